@@ -1,0 +1,54 @@
+/** Login, account, keys and balance: `interface-notes.md`, sections Authentication and Instances (rows account, balance). */
+import { z } from 'zod';
+import { id, label } from './common.ts';
+
+export const loginRequest = z.object({ username: z.string().max(320), password: z.string().max(1024) });
+export const loginAnswer = z.strictObject({ accessToken: z.string(), accessExpire: z.number().int() });
+
+export const userInfoAnswer = z.strictObject({
+  userId: z.string(),
+  username: z.string(),
+  email: z.string(),
+  group: z.array(z.string()),
+});
+
+export const username = z.string().regex(/^[a-z0-9][a-z0-9._-]{0,62}$/, {
+  error: 'must be 1 to 63 lower-case letters, digits, dots, dashes or underscores, and start with a letter or digit',
+});
+export const password = z.string().min(8).max(1024);
+
+export const userCreateRequest = z.object({
+  username,
+  email: z.email().max(320).default(''),
+  password,
+  /** Dollars the account starts with. */
+  balance: z.number().min(0).max(1_000_000_000).default(0),
+});
+export const userCreateAnswer = userInfoAnswer;
+
+export const passwordRequest = z.object({ oldPassword: z.string().max(1024), newPassword: password });
+
+export const nameBody = z.object({ name: label(100) });
+export const idBody = z.object({ id });
+export const emptyAnswer = z.strictObject({});
+
+export const keyCreateAnswer = z.strictObject({
+  key: z.strictObject({ id: z.string(), name: z.string(), fullKey: z.string() }),
+});
+export const keyListAnswer = z.strictObject({
+  keys: z.array(
+    z.strictObject({ id: z.string(), name: z.string(), lastFour: z.string(), createdAt: z.number().int() }),
+  ),
+});
+
+export const sshKeyCreateRequest = z.object({ name: label(100), publicKey: z.string().min(1).max(16 * 1024) });
+const sshKey = z.strictObject({ id: z.string(), name: z.string(), fingerprint: z.string() });
+export const sshKeyCreateAnswer = z.strictObject({ sshKey });
+export const sshKeyListAnswer = z.strictObject({ sshKeys: z.array(sshKey.extend({ createdAt: z.number().int() })) });
+
+export const balanceAnswer = z.strictObject({
+  balance: z.number(),
+  availableBalance: z.number(),
+  availableVoucherAmount: z.number(),
+  availableCreditAmount: z.number(),
+});

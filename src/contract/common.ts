@@ -1,0 +1,35 @@
+/** Shapes that several routes share. Source of each field: `interface.md`, section named beside it. */
+import { z } from 'zod';
+
+/** The largest request body, in bytes. */
+export const MAX_BODY_BYTES = 1024 * 1024;
+export const MAX_PAGE_SIZE = 500;
+const MAX_PAGE = 1_000_000_000;
+
+const page = (max: number) => z.number().int().min(1).max(max);
+
+/** §4.2: pages count from 1; interface-notes.md: pageSize 1..500. */
+export const pagerRequest = z.object({ currentPage: page(MAX_PAGE), pageSize: page(MAX_PAGE_SIZE) });
+export type PagerRequest = z.output<typeof pagerRequest>;
+
+export const pagerAnswer = z.strictObject({
+  currentPage: z.number().int(),
+  pageSize: z.number().int(),
+  totalEntries: z.number().int(),
+});
+
+export const empty = z.object({});
+
+const controlOrLoneSurrogate = /[\p{Cc}\p{Cs}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u;
+
+/** A name people read: not blank, no control characters, lone surrogates or bidirectional overrides; kept in NFC. */
+export const label = (maxLength: number) =>
+  z
+    .string()
+    .refine((text) => text.trim() === text && text.length > 0 && [...text].length <= maxLength && !controlOrLoneSurrogate.test(text), {
+      error: `must be 1 to ${maxLength} characters, without control characters and without spaces at its ends`,
+    })
+    .transform((text) => text.normalize('NFC'));
+
+/** Ids are looked up, not parsed: an unknown one is 404 and says which. Bounded so that no lookup is absurd. */
+export const id = z.string().min(1).max(100);

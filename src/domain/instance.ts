@@ -1,0 +1,75 @@
+/**
+ * One instance as Berth keeps it: what was asked (`spec`, a snapshot that later changes of the catalog don't touch), what is
+ * wished (`desired`, `generation`), and what was last seen (`observed`). The wish is written by use-cases, the rest by passes.
+ */
+import type { ChargeMode, Image, InstanceType } from './catalog.ts';
+import type { InstanceId, RegionId, UserId, VolumeId } from './ids.ts';
+import type { Diagnosis, InstanceStatus, Phase } from './instance-states.ts';
+import type { Micros } from './money.ts';
+
+export interface Mount {
+  mountPath: string;
+  volumeId: VolumeId;
+  volumeName: string;
+  volumeType: string;
+}
+
+export interface InstanceSpec {
+  name: string;
+  regionId: RegionId;
+  image: Pick<Image, 'id' | 'name' | 'ref' | 'architecture' | 'isPublic' | 'tags' | 'type'>;
+  type: Omit<InstanceType, 'pricesMicros' | 'regionId'>;
+  chargeMode: ChargeMode;
+  /** Subscription periods; 1 for `perHour` and `tidePerHour`. */
+  duration: number;
+  isSpot: boolean;
+  mounts: Mount[];
+  extraDataDiskGB: number;
+  enableCommonData: boolean;
+  enableDocker: boolean;
+  dockerStorageGB: number;
+  initScript: string;
+}
+
+export type Desired = 'running' | 'stopped' | 'released';
+
+/** A port inside the instance and the port of the host that the engine publishes for it. 22 is always among them. */
+export interface NodePort {
+  port: number;
+  nodePort: number;
+}
+
+export interface Observed {
+  status: InstanceStatus;
+  phase: Phase;
+  diagnosis: Diagnosis;
+  diagnosisMessage: string;
+  message: string;
+  healthy: boolean;
+  /** When it last came to rest without running; 0 while it runs or never did. */
+  stoppedAtMs: number;
+}
+
+export interface Instance {
+  id: InstanceId;
+  ownerId: UserId;
+  ownerName: string;
+  createdAtMs: number;
+  spec: InstanceSpec;
+  priceMicros: Micros;
+  nodePorts: NodePort[];
+  desired: Desired;
+  /** Moved by every wish; a result computed under an older one is dropped. */
+  generation: number;
+  /** A restart was wished and the halt that it begins with has not been seen yet. */
+  mustHalt: boolean;
+  /** Whether the engine was ever asked to make it: until then nothing has to be looked for. */
+  everEnsured: boolean;
+  /** Failed tries in a row since the wish. */
+  attempts: number;
+  /** When the present wish was made; deadlines are counted from it. */
+  wishedAtMs: number;
+  /** Exit code of the init script: null until it ended. */
+  initExit: number | null;
+  observed: Observed;
+}

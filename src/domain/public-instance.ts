@@ -1,0 +1,147 @@
+/**
+ * The instance object of `interface.md` §2.1, as an owner sees it. Pure: the store keeps its text beside the columns it is made
+ * of, written in the transaction that changes them, and a list joins texts.
+ */
+import type { Region } from './catalog.ts';
+import type { Instance } from './instance.ts';
+import { toDollars } from './money.ts';
+
+export interface PublicInstance {
+  instanceMetadata: { instanceAuth: { ownerUserName: string }; instanceId: string; instanceUsername: string };
+  instanceSpecInfo: {
+    name: string;
+    instanceBillingInfo: { chargeMode: string; duration: number; price: number; unit: string; type: string };
+    imageInfo: { architecture: string; isPublic: string; name: string; tags: string[] | null; type: string };
+    instanceConfiguration: {
+      enableCommonData: boolean;
+      enableDocker: boolean;
+      InstanceDiskAmountRequest: { rootDiskAmountGiReq: number; dataDiskAmountGiReq: number };
+      dockerStorageSize: number;
+    };
+    instanceTypeInfo: {
+      instanceId: string;
+      instanceTypeName: string;
+      cpu: Amount;
+      memory: Amount;
+      gpu: Amount;
+      disk: Amount;
+    };
+    regionInfo: PublicRegion;
+    remoteStorages: { mountPath: string; remoteStorageName: string; remoteStorageId: string; type: string }[];
+    nodePorts: { port: number; address: string; nodePort: number }[];
+    isSpotInstance: boolean;
+  };
+  instanceRuntimeInfo: {
+    createAtUnixMs: number;
+    status: string;
+    phase: string;
+    message: string;
+    diagnosisReason: string;
+    diagnosisMessage: string;
+    healthy: boolean;
+    subUrl: string;
+    instanceDiskUsageInfo: { rootDiskUsedGi: number; dataDiskUsedGi: number };
+    instanceDiskAmountInfo: { rootDiskAmountGi: number; dataDiskAmountGi: number };
+    stopTimestamp: number;
+    scheduledStopTimestamp: number;
+  };
+}
+
+interface Amount {
+  amount: number;
+  type: string;
+  unit: string;
+}
+
+export interface PublicRegion {
+  domain: string;
+  location: string;
+  name: string;
+  sshAddress: string;
+  value: string;
+  regionId: string;
+}
+
+export const publicRegion = (region: Region): PublicRegion => ({
+  domain: region.domain,
+  location: region.location,
+  name: region.name,
+  sshAddress: region.sshAddress,
+  value: region.value,
+  regionId: region.id,
+});
+
+/** Path of the notebook under the gateway (interface-notes.md: `subUrl`). */
+export const notebookPath = (instanceId: string): string => `/notebook/${instanceId}/`;
+
+export function publicInstance(instance: Instance, region: Region): PublicInstance {
+  const { spec, observed } = instance;
+  const { type, image } = spec;
+  const dataDiskGB = type.dataDiskGB + spec.extraDataDiskGB;
+  const reachable = observed.status === 'Running';
+  return {
+    instanceMetadata: {
+      instanceAuth: { ownerUserName: instance.ownerId },
+      instanceId: instance.id,
+      instanceUsername: 'root',
+    },
+    instanceSpecInfo: {
+      name: spec.name,
+      instanceBillingInfo: {
+        chargeMode: spec.chargeMode,
+        duration: spec.duration,
+        price: toDollars(instance.priceMicros),
+        unit: '$',
+        type: spec.isSpot ? 'Spot' : 'On-Demand',
+      },
+      imageInfo: {
+        architecture: image.architecture,
+        isPublic: String(image.isPublic),
+        name: image.name,
+        tags: image.tags.length > 0 ? image.tags : null,
+        type: image.type,
+      },
+      instanceConfiguration: {
+        enableCommonData: spec.enableCommonData,
+        enableDocker: spec.enableDocker,
+        InstanceDiskAmountRequest: { rootDiskAmountGiReq: type.rootDiskGB, dataDiskAmountGiReq: dataDiskGB },
+        dockerStorageSize: spec.dockerStorageGB,
+      },
+      instanceTypeInfo: {
+        instanceId: type.id,
+        instanceTypeName: type.name,
+        cpu: { amount: type.cpuCores, type: type.cpuType, unit: 'core' },
+        memory: { amount: type.memoryGB, type: 'RAM', unit: 'GB' },
+        gpu: { amount: type.gpuCount, type: type.gpuName, unit: 'card' },
+        disk: { amount: type.rootDiskGB, type: 'root', unit: 'GB' },
+      },
+      regionInfo: publicRegion(region),
+      remoteStorages: spec.mounts.map((mount) => ({
+        mountPath: mount.mountPath,
+        remoteStorageName: mount.volumeName,
+        remoteStorageId: mount.volumeId,
+        type: mount.volumeType,
+      })),
+      nodePorts: instance.nodePorts.map(({ port, nodePort }) => ({
+        port,
+        address: reachable ? region.sshAddress : '',
+        nodePort: reachable ? nodePort : 0,
+      })),
+      isSpotInstance: spec.isSpot,
+    },
+    instanceRuntimeInfo: {
+      createAtUnixMs: instance.createdAtMs,
+      status: observed.status,
+      phase: observed.phase,
+      message: observed.message,
+      diagnosisReason: observed.diagnosis,
+      diagnosisMessage: observed.diagnosisMessage,
+      healthy: observed.healthy,
+      subUrl: notebookPath(instance.id),
+      instanceDiskUsageInfo: { rootDiskUsedGi: 0, dataDiskUsedGi: 0 },
+      instanceDiskAmountInfo: { rootDiskAmountGi: type.rootDiskGB, dataDiskAmountGi: dataDiskGB },
+      stopTimestamp: observed.stoppedAtMs,
+      scheduledStopTimestamp: 0,
+    },
+  };
+}

@@ -1,0 +1,252 @@
+/**
+ * # The tables
+ *
+ * One schema for SQLite and PostgreSQL: text, integers (epoch milliseconds, micro-dollars and counts fit 53 bits), and JSON kept as
+ * text. Booleans are 0 or 1. A column that a query filters or guards by is a column; what is only carried is JSON.
+ */
+import type { Generated } from 'kysely';
+
+export type Flag = 0 | 1;
+
+/** Facts of the installation itself, by name: its id, the schema's seed, signing keys' current id. */
+export interface SettingTable {
+  name: string;
+  value: string;
+}
+
+/** A JWT signing key, Ed25519. `retiredAtMs` null is the one that signs; retired ones still verify until their tokens expired. */
+export interface SigningKeyTable {
+  kid: string;
+  privateJwk: string;
+  publicJwk: string;
+  createdAtMs: number;
+  retiredAtMs: number | null;
+}
+
+/** A person or a program that owns things, with the counters of what it owns: one row to read for a list's total and version. */
+export interface AccountTable {
+  id: string;
+  username: string;
+  email: string;
+  passwordHash: string;
+  /** JSON array of role names. */
+  roles: string;
+  createdAtMs: number;
+  disabled: Flag;
+  /** Moved by every change of anything the account can list; reply caches are keyed by it. */
+  version: Generated<number>;
+  /** Number of the account's latest event: events are numbered 1, 2, 3 … for each account, without gaps. */
+  eventSeq: Generated<number>;
+  /** Instances that a list shows, and volumes that a list shows. */
+  instanceCount: Generated<number>;
+  volumeCount: Generated<number>;
+  balanceMicros: Generated<number>;
+  voucherMicros: Generated<number>;
+  creditMicros: Generated<number>;
+}
+
+/** One login. Its id is the token's `jti`. */
+export interface SessionTable {
+  id: string;
+  accountId: string;
+  createdAtMs: number;
+  expiresAtMs: number;
+  revokedAtMs: number | null;
+}
+
+export interface ApiKeyTable {
+  id: string;
+  accountId: string;
+  name: string;
+  /** SHA-256 of the full key, hex. */
+  hash: string;
+  lastFour: string;
+  createdAtMs: number;
+}
+
+export interface SshKeyTable {
+  id: string;
+  accountId: string;
+  name: string;
+  publicKey: string;
+  fingerprint: string;
+  createdAtMs: number;
+}
+
+/** Also counts what of the region's capacity is promised; totals come from the engine's probe. */
+export interface RegionTable {
+  id: string;
+  name: string;
+  value: string;
+  location: string;
+  domain: string;
+  sshAddress: string;
+  engine: string;
+  cpuMilliTotal: number;
+  memoryMiBTotal: number;
+  gpusTotal: number;
+  cpuMilliUsed: Generated<number>;
+  memoryMiBUsed: Generated<number>;
+  gpusUsed: Generated<number>;
+}
+
+export interface ImageTable {
+  id: string;
+  name: string;
+  ref: string;
+  architecture: string;
+  isPublic: Flag;
+  /** JSON array of strings. */
+  tags: string;
+  type: string;
+  createdAtMs: number;
+  /** 0 when the operator withdrew it: not offered any more, still runs. */
+  offered: Flag;
+}
+
+export interface InstanceTypeTable {
+  id: string;
+  regionId: string;
+  name: string;
+  isSpot: Flag;
+  cpuCores: number;
+  cpuType: string;
+  memoryGB: number;
+  gpuCount: number;
+  gpuName: string;
+  rootDiskGB: number;
+  dataDiskGB: number;
+  /** JSON object: charge mode → micro-dollars of one unit. */
+  prices: string;
+  offered: Flag;
+  /** Position in the catalog. */
+  position: number;
+}
+
+export interface InstanceTable {
+  id: string;
+  ownerId: string;
+  ownerName: string;
+  regionId: string;
+  createdAtMs: number;
+  /** JSON `InstanceSpec`. */
+  spec: string;
+  priceMicros: number;
+  desired: string;
+  generation: number;
+  mustHalt: Flag;
+  everEnsured: Flag;
+  attempts: number;
+  wishedAtMs: number;
+  initExit: number | null;
+  /** JSON `Observed`; `status` is beside it as a column because queries ask for it. */
+  observed: string;
+  status: string;
+  /** 1 while its capacity is counted in the region. */
+  holdsCapacity: Flag;
+  /** Secret between gateway and notebook. */
+  notebookToken: string;
+  /** Text of the public object, made in the transaction that changes any column above. */
+  publicText: string;
+  /** 1 while lists show it: until an hour after release. */
+  listed: Flag;
+  releasedAtMs: number | null;
+  /** When a pass should look at it next; null while nothing is to be done. */
+  dueAtMs: number | null;
+  leaseOwner: string | null;
+  leaseToken: string | null;
+  leaseUntilMs: number | null;
+}
+
+/** A node port is one instance's at a time: the primary key is what makes two of the same impossible. */
+export interface NodePortTable {
+  regionId: string;
+  nodePort: number;
+  instanceId: string;
+  port: number;
+}
+
+export interface MountTable {
+  instanceId: string;
+  volumeId: string;
+  mountPath: string;
+}
+
+export interface VolumeTable {
+  id: string;
+  ownerId: string;
+  ownerName: string;
+  createdAtMs: number;
+  /** Unique for an owner among volumes that are not Terminating: see `liveName`. */
+  name: string;
+  /** `<ownerId>/<name>` while the name is taken, null once it is free again; unique. */
+  liveName: string | null;
+  regionId: string;
+  type: string;
+  sizeGB: number;
+  usageBytes: number;
+  status: string;
+  generation: number;
+  publicText: string;
+  /** 1 while lists show it. */
+  listed: Flag;
+  dueAtMs: number | null;
+  leaseOwner: string | null;
+  leaseToken: string | null;
+  leaseUntilMs: number | null;
+}
+
+/** The first answer of a create or action that came with an `Idempotency-Key`; written in the transaction of the deed. */
+export interface IdempotencyTable {
+  accountId: string;
+  key: string;
+  route: string;
+  /** SHA-256 of the validated body. */
+  bodyHash: string;
+  answer: string;
+  createdAtMs: number;
+}
+
+/** Append-only. `seq` counts an account's events without gaps; `id` orders all of them. */
+export interface EventTable {
+  id: Generated<number>;
+  accountId: string;
+  seq: number;
+  atMs: number;
+  /** `instance.launched`, `instance.status`, `volume.created` … */
+  kind: string;
+  subjectId: string;
+  /** JSON object. */
+  data: string;
+}
+
+/** A one-time key that hands a browser from the API over to the gateway, and the gateway session that comes of it. */
+export interface GatewayGrantTable {
+  /** SHA-256 of the secret, hex. */
+  hash: string;
+  kind: 'handover' | 'session';
+  accountId: string;
+  instanceId: string;
+  /** Login it came from; it dies with it. Null when it came from an API key. */
+  sessionId: string | null;
+  expiresAtMs: number;
+}
+
+export interface Schema {
+  setting: SettingTable;
+  signingKey: SigningKeyTable;
+  account: AccountTable;
+  session: SessionTable;
+  apiKey: ApiKeyTable;
+  sshKey: SshKeyTable;
+  region: RegionTable;
+  image: ImageTable;
+  instanceType: InstanceTypeTable;
+  instance: InstanceTable;
+  nodePort: NodePortTable;
+  mount: MountTable;
+  volume: VolumeTable;
+  idempotency: IdempotencyTable;
+  event: EventTable;
+  gatewayGrant: GatewayGrantTable;
+}

@@ -1,0 +1,16 @@
+import { defineConfig } from 'vitest/config';
+
+export default defineConfig({
+  test: {
+    testTimeout: 30_000,
+    hookTimeout: 120_000,
+    projects: [
+      { extends: true, test: { name: 'fast', include: ['test/{domain,contract,house,main}/**/*.test.ts', 'test/*.test.ts'] } },
+      { extends: true, test: { name: 'parts', include: ['test/{store,migrations,passes,api,gateway}/**/*.test.ts'] } },
+      {
+        extends: true,
+        test: { name: 'engines', include: ['test/{engines,e2e}/**/*.test.ts'], testTimeout: 180_000, fileParallelism: false },
+      },
+    ],
+  },
+});
