@@ -3,6 +3,7 @@
  * transaction writes the wish, the event and the idempotency record, answers, and wakes the loop; none calls an engine.
  * Every refusal is a `Refusal`; anything else thrown is a fault of ours (500).
  */
+import type { Duplex } from 'node:stream';
 import type { ChargeMode, Region } from '../domain/catalog.ts';
 import type { InstanceId } from '../domain/ids.ts';
 import type { VolumeType } from '../domain/volume.ts';
@@ -182,8 +183,8 @@ export interface Forwarding {
   redeem(handover: string): Promise<{ session: string; accountId: string; instanceId: string; expiresAtMs: number } | null>;
   /** The instances of which account a gateway session opens; null when it is unknown, ended, or its login was. */
   session(secret: string): Promise<{ accountId: string } | null>;
-  /** A connection to a port of an instance: rejects with an `EngineFault`-like error that has a `kind`. */
-  dial(instanceId: InstanceId, port: number, signal: AbortSignal): Promise<import('node:stream').Duplex>;
+  /** A connection to a port of an instance: rejects with an `EngineFault` (`busy`: nothing listens there yet; `not_found`: it does not run). */
+  dial(instanceId: InstanceId, port: number, signal: AbortSignal): Promise<Duplex>;
 }
 
 export interface Control {

@@ -9,7 +9,7 @@
  * - **Everything created can be found again**: it carries the labels of `engines/labels.ts` (installation, kind, id, owner,
  *   generation) and a name made from the id alone. `listOwned` lists by label; nothing without our installation's label is
  *   ever touched, even if it has one of our names.
- * - **Faults are `EngineFault`s** of a closed set, saying whether to try again. Anything else thrown is a bug.
+ * - **Faults are `EngineFault`s** (`domain/engine-fault.ts`) of a closed set, saying whether to try again. Anything else thrown is a bug.
  *
  * The conformance suite (`test/engines/conformance.ts`) holds each engine to this page.
  */
@@ -17,25 +17,6 @@ import type { Duplex } from 'node:stream';
 import type { Capacity } from '../domain/catalog.ts';
 import type { InstanceId, UserId } from '../domain/ids.ts';
 import type { NodePort } from '../domain/instance.ts';
-
-export const faultKinds = ['not_found', 'busy', 'no_capacity', 'rejected', 'unreachable', 'denied'] as const;
-export type FaultKind = (typeof faultKinds)[number];
-
-/** What an engine throws. `message` is a sentence fit for the owner of the instance; the cause is for the log. */
-export class EngineFault extends Error {
-  override readonly name = 'EngineFault';
-  readonly kind: FaultKind;
-  readonly retry: boolean;
-  /** Set when a node port is taken by another program of the host, so that another one can be allotted. */
-  readonly takenNodePort: number | undefined;
-
-  constructor(kind: FaultKind, message: string, more: { retry: boolean; takenNodePort?: number; cause?: unknown }) {
-    super(message, { cause: more.cause });
-    this.kind = kind;
-    this.retry = more.retry;
-    this.takenNodePort = more.takenNodePort;
-  }
-}
 
 /** What an engine can and can't do, as data: shown by the API, and asked before a wish is accepted. */
 export interface Capabilities {
