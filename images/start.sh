@@ -20,13 +20,13 @@ stopping() {
   # our own makes that safe; otherwise the process group is what we started ourselves.
   everybody=0
   { [ $$ -eq 1 ] || [ "$PPID" -eq 1 ]; } && everybody=-1
-  kill -TERM -- "$everybody" 2>/dev/null
+  kill -s TERM -- "$everybody" 2>/dev/null
   tries=0
   while [ "$tries" -lt 40 ] && anybody_left; do
     sleep 0.1 2>/dev/null || sleep 1
     tries=$((tries + 1))
   done
-  [ "$everybody" -eq 0 ] || kill -KILL -- -1 2>/dev/null
+  [ "$everybody" -eq 0 ] || kill -s KILL -- -1 2>/dev/null
   exit 0
 }
 # Interactive shells ignore SIGTERM: whatever sits on a terminal is hung up, as when the terminal goes away.
@@ -40,7 +40,7 @@ anybody_left() {
     set -- ${stat##*) }
     [ "$1" = Z ] && continue
     left=0
-    [ "$5" -ne 0 ] && kill -HUP "$pid" 2>/dev/null
+    [ "$5" -ne 0 ] && kill -s HUP "$pid" 2>/dev/null
   done
   return $left
 }
@@ -68,17 +68,20 @@ chmod 0700 "$state" "$run"
 
 # Runs a function beside us. Not with '&': a shell without job control makes background jobs ignore SIGINT, and that
 # is inherited, so Ctrl-C would be dead in every ssh session, notebook terminal and kernel. So a process forks in the
-# foreground, and the child ends its parent's wait by killing it; the message of that is what goes to /dev/null.
+# foreground, and its child ends the wait by killing it. The outermost shell is there to swallow the word "Killed".
 beside() {
-  { (
-    read -r parent _ </proc/self/stat
+  (
     (
-      kill -KILL "$parent"
-      exec 2>&9 9>&-
-      "$@"
+      read -r parent _ </proc/self/stat
+      (
+        kill -s KILL "$parent"
+        exec 2>&9 9>&-
+        "$@"
+      )
+      :
     )
     :
-  ); } 2>/dev/null
+  ) 2>/dev/null
 }
 
 keep() {
@@ -189,16 +192,18 @@ prepare_notebook() {
     >"$run/jupyter/jupyter_server_config.json")
   for name in lab notebook; do ln -sf jupyter_server_config.json "$run/jupyter/jupyter_${name}_config.json"; done
 }
-# Flags in both names: ServerApp is JupyterLab and Notebook 7, NotebookApp is Notebook 6; each skips what is not its own.
 notebook() {
   mv -f "$logs/notebook.log" "$logs/notebook.log.1" 2>/dev/null
-  set --
-  for app in ServerApp NotebookApp; do
+  # JupyterLab 3 and what came later read ServerApp, Notebook 6 reads NotebookApp; each skips the other's.
+  apps='ServerApp NotebookApp'
+  [ "${jupyter##*/}" != jupyter-notebook ] && command -v jupyter-server >/dev/null && apps=ServerApp
+  set -- --ServerApp.root_dir=/root
+  for app in $apps; do
+    [ "$app" = ServerApp ] || set -- "$@" --NotebookApp.notebook_dir=/root
     set -- "$@" --$app.ip=0.0.0.0 --$app.port=8888 --$app.port_retries=0 --$app.base_url="$BERTH_BASE_URL" \
-      --$app.allow_root=True --$app.open_browser=False --$app.allow_remote_access=True
+      --$app.allow_root=True --$app.open_browser=False --$app.allow_remote_access=True --$app.terminals_enabled=True
   done
-  JUPYTER_CONFIG_PATH=$run/jupyter "$jupyter" "$@" --ServerApp.root_dir=/root --NotebookApp.notebook_dir=/root \
-    --ServerApp.terminals_enabled=True >"$logs/notebook.log" 2>&1
+  JUPYTER_CONFIG_PATH=$run/jupyter "$jupyter" "$@" >"$logs/notebook.log" 2>&1
 }
 
 # ---- and now

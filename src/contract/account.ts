@@ -1,8 +1,8 @@
 /** Login, account, keys and balance: `interface-notes.md`, sections Authentication and Instances (rows account, balance). */
 import { z } from 'zod';
-import { id, label } from './common.ts';
+import { id, label, plainText, secret } from './common.ts';
 
-export const loginRequest = z.object({ username: z.string().max(320), password: z.string().max(1024) });
+export const loginRequest = z.object({ username: plainText(320), password: secret(0, 1024) });
 export const loginAnswer = z.strictObject({ accessToken: z.string(), accessExpire: z.number().int() });
 
 export const userInfoAnswer = z.strictObject({
@@ -15,7 +15,7 @@ export const userInfoAnswer = z.strictObject({
 export const username = z.string().regex(/^[a-z0-9][a-z0-9._-]{0,62}$/, {
   error: 'must be 1 to 63 lower-case letters, digits, dots, dashes or underscores, and start with a letter or digit',
 });
-export const password = z.string().min(8).max(1024);
+export const password = secret(8, 1024);
 
 export const userCreateRequest = z.object({
   username,
@@ -26,7 +26,7 @@ export const userCreateRequest = z.object({
 });
 export const userCreateAnswer = userInfoAnswer;
 
-export const passwordRequest = z.object({ oldPassword: z.string().max(1024), newPassword: password });
+export const passwordRequest = z.object({ oldPassword: secret(0, 1024), newPassword: password });
 
 export const nameBody = z.object({ name: label(100) });
 export const idBody = z.object({ id });
@@ -41,7 +41,16 @@ export const keyListAnswer = z.strictObject({
   ),
 });
 
-export const sshKeyCreateRequest = z.object({ name: label(100), publicKey: z.string().min(1).max(16 * 1024) });
+/** One line as `ssh-keygen` writes it; the newline that comes along when a file is pasted is cut off. */
+const publicKey = z
+  .string()
+  .trim()
+  .refine((text) => text.length > 0 && text.length <= 16 * 1024 && text.isWellFormed() && !/\p{Cc}/u.test(text), {
+    error: 'must be one line of at most 16384 characters, as in the file id_ed25519.pub',
+  })
+  .meta({ minLength: 1, maxLength: 16 * 1024 });
+
+export const sshKeyCreateRequest = z.object({ name: label(100), publicKey });
 const sshKey = z.strictObject({ id: z.string(), name: z.string(), fingerprint: z.string() });
 export const sshKeyCreateAnswer = z.strictObject({ sshKey });
 export const sshKeyListAnswer = z.strictObject({ sshKeys: z.array(sshKey.extend({ createdAt: z.number().int() })) });

@@ -20,16 +20,41 @@ export const pagerAnswer = z.strictObject({
 
 export const empty = z.object({});
 
-const controlOrLoneSurrogate = /[\p{Cc}\p{Cs}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u;
+const CONTROL_OR_BIDI = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u;
 
 /** A name people read: not blank, no control characters, lone surrogates or bidirectional overrides; kept in NFC. */
 export const label = (maxLength: number) =>
   z
     .string()
-    .refine((text) => text.trim() === text && text.length > 0 && [...text].length <= maxLength && !controlOrLoneSurrogate.test(text), {
-      error: `must be 1 to ${maxLength} characters, without control characters and without spaces at its ends`,
-    })
+    .refine(
+      (text) =>
+        text.length > 0 &&
+        text.isWellFormed() &&
+        text.trim() === text &&
+        [...text].length <= maxLength &&
+        !CONTROL_OR_BIDI.test(text),
+      { error: `must be 1 to ${maxLength} characters, without control characters and without spaces at its ends` },
+    )
+    .meta({ minLength: 1, maxLength })
     .transform((text) => text.normalize('NFC'));
 
+/** Text that ends up in a query or a command line: no database and no kernel takes NUL, and a lone surrogate has no UTF-8. */
+export const plainText = (maxLength: number) =>
+  z
+    .string()
+    .refine((text) => text.length <= maxLength && text.isWellFormed() && !/\p{Cc}/u.test(text), {
+      error: `must be at most ${maxLength} characters, without control characters`,
+    })
+    .meta({ maxLength });
+
 /** Ids are looked up, not parsed: an unknown one is 404 and says which. Bounded so that no lookup is absurd. */
-export const id = z.string().min(1).max(100);
+export const id = z
+  .string()
+  .refine((text) => text.length > 0 && text.length <= 100 && text.isWellFormed() && !/\p{Cc}/u.test(text), {
+    error: 'must be 1 to 100 characters, without control characters',
+  })
+  .meta({ minLength: 1, maxLength: 100 });
+
+/** A secret: never shown back in a refusal, and masked by readers of the API document. */
+export const secret = (minLength: number, maxLength: number) =>
+  z.string().min(minLength).max(maxLength).meta({ format: 'password' });

@@ -1,6 +1,6 @@
 /** `interface.md` §2.1 and §4.1: the instance object and the launch. Requests list their fields in the interface's order. */
 import { z } from 'zod';
-import { id, label, pagerAnswer, pagerRequest } from './common.ts';
+import { id, label, pagerAnswer, pagerRequest, plainText } from './common.ts';
 
 export const chargeModes = ['tidePerHour', 'perHour', 'perDay', 'perWeek', 'perMonth'] as const;
 const BILLED_BY_THE_HOUR: readonly string[] = ['tidePerHour', 'perHour'];
@@ -25,21 +25,33 @@ const MAX_NODE_PORTS = 32;
 const MAX_MOUNTS = 32;
 const MAX_INIT_SCRIPT_BYTES = 256 * 1024;
 
-const wholeGB = z.number().int().min(0).max(MAX_DISK_GB);
+/** Adding 0 turns the -0 that JSON can carry into 0. */
+const wholeGB = z
+  .number()
+  .int()
+  .min(0)
+  .max(MAX_DISK_GB)
+  .overwrite((sizeGB) => sizeGB + 0);
 
 const billing = z
   .object({ chargeMode: z.enum(chargeModes), duration: z.number().int().min(1).max(MAX_PERIODS) })
   .superRefine((value, ctx) => {
     if (BILLED_BY_THE_HOUR.includes(value.chargeMode) && value.duration !== 1) {
-      ctx.addIssue({ code: 'custom', path: ['duration'], message: `must be 1 for ${value.chargeMode}`, input: value.duration });
+      ctx.addIssue({
+        code: 'custom',
+        path: ['duration'],
+        message: `must be 1 for ${value.chargeMode}`,
+        input: value.duration,
+      });
     }
   });
 
 const remoteStorage = z.object({
-  mountPath: z.string().max(4096),
-  remoteStorageName: z.string().max(300),
+  /** What it may be depends on the other mounts and on the disks Berth mounts itself: control decides. */
+  mountPath: plainText(4095),
+  remoteStorageName: plainText(300),
   remoteStorageId: id,
-  type: z.string().max(100),
+  type: plainText(100),
 });
 
 const instanceConfiguration = z.object({
@@ -47,9 +59,13 @@ const instanceConfiguration = z.object({
   enableCommonData: z.boolean(),
   enableDocker: z.boolean(),
   dockerStorageSize: wholeGB.default(0),
-  initScript: z.string().refine((text) => new TextEncoder().encode(text).length <= MAX_INIT_SCRIPT_BYTES && !text.includes('\0'), {
-    error: `must be at most ${MAX_INIT_SCRIPT_BYTES} bytes without NUL`,
-  }),
+  initScript: z
+    .string()
+    .refine(
+      (text) =>
+        text.isWellFormed() && !text.includes('\0') && new TextEncoder().encode(text).length <= MAX_INIT_SCRIPT_BYTES,
+      { error: `must be at most ${MAX_INIT_SCRIPT_BYTES} bytes of UTF-8 text without NUL` },
+    ),
 });
 
 const nodePorts = z
@@ -122,7 +138,12 @@ export const instance = z.strictObject({
     }),
     regionInfo,
     remoteStorages: z.array(
-      z.strictObject({ mountPath: z.string(), remoteStorageName: z.string(), remoteStorageId: z.string(), type: z.string() }),
+      z.strictObject({
+        mountPath: z.string(),
+        remoteStorageName: z.string(),
+        remoteStorageId: z.string(),
+        type: z.string(),
+      }),
     ),
     nodePorts: z.array(z.strictObject({ port: z.number().int(), address: z.string(), nodePort: z.number().int() })),
     isSpotInstance: z.boolean(),

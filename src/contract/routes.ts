@@ -12,10 +12,19 @@ import * as volume from './volume.ts';
 export const BASE_PATH = '/api';
 export const ACCESS_COOKIE = 'AccessToken';
 
-export interface Route<Body extends z.ZodType = z.ZodType, Answer extends z.ZodType = z.ZodType> {
+/** The role that `who: 'admin'` asks for; also a member of `group` in `userInfo`. */
+export const ADMIN_ROLE = 'admin';
+
+export type Who = 'anyone' | 'account' | 'admin';
+
+export interface Route<
+  Body extends z.ZodType = z.ZodType,
+  Answer extends z.ZodType = z.ZodType,
+  Caller extends Who = Who,
+> {
   method: 'GET' | 'POST';
   path: string;
-  who: 'anyone' | 'account' | 'admin';
+  who: Caller;
   body: Body;
   answer: Answer;
   /** Takes an `Idempotency-Key`: the same key and body answer the first result, another body is refused. */
@@ -27,21 +36,27 @@ export interface Route<Body extends z.ZodType = z.ZodType, Answer extends z.ZodT
   source: string;
 }
 
-const route = <Body extends z.ZodType, Answer extends z.ZodType>(
-  path: string,
-  body: Body,
-  answer: Answer,
-  more: Pick<Route, 'summary' | 'source'> & Partial<Pick<Route, 'method' | 'who' | 'idempotent' | 'errors'>>,
-): Route<Body, Answer> => ({
-  method: 'POST',
-  path,
-  who: 'account',
-  body,
-  answer,
-  idempotent: false,
-  errors: 'plain',
-  ...more,
-});
+type Described = Pick<Route, 'summary' | 'source'> & Partial<Pick<Route, 'method' | 'idempotent' | 'errors'>>;
+
+const routeFor =
+  <Caller extends Who>(who: Caller) =>
+  <Body extends z.ZodType, Answer extends z.ZodType>(
+    path: string,
+    body: Body,
+    answer: Answer,
+    described: Described,
+  ): Route<Body, Answer, Caller> => ({
+    method: 'POST',
+    path,
+    who,
+    body,
+    answer,
+    idempotent: false,
+    errors: 'plain',
+    ...described,
+  });
+
+const route = routeFor('account');
 
 const act = (name: string, summary: string, source: string) =>
   route(`/instance/${name}`, instance.instanceIdBody, instance.instanceIdAnswer, { idempotent: true, summary, source });
@@ -96,8 +111,7 @@ export const routes = {
     summary: 'Regions, and what each can do',
     source: notes('Instances: other lists'),
   }),
-  login: route('/user/login', account.loginRequest, account.loginAnswer, {
-    who: 'anyone',
+  login: routeFor('anyone')('/user/login', account.loginRequest, account.loginAnswer, {
     summary: 'Log in; also sets the AccessToken cookie',
     source: notes('Authentication: login'),
   }),
@@ -115,8 +129,7 @@ export const routes = {
     summary: 'Who the caller is',
     source: notes('Instances: account'),
   }),
-  createUser: route('/user/create', account.userCreateRequest, account.userCreateAnswer, {
-    who: 'admin',
+  createUser: routeFor('admin')('/user/create', account.userCreateRequest, account.userCreateAnswer, {
     errors: 'problem',
     idempotent: true,
     summary: 'Create an account (administrators)',
@@ -161,3 +174,11 @@ export type RouteName = keyof typeof routes;
 export type BodyOf<Name extends RouteName> = z.output<(typeof routes)[Name]['body']>;
 export type InputOf<Name extends RouteName> = z.input<(typeof routes)[Name]['body']>;
 export type AnswerOf<Name extends RouteName> = z.output<(typeof routes)[Name]['answer']>;
+
+/** The same table, for code that is generic in the name of the route. */
+export const routeTable: {
+  [Name in RouteName]: Route<z.ZodType<BodyOf<Name>>, z.ZodType<AnswerOf<Name>>>;
+} = routes;
+
+/** The table's names in its order, typed. */
+export const routeNames = Object.keys(routes).filter((name): name is RouteName => name in routes);

@@ -9,9 +9,13 @@ const MAX_NAME = 64;
 /** Letters and digits of any script, space, dot, dash and underscore: safe in a path, a label and a sentence. Kept in NFC. */
 export const volumeName = z
   .string()
-  .refine((text) => /^[\p{L}\p{N}][\p{L}\p{M}\p{N} ._-]*$/u.test(text) && text.trim() === text && [...text].length <= MAX_NAME, {
-    error: `must be 1 to ${MAX_NAME} letters, digits, spaces, dots, dashes or underscores, and start with a letter or digit`,
-  })
+  .refine(
+    (text) =>
+      /^[\p{L}\p{N}][\p{L}\p{M}\p{N} ._-]*$/u.test(text) && text.trim() === text && [...text].length <= MAX_NAME,
+    {
+      error: `must be 1 to ${MAX_NAME} letters, digits, spaces, dots, dashes or underscores, and start with a letter or digit`,
+    },
+  )
   .transform((text) => text.normalize('NFC'));
 
 export const volume = z.strictObject({

@@ -16,6 +16,8 @@ export interface Caller {
   roles: readonly string[];
   /** Login the token came from; null for an API key. */
   sessionId: string | null;
+  /** The API key's id; absent for a token. What is opened with a key ends with it. */
+  apiKeyId?: string;
 }
 
 export type Credential = { kind: 'token'; token: string } | { kind: 'apiKey'; key: string };

@@ -53,7 +53,7 @@ export interface Capacity {
   gpus: number;
 }
 
-export const capacityOf = (type: InstanceType): Capacity => ({
+export const capacityOf = (type: Pick<InstanceType, 'cpuCores' | 'memoryGB' | 'gpuCount'>): Capacity => ({
   cpuMilli: Math.round(type.cpuCores * 1000),
   memoryMiB: Math.round(type.memoryGB * 1024),
   gpus: type.gpuCount,

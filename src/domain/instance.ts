@@ -33,7 +33,7 @@ export interface InstanceSpec {
 
 export type Desired = 'running' | 'stopped' | 'released';
 
-/** A port inside the instance and the port of the host that the engine publishes for it. 22 is always among them. */
+/** A port inside the instance and the port of the host that the engine publishes for it (0 until allotted). 22 is always among them. */
 export interface NodePort {
   port: number;
   nodePort: number;
@@ -65,6 +65,8 @@ export interface Instance {
   mustHalt: boolean;
   /** Whether the engine was ever asked to make it: until then nothing has to be looked for. */
   everEnsured: boolean;
+  /** The generation whose wish the running container last got: control files of a later one are still to be handed over. */
+  ensuredGeneration: number;
   /** Failed tries in a row since the wish. */
   attempts: number;
   /** When the present wish was made; deadlines are counted from it. */

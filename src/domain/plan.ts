@@ -16,25 +16,35 @@ export type Step =
   | { do: 'rest'; afterMs?: number }
   /** Image, disks, container, in this order; then see whether it is ready. */
   | { do: 'ensure'; show: Partial<Observed> }
+  /** It runs under an older wish: hand its engine the present control files. */
+  | { do: 'refresh' }
   /** The container runs; ask its software, and keep asking. */
   | { do: 'checkReady'; show: Partial<Observed> }
+  /** It is Running and its init script may have ended. */
+  | { do: 'checkInit' }
   | { do: 'halt'; show: Partial<Observed> }
   | { do: 'destroy' }
   /** Only write down. */
-  | { do: 'mark'; show: Partial<Observed>; afterMs?: number }
+  | { do: 'mark'; show: Partial<Observed>; attempts?: number; afterMs?: number }
+  /** It came to rest as wished: capacity is freed. */
+  | { do: 'stopped'; show: Partial<Observed> }
   /** Give the wish up: desired becomes stopped, capacity is freed. */
   | { do: 'giveUp'; show: Partial<Observed> };
+
+/** How soon an engine that did not answer is asked again. */
+const ASK_AGAIN_MS = 2_000;
+/** Who ran this long before it ended by itself begins with a clean count of attempts. */
+const STABLE_MS = 10 * 60_000;
 
 export function plan(instance: Instance, seen: Seen, nowMs: number, limits: Limits): Step {
   const { desired, observed } = instance;
   if (seen.kind === 'unknown') {
-    const show = diagnosed('EngineUnreachable', seen.reason);
-    return observed.diagnosis === 'EngineUnreachable' ? { do: 'rest', afterMs: 2_000 } : { do: 'mark', show, afterMs: 2_000 };
+    if (observed.diagnosis === 'EngineUnreachable' || lastingFailure(observed.status)) return { do: 'rest', afterMs: ASK_AGAIN_MS };
+    return { do: 'mark', show: diagnosed('EngineUnreachable', seen.reason), afterMs: ASK_AGAIN_MS };
   }
   switch (desired) {
     case 'released':
-      if (seen.kind === 'absent' && observed.phase === 'Cleaned') return { do: 'rest' };
-      return { do: 'destroy' };
+      return seen.kind === 'absent' && observed.phase === 'Cleaned' ? { do: 'rest' } : { do: 'destroy' };
     case 'stopped':
       return planStopped(instance, seen);
     case 'running':
@@ -51,30 +61,38 @@ function planStopped({ observed }: Instance, seen: Known): Step {
     return { do: 'halt', show: lastingFailure(observed.status) ? {} : { phase: 'Stopping', ...diagnosed('', '') } };
   }
   if (lastingFailure(observed.status) || observed.status === 'Stopped') return { do: 'rest' };
-  return { do: 'mark', show: { status: 'Stopped', phase: 'Stopped', healthy: false, message: '', ...diagnosed('', '') } };
+  return { do: 'stopped', show: { status: 'Stopped', phase: 'Stopped', healthy: false, message: '', ...diagnosed('', '') } };
 }
 
 function planRunning(instance: Instance, seen: Known, nowMs: number, limits: Limits): Step {
-  const { observed } = instance;
-  if (instance.mustHalt && seen.kind === 'present' && seen.running) return { do: 'halt', show: { phase: 'Stopping' } };
   if (seen.kind === 'present' && seen.running) {
-    if (observed.phase === 'Ready' && observed.status === 'Running') {
-      return observed.diagnosis === '' ? { do: 'rest' } : { do: 'mark', show: diagnosed('', '') };
-    }
-    if (nowMs - Math.max(seen.startedAtMs, instance.wishedAtMs) > limits.readyDeadlineMs) {
-      return giveUp(instance, 'StartTimeout', `not ready ${limits.readyDeadlineMs / 1000} s after its start`);
-    }
-    return { do: 'checkReady', show: { status: startingStatus(instance), phase: 'WaitReady' } };
+    if (instance.mustHalt) return { do: 'halt', show: {} };
+    return planPresent(instance, seen.startedAtMs, nowMs, limits);
   }
-  const ended = seen.kind === 'present' && seen.exitCode !== null && !instance.mustHalt && hadStarted(observed);
-  if (ended && observed.diagnosis !== 'ContainerExited' && observed.diagnosis !== 'OutOfMemory') {
+  const { observed } = instance;
+  if (seen.kind === 'present' && seen.exitCode !== null && !instance.mustHalt && hadStarted(observed)) {
     const reason: Diagnosis = seen.outOfMemory ? 'OutOfMemory' : 'ContainerExited';
     const text = `the main process ended with exit code ${seen.exitCode}`;
-    if (instance.attempts >= limits.maxAttempts) return giveUp(instance, reason, text);
-    const show = { status: 'Starting', phase: 'Queued', healthy: false, ...diagnosed(reason, text) } as const;
-    return { do: 'mark', show, afterMs: backOffMs(instance.attempts + 1, limits) };
+    const attempts = nowMs - seen.startedAtMs > STABLE_MS ? 1 : instance.attempts + 1;
+    if (attempts > limits.maxAttempts) return giveUp(instance, reason, text);
+    const show = { status: 'Starting', phase: 'Queued', healthy: false, message: '', ...diagnosed(reason, text) } as const;
+    return { do: 'mark', show, attempts, afterMs: backOffMs(attempts, limits) };
   }
   return { do: 'ensure', show: { status: startingStatus(instance), healthy: false } };
+}
+
+/** It runs, and is wished to. */
+function planPresent(instance: Instance, startedAtMs: number, nowMs: number, limits: Limits): Step {
+  const { observed, spec } = instance;
+  if (observed.phase === 'Ready' && observed.status === 'Running') {
+    if (observed.diagnosis !== '') return { do: 'mark', show: diagnosed('', '') };
+    if (instance.ensuredGeneration < instance.generation) return { do: 'refresh' };
+    return spec.initScript.trim() !== '' && instance.initExit === null ? { do: 'checkInit' } : { do: 'rest' };
+  }
+  if (nowMs - Math.max(startedAtMs, instance.wishedAtMs) > limits.readyDeadlineMs) {
+    return giveUp(instance, 'StartTimeout', `not ready ${limits.readyDeadlineMs / 1000} s after its start`);
+  }
+  return { do: 'checkReady', show: { status: startingStatus(instance), phase: 'WaitReady', ...diagnosed('', '') } };
 }
 
 const hadStarted = (observed: Observed): boolean => observed.phase === 'Ready' || observed.phase === 'WaitReady';

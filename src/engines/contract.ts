@@ -60,6 +60,8 @@ export interface EngineSpec {
   memoryMiB: number;
   pidsLimit: number;
   gpus: number;
+  /** Hard limit on the root disk where `capabilities.rootDiskLimit` is `hard`; ignored elsewhere, absent means none. */
+  rootDiskGB?: number | undefined;
   mounts: HostMount[];
   nodePorts: NodePort[];
   /** Address of the host on which node ports are published. */

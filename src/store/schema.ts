@@ -88,6 +88,8 @@ export interface RegionTable {
   cpuMilliUsed: Generated<number>;
   memoryMiBUsed: Generated<number>;
   gpusUsed: Generated<number>;
+  nodePortsTotal: number;
+  nodePortsUsed: Generated<number>;
 }
 
 export interface ImageTable {
@@ -132,10 +134,13 @@ export interface InstanceTable {
   /** JSON `InstanceSpec`. */
   spec: string;
   priceMicros: number;
+  /** JSON `NodePort[]`, 0 until one is allotted. The table `nodePort` beside it is what makes them unique. */
+  nodePorts: string;
   desired: string;
   generation: number;
   mustHalt: Flag;
   everEnsured: Flag;
+  ensuredGeneration: number;
   attempts: number;
   wishedAtMs: number;
   initExit: number | null;

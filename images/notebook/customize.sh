@@ -1,0 +1,40 @@
+#!/bin/sh
+# Runs when the recipe's packages are installed; $1 is the image's root.
+set -eu
+root=$1
+
+mv "$root/usr/bin/py3compile.real" "$root/usr/bin/py3compile"
+chroot "$root" dpkg-divert --quiet --local --remove --no-rename /usr/bin/py3compile
+chroot "$root" python3 -m compileall -q -j 0 /usr/lib/python3/dist-packages
+
+# The stand-in goes, and with it what two packages say they depend on: were it to stay, 'apt-get install npm' would take
+# it for the real libraries. They are held, for apt would bring the originals back; they are renewed with the image.
+chroot "$root" python3 - <<'END'
+import re
+path = '/var/lib/dpkg/status'
+paragraphs = open(path).read().split('\n\n')
+fields = lambda text: dict(re.findall(r'^(\S+): (.*)$', text, re.M))
+name = lambda dependency: re.split(r'[ :(|]', dependency)[0]
+stub = next(f for f in map(fields, paragraphs) if f.get('Package') == 'berth-notebook-stubs')
+unwanted = set(map(name, stub['Provides'].split(', ')))
+for i, text in enumerate(paragraphs):
+    if fields(text).get('Package') in ('jupyterlab', 'python3-debugpy'):
+        keep = [d for d in fields(text)['Depends'].split(', ') if name(d) not in unwanted]
+        paragraphs[i] = re.sub(r'^Depends: .*$', lambda _: 'Depends: ' + ', '.join(keep), text, flags=re.M)
+open(path, 'w').write('\n\n'.join(paragraphs))
+END
+chroot "$root" dpkg --purge berth-notebook-stubs
+chroot "$root" apt-mark hold jupyterlab python3-debugpy
+
+# People type 'pip install' into notebooks. It goes to /usr/local, so nothing of Debian's is overwritten.
+printf '[global]\nbreak-system-packages = true\nroot-user-action = ignore\n' >"$root/etc/pip.conf"
+
+# JupyterLab would ask everybody whether it may fetch news from the project's site.
+mkdir -p "$root/etc/jupyter/labconfig"
+printf '{"disabledExtensions":{"@jupyterlab/apputils-extension:announcements":true}}\n' >"$root/etc/jupyter/labconfig/page_config.json"
+
+# The image is shared, so a host key in it would be everybody's; Berth makes one for each instance.
+rm -f "$root"/etc/ssh/ssh_host_*
+
+# What was right for the build only: instances get recommended packages as on any Debian.
+rm -f "$root/etc/apt/apt.conf.d/99mmdebstrap"

@@ -1,0 +1,36 @@
+/**
+ * `npm run check`: what a change must pass before it is worth a reader's time: types, lint, format, dead code, the fast tests.
+ * All at once; the output of a step is shown when it failed.
+ */
+import { ensureDependencies } from './lib/dependencies.mjs';
+import { envWithNode, findNode24 } from './lib/node24.mjs';
+import { capture, runCommand, say, secondsSince } from './lib/run.mjs';
+
+await runCommand(async () => {
+  await ensureDependencies();
+  const node = findNode24();
+  const env = envWithNode(node);
+  const steps = [
+    { name: 'types', args: ['node_modules/typescript/bin/tsc', '-p', '.'] },
+    { name: 'lint', args: ['node_modules/oxlint/bin/oxlint', '--deny-warnings'] },
+    { name: 'format', args: ['node_modules/prettier/bin/prettier.cjs', '--check', '--log-level=warn', '.'] },
+    {
+      name: 'dead code',
+      args: ['node_modules/knip/bin/knip.js', '--no-progress', '--cache', '--cache-location=node_modules/.cache/knip'],
+    },
+    { name: 'fast tests', args: ['node_modules/vitest/vitest.mjs', 'run', '--project', 'fast', '--passWithNoTests'] },
+  ];
+  const startedAt = performance.now();
+  const failed = (
+    await Promise.all(
+      steps.map(async ({ name, args }) => {
+        const { code, output } = await capture({ command: node, args, env });
+        say(`${code === 0 ? 'ok    ' : 'FAILED'} ${name.padEnd(10)} ${secondsSince(startedAt)}`);
+        if (code !== 0) say(output.trimEnd().replaceAll(/^/gm, '  | '));
+        return code === 0 ? [] : [name];
+      }),
+    )
+  ).flat();
+  say(`${failed.length === 0 ? 'All is well' : `Failed: ${failed.join(', ')}`}, ${secondsSince(startedAt)} in all.`);
+  return failed.length === 0 ? 0 : 1;
+});

@@ -1,0 +1,91 @@
+/**
+ * `npm test [-- --fast] [-- arguments for vitest]`: everything the tests need, then all of them, and as the very last line
+ * `N passed, N failed, N skipped`. The projects of `vitest.config.ts` run one after the other, the quick ones first.
+ */
+import { mkdtempSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { ensureDependencies } from './lib/dependencies.mjs';
+import { usualAddress } from './lib/engine-address.mjs';
+import { ensureEngine } from './lib/engine.mjs';
+import { envWithNode, findNode24 } from './lib/node24.mjs';
+import { runCommand, runInFront, say, secondsSince } from './lib/run.mjs';
+import { addUp, closingLines, totalsOfRun } from './lib/totals.mjs';
+
+/** @type {import('./lib/apt.mjs').Need[]} */
+const testNeeds = [
+  { apt: 'openssh-client', programs: ['ssh'], why: 'logs in to instances' },
+  // The dynamically linked busybox won't do: it becomes an image with nothing else in it.
+  { apt: 'busybox-static', programs: ['busybox'], exact: true, why: 'the smallest image that tests launch' },
+  {
+    apt: 'chromium',
+    programs: ['chromium', 'chromium-browser', 'google-chrome'],
+    why: 'uses the console as a person does',
+  },
+];
+
+const allProjects = ['fast', 'parts', 'engines'];
+
+await runCommand(async () => {
+  const { projects, rest } = readArguments(process.argv.slice(2));
+  await ensureDependencies();
+  const node = findNode24();
+  const env = envWithNode(node);
+  if (projects.some((project) => project !== 'fast')) {
+    const engine = await ensureEngine({ alsoNeeded: testNeeds });
+    if (engine !== undefined && engine !== usualAddress) env['DOCKER_HOST'] = engine;
+  }
+
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'berth-totals-'));
+  const all = [];
+  const faults = [];
+  try {
+    for (const project of projects) {
+      const startedAt = performance.now();
+      const file = path.join(folder, `${project}.json`);
+      say(`\n== ${project} tests`);
+      const args = ['node_modules/vitest/vitest.mjs', 'run', '--project', project, '--passWithNoTests'];
+      const reporters = ['--reporter=default', '--reporter=./scripts/totals-reporter.ts'];
+      const run = { command: node, args: [...args, ...reporters, ...rest], env: { ...env, BERTH_TOTALS_FILE: file } };
+      const { code, signal } = await runInFront(run);
+      const { totals, fault } = totalsOfRun({ project, file, code });
+      all.push(totals);
+      if (fault !== undefined) faults.push(fault);
+      say(`== ${project}: ${secondsSince(startedAt)}`);
+      if (signal !== null || code === 130 || code === 143) {
+        all.push({ passed: 0, failed: 1, skipped: [] });
+        faults.push('interrupted before all tests had run');
+        break;
+      }
+    }
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+
+  const totals = addUp(all);
+  if (totals.passed + totals.failed + totals.skipped.length === 0) {
+    totals.failed = 1;
+    faults.push(`no test was found${rest.length > 0 ? ` by ${rest.join(' ')}` : ''}`);
+  }
+  say('');
+  for (const fault of faults) say(`failed: ${fault}`);
+  for (const line of closingLines(totals)) say(line);
+  return totals.failed === 0 ? 0 : 1;
+});
+
+/**
+ * `--fast` and `--project name` choose projects, all else is vitest's.
+ * @param {string[]} given
+ */
+function readArguments(given) {
+  const chosen = [];
+  const rest = [];
+  for (let at = 0; at < given.length; at += 1) {
+    const argument = given[at] ?? '';
+    if (argument === '--fast') chosen.push('fast');
+    else if (argument.startsWith('--project=')) chosen.push(argument.slice('--project='.length));
+    else if (argument === '--project') chosen.push(given[(at += 1)] ?? '');
+    else rest.push(argument);
+  }
+  return { projects: chosen.length > 0 ? chosen : allProjects, rest };
+}

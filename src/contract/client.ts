@@ -1,0 +1,184 @@
+/**
+ * A typed client made from the table of routes: one method per route, named as in the table. Runs in browsers and in Node.
+ * On routes that take one, each call carries an `Idempotency-Key`, so a caller may send the same call again after a broken
+ * connection: hand in the same `idempotencyKey` and it is done once.
+ */
+import type { z } from 'zod';
+import { errorCodes, plainError } from './errors.ts';
+import type { ErrorCode } from './errors.ts';
+import { routeTable } from './routes.ts';
+import type { AnswerOf, InputOf, RouteName } from './routes.ts';
+
+/** `cookie`: the browser's own, of a login on the same origin. */
+export type ClientCredential = { kind: 'token'; token: string } | { kind: 'apiKey'; key: string } | { kind: 'cookie' };
+
+export interface CallOptions {
+  signal?: AbortSignal;
+  /** For a second try of the same call; otherwise one is made. */
+  idempotencyKey?: string;
+}
+
+/** `unreachable`: no answer came. `unreadable`: one came that is none of this API's. */
+export type ClientErrorCode = ErrorCode | 'unreachable' | 'unreadable';
+
+export class ApiError extends Error {
+  override readonly name = 'ApiError';
+  /** The HTTP status; 0 when no answer came. */
+  readonly status: number;
+  readonly code: ClientErrorCode;
+  /** What to tell whoever runs the server; '' when no answer came. */
+  readonly requestId: string;
+  /** Seconds after which the same call may succeed. */
+  readonly retryAfterS: number | undefined;
+
+  constructor(
+    message: string,
+    more: {
+      status: number;
+      code: ClientErrorCode;
+      requestId?: string;
+      retryAfterS?: number | undefined;
+      cause?: unknown;
+    },
+  ) {
+    super(message, { cause: more.cause });
+    this.status = more.status;
+    this.code = more.code;
+    this.requestId = more.requestId ?? '';
+    this.retryAfterS = more.retryAfterS;
+  }
+}
+
+type Arguments<Name extends RouteName> =
+  Record<never, never> extends InputOf<Name>
+    ? [body?: InputOf<Name>, options?: CallOptions]
+    : [body: InputOf<Name>, options?: CallOptions];
+
+export type Client = { [Name in RouteName]: (...call: Arguments<Name>) => Promise<AnswerOf<Name>> };
+
+type Fetch = (url: string, init: RequestInit) => Promise<Response>;
+
+export interface ClientOptions {
+  /** Up to and including `/api` (`interface.md`); in a page of the server itself, '/api' alone. */
+  baseUrl: string;
+  fetch?: Fetch;
+  /** A function is asked before each call, so that a login made meanwhile is used. Null: not logged in. */
+  credential?: ClientCredential | (() => ClientCredential | null);
+}
+
+export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential }: ClientOptions): Client {
+  const root = baseUrl.replace(/\/+$/, '');
+
+  const caller =
+    <Name extends RouteName>(name: Name) =>
+    async (body: unknown = {}, { signal, idempotencyKey }: CallOptions = {}): Promise<AnswerOf<Name>> => {
+      const route = routeTable[name];
+      const headers: Record<string, string> = { accept: 'application/json' };
+      const mine = typeof credential === 'function' ? credential() : (credential ?? null);
+      if (mine?.kind === 'token') headers['authorization'] = `Bearer ${mine.token}`;
+      if (mine?.kind === 'apiKey') headers['x-api-key'] = mine.key;
+      if (route.method === 'POST') headers['content-type'] = 'application/json';
+      if (route.idempotent) headers['idempotency-key'] = idempotencyKey ?? freshKey();
+      const reply = await reach(send, root + route.path, {
+        method: route.method,
+        headers,
+        // Only a page of the server itself may lean on its cookie; for all others the header decides.
+        credentials: mine === null || mine.kind === 'cookie' ? 'same-origin' : 'omit',
+        ...(route.method === 'POST' ? { body: JSON.stringify(body) } : {}),
+        ...(signal ? { signal } : {}),
+      });
+      if (!reply.response.ok) throw errorOf(reply);
+      return readAnswer(route.answer, reply);
+    };
+
+  return {
+    launch: caller('launch'),
+    listInstances: caller('listInstances'),
+    listVolumes: caller('listVolumes'),
+    createVolume: caller('createVolume'),
+    deleteVolume: caller('deleteVolume'),
+    stop: caller('stop'),
+    terminate: caller('terminate'),
+    start: caller('start'),
+    restart: caller('restart'),
+    open: caller('open'),
+    catalog: caller('catalog'),
+    listImages: caller('listImages'),
+    listRegions: caller('listRegions'),
+    login: caller('login'),
+    logout: caller('logout'),
+    changePassword: caller('changePassword'),
+    userInfo: caller('userInfo'),
+    createUser: caller('createUser'),
+    createApiKey: caller('createApiKey'),
+    listApiKeys: caller('listApiKeys'),
+    deleteApiKey: caller('deleteApiKey'),
+    createSshKey: caller('createSshKey'),
+    listSshKeys: caller('listSshKeys'),
+    deleteSshKey: caller('deleteSshKey'),
+    balance: caller('balance'),
+  };
+}
+
+/** 128 random bits. Not `randomUUID`, which browsers have on https pages only, and a server of one's own is often plain http. */
+const freshKey = (): string =>
+  Array.from(globalThis.crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join(
+    '',
+  );
+
+interface Reply {
+  response: Response;
+  /** Undefined for what is no JSON: a proxy's error page, say. */
+  json: unknown;
+}
+
+async function reach(send: Fetch, url: string, init: RequestInit): Promise<Reply> {
+  try {
+    const response = await send(url, init);
+    return { response, json: parsed(await response.text()) };
+  } catch (error) {
+    if (init.signal?.aborted) throw error;
+    throw new ApiError(`the server can't be reached at ${url}`, { status: 0, code: 'unreachable', cause: error });
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function errorOf({ response: { status, headers }, json }: Reply): ApiError {
+  const said = plainError.safeParse(json);
+  const code = errorCodes.find((known) => known === headers.get('x-error-code')) ?? 'unreadable';
+  const retryAfterS = Number(headers.get('retry-after') ?? Number.NaN);
+  return new ApiError(said.success ? said.data.message : `the server answered ${status} and no reason`, {
+    status,
+    code,
+    requestId: headers.get('x-request-id') ?? '',
+    retryAfterS: Number.isFinite(retryAfterS) ? retryAfterS : undefined,
+  });
+}
+
+/** A newer server may send more members than this client knows: they are left out, and the rest has to be right. */
+function readAnswer<Answer>(schema: z.ZodType<Answer>, { response, json }: Reply): Answer {
+  const first = schema.safeParse(json);
+  if (first.success) return first.data;
+  for (const issue of first.error.issues) {
+    if (issue.code !== 'unrecognized_keys') continue;
+    const holder = issue.path.reduce<unknown>((at, key) => (isHolder(at) ? Reflect.get(at, key) : undefined), json);
+    if (isHolder(holder)) for (const key of issue.keys) Reflect.deleteProperty(holder, key);
+  }
+  const again = schema.safeParse(json);
+  if (again.success) return again.data;
+  throw new ApiError('the server answered something this client does not know; is it of another version?', {
+    status: response.status,
+    code: 'unreadable',
+    requestId: response.headers.get('x-request-id') ?? '',
+    cause: again.error,
+  });
+}
+
+const isHolder = (value: unknown): value is object => typeof value === 'object' && value !== null;

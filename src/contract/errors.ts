@@ -1,0 +1,50 @@
+/**
+ * Error bodies (`interface.md` §7, interface-notes.md: error bodies and status codes). Which code gets which HTTP status is
+ * the server's affair; a client branches on `X-Error-Code`.
+ */
+import { z } from 'zod';
+
+/** What `X-Error-Code` can say. */
+export const errorCodes = [
+  'not_logged_in',
+  'forbidden',
+  'field_missing',
+  'field_type',
+  'field_value',
+  'body_not_json',
+  'body_too_large',
+  'not_found',
+  'method_not_allowed',
+  'name_taken',
+  'in_use',
+  'not_now',
+  'unsupported',
+  'no_capacity',
+  'over_quota',
+  'no_balance',
+  'idempotency_mismatch',
+  'too_many_requests',
+  'unavailable',
+  'internal',
+] as const;
+export type ErrorCode = (typeof errorCodes)[number];
+
+export const NOT_LOGGED_IN_CODE = -1;
+
+export const plainError = z.object({ message: z.string() });
+
+/** On every route that needs a login: the token is missing, bad or expired. */
+export const notLoggedInError = z.object({ code: z.literal(NOT_LOGGED_IN_CODE), message: z.string() });
+
+/** RFC 9457; `message` says the same as `detail`, so that one reader serves both kinds of route. */
+export const problem = z.object({
+  type: z.string(),
+  title: z.string(),
+  status: z.number().int(),
+  detail: z.string(),
+  message: z.string(),
+  code: z.literal(NOT_LOGGED_IN_CODE).optional(),
+});
+export type Problem = z.output<typeof problem>;
+
+export const PROBLEM_TYPE = 'application/problem+json';

@@ -1,0 +1,224 @@
+/**
+ * The OpenAPI 3.1 document of the API, made from the table of routes: zod's own JSON Schema for bodies (as sent) and answers (as
+ * received), errors as the server gives them. Browser-safe, and pure: the same table gives the same document.
+ */
+import { z } from 'zod';
+import { MAX_BODY_BYTES, pagerAnswer, pagerRequest } from './common.ts';
+import { errorCodes, notLoggedInError, plainError, problem, PROBLEM_TYPE } from './errors.ts';
+import type { ErrorCode } from './errors.ts';
+import { instance, launchRequest, regionInfo } from './instance.ts';
+import { ACCESS_COOKIE, ADMIN_ROLE, BASE_PATH, routeNames, routes } from './routes.ts';
+import type { Route, RouteName } from './routes.ts';
+import { volume } from './volume.ts';
+
+export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
+type JsonObject = { [name: string]: Json };
+
+/** Status and title of each code: the server's table (`edge/http/status.ts`), handed in. */
+export type ErrorKinds = Record<ErrorCode, { status: number; title: string }>;
+
+/** Schemas that have a name of their own in the document; all others stand where they are used. */
+const named: Record<string, z.ZodType> = {
+  Instance: instance,
+  LaunchRequest: launchRequest,
+  RegionInfo: regionInfo,
+  Volume: volume,
+  PagerRequest: pagerRequest,
+  Pager: pagerAnswer,
+  Error: plainError,
+  NotLoggedIn: notLoggedInError,
+  Problem: problem,
+};
+
+const names = z.registry<{ id: string }>();
+for (const [id, schema] of Object.entries(named)) names.add(schema, { id });
+
+const ref = (kind: string, name: string): JsonObject => ({ $ref: `#/components/${kind}/${name}` });
+
+export function openapiDocument({ version, errorKinds }: { version: string; errorKinds: ErrorKinds }): JsonObject {
+  const schemas: JsonObject = {};
+  const paths: JsonObject = {};
+  for (const name of routeNames) {
+    const route: Route = routes[name];
+    paths[route.path] = { [route.method.toLowerCase()]: operation(name, route, errorKinds, schemas) };
+  }
+  for (const schema of [plainError, notLoggedInError, problem]) schemaOf(schema, 'output', schemas);
+  return {
+    openapi: '3.1.1',
+    info: {
+      title: 'Berth',
+      version,
+      description:
+        'A cloud of notebook instances: launch and list instances, create and list storage volumes, and what belongs to it. ' +
+        'All operations take and answer JSON. A success body never has a `message` member; an error body always has one.',
+      license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+    },
+    servers: [{ url: BASE_PATH }],
+    security: [{ cookie: [] }, { bearer: [] }, { apiKey: [] }],
+    paths,
+    components: {
+      schemas: Object.fromEntries(Object.entries(schemas).toSorted(([a], [b]) => (a < b ? -1 : 1))),
+      securitySchemes: {
+        cookie: {
+          type: 'apiKey',
+          in: 'cookie',
+          name: ACCESS_COOKIE,
+          description: 'The token of a login, which lasts a day',
+        },
+        bearer: {
+          type: 'http',
+          scheme: 'bearer',
+          bearerFormat: 'JWT',
+          description: 'The same token. An Authorization header that is there decides alone',
+        },
+        apiKey: { type: 'apiKey', in: 'header', name: 'X-API-Key', description: 'A key of `/user/key/create`' },
+      },
+      responses: responseComponents(errorKinds),
+      parameters: {
+        IdempotencyKey: {
+          name: 'Idempotency-Key',
+          in: 'header',
+          required: false,
+          description:
+            'The same key with the same body answers the first result again; with another body it is refused (422). ' +
+            'Make a fresh one, for example a UUID, for each thing you want done once',
+          schema: { type: 'string', pattern: '^[\\x21-\\x7e]{1,255}$' },
+        },
+      },
+      headers: {
+        ErrorCode: { description: 'What was wrong, for programs', schema: { type: 'string', enum: [...errorCodes] } },
+        RequestId: {
+          description: "The caller's own `X-Request-Id`, or one made for this request",
+          schema: { type: 'string' },
+        },
+        RetryAfter: { description: 'Seconds after which the same request may succeed', schema: { type: 'integer' } },
+      },
+    },
+  };
+}
+
+function operation(name: RouteName, route: Route, errorKinds: ErrorKinds, schemas: JsonObject): JsonObject {
+  const takesBody = route.method === 'POST';
+  const required = !route.body.safeParse({}).success;
+  const success: JsonObject = {
+    description: 'Done',
+    headers: { 'X-Request-Id': ref('headers', 'RequestId') },
+    content: { 'application/json': { schema: schemaOf(route.answer, 'output', schemas) } },
+  };
+  return {
+    operationId: name,
+    summary: route.summary,
+    description: `${whoMayCall[route.who]} Source of the rule: ${route.source}.`,
+    tags: [tagOf(route.path)],
+    ...(route.who === 'anyone' ? { security: [] } : {}),
+    ...(route.idempotent ? { parameters: [ref('parameters', 'IdempotencyKey')] } : {}),
+    ...(takesBody
+      ? {
+          requestBody: {
+            required,
+            description: `At most ${MAX_BODY_BYTES} bytes; unknown members are ignored, null counts as not set`,
+            content: { 'application/json': { schema: schemaOf(route.body, 'input', schemas) } },
+          },
+        }
+      : {}),
+    responses: { 200: success, ...errorResponses(route, errorKinds) },
+  };
+}
+
+const whoMayCall: Record<Route['who'], string> = {
+  anyone: 'Needs no login.',
+  account: 'Needs a login or an API key; acts on what the caller owns.',
+  admin: `Needs a login or an API key of an account in the group \`${ADMIN_ROLE}\`.`,
+};
+
+const tagOf = (path: string): string => path.split('/')[1] ?? '';
+
+/** Refers to one response per status; each of them says the codes it can carry. */
+const errorResponses = (route: Route, errorKinds: ErrorKinds): JsonObject =>
+  Object.fromEntries(
+    codesByStatus(errorKinds, (code) => canAnswer(route, code)).map(([status]) => [
+      String(status),
+      ref('responses', responseName(status, route)),
+    ]),
+  );
+
+const responseName = (status: number, { errors, who }: Pick<Route, 'errors' | 'who'>): string => {
+  if (errors === 'problem') return `Problem${status}`;
+  return status === 401 && who === 'anyone' ? 'LoginRefused' : `Error${status}`;
+};
+
+function codesByStatus(errorKinds: ErrorKinds, wanted: (code: ErrorCode) => boolean): [number, ErrorCode[]][] {
+  const statuses = new Map<number, ErrorCode[]>();
+  for (const code of errorCodes) {
+    const { status } = errorKinds[code];
+    if (wanted(code)) statuses.set(status, [...(statuses.get(status) ?? []), code]);
+  }
+  return [...statuses];
+}
+
+function responseComponents(errorKinds: ErrorKinds): JsonObject {
+  const responses: JsonObject = {};
+  for (const [status, codes] of codesByStatus(errorKinds, (code) => code !== 'method_not_allowed')) {
+    const description = codes.map((code) => `\`${code}\`: ${errorKinds[code].title}`).join('; ');
+    const headers = {
+      'X-Error-Code': ref('headers', 'ErrorCode'),
+      'X-Request-Id': ref('headers', 'RequestId'),
+      ...(status === 429 || status === 503 ? { 'Retry-After': ref('headers', 'RetryAfter') } : {}),
+    };
+    const answering = (contentType: string, schema: string): JsonObject => ({
+      description,
+      headers,
+      content: { [contentType]: { schema: ref('schemas', schema) } },
+    });
+    responses[`Error${status}`] = answering('application/json', status === 401 ? 'NotLoggedIn' : 'Error');
+    responses[`Problem${status}`] = answering(PROBLEM_TYPE, 'Problem');
+    if (status === 401) responses['LoginRefused'] = answering('application/json', 'Error');
+  }
+  return responses;
+}
+
+/** What the route's own table row rules out; the rest is for control to say, and control may come to refuse more. */
+function canAnswer(route: Route, code: ErrorCode): boolean {
+  if (code === 'method_not_allowed') return false;
+  if (code === 'idempotency_mismatch') return route.idempotent;
+  const readsFields = route.body instanceof z.ZodObject && Object.keys(route.body.shape).length > 0;
+  if (code === 'field_missing' || code === 'field_type' || code === 'field_value') return readsFields;
+  if (code === 'body_not_json' || code === 'body_too_large') return route.method === 'POST';
+  return true;
+}
+
+/** JSON Schema of a route's body or answer; schemas with a name move to the components and are referred to. */
+function schemaOf(schema: z.ZodType, io: 'input' | 'output', schemas: JsonObject): JsonObject {
+  const made = z.toJSONSchema(schema, { io, target: 'draft-2020-12', metadata: names });
+  const { $schema: _dialect, $defs = {}, ...root } = asJson(made);
+  if (typeof $defs === 'object' && $defs !== null && !Array.isArray($defs)) {
+    for (const [id, definition] of Object.entries($defs)) schemas[id] = relinked(definition);
+  }
+  const id = names.get(schema)?.id;
+  if (id === undefined) return asObject(relinked(root));
+  schemas[id] = relinked(root);
+  return ref('schemas', id);
+}
+
+const asJson = (schema: unknown): JsonObject => asObject(JSON.parse(JSON.stringify(schema)));
+
+function asObject(value: Json): JsonObject {
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw new Error('a JSON Schema is an object here');
+  return value;
+}
+
+/** `$defs` of zod become components; the ids that zod notes on each are the names these have already. */
+function relinked(value: Json): Json {
+  if (Array.isArray(value)) return value.map(relinked);
+  if (typeof value !== 'object' || value === null) return value;
+  const members = Object.entries(value).filter(([name, member]) => !(name === 'id' && typeof member === 'string'));
+  return Object.fromEntries(
+    members.map(([name, member]): [string, Json] => [
+      name,
+      name === '$ref' && typeof member === 'string'
+        ? member.replace('#/$defs/', '#/components/schemas/')
+        : relinked(member),
+    ]),
+  );
+}

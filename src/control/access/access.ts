@@ -1,0 +1,89 @@
+/**
+ * # Access: who may come in, and what proves it
+ *
+ *     password ──login──► token (a JWT, one day; its `jti` is a row of `session`) ──► Caller
+ *     API key (until deleted; a row of `apiKey`) ───────────────────────────────────► Caller
+ *     Caller ──grant──► handover (once, a minute) ──redeem──► gateway session (while used)
+ *
+ * - `tokens.ts` signs and verifies, `signing-ring.ts` keeps the keys for it; `known.ts` and `callers.ts` remember what was verified.
+ * - `logins.ts` with `passwords.ts` (argon2id, few at once) and `attempts.ts` (how often one may guess).
+ * - `accounts.ts`, `api-keys.ts`, `ssh-keys.ts`: what an account is and has. `grants.ts`: the way into the gateway.
+ *
+ * Whatever ends a login, a key or an account is a row changed in a transaction under the account's lock. This process forgets it with
+ * the commit; any other, which may share the database, within a second.
+ */
+import { deleteSpentGrants } from '../../store/gateway-grants.ts';
+import { deleteSpentSessions } from '../../store/sessions.ts';
+import type { Db, Store } from '../../store/store.ts';
+import type { Access, Caller } from '../control.ts';
+import type { Log } from '../log.ts';
+import { makeAccounts, type Accounts } from './accounts.ts';
+import { makeApiKeys } from './api-keys.ts';
+import { makeCallers } from './callers.ts';
+import { makeGrants, type Grants } from './grants.ts';
+import { makeLogins } from './logins.ts';
+import { argon2id, makePasswords, type Argon2id } from './passwords.ts';
+import type { RandomBytes } from './random.ts';
+import { makeSigningRing } from './signing-ring.ts';
+import { makeSshKeys } from './ssh-keys.ts';
+import { makeTokens } from './tokens.ts';
+
+export interface AccessNeeds {
+  store: Store;
+  now: () => number;
+  randomBytes: RandomBytes;
+  /** `iss` and `aud` of the tokens: one installation takes none of another's. */
+  issuer: string;
+  audience: string;
+  log: Log;
+  /** In the transaction that changes an account's ssh keys: makes its instances due. */
+  onSshKeysChanged: (tx: Db, accountId: string) => Promise<void>;
+  /** Password hashes at once, 19 MiB each. */
+  passwordsAtOnce?: number;
+  argon2id?: Argon2id;
+}
+
+export interface FullAccess extends Access, Pick<Accounts, 'ensureAdmin'> {
+  /** The caller of a token seen within the last second; null when only `authenticate` can tell. Never waits. */
+  authenticateCached(token: string): Caller | null;
+  /** Makes the first signing key, if there is none. Answers the id of the one that signs. */
+  ensureSigningKey(): Promise<string>;
+  /** A new key signs from now on; tokens of the old one stay good until they expire. Answers the new id. */
+  rotateSigningKey(): Promise<string>;
+  /** Deletes rows that nothing needs any more. Once an hour is often enough. */
+  sweep(): Promise<void>;
+  grants: Pick<Grants, 'grant' | 'redeem' | 'session' | 'endFor'>;
+}
+
+/** Half of the four threads that Node hashes on: the others are left for files and name look-ups. */
+const PASSWORDS_AT_ONCE = 2;
+
+export const makeAccess = (needs: AccessNeeds): FullAccess => {
+  const { store, now, randomBytes, issuer, audience, log, onSshKeysChanged } = needs;
+  const passwords = makePasswords({
+    randomBytes,
+    argon2id: needs.argon2id ?? argon2id,
+    atOnce: needs.passwordsAtOnce ?? PASSWORDS_AT_ONCE,
+  });
+  const ring = makeSigningRing({ store, now, randomBytes });
+  const tokens = makeTokens({ ring, issuer, audience, now });
+  const callers = makeCallers({ store, now, tokens });
+  const grants = makeGrants({ store, now, randomBytes, log });
+
+  return {
+    ...makeAccounts({ store, now, randomBytes, passwords }),
+    ...makeLogins({ store, now, randomBytes, log, passwords, tokens, callers, grants }),
+    ...makeApiKeys({ store, now, randomBytes, callers, grants }),
+    ...makeSshKeys({ store, now, randomBytes, onSshKeysChanged }),
+    authenticate: callers.authenticate,
+    authenticateCached: callers.authenticateCached,
+    ensureSigningKey: async () => (await ring.signer()).kid,
+    rotateSigningKey: ring.rotate,
+    async sweep() {
+      await store.write((tx) => deleteSpentGrants(tx, now()));
+      await store.write((tx) => deleteSpentSessions(tx, now()));
+      await ring.sweep();
+    },
+    grants,
+  };
+};

@@ -1,0 +1,116 @@
+/** Making accounts: the first one at the first start, the others by an administrator. And what money an account has. */
+import { fromDollars, toDollars } from '../../domain/money.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import { accountById, accountByLogin, insertAccount } from '../../store/accounts.ts';
+import { appendEvent } from '../../store/events.ts';
+import type { Db, Store } from '../../store/store.ts';
+import type { Access, Idempotency } from '../control.ts';
+import { once } from '../once.ts';
+import { lockOwnAccount, notLoggedIn } from './callers.ts';
+import type { Passwords } from './passwords.ts';
+import { uuidFrom, type RandomBytes } from './random.ts';
+
+export const ADMIN_ROLE = 'admin';
+const ADMIN_NAME = 'admin';
+const USER_ROLE = 'user';
+
+interface NewAccount {
+  username: string;
+  email: string;
+  /** Dollars. */
+  balance: number;
+  roles: readonly string[];
+  passwordHash: string;
+  /** Account of whoever makes it; null for the installation itself. */
+  by: string | null;
+}
+
+export interface Accounts extends Pick<Access, 'createUser' | 'balance'> {
+  /**
+   * Makes the first account, `admin`, unless there is one of that name; its password is then left as it is. `balance` in dollars.
+   * Says whether it was made.
+   */
+  ensureAdmin(first: { password: string; balance: number }): Promise<boolean>;
+}
+
+export const makeAccounts = (needs: {
+  store: Store;
+  now: () => number;
+  randomBytes: RandomBytes;
+  passwords: Passwords;
+}): Accounts => {
+  const { store, now, randomBytes, passwords } = needs;
+
+  /** What is taken already, or null. */
+  const makeAccount = async (tx: Db, id: string, account: NewAccount): Promise<'username' | 'email' | null> => {
+    const atMs = now();
+    const { username, roles } = account;
+    const taken = await insertAccount(tx, {
+      id,
+      username,
+      email: account.email,
+      passwordHash: account.passwordHash,
+      roles: JSON.stringify(roles),
+      createdAtMs: atMs,
+      disabled: 0,
+      balanceMicros: Number(fromDollars(account.balance)),
+    });
+    if (taken) return taken;
+    const data = { username, roles, balance: account.balance, by: account.by };
+    await appendEvent(tx, { accountId: id, atMs, kind: 'account.created', subjectId: id, data });
+    return null;
+  };
+
+  /** The body holds a password, and a plain hash of it, kept for a day, would be a quick way to guess it. */
+  const guarded = async (accountId: string, idempotency: Idempotency | null): Promise<Idempotency | null> => {
+    if (!idempotency) return null;
+    const salt = Buffer.from(`${accountId} ${idempotency.route} ${idempotency.key}`);
+    return { ...idempotency, bodyHash: await passwords.stretch(idempotency.bodyHash, salt) };
+  };
+
+  return {
+    async ensureAdmin({ password, balance }) {
+      if (await accountByLogin(store.read, ADMIN_NAME)) return false;
+      const passwordHash = await passwords.hash(password);
+      const account = { username: ADMIN_NAME, email: '', balance, roles: [ADMIN_ROLE], passwordHash, by: null };
+      const id = uuidFrom(randomBytes);
+      return (await store.write((tx) => makeAccount(tx, id, account))) === null;
+    },
+
+    async createUser(caller, body, idempotency) {
+      if (!caller.roles.includes(ADMIN_ROLE)) {
+        throw new Refusal('forbidden', 'Only an administrator makes accounts; ask one, or log in as one.');
+      }
+      const { username, balance } = body;
+      const email = body.email.toLowerCase();
+      const roles = [USER_ROLE];
+      const passwordHash = await passwords.hash(body.password);
+      const record = await guarded(caller.accountId, idempotency);
+      const id = uuidFrom(randomBytes);
+      return store.write(async (tx) => {
+        await lockOwnAccount(tx, caller.accountId);
+        return once(tx, caller.accountId, record, now(), async () => {
+          const taken = await makeAccount(tx, id, { username, email, balance, roles, passwordHash, by: caller.accountId });
+          if (taken === 'username') throw new Refusal('name_taken', `The username "${username}" is taken; choose another.`);
+          if (taken === 'email') {
+            throw new Refusal('name_taken', `The email ${JSON.stringify(email)} belongs to another account; use another, or none.`);
+          }
+          return { userId: id, username, email, group: roles };
+        });
+      });
+    },
+
+    async balance({ accountId }) {
+      const account = await accountById(store.read, accountId);
+      if (!account) throw notLoggedIn();
+      const dollars = (micros: number) => toDollars(BigInt(micros));
+      return {
+        balance: dollars(account.balanceMicros),
+        // Nothing is held back from it yet: a launch is paid as it runs.
+        availableBalance: dollars(account.balanceMicros),
+        availableVoucherAmount: dollars(account.voucherMicros),
+        availableCreditAmount: dollars(account.creditMicros),
+      };
+    },
+  };
+};

@@ -1,0 +1,111 @@
+/**
+ * How often a password may be guessed. Each account name and each address has a bucket that failures fill and time empties; a full
+ * bucket refuses before any work is done. Successes cost nothing, so a thousand people behind one address all get in.
+ *
+ * Whoever knows a name could keep its bucket full and its owner out. So an address from which the name has logged in before has a
+ * bucket of its own for that name, which strangers cannot fill.
+ */
+import { isIPv6 } from 'node:net';
+import { Refusal } from '../../domain/refusal.ts';
+
+interface Limit {
+  burst: number;
+  /** One failure is forgiven in this time. */
+  forgiveMs: number;
+}
+
+const perName: Limit = { burst: 10, forgiveMs: 60_000 };
+const perAddress: Limit = { burst: 60, forgiveMs: 10_000 };
+const MAX_REMEMBERED = 20_000;
+
+/** Forgets what was touched longest ago; in a flood of names, the address limit is what holds. */
+class Recent<Value> {
+  readonly #entries = new Map<string, Value>();
+
+  get(key: string): Value | undefined {
+    return this.#entries.get(key);
+  }
+
+  set(key: string, value: Value): void {
+    this.#entries.delete(key);
+    this.#entries.set(key, value);
+    for (const oldest of this.#entries.keys()) {
+      if (this.#entries.size <= MAX_REMEMBERED) break;
+      this.#entries.delete(oldest);
+    }
+  }
+
+  get size(): number {
+    return this.#entries.size;
+  }
+}
+
+const makeBuckets = (limit: Limit, now: () => number) => {
+  /** When the bucket will be empty: failures × forgiveMs ahead of the clock. */
+  const emptyAtMs = new Recent<number>();
+  const debtMs = (key: string) => Math.max(0, (emptyAtMs.get(key) ?? 0) - now());
+  return {
+    waitMs: (key: string) => Math.max(0, debtMs(key) - (limit.burst - 1) * limit.forgiveMs),
+    /** A failure that was under way when the bucket filled up adds no more to the wait than the bucket holds. */
+    fill(key: string): void {
+      emptyAtMs.set(key, now() + Math.min(debtMs(key) + limit.forgiveMs, limit.burst * limit.forgiveMs));
+    },
+    get size() {
+      return emptyAtMs.size;
+    },
+  };
+};
+
+/** What one client holds: an IPv4 address, or the /64 that an IPv6 client picks its addresses from. */
+export const placeOf = (address: string): string => {
+  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
+  if (mapped !== undefined) return mapped;
+  const [plain = ''] = address.split('%');
+  if (!isIPv6(plain)) return address.slice(0, 64);
+  const [head = '', tail] = plain.toLowerCase().split('::');
+  const front = head === '' ? [] : head.split(':');
+  const back = tail === undefined || tail === '' ? [] : tail.split(':');
+  const gap = tail === undefined ? 0 : Math.max(0, 8 - front.length - back.length);
+  const groups = [...front, ...Array<string>(gap).fill('0'), ...back].slice(0, 4);
+  return groups.map((group) => group.replace(/^0+(?=.)/, '')).join(':');
+};
+
+export interface Attempts {
+  /** Throws `too_many_requests`, with the time to wait, when the name or the address has failed too often. `from` null: no address counts. */
+  check(name: string, from: string | null): void;
+  failed(name: string, from: string | null): void;
+  succeeded(name: string, from: string | null): void;
+  /** Entries held, for the bound's sake. */
+  readonly size: number;
+}
+
+export const makeAttempts = ({ now }: { now: () => number }): Attempts => {
+  const names = makeBuckets(perName, now);
+  const addresses = makeBuckets(perAddress, now);
+  const known = new Recent<true>();
+  const pair = (name: string, place: string) => `${name}\n${place}`;
+  const nameKey = (name: string, from: string | null) => {
+    const own = from === null ? name : pair(name, placeOf(from));
+    return known.get(own) ? own : name;
+  };
+
+  return {
+    check(name, from) {
+      const waitMs = Math.max(names.waitMs(nameKey(name, from)), from === null ? 0 : addresses.waitMs(placeOf(from)));
+      if (waitMs === 0) return;
+      const retryAfterS = Math.ceil(waitMs / 1000);
+      const message = `Too many wrong passwords. Wait ${retryAfterS} seconds and try again; further tries until then are not looked at.`;
+      throw new Refusal('too_many_requests', message, { retryAfterS });
+    },
+    failed(name, from) {
+      names.fill(nameKey(name, from));
+      if (from !== null) addresses.fill(placeOf(from));
+    },
+    succeeded(name, from) {
+      if (from !== null) known.set(pair(name, placeOf(from)), true);
+    },
+    get size() {
+      return names.size + addresses.size + known.size;
+    },
+  };
+};

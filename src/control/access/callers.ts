@@ -1,0 +1,99 @@
+/** From a credential to who asks: tokens and API keys, each through a bounded memory of those found good (`known.ts`). */
+import { Refusal } from '../../domain/refusal.ts';
+import { lockAccount, type AccountRow } from '../../store/accounts.ts';
+import { holderOfApiKey } from '../../store/keys.ts';
+import { holderOfSession, type Holder } from '../../store/sessions.ts';
+import type { Db, Store } from '../../store/store.ts';
+import type { Caller, Credential } from '../control.ts';
+import { makeKnown } from './known.ts';
+import { sha256Hex } from './random.ts';
+import type { Tokens } from './tokens.ts';
+
+const MAX_KNOWN = 10_000;
+export const API_KEY_PREFIX = 'berth_';
+const API_KEY = /^berth_[A-Za-z0-9_-]{43}$/;
+
+/** The words that `interface.md` §7 asks for. */
+export const notLoggedIn = (): Refusal =>
+  new Refusal('not_logged_in', 'You are not logged in, or your login has expired: log in again.');
+
+/** The caller's own account, held for this transaction: it may have been disabled since the caller was found. */
+export const lockOwnAccount = async (tx: Db, accountId: string): Promise<AccountRow> => {
+  const account = await lockAccount(tx, accountId);
+  if (!account || account.disabled === 1) throw notLoggedIn();
+  return account;
+};
+
+export const rolesFrom = (json: string): readonly string[] => {
+  const roles: unknown = JSON.parse(json);
+  if (!Array.isArray(roles)) throw new Error('the roles of an account are not a JSON array');
+  return Object.freeze(roles.map(String));
+};
+
+const callerFrom = (holder: Holder, from: Pick<Caller, 'sessionId' | 'apiKeyId'>): Caller =>
+  Object.freeze({
+    accountId: holder.accountId,
+    username: holder.username,
+    email: holder.email,
+    roles: rolesFrom(holder.roles),
+    ...from,
+  });
+
+export interface Callers {
+  authenticate(credential: Credential): Promise<Caller>;
+  /** Null when only `authenticate` can tell. */
+  authenticateCached(token: string): Caller | null;
+  end(which: (caller: Caller) => boolean): void;
+  /** Credentials remembered. */
+  readonly size: number;
+}
+
+export const makeCallers = (needs: { store: Store; now: () => number; tokens: Tokens }): Callers => {
+  const { store, now, tokens } = needs;
+
+  const byToken = makeKnown<Caller & { expiresAtMs: number }>({
+    now,
+    max: MAX_KNOWN,
+    async ask(token, before) {
+      // A token known by its every character needs no second look at its signature, only at its login.
+      const claims = before?.sessionId ? { ...before, sessionId: before.sessionId } : await tokens.verify(token);
+      if (claims === null) return null;
+      const { sessionId, accountId, expiresAtMs } = claims;
+      const holder = await holderOfSession(store.read, sessionId, now());
+      if (holder?.accountId !== accountId) return null;
+      return { subject: { ...callerFrom(holder, { sessionId }), expiresAtMs }, expiresAtMs };
+    },
+  });
+
+  const byKey = makeKnown<Caller>({
+    now,
+    max: MAX_KNOWN,
+    async ask(key) {
+      const holder = API_KEY.test(key) ? await holderOfApiKey(store.read, sha256Hex(key)) : undefined;
+      if (holder === undefined) return null;
+      const subject = callerFrom(holder, { sessionId: null, apiKeyId: holder.apiKeyId });
+      return { subject, expiresAtMs: Infinity };
+    },
+  });
+
+  const find = async (credential: Credential): Promise<Caller> => {
+    const caller = await (credential.kind === 'token' ? byToken.find(credential.token) : byKey.find(credential.key));
+    if (caller === null) throw notLoggedIn();
+    return caller;
+  };
+
+  return {
+    authenticate(credential) {
+      const caller = credential.kind === 'token' ? byToken.fresh(credential.token) : byKey.fresh(credential.key);
+      return caller === null ? find(credential) : Promise.resolve(caller);
+    },
+    authenticateCached: (token) => byToken.fresh(token),
+    end(which) {
+      byToken.end(which);
+      byKey.end(which);
+    },
+    get size() {
+      return byToken.size + byKey.size;
+    },
+  };
+};

@@ -1,0 +1,133 @@
+/**
+ * # From the API to the gateway
+ *
+ * The gateway serves on an origin of its own, where the API's cookie must not go. So the API gives the browser a handover: a secret
+ * good once and for a minute, which the gateway trades for a session of its own, and keeps in its own cookie.
+ *
+ *     grant ──(60 s)──► redeem ──► session ──(24 h, moved on while it is used)──► …
+ *
+ * A session outlives the one-day token it came from for as long as it is used: a notebook open on a Monday still saves on a Friday.
+ * It ends with the logout of that login, a change of password, the account being disabled, the instance being terminated, or, when
+ * it came from an API key, the deletion of any API key of the account. Only hashes are stored.
+ */
+import { lockAccount } from '../../store/accounts.ts';
+import {
+  deleteGrant,
+  endGrantsFor,
+  extendGrant,
+  insertGrant,
+  standingGrant,
+  type GatewayGrantRow,
+} from '../../store/gateway-grants.ts';
+import { hasApiKey } from '../../store/keys.ts';
+import { hasLiveSession } from '../../store/sessions.ts';
+import type { Db, Store } from '../../store/store.ts';
+import type { Caller } from '../control.ts';
+import type { Log } from '../log.ts';
+import { lockOwnAccount, notLoggedIn } from './callers.ts';
+import { makeKnown } from './known.ts';
+import { secretFrom, SECRET, sha256Hex, type RandomBytes } from './random.ts';
+
+const HANDOVER_LIFE_MS = 60_000;
+const SESSION_LIFE_MS = 24 * 3600 * 1000;
+const EXTEND_EVERY_MS = 60_000;
+const MAX_KNOWN = 10_000;
+
+export interface GatewaySession {
+  accountId: string;
+  /** The instance it was opened for. */
+  instanceId: string;
+  /** Null when it came from an API key. */
+  sessionId: string | null;
+}
+
+export interface Grants {
+  /** The handover. That the instance is the caller's own is for the asker to check. */
+  grant(caller: Caller, instanceId: string): Promise<string>;
+  /** Null for a handover that is unknown, spent or too old. */
+  redeem(handover: string): Promise<{ session: string; accountId: string; instanceId: string; expiresAtMs: number } | null>;
+  /** Null for a session that is unknown or has ended. */
+  session(secret: string): Promise<GatewaySession | null>;
+  /** Where a transaction is open already, use the store's `endGrantsFor` in it: what is remembered here ends within a second. */
+  endFor(instanceId: string): Promise<void>;
+  /** Forgets sessions whose rows were deleted. */
+  forget(which: (session: GatewaySession) => boolean): void;
+}
+
+const stillHolds = (tx: Db, caller: Caller): Promise<boolean> => {
+  if (caller.sessionId !== null) return hasLiveSession(tx, caller.accountId, caller.sessionId);
+  return caller.apiKeyId === undefined ? Promise.resolve(false) : hasApiKey(tx, caller.accountId, caller.apiKeyId);
+};
+
+export const makeGrants = (needs: { store: Store; now: () => number; randomBytes: RandomBytes; log: Log }): Grants => {
+  const { store, now, randomBytes, log } = needs;
+
+  /** A request in the gateway must not fail because its session could not be moved on: the next one tries again. */
+  const extend = async (grant: GatewayGrantRow): Promise<number> => {
+    const expiresAtMs = now() + SESSION_LIFE_MS;
+    if (expiresAtMs - grant.expiresAtMs < EXTEND_EVERY_MS) return grant.expiresAtMs;
+    try {
+      await store.write((tx) => extendGrant(tx, grant.hash, expiresAtMs));
+      return expiresAtMs;
+    } catch (error) {
+      log.warn({ err: error, accountId: grant.accountId }, 'a gateway session could not be extended');
+      return grant.expiresAtMs;
+    }
+  };
+
+  const known = makeKnown<GatewaySession>({
+    now,
+    max: MAX_KNOWN,
+    async ask(secret) {
+      const grant = SECRET.test(secret)
+        ? await standingGrant(store.read, sha256Hex(secret), 'session', now())
+        : undefined;
+      if (grant === undefined) return null;
+      const { accountId, instanceId, sessionId } = grant;
+      return { subject: { accountId, instanceId, sessionId }, expiresAtMs: await extend(grant) };
+    },
+  });
+
+  return {
+    async grant(caller, instanceId) {
+      const secret = secretFrom(randomBytes);
+      const { accountId, sessionId } = caller;
+      await store.write(async (tx) => {
+        await lockOwnAccount(tx, accountId);
+        if (!(await stillHolds(tx, caller))) throw notLoggedIn();
+        const expiresAtMs = now() + HANDOVER_LIFE_MS;
+        await insertGrant(tx, { hash: sha256Hex(secret), kind: 'handover', accountId, instanceId, sessionId, expiresAtMs });
+      });
+      return secret;
+    },
+
+    async redeem(handover) {
+      if (!SECRET.test(handover)) return null;
+      const hash = sha256Hex(handover);
+      const session = secretFrom(randomBytes);
+      return store.write(async (tx) => {
+        const nowMs = now();
+        // Read for whose lock to take, and again under it: the lock comes first wherever grants are written.
+        const seen = await standingGrant(tx, hash, 'handover', nowMs);
+        if (!seen || !(await lockAccount(tx, seen.accountId))) return null;
+        const grant = await standingGrant(tx, hash, 'handover', nowMs);
+        if (!grant || !(await deleteGrant(tx, hash))) return null;
+        const expiresAtMs = nowMs + SESSION_LIFE_MS;
+        await insertGrant(tx, { ...grant, hash: sha256Hex(session), kind: 'session', expiresAtMs });
+        return { session, accountId: grant.accountId, instanceId: grant.instanceId, expiresAtMs };
+      });
+    },
+
+    session(secret) {
+      const session = known.fresh(secret);
+      return session === null ? known.find(secret) : Promise.resolve(session);
+    },
+
+    async endFor(instanceId) {
+      await store.write((tx) => endGrantsFor(tx, instanceId));
+      known.end((session) => session.instanceId === instanceId);
+    },
+
+    forget: (which) => known.end(which),
+  };
+};

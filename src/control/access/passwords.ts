@@ -1,0 +1,106 @@
+/**
+ * Passwords as argon2id in PHC strings, with OWASP's parameters of 19 MiB, two passes and one lane. Few hashes run at once and the
+ * rest wait their turn: each holds its memory for as long as it runs, so a rush of logins must queue, and not pile up.
+ */
+import { argon2, timingSafeEqual, type Argon2Parameters } from 'node:crypto';
+import { Refusal } from '../../domain/refusal.ts';
+
+/** The work itself, as `node:crypto` does it; given by name so that a test can count it. */
+export type Argon2id = (parameters: Argon2Parameters) => Promise<Uint8Array>;
+
+export const argon2id: Argon2id = (parameters) =>
+  new Promise((resolve, reject) => {
+    argon2('argon2id', parameters, (error, tag) => (error ? reject(error) : resolve(tag)));
+  });
+
+const cost = { memory: 19 * 1024, passes: 2, parallelism: 1 };
+const SALT_BYTES = 16;
+const TAG_BYTES = 32;
+const MAX_WAITING = 4096;
+
+/** PHC writes base64 without padding. */
+const toB64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString('base64').replace(/=+$/, '');
+
+const toPhc = (salt: Uint8Array, tag: Uint8Array): string =>
+  `$argon2id$v=19$m=${cost.memory},t=${cost.passes},p=${cost.parallelism}$${toB64(salt)}$${toB64(tag)}`;
+
+const PHC = /^\$argon2id\$v=19\$m=(\d{1,7}),t=(\d{1,3}),p=(\d{1,2})\$([A-Za-z0-9+/]{11,86})\$([A-Za-z0-9+/]{22,86})$/;
+
+const fromPhc = (phc: string) => {
+  const [, memory, passes, parallelism, salt = '', tag = ''] = PHC.exec(phc) ?? [];
+  if (memory === undefined) throw new Error('a stored password hash is not an argon2id PHC string');
+  return {
+    cost: { memory: Number(memory), passes: Number(passes), parallelism: Number(parallelism) },
+    salt: Buffer.from(salt, 'base64'),
+    tag: Buffer.from(tag, 'base64'),
+  };
+};
+
+/** The same password typed on two systems may come composed or decomposed (RFC 8265 §4.2). */
+const bytesOf = (password: string): Buffer => Buffer.from(password.normalize('NFC'));
+
+/** At most `atOnce` works run; the rest start in the order they came. */
+const makeTurns = (atOnce: number) => {
+  let running = 0;
+  const waiting: (() => void)[] = [];
+  return async <T>(work: () => Promise<T>): Promise<T> => {
+    if (waiting.length >= MAX_WAITING) {
+      throw new Refusal('too_many_requests', 'Too many people are logging in at this moment; try again in a few seconds.', {
+        retryAfterS: 5,
+      });
+    }
+    // A turn is handed over, never given back while others wait, so that nobody who comes later slips in before them.
+    if (running >= atOnce) await new Promise<void>((resolve) => waiting.push(resolve));
+    else running += 1;
+    try {
+      return await work();
+    } finally {
+      const next = waiting.shift();
+      if (next) next();
+      else running -= 1;
+    }
+  };
+};
+
+export interface Passwords {
+  hash(password: string): Promise<string>;
+  /**
+   * Costs the same for a null hash, of which no password is the right one. `mayStart` is asked when the turn has come: it throws
+   * if too many others failed in the meantime.
+   */
+  verify(password: string, phc: string | null, mayStart: () => void): Promise<boolean>;
+  /** A value that stands for a secret without being a cheap oracle of it; equal for equal salt and secret. */
+  stretch(secret: string, salt: Uint8Array): Promise<string>;
+}
+
+export const makePasswords = (needs: {
+  randomBytes: (size: number) => Uint8Array;
+  argon2id: Argon2id;
+  atOnce: number;
+}): Passwords => {
+  const inTurn = makeTurns(needs.atOnce);
+  const nobody = toPhc(needs.randomBytes(SALT_BYTES), needs.randomBytes(TAG_BYTES));
+  const tagOf = (message: Uint8Array, salt: Uint8Array) =>
+    inTurn(() => needs.argon2id({ message, nonce: salt, tagLength: TAG_BYTES, ...cost }));
+
+  return {
+    async hash(password) {
+      const salt = needs.randomBytes(SALT_BYTES);
+      return toPhc(salt, await tagOf(bytesOf(password), salt));
+    },
+
+    async verify(password, phc, mayStart) {
+      const stored = fromPhc(phc ?? nobody);
+      const tag = await inTurn(async () => {
+        mayStart();
+        const message = bytesOf(password);
+        return needs.argon2id({ message, nonce: stored.salt, tagLength: stored.tag.length, ...stored.cost });
+      });
+      return timingSafeEqual(tag, stored.tag) && phc !== null;
+    },
+
+    async stretch(secret, salt) {
+      return Buffer.from(await tagOf(Buffer.from(secret), salt)).toString('hex');
+    },
+  };
+};

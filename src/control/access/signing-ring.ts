@@ -1,0 +1,110 @@
+/**
+ * The Ed25519 keys of this installation: one signs, those before it verify until the last token they signed has expired. Several
+ * processes may share a database, so which key signs is asked at each login, and a key id never seen has the keys read anew.
+ */
+import { exportJWK, generateKeyPair, importJWK, type CryptoKey } from 'jose';
+import {
+  currentSigningKeyId,
+  deleteSigningKeysRetiredBefore,
+  signingKeysSince,
+  succeedSigningKey,
+} from '../../store/signing-keys.ts';
+import type { Store } from '../../store/store.ts';
+import { secretFrom, type RandomBytes } from './random.ts';
+
+export const ALGORITHM = 'EdDSA';
+export const TOKEN_LIFE_S = 86_400;
+/** A login that is under way during a rotation may still be signed with the key that was just retired. */
+const ROTATION_SLACK_MS = 60_000;
+/** Strangers can name any key id: they make the keys be read no more often than this. */
+const RELOAD_EVERY_MS = 1000;
+
+export interface SigningRing {
+  signer(): Promise<{ kid: string; privateKey: CryptoKey }>;
+  /** Null for an id that is none of ours. */
+  verifier(kid: string): Promise<CryptoKey | null>;
+  /** A new key signs from now on. Answers its id. */
+  rotate(): Promise<string>;
+  sweep(): Promise<void>;
+}
+
+interface Ring {
+  current: { kid: string; privateKey: CryptoKey } | null;
+  /** A Map, so that an id like `__proto__` finds nothing. */
+  publicKeys: ReadonlyMap<string, { key: CryptoKey; untilMs: number }>;
+}
+
+const keyFrom = async (jwk: string): Promise<CryptoKey> => {
+  const key = await importJWK(JSON.parse(jwk), ALGORITHM);
+  if (key instanceof Uint8Array) throw new Error('a stored signing key is not an Ed25519 key');
+  return key;
+};
+
+export const makeSigningRing = (needs: { store: Store; now: () => number; randomBytes: RandomBytes }): SigningRing => {
+  const { store, now } = needs;
+  const lifeMs = TOKEN_LIFE_S * 1000 + ROTATION_SLACK_MS;
+  let ring: Ring = { current: null, publicKeys: new Map() };
+  let reading: Promise<void> | null = null;
+  let readAtMs = -Infinity;
+
+  const read = async (): Promise<void> => {
+    const atMs = now();
+    const currentId = await currentSigningKeyId(store.read);
+    const rows = await signingKeysSince(store.read, atMs - lifeMs);
+    const publicKeys = new Map<string, { key: CryptoKey; untilMs: number }>();
+    for (const row of rows) {
+      const untilMs = row.retiredAtMs === null ? Infinity : row.retiredAtMs + lifeMs;
+      publicKeys.set(row.kid, { key: await keyFrom(row.publicJwk), untilMs });
+    }
+    const row = rows.find(({ kid, privateJwk }) => kid === currentId && privateJwk !== '');
+    ring = { current: row ? { kid: row.kid, privateKey: await keyFrom(row.privateJwk) } : null, publicKeys };
+    readAtMs = atMs;
+  };
+
+  /** One reading at a time; whoever comes meanwhile may need what was written since it began, and so waits for the next. */
+  const reload = async (): Promise<void> => {
+    if (reading) await reading.catch(() => undefined);
+    reading ??= read().finally(() => {
+      reading = null;
+    });
+    await reading;
+  };
+
+  const succeed = async (over: string | undefined): Promise<string> => {
+    const pair = await generateKeyPair(ALGORITHM, { crv: 'Ed25519', extractable: true });
+    const key = {
+      kid: secretFrom(needs.randomBytes),
+      privateJwk: JSON.stringify(await exportJWK(pair.privateKey)),
+      publicJwk: JSON.stringify(await exportJWK(pair.publicKey)),
+    };
+    await store.write((tx) => succeedSigningKey(tx, over, key, now()));
+    await reload();
+    if (ring.current === null) throw new Error('the database names no key to sign tokens with');
+    return ring.current.kid;
+  };
+
+  return {
+    async signer() {
+      const currentId = await currentSigningKeyId(store.read);
+      if (currentId === undefined) await succeed(undefined);
+      else if (ring.current?.kid !== currentId) await reload();
+      if (ring.current === null) throw new Error('the database names no key to sign tokens with');
+      return ring.current;
+    },
+
+    async verifier(kid) {
+      const sinceReadMs = now() - readAtMs;
+      if (!ring.publicKeys.has(kid) && (sinceReadMs < 0 || sinceReadMs >= RELOAD_EVERY_MS)) await reload();
+      const found = ring.publicKeys.get(kid);
+      return found && now() < found.untilMs ? found.key : null;
+    },
+
+    async rotate() {
+      return succeed(await currentSigningKeyId(store.read));
+    },
+
+    async sweep() {
+      await store.write((tx) => deleteSigningKeysRetiredBefore(tx, now() - lifeMs));
+    },
+  };
+};

@@ -1,0 +1,76 @@
+/** The account's ssh keys. A change of them makes the account's instances due in the same transaction, and so reaches the running ones. */
+import { createHash } from 'node:crypto';
+import { Refusal } from '../../domain/refusal.ts';
+import { parseSshPublicKey } from '../../domain/ssh-key.ts';
+import { appendEvent } from '../../store/events.ts';
+import { countSshKeys, deleteSshKeyRow, insertSshKey, sshKeysOf } from '../../store/keys.ts';
+import type { Db, Store } from '../../store/store.ts';
+import type { Access } from '../control.ts';
+import { once } from '../once.ts';
+import { lockOwnAccount } from './callers.ts';
+import { uuidFrom, type RandomBytes } from './random.ts';
+
+const MAX_KEYS = 100;
+
+/** As `ssh-keygen -l` prints it. */
+export const fingerprintOf = (blob: Uint8Array): string =>
+  `SHA256:${createHash('sha256').update(blob).digest('base64').replace(/=+$/, '')}`;
+
+export const makeSshKeys = (needs: {
+  store: Store;
+  now: () => number;
+  randomBytes: RandomBytes;
+  onSshKeysChanged: (tx: Db, accountId: string) => Promise<void>;
+}): Pick<Access, 'createSshKey' | 'listSshKeys' | 'deleteSshKey'> => {
+  const { store, now, randomBytes, onSshKeysChanged } = needs;
+  return {
+    async createSshKey({ accountId }, { name, publicKey }, idempotency) {
+      const key = parseSshPublicKey(publicKey);
+      const fingerprint = fingerprintOf(key.blob);
+      const id = uuidFrom(randomBytes);
+      return store.write(async (tx) => {
+        const nowMs = now();
+        await lockOwnAccount(tx, accountId);
+        return once(tx, accountId, idempotency, nowMs, async () => {
+          const count = await countSshKeys(tx, accountId);
+          if (count >= MAX_KEYS) {
+            throw new Refusal('over_quota', `The account has ${count} ssh keys, and may have ${MAX_KEYS}; delete one first.`);
+          }
+          const row = { id, accountId, name, publicKey: key.line, fingerprint, createdAtMs: nowMs };
+          const twin = await insertSshKey(tx, row);
+          if (twin) {
+            const message = `The account has this ssh key already, as ${JSON.stringify(twin.name)} (${fingerprint}).`;
+            throw new Refusal('name_taken', message);
+          }
+          await appendEvent(tx, { accountId, atMs: nowMs, kind: 'sshKey.created', subjectId: id, data: { name, fingerprint } });
+          await onSshKeysChanged(tx, accountId);
+          return { sshKey: { id, name, fingerprint } };
+        });
+      });
+    },
+
+    async listSshKeys({ accountId }) {
+      const rows = await sshKeysOf(store.read, accountId);
+      return {
+        sshKeys: rows.map(({ id, name, fingerprint, createdAtMs }) => ({ id, name, fingerprint, createdAt: createdAtMs })),
+      };
+    },
+
+    async deleteSshKey({ accountId }, { id }, idempotency) {
+      await store.write(async (tx) => {
+        const nowMs = now();
+        await lockOwnAccount(tx, accountId);
+        await once(tx, accountId, idempotency, nowMs, async () => {
+          const row = await deleteSshKeyRow(tx, accountId, id);
+          if (!row) {
+            throw new Refusal('not_found', `ssh key ${JSON.stringify(id)} not found; POST /api/user/sshkey/list names yours`);
+          }
+          const data = { name: row.name, fingerprint: row.fingerprint };
+          await appendEvent(tx, { accountId, atMs: nowMs, kind: 'sshKey.deleted', subjectId: id, data });
+          await onSshKeysChanged(tx, accountId);
+          return {};
+        });
+      });
+    },
+  };
+};

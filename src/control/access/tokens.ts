@@ -1,0 +1,87 @@
+/**
+ * The access token: a JWT (RFC 7519) signed with Ed25519, whose `jti` is the row of its login. Verification decides everything
+ * itself (RFC 8725): the algorithm is ours, the key is one of ours found by its id, and nothing else in the header is looked at; a
+ * header that carries anything else is none that we wrote.
+ */
+import { decodeProtectedHeader, jwtVerify, SignJWT, type JWTPayload, type ProtectedHeaderParameters } from 'jose';
+import { ALGORITHM, TOKEN_LIFE_S, type SigningRing } from './signing-ring.ts';
+
+const TYPE = 'JWT';
+const SKEW_S = 60;
+const MAX_TOKEN_CHARACTERS = 4096;
+/** Three parts of base64url, the last of them the 64 bytes of a signature. */
+const SHAPE = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.([A-Za-z0-9_-]{86})$/;
+
+export interface TokenClaims {
+  accountId: string;
+  sessionId: string;
+  expiresAtMs: number;
+}
+
+export interface Tokens {
+  /** Also says when the token expires. */
+  sign(login: { accountId: string; sessionId: string; roles: readonly string[] }): Promise<{ token: string; expiresAtMs: number }>;
+  /** Null for whatever is not a token of ours that is valid now. Whether its login stands is for the store to say. */
+  verify(token: string): Promise<TokenClaims | null>;
+}
+
+const headerOf = (token: string): ProtectedHeaderParameters | null => {
+  try {
+    return decodeProtectedHeader(token);
+  } catch {
+    return null;
+  }
+};
+
+const isWhole = (value: unknown): value is number => Number.isSafeInteger(value);
+
+export const makeTokens = (needs: { ring: SigningRing; issuer: string; audience: string; now: () => number }): Tokens => {
+  const { ring, issuer, audience, now } = needs;
+
+  const payloadOf = async (token: string, kid: string): Promise<JWTPayload | null> => {
+    // Outside the try: a store that does not answer is not a bad token.
+    const key = await ring.verifier(kid);
+    if (key === null) return null;
+    try {
+      const options = { algorithms: [ALGORITHM], issuer, audience, typ: TYPE, currentDate: new Date(now()) };
+      return (await jwtVerify(token, key, options)).payload;
+    } catch {
+      return null;
+    }
+  };
+
+  return {
+    async sign({ accountId, sessionId, roles }) {
+      const { kid, privateKey } = await ring.signer();
+      const issuedAtS = Math.floor(now() / 1000);
+      const expiresAtS = issuedAtS + TOKEN_LIFE_S;
+      const token = await new SignJWT({ group: [...roles] })
+        .setProtectedHeader({ alg: ALGORITHM, typ: TYPE, kid })
+        .setIssuer(issuer)
+        .setAudience([audience])
+        .setSubject(accountId)
+        .setIssuedAt(issuedAtS)
+        .setExpirationTime(expiresAtS)
+        .setJti(sessionId)
+        .sign(privateKey);
+      return { token, expiresAtMs: expiresAtS * 1000 };
+    },
+
+    async verify(token) {
+      if (token.length > MAX_TOKEN_CHARACTERS) return null;
+      const signature = SHAPE.exec(token)?.[1];
+      // The last character of a signature has four bits to spare: only one of its sixteen spellings is the one we wrote.
+      if (signature === undefined || Buffer.from(signature, 'base64url').toString('base64url') !== signature) return null;
+      const header = headerOf(token);
+      if (header?.alg !== ALGORITHM || header.typ !== TYPE || typeof header.kid !== 'string') return null;
+      if (Object.keys(header).length !== 3) return null;
+
+      const payload = await payloadOf(token, header.kid);
+      if (payload === null) return null;
+      const { sub, jti, iat, exp, aud, group } = payload;
+      if (typeof sub !== 'string' || typeof jti !== 'string' || !Array.isArray(aud) || !Array.isArray(group)) return null;
+      if (!isWhole(iat) || !isWhole(exp) || exp - iat !== TOKEN_LIFE_S || iat > now() / 1000 + SKEW_S) return null;
+      return { accountId: sub, sessionId: jti, expiresAtMs: exp * 1000 };
+    },
+  };
+};

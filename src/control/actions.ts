@@ -1,0 +1,110 @@
+/** Stop, start, restart and terminate: each writes a wish over the one that stands, and leaves the deed to the pass. */
+import { whyNot, type Action } from '../domain/instance-states.ts';
+import type { Instance } from '../domain/instance.ts';
+import { Refusal } from '../domain/refusal.ts';
+import { endGrantsFor } from '../store/gateway-grants.ts';
+import { appendEvent } from '../store/events.ts';
+import { countCapacity, instanceFromRow, ownedInstanceRow, writeWish } from '../store/instances.ts';
+import type { Db, Store } from '../store/store.ts';
+import type { Caller, Idempotency } from './control.ts';
+import { noCapacity } from './launch.ts';
+import type { Offers } from './offers.ts';
+import { once } from './once.ts';
+
+const TRIES = 5;
+
+export interface ActionNeeds {
+  store: Store;
+  offers: () => Promise<Offers>;
+  now: () => number;
+  wake: () => void;
+  /** The gateway's route of this instance changed. */
+  routeChanged: (instanceId: string) => void;
+}
+
+/** The wish that an action is, pure. Status changes that the caller sees at once are part of it. */
+export function wishOf(action: Action, instance: Instance, nowMs: number): Instance {
+  const { observed } = instance;
+  const next = { ...instance, generation: instance.generation + 1, wishedAtMs: nowMs, attempts: 0 };
+  const calm = { ...observed, diagnosis: '', diagnosisMessage: '', message: '' } as const;
+  switch (action) {
+    case 'stop':
+      return { ...next, desired: 'stopped', mustHalt: false, observed: { ...calm, phase: 'Stopping' } };
+    case 'start':
+      return {
+        ...next,
+        desired: 'running',
+        mustHalt: false,
+        observed: { ...calm, status: instance.everEnsured ? 'Starting' : 'Initializing', phase: 'Queued', stoppedAtMs: 0 },
+      };
+    case 'restart':
+      return {
+        ...next,
+        desired: 'running',
+        mustHalt: true,
+        observed: { ...calm, status: 'Restarting', phase: 'Stopping', healthy: false },
+      };
+    case 'terminate':
+      return {
+        ...next,
+        desired: 'released',
+        mustHalt: false,
+        observed: { ...calm, status: 'Released', phase: 'Cleaning', healthy: false, stoppedAtMs: observed.stoppedAtMs || nowMs },
+      };
+    default:
+      return action satisfies never;
+  }
+}
+
+const eventOf = { stop: 'instance.stopWished', start: 'instance.startWished', restart: 'instance.restartWished', terminate: 'instance.released' };
+
+/** Another wish came between reading the row and writing over it. */
+class Raced extends Error {}
+
+export function makeAction(action: Action, needs: ActionNeeds) {
+  return async (caller: Caller, body: { instanceId: string }, idempotency: Idempotency | null) => {
+    const offers = await needs.offers();
+    for (let tries = 1; ; tries++) {
+      try {
+        const answer = await needs.store.write((tx) => {
+          const nowMs = needs.now();
+          const deed = () => write(tx, action, offers, caller, body.instanceId, nowMs);
+          return once(tx, caller.accountId, idempotency, nowMs, deed);
+        });
+        needs.routeChanged(body.instanceId);
+        needs.wake();
+        return answer;
+      } catch (error) {
+        if (!(error instanceof Raced)) throw error;
+        if (tries === TRIES) throw new Refusal('not_now', `instance ${body.instanceId} is being changed by others; try again`, { retryAfterS: 1 });
+      }
+    }
+  };
+}
+
+async function write(tx: Db, action: Action, offers: Offers, caller: Caller, id: string, nowMs: number) {
+  const row = await ownedInstanceRow(tx, caller.accountId, id);
+  if (!row) throw new Refusal('not_found', 'ent: instance not found');
+  const instance = instanceFromRow(row);
+  const why = whyNot(action, instance.observed.status, instance.desired);
+  if (why) throw new Refusal('not_now', `can't ${action} instance ${id}: ${why}`);
+  const counted = offers.regions.get(instance.spec.regionId);
+  if (!counted) throw new Refusal('unavailable', `region ${instance.spec.regionId} is not configured on this server`);
+
+  const held = row.holdsCapacity === 1;
+  const holdsCapacity = action === 'start' || (held && action !== 'terminate');
+  if (holdsCapacity && !held && !(await countCapacity(tx, row.regionId, instance.spec.type, 1))) {
+    throw await noCapacity(tx, { type: instance.spec.type, counted, offers }, 0);
+  }
+  if (held && !holdsCapacity) await countCapacity(tx, row.regionId, instance.spec.type, -1);
+  const written = await writeWish(tx, wishOf(action, instance, nowMs), counted.region, {
+    overGeneration: row.generation,
+    dueAtMs: nowMs,
+    holdsCapacity,
+    releasedAtMs: action === 'terminate' ? nowMs : null,
+  });
+  if (!written) throw new Raced();
+  if (action === 'terminate') await endGrantsFor(tx, id);
+  await appendEvent(tx, { accountId: caller.accountId, atMs: nowMs, kind: eventOf[action], subjectId: id, data: {} });
+  return { instanceId: id };
+}

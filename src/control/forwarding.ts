@@ -1,0 +1,62 @@
+/** What the gateway may ask: where an instance's ports are, and who may reach them. */
+import { EngineFault } from '../domain/engine-fault.ts';
+import { isInstanceId } from '../domain/ids.ts';
+import type { Engine } from '../engines/contract.ts';
+import { instanceFromRow, instanceRow } from '../store/instances.ts';
+import type { Store } from '../store/store.ts';
+import type { Forwarding, GatewayRoute } from './control.ts';
+import type { Regions } from './regions.ts';
+
+const SSH_PORT = 22;
+/** Another process may have changed a route: what is kept here is at most this old. */
+const FRESH_MS = 1_000;
+const KEPT_ROUTES = 20_000;
+
+interface Kept {
+  route: GatewayRoute | null;
+  engine: Engine | null;
+  untilMs: number;
+}
+
+export interface Routes extends Pick<Forwarding, 'route' | 'dial'> {
+  /** Forgets what is kept of an instance, because it changed. */
+  changed(instanceId: string): void;
+}
+
+export function makeRoutes({ store, regions, now }: { store: Store; regions: Regions; now: () => number }): Routes {
+  const kept = new Map<string, Kept>();
+
+  const find = async (id: string): Promise<Kept> => {
+    const old = kept.get(id);
+    if (old && old.untilMs > now()) return old;
+    const row = isInstanceId(id) ? await instanceRow(store.read, id) : undefined;
+    const fresh: Kept = { route: null, engine: null, untilMs: now() + FRESH_MS };
+    if (row && row.desired !== 'released') {
+      const instance = instanceFromRow(row);
+      fresh.engine = regions.of(row.regionId).engine;
+      fresh.route = {
+        instanceId: instance.id,
+        ownerId: instance.ownerId,
+        publicPorts: new Set(instance.nodePorts.map(({ port }) => port).filter((port) => port !== SSH_PORT)),
+        running: instance.observed.status === 'Running',
+        status: instance.observed.status,
+        notebookToken: row.notebookToken,
+      };
+    }
+    if (kept.size >= KEPT_ROUTES) kept.clear();
+    kept.set(id, fresh);
+    return fresh;
+  };
+
+  return {
+    async route(id) {
+      return (await find(id)).route;
+    },
+    async dial(id, port, signal) {
+      const { engine } = await find(id);
+      if (!engine) throw new EngineFault('not_found', `instance ${id} does not run`, { retry: false });
+      return engine.dial(id, port, signal);
+    },
+    changed: (id) => void kept.delete(id),
+  };
+}

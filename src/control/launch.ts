@@ -1,0 +1,220 @@
+/**
+ * The launch (`interface.md` §4.1): all that a wish needs is checked, and in one transaction the capacity is taken, the intent and
+ * the event are written, and the idempotency record with them. No engine is asked; the loop is woken after the commit.
+ */
+import type { Capacity, InstanceType } from '../domain/catalog.ts';
+import { capacityOf, fits } from '../domain/catalog.ts';
+import { instanceIdOf, userId, volumeId } from '../domain/ids.ts';
+import type { Instance, InstanceSpec, Mount } from '../domain/instance.ts';
+import { toDollars } from '../domain/money.ts';
+import { nestedPair, whyNotMountPath } from '../domain/mount-paths.ts';
+import { Refusal } from '../domain/refusal.ts';
+import { countedRegion, type CountedRegion } from '../store/catalog.ts';
+import { appendEvent } from '../store/events.ts';
+import { countCapacity, insertInstance } from '../store/instances.ts';
+import type { Db, Store } from '../store/store.ts';
+import { holdVolumes } from '../store/volumes.ts';
+import type { Caller, Idempotency, LaunchWish } from './control.ts';
+import type { Offers } from './offers.ts';
+import { once } from './once.ts';
+import type { Regions } from './regions.ts';
+
+const SSH_PORT = 22;
+
+export interface LaunchNeeds {
+  store: Store;
+  offers: () => Promise<Offers>;
+  regions: Regions;
+  now: () => number;
+  randomUuid: () => string;
+  /** 32 random bytes as text. */
+  randomSecret: () => string;
+  wake: () => void;
+}
+
+export function makeLaunch(needs: LaunchNeeds) {
+  return async (caller: Caller, wish: LaunchWish, idempotency: Idempotency | null): Promise<{ instanceId: string }> => {
+    const resolved = resolve(await needs.offers(), wish, needs.regions);
+    const mountPaths = checkMountPaths(wish);
+    const answer = await needs.store.write((tx) => {
+      const nowMs = needs.now();
+      return once(tx, caller.accountId, idempotency, nowMs, () => write(tx, needs, caller, wish, resolved, mountPaths, nowMs));
+    });
+    needs.wake();
+    return answer;
+  };
+}
+
+async function write(
+  tx: Db,
+  needs: LaunchNeeds,
+  caller: Caller,
+  wish: LaunchWish,
+  resolved: Resolved,
+  mountPaths: string[],
+  nowMs: number,
+): Promise<{ instanceId: string }> {
+  const { region } = resolved.counted;
+  const instance = intent(needs, caller, wish, resolved, await mountsOf(tx, caller, wish, mountPaths), nowMs);
+  const ports = instance.nodePorts.length;
+  if (!(await countCapacity(tx, region.id, instance.spec.type, 1, ports))) throw await noCapacity(tx, resolved, ports);
+  await insertInstance(tx, instance, region, { notebookToken: needs.randomSecret(), dueAtMs: nowMs });
+  const { availableMicros } = await appendEvent(tx, {
+    accountId: caller.accountId,
+    atMs: nowMs,
+    kind: 'instance.launched',
+    subjectId: instance.id,
+    data: { name: instance.spec.name, type: resolved.type.name, image: resolved.image.name },
+    counts: { instances: 1 },
+  });
+  refuseWithoutMoney(BigInt(availableMicros), instance);
+  return { instanceId: instance.id };
+}
+
+interface Resolved {
+  image: InstanceSpec['image'];
+  type: InstanceType;
+  counted: CountedRegion;
+  offers: Offers;
+}
+
+/** What is asked of a region, and what else it offers. */
+interface Asked {
+  type: InstanceSpec['type'];
+  counted: CountedRegion;
+  offers: Offers;
+}
+
+/** Finds what the ids name, and refuses early what the region can't do. */
+function resolve(offers: Offers, wish: LaunchWish, regions: Regions): Resolved {
+  const image = offers.images.get(wish.imageId);
+  if (!image) throw new Refusal('not_found', `image ${wish.imageId} not found; POST /api/image/list names those on offer`);
+  const type = offers.types.get(wish.instanceTypeId);
+  const where = 'POST /api/resource/user/instance/list names those on offer';
+  if (!type) throw new Refusal('not_found', `instance type ${wish.instanceTypeId} not found; ${where}`);
+  const counted = offers.regions.get(wish.region);
+  if (!counted) throw new Refusal('not_found', `region ${wish.region} not found; POST /api/region/list names them`);
+  if (type.regionId !== counted.region.id) {
+    throw new Refusal('not_found', `instance type ${type.id} (${type.name}) is not offered in region ${counted.region.id}; ${where}`);
+  }
+  if (type.isSpot !== wish.isSpotInstance) {
+    const family = type.isSpot ? 'a spot type: send isSpotInstance true' : 'not a spot type: send isSpotInstance false';
+    throw new Refusal('field_value', `field "isSpotInstance" is ${wish.isSpotInstance}, but ${type.name} is ${family}`);
+  }
+  const { engine, capabilities } = { engine: counted.region.engine, capabilities: regions.of(counted.region.id).seen.probe?.capabilities };
+  if (wish.instanceConfiguration.enableDocker && capabilities && !capabilities.dockerInside) {
+    const message = `field "instanceConfiguration.enableDocker" is true, but region ${counted.region.name} (${engine}) can't run Docker inside instances; send false`;
+    throw new Refusal('unsupported', message);
+  }
+  return { image, type, counted, offers };
+}
+
+function checkMountPaths(wish: LaunchWish): string[] {
+  const paths = wish.remoteStorages.map(({ mountPath }) => (mountPath.length > 1 ? mountPath.replace(/\/+$/, '') : mountPath));
+  for (const [index, path] of paths.entries()) {
+    const why = whyNotMountPath(path);
+    if (why) throw new Refusal('field_value', `field "remoteStorages[${index}].mountPath" is ${JSON.stringify(path.slice(0, 100))}: it ${why}`);
+  }
+  const nested = nestedPair(paths);
+  if (nested) {
+    const [outer, inner] = nested;
+    throw new Refusal('field_value', `field "remoteStorages" mounts ${inner} in ${outer}; choose paths that stand apart`);
+  }
+  return paths;
+}
+
+async function mountsOf(tx: Db, caller: Caller, wish: LaunchWish, paths: string[]): Promise<Mount[]> {
+  const ids = wish.remoteStorages.map(({ remoteStorageId }) => remoteStorageId);
+  const rows = new Map((await holdVolumes(tx, caller.accountId, [...new Set(ids)])).map((row) => [row.id, row]));
+  return ids.map((id, index) => {
+    const row = rows.get(id);
+    const field = `remoteStorages[${index}].remoteStorageId`;
+    if (!row) throw new Refusal('not_found', `volume ${id} of field "${field}" not found; POST /api/storage/volume/list names yours`);
+    if (row.regionId !== wish.region) {
+      throw new Refusal('field_value', `field "${field}": volume ${id} is in region ${row.regionId}; launch there, or choose another volume`);
+    }
+    if (row.status === 'Lost') throw new Refusal('not_now', `volume ${id} is Lost: its backing is gone; launch without it`);
+    return { mountPath: paths[index] ?? '', volumeId: volumeId(id), volumeName: row.name, volumeType: row.type };
+  });
+}
+
+function intent(needs: LaunchNeeds, caller: Caller, wish: LaunchWish, at: Resolved, mounts: Mount[], nowMs: number): Instance {
+  const { regionId, pricesMicros, ...type } = at.type;
+  const { instanceConfiguration: configuration } = wish;
+  return {
+    id: instanceIdOf(needs.randomUuid()),
+    ownerId: userId(caller.accountId),
+    ownerName: caller.username,
+    createdAtMs: nowMs,
+    spec: {
+      name: wish.name,
+      regionId,
+      image: at.image,
+      type,
+      chargeMode: wish.billing.chargeMode,
+      duration: wish.billing.duration,
+      isSpot: wish.isSpotInstance,
+      mounts,
+      extraDataDiskGB: configuration.extraDataDiskSizeDB,
+      enableCommonData: configuration.enableCommonData,
+      enableDocker: configuration.enableDocker,
+      dockerStorageGB: configuration.dockerStorageSize,
+      initScript: configuration.initScript,
+    },
+    priceMicros: pricesMicros[wish.billing.chargeMode],
+    nodePorts: [SSH_PORT, ...wish.nodePorts.filter((port) => port !== SSH_PORT)].map((port) => ({ port, nodePort: 0 })),
+    desired: 'running',
+    generation: 1,
+    mustHalt: false,
+    everEnsured: false,
+    ensuredGeneration: 0,
+    attempts: 0,
+    wishedAtMs: nowMs,
+    initExit: null,
+    observed: {
+      status: 'Initializing',
+      phase: 'Queued',
+      diagnosis: '',
+      diagnosisMessage: '',
+      message: '',
+      healthy: false,
+      stoppedAtMs: 0,
+    },
+  };
+}
+
+/** Says what is short, by how much, and the nearest type that would fit now. */
+export async function noCapacity(tx: Db, { type, counted, offers }: Asked, ports: number): Promise<Refusal> {
+  const { total, used } = (await countedRegion(tx, counted.region.id)) ?? counted;
+  if (used.nodePorts + ports > total.nodePorts) {
+    const free = total.nodePorts - used.nodePorts;
+    return new Refusal('no_capacity', `region ${counted.region.name} has ${free} node ports free and ${ports} are asked; ask fewer, or terminate an instance`);
+  }
+  const free: Capacity = {
+    cpuMilli: total.cpuMilli - used.cpuMilli,
+    memoryMiB: total.memoryMiB - used.memoryMiB,
+    gpus: total.gpus - used.gpus,
+  };
+  const nearest = [...offers.types.values()]
+    .filter((other) => other.regionId === counted.region.id && other.isSpot === type.isSpot && fits(capacityOf(other), free))
+    .sort((a, b) => b.gpuCount - a.gpuCount || b.cpuCores - a.cpuCores || b.memoryGB - a.memoryGB)[0];
+  const need = capacityOf(type);
+  const missing = [
+    [need.cpuMilli - free.cpuMilli, (lack: number) => `${lack / 1000} CPU cores`],
+    [need.memoryMiB - free.memoryMiB, (lack: number) => `${lack} MiB of memory`],
+    [need.gpus - free.gpus, (lack: number) => `${lack} GPUs`],
+  ] as const;
+  const short = missing.filter(([lack]) => lack > 0).map(([lack, say]) => say(lack));
+  const instead = nearest ? `${nearest.name} (${nearest.id}) would fit now` : 'no type fits now; stop or terminate an instance';
+  return new Refusal('no_capacity', `no stock of ${type.name} in region ${counted.region.name}: short of ${short.join(' and ')}; ${instead}`);
+}
+
+function refuseWithoutMoney(availableMicros: bigint, instance: Instance): void {
+  const needMicros = instance.priceMicros * BigInt(instance.spec.duration);
+  if (availableMicros >= needMicros) return;
+  const short = toDollars(needMicros - availableMicros);
+  throw new Refusal(
+    'no_balance',
+    `the launch needs $${toDollars(needMicros)} and $${toDollars(availableMicros)} is available: $${short} short; top up, or choose a cheaper type or fewer periods`,
+  );
+}

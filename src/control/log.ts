@@ -1,0 +1,9 @@
+/** What control and edge need of a logger; pino is one. */
+type Write = (facts: Record<string, unknown>, text: string) => void;
+
+export interface Log {
+  debug: Write;
+  info: Write;
+  warn: Write;
+  error: Write;
+}

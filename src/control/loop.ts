@@ -1,0 +1,162 @@
+/**
+ * # The loop
+ *
+ * Leases due rows, hands each to its pass, and sleeps until the next is due or somebody wakes it. A wake carries nothing: timer,
+ * use-case and engine hint all reach this same code, which asks the store again what is due.
+ *
+ * A row is held by a lease (owner, token, expiry) that a heartbeat prolongs. When a wish moves the generation of a held row, the
+ * pass that works on the old one is aborted; what it still finds is dropped by the guard of its write.
+ */
+import type { LeaseRow, LeaseTable } from '../store/leases.ts';
+import { claimDue, heartbeat, heldGenerations, nextDueAt, release } from '../store/leases.ts';
+import type { Store } from '../store/store.ts';
+import type { Log } from './log.ts';
+
+const LEASE_MS = 30_000;
+const HEARTBEAT_MS = 5_000;
+const LONGEST_SLEEP_MS = 30_000;
+const SLOTS = 512;
+const CLAIM_PER_OWNER = 64;
+const RETRY_AFTER_FAULT_MS = 5_000;
+
+/** A row in the hands of a pass, until the signal says that it is no longer. */
+export interface Held<Row> {
+  row: Row;
+  leaseToken: string;
+  signal: AbortSignal;
+}
+
+/** What a pass answers: when to look at the row again; null: not until something makes it due; 'gone': the row is no more. */
+export type Tended = { dueAtMs: number | null } | 'gone';
+
+export interface LoopNeeds<Table extends LeaseTable> {
+  table: Table;
+  store: Store;
+  now: () => number;
+  log: Log;
+  /** This process, as leases name it. */
+  leaseOwner: string;
+  randomUuid: () => string;
+  /** Works on a row until nothing more can be done now. */
+  tend: (held: Held<LeaseRow<Table>>) => Promise<Tended>;
+}
+
+export interface Loop {
+  wake(): void;
+  /** Aborts what runs, gives the leases back, and answers when all is quiet. */
+  stop(): Promise<void>;
+}
+
+interface InHand {
+  generation: number;
+  abort: AbortController;
+  done: Promise<void>;
+}
+
+export function startLoop<Table extends LeaseTable>(needs: LoopNeeds<Table>): Loop {
+  const { table, store, now, log, leaseOwner } = needs;
+  const inHand = new Map<string, InHand>();
+  let stopped = false;
+  let woken = false;
+  let turning: Promise<void> | null = null;
+  let timer: NodeJS.Timeout | undefined;
+
+  const hold = (row: LeaseRow<Table>, leaseToken: string): void => {
+    const abort = new AbortController();
+    const done = work({ row, leaseToken, signal: abort.signal }).finally(() => {
+      inHand.delete(row.id);
+      wake();
+    });
+    inHand.set(row.id, { generation: row.generation, abort, done });
+  };
+
+  const work = async (held: Held<LeaseRow<Table>>): Promise<void> => {
+    let tended: Tended;
+    try {
+      tended = await needs.tend(held);
+    } catch (error) {
+      if (!held.signal.aborted) log.error({ table, id: held.row.id, err: error }, 'a pass failed; it is tried again');
+      tended = { dueAtMs: held.signal.aborted ? now() : now() + RETRY_AFTER_FAULT_MS };
+    }
+    if (tended === 'gone') return;
+    const { dueAtMs } = tended;
+    try {
+      await store.write((tx) => release(tx, table, held.row.id, held.leaseToken, { dueAtMs }));
+    } catch (error) {
+      log.error({ table, id: held.row.id, err: error }, 'a lease could not be given back; it will expire');
+    }
+  };
+
+  /** Passes whose row was moved on by a wish work for nothing. */
+  const abortOvertaken = async (): Promise<void> => {
+    if (inHand.size === 0) return;
+    for (const { id, generation } of await heldGenerations(store.read, table, leaseOwner)) {
+      const mine = inHand.get(id);
+      if (mine && mine.generation !== generation) mine.abort.abort();
+    }
+  };
+
+  const turn = async (): Promise<void> => {
+    await abortOvertaken();
+    while (!stopped && inHand.size < SLOTS) {
+      const leaseToken = needs.randomUuid();
+      const limit = Math.min(64, SLOTS - inHand.size);
+      const nowMs = now();
+      const rows = await store.write((tx) =>
+        claimDue(tx, table, { owner: leaseOwner, token: leaseToken, nowMs, untilMs: nowMs + LEASE_MS, limit, perOwner: CLAIM_PER_OWNER }),
+      );
+      for (const row of rows) hold(row, leaseToken);
+      if (rows.length < limit) return;
+    }
+  };
+
+  const sleep = async (): Promise<void> => {
+    const dueAtMs = await nextDueAt(store.read, table);
+    const waitMs = dueAtMs === null ? LONGEST_SLEEP_MS : Math.min(LONGEST_SLEEP_MS, Math.max(5, dueAtMs - now()));
+    if (!stopped) timer = setTimeout(wake, waitMs);
+  };
+
+  const run = async (): Promise<void> => {
+    while (woken && !stopped) {
+      woken = false;
+      clearTimeout(timer);
+      try {
+        await turn();
+        if (!woken) await sleep();
+      } catch (error) {
+        log.error({ table, err: error }, 'the store did not answer the loop; it is asked again');
+        if (!stopped) timer = setTimeout(wake, RETRY_AFTER_FAULT_MS);
+      }
+    }
+  };
+
+  const wake = (): void => {
+    woken = true;
+    if (stopped || turning) return;
+    turning = run().finally(() => {
+      turning = null;
+      if (woken && !stopped) wake();
+    });
+  };
+
+  const beat = setInterval(() => {
+    if (inHand.size === 0) return;
+    const untilMs = now() + LEASE_MS;
+    store
+      .write((tx) => heartbeat(tx, table, leaseOwner, { untilMs }))
+      .then(wake, (error: unknown) => log.warn({ table, err: error }, 'leases could not be prolonged'));
+  }, HEARTBEAT_MS);
+  wake();
+
+  return {
+    wake,
+    async stop() {
+      stopped = true;
+      clearTimeout(timer);
+      clearInterval(beat);
+      await turning;
+      for (const { abort } of inHand.values()) abort.abort();
+      await Promise.all([...inHand.values()].map(({ done }) => done));
+    },
+  };
+}

@@ -1,0 +1,206 @@
+/** Control, put together: use-cases on one side, the loops and timers that bring the world to their wishes on the other. */
+import type { Limits } from '../domain/instance-states.ts';
+import { defaultLimits } from '../domain/instance-states.ts';
+import { Refusal } from '../domain/refusal.ts';
+import { accountTotals } from '../store/accounts.ts';
+import { instanceTexts, makeAccountDue, ownedInstanceRow } from '../store/instances.ts';
+import { freeLeases } from '../store/leases.ts';
+import type { Store } from '../store/store.ts';
+import { makeAccess, type FullAccess } from './access/access.ts';
+import { makeAction } from './actions.ts';
+import { makeCatalog } from './catalog.ts';
+import type { Control } from './control.ts';
+import { makeFairQueue, type FairQueue } from './fair-queue.ts';
+import { makeRoutes } from './forwarding.ts';
+import { makeImageWork, type ImageWork } from './image-work.ts';
+import { makeLaunch } from './launch.ts';
+import type { Log } from './log.ts';
+import { startLoop, type Loop } from './loop.ts';
+import { makeOffers } from './offers.ts';
+import { makeInstancePass } from './passes/instance-pass.ts';
+import { measureVolumes, probeEngines, sweepRegion, tidy, watchEngines, type SweepNeeds } from './passes/sweep.ts';
+import { makeVolumePass } from './passes/volume-pass.ts';
+import type { RegionHands, Regions } from './regions.ts';
+import { makeVolumes } from './volumes.ts';
+
+export interface ControlNeeds {
+  store: Store;
+  regions: Regions;
+  log: Log;
+  now: () => number;
+  /** 0 ≤ n < 1; draws node ports. */
+  random: () => number;
+  randomUuid: () => string;
+  randomBytes: (size: number) => Uint8Array;
+  /** Address of the gateway as browsers see it, such as `http://127.0.0.1:8081`. */
+  gatewayOrigin: string;
+  issuer: string;
+  audience: string;
+  /** Calls to an engine at once: about two for each of its cores. */
+  engineWidth: number;
+  cpuOvercommit: number;
+  limits?: Partial<Limits>;
+  /** True where no other process shares the store: leases that stand are those of a dead one. */
+  alone: boolean;
+}
+
+export interface RunningControl {
+  control: Control;
+  access: FullAccess;
+  imageWork: ImageWork;
+  /** Starts loops, watches and timers. */
+  start(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+const PIDS_LIMIT = 4096;
+const RELEASED_LISTED_MS = 3_600_000;
+const PROBE_EVERY_MS = 10_000;
+const SWEEP_EVERY_MS = 30_000;
+const MEASURE_EVERY_MS = 30_000;
+const TIDY_EVERY_MS = 60_000;
+const ACCESS_SWEEP_EVERY_MS = 3_600_000;
+
+export function makeControl(needs: ControlNeeds): RunningControl {
+  const { store, regions, log, now, randomUuid } = needs;
+  const limits = { ...defaultLimits, ...needs.limits };
+  const offers = makeOffers({ store, now });
+  const imageWork = makeImageWork();
+  const routes = makeRoutes({ store, regions, now });
+  const queues = new Map<RegionHands, FairQueue>();
+  const fairQueue = (hands: RegionHands): FairQueue => {
+    const queue = queues.get(hands) ?? makeFairQueue(needs.engineWidth);
+    queues.set(hands, queue);
+    return queue;
+  };
+
+  let instanceLoop: Loop | null = null;
+  let volumeLoop: Loop | null = null;
+  const wakeInstances = () => instanceLoop?.wake();
+  const wake = () => {
+    instanceLoop?.wake();
+    volumeLoop?.wake();
+  };
+  const access = makeAccess({
+    ...needs,
+    onSshKeysChanged: async (tx, accountId) => {
+      await makeAccountDue(tx, accountId, now());
+      setImmediate(wakeInstances);
+    },
+  });
+  const sweepNeeds: SweepNeeds = { store, regions, now, log, wake, cpuOvercommit: needs.cpuOvercommit, releasedListedMs: RELEASED_LISTED_MS };
+  const actionNeeds = { store, offers, now, wake: wakeInstances, routeChanged: routes.changed };
+
+  const control: Control = {
+    access,
+    catalog: makeCatalog({ offers, regions, imageWork }),
+    volumes: makeVolumes({ store, offers, now, randomUuid, wake: () => volumeLoop?.wake() }),
+    instances: {
+      launch: makeLaunch({
+        store,
+        offers,
+        regions,
+        now,
+        randomUuid,
+        randomSecret: () => Buffer.from(needs.randomBytes(32)).toString('base64url'),
+        wake: wakeInstances,
+      }),
+      async list(caller, { currentPage, pageSize }) {
+        const { instances: totalEntries } = await accountTotals(store.read, caller.accountId);
+        const offset = (currentPage - 1) * pageSize;
+        const texts = offset < totalEntries ? await instanceTexts(store.read, caller.accountId, offset, pageSize) : [];
+        return { texts, totalEntries };
+      },
+      start: makeAction('start', actionNeeds),
+      stop: makeAction('stop', actionNeeds),
+      restart: makeAction('restart', actionNeeds),
+      terminate: makeAction('terminate', actionNeeds),
+      async open(caller, { instanceId, port }) {
+        if (!(await ownedInstanceRow(store.read, caller.accountId, instanceId))) {
+          throw new Refusal('not_found', 'ent: instance not found');
+        }
+        const key = await access.grants.grant(caller, instanceId);
+        return { url: `${needs.gatewayOrigin}/open?key=${key}${port === undefined ? '' : `&port=${port}`}` };
+      },
+    },
+    forwarding: {
+      route: routes.route,
+      dial: routes.dial,
+      redeem: access.grants.redeem,
+      session: access.grants.session,
+    },
+    versionOf: async (accountId) => store.versionOf(accountId),
+    async health() {
+      try {
+        await store.ping();
+      } catch (error) {
+        log.error({ err: error }, 'the store does not answer');
+        return { ready: false, text: 'the store does not answer' };
+      }
+      return { ready: true, text: regions.all().map(({ seen }) => seen.text).join('; ') };
+    },
+  };
+
+  const ending = new AbortController();
+  const timers: NodeJS.Timeout[] = [];
+  const running = new Set<Promise<void>>();
+  /** Runs a timed deed, one at a time, and says in the log when it failed. */
+  const every = (ms: number, name: string, deed: () => Promise<void>): void => {
+    let busy = false;
+    const tick = () => {
+      if (busy || ending.signal.aborted) return;
+      busy = true;
+      const one: Promise<void> = deed()
+        .catch((error: unknown) => log.warn({ err: error, deed: name }, 'a timed deed failed; it is done again in its time'))
+        .finally(() => {
+          busy = false;
+          running.delete(one);
+        });
+      running.add(one);
+    };
+    timers.push(setInterval(tick, ms));
+  };
+  const sweepAll = async (): Promise<void> => {
+    for (const hands of regions.all()) if (hands.seen.answers) await sweepRegion(sweepNeeds, hands);
+  };
+
+  return {
+    control,
+    access,
+    imageWork,
+    async start() {
+      if (needs.alone) await store.write((tx) => freeLeases(tx, now()));
+      const leaseOwner = randomUuid();
+      const loop = { store, now, log, leaseOwner, randomUuid };
+      const instancePass = makeInstancePass({
+        store,
+        regions,
+        offers,
+        imageWork,
+        fairQueue,
+        now,
+        random: needs.random,
+        log,
+        limits,
+        pidsLimit: PIDS_LIMIT,
+        routeChanged: routes.changed,
+      });
+      instanceLoop = startLoop({ ...loop, table: 'instance', tend: instancePass });
+      volumeLoop = startLoop({ ...loop, table: 'volume', tend: makeVolumePass({ store, regions, now, wakeInstances }) });
+      watchEngines(sweepNeeds, ending.signal);
+      every(PROBE_EVERY_MS, 'probe', () => probeEngines(sweepNeeds));
+      every(SWEEP_EVERY_MS, 'sweep', sweepAll);
+      every(MEASURE_EVERY_MS, 'measure volumes', () => measureVolumes(sweepNeeds));
+      every(TIDY_EVERY_MS, 'tidy', () => tidy(sweepNeeds));
+      every(ACCESS_SWEEP_EVERY_MS, 'access', () => access.sweep());
+      const first = probeEngines(sweepNeeds).catch((error: unknown) => log.warn({ err: error }, 'the first probe failed'));
+      running.add(first.finally(() => running.delete(first)));
+    },
+    async stop() {
+      ending.abort();
+      for (const timer of timers) clearInterval(timer);
+      await Promise.all([instanceLoop?.stop(), volumeLoop?.stop()]);
+      await Promise.allSettled(running);
+    },
+  };
+}

@@ -1,0 +1,35 @@
+/** Node ports are drawn at random from the region's range; the table's primary key is what makes two of the same impossible. */
+import type { Instance, NodePort } from '../../domain/instance.ts';
+import { takeNodePort, takenNodePorts } from '../../store/instances.ts';
+import type { Db } from '../../store/store.ts';
+import type { RegionHands } from '../regions.ts';
+
+const BLIND_TRIES = 8;
+
+/** The instance's ports, each with a node port that is its alone; null when the range is used up. */
+export async function allotNodePorts(
+  tx: Db,
+  { nodePortRange: { first, last } }: Pick<RegionHands, 'nodePortRange'>,
+  instance: Instance,
+  random: () => number,
+): Promise<NodePort[] | null> {
+  const region = instance.spec.regionId;
+  const size = last - first + 1;
+  const draw = async (port: number): Promise<number | null> => {
+    for (let tries = 0; tries < BLIND_TRIES; tries++) {
+      const nodePort = first + Math.floor(random() * size);
+      if (await takeNodePort(tx, region, nodePort, instance.id, port)) return nodePort;
+    }
+    const taken = await takenNodePorts(tx, region);
+    const free = Array.from({ length: size }, (_, index) => first + index).filter((nodePort) => !taken.has(nodePort));
+    for (const nodePort of free) if (await takeNodePort(tx, region, nodePort, instance.id, port)) return nodePort;
+    return null;
+  };
+  const allotted: NodePort[] = [];
+  for (const { port, nodePort } of instance.nodePorts) {
+    const found = nodePort === 0 ? await draw(port) : nodePort;
+    if (found === null) return null;
+    allotted.push({ port, nodePort: found });
+  }
+  return allotted;
+}

@@ -1,0 +1,118 @@
+/**
+ * When an instance counts as Running, and how its init script fares. The start script (`images/start.sh`) says on the console what
+ * it starts and how the init script ended; its lines are the instance's own word and decide about nothing but the instance itself.
+ */
+import type { Duplex } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { EngineFault } from '../../domain/engine-fault.ts';
+import type { Observed } from '../../domain/instance.ts';
+import { diagnosed } from '../../domain/plan.ts';
+import { note, quick, type Work } from './instance-pass.ts';
+
+const SSH_PORT = 22;
+export const NOTEBOOK_PORT = 8888;
+const FIRST_POLL_MS = 4;
+const LONGEST_POLL_MS = 500;
+/** From here on the console is read too, in case the image has no sshd; and the wait is written down for the owner to see. */
+const PATIENCE_MS = 400;
+const BANNER_DEADLINE_MS = 2_000;
+const CONSOLE_LINES = 200;
+const INIT_POLL_MS = 1_000;
+const INIT_LONGEST_POLL_MS = 30_000;
+
+interface Console {
+  services: string[] | null;
+  initExit: number | 'running' | 'lost' | null;
+}
+
+/** What the start script said, of the last start. Pure. */
+export function readConsole(lines: readonly string[]): Console {
+  const said: Console = { services: null, initExit: null };
+  for (const line of lines) {
+    const words = line.trim().split(/\s+/);
+    if (words[0] !== 'berth:') continue;
+    if (words[1] === 'services') said.services = words.slice(2).filter((word) => word !== 'none');
+    if (words[1] === 'init' && words[2] === 'started') said.initExit = 'running';
+    if (words[1] === 'init' && words[2] === 'lost') said.initExit = 'lost';
+    if (words[1] === 'init' && words[2] === 'exit' && /^\d{1,3}$/.test(words[3] ?? '')) said.initExit = Number(words[3]);
+  }
+  return said;
+}
+
+/** Polls until ssh answers (or what the image has instead), the container ends, or a short while is over. */
+export async function checkReady(work: Work, show: Partial<Observed>): Promise<'again' | number> {
+  const { needs, hands, instance, held } = work;
+  const beganMs = needs.now();
+  for (let pollMs = FIRST_POLL_MS; needs.now() - beganMs < PATIENCE_MS; pollMs = Math.min(LONGEST_POLL_MS, pollMs * 1.5)) {
+    if (await answersSsh(work)) return ready(work);
+    await sleep(pollMs, undefined, { signal: held.signal });
+  }
+  const lines = await hands.engine.logs(instance.id, 'console', CONSOLE_LINES, quick(held.signal)).catch(emptyOnFault);
+  const { services } = readConsole(lines);
+  if (services && !services.includes('ssh') && (!services.includes('notebook') || (await accepts(work, NOTEBOOK_PORT)))) return ready(work);
+  if (instance.observed.phase !== show.phase || instance.observed.status !== show.status) await note(work, { observed: show });
+  return LONGEST_POLL_MS;
+}
+
+async function ready(work: Work): Promise<'again'> {
+  const { spec, initExit } = work.instance;
+  const running = spec.initScript.trim() !== '' && initExit === null;
+  const observed = { status: 'Running', phase: 'Ready', healthy: true, stoppedAtMs: 0, ...diagnosed('', '') } as const;
+  await note(work, { observed: { ...observed, message: running ? 'the init script is running' : '' } });
+  return 'again';
+}
+
+/** Looks how the init script fares; less often the longer it runs. */
+export async function checkInit(work: Work): Promise<'again' | number> {
+  const { needs, hands, instance, held } = work;
+  const lines = await hands.engine.logs(instance.id, 'console', CONSOLE_LINES, quick(held.signal)).catch(emptyOnFault);
+  const { initExit } = readConsole(lines);
+  if (typeof initExit === 'number') {
+    await note(work, { initExit, observed: { message: `the init script ended with exit code ${initExit}` } });
+    return 'again';
+  }
+  if (initExit === 'lost') {
+    await note(work, { initExit: -1, observed: { message: 'the init script was cut short by a stop and is not run again' } });
+    return 'again';
+  }
+  const runningMs = needs.now() - instance.wishedAtMs;
+  return Math.min(INIT_LONGEST_POLL_MS, Math.max(INIT_POLL_MS, runningMs / 10));
+}
+
+const emptyOnFault = (error: unknown): string[] => {
+  if (error instanceof EngineFault) return [];
+  throw error;
+};
+
+async function dial({ hands, instance, held }: Work, port: number): Promise<Duplex | null> {
+  try {
+    return await hands.engine.dial(instance.id, port, AbortSignal.any([held.signal, AbortSignal.timeout(BANNER_DEADLINE_MS)]));
+  } catch (error) {
+    held.signal.throwIfAborted();
+    if (error instanceof EngineFault || (error instanceof Error && error.name === 'TimeoutError')) return null;
+    throw error;
+  }
+}
+
+async function accepts(work: Work, port: number): Promise<boolean> {
+  const connection = await dial(work, port);
+  connection?.destroy();
+  return connection !== null;
+}
+
+/** Whether sshd sends its banner: a listening port alone proves nothing. */
+async function answersSsh(work: Work): Promise<boolean> {
+  const connection = await dial(work, SSH_PORT);
+  if (!connection) return false;
+  return new Promise<boolean>((resolve) => {
+    const end = (answer: boolean) => {
+      clearTimeout(timer);
+      connection.destroy();
+      resolve(answer);
+    };
+    const timer = setTimeout(end, BANNER_DEADLINE_MS, false);
+    connection.once('data', (bytes: Buffer) => end(bytes.toString('latin1').startsWith('SSH-')));
+    connection.once('error', () => end(false));
+    connection.once('close', () => end(false));
+  });
+}

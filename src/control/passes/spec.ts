@@ -1,0 +1,83 @@
+/** From the intent to what the engine is asked: disks first, then the container that mounts them. */
+import type { HostMount, EngineSpec } from '../../engines/contract.ts';
+import { capacityOf } from '../../domain/catalog.ts';
+import type { InstanceId } from '../../domain/ids.ts';
+import { notebookPath } from '../../domain/public-instance.ts';
+import { authorizedKeysOf } from '../../store/keys.ts';
+import { volumeStatusesOf } from '../../store/volumes.ts';
+import type { DiskId } from '../../storage/contract.ts';
+import type { Work } from './instance-pass.ts';
+
+/** A mounted volume is not Bound: yet, or (lost) never again. */
+export class VolumeNotReady extends Error {
+  readonly lost: boolean;
+  constructor(message: string, lost: boolean) {
+    super(message);
+    this.lost = lost;
+  }
+}
+
+const DATA_DISK = '/root/dataDisk';
+const SHARED_DISK = '/root/sharedDisk';
+const COMMON_DATA = '/root/commonData';
+
+const dataDisk = (id: InstanceId): DiskId => ({ kind: 'data', id });
+const sharedDisk = ({ instance }: Work): DiskId => ({ kind: 'shared', id: `${instance.ownerId}/${instance.spec.regionId}` });
+
+export async function prepareDisks(work: Work): Promise<void> {
+  const { needs, hands, instance } = work;
+  const { spec } = instance;
+  const statuses = await volumeStatusesOf(needs.store.read, spec.mounts.map(({ volumeId }) => volumeId));
+  for (const { volumeId, volumeName } of spec.mounts) {
+    const status = statuses.get(volumeId);
+    if (status === 'Bound') continue;
+    const lost = status !== 'Pending';
+    throw new VolumeNotReady(`volume ${volumeName} (${volumeId}) is ${status ?? 'gone'}`, lost);
+  }
+  await hands.storage.create(dataDisk(instance.id), spec.type.dataDiskGB + spec.extraDataDiskGB);
+  await hands.storage.create(sharedDisk(work), spec.type.dataDiskGB);
+}
+
+export async function engineSpec(work: Work): Promise<EngineSpec> {
+  const { needs, hands, instance, notebookToken } = work;
+  const { spec } = instance;
+  const folder = async (disk: DiskId, target: string): Promise<HostMount> => ({
+    source: await hands.storage.mount(disk),
+    target,
+    readOnly: false,
+  });
+  const mounts = [
+    await folder(dataDisk(instance.id), DATA_DISK),
+    await folder(sharedDisk(work), SHARED_DISK),
+    ...(await Promise.all(spec.mounts.map(({ volumeId, mountPath }) => folder({ kind: 'volume', id: volumeId }, mountPath)))),
+  ];
+  if (spec.enableCommonData && hands.commonDataFolder !== null) {
+    mounts.push({ source: hands.commonDataFolder, target: COMMON_DATA, readOnly: true });
+  }
+  const { cpuMilli, memoryMiB, gpus } = capacityOf(spec.type);
+  return {
+    id: instance.id,
+    ownerId: instance.ownerId,
+    generation: instance.generation,
+    hostname: `${instance.id}-0`,
+    imageRef: spec.image.ref,
+    cpuMilli,
+    memoryMiB,
+    gpus,
+    pidsLimit: needs.pidsLimit,
+    mounts,
+    nodePorts: instance.nodePorts,
+    nodePortAddress: hands.nodePortAddress,
+    files: [
+      { name: 'start', content: hands.startScript, mode: 0o555 },
+      { name: 'init-script', content: spec.initScript, mode: 0o555 },
+      { name: 'authorized_keys', content: await authorizedKeysOf(needs.store.read, instance.ownerId), mode: 0o644 },
+      { name: 'notebook-token', content: `${notebookToken}\n`, mode: 0o600 },
+      {
+        name: 'env',
+        content: `BERTH_INSTANCE_ID=${instance.id}\nBERTH_BASE_URL=${notebookPath(instance.id)}\n`,
+        mode: 0o644,
+      },
+    ],
+  };
+}

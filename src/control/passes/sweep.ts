@@ -1,0 +1,109 @@
+/**
+ * What takes no input and runs on a timer: each looks at the world and asks for the passes that it needs. The sweep compares all that
+ * an engine holds of ours with the intents; hints of an engine are only a faster way to the same place.
+ */
+import { instanceId } from '../../domain/ids.ts';
+import { countedRegions, saveRegion } from '../../store/catalog.ts';
+import { moveVersion } from '../../store/events.ts';
+import { forgetAnswers } from '../../store/idempotency.ts';
+import { makeDue, standingInstances, unlistReleased } from '../../store/instances.ts';
+import type { Store } from '../../store/store.ts';
+import { makeBoundVolumesDue } from '../../store/volumes.ts';
+import type { Log } from '../log.ts';
+import type { RegionHands, Regions } from '../regions.ts';
+
+export interface SweepNeeds {
+  store: Store;
+  regions: Regions;
+  now: () => number;
+  log: Log;
+  wake: () => void;
+  /** CPU promised for each CPU that is there. */
+  cpuOvercommit: number;
+  /** How long a released instance stays in the lists. */
+  releasedListedMs: number;
+}
+
+const PROBE_DEADLINE_MS = 10_000;
+const LIST_DEADLINE_MS = 60_000;
+/** interface-notes.md and the common practice: a key is good for a day. */
+const ANSWERS_KEPT_MS = 24 * 3_600_000;
+const TIDY_AT_ONCE = 500;
+
+/** Asks each engine how it is; what it can hold is written to the region when it changed. */
+export async function probeEngines(needs: SweepNeeds): Promise<void> {
+  await Promise.all(
+    needs.regions.all().map(async (hands) => {
+      const answeredBefore = hands.seen.answers;
+      try {
+        const probe = await hands.engine.probe(AbortSignal.timeout(PROBE_DEADLINE_MS));
+        hands.seen = { probe, answers: true, text: `${probe.version} answers` };
+        await saveCapacity(needs, hands);
+      } catch (error) {
+        const text = error instanceof Error ? error.message : String(error);
+        hands.seen = { ...hands.seen, answers: false, text };
+        if (answeredBefore) needs.log.warn({ region: hands.regionId, err: error }, 'the engine does not answer; instances wait for it');
+      }
+      if (!answeredBefore && hands.seen.answers) {
+        needs.log.info({ region: hands.regionId, engine: hands.seen.probe?.version }, 'the engine answers');
+        await sweepRegion(needs, hands);
+      }
+    }),
+  );
+}
+
+async function saveCapacity({ store, cpuOvercommit }: SweepNeeds, { regionId, nodePortRange, seen: { probe } }: RegionHands): Promise<void> {
+  const counted = (await countedRegions(store.read)).find(({ region }) => region.id === regionId);
+  if (!counted || !probe) return;
+  const total = {
+    ...probe.capacity,
+    cpuMilli: Math.round(probe.capacity.cpuMilli * cpuOvercommit),
+    nodePorts: nodePortRange.last - nodePortRange.first + 1,
+  };
+  const same = (Object.keys(total) as (keyof typeof total)[]).every((key) => total[key] === counted.total[key]);
+  if (!same) await store.write((tx) => saveRegion(tx, counted.region, total));
+}
+
+/** Makes due every instance whose container is not as the row says, and every released one that still has something. */
+export async function sweepRegion({ store, now, log, wake }: SweepNeeds, hands: RegionHands): Promise<void> {
+  const owned = await hands.engine.listOwned(AbortSignal.timeout(LIST_DEADLINE_MS));
+  const there = new Map(owned.filter(({ kind }) => kind === 'instance').map((one) => [one.id, one]));
+  const standing = await standingInstances(store.read, hands.regionId);
+  const differing = standing.filter(({ id, status, idle }) => idle && (status === 'Running') !== (there.get(id)?.running ?? false));
+  const known = new Set(standing.map(({ id }) => id));
+  const stray = [...there.keys()].filter((id) => !known.has(id));
+  const ids = [...differing.map(({ id }) => id), ...stray];
+  if (ids.length === 0) return;
+  if (stray.length > 0) log.warn({ region: hands.regionId, ids: stray }, 'the engine holds instances of ours that have no intent');
+  await store.write((tx) => makeDue(tx, ids, now()));
+  wake();
+}
+
+/** Passes on hints of the engines until the signal ends it. */
+export function watchEngines({ store, regions, now, log, wake }: SweepNeeds, signal: AbortSignal): void {
+  for (const { engine } of regions.all()) {
+    engine.watch((id) => {
+      store
+        .write((tx) => makeDue(tx, [instanceId(id)], now()))
+        .then(wake, (error: unknown) => log.warn({ id, err: error }, 'a hint of the engine was lost; the sweep will see'));
+    }, signal);
+  }
+}
+
+export async function measureVolumes({ store, now, wake }: SweepNeeds): Promise<void> {
+  await store.write((tx) => makeBoundVolumesDue(tx, now()));
+  wake();
+}
+
+/** Takes released instances off the lists after their hour, and forgets idempotency answers after their day. */
+export async function tidy({ store, now, releasedListedMs }: SweepNeeds): Promise<void> {
+  await store.write(async (tx) => {
+    const gone = await unlistReleased(tx, now() - releasedListedMs, TIDY_AT_ONCE);
+    const byOwner = new Map<string, number>();
+    for (const { ownerId } of gone) byOwner.set(ownerId, (byOwner.get(ownerId) ?? 0) + 1);
+    for (const [ownerId, count] of byOwner) {
+      await moveVersion(tx, ownerId, { instances: -count });
+    }
+    await forgetAnswers(tx, now() - ANSWERS_KEPT_MS, TIDY_AT_ONCE);
+  });
+}

@@ -1,0 +1,70 @@
+/** The pass of one volume: its backing is made, measured, or removed once no container mounts it any more. */
+import { planVolume, type Volume, type VolumeObservation } from '../../domain/volume.ts';
+import { appendEvent, moveVersion } from '../../store/events.ts';
+import { makeMountersDue } from '../../store/instances.ts';
+import type { Store } from '../../store/store.ts';
+import { deleteVolumeRow, mountersOf, volumeFromRow, writeVolumeFound, type VolumeRow } from '../../store/volumes.ts';
+import type { Held, Tended } from '../loop.ts';
+import type { Regions } from '../regions.ts';
+
+export interface VolumePassNeeds {
+  store: Store;
+  regions: Regions;
+  now: () => number;
+  /** Wakes the instances that wait for a volume. */
+  wakeInstances: () => void;
+}
+
+const STILL_MOUNTED_MS = 1_000;
+const ASK_AGAIN_MS = 5_000;
+
+export function makeVolumePass(needs: VolumePassNeeds) {
+  return async (held: Held<VolumeRow>): Promise<Tended> => {
+    const { store, now } = needs;
+    const { storage } = needs.regions.of(held.row.regionId);
+    let volume = volumeFromRow(held.row);
+    const disk = { kind: 'volume', id: volume.id } as const;
+    const hold = { id: volume.id, leaseToken: held.leaseToken, generation: volume.generation };
+    for (;;) {
+      held.signal.throwIfAborted();
+      const seen: VolumeObservation = await storage.observe(disk);
+      const step = planVolume(volume, seen);
+      switch (step.do) {
+        case 'rest':
+          return { dueAtMs: seen.kind === 'unknown' ? now() + ASK_AGAIN_MS : null };
+        case 'create':
+          await storage.create(disk, volume.sizeGB);
+          break;
+        case 'destroy':
+          if ((await mountersOf(store.read, volume.id)).length > 0) return { dueAtMs: now() + STILL_MOUNTED_MS };
+          await storage.destroy(disk);
+          break;
+        case 'forget':
+          await store.write((tx) => deleteVolumeRow(tx, hold));
+          return 'gone';
+        case 'mark': {
+          const next: Volume = { ...volume, status: step.status, usageBytes: step.usageBytes };
+          const moved = next.status !== volume.status;
+          const ours = await store.write(async (tx) => {
+            if (!(await writeVolumeFound(tx, hold, next))) return false;
+            const { ownerId: accountId, id: subjectId } = volume;
+            if (moved) {
+              const data = { status: next.status };
+              await appendEvent(tx, { accountId, atMs: now(), kind: 'volume.observed', subjectId, data });
+              await makeMountersDue(tx, subjectId, now());
+            } else {
+              await moveVersion(tx, accountId);
+            }
+            return true;
+          });
+          if (!ours) return { dueAtMs: now() };
+          if (moved) needs.wakeInstances();
+          volume = next;
+          break;
+        }
+        default:
+          return step satisfies never;
+      }
+    }
+  };
+}

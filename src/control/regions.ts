@@ -1,0 +1,37 @@
+/** The hands of each region: which engine holds its containers, which storage its disks, and what was last seen of them. */
+import type { RegionId } from '../domain/ids.ts';
+import { Refusal } from '../domain/refusal.ts';
+import type { Engine, Probe } from '../engines/contract.ts';
+import type { Storage } from '../storage/contract.ts';
+
+export interface RegionHands {
+  regionId: RegionId;
+  engine: Engine;
+  storage: Storage;
+  nodePortRange: { first: number; last: number };
+  /** Address of the host on which node ports are published. */
+  nodePortAddress: string;
+  /** Folder of the operator's read-only data sets; null when there is none. */
+  commonDataFolder: string | null;
+  /** Text of `images/start.sh`, the entry point of every instance. */
+  startScript: string;
+  /** The last answer of the engine's probe; null while it never answered. */
+  seen: { probe: Probe | null; answers: boolean; text: string };
+}
+
+export interface Regions {
+  all(): readonly RegionHands[];
+  of(regionId: string): RegionHands;
+}
+
+export function makeRegions(hands: readonly RegionHands[]): Regions {
+  const byId = new Map<string, RegionHands>(hands.map((one) => [one.regionId, one]));
+  return {
+    all: () => hands,
+    of(id) {
+      const found = byId.get(id);
+      if (!found) throw new Refusal('unavailable', `region ${id} has no engine on this server; configure one, or use another region`);
+      return found;
+    },
+  };
+}

@@ -1,0 +1,236 @@
+/**
+ * What the gateway says itself, when nothing of an instance can be said: a small page for a person, `{"message"}` for a program.
+ * Each tells what is the matter and what would help, and nothing that a stranger should not learn.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Duplex } from 'node:stream';
+import type { ErrorCode } from '../../contract/errors.ts';
+
+export interface Answer {
+  status: number;
+  code: ErrorCode;
+  title: string;
+  message: string;
+  retryAfterS?: number;
+  /** The page asks again by itself after as many seconds. */
+  refreshS?: number;
+  link?: { href: string; text: string };
+  headers?: readonly string[];
+}
+
+const REASONS: { [status: number]: string } = {
+  200: 'OK',
+  400: 'Bad Request',
+  401: 'Unauthorized',
+  403: 'Forbidden',
+  404: 'Not Found',
+  405: 'Method Not Allowed',
+  408: 'Request Timeout',
+  410: 'Gone',
+  417: 'Expectation Failed',
+  429: 'Too Many Requests',
+  431: 'Request Header Fields Too Large',
+  500: 'Internal Server Error',
+  502: 'Bad Gateway',
+  503: 'Service Unavailable',
+  504: 'Gateway Timeout',
+};
+
+const toConsole = (apiOrigin: string): { href: string; text: string } => ({ href: `${apiOrigin}/`, text: 'Go to the console' });
+
+export const badRequest = (why: string, status = 400): Answer => ({
+  status,
+  code: 'field_value',
+  title: 'This request is not passed on',
+  message: why,
+});
+
+/** One and the same for an instance that is unknown and for what is somebody's alone. */
+export const notLoggedIn = (apiOrigin: string): Answer => ({
+  status: 401,
+  code: 'not_logged_in',
+  title: 'Not logged in here',
+  message:
+    'you are not logged in, or the login expired: open the instance from the console, ' +
+    'or send an access token as "Authorization: Bearer <token>" or an API key as X-API-Key',
+  link: toConsole(apiOrigin),
+  headers: ['WWW-Authenticate', 'Bearer realm="berth"'],
+});
+
+/** One and the same for an instance that is unknown and for another account's. */
+export const notFound = (apiOrigin: string): Answer => ({
+  status: 404,
+  code: 'not_found',
+  title: 'No such instance',
+  message: 'ent: instance not found: check the address, or open the instance from the console',
+  link: toConsole(apiOrigin),
+});
+
+export const nothingHere = (apiOrigin: string): Answer => ({
+  status: 404,
+  code: 'not_found',
+  title: 'Nothing here',
+  message: 'addresses of this gateway are /notebook/<instanceId>/ and /forward/<instanceId>/<port>/',
+  link: toConsole(apiOrigin),
+});
+
+export const crossSite = (): Answer => ({
+  status: 403,
+  code: 'forbidden',
+  title: 'This request came from another page',
+  message:
+    'the login of a browser counts only for requests made by pages of this gateway: ' +
+    'programs send an access token or an API key in a header instead of the cookie',
+});
+
+export const serviceWorkerRefused = (): Answer => ({
+  status: 403,
+  code: 'forbidden',
+  title: 'No service worker here',
+  message: 'a page of an instance that is not yours cannot install a service worker on this gateway',
+});
+
+export const notRunning = (status: string, starting: boolean): Answer =>
+  starting
+    ? {
+        status: 503,
+        code: 'unavailable',
+        title: 'The instance is starting',
+        message: `the instance is ${status}: it answers here once it runs, which usually takes some seconds`,
+        retryAfterS: 3,
+        refreshS: 3,
+      }
+    : {
+        status: 503,
+        code: 'unavailable',
+        title: 'The instance does not run',
+        message: `the instance is ${status}: its owner can start it from the console or with POST /api/instance/start`,
+      };
+
+export const notListening = (what: string): Answer => ({
+  status: 503,
+  code: 'unavailable',
+  title: 'Nothing answers yet',
+  message: `the instance runs, but ${what} does not listen yet: start the program (on 0.0.0.0, not only on 127.0.0.1), or wait a moment`,
+  retryAfterS: 3,
+  refreshS: 3,
+});
+
+export const unreachable = (): Answer => ({
+  status: 503,
+  code: 'unavailable',
+  title: 'The instance can not be reached at the moment',
+  message: 'the connection to the instance could not be made: try again in a moment',
+  retryAfterS: 5,
+  refreshS: 5,
+});
+
+export const tooMany = (): Answer => ({
+  status: 503,
+  code: 'too_many_requests',
+  title: 'Too many requests at once',
+  message: 'as many requests as the gateway passes to one instance at a time are running: try again in a moment',
+  retryAfterS: 1,
+});
+
+export const died = (): Answer => ({
+  status: 502,
+  code: 'unavailable',
+  title: 'The program broke off',
+  message: 'the program inside the instance closed the connection, or sent something that is not HTTP, before it answered: look at its log',
+});
+
+export const internal = (): Answer => ({
+  status: 500,
+  code: 'internal',
+  title: 'A fault of the gateway',
+  message: 'the gateway failed at this request; the operator finds the cause in its log',
+});
+
+export const stopping = (): Answer => ({
+  status: 503,
+  code: 'unavailable',
+  title: 'The gateway is stopping',
+  message: 'the gateway is stopping: try again in a moment',
+  retryAfterS: 2,
+  refreshS: 2,
+});
+
+/** Programs that ask for nothing in particular get JSON. */
+export const wantsPage = (accept: string): boolean => accept.includes('text/html');
+
+const PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+function rendered(answer: Answer, asPage: boolean): { headers: string[]; body: Buffer } {
+  const body = Buffer.from(asPage ? page(answer) : `${JSON.stringify({ message: answer.message })}\n`, 'utf8');
+  const headers = [
+    ...['Content-Type', asPage ? 'text/html; charset=utf-8' : 'application/json; charset=utf-8'],
+    ...['Content-Length', String(body.length), 'Cache-Control', 'no-store', 'Vary', 'Accept, Cookie'],
+    ...['X-Content-Type-Options', 'nosniff', 'Referrer-Policy', 'no-referrer', 'Content-Security-Policy', PAGE_POLICY],
+  ];
+  if (answer.status >= 400) headers.push('X-Error-Code', answer.code);
+  if (answer.retryAfterS !== undefined) headers.push('Retry-After', String(answer.retryAfterS));
+  headers.push(...(answer.headers ?? []));
+  return { headers, body };
+}
+
+/** A program that uploads may still be sending when it is refused: it gets a while to finish, so that it can read the answer. */
+const LINGER_MS = 5_000;
+
+export function sendAnswer(req: IncomingMessage, res: ServerResponse, answer: Answer, accept: string): void {
+  if (res.headersSent || res.destroyed) {
+    res.destroy();
+    return;
+  }
+  const { headers, body } = rendered(answer, wantsPage(accept));
+  res.writeHead(answer.status, headers);
+  res.end(req.method === 'HEAD' ? undefined : body);
+  drainOrCut(req);
+}
+
+/** Reads what a client still sends of a body that nobody wants, for a while. */
+export function drainOrCut(req: IncomingMessage): void {
+  if (req.complete || req.destroyed) return;
+  req.resume();
+  const timer = setTimeout(() => {
+    if (!req.complete) req.destroy();
+  }, LINGER_MS);
+  timer.unref();
+  req.once('close', () => clearTimeout(timer));
+}
+
+/** For a connection that has no response object: an upgrade, or a head that could not be parsed. */
+export function sendRawAnswer(socket: Duplex, answer: Answer, accept = ''): void {
+  if (!socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const { headers, body } = rendered(answer, wantsPage(accept));
+  let head = `HTTP/1.1 ${answer.status} ${REASONS[answer.status] ?? 'Error'}\r\nConnection: close\r\n`;
+  for (let at = 0; at + 1 < headers.length; at += 2) head += `${headers[at]}: ${headers[at + 1]}\r\n`;
+  socket.end(Buffer.concat([Buffer.from(`${head}\r\n`, 'latin1'), body]), () => socket.destroy());
+}
+
+const escapes: { [char: string]: string } = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
+const escaped = (text: string): string => text.replace(/[&<>"']/g, (char) => escapes[char] ?? '');
+
+function page({ title, message, link, refreshS }: Answer): string {
+  const sentence = message.charAt(0).toUpperCase() + message.slice(1);
+  return `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+${refreshS === undefined ? '' : `<meta http-equiv="refresh" content="${refreshS}">\n`}<title>${escaped(title)} · Berth</title>
+<style>
+:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
+body { max-width: 34rem; margin: 18vh auto 0; padding: 0 1.5rem }
+h1 { font-size: 1.4rem; margin: 0 0 .5rem }
+a { color: inherit }
+</style>
+<h1>${escaped(title)}</h1>
+<p>${escaped(sentence)}.</p>
+${link === undefined ? '' : `<p><a href="${escaped(link.href)}">${escaped(link.text)}</a></p>\n`}${
+    refreshS === undefined ? '' : '<p>This page looks again by itself.</p>\n'
+  }</html>
+`;
+}

@@ -1,0 +1,86 @@
+/**
+ * Cookies know no ports and hardly any paths, so every instance in path mode, the gateway and the API of the same host share one
+ * jar. Three things are done about it: our two cookies never go inward, an instance can't set cookies of our names, and what it
+ * sets is kept under its own prefix so that no other instance is sent it.
+ */
+import { ACCESS_COOKIE } from '../../contract/routes.ts';
+import type { InstanceTarget } from './routing.ts';
+
+/** Holds the secret of a gateway session. */
+export const GATEWAY_COOKIE = 'berth_gateway';
+
+const OURS: readonly string[] = [ACCESS_COOKIE.toLowerCase(), GATEWAY_COOKIE];
+
+/** In any letter case, and with the prefixes browsers give a meaning to. */
+function isOurName(name: string): boolean {
+  let plain = name.toLowerCase();
+  if (plain.startsWith('__host-')) plain = plain.slice(7);
+  else if (plain.startsWith('__secure-')) plain = plain.slice(9);
+  return OURS.includes(plain);
+}
+
+/**
+ * The secret in the gateway's cookie. Whoever answers on another port of this host can plant a second cookie of the name: two that
+ * differ are no session, since it can't be told which is the visitor's.
+ */
+export function sessionSecretOf(cookies: readonly string[]): string | null {
+  let found: string | null = null;
+  for (const header of cookies) {
+    if (!header.includes(GATEWAY_COOKIE)) continue;
+    for (const pair of header.split(';')) {
+      const equals = pair.indexOf('=');
+      if (equals < 0 || pair.slice(0, equals).trim() !== GATEWAY_COOKIE) continue;
+      const value = pair.slice(equals + 1).trim();
+      if (found !== null && found !== value) return null;
+      found = value;
+    }
+  }
+  return found === '' ? null : found;
+}
+
+/** A `Cookie` header without our cookies; null when nothing is left. */
+export function inwardCookie(header: string): string | null {
+  const lower = header.toLowerCase();
+  if (!OURS.some((name) => lower.includes(name))) return header;
+  const kept = header.split(';').filter((pair) => {
+    const equals = pair.indexOf('=');
+    return !isOurName((equals < 0 ? pair : pair.slice(0, equals)).trim());
+  });
+  const rest = kept.join(';').trim();
+  return rest === '' ? null : rest;
+}
+
+/**
+ * A `Set-Cookie` of an instance as the browser may have it; null when it may not. Domain is taken off, so that it stays on this
+ * host, and Path is brought under the instance's prefix. A cookie without a name is dropped: browsers send it as its bare value,
+ * which can then read as a cookie of any name.
+ */
+export function outwardSetCookie(value: string, target: InstanceTarget): string | null {
+  const parts = value.split(';');
+  const pair = parts[0] ?? '';
+  const equals = pair.indexOf('=');
+  const name = equals < 0 ? '' : pair.slice(0, equals).trim();
+  if (name === '' || isOurName(name)) return null;
+  let kept = pair.trim();
+  let path = '';
+  for (const part of parts.slice(1)) {
+    const at = part.indexOf('=');
+    const attribute = (at < 0 ? part : part.slice(0, at)).trim().toLowerCase();
+    if (attribute === 'domain' || attribute === '') continue;
+    if (attribute === 'path') path = at < 0 ? '' : part.slice(at + 1).trim();
+    else kept += `; ${part.trim()}`;
+  }
+  return `${kept}; Path=${narrowedPath(path, target)}`;
+}
+
+/** On /forward the instance believes to be at the root, so its `/a` is ours below the prefix; a notebook knows its prefix. */
+function narrowedPath(path: string, target: InstanceTarget): string {
+  const { prefix } = target;
+  if (path === prefix || path.startsWith(`${prefix}/`)) return path;
+  if (target.surface === 'forward' && path.startsWith('/')) return prefix + path;
+  return `${prefix}/`;
+}
+
+export function sessionCookie(secret: string, maxAgeS: number, secure: boolean): string {
+  return `${GATEWAY_COOKIE}=${secret}; Path=/; Max-Age=${maxAgeS}; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;
+}

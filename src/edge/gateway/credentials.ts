@@ -1,0 +1,68 @@
+/**
+ * Which credentials in a request are Berth's own. On a public port `Authorization` and `X-API-Key` belong to the instance (a model
+ * server has bearer keys of its own) and are passed inward; but a credential of Berth sent there by mistake would give whoever runs
+ * the instance the account of the sender. So what can be recognised as ours by its shape is never passed, verified or not: an API
+ * key by its prefix, a token by the issuer it names.
+ */
+import type { Credential } from '../../control/control.ts';
+import type { Head } from './head.ts';
+
+/** Every API key of Berth begins with it. */
+const API_KEY_PREFIX = 'berth_';
+
+export interface Presented {
+  credential: Credential;
+  /** Recognised by its shape; a mere guess otherwise. */
+  ours: boolean;
+}
+
+/** What the headers present as a login; `Authorization` is preferred, as the API does, unless only the other is ours. */
+export function presentedCredential(head: Head, issuer: string): Presented | null {
+  const bearer = head.authorization === null ? null : bearerOf(head.authorization);
+  const fromBearer: Presented | null = bearer === null ? null : { credential: credentialOf(bearer), ours: isOurs(bearer, issuer) };
+  if (fromBearer?.ours === true || head.apiKey === null) return fromBearer;
+  const fromKey: Presented = { credential: { kind: 'apiKey', key: head.apiKey }, ours: isOurs(head.apiKey, issuer) };
+  return fromKey.ours || fromBearer === null ? fromKey : fromBearer;
+}
+
+/** OpenAI-style programs can send a key only as a bearer. */
+const credentialOf = (bearer: string): Credential =>
+  bearer.startsWith(API_KEY_PREFIX) ? { kind: 'apiKey', key: bearer } : { kind: 'token', token: bearer };
+
+function bearerOf(authorization: string): string | null {
+  if (authorization.length < 8 || authorization.slice(0, 7).toLowerCase() !== 'bearer ') return null;
+  const token = authorization.slice(7).trim();
+  return token === '' || token.includes(' ') ? null : token;
+}
+
+/** Whether a header value holds a credential of ours anywhere: alone, after a scheme, in a list, or as name or password of Basic. */
+export function holdsOurs(value: string, issuer: string): boolean {
+  for (const word of value.split(WORD_ENDS)) {
+    if (word !== '' && isOurs(word, issuer)) return true;
+  }
+  if (value.slice(0, 6).toLowerCase() !== 'basic ') return false;
+  return Buffer.from(value.slice(6), 'base64')
+    .toString('latin1')
+    .split(WORD_ENDS)
+    .some((word) => isOurs(word, issuer));
+}
+
+const WORD_ENDS = /[\s,;:"'=]+/;
+
+function isOurs(word: string, issuer: string): boolean {
+  if (word.startsWith(API_KEY_PREFIX)) return true;
+  const first = word.indexOf('.');
+  if (first < 1) return false;
+  const second = word.indexOf('.', first + 1);
+  if (second < 0) return false;
+  return issuerOf(word.slice(first + 1, second)) === issuer;
+}
+
+function issuerOf(payload: string): unknown {
+  try {
+    const claims: unknown = JSON.parse(Buffer.from(payload, 'base64url').toString('utf8'));
+    return typeof claims === 'object' && claims !== null && 'iss' in claims ? claims.iss : undefined;
+  } catch {
+    return undefined; // no token of anybody's
+  }
+}

@@ -1,0 +1,93 @@
+/**
+ * `GET /open?key=<handover>[&port=<port>]`: the link that the API gives a logged-in account. The key is good once; it becomes a
+ * session of the gateway, kept by a cookie, and the browser goes on to the notebook or port.
+ *
+ * A browser has one session here and so one account. In path mode all content shares one origin, and the danger of such links is
+ * somebody else's: it would make the visitor trust that account's instances, whose pages could wait here for the visitor's own
+ * session. Hence: a new account replaces the old one, and takes with it what the old one's pages stored here; and a link that a
+ * page of elsewhere opened is not followed before the visitor says so.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Forwarding } from '../../control/control.ts';
+import { badRequest, sendAnswer } from './answers.ts';
+import type { Answer } from './answers.ts';
+import { sessionCookie, sessionSecretOf } from './cookies.ts';
+import type { Head } from './head.ts';
+import { portOf } from './routing.ts';
+
+export interface OpenNeeds {
+  forwarding: Pick<Forwarding, 'redeem' | 'session'>;
+  apiOrigin: string;
+  now: () => number;
+}
+
+export interface OpenVisit {
+  req: IncomingMessage;
+  res: ServerResponse;
+  head: Head;
+  query: string;
+  ownOrigin: string;
+}
+
+export async function open(needs: OpenNeeds, visit: OpenVisit): Promise<void> {
+  const { req, res, head } = visit;
+  const answer = await answerOpen(needs, visit);
+  sendAnswer(req, res, answer, head.accept);
+}
+
+async function answerOpen(needs: OpenNeeds, { req, head, query, ownOrigin }: OpenVisit): Promise<Answer> {
+  // A HEAD by a previewer of links must not spend the key.
+  if (req.method !== 'GET') return { ...badRequest('the link is opened with GET', 405), headers: ['Allow', 'GET'] };
+  const search = new URLSearchParams(query);
+  const key = search.get('key');
+  const portText = search.get('port');
+  const port = portText === null ? null : portOf(portText);
+  if (key === null || key === '') return badRequest('the link has no key: take the whole link that the console or the API gave');
+  if (portText !== null && port === null) return badRequest('the port of the link is not a number from 1 to 65535');
+  if (openedByStrangers(needs.apiOrigin, head, ownOrigin)) return confirmation(key, port);
+  const redeemed = await needs.forwarding.redeem(key);
+  if (redeemed === null) return spent(needs.apiOrigin);
+  const headers = [
+    ...['Location', port === null ? `/notebook/${redeemed.instanceId}/` : `/forward/${redeemed.instanceId}/${port}/`],
+    ...['Set-Cookie', sessionCookie(redeemed.session, maxAgeS(redeemed.expiresAtMs, needs.now()), ownOrigin.startsWith('https:'))],
+  ];
+  const before = sessionSecretOf(head.cookies);
+  const accountBefore = before === null ? null : ((await needs.forwarding.session(before))?.accountId ?? null);
+  // Not the cookies: they belong to the host, and so to the console as well.
+  if (accountBefore !== redeemed.accountId) headers.push('Clear-Site-Data', '"cache", "storage"');
+  return { status: 303, code: 'internal', title: 'Opening', message: 'the instance is at the address in Location', headers };
+}
+
+const maxAgeS = (expiresAtMs: number, nowMs: number): number => Math.max(1, Math.floor((expiresAtMs - nowMs) / 1000));
+
+/**
+ * A page of another site made the browser come. The console may, wherever it is served; what runs in a sandbox here may not.
+ * Browsers tell only over TLS or on this machine; elsewhere the Referer is all there is, and it may be left out.
+ */
+function openedByStrangers(apiOrigin: string, { fetchSite, referer }: Head, ownOrigin: string): boolean {
+  if (fetchSite !== null && fetchSite !== 'cross-site') return false;
+  const from = referer !== null && URL.canParse(referer) ? new URL(referer).origin : null;
+  if (from === apiOrigin) return false;
+  return fetchSite === 'cross-site' || (from !== null && from !== ownOrigin);
+}
+
+const confirmation = (key: string, port: number | null): Answer => ({
+  status: 200,
+  code: 'forbidden',
+  title: 'Open this instance?',
+  message:
+    'another web site wants to open an instance here, and from then on this gateway shows you that instance with the rights of ' +
+    'its account. Go on only if the link is from your own console',
+  link: {
+    href: `/open?key=${encodeURIComponent(key)}${port === null ? '' : `&port=${port}`}`,
+    text: 'Go on, the link is mine',
+  },
+});
+
+const spent = (apiOrigin: string): Answer => ({
+  status: 410,
+  code: 'not_found',
+  title: 'This link has been used',
+  message: 'such a link opens an instance once, and for a minute: open the instance from the console again, or ask the API for a new link',
+  link: { href: `${apiOrigin}/`, text: 'Go to the console' },
+});

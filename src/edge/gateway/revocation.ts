@@ -1,0 +1,77 @@
+/**
+ * A WebSocket lives for days, and a login does not. What stays open is asked for anew from time to time, and cut when its session
+ * ended, its key was deleted, or the instance is gone or has another owner.
+ */
+import { stillAdmitted } from './admission.ts';
+import type { AdmissionNeeds, Evidence } from './admission.ts';
+import type { Log } from '../../control/log.ts';
+import type { InstanceTarget } from './routing.ts';
+
+export interface Live {
+  target: InstanceTarget;
+  evidence: Evidence;
+  sinceMs: number;
+  cut: () => void;
+}
+
+export class Revocation {
+  readonly #lives = new Set<Live>();
+  readonly #needs: AdmissionNeeds & { log: Log; now: () => number };
+  readonly #everyMs: number;
+  readonly #timer: NodeJS.Timeout;
+  #running = false;
+
+  constructor(needs: AdmissionNeeds & { log: Log; now: () => number }, everyMs: number) {
+    this.#needs = needs;
+    this.#everyMs = everyMs;
+    this.#timer = setInterval(() => void this.#pass(), everyMs);
+    this.#timer.unref();
+  }
+
+  watch(live: Live): void {
+    this.#lives.add(live);
+  }
+
+  done(live: Live): void {
+    this.#lives.delete(live);
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+  }
+
+  async #pass(): Promise<void> {
+    if (this.#running) return;
+    this.#running = true;
+    // Many tabs hang on one session: each is asked for once.
+    const verdicts = new Map<string, boolean>();
+    const before = this.#needs.now() - this.#everyMs;
+    try {
+      for (const live of [...this.#lives]) {
+        if (live.sinceMs > before) continue;
+        const key = keyOf(live);
+        const verdict = verdicts.get(key) ?? (await stillAdmitted(this.#needs, live.target, live.evidence));
+        verdicts.set(key, verdict);
+        if (!verdict && this.#lives.has(live)) live.cut();
+      }
+    } catch (error) {
+      this.#needs.log.warn({ err: error }, 'could not ask anew whether open connections may stay; they stay until the next time');
+    } finally {
+      this.#running = false;
+    }
+  }
+}
+
+function keyOf({ target, evidence }: Live): string {
+  const place = `${target.instanceId}:${target.port}:${target.surface}`;
+  switch (evidence.kind) {
+    case 'public':
+      return place;
+    case 'session':
+      return `${place}:s:${evidence.secret}`;
+    case 'credential':
+      return `${place}:c:${evidence.credential.kind === 'token' ? evidence.credential.token : evidence.credential.key}`;
+    default:
+      return evidence satisfies never;
+  }
+}

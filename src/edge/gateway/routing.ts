@@ -1,0 +1,128 @@
+/**
+ * Which instance and port a request is for: a pure function from what the request line and the Host header say to one parsed
+ * object. Authorisation, dialling and the path sent inward all read that object and never the text again, so that a request can't
+ * be allowed for one instance and reach another.
+ *
+ * Today only paths are read; a name of its own for each port (`<port>-<instanceId>.<domain>`) is another branch here, with an
+ * empty prefix.
+ */
+import { isInstanceId } from '../../domain/ids.ts';
+import type { InstanceId } from '../../domain/ids.ts';
+
+/** The notebook of every instance listens here (images/start.sh). */
+export const NOTEBOOK_PORT = 8888;
+
+export interface InstanceTarget {
+  kind: 'instance';
+  surface: 'notebook' | 'forward';
+  instanceId: InstanceId;
+  port: number;
+  /** What of the path is ours, without a slash at its end. Cookies of the instance are kept below it. */
+  prefix: string;
+  /** Path and query as the instance gets them; starts with a slash. */
+  inwardPath: string;
+  /** The same address with the slash that relative links need, when the request lacks it. */
+  slashed: string | null;
+}
+
+export type Target =
+  InstanceTarget | { kind: 'open'; query: string } | { kind: 'home' } | { kind: 'unknown' } | { kind: 'refused'; why: string };
+
+const UNKNOWN: Target = { kind: 'unknown' };
+const INSTANCE_ID_LENGTH = 'notebook-'.length + 36;
+
+const SLASH = 0x2f;
+const BACKSLASH = 0x5c;
+const HASH = 0x23;
+
+export function targetOf(_host: string, requestTarget: string): Target {
+  if (requestTarget.charCodeAt(0) !== SLASH) {
+    return { kind: 'refused', why: 'the request target must be a path: send "GET /path HTTP/1.1" and the host in the Host header' };
+  }
+  const mark = requestTarget.indexOf('?');
+  const pathEnd = mark < 0 ? requestTarget.length : mark;
+  const why = whyUnsafe(requestTarget, pathEnd);
+  if (why !== null) return { kind: 'refused', why };
+  if (requestTarget.startsWith('/notebook/')) return notebookTarget(requestTarget, pathEnd);
+  if (requestTarget.startsWith('/forward/')) return forwardTarget(requestTarget, pathEnd);
+  if (pathEnd === 5 && requestTarget.startsWith('/open')) {
+    return { kind: 'open', query: mark < 0 ? '' : requestTarget.slice(mark + 1) };
+  }
+  return pathEnd === 1 ? { kind: 'home' } : UNKNOWN;
+}
+
+function notebookTarget(whole: string, pathEnd: number): Target {
+  const idEnd = '/notebook/'.length + INSTANCE_ID_LENGTH;
+  const instanceId = whole.slice('/notebook/'.length, idEnd);
+  if (pathEnd < idEnd || !isInstanceId(instanceId)) return UNKNOWN;
+  if (pathEnd > idEnd && whole.charCodeAt(idEnd) !== SLASH) return UNKNOWN;
+  const prefix = whole.slice(0, idEnd);
+  return {
+    kind: 'instance',
+    surface: 'notebook',
+    instanceId,
+    port: NOTEBOOK_PORT,
+    prefix,
+    inwardPath: whole, // the notebook's own base_url is the same path
+    slashed: pathEnd === idEnd ? `${prefix}/${whole.slice(pathEnd)}` : null,
+  };
+}
+
+function forwardTarget(whole: string, pathEnd: number): Target {
+  const idEnd = '/forward/'.length + INSTANCE_ID_LENGTH;
+  const instanceId = whole.slice('/forward/'.length, idEnd);
+  if (pathEnd < idEnd || !isInstanceId(instanceId) || whole.charCodeAt(idEnd) !== SLASH) return UNKNOWN;
+  let portEnd = whole.indexOf('/', idEnd + 1);
+  if (portEnd < 0 || portEnd > pathEnd) portEnd = pathEnd;
+  const port = portOf(whole.slice(idEnd + 1, portEnd));
+  if (port === null) return UNKNOWN;
+  const prefix = whole.slice(0, portEnd);
+  const rest = whole.slice(portEnd);
+  return {
+    kind: 'instance',
+    surface: 'forward',
+    instanceId,
+    port,
+    prefix,
+    inwardPath: portEnd === pathEnd ? `/${rest}` : rest,
+    slashed: portEnd === pathEnd ? `${prefix}/${rest}` : null,
+  };
+}
+
+/** 1..65535 as people write it: one spelling for each port, so that a prefix names one thing. */
+export function portOf(text: string): number | null {
+  if (text.length === 0 || text.length > 5 || text.charCodeAt(0) === 0x30) return null;
+  let port = 0;
+  for (let at = 0; at < text.length; at += 1) {
+    const digit = text.charCodeAt(at) - 0x30;
+    if (digit < 0 || digit > 9) return null;
+    port = port * 10 + digit;
+  }
+  return port <= 65_535 ? port : null;
+}
+
+/**
+ * What browsers would have resolved before sending (`..`, `%2e%2e`, a backslash) is refused, because whatever reads the path after
+ * or before us may resolve it and mean another instance. Encoded slashes stay as they are: notebooks have them in file names.
+ */
+function whyUnsafe(whole: string, pathEnd: number): string | null {
+  let dots = false;
+  for (let at = 0; at < pathEnd; at += 1) {
+    const code = whole.charCodeAt(at);
+    if (code === BACKSLASH || code === HASH) return 'the path must not contain "\\" or "#": send them percent-encoded';
+    if (code <= 0x20 || code === 0x7f) return 'the path must not contain spaces or control characters: send them percent-encoded';
+    if (code === SLASH && !dots) dots = isDotOrEscape(whole, at + 1);
+  }
+  if (dots && whole.slice(1, pathEnd).split('/').some(isDotSegment)) {
+    return 'the path must not contain "." or ".." as a segment, encoded or not: resolve it before sending';
+  }
+  return null;
+}
+
+const isDotOrEscape = (whole: string, at: number): boolean => whole.charCodeAt(at) === 0x2e || whole.charCodeAt(at) === 0x25;
+
+function isDotSegment(segment: string): boolean {
+  if (segment.length === 0 || segment.length > 6) return false;
+  const plain = segment.replace(/%2e/gi, '.');
+  return plain === '.' || plain === '..';
+}

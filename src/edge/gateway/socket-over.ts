@@ -1,0 +1,52 @@
+/**
+ * undici wants a `net.Socket`; engines hand out any `Duplex`, such as one end of a pair in memory or a stream through an API.
+ * This is a socket without a handle, whose reads and writes go to the stream.
+ */
+import { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+
+export const socketOver = (stream: Duplex): Socket => (stream instanceof Socket ? stream : new SocketOver(stream));
+
+class SocketOver extends Socket {
+  readonly #stream: Duplex;
+
+  constructor(stream: Duplex) {
+    super({ allowHalfOpen: true });
+    this.#stream = stream;
+    stream.on('data', (chunk: Buffer) => {
+      if (!this.push(chunk)) stream.pause();
+    });
+    stream.on('end', () => this.push(null));
+    stream.on('error', (error) => this.destroy(error));
+    stream.on('close', () => {
+      // The end may still wait in our buffer behind what was read before it.
+      if (!stream.readableEnded) this.destroy();
+    });
+    stream.pause();
+  }
+
+  override _read(): void {
+    this.#stream.resume();
+  }
+
+  override _write(chunk: Buffer, encoding: BufferEncoding, done: (error?: Error | null) => void): void {
+    this.#stream.write(chunk, encoding, done);
+  }
+
+  override _writev(chunks: { chunk: Buffer; encoding: BufferEncoding }[], done: (error?: Error | null) => void): void {
+    this.#stream.cork();
+    chunks.forEach(({ chunk, encoding }, index) => {
+      this.#stream.write(chunk, encoding, index === chunks.length - 1 ? done : undefined);
+    });
+    this.#stream.uncork();
+  }
+
+  override _final(done: (error?: Error | null) => void): void {
+    this.#stream.end(() => done());
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    this.#stream.destroy(error ?? undefined);
+    done(error);
+  }
+}

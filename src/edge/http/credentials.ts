@@ -1,0 +1,59 @@
+/**
+ * Which credential a request carries (interface-notes.md: credentials accepted). An `Authorization` header that is there decides
+ * alone, even when it is no good; then `X-API-Key`; then the cookie.
+ */
+import type { IncomingHttpHeaders } from 'node:http';
+import { ACCESS_COOKIE } from '../../contract/routes.ts';
+import type { Credential } from '../../control/control.ts';
+import { Refusal } from '../../domain/refusal.ts';
+
+export const NOT_LOGGED_IN = 'you are not logged in or the login expired: log in again';
+
+export interface Presented {
+  credential: Credential;
+  /** Cookies are sent by the browser, whoever made it send the request: these need the check of `cross-site.ts`. */
+  byCookie: boolean;
+}
+
+/** Throws `not_logged_in` when there is none, or none that could be meant. */
+export function presentedCredential(headers: IncomingHttpHeaders): Presented {
+  const { authorization } = headers;
+  if (authorization !== undefined) {
+    const token = /^Bearer +([^ ]+) *$/i.exec(authorization)?.[1];
+    if (token === undefined)
+      throw new Refusal('not_logged_in', `${NOT_LOGGED_IN} (the Authorization header is not "Bearer <token>")`);
+    return { credential: { kind: 'token', token }, byCookie: false };
+  }
+  const key = headers['x-api-key'];
+  if (key !== undefined) return { credential: { kind: 'apiKey', key: String(key).trim() }, byCookie: false };
+  const token = headers.cookie === undefined ? undefined : cookieOf(headers.cookie, ACCESS_COOKIE);
+  if (token === undefined || token === '') throw new Refusal('not_logged_in', NOT_LOGGED_IN);
+  return { credential: { kind: 'token', token }, byCookie: true };
+}
+
+/**
+ * The value of a cookie, read by hand: this runs on each request. Cookies know no ports, so a page on another port of this host can
+ * plant a second one of the name: two that differ are no login, since acting for the planted account would be worse.
+ */
+export function cookieOf(header: string, name: string): string | undefined {
+  let found: string | undefined;
+  let at = 0;
+  while (at < header.length) {
+    const semicolon = header.indexOf(';', at);
+    const end = semicolon < 0 ? header.length : semicolon;
+    while (header.charCodeAt(at) === 0x20) at += 1;
+    if (header.startsWith(name, at) && header.charCodeAt(at + name.length) === 0x3d) {
+      const value = header.slice(at + name.length + 1, end).trim();
+      if (found !== undefined && found !== value) {
+        throw new Refusal('not_logged_in', `${NOT_LOGGED_IN} (two different ${name} cookies came along)`);
+      }
+      found = value;
+    }
+    at = end + 1;
+  }
+  return found;
+}
+
+export function accessCookie(token: string, maxAgeS: number, secure: boolean): string {
+  return `${ACCESS_COOKIE}=${token}; Path=/; Max-Age=${maxAgeS}; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;
+}

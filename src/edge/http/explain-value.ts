@@ -1,0 +1,97 @@
+/** Names the field, the value and what is allowed, in plain words, for a body whose fields are all there and of the right type. */
+import { z } from 'zod';
+import { bare } from './schema-shape.ts';
+
+const SHOWN_CHARACTERS = 60;
+const SHOWN_ITEMS = 8;
+/** What a terminal or a page would not show, or would show in disguise. */
+const UNSHOWABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
+
+type Issue = z.core.$ZodIssue;
+
+export function explainValue(schema: z.core.$ZodType, body: unknown, issues: Issue[]): string {
+  const issue = issues.toSorted((a, b) => depthOf(a) - depthOf(b))[0];
+  if (!issue) throw new Error('a refused body without an issue');
+  const field = fieldAt(schema, issue.path);
+  const value = valueAt(body, issue.path);
+  const name = `field "${pathText(issue.path)}"`;
+  const rule = ruleOf(field, issue);
+  if (isSecret(field)) return `${name} ${rule}`;
+  if (issue.code === 'too_big' && Array.isArray(value)) return `${name} has ${value.length} items: it ${rule}`;
+  return `${name} is ${show(value)}: it ${rule}`;
+}
+
+/** Nested tables come after the rows they are named in, and an item belongs to the row of its array. */
+const depthOf = (issue: Issue): number => issue.path.filter((key) => typeof key === 'string').length;
+
+const pathText = (path: PropertyKey[]): string =>
+  path.reduce<string>((text, key) => {
+    if (typeof key === 'number') return `${text}[${key}]`;
+    return text === '' ? String(key) : `${text}.${String(key)}`;
+  }, '');
+
+function fieldAt(schema: z.core.$ZodType, path: PropertyKey[]): z.core.$ZodType {
+  let at = bare(schema);
+  for (const key of path) {
+    if (at instanceof z.ZodArray) at = bare(at.element);
+    else if (at instanceof z.ZodObject && typeof key === 'string') at = bare(at.shape[key]);
+  }
+  return at;
+}
+
+function valueAt(body: unknown, path: PropertyKey[]): unknown {
+  let at = body;
+  for (const key of path) at = typeof at === 'object' && at !== null ? Reflect.get(at, key) : undefined;
+  return at;
+}
+
+const isSecret = (field: z.core.$ZodType): boolean =>
+  field instanceof z.ZodType && field.meta()?.['format'] === 'password';
+
+function ruleOf(field: z.core.$ZodType, issue: Issue): string {
+  // The contract's own sentences, all of them "must …"; what zod says by itself is never shown.
+  if (issue.code === 'custom' || (issue.code === 'invalid_format' && issue.format === 'regex')) return issue.message;
+  if (field instanceof z.ZodEnum)
+    return `must be one of ${field.options.map((option) => JSON.stringify(option)).join(', ')}`;
+  if (field instanceof z.ZodNumber) return numberRule(field);
+  if (field instanceof z.ZodArray) return `must have ${arrayBounds(issue)}`;
+  if (field instanceof z.ZodEmail)
+    return `must be an email address${field.maxLength ? ` of at most ${field.maxLength} characters` : ''}`;
+  if (field instanceof z.ZodString) return `must be ${between(field.minLength, field.maxLength)} characters`;
+  return 'must be something else';
+}
+
+function numberRule({ isInt, minValue, maxValue }: z.ZodNumber): string {
+  return `must be a ${isInt ? 'whole ' : ''}number from ${minValue ?? 'any'} to ${maxValue ?? 'any'}`;
+}
+
+const arrayBounds = (issue: Issue): string =>
+  issue.code === 'too_big'
+    ? `at most ${issue.maximum} items`
+    : issue.code === 'too_small'
+      ? `at least ${issue.minimum} items`
+      : 'other items';
+
+const between = (min: number | null, max: number | null): string =>
+  min === null || min === 0 ? `at most ${max ?? 'any number of'}` : `${min} to ${max ?? 'any number of'}`;
+
+function show(value: unknown): string {
+  if (typeof value === 'string') return showText(value);
+  if (typeof value === 'number') return Number.isFinite(value) ? String(value) : 'larger than any number can be';
+  if (Array.isArray(value)) {
+    const shown = value.slice(0, SHOWN_ITEMS).map((item) => (typeof item === 'object' ? '{…}' : show(item)));
+    return `[${shown.join(',')}${value.length > SHOWN_ITEMS ? ',…' : ''}]`;
+  }
+  return String(value);
+}
+
+/** JSON's own quoting escapes control characters and lone surrogates; marks that turn text around are escaped on top. */
+function showText(text: string): string {
+  const characters = [...text.slice(0, SHOWN_CHARACTERS * 2)];
+  const cut = characters.slice(0, SHOWN_CHARACTERS).join('');
+  const quoted = JSON.stringify(cut).replace(UNSHOWABLE, escaped);
+  return cut.length < text.length ? `${quoted}…` : quoted;
+}
+
+const escaped = (mark: string): string =>
+  Array.from({ length: mark.length }, (_, at) => `\\u${mark.charCodeAt(at).toString(16).padStart(4, '0')}`).join('');

@@ -1,0 +1,72 @@
+/** What goes out when a request is refused or a fault comes up: the body the interface fixes, and the machine's part in headers. */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { NOT_LOGGED_IN_CODE, PROBLEM_TYPE } from '../../contract/errors.ts';
+import type { ErrorCode, Problem } from '../../contract/errors.ts';
+import type { Log } from '../../control/log.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import { bodyTooLarge } from './body.ts';
+import { errorKinds } from './status.ts';
+
+/** How a route puts its errors: `interface.md` §7 for the plain ones, RFC 9457 for our own newer ones. */
+export interface ErrorStyle {
+  errors: 'plain' | 'problem';
+  /** On all routes but the login itself, `not_logged_in` carries `code: -1`. */
+  withCode: boolean;
+}
+
+export const PLAIN: ErrorStyle = { errors: 'plain', withCode: true };
+export const JSON_TYPE = 'application/json; charset=utf-8';
+
+export interface ErrorBody {
+  status: number;
+  contentType: string;
+  body: string;
+}
+
+export function errorBody(code: ErrorCode, message: string, { errors, withCode }: ErrorStyle): ErrorBody {
+  const { status, title } = errorKinds[code];
+  const marked = withCode && code === 'not_logged_in' ? { code: NOT_LOGGED_IN_CODE } : {};
+  if (errors === 'plain') return { status, contentType: JSON_TYPE, body: JSON.stringify({ ...marked, message }) };
+  const problem: Problem = { type: `urn:berth:problem:${code}`, title, status, detail: message, message };
+  return { status, contentType: PROBLEM_TYPE, body: JSON.stringify({ ...problem, ...marked }) };
+}
+
+/** Sends the error; logs what the operator has to know. Never lets the words of an unknown exception out. */
+export function answerError(
+  error: unknown,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { log, style }: { log: Pick<Log, 'warn' | 'error'>; style: ErrorStyle },
+): void {
+  const refusal = refusalOf(error);
+  const code = refusal?.code ?? 'internal';
+  const message = refusal?.message ?? `the server failed; its log says more under request id ${request.id}`;
+  const { status, contentType, body } = errorBody(code, message, style);
+  const about = { requestId: request.id, method: request.method, path: pathOf(request.url), status, code };
+  if (!refusal) log.error({ ...about, err: error }, 'request failed');
+  else if (refusal.detail !== undefined)
+    log.warn({ ...about, detail: refusal.detail, text: refusal.message }, 'request refused');
+  reply.code(status).header('content-type', contentType).header('x-error-code', code);
+  reply.header('x-request-id', request.id).header('cache-control', 'no-store');
+  if (refusal?.retryAfterS !== undefined) reply.header('retry-after', String(Math.ceil(refusal.retryAfterS)));
+  if (code === 'not_logged_in') reply.header('www-authenticate', 'Bearer realm="berth"');
+  reply.send(body);
+}
+
+export const pathOf = (url: string): string => url.split('?', 1)[0] ?? url;
+
+/** Null for a fault of ours. What the framework throws about a body is the client's doing and gets our words. */
+function refusalOf(error: unknown): Refusal | null {
+  if (error instanceof Refusal) return error;
+  if (!(error instanceof Error) || !('code' in error) || !('statusCode' in error)) return null;
+  switch (error.code) {
+    case 'FST_ERR_CTP_BODY_TOO_LARGE':
+      return bodyTooLarge();
+    case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
+      return new Refusal('body_not_json', 'the header "content-type" is no media type: send "application/json"');
+    case 'FST_ERR_BAD_URL':
+      return new Refusal('not_found', 'the path has a "%" that is not followed by two hexadecimal digits');
+    default:
+      return error.statusCode === 400 ? new Refusal('body_not_json', 'the request was cut short') : null;
+  }
+}

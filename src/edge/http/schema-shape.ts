@@ -1,0 +1,63 @@
+/** What a body schema says about JSON: which fields, in which order, whether they may be left out, and of which JSON type. */
+import { z } from 'zod';
+
+export type Shape =
+  { type: 'string' | 'number' | 'boolean' } | { type: 'object'; fields: Field[] } | { type: 'array'; item: Shape };
+
+interface Field {
+  name: string;
+  required: boolean;
+  shape: Shape;
+}
+
+/** A schema without what only says when a field may be left out, or what is done with it afterwards. */
+export function bare(schema: z.core.$ZodType): z.core.$ZodType {
+  if (schema instanceof z.ZodOptional || schema instanceof z.ZodDefault) return bare(schema.unwrap());
+  if (schema instanceof z.ZodPipe) return bare(schema.in);
+  return schema;
+}
+
+/** Throws for a kind of field it does not know, so that a new kind is met when the server starts and not by a caller. */
+export function shapeOf(schema: z.core.$ZodType): Shape {
+  const inner = bare(schema);
+  if (inner instanceof z.ZodObject) {
+    const fields = Object.entries<z.core.$ZodType>(inner.shape).map(([name, field]) => ({
+      name,
+      required: field._zod.optin !== 'optional',
+      shape: shapeOf(field),
+    }));
+    return { type: 'object', fields };
+  }
+  if (inner instanceof z.ZodArray) return { type: 'array', item: shapeOf(inner.element) };
+  const { type } = inner._zod.def;
+  switch (type) {
+    case 'string':
+    case 'number':
+    case 'boolean':
+      return { type };
+    case 'enum':
+      return { type: 'string' };
+    default:
+      throw new Error(`a request may not have a field of kind ${type}: teach it to edge/http/schema-shape.ts first`);
+  }
+}
+
+export type JsonObject = Record<string, unknown>;
+
+export const isObject = (value: unknown): value is JsonObject =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+export function hasType(value: unknown, { type }: Shape): boolean {
+  switch (type) {
+    case 'object':
+      return isObject(value);
+    case 'array':
+      return Array.isArray(value);
+    case 'string':
+    case 'number':
+    case 'boolean':
+      return typeof value === type;
+    default:
+      return type satisfies never;
+  }
+}

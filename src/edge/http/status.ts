@@ -1,0 +1,31 @@
+/** The one place where the code of a refusal becomes an HTTP status (interface-notes.md: error bodies and status codes). */
+import type { ErrorCode } from '../../contract/errors.ts';
+import type { RefusalCode } from '../../domain/refusal.ts';
+
+/** Codes that only the edge gives out: control knows neither methods nor its own faults. */
+type EdgeCode = 'method_not_allowed' | 'internal';
+
+/** `title` is the RFC 9457 summary of the kind of problem: the same words each time. */
+export const errorKinds = {
+  not_logged_in: { status: 401, title: 'Not logged in' },
+  forbidden: { status: 403, title: 'Not allowed' },
+  field_missing: { status: 400, title: 'A required field is not set' },
+  field_type: { status: 400, title: 'A field has the wrong type' },
+  field_value: { status: 400, title: 'A field is outside what is allowed' },
+  body_not_json: { status: 400, title: 'The body is not what the route reads' },
+  body_too_large: { status: 413, title: 'The body is too large' },
+  not_found: { status: 404, title: 'Not found' },
+  method_not_allowed: { status: 405, title: 'The route has another method' },
+  name_taken: { status: 409, title: 'The name is taken' },
+  in_use: { status: 409, title: 'Still in use' },
+  not_now: { status: 409, title: 'Not possible in the present state' },
+  unsupported: { status: 400, title: "The region can't do this" },
+  no_capacity: { status: 409, title: 'Out of stock' },
+  over_quota: { status: 403, title: 'Over quota' },
+  no_balance: { status: 402, title: 'Not enough balance' },
+  idempotency_mismatch: { status: 422, title: 'The idempotency key stands for another request' },
+  too_many_requests: { status: 429, title: 'Too many requests' },
+  unavailable: { status: 503, title: 'Not available now' },
+  internal: { status: 500, title: 'A fault of the server' },
+} as const satisfies Record<RefusalCode | EdgeCode, { status: number; title: string }> &
+  Record<ErrorCode, { status: number; title: string }>;

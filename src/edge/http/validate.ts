@@ -1,0 +1,104 @@
+/**
+ * Checks a body against a route's schema and says what is wrong in the interface's words (`interface.md` §7, interface-notes.md).
+ *
+ * A right body costs one `safeParse`. A wrong one is then walked against the same schema, table by table as the interface prints
+ * them (all rows of the request, then each nested table in the order of its row), three times: for a required field that is not
+ * set, for a wrong JSON type, and for a value outside what is allowed. The first finding is the answer. Null counts as not set, so
+ * a null in an optional field is taken out and the rest parsed again.
+ */
+import type { z } from 'zod';
+import { Refusal } from '../../domain/refusal.ts';
+import { explainValue } from './explain-value.ts';
+import { hasType, isObject, shapeOf } from './schema-shape.ts';
+import type { JsonObject, Shape } from './schema-shape.ts';
+
+const isSet = (value: unknown): boolean => value !== undefined && value !== null;
+
+/** `raw` is undefined for an empty body, which will do where no field is required. */
+export type Validate<Body> = (raw: unknown) => Body;
+
+export function makeValidate<Body>(schema: z.ZodType<Body>): Validate<Body> {
+  const shape = shapeOf(schema);
+  if (shape.type !== 'object') throw new Error('a body schema has to be an object');
+  const emptyWillDo = shape.fields.every((field) => !field.required);
+  return (raw) => {
+    const body = raw === undefined && emptyWillDo ? {} : raw;
+    const parsed = schema.safeParse(body);
+    if (parsed.success) return parsed.data;
+    if (body === undefined)
+      throw new Refusal('body_not_json', `the body is empty, and ${notSet(firstMissing(shape, {}))}`);
+    if (!isObject(body)) throw new Refusal('field_type', `the body must be a JSON object, not ${nameOfType(body)}`);
+    const missing = firstMissing(shape, body);
+    if (missing !== undefined) throw new Refusal('field_missing', notSet(missing));
+    const mismatch = firstMismatch(shape, body);
+    if (mismatch !== undefined) throw new Refusal('field_type', `type mismatch for field "${mismatch}"`);
+    const filled = withoutNulls(shape, body);
+    const again = schema.safeParse(filled);
+    if (again.success) return again.data;
+    throw new Refusal('field_value', explainValue(schema, filled, again.error.issues));
+  };
+}
+
+const notSet = (path: string | undefined): string => `field "${path ?? ''}" is not set`;
+
+function nameOfType(value: unknown): string {
+  if (Array.isArray(value)) return 'an array';
+  return value === null ? 'null' : `a ${typeof value}`;
+}
+
+interface Place {
+  path: string;
+  missing: boolean;
+  mismatched: boolean;
+}
+
+interface Table {
+  /** Of the fields in it: '' or ending in a dot. */
+  prefix: string;
+  value: unknown;
+  shape: Shape;
+}
+
+/** Every field the schema knows, in the order of the tables: a level of nesting at a time, and the rows of each in their order. */
+function* places(root: Shape, body: JsonObject): Generator<Place> {
+  let level: Table[] = [{ prefix: '', value: body, shape: root }];
+  while (level.length > 0) {
+    const below: Table[] = [];
+    for (const { prefix, value: object, shape } of level) {
+      if (shape.type !== 'object' || !isObject(object)) continue;
+      for (const { name, required, shape: wanted } of shape.fields) {
+        const path = prefix + name;
+        const value = object[name];
+        const set = isSet(value);
+        yield { path, missing: required && !set, mismatched: set && !hasType(value, wanted) };
+        if (wanted.type === 'object') below.push({ prefix: `${path}.`, value, shape: wanted });
+        if (wanted.type !== 'array' || !Array.isArray(value)) continue;
+        const { item } = wanted;
+        // One wrong item is enough to say so, and an array can have half a million of them.
+        const wrong = value.findIndex((one) => !hasType(one, item));
+        if (wrong >= 0) yield { path: `${path}[${wrong}]`, missing: false, mismatched: true };
+        if (item.type !== 'object') continue;
+        for (const [index, one] of value.entries())
+          below.push({ prefix: `${path}[${index}].`, value: one, shape: item });
+      }
+    }
+    level = below;
+  }
+}
+
+function firstMissing(shape: Shape, body: JsonObject): string | undefined {
+  for (const place of places(shape, body)) if (place.missing) return place.path;
+  return undefined;
+}
+
+function firstMismatch(shape: Shape, body: JsonObject): string | undefined {
+  for (const place of places(shape, body)) if (place.mismatched) return place.path;
+  return undefined;
+}
+
+function withoutNulls(shape: Shape, value: unknown): unknown {
+  if (shape.type === 'array' && Array.isArray(value)) return value.map((item) => withoutNulls(shape.item, item));
+  if (shape.type !== 'object' || !isObject(value)) return value;
+  const kept = shape.fields.filter((field) => isSet(value[field.name]));
+  return Object.fromEntries(kept.map((field) => [field.name, withoutNulls(field.shape, value[field.name])]));
+}

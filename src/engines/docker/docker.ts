@@ -1,0 +1,187 @@
+/**
+ * # The Docker engine
+ *
+ * Hands on a Docker Engine (20.10 and newer), or on Podman through its Docker-compatible API. Each file holds one noun:
+ * `containers` the life of a container, `create-options` what it may do, `networks` and `subnets` where it lives, `images`,
+ * `control-files`, `addresses` (dial), `inside` (logs, exec, usage), `watch`, `host` (probe), `faults` (what answers mean),
+ * `client` (the connection), `streams` (its formats), `turns` (how many at once), `observation` (how an inspect is read), `recipes` (images built here).
+ *
+ * Nothing here decides: it is told, and says what it sees. What it can't see is unknown.
+ */
+import type { Logger } from 'pino';
+import type { InstanceId } from '../../domain/ids.ts';
+import { isInstanceId } from '../../domain/ids.ts';
+import { EngineFault } from '../../domain/engine-fault.ts';
+import type { Engine, Observation, Owned } from '../contract.ts';
+import { containerName, labels } from '../labels.ts';
+import { dial, makeAddresses } from './addresses.ts';
+import { makeClient, type Endpoint } from './client.ts';
+import { makeContainers } from './containers.ts';
+import { makeControlFiles } from './control-files.ts';
+import { faultOf } from './faults.ts';
+import { makeHost } from './host.ts';
+import { makeImages, type BuildLocalImage } from './images.ts';
+import { makeUsage, readLogs, runInside } from './inside.ts';
+import { makeNetworks } from './networks.ts';
+import { generationOf, isOurs, observationOf } from './observation.ts';
+import { defaultPool, type NetworkPool } from './subnets.ts';
+import { makeGate } from './turns.ts';
+import { watchEvents } from './watch.ts';
+
+export interface DockerEngineOptions {
+  endpoint: Endpoint;
+  /** Id of this installation: the label by which it knows what is its own. */
+  installation: string;
+  /** Absolute folder for the instances' control files, seen by the engine under the same path. */
+  stateFolder: string;
+  /** Makes images whose ref begins with `berth.local/`. */
+  buildLocalImage?: BuildLocalImage | undefined;
+  networkPool?: NetworkPool | undefined;
+  log: Pick<Logger, 'info' | 'warn'>;
+}
+
+/** More inspects at once are no faster. */
+const INSPECTS_AT_ONCE = 8;
+/** From here on one list, which tells those that are absent, is cheaper than asking for each. */
+const LIST_FROM = 4;
+
+export function makeDockerEngine(options: DockerEngineOptions): Engine {
+  const { installation, log } = options;
+  const client = makeClient(options.endpoint);
+  const { docker, call } = client;
+  const host = makeHost(client);
+  const networks = makeNetworks({ client, host, installation, pool: options.networkPool ?? defaultPool });
+  const files = makeControlFiles(options.stateFolder);
+  const addresses = makeAddresses();
+  const images = makeImages({ client, buildLocalImage: options.buildLocalImage });
+  const containers = makeContainers({
+    client,
+    installation,
+    host,
+    networks,
+    files,
+    addresses,
+    onImageGone: images.forget,
+  });
+  const usage = makeUsage(client, installation);
+  const inspectGate = makeGate(INSPECTS_AT_ONCE);
+  const stopping = new AbortController();
+  const watches = new Set<Promise<void>>();
+
+  const ours = { label: [`${labels.installation}=${installation}`] };
+  const listContainers = (signal: AbortSignal) =>
+    call(signal, (abortSignal) => docker.listContainers({ all: true, filters: ours, abortSignal }));
+
+  async function observeOne(id: InstanceId, signal: AbortSignal): Promise<Observation> {
+    try {
+      const info = await inspectGate(signal, () => containers.find(id, signal));
+      if (info === null) return { kind: 'absent' };
+      addresses.learn(id, info);
+      return observationOf(info);
+    } catch (error) {
+      return { kind: 'unknown', reason: faultOf(error).message };
+    }
+  }
+
+  return {
+    probe: (signal) => host.probe(signal),
+
+    async listOwned(signal) {
+      const [found, bridges] = await Promise.all([listContainers(signal), networks.list(signal)]);
+      const instances = found.flatMap(({ Labels, Names, State }): Owned[] =>
+        isOurs(Labels, installation)
+          ? [
+              {
+                kind: 'instance',
+                id: Labels[labels.id] ?? '',
+                ownerId: Labels[labels.owner] ?? '',
+                generation: generationOf(Labels),
+                running: State === 'running',
+                engineName: (Names[0] ?? '').replace(/^\//, ''),
+              },
+            ]
+          : [],
+      );
+      const accounts = bridges.map(({ Name, Labels }): Owned => {
+        const owner = Labels?.[labels.owner] ?? '';
+        return { kind: 'network', id: owner, ownerId: owner, generation: 0, running: false, engineName: Name };
+      });
+      return [...instances, ...accounts];
+    },
+
+    async observe(ids, signal) {
+      let names: Set<string> | null = null;
+      if (ids.length >= LIST_FROM) {
+        try {
+          names = new Set(
+            (await listContainers(signal)).flatMap(({ Names }) => Names.map((name) => name.replace(/^\//, ''))),
+          );
+        } catch (error) {
+          const reason = faultOf(error).message;
+          return new Map(ids.map((id) => [id, { kind: 'unknown', reason }]));
+        }
+      }
+      // The list does not say exit codes and times of start, so who is there is looked at.
+      const seen = ids.map(async (id): Promise<[InstanceId, Observation]> => {
+        if (names !== null && !names.has(containerName(id))) return [id, { kind: 'absent' }];
+        return [id, await observeOne(id, signal)];
+      });
+      return new Map(await Promise.all(seen));
+    },
+
+    ensureImage: (ref, onProgress, signal) => images.ensure(ref, onProgress, signal),
+
+    async ensure(spec, signal) {
+      if (!isInstanceId(spec.id)) throw new Error(`"${String(spec.id)}" is no instance's id`); // it becomes a name of a folder
+      return containers.ensure(spec, signal);
+    },
+
+    halt: (id, graceMs, signal) => containers.halt(id, graceMs, signal),
+
+    destroy: (id, signal) => {
+      if (!isInstanceId(id)) return Promise.reject(new Error(`"${String(id)}" is no instance's id`));
+      return containers.destroy(id, signal);
+    },
+
+    async saveImage(id, ref, signal) {
+      const { Id } = await containers.get(id, signal);
+      await images.save(Id, id, ref, signal);
+    },
+
+    watch(onHint, signal) {
+      const ended = AbortSignal.any([signal, stopping.signal]);
+      const onLost = (error: unknown, pauseMs: number): void =>
+        log.warn({ err: error, pauseMs }, 'the stream of engine events broke; it is opened again');
+      const watching = watchEvents({ client, installation, addresses, onHint, onLost, signal: ended });
+      watches.add(watching);
+      void watching.finally(() => watches.delete(watching));
+    },
+
+    async logs(id, _source, tail, signal) {
+      const { Id } = await containers.get(id, signal);
+      return readLogs(client, Id, tail, signal);
+    },
+
+    async exec(id, command, signal) {
+      const { Id } = await containers.get(id, signal);
+      return runInside(client, Id, command, signal);
+    },
+
+    async dial(id, port, signal) {
+      const { dial: can } = await host.facts(signal);
+      if (!can) {
+        const text = 'the container engine keeps its networks out of reach of Berth; only published node ports work';
+        throw new EngineFault('rejected', text, { retry: false });
+      }
+      return dial({ id, port, signal, addresses, get: containers.get });
+    },
+
+    usage: (ids, signal) => usage(ids, signal),
+
+    async stop() {
+      stopping.abort();
+      await Promise.all(watches);
+      client.stop();
+    },
+  };
+}

@@ -1,0 +1,155 @@
+/**
+ * # The accounts' networks
+ *
+ * One bridge for each account that has a container here: its instances see each other, and no other account's (Docker keeps
+ * bridges apart by its packet filter). It is made before the account's first container and removed with its last, stopped
+ * ones included: a stopped container can't start again once its network is gone.
+ *
+ * Making and removing meet in two ways. Docker lets two networks have one name, and removes a network that only stopped
+ * containers are in. So whatever makes or removes an account's network holds the account's lock, and a network in `use` stays.
+ */
+import { networkInterfaces } from 'node:os';
+import type { NetworkInspectInfo } from 'dockerode';
+import { EngineFault } from '../../domain/engine-fault.ts';
+import { userId, type UserId } from '../../domain/ids.ts';
+import { labels, networkName } from '../labels.ts';
+import type { Client } from './client.ts';
+import { faultOf, sentenceOf, statusOf } from './faults.ts';
+import type { Host } from './host.ts';
+import { checkPool, freeSubnets, type NetworkPool } from './subnets.ts';
+import { makeLocks } from './turns.ts';
+
+export interface Networks {
+  /** Lends the account's network, made if need be, and keeps it while `work` goes on. */
+  use<T>(owner: UserId, signal: AbortSignal, work: (network: string) => Promise<T>): Promise<T>;
+  /** Makes it again after the engine said that it is gone. Within `use`. */
+  restore(owner: UserId, signal: AbortSignal): Promise<void>;
+  removeIfUnused(owner: UserId, signal: AbortSignal): Promise<void>;
+  /** The same for every account: for when it is not known whose container it was. */
+  removeAllUnused(signal: AbortSignal): Promise<void>;
+  list(signal: AbortSignal): Promise<NetworkInspectInfo[]>;
+}
+
+export function makeNetworks(options: {
+  client: Client;
+  host: Host;
+  installation: string;
+  pool: NetworkPool;
+}): Networks {
+  const { client, host, installation, pool } = options;
+  checkPool(pool);
+  const { docker, call } = client;
+  const known = new Set<UserId>();
+  const users = new Map<UserId, number>();
+  const locked = makeLocks<UserId>();
+  /** Subnets that a create of ours is on its way for. */
+  const reserved = new Set<string>();
+  const ours = { label: [`${labels.installation}=${installation}`] };
+
+  const list: Networks['list'] = (signal) =>
+    call(signal, (abortSignal) => docker.listNetworks({ filters: ours, abortSignal }));
+
+  const ensure = (owner: UserId, signal: AbortSignal): Promise<void> =>
+    locked(owner, signal, async () => {
+      if (known.has(owner)) return;
+      const everyone = await call(signal, (abortSignal) => docker.listNetworks({ abortSignal }));
+      const named = everyone.filter(({ Name }) => Name === networkName(installation, owner));
+      const foreign = named.find(({ Labels }) => Labels?.[labels.installation] !== installation);
+      if (foreign !== undefined) {
+        const text = `a network called ${foreign.Name} is on the host and not of this installation; the operator has to remove it`;
+        throw new EngineFault('rejected', text, { retry: true });
+      }
+      if (named.length === 0) await create(owner, everyone, signal);
+      // Made twice by two processes: neither name is good until one is gone. One that is in use refuses to go.
+      for (const twin of named.slice(1)) await remove(twin.Id, signal);
+      known.add(owner);
+    });
+
+  async function create(owner: UserId, everyone: readonly NetworkInspectInfo[], signal: AbortSignal): Promise<void> {
+    const { podman } = await host.facts(signal);
+    const used = everyone.flatMap(({ IPAM }) =>
+      (IPAM?.Config ?? []).flatMap(({ Subnet }) => (Subnet === undefined ? [] : [Subnet])),
+    );
+    const own = client.local
+      ? Object.values(networkInterfaces()).flatMap((all) => (all ?? []).flatMap(({ cidr }) => cidr ?? []))
+      : [];
+    let tries = 0;
+    for (const subnet of freeSubnets(pool, owner, [...used, ...own])) {
+      if (reserved.has(subnet)) continue;
+      reserved.add(subnet);
+      try {
+        const request = {
+          Name: networkName(installation, owner),
+          CheckDuplicate: true,
+          Driver: 'bridge',
+          IPAM: { Driver: 'default', Config: [{ Subnet: subnet }] },
+          Labels: {
+            [labels.installation]: installation,
+            [labels.kind]: 'network',
+            [labels.id]: owner,
+            [labels.owner]: owner,
+            [labels.generation]: '0',
+          },
+          // Podman keeps its bridges apart only when asked to.
+          ...(podman ? { Options: { isolate: 'true' } } : {}),
+        };
+        await call(signal, (abortSignal) => docker.createNetwork({ ...request, abortSignal }));
+        return;
+      } catch (error) {
+        if (statusOf(error) === 409 && /already exists/i.test(sentenceOf(error))) return;
+        if (!/overlap|conflicts with|is already used|already in use/i.test(sentenceOf(error)) || ++tries === 32)
+          throw error;
+      } finally {
+        reserved.delete(subnet);
+      }
+    }
+    const text =
+      'the host has no address range left for another account; the operator can name a larger pool of networks';
+    throw new EngineFault('no_capacity', text, { retry: true });
+  }
+
+  async function remove(idOrName: string, signal: AbortSignal): Promise<void> {
+    try {
+      const request = { abortSignal: signal };
+      await call(signal, () => docker.getNetwork(idOrName).remove(request));
+    } catch (error) {
+      const inUse = /active endpoints|in use|being used/i.test(sentenceOf(error));
+      if (statusOf(error) !== 404 && !inUse) throw faultOf(error);
+    }
+  }
+
+  const removeIfUnused: Networks['removeIfUnused'] = (owner, signal) =>
+    locked(owner, signal, async () => {
+      if ((users.get(owner) ?? 0) > 0) return;
+      known.delete(owner); // from here on a `use` waits for the lock, and makes it anew
+      const filters = { label: [...ours.label, `${labels.owner}=${owner}`] };
+      const left = await call(signal, (abortSignal) => docker.listContainers({ all: true, filters, abortSignal }));
+      if (left.length === 0) await remove(networkName(installation, owner), signal);
+    });
+
+  return {
+    async use(owner, signal, work) {
+      users.set(owner, (users.get(owner) ?? 0) + 1);
+      try {
+        if (!known.has(owner)) await ensure(owner, signal);
+        return await work(networkName(installation, owner));
+      } finally {
+        const rest = (users.get(owner) ?? 1) - 1;
+        if (rest === 0) users.delete(owner);
+        else users.set(owner, rest);
+      }
+    },
+    restore(owner, signal) {
+      known.delete(owner);
+      return ensure(owner, signal);
+    },
+    removeIfUnused,
+    async removeAllUnused(signal) {
+      for (const { Labels } of await list(signal)) {
+        const owner = Labels?.[labels.owner];
+        if (owner !== undefined) await removeIfUnused(userId(owner), signal);
+      }
+    },
+    list,
+  };
+}

@@ -1,0 +1,44 @@
+/** Docker's two stream formats: JSON lines (pulls, events), and frames that carry stdout and stderr in one (logs, exec). */
+import { StringDecoder } from 'node:string_decoder';
+
+/** The lines of a byte stream, without their ends. Throws when the stream breaks. */
+export async function* linesOf(stream: AsyncIterable<Buffer | string>): AsyncGenerator<string> {
+  const decoder = new StringDecoder('utf8');
+  let rest = '';
+  for await (const chunk of stream) {
+    const lines = (rest + (typeof chunk === 'string' ? chunk : decoder.write(chunk))).split('\n');
+    rest = lines.pop() ?? '';
+    for (const line of lines) if (line.trim() !== '') yield line;
+  }
+  if (rest.trim() !== '') yield rest;
+}
+
+const HEADER = 8;
+
+/** Takes chunks cut anywhere, and hands on what the frames in them carry, as it comes. */
+export function makeDemultiplexer(
+  onPayload: (source: 'stdout' | 'stderr', bytes: Buffer) => void,
+): (chunk: Buffer) => void {
+  let header = Buffer.alloc(0);
+  let source: 'stdout' | 'stderr' = 'stdout';
+  let left = 0;
+  return (chunk) => {
+    let rest = chunk;
+    while (rest.length > 0) {
+      if (left > 0) {
+        const part = rest.subarray(0, left);
+        left -= part.length;
+        rest = rest.subarray(part.length);
+        onPayload(source, part);
+        continue;
+      }
+      const need = HEADER - header.length;
+      header = Buffer.concat([header, rest.subarray(0, need)]);
+      rest = rest.subarray(need);
+      if (header.length < HEADER) return;
+      source = header[0] === 2 ? 'stderr' : 'stdout';
+      left = header.readUInt32BE(4);
+      header = Buffer.alloc(0);
+    }
+  };
+}

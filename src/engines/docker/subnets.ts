@@ -1,0 +1,59 @@
+/** Address ranges of the accounts' networks, cut from one pool. Pure: IPv4 only, ranges as [first, last] of unsigned 32 bits. */
+
+export interface NetworkPool {
+  /** The range that all networks come from, in CIDR notation. */
+  cidr: string;
+  /** Length of one network's prefix: 24 holds 253 instances. */
+  prefix: number;
+}
+
+/**
+ * 512 accounts with instances on one host, 253 instances each. Docker's own default pools hold about 30 networks. Not in its
+ * 172.17-31 or 192.168, and in a part of 10/8 that few sites use; the operator can name another.
+ */
+export const defaultPool: NetworkPool = { cidr: '10.210.0.0/15', prefix: 24 };
+
+type Range = readonly [first: number, last: number];
+
+export function rangeOf(cidr: string): Range | null {
+  const match = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})(?:\/(\d{1,2}))?$/.exec(cidr);
+  if (match === null) return null;
+  const bytes = match.slice(1, 5).map(Number);
+  const prefix = Number(match[5] ?? 32);
+  if (prefix > 32 || bytes.some((byte) => byte > 255)) return null;
+  const size = 2 ** (32 - prefix);
+  const address = bytes.reduce((sum, byte) => sum * 256 + byte, 0);
+  const first = address - (address % size);
+  return [first, first + size - 1];
+}
+
+const overlap = (a: Range, b: Range): boolean => a[0] <= b[1] && b[0] <= a[1];
+
+const textOf = (address: number): string =>
+  [24, 16, 8, 0].map((shift) => Math.floor(address / 2 ** shift) % 256).join('.');
+
+/** Throws a sentence for the operator when the pool can't be used. */
+export function checkPool({ cidr, prefix }: NetworkPool): void {
+  const range = rangeOf(cidr);
+  const fine = range !== null && cidr.includes('/') && prefix <= 29 && 2 ** (32 - prefix) <= range[1] - range[0] + 1;
+  if (!fine)
+    throw new Error(`networks with a prefix of ${prefix} can not be cut from "${cidr}"; try 10.210.0.0/15 with 24`);
+}
+
+/**
+ * Subnets of the pool that meet none of `taken`, beginning at a place that follows from `key`, so that two who choose at
+ * once rarely choose alike.
+ */
+export function* freeSubnets({ cidr, prefix }: NetworkPool, key: string, taken: readonly string[]): Generator<string> {
+  const pool = rangeOf(cidr);
+  if (pool === null) return;
+  const size = 2 ** (32 - prefix);
+  const count = Math.floor((pool[1] - pool[0] + 1) / size);
+  const ranges = taken.map(rangeOf).filter((range) => range !== null);
+  let hash = 2_166_136_261; // FNV-1a
+  for (const char of key) hash = Math.imul(hash ^ (char.codePointAt(0) ?? 0), 16_777_619);
+  for (let step = 0; step < count; step++) {
+    const first = pool[0] + (((hash >>> 0) + step) % count) * size;
+    if (!ranges.some((range) => overlap(range, [first, first + size - 1]))) yield `${textOf(first)}/${prefix}`;
+  }
+}

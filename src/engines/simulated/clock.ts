@@ -1,0 +1,108 @@
+/** The simulation's own time: the machine's, or one that stands still until it is told to move. */
+import { setTimeout as delay } from 'node:timers/promises';
+
+export interface Clock {
+  /** Epoch milliseconds. */
+  now(): number;
+  /** Rejects when the signal aborts. */
+  sleep(ms: number, signal: AbortSignal): Promise<void>;
+}
+
+/** Longest time a Node timer holds; longer ones fire at once. */
+const longestTimerMs = 2 ** 31 - 1;
+
+export const realClock: Clock = {
+  now: () => Date.now(),
+  async sleep(ms, signal) {
+    for (let leftMs = ms; leftMs > 0; leftMs -= longestTimerMs) {
+      await delay(Math.min(leftMs, longestTimerMs), undefined, { signal });
+    }
+  },
+};
+
+export interface VirtualClock extends Clock {
+  /** Moves time on, waking sleepers in the order of their times, those of one time in the order they lay down. */
+  advance(ms: number): Promise<void>;
+  /** Moves time from sleeper to sleeper until the work is done, and answers with it. */
+  run<T>(work: Promise<T>): Promise<T>;
+  /** How many sleep. */
+  sleepers(): number;
+}
+
+interface Sleeper {
+  wakeAtMs: number;
+  wake: () => void;
+}
+
+/** Turns of the event loop that `run` grants to work that neither sleeps nor ends: real I/O of a test, and no more. */
+const idleTurns = 20_000;
+
+export function makeVirtualClock(startMs = 0): VirtualClock {
+  let nowMs = startMs;
+  const asleep = new Set<Sleeper>();
+
+  const next = (untilMs: number): Sleeper | undefined => {
+    let first: Sleeper | undefined;
+    for (const sleeper of asleep) {
+      if (sleeper.wakeAtMs <= untilMs && (first === undefined || sleeper.wakeAtMs < first.wakeAtMs)) first = sleeper;
+    }
+    return first;
+  };
+  const wake = async (sleeper: Sleeper): Promise<void> => {
+    nowMs = Math.max(nowMs, sleeper.wakeAtMs);
+    asleep.delete(sleeper);
+    sleeper.wake();
+    await turn();
+  };
+
+  return {
+    now: () => nowMs,
+    sleepers: () => asleep.size,
+    sleep(ms, signal) {
+      return new Promise((resolve, reject) => {
+        if (signal.aborted) return reject(signal.reason);
+        if (ms <= 0) return resolve();
+        const giveUp = (): void => {
+          asleep.delete(sleeper);
+          reject(signal.reason);
+        };
+        const sleeper: Sleeper = {
+          wakeAtMs: nowMs + ms,
+          wake: () => {
+            signal.removeEventListener('abort', giveUp);
+            resolve();
+          },
+        };
+        asleep.add(sleeper);
+        signal.addEventListener('abort', giveUp, { once: true });
+      });
+    },
+    async advance(ms) {
+      const untilMs = nowMs + ms;
+      await turn();
+      for (let sleeper = next(untilMs); sleeper !== undefined; sleeper = next(untilMs)) await wake(sleeper);
+      nowMs = untilMs;
+    },
+    async run(work) {
+      let settled = false;
+      const settle = (): void => {
+        settled = true;
+      };
+      work.then(settle, settle);
+      for (let idle = 0; ;) {
+        await turn();
+        if (settled) return work;
+        const sleeper = next(Infinity);
+        if (sleeper !== undefined) {
+          idle = 0;
+          await wake(sleeper);
+        } else if (++idle > idleTurns) {
+          throw new Error('the work is not done, and nothing sleeps that could bring it on');
+        }
+      }
+    },
+  };
+}
+
+/** One turn of the event loop, so that everything that is awake comes to its next sleep. */
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));

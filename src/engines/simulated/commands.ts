@@ -1,0 +1,197 @@
+/**
+ * The few commands that a simulated instance pretends, so that tools which look inside see what they would see. They read the
+ * control files, the limits, the mounts (the host's real folders) and a root disk that knows which files were touched.
+ */
+import { open, readdir, writeFile } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import path from 'node:path';
+import type { ExecResult } from '../contract.ts';
+import { addressOf, fileOf, type Container } from './container.ts';
+
+export const outputLimitBytes = 1024 * 1024;
+
+const pretended =
+  'true, false, echo, hostname [-i], cat, ls, touch, stat -c %a, head -c N /dev/zero, nc -w S ADDRESS PORT, sh -c "exit N"';
+/** Folders that every image has. */
+const folders = new Set(['/', '/root', '/tmp', '/etc', '/var', '/var/log', '/etc/berth']);
+/** Files that may be touched on one root disk. */
+const touchLimit = 1_000;
+
+export interface Inside {
+  container: Container;
+  /** Whether the account's network has that address with something that listens there. */
+  reaches: (address: string, port: number) => boolean;
+  /** The root disk was changed. */
+  onWrite: () => void;
+}
+
+type Outcome = { ok: string } | { failed: string; exitCode?: number };
+
+export async function pretend(inside: Inside, command: readonly string[]): Promise<ExecResult> {
+  const outcome = await run(inside, command);
+  if ('ok' in outcome) return { exitCode: 0, stdout: outcome.ok, stderr: '' };
+  return { exitCode: outcome.exitCode ?? 1, stdout: '', stderr: outcome.failed };
+}
+
+async function run(inside: Inside, [name = '', ...args]: readonly string[]): Promise<Outcome> {
+  const { container } = inside;
+  const [first = '', second = '', third = '', fourth = ''] = args;
+  switch (name) {
+    case 'true':
+      return { ok: '' };
+    case 'false':
+      return { failed: '' };
+    case 'echo':
+      return { ok: `${args.join(' ')}\n` };
+    case 'hostname':
+      return { ok: `${first === '-i' ? addressOf(container) : container.spec.hostname}\n` };
+    case 'cat':
+      return joined(args.map((file) => cat(container, file)));
+    case 'ls':
+      return joined(args.map((file) => list(container, file)));
+    case 'touch':
+      return joined(args.map((file) => touch(inside, file)));
+    case 'stat': {
+      const file = first === '-c' && second === '%a' ? controlFile(container, third) : undefined;
+      return file
+        ? { ok: `${file.mode.toString(8)}\n` }
+        : { failed: `stat: ${third}: not pretended by the simulation\n` };
+    }
+    case 'head': {
+      const bytes = first === '-c' && third === '/dev/zero' ? Number(second) : NaN;
+      if (!(bytes >= 0)) return unpretended([name, ...args]);
+      return { ok: '\0'.repeat(Math.min(bytes, outputLimitBytes)) };
+    }
+    case 'nc':
+      if (first !== '-w') return unpretended([name, ...args]);
+      return inside.reaches(third, Number(fourth))
+        ? { ok: '' }
+        : { failed: `nc: ${third} (${third}:${fourth}): no route\n` };
+    case 'sh': {
+      const exit = /^exit (\d{1,3})$/.exec(first === '-c' ? second : '');
+      return exit ? { failed: '', exitCode: Number(exit[1]) & 255 } : unpretended([name, ...args]);
+    }
+    default:
+      return unpretended([name, ...args]);
+  }
+}
+
+const unpretended = (command: readonly string[]): Outcome => ({
+  failed: `berth-sim: ${JSON.stringify(command.join(' '))}: this instance is simulated and runs no commands; it pretends ${pretended}\n`,
+  exitCode: 127,
+});
+
+/** Exit code and stderr of the first that failed; all of what came out otherwise. */
+async function joined(parts: Promise<Outcome>[]): Promise<Outcome> {
+  let text = '';
+  for (const outcome of await Promise.all(parts)) {
+    if ('failed' in outcome) return outcome;
+    text += outcome.ok;
+  }
+  return {
+    ok: Buffer.byteLength(text) > outputLimitBytes ? Buffer.from(text).subarray(0, outputLimitBytes).toString() : text,
+  };
+}
+
+/** The file of the host behind a path inside, for what lies in a mount. `..` is resolved first, so it can't lead out. */
+function mounted({ spec }: Container, file: string): { hostPath: string; readOnly: boolean } | undefined {
+  const whole = path.posix.resolve('/root', file);
+  const mount = spec.mounts
+    .filter(({ target }) => whole === target || whole.startsWith(`${target}/`))
+    .toSorted((one, other) => other.target.length - one.target.length)[0];
+  return mount && { hostPath: path.join(mount.source, whole.slice(mount.target.length)), readOnly: mount.readOnly };
+}
+
+const controlFile = (container: Container, file: string): ReturnType<typeof fileOf> => {
+  const whole = path.posix.resolve('/root', file);
+  return whole.startsWith('/etc/berth/') ? fileOf(container.spec, whole.slice('/etc/berth/'.length)) : undefined;
+};
+
+/** Files of cgroup version 2 that tell the limits. */
+function limitFile({ spec }: Container, file: string): string | undefined {
+  switch (file) {
+    case '/sys/fs/cgroup/memory.max':
+      return `${spec.memoryMiB * 1024 * 1024}\n`;
+    case '/sys/fs/cgroup/pids.max':
+      return `${spec.pidsLimit}\n`;
+    case '/sys/fs/cgroup/cpu.max':
+      return `${spec.cpuMilli * 100} 100000\n`;
+    default:
+      return undefined;
+  }
+}
+
+async function cat(container: Container, file: string): Promise<Outcome> {
+  const known = controlFile(container, file)?.content ?? limitFile(container, file);
+  if (known !== undefined) return { ok: known };
+  const mount = mounted(container, file);
+  if (mount !== undefined) return attempt('cat', file, () => readStart(mount.hostPath));
+  if (container.rootDisk.has(path.posix.resolve('/root', file))) return { ok: '' };
+  return { failed: `cat: can't open '${file}': No such file or directory\n` };
+}
+
+async function list(container: Container, file: string): Promise<Outcome> {
+  const whole = path.posix.resolve('/root', file);
+  if (whole === '/etc/berth') return { ok: lines(container.spec.files.map(({ name }) => name)) };
+  if (controlFile(container, file) || container.rootDisk.has(whole)) return { ok: `${file}\n` };
+  const mount = mounted(container, file);
+  if (mount !== undefined) {
+    return attempt('ls', file, async () => {
+      const names = await readdir(mount.hostPath).catch(() => undefined);
+      if (names !== undefined) return lines(names);
+      await readStart(mount.hostPath);
+      return `${file}\n`;
+    });
+  }
+  if (!folders.has(whole)) return { failed: `ls: ${file}: No such file or directory\n` };
+  return {
+    ok: lines(
+      [...container.rootDisk].filter((one) => path.posix.dirname(one) === whole).map((one) => path.posix.basename(one)),
+    ),
+  };
+}
+
+async function touch({ container, onWrite }: Inside, file: string): Promise<Outcome> {
+  const whole = path.posix.resolve('/root', file);
+  const mount = mounted(container, file);
+  if (whole.startsWith('/etc/berth/') || mount?.readOnly) return { failed: `touch: ${file}: Read-only file system\n` };
+  if (mount !== undefined) {
+    return attempt('touch', file, async () => {
+      const flag = constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND | constants.O_NOFOLLOW;
+      await writeFile(mount.hostPath, '', { flag });
+      return '';
+    });
+  }
+  if (!folders.has(path.posix.dirname(whole))) return { failed: `touch: ${file}: No such file or directory\n` };
+  if (!container.rootDisk.has(whole) && container.rootDisk.size >= touchLimit) {
+    return { failed: `touch: ${file}: the simulation keeps ${touchLimit} files at most\n` };
+  }
+  container.rootDisk.add(whole);
+  onWrite();
+  return { ok: '' };
+}
+
+async function attempt(name: string, file: string, work: () => Promise<string>): Promise<Outcome> {
+  try {
+    return { ok: await work() };
+  } catch (trouble) {
+    return { failed: `${name}: ${file}: ${trouble instanceof Error ? trouble.message : String(trouble)}\n` };
+  }
+}
+
+/** As much of a file of the host as an output holds; a link is not followed, because it would lead out of the mount. */
+async function readStart(hostPath: string): Promise<string> {
+  const file = await open(hostPath, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(outputLimitBytes), 0, outputLimitBytes, 0);
+    return buffer.toString('utf8', 0, bytesRead);
+  } finally {
+    await file.close();
+  }
+}
+
+const lines = (names: string[]): string =>
+  names
+    .toSorted()
+    .map((name) => `${name}\n`)
+    .join('');

@@ -1,0 +1,149 @@
+/**
+ * One simulated container: plain data, and what time makes of it. Nothing ticks: what was due since the last look (a crash, the end
+ * of the init script, being ready) is worked out when somebody looks, so a hundred thousand idle ones cost only their memory.
+ */
+import type { ControlFile, EngineSpec, Observation } from '../contract.ts';
+import { readScript, type Script } from './script.ts';
+
+export interface Line {
+  atMs: number;
+  text: string;
+}
+
+export interface Container {
+  installation: string;
+  spec: EngineSpec;
+  state: 'created' | 'running' | 'exited';
+  /** Which one of the host's; its pretended address is made of it. */
+  serial: number;
+  starts: number;
+  startedAtMs: number;
+  readyAtMs: number;
+  exitCode: number | null;
+  outOfMemory: boolean;
+  /** Paths of the files that were touched on the root disk. */
+  rootDisk: Set<string>;
+  /** The init script: on the root disk, so it runs once in the life of that. */
+  init: { code: number; endsAtMs: number; lost: boolean } | undefined;
+  /** Lines of the future included; they are dropped if it ends before. */
+  console: Line[];
+  /** From the control files. */
+  script: Script;
+}
+
+/** Lines of the console that are kept. */
+const keptLines = 500;
+
+export const fileOf = (spec: EngineSpec, name: string): ControlFile | undefined =>
+  spec.files.find((file) => file.name === name);
+
+export const scriptOf = (spec: EngineSpec): Script =>
+  readScript(['start', 'init-script'].map((name) => fileOf(spec, name)?.content ?? ''));
+
+export function makeContainer(
+  installation: string,
+  spec: EngineSpec,
+  serial: number,
+  rootDisk: Iterable<string>,
+): Container {
+  return {
+    installation,
+    spec,
+    state: 'created',
+    serial,
+    starts: 0,
+    startedAtMs: 0,
+    readyAtMs: 0,
+    exitCode: null,
+    outOfMemory: false,
+    rootDisk: new Set(rootDisk),
+    init: undefined,
+    console: [],
+    script: scriptOf(spec),
+  };
+}
+
+export const addressOf = ({ serial }: Container): string =>
+  `10.${(serial >>> 16) & 255}.${(serial >>> 8) & 255}.${serial & 255}`;
+
+/** Says what `images/start.sh` says, in its words. */
+export function start(
+  container: Container,
+  { nowMs, readyMs, initMs }: { nowMs: number; readyMs: number; initMs: number },
+): void {
+  const { script, spec } = container;
+  container.state = 'running';
+  container.starts++;
+  container.startedAtMs = nowMs;
+  container.readyAtMs = nowMs + (script.readyAfterMs ?? readyMs);
+  container.exitCode = null;
+  container.outOfMemory = false;
+  for (const text of script.misunderstood) say(container, nowMs, text);
+  say(container, nowMs, 'berth: services ssh notebook');
+  if (container.init !== undefined) {
+    say(container, nowMs, container.init.lost ? 'berth: init lost' : `berth: init exit ${container.init.code}`);
+  } else if ((fileOf(spec, 'init-script')?.content ?? '') === '') {
+    say(container, nowMs, 'berth: init none');
+  } else {
+    const { code, afterMs } = script.initExit ?? { code: 0, afterMs: initMs };
+    container.init = { code, endsAtMs: nowMs + afterMs, lost: false };
+    say(container, nowMs, 'berth: init started');
+    say(container, container.init.endsAtMs, `berth: init exit ${code}`);
+  }
+}
+
+function say(container: Container, atMs: number, text: string): void {
+  container.console.push({ atMs, text });
+  if (container.console.length > keptLines) container.console.splice(0, container.console.length - keptLines);
+}
+
+/** Ends the main process at that moment. */
+export function end(container: Container, atMs: number, exitCode: number, outOfMemory = false): void {
+  container.state = 'exited';
+  container.exitCode = exitCode;
+  container.outOfMemory = outOfMemory;
+  container.console = container.console.filter((line) => line.atMs <= atMs);
+  if (container.init !== undefined && container.init.endsAtMs > atMs) container.init.lost = true;
+}
+
+/** When something will happen by itself next; undefined when nothing will. */
+export function nextEventMs(container: Container, nowMs: number): number | undefined {
+  if (container.state !== 'running') return undefined;
+  const due = [crashAtMs(container), container.init?.endsAtMs].filter((atMs) => atMs !== undefined && atMs > nowMs);
+  return due.length === 0 ? undefined : Math.min(...due.map((atMs) => atMs ?? Infinity));
+}
+
+function crashAtMs({ script: { crash }, starts, startedAtMs }: Container): number | undefined {
+  return crash === undefined || (crash.once && starts > 1) ? undefined : startedAtMs + crash.afterMs;
+}
+
+/** Brings it to the present; true when it has ended by itself since the last look. */
+export function catchUp(container: Container, nowMs: number): boolean {
+  const { crash } = container.script;
+  if (container.state !== 'running' || crash === undefined) return false;
+  const atMs = crashAtMs(container);
+  if (atMs === undefined || atMs > nowMs) return false;
+  end(container, atMs, crash.exitCode, crash.outOfMemory);
+  return true;
+}
+
+export const isReady = (container: Container, nowMs: number): boolean =>
+  container.state === 'running' && nowMs >= container.readyAtMs;
+
+export const linesOf = (container: Container, nowMs: number, tail: number): string[] =>
+  tail <= 0
+    ? []
+    : container.console
+        .filter(({ atMs }) => atMs <= nowMs)
+        .slice(-tail)
+        .map(({ text }) => text);
+
+export const observationOf = (container: Container): Observation => ({
+  kind: 'present',
+  generation: container.spec.generation,
+  running: container.state === 'running',
+  exitCode: container.exitCode,
+  outOfMemory: container.outOfMemory,
+  startedAtMs: container.startedAtMs,
+  nodePorts: container.state === 'running' ? container.spec.nodePorts.map((pair) => ({ ...pair })) : [],
+});

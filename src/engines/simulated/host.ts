@@ -1,0 +1,348 @@
+/**
+ * # A simulated host
+ *
+ * What dockerd is to Docker: it holds the containers, and outlives the engine objects that talk to it, so one host can have several
+ * (several installations, a server that comes back). It is also the control panel of a simulation: whatever happens to a host by
+ * itself or by others (a crash, an outage, a stranger with our name, a node port that another program took) is a method of it.
+ */
+import type { Duplex } from 'node:stream';
+import type { Capacity } from '../../domain/catalog.ts';
+import type { InstanceId } from '../../domain/ids.ts';
+import { containerName } from '../labels.ts';
+import type { EngineSpec } from '../contract.ts';
+import { realClock, type Clock } from './clock.ts';
+import * as containers from './container.ts';
+import type { Container } from './container.ts';
+import { simulatedFault } from './faults.ts';
+import { Journal, type Kept } from './journal.ts';
+import { makeLocks, type Locks } from './locks.ts';
+import { makePair } from './pair.ts';
+import { makePorts, type Ports } from './ports.ts';
+import type { Random } from './random.ts';
+import { echo, makeHttpService, ssh, type Service } from './services.ts';
+
+/** Milliseconds, or a range of which a number is drawn each time. */
+export type Span = number | readonly [fromMs: number, toMs: number];
+
+export interface Times {
+  pull: Span;
+  create: Span;
+  start: Span;
+  /** From the start until ssh and the notebook answer. */
+  ready: Span;
+  /** From the start until an init script ends that doesn't say how long it takes. */
+  init: Span;
+  /** From SIGTERM until the main process has ended. */
+  halt: Span;
+}
+
+export const defaultTimes: Times = { pull: 20, create: 5, start: 5, ready: 10, init: 5, halt: 5 };
+
+/** What becomes of a wish for an image that isn't there. */
+export type ImageSource = (
+  ref: string,
+) => { kind: 'found'; bytes: number } | { kind: 'not_found' | 'denied' | 'unreachable' };
+
+/** Every image is found, but for three registries that can't exist (RFC 2606), one for each way to fail. */
+export const defaultImages: ImageSource = (ref) => {
+  if (ref.startsWith('missing.invalid/')) return { kind: 'not_found' };
+  if (ref.startsWith('denied.invalid/')) return { kind: 'denied' };
+  if (ref.startsWith('unreachable.invalid/')) return { kind: 'unreachable' };
+  return { kind: 'found', bytes: 200_000_000 };
+};
+
+export interface HostOptions {
+  clock?: Clock;
+  /** Drawn from for spans and pretended load. */
+  random?: Random;
+  capacity?: Capacity;
+  times?: Partial<Times>;
+  images?: ImageSource;
+  /** What listens in each instance, by port, beside ssh on 22 and HTTP on 8888. */
+  services?: Record<number, Service>;
+  /** Listen on node ports for real. */
+  publishPorts?: boolean;
+  /** Keeps what the host holds across restarts of the process; see `journal.ts`. */
+  stateFile?: string;
+}
+
+type Listener = (installation: string, id: InstanceId) => void;
+
+export class SimulatedHost {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly capacity: Capacity;
+  readonly images: ImageSource;
+  readonly times: Times;
+  readonly locks: Locks = makeLocks();
+  /** Settled when the node ports of what ran before are open again. */
+  readonly restored: Promise<void>;
+  #kept: Kept = { containers: new Map(), images: new Map() };
+  #journal: Journal | undefined;
+  #serial = 0;
+  #awayUntilMs = -Infinity;
+  readonly #ports: Ports;
+  readonly #strangers = new Set<string>();
+  readonly #streams = new Map<string, Set<Duplex>>();
+  readonly #listeners = new Set<Listener>();
+  readonly #services: Map<number, Service>;
+  readonly #http = makeHttpService();
+  readonly #end = new AbortController();
+
+  constructor(options: HostOptions = {}) {
+    this.clock = options.clock ?? realClock;
+    this.random = options.random ?? Math.random;
+    this.capacity = options.capacity ?? { cpuMilli: 64_000, memoryMiB: 262_144, gpus: 0 };
+    this.times = { ...defaultTimes, ...options.times };
+    this.images = options.images ?? defaultImages;
+    this.#services = new Map<number, Service>([
+      [22, ssh],
+      [8888, this.#http],
+      ...Object.entries(options.services ?? {}).map(([port, service]): [number, Service] => [Number(port), service]),
+    ]);
+    this.#ports = makePorts({ publish: options.publishPorts ?? false });
+    if (options.stateFile !== undefined) {
+      const { journal, kept } = Journal.open(options.stateFile, ({ spec }) => containerName(spec.id));
+      this.#journal = journal;
+      this.#kept = kept;
+    }
+    this.restored = this.#restore();
+  }
+
+  /** Draws from a span. */
+  spanMs(span: Span): number {
+    if (typeof span === 'number') return span;
+    const [fromMs, toMs] = span;
+    return Math.round(fromMs + this.random() * (toMs - fromMs));
+  }
+
+  // ---- what engines ask of it
+
+  /** The container of that id, if it is this installation's, brought to the present. */
+  find(installation: string, id: InstanceId): Container | undefined {
+    const container = this.#kept.containers.get(containerName(id));
+    if (container === undefined || container.installation !== installation) return undefined;
+    this.#look(container);
+    return container;
+  }
+
+  *all(installation: string): Generator<Container> {
+    for (const container of this.#kept.containers.values()) {
+      if (container.installation !== installation) continue;
+      this.#look(container);
+      yield container;
+    }
+  }
+
+  /** Throws `rejected` when somebody else holds the name. */
+  create(installation: string, spec: EngineSpec): Container {
+    const name = containerName(spec.id);
+    if (this.#strangers.has(name) || this.#kept.containers.has(name)) {
+      throw simulatedFault(
+        'rejected',
+        `a container named ${name} exists that is not of this installation; remove or rename it`,
+      );
+    }
+    const rootDisk = this.#kept.images.get(spec.imageRef);
+    if (rootDisk === undefined) throw simulatedFault('not_found', `no such image here: ${spec.imageRef}`);
+    const container = containers.makeContainer(installation, spec, ++this.#serial, rootDisk);
+    this.#kept.containers.set(name, container);
+    this.keep(container);
+    return container;
+  }
+
+  /** Starts it, ports first. Throws `busy` when one is taken, `no_capacity` when too few GPUs are free. */
+  async start(container: Container): Promise<void> {
+    const { spec } = container;
+    const name = containerName(spec.id);
+    if (spec.gpus > 0) this.#checkGpus(spec.gpus);
+    await this.#ports.open(name, spec.nodePortAddress, spec.nodePorts, (port) => this.connect(container, port));
+    const { ready, init } = this.times;
+    const nowMs = this.clock.now();
+    containers.start(container, { nowMs, readyMs: this.spanMs(ready), initMs: this.spanMs(init) });
+    this.keep(container);
+    this.#schedule(container);
+    this.hint(container);
+  }
+
+  async end(container: Container, exitCode: number): Promise<void> {
+    containers.end(container, this.clock.now(), exitCode);
+    await this.#ended(container);
+  }
+
+  async remove(container: Container): Promise<void> {
+    const name = containerName(container.spec.id);
+    if (container.state === 'running') await this.end(container, 137);
+    if (!this.#kept.containers.delete(name)) return;
+    this.#journal?.remove(name, this.#kept);
+    this.hint(container);
+  }
+
+  /** Writes down that it was changed. */
+  keep(container: Container): void {
+    this.#journal?.put(container, this.#kept);
+  }
+
+  hasImage = (ref: string): boolean => this.#kept.images.has(ref);
+
+  addImage(ref: string, rootDisk: readonly string[] = []): void {
+    this.#kept.images.set(ref, rootDisk);
+    this.#journal?.putImage(ref, rootDisk, this.#kept);
+  }
+
+  /** A connection to what listens there; undefined when nothing does (yet). */
+  connect(container: Container, port: number): Duplex | undefined {
+    this.#look(container);
+    if (!containers.isReady(container, this.clock.now())) return undefined;
+    const scripted = container.script.listens.get(port);
+    const service = scripted === undefined ? this.#services.get(port) : scripted === 'echo' ? echo : this.#http;
+    if (service === undefined) return undefined;
+    const [inside, outside] = makePair();
+    const name = containerName(container.spec.id);
+    const streams = this.#streams.get(name) ?? new Set();
+    this.#streams.set(name, streams.add(inside));
+    inside.on('error', () => {}); // the caller went away; nobody inside minds
+    inside.on('close', () => {
+      streams.delete(inside);
+      if (streams.size === 0 && this.#streams.get(name) === streams) this.#streams.delete(name);
+    });
+    service(inside, { instanceId: container.spec.id, hostname: container.spec.hostname, port });
+    return outside;
+  }
+
+  listen(listener: Listener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  hint({ installation, spec }: Container): void {
+    if (!this.away) for (const listener of this.#listeners) listener(installation, spec.id);
+  }
+
+  get away(): boolean {
+    return this.clock.now() < this.#awayUntilMs;
+  }
+
+  // ---- what may befall it
+
+  /** No engine reaches it for that long; what runs keeps running. */
+  goAway(ms: number): void {
+    this.#awayUntilMs = this.clock.now() + ms;
+  }
+
+  comeBack(): void {
+    this.#awayUntilMs = -Infinity;
+  }
+
+  /** The main process of an instance ends by itself, or by another's hand. */
+  async crash(id: InstanceId, exitCode = 137): Promise<void> {
+    const container = this.#kept.containers.get(containerName(id));
+    if (container?.state === 'running') await this.end(container, exitCode);
+  }
+
+  /** The container is lost, root disk included, as if it had never been. */
+  async forget(id: InstanceId): Promise<void> {
+    const container = this.#kept.containers.get(containerName(id));
+    if (container !== undefined) await this.remove(container);
+  }
+
+  /** The host was set up anew: all containers and images are lost. */
+  async forgetAll(): Promise<void> {
+    for (const container of [...this.#kept.containers.values()]) await this.remove(container);
+    for (const ref of [...this.#kept.images.keys()]) this.dropImage(ref);
+  }
+
+  /** The host came up again after a power cut: everything is there, nothing runs. */
+  async reboot(): Promise<void> {
+    for (const container of this.#kept.containers.values()) {
+      if (container.state === 'running') await this.end(container, 255);
+    }
+  }
+
+  dropImage(ref: string): void {
+    if (this.#kept.images.delete(ref)) this.#journal?.removeImage(ref, this.#kept);
+  }
+
+  /** A container that is none of ours holds this name. */
+  addStranger(name: string): void {
+    this.#strangers.add(name);
+  }
+
+  hasStranger = (name: string): boolean => this.#strangers.has(name);
+
+  removeStranger(name: string): void {
+    this.#strangers.delete(name);
+  }
+
+  /** Another program of the host holds this node port. */
+  takePort(nodePort: number): void {
+    this.#ports.take(nodePort);
+  }
+
+  freePort(nodePort: number): void {
+    this.#ports.free(nodePort);
+  }
+
+  /** Lets go of everything real: listeners, connections, sleepers, the file. What ran is in the file as running. */
+  async stop(): Promise<void> {
+    this.#end.abort();
+    await this.restored;
+    await this.#ports.stop();
+    for (const streams of this.#streams.values()) for (const stream of streams) stream.destroy();
+    this.#journal?.close();
+    this.#journal = undefined;
+  }
+
+  // ---- inwards
+
+  /** What was due since the last look. */
+  #look(container: Container): void {
+    if (containers.catchUp(container, this.clock.now())) void this.#ended(container);
+  }
+
+  async #ended(container: Container): Promise<void> {
+    const name = containerName(container.spec.id);
+    for (const stream of this.#streams.get(name) ?? []) stream.destroy();
+    this.keep(container);
+    this.hint(container);
+    await this.#ports.close(name, container.spec.nodePorts);
+  }
+
+  /** Looks again when something of its script is due, so that a hint goes out. Those without a script cost no timer. */
+  #schedule(container: Container): void {
+    const nowMs = this.clock.now();
+    const atMs = containers.nextEventMs(container, nowMs);
+    if (atMs === undefined || this.#end.signal.aborted) return;
+    const again = (): void => {
+      if (this.#kept.containers.get(containerName(container.spec.id)) !== container) return;
+      const wasRunning = container.state === 'running';
+      this.#look(container);
+      if (container.state === 'running') {
+        this.hint(container);
+        this.#schedule(container);
+      } else if (wasRunning) this.hint(container);
+    };
+    this.clock.sleep(atMs - nowMs, this.#end.signal).then(again, () => {});
+  }
+
+  #checkGpus(wanted: number): void {
+    let used = 0;
+    for (const { state, spec } of this.#kept.containers.values()) if (state === 'running') used += spec.gpus;
+    const { gpus } = this.capacity;
+    if (used + wanted > gpus)
+      throw simulatedFault('no_capacity', `${wanted} GPUs are asked for, ${gpus - used} of ${gpus} are free`);
+  }
+
+  async #restore(): Promise<void> {
+    for (const container of this.#kept.containers.values()) {
+      this.#serial = Math.max(this.#serial, container.serial);
+      this.#look(container);
+      if (container.state !== 'running') continue;
+      const { nodePorts, nodePortAddress, id } = container.spec;
+      const dial = (port: number): Duplex | undefined => this.connect(container, port);
+      // A port that another program took in between: the container ends, as it would on a real host that comes up again.
+      await this.#ports.open(containerName(id), nodePortAddress, nodePorts, dial).catch(() => this.end(container, 255));
+      this.#schedule(container);
+    }
+  }
+}

@@ -1,0 +1,66 @@
+/**
+ * A connection without a network: what goes in at one end comes out at the other, with back-pressure and half-close, and an end
+ * that is destroyed is an end of data to the other and EPIPE to what it still writes, as with TCP.
+ */
+import { Duplex } from 'node:stream';
+
+type Done = (error?: Error | null) => void;
+
+class End extends Duplex {
+  peer: End | undefined;
+  /** The peer's write, held until this end has been read. */
+  held: Done | undefined;
+  #ended = false;
+
+  constructor() {
+    super({ allowHalfOpen: true });
+  }
+
+  take(chunk: Buffer, done: Done): void {
+    if (this.destroyed) done(brokenPipe());
+    else if (this.push(chunk)) done();
+    else this.held = done;
+  }
+
+  finish(): void {
+    if (this.#ended || this.destroyed) return;
+    this.#ended = true;
+    this.push(null);
+  }
+
+  #release(error?: Error): void {
+    const done = this.held;
+    this.held = undefined;
+    done?.(error);
+  }
+
+  override _read(): void {
+    this.#release();
+  }
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: Done): void {
+    if (this.peer === undefined) done(brokenPipe());
+    else this.peer.take(chunk, done);
+  }
+
+  override _final(done: Done): void {
+    this.peer?.finish();
+    done();
+  }
+
+  override _destroy(error: Error | null, done: Done): void {
+    this.#release(brokenPipe());
+    this.peer?.finish();
+    done(error);
+  }
+}
+
+const brokenPipe = (): Error =>
+  Object.assign(new Error('the other end is closed'), { code: 'EPIPE', syscall: 'write' });
+
+export function makePair(): [Duplex, Duplex] {
+  const [one, other] = [new End(), new End()];
+  one.peer = other;
+  other.peer = one;
+  return [one, other];
+}

@@ -1,0 +1,105 @@
+/** Node ports of a simulated host: a table of who holds which, and, where wished, real listeners behind them. */
+import { once } from 'node:events';
+import net from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { NodePort } from '../../domain/instance.ts';
+import { simulatedFault } from './faults.ts';
+
+/** A stranger to all instances: another program of the host. */
+const stranger = Symbol('another program of the host');
+
+export interface Ports {
+  /** Takes all or none. Throws `busy` with `takenNodePort`. `dial` connects a caller with what listens inside. */
+  open(
+    holder: string,
+    address: string,
+    pairs: readonly NodePort[],
+    dial: (port: number) => Duplex | undefined,
+  ): Promise<void>;
+  close(holder: string, pairs: readonly NodePort[]): Promise<void>;
+  /** As if another program of the host held it. */
+  take(nodePort: number): void;
+  free(nodePort: number): void;
+  stop(): Promise<void>;
+}
+
+export function makePorts({ publish }: { publish: boolean }): Ports {
+  const holders = new Map<number, string | typeof stranger>();
+  const listeners = new Map<number, { server: net.Server; sockets: Set<net.Socket> }>();
+
+  const busy = (nodePort: number): Error =>
+    simulatedFault('busy', `node port ${nodePort} is taken by another program of the host`, nodePort);
+
+  async function listen(
+    address: string,
+    { port, nodePort }: NodePort,
+    dial: (port: number) => Duplex | undefined,
+  ): Promise<void> {
+    const sockets = new Set<net.Socket>();
+    const server = net.createServer({ allowHalfOpen: true }, (socket) => {
+      sockets.add(socket);
+      socket.on('close', () => sockets.delete(socket));
+      const inside = dial(port);
+      if (inside === undefined) socket.destroy();
+      else join(socket, inside);
+    });
+    server.listen(nodePort, address);
+    try {
+      await once(server, 'listening');
+    } catch (trouble) {
+      if (trouble instanceof Error && 'code' in trouble && trouble.code === 'EADDRINUSE') throw busy(nodePort);
+      throw simulatedFault('rejected', `node port ${nodePort} can not be opened on ${address}: ${String(trouble)}`);
+    }
+    listeners.set(nodePort, { server, sockets });
+  }
+
+  async function shut(nodePort: number): Promise<void> {
+    const listener = listeners.get(nodePort);
+    if (listener === undefined) return;
+    listeners.delete(nodePort);
+    for (const socket of listener.sockets) socket.destroy();
+    await new Promise((resolve) => listener.server.close(resolve));
+  }
+
+  async function close(holder: string, pairs: readonly NodePort[]): Promise<void> {
+    for (const { nodePort } of pairs) {
+      if (holders.get(nodePort) !== holder) continue;
+      await shut(nodePort);
+      holders.delete(nodePort);
+    }
+  }
+
+  return {
+    async open(holder, address, pairs, dial) {
+      const taken = pairs.find(({ nodePort }) => (holders.get(nodePort) ?? holder) !== holder);
+      if (taken !== undefined) throw busy(taken.nodePort);
+      for (const { nodePort } of pairs) holders.set(nodePort, holder);
+      if (!publish) return;
+      try {
+        for (const pair of pairs) {
+          if (!listeners.has(pair.nodePort)) await listen(address, pair, dial);
+        }
+      } catch (fault) {
+        await close(holder, pairs);
+        throw fault;
+      }
+    },
+    close,
+    take: (nodePort) => {
+      holders.set(nodePort, stranger);
+    },
+    free: (nodePort) => {
+      if (holders.get(nodePort) === stranger) holders.delete(nodePort);
+    },
+    async stop() {
+      await Promise.all([...listeners.keys()].map(shut));
+    },
+  };
+}
+
+/** Both ways, with half-close; when one side breaks, so does the other. */
+function join(one: Duplex, other: Duplex): void {
+  one.on('error', () => other.destroy()).on('close', () => other.destroy());
+  other.on('error', () => one.destroy());
+  one.pipe(other).pipe(one);
+}

@@ -1,0 +1,74 @@
+/**
+ * What a simulated instance is to play. The simulation runs no scripts; it reads, in the control files `start` and `init-script`,
+ * comment lines of this form, one wish each:
+ *
+ *     # berth-sim: exit 3 after 200ms         the init script ends so (in `init-script`; else it ends with 0)
+ *     # berth-sim: crash after 2s exit 1      the main process ends so, at each start; `crash once after …` at the first only
+ *     # berth-sim: crash after 2s out of memory
+ *     # berth-sim: ignore TERM                a halt takes its whole grace
+ *     # berth-sim: listen 7000 echo           something listens: `echo` or `http`
+ *     # berth-sim: ready after 5s             ssh, notebook and `listen` answer that late; `never ready` never
+ *
+ * Times are in ms, s, m or h. A line that isn't understood is said on the instance's console.
+ */
+
+export interface Crash {
+  afterMs: number;
+  exitCode: number;
+  outOfMemory: boolean;
+  once: boolean;
+}
+
+export interface Script {
+  initExit: { code: number; afterMs: number } | undefined;
+  crash: Crash | undefined;
+  /** Infinity: never. */
+  readyAfterMs: number | undefined;
+  ignoresTerm: boolean;
+  listens: ReadonlyMap<number, 'echo' | 'http'>;
+  misunderstood: readonly string[];
+}
+
+const plain: Script = {
+  initExit: undefined,
+  crash: undefined,
+  readyAfterMs: undefined,
+  ignoresTerm: false,
+  listens: new Map(),
+  misunderstood: [],
+};
+
+const mark = 'berth-sim:';
+const line = /^[ \t]*#[ \t]*berth-sim:(.*)$/gm;
+const time = '(\\d+(?:\\.\\d+)?)(ms|s|m|h)';
+const exitLine = new RegExp(`^exit (\\d{1,3})(?: after ${time})?$`);
+const crashLine = new RegExp(`^crash( once)? after ${time}(?: (?:exit (\\d{1,3})|(out of memory)))?$`);
+const readyLine = new RegExp(`^ready after ${time}$`);
+const listenLine = /^listen (\d{1,5}) (echo|http)$/;
+
+const msOf = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 } as const;
+const duration = (number = '0', unit = 'ms'): number =>
+  Number(number) * (unit === 'ms' || unit === 's' || unit === 'm' || unit === 'h' ? msOf[unit] : 1);
+
+export function readScript(texts: readonly string[]): Script {
+  // Nearly all files have no such line: one search, and nothing is made.
+  if (!texts.some((text) => text.includes(mark))) return plain;
+  const listens = new Map<number, 'echo' | 'http'>();
+  const misunderstood: string[] = [];
+  const script: Script = { ...plain, listens, misunderstood };
+  for (const [, said = ''] of texts.flatMap((text) => [...text.matchAll(line)])) {
+    const wish = said.trim().replace(/\s+/g, ' ');
+    const [exit, crash, ready, listen] = [exitLine, crashLine, readyLine, listenLine].map((form) => form.exec(wish));
+    if (exit) script.initExit = { code: Number(exit[1]), afterMs: duration(exit[2], exit[3]) };
+    else if (crash) {
+      const outOfMemory = crash[5] !== undefined;
+      const exitCode = outOfMemory ? 137 : Number(crash[4] ?? 1);
+      script.crash = { once: crash[1] !== undefined, afterMs: duration(crash[2], crash[3]), exitCode, outOfMemory };
+    } else if (ready) script.readyAfterMs = duration(ready[1], ready[2]);
+    else if (listen) listens.set(Number(listen[1]), listen[2] === 'http' ? 'http' : 'echo');
+    else if (wish === 'ignore TERM') script.ignoresTerm = true;
+    else if (wish === 'never ready') script.readyAfterMs = Infinity;
+    else misunderstood.push(`berth-sim: not understood: ${JSON.stringify(wish)}`);
+  }
+  return script;
+}

@@ -1,0 +1,81 @@
+/** What answers inside simulated instances: an ssh banner, HTTP that tells what it was asked, and echo. */
+import http from 'node:http';
+import type { Duplex } from 'node:stream';
+import { WebSocketServer } from 'ws';
+
+export interface Answering {
+  instanceId: string;
+  hostname: string;
+  port: number;
+}
+
+/** Takes a connection over. It is destroyed when the instance stops. */
+export type Service = (stream: Duplex, about: Answering) => void;
+
+/** Body of a request that HTTP tells back, at most. */
+const toldBodyBytes = 64 * 1024;
+
+export const echo: Service = (stream) => {
+  stream.pipe(stream);
+};
+
+/**
+ * Says who it is, as RFC 4253 §4.2 wants, and, once the client has said so too, that there is no shell here (a disconnect, which
+ * §11.1 allows before keys are exchanged), so that a real client ends with that sentence and doesn't wait.
+ */
+export const ssh: Service = (stream) => {
+  stream.write('SSH-2.0-BerthSimulation\r\n');
+  let heard = '';
+  stream.on('data', (chunk: Buffer) => {
+    if (stream.writableEnded) return;
+    heard = (heard + chunk.toString('latin1')).slice(-255);
+    if (heard.includes('\n')) stream.end(disconnect('this instance is simulated: it has no shell'));
+  });
+  stream.on('end', () => stream.end());
+};
+
+/** SSH_MSG_DISCONNECT, reason 11 (by application), as an unencrypted binary packet (RFC 4253 §6). */
+function disconnect(text: string): Buffer {
+  const description = Buffer.from(text);
+  const payload = Buffer.alloc(1 + 4 + 4 + description.length + 4);
+  payload.writeUInt8(1, 0);
+  payload.writeUInt32BE(11, 1);
+  payload.writeUInt32BE(description.length, 5);
+  description.copy(payload, 9);
+  const unpadded = 5 + payload.length;
+  const padding = 4 + ((8 - ((unpadded + 4) % 8)) % 8);
+  const head = Buffer.alloc(5);
+  head.writeUInt32BE(1 + payload.length + padding, 0);
+  head.writeUInt8(padding, 4);
+  return Buffer.concat([head, payload, Buffer.alloc(padding)]);
+}
+
+/** HTTP/1.1: each request is answered with what it was, as JSON; WebSockets echo. One server serves all instances. */
+export function makeHttpService(): Service {
+  const asked = new WeakMap<Duplex, Answering>();
+  const webSockets = new WebSocketServer({ noServer: true, perMessageDeflate: false });
+  const server = http.createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    let bodyBytes = 0;
+    request.on('data', (chunk: Buffer) => {
+      if (bodyBytes < toldBodyBytes) chunks.push(chunk.subarray(0, toldBodyBytes - bodyBytes));
+      bodyBytes += chunk.length;
+    });
+    request.on('end', () => {
+      const { method, url, headers } = request;
+      const body = Buffer.concat(chunks).toString();
+      const told = { simulated: true, ...asked.get(request.socket), method, path: url, headers, bodyBytes, body };
+      response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(told));
+    });
+  });
+  server.on('upgrade', (request, socket, head) => {
+    webSockets.handleUpgrade(request, socket, head, (webSocket) => {
+      webSocket.on('message', (data, isBinary) => webSocket.send(data, { binary: isBinary }));
+      webSocket.on('error', () => webSocket.terminate());
+    });
+  });
+  return (stream, about) => {
+    asked.set(stream, about);
+    server.emit('connection', stream);
+  };
+}

@@ -1,0 +1,50 @@
+/** The program: reads the environment, starts, says where it is and what to do first, and ends by a signal. */
+import { enableCompileCache } from 'node:module';
+
+// Before anything large is loaded: the second start then takes the compiled modules from the cache.
+enableCompileCache();
+
+const { pino } = await import('pino');
+const { hostPort, masked, readConfig } = await import('./config.ts');
+const { startServer, VERSION } = await import('./server.ts');
+const { welcome } = await import('./welcome.ts');
+
+const fail = (text: string): never => {
+  process.stderr.write(`${text}\n`);
+  process.exit(1);
+};
+
+const config = (() => {
+  try {
+    return readConfig(process.env);
+  } catch (error) {
+    return fail(error instanceof Error ? error.message : String(error));
+  }
+})();
+const log = pino({ level: config.logLevel, base: null });
+log.info(masked(config), `Berth ${VERSION} starts`);
+
+const server = await startServer({ config, log }).catch((error: unknown) => {
+  if (error instanceof Error && 'code' in error && error.code === 'EADDRINUSE') {
+    return fail(`${hostPort(config.listen)} or ${hostPort(config.gatewayListen)} is taken by another program; set BERTH_LISTEN and BERTH_GATEWAY_LISTEN.`);
+  }
+  log.fatal({ err: error }, 'Berth could not start');
+  return fail(error instanceof Error ? error.message : String(error));
+});
+process.stdout.write(welcome(server));
+
+let ending = false;
+for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+  process.on(signal, () => {
+    if (ending) process.exit(1);
+    ending = true;
+    log.info({ signal }, 'draining; the same signal again ends at once');
+    server.stop().then(
+      () => process.exit(0),
+      (error: unknown) => {
+        log.error({ err: error }, 'could not end cleanly');
+        process.exit(1);
+      },
+    );
+  });
+}

@@ -1,0 +1,136 @@
+/**
+ * What a new installation begins with: a default region, instance types fitted to the machine, prices, images. Ids are drawn once and
+ * kept; facts that follow from the configuration are brought up to date at each start.
+ */
+import { availableParallelism, totalmem } from 'node:os';
+import type { Region, InstanceType } from '../domain/catalog.ts';
+import { chargeModes } from '../domain/catalog.ts';
+import { imageId, instanceTypeId, regionId, type RegionId } from '../domain/ids.ts';
+import { fromDollars, type Micros } from '../domain/money.ts';
+import { countedRegion, saveImage, saveInstanceType, saveRegion, settingOnce } from '../store/catalog.ts';
+import { moveVersion } from '../store/events.ts';
+import { instanceFromRow, instanceRowsOfRegion, rewriteText } from '../store/instances.ts';
+import type { Db, Store } from '../store/store.ts';
+
+const REWRITTEN_AT_ONCE = 500;
+const MIB_PER_GB = 1024;
+/** Memory that stays with the host: its own programs, the engine and Berth. */
+const HOST_MEMORY_GB = 1;
+
+/** Cores and GB of memory; those that fit the machine are offered. */
+const CPU_SIZES = [1, 2, 4, 8, 16, 32, 64] as const;
+const GB_PER_CORE = 2;
+const GPU_SIZES = [1, 2, 4, 8] as const;
+
+/** Dollars an hour. An operator's own prices come with the ledger; these are there so that everything has one. */
+const CORE_PRICE = 0.02;
+const GPU_PRICE = 0.8;
+
+export interface Machine {
+  cpuCores: number;
+  memoryGB: number;
+  gpus: { name: string }[];
+}
+
+export const thisMachine = (): Machine => ({
+  cpuCores: availableParallelism(),
+  memoryGB: Math.floor(totalmem() / 1024 ** 3) || 1,
+  gpus: [],
+});
+
+/** Units of each charge mode in hours, with what is taken off for a longer promise or for the off-peak hours. */
+const TERMS = { tidePerHour: 0.5, perHour: 1, perDay: 24 * 0.9, perWeek: 168 * 0.8, perMonth: 720 * 0.7 } as const;
+
+export function pricesOf(dollarsPerHour: number): Record<(typeof chargeModes)[number], Micros> {
+  const price = (mode: keyof typeof TERMS): Micros => fromDollars(Math.round(dollarsPerHour * TERMS[mode] * 10_000) / 10_000);
+  return {
+    tidePerHour: price('tidePerHour'),
+    perHour: price('perHour'),
+    perDay: price('perDay'),
+    perWeek: price('perWeek'),
+    perMonth: price('perMonth'),
+  };
+}
+
+/** Types that the machine can hold at least once: CPU sizes, and whole GPUs where there are some. Pure. */
+export function fittedTypes(machine: Machine): Omit<InstanceType, 'id' | 'regionId'>[] {
+  const memoryGB = Math.max(1, machine.memoryGB - HOST_MEMORY_GB);
+  const base = { isSpot: false, cpuType: 'x86', rootDiskGB: 20, dataDiskGB: 20 };
+  const cpu = CPU_SIZES.filter((cores) => cores <= machine.cpuCores).map((cores) => {
+    const memory = Math.min(cores * GB_PER_CORE, memoryGB);
+    const price = pricesOf(cores * CORE_PRICE);
+    return { ...base, name: `cpu.${cores}`, cpuCores: cores, memoryGB: memory, gpuCount: 0, gpuName: '', pricesMicros: price };
+  });
+  const gpuName = machine.gpus[0]?.name ?? '';
+  const count = machine.gpus.length;
+  const gpu = GPU_SIZES.filter((gpus) => gpus <= count).map((gpus) => {
+    const share = gpus / count;
+    const cores = Math.max(1, Math.floor(machine.cpuCores * share));
+    const memory = Math.max(1, Math.floor(memoryGB * share));
+    const price = pricesOf(gpus * GPU_PRICE + cores * CORE_PRICE);
+    return { ...base, name: `gpu.${gpus}`, cpuCores: cores, memoryGB: memory, gpuCount: gpus, gpuName, pricesMicros: price };
+  });
+  return [...cpu, ...gpu];
+}
+
+export interface OfferedImage {
+  /** Keeps its id between starts. */
+  key: string;
+  name: string;
+  ref: string;
+  tags: string[];
+}
+
+export async function offerImage(store: Store, image: OfferedImage, architecture: string, nowMs: number, uuid: string): Promise<string> {
+  return store.write(async (tx) => {
+    const id = imageId(await settingOnce(tx, `image.${image.key}`, uuid));
+    const { name, ref, tags } = image;
+    await saveImage(tx, { id, name, ref, tags, architecture, isPublic: true, type: 'notebook' }, nowMs);
+    return id;
+  });
+}
+
+export async function saveTypes(store: Store, region: RegionId, types: Omit<InstanceType, 'id' | 'regionId'>[], uuid: () => string): Promise<InstanceType[]> {
+  return store.write(async (tx) => {
+    const saved: InstanceType[] = [];
+    for (const [position, type] of types.entries()) {
+      const id = instanceTypeId(await settingOnce(tx, `type.${type.name}`, uuid()));
+      const whole = { ...type, id, regionId: region };
+      await saveInstanceType(tx, whole, position);
+      saved.push(whole);
+    }
+    return saved;
+  });
+}
+
+export const defaultRegionId = (store: Store, uuid: string): Promise<RegionId> =>
+  store.write(async (tx) => regionId(await settingOnce(tx, 'region.default', uuid)));
+
+export const installationId = (store: Store, uuid: string): Promise<string> =>
+  store.write((tx) => settingOnce(tx, 'installation', uuid));
+
+/** Brings the region's facts up to date, and the texts of its instances when what they show of it changed. */
+export async function saveDefaultRegion(store: Store, region: Region, machine: Machine, nodePorts: number, cpuOvercommit: number): Promise<void> {
+  const before = await countedRegion(store.read, region.id);
+  const total = before?.total ?? {
+    cpuMilli: machine.cpuCores * 1000 * cpuOvercommit,
+    memoryMiB: machine.memoryGB * MIB_PER_GB,
+    gpus: machine.gpus.length,
+    nodePorts,
+  };
+  await store.write((tx) => saveRegion(tx, region, { ...total, nodePorts }));
+  if (before && JSON.stringify(before.region) !== JSON.stringify(region)) await rewriteTexts(store, region);
+}
+
+async function rewriteTexts(store: Store, region: Region): Promise<void> {
+  for (let after = ''; ; ) {
+    const rows = await instanceRowsOfRegion(store.read, region.id, after, REWRITTEN_AT_ONCE);
+    const last = rows.at(-1);
+    if (!last) return;
+    after = last.id;
+    await store.write(async (tx: Db) => {
+      for (const row of rows) await rewriteText(tx, instanceFromRow(row), region);
+      for (const ownerId of new Set(rows.map((row) => row.ownerId))) await moveVersion(tx, ownerId);
+    });
+  }
+}

@@ -1,0 +1,89 @@
+/** The default region's hands, as configured: its engine, and the storage beside it. */
+import { readFile } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import { EngineFault } from '../domain/engine-fault.ts';
+import type { RegionId } from '../domain/ids.ts';
+import type { RegionHands } from '../control/regions.ts';
+import type { Engine } from '../engines/contract.ts';
+import { endpointOf, makeClient } from '../engines/docker/client.ts';
+import { makeDockerEngine } from '../engines/docker/docker.ts';
+import type { BuildLocalImage } from '../engines/docker/images.ts';
+import { buildRecipe, readRecipe, recipeRef } from '../engines/docker/recipes.ts';
+import { realClock } from '../engines/simulated/clock.ts';
+import { makeSimulatedEngine } from '../engines/simulated/simulated.ts';
+import { makeDirectoryStorage } from '../storage/directory/directory.ts';
+import type { Logger } from 'pino';
+import type { Config } from './config.ts';
+
+const IMAGES_FOLDER = join(import.meta.dirname, '../../images');
+const USUAL_SOCKET = 'unix:///var/run/docker.sock';
+
+/** What the simulated region of an emulator can hold, unless told otherwise: enough that nobody's test runs into it. */
+const SIMULATED_CAPACITY = { cpuMilli: 1_000_000_000, memoryMiB: 1_000_000_000, gpus: 1_000_000 };
+
+export interface NotebookImage {
+  ref: string;
+  name: string;
+  tags: string[];
+}
+
+export interface Hands {
+  hands: RegionHands;
+  notebookImage: NotebookImage;
+  /** Calls to the engine at once. */
+  width: number;
+}
+
+export async function makeHands(config: Config, region: RegionId, installation: string, log: Logger): Promise<Hands> {
+  const startScript = await readFile(join(IMAGES_FOLDER, 'start.sh'), 'utf8');
+  const recipeFolder = join(IMAGES_FOLDER, 'notebook');
+  const recipe = await readRecipe(recipeFolder);
+  const engine = config.engine === 'docker' ? dockerEngine(config, installation, recipeFolder, log) : simulatedEngine(config, installation);
+  return {
+    hands: {
+      regionId: region,
+      engine,
+      storage: makeDirectoryStorage({ root: join(config.dataFolder, 'disks') }),
+      nodePortRange: config.nodePorts,
+      nodePortAddress: config.listen.host === 'localhost' ? '127.0.0.1' : config.listen.host,
+      commonDataFolder: config.commonDataFolder,
+      startScript,
+      seen: { probe: null, answers: false, text: 'the engine was not asked yet' },
+    },
+    notebookImage: { ref: recipeRef(recipe), name: 'JupyterLab (Debian)', tags: ['jupyterlab', 'python3', 'ssh'] },
+    width: config.engine === 'docker' ? 2 * availableParallelism() : 64,
+  };
+}
+
+function dockerEngine(config: Config, installation: string, recipeFolder: string, log: Logger): Engine {
+  const endpoint = endpointOf(config.dockerHost ?? USUAL_SOCKET);
+  const buildLocalImage: BuildLocalImage = async (ref, onProgress, signal) => {
+    const recipe = await readRecipe(recipeFolder);
+    if (recipeRef(recipe) !== ref) {
+      throw new EngineFault('not_found', `the recipe of ${ref} has changed since; launch the present image anew`, { retry: false });
+    }
+    const { docker, stop } = makeClient(endpoint);
+    try {
+      await buildRecipe({ docker, recipe, folder: recipeFolder, signal, onProgress });
+    } finally {
+      stop();
+    }
+  };
+  return makeDockerEngine({
+    endpoint,
+    installation,
+    stateFolder: join(config.dataFolder, 'control-files'),
+    buildLocalImage,
+    log,
+  });
+}
+
+const simulatedEngine = (config: Config, installation: string): Engine =>
+  makeSimulatedEngine({
+    clock: realClock,
+    random: Math.random,
+    installation,
+    capacity: SIMULATED_CAPACITY,
+    stateFile: join(config.dataFolder, 'simulated-engine.json'),
+  });

@@ -1,0 +1,36 @@
+/** What a person sees once it serves: where it is, who may log in, and a first launch to copy. */
+import type { Server } from './server.ts';
+
+export function welcome({ apiUrl, gatewayUrl, adminPassword, example }: Pick<Server, 'apiUrl' | 'gatewayUrl' | 'adminPassword' | 'example'>): string {
+  const password = adminPassword ? adminPassword.text : '<its password>';
+  const account = adminPassword
+    ? `  Account   admin, password ${adminPassword.text}  (shown this once; kept in ${adminPassword.file})`
+    : '  Account   admin, with the password it was given';
+  const launch = JSON.stringify({
+    name: 'first',
+    imageId: example.imageId,
+    instanceTypeId: example.instanceTypeId,
+    region: example.region,
+    billing: { chargeMode: 'perHour', duration: 1 },
+    remoteStorages: [],
+    instanceConfiguration: { enableCommonData: false, enableDocker: false, initScript: '' },
+    nodePorts: [8000],
+  });
+  return `
+  Berth serves.
+
+  API       ${apiUrl}/api
+  Gateway   ${gatewayUrl}
+${account}
+
+  A first launch, to copy:
+
+  TOKEN=$(curl -s ${apiUrl}/api/user/login -H 'content-type: application/json' \\
+    -d '{"username":"admin","password":"${password}"}' | sed 's/.*"accessToken":"\\([^"]*\\)".*/\\1/')
+  curl -s ${apiUrl}/api/instance/create -H "Authorization: Bearer $TOKEN" -H 'content-type: application/json' \\
+    -d '${launch}'
+  curl -s ${apiUrl}/api/instance/list -H "Authorization: Bearer $TOKEN" -H 'content-type: application/json' \\
+    -d '{"pager":{"currentPage":1,"pageSize":10}}'
+
+`;
+}

@@ -1,0 +1,71 @@
+/**
+ * Handovers to the gateway and the sessions made of them. What ends a login, an API key or an account ends its grants in the same
+ * transaction; making and redeeming one takes the account's lock (`lockAccount`), so that none is made beside such an end unseen.
+ */
+import type { Selectable } from 'kysely';
+import type { GatewayGrantTable } from './schema.ts';
+import type { Db } from './store.ts';
+
+export type GatewayGrantRow = Selectable<GatewayGrantTable>;
+
+export async function insertGrant(tx: Db, row: GatewayGrantRow): Promise<void> {
+  await tx.insertInto('gatewayGrant').values(row).execute();
+}
+
+/** A grant that has not expired, nor ended with its login or account. That the login's token expired does not end it. */
+export async function standingGrant(
+  db: Db,
+  hash: string,
+  kind: GatewayGrantRow['kind'],
+  nowMs: number,
+): Promise<GatewayGrantRow | undefined> {
+  return db
+    .selectFrom('gatewayGrant')
+    .innerJoin('account', 'account.id', 'gatewayGrant.accountId')
+    .leftJoin('session', 'session.id', 'gatewayGrant.sessionId')
+    .selectAll('gatewayGrant')
+    .where('gatewayGrant.hash', '=', hash)
+    .where('gatewayGrant.kind', '=', kind)
+    .where('gatewayGrant.expiresAtMs', '>', nowMs)
+    .where('account.disabled', '=', 0)
+    .where('session.revokedAtMs', 'is', null)
+    .executeTakeFirst();
+}
+
+/** False when it was gone: of two who bring the same handover, one takes it. */
+export async function deleteGrant(tx: Db, hash: string): Promise<boolean> {
+  const result = await tx.deleteFrom('gatewayGrant').where('hash', '=', hash).executeTakeFirst();
+  return result.numDeletedRows === 1n;
+}
+
+/** Never brings back a session that has ended meanwhile. */
+export async function extendGrant(tx: Db, hash: string, expiresAtMs: number): Promise<void> {
+  await tx
+    .updateTable('gatewayGrant')
+    .set({ expiresAtMs })
+    .where('hash', '=', hash)
+    .where('expiresAtMs', '<', expiresAtMs)
+    .execute();
+}
+
+/** In the transaction that terminates the instance. */
+export async function endGrantsFor(tx: Db, instanceId: string): Promise<void> {
+  await tx.deleteFrom('gatewayGrant').where('instanceId', '=', instanceId).execute();
+}
+
+export async function endGrantsOfLogin(tx: Db, sessionId: string): Promise<void> {
+  await tx.deleteFrom('gatewayGrant').where('sessionId', '=', sessionId).execute();
+}
+
+/** Those that came of any API key of the account: a grant does not say which. */
+export async function endGrantsOfKeys(tx: Db, accountId: string): Promise<void> {
+  await tx.deleteFrom('gatewayGrant').where('accountId', '=', accountId).where('sessionId', 'is', null).execute();
+}
+
+export async function endGrantsOf(tx: Db, accountId: string): Promise<void> {
+  await tx.deleteFrom('gatewayGrant').where('accountId', '=', accountId).execute();
+}
+
+export async function deleteSpentGrants(tx: Db, nowMs: number): Promise<void> {
+  await tx.deleteFrom('gatewayGrant').where('expiresAtMs', '<=', nowMs).execute();
+}

@@ -1,0 +1,310 @@
+/** Instances: rows to domain and back. Every change of a row writes its public text in the same statement. */
+import { sql, type Selectable } from 'kysely';
+import type { Region } from '../domain/catalog.ts';
+import { capacityOf } from '../domain/catalog.ts';
+import { imageId, instanceId, instanceTypeId, regionId, userId, volumeId } from '../domain/ids.ts';
+import type { Desired, Instance, InstanceSpec, NodePort, Observed } from '../domain/instance.ts';
+import { publicInstance } from '../domain/public-instance.ts';
+import type { Flag, InstanceTable } from './schema.ts';
+import type { Db } from './store.ts';
+
+export type InstanceRow = Selectable<InstanceTable>;
+
+const flag = (value: boolean): Flag => (value ? 1 : 0);
+
+/** What proves that a pass still holds the row as it read it: lease and generation. */
+export interface Hold {
+  id: string;
+  leaseToken: string;
+  generation: number;
+}
+
+const desires: readonly string[] = ['running', 'stopped', 'released'] satisfies Desired[];
+const isDesired = (text: string): text is Desired => desires.includes(text);
+
+export function instanceFromRow(row: InstanceRow): Instance {
+  if (!isDesired(row.desired)) throw new Error(`instance ${row.id}: unknown desired state ${row.desired}`);
+  const spec: InstanceSpec = JSON.parse(row.spec);
+  const observed: Observed = JSON.parse(row.observed);
+  const nodePorts: NodePort[] = JSON.parse(row.nodePorts);
+  return {
+    id: instanceId(row.id),
+    ownerId: userId(row.ownerId),
+    ownerName: row.ownerName,
+    createdAtMs: row.createdAtMs,
+    spec: {
+      ...spec,
+      regionId: regionId(row.regionId),
+      image: { ...spec.image, id: imageId(spec.image.id) },
+      type: { ...spec.type, id: instanceTypeId(spec.type.id) },
+      mounts: spec.mounts.map((mount) => ({ ...mount, volumeId: volumeId(mount.volumeId) })),
+    },
+    priceMicros: BigInt(row.priceMicros),
+    nodePorts,
+    desired: row.desired,
+    generation: row.generation,
+    mustHalt: row.mustHalt === 1,
+    everEnsured: row.everEnsured === 1,
+    ensuredGeneration: row.ensuredGeneration,
+    attempts: row.attempts,
+    wishedAtMs: row.wishedAtMs,
+    initExit: row.initExit,
+    observed,
+  };
+}
+
+/** The columns that an instance's own facts fill; leases, due times and counters are not among them. */
+const columnsOf = (instance: Instance, region: Region) => ({
+  nodePorts: JSON.stringify(instance.nodePorts),
+  desired: instance.desired,
+  generation: instance.generation,
+  mustHalt: flag(instance.mustHalt),
+  everEnsured: flag(instance.everEnsured),
+  ensuredGeneration: instance.ensuredGeneration,
+  attempts: instance.attempts,
+  wishedAtMs: instance.wishedAtMs,
+  initExit: instance.initExit,
+  observed: JSON.stringify(instance.observed),
+  status: instance.observed.status,
+  publicText: JSON.stringify(publicInstance(instance, region)),
+});
+
+export async function insertInstance(
+  tx: Db,
+  instance: Instance,
+  region: Region,
+  more: { notebookToken: string; dueAtMs: number | null },
+): Promise<void> {
+  await tx
+    .insertInto('instance')
+    .values({
+      id: instance.id,
+      ownerId: instance.ownerId,
+      ownerName: instance.ownerName,
+      regionId: region.id,
+      createdAtMs: instance.createdAtMs,
+      spec: JSON.stringify(instance.spec),
+      priceMicros: Number(instance.priceMicros),
+      ...columnsOf(instance, region),
+      holdsCapacity: 1,
+      notebookToken: more.notebookToken,
+      listed: 1,
+      releasedAtMs: null,
+      dueAtMs: more.dueAtMs,
+      leaseOwner: null,
+      leaseToken: null,
+      leaseUntilMs: null,
+    })
+    .execute();
+  if (instance.spec.mounts.length === 0) return;
+  await tx
+    .insertInto('mount')
+    .values(instance.spec.mounts.map(({ volumeId: volume, mountPath }) => ({ instanceId: instance.id, volumeId: volume, mountPath })))
+    .execute();
+}
+
+export const instanceRow = (db: Db, id: string): Promise<InstanceRow | undefined> =>
+  db.selectFrom('instance').selectAll().where('id', '=', id).executeTakeFirst();
+
+/** The owner's own instance that is not released. */
+export const ownedInstanceRow = (db: Db, ownerId: string, id: string): Promise<InstanceRow | undefined> =>
+  db
+    .selectFrom('instance')
+    .selectAll()
+    .where('id', '=', id)
+    .where('ownerId', '=', ownerId)
+    .where('desired', '!=', 'released')
+    .executeTakeFirst();
+
+/** Texts of a page of what the owner's list shows, newest first. */
+export async function instanceTexts(db: Db, ownerId: string, offset: number, limit: number): Promise<string[]> {
+  const rows = await db
+    .selectFrom('instance')
+    .select('publicText')
+    .where('ownerId', '=', ownerId)
+    .where('listed', '=', 1)
+    .orderBy('createdAtMs', 'desc')
+    .orderBy('id', 'desc')
+    .limit(limit)
+    .offset(offset)
+    .execute();
+  return rows.map((row) => row.publicText);
+}
+
+/**
+ * Writes a wish over generation `overGeneration`: no lease is asked, the generation moves, and a pass that still works on the old
+ * one finds out when it writes. False when another wish came first: read the row again.
+ */
+export async function writeWish(
+  tx: Db,
+  instance: Instance,
+  region: Region,
+  more: { overGeneration: number; dueAtMs: number; holdsCapacity: boolean; releasedAtMs: number | null },
+): Promise<boolean> {
+  const result = await tx
+    .updateTable('instance')
+    .set({
+      ...columnsOf(instance, region),
+      dueAtMs: more.dueAtMs,
+      holdsCapacity: flag(more.holdsCapacity),
+      releasedAtMs: more.releasedAtMs,
+    })
+    .where('id', '=', instance.id)
+    .where('generation', '=', more.overGeneration)
+    .executeTakeFirst();
+  return result.numUpdatedRows > 0n;
+}
+
+/** Writes what a pass found, if it still holds the row: false means the result is out of date and must be dropped. */
+export async function writeFound(
+  tx: Db,
+  hold: Hold,
+  instance: Instance,
+  region: Region,
+  more: { holdsCapacity?: boolean } = {},
+): Promise<boolean> {
+  const result = await tx
+    .updateTable('instance')
+    .set({
+      ...columnsOf(instance, region),
+      ...(more.holdsCapacity === undefined ? {} : { holdsCapacity: flag(more.holdsCapacity) }),
+    })
+    .where('id', '=', hold.id)
+    .where('leaseToken', '=', hold.leaseToken)
+    .where('generation', '=', hold.generation)
+    .executeTakeFirst();
+  return result.numUpdatedRows > 0n;
+}
+
+/** Counts the capacity of an instance in its region, or gives it back. Taking is guarded: false means there is not enough. */
+export async function countCapacity(tx: Db, region: string, type: InstanceSpec['type'], sign: 1 | -1, ports = 0): Promise<boolean> {
+  const { cpuMilli, memoryMiB, gpus } = capacityOf(type);
+  let update = tx
+    .updateTable('region')
+    .set({
+      cpuMilliUsed: sql<number>`"cpuMilliUsed" + ${sign * cpuMilli}`,
+      memoryMiBUsed: sql<number>`"memoryMiBUsed" + ${sign * memoryMiB}`,
+      gpusUsed: sql<number>`"gpusUsed" + ${sign * gpus}`,
+      nodePortsUsed: sql<number>`"nodePortsUsed" + ${sign * ports}`,
+    })
+    .where('id', '=', region);
+  if (sign === 1) {
+    update = update
+      .where(sql<boolean>`"cpuMilliUsed" + ${cpuMilli} <= "cpuMilliTotal"`)
+      .where(sql<boolean>`"memoryMiBUsed" + ${memoryMiB} <= "memoryMiBTotal"`)
+      .where(sql<boolean>`"gpusUsed" + ${gpus} <= "gpusTotal"`)
+      .where(sql<boolean>`"nodePortsUsed" + ${ports} <= "nodePortsTotal"`);
+  }
+  const result = await update.executeTakeFirst();
+  return result.numUpdatedRows > 0n;
+}
+
+/** Gives node ports back to the region's count; the rows themselves go with `freeNodePorts`. */
+export async function uncountNodePorts(tx: Db, region: string, ports: number): Promise<void> {
+  await tx
+    .updateTable('region')
+    .set({ nodePortsUsed: sql<number>`"nodePortsUsed" - ${ports}` })
+    .where('id', '=', region)
+    .execute();
+}
+
+/** Takes one node port of the region for the instance; false when it is somebody's already. */
+export async function takeNodePort(tx: Db, region: string, nodePort: number, instance: string, port: number): Promise<boolean> {
+  const result = await tx
+    .insertInto('nodePort')
+    .values({ regionId: region, nodePort, instanceId: instance, port })
+    .onConflict((conflict) => conflict.doNothing())
+    .executeTakeFirst();
+  return (result.numInsertedOrUpdatedRows ?? 0n) > 0n;
+}
+
+export async function takenNodePorts(db: Db, region: string): Promise<Set<number>> {
+  const rows = await db.selectFrom('nodePort').select('nodePort').where('regionId', '=', region).execute();
+  return new Set(rows.map((row) => row.nodePort));
+}
+
+export async function freeNodePorts(tx: Db, instance: string): Promise<void> {
+  await tx.deleteFrom('nodePort').where('instanceId', '=', instance).execute();
+}
+
+export async function freeNodePort(tx: Db, region: string, nodePort: number): Promise<void> {
+  await tx.deleteFrom('nodePort').where('regionId', '=', region).where('nodePort', '=', nodePort).execute();
+}
+
+export async function forgetMounts(tx: Db, instance: string): Promise<void> {
+  await tx.deleteFrom('mount').where('instanceId', '=', instance).execute();
+}
+
+/** Asks a pass to look at these instances, whoever holds them now. */
+export async function makeDue(tx: Db, ids: readonly string[], nowMs: number): Promise<void> {
+  if (ids.length === 0) return;
+  await tx.updateTable('instance').set({ dueAtMs: nowMs }).where('id', 'in', ids).execute();
+}
+
+/** Every running instance of an account, so that its control files follow the account's ssh keys. */
+export async function makeAccountDue(tx: Db, ownerId: string, nowMs: number): Promise<void> {
+  await tx
+    .updateTable('instance')
+    .set({ dueAtMs: nowMs, generation: sql<number>`generation + 1` })
+    .where('ownerId', '=', ownerId)
+    .where('desired', '=', 'running')
+    .execute();
+}
+
+export async function makeMountersDue(tx: Db, volume: string, nowMs: number): Promise<void> {
+  await tx
+    .updateTable('instance')
+    .set({ dueAtMs: nowMs })
+    .where('id', 'in', tx.selectFrom('mount').select('instanceId').where('volumeId', '=', volume))
+    .where('desired', '=', 'running')
+    .execute();
+}
+
+/** What a sweep compares with the engine: every instance of the region that is not wholly gone. */
+export async function standingInstances(db: Db, region: string): Promise<{ id: string; desired: string; status: string; idle: boolean }[]> {
+  const rows = await db
+    .selectFrom('instance')
+    .select(['id', 'desired', 'status', 'dueAtMs'])
+    .where('regionId', '=', region)
+    .where((where) => where.or([where('desired', '!=', 'released'), where('dueAtMs', 'is not', null)]))
+    .execute();
+  return rows.map(({ dueAtMs, ...row }) => ({ ...row, idle: dueAtMs === null }));
+}
+
+/** Takes released instances off the lists once they were seen long enough. */
+export async function unlistReleased(tx: Db, releasedBeforeMs: number, limit: number): Promise<{ id: string; ownerId: string }[]> {
+  return tx
+    .updateTable('instance')
+    .set({ listed: 0 })
+    .where('id', 'in', (from) =>
+      from
+        .selectFrom('instance')
+        .select('id')
+        .where('listed', '=', 1)
+        .where('releasedAtMs', '<=', releasedBeforeMs)
+        .limit(limit),
+    )
+    .returning(['id', 'ownerId'])
+    .execute();
+}
+
+export async function instanceRowsOfRegion(db: Db, region: string, afterId: string, limit: number): Promise<InstanceRow[]> {
+  return db
+    .selectFrom('instance')
+    .selectAll()
+    .where('regionId', '=', region)
+    .where('listed', '=', 1)
+    .where('id', '>', afterId)
+    .orderBy('id')
+    .limit(limit)
+    .execute();
+}
+
+/** Writes the public text anew after the region's own facts changed. */
+export async function rewriteText(tx: Db, instance: Instance, region: Region): Promise<void> {
+  await tx
+    .updateTable('instance')
+    .set({ publicText: JSON.stringify(publicInstance(instance, region)) })
+    .where('id', '=', instance.id)
+    .execute();
+}

@@ -1,0 +1,24 @@
+/**
+ * Opens the store on the engine that was configured: `url` (postgres://…) decides for PostgreSQL, else `file` is SQLite's. Either is
+ * brought to the newest migration first. For SQLite, take the data folder's lock (`lock.ts`) before.
+ */
+import { migrations } from './migrations/all.ts';
+import { openPostgres } from './postgres.ts';
+import { openSqlite } from './sqlite.ts';
+import type { Store, StoreLog } from './store.ts';
+
+export async function openStore(options: {
+  url?: string | undefined;
+  file?: string | undefined;
+  log: StoreLog;
+}): Promise<Store> {
+  const { url, file, log } = options;
+  if (url) {
+    if (!/^postgres(ql)?:\/\//.test(url)) {
+      throw new Error('The database URL must begin with postgres:// or postgresql://. For SQLite, leave it out.');
+    }
+    return openPostgres({ url, migrations, log });
+  }
+  if (file) return openSqlite({ file, migrations, log });
+  throw new Error('The store needs a place: a postgres:// URL or the path of an SQLite file.');
+}

@@ -1,0 +1,113 @@
+/**
+ * # The store on PostgreSQL
+ *
+ * A pool; each write is a transaction of its own, READ COMMITTED, run again when the server says that two got in each other's way.
+ * A connection that breaks (the server was restarted) is dropped by the pool and the next query makes another: what was in flight
+ * fails, nothing else does.
+ */
+import type { TransactionBuilder } from 'kysely';
+import { Kysely, PostgresDialect, sql } from 'kysely';
+import pg from 'pg';
+import { isRetryable } from './errors.ts';
+import { migrate } from './migrate.ts';
+import type { Migration } from './migrate.ts';
+import type { Schema } from './schema.ts';
+import type { Store, StoreLog } from './store.ts';
+
+const CONNECTIONS = 16;
+const CONNECT_TIMEOUT_MS = 5_000;
+const PING_TIMEOUT_MS = 3_000;
+/** A transaction of a process that hangs gives its locks back after this. */
+const IDLE_IN_TRANSACTION_MS = 60_000;
+const MAX_TRIES = 8;
+const RETRY_BASE_MS = 5;
+const RETRY_MAX_MS = 200;
+/** Any number that nothing else on this server takes: "berth" in ASCII. */
+const MIGRATION_LOCK = 0x6265727468;
+
+const INT8 = 20;
+const NUMERIC = 1700;
+
+/** int8 and, because sums of int8 are that, numeric become numbers: all of ours fit 53 bits. For this pool only. */
+const parsers: pg.CustomTypesConfig = {
+  getTypeParser: (oid, format) =>
+    (oid === INT8 || oid === NUMERIC) && format !== 'binary' ? Number : pg.types.getTypeParser(oid, format),
+};
+
+export async function openPostgres(options: { url: string; migrations: readonly Migration[]; log: StoreLog }): Promise<Store> {
+  const { log } = options;
+  const pool = new pg.Pool({
+    connectionString: options.url,
+    max: CONNECTIONS,
+    types: parsers,
+    application_name: 'berth',
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
+    keepAlive: true,
+  });
+  // Without a listener the loss of an idle connection would end the process.
+  pool.on('error', (error) => log.warn({ err: error }, 'a connection to PostgreSQL was lost; the next query makes another'));
+  const dialect = new PostgresDialect({ pool });
+  const db = new Kysely<Schema>({ dialect });
+  const untyped = new Kysely<unknown>({ dialect });
+  try {
+    await migrate(
+      {
+        kind: 'postgres',
+        alone: (step) =>
+          readCommitted(untyped).execute(async (tx) => {
+            await sql`select pg_advisory_xact_lock(${MIGRATION_LOCK})`.execute(tx);
+            return step(tx);
+          }),
+      },
+      options.migrations,
+      log,
+    );
+  } catch (error) {
+    await pool.end();
+    throw error;
+  }
+
+  let stopping: Promise<void> | undefined;
+  return {
+    kind: 'postgres',
+    read: db,
+    write: async (work) => {
+      for (let tries = 1; ; tries++) {
+        try {
+          return await readCommitted(db).execute(work);
+        } catch (error) {
+          if (!isRetryable(error) || tries >= MAX_TRIES) throw error;
+          await new Promise((resolve) => setTimeout(resolve, jitteredMs(tries)));
+        }
+      }
+    },
+    versionOf: async (accountId) => {
+      const { rows } = await pool.query<{ version: number }>({
+        name: 'version-of',
+        text: 'select version from account where id = $1',
+        values: [accountId],
+      });
+      return rows[0]?.version ?? 0;
+    },
+    ping: () => within(PING_TIMEOUT_MS, pool.query('select 1')),
+    stop: () => (stopping ??= pool.end()),
+  };
+}
+
+const readCommitted = <T>(db: Kysely<T>): TransactionBuilder<T> => db.transaction().setIsolationLevel('read committed');
+
+/** Between nothing and the doubled base, so that two that met do not meet again. */
+const jitteredMs = (tries: number): number => Math.random() * Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** tries);
+
+async function within(timeoutMs: number, question: Promise<unknown>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`PostgreSQL did not answer within ${timeoutMs} ms.`)), timeoutMs);
+  });
+  try {
+    await Promise.race([question, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,154 @@
+/** Volumes: rows to domain and back. */
+import type { Selectable } from 'kysely';
+import { regionId, userId, volumeId } from '../domain/ids.ts';
+import {
+  publicVolume,
+  volumeStatuses,
+  volumeTypes,
+  type Volume,
+  type VolumeStatus,
+  type VolumeType,
+} from '../domain/volume.ts';
+import type { Hold } from './instances.ts';
+import type { VolumeTable } from './schema.ts';
+import type { Db } from './store.ts';
+
+export type VolumeRow = Selectable<VolumeTable>;
+
+const oneOf = <T extends string>(values: readonly T[], text: string): T => {
+  const found = values.find((value) => value === text);
+  if (found === undefined) throw new Error(`unknown value ${text}; known are ${values.join(', ')}`);
+  return found;
+};
+
+export const volumeFromRow = (row: VolumeRow): Volume => ({
+  id: volumeId(row.id),
+  ownerId: userId(row.ownerId),
+  ownerName: row.ownerName,
+  createdAtMs: row.createdAtMs,
+  name: row.name,
+  regionId: regionId(row.regionId),
+  type: oneOf<VolumeType>(volumeTypes, row.type),
+  sizeGB: row.sizeGB,
+  usageBytes: row.usageBytes,
+  status: oneOf<VolumeStatus>(volumeStatuses, row.status),
+  generation: row.generation,
+});
+
+/** The name is taken while the volume is not Terminating; one owner, one name, in all regions. */
+const liveName = (volume: Volume): string | null =>
+  volume.status === 'Terminating' ? null : `${volume.ownerId}/${volume.name}`;
+
+const columnsOf = (volume: Volume) => ({
+  name: volume.name,
+  liveName: liveName(volume),
+  sizeGB: volume.sizeGB,
+  usageBytes: volume.usageBytes,
+  status: volume.status,
+  generation: volume.generation,
+  publicText: JSON.stringify(publicVolume(volume)),
+});
+
+/** False when the owner has a living volume of this name. */
+export async function insertVolume(tx: Db, volume: Volume, dueAtMs: number): Promise<boolean> {
+  const result = await tx
+    .insertInto('volume')
+    .values({
+      id: volume.id,
+      ownerId: volume.ownerId,
+      ownerName: volume.ownerName,
+      createdAtMs: volume.createdAtMs,
+      regionId: volume.regionId,
+      type: volume.type,
+      ...columnsOf(volume),
+      listed: 1,
+      dueAtMs,
+      leaseOwner: null,
+      leaseToken: null,
+      leaseUntilMs: null,
+    })
+    .onConflict((conflict) => conflict.column('liveName').doNothing())
+    .executeTakeFirst();
+  return (result.numInsertedOrUpdatedRows ?? 0n) > 0n;
+}
+
+/**
+ * The owner's volumes among `ids` that are not being deleted, each held by its row until the transaction ends: a delete and a
+ * mount of the same volume come one after the other, and the second sees the first.
+ */
+export async function holdVolumes(tx: Db, ownerId: string, ids: readonly string[]): Promise<VolumeRow[]> {
+  if (ids.length === 0) return [];
+  return tx
+    .updateTable('volume')
+    .set((row) => ({ dueAtMs: row.ref('dueAtMs') }))
+    .where('id', 'in', [...ids].sort())
+    .where('ownerId', '=', ownerId)
+    .where('status', '!=', 'Terminating')
+    .returningAll()
+    .execute();
+}
+
+export async function volumeTexts(db: Db, ownerId: string, offset: number, limit: number): Promise<string[]> {
+  const rows = await db
+    .selectFrom('volume')
+    .select('publicText')
+    .where('ownerId', '=', ownerId)
+    .where('listed', '=', 1)
+    .orderBy('createdAtMs', 'desc')
+    .orderBy('id', 'desc')
+    .limit(limit)
+    .offset(offset)
+    .execute();
+  return rows.map((row) => row.publicText);
+}
+
+export async function writeVolumeWish(tx: Db, volume: Volume, more: { listed: boolean; dueAtMs: number }): Promise<void> {
+  await tx
+    .updateTable('volume')
+    .set({ ...columnsOf(volume), listed: more.listed ? 1 : 0, dueAtMs: more.dueAtMs })
+    .where('id', '=', volume.id)
+    .execute();
+}
+
+export async function writeVolumeFound(tx: Db, hold: Hold, volume: Volume): Promise<boolean> {
+  const result = await tx
+    .updateTable('volume')
+    .set(columnsOf(volume))
+    .where('id', '=', hold.id)
+    .where('leaseToken', '=', hold.leaseToken)
+    .where('generation', '=', hold.generation)
+    .executeTakeFirst();
+  return result.numUpdatedRows > 0n;
+}
+
+export async function deleteVolumeRow(tx: Db, hold: Hold): Promise<boolean> {
+  const result = await tx
+    .deleteFrom('volume')
+    .where('id', '=', hold.id)
+    .where('leaseToken', '=', hold.leaseToken)
+    .where('generation', '=', hold.generation)
+    .executeTakeFirst();
+  return result.numDeletedRows > 0n;
+}
+
+/** Instances that hold a volume: `living` are not released; the others are still being cleaned. */
+export async function mountersOf(db: Db, volume: string): Promise<{ instanceId: string; living: boolean }[]> {
+  const rows = await db
+    .selectFrom('mount')
+    .innerJoin('instance', 'instance.id', 'mount.instanceId')
+    .select(['instance.id as instanceId', 'instance.desired as desired'])
+    .where('mount.volumeId', '=', volume)
+    .execute();
+  return rows.map(({ instanceId, desired }) => ({ instanceId, living: desired !== 'released' }));
+}
+
+export async function volumeStatusesOf(db: Db, ids: readonly string[]): Promise<Map<string, VolumeStatus>> {
+  if (ids.length === 0) return new Map();
+  const rows = await db.selectFrom('volume').select(['id', 'status']).where('id', 'in', ids).execute();
+  return new Map(rows.map(({ id, status }) => [id, oneOf<VolumeStatus>(volumeStatuses, status)]));
+}
+
+/** Bound volumes, to be looked at again: their usage, and whether their backing is still there. */
+export async function makeBoundVolumesDue(tx: Db, nowMs: number): Promise<void> {
+  await tx.updateTable('volume').set({ dueAtMs: nowMs }).where('status', 'in', ['Bound', 'Lost']).where('dueAtMs', 'is', null).execute();
+}

@@ -1,0 +1,236 @@
+/** ensure, halt, destroy, observe: an instance from nothing to nothing. */
+import { describe, expect, it } from 'vitest';
+import {
+  control,
+  deadline,
+  expectPresent,
+  expectRunning,
+  newInstanceId,
+  newUserId,
+  skipWithout,
+  until,
+  untilStopped,
+  type Subject,
+} from './subject.ts';
+
+export function describeLifecycle(current: () => Subject): void {
+  describe('ensure', () => {
+    it('creates and starts what is absent, and says what it sees', async () => {
+      const subject = current();
+      const spec = subject.spec();
+      expect(await subject.observe(spec.id)).toEqual({ kind: 'absent' });
+      const beforeMs = Date.now();
+      const seen = expectRunning(await subject.ensure(spec));
+      expect(seen).toMatchObject({ generation: 1, outOfMemory: false, nodePorts: [] });
+      expect(seen.startedAtMs).toBeGreaterThanOrEqual(beforeMs - 1_000);
+      expect(seen.startedAtMs).toBeLessThanOrEqual(Date.now() + 1_000);
+      expect(await subject.observe(spec.id)).toEqual(seen);
+    });
+
+    it('called twice makes one, and leaves what runs running', async () => {
+      const subject = current();
+      const spec = subject.spec();
+      const first = await subject.ensure(spec);
+      expect(await subject.ensure(spec)).toEqual(first);
+      const instances = (await subject.owned(spec.ownerId)).filter(({ kind }) => kind === 'instance');
+      expect(instances).toHaveLength(1);
+    });
+
+    it('called ten times at once makes one, and each call answers', async () => {
+      const subject = current();
+      const spec = subject.spec();
+      const answers = await Promise.all(Array.from({ length: 10 }, () => subject.ensure(spec)));
+      for (const answer of answers) expectRunning(answer);
+      expect(await subject.owned(spec.ownerId)).toHaveLength(2);
+      expectRunning(await subject.observe(spec.id));
+    });
+
+    it('starts five instances of one new account at once, in one network', async () => {
+      const subject = current();
+      const ownerId = newUserId();
+      const specs = Array.from({ length: 5 }, () => subject.spec({ ownerId }));
+      for (const answer of await Promise.all(specs.map((spec) => subject.ensure(spec)))) expectRunning(answer);
+      const kinds = (await subject.owned(ownerId)).map(({ kind }) => kind);
+      expect(kinds).toEqual(['instance', 'instance', 'instance', 'instance', 'instance', 'network']);
+    });
+
+    it('after a halt starts the same one, root disk included', async () => {
+      const subject = current();
+      const spec = subject.spec();
+      const first = expectPresent(await subject.ensure(spec));
+      expect(await subject.exec(spec.id, 'touch', '/root/kept')).toMatchObject({ exitCode: 0 });
+      await subject.fixture.engine.halt(spec.id, 5_000, deadline());
+      const second = expectRunning(await subject.ensure(spec));
+      expect(second.startedAtMs).toBeGreaterThan(first.startedAtMs);
+      expect(await subject.exec(spec.id, 'ls', '/root/kept')).toMatchObject({ exitCode: 0, stdout: '/root/kept\n' });
+    });
+
+    it('finishes a half-made one that was created and never started', async (context) => {
+      const subject = current();
+      skipWithout('halfMade', subject, context);
+      const spec = subject.spec({ files: [control('note', 'whole')] });
+      await subject.fixture.leaveHalfMade(spec);
+      expect(expectPresent(await subject.observe(spec.id))).toMatchObject({
+        running: false,
+        exitCode: null,
+        startedAtMs: 0,
+      });
+      expectRunning(await subject.ensure(spec));
+      expect((await subject.exec(spec.id, 'cat', '/etc/berth/note')).stdout).toBe('whole');
+      expect(await subject.owned(spec.ownerId)).toHaveLength(2);
+    });
+
+    it('starts again what ended by itself, and tells its exit code until then', async () => {
+      const subject = current();
+      const spec = subject.spec({ start: 'failing' });
+      const first = expectPresent(await subject.ensure(spec));
+      const ended = await untilStopped(subject, spec.id);
+      expect(ended).toMatchObject({ exitCode: 3, outOfMemory: false });
+      await subject.ensure(spec);
+      await until('it has run a second time', async () => {
+        const seen = await subject.observe(spec.id);
+        return seen.kind === 'present' && seen.startedAtMs > first.startedAtMs;
+      });
+    });
+
+    it('tells when memory ran out', async (context) => {
+      const subject = current();
+      skipWithout('outOfMemory', subject, context);
+      const spec = subject.spec({ start: 'greedy', memoryMiB: 16 });
+      await subject.ensure(spec);
+      expect(await untilStopped(subject, spec.id)).toMatchObject({ outOfMemory: true, exitCode: 137 });
+    });
+
+    it('with a higher generation keeps the same instance, and the generation told is the one the engine promises', async () => {
+      const subject = current();
+      const spec = subject.spec();
+      const first = expectPresent(await subject.ensure(spec));
+      const later = { ...spec, generation: 7 };
+      const generation = subject.fixture.generationFollows === 'ensure' ? 7 : 1;
+      expect(await subject.ensure(later)).toEqual({ ...first, generation });
+      await subject.fixture.engine.halt(spec.id, 5_000, deadline());
+      expect(expectRunning(await subject.ensure(later)).generation).toBe(generation);
+      expect(expectRunning(await subject.observe(spec.id)).generation).toBe(generation);
+      const [instance] = await subject.owned(spec.ownerId);
+      expect(instance).toMatchObject({ id: spec.id, generation });
+    });
+  });
+
+  describe('observe', () => {
+    it('answers for each of many ids, the absent included', async () => {
+      const subject = current();
+      const running = subject.spec();
+      const halted = subject.spec({ ownerId: running.ownerId });
+      await Promise.all([subject.ensure(running), subject.ensure(halted)]);
+      await subject.fixture.engine.halt(halted.id, 5_000, deadline());
+      const strangers = Array.from({ length: 50 }, () => newInstanceId());
+      const asked = [running.id, ...strangers, halted.id];
+      const seen = await subject.fixture.engine.observe(asked, deadline());
+      expect([...seen.keys()].toSorted()).toEqual(asked.toSorted());
+      expect(seen.get(running.id)).toMatchObject({ kind: 'present', running: true });
+      expect(seen.get(halted.id)).toMatchObject({ kind: 'present', running: false, exitCode: 0 });
+      for (const stranger of strangers) expect(seen.get(stranger)).toEqual({ kind: 'absent' });
+    });
+
+    it('of no ids is an empty map', async () => {
+      expect(await current().fixture.engine.observe([], deadline())).toEqual(new Map());
+    });
+  });
+
+  describe('halt', () => {
+    it('asks first: what hears SIGTERM ends by itself long before the grace is over', async () => {
+      const subject = current();
+      const spec = subject.spec();
+      await subject.ensure(spec);
+      (await subject.dial(spec.id, 7000)).destroy(); // its trap is set before it listens
+      const beganMs = performance.now();
+      await subject.fixture.engine.halt(spec.id, 60_000, deadline());
+      expect(performance.now() - beganMs).toBeLessThan(30_000);
+      expect(await subject.observe(spec.id)).toMatchObject({ kind: 'present', running: false, exitCode: 0 });
+    });
+
+    it('kills what does not hear SIGTERM, but not before the grace is over', async () => {
+      const subject = current();
+      const spec = subject.spec({ start: 'stubborn' });
+      await subject.ensure(spec);
+      await until('its trap is set', async () => {
+        const lines = await subject.fixture.engine.logs(spec.id, 'console', 10, deadline());
+        return lines.length >= 2;
+      });
+      const beganMs = performance.now();
+      await subject.fixture.engine.halt(spec.id, 2_000, deadline());
+      expect(performance.now() - beganMs).toBeGreaterThan(1_800);
+      expect(await subject.observe(spec.id)).toMatchObject({ kind: 'present', running: false, exitCode: 137 });
+    });
+
+    it('of an absent one, and of a stopped one, is success', async () => {
+      const subject = current();
+      const { engine } = subject.fixture;
+      await engine.halt(newInstanceId(), 1_000, deadline());
+      const spec = subject.spec();
+      await subject.ensure(spec);
+      await engine.halt(spec.id, 5_000, deadline());
+      await engine.halt(spec.id, 5_000, deadline());
+      expect(await subject.observe(spec.id)).toMatchObject({ kind: 'present', running: false });
+    });
+  });
+
+  describe('destroy', () => {
+    it('of a running one leaves nothing that we own', async () => {
+      const subject = current();
+      const spec = subject.spec();
+      await subject.ensure(spec);
+      await subject.fixture.engine.destroy(spec.id, deadline());
+      expect(await subject.observe(spec.id)).toEqual({ kind: 'absent' });
+      expect(await subject.owned(spec.ownerId)).toEqual([]);
+    });
+
+    it('of a stopped and of a half-made one leaves nothing either', async (context) => {
+      const subject = current();
+      const stopped = subject.spec();
+      await subject.ensure(stopped);
+      await subject.fixture.engine.halt(stopped.id, 5_000, deadline());
+      await subject.fixture.engine.destroy(stopped.id, deadline());
+      expect(await subject.owned(stopped.ownerId)).toEqual([]);
+      skipWithout('halfMade', subject, context);
+      const half = subject.spec();
+      await subject.fixture.leaveHalfMade(half);
+      await subject.fixture.engine.destroy(half.id, deadline());
+      expect(await subject.owned(half.ownerId)).toEqual([]);
+    });
+
+    it('twice, and of what never was, is success', async () => {
+      const subject = current();
+      const { engine } = subject.fixture;
+      await engine.destroy(newInstanceId(), deadline());
+      const spec = subject.spec();
+      await subject.ensure(spec);
+      await Promise.all([engine.destroy(spec.id, deadline()), engine.destroy(spec.id, deadline())]);
+      await engine.destroy(spec.id, deadline());
+      expect(await subject.observe(spec.id)).toEqual({ kind: 'absent' });
+    });
+
+    it("keeps the account's network while another of its instances is left", async () => {
+      const subject = current();
+      const one = subject.spec();
+      const other = subject.spec({ ownerId: one.ownerId });
+      await subject.ensure(one);
+      await subject.ensure(other);
+      await subject.fixture.engine.destroy(one.id, deadline());
+      expect((await subject.owned(one.ownerId)).map(({ kind }) => kind)).toEqual(['instance', 'network']);
+      expectRunning(await subject.observe(other.id));
+      await subject.fixture.engine.destroy(other.id, deadline());
+      expect(await subject.owned(one.ownerId)).toEqual([]);
+    });
+
+    it('forgets the root disk: the same id made anew begins empty', async () => {
+      const subject = current();
+      const spec = subject.spec();
+      await subject.ensure(spec);
+      await subject.exec(spec.id, 'touch', '/root/kept');
+      await subject.fixture.engine.destroy(spec.id, deadline());
+      await subject.ensure(spec);
+      expect((await subject.exec(spec.id, 'ls', '/root/kept')).exitCode).not.toBe(0);
+    });
+  });
+}

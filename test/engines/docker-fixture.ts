@@ -1,0 +1,191 @@
+/**
+ * The Docker engine for tests: a real daemon, a tiny image of Debian's static busybox, and everything made through it taken
+ * away at the end, whatever the tests did. The daemon is that of `DOCKER_HOST`, or the usual socket.
+ */
+import { execFile, spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { access, chmod, copyFile, mkdir, mkdtemp, rm, symlink } from 'node:fs/promises';
+import net from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { text } from 'node:stream/consumers';
+import { promisify } from 'node:util';
+import type Docker from 'dockerode';
+import { createOptions } from '../../src/engines/docker/create-options.ts';
+import { endpointOf, makeClient, type Endpoint } from '../../src/engines/docker/client.ts';
+import { makeControlFiles } from '../../src/engines/docker/control-files.ts';
+import { makeDockerEngine, type DockerEngineOptions } from '../../src/engines/docker/docker.ts';
+import { makeHost, type HostFacts } from '../../src/engines/docker/host.ts';
+import type { Engine } from '../../src/engines/contract.ts';
+import { containerName, labels, networkName } from '../../src/engines/labels.ts';
+import type { Fixture, Neighbour } from './conformance.ts';
+
+const run = promisify(execFile);
+
+export const endpoint: Endpoint = endpointOf(process.env['DOCKER_HOST'] ?? '/var/run/docker.sock');
+
+export interface DockerFixture extends Fixture {
+  /** Past the engine. */
+  docker: Docker;
+  facts: HostFacts;
+  stateFolder: string;
+  /** Warnings of the engine's log. */
+  warnings: string[];
+  make(options?: Partial<DockerEngineOptions>): Engine;
+}
+
+export async function makeDockerFixture(): Promise<DockerFixture> {
+  const client = makeClient(endpoint);
+  const { docker } = client;
+  const facts = await makeHost(client).facts(AbortSignal.timeout(20_000));
+  const installation = randomUUID();
+  const installations = new Set<string>([installation]);
+  const folder = await mkdtemp(path.join(tmpdir(), 'berth-docker-'));
+  const stateFolder = path.join(folder, 'state');
+  const imageRef = `berth.local/test-busybox:${installation}`;
+  const engines: Engine[] = [];
+  const others: Neighbour[] = [];
+  const warnings: string[] = [];
+  const log = { info: () => {}, warn: (...said: unknown[]) => void warnings.push(said.map(String).join(' ')) };
+
+  const make = (options: Partial<DockerEngineOptions> = {}): Engine => {
+    installations.add(options.installation ?? installation);
+    const engine = makeDockerEngine({ endpoint, installation, stateFolder, log, ...options });
+    engines.push(engine);
+    return engine;
+  };
+
+  async function removeAll(): Promise<void> {
+    for (const other of others) await other.remove();
+    for (const one of installations) {
+      const filters = { label: [`${labels.installation}=${one}`] };
+      for (const { Id } of await docker.listContainers({ all: true, filters })) {
+        await docker.getContainer(Id).remove({ force: true, v: true });
+      }
+      for (const { Id } of await docker.listNetworks({ filters })) await docker.getNetwork(Id).remove();
+      for (const { Id } of await docker.listImages({ filters: JSON.stringify(filters) })) {
+        await docker.getImage(Id).remove({ force: true });
+      }
+    }
+    await docker.getImage(imageRef).remove({ force: true });
+  }
+
+  await importBusybox(docker, imageRef, folder);
+  return {
+    docker,
+    facts,
+    stateFolder,
+    warnings,
+    make,
+    engine: make(),
+    installation,
+    imageRef,
+    missingImageRef: `berth.local/not-there:${installation}`,
+    nodePortAddress: '127.0.0.1',
+    freeNodePort,
+    hostFolder: () => mkdtemp(path.join(folder, 'host-')),
+    again: async () => make(),
+    elsewhere: async (other) => make({ installation: other, stateFolder: path.join(folder, `state-${other}`) }),
+    unreachable: async () => make({ endpoint: { socketPath: path.join(folder, 'nobody.sock') } }),
+    async neighbour({ name, labels: Labels }) {
+      const container = await docker.createContainer({
+        name,
+        Image: imageRef,
+        Entrypoint: ['sleep', '3600'],
+        Labels,
+        HostConfig: { NetworkMode: 'none' },
+      });
+      await container.start();
+      const { Id, State } = await container.inspect();
+      const neighbour: Neighbour = {
+        untouched: () =>
+          container.inspect().then(
+            (now) => now.Id === Id && now.State.Running && now.State.StartedAt === State.StartedAt,
+            () => false,
+          ),
+        remove: () => unlessGone(container.remove({ force: true, v: true })),
+      };
+      others.push(neighbour);
+      return neighbour;
+    },
+    async neighbourNetwork({ name, labels: Labels }) {
+      const Config = [{ Subnet: '10.213.0.0/28' }];
+      const network = await docker.createNetwork({ Name: name, Labels, IPAM: { Driver: 'default', Config } });
+      const neighbour: Neighbour = {
+        untouched: () =>
+          network.inspect().then(
+            () => true,
+            () => false,
+          ),
+        remove: () => unlessGone(network.remove()),
+      };
+      others.push(neighbour);
+      return neighbour;
+    },
+    async leaveHalfMade(spec) {
+      const files = makeControlFiles(stateFolder);
+      await files.write(spec.id, []);
+      const network = networkName(installation, spec.ownerId);
+      const ours = { [labels.installation]: installation, [labels.kind]: 'network', [labels.owner]: spec.ownerId };
+      await docker.createNetwork({ Name: network, Labels: { ...ours, [labels.id]: spec.ownerId } });
+      const placed = { installation, network, controlFolder: files.folder(spec.id), gpuIds: [], host: facts };
+      await docker.createContainer(createOptions(spec, placed));
+    },
+    async stopOutside(id) {
+      await docker.getContainer(containerName(id)).kill();
+    },
+    async dropImage(ref) {
+      await docker.getImage(ref).remove({ force: true });
+    },
+    generationFollows: 'creation',
+    lacks: {},
+    async stop() {
+      try {
+        await Promise.all(engines.map((engine) => engine.stop()));
+        await removeAll();
+      } finally {
+        client.stop();
+        await rm(folder, { recursive: true, force: true });
+      }
+    },
+  };
+}
+
+async function unlessGone(removal: Promise<unknown>): Promise<void> {
+  await removal.catch((error: unknown) => {
+    if (!(error instanceof Error && 'statusCode' in error && error.statusCode === 404)) throw error;
+  });
+}
+
+async function freeNodePort(): Promise<number> {
+  const server = net.createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const address = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  if (address === null || typeof address === 'string') throw new Error('no port');
+  return address.port;
+}
+
+async function importBusybox(docker: Docker, ref: string, folder: string): Promise<void> {
+  const busybox = '/bin/busybox';
+  if (
+    !(await access(busybox).then(
+      () => true,
+      () => false,
+    ))
+  )
+    await run('apt-get', ['install', '-y', 'busybox-static']);
+  const root = path.join(folder, 'root');
+  for (const name of ['bin', 'etc', 'root', 'tmp', 'proc', 'sys', 'dev'])
+    await mkdir(path.join(root, name), { recursive: true });
+  await copyFile(busybox, path.join(root, 'bin/busybox'));
+  await chmod(path.join(root, 'bin/busybox'), 0o755);
+  const { stdout: applets } = await run(busybox, ['--list']);
+  for (const applet of applets.trim().split('\n')) {
+    if (applet !== 'busybox') await symlink('busybox', path.join(root, 'bin', applet));
+  }
+  const tar = spawn('tar', ['-C', root, '--owner=0', '--group=0', '-c', '.'], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const [repo, tag] = [ref.slice(0, ref.lastIndexOf(':')), ref.slice(ref.lastIndexOf(':') + 1)];
+  const answer = await text(await docker.importImage(tar.stdout, { repo, tag }));
+  if (answer.includes('"error"')) throw new Error(answer);
+}

