@@ -5,7 +5,7 @@ export default defineConfig({
     testTimeout: 30_000,
     hookTimeout: 120_000,
     projects: [
-      { extends: true, test: { name: 'fast', include: ['test/{domain,contract,house,main}/**/*.test.ts', 'test/*.test.ts'] } },
+      { extends: true, test: { name: 'fast', include: ['test/{domain,contract,house,main,scripts}/**/*.test.ts', 'test/*.test.ts'] } },
       { extends: true, test: { name: 'parts', include: ['test/{store,migrations,passes,api,gateway}/**/*.test.ts'] } },
       {
         extends: true,

@@ -8,6 +8,7 @@ import { describe, expect, test } from 'vitest';
 import {
   arrowsHold,
   atMost500Lines,
+  contractRunsInBrowsers,
   domainIsPure,
   environmentOnlyInMain,
   nothingSkippedInSilence,
@@ -140,6 +141,14 @@ const rules: Record<string, Held> = {
       'interface A { crypto: string; fetch(): void; process: Process }',
       'function planStep(now: number): Step { return wait; }',
     ].map((text) => ({ path: 'src/domain/a.ts', text })),
+  },
+  'the contract runs in browsers': {
+    rule: contractRunsInBrowsers,
+    bad: [
+      { path: 'src/contract/a.ts', text: "import { b } from 'node:buffer';" },
+      { path: 'src/contract/a.ts', text: "const a = Buffer.from('a');" },
+    ],
+    good: [{ path: 'src/contract/a.ts', text: "import { z } from 'zod'; interface A { process: string }" }],
   },
   'types are whole': {
     rule: typesAreWhole,

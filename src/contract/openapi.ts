@@ -194,10 +194,7 @@ function schemaOf(schema: z.ZodType, io: 'input' | 'output', schemas: JsonObject
   if (typeof $defs === 'object' && $defs !== null && !Array.isArray($defs)) {
     for (const [id, definition] of Object.entries($defs)) schemas[id] = relinked(definition);
   }
-  const id = names.get(schema)?.id;
-  if (id === undefined) return asObject(relinked(root));
-  schemas[id] = relinked(root);
-  return ref('schemas', id);
+  return asObject(relinked(root));
 }
 
 const asJson = (schema: unknown): JsonObject => asObject(JSON.parse(JSON.stringify(schema)));

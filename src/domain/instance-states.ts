@@ -85,7 +85,7 @@ export type Action = (typeof actions)[number];
  * instance here, because it is gone (404) for actions.
  */
 export function whyNot(action: Action, status: InstanceStatus, desired: 'running' | 'stopped' | 'released'): string | null {
-  const stopping = desired === 'stopped' && status !== 'Stopped' && !failed(status);
+  const stopping = desired === 'stopped' && (status === 'Running' || !lastingStatuses.includes(status));
   switch (action) {
     case 'terminate':
       return null;
@@ -101,8 +101,6 @@ export function whyNot(action: Action, status: InstanceStatus, desired: 'running
       return action satisfies never;
   }
 }
-
-const failed = (status: InstanceStatus): boolean => status === 'StartingFailed' || status === 'InitializationFailed';
 
 /** Times and counts that the plan obeys. Milliseconds where the name says so. */
 export interface Limits {

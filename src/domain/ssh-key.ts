@@ -107,7 +107,9 @@ const readRsa = (reader: Reader): number => {
   // OpenSSL takes no exponent over 64 bits with a modulus this long.
   if (exponentBits < 2 || exponentBits > 64 || !isOdd(exponent)) refuse(`holds no usable RSA exponent; ${EXAMPLE}`);
   if (bits < MIN_RSA_BITS) {
-    refuse(`is an RSA key of ${bits} bits; at least ${MIN_RSA_BITS} are needed, or better a key of "ssh-keygen -t ed25519"`);
+    refuse(
+      `is an RSA key of ${bits} bits; at least ${MIN_RSA_BITS} are needed, or better a key of "ssh-keygen -t ed25519"`,
+    );
   }
   if (bits > MAX_RSA_BITS) refuse(`is an RSA key of ${bits} bits; at most ${MAX_RSA_BITS} are taken`);
   return bits;
@@ -156,11 +158,14 @@ const bytesOf = (base64: string): Uint8Array => {
 
 const refuseType = (type: string, rest: readonly string[]): never => {
   if (/-cert-v\d+@openssh\.com$/.test(type)) return refuse(`is a certificate; ${EXAMPLE}`);
-  if (type === 'ssh-dss') return refuse('is a DSA key, which sshd no longer takes; make one with "ssh-keygen -t ed25519"');
+  if (type === 'ssh-dss')
+    return refuse('is a DSA key, which sshd no longer takes; make one with "ssh-keygen -t ed25519"');
   if (rest.some((word) => isAccepted(word))) {
     return refuse('has options before its type; send the line from the type on, without options');
   }
-  return refuse(`starts with ${JSON.stringify(type.slice(0, 60))}, which is none of the types taken: ${accepted.join(', ')}`);
+  return refuse(
+    `starts with ${JSON.stringify(type.slice(0, 60))}, which is none of the types taken: ${accepted.join(', ')}`,
+  );
 };
 
 /** Everything a terminal or an editor would act on rather than show. */
@@ -172,9 +177,12 @@ const cleanComment = (text: string): string =>
 /** Throws a `field_value` Refusal that says what is wrong with it and what would be taken. */
 export const parseSshPublicKey = (text: string): SshPublicKey => {
   // First of all, and in whatever form it comes: PEM, OpenSSH's own (also without its armour) and PuTTY's.
-  if (/(BEGIN|END) [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File|Private-Lines:|b3BlbnNzaC1rZXktdjE/.test(text)) refusePrivateKey();
+  if (/(BEGIN|END) [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File|Private-Lines:|b3BlbnNzaC1rZXktdjE/.test(text))
+    refusePrivateKey();
   if (/BEGIN (SSH2 |RSA )?PUBLIC KEY/.test(text)) {
-    refuse('is in another format; turn it into an OpenSSH line with "ssh-keygen -i -f key.pub" (-m PKCS8 for a PEM file)');
+    refuse(
+      'is in another format; turn it into an OpenSSH line with "ssh-keygen -i -f key.pub" (-m PKCS8 for a PEM file)',
+    );
   }
   const trimmed = text.replace(/^[ \t\r\n]+|[ \t\r\n]+$/g, '');
   if (trimmed === '') refuse(`is empty; ${EXAMPLE}`);

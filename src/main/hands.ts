@@ -10,7 +10,6 @@ import { endpointOf, makeClient } from '../engines/docker/client.ts';
 import { makeDockerEngine } from '../engines/docker/docker.ts';
 import type { BuildLocalImage } from '../engines/docker/images.ts';
 import { buildRecipe, readRecipe, recipeRef } from '../engines/docker/recipes.ts';
-import { realClock } from '../engines/simulated/clock.ts';
 import { makeSimulatedEngine } from '../engines/simulated/simulated.ts';
 import { makeDirectoryStorage } from '../storage/directory/directory.ts';
 import type { Logger } from 'pino';
@@ -81,9 +80,8 @@ function dockerEngine(config: Config, installation: string, recipeFolder: string
 
 const simulatedEngine = (config: Config, installation: string): Engine =>
   makeSimulatedEngine({
-    clock: realClock,
-    random: Math.random,
     installation,
     capacity: SIMULATED_CAPACITY,
+    publishPorts: false,
     stateFile: join(config.dataFolder, 'simulated-engine.json'),
   });

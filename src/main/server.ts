@@ -76,6 +76,7 @@ export async function startServer({ config, log, limits = {}, now = Date.now }: 
       },
       authenticate: (credential) => ready().access.authenticate(credential),
       issuer: installation,
+      apiOrigin: config.apiUrl ?? `http://${hostPort(config.listen)}`,
       log,
     });
     await gateway.listen(config.gatewayListen.host, config.gatewayListen.port);
@@ -140,7 +141,8 @@ export async function startServer({ config, log, limits = {}, now = Date.now }: 
       await prepared;
     });
 
-    const port = api.addresses()[0]?.port ?? config.listen.port;
+    const [address] = api.addresses();
+    const port = typeof address === 'object' ? address.port : config.listen.port;
     return {
       apiUrl: config.apiUrl ?? `http://${hostPort({ host: config.listen.host, port })}`,
       gatewayUrl,

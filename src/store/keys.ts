@@ -39,13 +39,7 @@ export async function holderOfApiKey(db: Db, hash: string): Promise<(Holder & { 
   return db
     .selectFrom('apiKey')
     .innerJoin('account', 'account.id', 'apiKey.accountId')
-    .select([
-      'apiKey.id as apiKeyId',
-      'account.id as accountId',
-      'account.username',
-      'account.email',
-      'account.roles',
-    ])
+    .select(['apiKey.id as apiKeyId', 'account.id as accountId', 'account.username', 'account.email', 'account.roles'])
     .where('apiKey.hash', '=', hash)
     .where('account.disabled', '=', 0)
     .executeTakeFirst();

@@ -113,6 +113,15 @@ export async function release(
   return numAffectedRows === 1n;
 }
 
+/** At the start of the only process on a database: whoever held leases is dead, and what they held is looked at at once. */
+export async function freeLeases(tx: Db, nowMs: number): Promise<void> {
+  for (const table of ['instance', 'volume'] as const) {
+    await sql`
+      update ${sql.table(table)} set ${leaseOwner} = null, ${leaseToken} = null, ${leaseUntil} = null, ${due} = ${nowMs}
+      where ${leaseOwner} is not null`.execute(tx);
+  }
+}
+
 /** The guard of every write of a result: `….where(stillHeld({ id, leaseToken, generation }))`. */
 export const stillHeld = (hold: { id: string; leaseToken: string; generation: number }): RawBuilder<SqlBool> =>
   sql<SqlBool>`(id = ${hold.id} and ${leaseToken} = ${hold.leaseToken} and generation = ${hold.generation})`;
@@ -134,12 +143,3 @@ export async function nextDueAt(db: Db, table: LeaseTable): Promise<number | nul
 
 /** SQLite's one writer needs no row locks, and has none. */
 const lockFree = (db: Db): boolean => db.getExecutor().adapter.supportsMultipleConnections === false;
-
-/** At the start of the only process on a database: whoever held leases is dead, and what they held is looked at at once. */
-export async function freeLeases(tx: Db, nowMs: number): Promise<void> {
-  for (const table of ['instance', 'volume'] as const) {
-    await sql`
-      update ${sql.table(table)} set ${leaseOwner} = null, ${leaseToken} = null, ${leaseUntil} = null, ${due} = ${nowMs}
-      where ${leaseUntil} is not null`.execute(tx);
-  }
-}

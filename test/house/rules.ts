@@ -155,21 +155,12 @@ export const sqlOnlyInStore: Rule = (file) => {
   return wrong;
 };
 
-const impureNames = new Set([
-  ...[
-    'performance',
-    'crypto',
-    'fetch',
-    'process',
-    'console',
-    'Buffer',
-    'WebSocket',
-    'XMLHttpRequest',
-    'localStorage',
-    'navigator',
-  ],
-  ...['setTimeout', 'setInterval', 'setImmediate', 'queueMicrotask', 'requestAnimationFrame', 'Temporal', 'require'],
-]);
+const impureNames = new Set(
+  (
+    'performance crypto fetch process console Buffer WebSocket XMLHttpRequest localStorage navigator ' +
+    'setTimeout setInterval setImmediate queueMicrotask requestAnimationFrame Temporal require'
+  ).split(' '),
+);
 
 const builtins = new Set([
   'fs',
@@ -194,6 +185,19 @@ export const domainIsPure: Rule = (file) => {
   for (const { node, isReference } of walk(file.program)) {
     const what = impurity(node, isReference);
     if (what !== undefined) wrong.push(`${file.lineAt(node.start)}: ${what}`);
+  }
+  return wrong;
+};
+
+/** The contract is also the console's: nothing of Node in it. */
+export const contractRunsInBrowsers: Rule = (file) => {
+  if (roomOf(file.path) !== 'contract') return [];
+  const wrong = file.imports
+    .filter(({ from }) => from.startsWith('node:') || builtins.has(from))
+    .map(({ from, line }) => `${line}: imports ${from}`);
+  for (const { node, isReference } of walk(file.program)) {
+    const name = isReference && node.type === 'Identifier' ? nameOf(node) : undefined;
+    if (name === 'process' || name === 'Buffer') wrong.push(`${file.lineAt(node.start)}: uses ${name}`);
   }
   return wrong;
 };

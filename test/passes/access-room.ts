@@ -115,7 +115,30 @@ export async function eventKinds(store: Store, accountId: string): Promise<strin
 
 /** Every value of every table, as one text: to look for what must not be kept. */
 export async function everythingIn(store: Store): Promise<string> {
-  const tables = ['setting', 'signingKey', 'account', 'session', 'apiKey', 'sshKey', 'idempotency', 'event', 'gatewayGrant'] as const;
+  const tables = [
+    'setting',
+    'signingKey',
+    'account',
+    'session',
+    'apiKey',
+    'sshKey',
+    'idempotency',
+    'event',
+    'gatewayGrant',
+  ] as const;
   const rows = await Promise.all(tables.map((table) => store.read.selectFrom(table).selectAll().execute()));
   return JSON.stringify(rows);
+}
+
+/** The same store, telling each query that is read through it, as JSON of its tree. */
+export function watchedStore(store: Store): { store: Store; asked: string[] } {
+  const asked: string[] = [];
+  const read = store.read.withPlugin({
+    transformQuery({ node }) {
+      asked.push(JSON.stringify(node));
+      return node;
+    },
+    transformResult: async ({ result }) => result,
+  });
+  return { store: { ...store, read }, asked };
 }

@@ -125,7 +125,9 @@ describe('what is refused, and how', () => {
 
   test('DSA and short RSA, with what to make instead', () => {
     expect(refusalOf(makePair('dsa').line).message).toMatch(/DSA.*ssh-keygen -t ed25519/);
-    expect(refusalOf(makePair('rsa', ['-b', '2048']).line).message).toMatch(/2048 bits; at least 3072.*ssh-keygen -t ed25519/);
+    expect(refusalOf(makePair('rsa', ['-b', '2048']).line).message).toMatch(
+      /2048 bits; at least 3072.*ssh-keygen -t ed25519/,
+    );
   });
 
   test('public keys in other formats, with the way to convert them', () => {

@@ -14,8 +14,10 @@ import {
   expectRefused,
   openRoom,
   processBeside,
+  roomOver,
   setDisabled,
   tokenOf,
+  watchedStore,
   type Room,
 } from './access-room.ts';
 
@@ -39,7 +41,7 @@ async function ownKey(room: Room): Promise<{ kid: string; jwk: Json; publicJwk: 
 }
 
 /** Signs whatever it is given with Ed25519: header and claims are taken as they are. */
-const signedWith = (jwk: Json, header: Json, claims: Json): string => {
+const signedWith = (jwk: Json, header: Json, claims: Json | []): string => {
   const input = `${b64(JSON.stringify(header))}.${b64(JSON.stringify(claims))}`;
   return `${input}.${b64(sign(null, Buffer.from(input), { key: jwk, format: 'jwk' }))}`;
 };
@@ -79,8 +81,10 @@ onBothEngines('access tokens', (open) => {
     const head: Json = { ...decodeProtectedHeader(token) };
     const claims: Json = { ...decodeJwt(token) };
     const nowS = room.clock.nowMs / 1000;
-    const own = (changed: Json, changedHead: Json = {}) => signedWith(jwk, { ...head, ...changedHead }, { ...claims, ...changed });
-    const without = (name: string) => signedWith(jwk, head, Object.fromEntries(Object.entries(claims).filter(([key]) => key !== name)));
+    const own = (changed: Json, changedHead: Json = {}) =>
+      signedWith(jwk, { ...head, ...changedHead }, { ...claims, ...changed });
+    const without = (name: string) =>
+      signedWith(jwk, head, Object.fromEntries(Object.entries(claims).filter(([key]) => key !== name)));
     const foreign = generateKeyPairSync('ed25519');
     const foreignJwk: Json = { ...foreign.privateKey.export({ format: 'jwk' }) };
     const foreignPublic: Json = { ...foreign.publicKey.export({ format: 'jwk' }) };
@@ -94,7 +98,7 @@ onBothEngines('access tokens', (open) => {
     const adminSession = await adminOf(room);
 
     // The key is the real one: a token made of it like a login makes it is good, so each row below fails by its own fault alone.
-    expect(await callerOf(room, own({}))).toEqual(caller.sessionId === null ? null : expect.objectContaining({ username: 'anna' }));
+    expect(await callerOf(room, own({}))).toMatchObject({ username: 'anna' });
 
     const letterCases = Array.from({ length: 16 }, (_, bits) =>
       [...'none'].map((letter, i) => ((bits >> i) & 1 ? letter.toUpperCase() : letter)).join(''),
@@ -128,10 +132,9 @@ onBothEngines('access tokens', (open) => {
         [`alg ${alg}, no signature`, `${b64(JSON.stringify({ ...head, alg }))}.${payload}.`],
         [`alg ${alg}, the old signature`, `${b64(JSON.stringify({ ...head, alg }))}.${payload}.${signature}`],
       ]),
-      ...['', 'eddsa', 'EDDSA', 'Ed25519', 'Ed448', 'ES256', 'RS256', 'PS256', 'HS512', 'dir'].map((alg): [string, string] => [
-        `alg ${alg}`,
-        own({}, { alg }),
-      ]),
+      ...['', 'eddsa', 'EDDSA', 'Ed25519', 'Ed448', 'ES256', 'RS256', 'PS256', 'HS512', 'dir'].map(
+        (alg): [string, string] => [`alg ${alg}`, own({}, { alg })],
+      ),
       ['no alg', signedWith(jwk, { typ: 'JWT', kid }, claims)],
       ['alg as a list', own({}, { alg: ['EdDSA'] })],
       ['HS256 with the bytes of our public key', hmac('HS256', publicBytes)],
@@ -142,7 +145,10 @@ onBothEngines('access tokens', (open) => {
       ['a foreign key under our id', signedWith(foreignJwk, head, claims)],
       ['a foreign key under its own id', signedWith(foreignJwk, { ...head, kid: 'mine' }, claims)],
       ['a foreign key, embedded', signedWith(foreignJwk, { ...head, jwk: foreignPublic }, claims)],
-      ['a foreign key, embedded, without id', signedWith(foreignJwk, { alg: 'EdDSA', typ: 'JWT', jwk: foreignPublic }, claims)],
+      [
+        'a foreign key, embedded, without id',
+        signedWith(foreignJwk, { alg: 'EdDSA', typ: 'JWT', jwk: foreignPublic }, claims),
+      ],
       ['jku', signedWith(foreignJwk, { ...head, jku: 'http://127.0.0.1:1/keys' }, claims)],
       ['x5u', signedWith(foreignJwk, { ...head, x5u: 'http://127.0.0.1:1/cert' }, claims)],
       ['x5c', signedWith(foreignJwk, { ...head, x5c: ['MIIB'] }, claims)],
@@ -164,7 +170,7 @@ onBothEngines('access tokens', (open) => {
         `${kid} `,
         kid.toUpperCase(),
         'x'.repeat(2000),
-      ].map((id): [string, string] => [`kid ${JSON.stringify(id.slice(0, 40))}`, own({}, { kid: id })]),
+      ].map((id, i): [string, string] => [`kid ${i}: ${JSON.stringify(id.slice(0, 60))}`, own({}, { kid: id })]),
       ['kid a number', own({}, { kid: 1 })],
       ['kid a list', own({}, { kid: [kid] })],
       ['no kid', signedWith(jwk, { alg: 'EdDSA', typ: 'JWT' }, claims)],
@@ -203,8 +209,11 @@ onBothEngines('access tokens', (open) => {
       ['a login that is null', own({ jti: null })],
       ['no group', without('group')],
       ['group as text', own({ group: 'admin' })],
-      ['altered claims under the old signature', `${header}.${b64(JSON.stringify({ ...claims, sub: adminSession.accountId }))}.${signature}`],
-      ['claims that are a list', signedWith(jwk, head, Object.assign([], { length: 0 }))],
+      [
+        'altered claims under the old signature',
+        `${header}.${b64(JSON.stringify({ ...claims, sub: adminSession.accountId }))}.${signature}`,
+      ],
+      ['claims that are a list', signedWith(jwk, head, [])],
     ];
     expect(new Set(hostile.map(([name]) => name)).size).toBe(hostile.length);
     const accepted: string[] = [];
@@ -237,7 +246,7 @@ onBothEngines('access tokens', (open) => {
       mutants.add(`${token.slice(0, at)}.${token.slice(at)}`);
     }
     // Then any two characters anywhere, by a seeded walk.
-    for (let seed = 1; mutants.size < 10_000; ) {
+    for (let seed = 1; mutants.size < 10_000;) {
       seed = (seed * 48_271) % 2_147_483_647;
       const at = seed % token.length;
       const to = (seed >> 8) % alphabet.length;
@@ -250,7 +259,10 @@ onBothEngines('access tokens', (open) => {
     const taken: string[] = [];
     for (let from = 0; from < list.length; from += 100) {
       const tries = list.slice(from, from + 100).map(async (mutant) => {
-        const refused = await callerOf(room, mutant).then(() => false, () => true);
+        const refused = await callerOf(room, mutant).then(
+          () => false,
+          () => true,
+        );
         if (!refused) taken.push(mutant);
       });
       await Promise.all(tries);
@@ -263,13 +275,8 @@ onBothEngines('access tokens', (open) => {
   test('a known token is answered without waiting, and without asking the store for a second', async () => {
     const room = await openRoom(open);
     const { token, caller } = await annaOf(room);
-    const asked: string[] = [];
-    const stopped = { ...room.store, read: new Proxy(room.store.read, { get: (target, name, self) => {
-      asked.push(String(name));
-      return Reflect.get(target, name, self);
-    } }) };
-    const { roomOver } = await import('./access-room.ts');
-    const watched = roomOver(stopped, room.clock);
+    const { store, asked } = watchedStore(room.store);
+    const watched = roomOver(store, room.clock);
     expect(watched.access.authenticateCached(token)).toBeNull();
     expect(await callerOf(watched, token)).toEqual(caller);
     const before = asked.length;
@@ -325,10 +332,12 @@ onBothEngines('access tokens', (open) => {
     expect(await callerOf(room, token)).toMatchObject({ username: 'anna' });
   });
 
-  test('a change of roles counts within a second: they are the account\'s, not the token\'s', async () => {
+  test("a change of roles counts within a second: they are the account's, not the token's", async () => {
     const room = await openRoom(open);
     const { token } = await annaOf(room);
-    await room.store.write((tx) => tx.updateTable('account').set({ roles: '["user","admin"]' }).where('username', '=', 'anna').execute());
+    await room.store.write((tx) =>
+      tx.updateTable('account').set({ roles: '["user","admin"]' }).where('username', '=', 'anna').execute(),
+    );
     room.clock.nowMs += SECOND;
     expect((await callerOf(room, token)).roles).toEqual(['user', 'admin']);
   });
@@ -350,7 +359,11 @@ onBothEngines('access tokens', (open) => {
     expect(decodeProtectedHeader(await tokenOf(beside, 'anna', "anna's password")).kid).toBe(newId);
     for (const one of [room, beside]) expect(await callerOf(one, token)).toMatchObject({ username: 'anna' });
 
-    const retired = await room.store.read.selectFrom('signingKey').selectAll().where('kid', '=', oldId).executeTakeFirstOrThrow();
+    const retired = await room.store.read
+      .selectFrom('signingKey')
+      .selectAll()
+      .where('kid', '=', oldId)
+      .executeTakeFirstOrThrow();
     expect(retired).toMatchObject({ privateJwk: '', retiredAtMs: room.clock.nowMs });
     room.clock.nowMs += DAY + 2 * 60 * SECOND;
     await room.access.sweep();
@@ -364,7 +377,11 @@ onBothEngines('access tokens', (open) => {
     const ids = await Promise.all([room, beside, room, beside].map((one) => one.access.ensureSigningKey()));
     expect(new Set(ids).size).toBe(1);
     await Promise.all([room, beside].map((one) => one.access.rotateSigningKey()));
-    const current = await room.store.read.selectFrom('signingKey').select('kid').where('retiredAtMs', 'is', null).execute();
+    const current = await room.store.read
+      .selectFrom('signingKey')
+      .select('kid')
+      .where('retiredAtMs', 'is', null)
+      .execute();
     expect(current).toHaveLength(1);
     expect(await room.access.ensureSigningKey()).toBe(current[0]?.kid);
     expect(await beside.access.ensureSigningKey()).toBe(current[0]?.kid);
@@ -374,25 +391,18 @@ onBothEngines('access tokens', (open) => {
     const room = await openRoom(open);
     const { token } = await annaOf(room);
     const { jwk } = await ownKey(room);
-    let readings = 0;
-    const counting = { ...room.store, read: new Proxy(room.store.read, { get(target, name, self) {
-      if (name !== 'selectFrom') return Reflect.get(target, name, self);
-      return (table: 'signingKey') => {
-        if (table === 'signingKey') readings += 1;
-        return target.selectFrom(table);
-      };
-    } }) };
-    const { roomOver } = await import('./access-room.ts');
-    const watched = roomOver(counting, room.clock);
+    const { store, asked } = watchedStore(room.store);
+    const readings = () => asked.filter((query) => query.includes('"signingKey"')).length;
+    const watched = roomOver(store, room.clock);
     await callerOf(watched, token);
-    readings = 0;
+    expect(readings()).toBe(1);
     const strangers = Array.from({ length: 200 }, (_, i) =>
       signedWith(jwk, { ...decodeProtectedHeader(token), kid: `stranger-${i}` }, { ...decodeJwt(token) }),
     );
     await Promise.allSettled(strangers.map((bad) => callerOf(watched, bad)));
-    expect(readings).toBe(0);
+    expect(readings()).toBe(1);
     room.clock.nowMs += SECOND;
     for (const bad of strangers) await callerOf(watched, bad).catch(() => null);
-    expect(readings).toBe(1);
+    expect(readings()).toBe(2);
   });
 });

@@ -1,6 +1,9 @@
-/** One PostgreSQL for a run of vitest: `globalSetup: ['test/store/global-setup.ts']`. Its address reaches tests by `inject`. */
+/**
+ * One PostgreSQL for a run of vitest: `globalSetup: ['test/store/global-setup.ts']`. Its address reaches tests by `inject`. Without it
+ * each test file that needs one starts its own.
+ */
 import type { TestProject } from 'vitest/node';
-import { startPostgres } from './postgres-server.ts';
+import { startWithTemplate } from './postgres-template.ts';
 
 declare module 'vitest' {
   export interface ProvidedContext {
@@ -10,7 +13,7 @@ declare module 'vitest' {
 }
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const server = await startPostgres();
+  const server = await startWithTemplate();
   project.provide('postgresUrl', server.urlOf('%s'));
   return () => server.stop();
 }

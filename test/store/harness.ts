@@ -16,12 +16,11 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import pg from 'pg';
 import { afterAll, afterEach, describe, inject } from 'vitest';
 import { openStore } from '../../src/store/open.ts';
 import type { Store, StoreLog } from '../../src/store/store.ts';
 import type { PostgresServer } from './postgres-server.ts';
-import { startPostgres } from './postgres-server.ts';
+import { administer, startWithTemplate, TEMPLATE } from './postgres-template.ts';
 import './global-setup.ts';
 
 export type EngineKind = Store['kind'];
@@ -29,6 +28,8 @@ export type EngineKind = Store['kind'];
 export interface Open {
   (): Promise<Store>;
   again(store: Store): Promise<Store>;
+  /** A database without a table, for tests of what opening does to it; removed after the test, its stores are the test's. */
+  empty(): Promise<Place>;
   readonly kind: EngineKind;
 }
 
@@ -41,12 +42,12 @@ export function recordingLog(): StoreLog & { lines: { level: string; facts: obje
 
 export const quietLog: StoreLog = { info: () => {}, warn: () => {}, error: () => {} };
 
-type Place = { file: string } | { url: string };
+export type Place = { file: string } | { url: string };
 
 /** Makes and removes databases of one engine. */
 interface Grounds {
   kind: EngineKind;
-  make(): Promise<Place>;
+  make(content: 'migrated' | 'empty'): Promise<Place>;
   remove(place: Place): Promise<void>;
   close(): Promise<void>;
 }
@@ -66,26 +67,19 @@ function postgresGrounds(): Grounds {
   const urlOf = async (database: string): Promise<string> => {
     const shared = inject('postgresUrl');
     if (shared) return shared.replace('%s', database);
-    return (await (own ??= startPostgres())).urlOf(database);
-  };
-  const command = async (sql: string): Promise<void> => {
-    const client = new pg.Client({ connectionString: await urlOf('postgres') });
-    await client.connect();
-    try {
-      await client.query(sql);
-    } finally {
-      await client.end();
-    }
+    return (await (own ??= startWithTemplate())).urlOf(database);
   };
   return {
     kind: 'postgres',
-    make: async () => {
+    make: async (content) => {
       const name = `berth_${randomBytes(8).toString('hex')}`;
-      await command(`create database ${name}`);
+      const template = content === 'migrated' ? TEMPLATE : 'template0';
+      await administer(await urlOf('postgres'), `create database ${name} template ${template}`);
       return { url: await urlOf(name) };
     },
     remove: async (place) => {
-      if ('url' in place) await command(`drop database ${new URL(place.url).pathname.slice(1)} with (force)`);
+      if (!('url' in place)) return;
+      await administer(await urlOf('postgres'), `drop database ${new URL(place.url).pathname.slice(1)} with (force)`);
     },
     close: async () => (await own)?.stop(),
   };
@@ -103,24 +97,31 @@ export function onEngine(kind: EngineKind, name: string, tests: (open: Open) => 
   describe(`${name} on ${kind}`, () => {
     const grounds = groundsOf[kind]();
     const stores = new Map<Store, Place>();
+    const places = new Set<Place>();
+    const make = async (content: 'migrated' | 'empty'): Promise<Place> => {
+      const place = await grounds.make(content);
+      places.add(place);
+      return place;
+    };
     const openAt = async (place: Place): Promise<Store> => {
       const store = await openStore({ ...place, log: quietLog });
       stores.set(store, place);
       return store;
     };
-    const open: Open = Object.assign(async () => openAt(await grounds.make()), {
+    const open: Open = Object.assign(async () => openAt(await make('migrated')), {
       kind,
       again: async (store: Store) => {
         const place = stores.get(store);
         if (!place) throw new Error('open.again takes a store that this test has opened');
         return openAt(place);
       },
+      empty: () => make('empty'),
     });
     afterEach(async () => {
-      const places = new Set(stores.values());
       await Promise.all([...stores.keys()].map((store) => store.stop()));
       stores.clear();
       for (const place of places) await grounds.remove(place);
+      places.clear();
     });
     afterAll(() => grounds.close());
     tests(open);

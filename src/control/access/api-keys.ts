@@ -37,11 +37,20 @@ export const makeApiKeys = (needs: {
         }
         const count = await countApiKeys(tx, accountId);
         if (count >= MAX_KEYS) {
-          throw new Refusal('over_quota', `The account has ${count} API keys, and may have ${MAX_KEYS}; delete one first.`);
+          throw new Refusal(
+            'over_quota',
+            `The account has ${count} API keys, and may have ${MAX_KEYS}; delete one first.`,
+          );
         }
         const lastFour = fullKey.slice(-4);
         await insertApiKey(tx, { id, accountId, name, hash: sha256Hex(fullKey), lastFour, createdAtMs: nowMs });
-        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'apiKey.created', subjectId: id, data: { name, lastFour } });
+        await appendEvent(tx, {
+          accountId,
+          atMs: nowMs,
+          kind: 'apiKey.created',
+          subjectId: id,
+          data: { name, lastFour },
+        });
         if (idempotency) await remember(tx, accountId, idempotency, { id }, nowMs);
       });
       return { key: { id, name, fullKey } };
@@ -49,7 +58,9 @@ export const makeApiKeys = (needs: {
 
     async listApiKeys({ accountId }) {
       const rows = await apiKeysOf(store.read, accountId);
-      return { keys: rows.map(({ id, name, lastFour, createdAtMs }) => ({ id, name, lastFour, createdAt: createdAtMs })) };
+      return {
+        keys: rows.map(({ id, name, lastFour, createdAtMs }) => ({ id, name, lastFour, createdAt: createdAtMs })),
+      };
     },
 
     async deleteApiKey({ accountId }, { id }, idempotency) {
@@ -59,7 +70,10 @@ export const makeApiKeys = (needs: {
         await once(tx, accountId, idempotency, nowMs, async () => {
           const row = await deleteApiKeyRow(tx, accountId, id);
           if (!row) {
-            throw new Refusal('not_found', `API key ${JSON.stringify(id)} not found; POST /api/user/key/list names yours`);
+            throw new Refusal(
+              'not_found',
+              `API key ${JSON.stringify(id)} not found; POST /api/user/key/list names yours`,
+            );
           }
           await endGrantsOfKeys(tx, accountId);
           const data = { name: row.name, lastFour: row.lastFour };

@@ -45,7 +45,9 @@ export interface Grants {
   /** The handover. That the instance is the caller's own is for the asker to check. */
   grant(caller: Caller, instanceId: string): Promise<string>;
   /** Null for a handover that is unknown, spent or too old. */
-  redeem(handover: string): Promise<{ session: string; accountId: string; instanceId: string; expiresAtMs: number } | null>;
+  redeem(
+    handover: string,
+  ): Promise<{ session: string; accountId: string; instanceId: string; expiresAtMs: number } | null>;
   /** Null for a session that is unknown or has ended. */
   session(secret: string): Promise<GatewaySession | null>;
   /** Where a transaction is open already, use the store's `endGrantsFor` in it: what is remembered here ends within a second. */
@@ -96,7 +98,14 @@ export const makeGrants = (needs: { store: Store; now: () => number; randomBytes
         await lockOwnAccount(tx, accountId);
         if (!(await stillHolds(tx, caller))) throw notLoggedIn();
         const expiresAtMs = now() + HANDOVER_LIFE_MS;
-        await insertGrant(tx, { hash: sha256Hex(secret), kind: 'handover', accountId, instanceId, sessionId, expiresAtMs });
+        await insertGrant(tx, {
+          hash: sha256Hex(secret),
+          kind: 'handover',
+          accountId,
+          instanceId,
+          sessionId,
+          expiresAtMs,
+        });
       });
       return secret;
     },

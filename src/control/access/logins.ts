@@ -58,7 +58,8 @@ export const makeLogins = (needs: {
         // Changed while we checked the old one: that change ended every login, and this would be one more.
         if (row?.passwordHash !== account.passwordHash) throw wrongWords();
         // Said only to who knows the password.
-        if (row.disabled === 1) throw new Refusal('forbidden', 'This account is disabled. Ask an administrator to enable it.');
+        if (row.disabled === 1)
+          throw new Refusal('forbidden', 'This account is disabled. Ask an administrator to enable it.');
         const atMs = now();
         await insertSession(tx, { id: sessionId, accountId, createdAtMs: atMs, expiresAtMs, revokedAtMs: null });
         await appendEvent(tx, { accountId, atMs, kind: 'account.loggedIn', subjectId: sessionId, data: { from } });
@@ -68,7 +69,10 @@ export const makeLogins = (needs: {
 
     async logout({ accountId, sessionId }) {
       if (sessionId === null) {
-        throw new Refusal('not_now', 'An API key has no login to end; to end the key, delete it with /user/key/delete.');
+        throw new Refusal(
+          'not_now',
+          'An API key has no login to end; to end the key, delete it with /user/key/delete.',
+        );
       }
       await store.write(async (tx) => {
         const atMs = now();
@@ -89,14 +93,20 @@ export const makeLogins = (needs: {
       if (!(await passwords.verify(oldPassword, account.passwordHash, mayStart))) {
         changes.failed(accountId, null);
         log.warn({ accountId }, 'a change of password was refused');
-        throw new Refusal('forbidden', 'The old password is wrong, so the password was not changed. Type the one you log in with.');
+        throw new Refusal(
+          'forbidden',
+          'The old password is wrong, so the password was not changed. Type the one you log in with.',
+        );
       }
       const passwordHash = await passwords.hash(newPassword);
       await store.write(async (tx) => {
         const atMs = now();
         const row = await lockOwnAccount(tx, accountId);
         if (row.passwordHash !== account.passwordHash) {
-          throw new Refusal('not_now', 'The password was changed by another request meanwhile; log in again with that one.');
+          throw new Refusal(
+            'not_now',
+            'The password was changed by another request meanwhile; log in again with that one.',
+          );
         }
         await setPasswordHash(tx, accountId, passwordHash);
         await revokeSessionsOf(tx, accountId, atMs);

@@ -45,9 +45,13 @@ const makeTurns = (atOnce: number) => {
   const waiting: (() => void)[] = [];
   return async <T>(work: () => Promise<T>): Promise<T> => {
     if (waiting.length >= MAX_WAITING) {
-      throw new Refusal('too_many_requests', 'Too many people are logging in at this moment; try again in a few seconds.', {
-        retryAfterS: 5,
-      });
+      throw new Refusal(
+        'too_many_requests',
+        'Too many people are logging in at this moment; try again in a few seconds.',
+        {
+          retryAfterS: 5,
+        },
+      );
     }
     // A turn is handed over, never given back while others wait, so that nobody who comes later slips in before them.
     if (running >= atOnce) await new Promise<void>((resolve) => waiting.push(resolve));

@@ -7,7 +7,13 @@ export type RandomBytes = (size: number) => Uint8Array;
 export const uuidFrom = (randomBytes: RandomBytes): string => {
   const hex = Buffer.from(randomBytes(16)).toString('hex');
   const variant = '89ab'.charAt(parseInt(hex.charAt(16), 16) & 3);
-  return [hex.slice(0, 8), hex.slice(8, 12), `4${hex.slice(13, 16)}`, `${variant}${hex.slice(17, 20)}`, hex.slice(20)].join('-');
+  return [
+    hex.slice(0, 8),
+    hex.slice(8, 12),
+    `4${hex.slice(13, 16)}`,
+    `${variant}${hex.slice(17, 20)}`,
+    hex.slice(20),
+  ].join('-');
 };
 
 /** 256 bits: nobody guesses it, and a plain hash of it is safe to keep. */

@@ -34,7 +34,10 @@ export const makeSshKeys = (needs: {
         return once(tx, accountId, idempotency, nowMs, async () => {
           const count = await countSshKeys(tx, accountId);
           if (count >= MAX_KEYS) {
-            throw new Refusal('over_quota', `The account has ${count} ssh keys, and may have ${MAX_KEYS}; delete one first.`);
+            throw new Refusal(
+              'over_quota',
+              `The account has ${count} ssh keys, and may have ${MAX_KEYS}; delete one first.`,
+            );
           }
           const row = { id, accountId, name, publicKey: key.line, fingerprint, createdAtMs: nowMs };
           const twin = await insertSshKey(tx, row);
@@ -42,7 +45,13 @@ export const makeSshKeys = (needs: {
             const message = `The account has this ssh key already, as ${JSON.stringify(twin.name)} (${fingerprint}).`;
             throw new Refusal('name_taken', message);
           }
-          await appendEvent(tx, { accountId, atMs: nowMs, kind: 'sshKey.created', subjectId: id, data: { name, fingerprint } });
+          await appendEvent(tx, {
+            accountId,
+            atMs: nowMs,
+            kind: 'sshKey.created',
+            subjectId: id,
+            data: { name, fingerprint },
+          });
           await onSshKeysChanged(tx, accountId);
           return { sshKey: { id, name, fingerprint } };
         });
@@ -52,7 +61,12 @@ export const makeSshKeys = (needs: {
     async listSshKeys({ accountId }) {
       const rows = await sshKeysOf(store.read, accountId);
       return {
-        sshKeys: rows.map(({ id, name, fingerprint, createdAtMs }) => ({ id, name, fingerprint, createdAt: createdAtMs })),
+        sshKeys: rows.map(({ id, name, fingerprint, createdAtMs }) => ({
+          id,
+          name,
+          fingerprint,
+          createdAt: createdAtMs,
+        })),
       };
     },
 
@@ -63,7 +77,10 @@ export const makeSshKeys = (needs: {
         await once(tx, accountId, idempotency, nowMs, async () => {
           const row = await deleteSshKeyRow(tx, accountId, id);
           if (!row) {
-            throw new Refusal('not_found', `ssh key ${JSON.stringify(id)} not found; POST /api/user/sshkey/list names yours`);
+            throw new Refusal(
+              'not_found',
+              `ssh key ${JSON.stringify(id)} not found; POST /api/user/sshkey/list names yours`,
+            );
           }
           const data = { name: row.name, fingerprint: row.fingerprint };
           await appendEvent(tx, { accountId, atMs: nowMs, kind: 'sshKey.deleted', subjectId: id, data });

@@ -20,7 +20,11 @@ export interface TokenClaims {
 
 export interface Tokens {
   /** Also says when the token expires. */
-  sign(login: { accountId: string; sessionId: string; roles: readonly string[] }): Promise<{ token: string; expiresAtMs: number }>;
+  sign(login: {
+    accountId: string;
+    sessionId: string;
+    roles: readonly string[];
+  }): Promise<{ token: string; expiresAtMs: number }>;
   /** Null for whatever is not a token of ours that is valid now. Whether its login stands is for the store to say. */
   verify(token: string): Promise<TokenClaims | null>;
 }
@@ -35,7 +39,12 @@ const headerOf = (token: string): ProtectedHeaderParameters | null => {
 
 const isWhole = (value: unknown): value is number => Number.isSafeInteger(value);
 
-export const makeTokens = (needs: { ring: SigningRing; issuer: string; audience: string; now: () => number }): Tokens => {
+export const makeTokens = (needs: {
+  ring: SigningRing;
+  issuer: string;
+  audience: string;
+  now: () => number;
+}): Tokens => {
   const { ring, issuer, audience, now } = needs;
 
   const payloadOf = async (token: string, kid: string): Promise<JWTPayload | null> => {
@@ -71,7 +80,8 @@ export const makeTokens = (needs: { ring: SigningRing; issuer: string; audience:
       if (token.length > MAX_TOKEN_CHARACTERS) return null;
       const signature = SHAPE.exec(token)?.[1];
       // The last character of a signature has four bits to spare: only one of its sixteen spellings is the one we wrote.
-      if (signature === undefined || Buffer.from(signature, 'base64url').toString('base64url') !== signature) return null;
+      if (signature === undefined || Buffer.from(signature, 'base64url').toString('base64url') !== signature)
+        return null;
       const header = headerOf(token);
       if (header?.alg !== ALGORITHM || header.typ !== TYPE || typeof header.kid !== 'string') return null;
       if (Object.keys(header).length !== 3) return null;
@@ -79,7 +89,8 @@ export const makeTokens = (needs: { ring: SigningRing; issuer: string; audience:
       const payload = await payloadOf(token, header.kid);
       if (payload === null) return null;
       const { sub, jti, iat, exp, aud, group } = payload;
-      if (typeof sub !== 'string' || typeof jti !== 'string' || !Array.isArray(aud) || !Array.isArray(group)) return null;
+      if (typeof sub !== 'string' || typeof jti !== 'string' || !Array.isArray(aud) || !Array.isArray(group))
+        return null;
       if (!isWhole(iat) || !isWhole(exp) || exp - iat !== TOKEN_LIFE_S || iat > now() / 1000 + SKEW_S) return null;
       return { accountId: sub, sessionId: jti, expiresAtMs: exp * 1000 };
     },

@@ -18,7 +18,8 @@ import type { Head } from './head.ts';
 import type { InstanceTarget } from './routing.ts';
 
 /** What a visitor was let in by; asked again for what stays open long. */
-export type Evidence = { kind: 'public' } | { kind: 'session'; secret: string } | { kind: 'credential'; credential: Credential };
+export type Evidence =
+  { kind: 'public' } | { kind: 'session'; secret: string } | { kind: 'credential'; credential: Credential };
 
 export interface Admitted {
   route: GatewayRoute;
@@ -41,7 +42,7 @@ export interface Visit {
 export interface AdmissionNeeds {
   forwarding: Pick<Forwarding, 'route' | 'session'>;
   authenticate: Access['authenticate'];
-  apiOrigin: string;
+  apiOrigin: () => string;
   issuer: string;
 }
 
@@ -51,7 +52,9 @@ export async function admit(needs: AdmissionNeeds, visit: Visit): Promise<Admiss
   const { head, target } = visit;
   const route = await needs.forwarding.route(target.instanceId);
   const admission =
-    route !== null && isPublic(route, target) ? await admitAnybody(needs, visit, route) : await admitOwner(needs, visit, route);
+    route !== null && isPublic(route, target)
+      ? await admitAnybody(needs, visit, route)
+      : await admitOwner(needs, visit, route);
   if ('refused' in admission || admission.owner || !head.serviceWorkerScript) return admission;
   return { refused: serviceWorkerRefused() };
 }
@@ -89,8 +92,8 @@ async function admitOwner(needs: AdmissionNeeds, visit: Visit, route: GatewayRou
     accountId = await accountOf(needs.authenticate, presented.credential);
     evidence = { kind: 'credential', credential: presented.credential };
   }
-  if (accountId === null) return { refused: notLoggedIn(needs.apiOrigin) };
-  if (route === null || route.ownerId !== accountId) return { refused: notFound(needs.apiOrigin) };
+  if (accountId === null) return { refused: notLoggedIn(needs.apiOrigin()) };
+  if (route === null || route.ownerId !== accountId) return { refused: notFound(needs.apiOrigin()) };
   return { route, evidence, owner: true };
 }
 
@@ -107,7 +110,12 @@ async function accountOf(authenticate: Access['authenticate'], credential: Crede
  * What the cookie of a request is worth. `ignored`: sandboxed content sends `Origin: null`, and a stranger's page that embeds
  * something of ours is nobody. `refused`: what would change something, or open a channel, from elsewhere.
  */
-export function cookieWeight({ head, method, upgrade, ownOrigin }: Omit<Visit, 'target'>): 'counts' | 'ignored' | 'refused' {
+export function cookieWeight({
+  head,
+  method,
+  upgrade,
+  ownOrigin,
+}: Omit<Visit, 'target'>): 'counts' | 'ignored' | 'refused' {
   const { origin, fetchSite } = head;
   if (origin === 'null') return 'ignored';
   const unsafe = upgrade || (method !== 'GET' && method !== 'HEAD' && method !== 'OPTIONS');
@@ -120,7 +128,11 @@ export function cookieWeight({ head, method, upgrade, ownOrigin }: Omit<Visit, '
 }
 
 /** Whether what was let in before would still be. Faults of the store change nothing: unknown is not ended. */
-export async function stillAdmitted(needs: AdmissionNeeds, target: InstanceTarget, evidence: Evidence): Promise<boolean> {
+export async function stillAdmitted(
+  needs: AdmissionNeeds,
+  target: InstanceTarget,
+  evidence: Evidence,
+): Promise<boolean> {
   const route = await needs.forwarding.route(target.instanceId);
   if (route === null) return false;
   switch (evidence.kind) {

@@ -5,6 +5,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { ErrorCode } from '../../contract/errors.ts';
+import type { InstanceStatus } from '../../domain/instance-states.ts';
+import { Refusal } from '../../domain/refusal.ts';
 
 export interface Answer {
   status: number;
@@ -36,7 +38,10 @@ const REASONS: { [status: number]: string } = {
   504: 'Gateway Timeout',
 };
 
-const toConsole = (apiOrigin: string): { href: string; text: string } => ({ href: `${apiOrigin}/`, text: 'Go to the console' });
+const toConsole = (apiOrigin: string): { href: string; text: string } => ({
+  href: `${apiOrigin}/`,
+  text: 'Go to the console',
+});
 
 export const badRequest = (why: string, status = 400): Answer => ({
   status,
@@ -90,6 +95,14 @@ export const serviceWorkerRefused = (): Answer => ({
   message: 'a page of an instance that is not yours cannot install a service worker on this gateway',
 });
 
+const STARTING: ReadonlySet<string> = new Set<InstanceStatus>([
+  'Initializing',
+  'PullingImage',
+  'Starting',
+  'Restarting',
+]);
+export const isStarting = (status: string): boolean => STARTING.has(status);
+
 export const notRunning = (status: string, starting: boolean): Answer =>
   starting
     ? {
@@ -137,7 +150,8 @@ export const died = (): Answer => ({
   status: 502,
   code: 'unavailable',
   title: 'The program broke off',
-  message: 'the program inside the instance closed the connection, or sent something that is not HTTP, before it answered: look at its log',
+  message:
+    'the program inside the instance closed the connection, or sent something that is not HTTP, before it answered: look at its log',
 });
 
 export const internal = (): Answer => ({
@@ -145,6 +159,29 @@ export const internal = (): Answer => ({
   code: 'internal',
   title: 'A fault of the gateway',
   message: 'the gateway failed at this request; the operator finds the cause in its log',
+});
+
+/** What control could not answer now, in its own words; null for what is no such refusal. */
+export function unavailable(error: unknown): Answer | null {
+  if (!(error instanceof Refusal) || error.code !== 'unavailable') return null;
+  const { message, retryAfterS = 5 } = error;
+  return {
+    status: 503,
+    code: 'unavailable',
+    title: 'Not possible at the moment',
+    message,
+    retryAfterS,
+    refreshS: retryAfterS,
+  };
+}
+
+/** Relative links of a page lead astray without the slash. */
+export const slashed = (location: string): Answer => ({
+  status: 307,
+  code: 'not_found',
+  title: 'Moved',
+  message: 'the address ends with a slash',
+  headers: ['Location', location],
 });
 
 export const stopping = (): Answer => ({
@@ -159,15 +196,21 @@ export const stopping = (): Answer => ({
 /** Programs that ask for nothing in particular get JSON. */
 export const wantsPage = (accept: string): boolean => accept.includes('text/html');
 
-const PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const PAGE_POLICY =
+  "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 function rendered(answer: Answer, asPage: boolean): { headers: string[]; body: Buffer } {
   const body = Buffer.from(asPage ? page(answer) : `${JSON.stringify({ message: answer.message })}\n`, 'utf8');
-  const headers = [
-    ...['Content-Type', asPage ? 'text/html; charset=utf-8' : 'application/json; charset=utf-8'],
-    ...['Content-Length', String(body.length), 'Cache-Control', 'no-store', 'Vary', 'Accept, Cookie'],
-    ...['X-Content-Type-Options', 'nosniff', 'Referrer-Policy', 'no-referrer', 'Content-Security-Policy', PAGE_POLICY],
-  ];
+  const headers = ['Content-Type', asPage ? 'text/html; charset=utf-8' : 'application/json; charset=utf-8'];
+  headers.push('Content-Length', String(body.length), 'Cache-Control', 'no-store', 'Vary', 'Accept, Cookie');
+  headers.push(
+    'X-Content-Type-Options',
+    'nosniff',
+    'Referrer-Policy',
+    'no-referrer',
+    'Content-Security-Policy',
+    PAGE_POLICY,
+  );
   if (answer.status >= 400) headers.push('X-Error-Code', answer.code);
   if (answer.retryAfterS !== undefined) headers.push('Retry-After', String(answer.retryAfterS));
   headers.push(...(answer.headers ?? []));

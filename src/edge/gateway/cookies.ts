@@ -81,6 +81,7 @@ function narrowedPath(path: string, target: InstanceTarget): string {
   return `${prefix}/`;
 }
 
-export function sessionCookie(secret: string, maxAgeS: number, secure: boolean): string {
-  return `${GATEWAY_COOKIE}=${secret}; Path=/; Max-Age=${maxAgeS}; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;
+/** Without an age: control moves a session on while it is used, and the browser is not told. */
+export function sessionCookie(secret: string, secure: boolean): string {
+  return `${GATEWAY_COOKIE}=${secret}; Path=/; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;
 }

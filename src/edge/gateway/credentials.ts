@@ -19,7 +19,8 @@ export interface Presented {
 /** What the headers present as a login; `Authorization` is preferred, as the API does, unless only the other is ours. */
 export function presentedCredential(head: Head, issuer: string): Presented | null {
   const bearer = head.authorization === null ? null : bearerOf(head.authorization);
-  const fromBearer: Presented | null = bearer === null ? null : { credential: credentialOf(bearer), ours: isOurs(bearer, issuer) };
+  const fromBearer: Presented | null =
+    bearer === null ? null : { credential: credentialOf(bearer), ours: isOurs(bearer, issuer) };
   if (fromBearer?.ours === true || head.apiKey === null) return fromBearer;
   const fromKey: Presented = { credential: { kind: 'apiKey', key: head.apiKey }, ours: isOurs(head.apiKey, issuer) };
   return fromKey.ours || fromBearer === null ? fromKey : fromBearer;

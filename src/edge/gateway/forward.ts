@@ -76,15 +76,27 @@ class Passing implements Dispatcher.DispatchHandler {
     if (this.#clientGone) controller.abort(new Error('the client left'));
   }
 
-  onResponseStart(controller: Dispatcher.DispatchController, status: number, _parsed: unknown, statusText?: string): void {
+  onResponseStart(
+    controller: Dispatcher.DispatchController,
+    status: number,
+    _parsed: unknown,
+    statusText?: string,
+  ): void {
     const { res, target, admitted, host } = this.#exchange;
-    const { headers, contentLength } = outwardHeaders(rawOf(controller.rawHeaders), status, target, admitted.owner, host);
+    const { headers, contentLength } = outwardHeaders(
+      rawOf(controller.rawHeaders),
+      status,
+      target,
+      admitted.owner,
+      host,
+    );
     if (status < 200) {
       this.#passInformation(status, headers);
       return;
     }
     if (contentLength !== null) this.#lengthLeft = Number(contentLength);
-    if (statusText !== undefined && statusText !== '' && PLAIN.test(statusText)) res.writeHead(status, statusText, headers);
+    if (statusText !== undefined && statusText !== '' && PLAIN.test(statusText))
+      res.writeHead(status, statusText, headers);
     else res.writeHead(status, headers);
     // What arrived in the same piece as the head is handed over before this runs, and leaves in one write with it.
     queueMicrotask(() => {
@@ -133,11 +145,17 @@ class Passing implements Dispatcher.DispatchHandler {
     const { req, res, head, target, admitted, log } = this.#exchange;
     if (this.#clientGone || res.destroyed) return;
     if (res.headersSent) {
-      log.debug({ instanceId: target.instanceId, port: target.port, reason: error.message }, 'an instance broke off a response');
+      log.debug(
+        { instanceId: target.instanceId, port: target.port, reason: error.message },
+        'an instance broke off a response',
+      );
       res.destroy();
       return;
     }
-    log.debug({ instanceId: target.instanceId, port: target.port, reason: error.message }, 'a request did not reach its instance');
+    log.debug(
+      { instanceId: target.instanceId, port: target.port, reason: error.message },
+      'a request did not reach its instance',
+    );
     sendAnswer(req, res, answerTo(error, target, admitted.route.status), head.accept);
   }
 }

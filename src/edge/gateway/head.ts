@@ -96,7 +96,8 @@ export function readHead(raw: readonly string[], method: string, httpVersion: st
   };
 }
 
-export const hasBody = (head: Head): boolean => head.chunked || (head.contentLength !== null && head.contentLength !== '0');
+export const hasBody = (head: Head): boolean =>
+  head.chunked || (head.contentLength !== null && head.contentLength !== '0');
 
 /** The parser of Node refuses the worst of these itself; this page must not depend on its leniency. */
 function whyRefused(
@@ -130,7 +131,8 @@ function isHost(host: string): boolean {
   for (let at = 0; at < host.length; at += 1) {
     const code = host.charCodeAt(at);
     const letter = (code >= 0x61 && code <= 0x7a) || (code >= 0x41 && code <= 0x5a);
-    if (letter || (code >= 0x2d && code <= 0x3a && code !== 0x2f) || code === 0x5b || code === 0x5d || code === 0x5f) continue;
+    if (letter || (code >= 0x2d && code <= 0x3a && code !== 0x2f) || code === 0x5b || code === 0x5d || code === 0x5f)
+      continue;
     return false;
   }
   return host.length < 256;

@@ -50,7 +50,13 @@ export function senderOf(
 
 const firstOf = (list: string | null): string | null => list?.split(',')[0]?.trim().toLowerCase() ?? null;
 
-export function inwardHeaders(head: Head, target: InstanceTarget, admitted: Admitted, sender: Sender, issuer: string): string[] {
+export function inwardHeaders(
+  head: Head,
+  target: InstanceTarget,
+  admitted: Admitted,
+  sender: Sender,
+  issuer: string,
+): string[] {
   const { raw, names, connection } = head;
   const headers: string[] = [];
   const notebook = target.surface === 'notebook';
@@ -70,11 +76,9 @@ export function inwardHeaders(head: Head, target: InstanceTarget, admitted: Admi
   if (notebook) headers.push('Authorization', `token ${admitted.route.notebookToken}`);
   if (target.surface === 'forward') headers.push('X-Forwarded-Prefix', target.prefix);
   const { address, proto, host, forwardedFor } = sender;
-  headers.push(
-    ...['X-Forwarded-For', forwardedFor === null ? address : `${forwardedFor}, ${address}`],
-    ...['X-Forwarded-Proto', proto, 'X-Forwarded-Host', host],
-    ...['Forwarded', `for=${address.includes(':') ? `"[${address}]"` : address};host="${host}";proto=${proto}`],
-  );
+  headers.push('X-Forwarded-For', forwardedFor === null ? address : `${forwardedFor}, ${address}`);
+  headers.push('X-Forwarded-Proto', proto, 'X-Forwarded-Host', host);
+  headers.push('Forwarded', `for=${address.includes(':') ? `"[${address}]"` : address};host="${host}";proto=${proto}`);
   return headers;
 }
 

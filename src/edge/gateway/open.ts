@@ -17,8 +17,7 @@ import { portOf } from './routing.ts';
 
 export interface OpenNeeds {
   forwarding: Pick<Forwarding, 'redeem' | 'session'>;
-  apiOrigin: string;
-  now: () => number;
+  apiOrigin: () => string;
 }
 
 export interface OpenVisit {
@@ -42,23 +41,26 @@ async function answerOpen(needs: OpenNeeds, { req, head, query, ownOrigin }: Ope
   const key = search.get('key');
   const portText = search.get('port');
   const port = portText === null ? null : portOf(portText);
-  if (key === null || key === '') return badRequest('the link has no key: take the whole link that the console or the API gave');
+  if (key === null || key === '')
+    return badRequest('the link has no key: take the whole link that the console or the API gave');
   if (portText !== null && port === null) return badRequest('the port of the link is not a number from 1 to 65535');
-  if (openedByStrangers(needs.apiOrigin, head, ownOrigin)) return confirmation(key, port);
+  if (openedByStrangers(needs.apiOrigin(), head, ownOrigin)) return confirmation(key, port);
   const redeemed = await needs.forwarding.redeem(key);
-  if (redeemed === null) return spent(needs.apiOrigin);
-  const headers = [
-    ...['Location', port === null ? `/notebook/${redeemed.instanceId}/` : `/forward/${redeemed.instanceId}/${port}/`],
-    ...['Set-Cookie', sessionCookie(redeemed.session, maxAgeS(redeemed.expiresAtMs, needs.now()), ownOrigin.startsWith('https:'))],
-  ];
+  if (redeemed === null) return spent(needs.apiOrigin());
+  const place = port === null ? `/notebook/${redeemed.instanceId}/` : `/forward/${redeemed.instanceId}/${port}/`;
+  const headers = ['Location', place, 'Set-Cookie', sessionCookie(redeemed.session, ownOrigin.startsWith('https:'))];
   const before = sessionSecretOf(head.cookies);
   const accountBefore = before === null ? null : ((await needs.forwarding.session(before))?.accountId ?? null);
   // Not the cookies: they belong to the host, and so to the console as well.
   if (accountBefore !== redeemed.accountId) headers.push('Clear-Site-Data', '"cache", "storage"');
-  return { status: 303, code: 'internal', title: 'Opening', message: 'the instance is at the address in Location', headers };
+  return {
+    status: 303,
+    code: 'internal',
+    title: 'Opening',
+    message: 'the instance is at the address in Location',
+    headers,
+  };
 }
-
-const maxAgeS = (expiresAtMs: number, nowMs: number): number => Math.max(1, Math.floor((expiresAtMs - nowMs) / 1000));
 
 /**
  * A page of another site made the browser come. The console may, wherever it is served; what runs in a sandbox here may not.
@@ -88,6 +90,7 @@ const spent = (apiOrigin: string): Answer => ({
   status: 410,
   code: 'not_found',
   title: 'This link has been used',
-  message: 'such a link opens an instance once, and for a minute: open the instance from the console again, or ask the API for a new link',
+  message:
+    'such a link opens an instance once, and for a minute: open the instance from the console again, or ask the API for a new link',
   link: { href: `${apiOrigin}/`, text: 'Go to the console' },
 });

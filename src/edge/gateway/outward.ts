@@ -40,7 +40,13 @@ export interface OutwardHead {
   contentLength: string | null;
 }
 
-export function outwardHeaders(raw: RawHeaders, status: number, target: InstanceTarget, owner: boolean, host: string): OutwardHead {
+export function outwardHeaders(
+  raw: RawHeaders,
+  status: number,
+  target: InstanceTarget,
+  owner: boolean,
+  host: string,
+): OutwardHead {
   const headers: string[] = [];
   let contentLength: string | null = null;
   let options: string[] | null = null;
@@ -94,7 +100,7 @@ export function outwardHeaders(raw: RawHeaders, status: number, target: Instance
 }
 
 const text = (value: Buffer | string | undefined): string =>
-  typeof value === 'string' ? value : value === undefined ? '' : value.latin1Slice(0, value.length);
+  typeof value === 'string' ? value : (value?.toString('latin1') ?? '');
 
 /** Headers that `Connection` names end here; those that protect the visitor can't be named away. */
 function dropNamed(headers: string[], options: readonly string[]): void {
@@ -128,7 +134,8 @@ export function outwardTrailers(raw: RawHeaders): [string, string][] {
   for (let at = 0; at + 1 < raw.length; at += 2) {
     const name = text(raw[at]);
     const lower = name.toLowerCase();
-    const refused = ENDS_HERE.has(lower) || lower === 'set-cookie' || lower.startsWith('content-') || lower === 'trailer';
+    const refused =
+      ENDS_HERE.has(lower) || lower === 'set-cookie' || lower.startsWith('content-') || lower === 'trailer';
     if (!refused) trailers.push([name, text(raw[at + 1])]);
   }
   return trailers;

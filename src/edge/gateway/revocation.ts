@@ -47,7 +47,7 @@ export class Revocation {
     const verdicts = new Map<string, boolean>();
     const before = this.#needs.now() - this.#everyMs;
     try {
-      for (const live of [...this.#lives]) {
+      for (const live of this.#lives) {
         if (live.sinceMs > before) continue;
         const key = keyOf(live);
         const verdict = verdicts.get(key) ?? (await stillAdmitted(this.#needs, live.target, live.evidence));
@@ -55,7 +55,10 @@ export class Revocation {
         if (!verdict && this.#lives.has(live)) live.cut();
       }
     } catch (error) {
-      this.#needs.log.warn({ err: error }, 'could not ask anew whether open connections may stay; they stay until the next time');
+      this.#needs.log.warn(
+        { err: error },
+        'could not ask anew whether open connections may stay; they stay until the next time',
+      );
     } finally {
       this.#running = false;
     }

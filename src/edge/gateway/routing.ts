@@ -26,7 +26,11 @@ export interface InstanceTarget {
 }
 
 export type Target =
-  InstanceTarget | { kind: 'open'; query: string } | { kind: 'home' } | { kind: 'unknown' } | { kind: 'refused'; why: string };
+  | InstanceTarget
+  | { kind: 'open'; query: string }
+  | { kind: 'home' }
+  | { kind: 'unknown' }
+  | { kind: 'refused'; why: string };
 
 const UNKNOWN: Target = { kind: 'unknown' };
 const INSTANCE_ID_LENGTH = 'notebook-'.length + 36;
@@ -37,7 +41,10 @@ const HASH = 0x23;
 
 export function targetOf(_host: string, requestTarget: string): Target {
   if (requestTarget.charCodeAt(0) !== SLASH) {
-    return { kind: 'refused', why: 'the request target must be a path: send "GET /path HTTP/1.1" and the host in the Host header' };
+    return {
+      kind: 'refused',
+      why: 'the request target must be a path: send "GET /path HTTP/1.1" and the host in the Host header',
+    };
   }
   const mark = requestTarget.indexOf('?');
   const pathEnd = mark < 0 ? requestTarget.length : mark;
@@ -110,7 +117,8 @@ function whyUnsafe(whole: string, pathEnd: number): string | null {
   for (let at = 0; at < pathEnd; at += 1) {
     const code = whole.charCodeAt(at);
     if (code === BACKSLASH || code === HASH) return 'the path must not contain "\\" or "#": send them percent-encoded';
-    if (code <= 0x20 || code === 0x7f) return 'the path must not contain spaces or control characters: send them percent-encoded';
+    if (code <= 0x20 || code === 0x7f)
+      return 'the path must not contain spaces or control characters: send them percent-encoded';
     if (code === SLASH && !dots) dots = isDotOrEscape(whole, at + 1);
   }
   if (dots && whole.slice(1, pathEnd).split('/').some(isDotSegment)) {
@@ -119,7 +127,8 @@ function whyUnsafe(whole: string, pathEnd: number): string | null {
   return null;
 }
 
-const isDotOrEscape = (whole: string, at: number): boolean => whole.charCodeAt(at) === 0x2e || whole.charCodeAt(at) === 0x25;
+const isDotOrEscape = (whole: string, at: number): boolean =>
+  whole.charCodeAt(at) === 0x2e || whole.charCodeAt(at) === 0x25;
 
 function isDotSegment(segment: string): boolean {
   if (segment.length === 0 || segment.length > 6) return false;

@@ -35,9 +35,10 @@ class SocketOver extends Socket {
 
   override _writev(chunks: { chunk: Buffer; encoding: BufferEncoding }[], done: (error?: Error | null) => void): void {
     this.#stream.cork();
-    chunks.forEach(({ chunk, encoding }, index) => {
-      this.#stream.write(chunk, encoding, index === chunks.length - 1 ? done : undefined);
-    });
+    const last = chunks.length - 1;
+    for (const [index, { chunk, encoding }] of chunks.entries()) {
+      this.#stream.write(chunk, encoding, index === last ? done : undefined);
+    }
     this.#stream.uncork();
   }
 

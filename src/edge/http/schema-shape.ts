@@ -23,7 +23,7 @@ export function shapeOf(schema: z.core.$ZodType): Shape {
   if (inner instanceof z.ZodObject) {
     const fields = Object.entries<z.core.$ZodType>(inner.shape).map(([name, field]) => ({
       name,
-      required: field._zod.optin !== 'optional',
+      required: !z.safeParse(field, undefined).success,
       shape: shapeOf(field),
     }));
     return { type: 'object', fields };

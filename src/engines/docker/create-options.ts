@@ -76,8 +76,10 @@ export function createOptions(
       PidsLimit: spec.pidsLimit,
       // PyTorch's data loaders share tensors there; what is used of it counts as memory of the instance.
       ShmSize: Math.max(64 * MIB, Math.floor(memory / 2)),
-      // A rootless engine may not raise its own limit.
-      ...(host.rootless ? {} : { Ulimits: [{ Name: 'nofile', Soft: 65_536, Hard: 524_288 }] }),
+      // The default is 1024 or without end, by version: too few for data loaders, or slow for what closes all it might have open.
+      ...(host.openFiles === null
+        ? {}
+        : { Ulimits: [{ Name: 'nofile', Soft: Math.min(65_536, host.openFiles), Hard: host.openFiles }] }),
       CapDrop: ['NET_RAW', 'MKNOD'],
       SecurityOpt: ['no-new-privileges'],
       Init: host.hasInit,

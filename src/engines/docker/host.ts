@@ -16,6 +16,8 @@ export interface HostFacts {
   memoryMiB: number;
   hasInit: boolean;
   rootless: boolean;
+  /** The most open files that a container can be granted; null where it is not known, and the engine's default stays. */
+  openFiles: number | null;
   /** The storage driver can hold a container's root disk to a size. */
   rootDiskLimit: boolean;
   gpuDriver: 'nvidia' | 'cdi' | null;
@@ -104,12 +106,23 @@ async function factsOf(info: Info, local: boolean): Promise<HostFacts> {
     memoryMiB: Math.floor(info.MemTotal / (1024 * 1024)),
     hasInit: typeof info.InitBinary === 'string' && info.InitBinary !== '',
     rootless,
+    openFiles: local && !rootless ? await ourOpenFiles() : null,
     rootDiskLimit: await canLimitRootDisk(info, local),
     gpuDriver,
     gpus: gpuDriver === 'cdi' ? inCdi : inProc,
     // Rootless engines and Docker Desktop keep their networks in a namespace or a machine of their own.
     dial: local && !rootless && process.platform === 'linux' && info.OperatingSystem !== 'Docker Desktop',
   };
+}
+
+/**
+ * Our own hard limit, as the engine's is not said: an engine that may not raise limits (one within a container) has at least
+ * that where we run beside it, and any other can grant it.
+ */
+async function ourOpenFiles(): Promise<number | null> {
+  const limits = await readFile('/proc/self/limits', 'utf8').catch(() => '');
+  const hard = /^Max open files\s+\S+\s+(\d+)/m.exec(limits)?.[1];
+  return hard === undefined ? null : Math.min(Number(hard), 524_288);
 }
 
 /** btrfs and zfs always can; overlay2 on xfs mounted with project quotas, which only the mount table of the host tells. */

@@ -80,6 +80,7 @@ export class SimulatedHost {
   #kept: Kept = { containers: new Map(), images: new Map() };
   #journal: Journal | undefined;
   #serial = 0;
+  #gpusUsed = 0;
   #awayUntilMs = -Infinity;
   readonly #ports: Ports;
   readonly #strangers = new Set<string>();
@@ -156,7 +157,17 @@ export class SimulatedHost {
     const { spec } = container;
     const name = containerName(spec.id);
     if (spec.gpus > 0) this.#checkGpus(spec.gpus);
-    await this.#ports.open(name, spec.nodePortAddress, spec.nodePorts, (port) => this.connect(container, port));
+    this.#gpusUsed += spec.gpus;
+    try {
+      await this.#ports.open(name, spec.nodePortAddress, spec.nodePorts, (port) => this.connect(container, port));
+      if (this.#kept.containers.get(name) !== container) {
+        await this.#ports.close(name, spec.nodePorts);
+        throw simulatedFault('unreachable', `${name} was lost while it was started`);
+      }
+    } catch (fault) {
+      this.#gpusUsed -= spec.gpus;
+      throw fault;
+    }
     const { ready, init } = this.times;
     const nowMs = this.clock.now();
     containers.start(container, { nowMs, readyMs: this.spanMs(ready), initMs: this.spanMs(init) });
@@ -248,8 +259,8 @@ export class SimulatedHost {
 
   /** The host was set up anew: all containers and images are lost. */
   async forgetAll(): Promise<void> {
-    for (const container of [...this.#kept.containers.values()]) await this.remove(container);
-    for (const ref of [...this.#kept.images.keys()]) this.dropImage(ref);
+    for (const container of this.#kept.containers.values()) await this.remove(container);
+    for (const ref of this.#kept.images.keys()) this.dropImage(ref);
   }
 
   /** The host came up again after a power cut: everything is there, nothing runs. */
@@ -300,12 +311,14 @@ export class SimulatedHost {
     if (containers.catchUp(container, this.clock.now())) void this.#ended(container);
   }
 
-  async #ended(container: Container): Promise<void> {
+  /** What can fail is done at once; the promise is of the ports, and never rejects. */
+  #ended(container: Container): Promise<void> {
+    this.#gpusUsed -= container.spec.gpus;
     const name = containerName(container.spec.id);
     for (const stream of this.#streams.get(name) ?? []) stream.destroy();
     this.keep(container);
     this.hint(container);
-    await this.#ports.close(name, container.spec.nodePorts);
+    return this.#ports.close(name, container.spec.nodePorts);
   }
 
   /** Looks again when something of its script is due, so that a hint goes out. Those without a script cost no timer. */
@@ -326,16 +339,15 @@ export class SimulatedHost {
   }
 
   #checkGpus(wanted: number): void {
-    let used = 0;
-    for (const { state, spec } of this.#kept.containers.values()) if (state === 'running') used += spec.gpus;
     const { gpus } = this.capacity;
-    if (used + wanted > gpus)
-      throw simulatedFault('no_capacity', `${wanted} GPUs are asked for, ${gpus - used} of ${gpus} are free`);
+    const free = gpus - this.#gpusUsed;
+    if (wanted > free) throw simulatedFault('no_capacity', `${wanted} GPUs are asked for, ${free} of ${gpus} are free`);
   }
 
   async #restore(): Promise<void> {
     for (const container of this.#kept.containers.values()) {
       this.#serial = Math.max(this.#serial, container.serial);
+      if (container.state === 'running') this.#gpusUsed += container.spec.gpus;
       this.#look(container);
       if (container.state !== 'running') continue;
       const { nodePorts, nodePortAddress, id } = container.spec;

@@ -66,14 +66,12 @@ const spareLines = 10_000;
 
 export class Journal {
   readonly #file: string;
-  readonly #nameOf: (container: Container) => string;
   #descriptor: number;
   #lines = 0;
   #numbers = new Map<string, number>();
 
-  private constructor(file: string, nameOf: (container: Container) => string) {
+  private constructor(file: string) {
     this.#file = file;
-    this.#nameOf = nameOf;
     mkdirSync(path.dirname(file), { recursive: true });
     this.#descriptor = openSync(file, 'a', 0o600);
   }
@@ -81,7 +79,7 @@ export class Journal {
   /** Reads what the file says, and writes it anew. Throws when it is not such a file. */
   static open(file: string, nameOf: (container: Container) => string): { journal: Journal; kept: Kept } {
     const kept = existsSync(file) ? read(file, nameOf) : { containers: new Map(), images: new Map() };
-    const journal = new Journal(file, nameOf);
+    const journal = new Journal(file);
     journal.#rewrite(kept);
     return { journal, kept };
   }
@@ -125,7 +123,7 @@ export class Journal {
   }
 
   /** Its line, after those of the texts that it is the first to need. */
-  #put({ script: _, ...container }: Container): string {
+  #put(container: Container): string {
     let texts = '';
     const files = container.spec.files.map((file) => {
       if (file.content.length < longTextLength) return file;
@@ -140,7 +138,12 @@ export class Journal {
     const readyAtMs = Number.isFinite(container.readyAtMs) ? container.readyAtMs : null;
     const init = container.init ?? null;
     const spec = { ...container.spec, files };
-    return texts + lineOf({ container: { ...container, spec, init, readyAtMs, rootDisk: [...container.rootDisk] } });
+    return (
+      texts +
+      lineOf({
+        container: { ...container, spec, init, readyAtMs, rootDisk: [...container.rootDisk], script: undefined },
+      })
+    );
   }
 }
 

@@ -1,5 +1,5 @@
 /** One at a time for each key, in the order they came; waiting ends when the signal aborts. */
-import { untilAborted } from './faults.ts';
+import { givenUp } from './faults.ts';
 
 export interface Locks {
   /** Answers with what lets go. */
@@ -19,13 +19,25 @@ export function makeLocks(): Locks {
       };
       if (before === undefined) return letGo;
       try {
-        await Promise.race([before, untilAborted(signal)]);
+        await turn(before, signal);
         return letGo;
-      } catch (givenUp) {
+      } catch (fault) {
         // Our turn still comes, and is handed on at once.
         void before.then(letGo);
-        throw givenUp;
+        throw fault;
       }
     },
   };
+}
+
+function turn(before: Promise<void>, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const giveUp = (): void => reject(givenUp(signal));
+    if (signal.aborted) return giveUp();
+    signal.addEventListener('abort', giveUp, { once: true });
+    void before.then(() => {
+      signal.removeEventListener('abort', giveUp);
+      resolve();
+    });
+  });
 }

@@ -16,7 +16,7 @@ class End extends Duplex {
     super({ allowHalfOpen: true });
   }
 
-  take(chunk: Buffer, done: Done): void {
+  accept(chunk: Buffer, done: Done): void {
     if (this.destroyed) done(brokenPipe());
     else if (this.push(chunk)) done();
     else this.held = done;
@@ -40,7 +40,7 @@ class End extends Duplex {
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: Done): void {
     if (this.peer === undefined) done(brokenPipe());
-    else this.peer.take(chunk, done);
+    else this.peer.accept(chunk, done);
   }
 
   override _final(done: Done): void {

@@ -64,8 +64,9 @@ export function makePorts({ publish }: { publish: boolean }): Ports {
   async function close(holder: string, pairs: readonly NodePort[]): Promise<void> {
     for (const { nodePort } of pairs) {
       if (holders.get(nodePort) !== holder) continue;
-      await shut(nodePort);
+      // First free, then shut: a start that follows at once must not lose the port to this one's end.
       holders.delete(nodePort);
+      await shut(nodePort);
     }
   }
 

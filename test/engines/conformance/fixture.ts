@@ -14,8 +14,10 @@ export type Need =
   | 'outOfMemory'
   /** `leaveHalfMade` can be done. */
   | 'halfMade'
-  /** Objects of strangers can be put beside ours, `neighbour` and `neighbourNetwork`. */
-  | 'neighbours';
+  /** Containers of strangers can be put beside ours: `neighbour`. */
+  | 'neighbours'
+  /** Networks are objects with names, so that a stranger's can have ours: `neighbourNetwork`. */
+  | 'neighbourNetworks';
 
 /** Something on the engine's host that isn't ours. */
 export interface Neighbour {

@@ -110,7 +110,7 @@ export function describeOwnership(current: () => Subject): void {
 
     it('a network with our name and not our label is not used, and not removed', async (context) => {
       const subject = current();
-      skipWithout('neighbours', subject, context);
+      skipWithout('neighbourNetworks', subject, context);
       const spec = subject.spec();
       const name = networkName(subject.fixture.installation, spec.ownerId);
       const neighbour = await subject.fixture.neighbourNetwork({ name, labels: {} });

@@ -12,12 +12,14 @@
  */
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
-import type { Capabilities, Engine, EngineSpec, Observation, Owned, Probe, Usage } from '../contract.ts';
-import { containerName, networkName } from '../labels.ts';
+import type { Capabilities, Engine, EngineSpec, Observation, Usage } from '../contract.ts';
+import { containerName } from '../labels.ts';
 import { pretend } from './commands.ts';
-import { addressOf, linesOf, observationOf, scriptOf, type Container } from './container.ts';
-import { givenUp, simulatedFault, untilAborted, type Faults, type SimulatedFault, type Verb } from './faults.ts';
-import { SimulatedHost, type HostOptions } from './host.ts';
+import { copyOf, lieOf, ownedBy, probeOf, reachable, usageOf } from './answers.ts';
+import { brokenOff, makeCalls } from './calls.ts';
+import { linesOf, observationOf, scriptOf, type Container } from './container.ts';
+import { simulatedFault, type Faults } from './faults.ts';
+import { SimulatedHost, type HostOptions, type Span } from './host.ts';
 import { makePair } from './pair.ts';
 
 export interface SimulatedEngineOptions extends HostOptions {
@@ -40,17 +42,6 @@ export interface SimulatedEngine extends Engine {
 }
 
 const pullSteps = 8;
-const halfway = 'the connection broke before all was done';
-
-/** What a verb does, and what it says when it lies: success without the deed. */
-interface Deed<T> {
-  verb: Verb;
-  about: string;
-  signal: AbortSignal;
-  work: (more: { halfway: boolean }) => T | Promise<T>;
-  lie: () => T;
-}
-
 export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedEngine {
   const { installation } = options;
   const host = options.host ?? new SimulatedHost(options);
@@ -63,68 +54,9 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
     dial: true,
     ...options.capabilities,
   };
-  let faults = options.faults;
-  const counts = new Map<string, number>();
   const ending = new AbortController();
-
-  function draw(verb: Verb, about: string): SimulatedFault | undefined {
-    if (faults === undefined) return undefined;
-    const key = `${verb} ${about}`;
-    const nth = (counts.get(key) ?? 0) + 1;
-    counts.set(key, nth);
-    return faults({ verb, about, nth, nowMs: host.clock.now() });
-  }
-
-  async function sleep(ms: number, signal: AbortSignal): Promise<void> {
-    if (signal.aborted) throw givenUp(signal);
-    if (ms > 0) await host.clock.sleep(ms, signal).catch(() => Promise.reject(givenUp(signal)));
-  }
-
-  function checkThere(signal: AbortSignal): void {
-    if (signal.aborted) throw givenUp(signal);
-    if (ending.signal.aborted) throw simulatedFault('unreachable', 'this engine object was stopped');
-    if (host.away) throw simulatedFault('unreachable', 'the simulated host does not answer');
-  }
-
-  /** Does the deed, in the way that the drawn fault wants it done. */
-  async function call<T>({ verb, about, signal, work, lie }: Deed<T>): Promise<T> {
-    checkThere(signal);
-    await host.restored;
-    const fault = draw(verb, about);
-    if (fault === undefined) return work({ halfway: false });
-    switch (fault.mode) {
-      case 'slow':
-        await sleep(fault.ms, signal);
-        checkThere(signal);
-        return work({ halfway: false });
-      case 'late': {
-        const answer = await work({ halfway: false });
-        await sleep(fault.ms, signal);
-        return answer;
-      }
-      case 'lost':
-        await work({ halfway: false });
-        return untilAborted(signal);
-      case 'failBefore':
-        throw simulatedFault(fault.kind ?? 'unreachable', `${verb} failed before it took effect (simulated)`);
-      case 'failAfter':
-        await work({ halfway: false });
-        throw simulatedFault(fault.kind ?? 'unreachable', `${verb} failed after it took effect (simulated)`);
-      case 'halfway':
-        if (verb === 'ensure' || verb === 'destroy') return work({ halfway: true });
-        throw simulatedFault('unreachable', halfway);
-      case 'lying':
-        return lie();
-      case 'forgetful':
-        await host.forget(about as InstanceId);
-        return work({ halfway: false });
-      case 'unreachable':
-        host.goAway(fault.ms);
-        throw simulatedFault('unreachable', 'the simulated host does not answer');
-      default:
-        return fault satisfies never;
-    }
-  }
+  const calls = makeCalls({ host, faults: options.faults, ended: ending.signal });
+  const { call, sleep } = calls;
 
   async function alone<T>(id: InstanceId, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     const letGo = await host.locks.take(containerName(id), signal);
@@ -143,11 +75,17 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
     return container;
   }
 
+  /** Time passes; the host may have gone away by then. */
+  async function pass(span: Span, signal: AbortSignal): Promise<void> {
+    await sleep(host.spanMs(span), signal);
+    calls.checkThere(signal);
+  }
+
   async function bringUp(spec: EngineSpec, signal: AbortSignal, more: { halfway: boolean }): Promise<Observation> {
     if (spec.gpus > 0 && !capabilities.gpus) throw simulatedFault('rejected', 'this host has no GPUs');
     let container = find(spec.id);
     if (container === undefined) {
-      await sleep(host.spanMs(host.times.create), signal);
+      await pass(host.times.create, signal);
       container = host.create(installation, copyOf(spec));
     } else if (container.state === 'running') {
       const { files, generation } = copyOf(spec);
@@ -159,8 +97,9 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
       container.script = scriptOf(spec);
       host.keep(container);
     }
-    if (more.halfway) throw simulatedFault('unreachable', halfway);
-    await sleep(host.spanMs(host.times.start), signal);
+    if (more.halfway) throw brokenOff();
+    await pass(host.times.start, signal);
+    if (find(spec.id) !== container) throw brokenOff(); // it was lost meanwhile
     await host.start(container);
     return observationOf(container);
   }
@@ -197,61 +136,16 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
     for (let step = 0; step < pullSteps; step++) {
       onProgress(Math.floor((source.bytes * step) / pullSteps), source.bytes);
       await sleep(stepMs, signal);
-      checkThere(signal);
+      calls.checkThere(signal);
       if (host.hasImage(ref)) break; // another call was faster
     }
     onProgress(source.bytes, source.bytes);
     if (!host.hasImage(ref)) host.addImage(ref);
   }
 
-  function owned(): Owned[] {
-    const instances: Owned[] = [];
-    const owners = new Set<EngineSpec['ownerId']>();
-    for (const { spec, state } of host.all(installation)) {
-      const { id, ownerId, generation } = spec;
-      owners.add(ownerId);
-      instances.push({
-        kind: 'instance',
-        id,
-        ownerId,
-        generation,
-        running: state === 'running',
-        engineName: containerName(id),
-      });
-    }
-    const networks = [...owners].map((ownerId): Owned => {
-      const engineName = networkName(installation, ownerId);
-      return { kind: 'network', id: ownerId, ownerId, generation: 0, running: true, engineName };
-    });
-    return [...instances, ...networks];
-  }
-
-  /** One answer for each id, each with a fault of its own; what can't be told is left out. */
-  async function each<T>(
-    verb: Verb,
-    ids: readonly InstanceId[],
-    signal: AbortSignal,
-    work: (id: InstanceId) => T,
-    lie: () => T,
-  ): Promise<Map<InstanceId, T | EngineFault>> {
-    checkThere(signal);
-    await host.restored;
-    if (faults === undefined) return new Map(ids.map((id) => [id, work(id)]));
-    const answers = ids.map(async (id): Promise<[InstanceId, T | EngineFault]> => {
-      const answer = call({ verb, about: id, signal, work: () => work(id), lie });
-      return [
-        id,
-        await answer.catch((fault: unknown) => (fault instanceof EngineFault ? fault : Promise.reject(fault))),
-      ];
-    });
-    return new Map(await Promise.all(answers));
-  }
-
   return {
     host,
-    misbehave(next) {
-      faults = next;
-    },
+    misbehave: calls.misbehave,
     leaveHalfMade(spec) {
       host.create(installation, copyOf(spec));
     },
@@ -263,20 +157,21 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
         work: () => probeOf(host, options.architecture ?? 'amd64', capabilities),
         lie: () => probeOf(host, options.architecture ?? 'amd64', capabilities),
       }),
-    listOwned: (signal) => call({ verb: 'listOwned', about: '', signal, work: owned, lie: () => [] }),
+    listOwned: (signal) =>
+      call({ verb: 'listOwned', about: '', signal, work: () => ownedBy(host, installation), lie: () => [] }),
     async observe(ids, signal) {
       const look = (id: InstanceId): Observation => {
         const container = find(id);
         return container === undefined ? { kind: 'absent' } : observationOf(container);
       };
-      const seen = await each('observe', ids, signal, look, () => lieOf(host)).catch((fault: unknown) => fault);
-      if (!(seen instanceof Map) && !(seen instanceof EngineFault)) throw seen;
-      return new Map(
-        ids.map((id): [InstanceId, Observation] => {
-          const answer = seen instanceof EngineFault ? seen : seen.get(id);
-          return [id, answer instanceof EngineFault ? { kind: 'unknown', reason: answer.message } : answer];
-        }),
-      );
+      const unknown = ({ message }: EngineFault): Observation => ({ kind: 'unknown', reason: message });
+      try {
+        const seen = await calls.each({ verb: 'observe', ids, signal, look, lie: () => lieOf(host) });
+        return new Map([...seen].map(([id, answer]) => [id, answer instanceof EngineFault ? unknown(answer) : answer]));
+      } catch (fault) {
+        if (!(fault instanceof EngineFault)) throw fault;
+        return new Map(ids.map((id) => [id, unknown(fault)]));
+      }
     },
     ensureImage: (ref, onProgress, signal) =>
       call({
@@ -313,7 +208,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
             if (container === undefined) return;
             if (more.halfway) {
               if (container.state === 'running') await host.end(container, 137);
-              throw simulatedFault('unreachable', halfway);
+              throw brokenOff();
             }
             await host.remove(container);
           }),
@@ -341,7 +236,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
       };
       const leave = host.listen((whose, id) => {
         if (whose !== installation) return;
-        const fault = draw('watch', id);
+        const fault = calls.draw('watch', id);
         if (fault === undefined) queueMicrotask(() => tell(id));
         else if (fault.mode === 'late' || fault.mode === 'slow')
           sleep(fault.ms, stop).then(
@@ -392,13 +287,8 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
         },
       }),
     async usage(ids, signal) {
-      const used = await each(
-        'usage',
-        ids,
-        signal,
-        (id) => usageOf(host, find(id)),
-        () => undefined,
-      );
+      const look = (id: InstanceId): Usage | undefined => usageOf(host, find(id));
+      const used = await calls.each({ verb: 'usage', ids, signal, look, lie: () => undefined });
       const told = new Map<InstanceId, Usage>();
       for (const [id, usage] of used) if (usage !== undefined && !(usage instanceof EngineFault)) told.set(id, usage);
       return told;
@@ -408,60 +298,4 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
       if (options.host === undefined) await host.stop();
     },
   };
-}
-
-/** So that what the caller changes later in what it handed over changes nothing here. */
-const copyOf = (spec: EngineSpec): EngineSpec => ({
-  ...spec,
-  mounts: spec.mounts.map((mount) => ({ ...mount })),
-  nodePorts: spec.nodePorts.map((pair) => ({ ...pair })),
-  files: spec.files.map((file) => ({ ...file })),
-});
-
-function probeOf({ capacity }: SimulatedHost, architecture: string, capabilities: Capabilities): Probe {
-  const devices = Array.from({ length: capacity.gpus }, (_, index) => ({
-    kind: 'gpu' as const,
-    name: 'Simulated GPU',
-    id: `gpu-${index}`,
-  }));
-  return {
-    version: 'simulation 1',
-    capacity: { ...capacity },
-    devices,
-    architecture,
-    capabilities: { ...capabilities },
-  };
-}
-
-const lieOf = ({ clock }: SimulatedHost): Observation => ({
-  kind: 'present',
-  generation: 1,
-  running: true,
-  exitCode: null,
-  outOfMemory: false,
-  startedAtMs: clock.now(),
-  nodePorts: [],
-});
-
-/** A little load, drawn anew each time. */
-function usageOf({ random }: SimulatedHost, container: Container | undefined): Usage | undefined {
-  if (container === undefined) return undefined;
-  const { state, spec, rootDisk } = container;
-  const share = state === 'running' ? 0.02 + 0.05 * random() : 0;
-  return {
-    cpuMilli: Math.round(spec.cpuMilli * share),
-    memoryBytes: Math.round(spec.memoryMiB * 1024 * 1024 * share),
-    rootDiskBytes: 4096 * (1 + rootDisk.size),
-  };
-}
-
-/** Within the account's network: what listens at that address. */
-function reachable(host: SimulatedHost, from: Container, address: string, port: number): boolean {
-  for (const other of host.all(from.installation)) {
-    if (other.spec.ownerId !== from.spec.ownerId || addressOf(other) !== address) continue;
-    const stream = host.connect(other, port);
-    stream?.destroy();
-    return stream !== undefined;
-  }
-  return false;
 }

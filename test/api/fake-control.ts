@@ -1,0 +1,69 @@
+/**
+ * A control of canned answers, for what only the edge decides: what it passes on, and what it makes of every kind of answer,
+ * refusal and fault. All that a test does not hand in is a fault when asked.
+ */
+import type { Access, Caller, Catalog, Control, Forwarding, Instances, Volumes } from '../../src/control/control.ts';
+import { Refusal } from '../../src/domain/refusal.ts';
+
+export const GOOD_TOKEN = 'good';
+export const ADMIN_TOKEN = 'good-admin';
+
+export const fakeCaller: Caller = {
+  accountId: 'account-1',
+  username: 'alice',
+  email: 'alice@example.org',
+  roles: ['user'],
+  sessionId: 'session-1',
+};
+
+type Parts = { [Part in keyof Control]?: Control[Part] extends object ? Partial<Control[Part]> : never };
+
+export function fakeControl(
+  given: Parts & { versionOf?: Control['versionOf']; health?: Control['health'] } = {},
+): Control {
+  return {
+    access: { ...refusingAccess, ...given.access },
+    instances: { ...unaskedInstances, ...given.instances },
+    volumes: { ...unaskedVolumes, ...given.volumes },
+    catalog: { ...unaskedCatalog, ...given.catalog },
+    forwarding: unaskedForwarding,
+    versionOf: given.versionOf ?? (async () => 1),
+    health: given.health ?? (async () => ({ ready: true, text: 'the fake is well' })),
+  };
+}
+
+const unasked = async (): Promise<never> => {
+  throw new Error('the test did not expect control to be asked this');
+};
+
+const refusingAccess: Access = {
+  async authenticate(credential) {
+    const text = credential.kind === 'token' ? credential.token : credential.key;
+    if (text === GOOD_TOKEN) return fakeCaller;
+    if (text === ADMIN_TOKEN) return { ...fakeCaller, roles: ['admin'] };
+    throw new Refusal('not_logged_in', 'log in again');
+  },
+  login: unasked,
+  logout: unasked,
+  changePassword: unasked,
+  createUser: unasked,
+  createApiKey: unasked,
+  listApiKeys: unasked,
+  deleteApiKey: unasked,
+  createSshKey: unasked,
+  listSshKeys: unasked,
+  deleteSshKey: unasked,
+  balance: unasked,
+};
+const unaskedInstances: Instances = {
+  launch: unasked,
+  list: unasked,
+  stop: unasked,
+  start: unasked,
+  restart: unasked,
+  terminate: unasked,
+  open: unasked,
+};
+const unaskedVolumes: Volumes = { create: unasked, list: unasked, delete: unasked };
+const unaskedCatalog: Catalog = { families: unasked, images: unasked, regions: unasked };
+const unaskedForwarding: Forwarding = { route: unasked, redeem: unasked, session: unasked, dial: unasked };

@@ -1,0 +1,165 @@
+/** Real control on a real store, with the simulated engine for hands: what the passes are tried in. */
+import { randomBytes, randomUUID } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { onTestFinished } from 'vitest';
+import type { Caller, LaunchWish } from '../../src/control/control.ts';
+import { makeControl, type RunningControl } from '../../src/control/make-control.ts';
+import { makeRegions, type RegionHands } from '../../src/control/regions.ts';
+import { defaultLimits, type Limits } from '../../src/domain/instance-states.ts';
+import { makeSimulatedEngine, type SimulatedEngine, type SimulatedEngineOptions } from '../../src/engines/simulated/simulated.ts';
+import * as firstRun from '../../src/main/first-run.ts';
+import { makeDirectoryStorage } from '../../src/storage/directory/directory.ts';
+import type { Store } from '../../src/store/store.ts';
+import type { PublicInstance } from '../../src/domain/public-instance.ts';
+
+export interface World {
+  store: Store;
+  running: RunningControl;
+  engine: SimulatedEngine;
+  hands: RegionHands;
+  folder: string;
+  caller: Caller;
+  wish: (over?: Partial<LaunchWish>) => LaunchWish;
+  account: (name: string, balance?: number) => Promise<Caller>;
+  instance: (id: string) => Promise<PublicInstance>;
+  /** Waits until the instance is as asked; fails saying how it was instead. */
+  until: (id: string, what: (instance: PublicInstance) => boolean) => Promise<PublicInstance>;
+  /** Ends this control as a crash would leave it, and starts another on the same store and engine. */
+  again: () => Promise<void>;
+}
+
+export const quickLimits: Partial<Limits> = { ...defaultLimits, backOffBaseMs: 5, backOffMaxMs: 20, readyDeadlineMs: 3_000 };
+
+const WAIT_MS = 10_000;
+const POLL_MS = 5;
+
+const ignore = () => {};
+const quiet = { debug: ignore, info: ignore, warn: ignore, error: ignore };
+
+export interface WorldOptions {
+  engine?: Partial<SimulatedEngineOptions>;
+  limits?: Partial<Limits>;
+  machine?: firstRun.Machine;
+  nodePorts?: { first: number; last: number };
+  capabilities?: Partial<import('../../src/engines/contract.ts').Capabilities>;
+  start?: boolean;
+}
+
+export async function makeWorld(store: Store, options: WorldOptions = {}): Promise<World> {
+  const folder = await mkdtemp(join(tmpdir(), 'berth-world-'));
+  const machine = options.machine ?? { cpuCores: 4, memoryGB: 17, gpus: [] };
+  const installation = await firstRun.installationId(store, randomUUID());
+  const regionId = await firstRun.defaultRegionId(store, randomUUID());
+  const capacity = { cpuMilli: machine.cpuCores * 1000, memoryMiB: machine.memoryGB * 1024, gpus: machine.gpus.length };
+  const engine = makeSimulatedEngine({ installation, capacity, ...options.engine, ...(options.capabilities ? { capabilities: options.capabilities } : {}) });
+  const nodePortRange = options.nodePorts ?? { first: 30_000, last: 30_999 };
+  const hands: RegionHands = {
+    regionId,
+    engine,
+    storage: makeDirectoryStorage({ root: join(folder, 'disks') }),
+    nodePortRange,
+    nodePortAddress: '127.0.0.1',
+    commonDataFolder: null,
+    startScript: '#!/bin/sh\n',
+    seen: { probe: null, answers: false, text: '' },
+  };
+  const region = {
+    id: regionId,
+    name: 'default',
+    value: 'default',
+    location: 'here',
+    domain: 'gateway.test',
+    sshAddress: '192.0.2.1',
+    engine: 'simulated',
+  } as const;
+  await firstRun.saveDefaultRegion(store, region, machine, nodePortRange.last - nodePortRange.first + 1, 1);
+  const types = await firstRun.saveTypes(store, regionId, firstRun.fittedTypes(machine), randomUUID);
+  const image = { key: 'test', name: 'test image', ref: 'berth.local/test:1', tags: [] };
+  const imageId = await firstRun.offerImage(store, image, 'amd64', Date.now(), randomUUID());
+
+  const make = (): RunningControl =>
+    makeControl({
+      store,
+      regions: makeRegions([hands]),
+      log: quiet,
+      now: Date.now,
+      random: Math.random,
+      randomUuid: randomUUID,
+      randomBytes,
+      gatewayOrigin: 'http://gateway.test',
+      issuer: installation,
+      audience: 'berth',
+      engineWidth: 8,
+      cpuOvercommit: 1,
+      limits: { ...quickLimits, ...options.limits },
+      alone: store.kind === 'sqlite',
+    });
+  const world = { running: make() };
+  await world.running.access.ensureAdmin({ password: 'correct horse', balance: 1_000 });
+  const account = async (name: string, balance = 1_000): Promise<Caller> => {
+    const made = await world.running.access.createUser(
+      { accountId: caller.accountId, username: 'admin', email: '', roles: ['admin'], sessionId: null },
+      { username: name, email: '', password: 'battery staple', balance },
+      null,
+    );
+    return { accountId: made.userId, username: name, email: '', roles: ['user'], sessionId: null };
+  };
+  const { accessToken } = await world.running.access.login({ username: 'admin', password: 'correct horse' }, '127.0.0.1');
+  const caller = await world.running.access.authenticate({ kind: 'token', token: accessToken });
+  if (options.start !== false) await world.running.start();
+  onTestFinished(async () => {
+    await world.running.stop();
+    await engine.stop();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  const instance = async (id: string): Promise<PublicInstance> => {
+    const row = await store.read.selectFrom('instance').select('publicText').where('id', '=', id).executeTakeFirstOrThrow();
+    return JSON.parse(row.publicText);
+  };
+  return {
+    store,
+    get running() {
+      return world.running;
+    },
+    engine,
+    hands,
+    folder,
+    caller,
+    account,
+    instance,
+    wish: (over = {}) => ({
+      name: 'test',
+      imageId,
+      instanceTypeId: types[0]?.id ?? '',
+      region: regionId,
+      billing: { chargeMode: 'perHour', duration: 1 },
+      remoteStorages: [],
+      instanceConfiguration: { extraDataDiskSizeDB: 0, enableCommonData: false, enableDocker: false, dockerStorageSize: 0, initScript: '' },
+      isSpotInstance: false,
+      nodePorts: [],
+      ...over,
+    }),
+    async until(id, what) {
+      const endMs = Date.now() + WAIT_MS;
+      for (;;) {
+        const now = await instance(id);
+        if (what(now)) return now;
+        if (Date.now() > endMs) throw new Error(`it stayed ${JSON.stringify(now.instanceRuntimeInfo)}`);
+        await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+      }
+    },
+    async again() {
+      await world.running.stop();
+      world.running = make();
+      await world.running.start();
+    },
+  };
+}
+
+export const hasStatus =
+  (...statuses: string[]) =>
+  (instance: PublicInstance): boolean =>
+    statuses.includes(instance.instanceRuntimeInfo.status);
