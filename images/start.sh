@@ -4,7 +4,7 @@
 # Plain POSIX sh (dash, busybox ash and bash are tried), root, /etc/berth read-only and written by Berth:
 #   init-script  authorized_keys (replaced while we run)  notebook-token  env (BERTH_INSTANCE_ID, BERTH_BASE_URL)
 # What it keeps, on the root disk, so across stop and start:
-#   /var/lib/berth/<instance id>/  host key, marker of the init script. By id, so that an instance made from a
+#   /var/lib/berth/instance/<id>/  host key, marker of the init script. By id, so that an instance made from a
 #                                  saved image gets a host key and a first start of its own
 #   /var/log/berth/                init.log, init.exit, notebook.log
 # What it says on stdout is read by Berth:
@@ -21,10 +21,9 @@ stopping() {
   everybody=0
   { [ $$ -eq 1 ] || [ "$PPID" -eq 1 ]; } && everybody=-1
   kill -s TERM -- "$everybody" 2>/dev/null
-  tries=0
-  while [ "$tries" -lt 40 ] && anybody_left; do
+  deadline=$(($(date +%s) + 4))
+  while anybody_left && [ "$(date +%s)" -lt "$deadline" ]; do
     sleep 0.1 2>/dev/null || sleep 1
-    tries=$((tries + 1))
   done
   [ "$everybody" -eq 0 ] || kill -s KILL -- -1 2>/dev/null
   exit 0
@@ -58,11 +57,12 @@ done </etc/berth/env
 export BERTH_INSTANCE_ID BERTH_BASE_URL
 cd /root || exit 1
 
-state=/var/lib/berth/${BERTH_INSTANCE_ID:?}
+states=/var/lib/berth/instance
+state=$states/${BERTH_INSTANCE_ID:?}
 logs=/var/log/berth
 run=/run/berth
 # A first start: what a saved image carries of another instance's life is not ours.
-[ -d "$state" ] || rm -rf /var/lib/berth "$logs"
+[ -d "$state" ] || rm -rf "$states" "$logs"
 mkdir -p "$state" "$logs" "$run"
 chmod 0700 "$state" "$run"
 

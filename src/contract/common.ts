@@ -20,6 +20,8 @@ export const pagerAnswer = z.strictObject({
 
 export const empty = z.object({});
 
+/** Something to see: a name of joiners and spaces alone reads as none. */
+const VISIBLE = /[\p{L}\p{N}\p{P}\p{S}]/u;
 const CONTROL_OR_BIDI = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u;
 
 /** A name people read: not blank, no control characters, lone surrogates or bidirectional overrides; kept in NFC. */
@@ -28,7 +30,7 @@ export const label = (maxLength: number) =>
     .string()
     .refine(
       (text) =>
-        text.length > 0 &&
+        VISIBLE.test(text) &&
         text.isWellFormed() &&
         text.trim() === text &&
         [...text].length <= maxLength &&

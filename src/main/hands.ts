@@ -1,5 +1,5 @@
 /** The default region's hands, as configured: its engine, and the storage beside it. */
-import { readFile } from 'node:fs/promises';
+import { mkdir, readFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { EngineFault } from '../domain/engine-fault.ts';
@@ -35,6 +35,8 @@ export interface Hands {
 }
 
 export async function makeHands(config: Config, region: RegionId, installation: string, log: Logger): Promise<Hands> {
+  const disks = join(config.dataFolder, 'disks');
+  await mkdir(disks, { recursive: true, mode: 0o711 });
   const startScript = await readFile(join(IMAGES_FOLDER, 'start.sh'), 'utf8');
   const recipeFolder = join(IMAGES_FOLDER, 'notebook');
   const recipe = await readRecipe(recipeFolder);
@@ -43,7 +45,7 @@ export async function makeHands(config: Config, region: RegionId, installation: 
     hands: {
       regionId: region,
       engine,
-      storage: makeDirectoryStorage({ root: join(config.dataFolder, 'disks') }),
+      storage: makeDirectoryStorage({ root: disks }),
       nodePortRange: config.nodePorts,
       nodePortAddress: config.listen.host === 'localhost' ? '127.0.0.1' : config.listen.host,
       commonDataFolder: config.commonDataFolder,

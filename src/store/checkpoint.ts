@@ -62,6 +62,7 @@ export class Checkpoints {
     this.#worker = undefined;
     if (!worker) return;
     const ended = new Promise((resolve) => worker.once('exit', resolve));
+    worker.ref();
     worker.postMessage('stop');
     await ended;
   }

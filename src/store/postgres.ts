@@ -68,19 +68,30 @@ export async function openPostgres(options: { url: string; migrations: readonly 
     throw error;
   }
 
+  const writing = new Set<Promise<unknown>>();
+  const write = async <T>(work: (tx: Kysely<Schema>) => Promise<T>): Promise<T> => {
+    for (let tries = 1; ; tries++) {
+      try {
+        return await readCommitted(db).execute(work);
+      } catch (error) {
+        if (!isRetryable(error) || tries >= MAX_TRIES) throw error;
+        await new Promise((resolve) => setTimeout(resolve, jitteredMs(tries)));
+      }
+    }
+  };
   let stopping: Promise<void> | undefined;
+  const stop = async (): Promise<void> => {
+    await Promise.allSettled(writing);
+    await pool.end();
+  };
   return {
     kind: 'postgres',
     read: db,
-    write: async (work) => {
-      for (let tries = 1; ; tries++) {
-        try {
-          return await readCommitted(db).execute(work);
-        } catch (error) {
-          if (!isRetryable(error) || tries >= MAX_TRIES) throw error;
-          await new Promise((resolve) => setTimeout(resolve, jitteredMs(tries)));
-        }
-      }
+    write: (work) => {
+      if (stopping) return Promise.reject(new Error('The store is stopped: it takes no more writes.'));
+      const done = write(work).finally(() => writing.delete(done));
+      writing.add(done);
+      return done;
     },
     versionOf: async (accountId) => {
       const { rows } = await pool.query<{ version: number }>({
@@ -91,7 +102,7 @@ export async function openPostgres(options: { url: string; migrations: readonly 
       return rows[0]?.version ?? 0;
     },
     ping: () => within(PING_TIMEOUT_MS, pool.query('select 1')),
-    stop: () => (stopping ??= pool.end()),
+    stop: () => (stopping ??= stop()),
   };
 }
 

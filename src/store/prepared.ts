@@ -13,35 +13,47 @@ import type { Compilable, CompiledQuery, RawBuilder } from 'kysely';
 import { sql } from 'kysely';
 import type { Db } from './store.ts';
 
-class Slot {
-  readonly name: string;
-  constructor(name: string) {
-    this.name = name;
+/** Stands in a compiled query where a value will be. */
+class Slot<P> {
+  readonly valueIn: (values: P) => unknown;
+  constructor(valueIn: (values: P) => unknown) {
+    this.valueIn = valueIn;
   }
 }
 
 type Parameter<P> = <K extends keyof P & string>(name: K) => RawBuilder<P[K]>;
 
-/** Compiled texts by adapter, of which each engine has one. */
-type ByEngine<O> = WeakMap<object, CompiledQuery<O>>;
+interface Compiled<P, O> {
+  query: CompiledQuery<O>;
+  /** One for each parameter, in order. */
+  valuesIn: ((values: P) => unknown)[];
+}
 
 export function prepared<P extends object>(): <O>(
   build: (db: Db, p: Parameter<P>) => Compilable<O>,
 ) => (db: Db, values: P) => Promise<O[]> {
-  const slot: Parameter<P> = <K extends keyof P & string>(name: K) => sql<P[K]>`${new Slot(name)}`;
+  const slot: Parameter<P> = <K extends keyof P & string>(name: K) => sql<P[K]>`${new Slot<P>((values) => values[name])}`;
   return <O>(build: (db: Db, p: Parameter<P>) => Compilable<O>) => {
-    const compiled: ByEngine<O> = new WeakMap();
+    /** By adapter, of which each engine has one. */
+    const byEngine = new WeakMap<object, Compiled<P, O>>();
     return async (db, values) => {
-      const engine = db.getExecutor().adapter;
-      let query = compiled.get(engine);
-      if (!query) {
-        query = build(db, slot).compile();
-        compiled.set(engine, query);
+      const executor = db.getExecutor();
+      let compiled = byEngine.get(executor.adapter);
+      if (!compiled) {
+        compiled = compile(build(db, slot));
+        byEngine.set(executor.adapter, compiled);
       }
-      const given = new Map<string, unknown>(Object.entries(values));
-      const parameters = query.parameters.map((parameter) => (parameter instanceof Slot ? given.get(parameter.name) : parameter));
-      const { rows } = await db.executeQuery<O>({ ...query, parameters });
+      const { query, valuesIn } = compiled;
+      const { rows } = await executor.executeQuery<O>({ ...query, parameters: valuesIn.map((valueIn) => valueIn(values)) });
       return rows;
     };
   };
+}
+
+function compile<P, O>(compilable: Compilable<O>): Compiled<P, O> {
+  const query = compilable.compile();
+  const valuesIn = query.parameters.map((parameter) =>
+    parameter instanceof Slot ? (values: P): unknown => parameter.valueIn(values) : () => parameter,
+  );
+  return { query, valuesIn };
 }

@@ -74,13 +74,16 @@ const piece = fc.oneof(
   fc.constantFrom(A, B, 'notebook', 'forward', 'open', '80', '8888', '/notebook/', '/forward/', `/notebook/${A}`, `/forward/${A}/80`),
   fc.string({ maxLength: 4 }),
 );
-const hostilePath = fc.array(piece, { maxLength: 12 }).map((pieces) => `/${pieces.join('')}`);
+const beginning = fc.constantFrom(`/notebook/${A}`, `/forward/${A}/80`, `/notebook/`, `/forward/`, '/');
+const hostilePath = fc.tuple(beginning, fc.array(piece, { maxLength: 10 })).map(([begin, pieces]) => begin + pieces.join(''));
 
 test('whatever resolves a path before or after the gateway finds the same instance and port that the gateway found', () => {
+  let found = 0;
   fc.assert(
     fc.property(hostilePath, (path) => {
       const target = targetOf('h', path);
       if (target.kind !== 'instance') return;
+      found += 1;
       expect(path.startsWith(target.prefix)).toBe(true);
       expect(target.inwardPath.startsWith('/')).toBe(true);
       // What a browser or a proxy makes of it.
@@ -90,6 +93,7 @@ test('whatever resolves a path before or after the gateway finds the same instan
     }),
     { numRuns: 20_000 },
   );
+  expect(found).toBeGreaterThan(1_000);
 });
 
 test('a path below the prefix reaches the instance as it was written', () => {

@@ -95,7 +95,7 @@ describe('keys that are taken', () => {
     const hostile = 'Анна 🔑 my private key \u001b[31m\u0000\u202eevil\u2028\ud800';
     const { comment, line } = parseSshPublicKey(lineOf(ED25519_TYPE, ed25519Blob(), hostile));
     expect(comment).toBe('Анна 🔑 my private key [31mevil');
-    expect(line).not.toMatch(/[\n\r\u0000]/);
+    for (const ending of ['\n', '\r', '\0']) expect(line).not.toContain(ending);
     expect(parseSshPublicKey(line).line).toBe(line);
     expect([...parseSshPublicKey(lineOf(ED25519_TYPE, ed25519Blob(), 'é'.repeat(5000))).comment]).toHaveLength(200);
   });

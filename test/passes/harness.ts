@@ -58,7 +58,7 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
   const hands: RegionHands = {
     regionId,
     engine,
-    storage: makeDirectoryStorage({ root: join(folder, 'disks') }),
+    storage: makeDirectoryStorage({ root: folder }),
     nodePortRange,
     nodePortAddress: '127.0.0.1',
     commonDataFolder: null,

@@ -1,8 +1,8 @@
 /** What only PostgreSQL can put a store through: transactions that meet, a server that goes away and comes back. */
 import { sql } from 'kysely';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { openStore } from '../../src/store/open.ts';
-import type { Db, Store } from '../../src/store/store.ts';
+import type { Db } from '../../src/store/store.ts';
 import { onEngine, recordingLog } from './harness.ts';
 import type { PostgresServer } from './postgres-server.ts';
 import { startPostgres } from './postgres-server.ts';
@@ -66,24 +66,20 @@ onEngine('postgres', 'writes that meet', (open) => {
   });
 });
 
-let server: PostgresServer | undefined;
-let store: Store | undefined;
-beforeEach(async ({ task }) => {
-  if (task.suite?.name) return;
-  server = await startPostgres();
-});
-afterEach(async () => {
-  await store?.stop();
-  await server?.stop();
-  store = server = undefined;
-});
+/** A server of this test's own, which it may stop. */
+async function ownServer(): Promise<PostgresServer> {
+  const server = await startPostgres();
+  onTestFinished(() => server.stop());
+  return server;
+}
 
 test('after a restart of the server the store answers again by itself', async () => {
   const log = recordingLog();
-  if (!server) throw new Error('no server');
-  store = await openStore({ url: server.urlOf('postgres'), log });
-  const opened = store;
-  await Promise.all(Array.from({ length: 10 }, (_, i) => opened.write((tx) => tx.insertInto('account').values(accountRow({ id: `a${i}` })).execute())));
+  const server = await ownServer();
+  const store = await openStore({ url: server.urlOf('postgres'), log });
+  onTestFinished(() => store.stop());
+  const accounts = Array.from({ length: 10 }, (_, i) => accountRow({ id: `a${i}` }));
+  await Promise.all(accounts.map((row) => store.write((tx) => tx.insertInto('account').values(row).execute())));
   await server.halt();
   await expect(store.ping()).rejects.toThrow();
   await expect(store.write((tx) => bump(tx, 'a0'))).rejects.toThrow();
@@ -95,10 +91,9 @@ test('after a restart of the server the store answers again by itself', async ()
 });
 
 test('a server that is not there is said so, not waited for', async () => {
-  if (!server) throw new Error('no server');
-  const url = server.urlOf('postgres');
-  await server.stop();
-  await expect(openStore({ url, log: recordingLog() })).rejects.toThrow(/ENOENT|ECONNREFUSED/);
+  const server = await ownServer();
+  await server.halt();
+  await expect(openStore({ url: server.urlOf('postgres'), log: recordingLog() })).rejects.toThrow(/ENOENT|ECONNREFUSED/);
 });
 
 test('a URL of another database is refused with what would do', async () => {

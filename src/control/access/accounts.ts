@@ -10,7 +10,7 @@ import { lockOwnAccount, notLoggedIn } from './callers.ts';
 import type { Passwords } from './passwords.ts';
 import { uuidFrom, type RandomBytes } from './random.ts';
 
-export const ADMIN_ROLE = 'admin';
+const ADMIN_ROLE = 'admin';
 const ADMIN_NAME = 'admin';
 const USER_ROLE = 'user';
 

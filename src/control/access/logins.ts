@@ -39,12 +39,11 @@ export const makeLogins = (needs: {
       const account = await accountByLogin(store.read, username);
       // One bucket an account, whether it is called by its name or by its email.
       const name = account?.username ?? username.toLowerCase();
-      const mayStart = () => logins.check(name, from);
-      mayStart();
-      // An unknown name costs the same work. Asked again when the turn comes: others may have failed since.
-      const right = await passwords.verify(password, account?.passwordHash ?? null, mayStart);
+      const attempt = { mayStart: () => logins.check(name, from), failed: () => logins.failed(name, from) };
+      // Now, to refuse without work; and again when the turn comes, since others may have failed by then.
+      attempt.mayStart();
+      const right = await passwords.verify(password, account?.passwordHash ?? null, attempt);
       if (!account || !right) {
-        logins.failed(name, from);
         log.warn({ accountId: account?.id ?? null, from }, 'a login was refused');
         throw wrongWords();
       }
@@ -86,12 +85,11 @@ export const makeLogins = (needs: {
     },
 
     async changePassword({ accountId }, { oldPassword, newPassword }) {
-      const mayStart = () => changes.check(accountId, null);
-      mayStart();
+      const attempt = { mayStart: () => changes.check(accountId, null), failed: () => changes.failed(accountId, null) };
+      attempt.mayStart();
       const account = await accountById(store.read, accountId);
       if (!account) throw notLoggedIn();
-      if (!(await passwords.verify(oldPassword, account.passwordHash, mayStart))) {
-        changes.failed(accountId, null);
+      if (!(await passwords.verify(oldPassword, account.passwordHash, attempt))) {
         log.warn({ accountId }, 'a change of password was refused');
         throw new Refusal(
           'forbidden',

@@ -66,13 +66,19 @@ const makeTurns = (atOnce: number) => {
   };
 };
 
+export interface Attempt {
+  /** Asked when the turn has come: throws if too many others failed in the meantime. */
+  mayStart(): void;
+  failed(): void;
+}
+
 export interface Passwords {
   hash(password: string): Promise<string>;
   /**
-   * Costs the same for a null hash, of which no password is the right one. `mayStart` is asked when the turn has come: it throws
-   * if too many others failed in the meantime.
+   * Costs the same for a null hash, of which no password is the right one. The attempt is told within its turn, so that whoever has
+   * the next turn knows of it.
    */
-  verify(password: string, phc: string | null, mayStart: () => void): Promise<boolean>;
+  verify(password: string, phc: string | null, attempt: Attempt): Promise<boolean>;
   /** A value that stands for a secret without being a cheap oracle of it; equal for equal salt and secret. */
   stretch(secret: string, salt: Uint8Array): Promise<string>;
 }
@@ -93,14 +99,16 @@ export const makePasswords = (needs: {
       return toPhc(salt, await tagOf(bytesOf(password), salt));
     },
 
-    async verify(password, phc, mayStart) {
+    async verify(password, phc, attempt) {
       const stored = fromPhc(phc ?? nobody);
-      const tag = await inTurn(async () => {
-        mayStart();
+      return inTurn(async () => {
+        attempt.mayStart();
         const message = bytesOf(password);
-        return needs.argon2id({ message, nonce: stored.salt, tagLength: stored.tag.length, ...stored.cost });
+        const tag = await needs.argon2id({ message, nonce: stored.salt, tagLength: stored.tag.length, ...stored.cost });
+        const right = timingSafeEqual(tag, stored.tag) && phc !== null;
+        if (!right) attempt.failed();
+        return right;
       });
-      return timingSafeEqual(tag, stored.tag) && phc !== null;
     },
 
     async stretch(secret, salt) {

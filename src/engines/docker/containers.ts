@@ -40,6 +40,7 @@ import {
   samePorts,
   startedAtMs,
 } from './observation.ts';
+import { makeOutOfMemory } from './out-of-memory.ts';
 import { makeGate, makeLocks, type Gate } from './turns.ts';
 
 const PAUSE_MS = 50;
@@ -51,6 +52,8 @@ export interface Containers {
   find(id: InstanceId, signal: AbortSignal): Promise<ContainerInspectInfo | null>;
   /** The same, and `not_found` when there is none. */
   get(id: InstanceId, signal: AbortSignal): Promise<ContainerInspectInfo>;
+  /** Throws when it can't be told. */
+  observe(id: InstanceId, signal: AbortSignal): Promise<Observation>;
   ensure(spec: EngineSpec, signal: AbortSignal): Promise<Observation>;
   halt(id: InstanceId, graceMs: number, signal: AbortSignal): Promise<void>;
   destroy(id: InstanceId, signal: AbortSignal): Promise<void>;
@@ -69,6 +72,7 @@ export function makeContainers(options: {
   const { client, installation, host, networks, files, addresses } = options;
   const { docker, call } = client;
   /** Two for each core are as fast as more at once, and leave the engine able to answer the rest (measured on two cores: 11 starts/s at 4 as at 16 at once, with four times the wait). */
+  const outOfMemory = makeOutOfMemory(client);
   let startGate: Gate | undefined;
   const locked = makeLocks<InstanceId>();
   /** GPUs are chosen and given (by the create) by one at a time. */
@@ -88,6 +92,11 @@ export function makeContainers(options: {
     return info !== null && isOurs(info.Config.Labels, installation, id) ? info : null;
   };
 
+  async function see(id: InstanceId, info: ContainerInspectInfo, signal: AbortSignal): Promise<Observation> {
+    addresses.learn(id, info);
+    return observationOf(info, await outOfMemory(info, signal));
+  }
+
   async function ensure(spec: EngineSpec, signal: AbortSignal): Promise<Observation> {
     const facts = await host.facts(signal);
     const gate = (startGate ??= makeGate(2 * facts.cores));
@@ -98,8 +107,7 @@ export function makeContainers(options: {
     );
     const info = typeof found === 'string' ? await inspect(found, signal) : found;
     if (info === null) throw goneMeanwhile();
-    addresses.learn(spec.id, info);
-    return observationOf(info);
+    return see(spec.id, info, signal);
   }
 
   /** Answers the container's id when it was started, all of it when it ran already. */
@@ -279,6 +287,10 @@ export function makeContainers(options: {
       const info = await find(id, signal);
       if (info === null) throw new EngineFault('not_found', 'the instance has no container', { retry: false });
       return info;
+    },
+    async observe(id, signal) {
+      const info = await find(id, signal);
+      return info === null ? { kind: 'absent' } : see(id, info, signal);
     },
     // One id at a time: two at once would take each other's half-made container for a leftover.
     ensure: (spec, signal) => locked(spec.id, signal, () => ensure(spec, signal)),

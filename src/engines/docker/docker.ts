@@ -4,7 +4,7 @@
  * Hands on a Docker Engine (20.10 and newer), or on Podman through its Docker-compatible API. Each file holds one noun:
  * `containers` the life of a container, `create-options` what it may do, `networks` and `subnets` where it lives, `images`,
  * `control-files`, `addresses` (dial), `inside` (logs, exec, usage), `watch`, `host` (probe), `faults` (what answers mean),
- * `client` (the connection), `streams` (its formats), `turns` (how many at once), `observation` (how an inspect is read), `recipes` (images built here).
+ * `client` (the connection), `streams` (its formats), `turns` (how many at once), `observation` and `out-of-memory` (how an inspect is read), `recipes` (images built here).
  *
  * Nothing here decides: it is told, and says what it sees. What it can't see is unknown.
  */
@@ -23,7 +23,7 @@ import { makeHost } from './host.ts';
 import { makeImages, type BuildLocalImage } from './images.ts';
 import { makeUsage, readLogs, runInside } from './inside.ts';
 import { makeNetworks } from './networks.ts';
-import { generationOf, isOurs, observationOf } from './observation.ts';
+import { generationOf, isOurs } from './observation.ts';
 import { defaultPool, type NetworkPool } from './subnets.ts';
 import { makeGate } from './turns.ts';
 import { watchEvents } from './watch.ts';
@@ -74,10 +74,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
 
   async function observeOne(id: InstanceId, signal: AbortSignal): Promise<Observation> {
     try {
-      const info = await inspectGate(signal, () => containers.find(id, signal));
-      if (info === null) return { kind: 'absent' };
-      addresses.learn(id, info);
-      return observationOf(info);
+      return await inspectGate(signal, () => containers.observe(id, signal));
     } catch (error) {
       return { kind: 'unknown', reason: faultOf(error).message };
     }

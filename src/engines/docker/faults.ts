@@ -48,7 +48,7 @@ const known: readonly { pattern: RegExp; kind: FaultKind; retry: boolean; messag
     message: 'the container is not there',
   },
   {
-    pattern: /network \S+ (was )?not found|network not found|unable to find network/i,
+    pattern: /network \S+ (was )?not found|network not found|unable to find network|network \S+ is ambiguous/i,
     kind: 'busy',
     retry: true,
     message: "the account's network went away meanwhile",
@@ -164,8 +164,11 @@ export const isNameTaken = (fault: unknown): boolean => {
   );
 };
 
+/** Gone, or there twice, so that its name is good for nothing. */
 export const isNetworkGone = (fault: unknown): boolean =>
-  statusOf(fault) >= 400 && /network/i.test(sentenceOf(fault)) && /not found|unable to find/i.test(sentenceOf(fault));
+  statusOf(fault) >= 400 &&
+  /network/i.test(sentenceOf(fault)) &&
+  /not found|unable to find|is ambiguous/i.test(sentenceOf(fault));
 
 export const isImageGone = (fault: unknown): boolean =>
   fault instanceof EngineFault && fault.kind === 'not_found' && /image/i.test(sentenceOf(fault));

@@ -14,10 +14,12 @@ import { EngineFault } from '../../domain/engine-fault.ts';
 import { userId, type UserId } from '../../domain/ids.ts';
 import { labels, networkName } from '../labels.ts';
 import type { Client } from './client.ts';
-import { faultOf, sentenceOf, statusOf } from './faults.ts';
+import { sentenceOf, statusOf } from './faults.ts';
 import type { Host } from './host.ts';
 import { checkPool, freeSubnets, type NetworkPool } from './subnets.ts';
 import { makeLocks } from './turns.ts';
+
+const DEADLINE_MS = 60_000;
 
 export interface Networks {
   /** Lends the account's network, made if need be, and keeps it while `work` goes on. */
@@ -41,27 +43,38 @@ export function makeNetworks(options: {
   const { docker, call } = client;
   const known = new Set<UserId>();
   const users = new Map<UserId, number>();
-  const locked = makeLocks<UserId>();
+  const locks = makeLocks<UserId>();
   /** Subnets that a create of ours is on its way for. */
   const reserved = new Set<string>();
   const ours = { label: [`${labels.installation}=${installation}`] };
+
+  /**
+   * Nothing begun in here is called off half-way: the engine would go on with it unseen, and a second one made beside it. Who
+   * asked stops waiting when its signal fires.
+   */
+  const locked = (owner: UserId, signal: AbortSignal, work: (own: AbortSignal) => Promise<void>): Promise<void> =>
+    call(signal, () => {
+      const own = AbortSignal.timeout(DEADLINE_MS);
+      return locks(owner, own, () => work(own));
+    });
 
   const list: Networks['list'] = (signal) =>
     call(signal, (abortSignal) => docker.listNetworks({ filters: ours, abortSignal }));
 
   const ensure = (owner: UserId, signal: AbortSignal): Promise<void> =>
-    locked(owner, signal, async () => {
+    locked(owner, signal, async (own) => {
       if (known.has(owner)) return;
-      const everyone = await call(signal, (abortSignal) => docker.listNetworks({ abortSignal }));
+      const everyone = await call(own, (abortSignal) => docker.listNetworks({ abortSignal }));
       const named = everyone.filter(({ Name }) => Name === networkName(installation, owner));
       const foreign = named.find(({ Labels }) => Labels?.[labels.installation] !== installation);
       if (foreign !== undefined) {
         const text = `a network called ${foreign.Name} is on the host and not of this installation; the operator has to remove it`;
         throw new EngineFault('rejected', text, { retry: true });
       }
-      if (named.length === 0) await create(owner, everyone, signal);
-      // Made twice by two processes: neither name is good until one is gone. One that is in use refuses to go.
-      for (const twin of named.slice(1)) await remove(twin.Id, signal);
+      if (named.length === 0) await create(owner, everyone, own);
+      // Made twice by two processes: the name is good for nothing until one is gone. One that is in use refuses to go.
+      let left = named.length;
+      for (const { Id } of named) if (left > 1 && (await remove(Id, own))) left--;
       known.add(owner);
     });
 
@@ -108,23 +121,29 @@ export function makeNetworks(options: {
     throw new EngineFault('no_capacity', text, { retry: true });
   }
 
-  async function remove(idOrName: string, signal: AbortSignal): Promise<void> {
+  /** Whether it is gone; false when it is in use. */
+  async function remove(networkId: string, signal: AbortSignal): Promise<boolean> {
     try {
       const request = { abortSignal: signal };
-      await call(signal, () => docker.getNetwork(idOrName).remove(request));
+      await call(signal, () => docker.getNetwork(networkId).remove(request));
+      return true;
     } catch (error) {
-      const inUse = /active endpoints|in use|being used/i.test(sentenceOf(error));
-      if (statusOf(error) !== 404 && !inUse) throw faultOf(error);
+      if (statusOf(error) === 404) return true;
+      if (/active endpoints|in use|being used/i.test(sentenceOf(error))) return false;
+      throw error;
     }
   }
 
   const removeIfUnused: Networks['removeIfUnused'] = (owner, signal) =>
-    locked(owner, signal, async () => {
+    locked(owner, signal, async (own) => {
       if ((users.get(owner) ?? 0) > 0) return;
       known.delete(owner); // from here on a `use` waits for the lock, and makes it anew
       const filters = { label: [...ours.label, `${labels.owner}=${owner}`] };
-      const left = await call(signal, (abortSignal) => docker.listContainers({ all: true, filters, abortSignal }));
-      if (left.length === 0) await remove(networkName(installation, owner), signal);
+      const [containers, mine] = await Promise.all([
+        call(own, (abortSignal) => docker.listContainers({ all: true, filters, abortSignal })),
+        call(own, (abortSignal) => docker.listNetworks({ filters, abortSignal })),
+      ]);
+      if (containers.length === 0) for (const { Id } of mine) await remove(Id, own);
     });
 
   return {

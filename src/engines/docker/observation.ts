@@ -27,7 +27,7 @@ export const isRunning = (state: ContainerInspectInfo['State']): boolean =>
 /** On its way out, or what an interrupted removal left: there is no root disk in it to rely on. */
 export const isGoing = (state: ContainerInspectInfo['State']): boolean => state.Dead || state.Status === 'removing';
 
-export function observationOf(info: ContainerInspectInfo): Observation & { kind: 'present' } {
+export function observationOf(info: ContainerInspectInfo, outOfMemory: boolean): Observation & { kind: 'present' } {
   const running = isRunning(info.State);
   const started = startedAtMs(info.State);
   return {
@@ -36,7 +36,7 @@ export function observationOf(info: ContainerInspectInfo): Observation & { kind:
     running,
     // A start that failed leaves an exit code behind, though nothing ran.
     exitCode: info.State.Running || started === 0 ? null : info.State.ExitCode,
-    outOfMemory: !info.State.Running && info.State.OOMKilled,
+    outOfMemory,
     startedAtMs: started,
     nodePorts: nodePortsOf(info),
   };

@@ -359,7 +359,7 @@ async function runInto(
   let taking: Promise<void> = Promise.resolve();
   let takeFailed: unknown;
   child.stdout.once('readable', () => {
-    if (child.stdout.readableLength === 0) return;
+    if (child.stdout.readableLength === 0) return void child.stdout.resume(); // its end, and nothing before
     child.stdout.pipe(tar, { end: false });
     taking = take(tar, breakOff.signal);
     taking.catch((error: unknown) => {
@@ -368,7 +368,6 @@ async function runInto(
       child.stdout.resume();
     });
   });
-  child.stdout.on('end', () => {});
   context.signal.addEventListener('abort', kill);
   try {
     if (context.signal.aborted) kill();

@@ -1,0 +1,266 @@
+/** Named bad (and odd but good) inputs, with the route each goes to. The replies are pinned in `test/expected/bad-inputs.json`. */
+import { wish } from './harness.ts';
+import { ids } from './wire-control.ts';
+
+export interface BadInput {
+  name: string;
+  route: string;
+  /** A string goes as it is, for what `JSON.stringify` does not write. */
+  body: unknown;
+}
+
+const LONG = 10_000;
+const names: Record<string, string> = {
+  empty: '',
+  'one space': ' ',
+  'leading space': ' a',
+  'trailing space': 'a ',
+  NUL: 'a\0b',
+  newline: 'a\nb',
+  tab: 'a\tb',
+  escape: '\u001b[31mred',
+  'C1 control': 'a\u0085b',
+  'line separator': 'a\u2028b',
+  'right-to-left override': 'a\u202egpj.exe',
+  'bidi isolate': 'a\u2066b\u2069',
+  'zero width joiner alone': '\u200d',
+  'lone high surrogate': 'a\ud800',
+  'lone low surrogate': '\udc00a',
+  emoji: 'rocket 🚀',
+  'emoji family': '👨‍👩‍👧',
+  'NFC twin': 'caf\u00e9',
+  'NFD twin': 'cafe\u0301',
+  'not Latin': 'данные 数据',
+  slash: 'a/b',
+  'dot dot': '..',
+  quote: `a"b'c`,
+  'angle brackets': '<script>',
+  'template text': '${x}{{y}}',
+  'at most as long': 'n'.repeat(128),
+  'one too long': 'n'.repeat(129),
+  'much too long': 'n'.repeat(LONG),
+};
+
+const pageNumbers: Record<string, string> = {
+  zero: '0',
+  'minus one': '-1',
+  'minus zero': '-0',
+  fraction: '1.5',
+  'whole as fraction': '1.0',
+  'whole as power': '1e0',
+  'just over 500': '501',
+  huge: '1e308',
+  'beyond all numbers': '1e400',
+  'two to the 53': '9007199254740992',
+  'number as text': '"10"',
+  null: 'null',
+  true: 'true',
+  'NaN, bare': 'NaN',
+  'NaN as text': '"NaN"',
+  'Infinity, bare': 'Infinity',
+  'leading zero': '010',
+  'leading plus': '+1',
+  hexadecimal: '0x10',
+  array: '[1]',
+  object: '{"$gt":0}',
+};
+
+const inPlaceOf = (body: object, mark: string, json: string): string =>
+  JSON.stringify(body).replace(JSON.stringify(mark), () => json);
+
+const volume = (changed: object): object => ({
+  name: 'v',
+  sizeGB: 1,
+  region: ids.region,
+  volumeType: 'filesystem',
+  ...changed,
+});
+
+function launch(changed: object): object {
+  return { ...wish(), ...changed };
+}
+const configured = (changed: object): object =>
+  launch({ instanceConfiguration: { ...wish().instanceConfiguration, ...changed } });
+const billed = (chargeMode: unknown, duration: unknown): object => launch({ billing: { chargeMode, duration } });
+const mounted = (...mountPaths: string[]): object =>
+  launch({
+    remoteStorages: mountPaths.map((mountPath) => ({
+      mountPath,
+      remoteStorageName: 'v',
+      remoteStorageId: '00000000-0000-4000-8000-000000000000',
+      type: 'filesystem',
+    })),
+  });
+
+const CREATE = '/instance/create';
+const VOLUME = '/storage/volume/create';
+const of = (route: string, what: string, bodies: Record<string, unknown>): BadInput[] =>
+  Object.entries(bodies).map(([name, body]) => ({ name: `${what}: ${name}`, route, body }));
+const each = (values: Record<string, string>, bodyOf: (value: string) => unknown): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(values).map(([name, value]) => [name, bodyOf(value)]));
+
+export const badInputs: BadInput[] = [
+  ...of('/instance/list', 'pageSize', each(pageNumbers, (json) => `{"pager":{"currentPage":1,"pageSize":${json}}}`)),
+  ...of('/instance/list', 'currentPage', each(pageNumbers, (json) => `{"pager":{"currentPage":${json},"pageSize":10}}`)),
+  ...of('/storage/volume/list', 'pager', {
+    none: {},
+    null: { pager: null },
+    array: { pager: [] },
+    text: { pager: '1' },
+    empty: { pager: {} },
+    'page past the end': { pager: { currentPage: 1_000_000_000, pageSize: 500 } },
+  }),
+  ...of(CREATE, 'name', each(names, (name) => launch({ name }))),
+  ...of(VOLUME, 'name', each(names, (name) => volume({ name }))),
+  ...of(VOLUME, 'sizeGB', {
+    ...each(pageNumbers, (json) => inPlaceOf(volume({ sizeGB: '?' }), '?', json)),
+    tiny: volume({ sizeGB: 1e-9 }),
+    'most and one': volume({ sizeGB: 100_001 }),
+  }),
+  ...of(VOLUME, 'volumeType', {
+    'other case': volume({ volumeType: 'Filesystem' }),
+    unknown: volume({ volumeType: 'tape' }),
+    empty: volume({ volumeType: '' }),
+    'property of objects': volume({ volumeType: 'constructor' }),
+  }),
+  ...of(VOLUME, 'region', {
+    unknown: volume({ region: 'nowhere' }),
+    empty: volume({ region: '' }),
+    NUL: volume({ region: 'a\0b' }),
+    'a quote of SQL': volume({ region: "' or 1=1 --" }),
+    '101 characters': volume({ region: 'r'.repeat(101) }),
+  }),
+  ...of(CREATE, 'imageId', {
+    unknown: launch({ imageId: '00000000-0000-4000-8000-000000000000' }),
+    empty: launch({ imageId: '' }),
+    'lone surrogate': launch({ imageId: '\ud800' }),
+  }),
+  ...of(CREATE, 'instanceTypeId', { unknown: launch({ instanceTypeId: 'no-such-type' }) }),
+  ...of(CREATE, 'region', { unknown: launch({ region: 'no-such-region' }) }),
+  ...of(CREATE, 'billing', {
+    'two hours': billed('perHour', 2),
+    'two tide hours': billed('tidePerHour', 2),
+    zero: billed('perDay', 0),
+    'a tenth': billed('perWeek', 0.1),
+    'a thousand million': billed('perMonth', 1e9),
+    'minus one': billed('perDay', -1),
+    'other case': billed('PerHour', 1),
+    'trailing space': billed('perHour ', 1),
+    unknown: billed('perYear', 1),
+    empty: billed('', 1),
+    text: launch({ billing: 'perHour' }),
+    array: launch({ billing: [] }),
+  }),
+  ...of(CREATE, 'nodePorts', {
+    zero: launch({ nodePorts: [0] }),
+    'minus one': launch({ nodePorts: [-1] }),
+    'just over': launch({ nodePorts: [65_536] }),
+    fraction: launch({ nodePorts: [80.5] }),
+    'second one wrong': launch({ nodePorts: [80, 70_000] }),
+    twice: launch({ nodePorts: [8080, 8080] }),
+    'ssh, which is there anyway': launch({ nodePorts: [22] }),
+    '33 of them': launch({ nodePorts: Array.from({ length: 33 }, (_, n) => n + 1000) }),
+    '10,000 of them': launch({ nodePorts: Array.from({ length: 10_000 }, (_, n) => n + 1) }),
+    'as text': launch({ nodePorts: ['80'] }),
+    'null inside': launch({ nodePorts: [null] }),
+    nested: launch({ nodePorts: [[80]] }),
+    object: launch({ nodePorts: { 0: 80, length: 1 } }),
+  }),
+  ...of(CREATE, 'isSpotInstance', {
+    null: launch({ isSpotInstance: null }),
+    text: launch({ isSpotInstance: 'false' }),
+    number: launch({ isSpotInstance: 0 }),
+    'no such family': launch({ isSpotInstance: true }),
+  }),
+  ...of(CREATE, 'extraDataDiskSizeDB', {
+    ...each(pageNumbers, (json) => inPlaceOf(configured({ extraDataDiskSizeDB: '?' }), '?', json)),
+    tiny: configured({ extraDataDiskSizeDB: 1e-9 }),
+    'under its other spelling it is unknown': configured({ extraDataDiskSizeGB: -1 }),
+  }),
+  ...of(CREATE, 'dockerStorageSize', {
+    fraction: configured({ dockerStorageSize: 0.5 }),
+    negative: configured({ dockerStorageSize: -1 }),
+    null: configured({ dockerStorageSize: null }),
+  }),
+  ...of(CREATE, 'initScript', {
+    'CRLF is kept': configured({ initScript: '#!/bin/sh\r\necho hi\r\n' }),
+    NUL: configured({ initScript: 'a\0b' }),
+    'lone surrogate': configured({ initScript: 'echo \ud800' }),
+    'one byte too long': configured({ initScript: '#'.repeat(256 * 1024 + 1) }),
+    'too long in bytes, not in characters': configured({ initScript: 'é'.repeat(128 * 1024 + 1) }),
+    'as long as may be': configured({ initScript: '#'.repeat(256 * 1024) }),
+    '10 MB': configured({ initScript: '#'.repeat(10 * 1024 * 1024) }),
+  }),
+  ...of(CREATE, 'mountPath', {
+    relative: mounted('data'),
+    empty: mounted(''),
+    root: mounted('/'),
+    '/proc': mounted('/proc'),
+    'below /proc': mounted('/proc/self'),
+    '/dev/shm': mounted('/dev/shm'),
+    '/root': mounted('/root'),
+    'our own disk': mounted('/root/dataDisk'),
+    'dot dot': mounted('/root/../etc'),
+    dot: mounted('/root/./x'),
+    'doubled slash': mounted('/root//x'),
+    'trailing slash': mounted('/root/x/'),
+    NUL: mounted('/root/a\0b'),
+    newline: mounted('/root/a\nb'),
+    colon: mounted('/root/a:ro'),
+    'lone surrogate': mounted('/root/\ud800'),
+    twice: mounted('/root/x', '/root/x'),
+    nested: mounted('/root/x', '/root/x/y'),
+    'very long': mounted(`/${'a'.repeat(5000)}`),
+    'good, but no such volume': mounted('/root/x'),
+    '33 mounts': mounted(...Array.from({ length: 33 }, (_, n) => `/root/m${n}`)),
+  }),
+  ...of(CREATE, 'body', {
+    empty: '',
+    'white space': ' \n\t',
+    'null literal': 'null',
+    number: '7',
+    text: '"text"',
+    array: '[]',
+    'array of a body': JSON.stringify([wish()]),
+    'cut short': JSON.stringify(wish()).slice(0, -5),
+    'two objects': '{}{}',
+    'trailing comma': '{"name":"a",}',
+    'single quotes': "{'name':'a'}",
+    comment: '{/* no */}',
+    'byte order mark': `\ufeff${JSON.stringify(wish())}`,
+    'name twice: the last counts': JSON.stringify(wish()).replace('{', '{"name":7,'),
+    '__proto__ with all fields': `{"__proto__":${JSON.stringify(wish())}}`,
+    '__proto__ beside them': JSON.stringify(wish()).replace('{', '{"__proto__":{"isSpotInstance":"x"},'),
+    'constructor beside them': JSON.stringify(wish()).replace('{', '{"constructor":{"prototype":{"x":1}},'),
+    'unknown members': launch({ unknown: { deep: [1, { a: null }] }, toString: 1 }),
+    'unknown member 100,000 deep': JSON.stringify(wish()).replace('{', `{"x":${'['.repeat(1e5)}${']'.repeat(1e5)},`),
+    '100,000 deep': '['.repeat(1e5) + ']'.repeat(1e5),
+    '100,000 open brackets': '['.repeat(1e5),
+    'known member 100,000 deep': JSON.stringify(launch({ billing: '?' })).replace('"?"', `${'{"a":'.repeat(1e5)}1${'}'.repeat(1e5)}`),
+    'name 100,000 deep': JSON.stringify(launch({ name: '?' })).replace('"?"', `${'['.repeat(1e5)}${']'.repeat(1e5)}`),
+    'half a million items': JSON.stringify(launch({ nodePorts: '?' })).replace('"?"', `[${'0,'.repeat(500_000)}0]`),
+    'half a million wrong items': JSON.stringify(launch({ remoteStorages: '?' })).replace('"?"', `[${'{},'.repeat(300_000)}{}]`),
+    'one byte over the limit': `"${'a'.repeat(1024 * 1024 - 1)}"`,
+    '10 MB': JSON.stringify({ name: 'a'.repeat(10 * 1024 * 1024) }),
+  }),
+  ...of('/user/login', 'login', {
+    'no password': { username: 'admin' },
+    'password as number': { username: 'admin', password: 7 },
+    'NUL in the name': { username: 'ad\0min', password: 'x' },
+    'object as name': { username: { $ne: '' }, password: 'x' },
+    'very long password': { username: 'admin', password: 'x'.repeat(1025) },
+    'unknown name': { username: 'nobody', password: 'not the password' },
+    'wrong password': { username: 'admin', password: 'not the password' },
+  }),
+  ...of('/user/password', 'password', {
+    'short, and not shown back': { oldPassword: 'old secret', newPassword: 'short' },
+    'long, and not shown back': { oldPassword: 'old secret', newPassword: 'x'.repeat(1025) },
+  }),
+  ...of('/user/key/create', 'key', { 'no name': {}, 'empty name': { name: '' }, 'name as array': { name: ['a'] } }),
+  ...of('/user/sshkey/create', 'ssh key', {
+    'no key': { name: 'k' },
+    'not a key': { name: 'k', publicKey: 'hello' },
+    'two lines': { name: 'k', publicKey: 'ssh-ed25519 AAAA a\nssh-ed25519 BBBB b' },
+    'private key': { name: 'k', publicKey: '-----BEGIN OPENSSH PRIVATE KEY-----' },
+  }),
+];

@@ -1,0 +1,145 @@
+/** The program itself, started as an operator starts it, on the container engine of this machine. */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import Docker from 'dockerode';
+import { makeClient } from '../../src/contract/client.ts';
+import { labels } from '../../src/engines/labels.ts';
+
+export const PASSWORD = 'correct horse battery';
+const START_DEADLINE_MS = 30_000;
+const ROOT = join(import.meta.dirname, '../..');
+
+export interface ServerProcess {
+  apiUrl: string;
+  gatewayUrl: string;
+  folder: string;
+  output: () => string;
+  kill: (signal: NodeJS.Signals) => Promise<void>;
+  /** Starts it again on the same data and the same addresses. */
+  start: () => Promise<void>;
+  /** Ends it, and removes from the engine whatever it left there. */
+  stop: () => Promise<void>;
+}
+
+const freePort = async (): Promise<number> => {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const address = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  if (address === null || typeof address === 'string') throw new Error('no port');
+  return address.port;
+};
+
+/** `nodePorts`: a range of the file's own, so that files which run at once don't take each other's. */
+export async function startServerProcess({ nodePorts }: { nodePorts: string }): Promise<ServerProcess> {
+  const folder = await mkdtemp(join(tmpdir(), 'berth-e2e-'));
+  const listen = `127.0.0.1:${await freePort()}`;
+  const gatewayListen = `127.0.0.1:${await freePort()}`;
+  const env = {
+    ...process.env,
+    BERTH_DATA: folder,
+    BERTH_LISTEN: listen,
+    BERTH_GATEWAY_LISTEN: gatewayListen,
+    BERTH_ADMIN_PASSWORD: PASSWORD,
+    BERTH_NODE_PORTS: nodePorts,
+    BERTH_REGISTRY_IMAGES: 'off',
+    BERTH_CPU_OVERCOMMIT: '50',
+  };
+  let child: ChildProcess | null = null;
+  let text = '';
+
+  const start = async (): Promise<void> => {
+    const started = spawn(process.execPath, ['src/main/berth.ts'], { cwd: ROOT, env, stdio: ['ignore', 'pipe', 'pipe'] });
+    child = started;
+    const from = text.length;
+    await new Promise<void>((resolve, reject) => {
+      const timer = setTimeout(() => reject(new Error(`it did not serve in time:\n${text}`)), START_DEADLINE_MS);
+      const read = (bytes: Buffer) => {
+        text += bytes.toString();
+        if (text.includes('Berth serves.', from)) resolve(clearTimeout(timer));
+      };
+      started.stdout.on('data', read);
+      started.stderr.on('data', read);
+      started.once('exit', (code) => reject(new Error(`it ended with ${code}:\n${text}`)));
+    });
+  };
+  const kill = async (signal: NodeJS.Signals): Promise<void> => {
+    const running = child;
+    child = null;
+    if (!running || running.exitCode !== null || running.signalCode !== null) return;
+    const gone = new Promise((resolve) => running.once('exit', resolve));
+    running.kill(signal);
+    await gone;
+  };
+  await start();
+  return {
+    apiUrl: `http://${listen}`,
+    gatewayUrl: `http://${gatewayListen}`,
+    folder,
+    output: () => text,
+    kill,
+    start,
+    async stop() {
+      const installation = await installationOf(folder);
+      await kill('SIGTERM');
+      await removeAll(installation);
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+export async function installationOf(folder: string): Promise<string> {
+  const { DatabaseSync } = await import('node:sqlite');
+  const database = new DatabaseSync(join(folder, 'berth.db'), { readOnly: true });
+  try {
+    const row = database.prepare("select value from setting where name = 'installation'").get();
+    if (typeof row?.['value'] !== 'string') throw new Error('the store has no installation id');
+    return row['value'];
+  } finally {
+    database.close();
+  }
+}
+
+export const docker = new Docker();
+
+const ofInstallation = (installation: string) => ({ label: [`${labels.installation}=${installation}`] });
+
+/** Names of all that the engine holds of an installation. */
+export async function ownedNames(installation: string): Promise<string[]> {
+  const filters = ofInstallation(installation);
+  const containers = await docker.listContainers({ all: true, filters });
+  const networks = await docker.listNetworks({ filters });
+  return [...containers.map(({ Names }) => Names[0] ?? '?'), ...networks.map(({ Name }) => Name)];
+}
+
+async function removeAll(installation: string): Promise<void> {
+  const filters = ofInstallation(installation);
+  for (const { Id } of await docker.listContainers({ all: true, filters })) {
+    await docker.getContainer(Id).remove({ force: true, v: true });
+  }
+  for (const { Id } of await docker.listNetworks({ filters })) await docker.getNetwork(Id).remove();
+}
+
+export type Client = ReturnType<typeof makeClient>;
+
+export async function login(server: ServerProcess, username = 'admin', password = PASSWORD): Promise<{ client: Client; token: string }> {
+  const { accessToken } = await makeClient({ baseUrl: `${server.apiUrl}/api` }).login({ username, password });
+  return { client: makeClient({ baseUrl: `${server.apiUrl}/api`, credential: { kind: 'token', token: accessToken } }), token: accessToken };
+}
+
+export const unique = (): string => randomUUID().slice(0, 8);
+
+/** Asks until the answer is as wanted; the last answer is told when it never is. */
+export async function until<T>(ask: () => Promise<T>, wanted: (answer: T) => boolean, deadlineMs = 60_000): Promise<T> {
+  const endMs = Date.now() + deadlineMs;
+  for (;;) {
+    const answer = await ask();
+    if (wanted(answer)) return answer;
+    if (Date.now() > endMs) throw new Error(`after ${deadlineMs} ms it is still ${JSON.stringify(answer).slice(0, 2_000)}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
