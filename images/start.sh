@@ -182,9 +182,36 @@ bounded_log() {
 
 # ---- the notebook
 
-# The token goes by file: flags are seen in ps, the environment in every kernel. JUPYTER_CONFIG_PATH is read last, so
-# it wins over a token or password that the image sets, while the user's own settings stay.
+# The secret goes by file: flags are seen in ps, the environment in every kernel. JUPYTER_CONFIG_PATH is read last, so it
+# wins over a token or password that the image sets, while the user's own settings stay. Jupyter hands its own kind of
+# token to the browser in every page; so where it can (Jupyter Server 2), an identity provider of ours asks for the
+# secret in the header that the gateway adds, and no page holds it. What is older gets it as its token.
 prepare_notebook() {
+  mkdir -p "$run/jupyter"
+  cat >"$run/jupyter/jupyter_server_config.py" <<'PY'
+import hmac
+with open("/etc/berth/notebook-token") as file:
+    secret = "token " + file.read().strip()
+try:
+    from jupyter_server.auth.identity import IdentityProvider, User
+except ImportError:
+    c.ServerApp.token = secret[6:]
+    c.ServerApp.password = ""
+else:
+    class GatewayIdentity(IdentityProvider):
+        """Whoever the gateway let in is the owner."""
+        def is_token_authenticated(self, handler):
+            given = handler.request.headers.get("Authorization", "")
+            return hmac.compare_digest(given.encode(), secret.encode())
+        def get_user(self, handler):
+            return User("owner") if self.is_token_authenticated(handler) else None
+    c.ServerApp.identity_provider_class = GatewayIdentity
+    c.IdentityProvider.token = ""
+PY
+  (umask 077 && echo "{\"NotebookApp\":{\"token\":\"$(cat /etc/berth/notebook-token)\",\"password\":\"\"}}" \
+    >"$run/jupyter/jupyter_notebook_config.json")
+}
+notebook() {
   token=$(cat /etc/berth/notebook-token)
   mkdir -p "$run/jupyter"
   app="{\"token\":\"$token\",\"password\":\"\"}"

@@ -83,16 +83,21 @@ export function makeControl(needs: ControlNeeds): RunningControl {
   };
   const access = makeAccess({
     ...needs,
-    onSshKeysChanged: async (tx, accountId) => {
-      await makeAccountDue(tx, accountId, now());
-      setImmediate(wakeInstances);
-    },
+    onSshKeysChanged: (tx, accountId) => makeAccountDue(tx, accountId, now()),
   });
+  /** The loop is woken after the commit, or it would not see what the deed made due. */
+  const waking =
+    <Given extends unknown[], Answer>(deed: (...given: Given) => Promise<Answer>) =>
+    async (...given: Given): Promise<Answer> => {
+      const answer = await deed(...given);
+      wakeInstances();
+      return answer;
+    };
   const sweepNeeds: SweepNeeds = { store, regions, now, log, wake, cpuOvercommit: needs.cpuOvercommit, releasedListedMs: RELEASED_LISTED_MS };
   const actionNeeds = { store, offers, now, wake: wakeInstances, routeChanged: routes.changed };
 
   const control: Control = {
-    access,
+    access: { ...access, createSshKey: waking(access.createSshKey), deleteSshKey: waking(access.deleteSshKey) },
     catalog: makeCatalog({ offers, regions, imageWork }),
     volumes: makeVolumes({ store, offers, now, randomUuid, wake: () => volumeLoop?.wake() }),
     instances: {

@@ -57,15 +57,3 @@ export async function accountTotals(db: Db, id: string): Promise<{ instances: nu
     .executeTakeFirst();
   return row ?? { instances: 0, volumes: 0 };
 }
-
-/** Moves the counts of what lists hold without an event: for what happens to nobody, such as a released instance leaving the lists. */
-export async function countListed(tx: Db, id: string, more: { instances?: number; volumes?: number }): Promise<void> {
-  await tx
-    .updateTable('account')
-    .set((row) => ({
-      instanceCount: row('instanceCount', '+', more.instances ?? 0),
-      volumeCount: row('volumeCount', '+', more.volumes ?? 0),
-    }))
-    .where('id', '=', id)
-    .execute();
-}

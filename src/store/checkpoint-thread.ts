@@ -1,7 +1,10 @@
-/** The thread of `checkpoint.ts`: one connection, one PASSIVE checkpoint for each message, closed by `stop`. */
+/** The thread of `checkpoint.ts`: one connection, PASSIVE checkpoints for each message, closed by `stop`. */
 import { DatabaseSync } from 'node:sqlite';
 import { parentPort, workerData } from 'node:worker_threads';
 import type { CheckpointReport } from './checkpoint.ts';
+
+const LITTLE_PAGES = 128;
+const MAX_ROUNDS = 4;
 
 if (!parentPort || typeof workerData !== 'string') throw new Error('This file is the thread of checkpoint.ts.');
 const port = parentPort;
@@ -17,7 +20,12 @@ port.on('message', (message: unknown) => {
     port.close();
     return;
   }
-  const row = checkpoint.get();
-  const report: CheckpointReport = { logPages: Number(row?.['log'] ?? 0), copiedPages: Number(row?.['checkpointed'] ?? 0) };
+  // What was written while one ran is copied by the next, until so little is left that the writer may finish it.
+  let report: CheckpointReport;
+  let rounds = 0;
+  do {
+    const row = checkpoint.get();
+    report = { logPages: Number(row?.['log'] ?? 0), copiedPages: Number(row?.['checkpointed'] ?? 0) };
+  } while (report.logPages - report.copiedPages > LITTLE_PAGES && ++rounds < MAX_ROUNDS);
   port.postMessage(report);
 });

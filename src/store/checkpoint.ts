@@ -14,10 +14,12 @@ import type { DatabaseSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
 import type { StoreLog } from './store.ts';
 
-const AFTER_WORKS = 1_000;
-const AFTER_MS = 5_000;
-/** 8 KB pages: 32 MiB. */
-const LONG_LOG_PAGES = 4_096;
+/** A commit writes some pages whatever is in it, and a few more for each work: about 8 MB of log. */
+const AFTER_WEIGHT = 512;
+const WEIGHT_OF_COMMIT = 4;
+const AFTER_MS = 2_000;
+/** 8 KB pages: 16 MiB. */
+const LONG_LOG_PAGES = 2_048;
 
 /** What the worker answers: pages in the log, pages of it copied. */
 export interface CheckpointReport {
@@ -33,7 +35,7 @@ export class Checkpoints {
   readonly #writer: DatabaseSync;
   readonly #log: StoreLog;
   #worker: Worker | undefined;
-  #works = 0;
+  #weight = 0;
   #timer: NodeJS.Timeout | undefined;
   #busy = false;
   #finishNow = false;
@@ -46,13 +48,13 @@ export class Checkpoints {
 
   /** Tells of a commit; called between two groups. */
   committed(works: number): void {
-    this.#works += works;
+    this.#weight += WEIGHT_OF_COMMIT + works;
     if (this.#finishNow) {
       this.#finishNow = false;
       this.#writer.exec('pragma wal_checkpoint(passive)');
     }
     if (this.#busy) return;
-    if (this.#works >= AFTER_WORKS) this.#ask();
+    if (this.#weight >= AFTER_WEIGHT) this.#ask();
     else this.#timer ??= setTimeout(() => this.#ask(), AFTER_MS).unref();
   }
 
@@ -70,7 +72,7 @@ export class Checkpoints {
   #ask(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.#works = 0;
+    this.#weight = 0;
     this.#busy = true;
     this.#worker ??= this.#start();
     this.#worker.postMessage('checkpoint');

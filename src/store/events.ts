@@ -58,8 +58,13 @@ const insertEvent = prepared<Omit<Selectable<EventTable>, 'id'>>()((db, p) =>
 /** Numbers and writes one event. Throws for an account that does not exist: nothing may happen to nobody. */
 export async function appendEvent(tx: Db, event: NewEvent): Promise<Appended> {
   const { accountId, atMs, kind, subjectId, counts } = event;
-  const [account] = await moveAccount(tx, { accountId, instances: counts?.instances ?? 0, volumes: counts?.volumes ?? 0 });
-  if (!account) throw new Error(`An event (${kind} of ${subjectId}) names the account ${accountId}, which does not exist.`);
+  const [account] = await moveAccount(tx, {
+    accountId,
+    instances: counts?.instances ?? 0,
+    volumes: counts?.volumes ?? 0,
+  });
+  if (!account)
+    throw new Error(`An event (${kind} of ${subjectId}) names the account ${accountId}, which does not exist.`);
   await insertEvent(tx, { accountId, seq: account.eventSeq, atMs, kind, subjectId, data: JSON.stringify(event.data) });
   const availableMicros = account.balanceMicros + account.voucherMicros + account.creditMicros;
   return { seq: account.eventSeq, version: account.version, availableMicros };
@@ -73,7 +78,11 @@ const moveAccountVersion = prepared<{ accountId: string; instances: number }>()(
 );
 
 /** For a change that the account can list and that is no event: the progress of a pull, a row that leaves the lists. */
-export async function moveVersion(tx: Db, accountId: string, counts: { instances: number } = { instances: 0 }): Promise<void> {
+export async function moveVersion(
+  tx: Db,
+  accountId: string,
+  counts: { instances: number } = { instances: 0 },
+): Promise<void> {
   await moveAccountVersion(tx, { accountId, instances: counts.instances });
 }
 

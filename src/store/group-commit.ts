@@ -152,7 +152,10 @@ export class GroupCommit<Tx> {
     statements.savepoint();
     const lent = this.#lend();
     const stuck = setTimeout(() => {
-      this.#log.error({ stuckMs: STUCK_MS }, 'a write waits for something other than its own queries and holds up all others');
+      this.#log.error(
+        { stuckMs: STUCK_MS },
+        'a write waits for something other than its own queries and holds up all others',
+      );
     }, STUCK_MS);
     try {
       const value = await job.work(lent.tx);

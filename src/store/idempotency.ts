@@ -64,7 +64,11 @@ const fillAnswer = prepared<Pick<Filled, 'accountId' | 'key' | 'answer' | 'nowMs
  * Null: this is the first time, do the deed and `remember` its answer in the same transaction. Else the first answer.
  * Throws `idempotency_mismatch` when the key stands for another route or body.
  */
-export async function remembered<Answer>(tx: Db, accountId: string, deed: KeyedDeed): Promise<{ answer: Answer } | null> {
+export async function remembered<Answer>(
+  tx: Db,
+  accountId: string,
+  deed: KeyedDeed,
+): Promise<{ answer: Answer } | null> {
   const { key, route, bodyHash } = deed;
   const [claimed] = await claimKey(tx, { accountId, key, route, bodyHash });
   if (claimed) return null;
@@ -75,7 +79,9 @@ export async function remembered<Answer>(tx: Db, accountId: string, deed: KeyedD
     throw mismatch(`Idempotency-Key "${key}" was used before with ${first.route}; send another key with ${route}`);
   }
   if (first.bodyHash !== bodyHash) {
-    throw mismatch(`Idempotency-Key "${key}" was used before with another body; send another key, or the same body again`);
+    throw mismatch(
+      `Idempotency-Key "${key}" was used before with another body; send another key, or the same body again`,
+    );
   }
   return { answer: first.answer === NO_ANSWER ? undefined : JSON.parse(first.answer) };
 }
@@ -83,7 +89,13 @@ export async function remembered<Answer>(tx: Db, accountId: string, deed: KeyedD
 const mismatch = (message: string): Refusal => new Refusal('idempotency_mismatch', message);
 
 /** Keeps the answer of the deed that `remembered` said null to. */
-export async function remember(tx: Db, accountId: string, deed: KeyedDeed, answer: unknown, nowMs: number): Promise<void> {
+export async function remember(
+  tx: Db,
+  accountId: string,
+  deed: KeyedDeed,
+  answer: unknown,
+  nowMs: number,
+): Promise<void> {
   const text = answer === undefined ? NO_ANSWER : JSON.stringify(answer);
   await fillAnswer(tx, { accountId, key: deed.key, answer: text, nowMs });
 }

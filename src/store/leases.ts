@@ -50,7 +50,11 @@ const ownerId = sql.ref('ownerId');
  * Leases up to `limit` due and free rows; the most urgent first. RETURNING can't tell a row's former `dueAtMs` nor an order, so a
  * row's place in the claim is added to its lease, in milliseconds.
  */
-export async function claimDue<Table extends LeaseTable>(tx: Db, table: Table, claim: Claim): Promise<LeaseRow<Table>[]> {
+export async function claimDue<Table extends LeaseTable>(
+  tx: Db,
+  table: Table,
+  claim: Claim,
+): Promise<LeaseRow<Table>[]> {
   const { owner, token, nowMs, untilMs, limit, perOwner } = claim;
   const from = sql.table(table);
   const isDue = sql`${due} <= ${nowMs} and (${leaseUntil} is null or ${leaseUntil} <= ${nowMs})`;
@@ -84,7 +88,11 @@ export async function heartbeat(tx: Db, table: LeaseTable, owner: string, lease:
 }
 
 /** What a process holds, with the generations of now: a pass that began under another works for nothing. */
-export async function heldGenerations(db: Db, table: LeaseTable, owner: string): Promise<{ id: string; generation: number }[]> {
+export async function heldGenerations(
+  db: Db,
+  table: LeaseTable,
+  owner: string,
+): Promise<{ id: string; generation: number }[]> {
   const { rows } = await sql<{ id: string; generation: number }>`
     select id, generation from ${sql.table(table)} where ${leaseOwner} = ${owner}`.execute(db);
   return rows;

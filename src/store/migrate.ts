@@ -31,7 +31,9 @@ export async function migrate(database: Migratable, migrations: readonly Migrati
       const next = await firstPending(db, migrations);
       if (!next) return null;
       await next.up(db, database.kind);
-      await sql`insert into migration (name, ${sql.ref('appliedAtMs')}) values (${next.name}, ${Date.now()})`.execute(db);
+      await sql`insert into migration (name, ${sql.ref('appliedAtMs')}) values (${next.name}, ${Date.now()})`.execute(
+        db,
+      );
       return next.name;
     });
     if (name === null) return;

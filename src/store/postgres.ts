@@ -34,7 +34,11 @@ const parsers: pg.CustomTypesConfig = {
     (oid === INT8 || oid === NUMERIC) && format !== 'binary' ? Number : pg.types.getTypeParser(oid, format),
 };
 
-export async function openPostgres(options: { url: string; migrations: readonly Migration[]; log: StoreLog }): Promise<Store> {
+export async function openPostgres(options: {
+  url: string;
+  migrations: readonly Migration[];
+  log: StoreLog;
+}): Promise<Store> {
   const { log } = options;
   const pool = new pg.Pool({
     connectionString: options.url,
@@ -46,7 +50,9 @@ export async function openPostgres(options: { url: string; migrations: readonly 
     keepAlive: true,
   });
   // Without a listener the loss of an idle connection would end the process.
-  pool.on('error', (error) => log.warn({ err: error }, 'a connection to PostgreSQL was lost; the next query makes another'));
+  pool.on('error', (error) =>
+    log.warn({ err: error }, 'a connection to PostgreSQL was lost; the next query makes another'),
+  );
   const dialect = new PostgresDialect({ pool });
   const db = new Kysely<Schema>({ dialect });
   const untyped = new Kysely<unknown>({ dialect });

@@ -32,7 +32,8 @@ interface Compiled<P, O> {
 export function prepared<P extends object>(): <O>(
   build: (db: Db, p: Parameter<P>) => Compilable<O>,
 ) => (db: Db, values: P) => Promise<O[]> {
-  const slot: Parameter<P> = <K extends keyof P & string>(name: K) => sql<P[K]>`${new Slot<P>((values) => values[name])}`;
+  const slot: Parameter<P> = <K extends keyof P & string>(name: K) =>
+    sql<P[K]>`${new Slot<P>((values) => values[name])}`;
   return <O>(build: (db: Db, p: Parameter<P>) => Compilable<O>) => {
     /** By adapter, of which each engine has one. */
     const byEngine = new WeakMap<object, Compiled<P, O>>();
@@ -44,7 +45,10 @@ export function prepared<P extends object>(): <O>(
         byEngine.set(executor.adapter, compiled);
       }
       const { query, valuesIn } = compiled;
-      const { rows } = await executor.executeQuery<O>({ ...query, parameters: valuesIn.map((valueIn) => valueIn(values)) });
+      const { rows } = await executor.executeQuery<O>({
+        ...query,
+        parameters: valuesIn.map((valueIn) => valueIn(values)),
+      });
       return rows;
     };
   };

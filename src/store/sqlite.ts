@@ -35,7 +35,11 @@ const WRITER_PRAGMAS = [
 const READER_PRAGMAS = ['pragma temp_store = memory', 'pragma cache_size = -8192', 'pragma mmap_size = 67108864'];
 
 /** Opens or makes `file`, readable by its owner alone, and brings it to the newest migration. */
-export async function openSqlite(options: { file: string; migrations: readonly Migration[]; log: StoreLog }): Promise<Store> {
+export async function openSqlite(options: {
+  file: string;
+  migrations: readonly Migration[];
+  log: StoreLog;
+}): Promise<Store> {
   const { file, log } = options;
   // SQLite gives the log and the shared memory the mode of the file.
   closeSync(openSync(file, 'a', 0o600));

@@ -168,6 +168,7 @@ test('a browser comes in by the link of the API, runs a cell in JupyterLab, and 
     expect(new URL(page.url()).pathname).toContain(`/notebook/${instanceId}/`);
     expect(page.url()).not.toContain('key=');
     await page.locator('.jp-LauncherCard[title*="Python 3"]').first().click({ timeout: 60_000 });
+    await page.getByText('Python 3 (ipykernel) | Idle').waitFor({ timeout: 60_000 });
     const cell = page.locator('.jp-Notebook .jp-Cell .cm-content').first();
     await cell.click({ timeout: 60_000 });
     await page.keyboard.type('print("sum", 20 + 22)');

@@ -116,12 +116,24 @@ export async function ownedNames(installation: string): Promise<string[]> {
   return [...containers.map(({ Names }) => Names[0] ?? '?'), ...networks.map(({ Name }) => Name)];
 }
 
+/** What the server is just removing itself (404, 409) is left to it, and looked at again. */
 async function removeAll(installation: string): Promise<void> {
   const filters = ofInstallation(installation);
-  for (const { Id } of await docker.listContainers({ all: true, filters })) {
-    await docker.getContainer(Id).remove({ force: true, v: true });
-  }
-  for (const { Id } of await docker.listNetworks({ filters })) await docker.getNetwork(Id).remove();
+  const settle = (removal: Promise<unknown>) =>
+    removal.catch((error: unknown) => {
+      const code = error instanceof Error && 'statusCode' in error ? error.statusCode : null;
+      if (code !== 404 && code !== 409 && code !== 403) throw error;
+    });
+  await until(
+    async () => {
+      for (const { Id } of await docker.listContainers({ all: true, filters })) {
+        await settle(docker.getContainer(Id).remove({ force: true, v: true }));
+      }
+      for (const { Id } of await docker.listNetworks({ filters })) await settle(docker.getNetwork(Id).remove());
+      return ownedNames(installation);
+    },
+    (names) => names.length === 0,
+  );
 }
 
 export type Client = ReturnType<typeof makeClient>;

@@ -188,7 +188,11 @@ describe('the notebook', () => {
   it('lets in who has the token, runs a kernel over REST and WebSocket, and shows the token to nobody', async () => {
     const instance = await start({});
     await eventually(async () => expect((await instance.http('api/status')).status).toBe(200));
-    expect((await instance.http('lab')).status).toBe(200);
+    const page = await instance.http('lab');
+    expect(page.status).toBe(200);
+    expect(await page.text()).not.toContain(instance.token);
+    expect((await instance.http('lab', { redirect: 'manual' }, 'none')).status).toBe(302);
+    expect((await instance.http(`api/contents?token=${instance.token}`, {}, 'none')).status).toBe(403);
     expect((await instance.http('api/contents', {}, 'token wrong')).status).toBe(403);
     const made = await instance.http('api/kernels', { method: 'POST', body: '{"name":"python3"}' });
     expect(made.status).toBe(201);

@@ -13,10 +13,14 @@ import type { Place } from '../store/harness.ts';
 import { onBothEngines, quietLog, recordingLog } from '../store/harness.ts';
 
 const openWith = (place: Place, known: readonly Migration[], log = quietLog): Promise<Store> =>
-  'file' in place ? openSqlite({ ...place, migrations: known, log }) : openPostgres({ ...place, migrations: known, log });
+  'file' in place
+    ? openSqlite({ ...place, migrations: known, log })
+    : openPostgres({ ...place, migrations: known, log });
 
 const applied = async (store: Store): Promise<string[]> =>
-  (await sql<{ name: string }>`select name from migration order by name`.execute(store.read)).rows.map(({ name }) => name);
+  (await sql<{ name: string }>`select name from migration order by name`.execute(store.read)).rows.map(
+    ({ name }) => name,
+  );
 
 const next: Migration = {
   name: '9998-next',

@@ -39,7 +39,7 @@ onBothEngines('an instance on the simulated engine', (open) => {
   });
 
   test('a control that ends at any moment of a launch is followed by one that ends it, once', async () => {
-    const world = await makeWorld(await open(), { engine: { times: { createMs: 5, startMs: 5, readyMs: 10 } } });
+    const world = await makeWorld(await open(), { engine: { times: { create: 5, start: 5, ready: 10 } } });
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
     for (let round = 0; round < 8; round++) {
       await new Promise((resolve) => setTimeout(resolve, round * 3));

@@ -4,7 +4,13 @@ import { appendEvent, eventsSince } from '../../src/store/events.ts';
 import { onBothEngines } from './harness.ts';
 import { insertOwners } from './rows.ts';
 
-const event = (accountId: string, subjectId: string) => ({ accountId, atMs: 5, kind: 'instance.launched', subjectId, data: { n: 1 } });
+const event = (accountId: string, subjectId: string) => ({
+  accountId,
+  atMs: 5,
+  kind: 'instance.launched',
+  subjectId,
+  data: { n: 1 },
+});
 
 onBothEngines('events', (open) => {
   test('numbers have no gaps though works are rolled back and many write at once', async () => {
@@ -23,12 +29,18 @@ onBothEngines('events', (open) => {
     for (const account of ['ann', 'bob']) {
       const events = await eventsSince(store.read, account, 0, 1_000);
       expect(events.map(({ seq }) => seq)).toEqual(Array.from({ length: 80 }, (_, i) => i + 1));
-      const row = await store.read.selectFrom('account').selectAll().where('id', '=', account).executeTakeFirstOrThrow();
+      const row = await store.read
+        .selectFrom('account')
+        .selectAll()
+        .where('id', '=', account)
+        .executeTakeFirstOrThrow();
       expect(row).toMatchObject({ eventSeq: 80, version: 80 });
       expect(await store.versionOf(account)).toBe(80);
     }
     const answered = outcomes.flatMap((outcome, i) =>
-      outcome.status === 'fulfilled' ? [{ seq: outcome.value, subjectId: `n${i}`, accountId: i % 2 === 0 ? 'ann' : 'bob' }] : [],
+      outcome.status === 'fulfilled'
+        ? [{ seq: outcome.value, subjectId: `n${i}`, accountId: i % 2 === 0 ? 'ann' : 'bob' }]
+        : [],
     );
     const kept = await store.read.selectFrom('event').select(['seq', 'subjectId', 'accountId']).execute();
     const byName = (a: { subjectId: string }, b: { subjectId: string }) => (a.subjectId < b.subjectId ? -1 : 1);
@@ -38,8 +50,12 @@ onBothEngines('events', (open) => {
   test('one event moves the version and the counters, and tells what can be spent', async () => {
     const store = await open();
     await store.write((tx) => insertOwners(tx, 'region', 'ann'));
-    await store.write((tx) => tx.updateTable('account').set({ balanceMicros: 7, voucherMicros: 20, creditMicros: 300 }).execute());
-    const appended = await store.write((tx) => appendEvent(tx, { ...event('ann', 'n1'), counts: { instances: 2, volumes: -1 } }));
+    await store.write((tx) =>
+      tx.updateTable('account').set({ balanceMicros: 7, voucherMicros: 20, creditMicros: 300 }).execute(),
+    );
+    const appended = await store.write((tx) =>
+      appendEvent(tx, { ...event('ann', 'n1'), counts: { instances: 2, volumes: -1 } }),
+    );
     expect(appended).toEqual({ seq: 1, version: 1, availableMicros: 327 });
     const account = await store.read.selectFrom('account').selectAll().executeTakeFirstOrThrow();
     expect(account).toMatchObject({ instanceCount: 2, volumeCount: -1, eventSeq: 1, version: 1 });
@@ -58,7 +74,9 @@ onBothEngines('events', (open) => {
 
   test('an event of an account that does not exist is refused', async () => {
     const store = await open();
-    await expect(store.write((tx) => appendEvent(tx, event('nobody', 'a')))).rejects.toThrow(/account nobody, which does not exist/);
+    await expect(store.write((tx) => appendEvent(tx, event('nobody', 'a')))).rejects.toThrow(
+      /account nobody, which does not exist/,
+    );
     expect(await eventsSince(store.read, 'nobody', 0, 10)).toEqual([]);
   });
 });

@@ -13,12 +13,20 @@ interface Answer {
 }
 
 /** Counts the deed in the account's row, so that a deed done twice shows in the database and not only in an answer. */
-const send = (store: Store, instanceId: string, given: Partial<typeof deed> & { nowMs?: number; fail?: boolean } = {}): Promise<Answer> =>
+const send = (
+  store: Store,
+  instanceId: string,
+  given: Partial<typeof deed> & { nowMs?: number; fail?: boolean } = {},
+): Promise<Answer> =>
   store.write(async (tx) => {
     const asked = { ...deed, ...given };
     const before = await remembered<Answer>(tx, 'ann', asked);
     if (before) return before.answer;
-    await tx.updateTable('account').set((eb) => ({ instanceCount: eb('instanceCount', '+', 1) })).where('id', '=', 'ann').execute();
+    await tx
+      .updateTable('account')
+      .set((eb) => ({ instanceCount: eb('instanceCount', '+', 1) }))
+      .where('id', '=', 'ann')
+      .execute();
     if (given.fail) throw new Error('no capacity');
     const answer = { instanceId };
     await remember(tx, 'ann', asked, answer, given.nowMs ?? 1_000);
@@ -40,7 +48,12 @@ const refusalOf = async (promise: Promise<unknown>): Promise<Refusal> => {
 onBothEngines('idempotency', (open) => {
   const opened = async (): Promise<Store> => {
     const store = await open();
-    await store.write((tx) => tx.insertInto('account').values(accountRow({ id: 'ann' })).execute());
+    await store.write((tx) =>
+      tx
+        .insertInto('account')
+        .values(accountRow({ id: 'ann' }))
+        .execute(),
+    );
     return store;
   };
 
@@ -56,9 +69,13 @@ onBothEngines('idempotency', (open) => {
 
   test('a deed that failed is not remembered: the next with its key does it', async () => {
     const store = await opened();
-    const outcomes = await Promise.allSettled(Array.from({ length: 20 }, (_, i) => send(store, `n${i}`, { fail: i < 10 })));
+    const outcomes = await Promise.allSettled(
+      Array.from({ length: 20 }, (_, i) => send(store, `n${i}`, { fail: i < 10 })),
+    );
     expect(await deedsDone(store)).toBe(1);
-    const answers = new Set(outcomes.flatMap((outcome) => (outcome.status === 'fulfilled' ? [outcome.value.instanceId] : [])));
+    const answers = new Set(
+      outcomes.flatMap((outcome) => (outcome.status === 'fulfilled' ? [outcome.value.instanceId] : [])),
+    );
     expect(answers.size).toBe(1);
   });
 
@@ -66,9 +83,15 @@ onBothEngines('idempotency', (open) => {
     const store = await opened();
     await send(store, 'n1');
     const body = await refusalOf(send(store, 'n2', { bodyHash: 'other' }));
-    expect([body.code, body.message]).toEqual(['idempotency_mismatch', expect.stringContaining('used before with another body')]);
+    expect([body.code, body.message]).toEqual([
+      'idempotency_mismatch',
+      expect.stringContaining('used before with another body'),
+    ]);
     const route = await refusalOf(send(store, 'n2', { route: 'POST /storage/volume/create' }));
-    expect([route.code, route.message]).toEqual(['idempotency_mismatch', expect.stringContaining('POST /instance/create')]);
+    expect([route.code, route.message]).toEqual([
+      'idempotency_mismatch',
+      expect.stringContaining('POST /instance/create'),
+    ]);
     expect(await deedsDone(store)).toBe(1);
   });
 

@@ -6,7 +6,15 @@ import type { CompiledQuery } from 'kysely';
 import { DummyDriver, Kysely, sql, SqliteAdapter, SqliteIntrospector, SqliteQueryCompiler } from 'kysely';
 import { expect, test } from 'vitest';
 import type { Claim, LeaseTable } from '../../src/store/leases.ts';
-import { claimDue, freeLeases, heartbeat, heldGenerations, nextDueAt, release, stillHeld } from '../../src/store/leases.ts';
+import {
+  claimDue,
+  freeLeases,
+  heartbeat,
+  heldGenerations,
+  nextDueAt,
+  release,
+  stillHeld,
+} from '../../src/store/leases.ts';
 import type { Schema } from '../../src/store/schema.ts';
 import type { Db, Store } from '../../src/store/store.ts';
 import { onBothEngines, onEngine } from './harness.ts';
@@ -25,8 +33,14 @@ const tables: LeaseTable[] = ['instance', 'volume'];
 
 const insert = (tx: Db, table: LeaseTable, rows: Row[]): Promise<unknown> =>
   table === 'instance'
-    ? tx.insertInto('instance').values(rows.map((row) => instanceRow({ regionId: 'here', ...row }))).execute()
-    : tx.insertInto('volume').values(rows.map((row) => volumeRow({ regionId: 'here', ...row }))).execute();
+    ? tx
+        .insertInto('instance')
+        .values(rows.map((row) => instanceRow({ regionId: 'here', ...row })))
+        .execute()
+    : tx
+        .insertInto('volume')
+        .values(rows.map((row) => volumeRow({ regionId: 'here', ...row })))
+        .execute();
 
 const claimOf = (given: Partial<Claim>): Claim => ({
   owner: 'process',
@@ -70,20 +84,40 @@ onBothEngines('leases', (open) => {
   test('a claim hands over the whole row with its lease', async () => {
     const store = await opened('instance', [{ id: 'a', ownerId: 'ann', dueAtMs: 1 }]);
     const [row] = await store.write((tx) => claimDue(tx, 'instance', claimOf({ owner: 'me', token: 'mine' })));
-    expect(row).toMatchObject({ id: 'a', ownerId: 'ann', spec: '{}', leaseOwner: 'me', leaseToken: 'mine', generation: 1 });
+    expect(row).toMatchObject({
+      id: 'a',
+      ownerId: 'ann',
+      spec: '{}',
+      leaseOwner: 'me',
+      leaseToken: 'mine',
+      generation: 1,
+    });
     expect(row?.leaseUntilMs).toBeGreaterThanOrEqual(9_000);
   });
 
   test.each(tables)('%s: 200 due rows of one owner do not keep the row of another waiting', async (table) => {
-    const many = Array.from({ length: 200 }, (_, i) => ({ id: `a${String(i).padStart(3, '0')}`, ownerId: 'ann', dueAtMs: i }));
+    const many = Array.from({ length: 200 }, (_, i) => ({
+      id: `a${String(i).padStart(3, '0')}`,
+      ownerId: 'ann',
+      dueAtMs: i,
+    }));
     const store = await opened(table, [
       ...many,
       { id: 'b', ownerId: 'bob', dueAtMs: 900 },
       { id: 'e', ownerId: 'eve', dueAtMs: 950 },
     ]);
-    expect(await claim(store, table, { limit: 6, perOwner: 4, token: '1' })).toEqual(['a000', 'a001', 'a002', 'a003', 'b', 'e']);
+    expect(await claim(store, table, { limit: 6, perOwner: 4, token: '1' })).toEqual([
+      'a000',
+      'a001',
+      'a002',
+      'a003',
+      'b',
+      'e',
+    ]);
     // Nobody else waits: the room goes to the one who does.
-    expect(await claim(store, table, { limit: 6, perOwner: 4, token: '2' })).toEqual(many.slice(4, 10).map(({ id }) => id));
+    expect(await claim(store, table, { limit: 6, perOwner: 4, token: '2' })).toEqual(
+      many.slice(4, 10).map(({ id }) => id),
+    );
   });
 
   test.each(tables)('%s: a row whose holder died is free again when its lease ends', async (table) => {
@@ -115,7 +149,9 @@ onBothEngines('leases', (open) => {
     expect(await store.write((tx) => release(tx, table, 'a', 'stale', { dueAtMs: null }))).toBe(false);
     const write = (leaseToken: string, generation: number) =>
       store.write((tx) =>
-        sql`update ${sql.table(table)} set status = ${leaseToken} where ${stillHeld({ id: 'a', leaseToken, generation })}`.execute(tx),
+        sql`update ${sql.table(table)} set status = ${leaseToken} where ${stillHeld({ id: 'a', leaseToken, generation })}`.execute(
+          tx,
+        ),
       );
     expect((await write('stale', 1)).numAffectedRows).toBe(0n);
     expect((await write('fresh', 2)).numAffectedRows).toBe(0n);
@@ -127,13 +163,17 @@ onBothEngines('leases', (open) => {
 
   test.each(tables)('%s: what is made due while it is held stays due when it is given back', async (table) => {
     const ids = ['to-rest', 'to-later', 'to-earlier', 'untouched', 'beaten'];
-    const store = await opened(table, ids.map((id) => ({ id, ownerId: 'ann', dueAtMs: 1_000 })));
+    const store = await opened(
+      table,
+      ids.map((id) => ({ id, ownerId: 'ann', dueAtMs: 1_000 })),
+    );
     await claim(store, table, { nowMs: 1_000 });
     const wake = ids.filter((id) => id !== 'untouched');
     await store.write((tx) => tx.updateTable(table).set({ dueAtMs: 1_000 }).where('id', 'in', wake).execute());
     await store.write((tx) => heartbeat(tx, table, 'process', { untilMs: 20_000 }));
     expect(await nextDueAt(store.read, table)).toBe(20_000);
-    const giveBack = (id: string, dueAtMs: number | null) => store.write((tx) => release(tx, table, id, 'token', { dueAtMs }));
+    const giveBack = (id: string, dueAtMs: number | null) =>
+      store.write((tx) => release(tx, table, id, 'token', { dueAtMs }));
     await giveBack('to-rest', null);
     await giveBack('to-later', 7_000);
     await giveBack('to-earlier', 800);
@@ -144,12 +184,17 @@ onBothEngines('leases', (open) => {
 
   test.each(tables)('%s: many claimers at once never hold one row twice, and leave none', async (table) => {
     const ids = Array.from({ length: 300 }, (_, i) => `r${i}`);
-    const store = await opened(table, ids.map((id, i) => ({ id, ownerId: ['ann', 'bob', 'eve'][i % 3] ?? '', dueAtMs: i })));
+    const store = await opened(
+      table,
+      ids.map((id, i) => ({ id, ownerId: ['ann', 'bob', 'eve'][i % 3] ?? '', dueAtMs: i })),
+    );
     const stores = [store, ...(open.kind === 'postgres' ? [await open.again(store), await open.again(store)] : [])];
     const got: string[] = [];
     const claimer = async (from: Store, owner: string): Promise<void> => {
       for (let round = 0; got.length < ids.length; round++) {
-        got.push(...(await claim(from, table, { owner, token: `${owner}-${round}`, nowMs: 1_000, limit: 7, perOwner: 2 })));
+        got.push(
+          ...(await claim(from, table, { owner, token: `${owner}-${round}`, nowMs: 1_000, limit: 7, perOwner: 2 })),
+        );
       }
     };
     await Promise.all(stores.flatMap((from, i) => [claimer(from, `${i}a`), claimer(from, `${i}b`)]));
@@ -188,20 +233,24 @@ async function statementsOf(ask: (db: Db) => Promise<unknown>): Promise<Compiled
 }
 
 onEngine('sqlite', 'leases', (open) => {
-  test.each(tables)('%s: rows at rest cost nothing: every question goes by an index that does not hold them', async (table) => {
-    const store = await open();
-    const questions: ((db: Db) => Promise<unknown>)[] = [
-      (db) => claimDue(db, table, claimOf({})),
-      (db) => nextDueAt(db, table),
-      (db) => heldGenerations(db, table, 'process'),
-      (db) => heartbeat(db, table, 'process', { untilMs: 1 }),
-    ];
-    for (const query of (await Promise.all(questions.map(statementsOf))).flat()) {
-      const explain = { ...query, sql: `explain query plan ${query.sql}` };
-      const { rows } = await store.read.executeQuery<{ detail: string }>(explain);
-      const touching = rows.map(({ detail }) => detail).filter((detail) => detail.includes(` ${table} `));
-      expect(touching.length).toBeGreaterThan(0);
-      for (const detail of touching) expect(detail).toMatch(new RegExp(`INDEX (${table}_due|${table}_lease|sqlite_autoindex_${table}_1)`));
-    }
-  });
+  test.each(tables)(
+    '%s: rows at rest cost nothing: every question goes by an index that does not hold them',
+    async (table) => {
+      const store = await open();
+      const questions: ((db: Db) => Promise<unknown>)[] = [
+        (db) => claimDue(db, table, claimOf({})),
+        (db) => nextDueAt(db, table),
+        (db) => heldGenerations(db, table, 'process'),
+        (db) => heartbeat(db, table, 'process', { untilMs: 1 }),
+      ];
+      for (const query of (await Promise.all(questions.map(statementsOf))).flat()) {
+        const explain = { ...query, sql: `explain query plan ${query.sql}` };
+        const { rows } = await store.read.executeQuery<{ detail: string }>(explain);
+        const touching = rows.map(({ detail }) => detail).filter((detail) => detail.includes(` ${table} `));
+        expect(touching.length).toBeGreaterThan(0);
+        for (const detail of touching)
+          expect(detail).toMatch(new RegExp(`INDEX (${table}_due|${table}_lease|sqlite_autoindex_${table}_1)`));
+      }
+    },
+  );
 });

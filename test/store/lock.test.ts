@@ -23,7 +23,9 @@ const holdForever = `
   setInterval(() => {}, 1000);`;
 
 async function holder() {
-  const child = spawn(process.execPath, ['--input-type=module', '-e', holdForever, folder], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(process.execPath, ['--input-type=module', '-e', holdForever, folder], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   const [line] = await once(createInterface({ input: child.stdout }), 'line');
   expect(line).toBe('held');
   const end = async (signal: NodeJS.Signals) => {
@@ -47,8 +49,9 @@ test('a second start is refused with the process and host of the first', async (
 test('a lock dies with its process, also when that is killed', async () => {
   for (const signal of ['SIGKILL', 'SIGTERM'] as const) {
     const other = await holder();
+    expect(() => lockFolder(folder)).toThrow(/in use/);
     await other.end(signal);
-    lockFolder(folder).release();
+    expect(() => lockFolder(folder).release()).not.toThrow();
   }
 });
 

@@ -50,7 +50,19 @@ async function startIn(folder: string): Promise<PostgresServer> {
   const bin = await binaries(folder, as);
   const data = join(folder, 'data');
   const env = { PATH: process.env['PATH'] ?? '', LC_ALL: 'C.UTF-8', TZ: 'UTC' };
-  const initdb = ['--pgdata', data, '--username', 'berth', '--auth', 'trust', '--encoding', 'UTF8', '--locale', 'C', '--no-sync'];
+  const initdb = [
+    '--pgdata',
+    data,
+    '--username',
+    'berth',
+    '--auth',
+    'trust',
+    '--encoding',
+    'UTF8',
+    '--locale',
+    'C',
+    '--no-sync',
+  ];
   await promisify(execFile)(join(bin, 'initdb'), initdb, { ...as, env, cwd: folder });
 
   const flags = Object.entries(SETTINGS).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
@@ -135,7 +147,9 @@ function nativeFolder(): string {
   try {
     return join(dirname(createRequire(embedded).resolve(platform)), '..', 'native');
   } catch (error) {
-    throw new Error(`The tests' PostgreSQL for this machine, ${platform}, is not installed: run npm install.`, { cause: error });
+    throw new Error(`The tests' PostgreSQL for this machine, ${platform}, is not installed: run npm install.`, {
+      cause: error,
+    });
   }
 }
 

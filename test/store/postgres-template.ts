@@ -10,7 +10,10 @@ export async function startWithTemplate(): Promise<PostgresServer> {
   const server = await startPostgres();
   try {
     await administer(server.urlOf('postgres'), `create database ${TEMPLATE}`);
-    const store = await openStore({ url: server.urlOf(TEMPLATE), log: { info: () => {}, warn: () => {}, error: () => {} } });
+    const store = await openStore({
+      url: server.urlOf(TEMPLATE),
+      log: { info: () => {}, warn: () => {}, error: () => {} },
+    });
     await store.stop();
     return server;
   } catch (error) {

@@ -18,7 +18,12 @@ const bump = (tx: Db, id: string) =>
 onEngine('postgres', 'writes that meet', (open) => {
   test('two that lock each other out are both done: one of them is run again', async () => {
     const store = await open();
-    await store.write((tx) => tx.insertInto('account').values([accountRow({ id: 'a' }), accountRow({ id: 'b' })]).execute());
+    await store.write((tx) =>
+      tx
+        .insertInto('account')
+        .values([accountRow({ id: 'a' }), accountRow({ id: 'b' })])
+        .execute(),
+    );
     let runs = 0;
     const holding = Promise.withResolvers<void>();
     let waiting = 2;
@@ -59,10 +64,17 @@ onEngine('postgres', 'writes that meet', (open) => {
 
   test('int8 is a number for this store and untouched for other users of pg in the process', async () => {
     const store = await open();
-    await store.write((tx) => tx.insertInto('account').values(accountRow({ id: 'a', createdAtMs: 5 })).execute());
+    await store.write((tx) =>
+      tx
+        .insertInto('account')
+        .values(accountRow({ id: 'a', createdAtMs: 5 }))
+        .execute(),
+    );
     const { default: pg } = await import('pg');
     expect(pg.types.getTypeParser(20)('5')).toBe('5');
-    expect((await store.read.selectFrom('account').select('createdAtMs').executeTakeFirstOrThrow()).createdAtMs).toBe(5);
+    expect((await store.read.selectFrom('account').select('createdAtMs').executeTakeFirstOrThrow()).createdAtMs).toBe(
+      5,
+    );
   });
 });
 
@@ -81,8 +93,8 @@ test('after a restart of the server the store answers again by itself', async ()
   const accounts = Array.from({ length: 10 }, (_, i) => accountRow({ id: `a${i}` }));
   await Promise.all(accounts.map((row) => store.write((tx) => tx.insertInto('account').values(row).execute())));
   await server.halt();
-  await expect(store.ping()).rejects.toThrow();
-  await expect(store.write((tx) => bump(tx, 'a0'))).rejects.toThrow();
+  await expect(store.ping()).rejects.toThrow(/ENOENT|ECONNREFUSED|terminat/);
+  await expect(store.write((tx) => bump(tx, 'a0'))).rejects.toThrow(/ENOENT|ECONNREFUSED|terminat/);
   await server.restart();
   await store.ping();
   await store.write((tx) => bump(tx, 'a0'));
@@ -93,10 +105,14 @@ test('after a restart of the server the store answers again by itself', async ()
 test('a server that is not there is said so, not waited for', async () => {
   const server = await ownServer();
   await server.halt();
-  await expect(openStore({ url: server.urlOf('postgres'), log: recordingLog() })).rejects.toThrow(/ENOENT|ECONNREFUSED/);
+  await expect(openStore({ url: server.urlOf('postgres'), log: recordingLog() })).rejects.toThrow(
+    /ENOENT|ECONNREFUSED/,
+  );
 });
 
 test('a URL of another database is refused with what would do', async () => {
-  await expect(openStore({ url: 'mysql://localhost/x', log: recordingLog() })).rejects.toThrow(/must begin with postgres:\/\//);
+  await expect(openStore({ url: 'mysql://localhost/x', log: recordingLog() })).rejects.toThrow(
+    /must begin with postgres:\/\//,
+  );
   await expect(openStore({ log: recordingLog() })).rejects.toThrow(/needs a place/);
 });

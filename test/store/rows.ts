@@ -3,7 +3,9 @@ import type { Insertable } from 'kysely';
 import type { Schema } from '../../src/store/schema.ts';
 import type { Db } from '../../src/store/store.ts';
 
-export const accountRow = (given: Partial<Insertable<Schema['account']>> & { id: string }): Insertable<Schema['account']> => ({
+export const accountRow = (
+  given: Partial<Insertable<Schema['account']>> & { id: string },
+): Insertable<Schema['account']> => ({
   username: given.id,
   email: '',
   passwordHash: '',
@@ -13,7 +15,9 @@ export const accountRow = (given: Partial<Insertable<Schema['account']>> & { id:
   ...given,
 });
 
-export const regionRow = (given: Partial<Insertable<Schema['region']>> & { id: string }): Insertable<Schema['region']> => ({
+export const regionRow = (
+  given: Partial<Insertable<Schema['region']>> & { id: string },
+): Insertable<Schema['region']> => ({
   name: given.id,
   value: given.id,
   location: '',
@@ -80,6 +84,12 @@ export const volumeRow = (
 
 /** Accounts and one region, which instances and volumes name. */
 export async function insertOwners(tx: Db, region: string, ...accounts: string[]): Promise<void> {
-  await tx.insertInto('region').values(regionRow({ id: region })).execute();
-  await tx.insertInto('account').values(accounts.map((id) => accountRow({ id }))).execute();
+  await tx
+    .insertInto('region')
+    .values(regionRow({ id: region }))
+    .execute();
+  await tx
+    .insertInto('account')
+    .values(accounts.map((id) => accountRow({ id })))
+    .execute();
 }

@@ -10,7 +10,15 @@ type Rows = { [Table in keyof Schema]: Required<Insertable<Schema[Table]>> };
 
 const BIG = Number.MAX_SAFE_INTEGER;
 const lease = { dueAtMs: BIG, leaseOwner: 'p', leaseToken: 't', leaseUntilMs: BIG };
-const counted = { version: BIG, eventSeq: 1, instanceCount: 2, volumeCount: 3, balanceMicros: -BIG, voucherMicros: 4, creditMicros: 5 };
+const counted = {
+  version: BIG,
+  eventSeq: 1,
+  instanceCount: 2,
+  volumeCount: 3,
+  balanceMicros: -BIG,
+  voucherMicros: 4,
+  creditMicros: 5,
+};
 const owned = { id: 'x', ownerId: 'ann', regionId: 'here' };
 
 /** In an order in which parents come first. A column that is missing here does not compile; one missing in a table fails. */
@@ -89,45 +97,91 @@ onBothEngines('schema', (open) => {
   test('text is ordered by its bytes', async () => {
     const store = await open();
     const ids = ['a', 'B', 'Z', '_', 'ä', 'b', '1'];
-    await store.write((tx) => tx.insertInto('account').values(ids.map((id) => accountRow({ id }))).execute());
+    await store.write((tx) =>
+      tx
+        .insertInto('account')
+        .values(ids.map((id) => accountRow({ id })))
+        .execute(),
+    );
     const sorted = await store.read.selectFrom('account').select('id').orderBy('id').execute();
     expect(sorted.map(({ id }) => id)).toEqual(['1', 'B', 'Z', '_', 'a', 'b', 'ä']);
   });
 
   test('what must be unique is', async () => {
     const store = await open();
-    await store.write((tx) => tx.insertInto('region').values(regionRow({ id: 'here' })).execute());
-    await store.write((tx) => tx.insertInto('account').values([accountRow({ id: 'a' }), accountRow({ id: 'b' })]).execute());
-    await store.write((tx) => tx.insertInto('instance').values(instanceRow({ ...owned, ownerId: 'a' })).execute());
-    await store.write((tx) => tx.insertInto('instance').values(instanceRow({ ...owned, ownerId: 'a', id: 'y' })).execute());
+    await store.write((tx) =>
+      tx
+        .insertInto('region')
+        .values(regionRow({ id: 'here' }))
+        .execute(),
+    );
+    await store.write((tx) =>
+      tx
+        .insertInto('account')
+        .values([accountRow({ id: 'a' }), accountRow({ id: 'b' })])
+        .execute(),
+    );
+    await store.write((tx) =>
+      tx
+        .insertInto('instance')
+        .values(instanceRow({ ...owned, ownerId: 'a' }))
+        .execute(),
+    );
+    await store.write((tx) =>
+      tx
+        .insertInto('instance')
+        .values(instanceRow({ ...owned, ownerId: 'a', id: 'y' }))
+        .execute(),
+    );
     const volume = { ...owned, ownerId: 'a', liveName: 'a/data' };
     const twice = [
       { username: [accountRow({ id: 'c', username: 'same' }), accountRow({ id: 'd', username: 'same' })] },
       { email: [accountRow({ id: 'c', email: 'e' }), accountRow({ id: 'd', email: 'e' })] },
     ];
     for (const accounts of twice) {
-      await expect(store.write((tx) => tx.insertInto('account').values(Object.values(accounts).flat()).execute())).rejects.toThrow(
-        /unique/i,
-      );
+      await expect(
+        store.write((tx) => tx.insertInto('account').values(Object.values(accounts).flat()).execute()),
+      ).rejects.toThrow(/unique/i);
     }
     await store.write((tx) => tx.insertInto('volume').values(volumeRow(volume)).execute());
     await expect(
-      store.write((tx) => tx.insertInto('volume').values(volumeRow({ ...volume, id: 'y' })).execute()),
+      store.write((tx) =>
+        tx
+          .insertInto('volume')
+          .values(volumeRow({ ...volume, id: 'y' }))
+          .execute(),
+      ),
     ).rejects.toThrow(/unique/i);
     await store.write((tx) => tx.updateTable('volume').set({ liveName: null }).execute());
-    await store.write((tx) => tx.insertInto('volume').values(volumeRow({ ...volume, id: 'y', liveName: null })).execute());
+    await store.write((tx) =>
+      tx
+        .insertInto('volume')
+        .values(volumeRow({ ...volume, id: 'y', liveName: null }))
+        .execute(),
+    );
     const port = { regionId: 'here', nodePort: 30_000, instanceId: 'x', port: 22 };
     await store.write((tx) => tx.insertInto('nodePort').values(port).execute());
     await expect(
-      store.write((tx) => tx.insertInto('nodePort').values({ ...port, instanceId: 'y' }).execute()),
+      store.write((tx) =>
+        tx
+          .insertInto('nodePort')
+          .values({ ...port, instanceId: 'y' })
+          .execute(),
+      ),
     ).rejects.toThrow(/unique/i);
   });
 
   test('what goes with its parent goes, and a parent that is needed stays', async () => {
     const store = await open();
     await store.write(async (tx) => {
-      await tx.insertInto('region').values(regionRow({ id: 'here' })).execute();
-      await tx.insertInto('account').values(accountRow({ id: 'ann' })).execute();
+      await tx
+        .insertInto('region')
+        .values(regionRow({ id: 'here' }))
+        .execute();
+      await tx
+        .insertInto('account')
+        .values(accountRow({ id: 'ann' }))
+        .execute();
       await tx.insertInto('session').values(rows.session).execute();
       await tx.insertInto('gatewayGrant').values(rows.gatewayGrant).execute();
       await tx.insertInto('instance').values(instanceRow(owned)).execute();

@@ -37,12 +37,8 @@ onBothEngines('write', (open) => {
       if (i % 3 === 0) expect(outcome).toMatchObject({ status: 'rejected', reason: { message: `undo ${i}` } });
       else expect(outcome).toEqual({ status: 'fulfilled', value: i });
     }
-    expect((await ids(store)).sort()).toEqual(
-      Array.from({ length: 150 }, (_, i) => i)
-        .filter((i) => i % 3 !== 0)
-        .flatMap((i) => [`a${i}`, `b${i}`])
-        .sort(),
-    );
+    const kept = outcomes.flatMap((_, i) => (i % 3 === 0 ? [] : [`a${i}`, `b${i}`]));
+    expect((await ids(store)).sort()).toEqual(kept.sort());
   });
 
   test('a statement that fails fails its work, and says what kind of failure it was', async () => {
@@ -53,7 +49,12 @@ onBothEngines('write', (open) => {
         await insert(tx, 'other');
         await insert(tx, 'other');
       }),
-      store.write((tx) => tx.insertInto('session').values({ id: 's', accountId: 'nobody', createdAtMs: 1, expiresAtMs: 1, revokedAtMs: null }).execute()),
+      store.write((tx) =>
+        tx
+          .insertInto('session')
+          .values({ id: 's', accountId: 'nobody', createdAtMs: 1, expiresAtMs: 1, revokedAtMs: null })
+          .execute(),
+      ),
     ]);
     expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected']);
     const reasons = outcomes.map((outcome): unknown => (outcome.status === 'rejected' ? outcome.reason : null));
@@ -65,7 +66,9 @@ onBothEngines('write', (open) => {
   test('writers of one row at once lose none of their changes', async () => {
     const store = await open();
     await store.write((tx) => insert(tx, 'counter'));
-    const seen = await Promise.all(Array.from({ length: 200 }, () => store.write(async (tx) => (await bump(tx)).version)));
+    const seen = await Promise.all(
+      Array.from({ length: 200 }, () => store.write(async (tx) => (await bump(tx)).version)),
+    );
     expect(seen.sort((a, b) => a - b)).toEqual(Array.from({ length: 200 }, (_, i) => i + 1));
     expect(await store.versionOf('counter')).toBe(200);
     expect(await store.versionOf('nobody')).toBe(0);
@@ -99,8 +102,8 @@ onBothEngines('write', (open) => {
     const stopped = store.stop();
     await Promise.all(queued);
     await stopped;
-    await expect(store.write((tx) => insert(tx, 'late'))).rejects.toThrow();
-    await expect(store.ping()).rejects.toThrow();
+    await expect(store.write((tx) => insert(tx, 'late'))).rejects.toThrow('The store is stopped');
+    await expect(store.ping()).rejects.toThrow(/not open|after calling end/);
     expect(await ids(await open.again(store))).toHaveLength(100);
   });
 });
@@ -127,7 +130,20 @@ onEngine('sqlite', 'write groups', (open) => {
         ),
     );
     await Promise.all(all);
-    expect(said).toEqual(['begin', 'savepoint', 'release', 'savepoint', 'rollback to', 'release', 'savepoint', 'release', 'commit', 'a kept', 'b lost', 'c kept']);
+    expect(said).toEqual([
+      'begin',
+      'savepoint',
+      'release',
+      'savepoint',
+      'rollback to',
+      'release',
+      'savepoint',
+      'release',
+      'commit',
+      'a kept',
+      'b lost',
+      'c kept',
+    ]);
   });
 
   test('a commit that fails rejects its whole group, and the next group is taken', async () => {
@@ -136,7 +152,10 @@ onEngine('sqlite', 'write groups', (open) => {
       store.write((tx) => insert(tx, 'a')),
       store.write(async (tx) => {
         await sql`pragma defer_foreign_keys = on`.execute(tx);
-        await tx.insertInto('session').values({ id: 's', accountId: 'nobody', createdAtMs: 1, expiresAtMs: 1, revokedAtMs: null }).execute();
+        await tx
+          .insertInto('session')
+          .values({ id: 's', accountId: 'nobody', createdAtMs: 1, expiresAtMs: 1, revokedAtMs: null })
+          .execute();
       }),
       store.write((tx) => insert(tx, 'b')),
     ]);
@@ -149,7 +168,12 @@ onEngine('sqlite', 'write groups', (open) => {
     const store = await open();
     const limit = (pages: number) => store.write((tx) => sql`pragma max_page_count = ${sql.lit(pages)}`.execute(tx));
     await limit(1);
-    const tooMuch = store.write((tx) => tx.insertInto('setting').values({ name: 'big', value: 'x'.repeat(1_000_000) }).execute());
+    const tooMuch = store.write((tx) =>
+      tx
+        .insertInto('setting')
+        .values({ name: 'big', value: 'x'.repeat(1_000_000) })
+        .execute(),
+    );
     await expect(tooMuch).rejects.toThrow(/full/);
     await limit(1_000_000);
     await store.write((tx) => insert(tx, 'a'));

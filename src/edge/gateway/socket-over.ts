@@ -49,5 +49,7 @@ class SocketOver extends Socket {
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
     this.#stream.destroy(error ?? undefined);
     done(error);
+    // A net.Socket says so itself, from the part that this method replaces.
+    process.nextTick(() => this.emit('close', error !== null));
   }
 }

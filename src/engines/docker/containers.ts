@@ -71,8 +71,11 @@ export function makeContainers(options: {
 }): Containers {
   const { client, installation, host, networks, files, addresses } = options;
   const { docker, call } = client;
-  /** Two for each core are as fast as more at once, and leave the engine able to answer the rest (measured on two cores: 11 starts/s at 4 as at 16 at once, with four times the wait). */
   const outOfMemory = makeOutOfMemory(client);
+  /**
+   * Two for each core are as fast as more at once, and leave the engine able to answer the rest (measured on two cores: 11
+   * starts/s at 4 as at 16 at once, with four times the wait).
+   */
   let startGate: Gate | undefined;
   const locked = makeLocks<InstanceId>();
   /** GPUs are chosen and given (by the create) by one at a time. */
