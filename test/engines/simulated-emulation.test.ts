@@ -1,12 +1,13 @@
 /** What the simulation plays: time, scripts, services, images, and a state file that outlives the process. */
 import { once } from 'node:events';
 import { appendFile, mkdtemp, readFile, rm, stat } from 'node:fs/promises';
-import http from 'node:http';
 import os from 'node:os';
 import path from 'node:path';
 import { buffer, text } from 'node:stream/consumers';
 import { afterEach, describe, expect, it } from 'vitest';
+import { Client } from 'undici';
 import WebSocket from 'ws';
+import { socketOver } from '../../src/edge/gateway/socket-over.ts';
 import type { InstanceId } from '../../src/domain/ids.ts';
 import type { ImageProgress } from '../../src/engines/contract.ts';
 import { makeVirtualClock } from '../../src/engines/simulated/clock.ts';
@@ -192,14 +193,11 @@ describe('services', () => {
   it('HTTP on 8888 tells what it was asked, twice on one connection', async () => {
     const { engine, id } = await runningOne();
     const stream = await engine.dial(id, 8888, noSignal());
-    const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
-    undos.push(async () => agent.destroy());
-    agent.createConnection = () => stream;
-    const ask = async (method: string, url: string, body: string): Promise<unknown> => {
-      const request = http.request({ agent, method, path: url, headers: { 'x-mine': 'yes', host: 'notebook' } });
-      request.end(body);
-      const [response] = await once(request, 'response');
-      return JSON.parse(await text(response));
+    const client = new Client('http://notebook', { connect: (_options, done) => done(null, socketOver(stream)) });
+    undos.push(() => client.destroy());
+    const ask = async (method: 'GET' | 'POST', url: string, body: string): Promise<unknown> => {
+      const response = await client.request({ method, path: url, headers: { 'x-mine': 'yes' }, body });
+      return response.body.json();
     };
     expect(await ask('POST', '/notebook/a?b=c', 'hello')).toMatchObject({
       simulated: true,
@@ -250,8 +248,10 @@ describe('services', () => {
     const { engine, id } = await runningOne();
     const stream = await engine.dial(id, 8888, noSignal());
     stream.resume();
+    const ended = once(stream, 'end');
     await engine.host.crash(id);
-    await once(stream, 'end');
+    await ended;
+    expect(stream.readableEnded).toBe(true);
   });
 
   it('GPUs are counted while instances run', async () => {

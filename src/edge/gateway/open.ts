@@ -68,10 +68,15 @@ async function answerOpen(needs: OpenNeeds, { req, head, query, ownOrigin }: Ope
  */
 function openedByStrangers(apiOrigin: string, { fetchSite, referer }: Head, ownOrigin: string): boolean {
   if (fetchSite !== null && fetchSite !== 'cross-site') return false;
-  const from = referer !== null && URL.canParse(referer) ? new URL(referer).origin : null;
+  const from = originOf(referer);
   if (from === apiOrigin) return false;
   return fetchSite === 'cross-site' || (from !== null && from !== ownOrigin);
 }
+
+const originOf = (referer: string | null): string | null => {
+  if (referer === null) return null;
+  return URL.canParse(referer) ? new URL(referer).origin : 'unreadable';
+};
 
 const confirmation = (key: string, port: number | null): Answer => ({
   status: 200,

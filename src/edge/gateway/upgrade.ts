@@ -53,7 +53,7 @@ export async function tunnel(pool: PortPool, wish: Tunnel): Promise<void> {
     await closed;
     return;
   }
-  upstream.on('error', () => client.destroy());
+  upstream.on('error', () => upstream.destroy()); // what it means to the client, the two stages below say
   if (client.destroyed) {
     upstream.destroy();
     return;

@@ -27,7 +27,8 @@ export function sentenceOf(fault: unknown): string {
   const parsed = refused.safeParse(error);
   if (!parsed.success) return error instanceof Error ? error.message : '';
   const body = said.safeParse(parsed.data.json);
-  if (!body.success) return parsed.data.message;
+  // Of a stream the body is not kept, only written into the message.
+  if (!body.success) return parsed.data.message.replace(/^\(HTTP code \d+\) [^-]*- /, '').trim();
   const { data } = body;
   return 'message' in data ? data.message : 'cause' in data ? data.cause : data.error;
 }

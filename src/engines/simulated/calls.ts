@@ -20,6 +20,7 @@ export interface Calls {
     deed: Omit<Deed<T>, 'about' | 'work'> & { ids: readonly InstanceId[]; look: (id: InstanceId) => T },
   ): Promise<Map<InstanceId, T | EngineFault>>;
   draw(verb: Verb, about: string): SimulatedFault | undefined;
+  /** Calls are counted anew from here. */
   misbehave(faults: Faults | undefined): void;
   /** Rejects with a fault when the signal aborts. */
   sleep(ms: number, signal: AbortSignal): Promise<void>;
@@ -114,6 +115,7 @@ export function makeCalls({
     draw,
     misbehave(next) {
       faults = next;
+      counts.clear();
     },
     sleep,
     checkThere,

@@ -76,6 +76,7 @@ export function describeNetwork(current: () => Subject): void {
       await subject.fixture.engine.halt(spec.id, 5_000, deadline());
       stream.end();
       await closed;
+      expect(stream.destroyed).toBe(true);
     });
   });
 
