@@ -39,6 +39,8 @@ export interface ControlNeeds {
   /** Calls to an engine at once: about two for each of its cores. */
   engineWidth: number;
   cpuOvercommit: number;
+  hostMemoryMiB: number;
+  onEngineAnswers: SweepNeeds['onEngineAnswers'];
   limits?: Partial<Limits>;
   /** True where no other process shares the store: leases that stand are those of a dead one. */
   alone: boolean;
@@ -93,7 +95,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       wakeInstances();
       return answer;
     };
-  const sweepNeeds: SweepNeeds = { store, regions, now, log, wake, cpuOvercommit: needs.cpuOvercommit, releasedListedMs: RELEASED_LISTED_MS };
+  const sweepNeeds: SweepNeeds = { store, regions, now, log, wake, cpuOvercommit: needs.cpuOvercommit, hostMemoryMiB: needs.hostMemoryMiB, onEngineAnswers: needs.onEngineAnswers, releasedListedMs: RELEASED_LISTED_MS };
   const actionNeeds = { store, offers, now, wake: wakeInstances, routeChanged: routes.changed };
 
   const control: Control = {

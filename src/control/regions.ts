@@ -11,8 +11,8 @@ export interface RegionHands {
   nodePortRange: { first: number; last: number };
   /** Address of the host on which node ports are published. */
   nodePortAddress: string;
-  /** Folder of the operator's read-only data sets; null when there is none. */
-  commonDataFolder: string | null;
+  /** Folder of the operator's read-only data sets. */
+  commonDataFolder: string;
   /** Text of `images/start.sh`, the entry point of every instance. */
   startScript: string;
   /** The last answer of the engine's probe; null while it never answered. */

@@ -72,7 +72,8 @@ export interface Config {
   adminPassword: string | null;
   nodePorts: { first: number; last: number };
   cpuOvercommit: number;
-  commonDataFolder: string | null;
+  /** Data sets of the operator, read-only for all who ask. */
+  commonDataFolder: string;
   registryImages: boolean;
   logLevel: 'debug' | 'info' | 'warn' | 'error';
   dockerHost: string | null;
@@ -100,7 +101,7 @@ export function readConfig(env: Record<string, string | undefined>): Config {
     adminPassword: data.BERTH_ADMIN_PASSWORD ?? null,
     nodePorts: data.BERTH_NODE_PORTS,
     cpuOvercommit: data.BERTH_CPU_OVERCOMMIT,
-    commonDataFolder: data.BERTH_COMMON_DATA ?? null,
+    commonDataFolder: resolve(data.BERTH_COMMON_DATA ?? join(data.BERTH_DATA, 'common')),
     registryImages: data.BERTH_REGISTRY_IMAGES === 'auto',
     logLevel: data.BERTH_LOG,
     dockerHost: data.DOCKER_HOST ?? null,

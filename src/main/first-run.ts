@@ -10,12 +10,13 @@ import { fromDollars, type Micros } from '../domain/money.ts';
 import { countedRegion, saveImage, saveInstanceType, saveRegion, settingOnce } from '../store/catalog.ts';
 import { moveVersion } from '../store/events.ts';
 import { instanceFromRow, instanceRowsOfRegion, rewriteText } from '../store/instances.ts';
+import type { Probe } from '../engines/contract.ts';
 import type { Db, Store } from '../store/store.ts';
 
 const REWRITTEN_AT_ONCE = 500;
 const MIB_PER_GB = 1024;
 /** Memory that stays with the host: its own programs, the engine and Berth. */
-const HOST_MEMORY_GB = 1;
+export const HOST_MEMORY_MIB = 1024;
 
 /** Cores and GB of memory; those that fit the machine are offered. */
 const CPU_SIZES = [1, 2, 4, 8, 16, 32, 64] as const;
@@ -28,14 +29,21 @@ const GPU_PRICE = 0.8;
 
 export interface Machine {
   cpuCores: number;
-  memoryGB: number;
+  memoryMiB: number;
   gpus: { name: string }[];
 }
 
+/** What is known before the engine has answered: GPUs are its to tell. */
 export const thisMachine = (): Machine => ({
   cpuCores: availableParallelism(),
-  memoryGB: Math.floor(totalmem() / 1024 ** 3) || 1,
+  memoryMiB: Math.floor(totalmem() / 1024 ** 2),
   gpus: [],
+});
+
+export const machineOf = ({ capacity, devices }: Probe): Machine => ({
+  cpuCores: Math.floor(capacity.cpuMilli / 1000),
+  memoryMiB: capacity.memoryMiB,
+  gpus: devices.filter(({ kind }) => kind === 'gpu'),
 });
 
 /** Units of each charge mode in hours, with what is taken off for a longer promise or for the off-peak hours. */
@@ -54,7 +62,7 @@ export function pricesOf(dollarsPerHour: number): Record<(typeof chargeModes)[nu
 
 /** Types that the machine can hold at least once: CPU sizes, and whole GPUs where there are some. Pure. */
 export function fittedTypes(machine: Machine): Omit<InstanceType, 'id' | 'regionId'>[] {
-  const memoryGB = Math.max(1, machine.memoryGB - HOST_MEMORY_GB);
+  const memoryGB = Math.max(1, Math.floor((machine.memoryMiB - HOST_MEMORY_MIB) / MIB_PER_GB));
   const base = { isSpot: false, cpuType: 'x86', rootDiskGB: 20, dataDiskGB: 20 };
   const cpu = CPU_SIZES.filter((cores) => cores <= machine.cpuCores).map((cores) => {
     const memory = Math.min(cores * GB_PER_CORE, memoryGB);
@@ -114,7 +122,7 @@ export async function saveDefaultRegion(store: Store, region: Region, machine: M
   const before = await countedRegion(store.read, region.id);
   const total = before?.total ?? {
     cpuMilli: machine.cpuCores * 1000 * cpuOvercommit,
-    memoryMiB: machine.memoryGB * MIB_PER_GB,
+    memoryMiB: Math.max(0, machine.memoryMiB - HOST_MEMORY_MIB),
     gpus: machine.gpus.length,
     nodePorts,
   };

@@ -19,7 +19,7 @@ const IMAGES_FOLDER = join(import.meta.dirname, '../../images');
 const USUAL_SOCKET = 'unix:///var/run/docker.sock';
 
 /** What the simulated region of an emulator can hold, unless told otherwise: enough that nobody's test runs into it. */
-const SIMULATED_CAPACITY = { cpuMilli: 1_000_000_000, memoryMiB: 1_000_000_000, gpus: 1_000_000 };
+const SIMULATED_CAPACITY = { cpuMilli: 1_000_000_000, memoryMiB: 1_000_000_000, gpus: 64 };
 
 export interface NotebookImage {
   ref: string;
@@ -37,6 +37,7 @@ export interface Hands {
 export async function makeHands(config: Config, region: RegionId, installation: string, log: Logger): Promise<Hands> {
   const disks = join(config.dataFolder, 'disks');
   await mkdir(disks, { recursive: true, mode: 0o711 });
+  await mkdir(config.commonDataFolder, { recursive: true, mode: 0o755 });
   const startScript = await readFile(join(IMAGES_FOLDER, 'start.sh'), 'utf8');
   const recipeFolder = join(IMAGES_FOLDER, 'notebook');
   const recipe = await readRecipe(recipeFolder);

@@ -112,6 +112,10 @@ export async function startServer({ config, log, limits = {}, now = Date.now }: 
       audience: 'berth',
       engineWidth: hands.width,
       cpuOvercommit: config.cpuOvercommit,
+      hostMemoryMiB: firstRun.HOST_MEMORY_MIB,
+      onEngineAnswers: async (_, probe) => {
+        await firstRun.saveTypes(store, regionId, firstRun.fittedTypes(firstRun.machineOf(probe)), randomUUID);
+      },
       limits,
       alone: config.databaseUrl === null,
     });

@@ -1,27 +1,36 @@
 /**
  * # Checkpoints
  *
- * A checkpoint copies the write-ahead log into the database file and syncs it: milliseconds to tens of them, and by SQLite's default
- * it happens inside the commit that crosses a mark. Here a worker thread with a connection of its own does it (PASSIVE: it waits for
- * nobody and nobody for it) after so many writes, or some seconds after the last ones. The thread starts when the first is due, so
- * an idle server has none.
+ * A checkpoint copies the write-ahead log into the database file and syncs it. By SQLite's default it happens inside the commit that
+ * crosses a mark, and with it the whole server waits. Here:
  *
- * Under writes that never pause, a PASSIVE checkpoint never catches up: the log goes on growing while it copies, and only a log
- * copied to its end is begun anew. So when the log is long, what little is left of it is copied between two groups on the
- * writer's thread.
+ * - After a few writes, and a pause, what is in the log is little: it is copied on this thread between two groups, in well under the
+ *   time of a request.
+ * - Under steady writes a thread with a connection of its own does it (PASSIVE: it waits for nobody and nobody for it). It costs
+ *   28 MB, so it is started when first needed and ended when it was idle for a while.
+ * - Under writes that never pause, a PASSIVE checkpoint never catches up: the log grows while it copies, and only a log copied to
+ *   its end is begun anew. So when the log is long, the thread copies until little is left, and that little is copied between two
+ *   groups.
+ *
+ * Measured with 9 statements a write, two busy cores, against SQLite's own 1,000 pages: one caller p99 0.7 ms against 2.6; 64 callers
+ * at the disk's limit alike in throughput, and no better in the tail, where both threads wait for one disk.
  */
+import { statSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
 import type { StoreLog } from './store.ts';
 
 /** A commit writes some pages whatever is in it, and a few more for each work: about 8 MB of log. */
-const AFTER_WEIGHT = 512;
+const BUSY_WEIGHT = 512;
 const WEIGHT_OF_COMMIT = 4;
-const AFTER_MS = 2_000;
+const PAUSE_MS = 2_000;
 /** 8 KB pages: 16 MiB. */
 const LONG_LOG_PAGES = 2_048;
+/** A log that was longer is cut to this when it is begun anew, so a longer file is a longer log. */
+export const LONG_LOG_BYTES = LONG_LOG_PAGES * 8_192;
+const THREAD_IDLE_MS = 30_000;
 
-/** What the worker answers: pages in the log, pages of it copied. */
+/** What the thread answers: pages in the log, pages of it copied. */
 export interface CheckpointReport {
   logPages: number;
   copiedPages: number;
@@ -34,10 +43,11 @@ export class Checkpoints {
   readonly #file: string;
   readonly #writer: DatabaseSync;
   readonly #log: StoreLog;
-  #worker: Worker | undefined;
+  #thread: Worker | undefined;
   #weight = 0;
-  #timer: NodeJS.Timeout | undefined;
-  #busy = false;
+  #pause: NodeJS.Timeout | undefined;
+  #idle: NodeJS.Timeout | undefined;
+  #asked = false;
   #finishNow = false;
 
   constructor(parts: { file: string; writer: DatabaseSync; log: StoreLog }) {
@@ -49,53 +59,83 @@ export class Checkpoints {
   /** Tells of a commit; called between two groups. */
   committed(works: number): void {
     this.#weight += WEIGHT_OF_COMMIT + works;
-    if (this.#finishNow) {
-      this.#finishNow = false;
-      this.#writer.exec('pragma wal_checkpoint(passive)');
-    }
-    if (this.#busy) return;
-    if (this.#weight >= AFTER_WEIGHT) this.#ask();
-    else this.#timer ??= setTimeout(() => this.#ask(), AFTER_MS).unref();
+    if (this.#finishNow) this.#here();
+    if (this.#asked) return;
+    if (this.#weight >= BUSY_WEIGHT) this.#ask();
+    else this.#afterPause();
   }
 
   async stop(): Promise<void> {
-    clearTimeout(this.#timer);
-    const worker = this.#worker;
-    this.#worker = undefined;
-    if (!worker) return;
-    const ended = new Promise((resolve) => worker.once('exit', resolve));
-    worker.ref();
-    worker.postMessage('stop');
-    await ended;
+    clearTimeout(this.#pause);
+    await this.#endThread();
+  }
+
+  #afterPause(): void {
+    this.#pause ??= setTimeout(() => {
+      this.#pause = undefined;
+      if (this.#asked) return;
+      if (statSync(`${this.#file}-wal`).size > LONG_LOG_BYTES) this.#ask();
+      else if (this.#writer.isTransaction) this.#finishNow = true;
+      else this.#here();
+    }, PAUSE_MS).unref();
+  }
+
+  /** On this thread: only what is known to be little. */
+  #here(): void {
+    this.#finishNow = false;
+    this.#weight = 0;
+    try {
+      this.#writer.exec('pragma wal_checkpoint(passive)');
+    } catch (error) {
+      this.#failed(error);
+    }
   }
 
   #ask(): void {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
+    clearTimeout(this.#pause);
+    clearTimeout(this.#idle);
+    this.#pause = this.#idle = undefined;
     this.#weight = 0;
-    this.#busy = true;
-    this.#worker ??= this.#start();
-    this.#worker.postMessage('checkpoint');
+    this.#asked = true;
+    this.#thread ??= this.#start();
+    this.#thread.postMessage('checkpoint');
   }
 
   #start(): Worker {
-    const worker = new Worker(new URL('./checkpoint-thread.ts', import.meta.url), {
+    const thread = new Worker(new URL('./checkpoint-thread.ts', import.meta.url), {
       workerData: this.#file,
       resourceLimits: { maxOldGenerationSizeMb: 32, maxYoungGenerationSizeMb: 4 },
     });
-    worker.unref();
-    worker.on('message', (report: unknown) => {
-      this.#busy = false;
+    thread.unref();
+    thread.on('message', (report: unknown) => {
+      this.#asked = false;
+      this.#idle = setTimeout(() => void this.#endThread(), THREAD_IDLE_MS).unref();
       if (!isReport(report)) return;
       this.#finishNow = report.logPages > LONG_LOG_PAGES;
-      // What was written meanwhile is in the log still: it is looked at again when the writes have paused.
-      if (report.copiedPages < report.logPages) this.#timer ??= setTimeout(() => this.#ask(), AFTER_MS).unref();
+      if (report.copiedPages < report.logPages) this.#afterPause();
     });
-    worker.on('error', (error) => {
-      this.#log.error({ err: error }, 'a checkpoint failed; the log grows until the next one');
-      this.#worker = undefined;
-      this.#busy = false;
+    thread.on('error', (error) => {
+      this.#thread = undefined;
+      this.#asked = false;
+      this.#failed(error);
     });
-    return worker;
+    return thread;
+  }
+
+  async #endThread(): Promise<void> {
+    clearTimeout(this.#idle);
+    const thread = this.#thread;
+    this.#thread = undefined;
+    this.#asked = false;
+    if (!thread) return;
+    const ended = new Promise((resolve) => thread.once('exit', resolve));
+    thread.ref();
+    thread.postMessage('stop');
+    await ended;
+  }
+
+  /** Nothing is lost by it: what was committed is in the log. The next is asked for by the next writes. */
+  #failed(error: unknown): void {
+    this.#log.error({ err: error }, 'a checkpoint failed; the log grows until the next one');
   }
 }

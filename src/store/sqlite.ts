@@ -7,7 +7,7 @@
  */
 import { closeSync, openSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
-import { Checkpoints } from './checkpoint.ts';
+import { Checkpoints, LONG_LOG_BYTES } from './checkpoint.ts';
 import { errcodeOf } from './errors.ts';
 import { GroupCommit } from './group-commit.ts';
 import { migrate } from './migrate.ts';
@@ -31,6 +31,7 @@ const WRITER_PRAGMAS = [
   'pragma temp_store = memory',
   'pragma cache_size = -8192',
   'pragma wal_autocheckpoint = 0',
+  `pragma journal_size_limit = ${LONG_LOG_BYTES}`,
 ];
 const READER_PRAGMAS = ['pragma temp_store = memory', 'pragma cache_size = -8192', 'pragma mmap_size = 67108864'];
 

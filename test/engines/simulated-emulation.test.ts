@@ -193,7 +193,9 @@ describe('services', () => {
   it('HTTP on 8888 tells what it was asked, twice on one connection', async () => {
     const { engine, id } = await runningOne();
     const stream = await engine.dial(id, 8888, noSignal());
-    const client = new Client('http://notebook', { connect: (_options, done) => done(null, socketOver(stream)) });
+    const client = new Client('http://notebook', {
+      connect: (_options, done) => setImmediate(done, null, socketOver(stream)),
+    });
     undos.push(() => client.destroy());
     const ask = async (method: 'GET' | 'POST', url: string, body: string): Promise<unknown> => {
       const response = await client.request({ method, path: url, headers: { 'x-mine': 'yes' }, body });

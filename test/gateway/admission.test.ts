@@ -39,18 +39,21 @@ describe('who may come in', () => {
     }
   });
 
-  test.each(own)('somebody logged in by %s gets the same 404 for what is of others and what is unknown', async (_name, headers) => {
-    const harness = await twoAccounts();
-    const bodies = new Set<string>();
-    for (const id of [M, UNKNOWN]) {
-      for (const path of [`/notebook/${id}/`, `/forward/${id}/81/`, `/forward/${id}/22/`]) {
-        const { status, body, headers: got } = await ask(harness, path, { headers });
-        bodies.add(JSON.stringify([status, body, { ...got, date: '' }]));
+  test.each(own)(
+    'somebody logged in by %s gets the same 404 for what is of others and what is unknown',
+    async (_name, headers) => {
+      const harness = await twoAccounts();
+      const bodies = new Set<string>();
+      for (const id of [M, UNKNOWN]) {
+        for (const path of [`/notebook/${id}/`, `/forward/${id}/81/`, `/forward/${id}/22/`]) {
+          const { status, body, headers: got } = await ask(harness, path, { headers });
+          bodies.add(JSON.stringify([status, body, { ...got, date: '' }]));
+        }
       }
-    }
-    expect([...bodies]).toHaveLength(1);
-    expect([...bodies][0]).toMatch(/^\[404,/);
-  });
+      expect([...bodies]).toHaveLength(1);
+      expect([...bodies][0]).toMatch(/^\[404,/);
+    },
+  );
 
   test.each([
     ['nothing', {}],
@@ -63,7 +66,10 @@ describe('who may come in', () => {
     ['two sessions that differ', cookie('berth_gateway=session-a; berth_gateway=session-m')],
     ['a session by another name', cookie('Berth_Gateway=session-a')],
     ['the token in the query', {}],
-    ['a forged token beside a good session', { authorization: `Bearer ${jwtOf('nobody')}`, ...cookie('berth_gateway=session-a') }],
+    [
+      'a forged token beside a good session',
+      { authorization: `Bearer ${jwtOf('nobody')}`, ...cookie('berth_gateway=session-a') },
+    ],
   ])('with %s a stranger gets the same 401 for what is private and what is unknown', async (_name, headers) => {
     const harness = await twoAccounts();
     const bodies = new Set<string>();
@@ -80,7 +86,12 @@ describe('who may come in', () => {
 
   test('anybody at a public port, whatever comes along', async () => {
     const harness = await twoAccounts();
-    for (const headers of [{}, { authorization: 'Bearer sk-of-the-instance' }, cookie('berth_gateway=ended'), { 'x-api-key': 'berth_bad' }]) {
+    for (const headers of [
+      {},
+      { authorization: 'Bearer sk-of-the-instance' },
+      cookie('berth_gateway=ended'),
+      { 'x-api-key': 'berth_bad' },
+    ]) {
       expect((await ask(harness, `/forward/${A}/80/`, { headers: { ...headers } })).status).toBe(200);
     }
     // The notebook stays private even where its port is named public.
@@ -116,7 +127,10 @@ describe('our credentials never reach an instance', () => {
     ['a key', { 'x-api-key': keyOf(ALICE) }],
     ['a key as bearer', { authorization: `Bearer ${keyOf(ALICE)}` }],
     ['a bare key', { authorization: keyOf(ALICE) }],
-    ['a key as the password of Basic', { authorization: `Basic ${Buffer.from(`x:${keyOf(ALICE)}`).toString('base64')}` }],
+    [
+      'a key as the password of Basic',
+      { authorization: `Basic ${Buffer.from(`x:${keyOf(ALICE)}`).toString('base64')}` },
+    ],
     ['a token in X-API-Key', { 'x-api-key': jwtOf(ALICE) }],
     ['a key in a list', { 'x-api-key': `other, ${keyOf(ALICE)}` }],
     ['a key under an underscore', { x_api_key: keyOf(ALICE) }],
@@ -183,7 +197,12 @@ describe('pages of elsewhere cannot use the login of a browser', () => {
 
   test('a link from elsewhere may be followed', async () => {
     const harness = await twoAccounts();
-    const headers = { ...session, 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate', 'sec-fetch-dest': 'document' };
+    const headers = {
+      ...session,
+      'sec-fetch-site': 'cross-site',
+      'sec-fetch-mode': 'navigate',
+      'sec-fetch-dest': 'document',
+    };
     expect((await ask(harness, `/notebook/${A}/`, { headers })).status).toBe(200);
   });
 
@@ -194,9 +213,24 @@ describe('pages of elsewhere cannot use the login of a browser', () => {
     ['GET from a sandbox', 'GET', { origin: 'null' }, 401],
     ['POST that says nothing of where from', 'POST', {}, 403],
     ['POST from the same site', 'POST', { 'sec-fetch-site': 'same-site' }, 403],
-    ['fetch with credentials from another site', 'GET', { origin: 'https://evil.test', 'sec-fetch-site': 'cross-site' }, 403],
-    ['a picture on a page of another port', 'GET', { 'sec-fetch-site': 'same-site', 'sec-fetch-mode': 'no-cors', 'sec-fetch-dest': 'image' }, 401],
-    ['a frame on another page', 'GET', { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate', 'sec-fetch-dest': 'iframe' }, 401],
+    [
+      'fetch with credentials from another site',
+      'GET',
+      { origin: 'https://evil.test', 'sec-fetch-site': 'cross-site' },
+      403,
+    ],
+    [
+      'a picture on a page of another port',
+      'GET',
+      { 'sec-fetch-site': 'same-site', 'sec-fetch-mode': 'no-cors', 'sec-fetch-dest': 'image' },
+      401,
+    ],
+    [
+      'a frame on another page',
+      'GET',
+      { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate', 'sec-fetch-dest': 'iframe' },
+      401,
+    ],
   ])('%s is refused', async (_name, method, more, status) => {
     const harness = await twoAccounts();
     const answered = await ask(harness, `/notebook/${A}/api/kernels`, { method, headers: { ...session, ...more } });
@@ -206,8 +240,15 @@ describe('pages of elsewhere cannot use the login of a browser', () => {
 
   test('an Origin that only looks like ours is not', async () => {
     const harness = await twoAccounts();
-    for (const origin of [`${harness.origin}.evil.test`, harness.origin.replace('http:', 'https:'), `${harness.origin}0`, 'http://127.0.0.1']) {
-      expect((await ask(harness, `/notebook/${A}/`, { method: 'POST', headers: { ...session, origin } })).status).toBe(403);
+    for (const origin of [
+      `${harness.origin}.evil.test`,
+      harness.origin.replace('http:', 'https:'),
+      `${harness.origin}0`,
+      'http://127.0.0.1',
+    ]) {
+      expect((await ask(harness, `/notebook/${A}/`, { method: 'POST', headers: { ...session, origin } })).status).toBe(
+        403,
+      );
     }
   });
 
@@ -246,7 +287,10 @@ describe('the content of others is kept in a sandbox', () => {
   test('beside a policy of its own, which it cannot replace, and on every kind of answer', async () => {
     const inside = await serve((req, res) => {
       const status = Number(req.url?.slice(1));
-      const policy = { 'content-security-policy': "default-src 'self'", connection: 'content-security-policy, x-content-type-options' };
+      const policy = {
+        'content-security-policy': "default-src 'self'",
+        connection: 'content-security-policy, x-content-type-options',
+      };
       res.writeHead(status, { ...policy, 'cross-origin-opener-policy': 'same-origin' }).end();
     });
     const harness = await start();
@@ -269,7 +313,9 @@ describe('the content of others is kept in a sandbox', () => {
     harness.sessions.set('session-a', ALICE);
     const script = { 'service-worker': 'script' };
     expect((await ask(harness, `/forward/${A}/80/sw.js`, { headers: script })).status).toBe(403);
-    const answered = await ask(harness, `/forward/${A}/80/sw.js`, { headers: { ...script, ...cookie('berth_gateway=session-a') } });
+    const answered = await ask(harness, `/forward/${A}/80/sw.js`, {
+      headers: { ...script, ...cookie('berth_gateway=session-a') },
+    });
     expect(answered.status).toBe(200);
     expect(answered.headers['service-worker-allowed']).toBeUndefined();
   });
@@ -285,8 +331,23 @@ describe('an instance cannot reach beyond its own path', () => {
   }
 
   test('cookies of our names are dropped, however they are written', async () => {
-    const names = ['AccessToken', 'accesstoken', ' ACCESSTOKEN ', 'berth_gateway', 'Berth_Gateway', '__Host-AccessToken', '__Secure-berth_gateway'];
-    const given = [...names.map((name) => `${name}=evil; Path=/`), '=AccessToken=evil', 'AccessToken', 'evil', '=', 'fine=1'];
+    const names = [
+      'AccessToken',
+      'accesstoken',
+      ' ACCESSTOKEN ',
+      'berth_gateway',
+      'Berth_Gateway',
+      '__Host-AccessToken',
+      '__Secure-berth_gateway',
+    ];
+    const given = [
+      ...names.map((name) => `${name}=evil; Path=/`),
+      '=AccessToken=evil',
+      'AccessToken',
+      'evil',
+      '=',
+      'fine=1',
+    ];
     expect(await setCookies(given, `/forward/${A}/80/`)).toEqual([`fine=1; Path=/forward/${A}/80/`]);
   });
 
@@ -312,11 +373,9 @@ describe('an instance cannot reach beyond its own path', () => {
       `g=1; Secure; Path=${prefix}/`,
       `h=a=b; Max-Age=3; Path=${prefix}/`,
     ]);
-    expect(await setCookies(['a=1; Path=/', `b=1; Path=/notebook/${A}/x`, `c=1; Path=/notebook/${M}/`], `/notebook/${A}/`)).toEqual([
-      `a=1; Path=/notebook/${A}/`,
-      `b=1; Path=/notebook/${A}/x`,
-      `c=1; Path=/notebook/${A}/`,
-    ]);
+    expect(
+      await setCookies(['a=1; Path=/', `b=1; Path=/notebook/${A}/x`, `c=1; Path=/notebook/${M}/`], `/notebook/${A}/`),
+    ).toEqual([`a=1; Path=/notebook/${A}/`, `b=1; Path=/notebook/${A}/x`, `c=1; Path=/notebook/${A}/`]);
   });
 
   test('headers that speak for the whole origin, or to a proxy, are taken off', async () => {
@@ -332,7 +391,9 @@ describe('an instance cannot reach beyond its own path', () => {
     const harness = await start();
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
     const { headers } = await ask(harness, `/forward/${A}/80/`);
-    expect(Object.keys(headers).filter((name) => Object.keys(evil).some((bad) => bad.toLowerCase() === name))).toEqual([]);
+    expect(Object.keys(headers).filter((name) => Object.keys(evil).some((bad) => bad.toLowerCase() === name))).toEqual(
+      [],
+    );
     expect(headers['x-fine']).toBe('1');
   });
 });

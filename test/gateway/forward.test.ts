@@ -4,7 +4,19 @@ import type { IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
 import { duplexPair } from 'node:stream';
 import { describe, expect, test } from 'vitest';
-import { API_ORIGIN, ask, echoHead, idOf, onCleanup, seenBy, sendRaw, serve, serveTcp, start, until } from './harness.ts';
+import {
+  API_ORIGIN,
+  ask,
+  echoHead,
+  idOf,
+  onCleanup,
+  seenBy,
+  sendRaw,
+  serve,
+  serveTcp,
+  start,
+  until,
+} from './harness.ts';
 
 const A = idOf('a');
 
@@ -20,7 +32,11 @@ describe('a request reaches the instance, and its response the client', () => {
     });
     const harness = await start();
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
-    const answered = await ask(harness, `/forward/${A}/80/a%2Fb?c=d`, { method: 'PUT', headers: { 'X-Custom': 'mine' }, body: 'the body' });
+    const answered = await ask(harness, `/forward/${A}/80/a%2Fb?c=d`, {
+      method: 'PUT',
+      headers: { 'X-Custom': 'mine' },
+      body: 'the body',
+    });
     expect(answered).toMatchObject({ status: 418, body: `PUT /a%2Fb?c=d mine the body` });
     expect(answered.headers).toMatchObject({ 'x-from': 'inside', 'x-twice': 'a, b' });
   });
@@ -56,7 +72,11 @@ describe('a request reaches the instance, and its response the client', () => {
     const inside = await serve(echoHead);
     const harness = await start({ trustForwarded: true });
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
-    const headers = { 'X-Forwarded-For': '6.6.6.6', 'X-Forwarded-Proto': 'https', 'X-Forwarded-Host': 'gateway.example' };
+    const headers = {
+      'X-Forwarded-For': '6.6.6.6',
+      'X-Forwarded-Proto': 'https',
+      'X-Forwarded-Host': 'gateway.example',
+    };
     const seen = seenBy(await ask(harness, `/forward/${A}/80/`, { headers }));
     expect(seen.headers).toMatchObject({
       'x-forwarded-for': '6.6.6.6, 127.0.0.1',
@@ -123,8 +143,12 @@ describe('a request reaches the instance, and its response the client', () => {
     });
     const harness = await start();
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
-    const one = (method: string, path: string, more = ''): string => `${method} /forward/${A}/80${path} HTTP/1.1\r\nHost: h\r\n${more}\r\n`;
-    const answer = await sendRaw(harness, one('HEAD', '/') + one('GET', '/204') + one('GET', '/304') + one('GET', '/', 'Connection: close\r\n'));
+    const one = (method: string, path: string, more = ''): string =>
+      `${method} /forward/${A}/80${path} HTTP/1.1\r\nHost: h\r\n${more}\r\n`;
+    const answer = await sendRaw(
+      harness,
+      one('HEAD', '/') + one('GET', '/204') + one('GET', '/304') + one('GET', '/', 'Connection: close\r\n'),
+    );
     expect([...answer.matchAll(/^HTTP\/1\.1 (\d+)/gm)].map((match) => match[1])).toEqual(['200', '204', '304', '200']);
     expect([...answer.matchAll(/^content-length: (\d+)/gim)].map((match) => match[1])).toEqual(['5', '5']);
     expect(answer.endsWith('\r\n\r\nhello')).toBe(true);
@@ -153,16 +177,22 @@ describe('a request reaches the instance, and its response the client', () => {
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
     const head = (port: number): string =>
       `POST /forward/${A}/${port}/ HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n`;
-    expect(await sendRaw(harness, `${head(80)}ping`)).toMatch(/^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200 OK[^]*ping/);
+    expect(await sendRaw(harness, `${head(80)}ping`)).toMatch(
+      /^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200 OK[^]*ping/,
+    );
     expect(await sendRaw(harness, head(81))).toMatch(/^HTTP\/1\.1 401 /);
   });
 
   test('an instance without HTTP/1.1 manners is understood: a body that ends with the connection', async () => {
-    const inside = await serveTcp((socket) => socket.once('data', () => socket.end('HTTP/1.0 200 OK\r\n\r\nall of it')));
+    const inside = await serveTcp((socket) =>
+      socket.once('data', () => socket.end('HTTP/1.0 200 OK\r\n\r\nall of it')),
+    );
     const harness = await start();
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
     expect(await ask(harness, `/forward/${A}/80/`)).toMatchObject({ status: 200, body: 'all of it' });
-    expect(await sendRaw(harness, `GET /forward/${A}/80/ HTTP/1.0\r\n\r\n`)).toMatch(/^HTTP\/1\.1 200 OK[^]*\r\n\r\nall of it$/);
+    expect(await sendRaw(harness, `GET /forward/${A}/80/ HTTP/1.0\r\n\r\n`)).toMatch(
+      /^HTTP\/1\.1 200 OK[^]*\r\n\r\nall of it$/,
+    );
   });
 
   test('any stream that an engine hands out will do', async () => {
@@ -188,7 +218,9 @@ describe('a request reaches the instance, and its response the client', () => {
     const ports = new Set<number | undefined>();
     for (let round = 0; round < 20; round += 1) {
       const response = await new Promise<IncomingMessage>((resolve, reject) => {
-        request({ port: harness.port, path: `/forward/${A}/80/`, agent }, resolve).on('error', reject).end();
+        request({ port: harness.port, path: `/forward/${A}/80/`, agent }, resolve)
+          .on('error', reject)
+          .end();
       });
       ports.add(response.socket.localPort);
       await new Promise((resolve) => response.resume().once('end', resolve));
@@ -214,7 +246,9 @@ describe('bodies flow, whatever their size and pace', () => {
     const harness = await start();
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
     const response = await new Promise<IncomingMessage>((resolve, reject) => {
-      request({ port: harness.port, path: `/forward/${A}/80/`, agent: false }, resolve).on('error', reject).end();
+      request({ port: harness.port, path: `/forward/${A}/80/`, agent: false }, resolve)
+        .on('error', reject)
+        .end();
     });
     expect(response.headers['content-type']).toBe('text/event-stream'); // the head is there before the first event
     let got = '';
@@ -237,7 +271,9 @@ describe('bodies flow, whatever their size and pace', () => {
     let gotBytes = 0;
     let peakBytes = 0;
     const asked = request({ port: harness.port, path: `/forward/${A}/80/`, method: 'POST', agent: false });
-    const answered = new Promise<IncomingMessage>((resolve, reject) => asked.once('response', resolve).once('error', reject));
+    const answered = new Promise<IncomingMessage>((resolve, reject) =>
+      asked.once('response', resolve).once('error', reject),
+    );
     const feeding = (async () => {
       for (let count = 0; count < 200; count += 1) {
         piece.writeUInt32LE(count);
@@ -294,7 +330,13 @@ describe('bodies flow, whatever their size and pace', () => {
     const inside = await serve((_req, res) => res.writeHead(413, { connection: 'close' }).end('too large'));
     const harness = await start();
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
-    const asked = request({ port: harness.port, path: `/forward/${A}/80/`, method: 'POST', agent: false, headers: { 'content-length': 1 << 30 } });
+    const asked = request({
+      port: harness.port,
+      path: `/forward/${A}/80/`,
+      method: 'POST',
+      agent: false,
+      headers: { 'content-length': 1 << 30 },
+    });
     asked.on('error', () => {});
     asked.write(Buffer.alloc(100_000));
     const response = await new Promise<IncomingMessage>((resolve) => asked.once('response', resolve));
@@ -336,7 +378,10 @@ describe('who leaves is missed', () => {
     });
     const harness = await start();
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
-    const asked = request({ port: harness.port, path: `/forward/${A}/80/`, method: 'POST', agent: false }).on('error', () => {});
+    const asked = request({ port: harness.port, path: `/forward/${A}/80/`, method: 'POST', agent: false }).on(
+      'error',
+      () => {},
+    );
     asked.write('a part');
     await until('a part is inside', () => received === 6);
     asked.destroy();
@@ -377,7 +422,10 @@ describe('when nothing inside can answer, the gateway says why', () => {
     const harness = await start();
     harness.add(A, { publicPorts: [80] });
     const forProgram = await ask(harness, `/forward/${A}/80/`);
-    expect(forProgram).toMatchObject({ status: 503, headers: { 'retry-after': '3', 'content-type': 'application/json; charset=utf-8' } });
+    expect(forProgram).toMatchObject({
+      status: 503,
+      headers: { 'retry-after': '3', 'content-type': 'application/json; charset=utf-8' },
+    });
     expect(JSON.parse(forProgram.body)).toEqual({ message: expect.stringContaining('port 80 does not listen yet') });
     const forPerson = await ask(harness, `/forward/${A}/80/`, browser);
     expect(forPerson.headers['content-type']).toBe('text/html; charset=utf-8');

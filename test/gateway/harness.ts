@@ -27,7 +27,8 @@ export const jwtOf = (accountId: string, issuer = ISSUER): string =>
   `${encode({ alg: 'EdDSA' })}.${encode({ iss: issuer, sub: accountId })}.${'s'.repeat(43)}`;
 export const keyOf = (accountId: string): string => `berth_${accountId}`;
 
-export const idOf = (digit: string): InstanceId => instanceIdOf(`${digit.repeat(8)}-1111-4111-8111-${digit.repeat(12)}`);
+export const idOf = (digit: string): InstanceId =>
+  instanceIdOf(`${digit.repeat(8)}-1111-4111-8111-${digit.repeat(12)}`);
 
 export interface FakeInstance {
   route: GatewayRoute;
@@ -46,7 +47,10 @@ export interface Harness {
   logged: { facts: Record<string, unknown>; text: string }[];
   dials: number;
   dialled: Set<Socket>;
-  add(id: InstanceId, more: { owner?: string; publicPorts?: number[]; ports?: Record<number, number>; route?: Partial<GatewayRoute> }): FakeInstance;
+  add(
+    id: InstanceId,
+    more: { owner?: string; publicPorts?: number[]; ports?: Record<number, number>; route?: Partial<GatewayRoute> },
+  ): FakeInstance;
 }
 
 const cleanups: (() => Promise<void>)[] = [];
@@ -128,7 +132,8 @@ export async function start(more: Partial<GatewayNeeds> = {}): Promise<Harness> 
 
 async function authenticate(credential: Credential): Promise<Caller> {
   for (const accountId of [ALICE, MALLORY]) {
-    const good = credential.kind === 'token' ? credential.token === jwtOf(accountId) : credential.key === keyOf(accountId);
+    const good =
+      credential.kind === 'token' ? credential.token === jwtOf(accountId) : credential.key === keyOf(accountId);
     if (good) return { accountId, username: accountId, email: '', roles: [], sessionId: null };
   }
   throw new Refusal('not_logged_in', 'you are not logged in');
@@ -159,7 +164,9 @@ export async function serve(listener: RequestListener): Promise<{ port: number; 
 }
 
 /** Anything that speaks TCP inside an instance. */
-export async function serveTcp(onSocket: (socket: Socket) => void): Promise<{ port: number; server: TcpServer; sockets: Set<Socket> }> {
+export async function serveTcp(
+  onSocket: (socket: Socket) => void,
+): Promise<{ port: number; server: TcpServer; sockets: Set<Socket> }> {
   const sockets = new Set<Socket>();
   const server = createTcpServer({ allowHalfOpen: true }, (socket) => {
     sockets.add(socket);
@@ -194,7 +201,11 @@ export interface Answered {
 export async function ask(
   harness: Harness,
   path: string,
-  { method = 'GET', headers = {}, body }: { method?: string; headers?: Record<string, string | string[]>; body?: string | Buffer } = {},
+  {
+    method = 'GET',
+    headers = {},
+    body,
+  }: { method?: string; headers?: Record<string, string | string[]>; body?: string | Buffer } = {},
 ): Promise<Answered> {
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
     const asked = request({ port: harness.port, host: '127.0.0.1', path, method, headers, agent: false }, resolve);

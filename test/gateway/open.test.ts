@@ -6,7 +6,10 @@ const A = idOf('a');
 const M = idOf('b');
 
 /** A browser, as far as cookies and redirects go. */
-function browser(harness: Harness): { jar: Map<string, string>; go(path: string, more?: Record<string, string>): Promise<Answered> } {
+function browser(harness: Harness): {
+  jar: Map<string, string>;
+  go(path: string, more?: Record<string, string>): Promise<Answered>;
+} {
   const jar = new Map<string, string>();
   return {
     jar,
@@ -42,7 +45,9 @@ test('a link opens the notebook: session by cookie, and on to the address', asyn
     status: 303,
     headers: { location: `/notebook/${A}/`, 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' },
   });
-  expect(opened.headers['set-cookie']).toEqual([`berth_gateway=session-of-${ALICE}-key-a; Path=/; HttpOnly; SameSite=Lax`]);
+  expect(opened.headers['set-cookie']).toEqual([
+    `berth_gateway=session-of-${ALICE}-key-a; Path=/; HttpOnly; SameSite=Lax`,
+  ]);
   expect(await go(String(opened.headers.location))).toMatchObject({ status: 200 });
   expect(await go(`/forward/${A}/81/`)).toMatchObject({ status: 200 });
   expect(await go(`/notebook/${M}/`)).toMatchObject({ status: 404 });
@@ -50,9 +55,14 @@ test('a link opens the notebook: session by cookie, and on to the address', asyn
 
 test('a link may name a port', async () => {
   const harness = await withLinks();
-  expect(await browser(harness).go('/open?key=key-a&port=81')).toMatchObject({ status: 303, headers: { location: `/forward/${A}/81/` } });
+  expect(await browser(harness).go('/open?key=key-a&port=81')).toMatchObject({
+    status: 303,
+    headers: { location: `/forward/${A}/81/` },
+  });
   for (const port of ['0', '65536', 'x', '81/../..', '//evil.test']) {
-    expect(await browser(harness).go(`/open?key=key-a2&port=${encodeURIComponent(port)}`)).toMatchObject({ status: 400 });
+    expect(await browser(harness).go(`/open?key=key-a2&port=${encodeURIComponent(port)}`)).toMatchObject({
+      status: 400,
+    });
   }
 });
 
@@ -69,7 +79,10 @@ test('a link is good once; a spent one has a way out', async () => {
 
 test('who only looks at a link does not spend it', async () => {
   const harness = await withLinks();
-  expect(await ask(harness, '/open?key=key-a', { method: 'HEAD' })).toMatchObject({ status: 405, headers: { allow: 'GET' } });
+  expect(await ask(harness, '/open?key=key-a', { method: 'HEAD' })).toMatchObject({
+    status: 405,
+    headers: { allow: 'GET' },
+  });
   expect(await ask(harness, '/open?key=key-a', { method: 'POST' })).toMatchObject({ status: 405 });
   expect(await browser(harness).go('/open?key=key-a')).toMatchObject({ status: 303 });
 });
@@ -113,7 +126,9 @@ test('a link that a page of elsewhere opened is not followed before the visitor 
     expect(answered.headers['content-security-policy']).toContain("frame-ancestors 'none'");
   }
   expect(await from({ 'sec-fetch-site': 'same-origin', referer: `${harness.origin}/` })).toMatchObject({ status: 303 });
-  expect(await from({ 'sec-fetch-site': 'cross-site', referer: `${API_ORIGIN}/` }, 'key-a')).toMatchObject({ status: 303 });
+  expect(await from({ 'sec-fetch-site': 'cross-site', referer: `${API_ORIGIN}/` }, 'key-a')).toMatchObject({
+    status: 303,
+  });
   expect(await from({ 'sec-fetch-site': 'same-site' }, 'key-a2')).toMatchObject({ status: 303 });
 });
 

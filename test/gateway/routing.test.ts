@@ -15,12 +15,25 @@ describe('an address means one instance and one port', () => {
     [`/forward/${A}/65535//x//y`, 65535, `/forward/${A}/65535`, '//x//y'],
     [`/forward/${A}/1/.hidden/%2ehidden/...`, 1, `/forward/${A}/1`, '/.hidden/%2ehidden/...'],
   ])('%s', (path, port, prefix, inwardPath) => {
-    expect(targetOf('h', path)).toMatchObject({ kind: 'instance', instanceId: A, port, prefix, inwardPath, slashed: null });
+    expect(targetOf('h', path)).toMatchObject({
+      kind: 'instance',
+      instanceId: A,
+      port,
+      prefix,
+      inwardPath,
+      slashed: null,
+    });
   });
 
   test('without the slash, the one with it is named, query and all', () => {
-    expect(targetOf('h', `/notebook/${A}?a=b`)).toMatchObject({ slashed: `/notebook/${A}/?a=b`, inwardPath: `/notebook/${A}?a=b` });
-    expect(targetOf('h', `/forward/${A}/80?a=b`)).toMatchObject({ slashed: `/forward/${A}/80/?a=b`, inwardPath: '/?a=b' });
+    expect(targetOf('h', `/notebook/${A}?a=b`)).toMatchObject({
+      slashed: `/notebook/${A}/?a=b`,
+      inwardPath: `/notebook/${A}?a=b`,
+    });
+    expect(targetOf('h', `/forward/${A}/80?a=b`)).toMatchObject({
+      slashed: `/forward/${A}/80/?a=b`,
+      inwardPath: '/?a=b',
+    });
   });
 
   test.each([
@@ -70,12 +83,46 @@ describe('an address means one instance and one port', () => {
 });
 
 const piece = fc.oneof(
-  fc.constantFrom('/', '//', '.', '..', '%2e', '%2E%2e', '%2f', '%5c', '\\', ';', '?', '#', '@', ':', '%00', '%', '&', '=', 'x'),
-  fc.constantFrom(A, B, 'notebook', 'forward', 'open', '80', '8888', '/notebook/', '/forward/', `/notebook/${A}`, `/forward/${A}/80`),
+  fc.constantFrom(
+    '/',
+    '//',
+    '.',
+    '..',
+    '%2e',
+    '%2E%2e',
+    '%2f',
+    '%5c',
+    '\\',
+    ';',
+    '?',
+    '#',
+    '@',
+    ':',
+    '%00',
+    '%',
+    '&',
+    '=',
+    'x',
+  ),
+  fc.constantFrom(
+    A,
+    B,
+    'notebook',
+    'forward',
+    'open',
+    '80',
+    '8888',
+    '/notebook/',
+    '/forward/',
+    `/notebook/${A}`,
+    `/forward/${A}/80`,
+  ),
   fc.string({ maxLength: 4 }),
 );
 const beginning = fc.constantFrom(`/notebook/${A}`, `/forward/${A}/80`, `/notebook/`, `/forward/`, '/');
-const hostilePath = fc.tuple(beginning, fc.array(piece, { maxLength: 10 })).map(([begin, pieces]) => begin + pieces.join(''));
+const hostilePath = fc
+  .tuple(beginning, fc.array(piece, { maxLength: 10 }))
+  .map(([begin, pieces]) => begin + pieces.join(''));
 
 test('whatever resolves a path before or after the gateway finds the same instance and port that the gateway found', () => {
   let found = 0;
@@ -89,7 +136,11 @@ test('whatever resolves a path before or after the gateway finds the same instan
       // What a browser or a proxy makes of it.
       const resolved = new URL(`http://h${path}`).pathname;
       expect(resolved === target.prefix || resolved.startsWith(`${target.prefix}/`)).toBe(true);
-      expect(targetOf('h', resolved)).toMatchObject({ instanceId: target.instanceId, port: target.port, surface: target.surface });
+      expect(targetOf('h', resolved)).toMatchObject({
+        instanceId: target.instanceId,
+        port: target.port,
+        surface: target.surface,
+      });
     }),
     { numRuns: 20_000 },
   );
@@ -101,8 +152,15 @@ test('a path below the prefix reaches the instance as it was written', () => {
   fc.assert(
     fc.property(fc.array(segment, { maxLength: 6 }), fc.nat({ max: 65_534 }), (segments, port) => {
       const rest = `/${segments.join('/')}`;
-      expect(targetOf('h', `/forward/${B}/${port + 1}${rest}`)).toMatchObject({ instanceId: B, port: port + 1, inwardPath: rest });
-      expect(targetOf('h', `/notebook/${B}${rest}`)).toMatchObject({ instanceId: B, inwardPath: `/notebook/${B}${rest}` });
+      expect(targetOf('h', `/forward/${B}/${port + 1}${rest}`)).toMatchObject({
+        instanceId: B,
+        port: port + 1,
+        inwardPath: rest,
+      });
+      expect(targetOf('h', `/notebook/${B}${rest}`)).toMatchObject({
+        instanceId: B,
+        inwardPath: `/notebook/${B}${rest}`,
+      });
     }),
   );
 });

@@ -10,8 +10,14 @@ const body = 'GET /secret HTTP/1.1\r\nHost: h\r\n\r\n';
 const close = 'Connection: close\r\n';
 
 const refused: [string, string][] = [
-  ['both lengths', `POST ${P}/ HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${body}`],
-  ['both lengths, the other way round', `POST ${P}/ HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n`],
+  [
+    'both lengths',
+    `POST ${P}/ HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${body}`,
+  ],
+  [
+    'both lengths, the other way round',
+    `POST ${P}/ HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n`,
+  ],
   ['two lengths', `POST ${P}/ HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab`],
   ['two equal lengths', `POST ${P}/ HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nab`],
   ['a length in a list', `POST ${P}/ HTTP/1.1\r\nHost: h\r\nContent-Length: 2, 2\r\n\r\nab`],
@@ -20,12 +26,24 @@ const refused: [string, string][] = [
   ['a length below zero', `POST ${P}/ HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\nab`],
   ['an unknown encoding', `POST ${P}/ HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: xchunked\r\n${close}\r\n0\r\n\r\n`],
   ['two encodings', `POST ${P}/ HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n${close}\r\n0\r\n\r\n`],
-  ['chunked twice', `POST ${P}/ HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n${close}\r\n0\r\n\r\n`],
-  ['identity after chunked', `POST ${P}/ HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked, identity\r\n${close}\r\n0\r\n\r\n`],
-  ['an encoding with a vertical tab', `POST ${P}/ HTTP/1.1\r\nHost: h\r\nTransfer-Encoding:\x0bchunked\r\n${close}\r\n0\r\n\r\n`],
+  [
+    'chunked twice',
+    `POST ${P}/ HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n${close}\r\n0\r\n\r\n`,
+  ],
+  [
+    'identity after chunked',
+    `POST ${P}/ HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked, identity\r\n${close}\r\n0\r\n\r\n`,
+  ],
+  [
+    'an encoding with a vertical tab',
+    `POST ${P}/ HTTP/1.1\r\nHost: h\r\nTransfer-Encoding:\x0bchunked\r\n${close}\r\n0\r\n\r\n`,
+  ],
   ['an encoding of HTTP/1.0', `POST ${P}/ HTTP/1.0\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`],
   ['a space before the colon', `POST ${P}/ HTTP/1.1\r\nHost: h\r\nContent-Length : 5\r\n\r\nhello`],
-  ['a space before the colon of the encoding', `POST ${P}/ HTTP/1.1\r\nHost: h\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n`],
+  [
+    'a space before the colon of the encoding',
+    `POST ${P}/ HTTP/1.1\r\nHost: h\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n`,
+  ],
   ['a folded header', `GET ${P}/ HTTP/1.1\r\nHost: h\r\nX-A: 1\r\n Content-Length: 5\r\n${close}\r\n`],
   ['a bare line feed in a header', `GET ${P}/ HTTP/1.1\r\nHost: h\r\nX-A: 1\nX-B: 2\r\n${close}\r\n`],
   ['a bare carriage return in a header', `GET ${P}/ HTTP/1.1\r\nHost: h\r\nX-A: 1\rX-B: 2\r\n${close}\r\n`],
@@ -50,7 +68,10 @@ const refused: [string, string][] = [
   ['encoded dots', `GET ${P}/%2e%2e/%2E./${B}/80/ HTTP/1.1\r\nHost: h\r\n${close}\r\n`],
   ['a backslash', `GET ${P}\\..\\${B}\\80\\ HTTP/1.1\r\nHost: h\r\n${close}\r\n`],
   ['an unknown expectation', `POST ${P}/ HTTP/1.1\r\nHost: h\r\nExpect: 200-ok\r\nContent-Length: 0\r\n${close}\r\n`],
-  ['headers beyond the limit', `GET ${P}/ HTTP/1.1\r\nHost: h\r\n${`X-Long: ${'x'.repeat(1_000)}\r\n`.repeat(40)}${close}\r\n`],
+  [
+    'headers beyond the limit',
+    `GET ${P}/ HTTP/1.1\r\nHost: h\r\n${`X-Long: ${'x'.repeat(1_000)}\r\n`.repeat(40)}${close}\r\n`,
+  ],
   ['what is no HTTP', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03'],
 ];
 
@@ -88,8 +109,12 @@ describe('what is well-formed passes unambiguous', () => {
     const inside = await serve((req, res) => req.pipe(res));
     const harness = await start();
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
-    expect(await ask(harness, `${P}/`, { method: 'GET', headers: { 'content-length': String(body.length) }, body })).toMatchObject({ body });
-    expect(await ask(harness, `${P}/`, { method: 'DELETE', headers: { 'content-length': String(body.length) }, body })).toMatchObject({ body });
+    expect(
+      await ask(harness, `${P}/`, { method: 'GET', headers: { 'content-length': String(body.length) }, body }),
+    ).toMatchObject({ body });
+    expect(
+      await ask(harness, `${P}/`, { method: 'DELETE', headers: { 'content-length': String(body.length) }, body }),
+    ).toMatchObject({ body });
   });
 
   test('bytes beyond ASCII in a header come through as they are, both ways', async () => {

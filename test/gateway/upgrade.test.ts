@@ -32,8 +32,12 @@ async function echoServer(): Promise<Echo> {
   return { port, sockets, heads };
 }
 
-const openSocket = (harness: Harness, path: string, headers: Record<string, string> = {}, protocols: string[] = []): WebSocket =>
-  new WebSocket(`ws://127.0.0.1:${harness.port}${path}`, protocols, { headers });
+const openSocket = (
+  harness: Harness,
+  path: string,
+  headers: Record<string, string> = {},
+  protocols: string[] = [],
+): WebSocket => new WebSocket(`ws://127.0.0.1:${harness.port}${path}`, protocols, { headers });
 
 const opened = async (socket: WebSocket): Promise<void> =>
   new Promise((resolve, reject) => socket.once('open', resolve).once('error', reject));
@@ -50,7 +54,8 @@ async function refusedWith(harness: Harness, path: string, headers: Record<strin
   });
 }
 
-const HANDSHAKE = 'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n';
+const HANDSHAKE =
+  'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n';
 
 describe('WebSockets pass both ways', () => {
   test('messages of all sizes come back in order, and a close is a close', async () => {
@@ -303,11 +308,13 @@ test('5,000 resets, of either side and at every stage, leave no socket and end n
   let stage = 0;
   const inside = await serveTcp((socket) => {
     stage += 1;
-    if (stage % 5 === 0) return void socket.resetAndDestroy();
+    const mine = stage % 5;
+    socket.once('end', () => socket.end());
+    if (mine === 0) return void socket.resetAndDestroy();
     socket.once('data', () => {
-      if (stage % 5 === 1) return void socket.resetAndDestroy();
+      if (mine === 1) return void socket.resetAndDestroy();
       socket.write('HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello');
-      if (stage % 5 === 2) setImmediate(() => socket.resetAndDestroy());
+      if (mine === 2) setImmediate(() => socket.resetAndDestroy());
       else socket.pipe(socket);
     });
   });
@@ -331,7 +338,6 @@ test('5,000 resets, of either side and at every stage, leave no socket and end n
     if (count % 50 === 49) await until('few are open', () => open < 25);
   }
   await until('no client is open', () => open === 0);
-  setTimeout(() => console.log('LEFT', open, harness.dialled.size, inside.sockets.size, [...harness.dialled].slice(0,3).map((s) => [s.destroyed, s.readyState, s.readableFlowing, s.readableEnded, s.writableEnded, s.bytesRead, s.bytesWritten, s.listenerCount('close')]), [...inside.sockets].slice(0,3).map((s) => [s.destroyed, s.readyState, s.readableFlowing, s.bytesRead, s.bytesWritten])), 5000);
   await until('no connection inside is open', () => harness.dialled.size === 0 && inside.sockets.size === 0);
   expect(faults).toEqual([]);
   const echo = await echoServer();

@@ -49,10 +49,10 @@ export interface WorldOptions {
 
 export async function makeWorld(store: Store, options: WorldOptions = {}): Promise<World> {
   const folder = await mkdtemp(join(tmpdir(), 'berth-world-'));
-  const machine = options.machine ?? { cpuCores: 4, memoryGB: 17, gpus: [] };
+  const machine = options.machine ?? { cpuCores: 4, memoryMiB: 17 * 1024, gpus: [] };
   const installation = await firstRun.installationId(store, randomUUID());
   const regionId = await firstRun.defaultRegionId(store, randomUUID());
-  const capacity = { cpuMilli: machine.cpuCores * 1000, memoryMiB: machine.memoryGB * 1024, gpus: machine.gpus.length };
+  const capacity = { cpuMilli: machine.cpuCores * 1000, memoryMiB: machine.memoryMiB, gpus: machine.gpus.length };
   const engine = makeSimulatedEngine({ installation, capacity, ...options.engine, ...(options.capabilities ? { capabilities: options.capabilities } : {}) });
   const nodePortRange = options.nodePorts ?? { first: 30_000, last: 30_999 };
   const hands: RegionHands = {
@@ -61,7 +61,7 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
     storage: makeDirectoryStorage({ root: folder }),
     nodePortRange,
     nodePortAddress: '127.0.0.1',
-    commonDataFolder: null,
+    commonDataFolder: folder,
     startScript: '#!/bin/sh\n',
     seen: { probe: null, answers: false, text: '' },
   };
@@ -93,6 +93,8 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
       audience: 'berth',
       engineWidth: 8,
       cpuOvercommit: 1,
+      hostMemoryMiB: firstRun.HOST_MEMORY_MIB,
+      onEngineAnswers: async () => {},
       limits: { ...quickLimits, ...options.limits },
       alone: store.kind === 'sqlite',
     });

@@ -51,7 +51,7 @@ export async function engineSpec(work: Work): Promise<EngineSpec> {
     await folder(sharedDisk(work), SHARED_DISK),
     ...(await Promise.all(spec.mounts.map(({ volumeId, mountPath }) => folder({ kind: 'volume', id: volumeId }, mountPath)))),
   ];
-  if (spec.enableCommonData && hands.commonDataFolder !== null) {
+  if (spec.enableCommonData) {
     mounts.push({ source: hands.commonDataFolder, target: COMMON_DATA, readOnly: true });
   }
   const { cpuMilli, memoryMiB, gpus } = capacityOf(spec.type);

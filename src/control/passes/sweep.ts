@@ -7,6 +7,7 @@ import { countedRegions, saveRegion } from '../../store/catalog.ts';
 import { moveVersion } from '../../store/events.ts';
 import { forgetAnswers } from '../../store/idempotency.ts';
 import { makeDue, standingInstances, unlistReleased } from '../../store/instances.ts';
+import type { Probe } from '../../engines/contract.ts';
 import type { Store } from '../../store/store.ts';
 import { makeBoundVolumesDue } from '../../store/volumes.ts';
 import type { Log } from '../log.ts';
@@ -20,6 +21,10 @@ export interface SweepNeeds {
   wake: () => void;
   /** CPU promised for each CPU that is there. */
   cpuOvercommit: number;
+  /** Memory of each host that is not for instances: its own programs, the engine, Berth. */
+  hostMemoryMiB: number;
+  /** An engine answers that did not before (or was not asked). */
+  onEngineAnswers: (hands: RegionHands, probe: Probe) => Promise<void>;
   /** How long a released instance stays in the lists. */
   releasedListedMs: number;
 }
@@ -46,18 +51,20 @@ export async function probeEngines(needs: SweepNeeds): Promise<void> {
       }
       if (!answeredBefore && hands.seen.answers) {
         needs.log.info({ region: hands.regionId, engine: hands.seen.probe?.version }, 'the engine answers');
+        if (hands.seen.probe) await needs.onEngineAnswers(hands, hands.seen.probe);
         await sweepRegion(needs, hands);
       }
     }),
   );
 }
 
-async function saveCapacity({ store, cpuOvercommit }: SweepNeeds, { regionId, nodePortRange, seen: { probe } }: RegionHands): Promise<void> {
+async function saveCapacity({ store, cpuOvercommit, hostMemoryMiB }: SweepNeeds, { regionId, nodePortRange, seen: { probe } }: RegionHands): Promise<void> {
   const counted = (await countedRegions(store.read)).find(({ region }) => region.id === regionId);
   if (!counted || !probe) return;
   const total = {
     ...probe.capacity,
     cpuMilli: Math.round(probe.capacity.cpuMilli * cpuOvercommit),
+    memoryMiB: Math.max(0, probe.capacity.memoryMiB - hostMemoryMiB),
     nodePorts: nodePortRange.last - nodePortRange.first + 1,
   };
   const same = (Object.keys(total) as (keyof typeof total)[]).every((key) => total[key] === counted.total[key]);

@@ -22,7 +22,7 @@ import type { ContainerInspectInfo } from 'dockerode';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { userId, type InstanceId } from '../../domain/ids.ts';
 import type { EngineSpec, Observation } from '../contract.ts';
-import { containerName, labels } from '../labels.ts';
+import { containerName, labels, networkName } from '../labels.ts';
 import type { Addresses } from './addresses.ts';
 import type { Client } from './client.ts';
 import type { ControlFiles } from './control-files.ts';
@@ -212,6 +212,7 @@ export function makeContainers(options: {
       await once().catch(async (error: unknown) => {
         if (!isNetworkGone(error)) throw error;
         await networks.restore(spec.ownerId, signal);
+        await rejoin(id, networkName(installation, spec.ownerId), signal);
         return once();
       });
     } catch (error) {
@@ -234,6 +235,14 @@ export function makeContainers(options: {
           )
         : new EngineFault('busy', text, { retry: true, takenNodePort: taken, cause: error });
     }
+  }
+
+  /** A container keeps the id of the network it was made with, and a network made again has another. */
+  async function rejoin(id: string, network: string, signal: AbortSignal): Promise<void> {
+    const leave = { Container: id, Force: true, abortSignal: signal };
+    await call(signal, () => docker.getNetwork(network).disconnect(leave)).catch(() => {}); // it is in none: so much the better
+    const join = { Container: id, abortSignal: signal };
+    await call(signal, () => docker.getNetwork(network).connect(join));
   }
 
   async function gpuHolders(signal: AbortSignal): Promise<{ name: string; ids: string[]; running: boolean }[]> {

@@ -37,6 +37,12 @@ const portTaken = /port is already allocated|address already in use|ports are no
 
 const known: readonly { pattern: RegExp; kind: FaultKind; retry: boolean; message: string }[] = [
   {
+    pattern: /invalid reference format|repository name must be/i,
+    kind: 'rejected',
+    retry: false,
+    message: 'that is no name of an image; write it as registry/name:tag',
+  },
+  {
     pattern: /no such image|image not known|unable to find image|failed to find image/i,
     kind: 'not_found',
     retry: true,

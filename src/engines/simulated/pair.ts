@@ -1,6 +1,7 @@
 /**
  * A connection without a network: what goes in at one end comes out at the other, with back-pressure and half-close, and an end
- * that is destroyed is an end of data to the other and EPIPE to what it still writes, as with TCP.
+ * that is destroyed is an end of data to the other and EPIPE to what it still writes, as with TCP. Nothing arrives in the turn of the
+ * event loop in which it was sent: programs that were never tried against a faster echo would miss it.
  */
 import { Duplex } from 'node:stream';
 
@@ -39,18 +40,19 @@ class End extends Duplex {
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: Done): void {
-    if (this.peer === undefined) done(brokenPipe());
-    else this.peer.accept(chunk, done);
+    // A copy: the writer may use its buffer again.
+    const sent = Buffer.from(chunk);
+    setImmediate(() => this.peer?.accept(sent, done));
   }
 
   override _final(done: Done): void {
-    this.peer?.finish();
+    setImmediate(() => this.peer?.finish());
     done();
   }
 
   override _destroy(error: Error | null, done: Done): void {
     this.#release(brokenPipe());
-    this.peer?.finish();
+    setImmediate(() => this.peer?.finish());
     done(error);
   }
 }
