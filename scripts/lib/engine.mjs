@@ -157,7 +157,9 @@ async function startUnit() {
 function spawnDockerd(dockerd) {
   const log = openSync(dockerdLog, 'a');
   const env = { ...process.env, PATH: searchPath(process.env).join(path.delimiter) };
-  const child = spawn(dockerd, [], { cwd: '/', env, detached: true, stdio: ['ignore', log, log] });
+  // Open files of all containers count against this; a shell that may not raise the limit starts dockerd with what it has.
+  const args = ['-c', 'ulimit -n 1048576 2>/dev/null; exec "$0"', dockerd];
+  const child = spawn('/bin/sh', args, { cwd: '/', env, detached: true, stdio: ['ignore', log, log] });
   closeSync(log);
   let ended = false;
   child.on('error', () => (ended = true));

@@ -44,7 +44,9 @@ export const keyListAnswer = z.strictObject({
 /** What a good key is, and why another is not, is for `domain/ssh-key.ts` to say: a private key pasted by mistake must not be quoted back. */
 const publicKey = z
   .string()
-  .refine((text) => text.length <= 16 * 1024 && text.isWellFormed(), { error: 'must be one line of at most 16384 characters' })
+  .refine((text) => text.length <= 16 * 1024 && text.isWellFormed(), {
+    error: 'must be one line of at most 16384 characters',
+  })
   .meta({ maxLength: 16 * 1024 });
 
 export const sshKeyCreateRequest = z.object({ name: label(100), publicKey });

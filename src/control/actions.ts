@@ -4,14 +4,12 @@ import type { Instance } from '../domain/instance.ts';
 import { Refusal } from '../domain/refusal.ts';
 import { endGrantsFor } from '../store/gateway-grants.ts';
 import { appendEvent } from '../store/events.ts';
-import { countCapacity, instanceFromRow, ownedInstanceRow, writeWish } from '../store/instances.ts';
+import { countCapacity, holdInstance, instanceFromRow, writeWish } from '../store/instances.ts';
 import type { Db, Store } from '../store/store.ts';
 import type { Caller, Idempotency } from './control.ts';
 import { noCapacity } from './launch.ts';
 import type { Offers } from './offers.ts';
 import { once } from './once.ts';
-
-const TRIES = 5;
 
 export interface ActionNeeds {
   store: Store;
@@ -35,7 +33,7 @@ export function wishOf(action: Action, instance: Instance, nowMs: number): Insta
         ...next,
         desired: 'running',
         mustHalt: false,
-        observed: { ...calm, status: instance.everEnsured ? 'Starting' : 'Initializing', phase: 'Queued', stoppedAtMs: 0 },
+        observed: { ...calm, status: hadContainer(instance) ? 'Starting' : 'Initializing', phase: 'Queued', stoppedAtMs: 0 },
       };
     case 'restart':
       return {
@@ -56,34 +54,26 @@ export function wishOf(action: Action, instance: Instance, nowMs: number): Insta
   }
 }
 
-const eventOf = { stop: 'instance.stopWished', start: 'instance.startWished', restart: 'instance.restartWished', terminate: 'instance.released' };
+const hadContainer = ({ everEnsured, observed }: Instance): boolean => everEnsured && observed.status !== 'InitializationFailed';
 
-/** Another wish came between reading the row and writing over it. */
-class Raced extends Error {}
+const eventOf = { stop: 'instance.stopWished', start: 'instance.startWished', restart: 'instance.restartWished', terminate: 'instance.released' };
 
 export function makeAction(action: Action, needs: ActionNeeds) {
   return async (caller: Caller, body: { instanceId: string }, idempotency: Idempotency | null) => {
     const offers = await needs.offers();
-    for (let tries = 1; ; tries++) {
-      try {
-        const answer = await needs.store.write((tx) => {
-          const nowMs = needs.now();
-          const deed = () => write(tx, action, offers, caller, body.instanceId, nowMs);
-          return once(tx, caller.accountId, idempotency, nowMs, deed);
-        });
-        needs.routeChanged(body.instanceId);
-        needs.wake();
-        return answer;
-      } catch (error) {
-        if (!(error instanceof Raced)) throw error;
-        if (tries === TRIES) throw new Refusal('not_now', `instance ${body.instanceId} is being changed by others; try again`, { retryAfterS: 1 });
-      }
-    }
+    const answer = await needs.store.write((tx) => {
+      const nowMs = needs.now();
+      const deed = () => write(tx, action, offers, caller, body.instanceId, nowMs);
+      return once(tx, caller.accountId, idempotency, nowMs, deed);
+    });
+    needs.routeChanged(body.instanceId);
+    needs.wake();
+    return answer;
   };
 }
 
 async function write(tx: Db, action: Action, offers: Offers, caller: Caller, id: string, nowMs: number) {
-  const row = await ownedInstanceRow(tx, caller.accountId, id);
+  const row = await holdInstance(tx, caller.accountId, id);
   if (!row) throw new Refusal('not_found', 'ent: instance not found');
   const instance = instanceFromRow(row);
   const why = whyNot(action, instance.observed.status, instance.desired);
@@ -97,13 +87,11 @@ async function write(tx: Db, action: Action, offers: Offers, caller: Caller, id:
     throw await noCapacity(tx, { type: instance.spec.type, counted, offers }, 0);
   }
   if (held && !holdsCapacity) await countCapacity(tx, row.regionId, instance.spec.type, -1);
-  const written = await writeWish(tx, wishOf(action, instance, nowMs), counted.region, {
-    overGeneration: row.generation,
+  await writeWish(tx, wishOf(action, instance, nowMs), counted.region, {
     dueAtMs: nowMs,
     holdsCapacity,
     releasedAtMs: action === 'terminate' ? nowMs : null,
   });
-  if (!written) throw new Raced();
   if (action === 'terminate') await endGrantsFor(tx, id);
   await appendEvent(tx, { accountId: caller.accountId, atMs: nowMs, kind: eventOf[action], subjectId: id, data: {} });
   return { instanceId: id };

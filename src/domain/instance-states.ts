@@ -13,9 +13,11 @@
  *     Running ── restart ──► Restarting ──► Running
  *     any ── terminate ──► Released (at once; the phase says what is still to be cleaned)
  *
- * `Initializing` is the time before the first container exists; a failure then is `InitializationFailed`, later `StartingFailed`.
+ * `Initializing` is the time before the first container exists; a failure then is `InitializationFailed`, later `StartingFailed`
+ * (and so is an image that could not be had in time: by then the instance was `Starting`).
  * Both are lasting: Berth gives up the wish (desired becomes `stopped`), frees the capacity, and the user may start or terminate.
- * A container that ends by itself while `running` is wished is started again with back-off, up to `limits.maxAttempts`.
+ * A container that ends by itself, or is removed by others, while `running` is wished is started or made again with back-off, up
+ * to `limits.maxAttempts`.
  * `Archived` is part of the interface; no action of this version leads to it.
  */
 
@@ -112,6 +114,10 @@ export interface Limits {
   backOffBaseMs: number;
   backOffMaxMs: number;
   stopGraceMs: number;
+  /** A call to an engine that should be quick is given up after this: what came of it is unknown then. */
+  callDeadlineMs: number;
+  /** How soon an engine that did not answer, or did not do what it said, is asked again. */
+  askAgainMs: number;
 }
 
 export const defaultLimits: Limits = {
@@ -121,6 +127,8 @@ export const defaultLimits: Limits = {
   backOffBaseMs: 1_000,
   backOffMaxMs: 60_000,
   stopGraceMs: 10_000,
+  callDeadlineMs: 60_000,
+  askAgainMs: 2_000,
 };
 
 export const backOffMs = (attempts: number, limits: Limits): number =>

@@ -31,16 +31,15 @@ export type Step =
   /** Give the wish up: desired becomes stopped, capacity is freed. */
   | { do: 'giveUp'; show: Partial<Observed> };
 
-/** How soon an engine that did not answer is asked again. */
-const ASK_AGAIN_MS = 2_000;
 /** Who ran this long before it ended by itself begins with a clean count of attempts. */
 const STABLE_MS = 10 * 60_000;
 
 export function plan(instance: Instance, seen: Seen, nowMs: number, limits: Limits): Step {
   const { desired, observed } = instance;
   if (seen.kind === 'unknown') {
-    if (observed.diagnosis === 'EngineUnreachable' || lastingFailure(observed.status)) return { do: 'rest', afterMs: ASK_AGAIN_MS };
-    return { do: 'mark', show: diagnosed('EngineUnreachable', seen.reason), afterMs: ASK_AGAIN_MS };
+    const afterMs = limits.askAgainMs;
+    if (observed.diagnosis === 'EngineUnreachable' || lastingFailure(observed.status)) return { do: 'rest', afterMs };
+    return { do: 'mark', show: diagnosed('EngineUnreachable', seen.reason), afterMs };
   }
   switch (desired) {
     case 'released':
@@ -55,44 +54,52 @@ export function plan(instance: Instance, seen: Seen, nowMs: number, limits: Limi
 }
 
 type Known = Exclude<Seen, { kind: 'unknown' }>;
+type Present = Extract<Seen, { kind: 'present' }>;
 
 function planStopped({ observed }: Instance, seen: Known): Step {
   if (seen.kind === 'present' && seen.running) {
     return { do: 'halt', show: lastingFailure(observed.status) ? {} : { phase: 'Stopping', ...diagnosed('', '') } };
   }
-  if (lastingFailure(observed.status) || observed.status === 'Stopped') return { do: 'rest' };
+  if (lastingFailure(observed.status)) return { do: 'rest' };
+  if (observed.status === 'Stopped') return observed.diagnosis === '' ? { do: 'rest' } : { do: 'mark', show: diagnosed('', '') };
   return { do: 'stopped', show: { status: 'Stopped', phase: 'Stopped', healthy: false, message: '', ...diagnosed('', '') } };
 }
 
 function planRunning(instance: Instance, seen: Known, nowMs: number, limits: Limits): Step {
   if (seen.kind === 'present' && seen.running) {
     if (instance.mustHalt) return { do: 'halt', show: {} };
-    return planPresent(instance, seen.startedAtMs, nowMs, limits);
+    return planPresent(instance, seen, nowMs, limits);
   }
   const { observed } = instance;
-  if (seen.kind === 'present' && seen.exitCode !== null && !instance.mustHalt && hadStarted(observed)) {
-    const reason: Diagnosis = seen.outOfMemory ? 'OutOfMemory' : 'ContainerExited';
-    const text = `the main process ended with exit code ${seen.exitCode}`;
-    const attempts = nowMs - seen.startedAtMs > STABLE_MS ? 1 : instance.attempts + 1;
-    if (attempts > limits.maxAttempts) return giveUp(instance, reason, text);
-    const show = { status: 'Starting', phase: 'Queued', healthy: false, message: '', ...diagnosed(reason, text) } as const;
-    return { do: 'mark', show, attempts, afterMs: backOffMs(attempts, limits) };
+  if (hadStarted(observed) && !instance.mustHalt) {
+    if (seen.kind === 'absent') return startAgain(instance, 'ContainerExited', 'the container was removed from the engine', instance.attempts + 1, limits);
+    if (seen.exitCode !== null) {
+      const attempts = nowMs - seen.startedAtMs > STABLE_MS ? 1 : instance.attempts + 1;
+      const text = `the main process ended with exit code ${seen.exitCode}`;
+      return startAgain(instance, seen.outOfMemory ? 'OutOfMemory' : 'ContainerExited', text, attempts, limits);
+    }
   }
-  return { do: 'ensure', show: { status: startingStatus(instance), healthy: false } };
+  return { do: 'ensure', show: { status: startingStatus(observed, seen), healthy: false } };
+}
+
+function startAgain(instance: Instance, reason: Diagnosis, text: string, attempts: number, limits: Limits): Step {
+  if (attempts > limits.maxAttempts) return giveUp(instance, reason, text);
+  const show = { status: 'Starting', phase: 'Queued', healthy: false, message: '', ...diagnosed(reason, text) } as const;
+  return { do: 'mark', show, attempts, afterMs: backOffMs(attempts, limits) };
 }
 
 /** It runs, and is wished to. */
-function planPresent(instance: Instance, startedAtMs: number, nowMs: number, limits: Limits): Step {
+function planPresent(instance: Instance, seen: Present, nowMs: number, limits: Limits): Step {
   const { observed, spec } = instance;
   if (observed.phase === 'Ready' && observed.status === 'Running') {
     if (observed.diagnosis !== '') return { do: 'mark', show: diagnosed('', '') };
     if (instance.ensuredGeneration < instance.generation) return { do: 'refresh' };
     return spec.initScript.trim() !== '' && instance.initExit === null ? { do: 'checkInit' } : { do: 'rest' };
   }
-  if (nowMs - Math.max(startedAtMs, instance.wishedAtMs) > limits.readyDeadlineMs) {
-    return giveUp(instance, 'StartTimeout', `not ready ${limits.readyDeadlineMs / 1000} s after its start`);
+  if (nowMs - Math.max(seen.startedAtMs, instance.wishedAtMs) > limits.readyDeadlineMs) {
+    return giveUp(instance, 'StartTimeout', `not ready ${limits.readyDeadlineMs / 1000} s after its start`, 'StartingFailed');
   }
-  return { do: 'checkReady', show: { status: startingStatus(instance), phase: 'WaitReady', ...diagnosed('', '') } };
+  return { do: 'checkReady', show: { status: startingStatus(observed, seen), phase: 'WaitReady', ...diagnosed('', '') } };
 }
 
 const hadStarted = (observed: Observed): boolean => observed.phase === 'Ready' || observed.phase === 'WaitReady';
@@ -100,10 +107,10 @@ const hadStarted = (observed: Observed): boolean => observed.phase === 'Ready' |
 const lastingFailure = (status: InstanceStatus): boolean =>
   status === 'StartingFailed' || status === 'InitializationFailed';
 
-/** What the status is called while it is brought up: the first launch, a restart and a start have names of their own. */
-function startingStatus({ observed, everEnsured }: Instance): InstanceStatus {
-  if (observed.status === 'Restarting') return 'Restarting';
-  return everEnsured || observed.status !== 'Initializing' ? 'Starting' : 'Initializing';
+/** What the status is called while it is brought up: a restart, and the time before the first container, have names of their own. */
+function startingStatus({ status }: Observed, seen: Known): InstanceStatus {
+  if (status === 'Restarting') return 'Restarting';
+  return status === 'Initializing' && seen.kind === 'absent' ? 'Initializing' : 'Starting';
 }
 
 export const diagnosed = (diagnosis: Diagnosis, diagnosisMessage: string): Pick<Observed, 'diagnosis' | 'diagnosisMessage'> => ({
@@ -111,9 +118,13 @@ export const diagnosed = (diagnosis: Diagnosis, diagnosisMessage: string): Pick<
   diagnosisMessage,
 });
 
-/** The lasting failure that fits how far it had come. */
-export function giveUp(instance: Pick<Instance, 'everEnsured'>, diagnosis: Diagnosis, text: string): Step {
-  const status: InstanceStatus = instance.everEnsured ? 'StartingFailed' : 'InitializationFailed';
+/** The lasting failure; if not said otherwise, the one that fits how far it had come. */
+export function giveUp(
+  { everEnsured, observed }: Pick<Instance, 'everEnsured' | 'observed'>,
+  diagnosis: Diagnosis,
+  text: string,
+  status: InstanceStatus = everEnsured && observed.status !== 'Initializing' ? 'StartingFailed' : 'InitializationFailed',
+): Step {
   const phase: Phase = 'Failed';
   return { do: 'giveUp', show: { status, phase, healthy: false, message: '', ...diagnosed(diagnosis, text) } };
 }

@@ -12,8 +12,8 @@
  *   its end is begun anew. So when the log is long, the thread copies until little is left, and that little is copied between two
  *   groups.
  *
- * Measured with 9 statements a write, two busy cores, against SQLite's own 1,000 pages: one caller p99 0.7 ms against 2.6; 64 callers
- * at the disk's limit alike in throughput, and no better in the tail, where both threads wait for one disk.
+ * Measured with 9 statements a write, two shared cores, the thread against SQLite's own 1,000 pages: one caller p99 0.7 ms against 2.6;
+ * 64 callers at the disk's limit alike in throughput, and no better in the tail, where both threads wait for one disk.
  */
 import { statSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';

@@ -116,6 +116,21 @@ export const ownedInstanceRow = (db: Db, ownerId: string, id: string): Promise<I
     .where('desired', '!=', 'released')
     .executeTakeFirst();
 
+/**
+ * The same, held by its row until the transaction ends: passes and other wishes come before or after, never between what is read
+ * here and what is written over it. Locks are taken in this order everywhere: volume, instance, region, account.
+ */
+export const holdInstance = (tx: Db, ownerId: string, id: string): Promise<InstanceRow | undefined> =>
+  heldRow(tx, ownerId, id).where('desired', '!=', 'released').executeTakeFirst();
+
+const heldRow = (tx: Db, ownerId: string, id: string) =>
+  tx
+    .updateTable('instance')
+    .set((row) => ({ dueAtMs: row.ref('dueAtMs') }))
+    .where('id', '=', id)
+    .where('ownerId', '=', ownerId)
+    .returningAll();
+
 /** Texts of a page of what the owner's list shows, newest first. */
 export async function instanceTexts(db: Db, ownerId: string, offset: number, limit: number): Promise<string[]> {
   const rows = await db
@@ -131,17 +146,14 @@ export async function instanceTexts(db: Db, ownerId: string, offset: number, lim
   return rows.map((row) => row.publicText);
 }
 
-/**
- * Writes a wish over generation `overGeneration`: no lease is asked, the generation moves, and a pass that still works on the old
- * one finds out when it writes. False when another wish came first: read the row again.
- */
+/** Writes a wish over a row that is held: no lease is asked, and a pass that works on the old generation finds out when it writes. */
 export async function writeWish(
   tx: Db,
   instance: Instance,
   region: Region,
-  more: { overGeneration: number; dueAtMs: number; holdsCapacity: boolean; releasedAtMs: number | null },
-): Promise<boolean> {
-  const result = await tx
+  more: { dueAtMs: number; holdsCapacity: boolean; releasedAtMs: number | null },
+): Promise<void> {
+  await tx
     .updateTable('instance')
     .set({
       ...columnsOf(instance, region),
@@ -150,9 +162,7 @@ export async function writeWish(
       releasedAtMs: more.releasedAtMs,
     })
     .where('id', '=', instance.id)
-    .where('generation', '=', more.overGeneration)
-    .executeTakeFirst();
-  return result.numUpdatedRows > 0n;
+    .execute();
 }
 
 /** Writes what a pass found, if it still holds the row: false means the result is out of date and must be dropped. */
@@ -227,8 +237,8 @@ export async function freeNodePorts(tx: Db, instance: string): Promise<void> {
   await tx.deleteFrom('nodePort').where('instanceId', '=', instance).execute();
 }
 
-export async function freeNodePort(tx: Db, region: string, nodePort: number): Promise<void> {
-  await tx.deleteFrom('nodePort').where('regionId', '=', region).where('nodePort', '=', nodePort).execute();
+export async function freeNodePort(tx: Db, instance: string, nodePort: number): Promise<void> {
+  await tx.deleteFrom('nodePort').where('instanceId', '=', instance).where('nodePort', '=', nodePort).execute();
 }
 
 export async function forgetMounts(tx: Db, instance: string): Promise<void> {
@@ -276,6 +286,8 @@ export async function unlistReleased(tx: Db, releasedBeforeMs: number, limit: nu
   return tx
     .updateTable('instance')
     .set({ listed: 0 })
+    // Again, for PostgreSQL: a row that another process took off meanwhile would be counted twice.
+    .where('listed', '=', 1)
     .where('id', 'in', (from) =>
       from
         .selectFrom('instance')
@@ -300,11 +312,10 @@ export async function instanceRowsOfRegion(db: Db, region: string, afterId: stri
     .execute();
 }
 
-/** Writes the public text anew after the region's own facts changed. */
-export async function rewriteText(tx: Db, instance: Instance, region: Region): Promise<void> {
-  await tx
-    .updateTable('instance')
-    .set({ publicText: JSON.stringify(publicInstance(instance, region)) })
-    .where('id', '=', instance.id)
-    .execute();
+/** Writes the public text anew after the region's own facts changed, from the row as it is now. */
+export async function rewriteText(tx: Db, { id, ownerId }: Pick<InstanceRow, 'id' | 'ownerId'>, region: Region): Promise<void> {
+  const row = await heldRow(tx, ownerId, id).executeTakeFirst();
+  if (!row) return;
+  const publicText = JSON.stringify(publicInstance(instanceFromRow(row), region));
+  await tx.updateTable('instance').set({ publicText }).where('id', '=', id).execute();
 }

@@ -107,7 +107,10 @@ export async function openPostgres(options: {
       });
       return rows[0]?.version ?? 0;
     },
-    ping: () => within(PING_TIMEOUT_MS, pool.query('select 1')),
+    ping: async () => {
+      if (stopping) throw new Error('The store is stopped.');
+      await within(PING_TIMEOUT_MS, pool.query('select 1'));
+    },
     stop: () => (stopping ??= stop()),
   };
 }

@@ -1,6 +1,7 @@
 /**
- * A query built and compiled once and then run with other values. Building and compiling is most of what a small query costs here
- * (3 to 5 of 6 µs on SQLite), so the queries that every write makes are made this way:
+ * A query built and compiled once and then run with other values. On SQLite building a small query takes longer than running it:
+ * creates of nine statements by 64 callers were 1.7 to 2 times as many a second this way, where the disk was not the limit. So the
+ * queries that every write makes are made so:
  *
  *     const nameOf = prepared<{ id: string }>()((db, p) =>
  *       db.selectFrom('account').select('username').where('id', '=', p('id')));

@@ -128,6 +128,7 @@ function storeOver(parts: {
     },
     ping: async () => {
       if (group.broken) throw group.broken;
+      if (stopping) throw new Error('The store is stopped.');
       one.get();
     },
     stop: () => (stopping ??= stop()),

@@ -33,11 +33,20 @@ function expectNotLoggedIn(reply: Reply, what: string): void {
 describe('a stranger', () => {
   test.each(closedRoutes)('is refused at %s before the body is looked at', async (name) => {
     const { errors } = routes[name];
-    for (const headers of [{}, { cookie: 'AccessToken=' }, { cookie: 'Other=x' }, { authorization: 'Bearer nonsense' }]) {
+    const strangers: Record<string, string>[] = [
+      {},
+      { cookie: 'AccessToken=' },
+      { cookie: 'Other=x' },
+      { authorization: 'Bearer nonsense' },
+    ];
+    for (const headers of strangers) {
       const reply = await ask(name, headers);
       expectNotLoggedIn(reply, `${name} ${JSON.stringify(headers)}`);
-      expect(reply.headers['content-type']).toMatch(errors === 'problem' ? /^application\/problem\+json/ : /^application\/json/);
-      const members = errors === 'problem' ? ['type', 'title', 'status', 'detail', 'message', 'code'] : ['code', 'message'];
+      expect(reply.headers['content-type']).toMatch(
+        errors === 'problem' ? /^application\/problem\+json/ : /^application\/json/,
+      );
+      const members =
+        errors === 'problem' ? ['type', 'title', 'status', 'detail', 'message', 'code'] : ['code', 'message'];
       expect(Object.keys(reply.json ?? {})).toEqual(members);
     }
   });
@@ -66,7 +75,7 @@ describe('credentials', () => {
 
   test('a token is taken as cookie and as bearer, an API key in a header of any case', async () => {
     const { key } = await alice.client.createApiKey({ name: 'one' });
-    for (const headers of [
+    const accepted: Record<string, string>[] = [
       { cookie: `AccessToken=${alice.token}` },
       { cookie: `a=b; AccessToken=${alice.token};c=d` },
       { cookie: `NotAccessToken=x;  AccessToken=${alice.token}` },
@@ -75,7 +84,8 @@ describe('credentials', () => {
       { 'X-API-Key': key.fullKey },
       { 'x-api-key': key.fullKey },
       { 'X-Api-KEY': key.fullKey },
-    ]) {
+    ];
+    for (const headers of accepted) {
       const reply = await userInfo(headers);
       expect(reply.json, JSON.stringify(headers)).toMatchObject({ username: alice.username });
     }
@@ -86,7 +96,14 @@ describe('credentials', () => {
   test('an Authorization header that is there decides alone, then the API key, then the cookie', async () => {
     const cookie = `AccessToken=${alice.token}`;
     const { key } = await alice.client.createApiKey({ name: 'two' });
-    for (const authorization of ['Bearer bad', 'Bearer', '', `Basic ${alice.token}`, alice.token, `Bearer ${key.fullKey}`]) {
+    for (const authorization of [
+      'Bearer bad',
+      'Bearer',
+      '',
+      `Basic ${alice.token}`,
+      alice.token,
+      `Bearer ${key.fullKey}`,
+    ]) {
       expectNotLoggedIn(await userInfo({ authorization, cookie, 'x-api-key': key.fullKey }), authorization);
     }
     expectNotLoggedIn(await userInfo({ cookie, 'x-api-key': 'bad' }), 'a bad key beside a good cookie');

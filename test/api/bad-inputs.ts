@@ -100,8 +100,16 @@ const each = (values: Record<string, string>, bodyOf: (value: string) => unknown
   Object.fromEntries(Object.entries(values).map(([name, value]) => [name, bodyOf(value)]));
 
 export const badInputs: BadInput[] = [
-  ...of('/instance/list', 'pageSize', each(pageNumbers, (json) => `{"pager":{"currentPage":1,"pageSize":${json}}}`)),
-  ...of('/instance/list', 'currentPage', each(pageNumbers, (json) => `{"pager":{"currentPage":${json},"pageSize":10}}`)),
+  ...of(
+    '/instance/list',
+    'pageSize',
+    each(pageNumbers, (json) => `{"pager":{"currentPage":1,"pageSize":${json}}}`),
+  ),
+  ...of(
+    '/instance/list',
+    'currentPage',
+    each(pageNumbers, (json) => `{"pager":{"currentPage":${json},"pageSize":10}}`),
+  ),
   ...of('/storage/volume/list', 'pager', {
     none: {},
     null: { pager: null },
@@ -110,8 +118,16 @@ export const badInputs: BadInput[] = [
     empty: { pager: {} },
     'page past the end': { pager: { currentPage: 1_000_000_000, pageSize: 500 } },
   }),
-  ...of(CREATE, 'name', each(names, (name) => launch({ name }))),
-  ...of(VOLUME, 'name', each(names, (name) => volume({ name }))),
+  ...of(
+    CREATE,
+    'name',
+    each(names, (name) => launch({ name })),
+  ),
+  ...of(
+    VOLUME,
+    'name',
+    each(names, (name) => volume({ name })),
+  ),
   ...of(VOLUME, 'sizeGB', {
     ...each(pageNumbers, (json) => inPlaceOf(volume({ sizeGB: '?' }), '?', json)),
     tiny: volume({ sizeGB: 1e-9 }),
@@ -236,10 +252,16 @@ export const badInputs: BadInput[] = [
     'unknown member 100,000 deep': JSON.stringify(wish()).replace('{', `{"x":${'['.repeat(1e5)}${']'.repeat(1e5)},`),
     '100,000 deep': '['.repeat(1e5) + ']'.repeat(1e5),
     '100,000 open brackets': '['.repeat(1e5),
-    'known member 100,000 deep': JSON.stringify(launch({ billing: '?' })).replace('"?"', `${'{"a":'.repeat(1e5)}1${'}'.repeat(1e5)}`),
+    'known member 100,000 deep': JSON.stringify(launch({ billing: '?' })).replace(
+      '"?"',
+      `${'{"a":'.repeat(1e5)}1${'}'.repeat(1e5)}`,
+    ),
     'name 100,000 deep': JSON.stringify(launch({ name: '?' })).replace('"?"', `${'['.repeat(1e5)}${']'.repeat(1e5)}`),
     'half a million items': JSON.stringify(launch({ nodePorts: '?' })).replace('"?"', `[${'0,'.repeat(500_000)}0]`),
-    'half a million wrong items': JSON.stringify(launch({ remoteStorages: '?' })).replace('"?"', `[${'{},'.repeat(300_000)}{}]`),
+    'half a million wrong items': JSON.stringify(launch({ remoteStorages: '?' })).replace(
+      '"?"',
+      `[${'{},'.repeat(300_000)}{}]`,
+    ),
     'one byte over the limit': `"${'a'.repeat(1024 * 1024 - 1)}"`,
     '10 MB': JSON.stringify({ name: 'a'.repeat(10 * 1024 * 1024) }),
   }),

@@ -46,7 +46,10 @@ function changed(body: object, path: string, index: number, value: unknown): unk
   const copy: unknown = structuredClone(body);
   const keys = path.split('.').flatMap((part) => (part.endsWith('[]') ? [part.slice(0, -2), String(index)] : [part]));
   const last = keys.pop() ?? '';
-  const holder = keys.reduce<unknown>((at, key) => (typeof at === 'object' && at !== null ? Reflect.get(at, key) : at), copy);
+  const holder = keys.reduce<unknown>(
+    (at, key) => (typeof at === 'object' && at !== null ? Reflect.get(at, key) : at),
+    copy,
+  );
   if (typeof holder !== 'object' || holder === null) throw new Error(`the good body has no place for ${path}`);
   if (value === undefined) Reflect.deleteProperty(holder, last);
   else Reflect.set(holder, last, value);
@@ -97,7 +100,9 @@ describe('the order in which faults are named', () => {
   test('of all missing fields, the first of the tables: rows of the request before those of billing and the others', async () => {
     expect(await message({})).toEqual({ message: 'field "name" is not set' });
     expect(await message({ ...withoutTwo })).toEqual({ message: 'field "billing" is not set' });
-    expect(await message({ ...wish(), billing: {}, nodePorts: null })).toEqual({ message: 'field "nodePorts" is not set' });
+    expect(await message({ ...wish(), billing: {}, nodePorts: null })).toEqual({
+      message: 'field "nodePorts" is not set',
+    });
     expect(await message({ ...wish(), billing: {}, remoteStorages: [{}], instanceConfiguration: {} })).toEqual({
       message: 'field "billing.chargeMode" is not set',
     });
@@ -111,7 +116,9 @@ describe('the order in which faults are named', () => {
 
   test('a missing field is named before a wrong type, a wrong type before a wrong value', async () => {
     const instanceConfiguration = { enableCommonData: 'no', enableDocker: false };
-    expect(await message({ ...wish(), name: 7, billing: { chargeMode: 'never', duration: 1 }, instanceConfiguration })).toEqual({
+    expect(
+      await message({ ...wish(), name: 7, billing: { chargeMode: 'never', duration: 1 }, instanceConfiguration }),
+    ).toEqual({
       message: 'field "instanceConfiguration.initScript" is not set',
     });
     expect(await message({ ...wish(), name: '', billing: { chargeMode: 1, duration: 'x' } })).toEqual({

@@ -8,9 +8,8 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { request } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { ClientCredential } from '../../src/contract/client.ts';
 import { makeClient } from '../../src/contract/client.ts';
-import type { Client } from '../../src/contract/client.ts';
+import type { Client, ClientCredential } from '../../src/contract/client.ts';
 import type { LaunchRequest } from '../../src/contract/instance.ts';
 import type { Control } from '../../src/control/control.ts';
 import { makeApi } from '../../src/edge/http/api.ts';
@@ -53,6 +52,8 @@ export interface BareApi {
   /** Up to and including `/api`. */
   baseUrl: string;
   logged: LogLine[];
+  /** Open connections, as the server counts them. */
+  connections(): Promise<number>;
   /** Any path of the listener. */
   send(path: string, send?: Send): Promise<Reply>;
   /** A POST to a route under `/api`. */
@@ -92,6 +93,10 @@ export async function startEdge(control: Control, more: Partial<ApiOptions> = {}
     port,
     baseUrl: `${origin}/api`,
     logged,
+    connections: () =>
+      new Promise((resolve, reject) => {
+        app.server.getConnections((error, count) => (error ? reject(error) : resolve(count)));
+      }),
     send,
     post: (route, body, more_ = {}) =>
       send(`/api${route}`, {
@@ -155,7 +160,8 @@ export const wish = (changed: Partial<LaunchRequest> = {}): LaunchRequest => ({
 
 function recordingLog() {
   const logged: LogLine[] = [];
-  const at = (level: string) => (facts: Record<string, unknown>, text: string) => void logged.push({ level, facts, text });
+  const at = (level: string) => (facts: Record<string, unknown>, text: string) =>
+    void logged.push({ level, facts, text });
   return { logged, log: { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') } };
 }
 

@@ -6,7 +6,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { makeControl } from '../../src/control/make-control.ts';
 import { makeRegions } from '../../src/control/regions.ts';
 import type { Control } from '../../src/control/control.ts';
-import { chargeModes } from '../../src/domain/catalog.ts';
+import type { ChargeMode } from '../../src/domain/catalog.ts';
 import { EngineFault } from '../../src/domain/engine-fault.ts';
 import { imageId, instanceTypeId, regionId } from '../../src/domain/ids.ts';
 import { fromDollars } from '../../src/domain/money.ts';
@@ -84,7 +84,7 @@ export async function wireControl(log: Parameters<typeof makeControl>[0]['log'])
           perDay: fromDollars(2),
           perWeek: fromDollars(12),
           perMonth: fromDollars(40),
-        } satisfies Record<(typeof chargeModes)[number], bigint>,
+        } satisfies Record<ChargeMode, bigint>,
       },
       1,
     );
@@ -98,7 +98,7 @@ export async function wireControl(log: Parameters<typeof makeControl>[0]['log'])
         storage: emptyStorage,
         nodePortRange: { first: 30_000, last: 31_999 },
         nodePortAddress: '127.0.0.1',
-        commonDataFolder: null,
+        commonDataFolder: '/nonexistent',
         startScript: '',
         seen: { probe, answers: true, text: 'the engine rests' },
       },
@@ -113,6 +113,8 @@ export async function wireControl(log: Parameters<typeof makeControl>[0]['log'])
     audience: AUDIENCE,
     engineWidth: 1,
     cpuOvercommit: 1,
+    hostMemoryMiB: 0,
+    onEngineAnswers: async () => {},
     alone: true,
   });
   await running.access.ensureSigningKey();

@@ -38,7 +38,7 @@ test('every route is in the document once, by its method, with its summary and a
 test('every reference in the document leads to something in it, and every component is referred to', () => {
   const asked = new Set<string>();
   const walk = (value: Json): void => {
-    if (Array.isArray(value)) value.forEach(walk);
+    if (Array.isArray(value)) for (const item of value) walk(item);
     else if (typeof value === 'object' && value !== null) {
       for (const [name, member] of Object.entries(value)) {
         if (name === '$ref' && typeof member === 'string') asked.add(member);

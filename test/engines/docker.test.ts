@@ -308,6 +308,7 @@ describe('a bad connection', () => {
       [500, bodies[0]],
       [502, bodies[1]],
       [400, bodies[1]],
+      [404, bodies[1]],
     ] as const) {
       const failing = http.createServer((_request, response) => void response.writeHead(status).end(body));
       await withSocket(failing, async (socketPath) => {
@@ -317,6 +318,7 @@ describe('a bad connection', () => {
           const seen = await engine.observe(asked, deadline());
           expect([...seen.values()].map(({ kind }) => kind)).toEqual(asked.map(() => 'unknown'));
         }
+        await expectFault(engine.destroy(ids[0] ?? newInstanceId(), deadline()), 'unreachable', 'rejected');
         expect((await expectFault(engine.listOwned(deadline()), 'unreachable', 'rejected')).message).not.toBe('');
         await engine.stop();
       });

@@ -1,6 +1,7 @@
 /** What the simulation plays: time, scripts, services, images, and a state file that outlives the process. */
 import { once } from 'node:events';
 import { appendFile, mkdtemp, readFile, rm, stat } from 'node:fs/promises';
+import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { buffer, text } from 'node:stream/consumers';
@@ -14,7 +15,7 @@ import { makeVirtualClock } from '../../src/engines/simulated/clock.ts';
 import { makeRandom } from '../../src/engines/simulated/random.ts';
 import { makeSimulatedEngine, type SimulatedEngine } from '../../src/engines/simulated/simulated.ts';
 import type { HostOptions } from '../../src/engines/simulated/host.ts';
-import { imageRef, noSignal, specOf, uuidOf } from './simulated-spec.ts';
+import { freePort, imageRef, noSignal, specOf, uuidOf } from './simulated-spec.ts';
 
 const undos: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
@@ -328,6 +329,28 @@ describe('the state file', () => {
     const before = await readFile(file, 'utf8');
     expect(() => emulator({ stateFile: file })).toThrow(/line \d+, is not what a simulated engine wrote/);
     expect(await readFile(file, 'utf8')).toBe(before);
+  });
+
+  it('node ports of what ran are open again', async () => {
+    const options = { installation: uuidOf('installation'), stateFile: await stateFile(), publishPorts: true };
+    const engine = makeSimulatedEngine(options);
+    engine.host.addImage(imageRef);
+    const nodePort = await freePort();
+    const start = '# berth-sim: listen 7000 echo\n# berth-sim: ready after 0ms\n';
+    const spec = specOf('one', { start, nodePorts: [{ port: 7000, nodePort }] });
+    const seen = await engine.ensure(spec, noSignal());
+    const asked = async (): Promise<string> => {
+      const socket = net.connect(nodePort, '127.0.0.1');
+      socket.end('anybody there?');
+      return text(socket);
+    };
+    expect(await asked()).toBe('anybody there?');
+    await engine.stop();
+    await expect(asked()).rejects.toThrow(/ECONNREFUSED/);
+    const next = makeSimulatedEngine(options);
+    undos.push(() => next.stop());
+    expect(await observe(next, spec.id)).toEqual(seen);
+    expect(await asked()).toBe('anybody there?');
   });
 
   it('does not grow without end', async () => {

@@ -1,22 +1,12 @@
 /** The simulated engine: the conformance of every engine, and what it promises beyond as an emulator. */
 import { randomUUID } from 'node:crypto';
-import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
-import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { SimulatedHost } from '../../src/engines/simulated/host.ts';
 import { makeSimulatedEngine } from '../../src/engines/simulated/simulated.ts';
 import { describeConformance, type Fixture } from './conformance.ts';
-
-async function freePort(): Promise<number> {
-  const server = net.createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  if (typeof address !== 'object' || address === null) throw new Error('no port');
-  return address.port;
-}
+import { freePort } from './simulated-spec.ts';
 
 async function makeFixture(publishPorts: boolean): Promise<Fixture> {
   const installation = randomUUID();

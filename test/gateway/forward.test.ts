@@ -366,6 +366,7 @@ describe('who leaves is missed', () => {
     within.destroy();
     await until('both were aborted', () => left.length === 2);
     await until('no connection is left', () => harness.dialled.size === 0);
+    expect(left.toSorted()).toEqual(['/before', '/within']);
   });
 
   test('a client that leaves within its upload aborts it', async () => {
@@ -386,6 +387,7 @@ describe('who leaves is missed', () => {
     await until('a part is inside', () => received === 6);
     asked.destroy();
     await until('it was aborted', () => aborted);
+    expect(received).toBe(6);
   });
 
   test.each([

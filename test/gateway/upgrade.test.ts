@@ -145,6 +145,7 @@ describe('WebSockets pass both ways', () => {
     client.resume();
     await new Promise((resolve) => client.once('close', resolve));
     await until('nothing is left', () => harness.dialled.size === 0);
+    expect(inside.sockets.size).toBeLessThanOrEqual(1);
   });
 
   test('any stream that an engine hands out will do', async () => {
@@ -357,4 +358,5 @@ test('stop ends tunnels', async () => {
   await harness.gateway.stop();
   await closed;
   await until('nothing is left', () => harness.dialled.size === 0);
+  expect(socket.readyState).toBe(WebSocket.CLOSED);
 });

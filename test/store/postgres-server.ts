@@ -25,6 +25,17 @@ const SETTINGS = {
   synchronous_commit: 'on',
 };
 
+/**
+ * Runs the server for as long as our end of its input is open: however this process ends, no server and no folder stay behind.
+ * SIGINT is PostgreSQL's fast stop, which ends connections instead of waiting for them.
+ */
+const TETHERED = `
+  folder=$1; shift
+  "$@" & server=$!
+  read -r word
+  kill -INT "$server"; wait "$server"
+  [ "$word" = halt ] || rm -rf "$folder"`;
+
 export interface PostgresServer {
   urlOf(database: string): string;
   /** Ends all connections, and takes none until `restart`. */
@@ -67,26 +78,27 @@ async function startIn(folder: string): Promise<PostgresServer> {
 
   const flags = Object.entries(SETTINGS).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
   const start = async (): Promise<ChildProcess> => {
-    const server = spawn(join(bin, 'postgres'), ['-D', data, '-k', folder, '-p', String(PORT), ...flags], {
-      ...as,
-      env,
-      cwd: folder,
-      stdio: ['ignore', 'ignore', 'pipe'],
-    });
+    const server = spawn(
+      'sh',
+      ['-c', TETHERED, 'sh', folder, join(bin, 'postgres'), '-D', data, '-k', folder, '-p', String(PORT), ...flags],
+      {
+        ...as,
+        env,
+        cwd: '/',
+        stdio: ['pipe', 'ignore', 'pipe'],
+      },
+    );
     await ready(server);
     return server;
   };
   let server = await start();
-  // SIGINT is PostgreSQL's fast stop: it ends connections instead of waiting for them.
-  const halt = async (): Promise<void> => {
+  const end = async (word: string): Promise<void> => {
     if (server.exitCode !== null || server.signalCode !== null) return;
     const ended = new Promise((resolve) => server.once('exit', resolve));
-    server.kill('SIGINT');
+    server.stdin?.end(word);
     await ended;
   };
-  // Should the run end without `stop`: no process stays behind.
-  const abandon = (): void => void server.kill('SIGQUIT');
-  process.once('exit', abandon);
+  const halt = (): Promise<void> => end('halt\n');
 
   return {
     urlOf: (database) => `postgres://berth@localhost:${PORT}/${database}?host=${encodeURIComponent(folder)}`,
@@ -96,31 +108,31 @@ async function startIn(folder: string): Promise<PostgresServer> {
       server = await start();
     },
     stop: async () => {
-      process.removeListener('exit', abandon);
-      await halt();
+      await end('');
       await rm(folder, { recursive: true, force: true });
     },
   };
 }
 
 function ready(server: ChildProcess): Promise<void> {
-  return new Promise((resolve, reject) => {
-    let said = '';
-    const timer = setTimeout(() => {
-      server.kill('SIGQUIT');
-      reject(new Error(`PostgreSQL did not start within ${START_TIMEOUT_MS} ms: ${said}`));
-    }, START_TIMEOUT_MS);
-    server.stderr?.on('data', (chunk: Buffer) => {
-      if (said.length < 100_000) said += chunk.toString();
-      if (!said.includes('ready to accept connections')) return;
-      clearTimeout(timer);
-      resolve();
-    });
-    server.once('error', reject);
-    server.once('exit', (code, signal) => {
-      clearTimeout(timer);
-      reject(new Error(`PostgreSQL ended at once (${code ?? signal}): ${said}`));
-    });
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  let said = '';
+  const timer = setTimeout(() => {
+    server.stdin?.end();
+    reject(new Error(`PostgreSQL did not start within ${START_TIMEOUT_MS} ms: ${said}`));
+  }, START_TIMEOUT_MS);
+  const listen = (chunk: Buffer): void => {
+    said += chunk.toString();
+    if (said.includes('FATAL:')) server.stdin?.end();
+    if (said.includes('ready to accept connections')) resolve();
+  };
+  server.stderr?.on('data', listen);
+  server.once('error', reject);
+  server.once('exit', (code, signal) => reject(new Error(`PostgreSQL ended at once (${code ?? signal}): ${said}`)));
+  return promise.finally(() => {
+    clearTimeout(timer);
+    // What it says later is of no interest, but has to be read, or it would wait to be.
+    server.stderr?.off('data', listen).resume();
   });
 }
 

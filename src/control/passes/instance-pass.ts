@@ -6,7 +6,7 @@
 import type { Region } from '../../domain/catalog.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { backOffMs, type Limits } from '../../domain/instance-states.ts';
-import type { Instance, NodePort, Observed } from '../../domain/instance.ts';
+import type { Instance, Observed } from '../../domain/instance.ts';
 import { diagnosed, giveUp, plan, type Seen, type Step } from '../../domain/plan.ts';
 import { appendEvent, moveVersion } from '../../store/events.ts';
 import {
@@ -19,6 +19,7 @@ import {
   writeFound,
   type InstanceRow,
 } from '../../store/instances.ts';
+import type { EngineSpec } from '../../engines/contract.ts';
 import type { Db, Store } from '../../store/store.ts';
 import type { FairQueue } from '../fair-queue.ts';
 import type { ImageWork } from '../image-work.ts';
@@ -28,7 +29,7 @@ import type { Offers } from '../offers.ts';
 import type { RegionHands, Regions } from '../regions.ts';
 import { allotNodePorts } from './node-ports.ts';
 import { checkInit, checkReady } from './readiness.ts';
-import { engineSpec, prepareDisks, VolumeNotReady } from './spec.ts';
+import { dataDisk, DisksFailed, engineSpec, prepareDisks, VolumeNotReady } from './spec.ts';
 
 export interface InstancePassNeeds {
   store: Store;
@@ -59,12 +60,13 @@ export interface Work {
 /** Somebody moved the row meanwhile: what was found is out of date. */
 class Overtaken extends Error {}
 
-/** Calls to an engine that should be quick end after this; a passed deadline means unknown. */
-const CALL_DEADLINE_MS = 60_000;
 const PROGRESS_EVERY_MS = 1_000;
-const ASK_AGAIN_MS = 2_000;
+const VOLUME_POLL_MS = 1_000;
+const PROBE_DEADLINE_MS = 5_000;
 
-export const quick = (signal: AbortSignal): AbortSignal => AbortSignal.any([signal, AbortSignal.timeout(CALL_DEADLINE_MS)]);
+/** For calls that should be quick. */
+export const quick = ({ held, needs }: Work): AbortSignal =>
+  AbortSignal.any([held.signal, AbortSignal.timeout(needs.limits.callDeadlineMs)]);
 
 export function makeInstancePass(needs: InstancePassNeeds) {
   return async (held: Held<InstanceRow>): Promise<Tended> => {
@@ -85,33 +87,37 @@ export function makeInstancePass(needs: InstancePassNeeds) {
       if (error instanceof Overtaken || held.signal.aborted) return { dueAtMs: needs.now() };
       if (!(error instanceof EngineFault)) throw error;
       needs.log.warn({ id: held.row.id, kind: error.kind, err: error }, 'the engine could not do a step; it is asked again');
-      return { dueAtMs: needs.now() + ASK_AGAIN_MS };
+      return { dueAtMs: needs.now() + needs.limits.askAgainMs };
     }
   };
 }
 
 async function bring(work: Work): Promise<Tended> {
   const { needs } = work;
-  for (;;) {
+  for (let before: Step['do'] | null = null; ; ) {
     const seen = await look(work);
     const step = plan(work.instance, seen, needs.now(), needs.limits);
+    // The engine said that it had halted it, and it runs.
+    if (step.do === 'halt' && before === 'halt') return { dueAtMs: needs.now() + needs.limits.askAgainMs };
     const restMs = await take(work, step);
+    before = step.do;
     if (restMs === 'again') continue;
     return { dueAtMs: restMs === null ? null : needs.now() + restMs };
   }
 }
 
 /** Asks the engine, unless it was never asked to make anything. */
-async function look({ hands, instance, held }: Work): Promise<Seen> {
+async function look(work: Work): Promise<Seen> {
+  const { hands, instance } = work;
   if (!instance.everEnsured) return { kind: 'absent' };
-  const seen = (await hands.engine.observe([instance.id], quick(held.signal))).get(instance.id);
+  const seen = (await hands.engine.observe([instance.id], quick(work))).get(instance.id);
   return seen ?? { kind: 'unknown', reason: 'the engine gave no answer about this instance' };
 }
 
 type Rest = 'again' | number | null;
 
 async function take(work: Work, step: Step): Promise<Rest> {
-  const { needs, hands, instance, held } = work;
+  const { needs, hands, instance } = work;
   switch (step.do) {
     case 'rest':
       return step.afterMs ?? null;
@@ -119,12 +125,11 @@ async function take(work: Work, step: Step): Promise<Rest> {
       await note(work, { observed: step.show, attempts: step.attempts });
       return step.afterMs ?? 'again';
     case 'giveUp':
-      await note(work, { observed: step.show, desired: 'stopped' }, { freeCapacity: true });
+      await note(work, { observed: { ...step.show, stoppedAtMs: needs.now() }, desired: 'stopped' }, { freeCapacity: true });
       return 'again';
     case 'halt':
       if (Object.keys(step.show).length > 0) await note(work, { observed: step.show });
-      await hands.engine.halt(instance.id, needs.limits.stopGraceMs, quick(held.signal));
-      await note(work, { mustHalt: false });
+      await hands.engine.halt(instance.id, needs.limits.stopGraceMs, quick(work));
       return 'again';
     case 'stopped':
       await note(work, { observed: { ...step.show, stoppedAtMs: needs.now() } }, { freeCapacity: true });
@@ -134,7 +139,7 @@ async function take(work: Work, step: Step): Promise<Rest> {
     case 'ensure':
       return ensure(work, step.show);
     case 'refresh':
-      await hands.engine.ensure(await engineSpec(work), quick(held.signal));
+      await bringUp(work, await engineSpec(work));
       await note(work, { ensuredGeneration: instance.generation });
       return 'again';
     case 'checkReady':
@@ -148,25 +153,36 @@ async function take(work: Work, step: Step): Promise<Rest> {
 
 /** Image, disks, node ports, container. Each trouble is diagnosed; what may pass is tried again with back-off. */
 async function ensure(work: Work, show: Partial<Observed>): Promise<Rest> {
-  const { needs, hands, held } = work;
   try {
+    const imageWasMissing = work.instance.observed.phase === 'DownloadImage';
     await ensureImage(work, show);
+    // The tries of an image are bounded by a deadline, those of a container by their number: one must not count for the other.
+    if (imageWasMissing) work.instance = { ...work.instance, attempts: 0 };
     await prepareDisks(work);
-    const nodePorts = await allot(work, show);
-    if (nodePorts === null) return retryLater(work, 'PortTaken', 'no node port of the region is free; terminate an instance that has some');
+    if (!(await allot(work, show))) return retryLater(work, 'PortTaken', 'no node port of the region is free; terminate an instance that has some');
     const spec = await engineSpec(work);
-    await needs.fairQueue(hands).run(work.instance.ownerId, held.signal, () => hands.engine.ensure(spec, quick(held.signal)));
+    await bringUp(work, spec);
     work.instance = { ...work.instance, observed: { ...work.instance.observed, ...show, phase: 'WaitReady' }, ensuredGeneration: spec.generation };
     return 'again';
   } catch (error) {
     if (error instanceof VolumeNotReady) {
-      if (error.lost) return settle(work, giveUp(work.instance, 'VolumeLost', error.message));
+      if (error.lost) return take(work, giveUp(work.instance, 'VolumeLost', error.message));
       await note(work, { observed: { ...show, phase: 'PrepareDisks', ...diagnosed('VolumePending', error.message) } });
-      return 1_000;
+      return VOLUME_POLL_MS;
+    }
+    if (error instanceof DisksFailed) {
+      work.needs.log.error({ id: work.instance.id, err: error.cause }, error.message);
+      return retryLater(work, 'DisksFailed', error.message);
     }
     if (error instanceof EngineFault) return afterFault(work, error);
     throw error;
   }
+}
+
+/** Asks the engine when it is the owner's turn. */
+async function bringUp(work: Work, spec: EngineSpec): Promise<void> {
+  const { needs, hands, held, instance } = work;
+  await needs.fairQueue(hands).run(instance.ownerId, held.signal, () => hands.engine.ensure(spec, quick(work)));
 }
 
 async function ensureImage(work: Work, show: Partial<Observed>): Promise<void> {
@@ -179,34 +195,42 @@ async function ensureImage(work: Work, show: Partial<Observed>): Promise<void> {
     const observed = { ...show, status: 'PullingImage', phase: 'DownloadImage', message: text, ...diagnosed('', '') } as const;
     writing = writing.then(() => note(work, { observed })).catch(() => {});
   };
+  const { imageDeadlineMs } = needs.limits;
+  const overdue = new AbortController();
+  const timer = setTimeout(() => {
+    const text = `the image was not there after ${Math.round(imageDeadlineMs / 1000)} s`;
+    overdue.abort(new ImageFault(new EngineFault('unreachable', text, { retry: false })));
+  }, imageDeadlineMs);
   try {
-    await needs.imageWork.ensure(hands.engine, instance.spec.image.ref, onProgress, held.signal);
+    const signal = AbortSignal.any([held.signal, overdue.signal]);
+    await needs.imageWork.ensure(hands.engine, instance.spec.image.ref, onProgress, signal);
   } catch (error) {
+    throw error instanceof EngineFault && !(error instanceof ImageFault) ? new ImageFault(error, { retry: true }) : error;
+  } finally {
+    clearTimeout(timer);
     await writing;
-    if (error instanceof EngineFault) throw new ImageFault(error);
-    throw error;
   }
-  await writing;
 }
 
-/** A fault of the image, told apart from one of the container: it has a deadline of its own (interface-notes.md). */
+/** A fault of the image, told apart from one of the container: until its deadline all of them are tried again (interface-notes.md). */
 class ImageFault extends EngineFault {
-  constructor(fault: EngineFault) {
-    super(fault.kind, fault.message, { retry: fault.retry, cause: fault.cause });
+  constructor(fault: EngineFault, { retry } = { retry: fault.retry }) {
+    super(fault.kind, fault.message, { retry, cause: fault.cause });
   }
 }
 
 async function afterFault(work: Work, fault: EngineFault): Promise<Rest> {
-  const { needs, hands, instance, held } = work;
+  const { needs, instance } = work;
   needs.log.warn({ id: instance.id, kind: fault.kind, err: fault }, 'the engine could not do a step');
-  if (fault.kind === 'unreachable' && !(await answers(hands, held.signal))) {
+  // Of a pull, the registry may be away as well as the engine. Of all else it is the engine, and what came of the call is unknown.
+  if (fault.kind === 'unreachable' && !(fault instanceof ImageFault && (await answers(work)))) {
     await note(work, { observed: diagnosed('EngineUnreachable', fault.message) });
-    return 2_000;
+    return needs.limits.askAgainMs;
   }
   if (fault instanceof ImageFault) {
-    if (needs.now() - instance.wishedAtMs > needs.limits.imageDeadlineMs) {
-      return settle(work, giveUp({ everEnsured: true }, 'ImageFailed', fault.message));
-    }
+    // A wish may be old when its image is missing for the first time, because the engine lost it: so it is tried a few times at least.
+    const late = needs.now() - instance.wishedAtMs > needs.limits.imageDeadlineMs && instance.attempts >= needs.limits.maxAttempts;
+    if (late || !fault.retry) return take(work, giveUp(instance, 'ImageFailed', fault.message, 'StartingFailed'));
     const attempts = instance.attempts + 1;
     const status = instance.observed.status === 'Restarting' ? 'Restarting' : 'Starting';
     await note(work, { attempts, observed: { status, phase: 'DownloadImage', message: '', ...diagnosed('BackOff', fault.message) } });
@@ -215,12 +239,12 @@ async function afterFault(work: Work, fault: EngineFault): Promise<Rest> {
   if (fault.takenNodePort !== undefined) return changeNodePort(work, fault.takenNodePort, fault.message);
   // The container can go back to wanting its image, for instance when somebody removed it from the engine meanwhile.
   if (fault.retry || fault.kind === 'not_found') return retryLater(work, fault.kind === 'not_found' ? 'BackOff' : 'EngineRejected', fault.message);
-  return settle(work, giveUp(instance, 'EngineRejected', fault.message));
+  return take(work, giveUp(instance, 'EngineRejected', fault.message));
 }
 
-async function answers(hands: RegionHands, signal: AbortSignal): Promise<boolean> {
+async function answers({ hands, held }: Work): Promise<boolean> {
   try {
-    await hands.engine.probe(AbortSignal.any([signal, AbortSignal.timeout(5_000)]));
+    await hands.engine.probe(AbortSignal.any([held.signal, AbortSignal.timeout(PROBE_DEADLINE_MS)]));
     return true;
   } catch {
     return false;
@@ -230,24 +254,24 @@ async function answers(hands: RegionHands, signal: AbortSignal): Promise<boolean
 async function retryLater(work: Work, diagnosis: Observed['diagnosis'], text: string): Promise<Rest> {
   const { limits } = work.needs;
   const attempts = work.instance.attempts + 1;
-  if (attempts > limits.maxAttempts) return settle(work, giveUp(work.instance, diagnosis, text));
+  if (attempts > limits.maxAttempts) return take(work, giveUp(work.instance, diagnosis, text));
   await note(work, { attempts, observed: diagnosed(diagnosis, text) });
   return backOffMs(attempts, limits);
 }
 
-const settle = (work: Work, step: Step): Promise<Rest> => take(work, step);
-
-/** Writes down that the engine is about to be asked, with the node ports it is asked for; null when none is free. */
-async function allot(work: Work, show: Partial<Observed>): Promise<NodePort[] | null> {
+/** Writes down that the engine is about to be asked, with the node ports it is asked for; false when too few are free. */
+async function allot(work: Work, show: Partial<Observed>): Promise<boolean> {
   const { instance, hands, needs } = work;
-  let nodePorts: NodePort[] | null = instance.nodePorts;
   const observed = { ...instance.observed, ...show, phase: 'CreateContainer', message: '', ...diagnosed('', '') } as const;
-  await needs.store.write(async (tx) => {
-    nodePorts = await allotNodePorts(tx, hands, instance, needs.random);
-    if (nodePorts) await write(tx, work, { ...instance, nodePorts, everEnsured: true, observed });
+  const next = await needs.store.write(async (tx) => {
+    const nodePorts = await allotNodePorts(tx, hands, instance, needs.random);
+    if (!nodePorts) return null;
+    const allotted = { ...instance, nodePorts, everEnsured: true, mustHalt: false, observed };
+    await write(tx, work, allotted);
+    return allotted;
   });
-  if (nodePorts) work.instance = { ...instance, nodePorts, everEnsured: true, observed };
-  return nodePorts;
+  if (next) work.instance = next;
+  return next !== null;
 }
 
 /** Another program of the host has the port: it is given up, and another one is allotted at the next try. */
@@ -256,27 +280,24 @@ async function changeNodePort(work: Work, taken: number, text: string): Promise<
   const nodePorts = instance.nodePorts.map((one) => (one.nodePort === taken ? { ...one, nodePort: 0 } : one));
   const attempts = instance.attempts + 1;
   const next = { ...instance, attempts, nodePorts, observed: { ...instance.observed, ...diagnosed('PortTaken', text) } };
-  await needs.store.write(async (tx) => {
-    await freeNodePort(tx, instance.spec.regionId, taken);
-    await write(tx, work, next);
-  });
-  work.instance = next;
-  return attempts > needs.limits.maxAttempts ? settle(work, giveUp(next, 'PortTaken', text)) : 'again';
+  await keep(work, next, { beside: (tx) => freeNodePort(tx, instance.id, taken) });
+  return attempts > needs.limits.maxAttempts ? take(work, giveUp(next, 'PortTaken', text)) : 'again';
 }
 
 /** A released instance: container, data disk, ports and mounts go; then its row only waits to leave the lists. */
 async function clean(work: Work): Promise<Rest> {
-  const { hands, instance, needs, held } = work;
-  if (instance.everEnsured) await hands.engine.destroy(instance.id, quick(held.signal));
-  await hands.storage.destroy({ kind: 'data', id: instance.id });
-  const next = { ...instance, observed: { ...instance.observed, phase: 'Cleaned' as const } };
-  await needs.store.write(async (tx) => {
-    await write(tx, work, next);
+  const { hands, instance } = work;
+  if (instance.everEnsured) await hands.engine.destroy(instance.id, quick(work));
+  await hands.storage.destroy(dataDisk(instance.id));
+  // Its container may have come back after it was clean, by the late effect of a call: what was given back is not given back twice.
+  const first = instance.observed.phase !== 'Cleaned';
+  const observed = { ...instance.observed, phase: 'Cleaned' as const, ...diagnosed('', '') };
+  const giveBack = async (tx: Db): Promise<void> => {
     await freeNodePorts(tx, instance.id);
-    await uncountNodePorts(tx, instance.spec.regionId, instance.nodePorts.length);
     await forgetMounts(tx, instance.id);
-  });
-  work.instance = next;
+    await uncountNodePorts(tx, instance.spec.regionId, instance.nodePorts.length);
+  };
+  await keep(work, { ...instance, observed }, first ? { beside: giveBack } : {});
   return null;
 }
 
@@ -284,7 +305,6 @@ interface Change {
   observed?: Partial<Observed>;
   desired?: Instance['desired'];
   attempts?: number | undefined;
-  mustHalt?: boolean;
   ensuredGeneration?: number;
   initExit?: number;
 }
@@ -294,31 +314,38 @@ export async function note(work: Work, change: Change, more: { freeCapacity?: bo
   const { observed, ...rest } = change;
   const known = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined));
   const next: Instance = { ...work.instance, ...known, observed: { ...work.instance.observed, ...observed } };
-  const free = more.freeCapacity === true && work.holdsCapacity;
-  await work.needs.store.write(async (tx) => {
-    await write(tx, work, next, free ? { holdsCapacity: false } : {});
-    if (free) await countCapacity(tx, next.spec.regionId, next.spec.type, -1);
-  });
-  work.instance = next;
-  if (free) work.holdsCapacity = false;
+  const { regionId, type } = next.spec;
+  if (more.freeCapacity && work.holdsCapacity) {
+    await keep(work, next, { holdsCapacity: false, beside: async (tx) => void (await countCapacity(tx, regionId, type, -1)) });
+    work.holdsCapacity = false;
+  } else await keep(work, next);
 }
 
-async function write(tx: Db, work: Work, next: Instance, more: { holdsCapacity?: boolean } = {}): Promise<void> {
+interface Beside {
+  holdsCapacity?: boolean;
+  /** What else changes with the row. It may lock the region: after the instance, before the account (`holdInstance`). */
+  beside?: (tx: Db) => Promise<void>;
+}
+
+async function keep(work: Work, next: Instance, more: Beside = {}): Promise<void> {
+  await work.needs.store.write((tx) => write(tx, work, next, more));
+  work.instance = next;
+  work.needs.routeChanged(next.id);
+}
+
+async function write(tx: Db, work: Work, next: Instance, { beside, ...more }: Beside = {}): Promise<void> {
   const { held, instance, needs } = work;
   const hold = { id: instance.id, leaseToken: held.leaseToken, generation: instance.generation };
   if (!(await writeFound(tx, hold, next, work.region, more))) throw new Overtaken();
+  await beside?.(tx);
   const { status, phase, diagnosis } = next.observed;
   const was = instance.observed;
-  if (status === was.status && phase === was.phase && diagnosis === was.diagnosis) {
-    await moveVersion(tx, instance.ownerId);
-  } else {
-    await appendEvent(tx, {
-      accountId: instance.ownerId,
-      atMs: needs.now(),
-      kind: 'instance.observed',
-      subjectId: instance.id,
-      data: { status, phase, ...(diagnosis === '' ? {} : { diagnosis }) },
-    });
-  }
-  needs.routeChanged(instance.id);
+  if (status === was.status && phase === was.phase && diagnosis === was.diagnosis) return moveVersion(tx, instance.ownerId);
+  await appendEvent(tx, {
+    accountId: instance.ownerId,
+    atMs: needs.now(),
+    kind: 'instance.observed',
+    subjectId: instance.id,
+    data: { status, phase, ...(diagnosis === '' ? {} : { diagnosis }) },
+  });
 }

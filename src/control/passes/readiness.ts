@@ -2,7 +2,7 @@
  * When an instance counts as Running, and how its init script fares. The start script (`images/start.sh`) says on the console what
  * it starts and how the init script ended; its lines are the instance's own word and decide about nothing but the instance itself.
  */
-import type { Duplex } from 'node:stream';
+import { addAbortSignal, type Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Observed } from '../../domain/instance.ts';
@@ -47,7 +47,7 @@ export async function checkReady(work: Work, show: Partial<Observed>): Promise<'
     if (await answersSsh(work)) return ready(work);
     await sleep(pollMs, undefined, { signal: held.signal });
   }
-  const lines = await hands.engine.logs(instance.id, 'console', CONSOLE_LINES, quick(held.signal)).catch(emptyOnFault);
+  const lines = await hands.engine.logs(instance.id, 'console', CONSOLE_LINES, quick(work)).catch(emptyOnFault);
   const { services } = readConsole(lines);
   if (services && !services.includes('ssh') && (!services.includes('notebook') || (await accepts(work, NOTEBOOK_PORT)))) return ready(work);
   if (instance.observed.phase !== show.phase || instance.observed.status !== show.status) await note(work, { observed: show });
@@ -64,8 +64,8 @@ async function ready(work: Work): Promise<'again'> {
 
 /** Looks how the init script fares; less often the longer it runs. */
 export async function checkInit(work: Work): Promise<'again' | number> {
-  const { needs, hands, instance, held } = work;
-  const lines = await hands.engine.logs(instance.id, 'console', CONSOLE_LINES, quick(held.signal)).catch(emptyOnFault);
+  const { needs, hands, instance } = work;
+  const lines = await hands.engine.logs(instance.id, 'console', CONSOLE_LINES, quick(work)).catch(emptyOnFault);
   const { initExit } = readConsole(lines);
   if (typeof initExit === 'number') {
     await note(work, { initExit, observed: { message: `the init script ended with exit code ${initExit}` } });
@@ -104,6 +104,7 @@ async function accepts(work: Work, port: number): Promise<boolean> {
 async function answersSsh(work: Work): Promise<boolean> {
   const connection = await dial(work, SSH_PORT);
   if (!connection) return false;
+  addAbortSignal(work.held.signal, connection);
   return new Promise<boolean>((resolve) => {
     const end = (answer: boolean) => {
       clearTimeout(timer);

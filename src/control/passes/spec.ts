@@ -17,11 +17,14 @@ export class VolumeNotReady extends Error {
   }
 }
 
+/** The storage did not do what was asked. Its own words may tell of the host: they are for the log alone. */
+export class DisksFailed extends Error {}
+
 const DATA_DISK = '/root/dataDisk';
 const SHARED_DISK = '/root/sharedDisk';
 const COMMON_DATA = '/root/commonData';
 
-const dataDisk = (id: InstanceId): DiskId => ({ kind: 'data', id });
+export const dataDisk = (id: InstanceId): DiskId => ({ kind: 'data', id });
 const sharedDisk = ({ instance }: Work): DiskId => ({ kind: 'shared', id: `${instance.ownerId}/${instance.spec.regionId}` });
 
 export async function prepareDisks(work: Work): Promise<void> {
@@ -34,15 +37,23 @@ export async function prepareDisks(work: Work): Promise<void> {
     const lost = status !== 'Pending';
     throw new VolumeNotReady(`volume ${volumeName} (${volumeId}) is ${status ?? 'gone'}`, lost);
   }
-  await hands.storage.create(dataDisk(instance.id), spec.type.dataDiskGB + spec.extraDataDiskGB);
-  await hands.storage.create(sharedDisk(work), spec.type.dataDiskGB);
+  await ofStorage('data disk', hands.storage.create(dataDisk(instance.id), spec.type.dataDiskGB + spec.extraDataDiskGB));
+  await ofStorage('shared disk', hands.storage.create(sharedDisk(work), spec.type.dataDiskGB));
+}
+
+async function ofStorage<T>(what: string, deed: Promise<T>): Promise<T> {
+  try {
+    return await deed;
+  } catch (cause) {
+    throw new DisksFailed(`the ${what} could not be had from the storage of the region`, { cause });
+  }
 }
 
 export async function engineSpec(work: Work): Promise<EngineSpec> {
   const { needs, hands, instance, notebookToken } = work;
   const { spec } = instance;
   const folder = async (disk: DiskId, target: string): Promise<HostMount> => ({
-    source: await hands.storage.mount(disk),
+    source: await ofStorage(`disk of ${target}`, hands.storage.mount(disk)),
     target,
     readOnly: false,
   });
@@ -64,6 +75,7 @@ export async function engineSpec(work: Work): Promise<EngineSpec> {
     cpuMilli,
     memoryMiB,
     gpus,
+    rootDiskGB: spec.type.rootDiskGB,
     pidsLimit: needs.pidsLimit,
     mounts,
     nodePorts: instance.nodePorts,

@@ -31,23 +31,25 @@ export interface Exchange {
   /** The client waits with its body until it is told to go on. */
   expectsContinue: boolean;
   log: Log;
+  /** Called once, when nothing of the exchange is left. */
+  onDone: () => void;
 }
 
-/** The returned promise settles when nothing of the exchange is left, and never rejects. */
-export async function forward(pool: PortPool, exchange: Exchange): Promise<void> {
+/** Throws nothing: what goes wrong is answered. */
+export function forward(pool: PortPool, exchange: Exchange): void {
   const { req, res, head, target } = exchange;
+  if (res.destroyed) {
+    exchange.onDone();
+    return;
+  }
   const passing = new Passing(exchange);
-  const closed = new Promise<void>((resolve) => {
-    res.once('close', () => {
-      passing.clientClosed();
-      resolve();
-    });
+  res.once('close', () => {
+    passing.clientClosed();
+    exchange.onDone();
   });
-  if (res.destroyed || req.destroyed) return;
   if (exchange.expectsContinue) res.writeContinue();
   const body = hasBody(head) ? new RequestBody(req) : null;
   pool.pool.dispatch({ path: target.inwardPath, method: methodOf(req), headers: exchange.headers, body }, passing);
-  await closed;
 }
 
 const methodOf = (req: IncomingMessage): Dispatcher.HttpMethod => req.method ?? 'GET';
@@ -137,7 +139,8 @@ class Passing implements Dispatcher.DispatchHandler {
     const trailers = outwardTrailers(rawOf(controller.rawTrailers));
     if (trailers.length > 0) res.addTrailers(trailers);
     if (this.#whole === null) res.end();
-    else res.end(this.#whole);
+    else if (this.#whole.length > SMALL_BYTES) res.end(this.#whole);
+    else res.end(this.#whole.toString('latin1'), 'latin1'); // joined to the head, and so one piece for the system
     drainOrCut(req);
   }
 
@@ -159,6 +162,9 @@ class Passing implements Dispatcher.DispatchHandler {
     sendAnswer(req, res, answerTo(error, target, admitted.route.status), head.accept);
   }
 }
+
+/** Up to here copying a body is cheaper than handing the system two pieces. */
+const SMALL_BYTES = 16_384;
 
 /** A reason phrase that Node will write: it refuses others, and clients don't read it. */
 const PLAIN = /^[\t\x20-\x7e]*$/;

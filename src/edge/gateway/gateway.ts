@@ -94,6 +94,9 @@ export interface GatewayNeeds {
   now?: (() => number) | undefined;
 }
 
+/** A client that leaves: the 'close' of its response tells. */
+const ignore = (): void => {};
+
 export const makeGateway = (needs: GatewayNeeds): Gateway => new Gateway(needs);
 
 export class Gateway {
@@ -105,8 +108,8 @@ export class Gateway {
   readonly #pools: InstancePools;
   readonly #revocation: Revocation;
   readonly #tunnels = new Set<Duplex>();
-  /** Connections on which a response is under way: nothing may be written into it from aside. */
-  readonly #answering = new WeakSet<Duplex>();
+  /** Responses under way on a connection: nothing may be written into them from aside. */
+  readonly #underWay = new WeakMap<Duplex, { responses: number }>();
   #requests = 0;
   #stopping = false;
   #onQuiet: (() => void) | null = null;
@@ -208,7 +211,7 @@ export class Gateway {
   }
 
   #onClientError(error: NodeJS.ErrnoException, socket: Duplex): void {
-    if (socket.destroyed || this.#answering.has(socket) || error.code === 'ECONNRESET') {
+    if (socket.destroyed || (this.#underWay.get(socket)?.responses ?? 0) > 0 || error.code === 'ECONNRESET') {
       socket.destroy();
       return;
     }
@@ -221,12 +224,15 @@ export class Gateway {
   }
 
   async #onRequest(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): Promise<void> {
+    let underWay = this.#underWay.get(req.socket);
+    if (underWay === undefined) this.#underWay.set(req.socket, (underWay = { responses: 0 }));
+    const connection = underWay;
+    connection.responses += 1;
     this.#requests += 1;
-    this.#answering.add(req.socket);
-    req.on('error', () => {}); // a client that leaves; the response's 'close' tells
-    res.on('error', () => res.destroy());
+    req.on('error', ignore);
+    res.on('error', ignore);
     res.once('close', () => {
-      this.#answering.delete(req.socket);
+      connection.responses -= 1;
       this.#requests -= 1;
       if (!this.#stopping) return;
       if (this.#requests === 0) this.#onQuiet?.();
@@ -291,27 +297,21 @@ export class Gateway {
     const { admitted, pool } = entered;
     const live: Live = { target, evidence: admitted.evidence, sinceMs: this.#now(), cut: () => res.destroy() };
     this.#revocation.watch(live);
-    try {
-      if (target.slashed !== null && (method === 'GET' || method === 'HEAD')) {
-        sendAnswer(req, res, slashed(target.slashed), head.accept);
-        return;
-      }
-      const headers = inwardHeaders(head, target, admitted, sender, this.#needs.issuer);
-      await forward(pool, {
-        req,
-        res,
-        head,
-        target,
-        admitted,
-        host: sender.host,
-        headers,
-        expectsContinue,
-        log: this.#needs.log,
-      });
-    } finally {
-      this.#revocation.done(live);
-      this.#pools.release(pool);
-    }
+    forward(pool, {
+      req,
+      res,
+      head,
+      target,
+      admitted,
+      host: sender.host,
+      headers: inwardHeaders(head, target, admitted, sender, this.#needs.issuer),
+      expectsContinue,
+      log: this.#needs.log,
+      onDone: () => {
+        this.#revocation.done(live);
+        this.#pools.release(pool);
+      },
+    });
   }
 
   async #onUpgrade(req: IncomingMessage, client: Duplex, early: Buffer): Promise<void> {
@@ -369,11 +369,15 @@ export class Gateway {
     const admitted = await admit(this.#admission, visit);
     if ('refused' in admitted) return admitted;
     const { route } = admitted;
+    const { target, method, upgrade } = visit;
+    if (target.slashed !== null && !upgrade && (method === 'GET' || method === 'HEAD')) {
+      return { refused: slashed(target.slashed) };
+    }
     if (!route.running) {
       this.#pools.forget(route.instanceId);
       return { refused: notRunning(route.status, isStarting(route.status)) };
     }
-    const pool = this.#pools.acquire(visit.target);
+    const pool = this.#pools.acquire(target);
     return pool === null ? { refused: tooMany() } : { admitted, pool };
   }
 

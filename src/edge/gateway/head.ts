@@ -33,68 +33,104 @@ const NONE: readonly string[] = [];
 /** The head, or why it is refused. */
 export function readHead(raw: readonly string[], method: string, httpVersion: string): Head | string {
   const names: string[] = [];
-  const seen: { [name: string]: string | undefined } = Object.create(null);
-  let cookies: string[] | null = null;
-  let connection: string[] | null = null;
+  const head: Head = {
+    raw,
+    names,
+    host: '',
+    cookies: NONE,
+    authorization: null,
+    apiKey: null,
+    origin: null,
+    referer: null,
+    fetchSite: null,
+    fetchMode: null,
+    fetchDest: null,
+    serviceWorkerScript: false,
+    accept: '',
+    connection: NONE,
+    forwardedFor: null,
+    forwardedProto: null,
+    forwardedHost: null,
+    contentLength: null,
+    chunked: false,
+  };
+  let host: string | null = null;
+  let encoding: string | null = null;
   for (let at = 0; at + 1 < raw.length; at += 2) {
     const name = (raw[at] ?? '').toLowerCase();
     const value = raw[at + 1] ?? '';
     names.push(name);
     switch (name) {
       case 'cookie':
-        (cookies ??= []).push(value);
+        head.cookies = [...head.cookies, value];
         break;
       case 'connection':
-        (connection ??= []).push(...optionsOf(value));
+        if (value !== 'keep-alive' && value !== 'close') head.connection = [...head.connection, ...optionsOf(value)];
         break;
       case 'accept':
-      case 'x-forwarded-for':
-      case 'x-forwarded-proto':
-      case 'x-forwarded-host':
-      case 'referer':
-        seen[name] ??= value;
+        head.accept = value;
         break;
-      case 'host':
-      case 'authorization':
-      case 'x-api-key':
-      case 'origin':
-      case 'sec-fetch-site':
-      case 'sec-fetch-mode':
-      case 'sec-fetch-dest':
+      case 'x-forwarded-for':
+        head.forwardedFor ??= value;
+        break;
+      case 'x-forwarded-proto':
+        head.forwardedProto ??= value;
+        break;
+      case 'x-forwarded-host':
+        head.forwardedHost ??= value;
+        break;
+      case 'referer':
+        head.referer ??= value;
+        break;
       case 'service-worker':
+        head.serviceWorkerScript = true;
+        break;
+      // What decisions hang on must be there once.
+      case 'host':
+        if (host !== null) return twice(name);
+        host = value;
+        break;
+      case 'authorization':
+        if (head.authorization !== null) return twice(name);
+        head.authorization = value;
+        break;
+      case 'x-api-key':
+        if (head.apiKey !== null) return twice(name);
+        head.apiKey = value.trim();
+        break;
+      case 'origin':
+        if (head.origin !== null) return twice(name);
+        head.origin = value;
+        break;
+      case 'sec-fetch-site':
+        if (head.fetchSite !== null) return twice(name);
+        head.fetchSite = value;
+        break;
+      case 'sec-fetch-mode':
+        if (head.fetchMode !== null) return twice(name);
+        head.fetchMode = value;
+        break;
+      case 'sec-fetch-dest':
+        if (head.fetchDest !== null) return twice(name);
+        head.fetchDest = value;
+        break;
       case 'content-length':
+        if (head.contentLength !== null) return twice(name);
+        head.contentLength = value;
+        break;
       case 'transfer-encoding':
-        if (seen[name] !== undefined) return `the header ${name} came twice: send it once`;
-        seen[name] = value;
+        if (encoding !== null) return twice(name);
+        encoding = value;
         break;
       default:
     }
   }
-  const host = seen['host'] ?? '';
-  const why = whyRefused(method, httpVersion, host, seen['content-length'], seen['transfer-encoding']);
-  if (why !== null) return why;
-  return {
-    raw,
-    names,
-    host,
-    cookies: cookies ?? NONE,
-    authorization: seen['authorization'] ?? null,
-    apiKey: seen['x-api-key']?.trim() ?? null,
-    origin: seen['origin'] ?? null,
-    referer: seen['referer'] ?? null,
-    fetchSite: seen['sec-fetch-site'] ?? null,
-    fetchMode: seen['sec-fetch-mode'] ?? null,
-    fetchDest: seen['sec-fetch-dest'] ?? null,
-    serviceWorkerScript: seen['service-worker'] !== undefined,
-    accept: seen['accept'] ?? '',
-    connection: connection ?? NONE,
-    forwardedFor: seen['x-forwarded-for'] ?? null,
-    forwardedProto: seen['x-forwarded-proto'] ?? null,
-    forwardedHost: seen['x-forwarded-host'] ?? null,
-    contentLength: seen['content-length'] ?? null,
-    chunked: seen['transfer-encoding'] !== undefined,
-  };
+  head.host = host ?? '';
+  head.chunked = encoding !== null;
+  return whyRefused(method, httpVersion, head.host, head.contentLength, encoding) ?? head;
 }
+
+const twice = (name: string): string => `the header ${name} came twice: send it once`;
 
 export const hasBody = (head: Head): boolean =>
   head.chunked || (head.contentLength !== null && head.contentLength !== '0');
@@ -104,17 +140,17 @@ function whyRefused(
   method: string,
   httpVersion: string,
   host: string,
-  contentLength: string | undefined,
-  transferEncoding: string | undefined,
+  contentLength: string | null,
+  transferEncoding: string | null,
 ): string | null {
   if (method === 'CONNECT' || method === 'TRACE') return `${method} is not passed on: use another method`;
   if (!isHost(host)) return 'the Host header is not a host name with an optional port';
-  if (transferEncoding !== undefined) {
-    if (contentLength !== undefined) return 'Content-Length and Transfer-Encoding came together: send one of them';
+  if (transferEncoding !== null) {
+    if (contentLength !== null) return 'Content-Length and Transfer-Encoding came together: send one of them';
     if (httpVersion !== '1.1') return 'Transfer-Encoding needs HTTP/1.1: send a Content-Length';
     if (transferEncoding.toLowerCase() !== 'chunked') return 'of transfer encodings only "chunked" is passed on';
   }
-  if (contentLength !== undefined && !isDigits(contentLength)) return 'Content-Length is not a number';
+  if (contentLength !== null && !isDigits(contentLength)) return 'Content-Length is not a number';
   return null;
 }
 

@@ -131,8 +131,9 @@ export class InstancePools {
       } catch (error) {
         if (!(error instanceof EngineFault) || error.kind !== 'busy') throw error;
         entry.closedSinceMs ??= this.#now();
-        if (this.#now() + waitMs > entry.closedSinceMs + patienceMs) throw error;
-        await delay(waitMs, undefined, { signal: this.#stopping.signal });
+        const leftMs = entry.closedSinceMs + patienceMs - this.#now();
+        if (leftMs <= 0) throw error;
+        await delay(Math.min(waitMs, leftMs), undefined, { signal: this.#stopping.signal });
       }
     }
   }

@@ -87,7 +87,7 @@ function show(value: unknown): string {
 
 /** JSON's own quoting escapes control characters and lone surrogates; marks that turn text around are escaped on top. */
 function showText(text: string): string {
-  const characters = [...text.slice(0, SHOWN_CHARACTERS * 2)];
+  const characters = Array.from(text.slice(0, SHOWN_CHARACTERS * 2));
   const cut = characters.slice(0, SHOWN_CHARACTERS).join('');
   const quoted = JSON.stringify(cut).replace(UNSHOWABLE, escaped);
   return cut.length < text.length ? `${quoted}…` : quoted;

@@ -27,7 +27,16 @@ import type { Addresses } from './addresses.ts';
 import type { Client } from './client.ts';
 import type { ControlFiles } from './control-files.ts';
 import { chooseGpus, createOptions, gpuLabel } from './create-options.ts';
-import { faultOf, isImageGone, isNameTaken, isNetworkGone, sentenceOf, statusOf, takenPort } from './faults.ts';
+import {
+  faultOf,
+  isContainerGone,
+  isImageGone,
+  isNameTaken,
+  isNetworkGone,
+  sentenceOf,
+  statusOf,
+  takenPort,
+} from './faults.ts';
 import type { Host, HostFacts } from './host.ts';
 import type { Networks } from './networks.ts';
 import {
@@ -85,7 +94,7 @@ export function makeContainers(options: {
     try {
       return await call(signal, (abortSignal) => docker.getContainer(nameOrId).inspect({ abortSignal }));
     } catch (error) {
-      if (statusOf(error) === 404) return null;
+      if (isContainerGone(error)) return null;
       throw error;
     }
   };
@@ -217,7 +226,7 @@ export function makeContainers(options: {
       });
     } catch (error) {
       if (statusOf(error) === 304) return; // it runs already
-      if (statusOf(error) === 404 && /no such container/i.test(sentenceOf(error))) throw goneMeanwhile();
+      if (isContainerGone(error)) throw goneMeanwhile();
       const taken = takenPort(
         error,
         spec.nodePorts.map(({ nodePort }) => nodePort),
@@ -275,7 +284,7 @@ export function makeContainers(options: {
         await call(signal, () => docker.getContainer(id).remove(request));
         return;
       } catch (error) {
-        if (statusOf(error) === 404) return;
+        if (isContainerGone(error)) return;
         if (statusOf(error) !== 409 || !/already in progress/i.test(sentenceOf(error))) throw error;
       }
       // Somebody else removes it; the engine has no better way to wait for that which all versions know.
@@ -314,7 +323,7 @@ export function makeContainers(options: {
         const t = Math.ceil(graceMs / 1000);
         await call(signal, (abortSignal) => docker.getContainer(info.Id).stop({ t, abortSignal }));
       } catch (error) {
-        if (statusOf(error) !== 304 && statusOf(error) !== 404) throw error;
+        if (statusOf(error) !== 304 && !isContainerGone(error)) throw error;
       }
     },
     destroy: (id, signal) => locked(id, signal, () => destroy(id, signal)),

@@ -171,6 +171,10 @@ export const isNameTaken = (fault: unknown): boolean => {
   );
 };
 
+/** Only the engine's own words count: a 404 may also come from something else that answers in its place. */
+export const isContainerGone = (fault: unknown): boolean =>
+  statusOf(fault) === 404 && /no such container|no container with name or id/i.test(sentenceOf(fault));
+
 /** Gone, or there twice, so that its name is good for nothing. */
 export const isNetworkGone = (fault: unknown): boolean =>
   statusOf(fault) >= 400 &&

@@ -6,7 +6,7 @@ import type { InstanceId } from '../../domain/ids.ts';
 import type { ExecResult, Usage } from '../contract.ts';
 import { containerName } from '../labels.ts';
 import type { Client } from './client.ts';
-import { faultOf, statusOf } from './faults.ts';
+import { faultOf, isContainerGone, statusOf } from './faults.ts';
 import { isOurs, isRunning, startedAtMs } from './observation.ts';
 import { makeDemultiplexer } from './streams.ts';
 import { makeGate } from './turns.ts';
@@ -131,7 +131,7 @@ export function makeUsage(
             const usage = await one(id, signal);
             if (usage !== null) found.set(id, usage);
           } catch (error) {
-            if (statusOf(error) !== 404) throw error;
+            if (!isContainerGone(error)) throw error;
             before.delete(id);
           }
         }),

@@ -164,9 +164,14 @@ export function makeNetworks(options: {
     },
     removeIfUnused,
     async removeAllUnused(signal) {
-      for (const { Labels } of await list(signal)) {
+      const [containers, networks] = await Promise.all([
+        call(signal, (abortSignal) => docker.listContainers({ all: true, filters: ours, abortSignal })),
+        list(signal),
+      ]);
+      const living = new Set(containers.map(({ Labels }) => Labels[labels.owner]));
+      for (const { Labels } of networks) {
         const owner = Labels?.[labels.owner];
-        if (owner !== undefined) await removeIfUnused(userId(owner), signal);
+        if (owner !== undefined && !living.has(owner)) await removeIfUnused(userId(owner), signal);
       }
     },
     list,

@@ -61,6 +61,8 @@ export interface Kept {
 
 /** Shorter contents are written where they stand. */
 const longTextLength = 200;
+/** What is written at once when all is written anew. */
+const pieceLength = 1_000_000;
 /** Lines beyond twice what is held that make it worth writing anew. */
 const spareLines = 10_000;
 
@@ -114,8 +116,15 @@ export class Journal {
     this.#numbers = new Map();
     const beside = `${this.#file}.new`;
     const descriptor = openSync(beside, 'w', 0o600);
-    for (const [ref, rootDisk] of images) writeSync(descriptor, lineOf({ image: ref, rootDisk }));
-    for (const container of containers.values()) writeSync(descriptor, this.#put(container));
+    let text = '';
+    for (const [ref, rootDisk] of images) text += lineOf({ image: ref, rootDisk });
+    for (const container of containers.values()) {
+      text += this.#put(container);
+      if (text.length < pieceLength) continue;
+      writeSync(descriptor, text);
+      text = '';
+    }
+    writeSync(descriptor, text);
     renameSync(beside, this.#file);
     closeSync(this.#descriptor);
     this.#descriptor = descriptor;

@@ -1,0 +1,46 @@
+/** A Berth under test, seen from outside: its addresses, and the typed client of the contract. */
+import { z } from 'zod';
+import { makeClient } from '../../src/contract/client.ts';
+import { startChild, type Child } from './child.ts';
+import { PASSWORD, type ServerSettings } from './settings.ts';
+
+const about = z.object({
+  apiUrl: z.string(),
+  gatewayUrl: z.string(),
+  example: z.object({ region: z.string(), imageId: z.string(), instanceTypeId: z.string() }),
+});
+
+export interface Berth extends z.infer<typeof about> {
+  child: Child;
+  apiPort: number;
+  /** The value of a cookie header, and the token in it. */
+  login(username: string): Promise<{ cookie: string; token: string }>;
+  client(token: string): ReturnType<typeof makeClient>;
+}
+
+export async function startBerth(settings: ServerSettings, flags: readonly string[] = []): Promise<Berth> {
+  const child = startChild('server.ts', 0, settings, flags);
+  const told = await child.ask('about', about);
+  const baseUrl = `${told.apiUrl}/api`;
+  return {
+    ...told,
+    child,
+    apiPort: Number(new URL(told.apiUrl).port),
+    async login(username) {
+      const { accessToken } = await makeClient({ baseUrl }).login({ username, password: PASSWORD });
+      return { cookie: `AccessToken=${accessToken}`, token: accessToken };
+    },
+    client: (token) => makeClient({ baseUrl, credential: { kind: 'token', token } }),
+  };
+}
+
+export const launchBody = ({ example }: Berth) => ({
+  name: 'an instance of the bench, señor',
+  imageId: example.imageId,
+  instanceTypeId: example.instanceTypeId,
+  region: example.region,
+  billing: { chargeMode: 'perHour' as const, duration: 1 },
+  remoteStorages: [],
+  instanceConfiguration: { enableCommonData: false, enableDocker: false, initScript: '' },
+  nodePorts: [8000],
+});

@@ -1,0 +1,53 @@
+/** A bench's outcome as Markdown, printed, and kept as its section of `RESULTS.md`: the section is replaced, the others stay. */
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+const FILE = join(import.meta.dirname, '../RESULTS.md');
+const INTRODUCTION = `# Results
+
+Written by \`npm run bench\`; each section stands as its own run left it. \`README.md\` says what the figures mean and by which rules they
+were taken.
+`;
+
+export interface Outcome {
+  /** The table's head, then its rows. */
+  table: string[][];
+  /** Each asked figure, what came out, and whether it is met. */
+  verdicts: { asked: string; measured: string; met: boolean | null }[];
+  notes: string[];
+}
+
+export function sectionOf(name: string, title: string, facts: string[], { table, verdicts, notes }: Outcome): string {
+  const row = (cells: string[]): string => `| ${cells.join(' | ')} |`;
+  const [head = [], ...rows] = table;
+  const lines = [
+    `## ${name}: ${title}`,
+    '',
+    ...facts.map((fact) => `- ${fact}`),
+    '',
+    row(head),
+    row(head.map((_, index) => (index === 0 ? '---' : '---:'))),
+    ...rows.map(row),
+    '',
+  ];
+  const word = (met: boolean | null): string => (met === null ? 'for information' : met ? 'met' : 'MISSED');
+  const judged = verdicts.map(({ asked, measured, met }) => row([asked, measured, word(met)]));
+  if (judged.length > 0) lines.push(row(['asked', 'measured', '']), row(['---', '---:', '---']), ...judged, '');
+  lines.push(...notes.flatMap((note) => [note, '']));
+  return `${lines.join('\n').trimEnd()}\n`;
+}
+
+/** Sections stand in the order of `names`. */
+export async function keepSection(name: string, section: string, names: readonly string[]): Promise<void> {
+  const present = await readFile(FILE, 'utf8').catch(() => '');
+  const sections = new Map<string, string>();
+  for (const text of present.split(/^(?=## )/m)) {
+    const found = /^## ([^:\n]+)/.exec(text)?.[1];
+    if (found !== undefined) sections.set(found, text);
+  }
+  sections.set(name, section);
+  const known = names.filter((one) => sections.has(one));
+  const others = [...sections.keys()].filter((one) => !names.includes(one));
+  const texts = [...known, ...others].map((one) => sections.get(one)?.trimEnd() ?? '');
+  await writeFile(FILE, `${[INTRODUCTION.trimEnd(), ...texts].join('\n\n')}\n`);
+}

@@ -1,0 +1,55 @@
+/**
+ * Rounds: every candidate once a round, each round beginning with another one, so that a slow minute of the machine hits all of them.
+ * A round in which the calibrator is more than 15 % off its own median was not measured on the same machine: it is dropped, and said.
+ */
+import { median } from './numbers.ts';
+
+const OFF_BY = 0.15;
+
+export interface Rounds<Sample> {
+  /** Of the rounds that were kept, by candidate, in the order of rounds. */
+  of(name: string): Sample[];
+  kept: number;
+  dropped: number;
+}
+
+export async function alternate<Sample>(options: {
+  rounds: number;
+  candidates: Record<string, () => Promise<Sample>>;
+  /** What tells whether a round counts; null: every round does. */
+  calibrator: { name: string; figure: (sample: Sample) => number } | null;
+  say: (text: string) => void;
+}): Promise<Rounds<Sample>> {
+  const { rounds, candidates, calibrator, say } = options;
+  const names = Object.keys(candidates);
+  const all: Map<string, Sample>[] = [];
+  for (let round = 0; round < rounds; round++) {
+    const samples = new Map<string, Sample>();
+    for (let turn = 0; turn < names.length; turn++) {
+      const name = names[(round + turn) % names.length] ?? '';
+      const measure = candidates[name];
+      if (!measure) continue;
+      say(`  round ${round + 1} of ${rounds}: ${name}`);
+      samples.set(name, await measure());
+    }
+    all.push(samples);
+  }
+  const keptRounds = calibrator === null ? all : withoutOutliers(all, calibrator);
+  return {
+    of: (name) => keptRounds.flatMap((samples) => samples.get(name) ?? []),
+    kept: keptRounds.length,
+    dropped: all.length - keptRounds.length,
+  };
+}
+
+function withoutOutliers<Sample>(
+  all: Map<string, Sample>[],
+  { name, figure }: { name: string; figure: (sample: Sample) => number },
+): Map<string, Sample>[] {
+  const figureOf = (samples: Map<string, Sample>): number => {
+    const sample = samples.get(name);
+    return sample === undefined ? Number.NaN : figure(sample);
+  };
+  const middle = median(all.map(figureOf));
+  return all.filter((samples) => Math.abs(figureOf(samples) / middle - 1) <= OFF_BY);
+}

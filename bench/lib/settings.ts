@@ -1,0 +1,53 @@
+/** How a server of a bench is made: told to `processes/server.ts`, and to what seeds a data folder before. */
+import { pino } from 'pino';
+import { z } from 'zod';
+import { readConfig, type Config } from '../../src/main/config.ts';
+
+export const PASSWORD = 'a password of the benches';
+
+export const serverSettings = z.object({
+  dataFolder: z.string(),
+  engine: z.enum(['simulated', 'docker']),
+  /** `off`: launches are accepted and stay queued. */
+  loop: z.enum(['on', 'off']),
+  /**
+   * What a list finds of its owner's version. `kept`: what it was. `moved`: another one each time, so that each page is read and joined
+   * anew. `written`: as `moved`, and by a real change before each list, durable like any other.
+   */
+  version: z.enum(['kept', 'moved', 'written']),
+  nodePorts: z.object({ first: z.number(), last: z.number() }),
+  /** Dialling any port of any instance reaches this port of the host; null: the engine's own way. */
+  dialTo: z.number().nullable(),
+});
+export type ServerSettings = z.infer<typeof serverSettings>;
+
+/** More ports than a host has: the simulated engine publishes none, and the launches of a bench must not run out. */
+const PORTS_WITHOUT_END = { first: 1, last: 1_000_000_000 };
+
+export const simulated = (dataFolder: string, more: Partial<ServerSettings> = {}): ServerSettings => ({
+  dataFolder,
+  engine: 'simulated',
+  loop: 'on',
+  version: 'kept',
+  nodePorts: PORTS_WITHOUT_END,
+  dialTo: null,
+  ...more,
+});
+
+export const configOf = ({ dataFolder, engine, nodePorts }: ServerSettings): Config => ({
+  ...readConfig({
+    BERTH_DATA: dataFolder,
+    BERTH_LISTEN: '127.0.0.1:0',
+    BERTH_GATEWAY_LISTEN: '127.0.0.1:0',
+    // Said, and not left to the port that happens to be free: a region's domain stands in the text of each of its instances.
+    BERTH_DOMAIN: '127.0.0.1:8081',
+    BERTH_ENGINE: engine,
+    BERTH_ADMIN_PASSWORD: PASSWORD,
+    BERTH_CPU_OVERCOMMIT: '50',
+    BERTH_REGISTRY_IMAGES: 'off',
+    BERTH_LOG: 'error',
+  }),
+  nodePorts,
+});
+
+export const quietLog = pino({ level: 'error' }, pino.destination(2));

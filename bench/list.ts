@@ -1,0 +1,186 @@
+/**
+ * The list of instances, the request that consoles and programs make all day: unchanged pages, pages that just changed, and whether the
+ * size of the whole store shows in any of it.
+ */
+import { cp } from 'node:fs/promises';
+import { join } from 'node:path';
+import { z } from 'zod';
+import type { Bench, Lent } from './bench.ts';
+import { startBerth } from './lib/berth.ts';
+import { startChild } from './lib/child.ts';
+import { load, postText, type Load } from './lib/load.ts';
+import { median, shown, spread } from './lib/numbers.ts';
+import { alternate, type Rounds } from './lib/rounds.ts';
+import { ownerName, seed } from './lib/seed.ts';
+import { simulated, type ServerSettings } from './lib/settings.ts';
+
+const ROWS = 10_000;
+const MILLION = 1_000_000;
+const CONNECTIONS = 64;
+const PAGE = { pager: { currentPage: 1, pageSize: 10 } };
+const PATH = '/api/instance/list';
+const OWNER = 42;
+/** Owners whose pages are asked for in turn where the size of the store is the question: more pages than one cache line is warm with. */
+const OWNERS_IN_TURN = 100;
+
+interface Times {
+  rounds: number;
+  warmUpMs: number;
+  measureMs: number;
+}
+
+export const list: Bench = {
+  title: `POST ${PATH}, page of 10, cookie, ${CONNECTIONS} connections, SQLite, simulated engine at rest`,
+  async run(lent) {
+    const times: Times = lent.flags.has('--short')
+      ? { rounds: 1, warmUpMs: 500, measureMs: 1000 }
+      : { rounds: 7, warmUpMs: 1500, measureMs: 4000 };
+    const few = join(lent.folder, 'ten-thousand');
+    lent.say(`  seeding ${ROWS.toLocaleString('en')} rows`);
+    await seed(few, ROWS, lent.say);
+    const against = await againstFixed(lent, few, times);
+    const flat = lent.flags.has('--million') ? await flatInSize(lent, few, times) : null;
+
+    const { bytes, rounds } = against;
+    const ratios = (name: string): number[] => {
+      const fixed = rounds.of('fixed');
+      return rounds.of(name).map((sample, round) => sample.perSecond / (fixed[round]?.perSecond ?? Number.NaN));
+    };
+    const row = (text: string, of: Rounds<Load>, name: string, ratio: string): string[] => {
+      const samples = of.of(name);
+      const all = (pick: (sample: Load) => number): number => median(samples.map(pick));
+      const milliseconds = `${shown(all((s) => s.p50Ms))}, ${shown(all((s) => s.p99Ms))}`;
+      const shares = `${shown(all((s) => s.serverShare))}, ${shown(all((s) => s.generatorShare))}`;
+      return [text, spread(samples.map((s) => s.perSecond)), milliseconds, shares, shown(all((s) => s.serverUs)), ratio];
+    };
+    const kept = median(ratios('kept'));
+    const moved = median(ratios('moved'));
+    const table = [
+      ['server', 'requests/s', 'p50, p99 ms', 'cores: server, generator', 'server µs each', 'ratio'],
+      row(`bare node:http, one buffer of ${bytes.toLocaleString('en')} bytes`, rounds, 'fixed', '1'),
+      row('list, nothing changed', rounds, 'kept', spread(ratios('kept'))),
+      row('list, the version moved before each', rounds, 'moved', spread(ratios('moved'))),
+      row('list, a durable change before each', rounds, 'written', spread(ratios('written'))),
+    ];
+    const verdicts = [
+      { asked: 'nothing changed: ratio ≥ 0.5', measured: shown(kept), met: kept >= 0.5 },
+      { asked: 'the page just changed: ratio ≥ 0.2', measured: shown(moved), met: moved >= 0.2 },
+    ];
+    const notes = [
+      `Rounds kept: ${rounds.kept}, dropped because the bare server was more than 15 % off its median: ${rounds.dropped}. Owner with 100 of ${ROWS.toLocaleString('en')} rows.`,
+      '"Version moved": the server\'s process answers each question for the owner\'s version with a number one higher than before, so that every request reads the totals and the ten rows from SQLite and joins the page anew; what is left out is the write that would have moved it. "Durable change" has that too: one transaction each, grouped with those of the other connections, fsync before the page is read.',
+    ];
+    if (flat) {
+      const pairs = flat.rounds.of('million').map((sample, round) => {
+        const small = flat.rounds.of('few')[round];
+        return { p50: sample.p50Ms / (small?.p50Ms ?? Number.NaN), p99: sample.p99Ms / (small?.p99Ms ?? Number.NaN) };
+      });
+      const p50 = median(pairs.map((pair) => pair.p50));
+      const p99 = median(pairs.map((pair) => pair.p99));
+      table.push(
+        row(`uncached page 1, ${ROWS.toLocaleString('en')} rows, ${OWNERS_IN_TURN} owners in turn, 8 connections`, flat.rounds, 'few', 'time 1'),
+        row(`the same, ${MILLION.toLocaleString('en')} rows`, flat.rounds, 'million', `time ${spread(pairs.map((pair) => pair.p50))}`),
+      );
+      verdicts.push({
+        asked: `page 1 at ${MILLION.toLocaleString('en')} rows within 1.2 times of ${ROWS.toLocaleString('en')} (p50; p99 ${shown(p99)} times)`,
+        measured: shown(p50),
+        met: p50 <= 1.2,
+      });
+      notes.push(
+        `A million rows took ${shown(flat.seedSeconds)} s to seed. Each request asks for the first page of another of ${OWNERS_IN_TURN} owners, spread over the whole file, past the reply cache. Rounds kept: ${flat.rounds.kept}, dropped: ${flat.rounds.dropped}.`,
+      );
+    } else notes.push('The million rows were not asked for: `--million`.');
+    return { table, verdicts, notes };
+  },
+};
+
+const nothing = z.unknown();
+
+async function firstPage(url: string, cookie: string): Promise<string> {
+  const headers = { 'content-type': 'application/json', cookie };
+  const answer = await fetch(`${url}${PATH}`, { method: 'POST', headers, body: JSON.stringify(PAGE) });
+  const text = await answer.text();
+  const page = z.object({ instances: z.array(nothing), pager: z.object({ totalEntries: z.number() }) }).parse(JSON.parse(text));
+  if (page.instances.length !== 10 || page.pager.totalEntries !== 100) throw new Error(`not the page of a seeded owner: ${text.slice(0, 300)}`);
+  return text;
+}
+
+async function againstFixed({ say, folder }: Lent, seeded: string, { rounds: count, ...times }: Times) {
+  const probe = await startBerth(simulated(seeded));
+  const { cookie } = await probe.login(ownerName(OWNER));
+  const bytes = Buffer.byteLength(await firstPage(probe.apiUrl, cookie));
+  await probe.child.stop();
+  const ours = (version: ServerSettings['version']) => async (): Promise<Load> => {
+    // A change before each list grows the file: each server has the seeded one, or a copy of it.
+    const dataFolder = version === 'written' ? join(folder, 'written') : seeded;
+    if (version === 'written') await cp(seeded, dataFolder, { recursive: true, force: true });
+    const berth = await startBerth(simulated(dataFolder, { version }));
+    try {
+      await firstPage(berth.apiUrl, cookie);
+      const requests = [postText(berth.apiPort, PATH, cookie, PAGE)];
+      return await load(berth.child, { port: berth.apiPort, connections: CONNECTIONS, requests, ...times });
+    } finally {
+      await berth.child.stop();
+    }
+  };
+  const rounds = await alternate({
+    rounds: count,
+    calibrator: { name: 'fixed', figure: (sample) => sample.perSecond },
+    say,
+    candidates: {
+      async fixed() {
+        const child = startChild('fixed.ts', 0, { bytes });
+        try {
+          const { port } = await child.ask('about', z.object({ port: z.number() }));
+          return await load(child, { port, connections: CONNECTIONS, requests: [postText(port, PATH, cookie, PAGE)], ...times });
+        } finally {
+          await child.stop();
+        }
+      },
+      kept: ours('kept'),
+      moved: ours('moved'),
+      written: ours('written'),
+    },
+  });
+  return { bytes, rounds };
+}
+
+async function flatInSize({ say, folder }: Lent, few: string, { rounds: count, ...times }: Times) {
+  const million = join(folder, 'million');
+  say(`  seeding ${MILLION.toLocaleString('en')} rows`);
+  const beganMs = performance.now();
+  await seed(million, MILLION, say);
+  const seedSeconds = (performance.now() - beganMs) / 1000;
+  const measure = (dataFolder: string, rows: number, cookies: Promise<string[]>) => async (): Promise<Load> => {
+    const berth = await startBerth(simulated(dataFolder, { version: 'moved' }));
+    try {
+      const requests = (await cookies).map((cookie) => postText(berth.apiPort, PATH, cookie, PAGE));
+      await firstPage(berth.apiUrl, (await cookies)[0] ?? '');
+      return await load(berth.child, { port: berth.apiPort, connections: 8, requests, ...times });
+    } finally {
+      await berth.child.stop();
+    }
+  };
+  const cookiesOf = async (dataFolder: string, rows: number): Promise<string[]> => {
+    const berth = await startBerth(simulated(dataFolder));
+    const owners = rows / 100;
+    const cookies: string[] = [];
+    for (let n = 0; n < OWNERS_IN_TURN; n++) {
+      cookies.push((await berth.login(ownerName(Math.floor((n * owners) / OWNERS_IN_TURN)))).cookie);
+    }
+    await berth.child.stop();
+    return cookies;
+  };
+  const fewCookies = await cookiesOf(few, ROWS);
+  const millionCookies = await cookiesOf(million, MILLION);
+  const rounds = await alternate({
+    rounds: count,
+    calibrator: { name: 'few', figure: (sample) => sample.perSecond },
+    say,
+    candidates: {
+      few: measure(few, ROWS, Promise.resolve(fewCookies)),
+      million: measure(million, MILLION, Promise.resolve(millionCookies)),
+    },
+  });
+  return { rounds, seedSeconds };
+}

@@ -1,0 +1,38 @@
+/** A whole Berth in a process of its own, as `main` starts it, with the one or two things changed that a bench asks for. */
+import { connect } from 'node:net';
+import { startServer } from '../../src/main/server.ts';
+import { moveVersion } from '../../src/store/events.ts';
+import { answerAsks, settingsOf } from '../lib/child.ts';
+import { configOf, quietLog, serverSettings } from '../lib/settings.ts';
+
+const settings = settingsOf(serverSettings);
+const server = await startServer({ config: configOf(settings), log: quietLog });
+const { hands } = server.hands;
+const { store } = server;
+
+while (!hands.seen.answers) await new Promise((resolve) => setTimeout(resolve, 5));
+if (settings.loop === 'off') await server.running.stop();
+
+// Control asks the store for the version at each list: this is where it can be made to find another one.
+if (settings.version !== 'kept') {
+  const versionOf = store.versionOf.bind(store);
+  let moved = 0;
+  store.versionOf = async (accountId) => {
+    if (settings.version === 'written') await store.write((tx) => moveVersion(tx, accountId));
+    moved += 1;
+    return (await versionOf(accountId)) + moved;
+  };
+}
+if (settings.dialTo !== null) {
+  const { dialTo: port } = settings;
+  hands.engine = { ...hands.engine, dial: async () => connect({ host: '127.0.0.1', port, noDelay: true }) };
+}
+
+answerAsks(
+  async (question) => {
+    if (question === 'cpu') return process.cpuUsage();
+    const { apiUrl, gatewayUrl, example } = server;
+    return { apiUrl, gatewayUrl, example, rssMB: process.memoryUsage.rss() / 1e6 };
+  },
+  () => server.stop(),
+);

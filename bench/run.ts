@@ -1,0 +1,47 @@
+/**
+ * `npm run bench [-- name …] [--flags]`: runs the benches named, one after another (all by default), prints what came out, and keeps it in
+ * `RESULTS.md`. See `README.md`. `--short` is for trying: one short round of each, and nothing is kept.
+ */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Bench } from './bench.ts';
+import { create } from './create.ts';
+import { gateway } from './gateway.ts';
+import { launch } from './launch.ts';
+import { machineFacts } from './lib/machine.ts';
+import { keepSection, sectionOf } from './lib/results.ts';
+import { list } from './list.ts';
+import { start } from './start.ts';
+
+const benches: Record<string, Bench> = { list, create, launch, start, gateway };
+const names = Object.keys(benches);
+
+const words = process.argv.slice(2);
+const flags = new Set(words.filter((word) => word.startsWith('--')));
+const named = words.filter((word) => !word.startsWith('--'));
+const unknown = named.filter((name) => !names.includes(name));
+if (unknown.length > 0) {
+  console.error(`There is no bench ${unknown.join(', ')}. There are: ${names.join(', ')}.`);
+  process.exit(1);
+}
+
+const say = (text: string): void => console.error(text);
+
+for (const name of named.length > 0 ? named : names) {
+  const bench = benches[name];
+  if (!bench) continue;
+  const folder = await mkdtemp(join(tmpdir(), 'berth-bench-'));
+  try {
+    say(`${name}: ${bench.title}`);
+    const command = ['npm run bench --', name, ...flags].join(' ');
+    const facts = [`${new Date().toISOString().slice(0, 16).replace('T', ' ')} UTC, \`${command}\``, ...machineFacts(folder)];
+    const outcome = await bench.run({ folder, flags, say });
+    const section = sectionOf(name, bench.title, facts, outcome);
+    console.log(`\n${section}`);
+    if (!flags.has('--short')) await keepSection(name, section, names);
+    if (outcome.verdicts.some(({ met }) => met === false)) process.exitCode = 2;
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,35 @@
+import { execFile } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { expect, test } from 'vitest';
+
+const root = path.resolve(fileURLToPath(new URL('../..', import.meta.url)));
+
+test('a failed test, a file that does not load, a hook that throws and an error nobody caught all count as failed', async () => {
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'berth-reporter-'));
+  const file = path.join(folder, 'totals.json');
+  const reporter = path.join(root, 'scripts/totals-reporter.ts');
+  const args = [
+    path.join(root, 'node_modules/vitest/vitest.mjs'),
+    'run',
+    '--root',
+    path.join(root, 'test/scripts/misfits'),
+  ];
+  const code = await new Promise((resolve) => {
+    const options = { cwd: root, env: { ...process.env, BERTH_TOTALS_FILE: file } };
+    execFile(process.execPath, [...args, `--reporter=${reporter}`], options, (error) => resolve(error?.code));
+  });
+  expect(code).toBe(1);
+  expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual({
+    passed: 2,
+    failed: 4,
+    skipped: [
+      { name: 'tests.misfit.ts > says why it is left out', note: 'there is no GPU' },
+      { name: 'tests.misfit.ts > is to do', note: 'to do' },
+      { name: 'tests.misfit.ts > of a hook that throws > is left out' },
+    ],
+  });
+  rmSync(folder, { recursive: true, force: true });
+});
