@@ -1,15 +1,34 @@
 import { defineConfig } from 'vitest/config';
 
+/** `fast` needs nothing but Node, `parts` a PostgreSQL, `engines` a container engine, an ssh client and a browser. */
 export default defineConfig({
   test: {
     testTimeout: 30_000,
     hookTimeout: 120_000,
     projects: [
-      { extends: true, test: { name: 'fast', include: ['test/{domain,contract,house,main,scripts}/**/*.test.ts', 'test/*.test.ts'] } },
-      { extends: true, test: { name: 'parts', include: ['test/{store,migrations,passes,api,gateway}/**/*.test.ts'] } },
       {
         extends: true,
-        test: { name: 'engines', include: ['test/{engines,e2e}/**/*.test.ts'], testTimeout: 180_000, fileParallelism: false },
+        test: {
+          name: 'fast',
+          include: ['test/{domain,contract,house,main,scripts}/**/*.test.ts', 'test/*.test.ts'],
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'parts',
+          include: ['test/{store,migrations,storage,passes,api,gateway}/**/*.test.ts'],
+          globalSetup: ['test/store/global-setup.ts'],
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'engines',
+          include: ['test/{engines,e2e}/**/*.test.ts'],
+          testTimeout: 180_000,
+          fileParallelism: false,
+        },
       },
     ],
   },

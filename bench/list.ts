@@ -151,11 +151,11 @@ async function flatInSize({ say, folder }: Lent, few: string, { rounds: count, .
   const beganMs = performance.now();
   await seed(million, MILLION, say);
   const seedSeconds = (performance.now() - beganMs) / 1000;
-  const measure = (dataFolder: string, rows: number, cookies: Promise<string[]>) => async (): Promise<Load> => {
+  const measure = (dataFolder: string, cookies: string[]) => async (): Promise<Load> => {
     const berth = await startBerth(simulated(dataFolder, { version: 'moved' }));
     try {
-      const requests = (await cookies).map((cookie) => postText(berth.apiPort, PATH, cookie, PAGE));
-      await firstPage(berth.apiUrl, (await cookies)[0] ?? '');
+      const requests = cookies.map((cookie) => postText(berth.apiPort, PATH, cookie, PAGE));
+      await firstPage(berth.apiUrl, cookies[0] ?? '');
       return await load(berth.child, { port: berth.apiPort, connections: 8, requests, ...times });
     } finally {
       await berth.child.stop();
@@ -178,8 +178,8 @@ async function flatInSize({ say, folder }: Lent, few: string, { rounds: count, .
     calibrator: { name: 'few', figure: (sample) => sample.perSecond },
     say,
     candidates: {
-      few: measure(few, ROWS, Promise.resolve(fewCookies)),
-      million: measure(million, MILLION, Promise.resolve(millionCookies)),
+      few: measure(few, fewCookies),
+      million: measure(million, millionCookies),
     },
   });
   return { rounds, seedSeconds };

@@ -12,20 +12,24 @@ await runCommand(async () => {
   const env = envWithNode(node);
   const steps = [
     { name: 'types', args: ['node_modules/typescript/bin/tsc', '-p', '.'] },
-    { name: 'lint', args: ['node_modules/oxlint/bin/oxlint', '--deny-warnings'] },
+    { name: 'lint', args: ['node_modules/oxlint/bin/oxlint', '--type-aware', '--deny-warnings'] },
     { name: 'format', args: ['node_modules/prettier/bin/prettier.cjs', '--check', '--log-level=warn', '.'] },
     {
       name: 'dead code',
       args: ['node_modules/knip/bin/knip.js', '--no-progress', '--cache', '--cache-location=node_modules/.cache/knip'],
     },
-    { name: 'fast tests', args: ['node_modules/vitest/vitest.mjs', 'run', '--project', 'fast', '--passWithNoTests'] },
+    {
+      name: 'fast tests',
+      args: ['node_modules/vitest/vitest.mjs', 'run', '--project', 'fast', '--passWithNoTests', '--reporter=dot'],
+    },
   ];
   const startedAt = performance.now();
   const failed = (
     await Promise.all(
       steps.map(async ({ name, args }) => {
+        const begunAt = performance.now();
         const { code, output } = await capture({ command: node, args, env });
-        say(`${code === 0 ? 'ok    ' : 'FAILED'} ${name.padEnd(10)} ${secondsSince(startedAt)}`);
+        say(`${code === 0 ? 'ok    ' : 'FAILED'} ${name.padEnd(10)} ${secondsSince(begunAt)}`);
         if (code !== 0) say(output.trimEnd().replaceAll(/^/gm, '  | '));
         return code === 0 ? [] : [name];
       }),

@@ -86,7 +86,7 @@ function startLoop(port: number, next: () => Buffer, tally: Tally, fail: (error:
   let sentMs = 0;
   /** Bytes of the present answer still to come; -1 while its head is not whole. */
   let missing = -1;
-  let head = Buffer.alloc(0);
+  let head: Buffer = Buffer.alloc(0);
   const send = (): void => {
     sentMs = performance.now();
     missing = -1;
@@ -102,7 +102,7 @@ function startLoop(port: number, next: () => Buffer, tally: Tally, fail: (error:
         head = Buffer.from(head);
         return true;
       }
-      const text = head.latin1Slice(0, end + 2).toLowerCase();
+      const text = head.toString('latin1', 0, end + 2).toLowerCase();
       const at = text.indexOf('content-length: ');
       if (at === -1) {
         fail(new Error(`an answer without a length: ${text}`));

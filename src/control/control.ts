@@ -34,9 +34,9 @@ export interface Pager {
   pageSize: number;
 }
 
-/** A page of public objects as their kept JSON texts: a list is joined, never serialised anew. */
+/** A page of public objects as their kept JSON texts, or the UTF-8 bytes of them: a list is joined, never serialised anew. */
 export interface TextPage {
-  texts: string[];
+  texts: readonly (string | Uint8Array)[];
   totalEntries: number;
 }
 

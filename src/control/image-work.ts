@@ -74,7 +74,8 @@ export function makeImageWork(): ImageWork {
         work.waiting -= 1;
         if (work.waiting === 0) {
           // Nobody waits: a later caller must begin anew instead of joining work that is being ended.
-          works.get(engine)?.delete(ref);
+          const ofEngine = works.get(engine);
+          if (ofEngine?.get(ref) === work) ofEngine.delete(ref);
           work.abort.abort();
         }
       }

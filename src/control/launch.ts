@@ -34,11 +34,11 @@ export interface LaunchNeeds {
 
 export function makeLaunch(needs: LaunchNeeds) {
   return async (caller: Caller, wish: LaunchWish, idempotency: Idempotency | null): Promise<{ instanceId: string }> => {
-    const resolved = resolve(await needs.offers(), wish, needs.regions);
-    const mountPaths = checkMountPaths(wish);
+    const offers = await needs.offers();
     const answer = await needs.store.write((tx) => {
       const nowMs = needs.now();
-      return once(tx, caller.accountId, idempotency, nowMs, () => write(tx, needs, caller, wish, resolved, mountPaths, nowMs));
+      // All is judged inside: an answer given before is given again, whatever has left the catalog since.
+      return once(tx, caller.accountId, idempotency, nowMs, () => write(tx, needs, offers, caller, wish, nowMs));
     });
     needs.wake();
     return answer;
@@ -48,12 +48,13 @@ export function makeLaunch(needs: LaunchNeeds) {
 async function write(
   tx: Db,
   needs: LaunchNeeds,
+  offers: Offers,
   caller: Caller,
   wish: LaunchWish,
-  resolved: Resolved,
-  mountPaths: string[],
   nowMs: number,
 ): Promise<{ instanceId: string }> {
+  const resolved = resolve(offers, wish, needs.regions);
+  const mountPaths = checkMountPaths(wish);
   const { region } = resolved.counted;
   const instance = intent(needs, caller, wish, resolved, await mountsOf(tx, caller, wish, mountPaths), nowMs);
   const ports = instance.nodePorts.length;
@@ -110,7 +111,7 @@ function resolve(offers: Offers, wish: LaunchWish, regions: Regions): Resolved {
 }
 
 function checkMountPaths(wish: LaunchWish): string[] {
-  const paths = wish.remoteStorages.map(({ mountPath }) => (mountPath.length > 1 ? mountPath.replace(/\/+$/, '') : mountPath));
+  const paths = wish.remoteStorages.map(({ mountPath }) => (mountPath.startsWith('/') ? mountPath.replace(/\/+$/, '') || '/' : mountPath));
   for (const [index, path] of paths.entries()) {
     const why = whyNotMountPath(path);
     if (why) throw new Refusal('field_value', `field "remoteStorages[${index}].mountPath" is ${JSON.stringify(path.slice(0, 100))}: it ${why}`);

@@ -63,11 +63,17 @@ export function startLoop<Table extends LeaseTable>(needs: LoopNeeds<Table>): Lo
 
   const hold = (row: LeaseRow<Table>, leaseToken: string): void => {
     const abort = new AbortController();
-    const done = work({ row, leaseToken, signal: abort.signal }).finally(() => {
-      inHand.delete(row.id);
-      wake();
-    });
-    inHand.set(row.id, { generation: row.generation, abort, done });
+    // Still in hand, although the lease could be had: it had expired while this process stood still (a laptop that slept).
+    const before = inHand.get(row.id);
+    before?.abort.abort();
+    const done = Promise.resolve(before?.done)
+      .then(() => work({ row, leaseToken, signal: abort.signal }))
+      .finally(() => {
+        if (inHand.get(row.id) === mine) inHand.delete(row.id);
+        wake();
+      });
+    const mine: InHand = { generation: row.generation, abort, done };
+    inHand.set(row.id, mine);
   };
 
   const work = async (held: Held<LeaseRow<Table>>): Promise<void> => {
@@ -87,13 +93,11 @@ export function startLoop<Table extends LeaseTable>(needs: LoopNeeds<Table>): Lo
     }
   };
 
-  /** Passes whose row was moved on by a wish work for nothing. */
+  /** Passes whose row was moved on by a wish, or taken by another process, work for nothing. */
   const abortOvertaken = async (): Promise<void> => {
     if (inHand.size === 0) return;
-    for (const { id, generation } of await heldGenerations(store.read, table, leaseOwner)) {
-      const mine = inHand.get(id);
-      if (mine && mine.generation !== generation) mine.abort.abort();
-    }
+    const held = new Map((await heldGenerations(store.read, table, leaseOwner)).map(({ id, generation }) => [id, generation]));
+    for (const [id, { generation, abort }] of inHand) if (held.get(id) !== generation) abort.abort();
   };
 
   const turn = async (): Promise<void> => {
@@ -111,7 +115,8 @@ export function startLoop<Table extends LeaseTable>(needs: LoopNeeds<Table>): Lo
   };
 
   const sleep = async (): Promise<void> => {
-    const dueAtMs = await nextDueAt(store.read, table);
+    // With all slots taken, what is due has to wait for a pass that ends, and that one wakes.
+    const dueAtMs = inHand.size < SLOTS ? await nextDueAt(store.read, table) : null;
     const waitMs = dueAtMs === null ? LONGEST_SLEEP_MS : Math.min(LONGEST_SLEEP_MS, Math.max(5, dueAtMs - now()));
     if (!stopped) timer = setTimeout(wake, waitMs);
   };

@@ -95,7 +95,8 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       wakeInstances();
       return answer;
     };
-  const sweepNeeds: SweepNeeds = { store, regions, now, log, wake, cpuOvercommit: needs.cpuOvercommit, hostMemoryMiB: needs.hostMemoryMiB, onEngineAnswers: needs.onEngineAnswers, releasedListedMs: RELEASED_LISTED_MS };
+  const ending = new AbortController();
+  const sweepNeeds: SweepNeeds = { store, regions, now, log, wake, cpuOvercommit: needs.cpuOvercommit, hostMemoryMiB: needs.hostMemoryMiB, onEngineAnswers: needs.onEngineAnswers, releasedListedMs: RELEASED_LISTED_MS, ending: ending.signal };
   const actionNeeds = { store, offers, now, wake: wakeInstances, routeChanged: routes.changed };
 
   const control: Control = {
@@ -148,7 +149,6 @@ export function makeControl(needs: ControlNeeds): RunningControl {
     },
   };
 
-  const ending = new AbortController();
   const timers: NodeJS.Timeout[] = [];
   const running = new Set<Promise<void>>();
   /** Runs a timed deed, one at a time, and says in the log when it failed. */
@@ -194,14 +194,16 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       });
       instanceLoop = startLoop({ ...loop, table: 'instance', tend: instancePass });
       volumeLoop = startLoop({ ...loop, table: 'volume', tend: makeVolumePass({ store, regions, now, wakeInstances }) });
-      watchEngines(sweepNeeds, ending.signal);
+      watchEngines(sweepNeeds);
       every(PROBE_EVERY_MS, 'probe', () => probeEngines(sweepNeeds));
       every(SWEEP_EVERY_MS, 'sweep', sweepAll);
       every(MEASURE_EVERY_MS, 'measure volumes', () => measureVolumes(sweepNeeds));
       every(TIDY_EVERY_MS, 'tidy', () => tidy(sweepNeeds));
       every(ACCESS_SWEEP_EVERY_MS, 'access', () => access.sweep());
-      const first = probeEngines(sweepNeeds).catch((error: unknown) => log.warn({ err: error }, 'the first probe failed'));
-      running.add(first.finally(() => running.delete(first)));
+      const first: Promise<void> = probeEngines(sweepNeeds)
+        .catch((error: unknown) => log.warn({ err: error }, 'the first probe failed'))
+        .finally(() => running.delete(first));
+      running.add(first);
     },
     async stop() {
       ending.abort();

@@ -20,12 +20,13 @@ export interface VolumeNeeds {
 
 export const makeVolumes = ({ store, offers, now, randomUuid, wake }: VolumeNeeds): Volumes => ({
   async create(caller, body, idempotency) {
-    if (!(await offers()).regions.has(body.region)) {
-      throw new Refusal('not_found', `region ${body.region} not found; POST /api/region/list names them`);
-    }
+    const { regions } = await offers();
     const answer = await store.write((tx) => {
       const nowMs = now();
       return once(tx, caller.accountId, idempotency, nowMs, async () => {
+        if (!regions.has(body.region)) {
+          throw new Refusal('not_found', `region ${body.region} not found; POST /api/region/list names them`);
+        }
         const volume: Volume = {
           id: volumeId(randomUuid()),
           ownerId: userId(caller.accountId),

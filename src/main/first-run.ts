@@ -2,7 +2,7 @@
  * What a new installation begins with: a default region, instance types fitted to the machine, prices, images. Ids are drawn once and
  * kept; facts that follow from the configuration are brought up to date at each start.
  */
-import { availableParallelism, totalmem } from 'node:os';
+import { arch, availableParallelism, totalmem } from 'node:os';
 import type { Region, InstanceType } from '../domain/catalog.ts';
 import { chargeModes } from '../domain/catalog.ts';
 import { imageId, instanceTypeId, regionId, type RegionId } from '../domain/ids.ts';
@@ -30,6 +30,8 @@ const GPU_PRICE = 0.8;
 export interface Machine {
   cpuCores: number;
   memoryMiB: number;
+  /** As image catalogs name it: `amd64`, `arm64`. */
+  architecture: string;
   gpus: { name: string }[];
 }
 
@@ -37,12 +39,14 @@ export interface Machine {
 export const thisMachine = (): Machine => ({
   cpuCores: availableParallelism(),
   memoryMiB: Math.floor(totalmem() / 1024 ** 2),
+  architecture: arch() === 'x64' ? 'amd64' : arch(),
   gpus: [],
 });
 
-export const machineOf = ({ capacity, devices }: Probe): Machine => ({
+export const machineOf = ({ capacity, devices, architecture }: Probe): Machine => ({
   cpuCores: Math.floor(capacity.cpuMilli / 1000),
   memoryMiB: capacity.memoryMiB,
+  architecture,
   gpus: devices.filter(({ kind }) => kind === 'gpu'),
 });
 
@@ -63,7 +67,7 @@ export function pricesOf(dollarsPerHour: number): Record<(typeof chargeModes)[nu
 /** Types that the machine can hold at least once: CPU sizes, and whole GPUs where there are some. Pure. */
 export function fittedTypes(machine: Machine): Omit<InstanceType, 'id' | 'regionId'>[] {
   const memoryGB = Math.max(1, Math.floor((machine.memoryMiB - HOST_MEMORY_MIB) / MIB_PER_GB));
-  const base = { isSpot: false, cpuType: 'x86', rootDiskGB: 20, dataDiskGB: 20 };
+  const base = { isSpot: false, cpuType: machine.architecture, rootDiskGB: 20, dataDiskGB: 20 };
   const cpu = CPU_SIZES.filter((cores) => cores <= machine.cpuCores).map((cores) => {
     const memory = Math.min(cores * GB_PER_CORE, memoryGB);
     const price = pricesOf(cores * CORE_PRICE);

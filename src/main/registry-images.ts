@@ -8,9 +8,9 @@ const registries: { url: string; images: OfferedImage[] }[] = [
   {
     url: 'https://quay.io/v2/',
     images: [
-      { key: 'jupyter-minimal', name: 'Jupyter minimal', ref: 'quay.io/jupyter/minimal-notebook:2025-03-14', tags: ['jupyterlab'] },
-      { key: 'jupyter-scipy', name: 'Jupyter SciPy', ref: 'quay.io/jupyter/scipy-notebook:2025-03-14', tags: ['jupyterlab', 'scipy'] },
-      { key: 'jupyter-pytorch', name: 'Jupyter PyTorch', ref: 'quay.io/jupyter/pytorch-notebook:2025-03-14', tags: ['jupyterlab', 'pytorch'] },
+      { key: 'jupyter-minimal', name: 'Jupyter minimal', ref: 'quay.io/jupyter/minimal-notebook:python-3.12', tags: ['jupyterlab'] },
+      { key: 'jupyter-scipy', name: 'Jupyter SciPy', ref: 'quay.io/jupyter/scipy-notebook:python-3.12', tags: ['jupyterlab', 'scipy'] },
+      { key: 'jupyter-pytorch', name: 'Jupyter PyTorch', ref: 'quay.io/jupyter/pytorch-notebook:python-3.12', tags: ['jupyterlab', 'pytorch'] },
     ],
   },
 ];

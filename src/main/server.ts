@@ -4,7 +4,6 @@
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
-import { arch } from 'node:os';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { makeControl, type RunningControl } from '../control/make-control.ts';
@@ -97,7 +96,7 @@ export async function startServer({ config, log, limits = {}, now = Date.now }: 
     await firstRun.saveDefaultRegion(store, region, machine, ports, config.cpuOvercommit);
     const types = await firstRun.saveTypes(store, regionId, firstRun.fittedTypes(machine), randomUUID);
     const notebook = { key: 'notebook', ...hands.notebookImage };
-    const imageId = await firstRun.offerImage(store, notebook, architecture(), now(), randomUUID());
+    const imageId = await firstRun.offerImage(store, notebook, machine.architecture, now(), randomUUID());
 
     const running = makeControl({
       store,
@@ -138,7 +137,7 @@ export async function startServer({ config, log, limits = {}, now = Date.now }: 
 
     const preparing = new AbortController();
     const prepared = prepareImages(config, hands, running, log, preparing.signal, (offer) =>
-      firstRun.offerImage(store, offer, architecture(), now(), randomUUID()),
+      firstRun.offerImage(store, offer, machine.architecture, now(), randomUUID()),
     );
     opened.push(async () => {
       preparing.abort();
@@ -162,9 +161,6 @@ export async function startServer({ config, log, limits = {}, now = Date.now }: 
     throw error;
   }
 }
-
-/** Names as image catalogs use them. */
-const architecture = (): string => ({ x64: 'amd64' })[arch() as 'x64'] ?? arch();
 
 /** The first account, once. Its generated password stays in a file of its owner alone, so that a lost terminal loses nothing. */
 async function ensureAdmin(config: Config, running: RunningControl): Promise<Server['adminPassword']> {

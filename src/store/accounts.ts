@@ -1,5 +1,6 @@
 /** Accounts: who they are, what they own in counts, and what money they have. */
 import type { Insertable, Selectable } from 'kysely';
+import { prepared } from './prepared.ts';
 import type { AccountTable } from './schema.ts';
 import type { Db } from './store.ts';
 
@@ -48,12 +49,12 @@ export async function setPasswordHash(tx: Db, id: string, passwordHash: string):
   await tx.updateTable('account').set({ passwordHash }).where('id', '=', id).execute();
 }
 
+const totals = prepared<{ id: string }>()((db, p) =>
+  db.selectFrom('account').select(['instanceCount as instances', 'volumeCount as volumes']).where('id', '=', p('id')),
+);
+
 /** How many instances and volumes the account's lists hold. */
 export async function accountTotals(db: Db, id: string): Promise<{ instances: number; volumes: number }> {
-  const row = await db
-    .selectFrom('account')
-    .select(['instanceCount as instances', 'volumeCount as volumes'])
-    .where('id', '=', id)
-    .executeTakeFirst();
+  const [row] = await totals(db, { id });
   return row ?? { instances: 0, volumes: 0 };
 }

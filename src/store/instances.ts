@@ -1,10 +1,11 @@
 /** Instances: rows to domain and back. Every change of a row writes its public text in the same statement. */
 import { sql, type Selectable } from 'kysely';
-import type { Region } from '../domain/catalog.ts';
+import type { Capacity, Region } from '../domain/catalog.ts';
 import { capacityOf } from '../domain/catalog.ts';
 import { imageId, instanceId, instanceTypeId, regionId, userId, volumeId } from '../domain/ids.ts';
 import type { Desired, Instance, InstanceSpec, NodePort, Observed } from '../domain/instance.ts';
 import { publicInstance } from '../domain/public-instance.ts';
+import { bytesOrText, prepared } from './prepared.ts';
 import type { Flag, InstanceTable } from './schema.ts';
 import type { Db } from './store.ts';
 
@@ -69,33 +70,62 @@ const columnsOf = (instance: Instance, region: Region) => ({
   publicText: JSON.stringify(publicInstance(instance, region)),
 });
 
+const insertRow = prepared<InstanceRow>()((db, p) =>
+  db.insertInto('instance').values({
+    id: p('id'),
+    ownerId: p('ownerId'),
+    ownerName: p('ownerName'),
+    regionId: p('regionId'),
+    createdAtMs: p('createdAtMs'),
+    spec: p('spec'),
+    priceMicros: p('priceMicros'),
+    nodePorts: p('nodePorts'),
+    desired: p('desired'),
+    generation: p('generation'),
+    mustHalt: p('mustHalt'),
+    everEnsured: p('everEnsured'),
+    ensuredGeneration: p('ensuredGeneration'),
+    attempts: p('attempts'),
+    wishedAtMs: p('wishedAtMs'),
+    initExit: p('initExit'),
+    observed: p('observed'),
+    status: p('status'),
+    publicText: p('publicText'),
+    holdsCapacity: p('holdsCapacity'),
+    notebookToken: p('notebookToken'),
+    listed: p('listed'),
+    releasedAtMs: p('releasedAtMs'),
+    dueAtMs: p('dueAtMs'),
+    leaseOwner: p('leaseOwner'),
+    leaseToken: p('leaseToken'),
+    leaseUntilMs: p('leaseUntilMs'),
+  }),
+);
+
 export async function insertInstance(
   tx: Db,
   instance: Instance,
   region: Region,
   more: { notebookToken: string; dueAtMs: number | null },
 ): Promise<void> {
-  await tx
-    .insertInto('instance')
-    .values({
-      id: instance.id,
-      ownerId: instance.ownerId,
-      ownerName: instance.ownerName,
-      regionId: region.id,
-      createdAtMs: instance.createdAtMs,
-      spec: JSON.stringify(instance.spec),
-      priceMicros: Number(instance.priceMicros),
-      ...columnsOf(instance, region),
-      holdsCapacity: 1,
-      notebookToken: more.notebookToken,
-      listed: 1,
-      releasedAtMs: null,
-      dueAtMs: more.dueAtMs,
-      leaseOwner: null,
-      leaseToken: null,
-      leaseUntilMs: null,
-    })
-    .execute();
+  await insertRow(tx, {
+    id: instance.id,
+    ownerId: instance.ownerId,
+    ownerName: instance.ownerName,
+    regionId: region.id,
+    createdAtMs: instance.createdAtMs,
+    spec: JSON.stringify(instance.spec),
+    priceMicros: Number(instance.priceMicros),
+    ...columnsOf(instance, region),
+    holdsCapacity: 1,
+    notebookToken: more.notebookToken,
+    listed: 1,
+    releasedAtMs: null,
+    dueAtMs: more.dueAtMs,
+    leaseOwner: null,
+    leaseToken: null,
+    leaseUntilMs: null,
+  });
   if (instance.spec.mounts.length === 0) return;
   await tx
     .insertInto('mount')
@@ -131,19 +161,21 @@ const heldRow = (tx: Db, ownerId: string, id: string) =>
     .where('ownerId', '=', ownerId)
     .returningAll();
 
-/** Texts of a page of what the owner's list shows, newest first. */
-export async function instanceTexts(db: Db, ownerId: string, offset: number, limit: number): Promise<string[]> {
-  const rows = await db
+const pageTexts = prepared<{ ownerId: string; offset: number; limit: number }>()((db, p) =>
+  db
     .selectFrom('instance')
-    .select('publicText')
-    .where('ownerId', '=', ownerId)
+    .select(bytesOrText(db, 'publicText').as('text'))
+    .where('ownerId', '=', p('ownerId'))
     .where('listed', '=', 1)
     .orderBy('createdAtMs', 'desc')
     .orderBy('id', 'desc')
-    .limit(limit)
-    .offset(offset)
-    .execute();
-  return rows.map((row) => row.publicText);
+    .limit(p('limit'))
+    .offset(p('offset')),
+);
+
+/** Texts of a page of what the owner's list shows, newest first: on SQLite as the bytes they are kept in. */
+export async function instanceTexts(db: Db, ownerId: string, offset: number, limit: number): Promise<(string | Uint8Array)[]> {
+  return (await pageTexts(db, { ownerId, offset, limit })).map(({ text }) => text);
 }
 
 /** Writes a wish over a row that is held: no lease is asked, and a pass that works on the old generation finds out when it writes. */
@@ -165,6 +197,30 @@ export async function writeWish(
     .execute();
 }
 
+const updateFound = prepared<ReturnType<typeof columnsOf> & Hold & { holding: Flag | null; heldGeneration: number }>()((db, p) =>
+  db
+    .updateTable('instance')
+    .set({
+      nodePorts: p('nodePorts'),
+      desired: p('desired'),
+      generation: p('generation'),
+      mustHalt: p('mustHalt'),
+      everEnsured: p('everEnsured'),
+      ensuredGeneration: p('ensuredGeneration'),
+      attempts: p('attempts'),
+      wishedAtMs: p('wishedAtMs'),
+      initExit: p('initExit'),
+      observed: p('observed'),
+      status: p('status'),
+      publicText: p('publicText'),
+      holdsCapacity: sql<Flag>`coalesce(${p('holding')}, "holdsCapacity")`,
+    })
+    .where('id', '=', p('id'))
+    .where('leaseToken', '=', p('leaseToken'))
+    .where('generation', '=', p('heldGeneration'))
+    .returning('id'),
+);
+
 /** Writes what a pass found, if it still holds the row: false means the result is out of date and must be dropped. */
 export async function writeFound(
   tx: Db,
@@ -173,40 +229,56 @@ export async function writeFound(
   region: Region,
   more: { holdsCapacity?: boolean } = {},
 ): Promise<boolean> {
-  const result = await tx
-    .updateTable('instance')
-    .set({
-      ...columnsOf(instance, region),
-      ...(more.holdsCapacity === undefined ? {} : { holdsCapacity: flag(more.holdsCapacity) }),
-    })
-    .where('id', '=', hold.id)
-    .where('leaseToken', '=', hold.leaseToken)
-    .where('generation', '=', hold.generation)
-    .executeTakeFirst();
-  return result.numUpdatedRows > 0n;
+  const written = await updateFound(tx, {
+    ...columnsOf(instance, region),
+    holding: more.holdsCapacity === undefined ? null : flag(more.holdsCapacity),
+    id: hold.id,
+    leaseToken: hold.leaseToken,
+    heldGeneration: hold.generation,
+  });
+  return written.length > 0;
 }
+
+interface Counted extends Capacity {
+  region: string;
+  ports: number;
+}
+
+const countMore = prepared<Counted>()((db, p) =>
+  db
+    .updateTable('region')
+    .set({
+      cpuMilliUsed: sql<number>`"cpuMilliUsed" + ${p('cpuMilli')}`,
+      memoryMiBUsed: sql<number>`"memoryMiBUsed" + ${p('memoryMiB')}`,
+      gpusUsed: sql<number>`"gpusUsed" + ${p('gpus')}`,
+      nodePortsUsed: sql<number>`"nodePortsUsed" + ${p('ports')}`,
+    })
+    .where('id', '=', p('region'))
+    .returning('id'),
+);
+
+const countMoreIfFree = prepared<Counted>()((db, p) =>
+  db
+    .updateTable('region')
+    .set({
+      cpuMilliUsed: sql<number>`"cpuMilliUsed" + ${p('cpuMilli')}`,
+      memoryMiBUsed: sql<number>`"memoryMiBUsed" + ${p('memoryMiB')}`,
+      gpusUsed: sql<number>`"gpusUsed" + ${p('gpus')}`,
+      nodePortsUsed: sql<number>`"nodePortsUsed" + ${p('ports')}`,
+    })
+    .where('id', '=', p('region'))
+    .where(sql<boolean>`"cpuMilliUsed" + ${p('cpuMilli')} <= "cpuMilliTotal"`)
+    .where(sql<boolean>`"memoryMiBUsed" + ${p('memoryMiB')} <= "memoryMiBTotal"`)
+    .where(sql<boolean>`"gpusUsed" + ${p('gpus')} <= "gpusTotal"`)
+    .where(sql<boolean>`"nodePortsUsed" + ${p('ports')} <= "nodePortsTotal"`)
+    .returning('id'),
+);
 
 /** Counts the capacity of an instance in its region, or gives it back. Taking is guarded: false means there is not enough. */
 export async function countCapacity(tx: Db, region: string, type: InstanceSpec['type'], sign: 1 | -1, ports = 0): Promise<boolean> {
   const { cpuMilli, memoryMiB, gpus } = capacityOf(type);
-  let update = tx
-    .updateTable('region')
-    .set({
-      cpuMilliUsed: sql<number>`"cpuMilliUsed" + ${sign * cpuMilli}`,
-      memoryMiBUsed: sql<number>`"memoryMiBUsed" + ${sign * memoryMiB}`,
-      gpusUsed: sql<number>`"gpusUsed" + ${sign * gpus}`,
-      nodePortsUsed: sql<number>`"nodePortsUsed" + ${sign * ports}`,
-    })
-    .where('id', '=', region);
-  if (sign === 1) {
-    update = update
-      .where(sql<boolean>`"cpuMilliUsed" + ${cpuMilli} <= "cpuMilliTotal"`)
-      .where(sql<boolean>`"memoryMiBUsed" + ${memoryMiB} <= "memoryMiBTotal"`)
-      .where(sql<boolean>`"gpusUsed" + ${gpus} <= "gpusTotal"`)
-      .where(sql<boolean>`"nodePortsUsed" + ${ports} <= "nodePortsTotal"`);
-  }
-  const result = await update.executeTakeFirst();
-  return result.numUpdatedRows > 0n;
+  const counted = { region, cpuMilli: sign * cpuMilli, memoryMiB: sign * memoryMiB, gpus: sign * gpus, ports: sign * ports };
+  return (await (sign === 1 ? countMoreIfFree : countMore)(tx, counted)).length > 0;
 }
 
 /** Gives node ports back to the region's count; the rows themselves go with `freeNodePorts`. */

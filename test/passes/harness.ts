@@ -11,6 +11,8 @@ import { defaultLimits, type Limits } from '../../src/domain/instance-states.ts'
 import { makeSimulatedEngine, type SimulatedEngine, type SimulatedEngineOptions } from '../../src/engines/simulated/simulated.ts';
 import * as firstRun from '../../src/main/first-run.ts';
 import { makeDirectoryStorage } from '../../src/storage/directory/directory.ts';
+import type { InstanceType } from '../../src/domain/catalog.ts';
+import type { Log } from '../../src/control/log.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { PublicInstance } from '../../src/domain/public-instance.ts';
 
@@ -21,6 +23,8 @@ export interface World {
   hands: RegionHands;
   folder: string;
   caller: Caller;
+  types: readonly InstanceType[];
+  imageId: string;
   wish: (over?: Partial<LaunchWish>) => LaunchWish;
   account: (name: string, balance?: number) => Promise<Caller>;
   instance: (id: string) => Promise<PublicInstance>;
@@ -28,15 +32,25 @@ export interface World {
   until: (id: string, what: (instance: PublicInstance) => boolean) => Promise<PublicInstance>;
   /** Ends this control as a crash would leave it, and starts another on the same store and engine. */
   again: () => Promise<void>;
+  /** Another process beside it, not started: on another opening of the same store, if not said otherwise with the same hands. */
+  beside: (more: Partial<MoreControl>) => RunningControl;
 }
 
-export const quickLimits: Partial<Limits> = { ...defaultLimits, backOffBaseMs: 5, backOffMaxMs: 20, readyDeadlineMs: 3_000 };
+export const quickLimits: Limits = {
+  ...defaultLimits,
+  backOffBaseMs: 5,
+  backOffMaxMs: 20,
+  readyDeadlineMs: 3_000,
+  stopGraceMs: 200,
+  callDeadlineMs: 300,
+  askAgainMs: 25,
+};
 
 const WAIT_MS = 10_000;
 const POLL_MS = 5;
 
 const ignore = () => {};
-const quiet = { debug: ignore, info: ignore, warn: ignore, error: ignore };
+const quiet = { debug: ignore, info: ignore, warn: ignore, error: (f: Record<string, unknown>, t: string) => console.log('ERR', new Date().toISOString(), t, f['err'] instanceof Error ? f['err'].stack : f) };
 
 export interface WorldOptions {
   engine?: Partial<SimulatedEngineOptions>;
@@ -45,11 +59,20 @@ export interface WorldOptions {
   nodePorts?: { first: number; last: number };
   capabilities?: Partial<import('../../src/engines/contract.ts').Capabilities>;
   start?: boolean;
+  engineWidth?: number;
+  /** Added to the time of the machine, for what takes an hour. */
+  clock?: { aheadMs: number };
+  log?: Log;
+}
+
+export interface MoreControl {
+  store: Store;
+  hands: RegionHands;
 }
 
 export async function makeWorld(store: Store, options: WorldOptions = {}): Promise<World> {
   const folder = await mkdtemp(join(tmpdir(), 'berth-world-'));
-  const machine = options.machine ?? { cpuCores: 4, memoryMiB: 17 * 1024, gpus: [] };
+  const machine = options.machine ?? { cpuCores: 4, memoryMiB: 17 * 1024, architecture: 'amd64', gpus: [] };
   const installation = await firstRun.installationId(store, randomUUID());
   const regionId = await firstRun.defaultRegionId(store, randomUUID());
   const capacity = { cpuMilli: machine.cpuCores * 1000, memoryMiB: machine.memoryMiB, gpus: machine.gpus.length };
@@ -79,25 +102,30 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
   const image = { key: 'test', name: 'test image', ref: 'berth.local/test:1', tags: [] };
   const imageId = await firstRun.offerImage(store, image, 'amd64', Date.now(), randomUUID());
 
-  const make = (): RunningControl =>
-    makeControl({
-      store,
-      regions: makeRegions([hands]),
-      log: quiet,
-      now: Date.now,
+  const { clock, log = quiet } = options;
+  const all: RunningControl[] = [];
+  const make = (more: Partial<MoreControl> = {}): RunningControl => {
+    const control = makeControl({
+      store: more.store ?? store,
+      regions: makeRegions([more.hands ?? hands]),
+      log,
+      now: () => Date.now() + (clock?.aheadMs ?? 0),
       random: Math.random,
       randomUuid: randomUUID,
       randomBytes,
       gatewayOrigin: 'http://gateway.test',
       issuer: installation,
       audience: 'berth',
-      engineWidth: 8,
+      engineWidth: options.engineWidth ?? 8,
       cpuOvercommit: 1,
       hostMemoryMiB: firstRun.HOST_MEMORY_MIB,
       onEngineAnswers: async () => {},
       limits: { ...quickLimits, ...options.limits },
       alone: store.kind === 'sqlite',
     });
+    all.push(control);
+    return control;
+  };
   const world = { running: make() };
   await world.running.access.ensureAdmin({ password: 'correct horse', balance: 1_000 });
   const account = async (name: string, balance = 1_000): Promise<Caller> => {
@@ -112,7 +140,7 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
   const caller = await world.running.access.authenticate({ kind: 'token', token: accessToken });
   if (options.start !== false) await world.running.start();
   onTestFinished(async () => {
-    await world.running.stop();
+    await Promise.all(all.map((control) => control.stop()));
     await engine.stop();
     await rm(folder, { recursive: true, force: true });
   });
@@ -123,6 +151,9 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
   };
   return {
     store,
+    types,
+    imageId,
+    beside: make,
     get running() {
       return world.running;
     },

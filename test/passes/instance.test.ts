@@ -51,7 +51,7 @@ onBothEngines('an instance on the simulated engine', (open) => {
   });
 
   test('the last place goes to one of many at once, and the others hear what would fit', async () => {
-    const world = await makeWorld(await open(), { machine: { cpuCores: 1, memoryMiB: 3 * 1024, gpus: [] } });
+    const world = await makeWorld(await open(), { machine: { cpuCores: 1, memoryMiB: 3 * 1024, architecture: 'amd64', gpus: [] } });
     const { instances } = world.running.control;
     const launches = Array.from({ length: 50 }, () => instances.launch(world.caller, world.wish(), null));
     const results = await Promise.allSettled(launches);

@@ -220,7 +220,9 @@ class ImageFault extends EngineFault {
 }
 
 async function afterFault(work: Work, fault: EngineFault): Promise<Rest> {
-  const { needs, instance } = work;
+  const { needs, instance, held } = work;
+  // A call that this pass gave up itself says nothing about the engine.
+  held.signal.throwIfAborted();
   needs.log.warn({ id: instance.id, kind: fault.kind, err: fault }, 'the engine could not do a step');
   // Of a pull, the registry may be away as well as the engine. Of all else it is the engine, and what came of the call is unknown.
   if (fault.kind === 'unreachable' && !(fault instanceof ImageFault && (await answers(work)))) {

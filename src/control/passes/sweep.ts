@@ -8,7 +8,7 @@ import { moveVersion } from '../../store/events.ts';
 import { forgetAnswers } from '../../store/idempotency.ts';
 import { makeDue, standingInstances, unlistReleased } from '../../store/instances.ts';
 import type { Probe } from '../../engines/contract.ts';
-import type { Store } from '../../store/store.ts';
+import type { Db, Store } from '../../store/store.ts';
 import { makeBoundVolumesDue } from '../../store/volumes.ts';
 import type { Log } from '../log.ts';
 import type { RegionHands, Regions } from '../regions.ts';
@@ -27,6 +27,8 @@ export interface SweepNeeds {
   onEngineAnswers: (hands: RegionHands, probe: Probe) => Promise<void>;
   /** How long a released instance stays in the lists. */
   releasedListedMs: number;
+  /** Aborted when control stops: an engine that hangs must not keep it. */
+  ending: AbortSignal;
 }
 
 const PROBE_DEADLINE_MS = 10_000;
@@ -34,6 +36,7 @@ const LIST_DEADLINE_MS = 60_000;
 /** interface-notes.md and the common practice: a key is good for a day. */
 const ANSWERS_KEPT_MS = 24 * 3_600_000;
 const TIDY_AT_ONCE = 500;
+const MADE_DUE_AT_ONCE = 500;
 
 /** Asks each engine how it is; what it can hold is written to the region when it changed. */
 export async function probeEngines(needs: SweepNeeds): Promise<void> {
@@ -41,10 +44,11 @@ export async function probeEngines(needs: SweepNeeds): Promise<void> {
     needs.regions.all().map(async (hands) => {
       const answeredBefore = hands.seen.answers;
       try {
-        const probe = await hands.engine.probe(AbortSignal.timeout(PROBE_DEADLINE_MS));
+        const probe = await hands.engine.probe(within(needs, PROBE_DEADLINE_MS));
         hands.seen = { probe, answers: true, text: `${probe.version} answers` };
         await saveCapacity(needs, hands);
       } catch (error) {
+        if (needs.ending.aborted) return;
         const text = error instanceof Error ? error.message : String(error);
         hands.seen = { ...hands.seen, answers: false, text };
         if (answeredBefore) needs.log.warn({ region: hands.regionId, err: error }, 'the engine does not answer; instances wait for it');
@@ -72,8 +76,9 @@ async function saveCapacity({ store, cpuOvercommit, hostMemoryMiB }: SweepNeeds,
 }
 
 /** Makes due every instance whose container is not as the row says, and every released one that still has something. */
-export async function sweepRegion({ store, now, log, wake }: SweepNeeds, hands: RegionHands): Promise<void> {
-  const owned = await hands.engine.listOwned(AbortSignal.timeout(LIST_DEADLINE_MS));
+export async function sweepRegion(needs: SweepNeeds, hands: RegionHands): Promise<void> {
+  const { store, now, log, wake } = needs;
+  const owned = await hands.engine.listOwned(within(needs, LIST_DEADLINE_MS));
   const there = new Map(owned.filter(({ kind }) => kind === 'instance').map((one) => [one.id, one]));
   const standing = await standingInstances(store.read, hands.regionId);
   const differing = standing.filter(({ id, status, idle }) => idle && (status === 'Running') !== (there.get(id)?.running ?? false));
@@ -82,18 +87,24 @@ export async function sweepRegion({ store, now, log, wake }: SweepNeeds, hands: 
   const ids = [...differing.map(({ id }) => id), ...stray];
   if (ids.length === 0) return;
   if (stray.length > 0) log.warn({ region: hands.regionId, ids: stray }, 'the engine holds instances of ours that have no intent');
-  await store.write((tx) => makeDue(tx, ids, now()));
-  wake();
+  // After a reboot of the host it is all of them, and a statement takes only so many parameters.
+  for (let from = 0; from < ids.length; from += MADE_DUE_AT_ONCE) {
+    const some = ids.slice(from, from + MADE_DUE_AT_ONCE);
+    await store.write((tx) => makeDue(tx, some, now()));
+    wake();
+  }
 }
 
-/** Passes on hints of the engines until the signal ends it. */
-export function watchEngines({ store, regions, now, log, wake }: SweepNeeds, signal: AbortSignal): void {
+const within = ({ ending }: SweepNeeds, ms: number): AbortSignal => AbortSignal.any([ending, AbortSignal.timeout(ms)]);
+
+/** Passes on hints of the engines. */
+export function watchEngines({ store, regions, now, log, wake, ending }: SweepNeeds): void {
   for (const { engine } of regions.all()) {
     engine.watch((id) => {
       store
         .write((tx) => makeDue(tx, [instanceId(id)], now()))
         .then(wake, (error: unknown) => log.warn({ id, err: error }, 'a hint of the engine was lost; the sweep will see'));
-    }, signal);
+    }, ending);
   }
 }
 
@@ -104,13 +115,13 @@ export async function measureVolumes({ store, now, wake }: SweepNeeds): Promise<
 
 /** Takes released instances off the lists after their hour, and forgets idempotency answers after their day. */
 export async function tidy({ store, now, releasedListedMs }: SweepNeeds): Promise<void> {
-  await store.write(async (tx) => {
+  const unlist = async (tx: Db): Promise<number> => {
     const gone = await unlistReleased(tx, now() - releasedListedMs, TIDY_AT_ONCE);
     const byOwner = new Map<string, number>();
     for (const { ownerId } of gone) byOwner.set(ownerId, (byOwner.get(ownerId) ?? 0) + 1);
-    for (const [ownerId, count] of byOwner) {
-      await moveVersion(tx, ownerId, { instances: -count });
-    }
-    await forgetAnswers(tx, now() - ANSWERS_KEPT_MS, TIDY_AT_ONCE);
-  });
+    for (const [ownerId, count] of byOwner) await moveVersion(tx, ownerId, { instances: -count });
+    return gone.length;
+  };
+  const forget = (tx: Db): Promise<number> => forgetAnswers(tx, now() - ANSWERS_KEPT_MS, TIDY_AT_ONCE);
+  for (const some of [unlist, forget]) while ((await store.write(some)) === TIDY_AT_ONCE);
 }

@@ -40,8 +40,7 @@ export function makeVolumePass(needs: VolumePassNeeds) {
           await storage.destroy(disk);
           break;
         case 'forget':
-          await store.write((tx) => deleteVolumeRow(tx, hold));
-          return 'gone';
+          return (await store.write((tx) => deleteVolumeRow(tx, hold))) ? 'gone' : { dueAtMs: now() };
         case 'mark': {
           const next: Volume = { ...volume, status: step.status, usageBytes: step.usageBytes };
           const moved = next.status !== volume.status;
@@ -49,9 +48,9 @@ export function makeVolumePass(needs: VolumePassNeeds) {
             if (!(await writeVolumeFound(tx, hold, next))) return false;
             const { ownerId: accountId, id: subjectId } = volume;
             if (moved) {
+              await makeMountersDue(tx, subjectId, now());
               const data = { status: next.status };
               await appendEvent(tx, { accountId, atMs: now(), kind: 'volume.observed', subjectId, data });
-              await makeMountersDue(tx, subjectId, now());
             } else {
               await moveVersion(tx, accountId);
             }

@@ -63,7 +63,7 @@ export async function admit(needs: AdmissionNeeds, visit: Visit): Promise<Admiss
   return { refused: serviceWorkerRefused() };
 }
 
-export const isPublic = (route: GatewayRoute, target: InstanceTarget): boolean =>
+const isPublic = (route: GatewayRoute, target: InstanceTarget): boolean =>
   target.surface === 'forward' && route.publicPorts.has(target.port);
 
 async function admitAnybody(needs: AdmissionNeeds, visit: Visit, route: GatewayRoute): Promise<Admitted> {

@@ -194,7 +194,7 @@ export const stopping = (): Answer => ({
 });
 
 /** Programs that ask for nothing in particular get JSON. */
-export const wantsPage = (accept: string): boolean => accept.includes('text/html');
+const wantsPage = (accept: string): boolean => accept.includes('text/html');
 
 const PAGE_POLICY =
   "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

@@ -7,7 +7,7 @@ import { ACCESS_COOKIE } from '../../contract/routes.ts';
 import type { InstanceTarget } from './routing.ts';
 
 /** Holds the secret of a gateway session. */
-export const GATEWAY_COOKIE = 'berth_gateway';
+const GATEWAY_COOKIE = 'berth_gateway';
 
 const OURS: readonly string[] = [ACCESS_COOKIE.toLowerCase(), GATEWAY_COOKIE];
 

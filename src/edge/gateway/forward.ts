@@ -175,7 +175,8 @@ function rawOf(raw: Dispatcher.DispatchController['rawHeaders']): RawHeaders {
 
 /** What a failure to reach an instance means to the visitor. */
 export function answerTo(error: Error, target: InstanceTarget, status: string): Answer {
-  if (!(error instanceof EngineFault)) return died();
+  if (!(error instanceof EngineFault))
+    return error.name === 'TimeoutError' || error.name === 'AbortError' ? unreachable() : died();
   switch (error.kind) {
     case 'busy':
       return notListening(target.surface === 'notebook' ? 'the notebook' : `port ${target.port}`);
@@ -220,7 +221,8 @@ class RequestBody extends Readable {
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
     this.#req.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onBroken);
-    if (!this.#req.complete) this.#req.pause();
+    // Nobody wants the rest; `drainOrCut` bounds how long it may come.
+    if (!this.#req.complete) this.#req.resume();
     done(error);
   }
 }

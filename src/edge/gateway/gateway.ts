@@ -62,7 +62,7 @@ export interface GatewayLimits extends PoolLimits, TunnelLimits {
   stopGraceMs: number;
 }
 
-export const defaultGatewayLimits: GatewayLimits = {
+const defaultGatewayLimits: GatewayLimits = {
   perPort: 1_024,
   idlePoolMs: 30_000,
   idleConnectionMs: 4_000,

@@ -58,10 +58,6 @@ export class InstancePools {
     this.#sweep.unref();
   }
 
-  get size(): number {
-    return this.#pools.size;
-  }
-
   /** A place among what may run at the same time; null when all are taken. Give it back by `release`. */
   acquire(target: InstanceTarget): PortPool | null {
     const key = `${target.instanceId}:${target.port}`;
@@ -141,7 +137,6 @@ export class InstancePools {
   #closeIdle(): void {
     const before = this.#now() - this.#limits.idlePoolMs;
     for (const [key, entry] of this.#pools) {
-      // A port found closed is remembered a little longer, so that its patience is not spent anew by each request.
       if (entry.active === 0 && entry.usedAtMs <= before) this.#close(key, entry);
     }
   }

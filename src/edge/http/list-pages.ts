@@ -7,6 +7,7 @@ import type { Caller, Pager, TextPage } from '../../control/control.ts';
 const DEFAULT_MAX_BYTES = 64 * 1024 * 1024;
 /** Beside its bytes, what an entry costs: its key, its place in the map. */
 const ENTRY_OVERHEAD_BYTES = 256;
+const COMMA = Buffer.from(',');
 
 interface Entry {
   version: number;
@@ -60,7 +61,14 @@ export function makeListPages({
       }
       const { texts, totalEntries } = await read();
       const shown = JSON.stringify({ currentPage: pager.currentPage, pageSize: pager.pageSize, totalEntries });
-      const bytes = Buffer.from(`{"${member}":[${texts.join(',')}],"pager":${shown}}`);
+      const bytes = Buffer.concat([
+        Buffer.from(`{"${member}":[`),
+        ...texts.flatMap((text, index) => {
+          const part = typeof text === 'string' ? Buffer.from(text) : text;
+          return index === 0 ? [part] : [COMMA, part];
+        }),
+        Buffer.from(`],"pager":${shown}}`),
+      ]);
       keep(key, { version, bytes });
       return bytes;
     },

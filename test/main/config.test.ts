@@ -1,0 +1,98 @@
+import { describe, expect, test } from 'vitest';
+import { masked, readConfig } from '../../src/main/config.ts';
+import { fittedTypes, machineOf, pricesOf } from '../../src/main/first-run.ts';
+import { welcome } from '../../src/main/welcome.ts';
+
+describe('the configuration', () => {
+  test('has a default for everything', () => {
+    const config = readConfig({});
+    expect(config.listen).toEqual({ host: '127.0.0.1', port: 8080 });
+    expect(config.gatewayListen).toEqual({ host: '127.0.0.1', port: 8081 });
+    expect(config).toMatchObject({ publicAddress: '127.0.0.1', engine: 'docker', nodePorts: { first: 30_000, last: 32_767 } });
+  });
+
+  test('takes an empty variable for one that is not set', () => {
+    expect(readConfig({ BERTH_ENGINE: '', BERTH_ADMIN_PASSWORD: '' })).toMatchObject({ engine: 'docker', adminPassword: null });
+  });
+
+  test('reads addresses of both families', () => {
+    expect(readConfig({ BERTH_LISTEN: '[::1]:80' }).listen).toEqual({ host: '::1', port: 80 });
+    expect(readConfig({ BERTH_LISTEN: 'example.org:0' }).listen).toEqual({ host: 'example.org', port: 0 });
+  });
+
+  test.each([
+    ['BERTH_LISTEN', '8080', /host:port/],
+    ['BERTH_LISTEN', '127.0.0.1:99999', /host:port/],
+    ['BERTH_ENGINE', 'podman', /docker.*simulated/],
+    ['BERTH_DATABASE_URL', 'mysql://x', /postgres:\/\//],
+    ['BERTH_ADMIN_PASSWORD', 'short', /8 characters/],
+    ['BERTH_NODE_PORTS', '2000-1000', /first-last/],
+    ['BERTH_CPU_OVERCOMMIT', 'much', /number/],
+    ['BERTH_GATEWAY_URL', 'gateway', /http/],
+  ])('%s=%s is refused, naming it and what would be right', (name, value, right) => {
+    const read = () => readConfig({ [name]: value });
+    expect(read).toThrow(name);
+    expect(read).toThrow(right);
+  });
+
+  test('names every wrong variable at once', () => {
+    expect(() => readConfig({ BERTH_LISTEN: 'x', BERTH_ENGINE: 'y' })).toThrow(/BERTH_LISTEN[^]*BERTH_ENGINE/);
+  });
+
+  test('shows no secret', () => {
+    const shown = JSON.stringify(
+      masked(readConfig({ BERTH_ADMIN_PASSWORD: 'very secret', BERTH_DATABASE_URL: 'postgres://ada:hidden@db/berth' })),
+    );
+    expect(shown).not.toMatch(/very secret|hidden/);
+    expect(shown).toContain('postgres://ada:***@db/berth');
+  });
+});
+
+describe('the first types', () => {
+  const machine = (cores: number, gigabytes: number, gpus = 0) => ({
+    cpuCores: cores,
+    memoryMiB: gigabytes * 1024,
+    architecture: 'amd64',
+    gpus: Array.from({ length: gpus }, () => ({ name: 'H100' })),
+  });
+
+  test('fit the machine, and leave memory to the host', () => {
+    expect(fittedTypes(machine(4, 8)).map(({ name, memoryGB }) => [name, memoryGB])).toEqual([
+      ['cpu.1', 2],
+      ['cpu.2', 4],
+      ['cpu.4', 7],
+    ]);
+    expect(fittedTypes(machine(1, 1))).toMatchObject([{ name: 'cpu.1', memoryGB: 1 }]);
+  });
+
+  test('share the machine out by whole GPUs where there are some', () => {
+    const gpu = fittedTypes(machine(16, 65, 2)).filter(({ gpuCount }) => gpuCount > 0);
+    expect(gpu).toMatchObject([
+      { name: 'gpu.1', gpuName: 'H100', gpuCount: 1, cpuCores: 8, memoryGB: 32 },
+      { name: 'gpu.2', gpuName: 'H100', gpuCount: 2, cpuCores: 16, memoryGB: 64 },
+    ]);
+  });
+
+  test('have a price for each charge mode, cheaper an hour the longer the promise', () => {
+    const { perHour, tidePerHour, perDay, perWeek, perMonth } = pricesOf(1);
+    expect(perHour).toBe(1_000_000n);
+    expect(tidePerHour).toBeLessThan(perHour);
+    expect(perDay / 24n).toBeLessThan(perHour);
+    expect(perWeek / 168n).toBeLessThan(perDay / 24n);
+    expect(perMonth / 720n).toBeLessThan(perWeek / 168n);
+  });
+
+  test('are made from what the engine tells', () => {
+    const capabilities = { rootDiskLimit: 'none', dockerInside: false, saveImage: true, gpus: true, dial: true } as const;
+    const capacity = { cpuMilli: 8000, memoryMiB: 16_384, gpus: 1 };
+    const probe = { version: 'x', capacity, devices: [{ kind: 'gpu' as const, name: 'L4', id: 'GPU-1' }], architecture: 'amd64', capabilities };
+    expect(machineOf(probe)).toEqual({ cpuCores: 8, memoryMiB: 16_384, architecture: 'amd64', gpus: [{ kind: 'gpu', name: 'L4', id: 'GPU-1' }] });
+  });
+});
+
+test('the welcome names address, account and a launch to copy, and a given password is not repeated', () => {
+  const at = { apiUrl: 'http://a', gatewayUrl: 'http://g', example: { region: 'r', imageId: 'i', instanceTypeId: 't' } };
+  const text = welcome({ ...at, adminPassword: { text: 'p4ss', file: '/f' } });
+  expect(text).toMatch(/http:\/\/a\/api[^]*password p4ss[^]*\/f[^]*instance\/create[^]*"imageId":"i"/);
+  expect(welcome({ ...at, adminPassword: null })).not.toContain('p4ss');
+});
