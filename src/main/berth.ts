@@ -26,7 +26,9 @@ log.info(masked(config), `Berth ${VERSION} starts`);
 
 const server = await startServer({ config, log }).catch((error: unknown) => {
   if (error instanceof Error && 'code' in error && error.code === 'EADDRINUSE') {
-    return fail(`${hostPort(config.listen)} or ${hostPort(config.gatewayListen)} is taken by another program; set BERTH_LISTEN and BERTH_GATEWAY_LISTEN.`);
+    return fail(
+      `${hostPort(config.listen)} or ${hostPort(config.gatewayListen)} is taken by another program; set BERTH_LISTEN and BERTH_GATEWAY_LISTEN.`,
+    );
   }
   log.fatal({ err: error }, 'Berth could not start');
   return fail(error instanceof Error ? error.message : String(error));

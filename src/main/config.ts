@@ -28,7 +28,9 @@ const portRange = z.string().transform((text, ctx) => {
   return { first, last };
 });
 
-const url = z.url({ protocol: /^https?$/, error: 'must be an http or https URL without a path' }).transform((text) => new URL(text).origin);
+const url = z
+  .url({ protocol: /^https?$/, error: 'must be an http or https URL without a path' })
+  .transform((text) => new URL(text).origin);
 
 const isRoot = process.getuid?.() === 0;
 
@@ -115,4 +117,5 @@ export const masked = (config: Config): Record<string, unknown> => ({
   databaseUrl: config.databaseUrl?.replace(/\/\/([^:@/]*):[^@/]*@/, '//$1:***@') ?? null,
 });
 
-export const hostPort = ({ host, port }: Address): string => (host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`);
+export const hostPort = ({ host, port }: Address): string =>
+  host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;

@@ -3,8 +3,7 @@
  * kept; facts that follow from the configuration are brought up to date at each start.
  */
 import { arch, availableParallelism, totalmem } from 'node:os';
-import type { Region, InstanceType } from '../domain/catalog.ts';
-import { chargeModes } from '../domain/catalog.ts';
+import type { ChargeMode, InstanceType, Region } from '../domain/catalog.ts';
 import { imageId, instanceTypeId, regionId, type RegionId } from '../domain/ids.ts';
 import { fromDollars, type Micros } from '../domain/money.ts';
 import { countedRegion, saveImage, saveInstanceType, saveRegion, settingOnce } from '../store/catalog.ts';
@@ -53,8 +52,9 @@ export const machineOf = ({ capacity, devices, architecture }: Probe): Machine =
 /** Units of each charge mode in hours, with what is taken off for a longer promise or for the off-peak hours. */
 const TERMS = { tidePerHour: 0.5, perHour: 1, perDay: 24 * 0.9, perWeek: 168 * 0.8, perMonth: 720 * 0.7 } as const;
 
-export function pricesOf(dollarsPerHour: number): Record<(typeof chargeModes)[number], Micros> {
-  const price = (mode: keyof typeof TERMS): Micros => fromDollars(Math.round(dollarsPerHour * TERMS[mode] * 10_000) / 10_000);
+export function pricesOf(dollarsPerHour: number): Record<ChargeMode, Micros> {
+  const price = (mode: ChargeMode): Micros =>
+    fromDollars(Math.round(dollarsPerHour * TERMS[mode] * 10_000) / 10_000);
   return {
     tidePerHour: price('tidePerHour'),
     perHour: price('perHour'),
@@ -71,7 +71,15 @@ export function fittedTypes(machine: Machine): Omit<InstanceType, 'id' | 'region
   const cpu = CPU_SIZES.filter((cores) => cores <= machine.cpuCores).map((cores) => {
     const memory = Math.min(cores * GB_PER_CORE, memoryGB);
     const price = pricesOf(cores * CORE_PRICE);
-    return { ...base, name: `cpu.${cores}`, cpuCores: cores, memoryGB: memory, gpuCount: 0, gpuName: '', pricesMicros: price };
+    return {
+      ...base,
+      name: `cpu.${cores}`,
+      cpuCores: cores,
+      memoryGB: memory,
+      gpuCount: 0,
+      gpuName: '',
+      pricesMicros: price,
+    };
   });
   const gpuName = machine.gpus[0]?.name ?? '';
   const count = machine.gpus.length;
@@ -80,7 +88,15 @@ export function fittedTypes(machine: Machine): Omit<InstanceType, 'id' | 'region
     const cores = Math.max(1, Math.floor(machine.cpuCores * share));
     const memory = Math.max(1, Math.floor(memoryGB * share));
     const price = pricesOf(gpus * GPU_PRICE + cores * CORE_PRICE);
-    return { ...base, name: `gpu.${gpus}`, cpuCores: cores, memoryGB: memory, gpuCount: gpus, gpuName, pricesMicros: price };
+    return {
+      ...base,
+      name: `gpu.${gpus}`,
+      cpuCores: cores,
+      memoryGB: memory,
+      gpuCount: gpus,
+      gpuName,
+      pricesMicros: price,
+    };
   });
   return [...cpu, ...gpu];
 }
@@ -93,7 +109,13 @@ export interface OfferedImage {
   tags: string[];
 }
 
-export async function offerImage(store: Store, image: OfferedImage, architecture: string, nowMs: number, uuid: string): Promise<string> {
+export async function offerImage(
+  store: Store,
+  image: OfferedImage,
+  architecture: string,
+  nowMs: number,
+  uuid: string,
+): Promise<string> {
   return store.write(async (tx) => {
     const id = imageId(await settingOnce(tx, `image.${image.key}`, uuid));
     const { name, ref, tags } = image;
@@ -102,7 +124,12 @@ export async function offerImage(store: Store, image: OfferedImage, architecture
   });
 }
 
-export async function saveTypes(store: Store, region: RegionId, types: Omit<InstanceType, 'id' | 'regionId'>[], uuid: () => string): Promise<InstanceType[]> {
+export async function saveTypes(
+  store: Store,
+  region: RegionId,
+  types: Omit<InstanceType, 'id' | 'regionId'>[],
+  uuid: () => string,
+): Promise<InstanceType[]> {
   return store.write(async (tx) => {
     const saved: InstanceType[] = [];
     for (const [position, type] of types.entries()) {
@@ -122,7 +149,13 @@ export const installationId = (store: Store, uuid: string): Promise<string> =>
   store.write((tx) => settingOnce(tx, 'installation', uuid));
 
 /** Brings the region's facts up to date, and the texts of its instances when what they show of it changed. */
-export async function saveDefaultRegion(store: Store, region: Region, machine: Machine, nodePorts: number, cpuOvercommit: number): Promise<void> {
+export async function saveDefaultRegion(
+  store: Store,
+  region: Region,
+  machine: Machine,
+  nodePorts: number,
+  cpuOvercommit: number,
+): Promise<void> {
   const before = await countedRegion(store.read, region.id);
   const total = before?.total ?? {
     cpuMilli: machine.cpuCores * 1000 * cpuOvercommit,
@@ -135,7 +168,7 @@ export async function saveDefaultRegion(store: Store, region: Region, machine: M
 }
 
 async function rewriteTexts(store: Store, region: Region): Promise<void> {
-  for (let after = ''; ; ) {
+  for (let after = ''; ;) {
     const rows = await instanceRowsOfRegion(store.read, region.id, after, REWRITTEN_AT_ONCE);
     const last = rows.at(-1);
     if (!last) return;

@@ -41,7 +41,10 @@ export async function makeHands(config: Config, region: RegionId, installation: 
   const startScript = await readFile(join(IMAGES_FOLDER, 'start.sh'), 'utf8');
   const recipeFolder = join(IMAGES_FOLDER, 'notebook');
   const recipe = await readRecipe(recipeFolder);
-  const engine = config.engine === 'docker' ? dockerEngine(config, installation, recipeFolder, log) : simulatedEngine(config, installation);
+  const engine =
+    config.engine === 'docker'
+      ? dockerEngine(config, installation, recipeFolder, log)
+      : simulatedEngine(config, installation);
   return {
     hands: {
       regionId: region,
@@ -63,7 +66,9 @@ function dockerEngine(config: Config, installation: string, recipeFolder: string
   const buildLocalImage: BuildLocalImage = async (ref, onProgress, signal) => {
     const recipe = await readRecipe(recipeFolder);
     if (recipeRef(recipe) !== ref) {
-      throw new EngineFault('not_found', `the recipe of ${ref} has changed since; launch the present image anew`, { retry: false });
+      throw new EngineFault('not_found', `the recipe of ${ref} has changed since; launch the present image anew`, {
+        retry: false,
+      });
     }
     const { docker, stop } = makeClient(endpoint);
     try {

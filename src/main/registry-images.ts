@@ -8,9 +8,24 @@ const registries: { url: string; images: OfferedImage[] }[] = [
   {
     url: 'https://quay.io/v2/',
     images: [
-      { key: 'jupyter-minimal', name: 'Jupyter minimal', ref: 'quay.io/jupyter/minimal-notebook:python-3.12', tags: ['jupyterlab'] },
-      { key: 'jupyter-scipy', name: 'Jupyter SciPy', ref: 'quay.io/jupyter/scipy-notebook:python-3.12', tags: ['jupyterlab', 'scipy'] },
-      { key: 'jupyter-pytorch', name: 'Jupyter PyTorch', ref: 'quay.io/jupyter/pytorch-notebook:python-3.12', tags: ['jupyterlab', 'pytorch'] },
+      {
+        key: 'jupyter-minimal',
+        name: 'Jupyter minimal',
+        ref: 'quay.io/jupyter/minimal-notebook:python-3.12',
+        tags: ['jupyterlab'],
+      },
+      {
+        key: 'jupyter-scipy',
+        name: 'Jupyter SciPy',
+        ref: 'quay.io/jupyter/scipy-notebook:python-3.12',
+        tags: ['jupyterlab', 'scipy'],
+      },
+      {
+        key: 'jupyter-pytorch',
+        name: 'Jupyter PyTorch',
+        ref: 'quay.io/jupyter/pytorch-notebook:python-3.12',
+        tags: ['jupyterlab', 'pytorch'],
+      },
     ],
   },
 ];
@@ -25,10 +40,11 @@ export async function offerRegistryImages(
     try {
       await fetch(url, { signal: AbortSignal.any([signal, AbortSignal.timeout(ANSWER_DEADLINE_MS)]) });
     } catch {
-      if (!signal.aborted) log.info({ registry: url }, 'the registry does not answer from here; its images are not offered');
+      if (!signal.aborted)
+        log.info({ registry: url }, 'the registry does not answer from here; its images are not offered');
       continue;
     }
     for (const image of images) await offer(image);
-    log.info({ registry: url, images: images.length }, "the registry answers; its images are in the catalog");
+    log.info({ registry: url, images: images.length }, 'the registry answers; its images are in the catalog');
   }
 }

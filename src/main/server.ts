@@ -187,7 +187,8 @@ async function prepareImages(
   signal: AbortSignal,
   offer: (image: firstRun.OfferedImage) => Promise<unknown>,
 ): Promise<void> {
-  const registry = config.registryImages && config.engine === 'docker' ? offerRegistryImages(offer, log, signal) : Promise.resolve();
+  const registry =
+    config.registryImages && config.engine === 'docker' ? offerRegistryImages(offer, log, signal) : Promise.resolve();
   while (!signal.aborted) {
     let said = -PROGRESS_STEP_PERCENT;
     try {

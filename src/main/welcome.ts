@@ -1,7 +1,12 @@
 /** What a person sees once it serves: where it is, who may log in, and a first launch to copy. */
 import type { Server } from './server.ts';
 
-export function welcome({ apiUrl, gatewayUrl, adminPassword, example }: Pick<Server, 'apiUrl' | 'gatewayUrl' | 'adminPassword' | 'example'>): string {
+export function welcome({
+  apiUrl,
+  gatewayUrl,
+  adminPassword,
+  example,
+}: Pick<Server, 'apiUrl' | 'gatewayUrl' | 'adminPassword' | 'example'>): string {
   const password = adminPassword ? adminPassword.text : '<its password>';
   const account = adminPassword
     ? `  Account   admin, password ${adminPassword.text}  (shown this once; kept in ${adminPassword.file})`

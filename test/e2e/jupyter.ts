@@ -10,15 +10,30 @@ export async function runCell(notebookUrl: string, headers: Record<string, strin
   if (!made.ok) throw new Error(`no kernel: ${made.status} ${await made.text()}`);
   const { id } = (await made.json()) as { id: string };
   const socket = new WebSocket(`${notebookUrl.replace('http', 'ws')}api/kernels/${id}/channels`, { headers });
-  const header = { msg_id: randomUUID(), username: 'test', session: randomUUID(), msg_type: 'execute_request', version: '5.3' };
-  const content = { code, silent: false, store_history: false, user_expressions: {}, allow_stdin: false, stop_on_error: true };
+  const header = {
+    msg_id: randomUUID(),
+    username: 'test',
+    session: randomUUID(),
+    msg_type: 'execute_request',
+    version: '5.3',
+  };
+  const content = {
+    code,
+    silent: false,
+    store_history: false,
+    user_expressions: {},
+    allow_stdin: false,
+    stop_on_error: true,
+  };
   try {
     return await new Promise<string>((resolve, reject) => {
       const timer = setTimeout(() => reject(new Error('the cell did not end in time')), CELL_DEADLINE_MS);
       let printed = '';
       socket.on('error', reject);
       socket.on('open', () =>
-        socket.send(JSON.stringify({ channel: 'shell', header, parent_header: {}, metadata: {}, content, buffers: [] })),
+        socket.send(
+          JSON.stringify({ channel: 'shell', header, parent_header: {}, metadata: {}, content, buffers: [] }),
+        ),
       );
       socket.on('message', (bytes: Buffer) => {
         const message = JSON.parse(bytes.toString());

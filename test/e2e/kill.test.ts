@@ -1,6 +1,15 @@
 /** `kill -9` of the server at any moment of a launch: the instance ends `Running` once, no container twice, none forgotten. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { installationOf, login, docker, ownedNames, startServerProcess, until, type Client, type ServerProcess } from './server-process.ts';
+import {
+  installationOf,
+  login,
+  docker,
+  ownedNames,
+  startServerProcess,
+  until,
+  type Client,
+  type ServerProcess,
+} from './server-process.ts';
 import { labels } from '../../src/engines/labels.ts';
 
 /** In the ordinary run, and where there is time: how often the server is killed. */
@@ -12,7 +21,11 @@ beforeAll(async () => {
   server = await startServerProcess({ nodePorts: '31100-31199' });
   const { client } = await login(server);
   const pager = { currentPage: 1, pageSize: 10 };
-  await until(() => client.listImages({ pager }), ({ images }) => images[0]?.state === 'Ready', 600_000);
+  await until(
+    () => client.listImages({ pager }),
+    ({ images }) => images[0]?.state === 'Ready',
+    600_000,
+  );
 }, 600_000);
 afterAll(async () => {
   await server?.stop();
@@ -54,5 +67,8 @@ test(`a launch outlives ${ROUNDS} kills at ${ROUNDS} moments`, async () => {
     expect(containers.map(({ State }) => State)).toEqual(['running']);
     await client.terminate({ instanceId });
   }
-  await until(() => ownedNames(installation), (names) => names.length === 0);
+  await until(
+    () => ownedNames(installation),
+    (names) => names.length === 0,
+  );
 }, 600_000);

@@ -3,7 +3,15 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { chromium } from 'playwright-core';
 import type { InstanceObject } from '../../src/contract/instance.ts';
 import { runCell } from './jupyter.ts';
-import { installationOf, login, ownedNames, startServerProcess, until, type Client, type ServerProcess } from './server-process.ts';
+import {
+  installationOf,
+  login,
+  ownedNames,
+  startServerProcess,
+  until,
+  type Client,
+  type ServerProcess,
+} from './server-process.ts';
 import { makeSshKey, type SshKey } from './ssh.ts';
 
 const IMAGE_DEADLINE_MS = 600_000;
@@ -63,11 +71,14 @@ test('a notebook with a volume, ports and ssh lives through stop and start, and 
     instanceTypeId,
     region,
     billing: perHour,
-    remoteStorages: [{ mountPath: '/root/volume', remoteStorageName: 'e2e', remoteStorageId: volume.id, type: 'filesystem' }],
+    remoteStorages: [
+      { mountPath: '/root/volume', remoteStorageName: 'e2e', remoteStorageId: volume.id, type: 'filesystem' },
+    ],
     instanceConfiguration: {
       enableCommonData: false,
       enableDocker: false,
-      initScript: '#!/bin/bash\necho begun > /tmp/init\nwhile [ ! -e /tmp/go ]; do sleep 0.1; done\necho done\nexit 7\n',
+      initScript:
+        '#!/bin/bash\necho begun > /tmp/init\nwhile [ ! -e /tmp/go ]; do sleep 0.1; done\necho done\nexit 7\n',
     },
     nodePorts: [8000],
   });
@@ -76,13 +87,18 @@ test('a notebook with a volume, ports and ssh lives through stop and start, and 
     () => instance(instanceId),
     (one) => seen.add(statusOf(one)) && statusOf(one) === 'Running',
   );
-  expect([...seen].every((status) => ['Initializing', 'PullingImage', 'Starting', 'Running'].includes(status))).toBe(true);
+  expect([...seen].every((status) => ['Initializing', 'PullingImage', 'Starting', 'Running'].includes(status))).toBe(
+    true,
+  );
   expect(running.instanceRuntimeInfo).toMatchObject({ healthy: true, message: 'the init script is running' });
   const sshPort = nodePortOf(running, 22);
 
   // ssh, while the init script still runs, which sees the same /tmp.
   expect(await key.ssh(sshPort, 'hostname; pwd; cat /tmp/init')).toBe(`${instanceId}-0\n/root\nbegun\n`);
-  await key.ssh(sshPort, 'touch /tmp/go; for f in /root/a /root/dataDisk/a /root/sharedDisk/a /root/volume/a; do echo kept > $f; done; sync');
+  await key.ssh(
+    sshPort,
+    'touch /tmp/go; for f in /root/a /root/dataDisk/a /root/sharedDisk/a /root/volume/a; do echo kept > $f; done; sync',
+  );
   await until(
     () => instance(instanceId),
     (one) => one.instanceRuntimeInfo.message === 'the init script ended with exit code 7',
@@ -95,7 +111,9 @@ test('a notebook with a volume, ports and ssh lives through stop and start, and 
   expect(await runCell(notebookUrl, headers, 'print(6 * 7)')).toBe('42\n');
 
   // A port, from the node port and through the gateway. What arrives inside is echoed.
-  await key.ssh(sshPort, `cat > /root/echo.py <<'PY'
+  await key.ssh(
+    sshPort,
+    `cat > /root/echo.py <<'PY'
 import http.server
 class Echo(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -104,10 +122,20 @@ class Echo(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_): pass
 http.server.ThreadingHTTPServer(('0.0.0.0', 8000), Echo).serve_forever()
 PY
-nohup python3 /root/echo.py > /dev/null 2>&1 &`);
+nohup python3 /root/echo.py > /dev/null 2>&1 &`,
+  );
   const direct = `http://127.0.0.1:${nodePortOf(running, 8000)}/x`;
-  await until(() => fetch(direct).then((answer) => answer.ok, () => false), Boolean);
-  const forwarded = await fetch(`${server.gatewayUrl}/forward/${instanceId}/8000/x?y=1`, { headers: { ...headers, cookie: `AccessToken=${token}` } });
+  await until(
+    () =>
+      fetch(direct).then(
+        (answer) => answer.ok,
+        () => false,
+      ),
+    Boolean,
+  );
+  const forwarded = await fetch(`${server.gatewayUrl}/forward/${instanceId}/8000/x?y=1`, {
+    headers: { ...headers, cookie: `AccessToken=${token}` },
+  });
   const echoed = await forwarded.text();
   expect(echoed).toMatch(/^\/x\?y=1\n/);
   expect(echoed).not.toContain(token);
@@ -117,20 +145,38 @@ nohup python3 /root/echo.py > /dev/null 2>&1 &`);
   expect((await fetch(notebookUrl)).status).toBe(401);
 
   await client.stop({ instanceId });
-  await until(() => instance(instanceId), (one) => statusOf(one) === 'Stopped');
+  await until(
+    () => instance(instanceId),
+    (one) => statusOf(one) === 'Stopped',
+  );
   await expect(key.ssh(sshPort, 'true')).rejects.toThrow();
   await client.start({ instanceId });
-  const again = await until(() => instance(instanceId), (one) => statusOf(one) === 'Running');
-  expect(nodePortOf(again, 22)).toBe(sshPort);
-  expect(await key.ssh(sshPort, 'cat /root/a /root/dataDisk/a /root/sharedDisk/a /root/volume/a; ls /tmp/go; cat /var/log/berth/init.exit')).toBe(
-    'kept\nkept\nkept\nkept\n/tmp/go\n7\n',
+  const again = await until(
+    () => instance(instanceId),
+    (one) => statusOf(one) === 'Running',
   );
+  expect(nodePortOf(again, 22)).toBe(sshPort);
+  expect(
+    await key.ssh(
+      sshPort,
+      'cat /root/a /root/dataDisk/a /root/sharedDisk/a /root/volume/a; ls /tmp/go; cat /var/log/berth/init.exit',
+    ),
+  ).toBe('kept\nkept\nkept\nkept\n/tmp/go\n7\n');
 
-  await expect(client.deleteVolume({ id: volume.id })).rejects.toMatchObject({ status: 409, message: expect.stringContaining(instanceId) });
+  await expect(client.deleteVolume({ id: volume.id })).rejects.toMatchObject({
+    status: 409,
+    message: expect.stringContaining(instanceId),
+  });
   await client.terminate({ instanceId });
   expect(statusOf(await instance(instanceId))).toBe('Released');
-  await expect(client.terminate({ instanceId })).rejects.toMatchObject({ status: 404, message: 'ent: instance not found' });
-  await until(() => instance(instanceId), (one) => one.instanceRuntimeInfo.phase === 'Cleaned');
+  await expect(client.terminate({ instanceId })).rejects.toMatchObject({
+    status: 404,
+    message: 'ent: instance not found',
+  });
+  await until(
+    () => instance(instanceId),
+    (one) => one.instanceRuntimeInfo.phase === 'Cleaned',
+  );
   expect(await ownedNames(await installationOf(server.folder))).toEqual([]);
 
   // The volume keeps its data: the next instance finds it.
@@ -144,10 +190,18 @@ nohup python3 /root/echo.py > /dev/null 2>&1 &`);
     instanceConfiguration: { enableCommonData: false, enableDocker: false, initScript: '' },
     nodePorts: [],
   });
-  const second = await until(() => instance(next.instanceId), (one) => statusOf(one) === 'Running');
-  expect(await key.ssh(nodePortOf(second, 22), 'cat /mnt/v/a /root/sharedDisk/a; ls /root/dataDisk')).toBe('kept\nkept\n');
+  const second = await until(
+    () => instance(next.instanceId),
+    (one) => statusOf(one) === 'Running',
+  );
+  expect(await key.ssh(nodePortOf(second, 22), 'cat /mnt/v/a /root/sharedDisk/a; ls /root/dataDisk')).toBe(
+    'kept\nkept\n',
+  );
   await client.terminate(next);
-  await until(async () => (await client.deleteVolume({ id: volume.id }).then(() => 'deleted', String)), (answer) => answer === 'deleted');
+  await until(
+    async () => await client.deleteVolume({ id: volume.id }).then(() => 'deleted', String),
+    (answer) => answer === 'deleted',
+  );
   expect((await client.listVolumes({ pager })).volumeList).toEqual([]);
 }, 300_000);
 
@@ -155,12 +209,22 @@ test('a browser comes in by the link of the API, runs a cell in JupyterLab, and 
   const wish = { ...(await offer()), name: 'browser', billing: perHour, remoteStorages: [], nodePorts: [] };
   const instanceConfiguration = { enableCommonData: false, enableDocker: false, initScript: '' };
   const { instanceId } = await client.launch({ ...wish, instanceConfiguration });
-  await until(() => instance(instanceId), (one) => statusOf(one) === 'Running');
+  await until(
+    () => instance(instanceId),
+    (one) => statusOf(one) === 'Running',
+  );
   const { url } = await client.open({ instanceId });
 
   const browser = await chromium.launch({
     executablePath: '/usr/bin/chromium',
-    args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
+    args: [
+      '--no-sandbox',
+      '--disable-gpu',
+      '--disable-quic',
+      '--disable-background-networking',
+      '--disable-component-update',
+      '--disable-sync',
+    ],
   });
   try {
     const page = await browser.newPage();

@@ -53,7 +53,11 @@ export async function startServerProcess({ nodePorts }: { nodePorts: string }): 
   let text = '';
 
   const start = async (): Promise<void> => {
-    const started = spawn(process.execPath, ['src/main/berth.ts'], { cwd: ROOT, env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const started = spawn(process.execPath, ['src/main/berth.ts'], {
+      cwd: ROOT,
+      env,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
     child = started;
     const from = text.length;
     await new Promise<void>((resolve, reject) => {
@@ -138,9 +142,16 @@ async function removeAll(installation: string): Promise<void> {
 
 export type Client = ReturnType<typeof makeClient>;
 
-export async function login(server: ServerProcess, username = 'admin', password = PASSWORD): Promise<{ client: Client; token: string }> {
+export async function login(
+  server: ServerProcess,
+  username = 'admin',
+  password = PASSWORD,
+): Promise<{ client: Client; token: string }> {
   const { accessToken } = await makeClient({ baseUrl: `${server.apiUrl}/api` }).login({ username, password });
-  return { client: makeClient({ baseUrl: `${server.apiUrl}/api`, credential: { kind: 'token', token: accessToken } }), token: accessToken };
+  return {
+    client: makeClient({ baseUrl: `${server.apiUrl}/api`, credential: { kind: 'token', token: accessToken } }),
+    token: accessToken,
+  };
 }
 
 export const unique = (): string => randomUUID().slice(0, 8);
@@ -151,7 +162,8 @@ export async function until<T>(ask: () => Promise<T>, wanted: (answer: T) => boo
   for (;;) {
     const answer = await ask();
     if (wanted(answer)) return answer;
-    if (Date.now() > endMs) throw new Error(`after ${deadlineMs} ms it is still ${JSON.stringify(answer).slice(0, 2_000)}`);
+    if (Date.now() > endMs)
+      throw new Error(`after ${deadlineMs} ms it is still ${JSON.stringify(answer).slice(0, 2_000)}`);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }

@@ -18,11 +18,24 @@ export async function makeSshKey(): Promise<SshKey> {
   const folder = await mkdtemp(join(tmpdir(), 'berth-ssh-'));
   const file = join(folder, 'key');
   await run('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-C', 'e2e', '-f', file]);
-  const options = ['StrictHostKeyChecking=accept-new', `UserKnownHostsFile=${join(folder, 'known_hosts')}`, 'BatchMode=yes', 'ConnectTimeout=10'];
+  const options = [
+    'StrictHostKeyChecking=accept-new',
+    `UserKnownHostsFile=${join(folder, 'known_hosts')}`,
+    'BatchMode=yes',
+    'ConnectTimeout=10',
+  ];
   return {
     publicKey: (await readFile(`${file}.pub`, 'utf8')).trim(),
     async ssh(port, command) {
-      const args = ['-i', file, '-p', String(port), ...options.flatMap((option) => ['-o', option]), 'root@127.0.0.1', command];
+      const args = [
+        '-i',
+        file,
+        '-p',
+        String(port),
+        ...options.flatMap((option) => ['-o', option]),
+        'root@127.0.0.1',
+        command,
+      ];
       return (await run('ssh', args, { timeout: 30_000 })).stdout;
     },
     remove: () => rm(folder, { recursive: true, force: true }),

@@ -8,11 +8,18 @@ describe('the configuration', () => {
     const config = readConfig({});
     expect(config.listen).toEqual({ host: '127.0.0.1', port: 8080 });
     expect(config.gatewayListen).toEqual({ host: '127.0.0.1', port: 8081 });
-    expect(config).toMatchObject({ publicAddress: '127.0.0.1', engine: 'docker', nodePorts: { first: 30_000, last: 32_767 } });
+    expect(config).toMatchObject({
+      publicAddress: '127.0.0.1',
+      engine: 'docker',
+      nodePorts: { first: 30_000, last: 32_767 },
+    });
   });
 
   test('takes an empty variable for one that is not set', () => {
-    expect(readConfig({ BERTH_ENGINE: '', BERTH_ADMIN_PASSWORD: '' })).toMatchObject({ engine: 'docker', adminPassword: null });
+    expect(readConfig({ BERTH_ENGINE: '', BERTH_ADMIN_PASSWORD: '' })).toMatchObject({
+      engine: 'docker',
+      adminPassword: null,
+    });
   });
 
   test('reads addresses of both families', () => {
@@ -83,15 +90,36 @@ describe('the first types', () => {
   });
 
   test('are made from what the engine tells', () => {
-    const capabilities = { rootDiskLimit: 'none', dockerInside: false, saveImage: true, gpus: true, dial: true } as const;
+    const capabilities = {
+      rootDiskLimit: 'none',
+      dockerInside: false,
+      saveImage: true,
+      gpus: true,
+      dial: true,
+    } as const;
     const capacity = { cpuMilli: 8000, memoryMiB: 16_384, gpus: 1 };
-    const probe = { version: 'x', capacity, devices: [{ kind: 'gpu' as const, name: 'L4', id: 'GPU-1' }], architecture: 'amd64', capabilities };
-    expect(machineOf(probe)).toEqual({ cpuCores: 8, memoryMiB: 16_384, architecture: 'amd64', gpus: [{ kind: 'gpu', name: 'L4', id: 'GPU-1' }] });
+    const probe = {
+      version: 'x',
+      capacity,
+      devices: [{ kind: 'gpu' as const, name: 'L4', id: 'GPU-1' }],
+      architecture: 'amd64',
+      capabilities,
+    };
+    expect(machineOf(probe)).toEqual({
+      cpuCores: 8,
+      memoryMiB: 16_384,
+      architecture: 'amd64',
+      gpus: [{ kind: 'gpu', name: 'L4', id: 'GPU-1' }],
+    });
   });
 });
 
 test('the welcome names address, account and a launch to copy, and a given password is not repeated', () => {
-  const at = { apiUrl: 'http://a', gatewayUrl: 'http://g', example: { region: 'r', imageId: 'i', instanceTypeId: 't' } };
+  const at = {
+    apiUrl: 'http://a',
+    gatewayUrl: 'http://g',
+    example: { region: 'r', imageId: 'i', instanceTypeId: 't' },
+  };
   const text = welcome({ ...at, adminPassword: { text: 'p4ss', file: '/f' } });
   expect(text).toMatch(/http:\/\/a\/api[^]*password p4ss[^]*\/f[^]*instance\/create[^]*"imageId":"i"/);
   expect(welcome({ ...at, adminPassword: null })).not.toContain('p4ss');
