@@ -1,2 +1,180 @@
-import type { Bench } from './bench.ts';
-export const start: Bench = { title: 'start', run: async () => ({ table: [], verdicts: [], notes: [] }) };
+/**
+ * The program itself, with 100,000 instances in its store: from its spawn to the first correct answer, and what it takes while nobody asks.
+ */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { z } from 'zod';
+import type { Bench, Lent } from './bench.ts';
+import { startBerth } from './lib/berth.ts';
+import { pinned } from './lib/machine.ts';
+import { median, shown, spread } from './lib/numbers.ts';
+import { alternate } from './lib/rounds.ts';
+import { ownerName, seed } from './lib/seed.ts';
+import { PASSWORD, simulated } from './lib/settings.ts';
+
+const ROWS = 100_000;
+const OWNER = 42;
+const ROOT = join(import.meta.dirname, '..');
+const IDLE_MS = 30_000;
+const SETTLE_MS = 3_000;
+const DEADLINE_MS = 20_000;
+const POLL_MS = 2;
+/** Of /proc: clock ticks a second, on every Linux there is. */
+const TICKS_PER_SECOND = 100;
+
+const freePort = async (): Promise<number> => {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const address = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  if (address === null || typeof address === 'string') throw new Error('no port is free');
+  return address.port;
+};
+
+/** Asks until it is answered rightly; milliseconds since `beganMs`. */
+async function firstAnswer(beganMs: number, ask: () => Promise<boolean>): Promise<number> {
+  for (;;) {
+    if (await ask().catch(() => false)) return performance.now() - beganMs;
+    if (performance.now() - beganMs > DEADLINE_MS) throw new Error('no right answer came in time');
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  }
+}
+
+const page = z.object({ instances: z.array(z.unknown()).length(10), pager: z.object({ totalEntries: z.literal(100) }) });
+
+interface Started {
+  process: ChildProcess;
+  tookMs: number;
+  end(): Promise<void>;
+}
+
+async function startProgram(args: string[], env: Record<string, string>, ask: () => Promise<boolean>): Promise<Started> {
+  const command = [...pinned(0), process.execPath, ...args];
+  const beganMs = performance.now();
+  const child = spawn(command[0] ?? '', command.slice(1), { cwd: ROOT, env: { ...process.env, ...env }, stdio: ['ignore', 'ignore', 'inherit'] });
+  const gone = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  const end = async (): Promise<void> => {
+    child.kill('SIGTERM');
+    await gone;
+  };
+  try {
+    return { process: child, tookMs: await firstAnswer(beganMs, ask), end };
+  } catch (error) {
+    await end();
+    throw error;
+  }
+}
+
+/** Resident MB (all of the process) and processor seconds so far. */
+async function spentBy(pid: number): Promise<{ residentMB: number; cpuS: number }> {
+  const status = await readFile(`/proc/${pid}/status`, 'utf8');
+  const stat = await readFile(`/proc/${pid}/stat`, 'utf8');
+  const ticks = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  const residentKiB = Number(/^VmRSS:\s+(\d+)/m.exec(status)?.[1]);
+  return { residentMB: (residentKiB * 1024) / 1e6, cpuS: (Number(ticks[11]) + Number(ticks[12])) / TICKS_PER_SECOND };
+}
+
+async function bareStart(): Promise<number> {
+  const port = await freePort();
+  const code = `require('node:http').createServer((q, s) => s.end('ok')).listen(${port}, '127.0.0.1')`;
+  const url = `http://127.0.0.1:${port}/`;
+  const bare = await startProgram(['-e', code], {}, async () => (await fetch(url)).ok);
+  await bare.end();
+  return bare.tookMs;
+}
+
+export const start: Bench = {
+  title: `the program with ${ROWS.toLocaleString('en')} instances: first answer, and at rest`,
+  async run(lent) {
+    const { folder, flags, say } = lent;
+    const dataFolder = join(folder, 'data');
+    say(`  seeding ${ROWS.toLocaleString('en')} rows`);
+    await seed(dataFolder, ROWS, say);
+    const berth = await startBerth(simulated(dataFolder));
+    const { cookie } = await berth.login(ownerName(OWNER));
+    await berth.child.stop();
+
+    const startBerthProgram = async (engine: 'simulated' | 'docker'): Promise<Started> => {
+      const [port, gatewayPort] = [await freePort(), await freePort()];
+      const env = {
+        BERTH_DATA: dataFolder,
+        BERTH_LISTEN: `127.0.0.1:${port}`,
+        BERTH_GATEWAY_LISTEN: `127.0.0.1:${gatewayPort}`,
+        BERTH_DOMAIN: '127.0.0.1:8081',
+        BERTH_ENGINE: engine,
+        BERTH_ADMIN_PASSWORD: PASSWORD,
+        BERTH_REGISTRY_IMAGES: 'off',
+        BERTH_LOG: 'error',
+      };
+      const headers = { 'content-type': 'application/json', cookie };
+      const body = JSON.stringify({ pager: { currentPage: 1, pageSize: 10 } });
+      return startProgram(['src/main/berth.ts'], env, async () => {
+        const answer = await fetch(`http://127.0.0.1:${port}/api/instance/list`, { method: 'POST', headers, body });
+        return page.safeParse(await answer.json()).success;
+      });
+    };
+    const once = async (): Promise<number> => {
+      const started = await startBerthProgram('simulated');
+      await started.end();
+      return started.tookMs;
+    };
+    const rounds = await alternate<number>({
+      rounds: flags.has('--short') ? 2 : 9,
+      calibrator: { name: 'bare', figure: (ms) => ms },
+      say,
+      candidates: { bare: bareStart, berth: once },
+    });
+    const rest = [];
+    // The engine is part of what a region's instances show, so the first start on another one writes their texts anew: not counted.
+    for (const engine of ['simulated', 'docker'] as const) rest.push(await atRest(engine, startBerthProgram, lent));
+
+    const ms = median(rounds.of('berth'));
+    const rows = rest.map(({ engine, ...one }) => [
+      `at rest, ${engine} engine: MB after ${shown(one.seconds)} s, share of a core`,
+      `${shown(one.residentMB)} MB, ${shown(one.share * 100)} %`,
+    ]);
+    return {
+      table: [
+        ['', 'median'],
+        ['bare node:http: spawn to first answer, ms', spread(rounds.of('bare'))],
+        ['Berth: spawn to the first page of 10 of 100, ms', spread(rounds.of('berth'))],
+        ...rows,
+      ],
+      verdicts: [
+        { asked: 'first correct answer < 1 s', measured: `${shown(ms)} ms`, met: ms < 1000 },
+        ...rest.flatMap(({ engine, residentMB, share }) => [
+          { asked: `${engine}: resident at rest < 150 MB`, measured: `${shown(residentMB)} MB`, met: residentMB < 150 },
+          { asked: `${engine}: < 1 % of a core at rest`, measured: `${shown(share * 100)} %`, met: share < 0.01 },
+        ]),
+      ],
+      notes: [
+        `Starts as \`npm run up\` leaves the installation: compiled modules are in Node's cache after the first one, which is not counted. Rounds kept: ${rounds.kept}, dropped because bare Node was more than 15 % off its median: ${rounds.dropped}.`,
+        'At rest: from the first answer on, three seconds are let pass; then processor time of all threads is taken over 30 s, in which every timer of Berth has come round at least once, the hourly one aside, and then the resident memory. All instances are stopped ones.',
+      ],
+    };
+  },
+};
+
+async function atRest(
+  engine: 'simulated' | 'docker',
+  startProgramOn: (engine: 'simulated' | 'docker') => Promise<Started>,
+  { say, flags }: Lent,
+): Promise<{ engine: string; residentMB: number; share: number; seconds: number }> {
+  say(`  at rest, ${engine}`);
+  await (await startProgramOn(engine)).end();
+  const started = await startProgramOn(engine);
+  try {
+    await new Promise((resolve) => setTimeout(resolve, SETTLE_MS));
+    const pid = started.process.pid ?? 0;
+    const before = await spentBy(pid);
+    const idleMs = flags.has('--short') ? IDLE_MS / 3 : IDLE_MS;
+    await new Promise((resolve) => setTimeout(resolve, idleMs));
+    const after = await spentBy(pid);
+    const seconds = idleMs / 1000;
+    return { engine, residentMB: after.residentMB, share: (after.cpuS - before.cpuS) / seconds, seconds };
+  } finally {
+    await started.end();
+  }
+}

@@ -35,11 +35,14 @@ const server = await startServer({ config, log }).catch((error: unknown) => {
 });
 process.stdout.write(welcome(server));
 
-let ending = false;
+/** npm passes a signal on that the terminal has sent to all of the group already: the second of two so close is an echo. */
+const ECHO_MS = 1_000;
+let endingSinceMs = 0;
 for (const signal of ['SIGTERM', 'SIGINT'] as const) {
   process.on(signal, () => {
-    if (ending) process.exit(1);
-    ending = true;
+    if (endingSinceMs > 0 && Date.now() - endingSinceMs > ECHO_MS) process.exit(1);
+    if (endingSinceMs > 0) return;
+    endingSinceMs = Date.now();
     log.info({ signal }, 'draining; the same signal again ends at once');
     server.stop().then(
       () => process.exit(0),

@@ -47,7 +47,7 @@ export interface ServerOptions {
 export async function startServer({ config, log, limits = {}, now = Date.now }: ServerOptions): Promise<Server> {
   const { dataFolder } = config;
   await mkdir(dataFolder, { recursive: true, mode: 0o711 });
-  const lock = await lockFolder(dataFolder);
+  const lock = lockFolder(dataFolder);
   const opened: (() => Promise<unknown>)[] = [async () => lock.release()];
   const stop = async (): Promise<void> => {
     for (const end of opened.splice(0).reverse()) await end();

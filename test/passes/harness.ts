@@ -139,8 +139,14 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
   const { accessToken } = await world.running.access.login({ username: 'admin', password: 'correct horse' }, '127.0.0.1');
   const caller = await world.running.access.authenticate({ kind: 'token', token: accessToken });
   if (options.start !== false) await world.running.start();
-  onTestFinished(async () => {
+  const stop = async (): Promise<void> => {
     await Promise.all(all.map((control) => control.stop()));
+  };
+  // A store is stopped by hooks that run before those of `onTestFinished`: control has to end first.
+  const { stop: stopStore } = store;
+  store.stop = () => stop().then(stopStore);
+  onTestFinished(async () => {
+    await stop();
     await engine.stop();
     await rm(folder, { recursive: true, force: true });
   });

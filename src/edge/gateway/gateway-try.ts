@@ -1,0 +1,392 @@
+/**
+ * # The gateway
+ *
+ * The door of instances to the web: `/notebook/<instanceId>/…` is the notebook, `/forward/<instanceId>/<port>/…` any other port. A
+ * request goes through these rooms, each a file:
+ *
+ * 1. `head.ts` reads the head once and refuses what can be read in two ways; `routing.ts` makes one object of the address.
+ * 2. `admission.ts` decides who may come in, by `credentials.ts` and `cookies.ts`; `open.ts` turns a link into a session.
+ * 3. `instance-pools.ts` has or makes a connection; `inward.ts` writes the head that the instance gets.
+ * 4. `forward.ts` passes request and response, `upgrade.ts` WebSockets; `outward.ts` writes the head that the browser gets.
+ * 5. `answers.ts` speaks when no instance can, and `revocation.ts` cuts what was let in and no longer would be.
+ *
+ * What it promises and what path mode can't is written in docs/gateway.md.
+ */
+import { createServer } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
+import type { Duplex } from 'node:stream';
+import type { Access, Forwarding } from '../../control/control.ts';
+import type { Log } from '../../control/log.ts';
+import { admit } from './admission.ts';
+import type { AdmissionNeeds, Admitted, Visit } from './admission.ts';
+import {
+  badRequest,
+  internal,
+  isStarting,
+  notRunning,
+  nothingHere,
+  sendAnswer,
+  sendRawAnswer,
+  slashed,
+  stopping,
+  tooMany,
+  unavailable,
+} from './answers.ts';
+import type { Answer } from './answers.ts';
+import { forward } from './forward.ts';
+import { hasBody, readHead } from './head.ts';
+import type { Head } from './head.ts';
+import { InstancePools } from './instance-pools.ts';
+import type { PoolLimits, PortPool } from './instance-pools.ts';
+import { inwardHeaders, senderOf } from './inward.ts';
+import type { Sender } from './inward.ts';
+import { open } from './open.ts';
+import { Revocation } from './revocation.ts';
+import type { Live } from './revocation.ts';
+import { targetOf } from './routing.ts';
+import type { InstanceTarget } from './routing.ts';
+import { tunnel } from './upgrade.ts';
+import type { TunnelLimits } from './upgrade.ts';
+
+export interface GatewayLimits extends PoolLimits, TunnelLimits {
+  /** A connection of a client on which nothing happens between requests is closed after as long. */
+  idleClientMs: number;
+  /** Until the head of a request must have come. */
+  headMs: number;
+  connections: number;
+  /** How often open connections are asked for anew. */
+  revocationMs: number;
+  /** What runs when `stop` is called may go on for as long. */
+  stopGraceMs: number;
+}
+
+const defaultGatewayLimits: GatewayLimits = {
+  perPort: 1_024,
+  idlePoolMs: 30_000,
+  idleConnectionMs: 4_000,
+  dialMs: 10_000,
+  notebookPatienceMs: 10_000,
+  maxHeaderBytes: 32_768,
+  handshakeMs: 60_000,
+  halfOpenMs: 120_000,
+  idleClientMs: 65_000,
+  headMs: 30_000,
+  connections: 20_000,
+  revocationMs: 30_000,
+  stopGraceMs: 10_000,
+};
+
+export interface GatewayNeeds {
+  forwarding: Forwarding;
+  authenticate: Access['authenticate'];
+  log: Log;
+  /** Where the console is, for the way out of a page: `https://berth.example`. Asked when needed, as the API may listen later. */
+  apiOrigin: string | (() => string);
+  /** `iss` of our access tokens: what names it is never passed to an instance. */
+  issuer: string;
+  /** Origin under which browsers see this gateway, when a proxy before it ends TLS; else it follows from the Host header. */
+  publicOrigin?: string | undefined;
+  /** Only behind a proxy that sets them itself: believes `X-Forwarded-For`, `-Proto` and `-Host`. */
+  trustForwarded?: boolean | undefined;
+  limits?: Partial<GatewayLimits> | undefined;
+  now?: (() => number) | undefined;
+}
+
+/** A client that leaves: the 'close' of its response tells. */
+const ignore = (): void => {};
+
+export const makeGateway = (needs: GatewayNeeds): Gateway => new Gateway(needs);
+
+export class Gateway {
+  readonly #needs: GatewayNeeds;
+  readonly #limits: GatewayLimits;
+  readonly #now: () => number;
+  readonly #admission: AdmissionNeeds;
+  readonly #server: ReturnType<typeof createServer>;
+  readonly #pools: InstancePools;
+  readonly #revocation: Revocation;
+  readonly #tunnels = new Set<Duplex>();
+  /** Responses under way on a connection: nothing may be written into them from aside. */
+  readonly #underWay = new WeakMap<Duplex, { responses: number }>();
+  #requests = 0;
+  #stopping = false;
+  #onQuiet: (() => void) | null = null;
+
+  constructor(needs: GatewayNeeds) {
+    this.#needs = needs;
+    this.#limits = { ...defaultGatewayLimits, ...needs.limits };
+    this.#now = needs.now ?? Date.now;
+    const { forwarding, authenticate, issuer, apiOrigin } = needs;
+    this.#admission = {
+      forwarding,
+      authenticate,
+      issuer,
+      apiOrigin: typeof apiOrigin === 'string' ? () => apiOrigin : apiOrigin,
+    };
+    this.#pools = new InstancePools({
+      dial: async (id, port, signal) => forwarding.dial(id, port, signal),
+      limits: this.#limits,
+      now: this.#now,
+    });
+    this.#revocation = new Revocation(
+      { ...this.#admission, log: needs.log, now: this.#now },
+      this.#limits.revocationMs,
+    );
+    this.#server = this.#makeServer();
+  }
+
+  async listen(host: string, port: number): Promise<void> {
+    await new Promise<void>((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen({ host, port, backlog: 1_024 }, () => {
+        this.#server.off('error', reject);
+        resolve();
+      });
+    });
+  }
+
+  /** `127.0.0.1:8081`, or `[::1]:8081`; throws when it does not listen. */
+  get address(): string {
+    const address = this.#server.address();
+    if (address === null || typeof address === 'string') throw new Error('the gateway does not listen on a TCP port');
+    return `${address.family === 'IPv6' ? `[${address.address}]` : address.address}:${address.port}`;
+  }
+
+  /** Takes no more, lets running requests end within the grace, then cuts them and all tunnels. */
+  async stop(): Promise<void> {
+    this.#stopping = true;
+    const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
+    this.#server.closeIdleConnections();
+    await this.#quiet(this.#limits.stopGraceMs);
+    this.#revocation.stop();
+    for (const client of this.#tunnels) client.destroy();
+    this.#server.closeAllConnections();
+    await this.#pools.stop();
+    await closed;
+  }
+
+  async #quiet(graceMs: number): Promise<void> {
+    if (this.#requests === 0) return;
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, graceMs);
+      this.#onQuiet = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+
+  #makeServer(): ReturnType<typeof createServer> {
+    const limits = this.#limits;
+    const server = createServer({
+      maxHeaderSize: limits.maxHeaderBytes,
+      headersTimeout: limits.headMs,
+      // A body may take as long as it takes.
+      requestTimeout: 0,
+      keepAliveTimeout: limits.idleClientMs,
+      connectionsCheckingInterval: 5_000,
+      keepAlive: true,
+      keepAliveInitialDelay: 60_000,
+      noDelay: true, highWaterMark: 131072,
+      insecureHTTPParser: false,
+      shouldUpgradeCallback: (req) => req.method === 'GET' && req.headers.upgrade?.toLowerCase() === 'websocket',
+    });
+    server.maxConnections = limits.connections;
+    // Node would drop what is over the count in silence, checks included; the size bounds it already.
+    server.maxHeadersCount = 0;
+    server.on('request', (req, res) => void this.#onRequest(req, res, false));
+    server.on('checkContinue', (req: IncomingMessage, res: ServerResponse) => void this.#onRequest(req, res, true));
+    server.on('checkExpectation', (req: IncomingMessage, res: ServerResponse) => {
+      sendAnswer(req, res, badRequest('of expectations only "100-continue" is known', 417), req.headers.accept ?? '');
+    });
+    server.on('upgrade', (req, socket, early) => void this.#onUpgrade(req, socket, early));
+    server.on('connect', (_req, socket) => {
+      socket.on('error', () => socket.destroy());
+      sendRawAnswer(socket, badRequest('CONNECT is not passed on: send the request itself', 405));
+    });
+    server.on('clientError', (error: NodeJS.ErrnoException, socket) => this.#onClientError(error, socket));
+    return server;
+  }
+
+  #onClientError(error: NodeJS.ErrnoException, socket: Duplex): void {
+    if (socket.destroyed || (this.#underWay.get(socket)?.responses ?? 0) > 0 || error.code === 'ECONNRESET') {
+      socket.destroy();
+      return;
+    }
+    socket.on('error', () => socket.destroy());
+    if (error.code === 'HPE_HEADER_OVERFLOW') {
+      sendRawAnswer(socket, badRequest(`the headers are larger than ${this.#limits.maxHeaderBytes} bytes`, 431));
+    } else if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') {
+      sendRawAnswer(socket, badRequest('the head of the request took too long', 408));
+    } else sendRawAnswer(socket, badRequest('the request is not well-formed HTTP/1.1'));
+  }
+
+  async #onRequest(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): Promise<void> {
+    let underWay = this.#underWay.get(req.socket);
+    if (underWay === undefined) this.#underWay.set(req.socket, (underWay = { responses: 0 }));
+    const connection = underWay;
+    connection.responses += 1;
+    this.#requests += 1;
+    req.on('error', ignore);
+    res.on('error', ignore);
+    res.once('close', () => {
+      connection.responses -= 1;
+      this.#requests -= 1;
+      if (!this.#stopping) return;
+      if (this.#requests === 0) this.#onQuiet?.();
+      this.#server.closeIdleConnections();
+    });
+    if (this.#stopping) res.shouldKeepAlive = false;
+    try {
+      await this.#answer(req, res, expectsContinue);
+    } catch (error) {
+      this.#needs.log.error({ err: error, method: req.method }, 'the gateway failed at a request');
+      sendAnswer(req, res, unavailable(error) ?? internal(), req.headers.accept ?? '');
+    }
+  }
+
+  async #answer(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): Promise<void> {
+    const method = req.method ?? 'GET';
+    const head = readHead(req.rawHeaders, method, req.httpVersion);
+    if (typeof head === 'string') {
+      res.shouldKeepAlive = false;
+      sendAnswer(req, res, badRequest(head), '');
+      return;
+    }
+    const target = targetOf(head.host, req.url ?? '');
+    switch (target.kind) {
+      case 'refused':
+        sendAnswer(req, res, badRequest(target.why), head.accept);
+        return;
+      case 'home':
+      case 'unknown':
+        sendAnswer(req, res, nothingHere(this.#admission.apiOrigin()), head.accept);
+        return;
+      case 'open': {
+        const ownOrigin = this.#ownOrigin(this.#senderOf(req.socket, head));
+        await open(
+          { forwarding: this.#needs.forwarding, apiOrigin: this.#admission.apiOrigin },
+          { req, res, head, query: target.query, ownOrigin },
+        );
+        return;
+      }
+      case 'instance':
+        await this.#answerFromInstance(req, res, head, target, method, expectsContinue);
+        return;
+      default:
+        target satisfies never;
+    }
+  }
+
+  async #answerFromInstance(
+    req: IncomingMessage,
+    res: ServerResponse,
+    head: Head,
+    target: InstanceTarget,
+    method: string,
+    expectsContinue: boolean,
+  ): Promise<void> {
+    const sender = this.#senderOf(req.socket, head);
+    const entered = await this.#enter({ head, target, method, upgrade: false, ownOrigin: this.#ownOrigin(sender) });
+    if ('refused' in entered) {
+      sendAnswer(req, res, entered.refused, head.accept);
+      return;
+    }
+    const { admitted, pool } = entered;
+    const live: Live = { target, evidence: admitted.evidence, sinceMs: this.#now(), cut: () => res.destroy() };
+    this.#revocation.watch(live);
+    forward(pool, {
+      req,
+      res,
+      head,
+      target,
+      admitted,
+      host: sender.host,
+      headers: inwardHeaders(head, target, admitted, sender, this.#needs.issuer),
+      expectsContinue,
+      log: this.#needs.log,
+      onDone: () => {
+        this.#revocation.done(live);
+        this.#pools.release(pool);
+      },
+    });
+  }
+
+  async #onUpgrade(req: IncomingMessage, client: Duplex, early: Buffer): Promise<void> {
+    client.on('error', () => client.destroy());
+    this.#tunnels.add(client);
+    client.once('close', () => this.#tunnels.delete(client));
+    try {
+      await this.#answerUpgrade(req, client, early);
+    } catch (error) {
+      this.#needs.log.error({ err: error }, 'the gateway failed at an upgrade');
+      sendRawAnswer(client, unavailable(error) ?? internal());
+    }
+  }
+
+  async #answerUpgrade(req: IncomingMessage, client: Duplex, early: Buffer): Promise<void> {
+    const head = readHead(req.rawHeaders, 'GET', req.httpVersion);
+    if (typeof head === 'string') return sendRawAnswer(client, badRequest(head));
+    if (this.#stopping) return sendRawAnswer(client, stopping());
+    if (hasBody(head)) return sendRawAnswer(client, badRequest('an upgrade has no body'));
+    const target = targetOf(head.host, req.url ?? '');
+    if (target.kind === 'refused') return sendRawAnswer(client, badRequest(target.why));
+    if (target.kind !== 'instance') return sendRawAnswer(client, nothingHere(this.#admission.apiOrigin()));
+    const sender = this.#senderOf(req.socket, head);
+    const entered = await this.#enter({
+      head,
+      target,
+      method: 'GET',
+      upgrade: true,
+      ownOrigin: this.#ownOrigin(sender),
+    });
+    if ('refused' in entered) return sendRawAnswer(client, entered.refused, head.accept);
+    const { admitted, pool } = entered;
+    const live: Live = { target, evidence: admitted.evidence, sinceMs: this.#now(), cut: () => client.destroy() };
+    this.#revocation.watch(live);
+    try {
+      const headers = inwardHeaders(head, target, admitted, sender, this.#needs.issuer);
+      await tunnel(pool, {
+        client,
+        early,
+        target,
+        admitted,
+        host: sender.host,
+        accept: head.accept,
+        headers,
+        limits: this.#limits,
+      });
+    } finally {
+      this.#revocation.done(live);
+      this.#pools.release(pool);
+    }
+  }
+
+  /** In by the owner's or the public door, to an instance that runs, with a place among what runs at the same time. */
+  async #enter(visit: Visit): Promise<{ admitted: Admitted; pool: PortPool } | { refused: Answer }> {
+    const admitted = await admit(this.#admission, visit);
+    if ('refused' in admitted) return admitted;
+    const { route } = admitted;
+    const { target, method, upgrade } = visit;
+    if (target.slashed !== null && !upgrade && (method === 'GET' || method === 'HEAD')) {
+      return { refused: slashed(target.slashed) };
+    }
+    if (!route.running) {
+      this.#pools.forget(route.instanceId);
+      return { refused: notRunning(route.status, isStarting(route.status)) };
+    }
+    const pool = this.#pools.acquire(target);
+    return pool === null ? { refused: tooMany() } : { admitted, pool };
+  }
+
+  #senderOf(socket: Socket, head: Head): Sender {
+    const from = { remoteAddress: socket.remoteAddress, encrypted: socket instanceof TLSSocket };
+    return senderOf(head, from, this.#needs.trustForwarded ?? false);
+  }
+
+  #ownOrigin(sender: Sender): string {
+    return this.#needs.publicOrigin ?? `${sender.proto}://${sender.host.toLowerCase()}`;
+  }
+}

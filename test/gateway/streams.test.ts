@@ -1,0 +1,194 @@
+import { createHash } from 'node:crypto';
+import { request } from 'node:http';
+import type { IncomingMessage } from 'node:http';
+import { connect } from 'node:net';
+import { describe, expect, test } from 'vitest';
+import { ask, idOf, sendRaw, serve, serveTcp, start, until } from './harness.ts';
+
+const A = idOf('a');
+
+describe('bodies flow, whatever their size and pace', () => {
+  test('events arrive one by one, as they are sent, in order', async () => {
+    const next: (() => void)[] = [];
+    const inside = await serve((_req, res) => {
+      res.writeHead(200, { 'content-type': 'text/event-stream' });
+      res.flushHeaders();
+      let count = 0;
+      next.push(() => {
+        count += 1;
+        res.write(`data: ${count}\n\n`);
+      });
+    });
+    const harness = await start();
+    harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
+    const response = await new Promise<IncomingMessage>((resolve, reject) => {
+      request({ port: harness.port, path: `/forward/${A}/80/`, agent: false }, resolve)
+        .on('error', reject)
+        .end();
+    });
+    expect(response.headers['content-type']).toBe('text/event-stream'); // the head is there before the first event
+    let got = '';
+    response.setEncoding('utf8').on('data', (chunk: string) => (got += chunk));
+    for (let count = 1; count <= 5; count += 1) {
+      next[0]?.();
+      await until(`event ${count} arrived`, () => got.endsWith(`data: ${count}\n\n`));
+    }
+    expect(got).toBe('data: 1\n\ndata: 2\n\ndata: 3\n\ndata: 4\n\ndata: 5\n\n');
+    response.destroy();
+  });
+
+  test('200 MB go in and come out unchanged, through little memory', async () => {
+    const inside = await serve((req, res) => req.pipe(res));
+    const harness = await start();
+    harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
+    const piece = Buffer.alloc(1 << 20, 'berth ');
+    const [sent, got] = [createHash('sha256'), createHash('sha256')];
+    let sentBytes = 0;
+    let gotBytes = 0;
+    let peakBytes = 0;
+    const asked = request({ port: harness.port, path: `/forward/${A}/80/`, method: 'POST', agent: false });
+    const answered = new Promise<IncomingMessage>((resolve, reject) =>
+      asked.once('response', resolve).once('error', reject),
+    );
+    const feeding = (async () => {
+      for (let count = 0; count < 200; count += 1) {
+        piece.writeUInt32LE(count);
+        const part = Buffer.from(piece);
+        sent.update(part);
+        sentBytes += part.length;
+        if (!asked.write(part)) await new Promise((resolve) => asked.once('drain', resolve));
+      }
+      asked.end();
+    })();
+    for await (const chunk of await answered) {
+      got.update(chunk);
+      gotBytes += chunk.length;
+      peakBytes = Math.max(peakBytes, sentBytes - gotBytes);
+    }
+    await feeding;
+    expect(gotBytes).toBe(200 << 20);
+    expect(got.digest('hex')).toBe(sent.digest('hex'));
+    expect(peakBytes).toBeLessThan(48 << 20); // mostly in the buffers of eight sockets, which the system makes as large
+  });
+
+  test('a reader that does not read stops the instance, and a reading one lets it go on', async () => {
+    let written = 0;
+    const inside = await serve((_req, res) => {
+      const piece = Buffer.alloc(65_536);
+      const fill = (): void => {
+        while (written < 64 << 20) {
+          written += piece.length;
+          if (!res.write(piece)) return void res.once('drain', fill);
+        }
+        res.end();
+      };
+      fill();
+    });
+    const harness = await start();
+    harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
+    const client = connect(harness.port, '127.0.0.1');
+    client.pause();
+    client.write(`GET /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`);
+    let last = -1;
+    let still = 0;
+    await until('the instance stands still', () => {
+      still = written > 0 && written === last ? still + 1 : 0;
+      last = written;
+      return still > 40;
+    });
+    expect(written).toBeLessThan(32 << 20); // what the sockets of the system hold
+    client.resume();
+    await until('all is written', () => written === 64 << 20);
+    client.destroy();
+  });
+
+  test('an answer before the end of the upload arrives, and the upload is not swallowed for ever', async () => {
+    const inside = await serve((_req, res) => res.writeHead(413, { connection: 'close' }).end('too large'));
+    const harness = await start();
+    harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
+    const asked = request({
+      port: harness.port,
+      path: `/forward/${A}/80/`,
+      method: 'POST',
+      agent: false,
+      headers: { 'content-length': 1 << 30 },
+    });
+    asked.on('error', () => {});
+    asked.write(Buffer.alloc(100_000));
+    const response = await new Promise<IncomingMessage>((resolve) => asked.once('response', resolve));
+    let got = '';
+    for await (const chunk of response) got += String(chunk);
+    expect([response.statusCode, got]).toEqual([413, 'too large']);
+    asked.destroy();
+  });
+});
+
+describe('who leaves is missed', () => {
+  test('a client that leaves aborts the request inside, before and within the response', async () => {
+    const left: string[] = [];
+    const inside = await serve((req, res) => {
+      res.once('close', () => left.push(req.url ?? ''));
+      if (req.url === '/within') res.write('beginning');
+    });
+    const harness = await start();
+    harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
+    const before = request({ port: harness.port, path: `/forward/${A}/80/before`, agent: false }).on('error', () => {});
+    before.end();
+    await until('it is inside', () => harness.dialled.size === 1);
+    const within = request({ port: harness.port, path: `/forward/${A}/80/within`, agent: false }).on('error', () => {});
+    within.end();
+    await new Promise((resolve) => within.once('response', resolve));
+    before.destroy();
+    within.destroy();
+    await until('both were aborted', () => left.length === 2);
+    await until('no connection is left', () => harness.dialled.size === 0);
+    expect(left.toSorted()).toEqual(['/before', '/within']);
+  });
+
+  test('a client that leaves within its upload aborts it', async () => {
+    let aborted = false;
+    let received = 0;
+    const inside = await serve((req) => {
+      req.on('data', (chunk: Buffer) => (received += chunk.length));
+      req.on('error', () => {});
+      req.once('close', () => (aborted = !req.complete));
+    });
+    const harness = await start();
+    harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
+    const asked = request({ port: harness.port, path: `/forward/${A}/80/`, method: 'POST', agent: false }).on(
+      'error',
+      () => {},
+    );
+    asked.write('a part');
+    await until('a part is inside', () => received === 6);
+    asked.destroy();
+    await until('it was aborted', () => aborted);
+    expect(received).toBe(6);
+  });
+
+  test.each([
+    ['nothing', '', 502],
+    ['half a head', 'HTTP/1.1 200 OK\r\nContent-Le', 502],
+    ['no HTTP', 'SSH-2.0-OpenSSH_9.2\r\n', 502],
+    ['two lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab', 502],
+  ])('an instance that dies after %s makes a 502', async (_what, bytes, status) => {
+    const inside = await serveTcp((socket) => socket.once('data', () => socket.end(bytes)));
+    const harness = await start();
+    harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
+    const answered = await ask(harness, `/forward/${A}/80/`);
+    expect(answered).toMatchObject({ status, headers: { 'x-error-code': 'unavailable' } });
+    expect(JSON.parse(answered.body)).toEqual({ message: expect.stringContaining('closed the connection') });
+  });
+
+  test.each([
+    ['a length', 'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this'],
+    ['chunks', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nonly \r\n5\r\nth'],
+  ])('an instance that dies within a body with %s breaks the connection', async (_what, bytes) => {
+    const inside = await serveTcp((socket) => socket.once('data', () => socket.end(bytes)));
+    const harness = await start();
+    harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
+    await expect(ask(harness, `/forward/${A}/80/`)).rejects.toThrow(/aborted|ECONNRESET|hang up/);
+    const raw = await sendRaw(harness, `GET /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`);
+    expect(raw).not.toMatch(/\r\n0\r\n\r\n$/);
+  });
+});
