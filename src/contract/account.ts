@@ -24,7 +24,6 @@ export const userCreateRequest = z.object({
   /** Dollars the account starts with. */
   balance: z.number().min(0).max(1_000_000_000).default(0),
 });
-export const userCreateAnswer = userInfoAnswer;
 
 export const passwordRequest = z.object({ oldPassword: secret(0, 1024), newPassword: password });
 

@@ -10,7 +10,6 @@ const page = (max: number) => z.number().int().min(1).max(max);
 
 /** §4.2: pages count from 1; interface-notes.md: pageSize 1..500. */
 export const pagerRequest = z.object({ currentPage: page(MAX_PAGE), pageSize: page(MAX_PAGE_SIZE) });
-export type PagerRequest = z.output<typeof pagerRequest>;
 
 export const pagerAnswer = z.strictObject({
   currentPage: z.number().int(),

@@ -129,7 +129,7 @@ export const routes = {
     summary: 'Who the caller is',
     source: notes('Instances: account'),
   }),
-  createUser: routeFor('admin')('/user/create', account.userCreateRequest, account.userCreateAnswer, {
+  createUser: routeFor('admin')('/user/create', account.userCreateRequest, account.userInfoAnswer, {
     errors: 'problem',
     idempotent: true,
     summary: 'Create an account (administrators)',

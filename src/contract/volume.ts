@@ -28,7 +28,6 @@ export const volume = z.strictObject({
   status: z.string(),
   username: z.string(),
 });
-export type VolumeObject = z.output<typeof volume>;
 
 export const volumeCreateRequest = z.object({
   name: volumeName,
@@ -36,7 +35,6 @@ export const volumeCreateRequest = z.object({
   region: id,
   volumeType: z.enum(volumeTypes),
 });
-export type VolumeCreateRequest = z.output<typeof volumeCreateRequest>;
 export const volumeCreateAnswer = z.strictObject({ volume });
 
 export const volumeListAnswer = z.strictObject({ volumeList: z.array(volume), pager: pagerAnswer });

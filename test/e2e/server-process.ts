@@ -1,6 +1,5 @@
 /** The program itself, started as an operator starts it, on the container engine of this machine. */
 import { spawn, type ChildProcess } from 'node:child_process';
-import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -153,8 +152,6 @@ export async function login(
     token: accessToken,
   };
 }
-
-export const unique = (): string => randomUUID().slice(0, 8);
 
 /** Asks until the answer is as wanted; the last answer is told when it never is. */
 export async function until<T>(ask: () => Promise<T>, wanted: (answer: T) => boolean, deadlineMs = 60_000): Promise<T> {

@@ -22,7 +22,7 @@ import { describeOwnership } from './conformance/ownership.ts';
 import { describeSurroundings } from './conformance/surroundings.ts';
 import { deadline, makeSubject, type Subject } from './conformance/subject.ts';
 
-export type { Fixture, Need, Neighbour } from './conformance/fixture.ts';
+export type { Fixture, Neighbour } from './conformance/fixture.ts';
 
 export function describeConformance(name: string, makeFixture: () => Promise<Fixture>): void {
   describe(`engine conformance: ${name}`, () => {

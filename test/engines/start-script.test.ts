@@ -201,7 +201,7 @@ describe('the notebook', () => {
     onTestFinished(() => socket.terminate());
     const printed = new Promise<string>((resolve, reject) => {
       socket.on('error', reject);
-      socket.on('message', (data) => {
+      socket.on('message', (data: Buffer) => {
         const message: { msg_type: string; content: { text?: string } } = JSON.parse(data.toString());
         if (message.msg_type === 'stream') resolve(message.content.text ?? '');
       });

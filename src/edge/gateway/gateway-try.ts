@@ -189,7 +189,7 @@ export class Gateway {
       connectionsCheckingInterval: 5_000,
       keepAlive: true,
       keepAliveInitialDelay: 60_000,
-      noDelay: true, highWaterMark: 131072,
+      noDelay: true, highWaterMark: 262144,
       insecureHTTPParser: false,
       shouldUpgradeCallback: (req) => req.method === 'GET' && req.headers.upgrade?.toLowerCase() === 'websocket',
     });
