@@ -12,7 +12,7 @@ import { pinned } from './lib/machine.ts';
 import { median, shown, spread } from './lib/numbers.ts';
 import { alternate } from './lib/rounds.ts';
 import { ownerName, seed } from './lib/seed.ts';
-import { PASSWORD, simulated } from './lib/settings.ts';
+import { DOMAIN, PASSWORD, simulated } from './lib/settings.ts';
 
 const ROWS = 100_000;
 const OWNER = 42;
@@ -102,7 +102,7 @@ export const start: Bench = {
         BERTH_DATA: dataFolder,
         BERTH_LISTEN: `127.0.0.1:${port}`,
         BERTH_GATEWAY_LISTEN: `127.0.0.1:${gatewayPort}`,
-        BERTH_DOMAIN: '127.0.0.1:8081',
+        BERTH_DOMAIN: DOMAIN,
         BERTH_ENGINE: engine,
         BERTH_ADMIN_PASSWORD: PASSWORD,
         BERTH_REGISTRY_IMAGES: 'off',

@@ -3,6 +3,7 @@ import { pino } from 'pino';
 import { z } from 'zod';
 import { readConfig, type Config } from '../../src/main/config.ts';
 
+export const DOMAIN = '127.0.0.1:8081';
 export const PASSWORD = 'a password of the benches';
 
 export const serverSettings = z.object({
@@ -16,7 +17,7 @@ export const serverSettings = z.object({
    */
   version: z.enum(['kept', 'moved', 'written']),
   nodePorts: z.object({ first: z.number(), last: z.number() }),
-  /** Dialling any port of any instance reaches this port of the host; null: the engine's own way. */
+  /** Dialling any port of any instance but 22 reaches this port of the host; null: the engine's own way. */
   dialTo: z.number().nullable(),
 });
 export type ServerSettings = z.infer<typeof serverSettings>;
@@ -34,13 +35,11 @@ export const simulated = (dataFolder: string, more: Partial<ServerSettings> = {}
   ...more,
 });
 
-export const configOf = ({ dataFolder, engine, nodePorts }: ServerSettings): Config => ({
+export const configOf = ({ dataFolder, engine, nodePorts, dialTo }: ServerSettings): Config => ({
   ...readConfig({
     BERTH_DATA: dataFolder,
     BERTH_LISTEN: '127.0.0.1:0',
     BERTH_GATEWAY_LISTEN: '127.0.0.1:0',
-    // Said, and not left to the port that happens to be free: a region's domain stands in the text of each of its instances.
-    BERTH_DOMAIN: '127.0.0.1:8081',
     BERTH_ENGINE: engine,
     BERTH_ADMIN_PASSWORD: PASSWORD,
     BERTH_CPU_OVERCOMMIT: '50',
@@ -48,6 +47,8 @@ export const configOf = ({ dataFolder, engine, nodePorts }: ServerSettings): Con
     BERTH_LOG: 'error',
   }),
   nodePorts,
+  // Said, and not left to the port that happens to be free: a region's domain stands in the text of each of its instances.
+  domain: dialTo === null ? DOMAIN : null,
 });
 
 export const quietLog = pino({ level: 'error' }, pino.destination(2));

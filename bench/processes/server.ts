@@ -1,9 +1,11 @@
 /** A whole Berth in a process of its own, as `main` starts it, with the one or two things changed that a bench asks for. */
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { startServer } from '../../src/main/server.ts';
 import { moveVersion } from '../../src/store/events.ts';
 import { answerAsks, settingsOf } from '../lib/child.ts';
 import { configOf, quietLog, serverSettings } from '../lib/settings.ts';
+
+const SSH_PORT = 22;
 
 const settings = settingsOf(serverSettings);
 const server = await startServer({ config: configOf(settings), log: quietLog });
@@ -24,8 +26,10 @@ if (settings.version !== 'kept') {
   };
 }
 if (settings.dialTo !== null) {
-  const { dialTo: port } = settings;
-  hands.engine = { ...hands.engine, dial: async () => connect({ host: '127.0.0.1', port, noDelay: true }) };
+  const { dialTo } = settings;
+  const { engine } = hands;
+  const here = (): Socket => connect({ host: '127.0.0.1', port: dialTo, noDelay: true });
+  hands.engine = { ...engine, dial: async (id, port, signal) => (port === SSH_PORT ? engine.dial(id, port, signal) : here()) };
 }
 
 answerAsks(

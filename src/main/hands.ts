@@ -6,11 +6,8 @@ import { EngineFault } from '../domain/engine-fault.ts';
 import type { RegionId } from '../domain/ids.ts';
 import type { RegionHands } from '../control/regions.ts';
 import type { Engine } from '../engines/contract.ts';
-import { endpointOf, makeClient } from '../engines/docker/client.ts';
-import { makeDockerEngine } from '../engines/docker/docker.ts';
 import type { BuildLocalImage } from '../engines/docker/images.ts';
 import { buildRecipe, readRecipe, recipeRef } from '../engines/docker/recipes.ts';
-import { makeSimulatedEngine } from '../engines/simulated/simulated.ts';
 import { makeDirectoryStorage } from '../storage/directory/directory.ts';
 import type { Logger } from 'pino';
 import type { Config } from './config.ts';
@@ -43,8 +40,8 @@ export async function makeHands(config: Config, region: RegionId, installation: 
   const recipe = await readRecipe(recipeFolder);
   const engine =
     config.engine === 'docker'
-      ? dockerEngine(config, installation, recipeFolder, log)
-      : simulatedEngine(config, installation);
+      ? await dockerEngine(config, installation, recipeFolder, log)
+      : await simulatedEngine(config, installation);
   return {
     hands: {
       regionId: region,
@@ -61,7 +58,11 @@ export async function makeHands(config: Config, region: RegionId, installation: 
   };
 }
 
-function dockerEngine(config: Config, installation: string, recipeFolder: string, log: Logger): Engine {
+// Only the engine that is used is loaded: dockerode alone is 10 MB and a tenth of the start.
+
+async function dockerEngine(config: Config, installation: string, recipeFolder: string, log: Logger): Promise<Engine> {
+  const { endpointOf, makeClient } = await import('../engines/docker/client.ts');
+  const { makeDockerEngine } = await import('../engines/docker/docker.ts');
   const endpoint = endpointOf(config.dockerHost ?? USUAL_SOCKET);
   const buildLocalImage: BuildLocalImage = async (ref, onProgress, signal) => {
     const recipe = await readRecipe(recipeFolder);
@@ -86,10 +87,12 @@ function dockerEngine(config: Config, installation: string, recipeFolder: string
   });
 }
 
-const simulatedEngine = (config: Config, installation: string): Engine =>
-  makeSimulatedEngine({
+async function simulatedEngine(config: Config, installation: string): Promise<Engine> {
+  const { makeSimulatedEngine } = await import('../engines/simulated/simulated.ts');
+  return makeSimulatedEngine({
     installation,
     capacity: SIMULATED_CAPACITY,
     publishPorts: false,
     stateFile: join(config.dataFolder, 'simulated-engine.json'),
   });
+}

@@ -75,6 +75,7 @@ export async function startServer({ config, log, limits = {}, now = Date.now }: 
       },
       authenticate: (credential) => ready().access.authenticate(credential),
       issuer: installation,
+      ...(config.gatewayUrl === null ? {} : { publicOrigin: config.gatewayUrl }),
       apiOrigin: config.apiUrl ?? `http://${hostPort(config.listen)}`,
       log,
     });

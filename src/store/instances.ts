@@ -342,12 +342,27 @@ export async function makeMountersDue(tx: Db, volume: string, nowMs: number): Pr
     .execute();
 }
 
-/** What a sweep compares with the engine: every instance of the region that is not wholly gone. */
-export async function standingInstances(db: Db, region: string): Promise<{ id: string; desired: string; status: string; idle: boolean }[]> {
+/**
+ * Instances of the region that say Running and that no pass is due for. Found by their node ports, which each has that runs: the table of
+ * instances also holds all that ever were, and a sweep must not cost more the longer a server lives.
+ */
+export async function restingRunningIds(db: Db, region: string): Promise<string[]> {
   const rows = await db
     .selectFrom('instance')
-    .select(['id', 'desired', 'status', 'dueAtMs'])
-    .where('regionId', '=', region)
+    .select('id')
+    .where('id', 'in', db.selectFrom('nodePort').select('instanceId').where('regionId', '=', region))
+    .where('status', '=', 'Running')
+    .where('dueAtMs', 'is', null)
+    .execute();
+  return rows.map(({ id }) => id);
+}
+
+/** Those of the ids whose instances are not wholly gone. */
+export async function standingAmong(db: Db, ids: readonly string[]): Promise<{ id: string; status: string; idle: boolean }[]> {
+  const rows = await db
+    .selectFrom('instance')
+    .select(['id', 'status', 'dueAtMs'])
+    .where('id', 'in', ids)
     .where((where) => where.or([where('desired', '!=', 'released'), where('dueAtMs', 'is not', null)]))
     .execute();
   return rows.map(({ dueAtMs, ...row }) => ({ ...row, idle: dueAtMs === null }));

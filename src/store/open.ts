@@ -3,7 +3,6 @@
  * brought to the newest migration first. For SQLite, take the data folder's lock (`lock.ts`) before.
  */
 import { migrations } from './migrations/all.ts';
-import { openPostgres } from './postgres.ts';
 import { openSqlite } from './sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
 
@@ -17,6 +16,8 @@ export async function openStore(options: {
     if (!/^postgres(ql)?:\/\//.test(url)) {
       throw new Error('The database URL must begin with postgres:// or postgresql://. For SQLite, leave it out.');
     }
+    // Not loaded where it is not used.
+    const { openPostgres } = await import('./postgres.ts');
     return openPostgres({ url, migrations, log });
   }
   if (file) return openSqlite({ file, migrations, log });

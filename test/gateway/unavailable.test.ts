@@ -1,7 +1,6 @@
-import { request } from 'node:http';
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { API_ORIGIN, ask, idOf, onCleanup, serve, start, until } from './harness.ts';
+import { API_ORIGIN, ask, sendRaw, idOf, onCleanup, serve, start, until } from './harness.ts';
 
 const A = idOf('a');
 
@@ -20,6 +19,29 @@ describe('when nothing inside can answer, the gateway says why', () => {
     const forPerson = await ask(harness, `/forward/${A}/80/`, browser);
     expect(forPerson.headers['content-type']).toBe('text/html; charset=utf-8');
     expect(forPerson.body).toContain('http-equiv="refresh"');
+  });
+
+  test('who uploads to a port on which nothing listens is told so, and the connection goes on', async () => {
+    const harness = await start();
+    harness.add(A, { publicPorts: [80] });
+    const upload = `POST /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\nContent-Length: 3000000\r\n\r\n${'x'.repeat(3_000_000)}`;
+    const last = `GET /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`;
+    const answer = await sendRaw(harness, upload + upload + last);
+    expect(answer.match(/^HTTP\/1\.1 503 /gm)).toHaveLength(3);
+  });
+
+  test('who breaks off such an upload ends nothing but the upload', async () => {
+    const harness = await start();
+    harness.add(A, { publicPorts: [80] });
+    for (let count = 0; count < 20; count += 1) {
+      const client = connect(harness.port, '127.0.0.1').on('error', () => {});
+      client.write(
+        `POST /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\nContent-Length: 3000000\r\n\r\n${'x'.repeat(100_000)}`,
+      );
+      await new Promise((resolve) => client.once('data', resolve));
+      client.resetAndDestroy();
+    }
+    expect(await ask(harness, `/forward/${A}/80/`)).toMatchObject({ status: 503 });
   });
 
   test('the instance starts: the page looks again by itself', async () => {

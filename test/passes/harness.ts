@@ -3,11 +3,12 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { onTestFinished } from 'vitest';
+import { expect, onTestFinished } from 'vitest';
 import type { Caller, LaunchWish } from '../../src/control/control.ts';
 import { makeControl, type RunningControl } from '../../src/control/make-control.ts';
 import { makeRegions, type RegionHands } from '../../src/control/regions.ts';
 import { defaultLimits, type Limits } from '../../src/domain/instance-states.ts';
+import { realClock } from '../../src/engines/simulated/clock.ts';
 import { makeSimulatedEngine, type SimulatedEngine, type SimulatedEngineOptions } from '../../src/engines/simulated/simulated.ts';
 import * as firstRun from '../../src/main/first-run.ts';
 import { makeDirectoryStorage } from '../../src/storage/directory/directory.ts';
@@ -50,7 +51,6 @@ const WAIT_MS = 10_000;
 const POLL_MS = 5;
 
 const ignore = () => {};
-const quiet = { debug: ignore, info: ignore, warn: ignore, error: (f: Record<string, unknown>, t: string) => console.log('ERR', new Date().toISOString(), t, f['err'] instanceof Error ? f['err'].stack : f) };
 
 export interface WorldOptions {
   engine?: Partial<SimulatedEngineOptions>;
@@ -63,6 +63,8 @@ export interface WorldOptions {
   /** Added to the time of the machine, for what takes an hour. */
   clock?: { aheadMs: number };
   log?: Log;
+  /** What control may say as an error without failing the test; nothing, if not given. */
+  mayFail?: RegExp;
 }
 
 export interface MoreControl {
@@ -71,12 +73,13 @@ export interface MoreControl {
 }
 
 export async function makeWorld(store: Store, options: WorldOptions = {}): Promise<World> {
+  const now = (): number => Date.now() + (options.clock?.aheadMs ?? 0);
   const folder = await mkdtemp(join(tmpdir(), 'berth-world-'));
   const machine = options.machine ?? { cpuCores: 4, memoryMiB: 17 * 1024, architecture: 'amd64', gpus: [] };
   const installation = await firstRun.installationId(store, randomUUID());
   const regionId = await firstRun.defaultRegionId(store, randomUUID());
   const capacity = { cpuMilli: machine.cpuCores * 1000, memoryMiB: machine.memoryMiB, gpus: machine.gpus.length };
-  const engine = makeSimulatedEngine({ installation, capacity, ...options.engine, ...(options.capabilities ? { capabilities: options.capabilities } : {}) });
+  const engine = makeSimulatedEngine({ installation, capacity, clock: { ...realClock, now }, ...options.engine, ...(options.capabilities ? { capabilities: options.capabilities } : {}) });
   const nodePortRange = options.nodePorts ?? { first: 30_000, last: 30_999 };
   const hands: RegionHands = {
     regionId,
@@ -102,14 +105,18 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
   const image = { key: 'test', name: 'test image', ref: 'berth.local/test:1', tags: [] };
   const imageId = await firstRun.offerImage(store, image, 'amd64', Date.now(), randomUUID());
 
-  const { clock, log = quiet } = options;
+  const errors: unknown[] = [];
+  const told = (facts: Record<string, unknown>, text: string): void => {
+    if (!options.mayFail?.test(text)) errors.push({ text, ...facts });
+  };
+  const log = options.log ?? { debug: ignore, info: ignore, warn: ignore, error: told };
   const all: RunningControl[] = [];
   const make = (more: Partial<MoreControl> = {}): RunningControl => {
     const control = makeControl({
       store: more.store ?? store,
       regions: makeRegions([more.hands ?? hands]),
       log,
-      now: () => Date.now() + (clock?.aheadMs ?? 0),
+      now,
       random: Math.random,
       randomUuid: randomUUID,
       randomBytes,
@@ -144,7 +151,11 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
   };
   // A store is stopped by hooks that run before those of `onTestFinished`: control has to end first.
   const { stop: stopStore } = store;
-  store.stop = () => stop().then(stopStore);
+  store.stop = async () => {
+    await stop();
+    await stopStore();
+    expect(errors, 'what control logged as errors').toEqual([]);
+  };
   onTestFinished(async () => {
     await stop();
     await engine.stop();
@@ -182,13 +193,10 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
       ...over,
     }),
     async until(id, what) {
-      const endMs = Date.now() + WAIT_MS;
-      for (;;) {
-        const now = await instance(id);
-        if (what(now)) return now;
-        if (Date.now() > endMs) throw new Error(`it stayed ${JSON.stringify(now.instanceRuntimeInfo)}`);
-        await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-      }
+      let last: PublicInstance | null = null;
+      const seen = async (): Promise<boolean> => what((last = await instance(id)));
+      await eventually(seen, () => JSON.stringify(last?.instanceRuntimeInfo));
+      return last ?? (await instance(id));
     },
     async again() {
       await world.running.stop();
@@ -196,6 +204,15 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
       await world.running.start();
     },
   };
+}
+
+/** Waits until it is so; fails saying what was there instead. */
+export async function eventually(isSo: () => boolean | Promise<boolean>, instead: () => unknown = () => 'otherwise'): Promise<void> {
+  const endMs = Date.now() + WAIT_MS;
+  while (!(await isSo())) {
+    if (Date.now() > endMs) throw new Error(`it stayed ${String(instead())}`);
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  }
 }
 
 export const hasStatus =

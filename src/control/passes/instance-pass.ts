@@ -172,7 +172,7 @@ async function ensure(work: Work, show: Partial<Observed>): Promise<Rest> {
     }
     if (error instanceof DisksFailed) {
       work.needs.log.error({ id: work.instance.id, err: error.cause }, error.message);
-      return retryLater(work, 'DisksFailed', error.message);
+      return retryLater(work, 'DisksFailed', error.message, { ...show, phase: 'PrepareDisks' });
     }
     if (error instanceof EngineFault) return afterFault(work, error);
     throw error;
@@ -253,11 +253,11 @@ async function answers({ hands, held }: Work): Promise<boolean> {
   }
 }
 
-async function retryLater(work: Work, diagnosis: Observed['diagnosis'], text: string): Promise<Rest> {
+async function retryLater(work: Work, diagnosis: Observed['diagnosis'], text: string, show: Partial<Observed> = {}): Promise<Rest> {
   const { limits } = work.needs;
   const attempts = work.instance.attempts + 1;
   if (attempts > limits.maxAttempts) return take(work, giveUp(work.instance, diagnosis, text));
-  await note(work, { attempts, observed: diagnosed(diagnosis, text) });
+  await note(work, { attempts, observed: { ...show, ...diagnosed(diagnosis, text) } });
   return backOffMs(attempts, limits);
 }
 

@@ -6,7 +6,7 @@ import { instanceId } from '../../domain/ids.ts';
 import { countedRegions, saveRegion } from '../../store/catalog.ts';
 import { moveVersion } from '../../store/events.ts';
 import { forgetAnswers } from '../../store/idempotency.ts';
-import { makeDue, standingInstances, unlistReleased } from '../../store/instances.ts';
+import { makeDue, restingRunningIds, standingAmong, unlistReleased } from '../../store/instances.ts';
 import type { Probe } from '../../engines/contract.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { makeBoundVolumesDue } from '../../store/volumes.ts';
@@ -36,7 +36,7 @@ const LIST_DEADLINE_MS = 60_000;
 /** interface-notes.md and the common practice: a key is good for a day. */
 const ANSWERS_KEPT_MS = 24 * 3_600_000;
 const TIDY_AT_ONCE = 500;
-const MADE_DUE_AT_ONCE = 500;
+const IDS_AT_ONCE = 500;
 
 /** Asks each engine how it is; what it can hold is written to the region when it changed. */
 export async function probeEngines(needs: SweepNeeds): Promise<void> {
@@ -80,16 +80,21 @@ export async function sweepRegion(needs: SweepNeeds, hands: RegionHands): Promis
   const { store, now, log, wake } = needs;
   const owned = await hands.engine.listOwned(within(needs, LIST_DEADLINE_MS));
   const there = new Map(owned.filter(({ kind }) => kind === 'instance').map((one) => [one.id, one]));
-  const standing = await standingInstances(store.read, hands.regionId);
-  const differing = standing.filter(({ id, status, idle }) => idle && (status === 'Running') !== (there.get(id)?.running ?? false));
-  const known = new Set(standing.map(({ id }) => id));
-  const stray = [...there.keys()].filter((id) => !known.has(id));
-  const ids = [...differing.map(({ id }) => id), ...stray];
+  const ids = (await restingRunningIds(store.read, hands.regionId)).filter((id) => !there.get(id)?.running);
+  const stray: string[] = [];
+  const held = [...there.keys()];
+  for (let from = 0; from < held.length; from += IDS_AT_ONCE) {
+    const some = held.slice(from, from + IDS_AT_ONCE);
+    const standing = new Map((await standingAmong(store.read, some)).map((one) => [one.id, one]));
+    stray.push(...some.filter((id) => !standing.has(id)));
+    ids.push(...some.filter((id) => standing.get(id)?.idle && standing.get(id)?.status !== 'Running' && there.get(id)?.running));
+  }
+  ids.push(...stray);
   if (ids.length === 0) return;
   if (stray.length > 0) log.warn({ region: hands.regionId, ids: stray }, 'the engine holds instances of ours that have no intent');
   // After a reboot of the host it is all of them, and a statement takes only so many parameters.
-  for (let from = 0; from < ids.length; from += MADE_DUE_AT_ONCE) {
-    const some = ids.slice(from, from + MADE_DUE_AT_ONCE);
+  for (let from = 0; from < ids.length; from += IDS_AT_ONCE) {
+    const some = ids.slice(from, from + IDS_AT_ONCE);
     await store.write((tx) => makeDue(tx, some, now()));
     wake();
   }

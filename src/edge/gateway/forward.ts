@@ -42,13 +42,13 @@ export function forward(pool: PortPool, exchange: Exchange): void {
     exchange.onDone();
     return;
   }
-  const passing = new Passing(exchange);
+  const body = hasBody(head) ? new RequestBody(req) : null;
+  const passing = new Passing(exchange, body);
   res.once('close', () => {
     passing.clientClosed();
     exchange.onDone();
   });
   if (exchange.expectsContinue) res.writeContinue();
-  const body = hasBody(head) ? new RequestBody(req) : null;
   pool.pool.dispatch({ path: target.inwardPath, method: methodOf(req), headers: exchange.headers, body }, passing);
 }
 
@@ -56,6 +56,7 @@ const methodOf = (req: IncomingMessage): Dispatcher.HttpMethod => req.method ?? 
 
 class Passing implements Dispatcher.DispatchHandler {
   readonly #exchange: Exchange;
+  readonly #body: RequestBody | null;
   #controller: Dispatcher.DispatchController | null = null;
   #clientGone = false;
   #headSent = false;
@@ -63,8 +64,9 @@ class Passing implements Dispatcher.DispatchHandler {
   #whole: Buffer | null = null;
   #lengthLeft = -1;
 
-  constructor(exchange: Exchange) {
+  constructor(exchange: Exchange, body: RequestBody | null) {
     this.#exchange = exchange;
+    this.#body = body;
   }
 
   clientClosed(): void {
@@ -146,6 +148,8 @@ class Passing implements Dispatcher.DispatchHandler {
 
   onResponseError(_controller: unknown, error: Error): void {
     const { req, res, head, target, admitted, log } = this.#exchange;
+    // undici leaves it open when there was no connection to write it to; the client may still be sending.
+    this.#body?.destroy();
     if (this.#clientGone || res.destroyed) return;
     if (res.headersSent) {
       log.debug(
@@ -211,6 +215,8 @@ class RequestBody extends Readable {
   constructor(req: IncomingMessage) {
     super({ highWaterMark: 65_536 });
     this.#req = req;
+    // undici listens only as long as it wants the body, and an error without a listener would end the process.
+    this.on('error', () => {});
     req.on('data', this.#onData).on('end', this.#onEnd).on('error', this.#onBroken).on('close', this.#onBroken);
     req.pause();
   }

@@ -97,12 +97,15 @@ export interface GatewayNeeds {
 /** A client that leaves: the 'close' of its response tells. */
 const ignore = (): void => {};
 
+const originOf = (address: string): string => new URL(address).origin;
+
 export const makeGateway = (needs: GatewayNeeds): Gateway => new Gateway(needs);
 
 export class Gateway {
   readonly #needs: GatewayNeeds;
   readonly #limits: GatewayLimits;
   readonly #now: () => number;
+  readonly #publicOrigin: string | null;
   readonly #admission: AdmissionNeeds;
   readonly #server: ReturnType<typeof createServer>;
   readonly #pools: InstancePools;
@@ -118,13 +121,10 @@ export class Gateway {
     this.#needs = needs;
     this.#limits = { ...defaultGatewayLimits, ...needs.limits };
     this.#now = needs.now ?? Date.now;
-    const { forwarding, authenticate, issuer, apiOrigin } = needs;
-    this.#admission = {
-      forwarding,
-      authenticate,
-      issuer,
-      apiOrigin: typeof apiOrigin === 'string' ? () => apiOrigin : apiOrigin,
-    };
+    const { forwarding, authenticate, issuer } = needs;
+    const apiOrigin = (): string => originOf(typeof needs.apiOrigin === 'string' ? needs.apiOrigin : needs.apiOrigin());
+    this.#publicOrigin = needs.publicOrigin === undefined ? null : originOf(needs.publicOrigin);
+    this.#admission = { forwarding, authenticate, issuer, apiOrigin };
     this.#pools = new InstancePools({
       dial: async (id, port, signal) => forwarding.dial(id, port, signal),
       limits: this.#limits,
@@ -387,6 +387,6 @@ export class Gateway {
   }
 
   #ownOrigin(sender: Sender): string {
-    return this.#needs.publicOrigin ?? `${sender.proto}://${sender.host.toLowerCase()}`;
+    return this.#publicOrigin ?? `${sender.proto}://${sender.host.toLowerCase()}`;
   }
 }

@@ -1,0 +1,220 @@
+import { expect, test } from 'vitest';
+import type { SimulatedFault, Verb } from '../../src/engines/simulated/faults.ts';
+import { onEngine } from '../store/harness.ts';
+import { expectConsistent, settled } from './consistency.ts';
+import { eventually, hasStatus, makeWorld, type World } from './harness.ts';
+
+const now = (): AbortSignal => AbortSignal.timeout(1_000);
+const scripted = (world: World, text: string) => ({ instanceConfiguration: { ...world.wish().instanceConfiguration, initScript: `# berth-sim: ${text}` } });
+const reasonIs =
+  (reason: string) =>
+  ({ instanceRuntimeInfo }: { instanceRuntimeInfo: { diagnosisReason: string } }): boolean =>
+    instanceRuntimeInfo.diagnosisReason === reason;
+
+/** The first `times` calls of a verb meet the fault; `met` counts them. */
+function trouble(world: World, verb: Verb, fault: SimulatedFault, times = 1): { met: number } {
+  const count = { met: 0 };
+  world.engine.misbehave((call) => {
+    if (call.verb !== verb || count.met >= times) return undefined;
+    count.met += 1;
+    return fault;
+  });
+  return count;
+}
+
+const faults: SimulatedFault[] = [
+  { mode: 'failBefore' },
+  { mode: 'failAfter' },
+  { mode: 'lost' },
+  { mode: 'late', ms: 50 },
+  { mode: 'slow', ms: 50 },
+  { mode: 'halfway' },
+  { mode: 'lying' },
+  { mode: 'unreachable', ms: 100 },
+];
+
+onEngine('sqlite', 'trouble with the engine', (open) => {
+  for (const fault of faults) {
+    test(`${fault.mode} in any verb: a launch, a stop, a start, a restart and a terminate end where they should`, async () => {
+      for (const verb of ['ensureImage', 'ensure', 'observe', 'dial', 'halt', 'destroy'] as const) {
+        // A pull has a longer deadline than other calls: `images.test.ts` tries one that hangs.
+        if (verb === 'ensureImage' && fault.mode === 'lost') continue;
+        const world = await makeWorld(await open());
+        const { instances } = world.running.control;
+        const count = trouble(world, verb, fault, verb === 'ensure' || verb === 'halt' ? 2 : 1);
+        const one = await instances.launch(world.caller, world.wish(), null);
+        await world.until(one.instanceId, hasStatus('Running'));
+        await settled(world);
+        await instances.stop(world.caller, one, null);
+        await world.until(one.instanceId, hasStatus('Stopped'));
+        await instances.start(world.caller, one, null);
+        await world.until(one.instanceId, hasStatus('Running'));
+        await instances.restart(world.caller, one, null);
+        await world.until(one.instanceId, hasStatus('Running'));
+        await settled(world);
+        await expectConsistent(world);
+        expect((await world.instance(one.instanceId)).instanceRuntimeInfo.diagnosisReason).toBe('');
+        await instances.terminate(world.caller, one, null);
+        await settled(world);
+        expect(count.met).toBeGreaterThan(0);
+        world.engine.misbehave(undefined);
+        // One that was said to be gone and is not, the sweep finds.
+        if (verb === 'destroy' && fault.mode === 'lying') continue;
+        await expectConsistent(world);
+        expect(await world.engine.listOwned(now())).toEqual([]);
+      }
+    });
+  }
+
+  test('a container that is gone while Running is made again, and it is told', async () => {
+    const world = await makeWorld(await open(), { limits: { backOffBaseMs: 100, backOffMaxMs: 100 } });
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    await world.until(instanceId, hasStatus('Running'));
+    await world.engine.host.forget(instanceId as never);
+    const waiting = await world.until(instanceId, reasonIs('ContainerExited'));
+    expect(waiting.instanceRuntimeInfo).toMatchObject({ status: 'Starting', healthy: false, diagnosisMessage: 'the container was removed from the engine' });
+    const again = await world.until(instanceId, hasStatus('Running'));
+    expect(again.instanceRuntimeInfo).toMatchObject({ diagnosisReason: '', healthy: true });
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('an engine that says it made a container and never does is asked a few times, not for ever', async () => {
+    const world = await makeWorld(await open());
+    const count = trouble(world, 'ensure', { mode: 'lying' }, Infinity);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const failed = await world.until(instanceId, hasStatus('StartingFailed'));
+    expect(failed.instanceRuntimeInfo.diagnosisReason).toBe('ContainerExited');
+    expect(count.met).toBe(6);
+  });
+
+  test('an engine that says it halted a container and never does is asked at intervals, and the stop waits', async () => {
+    const world = await makeWorld(await open());
+    const { instances } = world.running.control;
+    const one = await instances.launch(world.caller, world.wish(), null);
+    await world.until(one.instanceId, hasStatus('Running'));
+    const count = trouble(world, 'halt', { mode: 'lying' }, Infinity);
+    await instances.stop(world.caller, one, null);
+    const beganMs = Date.now();
+    await eventually(() => count.met >= 4);
+    expect(Date.now() - beganMs).toBeGreaterThan(2 * 25);
+    expect((await world.instance(one.instanceId)).instanceRuntimeInfo).toMatchObject({ status: 'Running', phase: 'Stopping' });
+    world.engine.misbehave(undefined);
+    await world.until(one.instanceId, hasStatus('Stopped'));
+  });
+
+  test('a main process that ends again and again is given up with its exit code, and the place is freed', async () => {
+    const world = await makeWorld(await open(), { limits: { maxAttempts: 3 } });
+    let starts = 0;
+    world.engine.misbehave(({ verb }) => void (starts += verb === 'ensure' ? 1 : 0));
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(scripted(world, 'crash after 30ms exit 3')), null);
+    const failed = await world.until(instanceId, hasStatus('StartingFailed'));
+    expect(failed.instanceRuntimeInfo).toMatchObject({ diagnosisReason: 'ContainerExited', diagnosisMessage: 'the main process ended with exit code 3', healthy: false });
+    expect(starts).toBe(4);
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('out of memory has its own reason', async () => {
+    const world = await makeWorld(await open(), { limits: { maxAttempts: 1 } });
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(scripted(world, 'crash after 30ms out of memory')), null);
+    const failed = await world.until(instanceId, hasStatus('StartingFailed'));
+    expect(failed.instanceRuntimeInfo.diagnosisReason).toBe('OutOfMemory');
+  });
+
+  test('one that crashed once runs again', async () => {
+    const world = await makeWorld(await open());
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(scripted(world, 'crash once after 60ms exit 9')), null);
+    const crashed = async (): Promise<boolean> => (await world.store.read.selectFrom('instance').select('attempts').executeTakeFirstOrThrow()).attempts === 1;
+    await eventually(crashed);
+    await world.until(instanceId, hasStatus('Running'));
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('one that never becomes ready is given up after its deadline and halted', async () => {
+    const world = await makeWorld(await open(), { limits: { readyDeadlineMs: 50 } });
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(scripted(world, 'never ready')), null);
+    const failed = await world.until(instanceId, hasStatus('StartingFailed'));
+    expect(failed.instanceRuntimeInfo.diagnosisReason).toBe('StartTimeout');
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('a node port that another program holds is exchanged for another one', async () => {
+    const world = await makeWorld(await open(), { nodePorts: { first: 30_000, last: 30_009 }, limits: { maxAttempts: 50 } });
+    for (let port = 30_000; port < 30_005; port++) world.engine.host.takePort(port);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish({ nodePorts: [8000] }), null);
+    const running = await world.until(instanceId, hasStatus('Running'));
+    for (const { nodePort } of running.instanceSpecInfo.nodePorts) expect(nodePort).toBeGreaterThanOrEqual(30_005);
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('with all node ports held by other programs it is given up, saying so', async () => {
+    const world = await makeWorld(await open(), { nodePorts: { first: 30_000, last: 30_001 } });
+    for (const port of [30_000, 30_001]) world.engine.host.takePort(port);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const failed = await world.until(instanceId, hasStatus('InitializationFailed', 'StartingFailed'));
+    expect(failed.instanceRuntimeInfo).toMatchObject({ diagnosisReason: 'PortTaken', diagnosisMessage: expect.stringMatching(/node port 3000\d is taken/) });
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('what the engine rejects is InitializationFailed with the reason, frees the place, and may be started again', async () => {
+    const world = await makeWorld(await open());
+    const { instances } = world.running.control;
+    trouble(world, 'ensure', { mode: 'failBefore', kind: 'rejected' });
+    const one = await instances.launch(world.caller, world.wish(), null);
+    const failed = await world.until(one.instanceId, hasStatus('InitializationFailed'));
+    expect(failed.instanceRuntimeInfo).toMatchObject({ phase: 'Failed', diagnosisReason: 'EngineRejected', diagnosisMessage: expect.stringContaining('ensure failed') });
+    await settled(world);
+    await expectConsistent(world);
+    await instances.start(world.caller, one, null);
+    expect((await world.instance(one.instanceId)).instanceRuntimeInfo.status).toMatch(/Initializing|Running/);
+    await world.until(one.instanceId, hasStatus('Running'));
+  });
+
+  test('without enough for it the engine is asked again, and it is given up with what is short', async () => {
+    const world = await makeWorld(await open());
+    const count = trouble(world, 'ensure', { mode: 'failBefore', kind: 'no_capacity' }, Infinity);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    await world.until(instanceId, hasStatus('InitializationFailed', 'StartingFailed'));
+    expect(count.met).toBe(6);
+  });
+
+  test('an image that vanishes between pull and start is pulled again', async () => {
+    const world = await makeWorld(await open());
+    const count = trouble(world, 'ensure', { mode: 'failBefore', kind: 'not_found' }, 2);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    await world.until(instanceId, hasStatus('Running'));
+    expect(count.met).toBe(2);
+  });
+
+  test('the host comes up again after a power cut, and all that should run does', async () => {
+    const world = await makeWorld(await open());
+    const ids: string[] = [];
+    for (let count = 0; count < 3; count++) ids.push((await world.running.control.instances.launch(world.caller, world.wish(), null)).instanceId);
+    for (const id of ids) await world.until(id, hasStatus('Running'));
+    await settled(world);
+    await world.engine.host.reboot();
+    await eventually(async () => (await world.engine.listOwned(now())).filter(({ kind, running }) => kind === 'instance' && running).length === 3);
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('disks that can not be made are told without words of the host, and it is given up', async () => {
+    const world = await makeWorld(await open(), { mayFail: /could not be had from the storage/ });
+    const { create } = world.hands.storage;
+    world.hands.storage.create = async () => {
+      throw new Error("ENOSPC: no space left on device, mkdir '/srv/secret'");
+    };
+    const { instances } = world.running.control;
+    const one = await instances.launch(world.caller, world.wish(), null);
+    const failed = await world.until(one.instanceId, hasStatus('InitializationFailed'));
+    expect(failed.instanceRuntimeInfo).toMatchObject({ diagnosisReason: 'DisksFailed', diagnosisMessage: expect.not.stringContaining('secret') });
+    world.hands.storage.create = create;
+    await instances.start(world.caller, one, null);
+    await world.until(one.instanceId, hasStatus('Running'));
+  });
+});
