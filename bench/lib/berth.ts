@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { makeClient } from '../../src/contract/client.ts';
 import { startChild, type Child } from './child.ts';
+import type { Core } from './machine.ts';
 import { PASSWORD, type ServerSettings } from './settings.ts';
 
 const about = z.object({
@@ -18,8 +19,8 @@ export interface Berth extends z.infer<typeof about> {
   client(token: string): ReturnType<typeof makeClient>;
 }
 
-export async function startBerth(settings: ServerSettings, flags: readonly string[] = []): Promise<Berth> {
-  const child = startChild('server.ts', 0, settings, flags);
+export async function startBerth(settings: ServerSettings, core: Core = 0): Promise<Berth> {
+  const child = startChild('server.ts', core, settings);
   const told = await child.ask('about', about);
   const baseUrl = `${told.apiUrl}/api`;
   return {

@@ -5,7 +5,7 @@
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { pinned } from './machine.ts';
+import { pinned, type Core } from './machine.ts';
 
 const FOLDER = join(import.meta.dirname, '../processes');
 
@@ -19,8 +19,8 @@ export interface Child {
 }
 
 /** `settings` is told to the child as its first argument. */
-export function startChild(program: string, core: 0 | 1, settings: unknown = null, flags: readonly string[] = []): Child {
-  const command = [...pinned(core), process.execPath, ...flags, join(FOLDER, program), JSON.stringify(settings)];
+export function startChild(program: string, core: Core, settings: unknown = null): Child {
+  const command = [...pinned(core), process.execPath, join(FOLDER, program), JSON.stringify(settings)];
   const child = spawn(command[0] ?? '', command.slice(1), { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
   const waiting = new Map<number, { resolve: (answer: unknown) => void; reject: (error: Error) => void }>();
   let count = 0;

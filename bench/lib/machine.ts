@@ -11,8 +11,11 @@ const US_PER_MS = 1000;
 
 export const canPin = cpus().length > 1 && spawnSync('taskset', ['--version'], { stdio: 'ignore' }).status === 0;
 
+/** A core of its own, or any: where what is measured is another program, which has all of them. */
+export type Core = 0 | 1 | 'any';
+
 /** A command in front of a command that keeps it on one core; nothing where that can't be done. */
-export const pinned = (core: 0 | 1): string[] => (canPin ? ['taskset', '-c', String(core)] : []);
+export const pinned = (core: Core): string[] => (canPin && core !== 'any' ? ['taskset', '-c', String(core)] : []);
 
 /** Median microseconds of writing 8 KB at a moving place of a file and making it durable, in the folder the stores are in. */
 export function fsyncFloorUs(folder: string): number {
@@ -40,6 +43,6 @@ export function machineFacts(folder: string): string[] {
   return [
     `${cpus().length} cores (${model}), ${memoryGiB} GiB, Linux ${release()}, Node ${process.version}`,
     `fdatasync of 8 KB: ${fsyncFloorUs(folder).toFixed(0)} µs (median of ${FLOOR_SYNCS}, before the first round)`,
-    canPin ? 'server pinned to core 0, load generator to core 1' : 'not pinned: taskset or a second core is missing',
+    canPin ? 'a server under load is pinned to core 0, the load generator to core 1' : 'not pinned: taskset or a second core is missing',
   ];
 }

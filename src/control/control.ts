@@ -35,8 +35,8 @@ export interface Pager {
 }
 
 /** A page of public objects as their kept JSON texts, or the UTF-8 bytes of them: a list is joined, never serialised anew. */
-export interface TextPage {
-  texts: readonly (string | Uint8Array)[];
+export interface TextPage<Text extends string | Uint8Array = string | Uint8Array> {
+  texts: Text[];
   totalEntries: number;
 }
 
@@ -117,7 +117,7 @@ export interface Volumes {
     body: { name: string; sizeGB: number; region: string; volumeType: VolumeType },
     idempotency: Idempotency | null,
   ): Promise<{ volumeText: string }>;
-  list(caller: Caller, pager: Pager): Promise<TextPage>;
+  list(caller: Caller, pager: Pager): Promise<TextPage<string>>;
   delete(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<{ id: string }>;
 }
 

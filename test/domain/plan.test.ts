@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { actions, defaultLimits, instanceStatuses, lastingStatuses, whyNot } from '../../src/domain/instance-states.ts';
 import type { Desired, Instance, Observed } from '../../src/domain/instance.ts';
-import { plan, type Seen } from '../../src/domain/plan.ts';
+import { giveUp, plan, type Seen } from '../../src/domain/plan.ts';
 import { anInstance } from './an-instance.ts';
 
 const limits = defaultLimits;
@@ -50,6 +50,37 @@ describe('plan', () => {
     expect(first).toMatchObject({ do: 'mark', attempts: 1, afterMs: 1_000, show: { status: 'Starting', diagnosis: 'ContainerExited' } });
     const last = plan(at('running', { status: 'Running', phase: 'Ready' }, { attempts: limits.maxAttempts }), ended, now, limits);
     expect(last).toMatchObject({ do: 'giveUp', show: { status: 'StartingFailed', diagnosis: 'ContainerExited' } });
+  });
+
+  test('one whose container was removed by others is made again with back-off, and given up after the last attempt', () => {
+    for (const phase of ['Ready', 'WaitReady'] as const) {
+      const first = plan(at('running', { status: 'Running', phase }), absent, now, limits);
+      expect(first).toMatchObject({ do: 'mark', attempts: 1, afterMs: 1_000, show: { status: 'Starting', phase: 'Queued', diagnosis: 'ContainerExited' } });
+      expect(plan(at('running', { status: 'Running', phase }, { attempts: limits.maxAttempts }), absent, now, limits).do).toBe('giveUp');
+    }
+    expect(plan(at('running', { status: 'Starting', phase: 'Queued' }), absent, now, limits).do).toBe('ensure');
+  });
+
+  test('it is Initializing until a container was seen, and a failure of that time is InitializationFailed', () => {
+    const early = at('running', { status: 'Initializing', phase: 'CreateContainer' });
+    expect(plan(early, absent, now, limits)).toMatchObject({ do: 'ensure', show: { status: 'Initializing' } });
+    expect(plan(early, { ...ended, exitCode: null }, now, limits)).toMatchObject({ do: 'ensure', show: { status: 'Starting' } });
+    expect(plan(early, running, now, limits)).toMatchObject({ do: 'checkReady', show: { status: 'Starting' } });
+    expect(giveUp(early, 'EngineRejected', 'no')).toMatchObject({ show: { status: 'InitializationFailed' } });
+    expect(giveUp(at('running', { status: 'Starting' }), 'EngineRejected', 'no')).toMatchObject({ show: { status: 'StartingFailed' } });
+    expect(giveUp(at('running', { status: 'PullingImage' }, { everEnsured: false }), 'VolumeLost', 'no')).toMatchObject({ show: { status: 'InitializationFailed' } });
+  });
+
+  test('one that rests says nothing of an engine that was away once it answers', () => {
+    expect(plan(at('stopped', { status: 'Stopped', diagnosis: 'EngineUnreachable' }), ended, now, limits)).toEqual({ do: 'mark', show: { diagnosis: '', diagnosisMessage: '' } });
+    expect(plan(at('running', { status: 'Running', phase: 'Ready', diagnosis: 'EngineUnreachable' }), running, now, limits).do).toBe('mark');
+  });
+
+  test('a restart of one that has ended does not halt it, and tells of no crash', () => {
+    const instance = at('running', { status: 'Restarting', phase: 'Stopping' }, { mustHalt: true });
+    for (const seen of [ended, absent]) expect(plan(instance, seen, now, limits)).toMatchObject({ do: 'ensure', show: { status: 'Restarting' } });
+    const inTheMiddle = at('running', { status: 'Running', phase: 'Ready' }, { mustHalt: true });
+    expect(plan(inTheMiddle, ended, now, limits).do).toBe('ensure');
   });
 
   test('one that ran for long begins with a clean count', () => {

@@ -35,6 +35,19 @@ export async function settled({ store }: World): Promise<void> {
   await eventually(isAtRest, () => JSON.stringify(busy));
 }
 
+/** As `expectConsistent`, for worlds in which things still happen by themselves: at some moment of rest all must be true. */
+export async function becomesConsistent(world: World): Promise<void> {
+  let last: unknown;
+  const isConsistent = async (): Promise<boolean> => {
+    await settled(world);
+    return expectConsistent(world).then(
+      () => true,
+      (error: unknown) => ((last = error), false),
+    );
+  };
+  await eventually(isConsistent, () => `inconsistent: ${String(last)}`);
+}
+
 export async function expectConsistent(world: World): Promise<void> {
   const { store, engine } = world;
   const rows = await store.read.selectFrom('instance').selectAll().execute();

@@ -215,6 +215,9 @@ export async function eventually(isSo: () => boolean | Promise<boolean>, instead
   }
 }
 
+/** Of a page: SQLite gives bytes, which need not be decoded to be joined. */
+export const textOf = (text: string | Uint8Array): string => (typeof text === 'string' ? text : Buffer.from(text).toString());
+
 export const hasStatus =
   (...statuses: string[]) =>
   (instance: PublicInstance): boolean =>

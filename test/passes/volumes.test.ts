@@ -5,7 +5,7 @@ import type { PublicVolume } from '../../src/domain/volume.ts';
 import { onBothEngines, onEngine } from '../store/harness.ts';
 import { expectRefused } from './access-room.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, hasStatus, makeWorld, type World } from './harness.ts';
+import { eventually, hasStatus, makeWorld, textOf, type World } from './harness.ts';
 
 async function create(world: World, name: string): Promise<PublicVolume> {
   const body = { name, sizeGB: 3, region: world.hands.regionId, volumeType: 'filesystem' } as const;
@@ -15,13 +15,16 @@ async function create(world: World, name: string): Promise<PublicVolume> {
 
 async function listed(world: World): Promise<PublicVolume[]> {
   const { texts } = await world.running.control.volumes.list(world.caller, { currentPage: 1, pageSize: 100 });
-  return texts.map((text): PublicVolume => JSON.parse(text));
+  return texts.map((text): PublicVolume => JSON.parse(textOf(text)));
 }
 
 const statusOf = async (world: World, id: string): Promise<string | undefined> => (await listed(world)).find((volume) => volume.id === id)?.status;
 const bound = (world: World, id: string): Promise<void> => eventually(async () => (await statusOf(world, id)) === 'Bound');
 const folderOf = (world: World, id: string): string => join(world.folder, 'volume', id);
-const exists = (path: string): Promise<boolean> => stat(path).then(() => true, () => false);
+const exists = (path: string): Promise<boolean> => stat(path).then(
+    () => true,
+    () => false,
+  );
 
 const mounting = (world: World, ...ids: string[]) =>
   world.wish({ remoteStorages: ids.map((id, index) => ({ mountPath: `/root/v${index}`, remoteStorageName: 'v', remoteStorageId: id, type: 'filesystem' })) });
@@ -29,6 +32,12 @@ const mounting = (world: World, ...ids: string[]) =>
 /** Looks at all volumes now, as the timer does every half minute. */
 const measure = (world: World): Promise<unknown> =>
   world.store.write((tx) => tx.updateTable('volume').set({ dueAtMs: Date.now() }).where('dueAtMs', 'is', null).execute()).then(() => create(world, `wake ${Math.random()}`));
+
+/** Some turns of the microtask queue later, so that either of two may be the first to the store. */
+async function later<T>(turns: number, deed: () => Promise<T>): Promise<T> {
+  for (let turn = 0; turn < turns; turn++) await null;
+  return deed();
+}
 
 onBothEngines('a volume', (open) => {
   test('is Pending with no usage when it is answered, then Bound with a folder', async () => {
@@ -96,7 +105,8 @@ onBothEngines('a volume', (open) => {
       const { id } = await create(world, `v${round}`);
       const launch = (): Promise<string> => instances.launch(world.caller, mounting(world, id), null).then((one) => one.instanceId, (error: { code: string }) => error.code);
       const remove = (): Promise<string> => volumes.delete(world.caller, { id }, null).then(() => 'deleted', (error: { code: string }) => error.code);
-      const [launched, deleted] = round % 2 === 0 ? await Promise.all([launch(), remove()]) : await Promise.all([remove(), launch()]).then(([a, b]) => [b, a]);
+      const turns = round % 10;
+      const [launched, deleted] = await Promise.all([launch(), later(turns, remove)]);
       const mounts = await world.store.read.selectFrom('mount').selectAll().where('volumeId', '=', id).execute();
       const { status } = await world.store.read.selectFrom('volume').select('status').where('id', '=', id).executeTakeFirstOrThrow();
       if (deleted === 'deleted') {
@@ -104,7 +114,7 @@ onBothEngines('a volume', (open) => {
         outcomes.add('deleted');
       } else {
         expect({ deleted, mounts: mounts.length, status }).toEqual({ deleted: 'in_use', mounts: 1, status: 'Pending' });
-        await instances.terminate(world.caller, { instanceId: launched ?? '' }, null);
+        await instances.terminate(world.caller, { instanceId: launched }, null);
         outcomes.add('launched');
       }
     }

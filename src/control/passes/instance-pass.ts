@@ -55,6 +55,8 @@ export interface Work {
   /** The secret that only the gateway and the notebook share. */
   notebookToken: string;
   holdsCapacity: boolean;
+  /** What the engine said as it was made to run: as good as another look, which would cost one more call in every launch. */
+  justSeen: Seen | null;
 }
 
 /** Somebody moved the row meanwhile: what was found is out of date. */
@@ -80,6 +82,7 @@ export function makeInstancePass(needs: InstancePassNeeds) {
       instance: instanceFromRow(held.row),
       notebookToken: held.row.notebookToken,
       holdsCapacity: held.row.holdsCapacity === 1,
+      justSeen: null,
     };
     try {
       return await bring(work);
@@ -108,7 +111,9 @@ async function bring(work: Work): Promise<Tended> {
 
 /** Asks the engine, unless it was never asked to make anything. */
 async function look(work: Work): Promise<Seen> {
-  const { hands, instance } = work;
+  const { hands, instance, justSeen } = work;
+  work.justSeen = null;
+  if (justSeen) return justSeen;
   if (!instance.everEnsured) return { kind: 'absent' };
   const seen = (await hands.engine.observe([instance.id], quick(work))).get(instance.id);
   return seen ?? { kind: 'unknown', reason: 'the engine gave no answer about this instance' };
@@ -182,7 +187,7 @@ async function ensure(work: Work, show: Partial<Observed>): Promise<Rest> {
 /** Asks the engine when it is the owner's turn. */
 async function bringUp(work: Work, spec: EngineSpec): Promise<void> {
   const { needs, hands, held, instance } = work;
-  await needs.fairQueue(hands).run(instance.ownerId, held.signal, () => hands.engine.ensure(spec, quick(work)));
+  work.justSeen = await needs.fairQueue(hands).run(instance.ownerId, held.signal, () => hands.engine.ensure(spec, quick(work)));
 }
 
 async function ensureImage(work: Work, show: Partial<Observed>): Promise<void> {

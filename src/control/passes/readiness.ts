@@ -12,7 +12,10 @@ import { note, quick, type Work } from './instance-pass.ts';
 const SSH_PORT = 22;
 export const NOTEBOOK_PORT = 8888;
 const FIRST_POLL_MS = 4;
+/** The wait that comes on top of sshd's own is about a tenth of it, for some thirty connections that are refused. */
+const POLL_GROWTH = 1.1;
 const LONGEST_POLL_MS = 500;
+const SHORTEST_REST_MS = 20;
 /** From here on the console is read too, in case the image has no sshd; and the wait is written down for the owner to see. */
 const PATIENCE_MS = 400;
 const BANNER_DEADLINE_MS = 2_000;
@@ -43,7 +46,7 @@ export function readConsole(lines: readonly string[]): Console {
 export async function checkReady(work: Work, show: Partial<Observed>): Promise<'again' | number> {
   const { needs, hands, instance, held } = work;
   const beganMs = needs.now();
-  for (let pollMs = FIRST_POLL_MS; needs.now() - beganMs < PATIENCE_MS; pollMs = Math.min(LONGEST_POLL_MS, pollMs * 1.5)) {
+  for (let pollMs = FIRST_POLL_MS; needs.now() - beganMs < PATIENCE_MS; pollMs = Math.min(LONGEST_POLL_MS, pollMs * POLL_GROWTH)) {
     if (await answersSsh(work)) return ready(work);
     await sleep(pollMs, undefined, { signal: held.signal });
   }
@@ -51,7 +54,8 @@ export async function checkReady(work: Work, show: Partial<Observed>): Promise<'
   const { services } = readConsole(lines);
   if (services && !services.includes('ssh') && (!services.includes('notebook') || (await accepts(work, NOTEBOOK_PORT)))) return ready(work);
   if (instance.observed.phase !== show.phase || instance.observed.status !== show.status) await note(work, { observed: show });
-  return LONGEST_POLL_MS;
+  // A tenth of the wait so far: software that is slow to come up is not made slower by being asked too seldom.
+  return Math.min(LONGEST_POLL_MS, Math.max(SHORTEST_REST_MS, (needs.now() - instance.wishedAtMs) / 10));
 }
 
 async function ready(work: Work): Promise<'again'> {
@@ -76,7 +80,7 @@ export async function checkInit(work: Work): Promise<'again' | number> {
     return 'again';
   }
   const runningMs = needs.now() - instance.wishedAtMs;
-  return Math.min(INIT_LONGEST_POLL_MS, Math.max(INIT_POLL_MS, runningMs / 10));
+  return Math.min(INIT_LONGEST_POLL_MS, Math.max(INIT_POLL_MS, Math.ceil(runningMs / 10)));
 }
 
 const emptyOnFault = (error: unknown): string[] => {

@@ -119,7 +119,7 @@ export async function measureVolumes({ store, now, wake }: SweepNeeds): Promise<
 }
 
 /** Takes released instances off the lists after their hour, and forgets idempotency answers after their day. */
-export async function tidy({ store, now, releasedListedMs }: SweepNeeds): Promise<void> {
+export async function tidy({ store, now, releasedListedMs }: Pick<SweepNeeds, 'store' | 'now' | 'releasedListedMs'>): Promise<void> {
   const unlist = async (tx: Db): Promise<number> => {
     const gone = await unlistReleased(tx, now() - releasedListedMs, TIDY_AT_ONCE);
     const byOwner = new Map<string, number>();

@@ -137,13 +137,15 @@ export function makeNetworks(options: {
   const removeIfUnused: Networks['removeIfUnused'] = (owner, signal) =>
     locked(owner, signal, async (own) => {
       if ((users.get(owner) ?? 0) > 0) return;
-      known.delete(owner); // from here on a `use` waits for the lock, and makes it anew
+      const wasKnown = known.delete(owner); // from here on a `use` waits for the lock, and makes it anew
       const filters = { label: [...ours.label, `${labels.owner}=${owner}`] };
       const [containers, mine] = await Promise.all([
         call(own, (abortSignal) => docker.listContainers({ all: true, filters, abortSignal })),
         call(own, (abortSignal) => docker.listNetworks({ filters, abortSignal })),
       ]);
       if (containers.length === 0) for (const { Id } of mine) await remove(Id, own);
+      // Those that are left are in it, so it stays: the next launch need not look.
+      else if (wasKnown && mine.length === 1) known.add(owner);
     });
 
   return {

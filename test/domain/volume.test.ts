@@ -1,0 +1,41 @@
+import { expect, test } from 'vitest';
+import { regionId, userId, volumeId } from '../../src/domain/ids.ts';
+import { planVolume, publicVolume, volumeStatuses, type VolumeObservation, type VolumeStatus } from '../../src/domain/volume.ts';
+
+const absent: VolumeObservation = { kind: 'absent' };
+const unknown: VolumeObservation = { kind: 'unknown', reason: 'not mounted' };
+const present = (usageBytes: number): VolumeObservation => ({ kind: 'present', usageBytes });
+const at = (status: VolumeStatus, usageBytes = 0): { status: VolumeStatus; usageBytes: number } => ({ status, usageBytes });
+
+test.each(volumeStatuses)('%s: unknown is not absent, and changes nothing', (status) => {
+  expect(planVolume(at(status), unknown)).toEqual({ do: 'rest' });
+});
+
+test('each status, with its backing seen or not, has its step', () => {
+  expect(planVolume(at('Pending'), absent)).toEqual({ do: 'create' });
+  expect(planVolume(at('Pending'), present(7))).toEqual({ do: 'mark', status: 'Bound', usageBytes: 7 });
+  expect(planVolume(at('Bound', 7), present(7))).toEqual({ do: 'rest' });
+  expect(planVolume(at('Bound', 7), present(8))).toEqual({ do: 'mark', status: 'Bound', usageBytes: 8 });
+  expect(planVolume(at('Bound', 7), absent)).toEqual({ do: 'mark', status: 'Lost', usageBytes: 7 });
+  expect(planVolume(at('Lost', 7), absent)).toEqual({ do: 'rest' });
+  expect(planVolume(at('Lost', 7), present(8))).toEqual({ do: 'mark', status: 'Bound', usageBytes: 8 });
+  expect(planVolume(at('Terminating'), present(7))).toEqual({ do: 'destroy' });
+  expect(planVolume(at('Terminating'), absent)).toEqual({ do: 'forget' });
+});
+
+test('usage is told in GB to three places', () => {
+  const volume = {
+    id: volumeId('v'),
+    ownerId: userId('u'),
+    ownerName: 'ada',
+    createdAtMs: 1,
+    name: 'data',
+    regionId: regionId('r'),
+    type: 'filesystem',
+    sizeGB: 5,
+    usageBytes: 1.23456 * 1024 ** 3,
+    status: 'Bound',
+    generation: 1,
+  } as const;
+  expect(publicVolume(volume)).toEqual({ id: 'v', volumeName: 'data', region: 'r', volumeType: 'filesystem', sizeGB: 5, usageGB: 1.235, status: 'Bound', username: 'ada' });
+});

@@ -1,0 +1,117 @@
+import { randomUUID } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { familiesOf } from '../../src/control/catalog.ts';
+import { catalogAnswer } from '../../src/contract/catalog.ts';
+import type { InstanceType, Region } from '../../src/domain/catalog.ts';
+import { instanceTypeId, regionId } from '../../src/domain/ids.ts';
+import { toDollars } from '../../src/domain/money.ts';
+import * as firstRun from '../../src/main/first-run.ts';
+import type { CountedRegion } from '../../src/store/catalog.ts';
+import { onBothEngines } from '../store/harness.ts';
+import { expectConsistent } from './consistency.ts';
+import { eventually, hasStatus, makeWorld } from './harness.ts';
+
+const counted = (id: string, cpuMilli: number, gpus = 0): CountedRegion => {
+  const region: Region = { id: regionId(id), name: `region ${id}`, value: id, location: '', domain: '', sshAddress: '', engine: 'simulated' };
+  return { region, total: { cpuMilli, memoryMiB: 8 * 1024, gpus, nodePorts: 10 }, used: { cpuMilli: 0, memoryMiB: 0, gpus: 0, nodePorts: 0 } };
+};
+
+const typeOf = (name: string, over: Partial<InstanceType> = {}): InstanceType => ({
+  id: instanceTypeId(name),
+  regionId: regionId('a'),
+  name,
+  isSpot: false,
+  cpuCores: 1,
+  cpuType: 'amd64',
+  memoryGB: 2,
+  gpuCount: 0,
+  gpuName: '',
+  rootDiskGB: 20,
+  dataDiskGB: 20,
+  pricesMicros: firstRun.pricesOf(0.02),
+  ...over,
+});
+
+test('families are one for each GPU name and for spot, with their regions and types in order', () => {
+  const regions = new Map([counted('a', 4_000, 2), counted('b', 4_000)].map((one) => [one.region.id as string, one]));
+  const types = [
+    typeOf('cpu.1'),
+    typeOf('cpu.8', { cpuCores: 8 }),
+    typeOf('cpu.1.b', { regionId: regionId('b') }),
+    typeOf('spot.1', { isSpot: true }),
+    typeOf('gpu.1', { gpuCount: 1, gpuName: 'A100' }),
+    typeOf('gpu.4', { gpuCount: 4, gpuName: 'A100' }),
+    typeOf('lost', { regionId: regionId('nowhere') }),
+  ];
+  const families = familiesOf(types, regions);
+  catalogAnswer.parse({ instanceInfos: families });
+  const shape = families.map(({ gpuName, isSpotInstance, regionInfos }) => [
+    gpuName,
+    isSpotInstance,
+    ...regionInfos.map((place) => [place.regionId, ...place.instanceTypeInfos.map(({ instanceTypeName, stockStatus, gpuNum }) => `${instanceTypeName} ${stockStatus} ${gpuNum}`)]),
+  ]);
+  expect(shape).toEqual([
+    ['', false, ['a', 'cpu.1 InStock 0', 'cpu.8 OutOfStock 0'], ['b', 'cpu.1.b InStock 0']],
+    ['', true, ['a', 'spot.1 InStock 0']],
+    ['A100', false, ['a', 'gpu.1 InStock 1', 'gpu.4 OutOfStock 4']],
+  ]);
+});
+
+test('a machine is offered what fits it at least once', () => {
+  const names = (cpuCores: number, memoryGB: number, gpus = 0): string[] =>
+    firstRun
+      .fittedTypes({ cpuCores, memoryMiB: memoryGB * 1024, gpus: Array.from({ length: gpus }, () => ({ name: 'A100' })), architecture: 'amd64' })
+      .map(({ name, memoryGB: memory }) => `${name} ${memory}`);
+  expect(names(1, 2)).toEqual(['cpu.1 1']);
+  expect(names(2, 8)).toEqual(['cpu.1 2', 'cpu.2 4']);
+  expect(names(8, 9)).toEqual(['cpu.1 2', 'cpu.2 4', 'cpu.4 8', 'cpu.8 8']);
+  expect(names(64, 257, 4).slice(-3)).toEqual(['gpu.1 64', 'gpu.2 128', 'gpu.4 256']);
+});
+
+test('prices of longer promises cost less an hour, and are exact', () => {
+  const prices = firstRun.pricesOf(0.02);
+  const hourly = [prices.perHour, prices.perDay / 24n, prices.perWeek / 168n, prices.perMonth / 720n];
+  expect(hourly).toEqual([20_000n, 18_000n, 16_000n, 14_000n]);
+  expect(toDollars(prices.tidePerHour)).toBe(0.01);
+});
+
+onBothEngines('the catalog', (open) => {
+  test('shows a type out of stock once what is left is too little, and in stock when it is free again', async () => {
+    const clock = { aheadMs: 0 };
+    const world = await makeWorld(await open(), { clock, machine: { cpuCores: 2, memoryMiB: 16 * 1024, gpus: [], architecture: 'amd64' } });
+    await eventually(() => world.hands.seen.answers);
+    const stock = async (): Promise<string[]> => {
+      clock.aheadMs += 2_000;
+      const families = await world.running.control.catalog.families();
+      return families.flatMap(({ regionInfos }) => regionInfos.flatMap(({ instanceTypeInfos }) => instanceTypeInfos.map(({ instanceTypeName, stockStatus }) => `${instanceTypeName} ${stockStatus}`)));
+    };
+    expect(await stock()).toEqual(['cpu.1 InStock', 'cpu.2 InStock']);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    expect(await stock()).toEqual(['cpu.1 InStock', 'cpu.2 OutOfStock']);
+    await world.running.control.instances.terminate(world.caller, { instanceId }, null);
+    expect(await stock()).toEqual(['cpu.1 InStock', 'cpu.2 InStock']);
+  });
+
+  test('facts of a region that changed are in the texts of its instances, and nothing else of them changes', async () => {
+    const world = await makeWorld(await open());
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const before = await world.until(instanceId, hasStatus('Running'));
+    await world.running.stop();
+    const version = await world.store.versionOf(world.caller.accountId);
+    const region: Region = { id: world.hands.regionId, name: 'renamed', value: 'default', location: 'here', domain: 'other.test', sshAddress: '192.0.2.99', engine: 'simulated' };
+    const machine = { cpuCores: 4, memoryMiB: 17 * 1024, gpus: [], architecture: 'amd64' };
+    await firstRun.saveDefaultRegion(world.store, region, machine, 1_000, 1);
+    const after = await world.instance(instanceId);
+    expect(after.instanceSpecInfo.regionInfo).toMatchObject({ name: 'renamed', domain: 'other.test', sshAddress: '192.0.2.99' });
+    expect(after.instanceSpecInfo.nodePorts).toEqual(before.instanceSpecInfo.nodePorts.map((port) => ({ ...port, address: '192.0.2.99' })));
+    expect(after.instanceRuntimeInfo).toEqual(before.instanceRuntimeInfo);
+    expect(await world.store.versionOf(world.caller.accountId)).toBeGreaterThan(version);
+    await expectConsistent(world);
+  });
+
+  test('keeps its ids when it is saved again', async () => {
+    const world = await makeWorld(await open());
+    const again = await firstRun.saveTypes(world.store, world.hands.regionId, world.types.map(({ id: _, regionId: __, ...type }) => type), randomUUID);
+    expect(again.map(({ id }) => id)).toEqual(world.types.map(({ id }) => id));
+  });
+});

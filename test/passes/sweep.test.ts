@@ -1,0 +1,191 @@
+import { randomUUID } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { makeRegions } from '../../src/control/regions.ts';
+import { probeEngines, sweepRegion, tidy, type SweepNeeds } from '../../src/control/passes/sweep.ts';
+import { instanceId, instanceIdOf, userId } from '../../src/domain/ids.ts';
+import type { EngineSpec } from '../../src/engines/contract.ts';
+import { makeSimulatedEngine } from '../../src/engines/simulated/simulated.ts';
+import { makeDue } from '../../src/store/instances.ts';
+import { onBothEngines } from '../store/harness.ts';
+import { expectConsistent, settled } from './consistency.ts';
+import { eventually, hasStatus, makeWorld, textOf, type World } from './harness.ts';
+
+interface Sweeping {
+  needs: SweepNeeds;
+  warned: { facts: Record<string, unknown>; text: string }[];
+}
+
+/** What the timers have, over a world; `wake` makes the world's own loop look. */
+function sweeping(world: World, now: () => number = Date.now): Sweeping {
+  const warned: Sweeping['warned'] = [];
+  const ignore = (): void => {};
+  return {
+    warned,
+    needs: {
+      store: world.store,
+      regions: makeRegions([world.hands]),
+      now,
+      log: { debug: ignore, info: ignore, error: ignore, warn: (facts, text) => void warned.push({ facts, text }) },
+      // A volume that becomes Bound wakes the instances' loop.
+      wake: () => void volumeOf(world).catch(() => {}),
+      cpuOvercommit: 1,
+      hostMemoryMiB: 1024,
+      onEngineAnswers: async () => {},
+      releasedListedMs: 3_600_000,
+      ending: new AbortController().signal,
+    },
+  };
+}
+
+const volumeOf = (world: World): Promise<unknown> =>
+  world.running.control.volumes.create(world.caller, { name: randomUUID(), sizeGB: 1, region: world.hands.regionId, volumeType: 'filesystem' }, null);
+
+const deaf = (world: World): void => world.engine.misbehave(({ verb }) => (verb === 'watch' ? { mode: 'lost' } : undefined));
+const owned = async (world: World): Promise<string[]> =>
+  (await world.engine.listOwned(AbortSignal.timeout(1_000))).filter(({ kind }) => kind === 'instance').map(({ id }) => id);
+
+const specOf = (id: ReturnType<typeof instanceId>, image: string): EngineSpec => ({
+  id,
+  ownerId: userId('somebody'),
+  generation: 1,
+  hostname: `${id}-0`,
+  imageRef: image,
+  cpuMilli: 100,
+  memoryMiB: 100,
+  pidsLimit: 10,
+  gpus: 0,
+  mounts: [],
+  nodePorts: [],
+  nodePortAddress: '127.0.0.1',
+  files: [],
+});
+
+onBothEngines('the sweep', (open) => {
+  test('finds what no hint told of: a container that is gone, and one that runs although it should not', async () => {
+    const world = await makeWorld(await open());
+    const { needs } = sweeping(world);
+    const { instances } = world.running.control;
+    const gone = await instances.launch(world.caller, world.wish(), null);
+    const stopped = await instances.launch(world.caller, world.wish(), null);
+    for (const { instanceId: id } of [gone, stopped]) await world.until(id, hasStatus('Running'));
+    await instances.stop(world.caller, stopped, null);
+    await world.until(stopped.instanceId, hasStatus('Stopped'));
+    await settled(world);
+    deaf(world);
+    await world.engine.host.forget(instanceId(gone.instanceId));
+    const container = world.engine.host.find(await installationOf(world), instanceId(stopped.instanceId));
+    if (!container) throw new Error('it is gone');
+    await world.engine.host.start(container);
+    expect(await settledNow(world)).toBe(true);
+    await sweepRegion(needs, world.hands);
+    await eventually(async () => (await owned(world)).includes(gone.instanceId));
+    await eventually(() => container.state === 'exited');
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('removes a container of a released instance that came back, and counts its node ports once', async () => {
+    const world = await makeWorld(await open());
+    const { needs } = sweeping(world);
+    const { instances } = world.running.control;
+    const one = await instances.launch(world.caller, world.wish({ nodePorts: [8000] }), null);
+    await world.until(one.instanceId, hasStatus('Running'));
+    await instances.terminate(world.caller, one, null);
+    await settled(world);
+    world.engine.leaveHalfMade(specOf(instanceId(one.instanceId), 'berth.local/test:1'));
+    await sweepRegion(needs, world.hands);
+    await eventually(async () => !(await owned(world)).includes(one.instanceId));
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('leaves what nobody wished for and what is a neighbour\'s, and says what it found', async () => {
+    const world = await makeWorld(await open());
+    const { needs, warned } = sweeping(world);
+    const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    await world.until(id, hasStatus('Running'));
+    const unknown = instanceIdOf(randomUUID());
+    const theirs = instanceIdOf(randomUUID());
+    world.engine.leaveHalfMade(specOf(unknown, 'berth.local/test:1'));
+    const neighbour = makeSimulatedEngine({ installation: 'another', host: world.engine.host });
+    await neighbour.ensure(specOf(theirs, 'berth.local/test:1'), AbortSignal.timeout(1_000));
+    await sweepRegion(needs, world.hands);
+    await settled(world);
+    expect(warned).toEqual([{ facts: { region: world.hands.regionId, ids: [unknown] }, text: expect.stringContaining('no intent') }]);
+    expect((await owned(world)).toSorted()).toEqual([unknown, id].toSorted());
+    expect((await neighbour.observe([theirs], AbortSignal.timeout(1_000))).get(theirs)).toMatchObject({ kind: 'present', running: true });
+  });
+
+  test('changes nothing when all is as it should be, or when the engine does not answer', async () => {
+    const world = await makeWorld(await open());
+    const { needs } = sweeping(world);
+    const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    await world.until(id, hasStatus('Running'));
+    await settled(world);
+    const before = await world.store.read.selectFrom('instance').selectAll().execute();
+    await sweepRegion(needs, world.hands);
+    world.engine.host.goAway(60_000);
+    await expect(sweepRegion(needs, world.hands)).rejects.toMatchObject({ kind: 'unreachable' });
+    await probeEngines(needs);
+    expect(world.hands.seen).toMatchObject({ answers: false, text: 'the simulated host does not answer' });
+    expect(await world.running.control.health()).toMatchObject({ ready: true, text: 'the simulated host does not answer' });
+    expect(await world.store.read.selectFrom('instance').selectAll().execute()).toEqual(before);
+  });
+
+  test('a row that rests, looked at while the engine was away, says nothing of it afterwards', async () => {
+    const world = await makeWorld(await open());
+    const { instances } = world.running.control;
+    const one = await instances.launch(world.caller, world.wish(), null);
+    await world.until(one.instanceId, hasStatus('Running'));
+    await instances.stop(world.caller, one, null);
+    await world.until(one.instanceId, hasStatus('Stopped'));
+    await settled(world);
+    world.engine.host.goAway(60_000);
+    await world.store.write((tx) => makeDue(tx, [one.instanceId], Date.now()));
+    sweeping(world).needs.wake();
+    await world.until(one.instanceId, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === 'EngineUnreachable');
+    world.engine.host.comeBack();
+    const after = await world.until(one.instanceId, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === '');
+    expect(after.instanceRuntimeInfo).toMatchObject({ status: 'Stopped', phase: 'Stopped' });
+  });
+});
+
+onBothEngines('released instances', (open) => {
+  test('are listed for an hour and then not, with true totals, more than one batch at a time', async () => {
+    const world = await makeWorld(await open(), { start: false });
+    const { instances } = world.running.control;
+    const ahead = { ms: 0 };
+    const { needs } = sweeping(world, () => Date.now() + ahead.ms);
+    for (let count = 0; count < 3; count++) await instances.terminate(world.caller, await instances.launch(world.caller, world.wish(), null), null);
+    const stays = await instances.launch(world.caller, world.wish(), null);
+    const page = { currentPage: 1, pageSize: 500 };
+    expect((await instances.list(world.caller, page)).totalEntries).toBe(4);
+    ahead.ms = 3_590_000;
+    await tidy(needs);
+    expect((await instances.list(world.caller, page)).totalEntries).toBe(4);
+    const version = await world.running.control.versionOf(world.caller.accountId);
+    ahead.ms = 3_601_000;
+    await tidy(needs);
+    const { texts, totalEntries } = await instances.list(world.caller, page);
+    expect(totalEntries).toBe(1);
+    expect(texts.map((text) => JSON.parse(textOf(text)).instanceMetadata.instanceId)).toEqual([stays.instanceId]);
+    expect(await world.running.control.versionOf(world.caller.accountId)).toBeGreaterThan(version);
+    expect(await instances.list(world.caller, { currentPage: 2, pageSize: 500 })).toEqual({ texts: [], totalEntries: 1 });
+
+    const template = await world.store.read.selectFrom('instance').selectAll().where('id', '=', stays.instanceId).executeTakeFirstOrThrow();
+    const rows = Array.from({ length: 1_100 }, () => ({ ...template, id: instanceIdOf(randomUUID()), desired: 'released', releasedAtMs: Date.now(), holdsCapacity: 0 as const, dueAtMs: null }));
+    await world.store.write(async (tx) => {
+      for (let from = 0; from < rows.length; from += 100) await tx.insertInto('instance').values(rows.slice(from, from + 100)).execute();
+      await tx.updateTable('account').set({ instanceCount: 1 + rows.length }).where('id', '=', world.caller.accountId).execute();
+    });
+    await tidy(needs);
+    expect((await instances.list(world.caller, page)).totalEntries).toBe(1);
+  });
+});
+
+async function installationOf({ store }: World): Promise<string> {
+  return (await store.read.selectFrom('setting').select('value').where('name', '=', 'installation').executeTakeFirstOrThrow()).value;
+}
+
+const settledNow = async ({ store }: World): Promise<boolean> =>
+  (await store.read.selectFrom('instance').select('id').where('dueAtMs', 'is not', null).execute()).length === 0;
