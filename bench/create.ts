@@ -28,7 +28,7 @@ export const create: Bench = {
   title: `POST ${PATH}, durable, SQLite, simulated engine`,
   async run({ folder, flags, say }) {
     const short = flags.has('--short');
-    const times = short ? { warmUpMs: 500, measureMs: 1000 } : { warmUpMs: 1500, measureMs: 4000 };
+    const times = short ? { warmUpMs: 500, measureMs: 1000 } : { warmUpMs: 1500, measureMs: 3000 };
     let count = 0;
     const measure = (connections: number, loop: 'on' | 'off') => async (): Promise<Sample> => {
       const floorUs = fsyncFloorUs(folder);
@@ -38,7 +38,8 @@ export const create: Bench = {
         const { cookie } = await berth.login('admin');
         const requests = [postText(berth.apiPort, PATH, cookie, launchBody(berth))];
         // A few hundred launches a second would not warm a process up in the time there is.
-        if (connections === 1) await load(berth.child, { port: berth.apiPort, connections: CONNECTIONS, requests, ...times });
+        if (connections === 1)
+          await load(berth.child, { port: berth.apiPort, connections: CONNECTIONS, requests, ...times });
         return { load: await load(berth.child, { port: berth.apiPort, connections, requests, ...times }), floorUs };
       } finally {
         await berth.child.stop();
@@ -56,7 +57,9 @@ export const create: Bench = {
         loop: measure(CONNECTIONS, 'on'),
       },
     });
-    const floors = ['floor', 'many', 'alone', 'loop'].flatMap((name) => rounds.of(name).map((sample) => sample.floorUs));
+    const floors = ['floor', 'many', 'alone', 'loop'].flatMap((name) =>
+      rounds.of(name).map((sample) => sample.floorUs),
+    );
     const floorUs = median(floors);
     const loads = (name: string): Load[] => rounds.of(name).flatMap((sample) => sample.load ?? []);
     const row = (text: string, name: string): string[] => {
@@ -64,7 +67,14 @@ export const create: Bench = {
       const milliseconds = `${shown(all((one) => one.p50Ms))}, ${shown(all((one) => one.p99Ms))}`;
       const perFloor = shown((all((one) => one.perSecond) * floorUs) / 1e6);
       const shares = `${shown(all((one) => one.serverShare))}, ${shown(all((one) => one.generatorShare))}`;
-      return [text, spread(loads(name).map((one) => one.perSecond)), milliseconds, shares, shown(all((one) => one.serverUs)), perFloor];
+      return [
+        text,
+        spread(loads(name).map((one) => one.perSecond)),
+        milliseconds,
+        shares,
+        shown(all((one) => one.serverUs)),
+        perFloor,
+      ];
     };
     const perSecond = median(loads('many').map((one) => one.perSecond));
     const aloneMs = median(loads('alone').map((one) => one.p50Ms));
@@ -74,7 +84,14 @@ export const create: Bench = {
     return {
       table: [
         ['', 'launches/s', 'p50, p99 ms', 'cores: server, generator', 'server µs each', 'launches a floor'],
-        ['fdatasync of 8 KB, one after another', spread(floors.map((us) => 1e6 / us)), `${shown(floorUs / 1000)}, -`, '-', '-', '1'],
+        [
+          'fdatasync of 8 KB, one after another',
+          spread(floors.map((us) => 1e6 / us)),
+          `${shown(floorUs / 1000)}, -`,
+          '-',
+          '-',
+          '1',
+        ],
         row(`${CONNECTIONS} connections, loop at rest`, 'many'),
         row('1 connection, loop at rest', 'alone'),
         row(`${CONNECTIONS} connections, loop working on the launches`, 'loop'),

@@ -19,7 +19,7 @@ export const gateway: Bench = {
   title: `replies of ${REPLY_BYTES} bytes through the gateway, ${CONNECTIONS} connections`,
   async run({ folder, flags, say }) {
     const short = flags.has('--short');
-    const times = short ? { warmUpMs: 500, measureMs: 1000 } : { warmUpMs: 1500, measureMs: 4000 };
+    const times = short ? { warmUpMs: 500, measureMs: 1000 } : { warmUpMs: 1500, measureMs: 3000 };
     const upstream = startChild('fixed.ts', 1, { bytes: REPLY_BYTES });
     try {
       const { port: inner } = await upstream.ask('about', about);
@@ -34,13 +34,19 @@ export const gateway: Bench = {
           for (;;) {
             const { instances } = await client.listInstances({ pager: { currentPage: 1, pageSize: 10 } });
             if (instances[0]?.instanceRuntimeInfo.status === 'Running') break;
-            if (Date.now() > endMs) throw new Error(`the instance does not run: ${JSON.stringify(instances[0]?.instanceRuntimeInfo)}`);
+            if (Date.now() > endMs)
+              throw new Error(`the instance does not run: ${JSON.stringify(instances[0]?.instanceRuntimeInfo)}`);
             await new Promise((resolve) => setTimeout(resolve, 20));
           }
           const port = Number(new URL(berth.gatewayUrl).port) || inner;
           const path = way === 'notebook' ? `/notebook/${instanceId}/` : `/forward/${instanceId}/8000/`;
           const headers: Record<string, string> = way === 'notebook' ? { authorization: `Bearer ${token}` } : {};
-          return await load(berth.child, { port, connections: CONNECTIONS, requests: [getText(port, path, headers)], ...times });
+          return await load(berth.child, {
+            port,
+            connections: CONNECTIONS,
+            requests: [getText(port, path, headers)],
+            ...times,
+          });
         } finally {
           await berth.child.stop();
         }
@@ -69,7 +75,13 @@ export const gateway: Bench = {
         const samples = rounds.of(name);
         const all = (pick: (sample: Load) => number): number => median(samples.map(pick));
         const milliseconds = `${shown(all((s) => s.p50Ms))}, ${shown(all((s) => s.p99Ms))}`;
-        return [text, spread(samples.map((s) => s.perSecond)), milliseconds, shown(all((s) => s.serverUs)), name === 'pipe' ? '1' : spread(ratios(name))];
+        return [
+          text,
+          spread(samples.map((s) => s.perSecond)),
+          milliseconds,
+          shown(all((s) => s.serverUs)),
+          name === 'pipe' ? '1' : spread(ratios(name)),
+        ];
       };
       return {
         table: [
@@ -81,7 +93,9 @@ export const gateway: Bench = {
         verdicts: [
           { asked: 'gateway against the pipe', measured: `${shown(median(ratios('notebook')))} times`, met: null },
         ],
-        notes: [`Rounds kept: ${rounds.kept}, dropped because the pipe was more than 15 % off its median: ${rounds.dropped}.`],
+        notes: [
+          `Rounds kept: ${rounds.kept}, dropped because the pipe was more than 15 % off its median: ${rounds.dropped}.`,
+        ],
       };
     } finally {
       await upstream.stop();

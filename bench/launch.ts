@@ -83,11 +83,16 @@ function makeBare(docker: Docker, model: Docker.ContainerInspectInfo, folder: st
     await cp(control, controlFolder, { recursive: true });
     await mkdir(dataFolder);
     const sources: Record<string, string> = { '/etc/berth': controlFolder, '/root/dataDisk': dataFolder };
-    const ports = Object.keys(model.HostConfig.PortBindings ?? {}).map((port, index): [string, { HostIp: string; HostPort: string }[]] => [
-      port,
-      [{ HostIp: '127.0.0.1', HostPort: String(FIRST_BARE_PORT + 2 * (number % 100) + index) }],
-    ]);
-    const mounts = (model.HostConfig.Mounts ?? []).map((mount) => ({ ...mount, Source: sources[mount.Target] ?? mount.Source }));
+    const ports = Object.keys(model.HostConfig.PortBindings ?? {}).map(
+      (port, index): [string, { HostIp: string; HostPort: string }[]] => [
+        port,
+        [{ HostIp: '127.0.0.1', HostPort: String(FIRST_BARE_PORT + 2 * (number % 100) + index) }],
+      ],
+    );
+    const mounts = (model.HostConfig.Mounts ?? []).map((mount) => ({
+      ...mount,
+      Source: sources[mount.Target] ?? mount.Source,
+    }));
     const beganMs = performance.now();
     const container = await docker.createContainer({
       ...model.Config,
@@ -150,7 +155,10 @@ export const launch: Bench = {
       return {
         table: [
           ['', 'ms: median [least-most]', '95 of 100 within'],
-          row('bare engine: create and start answered', rounds.of('bare').map((took) => took.startedMs)),
+          row(
+            'bare engine: create and start answered',
+            rounds.of('bare').map((took) => took.startedMs),
+          ),
           row('bare engine: create call to ssh banner', bareMs),
           row('Berth: create call to Running', oursMs),
           row("Berth: an account's first launch, with its network", [first.readyMs]),

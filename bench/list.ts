@@ -34,7 +34,7 @@ export const list: Bench = {
   async run(lent) {
     const times: Times = lent.flags.has('--short')
       ? { rounds: 1, warmUpMs: 500, measureMs: 1000 }
-      : { rounds: 7, warmUpMs: 1500, measureMs: 4000 };
+      : { rounds: 7, warmUpMs: 1500, measureMs: 3000 };
     const few = join(lent.folder, 'ten-thousand');
     lent.say(`  seeding ${ROWS.toLocaleString('en')} rows`);
     await seed(few, ROWS, lent.say);
@@ -51,7 +51,14 @@ export const list: Bench = {
       const all = (pick: (sample: Load) => number): number => median(samples.map(pick));
       const milliseconds = `${shown(all((s) => s.p50Ms))}, ${shown(all((s) => s.p99Ms))}`;
       const shares = `${shown(all((s) => s.serverShare))}, ${shown(all((s) => s.generatorShare))}`;
-      return [text, spread(samples.map((s) => s.perSecond)), milliseconds, shares, shown(all((s) => s.serverUs)), ratio];
+      return [
+        text,
+        spread(samples.map((s) => s.perSecond)),
+        milliseconds,
+        shares,
+        shown(all((s) => s.serverUs)),
+        ratio,
+      ];
     };
     const kept = median(ratios('kept'));
     const moved = median(ratios('moved'));
@@ -78,8 +85,18 @@ export const list: Bench = {
       const p50 = median(pairs.map((pair) => pair.p50));
       const p99 = median(pairs.map((pair) => pair.p99));
       table.push(
-        row(`uncached page 1, ${ROWS.toLocaleString('en')} rows, ${OWNERS_IN_TURN} owners in turn, 8 connections`, flat.rounds, 'few', 'time 1'),
-        row(`the same, ${MILLION.toLocaleString('en')} rows`, flat.rounds, 'million', `time ${spread(pairs.map((pair) => pair.p50))}`),
+        row(
+          `uncached page 1, ${ROWS.toLocaleString('en')} rows, ${OWNERS_IN_TURN} owners in turn, 8 connections`,
+          flat.rounds,
+          'few',
+          'time 1',
+        ),
+        row(
+          `the same, ${MILLION.toLocaleString('en')} rows`,
+          flat.rounds,
+          'million',
+          `time ${spread(pairs.map((pair) => pair.p50))}`,
+        ),
       );
       verdicts.push({
         asked: `page 1 at ${MILLION.toLocaleString('en')} rows within 1.2 times of ${ROWS.toLocaleString('en')} (p50; p99 ${shown(p99)} times)`,
@@ -100,8 +117,11 @@ async function firstPage(url: string, cookie: string): Promise<string> {
   const headers = { 'content-type': 'application/json', cookie };
   const answer = await fetch(`${url}${PATH}`, { method: 'POST', headers, body: JSON.stringify(PAGE) });
   const text = await answer.text();
-  const page = z.object({ instances: z.array(nothing), pager: z.object({ totalEntries: z.number() }) }).parse(JSON.parse(text));
-  if (page.instances.length !== 10 || page.pager.totalEntries !== 100) throw new Error(`not the page of a seeded owner: ${text.slice(0, 300)}`);
+  const page = z
+    .object({ instances: z.array(nothing), pager: z.object({ totalEntries: z.number() }) })
+    .parse(JSON.parse(text));
+  if (page.instances.length !== 10 || page.pager.totalEntries !== 100)
+    throw new Error(`not the page of a seeded owner: ${text.slice(0, 300)}`);
   return text;
 }
 
@@ -132,7 +152,12 @@ async function againstFixed({ say, folder }: Lent, seeded: string, { rounds: cou
         const child = startChild('fixed.ts', 0, { bytes });
         try {
           const { port } = await child.ask('about', z.object({ port: z.number() }));
-          return await load(child, { port, connections: CONNECTIONS, requests: [postText(port, PATH, cookie, PAGE)], ...times });
+          return await load(child, {
+            port,
+            connections: CONNECTIONS,
+            requests: [postText(port, PATH, cookie, PAGE)],
+            ...times,
+          });
         } finally {
           await child.stop();
         }

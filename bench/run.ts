@@ -35,7 +35,10 @@ for (const name of named.length > 0 ? named : names) {
   try {
     say(`${name}: ${bench.title}`);
     const command = ['npm run bench --', name, ...flags].join(' ');
-    const facts = [`${new Date().toISOString().slice(0, 16).replace('T', ' ')} UTC, \`${command}\``, ...machineFacts(folder)];
+    const facts = [
+      `${new Date().toISOString().slice(0, 16).replace('T', ' ')} UTC, \`${command}\``,
+      ...machineFacts(folder),
+    ];
     const outcome = await bench.run({ folder, flags, say });
     const section = sectionOf(name, bench.title, facts, outcome);
     console.log(`\n${section}`);

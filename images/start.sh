@@ -157,7 +157,8 @@ prepare_ssh() {
   "$sshd" -t -f "$run/sshd_config" 2>/dev/null || sshd_config "SetEnv$(session_environment)" >"$run/sshd_config"
   "$sshd" -t -f "$run/sshd_config" 2>/dev/null || sshd_config >"$run/sshd_config"
 }
-ssh_server() { "$sshd" -D -e -f "$run/sshd_config"; }
+# Its log goes to a file: strangers' tries would push what we say off the console.
+ssh_server() { "$sshd" -D -e -f "$run/sshd_config" 2>&1 | bounded_log "$logs/sshd.log"; }
 
 # ---- the init script
 
@@ -210,14 +211,6 @@ else:
 PY
   (umask 077 && echo "{\"NotebookApp\":{\"token\":\"$(cat /etc/berth/notebook-token)\",\"password\":\"\"}}" \
     >"$run/jupyter/jupyter_notebook_config.json")
-}
-notebook() {
-  token=$(cat /etc/berth/notebook-token)
-  mkdir -p "$run/jupyter"
-  app="{\"token\":\"$token\",\"password\":\"\"}"
-  (umask 077 && echo "{\"IdentityProvider\":{\"token\":\"$token\"},\"PasswordIdentityProvider\":{\"hashed_password\":\"\"},\"ServerApp\":$app,\"NotebookApp\":$app}" \
-    >"$run/jupyter/jupyter_server_config.json")
-  for name in lab notebook; do ln -sf jupyter_server_config.json "$run/jupyter/jupyter_${name}_config.json"; done
 }
 notebook() {
   mv -f "$logs/notebook.log" "$logs/notebook.log.1" 2>/dev/null

@@ -32,6 +32,8 @@ export function startChild(program: string, core: Core, settings: unknown = null
       resolve();
     });
   });
+  // Of a question that could not be sent: that it has ended is said by `exit`.
+  child.on('error', () => {});
   child.on('message', (message) => {
     const { id, answer, error } = reply.parse(message);
     const one = waiting.get(id);
@@ -61,7 +63,8 @@ export function answerAsks(answer: (question: unknown) => Promise<unknown>, stop
     const { id, question } = asked.parse(message);
     answer(question).then(
       (given) => process.send?.({ id, answer: given }),
-      (error: unknown) => process.send?.({ id, answer: null, error: error instanceof Error ? error.stack : String(error) }),
+      (error: unknown) =>
+        process.send?.({ id, answer: null, error: error instanceof Error ? error.stack : String(error) }),
     );
   });
   const end = (): void => {

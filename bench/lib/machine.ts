@@ -43,6 +43,8 @@ export function machineFacts(folder: string): string[] {
   return [
     `${cpus().length} cores (${model}), ${memoryGiB} GiB, Linux ${release()}, Node ${process.version}`,
     `fdatasync of 8 KB: ${fsyncFloorUs(folder).toFixed(0)} µs (median of ${FLOOR_SYNCS}, before the first round)`,
-    canPin ? 'a server under load is pinned to core 0, the load generator to core 1' : 'not pinned: taskset or a second core is missing',
+    canPin
+      ? 'a server under load is pinned to core 0, the load generator to core 1'
+      : 'not pinned: taskset or a second core is missing',
   ];
 }

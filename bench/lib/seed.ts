@@ -51,7 +51,9 @@ async function seedOwners(store: Store, owners: number): Promise<void> {
     await sql`
       with recursive n(i) as (select 0 union all select i + 1 from n where i + 1 < ${owners})
       insert into account (id, username, email, "passwordHash", roles, "createdAtMs", disabled, "instanceCount", version)
-      select ${idOf(sql`i`)}, 'owner-' || i, '', ${passwordHash}, '["user"]', ${createdAtMs}, 0, ${EACH}, 1 from n`.execute(tx);
+      select ${idOf(sql`i`)}, 'owner-' || i, '', ${passwordHash}, '["user"]', ${createdAtMs}, 0, ${EACH}, 1 from n`.execute(
+      tx,
+    );
   });
 }
 
@@ -128,6 +130,8 @@ async function copyTemplate(store: Store, from: number, to: number, owners: numb
       with recursive n(i) as (select ${from} union all select i + 1 from n where i + 1 < ${to}),
         fresh as materialized (select i, ${uuid} as uuid from n)
       insert into instance (${sql.join(names.map((name) => sql.ref(name)))})
-      select ${sql.join(values)} from fresh cross join instance where instance.id = ${`notebook-${TEMPLATE_UUID}`}`.execute(tx);
+      select ${sql.join(values)} from fresh cross join instance where instance.id = ${`notebook-${TEMPLATE_UUID}`}`.execute(
+      tx,
+    );
   });
 }

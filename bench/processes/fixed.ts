@@ -6,9 +6,7 @@ import { Agent, createServer, request as requestOf, type RequestListener } from 
 import { z } from 'zod';
 import { answerAsks, settingsOf } from '../lib/child.ts';
 
-const settings = settingsOf(
-  z.union([z.object({ bytes: z.number() }), z.object({ pipeTo: z.number() })]),
-);
+const settings = settingsOf(z.union([z.object({ bytes: z.number() }), z.object({ pipeTo: z.number() })]));
 
 const fixed = (bytes: number): RequestListener => {
   const body = Buffer.alloc(bytes, 'x');

@@ -35,15 +35,23 @@ if (settings.dialTo !== null) {
   const { dialTo } = settings;
   const { engine } = hands;
   const here = (): Socket => connect({ host: '127.0.0.1', port: dialTo, noDelay: true });
-  hands.engine = { ...engine, dial: async (id, port, signal) => (port === SSH_PORT ? engine.dial(id, port, signal) : here()) };
+  hands.engine = {
+    ...engine,
+    dial: async (id, port, signal) => (port === SSH_PORT ? engine.dial(id, port, signal) : here()),
+  };
 }
 
 /** From the row, and not through the API: what asks must not take from what is measured. */
 async function until({ instanceId, status, phase, deadlineMs }: z.infer<typeof wait>): Promise<null> {
   for (const endMs = performance.now() + deadlineMs; ; await sleep(WAIT_POLL_MS)) {
-    const row = await store.read.selectFrom('instance').select(['status', 'observed']).where('id', '=', instanceId).executeTakeFirst();
+    const row = await store.read
+      .selectFrom('instance')
+      .select(['status', 'observed'])
+      .where('id', '=', instanceId)
+      .executeTakeFirst();
     if (row?.status === status && row.observed.includes(`"phase":"${phase}"`)) return null;
-    if (performance.now() > endMs) throw new Error(`${instanceId} is not ${status}, ${phase} after ${deadlineMs / 1000} s`);
+    if (performance.now() > endMs)
+      throw new Error(`${instanceId} is not ${status}, ${phase} after ${deadlineMs / 1000} s`);
   }
 }
 

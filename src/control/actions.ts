@@ -33,7 +33,12 @@ export function wishOf(action: Action, instance: Instance, nowMs: number): Insta
         ...next,
         desired: 'running',
         mustHalt: false,
-        observed: { ...calm, status: hadContainer(instance) ? 'Starting' : 'Initializing', phase: 'Queued', stoppedAtMs: 0 },
+        observed: {
+          ...calm,
+          status: hadContainer(instance) ? 'Starting' : 'Initializing',
+          phase: 'Queued',
+          stoppedAtMs: 0,
+        },
       };
     case 'restart':
       return {
@@ -47,16 +52,28 @@ export function wishOf(action: Action, instance: Instance, nowMs: number): Insta
         ...next,
         desired: 'released',
         mustHalt: false,
-        observed: { ...calm, status: 'Released', phase: 'Cleaning', healthy: false, stoppedAtMs: observed.stoppedAtMs || nowMs },
+        observed: {
+          ...calm,
+          status: 'Released',
+          phase: 'Cleaning',
+          healthy: false,
+          stoppedAtMs: observed.stoppedAtMs || nowMs,
+        },
       };
     default:
       return action satisfies never;
   }
 }
 
-const hadContainer = ({ everEnsured, observed }: Instance): boolean => everEnsured && observed.status !== 'InitializationFailed';
+const hadContainer = ({ everEnsured, observed }: Instance): boolean =>
+  everEnsured && observed.status !== 'InitializationFailed';
 
-const eventOf = { stop: 'instance.stopWished', start: 'instance.startWished', restart: 'instance.restartWished', terminate: 'instance.released' };
+const eventOf = {
+  stop: 'instance.stopWished',
+  start: 'instance.startWished',
+  restart: 'instance.restartWished',
+  terminate: 'instance.released',
+};
 
 export function makeAction(action: Action, needs: ActionNeeds) {
   return async (caller: Caller, body: { instanceId: string }, idempotency: Idempotency | null) => {

@@ -19,7 +19,12 @@ interface Work {
 
 export interface ImageWork {
   /** As `Engine.ensureImage`, shared. Rejects with the signal's reason when the caller gives up; the work goes on for the others. */
-  ensure(engine: Engine, ref: string, onProgress: (progress: ImageProgress) => void, signal: AbortSignal): Promise<void>;
+  ensure(
+    engine: Engine,
+    ref: string,
+    onProgress: (progress: ImageProgress) => void,
+    signal: AbortSignal,
+  ): Promise<void>;
   /** What is known of an image, without asking an engine. */
   stateOf(ref: string): ImageState;
 }

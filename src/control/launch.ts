@@ -89,20 +89,27 @@ interface Asked {
 /** Finds what the ids name, and refuses early what the region can't do. */
 function resolve(offers: Offers, wish: LaunchWish, regions: Regions): Resolved {
   const image = offers.images.get(wish.imageId);
-  if (!image) throw new Refusal('not_found', `image ${wish.imageId} not found; POST /api/image/list names those on offer`);
+  if (!image)
+    throw new Refusal('not_found', `image ${wish.imageId} not found; POST /api/image/list names those on offer`);
   const type = offers.types.get(wish.instanceTypeId);
   const where = 'POST /api/resource/user/instance/list names those on offer';
   if (!type) throw new Refusal('not_found', `instance type ${wish.instanceTypeId} not found; ${where}`);
   const counted = offers.regions.get(wish.region);
   if (!counted) throw new Refusal('not_found', `region ${wish.region} not found; POST /api/region/list names them`);
   if (type.regionId !== counted.region.id) {
-    throw new Refusal('not_found', `instance type ${type.id} (${type.name}) is not offered in region ${counted.region.id}; ${where}`);
+    throw new Refusal(
+      'not_found',
+      `instance type ${type.id} (${type.name}) is not offered in region ${counted.region.id}; ${where}`,
+    );
   }
   if (type.isSpot !== wish.isSpotInstance) {
     const family = type.isSpot ? 'a spot type: send isSpotInstance true' : 'not a spot type: send isSpotInstance false';
     throw new Refusal('field_value', `field "isSpotInstance" is ${wish.isSpotInstance}, but ${type.name} is ${family}`);
   }
-  const { engine, capabilities } = { engine: counted.region.engine, capabilities: regions.of(counted.region.id).seen.probe?.capabilities };
+  const { engine, capabilities } = {
+    engine: counted.region.engine,
+    capabilities: regions.of(counted.region.id).seen.probe?.capabilities,
+  };
   if (wish.instanceConfiguration.enableDocker && capabilities && !capabilities.dockerInside) {
     const message = `field "instanceConfiguration.enableDocker" is true, but region ${counted.region.name} (${engine}) can't run Docker inside instances; send false`;
     throw new Refusal('unsupported', message);
@@ -111,15 +118,24 @@ function resolve(offers: Offers, wish: LaunchWish, regions: Regions): Resolved {
 }
 
 function checkMountPaths(wish: LaunchWish): string[] {
-  const paths = wish.remoteStorages.map(({ mountPath }) => (mountPath.startsWith('/') ? mountPath.replace(/\/+$/, '') || '/' : mountPath));
+  const paths = wish.remoteStorages.map(({ mountPath }) =>
+    mountPath.startsWith('/') ? mountPath.replace(/\/+$/, '') || '/' : mountPath,
+  );
   for (const [index, path] of paths.entries()) {
     const why = whyNotMountPath(path);
-    if (why) throw new Refusal('field_value', `field "remoteStorages[${index}].mountPath" is ${JSON.stringify(path.slice(0, 100))}: it ${why}`);
+    if (why)
+      throw new Refusal(
+        'field_value',
+        `field "remoteStorages[${index}].mountPath" is ${JSON.stringify(path.slice(0, 100))}: it ${why}`,
+      );
   }
   const nested = nestedPair(paths);
   if (nested) {
     const [outer, inner] = nested;
-    throw new Refusal('field_value', `field "remoteStorages" mounts ${inner} in ${outer}; choose paths that stand apart`);
+    throw new Refusal(
+      'field_value',
+      `field "remoteStorages" mounts ${inner} in ${outer}; choose paths that stand apart`,
+    );
   }
   return paths;
 }
@@ -130,16 +146,31 @@ async function mountsOf(tx: Db, caller: Caller, wish: LaunchWish, paths: string[
   return ids.map((id, index) => {
     const row = rows.get(id);
     const field = `remoteStorages[${index}].remoteStorageId`;
-    if (!row) throw new Refusal('not_found', `volume ${id} of field "${field}" not found; POST /api/storage/volume/list names yours`);
+    if (!row)
+      throw new Refusal(
+        'not_found',
+        `volume ${id} of field "${field}" not found; POST /api/storage/volume/list names yours`,
+      );
     if (row.regionId !== wish.region) {
-      throw new Refusal('field_value', `field "${field}": volume ${id} is in region ${row.regionId}; launch there, or choose another volume`);
+      throw new Refusal(
+        'field_value',
+        `field "${field}": volume ${id} is in region ${row.regionId}; launch there, or choose another volume`,
+      );
     }
-    if (row.status === 'Lost') throw new Refusal('not_now', `volume ${id} is Lost: its backing is gone; launch without it`);
+    if (row.status === 'Lost')
+      throw new Refusal('not_now', `volume ${id} is Lost: its backing is gone; launch without it`);
     return { mountPath: paths[index] ?? '', volumeId: volumeId(id), volumeName: row.name, volumeType: row.type };
   });
 }
 
-function intent(needs: LaunchNeeds, caller: Caller, wish: LaunchWish, at: Resolved, mounts: Mount[], nowMs: number): Instance {
+function intent(
+  needs: LaunchNeeds,
+  caller: Caller,
+  wish: LaunchWish,
+  at: Resolved,
+  mounts: Mount[],
+  nowMs: number,
+): Instance {
   const { regionId, pricesMicros, ...type } = at.type;
   const { instanceConfiguration: configuration } = wish;
   return {
@@ -189,7 +220,10 @@ export async function noCapacity(tx: Db, { type, counted, offers }: Asked, ports
   const { total, used } = (await countedRegion(tx, counted.region.id)) ?? counted;
   if (used.nodePorts + ports > total.nodePorts) {
     const free = total.nodePorts - used.nodePorts;
-    return new Refusal('no_capacity', `region ${counted.region.name} has ${free} node ports free and ${ports} are asked; ask fewer, or terminate an instance`);
+    return new Refusal(
+      'no_capacity',
+      `region ${counted.region.name} has ${free} node ports free and ${ports} are asked; ask fewer, or terminate an instance`,
+    );
   }
   const free: Capacity = {
     cpuMilli: total.cpuMilli - used.cpuMilli,
@@ -197,7 +231,9 @@ export async function noCapacity(tx: Db, { type, counted, offers }: Asked, ports
     gpus: total.gpus - used.gpus,
   };
   const nearest = [...offers.types.values()]
-    .filter((other) => other.regionId === counted.region.id && other.isSpot === type.isSpot && fits(capacityOf(other), free))
+    .filter(
+      (other) => other.regionId === counted.region.id && other.isSpot === type.isSpot && fits(capacityOf(other), free),
+    )
     .sort((a, b) => b.gpuCount - a.gpuCount || b.cpuCores - a.cpuCores || b.memoryGB - a.memoryGB)[0];
   const need = capacityOf(type);
   const missing = [
@@ -206,8 +242,13 @@ export async function noCapacity(tx: Db, { type, counted, offers }: Asked, ports
     [need.gpus - free.gpus, (lack: number) => `${lack} GPUs`],
   ] as const;
   const short = missing.filter(([lack]) => lack > 0).map(([lack, say]) => say(lack));
-  const instead = nearest ? `${nearest.name} (${nearest.id}) would fit now` : 'no type fits now; stop or terminate an instance';
-  return new Refusal('no_capacity', `no stock of ${type.name} in region ${counted.region.name}: short of ${short.join(' and ')}; ${instead}`);
+  const instead = nearest
+    ? `${nearest.name} (${nearest.id}) would fit now`
+    : 'no type fits now; stop or terminate an instance';
+  return new Refusal(
+    'no_capacity',
+    `no stock of ${type.name} in region ${counted.region.name}: short of ${short.join(' and ')}; ${instead}`,
+  );
 }
 
 function refuseWithoutMoney(availableMicros: bigint, instance: Instance): void {

@@ -7,6 +7,7 @@
  * A row is held by a lease (owner, token, expiry) that a heartbeat prolongs. When a wish moves the generation of a held row, the
  * pass that works on the old one is aborted; what it still finds is dropped by the guard of its write.
  */
+import { setTimeout as delay } from 'node:timers/promises';
 import type { LeaseRow, LeaseTable } from '../store/leases.ts';
 import { claimDue, heartbeat, heldGenerations, nextDueAt, release } from '../store/leases.ts';
 import type { Store } from '../store/store.ts';
@@ -56,6 +57,7 @@ interface InHand {
 export function startLoop<Table extends LeaseTable>(needs: LoopNeeds<Table>): Loop {
   const { table, store, now, log, leaseOwner } = needs;
   const inHand = new Map<string, InHand>();
+  const ending = new AbortController();
   let stopped = false;
   let woken = false;
   let turning: Promise<void> | null = null;
@@ -85,18 +87,27 @@ export function startLoop<Table extends LeaseTable>(needs: LoopNeeds<Table>): Lo
       tended = { dueAtMs: held.signal.aborted ? now() : now() + RETRY_AFTER_FAULT_MS };
     }
     if (tended === 'gone') return;
-    const { dueAtMs } = tended;
-    try {
-      await store.write((tx) => release(tx, table, held.row.id, held.leaseToken, { dueAtMs }));
-    } catch (error) {
-      log.error({ table, id: held.row.id, err: error }, 'a lease could not be given back; it will expire');
+    // A share of a time is seldom whole, and PostgreSQL takes nothing else for a bigint.
+    const dueAtMs = tended.dueAtMs === null ? null : Math.ceil(tended.dueAtMs);
+    // Until it is given back it stays in hand: the heartbeat prolongs all that this process has, and so it would never be free.
+    for (;;) {
+      try {
+        await store.write((tx) => release(tx, table, held.row.id, held.leaseToken, { dueAtMs }));
+        return;
+      } catch (error) {
+        log.error({ table, id: held.row.id, err: error }, 'a lease could not be given back; it is tried again');
+      }
+      if (stopped) return;
+      await delay(RETRY_AFTER_FAULT_MS, undefined, { signal: ending.signal }).catch(() => {});
     }
   };
 
   /** Passes whose row was moved on by a wish, or taken by another process, work for nothing. */
   const abortOvertaken = async (): Promise<void> => {
     if (inHand.size === 0) return;
-    const held = new Map((await heldGenerations(store.read, table, leaseOwner)).map(({ id, generation }) => [id, generation]));
+    const held = new Map(
+      (await heldGenerations(store.read, table, leaseOwner)).map(({ id, generation }) => [id, generation]),
+    );
     for (const [id, { generation, abort }] of inHand) if (held.get(id) !== generation) abort.abort();
   };
 
@@ -107,7 +118,14 @@ export function startLoop<Table extends LeaseTable>(needs: LoopNeeds<Table>): Lo
       const limit = Math.min(64, SLOTS - inHand.size);
       const nowMs = now();
       const rows = await store.write((tx) =>
-        claimDue(tx, table, { owner: leaseOwner, token: leaseToken, nowMs, untilMs: nowMs + LEASE_MS, limit, perOwner: CLAIM_PER_OWNER }),
+        claimDue(tx, table, {
+          owner: leaseOwner,
+          token: leaseToken,
+          nowMs,
+          untilMs: nowMs + LEASE_MS,
+          limit,
+          perOwner: CLAIM_PER_OWNER,
+        }),
       );
       for (const row of rows) hold(row, leaseToken);
       if (rows.length < limit) return;
@@ -157,6 +175,7 @@ export function startLoop<Table extends LeaseTable>(needs: LoopNeeds<Table>): Lo
     wake,
     async stop() {
       stopped = true;
+      ending.abort();
       clearTimeout(timer);
       clearInterval(beat);
       await turning;

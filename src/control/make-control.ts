@@ -96,7 +96,18 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       return answer;
     };
   const ending = new AbortController();
-  const sweepNeeds: SweepNeeds = { store, regions, now, log, wake, cpuOvercommit: needs.cpuOvercommit, hostMemoryMiB: needs.hostMemoryMiB, onEngineAnswers: needs.onEngineAnswers, releasedListedMs: RELEASED_LISTED_MS, ending: ending.signal };
+  const sweepNeeds: SweepNeeds = {
+    store,
+    regions,
+    now,
+    log,
+    wake,
+    cpuOvercommit: needs.cpuOvercommit,
+    hostMemoryMiB: needs.hostMemoryMiB,
+    onEngineAnswers: needs.onEngineAnswers,
+    releasedListedMs: RELEASED_LISTED_MS,
+    ending: ending.signal,
+  };
   const actionNeeds = { store, offers, now, wake: wakeInstances, routeChanged: routes.changed };
 
   const control: Control = {
@@ -145,7 +156,13 @@ export function makeControl(needs: ControlNeeds): RunningControl {
         log.error({ err: error }, 'the store does not answer');
         return { ready: false, text: 'the store does not answer' };
       }
-      return { ready: true, text: regions.all().map(({ seen }) => seen.text).join('; ') };
+      return {
+        ready: true,
+        text: regions
+          .all()
+          .map(({ seen }) => seen.text)
+          .join('; '),
+      };
     },
   };
 
@@ -158,7 +175,9 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       if (busy || ending.signal.aborted) return;
       busy = true;
       const one: Promise<void> = deed()
-        .catch((error: unknown) => log.warn({ err: error, deed: name }, 'a timed deed failed; it is done again in its time'))
+        .catch((error: unknown) =>
+          log.warn({ err: error, deed: name }, 'a timed deed failed; it is done again in its time'),
+        )
         .finally(() => {
           busy = false;
           running.delete(one);
@@ -193,7 +212,11 @@ export function makeControl(needs: ControlNeeds): RunningControl {
         routeChanged: routes.changed,
       });
       instanceLoop = startLoop({ ...loop, table: 'instance', tend: instancePass });
-      volumeLoop = startLoop({ ...loop, table: 'volume', tend: makeVolumePass({ store, regions, now, wakeInstances }) });
+      volumeLoop = startLoop({
+        ...loop,
+        table: 'volume',
+        tend: makeVolumePass({ store, regions, now, wakeInstances }),
+      });
       watchEngines(sweepNeeds);
       every(PROBE_EVERY_MS, 'probe', () => probeEngines(sweepNeeds));
       every(SWEEP_EVERY_MS, 'sweep', sweepAll);

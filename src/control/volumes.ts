@@ -5,7 +5,14 @@ import { publicVolume, type Volume } from '../domain/volume.ts';
 import { accountTotals } from '../store/accounts.ts';
 import { appendEvent } from '../store/events.ts';
 import type { Store } from '../store/store.ts';
-import { holdVolumes, insertVolume, mountersOf, volumeFromRow, volumeTexts, writeVolumeWish } from '../store/volumes.ts';
+import {
+  holdVolumes,
+  insertVolume,
+  mountersOf,
+  volumeFromRow,
+  volumeTexts,
+  writeVolumeWish,
+} from '../store/volumes.ts';
 import type { Volumes } from './control.ts';
 import type { Offers } from './offers.ts';
 import { once } from './once.ts';
@@ -68,7 +75,8 @@ export const makeVolumes = ({ store, offers, now, randomUuid, wake }: VolumeNeed
       const nowMs = now();
       return once(tx, caller.accountId, idempotency, nowMs, async () => {
         const [row] = await holdVolumes(tx, caller.accountId, [body.id]);
-        if (!row) throw new Refusal('not_found', `volume ${body.id} not found; POST /api/storage/volume/list names yours`);
+        if (!row)
+          throw new Refusal('not_found', `volume ${body.id} not found; POST /api/storage/volume/list names yours`);
         const living = (await mountersOf(tx, row.id)).filter((mounter) => mounter.living);
         if (living.length > 0) {
           const names = living.map(({ instanceId }) => instanceId).join(', ');

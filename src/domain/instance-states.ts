@@ -86,13 +86,19 @@ export type Action = (typeof actions)[number];
  * Why an action is not legal now, or null when it is. Terminate is legal in every state; the caller never sees a released
  * instance here, because it is gone (404) for actions.
  */
-export function whyNot(action: Action, status: InstanceStatus, desired: 'running' | 'stopped' | 'released'): string | null {
+export function whyNot(
+  action: Action,
+  status: InstanceStatus,
+  desired: 'running' | 'stopped' | 'released',
+): string | null {
   const stopping = desired === 'stopped' && (status === 'Running' || !lastingStatuses.includes(status));
   switch (action) {
     case 'terminate':
       return null;
     case 'stop':
-      return desired === 'running' ? null : `it is ${stopping ? 'stopping' : `already ${status}`}; start it, or terminate it`;
+      return desired === 'running'
+        ? null
+        : `it is ${stopping ? 'stopping' : `already ${status}`}; start it, or terminate it`;
     case 'start':
       if (stopping) return 'it is still stopping; wait until it is Stopped';
       return desired === 'stopped' ? null : `it is ${status} and wished to run; stop or restart it`;

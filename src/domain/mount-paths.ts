@@ -1,5 +1,20 @@
 /** Where a volume may be mounted: an absolute, plain path that hides nothing the instance needs, and no other mount. */
-const RESERVED_TREES = ['/bin', '/boot', '/dev', '/etc', '/lib', '/lib32', '/lib64', '/libx32', '/proc', '/run', '/sbin', '/sys', '/usr', '/var'];
+const RESERVED_TREES = [
+  '/bin',
+  '/boot',
+  '/dev',
+  '/etc',
+  '/lib',
+  '/lib32',
+  '/lib64',
+  '/libx32',
+  '/proc',
+  '/run',
+  '/sbin',
+  '/sys',
+  '/usr',
+  '/var',
+];
 const RESERVED_PLACES = ['/', '/root', '/home', '/tmp', '/opt', '/mnt', '/media', '/srv'];
 const OWN_TREES = ['/root/dataDisk', '/root/sharedDisk', '/root/commonData', '/root/.ssh', '/root/.jupyter'];
 
@@ -11,14 +26,16 @@ const under = (path: string, tree: string): boolean => path === tree || path.sta
 export function whyNotMountPath(path: string): string | null {
   if (path.length > MAX_LENGTH) return `is longer than ${MAX_LENGTH} characters`;
   if (!path.startsWith('/')) return 'must be absolute, for example /root/data';
-  if (/[\p{Cc}\p{Cs}:,\\"']/u.test(path)) return 'must not hold control characters, quotes, backslashes, colons or commas';
+  if (/[\p{Cc}\p{Cs}:,\\"']/u.test(path))
+    return 'must not hold control characters, quotes, backslashes, colons or commas';
   const parts = path.split('/').slice(1);
   if (path !== '/' && parts.some((part) => part === '' || part === '.' || part === '..')) {
     return 'must not hold empty parts, "." or ".."';
   }
   const tree = [...RESERVED_TREES, ...OWN_TREES].find((reserved) => under(path, reserved));
   if (tree !== undefined) return `lies in ${tree}, which the instance needs itself; use for example /root/data`;
-  if (RESERVED_PLACES.includes(path)) return 'is needed by the instance itself; use a folder below it, for example /root/data';
+  if (RESERVED_PLACES.includes(path))
+    return 'is needed by the instance itself; use a folder below it, for example /root/data';
   return null;
 }
 

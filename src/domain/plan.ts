@@ -61,8 +61,12 @@ function planStopped({ observed }: Instance, seen: Known): Step {
     return { do: 'halt', show: lastingFailure(observed.status) ? {} : { phase: 'Stopping', ...diagnosed('', '') } };
   }
   if (lastingFailure(observed.status)) return { do: 'rest' };
-  if (observed.status === 'Stopped') return observed.diagnosis === '' ? { do: 'rest' } : { do: 'mark', show: diagnosed('', '') };
-  return { do: 'stopped', show: { status: 'Stopped', phase: 'Stopped', healthy: false, message: '', ...diagnosed('', '') } };
+  if (observed.status === 'Stopped')
+    return observed.diagnosis === '' ? { do: 'rest' } : { do: 'mark', show: diagnosed('', '') };
+  return {
+    do: 'stopped',
+    show: { status: 'Stopped', phase: 'Stopped', healthy: false, message: '', ...diagnosed('', '') },
+  };
 }
 
 function planRunning(instance: Instance, seen: Known, nowMs: number, limits: Limits): Step {
@@ -72,7 +76,14 @@ function planRunning(instance: Instance, seen: Known, nowMs: number, limits: Lim
   }
   const { observed } = instance;
   if (hadStarted(observed) && !instance.mustHalt) {
-    if (seen.kind === 'absent') return startAgain(instance, 'ContainerExited', 'the container was removed from the engine', instance.attempts + 1, limits);
+    if (seen.kind === 'absent')
+      return startAgain(
+        instance,
+        'ContainerExited',
+        'the container was removed from the engine',
+        instance.attempts + 1,
+        limits,
+      );
     if (seen.exitCode !== null) {
       const attempts = nowMs - seen.startedAtMs > STABLE_MS ? 1 : instance.attempts + 1;
       const text = `the main process ended with exit code ${seen.exitCode}`;
@@ -84,7 +95,13 @@ function planRunning(instance: Instance, seen: Known, nowMs: number, limits: Lim
 
 function startAgain(instance: Instance, reason: Diagnosis, text: string, attempts: number, limits: Limits): Step {
   if (attempts > limits.maxAttempts) return giveUp(instance, reason, text);
-  const show = { status: 'Starting', phase: 'Queued', healthy: false, message: '', ...diagnosed(reason, text) } as const;
+  const show = {
+    status: 'Starting',
+    phase: 'Queued',
+    healthy: false,
+    message: '',
+    ...diagnosed(reason, text),
+  } as const;
   return { do: 'mark', show, attempts, afterMs: backOffMs(attempts, limits) };
 }
 
@@ -97,9 +114,17 @@ function planPresent(instance: Instance, seen: Present, nowMs: number, limits: L
     return spec.initScript.trim() !== '' && instance.initExit === null ? { do: 'checkInit' } : { do: 'rest' };
   }
   if (nowMs - Math.max(seen.startedAtMs, instance.wishedAtMs) > limits.readyDeadlineMs) {
-    return giveUp(instance, 'StartTimeout', `not ready ${limits.readyDeadlineMs / 1000} s after its start`, 'StartingFailed');
+    return giveUp(
+      instance,
+      'StartTimeout',
+      `not ready ${limits.readyDeadlineMs / 1000} s after its start`,
+      'StartingFailed',
+    );
   }
-  return { do: 'checkReady', show: { status: startingStatus(observed, seen), phase: 'WaitReady', ...diagnosed('', '') } };
+  return {
+    do: 'checkReady',
+    show: { status: startingStatus(observed, seen), phase: 'WaitReady', ...diagnosed('', '') },
+  };
 }
 
 const hadStarted = (observed: Observed): boolean => observed.phase === 'Ready' || observed.phase === 'WaitReady';
@@ -113,7 +138,10 @@ function startingStatus({ status }: Observed, seen: Known): InstanceStatus {
   return status === 'Initializing' && seen.kind === 'absent' ? 'Initializing' : 'Starting';
 }
 
-export const diagnosed = (diagnosis: Diagnosis, diagnosisMessage: string): Pick<Observed, 'diagnosis' | 'diagnosisMessage'> => ({
+export const diagnosed = (
+  diagnosis: Diagnosis,
+  diagnosisMessage: string,
+): Pick<Observed, 'diagnosis' | 'diagnosisMessage'> => ({
   diagnosis,
   diagnosisMessage,
 });
@@ -123,7 +151,9 @@ export function giveUp(
   { everEnsured, observed }: Pick<Instance, 'everEnsured' | 'observed'>,
   diagnosis: Diagnosis,
   text: string,
-  status: InstanceStatus = everEnsured && observed.status !== 'Initializing' ? 'StartingFailed' : 'InitializationFailed',
+  status: InstanceStatus = everEnsured && observed.status !== 'Initializing'
+    ? 'StartingFailed'
+    : 'InitializationFailed',
 ): Step {
   const phase: Phase = 'Failed';
   return { do: 'giveUp', show: { status, phase, healthy: false, message: '', ...diagnosed(diagnosis, text) } };

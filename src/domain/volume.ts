@@ -48,9 +48,7 @@ export const publicVolume = (volume: Volume): PublicVolume => ({
 
 /** What the backing of a volume was seen to be. Unknown is not absent: it changes nothing. */
 export type VolumeObservation =
-  | { kind: 'unknown'; reason: string }
-  | { kind: 'absent' }
-  | { kind: 'present'; usageBytes: number };
+  { kind: 'unknown'; reason: string } | { kind: 'absent' } | { kind: 'present'; usageBytes: number };
 
 export type VolumeStep =
   | { do: 'rest' }

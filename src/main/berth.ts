@@ -29,7 +29,11 @@ const config = (() => {
 const log = pino({ level: config.logLevel, base: null });
 log.info(masked(config), `Berth ${VERSION} starts`);
 
-const server = await startServer({ config, log }).catch((error: unknown) => {
+const server = await startServer({
+  config,
+  log,
+  onDatabaseLost: () => fail('Another Berth has taken the database; this one ends.'),
+}).catch((error: unknown) => {
   if (error instanceof Error && 'code' in error && error.code === 'EADDRINUSE') {
     return fail(
       `${hostPort(config.listen)} or ${hostPort(config.gatewayListen)} is taken by another program; set BERTH_LISTEN and BERTH_GATEWAY_LISTEN.`,

@@ -3,6 +3,11 @@ import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
 
+const ANY = ['0.0.0.0', '::', '*'];
+
+/** Listens on every address of the host. */
+export const isAny = (host: string): boolean => ANY.includes(host);
+
 export interface Address {
   host: string;
   port: number;
@@ -46,6 +51,17 @@ const schema = z.object({
   BERTH_DOMAIN: z.string().min(1).optional(),
   BERTH_GATEWAY_URL: url.optional(),
   BERTH_API_URL: url.optional(),
+  BERTH_TRUSTED_PROXIES: z
+    .string()
+    .transform((text) => text.split(',').map((part) => part.trim()))
+    .pipe(
+      z.array(
+        z.union([z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()], {
+          error: 'must be IP addresses or CIDR ranges, separated by commas',
+        }),
+      ),
+    )
+    .optional(),
   BERTH_ENGINE: z.enum(['docker', 'simulated']).default('docker'),
   BERTH_DATABASE_URL: z
     .string()
@@ -69,6 +85,8 @@ export interface Config {
   domain: string | null;
   gatewayUrl: string | null;
   apiUrl: string | null;
+  /** Addresses whose word about the client's own address is believed. */
+  trustedProxies: string[];
   engine: 'docker' | 'simulated';
   databaseUrl: string | null;
   adminPassword: string | null;
@@ -90,6 +108,10 @@ export function readConfig(env: Record<string, string | undefined>): Config {
     throw new Error(`The configuration is wrong:\n${lines.join('\n')}`);
   }
   const { data } = read;
+  if (isAny(data.BERTH_LISTEN.host) && data.BERTH_PUBLIC_ADDRESS === undefined) {
+    const why = `BERTH_LISTEN is ${data.BERTH_LISTEN.host}, which is no address that others could be told`;
+    throw new Error(`The configuration is wrong:\n  BERTH_PUBLIC_ADDRESS: must be set, since ${why}`);
+  }
   return {
     dataFolder: data.BERTH_DATA,
     listen: data.BERTH_LISTEN,
@@ -98,6 +120,7 @@ export function readConfig(env: Record<string, string | undefined>): Config {
     domain: data.BERTH_DOMAIN ?? null,
     gatewayUrl: data.BERTH_GATEWAY_URL ?? null,
     apiUrl: data.BERTH_API_URL ?? null,
+    trustedProxies: data.BERTH_TRUSTED_PROXIES ?? [],
     engine: data.BERTH_ENGINE,
     databaseUrl: data.BERTH_DATABASE_URL ?? null,
     adminPassword: data.BERTH_ADMIN_PASSWORD ?? null,
@@ -114,8 +137,17 @@ export function readConfig(env: Record<string, string | undefined>): Config {
 export const masked = (config: Config): Record<string, unknown> => ({
   ...config,
   adminPassword: config.adminPassword === null ? null : '***',
-  databaseUrl: config.databaseUrl?.replace(/\/\/([^:@/]*):[^@/]*@/, '//$1:***@') ?? null,
+  databaseUrl: config.databaseUrl === null ? null : maskedUrl(config.databaseUrl),
 });
+
+/** Without password and without parameters, which may hold one as well. */
+function maskedUrl(text: string): string {
+  if (!URL.canParse(text)) return '***';
+  const url = new URL(text);
+  if (url.password !== '') url.password = '***';
+  if (url.search !== '') url.search = '?***';
+  return url.href;
+}
 
 export const hostPort = ({ host, port }: Address): string =>
   host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;

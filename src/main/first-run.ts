@@ -6,11 +6,21 @@ import { arch, availableParallelism, totalmem } from 'node:os';
 import type { ChargeMode, InstanceType, Region } from '../domain/catalog.ts';
 import { imageId, instanceTypeId, regionId, type RegionId } from '../domain/ids.ts';
 import { fromDollars, type Micros } from '../domain/money.ts';
-import { countedRegion, saveImage, saveInstanceType, saveRegion, settingOnce } from '../store/catalog.ts';
+import {
+  countedRegion,
+  saveImage,
+  saveInstanceType,
+  saveRegion,
+  saveSetting,
+  setting,
+  settingOnce,
+  withdrawTypes,
+} from '../store/catalog.ts';
 import { moveVersion } from '../store/events.ts';
 import { instanceFromRow, instanceRowsOfRegion, rewriteText } from '../store/instances.ts';
 import type { Probe } from '../engines/contract.ts';
 import type { Db, Store } from '../store/store.ts';
+import type { Config } from './config.ts';
 
 const REWRITTEN_AT_ONCE = 500;
 const MIB_PER_GB = 1024;
@@ -53,8 +63,7 @@ export const machineOf = ({ capacity, devices, architecture }: Probe): Machine =
 const TERMS = { tidePerHour: 0.5, perHour: 1, perDay: 24 * 0.9, perWeek: 168 * 0.8, perMonth: 720 * 0.7 } as const;
 
 export function pricesOf(dollarsPerHour: number): Record<ChargeMode, Micros> {
-  const price = (mode: ChargeMode): Micros =>
-    fromDollars(Math.round(dollarsPerHour * TERMS[mode] * 10_000) / 10_000);
+  const price = (mode: ChargeMode): Micros => fromDollars(Math.round(dollarsPerHour * TERMS[mode] * 10_000) / 10_000);
   return {
     tidePerHour: price('tidePerHour'),
     perHour: price('perHour'),
@@ -111,15 +120,13 @@ export interface OfferedImage {
 
 export async function offerImage(
   store: Store,
-  image: OfferedImage,
-  architecture: string,
-  nowMs: number,
-  uuid: string,
+  image: OfferedImage & { architecture: string },
+  { nowMs, uuid }: { nowMs: number; uuid: () => string },
 ): Promise<string> {
   return store.write(async (tx) => {
-    const id = imageId(await settingOnce(tx, `image.${image.key}`, uuid));
-    const { name, ref, tags } = image;
-    await saveImage(tx, { id, name, ref, tags, architecture, isPublic: true, type: 'notebook' }, nowMs);
+    const { key, ...facts } = image;
+    const id = imageId(await settingOnce(tx, `image.${key}`, uuid()));
+    await saveImage(tx, { ...facts, id, isPublic: true, type: 'notebook' }, nowMs);
     return id;
   });
 }
@@ -138,6 +145,11 @@ export async function saveTypes(
       await saveInstanceType(tx, whole, position);
       saved.push(whole);
     }
+    await withdrawTypes(
+      tx,
+      region,
+      saved.map(({ id }) => id),
+    );
     return saved;
   });
 }
@@ -148,34 +160,40 @@ export const defaultRegionId = (store: Store, uuid: string): Promise<RegionId> =
 export const installationId = (store: Store, uuid: string): Promise<string> =>
   store.write((tx) => settingOnce(tx, 'installation', uuid));
 
-/** Brings the region's facts up to date, and the texts of its instances when what they show of it changed. */
+/** Makes the region, or brings its facts up to date. What it holds is the engine's to tell, once it has answered. */
 export async function saveDefaultRegion(
   store: Store,
   region: Region,
   machine: Machine,
-  nodePorts: number,
-  cpuOvercommit: number,
+  { nodePorts: { first, last }, cpuOvercommit }: Pick<Config, 'nodePorts' | 'cpuOvercommit'>,
 ): Promise<void> {
   const before = await countedRegion(store.read, region.id);
   const total = before?.total ?? {
     cpuMilli: machine.cpuCores * 1000 * cpuOvercommit,
     memoryMiB: Math.max(0, machine.memoryMiB - HOST_MEMORY_MIB),
     gpus: machine.gpus.length,
-    nodePorts,
   };
-  await store.write((tx) => saveRegion(tx, region, { ...total, nodePorts }));
-  if (before && JSON.stringify(before.region) !== JSON.stringify(region)) await rewriteTexts(store, region);
+  await store.write((tx) => saveRegion(tx, region, { ...total, nodePorts: last - first + 1 }));
 }
 
-async function rewriteTexts(store: Store, region: Region): Promise<void> {
+/**
+ * Writes the texts of the region's instances anew if what they show of it has changed since they were last all written. That they
+ * were is kept after the last of them, so that a crash in between only begins again.
+ */
+export async function rewriteTexts(store: Store, region: Region, signal: AbortSignal): Promise<void> {
+  const name = `texts.${region.id}`;
+  const shown = JSON.stringify(region);
+  if ((await setting(store.read, name)) === shown) return;
   for (let after = ''; ;) {
+    if (signal.aborted) return;
     const rows = await instanceRowsOfRegion(store.read, region.id, after, REWRITTEN_AT_ONCE);
     const last = rows.at(-1);
-    if (!last) return;
+    if (!last) break;
     after = last.id;
     await store.write(async (tx: Db) => {
       for (const row of rows) await rewriteText(tx, instanceFromRow(row), region);
       for (const ownerId of new Set(rows.map((row) => row.ownerId))) await moveVersion(tx, ownerId);
     });
   }
+  await store.write((tx) => saveSetting(tx, name, shown));
 }

@@ -10,6 +10,7 @@ import type { BuildLocalImage } from '../engines/docker/images.ts';
 import { buildRecipe, readRecipe, recipeRef } from '../engines/docker/recipes.ts';
 import { makeDirectoryStorage } from '../storage/directory/directory.ts';
 import type { Logger } from 'pino';
+import { nodePortAddress } from './addresses.ts';
 import type { Config } from './config.ts';
 
 const IMAGES_FOLDER = join(import.meta.dirname, '../../images');
@@ -48,7 +49,7 @@ export async function makeHands(config: Config, region: RegionId, installation: 
       engine,
       storage: makeDirectoryStorage({ root: disks }),
       nodePortRange: config.nodePorts,
-      nodePortAddress: config.listen.host === 'localhost' ? '127.0.0.1' : config.listen.host,
+      nodePortAddress: await nodePortAddress(config),
       commonDataFolder: config.commonDataFolder,
       startScript,
       seen: { probe: null, answers: false, text: 'the engine was not asked yet' },

@@ -3,7 +3,7 @@
  * very same server, on other ports and with other hands.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
-import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { makeControl, type RunningControl } from '../control/make-control.ts';
@@ -12,23 +12,23 @@ import type { Region } from '../domain/catalog.ts';
 import type { Limits } from '../domain/instance-states.ts';
 import { makeGateway } from '../edge/gateway/gateway.ts';
 import { makeApi } from '../edge/http/api.ts';
+import { lockDatabase } from '../store/database-lock.ts';
 import { lockFolder } from '../store/lock.ts';
 import { openStore } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
-import { hostPort, type Config } from './config.ts';
+import { addressesOf } from './addresses.ts';
+import { ensureAdmin, type ShownPassword } from './admin-password.ts';
+import type { Config } from './config.ts';
 import * as firstRun from './first-run.ts';
 import { makeHands, type Hands } from './hands.ts';
-import { offerRegistryImages } from './registry-images.ts';
+import { offerRegistryImages, prepareImage } from './prepare-images.ts';
 
 export const VERSION = '0.1.0';
-const PASSWORD_FILE = 'admin-password';
-/** Dollars of the first account: it is the operator's own, and the ledger comes later. */
-const ADMIN_BALANCE = 1_000_000;
 
 export interface Server {
   apiUrl: string;
   gatewayUrl: string;
-  adminPassword: { text: string; file: string } | null;
+  adminPassword: ShownPassword | null;
   /** For a first launch to copy. */
   example: { region: string; imageId: string; instanceTypeId: string };
   store: Store;
@@ -42,10 +42,13 @@ export interface ServerOptions {
   log: Logger;
   limits?: Partial<Limits>;
   now?: () => number;
+  /** The database was taken by another server: this one must end. */
+  onDatabaseLost?: () => void;
 }
 
-export async function startServer({ config, log, limits = {}, now = Date.now }: ServerOptions): Promise<Server> {
-  const { dataFolder } = config;
+export async function startServer(options: ServerOptions): Promise<Server> {
+  const { config, log, limits = {}, now = Date.now, onDatabaseLost = () => {} } = options;
+  const { dataFolder, databaseUrl } = config;
   await mkdir(dataFolder, { recursive: true, mode: 0o711 });
   const lock = lockFolder(dataFolder);
   const opened: (() => Promise<unknown>)[] = [async () => lock.release()];
@@ -53,7 +56,11 @@ export async function startServer({ config, log, limits = {}, now = Date.now }: 
     for (const end of opened.splice(0).reverse()) await end();
   };
   try {
-    const store = await openStore({ url: config.databaseUrl ?? undefined, file: join(dataFolder, 'berth.db'), log });
+    if (databaseUrl !== null) {
+      const databaseLock = await lockDatabase({ url: databaseUrl, log, onLost: onDatabaseLost });
+      opened.push(() => databaseLock.release());
+    }
+    const store = await openStore({ url: databaseUrl ?? undefined, file: join(dataFolder, 'berth.db'), log });
     opened.push(() => store.stop());
     const installation = await firstRun.installationId(store, randomUUID());
     const regionId = await firstRun.defaultRegionId(store, randomUUID());
@@ -66,6 +73,7 @@ export async function startServer({ config, log, limits = {}, now = Date.now }: 
       if (!late.running) throw new Error('the gateway was asked before control was there');
       return late.running;
     };
+    const ports = { api: config.listen.port, gateway: config.gatewayListen.port };
     const gateway = makeGateway({
       forwarding: {
         route: (id) => ready().control.forwarding.route(id),
@@ -76,12 +84,14 @@ export async function startServer({ config, log, limits = {}, now = Date.now }: 
       authenticate: (credential) => ready().access.authenticate(credential),
       issuer: installation,
       ...(config.gatewayUrl === null ? {} : { publicOrigin: config.gatewayUrl }),
-      apiOrigin: config.apiUrl ?? `http://${hostPort(config.listen)}`,
+      apiOrigin: () => addressesOf(config, ports).apiUrl,
+      trustedProxies: config.trustedProxies,
       log,
     });
     await gateway.listen(config.gatewayListen.host, config.gatewayListen.port);
     opened.push(() => gateway.stop());
-    const gatewayUrl = config.gatewayUrl ?? `http://${config.domain ?? gateway.address}`;
+    ports.gateway = portOf(gateway.address);
+    const { gatewayUrl, domain } = addressesOf(config, ports);
 
     const machine = firstRun.thisMachine();
     const region: Region = {
@@ -89,15 +99,15 @@ export async function startServer({ config, log, limits = {}, now = Date.now }: 
       name: 'default',
       value: 'default',
       location: 'local',
-      domain: config.domain ?? gateway.address,
+      domain,
       sshAddress: config.publicAddress,
       engine: config.engine,
     };
-    const ports = config.nodePorts.last - config.nodePorts.first + 1;
-    await firstRun.saveDefaultRegion(store, region, machine, ports, config.cpuOvercommit);
+    await firstRun.saveDefaultRegion(store, region, machine, config);
     const types = await firstRun.saveTypes(store, regionId, firstRun.fittedTypes(machine), randomUUID);
-    const notebook = { key: 'notebook', ...hands.notebookImage };
-    const imageId = await firstRun.offerImage(store, notebook, machine.architecture, now(), randomUUID());
+    const offer = (image: firstRun.OfferedImage): Promise<string> =>
+      firstRun.offerImage(store, { ...image, architecture: machine.architecture }, { nowMs: now(), uuid: randomUUID });
+    const imageId = await offer({ key: 'notebook', ...hands.notebookImage });
 
     const running = makeControl({
       store,
@@ -117,11 +127,11 @@ export async function startServer({ config, log, limits = {}, now = Date.now }: 
         await firstRun.saveTypes(store, regionId, firstRun.fittedTypes(firstRun.machineOf(probe)), randomUUID);
       },
       limits,
-      alone: config.databaseUrl === null,
+      alone: true,
     });
     late.running = running;
     await running.access.ensureSigningKey();
-    const adminPassword = await ensureAdmin(config, running);
+    const adminPassword = await ensureAdmin(running.access, config);
 
     const api = makeApi({
       control: running.control,
@@ -130,26 +140,30 @@ export async function startServer({ config, log, limits = {}, now = Date.now }: 
       gatewayOrigin: gatewayUrl,
       secureCookies: config.apiUrl?.startsWith('https:') ?? false,
       ownOrigins: config.apiUrl === null ? [] : [config.apiUrl],
+      trustProxy: config.trustedProxies,
     });
     await api.listen({ host: config.listen.host, port: config.listen.port });
     opened.push(() => api.close());
+    const [listening] = api.addresses();
+    if (typeof listening === 'object') ports.api = listening.port;
     await running.start();
     opened.push(() => running.stop());
 
-    const preparing = new AbortController();
-    const prepared = prepareImages(config, hands, running, log, preparing.signal, (offer) =>
-      firstRun.offerImage(store, offer, machine.architecture, now(), randomUUID()),
-    );
+    const aside = new AbortController();
+    const { imageWork } = running;
+    const work = [
+      prepareImage({ imageWork, engine: hands.hands.engine, ref: hands.notebookImage.ref, log }, aside.signal),
+      firstRun.rewriteTexts(store, region, aside.signal),
+      ...(config.registryImages ? [offerRegistryImages({ offer, log }, aside.signal)] : []),
+    ];
+    for (const one of work) one.catch((error: unknown) => log.error({ err: error }, 'work beside the serving failed'));
     opened.push(async () => {
-      preparing.abort();
-      await prepared;
+      aside.abort();
+      await Promise.allSettled(work);
     });
 
-    const [address] = api.addresses();
-    const port = typeof address === 'object' ? address.port : config.listen.port;
     return {
-      apiUrl: config.apiUrl ?? `http://${hostPort({ host: config.listen.host, port })}`,
-      gatewayUrl,
+      ...addressesOf(config, ports),
       adminPassword,
       example: { region: regionId, imageId, instanceTypeId: types[0]?.id ?? '' },
       store,
@@ -163,58 +177,4 @@ export async function startServer({ config, log, limits = {}, now = Date.now }: 
   }
 }
 
-/** The first account, once. Its generated password stays in a file of its owner alone, so that a lost terminal loses nothing. */
-async function ensureAdmin(config: Config, running: RunningControl): Promise<Server['adminPassword']> {
-  const file = join(config.dataFolder, PASSWORD_FILE);
-  const kept = await readFile(file, 'utf8').catch(() => null);
-  const text = config.adminPassword ?? kept?.trim() ?? randomBytes(12).toString('base64url');
-  if (config.adminPassword === null && kept === null) {
-    await writeFile(file, `${text}\n`, { mode: 0o600, flag: 'wx' });
-    await chmod(file, 0o600);
-  }
-  const made = await running.access.ensureAdmin({ password: text, balance: ADMIN_BALANCE });
-  return made && config.adminPassword === null ? { text, file } : null;
-}
-
-const TRY_AGAIN_MS = 15_000;
-const PROGRESS_STEP_PERCENT = 10;
-
-/** Image work that begins by itself: the default image is made, and public images are offered where their registry answers. */
-async function prepareImages(
-  config: Config,
-  { hands, notebookImage }: Hands,
-  { imageWork }: RunningControl,
-  log: Logger,
-  signal: AbortSignal,
-  offer: (image: firstRun.OfferedImage) => Promise<unknown>,
-): Promise<void> {
-  const registry =
-    config.registryImages && config.engine === 'docker' ? offerRegistryImages(offer, log, signal) : Promise.resolve();
-  while (!signal.aborted) {
-    let said = -PROGRESS_STEP_PERCENT;
-    try {
-      await imageWork.ensure(
-        hands.engine,
-        notebookImage.ref,
-        ({ text, done, total }) => {
-          const percent = total > 0 ? Math.floor((done / total) * 100) : 0;
-          if (percent < said + PROGRESS_STEP_PERCENT) return;
-          said = percent;
-          log.info({ image: notebookImage.ref, percent }, `preparing the default image: ${text}`);
-        },
-        signal,
-      );
-      log.info({ image: notebookImage.ref }, 'the default image is ready');
-      break;
-    } catch (error) {
-      if (signal.aborted) break;
-      const again = `the default image could not be prepared; tried again in ${TRY_AGAIN_MS / 1000} s`;
-      log.warn({ image: notebookImage.ref, reason: error instanceof Error ? error.message : String(error) }, again);
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, TRY_AGAIN_MS);
-        signal.addEventListener('abort', () => (clearTimeout(timer), resolve()), { once: true });
-      });
-    }
-  }
-  await registry;
-}
+const portOf = (address: string): number => Number(address.slice(address.lastIndexOf(':') + 1));

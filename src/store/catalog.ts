@@ -1,6 +1,6 @@
 /** Regions, images and instance types. Written at start-up, read often. */
 import type { Selectable } from 'kysely';
-import { chargeModes, type Capacity, type ChargeMode, type Image, type InstanceType, type Region } from '../domain/catalog.ts';
+import type { Capacity, ChargeMode, Image, InstanceType, Region } from '../domain/catalog.ts';
 import { imageId, instanceTypeId, regionId } from '../domain/ids.ts';
 import type { ImageTable, InstanceTypeTable, RegionTable } from './schema.ts';
 import type { Db } from './store.ts';
@@ -102,7 +102,6 @@ const typeFromRow = (row: Selectable<InstanceTypeTable>): InstanceType => {
     if (price === undefined) throw new Error(`instance type ${row.id} has no price for ${mode}`);
     return BigInt(price);
   };
-  const [tidePerHour, perHour, perDay, perWeek, perMonth] = chargeModes.map(priceOf) as [bigint, bigint, bigint, bigint, bigint];
   return {
     id: instanceTypeId(row.id),
     regionId: regionId(row.regionId),
@@ -115,7 +114,13 @@ const typeFromRow = (row: Selectable<InstanceTypeTable>): InstanceType => {
     gpuName: row.gpuName,
     rootDiskGB: row.rootDiskGB,
     dataDiskGB: row.dataDiskGB,
-    pricesMicros: { tidePerHour, perHour, perDay, perWeek, perMonth },
+    pricesMicros: {
+      tidePerHour: priceOf('tidePerHour'),
+      perHour: priceOf('perHour'),
+      perDay: priceOf('perDay'),
+      perWeek: priceOf('perWeek'),
+      perMonth: priceOf('perMonth'),
+    },
   };
 };
 
@@ -159,4 +164,22 @@ export async function settingOnce(tx: Db, name: string, value: string): Promise<
     .onConflict((conflict) => conflict.doNothing())
     .execute();
   return (await setting(tx, name)) ?? value;
+}
+
+export async function saveSetting(tx: Db, name: string, value: string): Promise<void> {
+  await tx
+    .insertInto('setting')
+    .values({ name, value })
+    .onConflict((conflict) => conflict.column('name').doUpdateSet({ value }))
+    .execute();
+}
+
+/** Types of the region that are not among `offered` are offered no more; what runs on them goes on. */
+export async function withdrawTypes(tx: Db, region: string, offered: readonly string[]): Promise<void> {
+  await tx
+    .updateTable('instanceType')
+    .set({ offered: 0 })
+    .where('regionId', '=', region)
+    .where('id', 'not in', offered)
+    .execute();
 }

@@ -129,7 +129,13 @@ export async function insertInstance(
   if (instance.spec.mounts.length === 0) return;
   await tx
     .insertInto('mount')
-    .values(instance.spec.mounts.map(({ volumeId: volume, mountPath }) => ({ instanceId: instance.id, volumeId: volume, mountPath })))
+    .values(
+      instance.spec.mounts.map(({ volumeId: volume, mountPath }) => ({
+        instanceId: instance.id,
+        volumeId: volume,
+        mountPath,
+      })),
+    )
     .execute();
 }
 
@@ -174,7 +180,12 @@ const pageTexts = prepared<{ ownerId: string; offset: number; limit: number }>()
 );
 
 /** Texts of a page of what the owner's list shows, newest first: on SQLite as the bytes they are kept in. */
-export async function instanceTexts(db: Db, ownerId: string, offset: number, limit: number): Promise<(string | Uint8Array)[]> {
+export async function instanceTexts(
+  db: Db,
+  ownerId: string,
+  offset: number,
+  limit: number,
+): Promise<(string | Uint8Array)[]> {
   return (await pageTexts(db, { ownerId, offset, limit })).map(({ text }) => text);
 }
 
@@ -197,28 +208,29 @@ export async function writeWish(
     .execute();
 }
 
-const updateFound = prepared<ReturnType<typeof columnsOf> & Hold & { holding: Flag | null; heldGeneration: number }>()((db, p) =>
-  db
-    .updateTable('instance')
-    .set({
-      nodePorts: p('nodePorts'),
-      desired: p('desired'),
-      generation: p('generation'),
-      mustHalt: p('mustHalt'),
-      everEnsured: p('everEnsured'),
-      ensuredGeneration: p('ensuredGeneration'),
-      attempts: p('attempts'),
-      wishedAtMs: p('wishedAtMs'),
-      initExit: p('initExit'),
-      observed: p('observed'),
-      status: p('status'),
-      publicText: p('publicText'),
-      holdsCapacity: sql<Flag>`coalesce(${p('holding')}, "holdsCapacity")`,
-    })
-    .where('id', '=', p('id'))
-    .where('leaseToken', '=', p('leaseToken'))
-    .where('generation', '=', p('heldGeneration'))
-    .returning('id'),
+const updateFound = prepared<ReturnType<typeof columnsOf> & Hold & { holding: Flag | null; heldGeneration: number }>()(
+  (db, p) =>
+    db
+      .updateTable('instance')
+      .set({
+        nodePorts: p('nodePorts'),
+        desired: p('desired'),
+        generation: p('generation'),
+        mustHalt: p('mustHalt'),
+        everEnsured: p('everEnsured'),
+        ensuredGeneration: p('ensuredGeneration'),
+        attempts: p('attempts'),
+        wishedAtMs: p('wishedAtMs'),
+        initExit: p('initExit'),
+        observed: p('observed'),
+        status: p('status'),
+        publicText: p('publicText'),
+        holdsCapacity: sql<Flag>`coalesce(${p('holding')}, "holdsCapacity")`,
+      })
+      .where('id', '=', p('id'))
+      .where('leaseToken', '=', p('leaseToken'))
+      .where('generation', '=', p('heldGeneration'))
+      .returning('id'),
 );
 
 /** Writes what a pass found, if it still holds the row: false means the result is out of date and must be dropped. */
@@ -275,9 +287,21 @@ const countMoreIfFree = prepared<Counted>()((db, p) =>
 );
 
 /** Counts the capacity of an instance in its region, or gives it back. Taking is guarded: false means there is not enough. */
-export async function countCapacity(tx: Db, region: string, type: InstanceSpec['type'], sign: 1 | -1, ports = 0): Promise<boolean> {
+export async function countCapacity(
+  tx: Db,
+  region: string,
+  type: InstanceSpec['type'],
+  sign: 1 | -1,
+  ports = 0,
+): Promise<boolean> {
   const { cpuMilli, memoryMiB, gpus } = capacityOf(type);
-  const counted = { region, cpuMilli: sign * cpuMilli, memoryMiB: sign * memoryMiB, gpus: sign * gpus, ports: sign * ports };
+  const counted = {
+    region,
+    cpuMilli: sign * cpuMilli,
+    memoryMiB: sign * memoryMiB,
+    gpus: sign * gpus,
+    ports: sign * ports,
+  };
   return (await (sign === 1 ? countMoreIfFree : countMore)(tx, counted)).length > 0;
 }
 
@@ -291,7 +315,13 @@ export async function uncountNodePorts(tx: Db, region: string, ports: number): P
 }
 
 /** Takes one node port of the region for the instance; false when it is somebody's already. */
-export async function takeNodePort(tx: Db, region: string, nodePort: number, instance: string, port: number): Promise<boolean> {
+export async function takeNodePort(
+  tx: Db,
+  region: string,
+  nodePort: number,
+  instance: string,
+  port: number,
+): Promise<boolean> {
   const result = await tx
     .insertInto('nodePort')
     .values({ regionId: region, nodePort, instanceId: instance, port })
@@ -358,7 +388,10 @@ export async function restingRunningIds(db: Db, region: string): Promise<string[
 }
 
 /** Those of the ids whose instances are not wholly gone. */
-export async function standingAmong(db: Db, ids: readonly string[]): Promise<{ id: string; status: string; idle: boolean }[]> {
+export async function standingAmong(
+  db: Db,
+  ids: readonly string[],
+): Promise<{ id: string; status: string; idle: boolean }[]> {
   const rows = await db
     .selectFrom('instance')
     .select(['id', 'status', 'dueAtMs'])
@@ -369,25 +402,36 @@ export async function standingAmong(db: Db, ids: readonly string[]): Promise<{ i
 }
 
 /** Takes released instances off the lists once they were seen long enough. */
-export async function unlistReleased(tx: Db, releasedBeforeMs: number, limit: number): Promise<{ id: string; ownerId: string }[]> {
-  return tx
-    .updateTable('instance')
-    .set({ listed: 0 })
-    // Again, for PostgreSQL: a row that another process took off meanwhile would be counted twice.
-    .where('listed', '=', 1)
-    .where('id', 'in', (from) =>
-      from
-        .selectFrom('instance')
-        .select('id')
-        .where('listed', '=', 1)
-        .where('releasedAtMs', '<=', releasedBeforeMs)
-        .limit(limit),
-    )
-    .returning(['id', 'ownerId'])
-    .execute();
+export async function unlistReleased(
+  tx: Db,
+  releasedBeforeMs: number,
+  limit: number,
+): Promise<{ id: string; ownerId: string }[]> {
+  return (
+    tx
+      .updateTable('instance')
+      .set({ listed: 0 })
+      // Again, for PostgreSQL: a row that another process took off meanwhile would be counted twice.
+      .where('listed', '=', 1)
+      .where('id', 'in', (from) =>
+        from
+          .selectFrom('instance')
+          .select('id')
+          .where('listed', '=', 1)
+          .where('releasedAtMs', '<=', releasedBeforeMs)
+          .limit(limit),
+      )
+      .returning(['id', 'ownerId'])
+      .execute()
+  );
 }
 
-export async function instanceRowsOfRegion(db: Db, region: string, afterId: string, limit: number): Promise<InstanceRow[]> {
+export async function instanceRowsOfRegion(
+  db: Db,
+  region: string,
+  afterId: string,
+  limit: number,
+): Promise<InstanceRow[]> {
   return db
     .selectFrom('instance')
     .selectAll()
@@ -400,7 +444,11 @@ export async function instanceRowsOfRegion(db: Db, region: string, afterId: stri
 }
 
 /** Writes the public text anew after the region's own facts changed, from the row as it is now. */
-export async function rewriteText(tx: Db, { id, ownerId }: Pick<InstanceRow, 'id' | 'ownerId'>, region: Region): Promise<void> {
+export async function rewriteText(
+  tx: Db,
+  { id, ownerId }: Pick<InstanceRow, 'id' | 'ownerId'>,
+  region: Region,
+): Promise<void> {
   const row = await heldRow(tx, ownerId, id).executeTakeFirst();
   if (!row) return;
   const publicText = JSON.stringify(publicInstance(instanceFromRow(row), region));

@@ -43,7 +43,19 @@ test.each(refused)('%j is refused, saying why', (path, why) => {
   expect(whyNotMountPath(path)).toMatch(why);
 });
 
-test.each(['/root/data', '/root/dataDisk2', '/root/.sshx', '/home/anna', '/data', '/mnt/x', '/srv/a b', '/etcetera', '/root/ü', '/varx/log', '/root/...'])('%j is taken', (path) => {
+test.each([
+  '/root/data',
+  '/root/dataDisk2',
+  '/root/.sshx',
+  '/home/anna',
+  '/data',
+  '/mnt/x',
+  '/srv/a b',
+  '/etcetera',
+  '/root/ü',
+  '/varx/log',
+  '/root/...',
+])('%j is taken', (path) => {
   expect(whyNotMountPath(path)).toBeNull();
 });
 

@@ -38,7 +38,9 @@ describe('plan', () => {
   });
 
   test('a wish to run makes what is absent, and finishes what ended before it was started', () => {
-    expect(plan(at('running', { status: 'Initializing', phase: 'Queued' }, { everEnsured: false }), absent, now, limits)).toEqual({
+    expect(
+      plan(at('running', { status: 'Initializing', phase: 'Queued' }, { everEnsured: false }), absent, now, limits),
+    ).toEqual({
       do: 'ensure',
       show: { status: 'Initializing', healthy: false },
     });
@@ -47,16 +49,33 @@ describe('plan', () => {
 
   test('an ended container is started again with back-off, and given up after the last attempt', () => {
     const first = plan(at('running', { status: 'Running', phase: 'Ready' }), ended, now, limits);
-    expect(first).toMatchObject({ do: 'mark', attempts: 1, afterMs: 1_000, show: { status: 'Starting', diagnosis: 'ContainerExited' } });
-    const last = plan(at('running', { status: 'Running', phase: 'Ready' }, { attempts: limits.maxAttempts }), ended, now, limits);
+    expect(first).toMatchObject({
+      do: 'mark',
+      attempts: 1,
+      afterMs: 1_000,
+      show: { status: 'Starting', diagnosis: 'ContainerExited' },
+    });
+    const last = plan(
+      at('running', { status: 'Running', phase: 'Ready' }, { attempts: limits.maxAttempts }),
+      ended,
+      now,
+      limits,
+    );
     expect(last).toMatchObject({ do: 'giveUp', show: { status: 'StartingFailed', diagnosis: 'ContainerExited' } });
   });
 
   test('one whose container was removed by others is made again with back-off, and given up after the last attempt', () => {
     for (const phase of ['Ready', 'WaitReady'] as const) {
       const first = plan(at('running', { status: 'Running', phase }), absent, now, limits);
-      expect(first).toMatchObject({ do: 'mark', attempts: 1, afterMs: 1_000, show: { status: 'Starting', phase: 'Queued', diagnosis: 'ContainerExited' } });
-      expect(plan(at('running', { status: 'Running', phase }, { attempts: limits.maxAttempts }), absent, now, limits).do).toBe('giveUp');
+      expect(first).toMatchObject({
+        do: 'mark',
+        attempts: 1,
+        afterMs: 1_000,
+        show: { status: 'Starting', phase: 'Queued', diagnosis: 'ContainerExited' },
+      });
+      expect(
+        plan(at('running', { status: 'Running', phase }, { attempts: limits.maxAttempts }), absent, now, limits).do,
+      ).toBe('giveUp');
     }
     expect(plan(at('running', { status: 'Starting', phase: 'Queued' }), absent, now, limits).do).toBe('ensure');
   });
@@ -64,38 +83,63 @@ describe('plan', () => {
   test('it is Initializing until a container was seen, and a failure of that time is InitializationFailed', () => {
     const early = at('running', { status: 'Initializing', phase: 'CreateContainer' });
     expect(plan(early, absent, now, limits)).toMatchObject({ do: 'ensure', show: { status: 'Initializing' } });
-    expect(plan(early, { ...ended, exitCode: null }, now, limits)).toMatchObject({ do: 'ensure', show: { status: 'Starting' } });
+    expect(plan(early, { ...ended, exitCode: null }, now, limits)).toMatchObject({
+      do: 'ensure',
+      show: { status: 'Starting' },
+    });
     expect(plan(early, running, now, limits)).toMatchObject({ do: 'checkReady', show: { status: 'Starting' } });
     expect(giveUp(early, 'EngineRejected', 'no')).toMatchObject({ show: { status: 'InitializationFailed' } });
-    expect(giveUp(at('running', { status: 'Starting' }), 'EngineRejected', 'no')).toMatchObject({ show: { status: 'StartingFailed' } });
-    expect(giveUp(at('running', { status: 'PullingImage' }, { everEnsured: false }), 'VolumeLost', 'no')).toMatchObject({ show: { status: 'InitializationFailed' } });
+    expect(giveUp(at('running', { status: 'Starting' }), 'EngineRejected', 'no')).toMatchObject({
+      show: { status: 'StartingFailed' },
+    });
+    expect(giveUp(at('running', { status: 'PullingImage' }, { everEnsured: false }), 'VolumeLost', 'no')).toMatchObject(
+      { show: { status: 'InitializationFailed' } },
+    );
   });
 
   test('one that rests says nothing of an engine that was away once it answers', () => {
-    expect(plan(at('stopped', { status: 'Stopped', diagnosis: 'EngineUnreachable' }), ended, now, limits)).toEqual({ do: 'mark', show: { diagnosis: '', diagnosisMessage: '' } });
-    expect(plan(at('running', { status: 'Running', phase: 'Ready', diagnosis: 'EngineUnreachable' }), running, now, limits).do).toBe('mark');
+    expect(plan(at('stopped', { status: 'Stopped', diagnosis: 'EngineUnreachable' }), ended, now, limits)).toEqual({
+      do: 'mark',
+      show: { diagnosis: '', diagnosisMessage: '' },
+    });
+    expect(
+      plan(at('running', { status: 'Running', phase: 'Ready', diagnosis: 'EngineUnreachable' }), running, now, limits)
+        .do,
+    ).toBe('mark');
   });
 
   test('a restart of one that has ended does not halt it, and tells of no crash', () => {
     const instance = at('running', { status: 'Restarting', phase: 'Stopping' }, { mustHalt: true });
-    for (const seen of [ended, absent]) expect(plan(instance, seen, now, limits)).toMatchObject({ do: 'ensure', show: { status: 'Restarting' } });
+    for (const seen of [ended, absent])
+      expect(plan(instance, seen, now, limits)).toMatchObject({ do: 'ensure', show: { status: 'Restarting' } });
     const inTheMiddle = at('running', { status: 'Running', phase: 'Ready' }, { mustHalt: true });
     expect(plan(inTheMiddle, ended, now, limits).do).toBe('ensure');
   });
 
   test('one that ran for long begins with a clean count', () => {
     const longAgo: Seen = { ...ended, startedAtMs: now - 3_600_000 };
-    const step = plan(at('running', { status: 'Running', phase: 'Ready' }, { attempts: limits.maxAttempts }), longAgo, now, limits);
+    const step = plan(
+      at('running', { status: 'Running', phase: 'Ready' }, { attempts: limits.maxAttempts }),
+      longAgo,
+      now,
+      limits,
+    );
     expect(step).toMatchObject({ do: 'mark', attempts: 1 });
   });
 
   test('out of memory has its own reason', () => {
     const killed: Seen = { ...ended, outOfMemory: true };
-    expect(plan(at('running', { status: 'Running', phase: 'Ready' }), killed, now, limits)).toMatchObject({ show: { diagnosis: 'OutOfMemory' } });
+    expect(plan(at('running', { status: 'Running', phase: 'Ready' }), killed, now, limits)).toMatchObject({
+      show: { diagnosis: 'OutOfMemory' },
+    });
   });
 
   test('one that never answers is given up after its deadline', () => {
-    const instance = at('running', { status: 'Starting', phase: 'WaitReady' }, { wishedAtMs: now - limits.readyDeadlineMs - 1 });
+    const instance = at(
+      'running',
+      { status: 'Starting', phase: 'WaitReady' },
+      { wishedAtMs: now - limits.readyDeadlineMs - 1 },
+    );
     const seen: Seen = { ...running, startedAtMs: now - limits.readyDeadlineMs - 1 };
     expect(plan(instance, seen, now, limits)).toMatchObject({ do: 'giveUp', show: { diagnosis: 'StartTimeout' } });
   });
@@ -103,7 +147,10 @@ describe('plan', () => {
   test('a restart halts first, then ensures', () => {
     const instance = at('running', { status: 'Restarting', phase: 'Stopping' }, { mustHalt: true });
     expect(plan(instance, running, now, limits).do).toBe('halt');
-    expect(plan({ ...instance, mustHalt: false }, ended, now, limits)).toMatchObject({ do: 'ensure', show: { status: 'Restarting' } });
+    expect(plan({ ...instance, mustHalt: false }, ended, now, limits)).toMatchObject({
+      do: 'ensure',
+      show: { status: 'Restarting' },
+    });
   });
 
   test('a running one under a newer wish is handed its control files anew', () => {
@@ -114,7 +161,8 @@ describe('plan', () => {
 
   test('a wish to stop halts what runs, tells when it is stopped, and then rests', () => {
     expect(plan(at('stopped', { status: 'Running', phase: 'Stopping' }), running, now, limits).do).toBe('halt');
-    for (const seen of [ended, absent]) expect(plan(at('stopped', { status: 'Running' }), seen, now, limits).do).toBe('stopped');
+    for (const seen of [ended, absent])
+      expect(plan(at('stopped', { status: 'Running' }), seen, now, limits).do).toBe('stopped');
     expect(plan(at('stopped', { status: 'Stopped' }), ended, now, limits).do).toBe('rest');
   });
 
@@ -137,7 +185,8 @@ describe('plan', () => {
 describe('actions', () => {
   test('terminate is legal in every state', () => {
     for (const status of instanceStatuses) {
-      for (const desired of ['running', 'stopped', 'released'] as const) expect(whyNot('terminate', status, desired)).toBeNull();
+      for (const desired of ['running', 'stopped', 'released'] as const)
+        expect(whyNot('terminate', status, desired)).toBeNull();
     }
   });
 

@@ -8,7 +8,15 @@ import { imageId, instanceIdOf, instanceTypeId, regionId, userId, volumeId } fro
 import { publicInstance } from '../../src/domain/public-instance.ts';
 import { anInstance } from './an-instance.ts';
 
-const region: Region = { id: regionId('r'), name: 'default', value: 'default', location: 'here', domain: 'gateway.test', sshAddress: '192.0.2.1', engine: 'simulated' };
+const region: Region = {
+  id: regionId('r'),
+  name: 'default',
+  value: 'default',
+  location: 'here',
+  domain: 'gateway.test',
+  sshAddress: '192.0.2.1',
+  engine: 'simulated',
+};
 
 const text = fc.string({ unit: 'grapheme' });
 const wholeGB = fc.integer({ min: 0, max: 100_000 });
@@ -20,7 +28,15 @@ const instances: fc.Arbitrary<Instance> = fc
     ownerId: fc.uuid().map(userId),
     createdAtMs: fc.nat(2 ** 45),
     name: text,
-    image: fc.record({ id: fc.uuid().map(imageId), name: text, ref: text, architecture: text, isPublic: fc.boolean(), tags: fc.array(text), type: text }),
+    image: fc.record({
+      id: fc.uuid().map(imageId),
+      name: text,
+      ref: text,
+      architecture: text,
+      isPublic: fc.boolean(),
+      tags: fc.array(text),
+      type: text,
+    }),
     type: fc.record({
       id: fc.uuid().map(instanceTypeId),
       name: text,
@@ -35,7 +51,9 @@ const instances: fc.Arbitrary<Instance> = fc
     }),
     chargeMode: fc.constantFrom(...chargeModes),
     duration: fc.integer({ min: 1, max: 120 }),
-    mounts: fc.array(fc.record({ mountPath: text, volumeId: fc.uuid().map(volumeId), volumeName: text, volumeType: text })),
+    mounts: fc.array(
+      fc.record({ mountPath: text, volumeId: fc.uuid().map(volumeId), volumeName: text, volumeType: text }),
+    ),
     extraDataDiskGB: wholeGB,
     flags: fc.tuple(fc.boolean(), fc.boolean(), fc.boolean()),
     priceMicros: fc.bigInt({ min: 0n, max: 10n ** 15n }),
@@ -50,11 +68,43 @@ const instances: fc.Arbitrary<Instance> = fc
       stoppedAtMs: fc.nat(2 ** 45),
     }),
   })
-  .map(({ id, ownerId, createdAtMs, name, image, type, chargeMode, duration, mounts, extraDataDiskGB, flags, priceMicros, nodePorts, observed }) => {
-    const base = anInstance({ id, ownerId, createdAtMs, priceMicros, nodePorts, observed });
-    const [enableCommonData, enableDocker, isSpot] = flags;
-    return { ...base, spec: { ...base.spec, name, image, type, chargeMode, duration, mounts, extraDataDiskGB, enableCommonData, enableDocker, isSpot } };
-  });
+  .map(
+    ({
+      id,
+      ownerId,
+      createdAtMs,
+      name,
+      image,
+      type,
+      chargeMode,
+      duration,
+      mounts,
+      extraDataDiskGB,
+      flags,
+      priceMicros,
+      nodePorts,
+      observed,
+    }) => {
+      const base = anInstance({ id, ownerId, createdAtMs, priceMicros, nodePorts, observed });
+      const [enableCommonData, enableDocker, isSpot] = flags;
+      return {
+        ...base,
+        spec: {
+          ...base.spec,
+          name,
+          image,
+          type,
+          chargeMode,
+          duration,
+          mounts,
+          extraDataDiskGB,
+          enableCommonData,
+          enableDocker,
+          isSpot,
+        },
+      };
+    },
+  );
 
 test('is what the interface says, for every instance, and survives being text', () => {
   fc.assert(
@@ -71,7 +121,9 @@ test('shows node ports and their address while it is Running and at no other tim
     fc.property(instances, (one) => {
       const { nodePorts } = publicInstance(one, region).instanceSpecInfo;
       const expected = one.nodePorts.map(({ port, nodePort }) =>
-        one.observed.status === 'Running' ? { port, address: '192.0.2.1', nodePort } : { port, address: '', nodePort: 0 },
+        one.observed.status === 'Running'
+          ? { port, address: '192.0.2.1', nodePort }
+          : { port, address: '', nodePort: 0 },
       );
       expect(nodePorts).toEqual(expected);
     }),
@@ -81,7 +133,16 @@ test('shows node ports and their address while it is Running and at no other tim
 test('the data disk is the base of the type and what was asked beside it', () => {
   const base = anInstance();
   const shown = publicInstance({ ...base, spec: { ...base.spec, extraDataDiskGB: 30 } }, region);
-  expect(shown.instanceSpecInfo.instanceConfiguration.InstanceDiskAmountRequest).toEqual({ rootDiskAmountGiReq: 20, dataDiskAmountGiReq: 50 });
+  expect(shown.instanceSpecInfo.instanceConfiguration.InstanceDiskAmountRequest).toEqual({
+    rootDiskAmountGiReq: 20,
+    dataDiskAmountGiReq: 50,
+  });
   expect(shown.instanceRuntimeInfo.instanceDiskAmountInfo).toEqual({ rootDiskAmountGi: 20, dataDiskAmountGi: 50 });
-  expect(shown.instanceSpecInfo.instanceBillingInfo).toEqual({ chargeMode: 'perHour', duration: 1, price: 0.02, unit: '$', type: 'On-Demand' });
+  expect(shown.instanceSpecInfo.instanceBillingInfo).toEqual({
+    chargeMode: 'perHour',
+    duration: 1,
+    price: 0.02,
+    unit: '$',
+    type: 'On-Demand',
+  });
 });

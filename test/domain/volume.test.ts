@@ -1,11 +1,20 @@
 import { expect, test } from 'vitest';
 import { regionId, userId, volumeId } from '../../src/domain/ids.ts';
-import { planVolume, publicVolume, volumeStatuses, type VolumeObservation, type VolumeStatus } from '../../src/domain/volume.ts';
+import {
+  planVolume,
+  publicVolume,
+  volumeStatuses,
+  type VolumeObservation,
+  type VolumeStatus,
+} from '../../src/domain/volume.ts';
 
 const absent: VolumeObservation = { kind: 'absent' };
 const unknown: VolumeObservation = { kind: 'unknown', reason: 'not mounted' };
 const present = (usageBytes: number): VolumeObservation => ({ kind: 'present', usageBytes });
-const at = (status: VolumeStatus, usageBytes = 0): { status: VolumeStatus; usageBytes: number } => ({ status, usageBytes });
+const at = (status: VolumeStatus, usageBytes = 0): { status: VolumeStatus; usageBytes: number } => ({
+  status,
+  usageBytes,
+});
 
 test.each(volumeStatuses)('%s: unknown is not absent, and changes nothing', (status) => {
   expect(planVolume(at(status), unknown)).toEqual({ do: 'rest' });
@@ -37,5 +46,14 @@ test('usage is told in GB to three places', () => {
     status: 'Bound',
     generation: 1,
   } as const;
-  expect(publicVolume(volume)).toEqual({ id: 'v', volumeName: 'data', region: 'r', volumeType: 'filesystem', sizeGB: 5, usageGB: 1.235, status: 'Bound', username: 'ada' });
+  expect(publicVolume(volume)).toEqual({
+    id: 'v',
+    volumeName: 'data',
+    region: 'r',
+    volumeType: 'filesystem',
+    sizeGB: 5,
+    usageGB: 1.235,
+    status: 'Bound',
+    username: 'ada',
+  });
 });

@@ -56,7 +56,7 @@ describe('a request reaches the instance, and its response the client', () => {
 
   test('a proxy that is trusted is believed', async () => {
     const inside = await serve(echoHead);
-    const harness = await start({ trustForwarded: true });
+    const harness = await start({ trustedProxies: ['127.0.0.0/8'] });
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
     const headers = {
       'X-Forwarded-For': '6.6.6.6',

@@ -13,10 +13,17 @@ const phaseIs =
 const launched = async (world: World, over: Parameters<World['wish']>[0] = {}): Promise<{ instanceId: string }> =>
   world.running.control.instances.launch(world.caller, world.wish(over), null);
 
-const withScript = (world: World, initScript: string) => ({ instanceConfiguration: { ...world.wish().instanceConfiguration, initScript } });
+const withScript = (world: World, initScript: string) => ({
+  instanceConfiguration: { ...world.wish().instanceConfiguration, initScript },
+});
 
 /** Each action on an instance in this state: accepted, or refused with words. */
-const legality: { state: string; reach: (world: World) => Promise<{ instanceId: string }>; legal: Action[]; options?: WorldOptions }[] = [
+const legality: {
+  state: string;
+  reach: (world: World) => Promise<{ instanceId: string }>;
+  legal: Action[];
+  options?: WorldOptions;
+}[] = [
   {
     state: 'Initializing',
     options: { engine: { times: { pull: 60_000 } } },
@@ -81,13 +88,22 @@ onBothEngines('an action', (open) => {
       const world = await makeWorld(await open(), options);
       const one = await reach(world);
       for (const action of actions.filter((action) => !legal.includes(action))) {
-        await expectRefused(world.running.control.instances[action](world.caller, one, null), 'not_now', new RegExp(`can't ${action} instance ${one.instanceId}: it is`));
+        await expectRefused(
+          world.running.control.instances[action](world.caller, one, null),
+          'not_now',
+          new RegExp(`can't ${action} instance ${one.instanceId}: it is`),
+        );
       }
-      for (const action of legal.filter((action) => action !== 'terminate').slice(0, 1)) await world.running.control.instances[action](world.caller, one, null);
+      for (const action of legal.filter((action) => action !== 'terminate').slice(0, 1))
+        await world.running.control.instances[action](world.caller, one, null);
       await world.running.control.instances.terminate(world.caller, one, null);
       await world.until(one.instanceId, phaseIs('Cleaned'));
       for (const action of actions) {
-        await expectRefused(world.running.control.instances[action](world.caller, one, null), 'not_found', /^ent: instance not found$/);
+        await expectRefused(
+          world.running.control.instances[action](world.caller, one, null),
+          'not_found',
+          /^ent: instance not found$/,
+        );
       }
       await settled(world);
       await expectConsistent(world);
@@ -98,19 +114,29 @@ onBothEngines('an action', (open) => {
     const world = await makeWorld(await open());
     const stranger = await world.account('stranger');
     const one = await launched(world);
-    for (const action of actions) await expectRefused(world.running.control.instances[action](stranger, one, null), 'not_found', /^ent: instance not found$/);
+    for (const action of actions)
+      await expectRefused(
+        world.running.control.instances[action](stranger, one, null),
+        'not_found',
+        /^ent: instance not found$/,
+      );
     await world.until(one.instanceId, hasStatus('Running'));
   });
 
   test('terminate at any moment of a launch frees the place at once and leaves nothing', async () => {
-    const world = await makeWorld(await open(), { machine: { cpuCores: 1, memoryMiB: 4 * 1024, gpus: [], architecture: 'amd64' } });
+    const world = await makeWorld(await open(), {
+      machine: { cpuCores: 1, memoryMiB: 4 * 1024, gpus: [], architecture: 'amd64' },
+    });
     const { instances } = world.running.control;
     for (let round = 0; round < 12; round++) {
       // The place of the one before is free although it may still be being cleaned: there is only one.
       const one = await launched(world);
       await new Promise((resolve) => setTimeout(resolve, round * 4));
       await instances.terminate(world.caller, one, null);
-      expect((await world.instance(one.instanceId)).instanceRuntimeInfo).toMatchObject({ status: 'Released', healthy: false });
+      expect((await world.instance(one.instanceId)).instanceRuntimeInfo).toMatchObject({
+        status: 'Released',
+        healthy: false,
+      });
     }
     await settled(world);
     await expectConsistent(world);
@@ -131,12 +157,17 @@ onBothEngines('an action', (open) => {
   });
 
   test('terminate while the engine is away is accepted, frees the place at once, and is cleaned when it is back', async () => {
-    const world = await makeWorld(await open(), { machine: { cpuCores: 1, memoryMiB: 4 * 1024, gpus: [], architecture: 'amd64' } });
+    const world = await makeWorld(await open(), {
+      machine: { cpuCores: 1, memoryMiB: 4 * 1024, gpus: [], architecture: 'amd64' },
+    });
     const one = await launched(world);
     await world.until(one.instanceId, hasStatus('Running'));
     world.engine.host.goAway(60_000);
     await world.running.control.instances.terminate(world.caller, one, null);
-    const waiting = await world.until(one.instanceId, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === 'EngineUnreachable');
+    const waiting = await world.until(
+      one.instanceId,
+      ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === 'EngineUnreachable',
+    );
     expect(waiting.instanceRuntimeInfo).toMatchObject({ status: 'Released', phase: 'Cleaning' });
     const next = await launched(world);
     world.engine.host.comeBack();
@@ -171,12 +202,18 @@ onBothEngines('an action', (open) => {
     await world.running.control.instances.restart(world.caller, one, null);
     await world.until(one.instanceId, hasStatus('Running'));
     await settled(world);
-    const events = await world.store.read.selectFrom('event').select('data').where('subjectId', '=', one.instanceId).execute();
+    const events = await world.store.read
+      .selectFrom('event')
+      .select('data')
+      .where('subjectId', '=', one.instanceId)
+      .execute();
     expect(events.filter(({ data }) => data.includes('ContainerExited'))).toEqual([]);
   });
 
   test('start waits for a place when others took it', async () => {
-    const world = await makeWorld(await open(), { machine: { cpuCores: 1, memoryMiB: 4 * 1024, gpus: [], architecture: 'amd64' } });
+    const world = await makeWorld(await open(), {
+      machine: { cpuCores: 1, memoryMiB: 4 * 1024, gpus: [], architecture: 'amd64' },
+    });
     const { instances } = world.running.control;
     const one = await launched(world);
     await world.until(one.instanceId, hasStatus('Running'));
@@ -193,9 +230,15 @@ onBothEngines('an action', (open) => {
     const world = await makeWorld(await open());
     const one = await launched(world);
     await world.until(one.instanceId, hasStatus('Running'));
-    const mixed = Array.from({ length: 50 }, (_, index) => (['stop', 'start', 'restart'] as const)[index % 3] ?? 'stop');
-    const results = await Promise.allSettled(mixed.map((action) => world.running.control.instances[action](world.caller, one, null)));
-    for (const result of results) if (result.status === 'rejected') expect(result.reason).toMatchObject({ code: 'not_now' });
+    const mixed = Array.from(
+      { length: 50 },
+      (_, index) => (['stop', 'start', 'restart'] as const)[index % 3] ?? 'stop',
+    );
+    const results = await Promise.allSettled(
+      mixed.map((action) => world.running.control.instances[action](world.caller, one, null)),
+    );
+    for (const result of results)
+      if (result.status === 'rejected') expect(result.reason).toMatchObject({ code: 'not_now' });
     await settled(world);
     await expectConsistent(world);
     const row = await world.store.read.selectFrom('instance').select(['desired', 'status']).executeTakeFirstOrThrow();

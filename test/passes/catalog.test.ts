@@ -12,8 +12,20 @@ import { expectConsistent } from './consistency.ts';
 import { eventually, hasStatus, makeWorld } from './harness.ts';
 
 const counted = (id: string, cpuMilli: number, gpus = 0): CountedRegion => {
-  const region: Region = { id: regionId(id), name: `region ${id}`, value: id, location: '', domain: '', sshAddress: '', engine: 'simulated' };
-  return { region, total: { cpuMilli, memoryMiB: 8 * 1024, gpus, nodePorts: 10 }, used: { cpuMilli: 0, memoryMiB: 0, gpus: 0, nodePorts: 0 } };
+  const region: Region = {
+    id: regionId(id),
+    name: `region ${id}`,
+    value: id,
+    location: '',
+    domain: '',
+    sshAddress: '',
+    engine: 'simulated',
+  };
+  return {
+    region,
+    total: { cpuMilli, memoryMiB: 8 * 1024, gpus, nodePorts: 10 },
+    used: { cpuMilli: 0, memoryMiB: 0, gpus: 0, nodePorts: 0 },
+  };
 };
 
 const typeOf = (name: string, over: Partial<InstanceType> = {}): InstanceType => ({
@@ -48,7 +60,12 @@ test('families are one for each GPU name and for spot, with their regions and ty
   const shape = families.map(({ gpuName, isSpotInstance, regionInfos }) => [
     gpuName,
     isSpotInstance,
-    ...regionInfos.map((place) => [place.regionId, ...place.instanceTypeInfos.map(({ instanceTypeName, stockStatus, gpuNum }) => `${instanceTypeName} ${stockStatus} ${gpuNum}`)]),
+    ...regionInfos.map((place) => [
+      place.regionId,
+      ...place.instanceTypeInfos.map(
+        ({ instanceTypeName, stockStatus, gpuNum }) => `${instanceTypeName} ${stockStatus} ${gpuNum}`,
+      ),
+    ]),
   ]);
   expect(shape).toEqual([
     ['', false, ['a', 'cpu.1 InStock 0', 'cpu.8 OutOfStock 0'], ['b', 'cpu.1.b InStock 0']],
@@ -60,7 +77,12 @@ test('families are one for each GPU name and for spot, with their regions and ty
 test('a machine is offered what fits it at least once', () => {
   const names = (cpuCores: number, memoryGB: number, gpus = 0): string[] =>
     firstRun
-      .fittedTypes({ cpuCores, memoryMiB: memoryGB * 1024, gpus: Array.from({ length: gpus }, () => ({ name: 'A100' })), architecture: 'amd64' })
+      .fittedTypes({
+        cpuCores,
+        memoryMiB: memoryGB * 1024,
+        gpus: Array.from({ length: gpus }, () => ({ name: 'A100' })),
+        architecture: 'amd64',
+      })
       .map(({ name, memoryGB: memory }) => `${name} ${memory}`);
   expect(names(1, 2)).toEqual(['cpu.1 1']);
   expect(names(2, 8)).toEqual(['cpu.1 2', 'cpu.2 4']);
@@ -78,12 +100,19 @@ test('prices of longer promises cost less an hour, and are exact', () => {
 onBothEngines('the catalog', (open) => {
   test('shows a type out of stock once what is left is too little, and in stock when it is free again', async () => {
     const clock = { aheadMs: 0 };
-    const world = await makeWorld(await open(), { clock, machine: { cpuCores: 2, memoryMiB: 16 * 1024, gpus: [], architecture: 'amd64' } });
+    const world = await makeWorld(await open(), {
+      clock,
+      machine: { cpuCores: 2, memoryMiB: 16 * 1024, gpus: [], architecture: 'amd64' },
+    });
     await eventually(() => world.hands.seen.answers);
     const stock = async (): Promise<string[]> => {
       clock.aheadMs += 2_000;
       const families = await world.running.control.catalog.families();
-      return families.flatMap(({ regionInfos }) => regionInfos.flatMap(({ instanceTypeInfos }) => instanceTypeInfos.map(({ instanceTypeName, stockStatus }) => `${instanceTypeName} ${stockStatus}`)));
+      return families.flatMap(({ regionInfos }) =>
+        regionInfos.flatMap(({ instanceTypeInfos }) =>
+          instanceTypeInfos.map(({ instanceTypeName, stockStatus }) => `${instanceTypeName} ${stockStatus}`),
+        ),
+      );
     };
     expect(await stock()).toEqual(['cpu.1 InStock', 'cpu.2 InStock']);
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
@@ -98,12 +127,27 @@ onBothEngines('the catalog', (open) => {
     const before = await world.until(instanceId, hasStatus('Running'));
     await world.running.stop();
     const version = await world.store.versionOf(world.caller.accountId);
-    const region: Region = { id: world.hands.regionId, name: 'renamed', value: 'default', location: 'here', domain: 'other.test', sshAddress: '192.0.2.99', engine: 'simulated' };
+    const region: Region = {
+      id: world.hands.regionId,
+      name: 'renamed',
+      value: 'default',
+      location: 'here',
+      domain: 'other.test',
+      sshAddress: '192.0.2.99',
+      engine: 'simulated',
+    };
     const machine = { cpuCores: 4, memoryMiB: 17 * 1024, gpus: [], architecture: 'amd64' };
-    await firstRun.saveDefaultRegion(world.store, region, machine, 1_000, 1);
+    await firstRun.saveDefaultRegion(world.store, region, machine, { nodePorts: { first: 1, last: 1_000 }, cpuOvercommit: 1 });
+    await firstRun.rewriteTexts(world.store, region, new AbortController().signal);
     const after = await world.instance(instanceId);
-    expect(after.instanceSpecInfo.regionInfo).toMatchObject({ name: 'renamed', domain: 'other.test', sshAddress: '192.0.2.99' });
-    expect(after.instanceSpecInfo.nodePorts).toEqual(before.instanceSpecInfo.nodePorts.map((port) => ({ ...port, address: '192.0.2.99' })));
+    expect(after.instanceSpecInfo.regionInfo).toMatchObject({
+      name: 'renamed',
+      domain: 'other.test',
+      sshAddress: '192.0.2.99',
+    });
+    expect(after.instanceSpecInfo.nodePorts).toEqual(
+      before.instanceSpecInfo.nodePorts.map((port) => ({ ...port, address: '192.0.2.99' })),
+    );
     expect(after.instanceRuntimeInfo).toEqual(before.instanceRuntimeInfo);
     expect(await world.store.versionOf(world.caller.accountId)).toBeGreaterThan(version);
     await expectConsistent(world);
@@ -111,7 +155,7 @@ onBothEngines('the catalog', (open) => {
 
   test('keeps its ids when it is saved again', async () => {
     const world = await makeWorld(await open());
-    const again = await firstRun.saveTypes(world.store, world.hands.regionId, world.types.map(({ id: _, regionId: __, ...type }) => type), randomUUID);
+    const again = await firstRun.saveTypes(world.store, world.hands.regionId, [...world.types], randomUUID);
     expect(again.map(({ id }) => id)).toEqual(world.types.map(({ id }) => id));
   });
 });

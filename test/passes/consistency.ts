@@ -12,7 +12,19 @@ import { volumeFromRow } from '../../src/store/volumes.ts';
 import { eventually, type World } from './harness.ts';
 
 /** All but what access keeps. */
-const tables = ['account', 'region', 'image', 'instanceType', 'instance', 'nodePort', 'mount', 'volume', 'idempotency', 'event', 'setting'] as const;
+const tables = [
+  'account',
+  'region',
+  'image',
+  'instanceType',
+  'instance',
+  'nodePort',
+  'mount',
+  'volume',
+  'idempotency',
+  'event',
+  'setting',
+] as const;
 
 /** Every row of every table, in an order that two pictures share. */
 export async function pictureOf(store: Store): Promise<Record<string, string[]>> {
@@ -27,8 +39,16 @@ export async function pictureOf(store: Store): Promise<Record<string, string[]>>
 export async function settled({ store }: World): Promise<void> {
   let busy: unknown[] = [];
   const isAtRest = async (): Promise<boolean> => {
-    const instances = await store.read.selectFrom('instance').select(['id', 'status', 'dueAtMs', 'observed']).where('dueAtMs', 'is not', null).execute();
-    const volumes = await store.read.selectFrom('volume').select(['id', 'status', 'dueAtMs']).where('dueAtMs', 'is not', null).execute();
+    const instances = await store.read
+      .selectFrom('instance')
+      .select(['id', 'status', 'dueAtMs', 'observed'])
+      .where('dueAtMs', 'is not', null)
+      .execute();
+    const volumes = await store.read
+      .selectFrom('volume')
+      .select(['id', 'status', 'dueAtMs'])
+      .where('dueAtMs', 'is not', null)
+      .execute();
     busy = [...instances, ...volumes];
     return busy.length === 0;
   };
@@ -56,7 +76,9 @@ export async function expectConsistent(world: World): Promise<void> {
   const regions = await countedRegions(store.read);
 
   for (const { region, used } of regions) {
-    const held = instances.filter(({ row }) => row.regionId === region.id && row.holdsCapacity === 1).map(({ instance }) => capacityOf(instance.spec.type));
+    const held = instances
+      .filter(({ row }) => row.regionId === region.id && row.holdsCapacity === 1)
+      .map(({ instance }) => capacityOf(instance.spec.type));
     const there = standing.filter(({ row }) => row.regionId === region.id);
     expect(used).toEqual({
       cpuMilli: sum(held.map(({ cpuMilli }) => cpuMilli)),
@@ -71,13 +93,17 @@ export async function expectConsistent(world: World): Promise<void> {
     expect(JSON.parse(row.publicText)).toEqual(publicInstance(instance, region));
     expect(row.status).toBe(instance.observed.status);
     instanceSchema.parse(JSON.parse(row.publicText));
-    expect(row.holdsCapacity === 1, `capacity of ${instance.desired} ${row.status}`).toBe(instance.desired === 'running' || (instance.desired === 'stopped' && row.dueAtMs !== null));
+    expect(row.holdsCapacity === 1, `capacity of ${instance.desired} ${row.status}`).toBe(
+      instance.desired === 'running' || (instance.desired === 'stopped' && row.dueAtMs !== null),
+    );
   }
   const volumes = await store.read.selectFrom('volume').selectAll().execute();
   for (const row of volumes) expect(JSON.parse(row.publicText)).toEqual(publicVolume(volumeFromRow(row)));
 
   const allotted = standing.flatMap(({ row, instance }) =>
-    instance.nodePorts.filter(({ nodePort }) => nodePort !== 0).map(({ port, nodePort }) => ({ regionId: row.regionId, nodePort, instanceId: row.id, port })),
+    instance.nodePorts
+      .filter(({ nodePort }) => nodePort !== 0)
+      .map(({ port, nodePort }) => ({ regionId: row.regionId, nodePort, instanceId: row.id, port })),
   );
   const kept = await store.read.selectFrom('nodePort').select(['regionId', 'nodePort', 'instanceId', 'port']).execute();
   expect(sorted(kept)).toEqual(sorted(allotted));
@@ -86,8 +112,16 @@ export async function expectConsistent(world: World): Promise<void> {
   for (const account of await store.read.selectFrom('account').selectAll().execute()) {
     const listed = rows.filter((row) => row.ownerId === account.id && row.listed === 1).length;
     const listedVolumes = volumes.filter((row) => row.ownerId === account.id && row.listed === 1).length;
-    expect({ instances: account.instanceCount, volumes: account.volumeCount }).toEqual({ instances: listed, volumes: listedVolumes });
-    const events = await store.read.selectFrom('event').select('seq').where('accountId', '=', account.id).orderBy('seq').execute();
+    expect({ instances: account.instanceCount, volumes: account.volumeCount }).toEqual({
+      instances: listed,
+      volumes: listedVolumes,
+    });
+    const events = await store.read
+      .selectFrom('event')
+      .select('seq')
+      .where('accountId', '=', account.id)
+      .orderBy('seq')
+      .execute();
     expect(events.map(({ seq }) => seq)).toEqual(Array.from({ length: account.eventSeq }, (_, index) => index + 1));
   }
 
@@ -99,7 +133,8 @@ export async function expectConsistent(world: World): Promise<void> {
     expect(running).toBe(instance?.desired === 'running');
   }
   const there = new Map(owned.map(({ id, running }) => [id, running]));
-  for (const { row, instance } of standing) if (instance.desired === 'running') expect(there.get(row.id), row.publicText).toBe(true);
+  for (const { row, instance } of standing)
+    if (instance.desired === 'running') expect(there.get(row.id), row.publicText).toBe(true);
 }
 
 const sum = (numbers: number[]): number => numbers.reduce((total, one) => total + one, 0);

@@ -5,7 +5,9 @@ import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World } from './harness.ts';
 
 const now = (): AbortSignal => AbortSignal.timeout(1_000);
-const scripted = (world: World, text: string) => ({ instanceConfiguration: { ...world.wish().instanceConfiguration, initScript: `# berth-sim: ${text}` } });
+const scripted = (world: World, text: string) => ({
+  instanceConfiguration: { ...world.wish().instanceConfiguration, initScript: `# berth-sim: ${text}` },
+});
 const reasonIs =
   (reason: string) =>
   ({ instanceRuntimeInfo }: { instanceRuntimeInfo: { diagnosisReason: string } }): boolean =>
@@ -72,7 +74,11 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     await world.until(instanceId, hasStatus('Running'));
     await world.engine.host.forget(instanceId as never);
     const waiting = await world.until(instanceId, reasonIs('ContainerExited'));
-    expect(waiting.instanceRuntimeInfo).toMatchObject({ status: 'Starting', healthy: false, diagnosisMessage: 'the container was removed from the engine' });
+    expect(waiting.instanceRuntimeInfo).toMatchObject({
+      status: 'Starting',
+      healthy: false,
+      diagnosisMessage: 'the container was removed from the engine',
+    });
     const again = await world.until(instanceId, hasStatus('Running'));
     expect(again.instanceRuntimeInfo).toMatchObject({ diagnosisReason: '', healthy: true });
     await settled(world);
@@ -98,7 +104,10 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     const beganMs = Date.now();
     await eventually(() => count.met >= 4);
     expect(Date.now() - beganMs).toBeGreaterThan(2 * 25);
-    expect((await world.instance(one.instanceId)).instanceRuntimeInfo).toMatchObject({ status: 'Running', phase: 'Stopping' });
+    expect((await world.instance(one.instanceId)).instanceRuntimeInfo).toMatchObject({
+      status: 'Running',
+      phase: 'Stopping',
+    });
     world.engine.misbehave(undefined);
     await world.until(one.instanceId, hasStatus('Stopped'));
   });
@@ -107,9 +116,17 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     const world = await makeWorld(await open(), { limits: { maxAttempts: 3 } });
     let starts = 0;
     world.engine.misbehave(({ verb }) => void (starts += verb === 'ensure' ? 1 : 0));
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(scripted(world, 'crash after 30ms exit 3')), null);
+    const { instanceId } = await world.running.control.instances.launch(
+      world.caller,
+      world.wish(scripted(world, 'crash after 30ms exit 3')),
+      null,
+    );
     const failed = await world.until(instanceId, hasStatus('StartingFailed'));
-    expect(failed.instanceRuntimeInfo).toMatchObject({ diagnosisReason: 'ContainerExited', diagnosisMessage: 'the main process ended with exit code 3', healthy: false });
+    expect(failed.instanceRuntimeInfo).toMatchObject({
+      diagnosisReason: 'ContainerExited',
+      diagnosisMessage: 'the main process ended with exit code 3',
+      healthy: false,
+    });
     expect(starts).toBe(4);
     await settled(world);
     await expectConsistent(world);
@@ -117,15 +134,24 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
 
   test('out of memory has its own reason', async () => {
     const world = await makeWorld(await open(), { limits: { maxAttempts: 1 } });
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(scripted(world, 'crash after 30ms out of memory')), null);
+    const { instanceId } = await world.running.control.instances.launch(
+      world.caller,
+      world.wish(scripted(world, 'crash after 30ms out of memory')),
+      null,
+    );
     const failed = await world.until(instanceId, hasStatus('StartingFailed'));
     expect(failed.instanceRuntimeInfo.diagnosisReason).toBe('OutOfMemory');
   });
 
   test('one that crashed once runs again', async () => {
     const world = await makeWorld(await open());
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(scripted(world, 'crash once after 60ms exit 9')), null);
-    const crashed = async (): Promise<boolean> => (await world.store.read.selectFrom('instance').select('attempts').executeTakeFirstOrThrow()).attempts === 1;
+    const { instanceId } = await world.running.control.instances.launch(
+      world.caller,
+      world.wish(scripted(world, 'crash once after 60ms exit 9')),
+      null,
+    );
+    const crashed = async (): Promise<boolean> =>
+      (await world.store.read.selectFrom('instance').select('attempts').executeTakeFirstOrThrow()).attempts === 1;
     await eventually(crashed);
     await world.until(instanceId, hasStatus('Running'));
     await settled(world);
@@ -134,7 +160,11 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
 
   test('one that never becomes ready is given up after its deadline and halted', async () => {
     const world = await makeWorld(await open(), { limits: { readyDeadlineMs: 50 } });
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(scripted(world, 'never ready')), null);
+    const { instanceId } = await world.running.control.instances.launch(
+      world.caller,
+      world.wish(scripted(world, 'never ready')),
+      null,
+    );
     const failed = await world.until(instanceId, hasStatus('StartingFailed'));
     expect(failed.instanceRuntimeInfo.diagnosisReason).toBe('StartTimeout');
     await settled(world);
@@ -142,9 +172,16 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
   });
 
   test('a node port that another program holds is exchanged for another one', async () => {
-    const world = await makeWorld(await open(), { nodePorts: { first: 30_000, last: 30_009 }, limits: { maxAttempts: 50 } });
+    const world = await makeWorld(await open(), {
+      nodePorts: { first: 30_000, last: 30_009 },
+      limits: { maxAttempts: 50 },
+    });
     for (let port = 30_000; port < 30_005; port++) world.engine.host.takePort(port);
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish({ nodePorts: [8000] }), null);
+    const { instanceId } = await world.running.control.instances.launch(
+      world.caller,
+      world.wish({ nodePorts: [8000] }),
+      null,
+    );
     const running = await world.until(instanceId, hasStatus('Running'));
     for (const { nodePort } of running.instanceSpecInfo.nodePorts) expect(nodePort).toBeGreaterThanOrEqual(30_005);
     await settled(world);
@@ -156,7 +193,10 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     for (const port of [30_000, 30_001]) world.engine.host.takePort(port);
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
     const failed = await world.until(instanceId, hasStatus('InitializationFailed', 'StartingFailed'));
-    expect(failed.instanceRuntimeInfo).toMatchObject({ diagnosisReason: 'PortTaken', diagnosisMessage: expect.stringMatching(/node port 3000\d is taken/) });
+    expect(failed.instanceRuntimeInfo).toMatchObject({
+      diagnosisReason: 'PortTaken',
+      diagnosisMessage: expect.stringMatching(/node port 3000\d is taken/),
+    });
     await settled(world);
     await expectConsistent(world);
   });
@@ -167,7 +207,11 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     trouble(world, 'ensure', { mode: 'failBefore', kind: 'rejected' });
     const one = await instances.launch(world.caller, world.wish(), null);
     const failed = await world.until(one.instanceId, hasStatus('InitializationFailed'));
-    expect(failed.instanceRuntimeInfo).toMatchObject({ phase: 'Failed', diagnosisReason: 'EngineRejected', diagnosisMessage: expect.stringContaining('ensure failed') });
+    expect(failed.instanceRuntimeInfo).toMatchObject({
+      phase: 'Failed',
+      diagnosisReason: 'EngineRejected',
+      diagnosisMessage: expect.stringContaining('ensure failed'),
+    });
     await settled(world);
     await expectConsistent(world);
     await instances.start(world.caller, one, null);
@@ -194,11 +238,16 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
   test('the host comes up again after a power cut, and all that should run does', async () => {
     const world = await makeWorld(await open());
     const ids: string[] = [];
-    for (let count = 0; count < 3; count++) ids.push((await world.running.control.instances.launch(world.caller, world.wish(), null)).instanceId);
+    for (let count = 0; count < 3; count++)
+      ids.push((await world.running.control.instances.launch(world.caller, world.wish(), null)).instanceId);
     for (const id of ids) await world.until(id, hasStatus('Running'));
     await settled(world);
     await world.engine.host.reboot();
-    await eventually(async () => (await world.engine.listOwned(now())).filter(({ kind, running }) => kind === 'instance' && running).length === 3);
+    await eventually(
+      async () =>
+        (await world.engine.listOwned(now())).filter(({ kind, running }) => kind === 'instance' && running).length ===
+        3,
+    );
     await settled(world);
     await expectConsistent(world);
   });
@@ -212,7 +261,10 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     const { instances } = world.running.control;
     const one = await instances.launch(world.caller, world.wish(), null);
     const failed = await world.until(one.instanceId, hasStatus('InitializationFailed'));
-    expect(failed.instanceRuntimeInfo).toMatchObject({ diagnosisReason: 'DisksFailed', diagnosisMessage: expect.not.stringContaining('secret') });
+    expect(failed.instanceRuntimeInfo).toMatchObject({
+      diagnosisReason: 'DisksFailed',
+      diagnosisMessage: expect.not.stringContaining('secret'),
+    });
     world.hands.storage.create = create;
     await instances.start(world.caller, one, null);
     await world.until(one.instanceId, hasStatus('Running'));

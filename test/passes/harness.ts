@@ -9,7 +9,11 @@ import { makeControl, type RunningControl } from '../../src/control/make-control
 import { makeRegions, type RegionHands } from '../../src/control/regions.ts';
 import { defaultLimits, type Limits } from '../../src/domain/instance-states.ts';
 import { realClock } from '../../src/engines/simulated/clock.ts';
-import { makeSimulatedEngine, type SimulatedEngine, type SimulatedEngineOptions } from '../../src/engines/simulated/simulated.ts';
+import {
+  makeSimulatedEngine,
+  type SimulatedEngine,
+  type SimulatedEngineOptions,
+} from '../../src/engines/simulated/simulated.ts';
 import * as firstRun from '../../src/main/first-run.ts';
 import { makeDirectoryStorage } from '../../src/storage/directory/directory.ts';
 import type { InstanceType } from '../../src/domain/catalog.ts';
@@ -79,7 +83,13 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
   const installation = await firstRun.installationId(store, randomUUID());
   const regionId = await firstRun.defaultRegionId(store, randomUUID());
   const capacity = { cpuMilli: machine.cpuCores * 1000, memoryMiB: machine.memoryMiB, gpus: machine.gpus.length };
-  const engine = makeSimulatedEngine({ installation, capacity, clock: { ...realClock, now }, ...options.engine, ...(options.capabilities ? { capabilities: options.capabilities } : {}) });
+  const engine = makeSimulatedEngine({
+    installation,
+    capacity,
+    clock: { ...realClock, now },
+    ...options.engine,
+    ...(options.capabilities ? { capabilities: options.capabilities } : {}),
+  });
   const nodePortRange = options.nodePorts ?? { first: 30_000, last: 30_999 };
   const hands: RegionHands = {
     regionId,
@@ -100,10 +110,10 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
     sshAddress: '192.0.2.1',
     engine: 'simulated',
   } as const;
-  await firstRun.saveDefaultRegion(store, region, machine, nodePortRange.last - nodePortRange.first + 1, 1);
+  await firstRun.saveDefaultRegion(store, region, machine, { nodePorts: nodePortRange, cpuOvercommit: 1 });
   const types = await firstRun.saveTypes(store, regionId, firstRun.fittedTypes(machine), randomUUID);
-  const image = { key: 'test', name: 'test image', ref: 'berth.local/test:1', tags: [] };
-  const imageId = await firstRun.offerImage(store, image, 'amd64', Date.now(), randomUUID());
+  const image = { key: 'test', name: 'test image', ref: 'berth.local/test:1', tags: [], architecture: 'amd64' };
+  const imageId = await firstRun.offerImage(store, image, { nowMs: Date.now(), uuid: randomUUID });
 
   const errors: unknown[] = [];
   const told = (facts: Record<string, unknown>, text: string): void => {
@@ -143,7 +153,10 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
     );
     return { accountId: made.userId, username: name, email: '', roles: ['user'], sessionId: null };
   };
-  const { accessToken } = await world.running.access.login({ username: 'admin', password: 'correct horse' }, '127.0.0.1');
+  const { accessToken } = await world.running.access.login(
+    { username: 'admin', password: 'correct horse' },
+    '127.0.0.1',
+  );
   const caller = await world.running.access.authenticate({ kind: 'token', token: accessToken });
   if (options.start !== false) await world.running.start();
   const stop = async (): Promise<void> => {
@@ -163,7 +176,11 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
   });
 
   const instance = async (id: string): Promise<PublicInstance> => {
-    const row = await store.read.selectFrom('instance').select('publicText').where('id', '=', id).executeTakeFirstOrThrow();
+    const row = await store.read
+      .selectFrom('instance')
+      .select('publicText')
+      .where('id', '=', id)
+      .executeTakeFirstOrThrow();
     return JSON.parse(row.publicText);
   };
   return {
@@ -187,7 +204,13 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
       region: regionId,
       billing: { chargeMode: 'perHour', duration: 1 },
       remoteStorages: [],
-      instanceConfiguration: { extraDataDiskSizeDB: 0, enableCommonData: false, enableDocker: false, dockerStorageSize: 0, initScript: '' },
+      instanceConfiguration: {
+        extraDataDiskSizeDB: 0,
+        enableCommonData: false,
+        enableDocker: false,
+        dockerStorageSize: 0,
+        initScript: '',
+      },
       isSpotInstance: false,
       nodePorts: [],
       ...over,
@@ -207,7 +230,10 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
 }
 
 /** Waits until it is so; fails saying what was there instead. */
-export async function eventually(isSo: () => boolean | Promise<boolean>, instead: () => unknown = () => 'otherwise'): Promise<void> {
+export async function eventually(
+  isSo: () => boolean | Promise<boolean>,
+  instead: () => unknown = () => 'otherwise',
+): Promise<void> {
   const endMs = Date.now() + WAIT_MS;
   while (!(await isSo())) {
     if (Date.now() > endMs) throw new Error(`it stayed ${String(instead())}`);
@@ -216,7 +242,8 @@ export async function eventually(isSo: () => boolean | Promise<boolean>, instead
 }
 
 /** Of a page: SQLite gives bytes, which need not be decoded to be joined. */
-export const textOf = (text: string | Uint8Array): string => (typeof text === 'string' ? text : Buffer.from(text).toString());
+export const textOf = (text: string | Uint8Array): string =>
+  typeof text === 'string' ? text : Buffer.from(text).toString();
 
 export const hasStatus =
   (...statuses: string[]) =>

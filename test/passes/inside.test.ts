@@ -18,7 +18,11 @@ function publicKey(comment: string): string {
 }
 
 async function authorizedKeys(world: World, id: string): Promise<string> {
-  const { stdout } = await world.engine.exec(asInstanceId(id), ['cat', '/etc/berth/authorized_keys'], AbortSignal.timeout(1_000));
+  const { stdout } = await world.engine.exec(
+    asInstanceId(id),
+    ['cat', '/etc/berth/authorized_keys'],
+    AbortSignal.timeout(1_000),
+  );
   return stdout;
 }
 
@@ -27,7 +31,8 @@ onBothEngines('ssh keys', (open) => {
     const world = await makeWorld(await open());
     const { access, instances } = world.running.control;
     const ids: string[] = [];
-    for (let count = 0; count < 3; count++) ids.push((await instances.launch(world.caller, world.wish(), null)).instanceId);
+    for (let count = 0; count < 3; count++)
+      ids.push((await instances.launch(world.caller, world.wish(), null)).instanceId);
     const [first = '', second = '', sleeper = ''] = ids;
     for (const id of ids) await world.until(id, hasStatus('Running'));
     await instances.stop(world.caller, { instanceId: sleeper }, null);
@@ -37,7 +42,9 @@ onBothEngines('ssh keys', (open) => {
     const line = publicKey('anna@laptop');
     const { sshKey } = await access.createSshKey(world.caller, { name: 'laptop', publicKey: line }, null);
     for (const id of [first, second]) await eventually(async () => (await authorizedKeys(world, id)) === `${line}\n`);
-    expect(await world.engine.observe([asInstanceId(first)], AbortSignal.timeout(1_000))).not.toEqual(generationsBefore);
+    expect(await world.engine.observe([asInstanceId(first)], AbortSignal.timeout(1_000))).not.toEqual(
+      generationsBefore,
+    );
     expect((await world.instance(first)).instanceRuntimeInfo.status).toBe('Running');
     expect((await world.instance(sleeper)).instanceRuntimeInfo.status).toBe('Stopped');
 
@@ -61,7 +68,9 @@ onBothEngines('ssh keys', (open) => {
       lines.push(publicKey(`key ${round}`));
       await access.createSshKey(world.caller, { name: `key ${round}`, publicKey: lines.at(-1) ?? '' }, null);
       await world.until(instanceId, hasStatus('Running'));
-      await eventually(async () => (await authorizedKeys(world, instanceId)) === lines.map((line) => `${line}\n`).join(''));
+      await eventually(
+        async () => (await authorizedKeys(world, instanceId)) === lines.map((line) => `${line}\n`).join(''),
+      );
       await instances.terminate(world.caller, { instanceId }, null);
     }
     await settled(world);
@@ -85,7 +94,8 @@ onEngine('sqlite', 'an init script', (open) => {
     const wish = world.wish({ instanceConfiguration: { ...world.wish().instanceConfiguration, initScript } });
     return (await world.running.control.instances.launch(world.caller, wish, null)).instanceId;
   };
-  const message = (world: World, id: string, text: string) => world.until(id, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.message === text);
+  const message = (world: World, id: string, text: string) =>
+    world.until(id, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.message === text);
 
   test('is told while it runs in an instance that is Running, and its exit code when it ended', async () => {
     const world = await makeWorld(await open());

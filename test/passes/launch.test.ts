@@ -11,7 +11,11 @@ import { expectRefused } from './access-room.ts';
 import { expectConsistent, pictureOf, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World } from './harness.ts';
 
-const keyed = (key: string, bodyHash = 'a body', route = 'POST /instance/create'): Idempotency => ({ key, route, bodyHash });
+const keyed = (key: string, bodyHash = 'a body', route = 'POST /instance/create'): Idempotency => ({
+  key,
+  route,
+  bodyHash,
+});
 
 const mounting = (mountPath: string, remoteStorageId: string): LaunchWish['remoteStorages'][number] => ({
   mountPath,
@@ -23,7 +27,15 @@ const mounting = (mountPath: string, remoteStorageId: string): LaunchWish['remot
 /** A second region, with a type of its own and no engine: enough to be refused. */
 async function elsewhere(world: World): Promise<{ region: string; typeId: string }> {
   const id = regionId(randomUUID());
-  const facts = { id, name: 'far', value: 'far', location: 'far', domain: 'far.test', sshAddress: '192.0.2.2', engine: 'simulated' } as const;
+  const facts = {
+    id,
+    name: 'far',
+    value: 'far',
+    location: 'far',
+    domain: 'far.test',
+    sshAddress: '192.0.2.2',
+    engine: 'simulated',
+  } as const;
   await world.store.write((tx) => saveRegion(tx, facts, { cpuMilli: 1_000, memoryMiB: 1_024, gpus: 0, nodePorts: 10 }));
   const [type] = world.types;
   if (!type) throw new Error('there are no types');
@@ -31,7 +43,12 @@ async function elsewhere(world: World): Promise<{ region: string; typeId: string
   return { region: id, typeId: saved?.id ?? '' };
 }
 
-async function volumeOf(world: World, caller: Caller, name: string, region: string = world.hands.regionId): Promise<string> {
+async function volumeOf(
+  world: World,
+  caller: Caller,
+  name: string,
+  region: string = world.hands.regionId,
+): Promise<string> {
   const body = { name, sizeGB: 1, region, volumeType: 'filesystem' } as const;
   const { volumeText } = await world.running.control.volumes.create(caller, body, null);
   const { id }: { id: string } = JSON.parse(volumeText);
@@ -47,10 +64,14 @@ async function farVolume({ store, caller }: World, region: string): Promise<stri
 onBothEngines('a launch', (open) => {
   test('sent a hundred times at once under one key is done once, and answered alike', async () => {
     const world = await makeWorld(await open());
-    const launches = Array.from({ length: 100 }, () => world.running.control.instances.launch(world.caller, world.wish(), keyed('one')));
+    const launches = Array.from({ length: 100 }, () =>
+      world.running.control.instances.launch(world.caller, world.wish(), keyed('one')),
+    );
     const answers = new Set((await Promise.all(launches)).map(({ instanceId }) => instanceId));
     expect(answers.size).toBe(1);
-    expect(await world.running.control.instances.list(world.caller, { currentPage: 1, pageSize: 10 })).toMatchObject({ totalEntries: 1 });
+    expect(await world.running.control.instances.list(world.caller, { currentPage: 1, pageSize: 10 })).toMatchObject({
+      totalEntries: 1,
+    });
     await settled(world);
     await expectConsistent(world);
   });
@@ -60,8 +81,16 @@ onBothEngines('a launch', (open) => {
     const world = await makeWorld(await open(), { clock });
     const { instances } = world.running.control;
     const first = await instances.launch(world.caller, world.wish(), keyed('one'));
-    await expectRefused(instances.launch(world.caller, world.wish({ name: 'other' }), keyed('one', 'another body')), 'idempotency_mismatch', /another body/);
-    await expectRefused(instances.stop(world.caller, first, keyed('one', 'a body', 'POST /instance/stop')), 'idempotency_mismatch', /POST \/instance\/create/);
+    await expectRefused(
+      instances.launch(world.caller, world.wish({ name: 'other' }), keyed('one', 'another body')),
+      'idempotency_mismatch',
+      /another body/,
+    );
+    await expectRefused(
+      instances.stop(world.caller, first, keyed('one', 'a body', 'POST /instance/stop')),
+      'idempotency_mismatch',
+      /POST \/instance\/create/,
+    );
     await world.store.write((tx) => tx.updateTable('image').set({ offered: 0 }).execute());
     clock.aheadMs = 2_000;
     await expectRefused(instances.launch(world.caller, world.wish(), null), 'not_found', /image/);
@@ -74,7 +103,9 @@ onBothEngines('a launch', (open) => {
     const { instances } = world.running.control;
     await expectRefused(instances.launch(poor, world.wish(), keyed('one')), 'no_balance');
     expect(await world.store.read.selectFrom('idempotency').selectAll().execute()).toEqual([]);
-    await world.store.write((tx) => tx.updateTable('account').set({ balanceMicros: 1_000_000 }).where('id', '=', poor.accountId).execute());
+    await world.store.write((tx) =>
+      tx.updateTable('account').set({ balanceMicros: 1_000_000 }).where('id', '=', poor.accountId).execute(),
+    );
     await instances.launch(poor, world.wish(), keyed('one'));
   });
 
@@ -103,20 +134,40 @@ onBothEngines('a launch', (open) => {
       [at('/root/v', farAway), 'field_value', new RegExp(`is in region ${far.region}`)],
       [at('/root/v', lost), 'not_now', /Lost/],
       [{ isSpotInstance: true }, 'field_value', /not a spot type: send isSpotInstance false/],
-      [{ instanceConfiguration: { ...configuration, enableDocker: true } }, 'unsupported', /can't run Docker inside instances; send false/],
+      [
+        { instanceConfiguration: { ...configuration, enableDocker: true } },
+        'unsupported',
+        /can't run Docker inside instances; send false/,
+      ],
       [at('//'), 'field_value', /is "\/": it is needed by the instance itself/],
       [at('relative'), 'field_value', /remoteStorages\[0\].mountPath.*must be absolute/],
       [at('/root/a/../b'), 'field_value', /\.\./],
       [at('/etc/'), 'field_value', /lies in \/etc/],
-      [{ remoteStorages: [mounting('/root/a', mine), mounting('/root/a/b', mine)] }, 'field_value', /mounts \/root\/a\/b in \/root\/a/],
-      [{ remoteStorages: [mounting('/root/a', mine), mounting('/root/a/', mine)] }, 'field_value', /mounts \/root\/a in \/root\/a/],
+      [
+        { remoteStorages: [mounting('/root/a', mine), mounting('/root/a/b', mine)] },
+        'field_value',
+        /mounts \/root\/a\/b in \/root\/a/,
+      ],
+      [
+        { remoteStorages: [mounting('/root/a', mine), mounting('/root/a/', mine)] },
+        'field_value',
+        /mounts \/root\/a in \/root\/a/,
+      ],
     ];
     const before = await pictureOf(world.store);
     for (const [over, code, words] of refused) {
-      await expectRefused(world.running.control.instances.launch(world.caller, world.wish(over), keyed(randomUUID())), code, words);
+      await expectRefused(
+        world.running.control.instances.launch(world.caller, world.wish(over), keyed(randomUUID())),
+        code,
+        words,
+      );
     }
     expect(await pictureOf(world.store)).toEqual(before);
-    await world.running.control.instances.launch(world.caller, world.wish({ remoteStorages: [mounting('/root/a', mine), mounting('/root/b/', mine)] }), null);
+    await world.running.control.instances.launch(
+      world.caller,
+      world.wish({ remoteStorages: [mounting('/root/a', mine), mounting('/root/b/', mine)] }),
+      null,
+    );
   });
 
   test('of a type of another region is refused', async () => {
@@ -124,14 +175,22 @@ onBothEngines('a launch', (open) => {
     const world = await makeWorld(await open(), { clock });
     const far = await elsewhere(world);
     clock.aheadMs = 2_000;
-    await expectRefused(world.running.control.instances.launch(world.caller, world.wish({ instanceTypeId: far.typeId }), null), 'not_found', /is not offered in region/);
+    await expectRefused(
+      world.running.control.instances.launch(world.caller, world.wish({ instanceTypeId: far.typeId }), null),
+      'not_found',
+      /is not offered in region/,
+    );
   });
 
   test('that asks for more node ports than are left says how many are', async () => {
     const world = await makeWorld(await open(), { nodePorts: { first: 30_000, last: 30_002 } });
     const { instances } = world.running.control;
     const first = await instances.launch(world.caller, world.wish({ nodePorts: [8000] }), null);
-    await expectRefused(instances.launch(world.caller, world.wish({ nodePorts: [8000] }), null), 'no_capacity', /1 node ports free and 2 are asked/);
+    await expectRefused(
+      instances.launch(world.caller, world.wish({ nodePorts: [8000] }), null),
+      'no_capacity',
+      /1 node ports free and 2 are asked/,
+    );
     const second = await instances.launch(world.caller, world.wish(), null);
     for (const { instanceId } of [first, second]) await world.until(instanceId, hasStatus('Running'));
     await settled(world);

@@ -15,7 +15,15 @@ const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} }
 type Tend = (held: Held<LeaseRow<'instance'>>) => Promise<Tended>;
 
 function loopOver(store: Store, tend: Tend, now: () => number = Date.now): Loop {
-  const loop = startLoop({ table: 'instance', store, now, log, leaseOwner: randomUUID(), randomUuid: randomUUID, tend });
+  const loop = startLoop({
+    table: 'instance',
+    store,
+    now,
+    log,
+    leaseOwner: randomUUID(),
+    randomUuid: randomUUID,
+    tend,
+  });
   onTestFinished(() => loop.stop());
   return loop;
 }
@@ -55,7 +63,10 @@ onBothEngines('the loop', (open) => {
           });
           loop.wake();
         }
-        await eventually(() => ids.every((id) => seen.get(id) === wished.get(id)), () => JSON.stringify([...seen, ...wished]));
+        await eventually(
+          () => ids.every((id) => seen.get(id) === wished.get(id)),
+          () => JSON.stringify([...seen, ...wished]),
+        );
       }),
       { numRuns: 30 },
     );
@@ -74,7 +85,8 @@ onBothEngines('the loop', (open) => {
         begun += 1;
         most = Math.max(most, ++inside);
         // Slow to hear that it is to end, as a file system is.
-        if (begun === 1) await new Promise<void>((resolve) => signal.addEventListener('abort', () => setTimeout(resolve, 30)));
+        if (begun === 1)
+          await new Promise<void>((resolve) => signal.addEventListener('abort', () => setTimeout(resolve, 30)));
         inside -= 1;
         return { dueAtMs: null };
       },
@@ -99,7 +111,12 @@ onBothEngines('the loop', (open) => {
       return { dueAtMs: null };
     });
     await eventually(() => begun === 1);
-    const theirs = { leaseOwner: 'other', leaseToken: 'theirs', leaseUntilMs: Date.now() + 60_000, dueAtMs: Date.now() + 60_000 };
+    const theirs = {
+      leaseOwner: 'other',
+      leaseToken: 'theirs',
+      leaseUntilMs: Date.now() + 60_000,
+      dueAtMs: Date.now() + 60_000,
+    };
     await store.write((tx) => tx.updateTable('instance').set(theirs).execute());
     loop.wake();
     await eventually(() => aborted);
@@ -129,7 +146,11 @@ onBothEngines('the loop', (open) => {
     const { store, asked } = watchedStore(await open());
     let writes = 0;
     const counted: Store = { ...store, write: (work) => ((writes += 1), store.write(work)) };
-    await insertRows(store, Array.from({ length: 10_000 }, (_, index) => `i${index}`), null);
+    await insertRows(
+      store,
+      Array.from({ length: 10_000 }, (_, index) => `i${index}`),
+      null,
+    );
     let tended = 0;
     const loop = loopOver(counted, async () => ((tended += 1), { dueAtMs: null }));
     await eventually(() => asked.length >= 1);
@@ -141,10 +162,49 @@ onBothEngines('the loop', (open) => {
   });
 });
 
-onEngine('sqlite', 'the loop with all slots taken', (open) => {
-  test('does not ask the store again and again', async () => {
+onEngine('sqlite', 'the loop in trouble', (open) => {
+  test('gives a lease back although the store did not take it the first time', async () => {
+    const store = await open();
+    await insertRows(store, ['a'], 0);
+    let begun = 0;
+    let failing = false;
+    const flaky: Store = {
+      ...store,
+      write: (work) => (failing ? Promise.reject(new Error('away')) : store.write(work)),
+    };
+    const loop = loopOver(flaky, async () => {
+      failing = (begun += 1) === 1;
+      if (failing) setTimeout(() => (failing = false), 50);
+      return { dueAtMs: null };
+    });
+    await eventually(
+      async () =>
+        (await store.read.selectFrom('instance').select('leaseOwner').executeTakeFirstOrThrow()).leaseOwner === null &&
+        begun > 0 &&
+        !failing,
+    );
+    await store.write((tx) => makeDue(tx, ['a'], Date.now()));
+    loop.wake();
+    await eventually(() => begun === 2);
+    expect(failing).toBe(false);
+  });
+
+  test('a time that is not whole is as good as one that is', async () => {
+    const store = await open();
+    await insertRows(store, ['a'], 0);
+    let begun = 0;
+    loopOver(store, async () => ((begun += 1), { dueAtMs: begun === 1 ? Date.now() + 3.7 : null }));
+    await eventually(() => begun === 2);
+    expect(begun).toBe(2);
+  });
+
+  test('with all slots taken does not ask the store again and again', async () => {
     const { store, asked } = watchedStore(await open());
-    await insertRows(store, Array.from({ length: 600 }, (_, index) => `i${index}`), 0);
+    await insertRows(
+      store,
+      Array.from({ length: 600 }, (_, index) => `i${index}`),
+      0,
+    );
     let begun = 0;
     const gate = new AbortController();
     loopOver(store, async ({ signal }) => {
@@ -162,7 +222,10 @@ onEngine('sqlite', 'the loop with all slots taken', (open) => {
   });
 
   test('an owner with one launch does not wait for another with two hundred', async () => {
-    const world = await makeWorld(await open(), { engineWidth: 2, machine: { cpuCores: 512, memoryMiB: 1024 * 1024, gpus: [], architecture: 'amd64' } });
+    const world = await makeWorld(await open(), {
+      engineWidth: 2,
+      machine: { cpuCores: 512, memoryMiB: 1024 * 1024, gpus: [], architecture: 'amd64' },
+    });
     const many = await world.account('many', 100_000);
     const few = await world.account('few');
     const order: string[] = [];
@@ -173,12 +236,15 @@ onEngine('sqlite', 'the loop with all slots taken', (open) => {
       await new Promise((resolve) => setTimeout(resolve, 5));
       return ensure(spec, signal);
     };
-    await Promise.all(Array.from({ length: 200 }, () => world.running.control.instances.launch(many, world.wish(), null)));
+    await Promise.all(
+      Array.from({ length: 200 }, () => world.running.control.instances.launch(many, world.wish(), null)),
+    );
     await eventually(() => order.length > 10);
     const waitedFrom = { at: 0 };
     const { instanceId } = await world.running.control.instances.launch(few, world.wish(), null);
     few1 = instanceId;
-    const queued = async (): Promise<boolean> => (await world.instance(few1)).instanceRuntimeInfo.phase === 'CreateContainer';
+    const queued = async (): Promise<boolean> =>
+      (await world.instance(few1)).instanceRuntimeInfo.phase === 'CreateContainer';
     await eventually(queued);
     waitedFrom.at = order.length;
     await eventually(() => order.includes(few.accountId));

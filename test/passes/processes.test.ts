@@ -26,7 +26,9 @@ async function twoProcesses(open: Open, options: WorldOptions = {}): Promise<Pai
 
 onEngine('postgres', 'two control processes', (open) => {
   test('share the work, and no two ever make one container', async () => {
-    const { world, other, otherEngine } = await twoProcesses(open, { machine: { cpuCores: 64, memoryMiB: 512 * 1024, gpus: [], architecture: 'amd64' } });
+    const { world, other, otherEngine } = await twoProcesses(open, {
+      machine: { cpuCores: 64, memoryMiB: 512 * 1024, gpus: [], architecture: 'amd64' },
+    });
     const inside = new Map<string, number>();
     const asked = { mine: 0, other: 0 };
     let most = 0;
@@ -63,11 +65,17 @@ onEngine('postgres', 'two control processes', (open) => {
   test('take wishes at one instance from both, and it ends in one consistent state', async () => {
     const { world, other } = await twoProcesses(open);
     await Promise.all([world.running.start(), other.start()]);
-    const one = await world.running.control.instances.launch(world.caller, world.wish({ nodePorts: [8000, 9000] }), null);
+    const one = await world.running.control.instances.launch(
+      world.caller,
+      world.wish({ nodePorts: [8000, 9000] }),
+      null,
+    );
     const rounds = Array.from({ length: 60 }, async (_, index) => {
       await new Promise((resolve) => setTimeout(resolve, index * 5));
       const { instances } = (index % 2 === 0 ? world.running : other).control;
-      await instances[(['stop', 'start', 'restart'] as const)[index % 3] ?? 'stop'](world.caller, one, null).catch(() => {});
+      await instances[(['stop', 'start', 'restart'] as const)[index % 3] ?? 'stop'](world.caller, one, null).catch(
+        () => {},
+      );
     });
     await Promise.all(rounds);
     await settled(world);
@@ -83,11 +91,24 @@ onEngine('postgres', 'two control processes', (open) => {
     const { world, other } = await twoProcesses(open, { clock });
     const one = await world.running.control.instances.launch(world.caller, world.wish(), null);
     // What a process leaves that died in the middle of a pass.
-    const lease = { leaseOwner: 'dead', leaseToken: 'dead', leaseUntilMs: Date.now() + 30_000, dueAtMs: Date.now() + 30_000, everEnsured: 1 as const };
+    const lease = {
+      leaseOwner: 'dead',
+      leaseToken: 'dead',
+      leaseUntilMs: Date.now() + 30_000,
+      dueAtMs: Date.now() + 30_000,
+      everEnsured: 1 as const,
+    };
     await world.store.write((tx) => tx.updateTable('instance').set(lease).execute());
     await other.start();
-    for (let tries = 0; tries < 10; tries++) await other.control.volumes.create(world.caller, { name: `wakes ${tries}`, sizeGB: 1, region: world.hands.regionId, volumeType: 'filesystem' }, null);
-    expect(await world.store.read.selectFrom('instance').select(['leaseOwner', 'status']).execute()).toEqual([{ leaseOwner: 'dead', status: 'Initializing' }]);
+    for (let tries = 0; tries < 10; tries++)
+      await other.control.volumes.create(
+        world.caller,
+        { name: `wakes ${tries}`, sizeGB: 1, region: world.hands.regionId, volumeType: 'filesystem' },
+        null,
+      );
+    expect(await world.store.read.selectFrom('instance').select(['leaseOwner', 'status']).execute()).toEqual([
+      { leaseOwner: 'dead', status: 'Initializing' },
+    ]);
     clock.aheadMs = 31_000;
     await other.control.instances.launch(world.caller, world.wish(), null);
     await world.until(one.instanceId, hasStatus('Running'));
@@ -106,10 +127,16 @@ onEngine('postgres', 'two control processes', (open) => {
     };
     await world.running.start();
     const one = await world.running.control.instances.launch(world.caller, world.wish(), null);
-    const inHand = async (): Promise<boolean> => (await world.instance(one.instanceId)).instanceRuntimeInfo.phase === 'CreateContainer';
+    const inHand = async (): Promise<boolean> =>
+      (await world.instance(one.instanceId)).instanceRuntimeInfo.phase === 'CreateContainer';
     await eventually(inHand);
     // It stands still, as a machine that sleeps does: its lease ends, and the other takes the row and brings it up.
-    await world.store.write((tx) => tx.updateTable('instance').set({ leaseUntilMs: Date.now() - 1, dueAtMs: Date.now() - 1, leaseOwner: 'asleep' }).execute());
+    await world.store.write((tx) =>
+      tx
+        .updateTable('instance')
+        .set({ leaseUntilMs: Date.now() - 1, dueAtMs: Date.now() - 1, leaseOwner: 'asleep' })
+        .execute(),
+    );
     await other.start();
     await world.until(one.instanceId, hasStatus('Running'));
     await settled(world);
@@ -135,7 +162,11 @@ onEngine('postgres', 'two control processes', (open) => {
       releasedListedMs: 3_600_000,
     }));
     await Promise.all([...needs, ...needs].map((one) => tidy(one)));
-    const account = await world.store.read.selectFrom('account').select('instanceCount').where('id', '=', world.caller.accountId).executeTakeFirstOrThrow();
+    const account = await world.store.read
+      .selectFrom('account')
+      .select('instanceCount')
+      .where('id', '=', world.caller.accountId)
+      .executeTakeFirstOrThrow();
     expect(account.instanceCount).toBe(0);
   });
 });

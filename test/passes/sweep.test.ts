@@ -38,11 +38,18 @@ function sweeping(world: World, now: () => number = Date.now): Sweeping {
 }
 
 const volumeOf = (world: World): Promise<unknown> =>
-  world.running.control.volumes.create(world.caller, { name: randomUUID(), sizeGB: 1, region: world.hands.regionId, volumeType: 'filesystem' }, null);
+  world.running.control.volumes.create(
+    world.caller,
+    { name: randomUUID(), sizeGB: 1, region: world.hands.regionId, volumeType: 'filesystem' },
+    null,
+  );
 
-const deaf = (world: World): void => world.engine.misbehave(({ verb }) => (verb === 'watch' ? { mode: 'lost' } : undefined));
+const deaf = (world: World): void =>
+  world.engine.misbehave(({ verb }) => (verb === 'watch' ? { mode: 'lost' } : undefined));
 const owned = async (world: World): Promise<string[]> =>
-  (await world.engine.listOwned(AbortSignal.timeout(1_000))).filter(({ kind }) => kind === 'instance').map(({ id }) => id);
+  (await world.engine.listOwned(AbortSignal.timeout(1_000)))
+    .filter(({ kind }) => kind === 'instance')
+    .map(({ id }) => id);
 
 const specOf = (id: ReturnType<typeof instanceId>, image: string): EngineSpec => ({
   id,
@@ -99,7 +106,7 @@ onBothEngines('the sweep', (open) => {
     await expectConsistent(world);
   });
 
-  test('leaves what nobody wished for and what is a neighbour\'s, and says what it found', async () => {
+  test("leaves what nobody wished for and what is a neighbour's, and says what it found", async () => {
     const world = await makeWorld(await open());
     const { needs, warned } = sweeping(world);
     const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.wish(), null);
@@ -111,9 +118,14 @@ onBothEngines('the sweep', (open) => {
     await neighbour.ensure(specOf(theirs, 'berth.local/test:1'), AbortSignal.timeout(1_000));
     await sweepRegion(needs, world.hands);
     await settled(world);
-    expect(warned).toEqual([{ facts: { region: world.hands.regionId, ids: [unknown] }, text: expect.stringContaining('no intent') }]);
+    expect(warned).toEqual([
+      { facts: { region: world.hands.regionId, ids: [unknown] }, text: expect.stringContaining('no intent') },
+    ]);
     expect((await owned(world)).toSorted()).toEqual([unknown, id].toSorted());
-    expect((await neighbour.observe([theirs], AbortSignal.timeout(1_000))).get(theirs)).toMatchObject({ kind: 'present', running: true });
+    expect((await neighbour.observe([theirs], AbortSignal.timeout(1_000))).get(theirs)).toMatchObject({
+      kind: 'present',
+      running: true,
+    });
   });
 
   test('changes nothing when all is as it should be, or when the engine does not answer', async () => {
@@ -128,7 +140,10 @@ onBothEngines('the sweep', (open) => {
     await expect(sweepRegion(needs, world.hands)).rejects.toMatchObject({ kind: 'unreachable' });
     await probeEngines(needs);
     expect(world.hands.seen).toMatchObject({ answers: false, text: 'the simulated host does not answer' });
-    expect(await world.running.control.health()).toMatchObject({ ready: true, text: 'the simulated host does not answer' });
+    expect(await world.running.control.health()).toMatchObject({
+      ready: true,
+      text: 'the simulated host does not answer',
+    });
     expect(await world.store.read.selectFrom('instance').selectAll().execute()).toEqual(before);
   });
 
@@ -143,9 +158,15 @@ onBothEngines('the sweep', (open) => {
     world.engine.host.goAway(60_000);
     await world.store.write((tx) => makeDue(tx, [one.instanceId], Date.now()));
     sweeping(world).needs.wake();
-    await world.until(one.instanceId, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === 'EngineUnreachable');
+    await world.until(
+      one.instanceId,
+      ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === 'EngineUnreachable',
+    );
     world.engine.host.comeBack();
-    const after = await world.until(one.instanceId, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === '');
+    const after = await world.until(
+      one.instanceId,
+      ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === '',
+    );
     expect(after.instanceRuntimeInfo).toMatchObject({ status: 'Stopped', phase: 'Stopped' });
   });
 });
@@ -156,7 +177,8 @@ onBothEngines('released instances', (open) => {
     const { instances } = world.running.control;
     const ahead = { ms: 0 };
     const { needs } = sweeping(world, () => Date.now() + ahead.ms);
-    for (let count = 0; count < 3; count++) await instances.terminate(world.caller, await instances.launch(world.caller, world.wish(), null), null);
+    for (let count = 0; count < 3; count++)
+      await instances.terminate(world.caller, await instances.launch(world.caller, world.wish(), null), null);
     const stays = await instances.launch(world.caller, world.wish(), null);
     const page = { currentPage: 1, pageSize: 500 };
     expect((await instances.list(world.caller, page)).totalEntries).toBe(4);
@@ -170,13 +192,35 @@ onBothEngines('released instances', (open) => {
     expect(totalEntries).toBe(1);
     expect(texts.map((text) => JSON.parse(textOf(text)).instanceMetadata.instanceId)).toEqual([stays.instanceId]);
     expect(await world.running.control.versionOf(world.caller.accountId)).toBeGreaterThan(version);
-    expect(await instances.list(world.caller, { currentPage: 2, pageSize: 500 })).toEqual({ texts: [], totalEntries: 1 });
+    expect(await instances.list(world.caller, { currentPage: 2, pageSize: 500 })).toEqual({
+      texts: [],
+      totalEntries: 1,
+    });
 
-    const template = await world.store.read.selectFrom('instance').selectAll().where('id', '=', stays.instanceId).executeTakeFirstOrThrow();
-    const rows = Array.from({ length: 1_100 }, () => ({ ...template, id: instanceIdOf(randomUUID()), desired: 'released', releasedAtMs: Date.now(), holdsCapacity: 0 as const, dueAtMs: null }));
+    const template = await world.store.read
+      .selectFrom('instance')
+      .selectAll()
+      .where('id', '=', stays.instanceId)
+      .executeTakeFirstOrThrow();
+    const rows = Array.from({ length: 1_100 }, () => ({
+      ...template,
+      id: instanceIdOf(randomUUID()),
+      desired: 'released',
+      releasedAtMs: Date.now(),
+      holdsCapacity: 0 as const,
+      dueAtMs: null,
+    }));
     await world.store.write(async (tx) => {
-      for (let from = 0; from < rows.length; from += 100) await tx.insertInto('instance').values(rows.slice(from, from + 100)).execute();
-      await tx.updateTable('account').set({ instanceCount: 1 + rows.length }).where('id', '=', world.caller.accountId).execute();
+      for (let from = 0; from < rows.length; from += 100)
+        await tx
+          .insertInto('instance')
+          .values(rows.slice(from, from + 100))
+          .execute();
+      await tx
+        .updateTable('account')
+        .set({ instanceCount: 1 + rows.length })
+        .where('id', '=', world.caller.accountId)
+        .execute();
     });
     await tidy(needs);
     expect((await instances.list(world.caller, page)).totalEntries).toBe(1);
@@ -184,7 +228,9 @@ onBothEngines('released instances', (open) => {
 });
 
 async function installationOf({ store }: World): Promise<string> {
-  return (await store.read.selectFrom('setting').select('value').where('name', '=', 'installation').executeTakeFirstOrThrow()).value;
+  return (
+    await store.read.selectFrom('setting').select('value').where('name', '=', 'installation').executeTakeFirstOrThrow()
+  ).value;
 }
 
 const settledNow = async ({ store }: World): Promise<boolean> =>

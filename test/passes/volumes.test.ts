@@ -18,24 +18,36 @@ async function listed(world: World): Promise<PublicVolume[]> {
   return texts.map((text): PublicVolume => JSON.parse(textOf(text)));
 }
 
-const statusOf = async (world: World, id: string): Promise<string | undefined> => (await listed(world)).find((volume) => volume.id === id)?.status;
-const bound = (world: World, id: string): Promise<void> => eventually(async () => (await statusOf(world, id)) === 'Bound');
+const statusOf = async (world: World, id: string): Promise<string | undefined> =>
+  (await listed(world)).find((volume) => volume.id === id)?.status;
+const bound = (world: World, id: string): Promise<void> =>
+  eventually(async () => (await statusOf(world, id)) === 'Bound');
 const folderOf = (world: World, id: string): string => join(world.folder, 'volume', id);
-const exists = (path: string): Promise<boolean> => stat(path).then(
+const exists = (path: string): Promise<boolean> =>
+  stat(path).then(
     () => true,
     () => false,
   );
 
 const mounting = (world: World, ...ids: string[]) =>
-  world.wish({ remoteStorages: ids.map((id, index) => ({ mountPath: `/root/v${index}`, remoteStorageName: 'v', remoteStorageId: id, type: 'filesystem' })) });
+  world.wish({
+    remoteStorages: ids.map((id, index) => ({
+      mountPath: `/root/v${index}`,
+      remoteStorageName: 'v',
+      remoteStorageId: id,
+      type: 'filesystem',
+    })),
+  });
 
 /** Looks at all volumes now, as the timer does every half minute. */
 const measure = (world: World): Promise<unknown> =>
-  world.store.write((tx) => tx.updateTable('volume').set({ dueAtMs: Date.now() }).where('dueAtMs', 'is', null).execute()).then(() => create(world, `wake ${Math.random()}`));
+  world.store
+    .write((tx) => tx.updateTable('volume').set({ dueAtMs: Date.now() }).where('dueAtMs', 'is', null).execute())
+    .then(() => create(world, `wake ${Math.random()}`));
 
 /** Some turns of the microtask queue later, so that either of two may be the first to the store. */
 async function later<T>(turns: number, deed: () => Promise<T>): Promise<T> {
-  for (let turn = 0; turn < turns; turn++) await null;
+  for (let turn = 0; turn < turns; turn++) await Promise.resolve();
   return deed();
 }
 
@@ -50,14 +62,20 @@ onBothEngines('a volume', (open) => {
     await expectConsistent(world);
   });
 
-  test('of a name that is taken is refused, also to fifty at once; another account and a deleted one don\'t hold the name', async () => {
+  test("of a name that is taken is refused, also to fifty at once; another account and a deleted one don't hold the name", async () => {
     const world = await makeWorld(await open());
     const results = await Promise.allSettled(Array.from({ length: 50 }, () => create(world, 'one')));
     const made = results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
     expect(made).toHaveLength(1);
-    for (const result of results) if (result.status === 'rejected') expect(result.reason).toMatchObject({ code: 'name_taken', message: 'Volume already exists' });
+    for (const result of results)
+      if (result.status === 'rejected')
+        expect(result.reason).toMatchObject({ code: 'name_taken', message: 'Volume already exists' });
     const stranger = await world.account('stranger');
-    await world.running.control.volumes.create(stranger, { name: 'one', sizeGB: 1, region: world.hands.regionId, volumeType: 'highspeedstorage' }, null);
+    await world.running.control.volumes.create(
+      stranger,
+      { name: 'one', sizeGB: 1, region: world.hands.regionId, volumeType: 'highspeedstorage' },
+      null,
+    );
     await world.running.control.volumes.delete(world.caller, { id: made[0]?.id ?? '' }, null);
     await create(world, 'one');
     await settled(world);
@@ -79,7 +97,8 @@ onBothEngines('a volume', (open) => {
     await instances.terminate(world.caller, one, null);
     await volumes.delete(world.caller, { id }, null);
     expect(await listed(world)).toEqual([]);
-    const stillMounted = async (): Promise<boolean> => (await world.store.read.selectFrom('volume').select('leaseOwner').executeTakeFirstOrThrow()).leaseOwner === null;
+    const stillMounted = async (): Promise<boolean> =>
+      (await world.store.read.selectFrom('volume').select('leaseOwner').executeTakeFirstOrThrow()).leaseOwner === null;
     await eventually(stillMounted);
     expect(await exists(folderOf(world, id))).toBe(true);
     world.engine.host.comeBack();
@@ -93,7 +112,11 @@ onBothEngines('a volume', (open) => {
   test('of another account is not found to delete', async () => {
     const world = await makeWorld(await open());
     const { id } = await create(world, 'data');
-    await expectRefused(world.running.control.volumes.delete(await world.account('stranger'), { id }, null), 'not_found', new RegExp(id));
+    await expectRefused(
+      world.running.control.volumes.delete(await world.account('stranger'), { id }, null),
+      'not_found',
+      new RegExp(id),
+    );
     await bound(world, id);
   });
 
@@ -103,12 +126,24 @@ onBothEngines('a volume', (open) => {
     const outcomes = new Set<string>();
     for (let round = 0; round < 100; round++) {
       const { id } = await create(world, `v${round}`);
-      const launch = (): Promise<string> => instances.launch(world.caller, mounting(world, id), null).then((one) => one.instanceId, (error: { code: string }) => error.code);
-      const remove = (): Promise<string> => volumes.delete(world.caller, { id }, null).then(() => 'deleted', (error: { code: string }) => error.code);
+      const launch = (): Promise<string> =>
+        instances.launch(world.caller, mounting(world, id), null).then(
+          (one) => one.instanceId,
+          (error: { code: string }) => error.code,
+        );
+      const remove = (): Promise<string> =>
+        volumes.delete(world.caller, { id }, null).then(
+          () => 'deleted',
+          (error: { code: string }) => error.code,
+        );
       const turns = round % 10;
       const [launched, deleted] = await Promise.all([launch(), later(turns, remove)]);
       const mounts = await world.store.read.selectFrom('mount').selectAll().where('volumeId', '=', id).execute();
-      const { status } = await world.store.read.selectFrom('volume').select('status').where('id', '=', id).executeTakeFirstOrThrow();
+      const { status } = await world.store.read
+        .selectFrom('volume')
+        .select('status')
+        .where('id', '=', id)
+        .executeTakeFirstOrThrow();
       if (deleted === 'deleted') {
         expect({ launched, mounts, status }).toEqual({ launched: 'not_found', mounts: [], status: 'Terminating' });
         outcomes.add('deleted');
@@ -127,8 +162,15 @@ onBothEngines('a volume', (open) => {
     world.hands.storage.observe = async () => ({ kind: 'unknown', reason: 'not mounted' });
     const { id } = await create(world, 'late');
     const { instanceId } = await world.running.control.instances.launch(world.caller, mounting(world, id), null);
-    const waiting = await world.until(instanceId, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === 'VolumePending');
-    expect(waiting.instanceRuntimeInfo).toMatchObject({ status: 'Initializing', phase: 'PrepareDisks', diagnosisMessage: expect.stringContaining('late') });
+    const waiting = await world.until(
+      instanceId,
+      ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === 'VolumePending',
+    );
+    expect(waiting.instanceRuntimeInfo).toMatchObject({
+      status: 'Initializing',
+      phase: 'PrepareDisks',
+      diagnosisMessage: expect.stringContaining('late'),
+    });
     world.hands.storage.observe = observe;
     await world.store.write((tx) => tx.updateTable('volume').set({ dueAtMs: Date.now() }).execute());
     await create(world, 'wakes the loop');
@@ -169,7 +211,11 @@ onEngine('sqlite', 'the backing of a volume', (open) => {
     await rename(world.folder, `${world.folder}-away`);
     await measure(world);
     await eventually(async () => {
-      const { dueAtMs } = await world.store.read.selectFrom('volume').select('dueAtMs').where('id', '=', id).executeTakeFirstOrThrow();
+      const { dueAtMs } = await world.store.read
+        .selectFrom('volume')
+        .select('dueAtMs')
+        .where('id', '=', id)
+        .executeTakeFirstOrThrow();
       return dueAtMs !== null && dueAtMs > Date.now() + 1_000;
     });
     expect(await statusOf(world, id)).toBe('Bound');

@@ -30,7 +30,11 @@ const isThere = (path: string): Promise<boolean> =>
 
 test('a disk is absent, then made, mounted, seen and listed, then destroyed and absent; each verb twice is as once', async () => {
   const { storage, root } = await place();
-  const disks: DiskId[] = [volume(), { kind: 'data', id: `notebook-${randomUUID()}` }, { kind: 'shared', id: `${randomUUID()}/${randomUUID()}` }];
+  const disks: DiskId[] = [
+    volume(),
+    { kind: 'data', id: `notebook-${randomUUID()}` },
+    { kind: 'shared', id: `${randomUUID()}/${randomUUID()}` },
+  ];
   for (const disk of disks) {
     expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
     await expect(storage.mount(disk)).rejects.toThrow(/does not exist/);
@@ -43,7 +47,9 @@ test('a disk is absent, then made, mounted, seen and listed, then destroyed and 
     expect(await readdir(folder)).toEqual(['kept']);
     expect(await storage.observe(disk)).toEqual({ kind: 'present', usageBytes: expect.any(Number) });
   }
-  expect((await storage.listOwned()).toSorted((a, b) => a.kind.localeCompare(b.kind))).toEqual(disks.toSorted((a, b) => a.kind.localeCompare(b.kind)));
+  expect((await storage.listOwned()).toSorted((a, b) => a.kind.localeCompare(b.kind))).toEqual(
+    disks.toSorted((a, b) => a.kind.localeCompare(b.kind)),
+  );
   for (const disk of disks) {
     await storage.destroy(disk);
     await storage.destroy(disk);
@@ -52,14 +58,24 @@ test('a disk is absent, then made, mounted, seen and listed, then destroyed and 
   expect(await storage.listOwned()).toEqual([]);
 });
 
-test.each(['', '.', '..', '../x', 'a/../b', '/etc', 'a/b', 'a//b', '.hidden', 'a\0b', '-rf', 'a\nb', '~', 'ä'])('an id that is not one is refused by every verb: %j', async (id) => {
-  const { storage, root } = await place();
-  const verbs = [(disk: DiskId) => storage.create(disk, 1), (disk: DiskId) => storage.mount(disk), (disk: DiskId) => storage.observe(disk), (disk: DiskId) => storage.destroy(disk)];
-  for (const kind of ['volume', 'data'] as const) for (const verb of verbs) await expect(verb({ kind, id })).rejects.toThrow(/not the id of/);
-  if (id !== 'a/b') for (const verb of verbs) await expect(verb({ kind: 'shared', id: `x/${id}` })).rejects.toThrow(/not the id of/);
-  await expect(storage.create({ kind: 'shared', id: 'alone' }, 1)).rejects.toThrow(/not the id of/);
-  expect(await readdir(root)).toEqual([]);
-});
+test.each(['', '.', '..', '../x', 'a/../b', '/etc', 'a/b', 'a//b', '.hidden', 'a\0b', '-rf', 'a\nb', '~', 'ä'])(
+  'an id that is not one is refused by every verb: %j',
+  async (id) => {
+    const { storage, root } = await place();
+    const verbs = [
+      (disk: DiskId) => storage.create(disk, 1),
+      (disk: DiskId) => storage.mount(disk),
+      (disk: DiskId) => storage.observe(disk),
+      (disk: DiskId) => storage.destroy(disk),
+    ];
+    for (const kind of ['volume', 'data'] as const)
+      for (const verb of verbs) await expect(verb({ kind, id })).rejects.toThrow(/not the id of/);
+    if (id !== 'a/b')
+      for (const verb of verbs) await expect(verb({ kind: 'shared', id: `x/${id}` })).rejects.toThrow(/not the id of/);
+    await expect(storage.create({ kind: 'shared', id: 'alone' }, 1)).rejects.toThrow(/not the id of/);
+    expect(await readdir(root)).toEqual([]);
+  },
+);
 
 test('links inside a disk are neither measured through nor deleted through', async () => {
   const { storage, outside } = await place();

@@ -3,83 +3,42 @@
  * by it and by the generation, so that a result under an old wish is dropped. What it does outside (image, disks, engine) is
  * idempotent: a pass that was killed anywhere is simply begun anew.
  */
-import type { Region } from '../../domain/catalog.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
-import { backOffMs, type Limits } from '../../domain/instance-states.ts';
-import type { Instance, Observed } from '../../domain/instance.ts';
+import { backOffMs } from '../../domain/instance-states.ts';
+import type { Observed } from '../../domain/instance.ts';
 import { diagnosed, giveUp, plan, type Seen, type Step } from '../../domain/plan.ts';
-import { appendEvent, moveVersion } from '../../store/events.ts';
 import {
-  countCapacity,
   forgetMounts,
   freeNodePort,
   freeNodePorts,
   instanceFromRow,
   uncountNodePorts,
-  writeFound,
   type InstanceRow,
 } from '../../store/instances.ts';
 import type { EngineSpec } from '../../engines/contract.ts';
-import type { Db, Store } from '../../store/store.ts';
-import type { FairQueue } from '../fair-queue.ts';
-import type { ImageWork } from '../image-work.ts';
-import type { Log } from '../log.ts';
+import type { Db } from '../../store/store.ts';
 import type { Held, Tended } from '../loop.ts';
-import type { Offers } from '../offers.ts';
-import type { RegionHands, Regions } from '../regions.ts';
 import { allotNodePorts } from './node-ports.ts';
 import { checkInit, checkReady } from './readiness.ts';
 import { dataDisk, DisksFailed, engineSpec, prepareDisks, VolumeNotReady } from './spec.ts';
-
-export interface InstancePassNeeds {
-  store: Store;
-  regions: Regions;
-  offers: () => Promise<Offers>;
-  imageWork: ImageWork;
-  fairQueue: (hands: RegionHands) => FairQueue;
-  now: () => number;
-  random: () => number;
-  log: Log;
-  limits: Limits;
-  pidsLimit: number;
-  routeChanged: (instanceId: string) => void;
-}
-
-/** Everything one run of the pass works with. */
-export interface Work {
-  needs: InstancePassNeeds;
-  hands: RegionHands;
-  region: Region;
-  held: Held<InstanceRow>;
-  instance: Instance;
-  /** The secret that only the gateway and the notebook share. */
-  notebookToken: string;
-  holdsCapacity: boolean;
-  /** What the engine said as it was made to run: as good as another look, which would cost one more call in every launch. */
-  justSeen: Seen | null;
-}
-
-/** Somebody moved the row meanwhile: what was found is out of date. */
-class Overtaken extends Error {}
+import { keep, note, Overtaken, quick, write, type InstancePassNeeds, type Work } from './work.ts';
 
 const PROGRESS_EVERY_MS = 1_000;
 const VOLUME_POLL_MS = 1_000;
 const PROBE_DEADLINE_MS = 5_000;
 
-/** For calls that should be quick. */
-export const quick = ({ held, needs }: Work): AbortSignal =>
-  AbortSignal.any([held.signal, AbortSignal.timeout(needs.limits.callDeadlineMs)]);
-
 export function makeInstancePass(needs: InstancePassNeeds) {
   return async (held: Held<InstanceRow>): Promise<Tended> => {
     const counted = (await needs.offers()).regions.get(held.row.regionId);
     if (!counted) throw new Error(`region ${held.row.regionId} is not configured`);
+    const instance = instanceFromRow(held.row);
     const work: Work = {
       needs,
       hands: needs.regions.of(held.row.regionId),
       region: counted.region,
       held,
-      instance: instanceFromRow(held.row),
+      instance,
+      written: instance,
       notebookToken: held.row.notebookToken,
       holdsCapacity: held.row.holdsCapacity === 1,
       justSeen: null,
@@ -89,7 +48,10 @@ export function makeInstancePass(needs: InstancePassNeeds) {
     } catch (error) {
       if (error instanceof Overtaken || held.signal.aborted) return { dueAtMs: needs.now() };
       if (!(error instanceof EngineFault)) throw error;
-      needs.log.warn({ id: held.row.id, kind: error.kind, err: error }, 'the engine could not do a step; it is asked again');
+      needs.log.warn(
+        { id: held.row.id, kind: error.kind, err: error },
+        'the engine could not do a step; it is asked again',
+      );
       return { dueAtMs: needs.now() + needs.limits.askAgainMs };
     }
   };
@@ -97,7 +59,7 @@ export function makeInstancePass(needs: InstancePassNeeds) {
 
 async function bring(work: Work): Promise<Tended> {
   const { needs } = work;
-  for (let before: Step['do'] | null = null; ; ) {
+  for (let before: Step['do'] | null = null; ;) {
     const seen = await look(work);
     const step = plan(work.instance, seen, needs.now(), needs.limits);
     // The engine said that it had halted it, and it runs.
@@ -130,7 +92,11 @@ async function take(work: Work, step: Step): Promise<Rest> {
       await note(work, { observed: step.show, attempts: step.attempts });
       return step.afterMs ?? 'again';
     case 'giveUp':
-      await note(work, { observed: { ...step.show, stoppedAtMs: needs.now() }, desired: 'stopped' }, { freeCapacity: true });
+      await note(
+        work,
+        { observed: { ...step.show, stoppedAtMs: needs.now() }, desired: 'stopped' },
+        { freeCapacity: true },
+      );
       return 'again';
     case 'halt':
       if (Object.keys(step.show).length > 0) await note(work, { observed: step.show });
@@ -164,10 +130,15 @@ async function ensure(work: Work, show: Partial<Observed>): Promise<Rest> {
     // The tries of an image are bounded by a deadline, those of a container by their number: one must not count for the other.
     if (imageWasMissing) work.instance = { ...work.instance, attempts: 0 };
     await prepareDisks(work);
-    if (!(await allot(work, show))) return retryLater(work, 'PortTaken', 'no node port of the region is free; terminate an instance that has some');
+    if (!(await allot(work, show)))
+      return retryLater(work, 'PortTaken', 'no node port of the region is free; terminate an instance that has some');
     const spec = await engineSpec(work);
     await bringUp(work, spec);
-    work.instance = { ...work.instance, observed: { ...work.instance.observed, ...show, phase: 'WaitReady' }, ensuredGeneration: spec.generation };
+    work.instance = {
+      ...work.instance,
+      observed: { ...work.instance.observed, ...show, phase: 'WaitReady' },
+      ensuredGeneration: spec.generation,
+    };
     return 'again';
   } catch (error) {
     if (error instanceof VolumeNotReady) {
@@ -187,7 +158,9 @@ async function ensure(work: Work, show: Partial<Observed>): Promise<Rest> {
 /** Asks the engine when it is the owner's turn. */
 async function bringUp(work: Work, spec: EngineSpec): Promise<void> {
   const { needs, hands, held, instance } = work;
-  work.justSeen = await needs.fairQueue(hands).run(instance.ownerId, held.signal, () => hands.engine.ensure(spec, quick(work)));
+  work.justSeen = await needs
+    .fairQueue(hands)
+    .run(instance.ownerId, held.signal, () => hands.engine.ensure(spec, quick(work)));
 }
 
 async function ensureImage(work: Work, show: Partial<Observed>): Promise<void> {
@@ -197,7 +170,13 @@ async function ensureImage(work: Work, show: Partial<Observed>): Promise<void> {
   const onProgress = ({ text }: { text: string }) => {
     if (needs.now() - lastMs < PROGRESS_EVERY_MS) return;
     lastMs = needs.now();
-    const observed = { ...show, status: 'PullingImage', phase: 'DownloadImage', message: text, ...diagnosed('', '') } as const;
+    const observed = {
+      ...show,
+      status: 'PullingImage',
+      phase: 'DownloadImage',
+      message: text,
+      ...diagnosed('', ''),
+    } as const;
     writing = writing.then(() => note(work, { observed })).catch(() => {});
   };
   const { imageDeadlineMs } = needs.limits;
@@ -210,7 +189,9 @@ async function ensureImage(work: Work, show: Partial<Observed>): Promise<void> {
     const signal = AbortSignal.any([held.signal, overdue.signal]);
     await needs.imageWork.ensure(hands.engine, instance.spec.image.ref, onProgress, signal);
   } catch (error) {
-    throw error instanceof EngineFault && !(error instanceof ImageFault) ? new ImageFault(error, { retry: true }) : error;
+    throw error instanceof EngineFault && !(error instanceof ImageFault)
+      ? new ImageFault(error, { retry: true })
+      : error;
   } finally {
     clearTimeout(timer);
     await writing;
@@ -236,16 +217,21 @@ async function afterFault(work: Work, fault: EngineFault): Promise<Rest> {
   }
   if (fault instanceof ImageFault) {
     // A wish may be old when its image is missing for the first time, because the engine lost it: so it is tried a few times at least.
-    const late = needs.now() - instance.wishedAtMs > needs.limits.imageDeadlineMs && instance.attempts >= needs.limits.maxAttempts;
+    const late =
+      needs.now() - instance.wishedAtMs > needs.limits.imageDeadlineMs && instance.attempts >= needs.limits.maxAttempts;
     if (late || !fault.retry) return take(work, giveUp(instance, 'ImageFailed', fault.message, 'StartingFailed'));
     const attempts = instance.attempts + 1;
     const status = instance.observed.status === 'Restarting' ? 'Restarting' : 'Starting';
-    await note(work, { attempts, observed: { status, phase: 'DownloadImage', message: '', ...diagnosed('BackOff', fault.message) } });
+    await note(work, {
+      attempts,
+      observed: { status, phase: 'DownloadImage', message: '', ...diagnosed('BackOff', fault.message) },
+    });
     return backOffMs(attempts, needs.limits);
   }
   if (fault.takenNodePort !== undefined) return changeNodePort(work, fault.takenNodePort, fault.message);
   // The container can go back to wanting its image, for instance when somebody removed it from the engine meanwhile.
-  if (fault.retry || fault.kind === 'not_found') return retryLater(work, fault.kind === 'not_found' ? 'BackOff' : 'EngineRejected', fault.message);
+  if (fault.retry || fault.kind === 'not_found')
+    return retryLater(work, fault.kind === 'not_found' ? 'BackOff' : 'EngineRejected', fault.message);
   return take(work, giveUp(instance, 'EngineRejected', fault.message));
 }
 
@@ -258,7 +244,12 @@ async function answers({ hands, held }: Work): Promise<boolean> {
   }
 }
 
-async function retryLater(work: Work, diagnosis: Observed['diagnosis'], text: string, show: Partial<Observed> = {}): Promise<Rest> {
+async function retryLater(
+  work: Work,
+  diagnosis: Observed['diagnosis'],
+  text: string,
+  show: Partial<Observed> = {},
+): Promise<Rest> {
   const { limits } = work.needs;
   const attempts = work.instance.attempts + 1;
   if (attempts > limits.maxAttempts) return take(work, giveUp(work.instance, diagnosis, text));
@@ -269,7 +260,13 @@ async function retryLater(work: Work, diagnosis: Observed['diagnosis'], text: st
 /** Writes down that the engine is about to be asked, with the node ports it is asked for; false when too few are free. */
 async function allot(work: Work, show: Partial<Observed>): Promise<boolean> {
   const { instance, hands, needs } = work;
-  const observed = { ...instance.observed, ...show, phase: 'CreateContainer', message: '', ...diagnosed('', '') } as const;
+  const observed = {
+    ...instance.observed,
+    ...show,
+    phase: 'CreateContainer',
+    message: '',
+    ...diagnosed('', ''),
+  } as const;
   const next = await needs.store.write(async (tx) => {
     const nodePorts = await allotNodePorts(tx, hands, instance, needs.random);
     if (!nodePorts) return null;
@@ -277,7 +274,7 @@ async function allot(work: Work, show: Partial<Observed>): Promise<boolean> {
     await write(tx, work, allotted);
     return allotted;
   });
-  if (next) work.instance = next;
+  if (next) work.instance = work.written = next;
   return next !== null;
 }
 
@@ -286,7 +283,12 @@ async function changeNodePort(work: Work, taken: number, text: string): Promise<
   const { instance, needs } = work;
   const nodePorts = instance.nodePorts.map((one) => (one.nodePort === taken ? { ...one, nodePort: 0 } : one));
   const attempts = instance.attempts + 1;
-  const next = { ...instance, attempts, nodePorts, observed: { ...instance.observed, ...diagnosed('PortTaken', text) } };
+  const next = {
+    ...instance,
+    attempts,
+    nodePorts,
+    observed: { ...instance.observed, ...diagnosed('PortTaken', text) },
+  };
   await keep(work, next, { beside: (tx) => freeNodePort(tx, instance.id, taken) });
   return attempts > needs.limits.maxAttempts ? take(work, giveUp(next, 'PortTaken', text)) : 'again';
 }
@@ -306,53 +308,4 @@ async function clean(work: Work): Promise<Rest> {
   };
   await keep(work, { ...instance, observed }, first ? { beside: giveBack } : {});
   return null;
-}
-
-interface Change {
-  observed?: Partial<Observed>;
-  desired?: Instance['desired'];
-  attempts?: number | undefined;
-  ensuredGeneration?: number;
-  initExit?: number;
-}
-
-/** Writes what was found, with the event of a changed status, if the row is still ours. */
-export async function note(work: Work, change: Change, more: { freeCapacity?: boolean } = {}): Promise<void> {
-  const { observed, ...rest } = change;
-  const known = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined));
-  const next: Instance = { ...work.instance, ...known, observed: { ...work.instance.observed, ...observed } };
-  const { regionId, type } = next.spec;
-  if (more.freeCapacity && work.holdsCapacity) {
-    await keep(work, next, { holdsCapacity: false, beside: async (tx) => void (await countCapacity(tx, regionId, type, -1)) });
-    work.holdsCapacity = false;
-  } else await keep(work, next);
-}
-
-interface Beside {
-  holdsCapacity?: boolean;
-  /** What else changes with the row. It may lock the region: after the instance, before the account (`holdInstance`). */
-  beside?: (tx: Db) => Promise<void>;
-}
-
-async function keep(work: Work, next: Instance, more: Beside = {}): Promise<void> {
-  await work.needs.store.write((tx) => write(tx, work, next, more));
-  work.instance = next;
-  work.needs.routeChanged(next.id);
-}
-
-async function write(tx: Db, work: Work, next: Instance, { beside, ...more }: Beside = {}): Promise<void> {
-  const { held, instance, needs } = work;
-  const hold = { id: instance.id, leaseToken: held.leaseToken, generation: instance.generation };
-  if (!(await writeFound(tx, hold, next, work.region, more))) throw new Overtaken();
-  await beside?.(tx);
-  const { status, phase, diagnosis } = next.observed;
-  const was = instance.observed;
-  if (status === was.status && phase === was.phase && diagnosis === was.diagnosis) return moveVersion(tx, instance.ownerId);
-  await appendEvent(tx, {
-    accountId: instance.ownerId,
-    atMs: needs.now(),
-    kind: 'instance.observed',
-    subjectId: instance.id,
-    data: { status, phase, ...(diagnosis === '' ? {} : { diagnosis }) },
-  });
 }

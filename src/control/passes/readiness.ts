@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Observed } from '../../domain/instance.ts';
 import { diagnosed } from '../../domain/plan.ts';
-import { note, quick, type Work } from './instance-pass.ts';
+import { note, quick, type Work } from './work.ts';
 
 const SSH_PORT = 22;
 export const NOTEBOOK_PORT = 8888;
@@ -37,7 +37,8 @@ export function readConsole(lines: readonly string[]): Console {
     if (words[1] === 'services') said.services = words.slice(2).filter((word) => word !== 'none');
     if (words[1] === 'init' && words[2] === 'started') said.initExit = 'running';
     if (words[1] === 'init' && words[2] === 'lost') said.initExit = 'lost';
-    if (words[1] === 'init' && words[2] === 'exit' && /^\d{1,3}$/.test(words[3] ?? '')) said.initExit = Number(words[3]);
+    if (words[1] === 'init' && words[2] === 'exit' && /^\d{1,3}$/.test(words[3] ?? ''))
+      said.initExit = Number(words[3]);
   }
   return said;
 }
@@ -46,14 +47,20 @@ export function readConsole(lines: readonly string[]): Console {
 export async function checkReady(work: Work, show: Partial<Observed>): Promise<'again' | number> {
   const { needs, hands, instance, held } = work;
   const beganMs = needs.now();
-  for (let pollMs = FIRST_POLL_MS; needs.now() - beganMs < PATIENCE_MS; pollMs = Math.min(LONGEST_POLL_MS, pollMs * POLL_GROWTH)) {
+  for (
+    let pollMs = FIRST_POLL_MS;
+    needs.now() - beganMs < PATIENCE_MS;
+    pollMs = Math.min(LONGEST_POLL_MS, pollMs * POLL_GROWTH)
+  ) {
     if (await answersSsh(work)) return ready(work);
     await sleep(pollMs, undefined, { signal: held.signal });
   }
   const lines = await hands.engine.logs(instance.id, 'console', CONSOLE_LINES, quick(work)).catch(emptyOnFault);
   const { services } = readConsole(lines);
-  if (services && !services.includes('ssh') && (!services.includes('notebook') || (await accepts(work, NOTEBOOK_PORT)))) return ready(work);
-  if (instance.observed.phase !== show.phase || instance.observed.status !== show.status) await note(work, { observed: show });
+  if (services && !services.includes('ssh') && (!services.includes('notebook') || (await accepts(work, NOTEBOOK_PORT))))
+    return ready(work);
+  if (instance !== work.written || instance.observed.phase !== show.phase || instance.observed.status !== show.status)
+    await note(work, { observed: show });
   // A tenth of the wait so far: software that is slow to come up is not made slower by being asked too seldom.
   return Math.min(LONGEST_POLL_MS, Math.max(SHORTEST_REST_MS, (needs.now() - instance.wishedAtMs) / 10));
 }
@@ -76,11 +83,14 @@ export async function checkInit(work: Work): Promise<'again' | number> {
     return 'again';
   }
   if (initExit === 'lost') {
-    await note(work, { initExit: -1, observed: { message: 'the init script was cut short by a stop and is not run again' } });
+    await note(work, {
+      initExit: -1,
+      observed: { message: 'the init script was cut short by a stop and is not run again' },
+    });
     return 'again';
   }
   const runningMs = needs.now() - instance.wishedAtMs;
-  return Math.min(INIT_LONGEST_POLL_MS, Math.max(INIT_POLL_MS, Math.ceil(runningMs / 10)));
+  return Math.min(INIT_LONGEST_POLL_MS, Math.max(INIT_POLL_MS, runningMs / 10));
 }
 
 const emptyOnFault = (error: unknown): string[] => {
@@ -90,7 +100,11 @@ const emptyOnFault = (error: unknown): string[] => {
 
 async function dial({ hands, instance, held }: Work, port: number): Promise<Duplex | null> {
   try {
-    return await hands.engine.dial(instance.id, port, AbortSignal.any([held.signal, AbortSignal.timeout(BANNER_DEADLINE_MS)]));
+    return await hands.engine.dial(
+      instance.id,
+      port,
+      AbortSignal.any([held.signal, AbortSignal.timeout(BANNER_DEADLINE_MS)]),
+    );
   } catch (error) {
     held.signal.throwIfAborted();
     if (error instanceof EngineFault || (error instanceof Error && error.name === 'TimeoutError')) return null;

@@ -6,7 +6,7 @@ import { notebookPath } from '../../domain/public-instance.ts';
 import { authorizedKeysOf } from '../../store/keys.ts';
 import { volumeStatusesOf } from '../../store/volumes.ts';
 import type { DiskId } from '../../storage/contract.ts';
-import type { Work } from './instance-pass.ts';
+import type { Work } from './work.ts';
 
 /** A mounted volume is not Bound: yet, or (lost) never again. */
 export class VolumeNotReady extends Error {
@@ -25,19 +25,28 @@ const SHARED_DISK = '/root/sharedDisk';
 const COMMON_DATA = '/root/commonData';
 
 export const dataDisk = (id: InstanceId): DiskId => ({ kind: 'data', id });
-const sharedDisk = ({ instance }: Work): DiskId => ({ kind: 'shared', id: `${instance.ownerId}/${instance.spec.regionId}` });
+const sharedDisk = ({ instance }: Work): DiskId => ({
+  kind: 'shared',
+  id: `${instance.ownerId}/${instance.spec.regionId}`,
+});
 
 export async function prepareDisks(work: Work): Promise<void> {
   const { needs, hands, instance } = work;
   const { spec } = instance;
-  const statuses = await volumeStatusesOf(needs.store.read, spec.mounts.map(({ volumeId }) => volumeId));
+  const statuses = await volumeStatusesOf(
+    needs.store.read,
+    spec.mounts.map(({ volumeId }) => volumeId),
+  );
   for (const { volumeId, volumeName } of spec.mounts) {
     const status = statuses.get(volumeId);
     if (status === 'Bound') continue;
     const lost = status !== 'Pending';
     throw new VolumeNotReady(`volume ${volumeName} (${volumeId}) is ${status ?? 'gone'}`, lost);
   }
-  await ofStorage('data disk', hands.storage.create(dataDisk(instance.id), spec.type.dataDiskGB + spec.extraDataDiskGB));
+  await ofStorage(
+    'data disk',
+    hands.storage.create(dataDisk(instance.id), spec.type.dataDiskGB + spec.extraDataDiskGB),
+  );
   await ofStorage('shared disk', hands.storage.create(sharedDisk(work), spec.type.dataDiskGB));
 }
 
@@ -60,7 +69,9 @@ export async function engineSpec(work: Work): Promise<EngineSpec> {
   const mounts = [
     await folder(dataDisk(instance.id), DATA_DISK),
     await folder(sharedDisk(work), SHARED_DISK),
-    ...(await Promise.all(spec.mounts.map(({ volumeId, mountPath }) => folder({ kind: 'volume', id: volumeId }, mountPath)))),
+    ...(await Promise.all(
+      spec.mounts.map(({ volumeId, mountPath }) => folder({ kind: 'volume', id: volumeId }, mountPath)),
+    )),
   ];
   if (spec.enableCommonData) {
     mounts.push({ source: hands.commonDataFolder, target: COMMON_DATA, readOnly: true });

@@ -51,7 +51,8 @@ export async function probeEngines(needs: SweepNeeds): Promise<void> {
         if (needs.ending.aborted) return;
         const text = error instanceof Error ? error.message : String(error);
         hands.seen = { ...hands.seen, answers: false, text };
-        if (answeredBefore) needs.log.warn({ region: hands.regionId, err: error }, 'the engine does not answer; instances wait for it');
+        if (answeredBefore)
+          needs.log.warn({ region: hands.regionId, err: error }, 'the engine does not answer; instances wait for it');
       }
       if (!answeredBefore && hands.seen.answers) {
         needs.log.info({ region: hands.regionId, engine: hands.seen.probe?.version }, 'the engine answers');
@@ -62,7 +63,10 @@ export async function probeEngines(needs: SweepNeeds): Promise<void> {
   );
 }
 
-async function saveCapacity({ store, cpuOvercommit, hostMemoryMiB }: SweepNeeds, { regionId, nodePortRange, seen: { probe } }: RegionHands): Promise<void> {
+async function saveCapacity(
+  { store, cpuOvercommit, hostMemoryMiB }: SweepNeeds,
+  { regionId, nodePortRange, seen: { probe } }: RegionHands,
+): Promise<void> {
   const counted = (await countedRegions(store.read)).find(({ region }) => region.id === regionId);
   if (!counted || !probe) return;
   const total = {
@@ -87,11 +91,16 @@ export async function sweepRegion(needs: SweepNeeds, hands: RegionHands): Promis
     const some = held.slice(from, from + IDS_AT_ONCE);
     const standing = new Map((await standingAmong(store.read, some)).map((one) => [one.id, one]));
     stray.push(...some.filter((id) => !standing.has(id)));
-    ids.push(...some.filter((id) => standing.get(id)?.idle && standing.get(id)?.status !== 'Running' && there.get(id)?.running));
+    ids.push(
+      ...some.filter(
+        (id) => standing.get(id)?.idle && standing.get(id)?.status !== 'Running' && there.get(id)?.running,
+      ),
+    );
   }
   ids.push(...stray);
   if (ids.length === 0) return;
-  if (stray.length > 0) log.warn({ region: hands.regionId, ids: stray }, 'the engine holds instances of ours that have no intent');
+  if (stray.length > 0)
+    log.warn({ region: hands.regionId, ids: stray }, 'the engine holds instances of ours that have no intent');
   // After a reboot of the host it is all of them, and a statement takes only so many parameters.
   for (let from = 0; from < ids.length; from += IDS_AT_ONCE) {
     const some = ids.slice(from, from + IDS_AT_ONCE);
@@ -108,7 +117,9 @@ export function watchEngines({ store, regions, now, log, wake, ending }: SweepNe
     engine.watch((id) => {
       store
         .write((tx) => makeDue(tx, [instanceId(id)], now()))
-        .then(wake, (error: unknown) => log.warn({ id, err: error }, 'a hint of the engine was lost; the sweep will see'));
+        .then(wake, (error: unknown) =>
+          log.warn({ id, err: error }, 'a hint of the engine was lost; the sweep will see'),
+        );
     }, ending);
   }
 }
@@ -119,7 +130,11 @@ export async function measureVolumes({ store, now, wake }: SweepNeeds): Promise<
 }
 
 /** Takes released instances off the lists after their hour, and forgets idempotency answers after their day. */
-export async function tidy({ store, now, releasedListedMs }: Pick<SweepNeeds, 'store' | 'now' | 'releasedListedMs'>): Promise<void> {
+export async function tidy({
+  store,
+  now,
+  releasedListedMs,
+}: Pick<SweepNeeds, 'store' | 'now' | 'releasedListedMs'>): Promise<void> {
   const unlist = async (tx: Db): Promise<number> => {
     const gone = await unlistReleased(tx, now() - releasedListedMs, TIDY_AT_ONCE);
     const byOwner = new Map<string, number>();

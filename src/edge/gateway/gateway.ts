@@ -14,6 +14,7 @@
  */
 import { createServer } from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { BlockList, isIPv6 } from 'node:net';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Duplex } from 'node:stream';
@@ -88,8 +89,8 @@ export interface GatewayNeeds {
   issuer: string;
   /** Origin under which browsers see this gateway, when a proxy before it ends TLS; else it follows from the Host header. */
   publicOrigin?: string | undefined;
-  /** Only behind a proxy that sets them itself: believes `X-Forwarded-For`, `-Proto` and `-Host`. */
-  trustForwarded?: boolean | undefined;
+  /** Addresses and ranges (CIDR) of proxies whose `X-Forwarded-For`, `-Proto` and `-Host` are believed. */
+  trustedProxies?: readonly string[] | undefined;
   limits?: Partial<GatewayLimits> | undefined;
   now?: (() => number) | undefined;
 }
@@ -105,6 +106,7 @@ export class Gateway {
   readonly #needs: GatewayNeeds;
   readonly #limits: GatewayLimits;
   readonly #now: () => number;
+  readonly #trusted: BlockList;
   readonly #publicOrigin: string | null;
   readonly #admission: AdmissionNeeds;
   readonly #server: ReturnType<typeof createServer>;
@@ -123,6 +125,7 @@ export class Gateway {
     this.#now = needs.now ?? Date.now;
     const { forwarding, authenticate, issuer } = needs;
     const apiOrigin = (): string => originOf(typeof needs.apiOrigin === 'string' ? needs.apiOrigin : needs.apiOrigin());
+    this.#trusted = addressList(needs.trustedProxies ?? []);
     this.#publicOrigin = needs.publicOrigin === undefined ? null : originOf(needs.publicOrigin);
     this.#admission = { forwarding, authenticate, issuer, apiOrigin };
     this.#pools = new InstancePools({
@@ -383,10 +386,21 @@ export class Gateway {
 
   #senderOf(socket: Socket, head: Head): Sender {
     const from = { remoteAddress: socket.remoteAddress, encrypted: socket instanceof TLSSocket };
-    return senderOf(head, from, this.#needs.trustForwarded ?? false);
+    return senderOf(head, from, this.#trusted);
   }
 
   #ownOrigin(sender: Sender): string {
     return this.#publicOrigin ?? `${sender.proto}://${sender.host.toLowerCase()}`;
   }
+}
+
+function addressList(texts: readonly string[]): BlockList {
+  const list = new BlockList();
+  for (const text of texts) {
+    const [address = '', bits] = text.split('/');
+    const family = isIPv6(address) ? 'ipv6' : 'ipv4';
+    if (bits === undefined) list.addAddress(address, family);
+    else list.addSubnet(address, Number(bits), family);
+  }
+  return list;
 }

@@ -1,4 +1,6 @@
 /** The head of a request as the instance gets it: what ends at the gateway is taken off, what the gateway vouches for is put on. */
+import { isIPv6 } from 'node:net';
+import type { BlockList } from 'node:net';
 import type { Admitted } from './admission.ts';
 import { inwardCookie } from './cookies.ts';
 import { holdsOurs } from './credentials.ts';
@@ -34,12 +36,13 @@ const ENDS_HERE: ReadonlySet<string> = new Set([
 export function senderOf(
   head: Head,
   socket: { remoteAddress?: string | undefined; encrypted: boolean },
-  trustForwarded: boolean,
+  trusted: BlockList,
 ): Sender {
   const peer = socket.remoteAddress ?? '';
   const address = peer.startsWith('::ffff:') ? peer.slice(7) : peer;
   const proto = socket.encrypted ? 'https' : 'http';
-  if (!trustForwarded) return { address, proto, host: head.host, forwardedFor: null };
+  if (!trusted.check(address, isIPv6(address) ? 'ipv6' : 'ipv4'))
+    return { address, proto, host: head.host, forwardedFor: null };
   return {
     address,
     proto: firstOf(head.forwardedProto) === 'https' ? 'https' : proto,

@@ -51,7 +51,9 @@ export function makeDirectoryStorage({ root }: { root: string }): Storage {
         if (await isFolder(folder)) return { kind: 'present', usageBytes: await usedBytes(folder) };
         if (await isFolder(doomedOf(folder))) return { kind: 'present', usageBytes: 0 };
         // Without its root nothing is known: a file system that is not mounted must not read as lost data.
-        return (await stat(root)).isDirectory() ? { kind: 'absent' } : { kind: 'unknown', reason: `${root} is no folder` };
+        return (await stat(root)).isDirectory()
+          ? { kind: 'absent' }
+          : { kind: 'unknown', reason: `${root} is no folder` };
       } catch (error) {
         return { kind: 'unknown', reason: error instanceof Error ? error.message : String(error) };
       }

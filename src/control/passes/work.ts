@@ -1,0 +1,107 @@
+/** What one run of an instance's pass works with, and how it writes down what it found. */
+import type { Region } from '../../domain/catalog.ts';
+import type { Limits } from '../../domain/instance-states.ts';
+import type { Instance, Observed } from '../../domain/instance.ts';
+import type { Seen } from '../../domain/plan.ts';
+import { appendEvent, moveVersion } from '../../store/events.ts';
+import { countCapacity, writeFound, type InstanceRow } from '../../store/instances.ts';
+import type { Db, Store } from '../../store/store.ts';
+import type { FairQueue } from '../fair-queue.ts';
+import type { ImageWork } from '../image-work.ts';
+import type { Log } from '../log.ts';
+import type { Held } from '../loop.ts';
+import type { Offers } from '../offers.ts';
+import type { RegionHands, Regions } from '../regions.ts';
+
+export interface InstancePassNeeds {
+  store: Store;
+  regions: Regions;
+  offers: () => Promise<Offers>;
+  imageWork: ImageWork;
+  fairQueue: (hands: RegionHands) => FairQueue;
+  now: () => number;
+  random: () => number;
+  log: Log;
+  limits: Limits;
+  pidsLimit: number;
+  routeChanged: (instanceId: string) => void;
+}
+
+/** Everything one run of the pass works with. */
+export interface Work {
+  needs: InstancePassNeeds;
+  hands: RegionHands;
+  region: Region;
+  held: Held<InstanceRow>;
+  /** What is known of it, some of it not yet written. */
+  instance: Instance;
+  /** What the row holds. */
+  written: Instance;
+  /** The secret that only the gateway and the notebook share. */
+  notebookToken: string;
+  holdsCapacity: boolean;
+  /** What the engine said as it was made to run: as good as another look, which would cost one more call in every launch. */
+  justSeen: Seen | null;
+}
+
+/** Somebody moved the row meanwhile: what was found is out of date. */
+export class Overtaken extends Error {}
+
+/** For calls that should be quick. */
+export const quick = ({ held, needs }: Work): AbortSignal =>
+  AbortSignal.any([held.signal, AbortSignal.timeout(needs.limits.callDeadlineMs)]);
+
+interface Change {
+  observed?: Partial<Observed>;
+  desired?: Instance['desired'];
+  attempts?: number | undefined;
+  ensuredGeneration?: number;
+  initExit?: number;
+}
+
+/** Writes what was found, with the event of a changed status, if the row is still ours. */
+export async function note(work: Work, change: Change, more: { freeCapacity?: boolean } = {}): Promise<void> {
+  const { observed, ...rest } = change;
+  const known = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined));
+  const next: Instance = { ...work.instance, ...known, observed: { ...work.instance.observed, ...observed } };
+  const { regionId, type } = next.spec;
+  if (more.freeCapacity && work.holdsCapacity) {
+    await keep(work, next, {
+      holdsCapacity: false,
+      beside: async (tx) => void (await countCapacity(tx, regionId, type, -1)),
+    });
+    work.holdsCapacity = false;
+  } else await keep(work, next);
+}
+
+interface Beside {
+  holdsCapacity?: boolean;
+  /** What else changes with the row. It may lock the region: after the instance, before the account (`holdInstance`). */
+  beside?: (tx: Db) => Promise<void>;
+}
+
+/** As `note`, of the whole instance. */
+export async function keep(work: Work, next: Instance, more: Beside = {}): Promise<void> {
+  await work.needs.store.write((tx) => write(tx, work, next, more));
+  work.instance = work.written = next;
+  work.needs.routeChanged(next.id);
+}
+
+/** For those that find out in the same transaction what to write. */
+export async function write(tx: Db, work: Work, next: Instance, { beside, ...more }: Beside = {}): Promise<void> {
+  const { held, instance, needs } = work;
+  const hold = { id: instance.id, leaseToken: held.leaseToken, generation: instance.generation };
+  if (!(await writeFound(tx, hold, next, work.region, more))) throw new Overtaken();
+  await beside?.(tx);
+  const { status, phase, diagnosis } = next.observed;
+  const was = work.written.observed;
+  if (status === was.status && phase === was.phase && diagnosis === was.diagnosis)
+    return moveVersion(tx, instance.ownerId);
+  await appendEvent(tx, {
+    accountId: instance.ownerId,
+    atMs: needs.now(),
+    kind: 'instance.observed',
+    subjectId: instance.id,
+    data: { status, phase, ...(diagnosis === '' ? {} : { diagnosis }) },
+  });
+}

@@ -1,0 +1,66 @@
+/** Image work that begins by itself: the default image is made, and public images are offered where their registry answers. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import type { ImageWork } from '../control/image-work.ts';
+import type { Engine } from '../engines/contract.ts';
+import type { OfferedImage } from './first-run.ts';
+import { registries } from './registry-images.ts';
+
+const TRY_AGAIN_MS = 15_000;
+const PROGRESS_STEP_PERCENT = 10;
+const ANSWER_DEADLINE_MS = 5_000;
+const ASK_REGISTRIES_EVERY_MS = 3_600_000;
+
+const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+/** Makes the image present, however often that takes, and says in the log how far it is. */
+export async function prepareImage(
+  { imageWork, engine, ref, log }: { imageWork: ImageWork; engine: Engine; ref: string; log: Logger },
+  signal: AbortSignal,
+): Promise<void> {
+  while (!signal.aborted) {
+    let said = -PROGRESS_STEP_PERCENT;
+    const say = ({ text, done, total }: { text: string; done: number; total: number }): void => {
+      const percent = total > 0 ? Math.floor((done / total) * 100) : 0;
+      if (percent < said + PROGRESS_STEP_PERCENT) return;
+      said = percent;
+      log.info({ image: ref, percent }, `preparing the default image: ${text}`);
+    };
+    try {
+      await imageWork.ensure(engine, ref, say, signal);
+      log.info({ image: ref }, 'the default image is ready');
+      return;
+    } catch (error) {
+      if (signal.aborted) return;
+      const again = `the default image could not be prepared; tried again in ${TRY_AGAIN_MS / 1000} s`;
+      log.warn({ image: ref, reason: reasonOf(error) }, again);
+      await sleep(TRY_AGAIN_MS, undefined, { signal }).catch(() => {});
+    }
+  }
+}
+
+/**
+ * An offer that nobody here could pull would only disappoint, so each registry is asked, again every hour, until it has answered.
+ * Any answer counts, the usual 401 included: it shows that the registry can be reached from here.
+ */
+export async function offerRegistryImages(
+  { offer, log }: { offer: (image: OfferedImage) => Promise<unknown>; log: Logger },
+  signal: AbortSignal,
+): Promise<void> {
+  const silent = new Set(registries);
+  while (!signal.aborted && silent.size > 0) {
+    for (const registry of silent) {
+      const { url, images } = registry;
+      try {
+        await fetch(url, { signal: AbortSignal.any([signal, AbortSignal.timeout(ANSWER_DEADLINE_MS)]) });
+      } catch {
+        log.debug({ registry: url }, 'the registry does not answer from here; its images are not offered');
+        continue;
+      }
+      for (const image of images) await offer(image);
+      silent.delete(registry);
+      log.info({ registry: url, images: images.length }, 'the registry answers; its images are in the catalog');
+    }
+    if (silent.size > 0) await sleep(ASK_REGISTRIES_EVERY_MS, undefined, { signal }).catch(() => {});
+  }
+}

@@ -1,0 +1,52 @@
+import { describe, expect, test } from 'vitest';
+import { addressesOf, nodePortAddress } from '../../src/main/addresses.ts';
+import { readConfig } from '../../src/main/config.ts';
+
+const ports = { api: 8080, gateway: 8081 };
+
+describe('what others are told', () => {
+  test('is where it listens', () => {
+    expect(addressesOf(readConfig({}), { api: 1, gateway: 2 })).toEqual({
+      apiUrl: 'http://127.0.0.1:1',
+      gatewayUrl: 'http://127.0.0.1:2',
+      domain: '127.0.0.1:2',
+    });
+  });
+
+  test('is the public address where it listens on every one', () => {
+    const config = readConfig({
+      BERTH_LISTEN: '0.0.0.0:8080',
+      BERTH_GATEWAY_LISTEN: '0.0.0.0:8081',
+      BERTH_PUBLIC_ADDRESS: '192.0.2.7',
+    });
+    expect(addressesOf(config, ports)).toEqual({
+      apiUrl: 'http://192.0.2.7:8080',
+      gatewayUrl: 'http://192.0.2.7:8081',
+      domain: '192.0.2.7:8081',
+    });
+  });
+
+  test('is what was configured', () => {
+    const config = readConfig({
+      BERTH_DOMAIN: 'notebooks.example',
+      BERTH_GATEWAY_URL: 'https://notebooks.example/',
+      BERTH_API_URL: 'https://berth.example',
+    });
+    expect(addressesOf(config, ports)).toEqual({
+      apiUrl: 'https://berth.example',
+      gatewayUrl: 'https://notebooks.example',
+      domain: 'notebooks.example',
+    });
+  });
+
+  test('must be set where nothing could be told', () => {
+    expect(() => readConfig({ BERTH_LISTEN: '0.0.0.0:8080' })).toThrow(/BERTH_PUBLIC_ADDRESS: must be set/);
+    expect(() => readConfig({ BERTH_LISTEN: '[::]:8080' })).toThrow(/BERTH_PUBLIC_ADDRESS: must be set/);
+  });
+});
+
+test('node ports are published on an IP address, whatever name the server listens by', async () => {
+  expect(await nodePortAddress(readConfig({ BERTH_LISTEN: 'localhost:8080' }))).toMatch(/^(127\.0\.0\.1|::1)$/);
+  const any = readConfig({ BERTH_LISTEN: '0.0.0.0:1', BERTH_PUBLIC_ADDRESS: 'x' });
+  expect(await nodePortAddress(any)).toBe('0.0.0.0');
+});
