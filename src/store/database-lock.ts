@@ -8,7 +8,10 @@ import type { StoreLog } from './store.ts';
 
 /** Any number that nobody else takes: the letters of "berth". */
 const LOCK = 0x6265727468;
-const TAKE_AGAIN_MS = 2_000;
+const TAKE_AGAIN_MS = 500;
+const FIRST_TRIES = 4;
+/** The server may hold our own dead session for a while yet. */
+const LOST_AFTER_MS = 30_000;
 
 export interface DatabaseLock {
   release(): Promise<void>;
@@ -18,8 +21,13 @@ export interface DatabaseLock {
  * Throws when another server has the database. `onLost` is called once, if the connection was lost and another server took the
  * database before it was back.
  */
-export async function lockDatabase(options: { url: string; log: StoreLog; onLost: () => void }): Promise<DatabaseLock> {
-  const { url, log, onLost } = options;
+export async function lockDatabase(options: {
+  url: string;
+  log: StoreLog;
+  onLost: () => void;
+  lostAfterMs?: number;
+}): Promise<DatabaseLock> {
+  const { url, log, onLost, lostAfterMs = LOST_AFTER_MS } = options;
   const ending = new AbortController();
   let client: pg.Client | null = null;
 
@@ -45,17 +53,25 @@ export async function lockDatabase(options: { url: string; log: StoreLog; onLost
     if (client !== lost || ending.signal.aborted) return;
     client = null;
     log.warn({}, 'the connection that holds the database was lost; it is taken again');
+    let refusedSinceMs = Infinity;
     while (!ending.signal.aborted) {
       try {
-        if (!(await take())) onLost();
-        return;
+        if (await take()) return;
+        refusedSinceMs = Math.min(refusedSinceMs, performance.now());
+        if (performance.now() - refusedSinceMs > lostAfterMs) return onLost();
       } catch {
-        await sleep(TAKE_AGAIN_MS, undefined, { signal: ending.signal }).catch(() => {});
+        refusedSinceMs = Infinity;
       }
+      await sleep(TAKE_AGAIN_MS, undefined, { signal: ending.signal }).catch(() => {});
     }
   };
 
-  if (!(await take())) {
+  // The session of a server that was just killed ends a moment after it.
+  for (let tries = 1; !(await take()); tries += 1) {
+    if (tries < FIRST_TRIES) {
+      await sleep(TAKE_AGAIN_MS);
+      continue;
+    }
     throw new Error(
       'The database is in use by another Berth. Stop that one first, or give this one a database of its own.',
     );

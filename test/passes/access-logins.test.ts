@@ -143,6 +143,15 @@ onBothEngines('logging in', (open) => {
     await expectRefused(wrongLogin(room, 'other', '2001:db8:1:2::1'), 'not_logged_in');
   });
 
+  test('a stranger behind the same address keeps nobody out who has logged in from there before', async () => {
+    const room = await openRoom(open);
+    await annaOf(room);
+    await room.access.login({ username: 'anna', password: "anna's password" }, '192.0.2.1');
+    for (let i = 0; i < 70; i++) await refusalOf(wrongLogin(room, `name-${i}`, '192.0.2.1'));
+    await expectRefused(wrongLogin(room, 'other', '192.0.2.1'), 'too_many_requests');
+    await room.access.login({ username: 'anna', password: "anna's password" }, '192.0.2.1');
+  });
+
   test('two hundred who log in at once from one address all get in', async () => {
     const room = await openRoom(open);
     const tokens = await Promise.all(Array.from({ length: 200 }, () => tokenOf(room)));

@@ -371,6 +371,18 @@ onBothEngines('access tokens', (open) => {
     expect(await room.store.read.selectFrom('session').select('id').execute()).toEqual([]);
   });
 
+  test('a key that has signed for a month is rotated by itself, and not before', async () => {
+    const room = await openRoom(open);
+    const { kid } = await ownKey(room);
+    room.clock.nowMs += 29 * DAY;
+    await room.access.sweep();
+    expect((await ownKey(room)).kid).toBe(kid);
+    room.clock.nowMs += 2 * DAY;
+    await room.access.sweep();
+    const fresh = await tokenOf(room);
+    expect(decodeProtectedHeader(fresh).kid).not.toBe(kid);
+  });
+
   test('processes that start or rotate at the same moment agree on one key', async () => {
     const room = await openRoom(open);
     const beside = await processBeside(open, room);

@@ -1,7 +1,10 @@
 /** Several control processes on one PostgreSQL and one engine. */
+import { sql } from 'kysely';
 import { expect, test } from 'vitest';
 import { makeSimulatedEngine } from '../../src/engines/simulated/simulated.ts';
 import * as firstRun from '../../src/main/first-run.ts';
+import { countedRegions } from '../../src/store/catalog.ts';
+import { countCapacity, instanceFromRow } from '../../src/store/instances.ts';
 import { onEngine, type Open } from '../store/harness.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from './harness.ts';
@@ -84,6 +87,42 @@ onEngine('postgres', 'two control processes', (open) => {
     await settled(world);
     await expectConsistent(world);
     expect(await world.engine.listOwned(AbortSignal.timeout(1_000))).toEqual([]);
+  });
+
+  test('an action waits for the pass that is writing just then, and writes over what that one wrote', async () => {
+    const { world } = await twoProcesses(open);
+    const one = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { spec } = instanceFromRow(
+      await world.store.read.selectFrom('instance').selectAll().executeTakeFirstOrThrow(),
+    );
+    const nodePorts = [{ port: 22, nodePort: 30_500 }];
+    const [written, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    // What a pass does that sees it stopped: capacity is given back, and ports that were allotted are in the row.
+    const passing = world.store.write(async (tx) => {
+      await tx
+        .updateTable('instance')
+        .set({ holdsCapacity: 0, everEnsured: 1, nodePorts: JSON.stringify(nodePorts) })
+        .execute();
+      await countCapacity(tx, spec.regionId, spec.type, -1);
+      written.resolve();
+      await gate.promise;
+    });
+    await written.promise;
+    const acting = world.running.control.instances.terminate(world.caller, one, null);
+    const isWaiting = async (): Promise<boolean> => {
+      const { rows } =
+        await sql`select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`.execute(
+          world.store.read,
+        );
+      return rows.length > 0;
+    };
+    await eventually(isWaiting);
+    gate.resolve();
+    await Promise.all([passing, acting]);
+    const row = await world.store.read.selectFrom('instance').selectAll().executeTakeFirstOrThrow();
+    expect(instanceFromRow(row)).toMatchObject({ desired: 'released', everEnsured: true, nodePorts });
+    const [counted] = await countedRegions(world.store.read);
+    expect(counted?.used).toMatchObject({ cpuMilli: 0, memoryMiB: 0 });
   });
 
   test('what a dead one held is taken over when its lease has ended, and not before', async () => {

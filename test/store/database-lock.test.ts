@@ -9,7 +9,7 @@ const url = (): string => {
   return shared.replace('%s', 'postgres');
 };
 const lock = async (onLost: () => void = () => {}) => {
-  const held = await lockDatabase({ url: url(), log: quietLog, onLost });
+  const held = await lockDatabase({ url: url(), log: quietLog, onLost, lostAfterMs: 600 });
   onTestFinished(() => held.release());
   return held;
 };

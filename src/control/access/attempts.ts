@@ -91,7 +91,10 @@ export const makeAttempts = ({ now }: { now: () => number }): Attempts => {
 
   return {
     check(name, from) {
-      const waitMs = Math.max(names.waitMs(nameKey(name, from)), from === null ? 0 : addresses.waitMs(placeOf(from)));
+      const key = nameKey(name, from);
+      // Who has logged in from here before has a count of its own: strangers behind the same proxy don't lock it out.
+      const byAddressMs = from === null || key !== name ? 0 : addresses.waitMs(placeOf(from));
+      const waitMs = Math.max(names.waitMs(key), byAddressMs);
       if (waitMs === 0) return;
       const retryAfterS = Math.ceil(waitMs / 1000);
       const message = `Too many wrong passwords. Wait ${retryAfterS} seconds and try again; further tries until then are not looked at.`;

@@ -25,6 +25,7 @@ export interface SigningRing {
   verifier(kid: string): Promise<CryptoKey | null>;
   /** A new key signs from now on. Answers its id. */
   rotate(): Promise<string>;
+  /** Rotates a key that has signed for long enough, and forgets those whose tokens are all over. */
   sweep(): Promise<void>;
 }
 
@@ -39,6 +40,9 @@ const keyFrom = async (jwk: string): Promise<CryptoKey> => {
   if (key instanceof Uint8Array) throw new Error('a stored signing key is not an Ed25519 key');
   return key;
 };
+
+/** A key that leaked unseen is good for a month, not for ever. */
+const ROTATE_AFTER_MS = 30 * 24 * 3600 * 1000;
 
 export const makeSigningRing = (needs: { store: Store; now: () => number; randomBytes: RandomBytes }): SigningRing => {
   const { store, now } = needs;
@@ -104,6 +108,10 @@ export const makeSigningRing = (needs: { store: Store; now: () => number; random
     },
 
     async sweep() {
+      const rows = await signingKeysSince(store.read, now() - lifeMs);
+      const current = await currentSigningKeyId(store.read);
+      const signing = rows.find(({ kid }) => kid === current);
+      if (signing && now() - signing.createdAtMs > ROTATE_AFTER_MS) await this.rotate();
       await store.write((tx) => deleteSigningKeysRetiredBefore(tx, now() - lifeMs));
     },
   };
