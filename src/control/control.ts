@@ -34,7 +34,10 @@ export interface Pager {
   pageSize: number;
 }
 
-/** A page of public objects as their kept JSON texts, or the UTF-8 bytes of them: a list is joined, never serialised anew. */
+/**
+ * A page of public objects as their kept JSON texts: a list is joined, never serialised anew. A piece is one text or several that the store
+ * has joined by commas, as a string or as its UTF-8 bytes.
+ */
 export interface TextPage<Text extends string | Uint8Array = string | Uint8Array> {
   texts: Text[];
   totalEntries: number;

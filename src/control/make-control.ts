@@ -2,8 +2,7 @@
 import type { Limits } from '../domain/instance-states.ts';
 import { defaultLimits } from '../domain/instance-states.ts';
 import { Refusal } from '../domain/refusal.ts';
-import { accountTotals } from '../store/accounts.ts';
-import { instanceTexts, makeAccountDue, ownedInstanceRow } from '../store/instances.ts';
+import { instancePage, makeAccountDue, ownedInstanceRow } from '../store/instances.ts';
 import { freeLeases } from '../store/leases.ts';
 import type { Store } from '../store/store.ts';
 import { makeAccess, type FullAccess } from './access/access.ts';
@@ -124,12 +123,8 @@ export function makeControl(needs: ControlNeeds): RunningControl {
         randomSecret: () => Buffer.from(needs.randomBytes(32)).toString('base64url'),
         wake: wakeInstances,
       }),
-      async list(caller, { currentPage, pageSize }) {
-        const { instances: totalEntries } = await accountTotals(store.read, caller.accountId);
-        const offset = (currentPage - 1) * pageSize;
-        const texts = offset < totalEntries ? await instanceTexts(store.read, caller.accountId, offset, pageSize) : [];
-        return { texts, totalEntries };
-      },
+      list: (caller, { currentPage, pageSize }) =>
+        instancePage(store.read, caller.accountId, (currentPage - 1) * pageSize, pageSize),
       start: makeAction('start', actionNeeds),
       stop: makeAction('stop', actionNeeds),
       restart: makeAction('restart', actionNeeds),

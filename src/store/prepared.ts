@@ -62,12 +62,3 @@ function compile<P, O>(compilable: Compilable<O>): Compiled<P, O> {
   );
   return { query, valuesIn };
 }
-
-/**
- * A text column as the bytes it is kept in where the engine can hand them out: node:sqlite takes 5 µs to make a string of 2 KB that is not
- * all ASCII, and 1 µs to hand out its bytes. On PostgreSQL it is the text.
- */
-export const bytesOrText = (db: Db, column: string): RawBuilder<string | Uint8Array> =>
-  db.getExecutor().adapter.supportsMultipleConnections === false
-    ? sql<Uint8Array>`cast(${sql.ref(column)} as blob)`
-    : sql<string>`${sql.ref(column)}`;

@@ -8,7 +8,7 @@ import type { Generated } from 'kysely';
 
 export type Flag = 0 | 1;
 
-/** Facts of the installation itself, by name: its id, the schema's seed, signing keys' current id. */
+/** Facts of the installation itself, by name: its id, ids drawn once, the signing key's id, what the texts were last written with. */
 export interface SettingTable {
   name: string;
   value: string;
