@@ -46,7 +46,11 @@ export const makeCatalog = ({ offers, regions, imageWork }: CatalogNeeds): Catal
         {
           region,
           engine: { name: seen.probe?.version ?? region.engine, answers: seen.answers, text: seen.text },
-          capabilities: { ...seen.probe?.capabilities, volumeSizeLimit: volumes.sizeLimit, volumeSnapshots: volumes.snapshots },
+          capabilities: {
+            ...seen.probe?.capabilities,
+            volumeSizeLimit: volumes.sizeLimit,
+            volumeSnapshots: volumes.snapshots,
+          },
         },
       ];
     });
@@ -54,7 +58,10 @@ export const makeCatalog = ({ offers, regions, imageWork }: CatalogNeeds): Catal
 });
 
 /** Types by GPU name and spot, then by region; spot is a family of its own. Pure. */
-export function familiesOf(types: readonly InstanceType[], regions: ReadonlyMap<string, CountedRegion>): CatalogFamily[] {
+export function familiesOf(
+  types: readonly InstanceType[],
+  regions: ReadonlyMap<string, CountedRegion>,
+): CatalogFamily[] {
   const families = new Map<string, CatalogFamily>();
   for (const type of types) {
     const counted = regions.get(type.regionId);

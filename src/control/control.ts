@@ -47,7 +47,10 @@ export interface Access {
   /** Throws `not_logged_in`. Fast for a credential seen before. */
   authenticate(credential: Credential): Promise<Caller>;
   /** `from` is the client's address, for the rate limit. Throws `not_logged_in` (wrong words) or `too_many_requests`. */
-  login(body: { username: string; password: string }, from: string): Promise<{ accessToken: string; accessExpire: number }>;
+  login(
+    body: { username: string; password: string },
+    from: string,
+  ): Promise<{ accessToken: string; accessExpire: number }>;
   logout(caller: Caller): Promise<void>;
   changePassword(caller: Caller, body: { oldPassword: string; newPassword: string }): Promise<void>;
   createUser(
@@ -67,7 +70,9 @@ export interface Access {
     body: { name: string; publicKey: string },
     idempotency: Idempotency | null,
   ): Promise<{ sshKey: { id: string; name: string; fingerprint: string } }>;
-  listSshKeys(caller: Caller): Promise<{ sshKeys: { id: string; name: string; fingerprint: string; createdAt: number }[] }>;
+  listSshKeys(
+    caller: Caller,
+  ): Promise<{ sshKeys: { id: string; name: string; fingerprint: string; createdAt: number }[] }>;
   deleteSshKey(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<void>;
   balance(caller: Caller): Promise<{
     balance: number;
@@ -185,7 +190,9 @@ export interface Forwarding {
   /** Null for an unknown or released instance. Fast: asked on each request. */
   route(instanceId: string): Promise<GatewayRoute | null>;
   /** Turns a one-time handover key into a session: its secret (for the gateway's cookie) and whose and which it is. Null if spent. */
-  redeem(handover: string): Promise<{ session: string; accountId: string; instanceId: string; expiresAtMs: number } | null>;
+  redeem(
+    handover: string,
+  ): Promise<{ session: string; accountId: string; instanceId: string; expiresAtMs: number } | null>;
   /** The instances of which account a gateway session opens; null when it is unknown, ended, or its login was. */
   session(secret: string): Promise<{ accountId: string } | null>;
   /** A connection to a port of an instance: rejects with an `EngineFault` (`busy`: nothing listens there yet; `not_found`: it does not run). */

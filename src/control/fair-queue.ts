@@ -34,7 +34,11 @@ export function makeFairQueue(width: number): FairQueue {
     new Promise((resolve, reject) => {
       const leave = () => {
         const waiters = waiting.get(owner);
-        if (waiters) waiting.set(owner, waiters.filter((other) => other !== waiter));
+        if (waiters)
+          waiting.set(
+            owner,
+            waiters.filter((other) => other !== waiter),
+          );
         reject(signal.reason);
       };
       const waiter: Waiter = {

@@ -17,7 +17,10 @@ import type { Log } from './log.ts';
 import { startLoop, type Loop } from './loop.ts';
 import { makeOffers } from './offers.ts';
 import { makeInstancePass } from './passes/instance-pass.ts';
-import { measureVolumes, probeEngines, sweepRegion, tidy, watchEngines, type SweepNeeds } from './passes/sweep.ts';
+import { measureVolumes } from './passes/measure.ts';
+import { probeEngines, type ProbeNeeds } from './passes/probe.ts';
+import { sweepRegion, watchEngines } from './passes/sweep.ts';
+import { tidy } from './passes/tidy.ts';
 import { makeVolumePass } from './passes/volume-pass.ts';
 import type { RegionHands, Regions } from './regions.ts';
 import { makeVolumes } from './volumes.ts';
@@ -39,7 +42,7 @@ export interface ControlNeeds {
   engineWidth: number;
   cpuOvercommit: number;
   hostMemoryMiB: number;
-  onEngineAnswers: SweepNeeds['onEngineAnswers'];
+  onEngineAnswers: ProbeNeeds['onEngineAnswers'];
   limits?: Partial<Limits>;
   /** True where no other process shares the store: leases that stand are those of a dead one. */
   alone: boolean;
@@ -95,7 +98,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       return answer;
     };
   const ending = new AbortController();
-  const sweepNeeds: SweepNeeds = {
+  const deedNeeds: ProbeNeeds = {
     store,
     regions,
     now,
@@ -104,7 +107,6 @@ export function makeControl(needs: ControlNeeds): RunningControl {
     cpuOvercommit: needs.cpuOvercommit,
     hostMemoryMiB: needs.hostMemoryMiB,
     onEngineAnswers: needs.onEngineAnswers,
-    releasedListedMs: RELEASED_LISTED_MS,
     ending: ending.signal,
   };
   const actionNeeds = { store, offers, now, wake: wakeInstances, routeChanged: routes.changed };
@@ -182,7 +184,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
     timers.push(setInterval(tick, ms));
   };
   const sweepAll = async (): Promise<void> => {
-    for (const hands of regions.all()) if (hands.seen.answers) await sweepRegion(sweepNeeds, hands);
+    for (const hands of regions.all()) if (hands.seen.answers) await sweepRegion(deedNeeds, hands);
   };
 
   return {
@@ -212,13 +214,13 @@ export function makeControl(needs: ControlNeeds): RunningControl {
         table: 'volume',
         tend: makeVolumePass({ store, regions, now, wakeInstances }),
       });
-      watchEngines(sweepNeeds);
-      every(PROBE_EVERY_MS, 'probe', () => probeEngines(sweepNeeds));
+      watchEngines(deedNeeds);
+      every(PROBE_EVERY_MS, 'probe', () => probeEngines(deedNeeds));
       every(SWEEP_EVERY_MS, 'sweep', sweepAll);
-      every(MEASURE_EVERY_MS, 'measure volumes', () => measureVolumes(sweepNeeds));
-      every(TIDY_EVERY_MS, 'tidy', () => tidy(sweepNeeds));
+      every(MEASURE_EVERY_MS, 'measure volumes', () => measureVolumes(deedNeeds));
+      every(TIDY_EVERY_MS, 'tidy', () => tidy({ store, now, releasedListedMs: RELEASED_LISTED_MS }));
       every(ACCESS_SWEEP_EVERY_MS, 'access', () => access.sweep());
-      const first: Promise<void> = probeEngines(sweepNeeds)
+      const first: Promise<void> = probeEngines(deedNeeds)
         .catch((error: unknown) => log.warn({ err: error }, 'the first probe failed'))
         .finally(() => running.delete(first));
       running.add(first);

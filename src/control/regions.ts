@@ -30,7 +30,11 @@ export function makeRegions(hands: readonly RegionHands[]): Regions {
     all: () => hands,
     of(id) {
       const found = byId.get(id);
-      if (!found) throw new Refusal('unavailable', `region ${id} has no engine on this server; configure one, or use another region`);
+      if (!found)
+        throw new Refusal(
+          'unavailable',
+          `region ${id} has no engine on this server; configure one, or use another region`,
+        );
       return found;
     },
   };

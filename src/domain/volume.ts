@@ -48,31 +48,29 @@ export const publicVolume = (volume: Volume): PublicVolume => ({
 
 /** What the backing of a volume was seen to be. Unknown is not absent: it changes nothing. */
 export type VolumeObservation =
-  { kind: 'unknown'; reason: string } | { kind: 'absent' } | { kind: 'present'; usageBytes: number };
+  { kind: 'unknown'; reason: string } | { kind: 'absent' } | { kind: 'present' };
 
 export type VolumeStep =
   | { do: 'rest' }
   | { do: 'create' }
   | { do: 'destroy' }
   | { do: 'forget' }
-  | { do: 'mark'; status: VolumeStatus; usageBytes: number };
+  | { do: 'mark'; status: VolumeStatus };
 
 /** The next step of a volume. `create` and `destroy` are idempotent; `forget` removes the row once nothing backs it. */
-export function planVolume(volume: Pick<Volume, 'status' | 'usageBytes'>, seen: VolumeObservation): VolumeStep {
+export function planVolume({ status }: Pick<Volume, 'status'>, seen: VolumeObservation): VolumeStep {
   if (seen.kind === 'unknown') return { do: 'rest' };
-  switch (volume.status) {
+  const absent = seen.kind === 'absent';
+  switch (status) {
     case 'Pending':
-      return seen.kind === 'absent' ? { do: 'create' } : { do: 'mark', status: 'Bound', usageBytes: seen.usageBytes };
+      return absent ? { do: 'create' } : { do: 'mark', status: 'Bound' };
     case 'Terminating':
-      return seen.kind === 'absent' ? { do: 'forget' } : { do: 'destroy' };
+      return absent ? { do: 'forget' } : { do: 'destroy' };
     case 'Bound':
-      if (seen.kind === 'absent') return { do: 'mark', status: 'Lost', usageBytes: volume.usageBytes };
-      return seen.usageBytes === volume.usageBytes
-        ? { do: 'rest' }
-        : { do: 'mark', status: 'Bound', usageBytes: seen.usageBytes };
+      return absent ? { do: 'mark', status: 'Lost' } : { do: 'rest' };
     case 'Lost':
-      return seen.kind === 'absent' ? { do: 'rest' } : { do: 'mark', status: 'Bound', usageBytes: seen.usageBytes };
+      return absent ? { do: 'rest' } : { do: 'mark', status: 'Bound' };
     default:
-      return volume.status satisfies never;
+      return status satisfies never;
   }
 }

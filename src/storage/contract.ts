@@ -16,7 +16,7 @@ export interface DiskId {
 export type DiskObservation =
   | { kind: 'unknown'; reason: string }
   | { kind: 'absent' }
-  | { kind: 'present'; usageBytes: number };
+  | { kind: 'present' };
 
 export interface StorageCapabilities {
   /** `hard`: writes past the size fail. `soft`: usage is measured, nothing stops a writer. */
@@ -30,7 +30,10 @@ export interface Storage {
   create(disk: DiskId, sizeGB: number): Promise<void>;
   /** The folder of the host that holds its files. Rejects when it does not exist. */
   mount(disk: DiskId): Promise<string>;
+  /** Whether it is there; quick, whatever it holds. */
   observe(disk: DiskId): Promise<DiskObservation>;
+  /** Bytes that its files take. May be slow, never blocks the process; null when it can't be told. */
+  usage(disk: DiskId, signal: AbortSignal): Promise<number | null>;
   /** Removes it with all its files. Absent is success. */
   destroy(disk: DiskId): Promise<void>;
   listOwned(): Promise<DiskId[]>;

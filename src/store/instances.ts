@@ -5,7 +5,7 @@ import { capacityOf } from '../domain/catalog.ts';
 import { imageId, instanceId, instanceTypeId, regionId, userId, volumeId } from '../domain/ids.ts';
 import type { Desired, Instance, InstanceSpec, NodePort, Observed } from '../domain/instance.ts';
 import { publicInstance } from '../domain/public-instance.ts';
-import { prepared } from './prepared.ts';
+import { count, prepared } from './prepared.ts';
 import type { Flag, InstanceTable } from './schema.ts';
 import type { Db } from './store.ts';
 
@@ -177,8 +177,8 @@ const page = prepared<{ ownerId: string; offset: number; limit: number }>()((db,
         .where('listed', '=', 1)
         .orderBy('createdAtMs', 'desc')
         .orderBy('id', 'desc')
-        .limit(p('limit'))
-        .offset(p('offset'))
+        .limit(count(p('limit')))
+        .offset(count(p('offset')))
         .as('page'),
     )
     .select((eb) => [

@@ -16,6 +16,7 @@
  */
 import type { RawBuilder, Selectable, SqlBool } from 'kysely';
 import { sql } from 'kysely';
+import { count } from './prepared.ts';
 import type { InstanceTable, VolumeTable } from './schema.ts';
 import type { Db } from './store.ts';
 
@@ -62,9 +63,9 @@ export async function claimDue<Table extends LeaseTable>(
     select id, row_number() over (order by case when turn <= ${perOwner} then 0 else 1 end, ${due}, id) as place
     from (
       select id, ${due}, row_number() over (partition by ${ownerId} order by ${due}, id) as turn
-      from (select id, ${ownerId}, ${due} from ${from} where ${isDue} order by ${due}, id limit ${CANDIDATES}) as candidate
+      from (select id, ${ownerId}, ${due} from ${from} where ${isDue} order by ${due}, id limit ${count(CANDIDATES)}) as candidate
     ) as ranked
-    order by place limit ${limit}`;
+    order by place limit ${count(limit)}`;
   const mine = lockFree(tx)
     ? picked
     : sql`

@@ -148,7 +148,33 @@ export async function volumeStatusesOf(db: Db, ids: readonly string[]): Promise<
   return new Map(rows.map(({ id, status }) => [id, oneOf<VolumeStatus>(volumeStatuses, status)]));
 }
 
-/** Bound volumes, to be looked at again: their usage, and whether their backing is still there. */
-export async function makeBoundVolumesDue(tx: Db, nowMs: number): Promise<void> {
-  await tx.updateTable('volume').set({ dueAtMs: nowMs }).where('status', 'in', ['Bound', 'Lost']).where('dueAtMs', 'is', null).execute();
+/** Volumes that have a backing, or had one, by id from `afterId` on. */
+export async function standingVolumes(db: Db, afterId: string, limit: number): Promise<Volume[]> {
+  const rows = await db
+    .selectFrom('volume')
+    .selectAll()
+    .where('status', 'in', ['Bound', 'Lost'])
+    .where('id', '>', afterId)
+    .orderBy('id')
+    .limit(limit)
+    .execute();
+  return rows.map(volumeFromRow);
+}
+
+/** Asks the volume's pass to look at it. */
+export async function makeVolumeDue(tx: Db, id: string, nowMs: number): Promise<void> {
+  await tx.updateTable('volume').set({ dueAtMs: nowMs }).where('id', '=', id).execute();
+}
+
+/** Writes a measured usage, unless the volume has moved on since it was read or is in the hands of a pass. */
+export async function writeUsage(tx: Db, volume: Volume, usageBytes: number): Promise<boolean> {
+  const result = await tx
+    .updateTable('volume')
+    .set({ usageBytes, publicText: JSON.stringify(publicVolume({ ...volume, usageBytes })) })
+    .where('id', '=', volume.id)
+    .where('generation', '=', volume.generation)
+    .where('status', '=', volume.status)
+    .where('leaseToken', 'is', null)
+    .executeTakeFirst();
+  return result.numUpdatedRows > 0n;
 }

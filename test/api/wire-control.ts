@@ -166,6 +166,7 @@ const emptyStorage: Storage = {
   capabilities: () => ({ sizeLimit: 'soft', snapshots: false }),
   create: away,
   mount: away,
+  usage: async () => null,
   observe: async () => ({ kind: 'unknown', reason: 'the storage rests' }),
   destroy: away,
   listOwned: away,

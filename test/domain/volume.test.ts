@@ -10,11 +10,8 @@ import {
 
 const absent: VolumeObservation = { kind: 'absent' };
 const unknown: VolumeObservation = { kind: 'unknown', reason: 'not mounted' };
-const present = (usageBytes: number): VolumeObservation => ({ kind: 'present', usageBytes });
-const at = (status: VolumeStatus, usageBytes = 0): { status: VolumeStatus; usageBytes: number } => ({
-  status,
-  usageBytes,
-});
+const present: VolumeObservation = { kind: 'present' };
+const at = (status: VolumeStatus): { status: VolumeStatus } => ({ status });
 
 test.each(volumeStatuses)('%s: unknown is not absent, and changes nothing', (status) => {
   expect(planVolume(at(status), unknown)).toEqual({ do: 'rest' });
@@ -22,13 +19,12 @@ test.each(volumeStatuses)('%s: unknown is not absent, and changes nothing', (sta
 
 test('each status, with its backing seen or not, has its step', () => {
   expect(planVolume(at('Pending'), absent)).toEqual({ do: 'create' });
-  expect(planVolume(at('Pending'), present(7))).toEqual({ do: 'mark', status: 'Bound', usageBytes: 7 });
-  expect(planVolume(at('Bound', 7), present(7))).toEqual({ do: 'rest' });
-  expect(planVolume(at('Bound', 7), present(8))).toEqual({ do: 'mark', status: 'Bound', usageBytes: 8 });
-  expect(planVolume(at('Bound', 7), absent)).toEqual({ do: 'mark', status: 'Lost', usageBytes: 7 });
-  expect(planVolume(at('Lost', 7), absent)).toEqual({ do: 'rest' });
-  expect(planVolume(at('Lost', 7), present(8))).toEqual({ do: 'mark', status: 'Bound', usageBytes: 8 });
-  expect(planVolume(at('Terminating'), present(7))).toEqual({ do: 'destroy' });
+  expect(planVolume(at('Pending'), present)).toEqual({ do: 'mark', status: 'Bound' });
+  expect(planVolume(at('Bound'), present)).toEqual({ do: 'rest' });
+  expect(planVolume(at('Bound'), absent)).toEqual({ do: 'mark', status: 'Lost' });
+  expect(planVolume(at('Lost'), absent)).toEqual({ do: 'rest' });
+  expect(planVolume(at('Lost'), present)).toEqual({ do: 'mark', status: 'Bound' });
+  expect(planVolume(at('Terminating'), present)).toEqual({ do: 'destroy' });
   expect(planVolume(at('Terminating'), absent)).toEqual({ do: 'forget' });
 });
 

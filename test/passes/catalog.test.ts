@@ -137,7 +137,10 @@ onBothEngines('the catalog', (open) => {
       engine: 'simulated',
     };
     const machine = { cpuCores: 4, memoryMiB: 17 * 1024, gpus: [], architecture: 'amd64' };
-    await firstRun.saveDefaultRegion(world.store, region, machine, { nodePorts: { first: 1, last: 1_000 }, cpuOvercommit: 1 });
+    await firstRun.saveDefaultRegion(world.store, region, machine, {
+      nodePorts: { first: 1, last: 1_000 },
+      cpuOvercommit: 1,
+    });
     await firstRun.rewriteTexts(world.store, region, new AbortController().signal);
     const after = await world.instance(instanceId);
     expect(after.instanceSpecInfo.regionInfo).toMatchObject({

@@ -51,13 +51,19 @@ onBothEngines('an instance on the simulated engine', (open) => {
   });
 
   test('the last place goes to one of many at once, and the others hear what would fit', async () => {
-    const world = await makeWorld(await open(), { machine: { cpuCores: 1, memoryMiB: 3 * 1024, architecture: 'amd64', gpus: [] } });
+    const world = await makeWorld(await open(), {
+      machine: { cpuCores: 1, memoryMiB: 3 * 1024, architecture: 'amd64', gpus: [] },
+    });
     const { instances } = world.running.control;
     const launches = Array.from({ length: 50 }, () => instances.launch(world.caller, world.wish(), null));
     const results = await Promise.allSettled(launches);
     expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
     for (const result of results) {
-      if (result.status === 'rejected') expect(result.reason).toMatchObject({ code: 'no_capacity', message: expect.stringMatching(/short of 1 CPU cores/) });
+      if (result.status === 'rejected')
+        expect(result.reason).toMatchObject({
+          code: 'no_capacity',
+          message: expect.stringMatching(/short of 1 CPU cores/),
+        });
     }
   });
 
@@ -70,14 +76,20 @@ onBothEngines('an instance on the simulated engine', (open) => {
       message: expect.stringContaining('$0.019 short'),
     });
     expect(await world.store.read.selectFrom('region').selectAll().executeTakeFirstOrThrow()).toEqual(before);
-    expect(await world.running.control.instances.list(poor, { currentPage: 1, pageSize: 10 })).toEqual({ texts: [], totalEntries: 0 });
+    expect(await world.running.control.instances.list(poor, { currentPage: 1, pageSize: 10 })).toEqual({
+      texts: [],
+      totalEntries: 0,
+    });
   });
 
   test('waits with a reason while the engine is away, and goes on when it is back', async () => {
     const world = await makeWorld(await open());
     world.engine.misbehave(({ verb }) => (verb === 'watch' ? undefined : { mode: 'unreachable', ms: 50 }));
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
-    const waiting = await world.until(instanceId, (one) => one.instanceRuntimeInfo.diagnosisReason === 'EngineUnreachable');
+    const waiting = await world.until(
+      instanceId,
+      (one) => one.instanceRuntimeInfo.diagnosisReason === 'EngineUnreachable',
+    );
     expect(['Initializing', 'Starting']).toContain(waiting.instanceRuntimeInfo.status);
     world.engine.misbehave(undefined);
     await world.until(instanceId, hasStatus('Running'));

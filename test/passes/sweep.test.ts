@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { makeRegions } from '../../src/control/regions.ts';
-import { probeEngines, sweepRegion, tidy, type SweepNeeds } from '../../src/control/passes/sweep.ts';
+import { probeEngines, type ProbeNeeds } from '../../src/control/passes/probe.ts';
+import { sweepRegion } from '../../src/control/passes/sweep.ts';
+import { tidy } from '../../src/control/passes/tidy.ts';
 import { instanceId, instanceIdOf, userId } from '../../src/domain/ids.ts';
 import type { EngineSpec } from '../../src/engines/contract.ts';
 import { makeSimulatedEngine } from '../../src/engines/simulated/simulated.ts';
@@ -11,7 +13,7 @@ import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, textOf, type World } from './harness.ts';
 
 interface Sweeping {
-  needs: SweepNeeds;
+  needs: ProbeNeeds & { releasedListedMs: number };
   warned: { facts: Record<string, unknown>; text: string }[];
 }
 

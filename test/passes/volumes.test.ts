@@ -1,3 +1,5 @@
+import { measureVolumes } from '../../src/control/passes/measure.ts';
+import { makeRegions } from '../../src/control/regions.ts';
 import { mkdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -39,11 +41,16 @@ const mounting = (world: World, ...ids: string[]) =>
     })),
   });
 
-/** Looks at all volumes now, as the timer does every half minute. */
+/** Measures all volumes now, as the timer does; whatever it makes due, a new volume's wake makes the loop look at. */
 const measure = (world: World): Promise<unknown> =>
-  world.store
-    .write((tx) => tx.updateTable('volume').set({ dueAtMs: Date.now() }).where('dueAtMs', 'is', null).execute())
-    .then(() => create(world, `wake ${Math.random()}`));
+  measureVolumes({
+    store: world.store,
+    regions: makeRegions([world.hands]),
+    now: Date.now,
+    log: { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} },
+    wake: () => void create(world, `wake ${Math.random()}`),
+    ending: new AbortController().signal,
+  });
 
 /** Some turns of the microtask queue later, so that either of two may be the first to the store. */
 async function later<T>(turns: number, deed: () => Promise<T>): Promise<T> {
@@ -97,9 +104,14 @@ onBothEngines('a volume', (open) => {
     await instances.terminate(world.caller, one, null);
     await volumes.delete(world.caller, { id }, null);
     expect(await listed(world)).toEqual([]);
-    const stillMounted = async (): Promise<boolean> =>
-      (await world.store.read.selectFrom('volume').select('leaseOwner').executeTakeFirstOrThrow()).leaseOwner === null;
-    await eventually(stillMounted);
+    const putOff = async (): Promise<boolean> => {
+      const { leaseOwner, dueAtMs } = await world.store.read
+        .selectFrom('volume')
+        .select(['leaseOwner', 'dueAtMs'])
+        .executeTakeFirstOrThrow();
+      return leaseOwner === null && dueAtMs !== null && dueAtMs > Date.now() + 100;
+    };
+    await eventually(putOff);
     expect(await exists(folderOf(world, id))).toBe(true);
     world.engine.host.comeBack();
     await eventually(async () => (await world.store.read.selectFrom('volume').selectAll().execute()).length === 0);

@@ -1,6 +1,6 @@
-/** The pass of one volume: its backing is made, measured, or removed once no container mounts it any more. */
+/** The pass of one volume: its backing is made, looked after, or removed once no container mounts it any more. */
 import { planVolume, type Volume, type VolumeObservation } from '../../domain/volume.ts';
-import { appendEvent, moveVersion } from '../../store/events.ts';
+import { appendEvent } from '../../store/events.ts';
 import { makeMountersDue } from '../../store/instances.ts';
 import type { Store } from '../../store/store.ts';
 import { deleteVolumeRow, mountersOf, volumeFromRow, writeVolumeFound, type VolumeRow } from '../../store/volumes.ts';
@@ -42,22 +42,17 @@ export function makeVolumePass(needs: VolumePassNeeds) {
         case 'forget':
           return (await store.write((tx) => deleteVolumeRow(tx, hold))) ? 'gone' : { dueAtMs: now() };
         case 'mark': {
-          const next: Volume = { ...volume, status: step.status, usageBytes: step.usageBytes };
-          const moved = next.status !== volume.status;
+          const next: Volume = { ...volume, status: step.status };
           const ours = await store.write(async (tx) => {
             if (!(await writeVolumeFound(tx, hold, next))) return false;
             const { ownerId: accountId, id: subjectId } = volume;
-            if (moved) {
-              await makeMountersDue(tx, subjectId, now());
-              const data = { status: next.status };
-              await appendEvent(tx, { accountId, atMs: now(), kind: 'volume.observed', subjectId, data });
-            } else {
-              await moveVersion(tx, accountId);
-            }
+            await makeMountersDue(tx, subjectId, now());
+            const data = { status: next.status };
+            await appendEvent(tx, { accountId, atMs: now(), kind: 'volume.observed', subjectId, data });
             return true;
           });
           if (!ours) return { dueAtMs: now() };
-          if (moved) needs.wakeInstances();
+          needs.wakeInstances();
           volume = next;
           break;
         }

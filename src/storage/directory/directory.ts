@@ -1,17 +1,20 @@
 /**
  * Disks as plain folders under one root: works on any file system without privileges. Sizes are soft: usage is measured, nothing
- * stops a writer. A disk is `<root>/<kind>/<id>/`; while it is deleted it is `.gone-<id>` beside it, and still there for `observe`,
- * so that a deletion that was cut short is begun again.
+ * stops a writer. A disk is `<root>/<kind>/<id>/files/`: instances get `files` alone and may set any mode on it, while the folder
+ * above it stays ours, so that no other account of the host reaches what they leave there. While it is deleted it is `.gone-<id>`
+ * beside it, and still there for `observe`, so that a deletion that was cut short is begun again.
  */
 import { execFile } from 'node:child_process';
-import { lstat, mkdir, opendir, readdir, rename, rm, stat } from 'node:fs/promises';
+import { lstat, mkdir, readdir, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import type { DiskId, DiskKind, DiskObservation, Storage } from '../contract.ts';
 
 const kinds: readonly DiskKind[] = ['volume', 'data', 'shared'];
 const PART = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
-const BYTES_PER_BLOCK = 512;
+/** Bytes of a block as `du -k` counts, and as stat does. */
+const DU_BLOCK = 1024;
+const STAT_BLOCK = 512;
 
 const run = promisify(execFile);
 
@@ -29,27 +32,29 @@ export function makeDirectoryStorage({ root }: { root: string }): Storage {
 
     async create(disk) {
       const folder = folderOf(disk);
-      if (await isFolder(folder)) return;
       await mkdir(dirname(folder), { recursive: true, mode: 0o711 });
-      try {
-        await mkdir(folder, { mode: 0o700 });
-      } catch (error) {
-        // Somebody else made it between the look and this, and may have files in it already.
-        if (!(await isFolder(folder))) throw error;
+      for (const each of [folder, filesOf(folder)]) {
+        if (await isFolder(each)) continue;
+        try {
+          await mkdir(each, { mode: 0o700 });
+        } catch (error) {
+          // Somebody else made it between the look and this, and may have files in it already.
+          if (!(await isFolder(each))) throw error;
+        }
       }
     },
 
     async mount(disk) {
-      const folder = folderOf(disk);
-      if (!(await isFolder(folder))) throw new Error(`the ${disk.kind} disk ${disk.id} does not exist`);
-      return folder;
+      const files = filesOf(folderOf(disk));
+      if (!(await isFolder(files))) throw new Error(`the ${disk.kind} disk ${disk.id} does not exist`);
+      return files;
     },
 
     async observe(disk): Promise<DiskObservation> {
       const folder = folderOf(disk);
       try {
-        if (await isFolder(folder)) return { kind: 'present', usageBytes: await usedBytes(folder) };
-        if (await isFolder(doomedOf(folder))) return { kind: 'present', usageBytes: 0 };
+        if (await isFolder(filesOf(folder))) return { kind: 'present' };
+        if (await isFolder(doomedOf(folder))) return { kind: 'present' };
         // Without its root nothing is known: a file system that is not mounted must not read as lost data.
         return (await stat(root)).isDirectory()
           ? { kind: 'absent' }
@@ -58,6 +63,8 @@ export function makeDirectoryStorage({ root }: { root: string }): Storage {
         return { kind: 'unknown', reason: error instanceof Error ? error.message : String(error) };
       }
     },
+
+    usage: (disk, signal) => usedBytes(filesOf(folderOf(disk)), signal),
 
     async destroy(disk) {
       const folder = folderOf(disk);
@@ -82,6 +89,7 @@ export function makeDirectoryStorage({ root }: { root: string }): Storage {
   };
 }
 
+const filesOf = (folder: string): string => join(folder, 'files');
 const doomedOf = (folder: string): string => join(dirname(folder), `.gone-${basename(folder)}`);
 
 const codeOf = (error: unknown): unknown => (error instanceof Error && 'code' in error ? error.code : undefined);
@@ -120,31 +128,18 @@ async function removeTree(folder: string): Promise<void> {
 }
 
 /**
- * Allocated bytes of a tree, hard links counted once; links are not followed. Files may come and go meanwhile; what can't be
- * looked into, or lies too deep for a path, is not counted.
+ * Allocated bytes of a tree, hard links counted once, links not followed, by a process of its own: walking a million files would
+ * keep this one from everything else. Files may come and go meanwhile: `du` then fails, and has counted the rest.
  */
-async function usedBytes(folder: string): Promise<number> {
-  const seen = new Set<string>();
-  let bytes = 0;
-  const walk = async (path: string): Promise<void> => {
-    const entries = await opendir(path).catch(unlessOutOfReach);
-    for await (const entry of entries ?? []) {
-      const inner = join(path, entry.name);
-      const found = await lstat(inner).catch(unlessOutOfReach);
-      if (!found) continue;
-      const isFolder = entry.isDirectory() && found.isDirectory();
-      const key = `${found.dev}:${found.ino}`;
-      if (found.nlink > 1 && !isFolder && seen.has(key)) continue;
-      if (found.nlink > 1 && !isFolder) seen.add(key);
-      bytes += found.blocks * BYTES_PER_BLOCK;
-      if (isFolder) await walk(inner);
-    }
-  };
-  await walk(folder);
-  return bytes;
-}
-
-function unlessOutOfReach(error: unknown): null {
-  if (isMissing(error) || codeOf(error) === 'ENAMETOOLONG' || codeOf(error) === 'EACCES') return null;
-  throw error;
+async function usedBytes(folder: string, signal: AbortSignal): Promise<number | null> {
+  // The folder itself is ours: an empty disk uses nothing.
+  const own = await lstat(folder).catch(() => null);
+  if (own === null) return null;
+  return new Promise((resolve, reject) => {
+    execFile('du', ['-skx', '--', folder], { signal }, (error, stdout) => {
+      if (signal.aborted) return reject(error ?? new Error('called off'));
+      const blocks = /^(\d+)\s/.exec(stdout)?.[1];
+      resolve(blocks === undefined ? null : Math.max(0, Number(blocks) * DU_BLOCK - own.blocks * STAT_BLOCK));
+    });
+  });
 }

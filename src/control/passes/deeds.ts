@@ -1,0 +1,21 @@
+/**
+ * Timed deeds take no input: each looks at the world and asks for the passes that it needs. `probe.ts` asks how engines are, `sweep.ts`
+ * compares what they hold with the intents, `measure.ts` measures disks, `tidy.ts` ends what has been kept long enough.
+ */
+import type { Store } from '../../store/store.ts';
+import type { Log } from '../log.ts';
+import type { Regions } from '../regions.ts';
+
+/** What a timed deed works with. */
+export interface DeedNeeds {
+  store: Store;
+  regions: Regions;
+  now: () => number;
+  log: Log;
+  /** Wakes the loops. */
+  wake: () => void;
+  /** Aborted when control stops: what hangs must not keep it. */
+  ending: AbortSignal;
+}
+
+export const within = (ending: AbortSignal, ms: number): AbortSignal => AbortSignal.any([ending, AbortSignal.timeout(ms)]);
