@@ -91,7 +91,7 @@ async function seedTemplate(store: Store): Promise<void> {
     generation: 2,
     mustHalt: false,
     everEnsured: true,
-    ensuredGeneration: 1,
+    filesStale: false,
     attempts: 0,
     wishedAtMs: FIRST_LAUNCH_MS,
     initExit: 0,

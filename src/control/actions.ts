@@ -109,7 +109,8 @@ async function write(tx: Db, action: Action, offers: Offers, caller: Caller, id:
     holdsCapacity,
     releasedAtMs: action === 'terminate' ? nowMs : null,
   });
-  if (action === 'terminate') await endGrantsFor(tx, id);
   await appendEvent(tx, { accountId: caller.accountId, atMs: nowMs, kind: eventOf[action], subjectId: id, data: {} });
+  // Under the account's lock, which the event has taken: a redeem under way comes before or finds nothing.
+  if (action === 'terminate') await endGrantsFor(tx, id);
   return { instanceId: id };
 }

@@ -110,7 +110,11 @@ function resolve(offers: Offers, wish: LaunchWish, regions: Regions): Resolved {
     engine: counted.region.engine,
     capabilities: regions.of(counted.region.id).seen.probe?.capabilities,
   };
-  if (wish.instanceConfiguration.enableDocker && capabilities && !capabilities.dockerInside) {
+  if (wish.instanceConfiguration.enableDocker && !capabilities) {
+    const message = `field "instanceConfiguration.enableDocker" is true, and the engine of region ${counted.region.name}, which has to be able to, does not answer; try again, or send false`;
+    throw new Refusal('unavailable', message, { retryAfterS: 10 });
+  }
+  if (wish.instanceConfiguration.enableDocker && !capabilities?.dockerInside) {
     const message = `field "instanceConfiguration.enableDocker" is true, but region ${counted.region.name} (${engine}) can't run Docker inside instances; send false`;
     throw new Refusal('unsupported', message);
   }
@@ -199,7 +203,7 @@ function intent(
     generation: 1,
     mustHalt: false,
     everEnsured: false,
-    ensuredGeneration: 0,
+    filesStale: false,
     attempts: 0,
     wishedAtMs: nowMs,
     initExit: null,

@@ -16,7 +16,8 @@ import type { Log } from './log.ts';
 const LEASE_MS = 30_000;
 const HEARTBEAT_MS = 5_000;
 const LONGEST_SLEEP_MS = 30_000;
-const SLOTS = 512;
+/** More than a host has instances: those that wait for an image must not keep a terminate from its turn. One costs a few KB. */
+const SLOTS = 4_096;
 const CLAIM_PER_OWNER = 64;
 const RETRY_AFTER_FAULT_MS = 5_000;
 

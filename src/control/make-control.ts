@@ -2,7 +2,7 @@
 import type { Limits } from '../domain/instance-states.ts';
 import { defaultLimits } from '../domain/instance-states.ts';
 import { Refusal } from '../domain/refusal.ts';
-import { instancePage, makeAccountDue, ownedInstanceRow } from '../store/instances.ts';
+import { instancePage, makeFilesStale, ownedInstanceRow } from '../store/instances.ts';
 import { freeLeases } from '../store/leases.ts';
 import type { Store } from '../store/store.ts';
 import { makeAccess, type FullAccess } from './access/access.ts';
@@ -87,7 +87,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
   };
   const access = makeAccess({
     ...needs,
-    onSshKeysChanged: (tx, accountId) => makeAccountDue(tx, accountId, now()),
+    onSshKeysChanged: (tx, accountId) => makeFilesStale(tx, accountId, now()),
   });
   /** The loop is woken after the commit, or it would not see what the deed made due. */
   const waking =

@@ -98,7 +98,9 @@ export function whyNot(
     case 'stop':
       return desired === 'running'
         ? null
-        : `it is ${stopping ? 'stopping' : `already ${status}`}; start it, or terminate it`;
+        : stopping
+          ? 'it is stopping already; wait until it is Stopped, or terminate it'
+          : `it is already ${status}; start it, or terminate it`;
     case 'start':
       if (stopping) return 'it is still stopping; wait until it is Stopped';
       return desired === 'stopped' ? null : `it is ${status} and wished to run; stop or restart it`;

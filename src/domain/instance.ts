@@ -65,8 +65,8 @@ export interface Instance {
   mustHalt: boolean;
   /** Whether the engine was ever asked to make it: until then nothing has to be looked for. */
   everEnsured: boolean;
-  /** The generation whose wish the running container last got: control files of a later one are still to be handed over. */
-  ensuredGeneration: number;
+  /** The account's keys changed since the running container got its control files. */
+  filesStale: boolean;
   /** Failed tries in a row since the wish. */
   attempts: number;
   /** When the present wish was made; deadlines are counted from it. */

@@ -16,7 +16,7 @@ export type Step =
   | { do: 'rest'; afterMs?: number }
   /** Image, disks, container, in this order; then see whether it is ready. */
   | { do: 'ensure'; show: Partial<Observed> }
-  /** It runs under an older wish: hand its engine the present control files. */
+  /** Its control files are out of date: hand its engine the present ones. */
   | { do: 'refresh' }
   /** The container runs; ask its software, and keep asking. */
   | { do: 'checkReady'; show: Partial<Observed> }
@@ -110,7 +110,7 @@ function planPresent(instance: Instance, seen: Present, nowMs: number, limits: L
   const { observed, spec } = instance;
   if (observed.phase === 'Ready' && observed.status === 'Running') {
     if (observed.diagnosis !== '') return { do: 'mark', show: diagnosed('', '') };
-    if (instance.ensuredGeneration < instance.generation) return { do: 'refresh' };
+    if (instance.filesStale) return { do: 'refresh' };
     return spec.initScript.trim() !== '' && instance.initExit === null ? { do: 'checkInit' } : { do: 'rest' };
   }
   if (nowMs - Math.max(seen.startedAtMs, instance.wishedAtMs) > limits.readyDeadlineMs) {

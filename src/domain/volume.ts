@@ -47,15 +47,10 @@ export const publicVolume = (volume: Volume): PublicVolume => ({
 });
 
 /** What the backing of a volume was seen to be. Unknown is not absent: it changes nothing. */
-export type VolumeObservation =
-  { kind: 'unknown'; reason: string } | { kind: 'absent' } | { kind: 'present' };
+export type VolumeObservation = { kind: 'unknown'; reason: string } | { kind: 'absent' } | { kind: 'present' };
 
 export type VolumeStep =
-  | { do: 'rest' }
-  | { do: 'create' }
-  | { do: 'destroy' }
-  | { do: 'forget' }
-  | { do: 'mark'; status: VolumeStatus };
+  { do: 'rest' } | { do: 'create' } | { do: 'destroy' } | { do: 'forget' } | { do: 'mark'; status: VolumeStatus };
 
 /** The next step of a volume. `create` and `destroy` are idempotent; `forget` removes the row once nothing backs it. */
 export function planVolume({ status }: Pick<Volume, 'status'>, seen: VolumeObservation): VolumeStep {

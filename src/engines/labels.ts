@@ -13,4 +13,5 @@ export const labels = {
 export const containerName = (id: InstanceId): string => `berth-${id}`;
 
 /** The network that an account's instances share, and no other account's. */
-export const networkName = (installation: string, owner: UserId): string => `berth-${installation.slice(0, 8)}-${owner}`;
+export const networkName = (installation: string, owner: UserId): string =>
+  `berth-${installation.slice(0, 8)}-${owner}`;

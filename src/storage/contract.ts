@@ -13,10 +13,7 @@ export interface DiskId {
   id: string;
 }
 
-export type DiskObservation =
-  | { kind: 'unknown'; reason: string }
-  | { kind: 'absent' }
-  | { kind: 'present' };
+export type DiskObservation = { kind: 'unknown'; reason: string } | { kind: 'absent' } | { kind: 'present' };
 
 export interface StorageCapabilities {
   /** `hard`: writes past the size fail. `soft`: usage is measured, nothing stops a writer. */

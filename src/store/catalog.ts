@@ -13,7 +13,8 @@ export interface CountedRegion {
 }
 
 const regionFromRow = (row: Selectable<RegionTable>): CountedRegion => {
-  if (row.engine !== 'docker' && row.engine !== 'simulated') throw new Error(`region ${row.id}: unknown engine ${row.engine}`);
+  if (row.engine !== 'docker' && row.engine !== 'simulated')
+    throw new Error(`region ${row.id}: unknown engine ${row.engine}`);
   return {
     region: {
       id: regionId(row.id),
@@ -24,8 +25,18 @@ const regionFromRow = (row: Selectable<RegionTable>): CountedRegion => {
       sshAddress: row.sshAddress,
       engine: row.engine,
     },
-    total: { cpuMilli: row.cpuMilliTotal, memoryMiB: row.memoryMiBTotal, gpus: row.gpusTotal, nodePorts: row.nodePortsTotal },
-    used: { cpuMilli: row.cpuMilliUsed, memoryMiB: row.memoryMiBUsed, gpus: row.gpusUsed, nodePorts: row.nodePortsUsed },
+    total: {
+      cpuMilli: row.cpuMilliTotal,
+      memoryMiB: row.memoryMiBTotal,
+      gpus: row.gpusTotal,
+      nodePorts: row.nodePortsTotal,
+    },
+    used: {
+      cpuMilli: row.cpuMilliUsed,
+      memoryMiB: row.memoryMiBUsed,
+      gpus: row.gpusUsed,
+      nodePorts: row.nodePortsUsed,
+    },
   };
 };
 
@@ -74,7 +85,13 @@ const imageFromRow = (row: Selectable<ImageTable>): Image => {
 
 /** Images on offer, in the order they were added. */
 export async function offeredImages(db: Db): Promise<Image[]> {
-  const rows = await db.selectFrom('image').selectAll().where('offered', '=', 1).orderBy('createdAtMs').orderBy('id').execute();
+  const rows = await db
+    .selectFrom('image')
+    .selectAll()
+    .where('offered', '=', 1)
+    .orderBy('createdAtMs')
+    .orderBy('id')
+    .execute();
   return rows.map(imageFromRow);
 }
 
@@ -141,7 +158,9 @@ export async function saveInstanceType(tx: Db, type: InstanceType, position: num
     gpuName: type.gpuName,
     rootDiskGB: type.rootDiskGB,
     dataDiskGB: type.dataDiskGB,
-    prices: JSON.stringify(Object.fromEntries(Object.entries(type.pricesMicros).map(([mode, price]) => [mode, Number(price)]))),
+    prices: JSON.stringify(
+      Object.fromEntries(Object.entries(type.pricesMicros).map(([mode, price]) => [mode, Number(price)])),
+    ),
     offered: 1 as const,
     position,
   };

@@ -46,7 +46,7 @@ export function instanceFromRow(row: InstanceRow): Instance {
     generation: row.generation,
     mustHalt: row.mustHalt === 1,
     everEnsured: row.everEnsured === 1,
-    ensuredGeneration: row.ensuredGeneration,
+    filesStale: row.filesStale === 1,
     attempts: row.attempts,
     wishedAtMs: row.wishedAtMs,
     initExit: row.initExit,
@@ -61,7 +61,6 @@ const columnsOf = (instance: Instance, region: Region) => ({
   generation: instance.generation,
   mustHalt: flag(instance.mustHalt),
   everEnsured: flag(instance.everEnsured),
-  ensuredGeneration: instance.ensuredGeneration,
   attempts: instance.attempts,
   wishedAtMs: instance.wishedAtMs,
   initExit: instance.initExit,
@@ -84,7 +83,7 @@ const insertRow = prepared<InstanceRow>()((db, p) =>
     generation: p('generation'),
     mustHalt: p('mustHalt'),
     everEnsured: p('everEnsured'),
-    ensuredGeneration: p('ensuredGeneration'),
+    filesStale: p('filesStale'),
     attempts: p('attempts'),
     wishedAtMs: p('wishedAtMs'),
     initExit: p('initExit'),
@@ -117,6 +116,7 @@ export async function insertInstance(
     spec: JSON.stringify(instance.spec),
     priceMicros: Number(instance.priceMicros),
     ...columnsOf(instance, region),
+    filesStale: 0,
     holdsCapacity: 1,
     notebookToken: more.notebookToken,
     listed: 1,
@@ -237,7 +237,6 @@ const updateFound = prepared<ReturnType<typeof columnsOf> & Hold & { holding: Fl
         generation: p('generation'),
         mustHalt: p('mustHalt'),
         everEnsured: p('everEnsured'),
-        ensuredGeneration: p('ensuredGeneration'),
         attempts: p('attempts'),
         wishedAtMs: p('wishedAtMs'),
         initExit: p('initExit'),
@@ -372,13 +371,25 @@ export async function makeDue(tx: Db, ids: readonly string[], nowMs: number): Pr
   await tx.updateTable('instance').set({ dueAtMs: nowMs }).where('id', 'in', ids).execute();
 }
 
-/** Every running instance of an account, so that its control files follow the account's ssh keys. */
-export async function makeAccountDue(tx: Db, ownerId: string, nowMs: number): Promise<void> {
+/**
+ * The account's ssh keys changed: the control files of its running instances are out of date. No wish moves, so a launch under way
+ * goes on; the mark is set beside whatever a pass writes, and only `markFiles` takes it off.
+ */
+export async function makeFilesStale(tx: Db, ownerId: string, nowMs: number): Promise<void> {
   await tx
     .updateTable('instance')
-    .set({ dueAtMs: nowMs, generation: sql<number>`generation + 1` })
+    .set({ dueAtMs: nowMs, filesStale: 1 })
     .where('ownerId', '=', ownerId)
     .where('desired', '=', 'running')
+    .execute();
+}
+
+/** Takes the mark off, before the files are made: what changes from here on sets it again. Or sets it, when they could not be. */
+export async function markFiles(tx: Db, id: string, stale: boolean): Promise<void> {
+  await tx
+    .updateTable('instance')
+    .set({ filesStale: flag(stale) })
+    .where('id', '=', id)
     .execute();
 }
 

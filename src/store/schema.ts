@@ -140,7 +140,8 @@ export interface InstanceTable {
   generation: number;
   mustHalt: Flag;
   everEnsured: Flag;
-  ensuredGeneration: number;
+  /** 1 while control files of the running instance are out of date. */
+  filesStale: Flag;
   attempts: number;
   wishedAtMs: number;
   initExit: number | null;

@@ -102,7 +102,11 @@ export async function volumeTexts(db: Db, ownerId: string, offset: number, limit
   return rows.map((row) => row.publicText);
 }
 
-export async function writeVolumeWish(tx: Db, volume: Volume, more: { listed: boolean; dueAtMs: number }): Promise<void> {
+export async function writeVolumeWish(
+  tx: Db,
+  volume: Volume,
+  more: { listed: boolean; dueAtMs: number },
+): Promise<void> {
   await tx
     .updateTable('volume')
     .set({ ...columnsOf(volume), listed: more.listed ? 1 : 0, dueAtMs: more.dueAtMs })

@@ -47,7 +47,7 @@ export const anInstance = (over: Partial<Instance> = {}): Instance => ({
   generation: 1,
   mustHalt: false,
   everEnsured: false,
-  ensuredGeneration: 0,
+  filesStale: false,
   attempts: 0,
   wishedAtMs: 1_700_000_000_000,
   initExit: null,

@@ -12,7 +12,7 @@ const absent: Seen = { kind: 'absent' };
 const unknown: Seen = { kind: 'unknown', reason: 'no answer' };
 
 const at = (desired: Desired, observed: Partial<Observed>, more: Partial<Instance> = {}): Instance => {
-  const base = anInstance({ wishedAtMs: now - 1_000, everEnsured: true, ensuredGeneration: 1, ...more, desired });
+  const base = anInstance({ wishedAtMs: now - 1_000, everEnsured: true, ...more, desired });
   return { ...base, observed: { ...base.observed, ...observed } };
 };
 
@@ -153,10 +153,10 @@ describe('plan', () => {
     });
   });
 
-  test('a running one under a newer wish is handed its control files anew', () => {
-    const instance = at('running', { status: 'Running', phase: 'Ready' }, { generation: 2 });
+  test('a running one whose control files are out of date is handed new ones', () => {
+    const instance = at('running', { status: 'Running', phase: 'Ready' }, { filesStale: true });
     expect(plan(instance, running, now, limits).do).toBe('refresh');
-    expect(plan({ ...instance, ensuredGeneration: 2 }, running, now, limits).do).toBe('rest');
+    expect(plan({ ...instance, filesStale: false }, running, now, limits).do).toBe('rest');
   });
 
   test('a wish to stop halts what runs, tells when it is stopped, and then rests', () => {

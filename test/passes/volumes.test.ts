@@ -1,3 +1,4 @@
+import { makeVolumeDue } from '../../src/store/volumes.ts';
 import { measureVolumes } from '../../src/control/passes/measure.ts';
 import { makeRegions } from '../../src/control/regions.ts';
 import { mkdir, rename, rm, stat, writeFile } from 'node:fs/promises';
@@ -222,6 +223,8 @@ onEngine('sqlite', 'the backing of a volume', (open) => {
     await settled(world);
     await rename(world.folder, `${world.folder}-away`);
     await measure(world);
+    await world.store.write((tx) => makeVolumeDue(tx, id, Date.now()));
+    await create(world, 'wake');
     await eventually(async () => {
       const { dueAtMs } = await world.store.read
         .selectFrom('volume')
@@ -239,11 +242,11 @@ onEngine('sqlite', 'the backing of a volume', (open) => {
     const world = await makeWorld(await open());
     const { id } = await create(world, 'data');
     await bound(world, id);
-    await mkdir(join(folderOf(world, id), 'deep'));
-    await writeFile(join(folderOf(world, id), 'deep', 'file'), Buffer.alloc(8 * 1024 ** 2, 1));
+    await mkdir(join(folderOf(world, id), 'files', 'deep'));
+    await writeFile(join(folderOf(world, id), 'files', 'deep', 'file'), Buffer.alloc(8 * 1024 ** 2, 1));
     await measure(world);
     await eventually(async () => ((await listed(world)).find((volume) => volume.id === id)?.usageGB ?? 0) >= 0.007);
-    await rm(join(folderOf(world, id), 'deep'), { recursive: true });
+    await rm(join(folderOf(world, id), 'files', 'deep'), { recursive: true });
     await measure(world);
     await eventually(async () => (await listed(world)).find((volume) => volume.id === id)?.usageGB === 0);
     await settled(world);

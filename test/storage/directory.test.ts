@@ -41,7 +41,8 @@ test('a disk is absent, then made, mounted, seen and listed, then destroyed and 
     await storage.destroy(disk);
     await storage.create(disk, 1);
     const folder = await storage.mount(disk);
-    expect(folder).toBe(join(root, disk.kind, disk.id));
+    expect(folder).toBe(join(root, disk.kind, disk.id, 'files'));
+    expect((await stat(join(folder, '..'))).mode & 0o777).toBe(0o700);
     await writeFile(join(folder, 'kept'), 'kept');
     await storage.create(disk, 1);
     expect(await readdir(folder)).toEqual(['kept']);

@@ -43,7 +43,7 @@ export const instanceRow = (
   generation: 1,
   mustHalt: 0,
   everEnsured: 0,
-  ensuredGeneration: 0,
+  filesStale: 0,
   attempts: 0,
   wishedAtMs: 1_000,
   initExit: null,

@@ -30,6 +30,8 @@ export const makeSshKeys = (needs: {
       const id = uuidFrom(randomBytes);
       return store.write(async (tx) => {
         const nowMs = now();
+        // Instances before the account, as everywhere.
+        await onSshKeysChanged(tx, accountId);
         await lockOwnAccount(tx, accountId);
         return once(tx, accountId, idempotency, nowMs, async () => {
           const count = await countSshKeys(tx, accountId);
@@ -52,7 +54,6 @@ export const makeSshKeys = (needs: {
             subjectId: id,
             data: { name, fingerprint },
           });
-          await onSshKeysChanged(tx, accountId);
           return { sshKey: { id, name, fingerprint } };
         });
       });
@@ -73,6 +74,8 @@ export const makeSshKeys = (needs: {
     async deleteSshKey({ accountId }, { id }, idempotency) {
       await store.write(async (tx) => {
         const nowMs = now();
+        // Instances before the account, as everywhere.
+        await onSshKeysChanged(tx, accountId);
         await lockOwnAccount(tx, accountId);
         await once(tx, accountId, idempotency, nowMs, async () => {
           const row = await deleteSshKeyRow(tx, accountId, id);
@@ -84,7 +87,6 @@ export const makeSshKeys = (needs: {
           }
           const data = { name: row.name, fingerprint: row.fingerprint };
           await appendEvent(tx, { accountId, atMs: nowMs, kind: 'sshKey.deleted', subjectId: id, data });
-          await onSshKeysChanged(tx, accountId);
           return {};
         });
       });

@@ -18,4 +18,5 @@ export interface DeedNeeds {
   ending: AbortSignal;
 }
 
-export const within = (ending: AbortSignal, ms: number): AbortSignal => AbortSignal.any([ending, AbortSignal.timeout(ms)]);
+export const within = (ending: AbortSignal, ms: number): AbortSignal =>
+  AbortSignal.any([ending, AbortSignal.timeout(ms)]);

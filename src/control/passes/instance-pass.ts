@@ -12,13 +12,14 @@ import {
   freeNodePort,
   freeNodePorts,
   instanceFromRow,
+  markFiles,
   uncountNodePorts,
   type InstanceRow,
 } from '../../store/instances.ts';
 import type { EngineSpec } from '../../engines/contract.ts';
 import type { Db } from '../../store/store.ts';
 import type { Held, Tended } from '../loop.ts';
-import { allotNodePorts } from './node-ports.ts';
+import { allotNodePorts, PortsUsedUp } from './node-ports.ts';
 import { checkInit, checkReady } from './readiness.ts';
 import { dataDisk, DisksFailed, engineSpec, prepareDisks, VolumeNotReady } from './spec.ts';
 import { keep, note, Overtaken, quick, write, type InstancePassNeeds, type Work } from './work.ts';
@@ -110,9 +111,7 @@ async function take(work: Work, step: Step): Promise<Rest> {
     case 'ensure':
       return ensure(work, step.show);
     case 'refresh':
-      await bringUp(work, await engineSpec(work));
-      await note(work, { ensuredGeneration: instance.generation });
-      return 'again';
+      return refresh(work);
     case 'checkReady':
       return checkReady(work, step.show);
     case 'checkInit':
@@ -120,6 +119,23 @@ async function take(work: Work, step: Step): Promise<Rest> {
     default:
       return step satisfies never;
   }
+}
+
+/** Hands a running instance the present control files. */
+async function refresh(work: Work): Promise<Rest> {
+  const { needs, instance } = work;
+  const mark = (stale: boolean): Promise<void> => needs.store.write((tx) => markFiles(tx, instance.id, stale));
+  await mark(false);
+  try {
+    await bringUp(work, await engineSpec(work));
+  } catch (error) {
+    await mark(true);
+    if (!(error instanceof DisksFailed)) throw error;
+    needs.log.warn({ id: instance.id, err: error.cause }, error.message);
+    return needs.limits.askAgainMs;
+  }
+  work.instance = { ...instance, filesStale: false };
+  return 'again';
 }
 
 /** Image, disks, node ports, container. Each trouble is diagnosed; what may pass is tried again with back-off. */
@@ -130,14 +146,12 @@ async function ensure(work: Work, show: Partial<Observed>): Promise<Rest> {
     // The tries of an image are bounded by a deadline, those of a container by their number: one must not count for the other.
     if (imageWasMissing) work.instance = { ...work.instance, attempts: 0 };
     await prepareDisks(work);
-    if (!(await allot(work, show)))
-      return retryLater(work, 'PortTaken', 'no node port of the region is free; terminate an instance that has some');
+    await allot(work, show);
     const spec = await engineSpec(work);
     await bringUp(work, spec);
     work.instance = {
       ...work.instance,
       observed: { ...work.instance.observed, ...show, phase: 'WaitReady' },
-      ensuredGeneration: spec.generation,
     };
     return 'again';
   } catch (error) {
@@ -150,6 +164,7 @@ async function ensure(work: Work, show: Partial<Observed>): Promise<Rest> {
       work.needs.log.error({ id: work.instance.id, err: error.cause }, error.message);
       return retryLater(work, 'DisksFailed', error.message, { ...show, phase: 'PrepareDisks' });
     }
+    if (error instanceof PortsUsedUp) return retryLater(work, 'PortTaken', error.message);
     if (error instanceof EngineFault) return afterFault(work, error);
     throw error;
   }
@@ -257,8 +272,8 @@ async function retryLater(
   return backOffMs(attempts, limits);
 }
 
-/** Writes down that the engine is about to be asked, with the node ports it is asked for; false when too few are free. */
-async function allot(work: Work, show: Partial<Observed>): Promise<boolean> {
+/** Writes down that the engine is about to be asked, with the node ports it is asked for. */
+async function allot(work: Work, show: Partial<Observed>): Promise<void> {
   const { instance, hands, needs } = work;
   const observed = {
     ...instance.observed,
@@ -267,15 +282,12 @@ async function allot(work: Work, show: Partial<Observed>): Promise<boolean> {
     message: '',
     ...diagnosed('', ''),
   } as const;
-  const next = await needs.store.write(async (tx) => {
+  work.instance = work.written = await needs.store.write(async (tx) => {
     const nodePorts = await allotNodePorts(tx, hands, instance, needs.random);
-    if (!nodePorts) return null;
     const allotted = { ...instance, nodePorts, everEnsured: true, mustHalt: false, observed };
     await write(tx, work, allotted);
     return allotted;
   });
-  if (next) work.instance = work.written = next;
-  return next !== null;
 }
 
 /** Another program of the host has the port: it is given up, and another one is allotted at the next try. */

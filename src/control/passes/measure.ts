@@ -14,7 +14,7 @@ const SHARE_OF_TIME = 100;
 const LONGEST_PAUSE_MS = 60_000;
 
 export async function measureVolumes(needs: DeedNeeds): Promise<void> {
-  for (let after = ''; !needs.ending.aborted; ) {
+  for (let after = ''; !needs.ending.aborted;) {
     const volumes = await standingVolumes(needs.store.read, after, VOLUMES_AT_ONCE);
     const last = volumes.at(-1);
     if (!last) return;

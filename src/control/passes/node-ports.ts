@@ -6,13 +6,16 @@ import type { RegionHands } from '../regions.ts';
 
 const BLIND_TRIES = 8;
 
-/** The instance's ports, each with a node port that is its alone; null when the range is used up. */
+/** The range has too few left: thrown out of the transaction, so that what was taken on the way is given back. */
+export class PortsUsedUp extends Error {}
+
+/** The instance's ports, each with a node port that is its alone. Throws `PortsUsedUp`. */
 export async function allotNodePorts(
   tx: Db,
   { nodePortRange: { first, last } }: Pick<RegionHands, 'nodePortRange'>,
   instance: Instance,
   random: () => number,
-): Promise<NodePort[] | null> {
+): Promise<NodePort[]> {
   const region = instance.spec.regionId;
   const size = last - first + 1;
   const draw = async (port: number): Promise<number | null> => {
@@ -28,7 +31,7 @@ export async function allotNodePorts(
   const allotted: NodePort[] = [];
   for (const { port, nodePort } of instance.nodePorts) {
     const found = nodePort === 0 ? await draw(port) : nodePort;
-    if (found === null) return null;
+    if (found === null) throw new PortsUsedUp('the region has no node port left; terminate an instance that has some');
     allotted.push({ port, nodePort: found });
   }
   return allotted;

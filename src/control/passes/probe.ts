@@ -58,7 +58,6 @@ async function saveCapacity(
   if (!same) await store.write((tx) => saveRegion(tx, counted.region, total));
 }
 
-
 /** An engine that answers again may hold other things than before. What fails here is done again with the next probe. */
 async function welcome(needs: ProbeNeeds, hands: RegionHands, probe: Probe): Promise<void> {
   try {

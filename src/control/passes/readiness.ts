@@ -77,7 +77,8 @@ async function ready(work: Work): Promise<'again'> {
 export async function checkInit(work: Work): Promise<'again' | number> {
   const { needs, hands, instance } = work;
   const lines = await hands.engine.logs(instance.id, 'console', CONSOLE_LINES, quick(work)).catch(emptyOnFault);
-  const { initExit } = readConsole(lines);
+  const said = readConsole(lines).initExit;
+  const initExit = said === null || said === 'running' ? await keptExit(work) : said;
   if (typeof initExit === 'number') {
     await note(work, { initExit, observed: { message: `the init script ended with exit code ${initExit}` } });
     return 'again';
@@ -91,6 +92,18 @@ export async function checkInit(work: Work): Promise<'again' | number> {
   }
   const runningMs = needs.now() - instance.wishedAtMs;
   return Math.min(INIT_LONGEST_POLL_MS, Math.max(INIT_POLL_MS, runningMs / 10));
+}
+
+/** The exit code from the file where the start script keeps it: a talkative instance pushes the line off the console. */
+async function keptExit(work: Work): Promise<number | null> {
+  const { hands, instance } = work;
+  try {
+    const { exitCode, stdout } = await hands.engine.exec(instance.id, ['cat', '/var/log/berth/init.exit'], quick(work));
+    return exitCode === 0 && /^\d{1,3}\s*$/.test(stdout) ? Number(stdout) : null;
+  } catch (error) {
+    if (error instanceof EngineFault) return null;
+    throw error;
+  }
 }
 
 const emptyOnFault = (error: unknown): string[] => {

@@ -49,7 +49,9 @@ export function watchEngines({ store, regions, now, log, wake, ending }: DeedNee
     hinted.clear();
     store
       .write((tx) => makeDue(tx, ids, now()))
-      .then(wake, (error: unknown) => log.warn({ ids, err: error }, 'hints of the engine were lost; the sweep will see'));
+      .then(wake, (error: unknown) =>
+        log.warn({ ids, err: error }, 'hints of the engine were lost; the sweep will see'),
+      );
   };
   for (const { engine } of regions.all()) {
     engine.watch((id) => {

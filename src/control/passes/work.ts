@@ -55,7 +55,6 @@ interface Change {
   observed?: Partial<Observed>;
   desired?: Instance['desired'];
   attempts?: number | undefined;
-  ensuredGeneration?: number;
   initExit?: number;
 }
 

@@ -98,8 +98,8 @@ export const first: Migration = {
 
     table = inRegion(ofOwner(withId('instance')));
     table = texts(table, 'spec', 'nodePorts', 'desired', 'observed', 'status', 'notebookToken');
-    table = whole(table, 'createdAtMs', 'priceMicros', 'generation', 'ensuredGeneration', 'attempts', 'wishedAtMs');
-    table = flags(table, 'mustHalt', 'everEnsured', 'holdsCapacity', 'listed');
+    table = whole(table, 'createdAtMs', 'priceMicros', 'generation', 'attempts', 'wishedAtMs');
+    table = flags(table, 'mustHalt', 'everEnsured', 'filesStale', 'holdsCapacity', 'listed');
     table = lease(maybeWhole(table, 'initExit', 'releasedAtMs'));
     await texts(table, 'publicText').execute();
     await sql`create index "instance_released" on instance (listed, "releasedAtMs") where "releasedAtMs" is not null`.execute(
@@ -150,6 +150,8 @@ export const first: Migration = {
     table = table.addColumn('sessionId', text, (c) => c.references('session.id').onDelete('cascade'));
     await table.execute();
     await db.schema.createIndex('gatewayGrant_session').on('gatewayGrant').column('sessionId').execute();
+    await db.schema.createIndex('gatewayGrant_instance').on('gatewayGrant').column('instanceId').execute();
+    await db.schema.createIndex('gatewayGrant_account').on('gatewayGrant').column('accountId').execute();
     await db.schema.createIndex('gatewayGrant_expiry').on('gatewayGrant').column('expiresAtMs').execute();
   },
 };
