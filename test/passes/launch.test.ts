@@ -182,6 +182,42 @@ onBothEngines('a launch', (open) => {
     );
   });
 
+  test('that asks for Docker while the engine has not said whether it can is refused, not launched without', async () => {
+    const world = await makeWorld(await open(), { start: false });
+    const configuration = world.wish().instanceConfiguration;
+    await expectRefused(
+      world.running.control.instances.launch(
+        world.caller,
+        world.wish({ instanceConfiguration: { ...configuration, enableDocker: true } }),
+        null,
+      ),
+      'unavailable',
+      /does not answer/,
+    );
+  });
+
+  test('that finds too few node ports left takes none of them, and goes on once there are enough', async () => {
+    const world = await makeWorld(await open(), { nodePorts: { first: 30_000, last: 30_002 } });
+    const { instances } = world.running.control;
+    const other = await instances.launch(world.caller, world.wish(), null);
+    await world.until(other.instanceId, hasStatus('Running'));
+    // Taken beside the count, as by rows that outlived a change of the range: two of the three are the other's now.
+    const ports = world.store.read.selectFrom('nodePort').select(['nodePort', 'instanceId']);
+    const [first] = await ports.execute();
+    const nodePort = first?.nodePort === 30_000 ? 30_001 : 30_000;
+    const row = { regionId: world.hands.regionId, instanceId: other.instanceId, port: 1, nodePort };
+    await world.store.write((tx) => tx.insertInto('nodePort').values(row).execute());
+    const one = await instances.launch(world.caller, world.wish({ nodePorts: [80] }), null);
+    await world.until(one.instanceId, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === 'PortTaken');
+    expect((await ports.execute()).map(({ instanceId }) => instanceId)).toEqual([other.instanceId, other.instanceId]);
+    await world.store.write((tx) => tx.deleteFrom('nodePort').where('nodePort', '=', nodePort).execute());
+    await world.until(one.instanceId, hasStatus('Running', 'InitializationFailed'));
+    if (hasStatus('InitializationFailed')(await world.instance(one.instanceId))) {
+      await instances.start(world.caller, one, null);
+    }
+    await world.until(one.instanceId, hasStatus('Running'));
+  });
+
   test('that asks for more node ports than are left says how many are', async () => {
     const world = await makeWorld(await open(), { nodePorts: { first: 30_000, last: 30_002 } });
     const { instances } = world.running.control;

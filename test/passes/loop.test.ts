@@ -202,7 +202,7 @@ onEngine('sqlite', 'the loop in trouble', (open) => {
     const { store, asked } = watchedStore(await open());
     await insertRows(
       store,
-      Array.from({ length: 600 }, (_, index) => `i${index}`),
+      Array.from({ length: 4_200 }, (_, index) => `i${index}`),
       0,
     );
     let begun = 0;
@@ -213,12 +213,12 @@ onEngine('sqlite', 'the loop in trouble', (open) => {
       if (!ended.aborted) await new Promise<void>((resolve) => ended.addEventListener('abort', () => resolve()));
       return { dueAtMs: null };
     });
-    await eventually(() => begun === 512);
+    await eventually(() => begun === 4_096);
     const before = asked.length;
     await new Promise((resolve) => setTimeout(resolve, 200));
     expect(asked.length - before).toBeLessThanOrEqual(2);
     gate.abort();
-    await eventually(() => begun === 600);
+    await eventually(() => begun === 4_200);
   });
 
   test('an owner with one launch does not wait for another with two hundred', async () => {
