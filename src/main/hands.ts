@@ -65,6 +65,10 @@ async function dockerEngine(config: Config, installation: string, recipeFolder: 
   const { endpointOf, makeClient } = await import('../engines/docker/client.ts');
   const { makeDockerEngine } = await import('../engines/docker/docker.ts');
   const endpoint = endpointOf(config.dockerHost ?? USUAL_SOCKET);
+  if (!('socketPath' in endpoint)) {
+    const why = 'disks and control files are folders of this machine, which an engine elsewhere can not mount';
+    throw new Error(`DOCKER_HOST is ${config.dockerHost}: ${why}. Give the socket of an engine on this machine.`);
+  }
   const buildLocalImage: BuildLocalImage = async (ref, onProgress, signal) => {
     const recipe = await readRecipe(recipeFolder);
     if (recipeRef(recipe) !== ref) {

@@ -11,30 +11,36 @@ beforeAll(async () => {
 });
 afterAll(() => api.stop());
 
-test('51 launches are listed newest first over pages of ten, each once, with the true total on each page', async () => {
-  const { client } = await api.newAccount();
-  const launched: string[] = [];
-  for (let n = 0; n < 51; n += 1) {
-    const { instanceId } = await client.launch(wish({ name: `number ${n}` }));
-    expect(instanceId).toMatch(/^notebook-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
-    launched.push(instanceId);
-  }
-  const seen: { id: string; madeMs: number }[] = [];
-  for (let currentPage = 1; currentPage <= 6; currentPage += 1) {
-    const { instances, pager } = await client.listInstances({ pager: { currentPage, pageSize: 10 } });
-    expect(pager).toEqual({ currentPage, pageSize: 10, totalEntries: 51 });
-    expect(instances).toHaveLength(currentPage === 6 ? 1 : 10);
-    for (const { instanceMetadata, instanceRuntimeInfo } of instances) {
-      seen.push({ id: instanceMetadata.instanceId, madeMs: instanceRuntimeInfo.createAtUnixMs });
+test.each([
+  { pageSize: 50, pages: 2 },
+  { pageSize: 10, pages: 6 },
+])(
+  '51 launches are listed over $pages pages of $pageSize, each once, newest first, with the true total',
+  async ({ pageSize, pages }) => {
+    const { client } = await api.newAccount();
+    const launched: string[] = [];
+    for (let n = 0; n < 51; n += 1) {
+      const { instanceId } = await client.launch(wish({ name: `number ${n}` }));
+      expect(instanceId).toMatch(/^notebook-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
+      launched.push(instanceId);
     }
-  }
-  expect(seen.map(({ id }) => id).toSorted()).toEqual(launched.toSorted());
-  expect(seen.map(({ madeMs }) => madeMs)).toEqual(seen.map(({ madeMs }) => madeMs).toSorted((a, b) => b - a));
-  expect(await client.listInstances({ pager: { currentPage: 7, pageSize: 10 } })).toEqual({
-    instances: [],
-    pager: { currentPage: 7, pageSize: 10, totalEntries: 51 },
-  });
-});
+    const seen: { id: string; madeMs: number }[] = [];
+    for (let currentPage = 1; currentPage <= pages; currentPage += 1) {
+      const { instances, pager } = await client.listInstances({ pager: { currentPage, pageSize } });
+      expect(pager).toEqual({ currentPage, pageSize, totalEntries: 51 });
+      expect(instances).toHaveLength(currentPage === pages ? 1 : pageSize);
+      for (const { instanceMetadata, instanceRuntimeInfo } of instances) {
+        seen.push({ id: instanceMetadata.instanceId, madeMs: instanceRuntimeInfo.createAtUnixMs });
+      }
+    }
+    expect(seen.map(({ id }) => id).toSorted()).toEqual(launched.toSorted());
+    expect(seen.map(({ madeMs }) => madeMs)).toEqual(seen.map(({ madeMs }) => madeMs).toSorted((a, b) => b - a));
+    expect(await client.listInstances({ pager: { currentPage: pages + 1, pageSize } })).toEqual({
+      instances: [],
+      pager: { currentPage: pages + 1, pageSize, totalEntries: 51 },
+    });
+  },
+);
 
 test('a listed page holds no member that the interface does not have', async () => {
   const { client, token } = await api.newAccount();

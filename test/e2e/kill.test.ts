@@ -35,7 +35,7 @@ const pager = { currentPage: 1, pageSize: 500 };
 const list = async (client: Client) => (await client.listInstances({ pager })).instances;
 
 test(`a launch outlives ${ROUNDS} kills at ${ROUNDS} moments`, async () => {
-  const installation = await installationOf(server.folder);
+  const installation = installationOf(server.folder);
   let { client } = await login(server);
   const image = (await client.listImages({ pager })).images[0];
   const place = (await client.catalog()).instanceInfos[0]?.regionInfos[0];

@@ -3,11 +3,13 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { chromium } from 'playwright-core';
 import type { InstanceObject } from '../../src/contract/instance.ts';
 import { runCell } from './jupyter.ts';
+import { browserPath } from './browser.ts';
 import {
   installationOf,
   login,
   ownedNames,
   startServerProcess,
+  statusesOf,
   until,
   type Client,
   type ServerProcess,
@@ -82,12 +84,14 @@ test('a notebook with a volume, ports and ssh lives through stop and start, and 
     },
     nodePorts: [8000],
   });
-  const seen = new Set<string>();
   const running = await until(
     () => instance(instanceId),
-    (one) => seen.add(statusOf(one)) && statusOf(one) === 'Running',
+    (one) => statusOf(one) === 'Running',
   );
-  expect([...seen].every((status) => ['Initializing', 'PullingImage', 'Starting', 'Running'].includes(status))).toBe(
+  const statuses = statusesOf(server.folder, instanceId);
+  expect(statuses[0]).toBe('Initializing');
+  expect(statuses.at(-1)).toBe('Running');
+  expect(statuses.every((status) => ['Initializing', 'PullingImage', 'Starting', 'Running'].includes(status))).toBe(
     true,
   );
   expect(running.instanceRuntimeInfo).toMatchObject({ healthy: true, message: 'the init script is running' });
@@ -177,7 +181,7 @@ nohup python3 /root/echo.py > /dev/null 2>&1 &`,
     () => instance(instanceId),
     (one) => one.instanceRuntimeInfo.phase === 'Cleaned',
   );
-  expect(await ownedNames(await installationOf(server.folder))).toEqual([]);
+  expect(await ownedNames(installationOf(server.folder))).toEqual([]);
 
   // The volume keeps its data: the next instance finds it.
   const next = await client.launch({
@@ -216,7 +220,7 @@ test('a browser comes in by the link of the API, runs a cell in JupyterLab, and 
   const { url } = await client.open({ instanceId });
 
   const browser = await chromium.launch({
-    executablePath: '/usr/bin/chromium',
+    executablePath: browserPath(),
     args: [
       '--no-sandbox',
       '--disable-gpu',

@@ -2,6 +2,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
+import { DatabaseSync } from 'node:sqlite';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import Docker from 'dockerode';
@@ -87,7 +88,7 @@ export async function startServerProcess({ nodePorts }: { nodePorts: string }): 
     kill,
     start,
     async stop() {
-      const installation = await installationOf(folder);
+      const installation = installationOf(folder);
       await kill('SIGTERM');
       await removeAll(installation);
       await rm(folder, { recursive: true, force: true });
@@ -95,17 +96,31 @@ export async function startServerProcess({ nodePorts }: { nodePorts: string }): 
   };
 }
 
-export async function installationOf(folder: string): Promise<string> {
-  const { DatabaseSync } = await import('node:sqlite');
+function asked<T>(folder: string, ask: (database: DatabaseSync) => T): T {
   const database = new DatabaseSync(join(folder, 'berth.db'), { readOnly: true });
   try {
-    const row = database.prepare("select value from setting where name = 'installation'").get();
-    if (typeof row?.['value'] !== 'string') throw new Error('the store has no installation id');
-    return row['value'];
+    return ask(database);
   } finally {
     database.close();
   }
 }
+
+export const installationOf = (folder: string): string =>
+  asked(folder, (database) => {
+    const row = database.prepare("select value from setting where name = 'installation'").get();
+    if (typeof row?.['value'] !== 'string') throw new Error('the store has no installation id');
+    return row['value'];
+  });
+
+/** The statuses that an instance went through, as its events tell. */
+export const statusesOf = (folder: string, id: string): string[] =>
+  asked(folder, (database) => {
+    const rows = database.prepare('select data from event where "subjectId" = ? order by id').all(id);
+    return rows.flatMap(({ data }) => {
+      const { status }: { status?: string } = JSON.parse(String(data));
+      return status === undefined ? [] : [status];
+    });
+  });
 
 export const docker = new Docker();
 
