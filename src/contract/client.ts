@@ -6,7 +6,7 @@
 import type { z } from 'zod';
 import { errorCodes, plainError } from './errors.ts';
 import type { ErrorCode } from './errors.ts';
-import { routeTable } from './routes.ts';
+import { routeOf } from './routes.ts';
 import type { AnswerOf, InputOf, RouteName } from './routes.ts';
 
 /** `cookie`: the browser's own, of a login on the same origin. */
@@ -72,7 +72,7 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
   const caller =
     <Name extends RouteName>(name: Name) =>
     async (body: unknown = {}, { signal, idempotencyKey }: CallOptions = {}): Promise<AnswerOf<Name>> => {
-      const route = routeTable[name];
+      const route = routeOf(name);
       const headers: Record<string, string> = { accept: 'application/json' };
       const mine = typeof credential === 'function' ? credential() : (credential ?? null);
       if (mine?.kind === 'token') headers['authorization'] = `Bearer ${mine.token}`;

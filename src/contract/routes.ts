@@ -175,10 +175,12 @@ export type BodyOf<Name extends RouteName> = z.output<(typeof routes)[Name]['bod
 export type InputOf<Name extends RouteName> = z.input<(typeof routes)[Name]['body']>;
 export type AnswerOf<Name extends RouteName> = z.output<(typeof routes)[Name]['answer']>;
 
-/** The same table, for code that is generic in the name of the route. */
-export const routeTable: {
+const table: {
   [Name in RouteName]: Route<z.ZodType<BodyOf<Name>>, z.ZodType<AnswerOf<Name>>>;
 } = routes;
+
+/** A row of the table, for code that is generic in the name of the route. */
+export const routeOf = <Name extends RouteName>(name: Name) => table[name];
 
 /** The table's names in its order, typed. */
 export const routeNames = Object.keys(routes).filter((name): name is RouteName => name in routes);

@@ -48,7 +48,8 @@ export const makeCatalog = ({ offers, regions, imageWork }: CatalogNeeds): Catal
           engine: { name: seen.probe?.version ?? region.engine, answers: seen.answers, text: seen.text },
           capabilities: {
             ...seen.probe?.capabilities,
-            volumeSizeLimit: volumes.sizeLimit, dataDiskSizeLimit: volumes.sizeLimit,
+            volumeSizeLimit: volumes.sizeLimit,
+            dataDiskSizeLimit: volumes.sizeLimit,
             volumeSnapshots: volumes.snapshots,
           },
         },

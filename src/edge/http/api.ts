@@ -12,7 +12,7 @@ import fastify from 'fastify';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { MAX_BODY_BYTES } from '../../contract/common.ts';
 import { openapiDocument } from '../../contract/openapi.ts';
-import { ADMIN_ROLE, BASE_PATH, routeNames, routes, routeTable } from '../../contract/routes.ts';
+import { ADMIN_ROLE, BASE_PATH, routeNames, routeOf, routes } from '../../contract/routes.ts';
 import type { BodyOf, Route, RouteName } from '../../contract/routes.ts';
 import type { Caller, Control, Idempotency } from '../../control/control.ts';
 import type { Log } from '../../control/log.ts';
@@ -121,7 +121,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
       },
     ) => Promise<unknown>,
   ): void {
-    const route = routeTable[name];
+    const route = routeOf(name);
     const validate = makeValidate(route.body);
     const needsLogin = route.who !== 'anyone';
     app.route({
