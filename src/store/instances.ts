@@ -274,37 +274,28 @@ interface Counted extends Capacity {
   ports: number;
 }
 
-const countMore = prepared<Counted>()((db, p) =>
-  db
+/** What is given back, or not asked at all, needs no room. */
+const moveCounts = prepared<Counted>()((db, p) => {
+  const more = (used: string, name: keyof Counted) => sql<number>`${sql.ref(used)} + cast(${p(name)} as bigint)`;
+  const room = (used: string, total: string, name: keyof Counted) =>
+    sql<boolean>`(cast(${p(name)} as bigint) <= 0 or ${more(used, name)} <= ${sql.ref(total)})`;
+  return db
     .updateTable('region')
     .set({
-      cpuMilliUsed: sql<number>`"cpuMilliUsed" + ${p('cpuMilli')}`,
-      memoryMiBUsed: sql<number>`"memoryMiBUsed" + ${p('memoryMiB')}`,
-      gpusUsed: sql<number>`"gpusUsed" + ${p('gpus')}`,
-      nodePortsUsed: sql<number>`"nodePortsUsed" + ${p('ports')}`,
+      cpuMilliUsed: more('cpuMilliUsed', 'cpuMilli'),
+      memoryMiBUsed: more('memoryMiBUsed', 'memoryMiB'),
+      gpusUsed: more('gpusUsed', 'gpus'),
+      nodePortsUsed: more('nodePortsUsed', 'ports'),
     })
     .where('id', '=', p('region'))
-    .returning('id'),
-);
+    .where(room('cpuMilliUsed', 'cpuMilliTotal', 'cpuMilli'))
+    .where(room('memoryMiBUsed', 'memoryMiBTotal', 'memoryMiB'))
+    .where(room('gpusUsed', 'gpusTotal', 'gpus'))
+    .where(room('nodePortsUsed', 'nodePortsTotal', 'ports'))
+    .returning('id');
+});
 
-const countMoreIfFree = prepared<Counted>()((db, p) =>
-  db
-    .updateTable('region')
-    .set({
-      cpuMilliUsed: sql<number>`"cpuMilliUsed" + ${p('cpuMilli')}`,
-      memoryMiBUsed: sql<number>`"memoryMiBUsed" + ${p('memoryMiB')}`,
-      gpusUsed: sql<number>`"gpusUsed" + ${p('gpus')}`,
-      nodePortsUsed: sql<number>`"nodePortsUsed" + ${p('ports')}`,
-    })
-    .where('id', '=', p('region'))
-    .where(sql<boolean>`"cpuMilliUsed" + ${p('cpuMilli')} <= "cpuMilliTotal"`)
-    .where(sql<boolean>`"memoryMiBUsed" + ${p('memoryMiB')} <= "memoryMiBTotal"`)
-    .where(sql<boolean>`"gpusUsed" + ${p('gpus')} <= "gpusTotal"`)
-    .where(sql<boolean>`"nodePortsUsed" + ${p('ports')} <= "nodePortsTotal"`)
-    .returning('id'),
-);
-
-/** Counts the capacity of an instance in its region, or gives it back. Taking is guarded: false means there is not enough. */
+/** Counts the capacity of an instance in its region, or gives it back. False means there is not enough. */
 export async function countCapacity(
   tx: Db,
   region: string,
@@ -313,23 +304,18 @@ export async function countCapacity(
   ports = 0,
 ): Promise<boolean> {
   const { cpuMilli, memoryMiB, gpus } = capacityOf(type);
-  const counted = {
-    region,
+  const counts = {
     cpuMilli: sign * cpuMilli,
     memoryMiB: sign * memoryMiB,
     gpus: sign * gpus,
     ports: sign * ports,
   };
-  return (await (sign === 1 ? countMoreIfFree : countMore)(tx, counted)).length > 0;
+  return (await moveCounts(tx, { region, ...counts })).length > 0;
 }
 
 /** Gives node ports back to the region's count; the rows themselves go with `freeNodePorts`. */
 export async function uncountNodePorts(tx: Db, region: string, ports: number): Promise<void> {
-  await tx
-    .updateTable('region')
-    .set({ nodePortsUsed: sql<number>`"nodePortsUsed" - ${ports}` })
-    .where('id', '=', region)
-    .execute();
+  await moveCounts(tx, { region, cpuMilli: 0, memoryMiB: 0, gpus: 0, ports: -ports });
 }
 
 /** Takes one node port of the region for the instance; false when it is somebody's already. */
