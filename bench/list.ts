@@ -34,7 +34,7 @@ export const list: Bench = {
   async run(lent) {
     const times: Times = lent.flags.has('--short')
       ? { rounds: 1, warmUpMs: 500, measureMs: 1000 }
-      : { rounds: 7, warmUpMs: 1500, measureMs: 3000 };
+      : { rounds: 7, warmUpMs: 3000, measureMs: 3000 };
     const few = join(lent.folder, 'ten-thousand');
     lent.say(`  seeding ${ROWS.toLocaleString('en')} rows`);
     await seed(few, ROWS, lent.say);
@@ -60,8 +60,19 @@ export const list: Bench = {
         ratio,
       ];
     };
-    const kept = median(ratios('kept'));
-    const moved = median(ratios('moved'));
+    /** The same by processor time: what the rates would be if each server had had all of its core. */
+    const shareOfFixed = (name: string): number => {
+      const fixed = rounds.of('fixed');
+      return median(rounds.of(name).map((sample, round) => (fixed[round]?.serverUs ?? Number.NaN) / sample.serverUs));
+    };
+    // On a machine that is not quiet the rates can lie either way: the worse of the two is judged.
+    const judged = (name: string, asked: number) => {
+      const [rate, time] = [median(ratios(name)), shareOfFixed(name)];
+      return {
+        measured: `${shown(rate)} by rate, ${shown(time)} by processor time`,
+        met: Math.min(rate, time) >= asked,
+      };
+    };
     const table = [
       ['server', 'requests/s', 'p50, p99 ms', 'cores: server, generator', 'server µs each', 'ratio'],
       row(`bare node:http, one buffer of ${bytes.toLocaleString('en')} bytes`, rounds, 'fixed', '1'),
@@ -70,8 +81,8 @@ export const list: Bench = {
       row('list, a durable change before each', rounds, 'written', spread(ratios('written'))),
     ];
     const verdicts = [
-      { asked: 'nothing changed: ratio ≥ 0.5', measured: shown(kept), met: kept >= 0.5 },
-      { asked: 'the page just changed: ratio ≥ 0.2', measured: shown(moved), met: moved >= 0.2 },
+      { asked: 'nothing changed: ratio ≥ 0.5', ...judged('kept', 0.5) },
+      { asked: 'the page just changed: ratio ≥ 0.2', ...judged('moved', 0.2) },
     ];
     const notes = [
       `Rounds kept: ${rounds.kept}, dropped because the bare server was more than 15 % off its median: ${rounds.dropped}. Owner with 100 of ${ROWS.toLocaleString('en')} rows.`,

@@ -161,6 +161,13 @@ async function mountsOf(tx: Db, caller: Caller, wish: LaunchWish, paths: string[
         `field "${field}": volume ${id} is in region ${row.regionId}; launch there, or choose another volume`,
       );
     }
+    const { type } = wish.remoteStorages[index] ?? {};
+    if (type !== row.type) {
+      throw new Refusal(
+        'field_value',
+        `field "remoteStorages[${index}].type" is ${JSON.stringify(type)}, but volume ${id} is of type ${row.type}`,
+      );
+    }
     if (row.status === 'Lost')
       throw new Refusal('not_now', `volume ${id} is Lost: its backing is gone; launch without it`);
     return { mountPath: paths[index] ?? '', volumeId: volumeId(id), volumeName: row.name, volumeType: row.type };

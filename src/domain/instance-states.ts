@@ -46,7 +46,8 @@ export const phases = [
   'Ready',
   'Stopping',
   'Stopped',
-  'Cleaning', // released; its container and disks are being removed
+  'Cleaning', // released; its container is being removed, and holds its ports and volumes until it is
+  'RemovingDisks', // released; its container is gone, its data disk is being removed
   'Cleaned', // released; nothing of it is left
   'Failed',
 ] as const;

@@ -23,5 +23,7 @@ export function addressesOf(config: Config, ports: { api: number; gateway: numbe
 }
 
 /** The address of the host on which node ports are published: engines take an IP address alone. */
-export const nodePortAddress = async ({ listen: { host } }: Config): Promise<string> =>
-  host === '*' ? '0.0.0.0' : (await lookup(host)).address;
+export async function nodePortAddressOf({ nodePortAddress, listen: { host } }: Config): Promise<string> {
+  if (nodePortAddress !== null) return nodePortAddress;
+  return host === '*' ? '0.0.0.0' : (await lookup(host)).address;
+}

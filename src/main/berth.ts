@@ -39,8 +39,8 @@ const server = await startServer({
       `${hostPort(config.listen)} or ${hostPort(config.gatewayListen)} is taken by another program; set BERTH_LISTEN and BERTH_GATEWAY_LISTEN.`,
     );
   }
-  log.fatal({ err: error }, 'Berth could not start');
-  return fail(error instanceof Error ? error.message : String(error));
+  log.debug({ err: error }, 'Berth could not start');
+  return fail(`Berth could not start. ${error instanceof Error ? error.message : String(error)}`);
 });
 setFlagsFromString('--semi-space-growth-factor=2');
 process.stdout.write(welcome(server));

@@ -68,6 +68,7 @@ const schema = z.object({
     .regex(/^postgres(ql)?:\/\//, { error: 'must begin with postgres:// (leave it out for SQLite)' })
     .optional(),
   BERTH_ADMIN_PASSWORD: z.string().min(8, { error: 'must have at least 8 characters' }).optional(),
+  BERTH_NODE_PORT_ADDRESS: z.union([z.ipv4(), z.ipv6()], { error: 'must be an IP address of this machine' }).optional(),
   BERTH_NODE_PORTS: portRange.prefault('30000-32767'),
   BERTH_CPU_OVERCOMMIT: z.coerce.number().min(1).max(100).default(2),
   BERTH_COMMON_DATA: z.string().min(1).optional(),
@@ -90,6 +91,8 @@ export interface Config {
   engine: 'docker' | 'simulated';
   databaseUrl: string | null;
   adminPassword: string | null;
+  /** Where node ports are published and reached; null: where the API listens, and by its public address. */
+  nodePortAddress: string | null;
   nodePorts: { first: number; last: number };
   cpuOvercommit: number;
   /** Data sets of the operator, read-only for all who ask. */
@@ -124,6 +127,7 @@ export function readConfig(env: Record<string, string | undefined>): Config {
     engine: data.BERTH_ENGINE,
     databaseUrl: data.BERTH_DATABASE_URL ?? null,
     adminPassword: data.BERTH_ADMIN_PASSWORD ?? null,
+    nodePortAddress: data.BERTH_NODE_PORT_ADDRESS ?? null,
     nodePorts: data.BERTH_NODE_PORTS,
     cpuOvercommit: data.BERTH_CPU_OVERCOMMIT,
     commonDataFolder: resolve(data.BERTH_COMMON_DATA ?? join(data.BERTH_DATA, 'common')),

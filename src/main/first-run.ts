@@ -157,6 +157,13 @@ export async function saveTypes(
 export const defaultRegionId = (store: Store, uuid: string): Promise<RegionId> =>
   store.write(async (tx) => regionId(await settingOnce(tx, 'region.default', uuid)));
 
+/** Does what an installation needs once, and again if it was cut short. */
+export async function onceEver(store: Store, name: string, deed: () => Promise<void>): Promise<void> {
+  if ((await setting(store.read, `done.${name}`)) !== undefined) return;
+  await deed();
+  await store.write((tx) => saveSetting(tx, `done.${name}`, 'yes'));
+}
+
 export const installationId = (store: Store, uuid: string): Promise<string> =>
   store.write((tx) => settingOnce(tx, 'installation', uuid));
 

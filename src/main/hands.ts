@@ -10,7 +10,7 @@ import type { BuildLocalImage } from '../engines/docker/images.ts';
 import { buildRecipe, readRecipe, recipeRef } from '../engines/docker/recipes.ts';
 import { makeDirectoryStorage } from '../storage/directory/directory.ts';
 import type { Logger } from 'pino';
-import { nodePortAddress } from './addresses.ts';
+import { nodePortAddressOf } from './addresses.ts';
 import type { Config } from './config.ts';
 
 const IMAGES_FOLDER = join(import.meta.dirname, '../../images');
@@ -32,9 +32,10 @@ export interface Hands {
   width: number;
 }
 
+export const disksFolder = ({ dataFolder }: Pick<Config, 'dataFolder'>): string => join(dataFolder, 'disks');
+
 export async function makeHands(config: Config, region: RegionId, installation: string, log: Logger): Promise<Hands> {
-  const disks = join(config.dataFolder, 'disks');
-  await mkdir(disks, { recursive: true, mode: 0o711 });
+  const disks = disksFolder(config);
   await mkdir(config.commonDataFolder, { recursive: true, mode: 0o755 });
   const startScript = await readFile(join(IMAGES_FOLDER, 'start.sh'), 'utf8');
   const recipeFolder = join(IMAGES_FOLDER, 'notebook');
@@ -47,9 +48,9 @@ export async function makeHands(config: Config, region: RegionId, installation: 
     hands: {
       regionId: region,
       engine,
-      storage: makeDirectoryStorage({ root: disks }),
+      storage: makeDirectoryStorage({ root: disks, installation }),
       nodePortRange: config.nodePorts,
-      nodePortAddress: await nodePortAddress(config),
+      nodePortAddress: await nodePortAddressOf(config),
       commonDataFolder: config.commonDataFolder,
       startScript,
       seen: { probe: null, answers: false, text: 'the engine was not asked yet' },

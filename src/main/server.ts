@@ -16,11 +16,12 @@ import { lockDatabase } from '../store/database-lock.ts';
 import { lockFolder } from '../store/lock.ts';
 import { openStore } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
+import { makeRoot } from '../storage/directory/directory.ts';
 import { addressesOf } from './addresses.ts';
 import { ensureAdmin, type ShownPassword } from './admin-password.ts';
 import type { Config } from './config.ts';
 import * as firstRun from './first-run.ts';
-import { makeHands, type Hands } from './hands.ts';
+import { disksFolder, makeHands, type Hands } from './hands.ts';
 import { offerRegistryImages, prepareImage } from './prepare-images.ts';
 
 export const VERSION = '0.1.0';
@@ -64,6 +65,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     opened.push(() => store.stop());
     const installation = await firstRun.installationId(store, randomUUID());
     const regionId = await firstRun.defaultRegionId(store, randomUUID());
+    await firstRun.onceEver(store, 'disks', () => makeRoot({ root: disksFolder(config), installation }));
     const hands = await makeHands(config, regionId, installation, log);
     opened.push(() => hands.hands.engine.stop());
 
@@ -100,7 +102,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       value: 'default',
       location: 'local',
       domain,
-      sshAddress: config.publicAddress,
+      sshAddress: config.nodePortAddress ?? config.publicAddress,
       engine: config.engine,
     };
     await firstRun.saveDefaultRegion(store, region, machine, config);

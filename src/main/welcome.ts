@@ -10,7 +10,7 @@ export function welcome({
   const password = adminPassword ? adminPassword.text : '<its password>';
   const account = adminPassword
     ? `  Account   admin, password ${adminPassword.text}  (shown this once; kept in ${adminPassword.file})`
-    : '  Account   admin, with the password it was given';
+    : '  Account   admin, with the password it was given, or that the file admin-password in the data folder keeps';
   const launch = JSON.stringify({
     name: 'first',
     imageId: example.imageId,

@@ -6,8 +6,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import type { StoreLog } from './store.ts';
 
-/** Any number that nobody else takes: the letters of "berth". */
-const LOCK = 0x6265727468;
+/** Any number that nobody else takes: the letters of "berthd". Another than the migration's, whose space it shares. */
+const LOCK = 0x626572746864;
 const TAKE_AGAIN_MS = 500;
 const FIRST_TRIES = 4;
 /** The server may hold our own dead session for a while yet. */

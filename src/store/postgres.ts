@@ -8,6 +8,7 @@
 import type { TransactionBuilder } from 'kysely';
 import { Kysely, PostgresDialect, sql } from 'kysely';
 import pg from 'pg';
+import { Refusal } from '../domain/refusal.ts';
 import { isRetryable } from './errors.ts';
 import { migrate } from './migrate.ts';
 import type { Migration } from './migrate.ts';
@@ -53,7 +54,10 @@ export async function openPostgres(options: {
   pool.on('error', (error) =>
     log.warn({ err: error }, 'a connection to PostgreSQL was lost; the next query makes another'),
   );
-  const dialect = new PostgresDialect({ pool });
+  // The same for one that is lost while it is in use: the query under way fails, and nothing else does.
+  pool.on('connect', (client) => client.on('error', () => {}));
+  const connect = () => pool.connect().catch((error: unknown) => Promise.reject(unavailable(error)));
+  const dialect = new PostgresDialect({ pool: { connect, end: () => pool.end(), options: pool.options } });
   const db = new Kysely<Schema>({ dialect });
   const untyped = new Kysely<unknown>({ dialect });
   try {
@@ -100,12 +104,17 @@ export async function openPostgres(options: {
       return done;
     },
     versionOf: async (accountId) => {
-      const { rows } = await pool.query<{ version: number }>({
-        name: 'version-of',
-        text: 'select version from account where id = $1',
-        values: [accountId],
-      });
-      return rows[0]?.version ?? 0;
+      const client = await connect();
+      try {
+        const { rows } = await client.query<{ version: number }>({
+          name: 'version-of',
+          text: 'select version from account where id = $1',
+          values: [accountId],
+        });
+        return rows[0]?.version ?? 0;
+      } finally {
+        client.release();
+      }
     },
     ping: async () => {
       if (stopping) throw new Error('The store is stopped.');
@@ -114,6 +123,13 @@ export async function openPostgres(options: {
     stop: () => (stopping ??= stop()),
   };
 }
+
+/** No connection is to be had: away, starting, or all of them in use for too long. */
+const unavailable = (cause: unknown): Refusal =>
+  new Refusal('unavailable', 'the database does not answer at the moment; send the same request again', {
+    detail: cause,
+    retryAfterS: 1,
+  });
 
 const readCommitted = <T>(db: Kysely<T>): TransactionBuilder<T> => db.transaction().setIsolationLevel('read committed');
 

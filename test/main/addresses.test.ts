@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { addressesOf, nodePortAddress } from '../../src/main/addresses.ts';
+import { addressesOf, nodePortAddressOf } from '../../src/main/addresses.ts';
 import { readConfig } from '../../src/main/config.ts';
 
 const ports = { api: 8080, gateway: 8081 };
@@ -46,7 +46,8 @@ describe('what others are told', () => {
 });
 
 test('node ports are published on an IP address, whatever name the server listens by', async () => {
-  expect(await nodePortAddress(readConfig({ BERTH_LISTEN: 'localhost:8080' }))).toMatch(/^(127\.0\.0\.1|::1)$/);
+  expect(await nodePortAddressOf(readConfig({ BERTH_LISTEN: 'localhost:8080' }))).toMatch(/^(127\.0\.0\.1|::1)$/);
   const any = readConfig({ BERTH_LISTEN: '0.0.0.0:1', BERTH_PUBLIC_ADDRESS: 'x' });
-  expect(await nodePortAddress(any)).toBe('0.0.0.0');
+  expect(await nodePortAddressOf(any)).toBe('0.0.0.0');
+  expect(await nodePortAddressOf(readConfig({ BERTH_NODE_PORT_ADDRESS: '127.0.0.2' }))).toBe('127.0.0.2');
 });

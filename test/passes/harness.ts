@@ -15,7 +15,7 @@ import {
   type SimulatedEngineOptions,
 } from '../../src/engines/simulated/simulated.ts';
 import * as firstRun from '../../src/main/first-run.ts';
-import { makeDirectoryStorage } from '../../src/storage/directory/directory.ts';
+import { makeDirectoryStorage, makeRoot } from '../../src/storage/directory/directory.ts';
 import type { InstanceType } from '../../src/domain/catalog.ts';
 import type { Log } from '../../src/control/log.ts';
 import type { Store } from '../../src/store/store.ts';
@@ -81,6 +81,7 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
   const folder = await mkdtemp(join(tmpdir(), 'berth-world-'));
   const machine = options.machine ?? { cpuCores: 4, memoryMiB: 17 * 1024, architecture: 'amd64', gpus: [] };
   const installation = await firstRun.installationId(store, randomUUID());
+  await makeRoot({ root: folder, installation });
   const regionId = await firstRun.defaultRegionId(store, randomUUID());
   const capacity = { cpuMilli: machine.cpuCores * 1000, memoryMiB: machine.memoryMiB, gpus: machine.gpus.length };
   const engine = makeSimulatedEngine({
@@ -94,7 +95,7 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
   const hands: RegionHands = {
     regionId,
     engine,
-    storage: makeDirectoryStorage({ root: folder }),
+    storage: makeDirectoryStorage({ root: folder, installation }),
     nodePortRange,
     nodePortAddress: '127.0.0.1',
     commonDataFolder: folder,

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import type { DiskId, Storage } from '../../src/storage/contract.ts';
-import { makeDirectoryStorage } from '../../src/storage/directory/directory.ts';
+import { makeDirectoryStorage, makeRoot } from '../../src/storage/directory/directory.ts';
 
 interface Place {
   storage: Storage;
@@ -18,7 +18,8 @@ async function place(): Promise<Place> {
   const root = join(folder, 'disks');
   const outside = join(folder, 'outside');
   await Promise.all([mkdir(root), mkdir(outside)]);
-  return { storage: makeDirectoryStorage({ root }), root, outside };
+  await makeRoot({ root, installation: 'ours' });
+  return { storage: makeDirectoryStorage({ root, installation: 'ours' }), root, outside };
 }
 
 const volume = (id: string = randomUUID()): DiskId => ({ kind: 'volume', id });

@@ -36,7 +36,7 @@ test('a lost connection is taken again, and its loss to another server is told',
   await expect(lock()).rejects.toThrow(/in use/);
 
   // Another takes it in the moment between: here, because it waits for it on the server.
-  const waiting = other.query('select pg_advisory_lock($1)', [0x6265727468]);
+  const waiting = other.query('select pg_advisory_lock($1)', [0x626572746864]);
   const killer = new pg.Client({ connectionString: url() });
   await killer.connect();
   onTestFinished(() => killer.end());

@@ -27,6 +27,7 @@ import { keep, note, Overtaken, quick, write, type InstancePassNeeds, type Work 
 const PROGRESS_EVERY_MS = 1_000;
 const VOLUME_POLL_MS = 1_000;
 const PROBE_DEADLINE_MS = 5_000;
+const REMOVE_AGAIN_MS = 60_000;
 
 export function makeInstancePass(needs: InstancePassNeeds) {
   return async (held: Held<InstanceRow>): Promise<Tended> => {
@@ -305,19 +306,31 @@ async function changeNodePort(work: Work, taken: number, text: string): Promise<
   return attempts > needs.limits.maxAttempts ? take(work, giveUp(next, 'PortTaken', text)) : 'again';
 }
 
-/** A released instance: container, data disk, ports and mounts go; then its row only waits to leave the lists. */
+/**
+ * A released instance: its container goes, and with it ports and mounts are free; then its data disk, however long that takes; then the
+ * row only waits to leave the lists. A container that comes back by the late effect of a call is removed again, and nothing else is done twice.
+ */
 async function clean(work: Work): Promise<Rest> {
-  const { hands, instance } = work;
-  if (instance.everEnsured) await hands.engine.destroy(instance.id, quick(work));
-  await hands.storage.destroy(dataDisk(instance.id));
-  // Its container may have come back after it was clean, by the late effect of a call: what was given back is not given back twice.
-  const first = instance.observed.phase !== 'Cleaned';
-  const observed = { ...instance.observed, phase: 'Cleaned' as const, ...diagnosed('', '') };
-  const giveBack = async (tx: Db): Promise<void> => {
-    await freeNodePorts(tx, instance.id);
-    await forgetMounts(tx, instance.id);
-    await uncountNodePorts(tx, instance.spec.regionId, instance.nodePorts.length);
-  };
-  await keep(work, { ...instance, observed }, first ? { beside: giveBack } : {});
+  const { hands, needs } = work;
+  const { id, everEnsured, nodePorts, observed, spec } = work.instance;
+  if (everEnsured) await hands.engine.destroy(id, quick(work));
+  if (observed.phase === 'Cleaned') return null;
+  if (observed.phase !== 'RemovingDisks') {
+    const giveBack = async (tx: Db): Promise<void> => {
+      await freeNodePorts(tx, id);
+      await forgetMounts(tx, id);
+      await uncountNodePorts(tx, spec.regionId, nodePorts.length);
+    };
+    const next = { ...observed, phase: 'RemovingDisks' as const, ...diagnosed('', '') };
+    await keep(work, { ...work.instance, observed: next }, { beside: giveBack });
+  }
+  try {
+    await hands.storage.destroy(dataDisk(id));
+  } catch (error) {
+    needs.log.error({ id, err: error }, 'the data disk could not be removed; it is tried again');
+    await note(work, { observed: diagnosed('DisksFailed', 'the data disk could not be removed yet') });
+    return REMOVE_AGAIN_MS;
+  }
+  await note(work, { observed: { phase: 'Cleaned', ...diagnosed('', '') } });
   return null;
 }

@@ -11,7 +11,7 @@ import { within, type DeedNeeds } from './deeds.ts';
 const VOLUMES_AT_ONCE = 200;
 const MEASURE_DEADLINE_MS = 600_000;
 const SHARE_OF_TIME = 100;
-const LONGEST_PAUSE_MS = 60_000;
+const LONGEST_PAUSE_MS = 3_600_000;
 
 export async function measureVolumes(needs: DeedNeeds): Promise<void> {
   for (let after = ''; !needs.ending.aborted;) {

@@ -65,11 +65,20 @@ export async function checkReady(work: Work, show: Partial<Observed>): Promise<'
   return Math.min(LONGEST_POLL_MS, Math.max(SHORTEST_REST_MS, (needs.now() - instance.wishedAtMs) / 10));
 }
 
+/** Kept for the exit code of a script that was stopped before it had one. */
+const CUT_SHORT = -1;
+
+const initEnded = (initExit: number): string =>
+  initExit === CUT_SHORT
+    ? 'the init script was cut short by a stop and is not run again'
+    : `the init script ended with exit code ${initExit}`;
+
 async function ready(work: Work): Promise<'again'> {
   const { spec, initExit } = work.instance;
-  const running = spec.initScript.trim() !== '' && initExit === null;
+  const message =
+    spec.initScript.trim() === '' ? '' : initExit === null ? 'the init script is running' : initEnded(initExit);
   const observed = { status: 'Running', phase: 'Ready', healthy: true, stoppedAtMs: 0, ...diagnosed('', '') } as const;
-  await note(work, { observed: { ...observed, message: running ? 'the init script is running' : '' } });
+  await note(work, { observed: { ...observed, message } });
   return 'again';
 }
 
@@ -80,14 +89,11 @@ export async function checkInit(work: Work): Promise<'again' | number> {
   const said = readConsole(lines).initExit;
   const initExit = said === null || said === 'running' ? await keptExit(work) : said;
   if (typeof initExit === 'number') {
-    await note(work, { initExit, observed: { message: `the init script ended with exit code ${initExit}` } });
+    await note(work, { initExit, observed: { message: initEnded(initExit) } });
     return 'again';
   }
   if (initExit === 'lost') {
-    await note(work, {
-      initExit: -1,
-      observed: { message: 'the init script was cut short by a stop and is not run again' },
-    });
+    await note(work, { initExit: CUT_SHORT, observed: { message: initEnded(CUT_SHORT) } });
     return 'again';
   }
   const runningMs = needs.now() - instance.wishedAtMs;

@@ -133,10 +133,7 @@ export class Gateway {
       limits: this.#limits,
       now: this.#now,
     });
-    this.#revocation = new Revocation(
-      { ...this.#admission, log: needs.log, now: this.#now },
-      this.#limits.revocationMs,
-    );
+    this.#revocation = new Revocation({ ...this.#admission, log: needs.log }, this.#limits.revocationMs);
     this.#server = this.#makeServer();
   }
 
@@ -298,7 +295,7 @@ export class Gateway {
       return;
     }
     const { admitted, pool } = entered;
-    const live: Live = { target, evidence: admitted.evidence, sinceMs: this.#now(), cut: () => res.destroy() };
+    const live: Live = { target, evidence: admitted.evidence, cut: () => res.destroy() };
     this.#revocation.watch(live);
     forward(pool, {
       req,
@@ -347,7 +344,7 @@ export class Gateway {
     });
     if ('refused' in entered) return sendRawAnswer(client, entered.refused, head.accept);
     const { admitted, pool } = entered;
-    const live: Live = { target, evidence: admitted.evidence, sinceMs: this.#now(), cut: () => client.destroy() };
+    const live: Live = { target, evidence: admitted.evidence, cut: () => client.destroy() };
     this.#revocation.watch(live);
     try {
       const headers = inwardHeaders(head, target, admitted, sender, this.#needs.issuer);

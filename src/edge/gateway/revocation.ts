@@ -10,20 +10,17 @@ import type { InstanceTarget } from './routing.ts';
 export interface Live {
   target: InstanceTarget;
   evidence: Evidence;
-  sinceMs: number;
   cut: () => void;
 }
 
 export class Revocation {
   readonly #lives = new Set<Live>();
-  readonly #needs: AdmissionNeeds & { log: Log; now: () => number };
-  readonly #everyMs: number;
+  readonly #needs: AdmissionNeeds & { log: Log };
   readonly #timer: NodeJS.Timeout;
   #running = false;
 
-  constructor(needs: AdmissionNeeds & { log: Log; now: () => number }, everyMs: number) {
+  constructor(needs: AdmissionNeeds & { log: Log }, everyMs: number) {
     this.#needs = needs;
-    this.#everyMs = everyMs;
     this.#timer = setInterval(() => void this.#pass(), everyMs);
     this.#timer.unref();
   }
@@ -45,10 +42,8 @@ export class Revocation {
     this.#running = true;
     // Many tabs hang on one session: each is asked for once.
     const verdicts = new Map<string, boolean>();
-    const before = this.#needs.now() - this.#everyMs;
     try {
       for (const live of this.#lives) {
-        if (live.sinceMs > before) continue;
         const key = keyOf(live);
         const verdict = verdicts.get(key) ?? (await stillAdmitted(this.#needs, live.target, live.evidence));
         verdicts.set(key, verdict);

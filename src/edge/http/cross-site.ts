@@ -8,8 +8,9 @@ import { Refusal } from '../../domain/refusal.ts';
 /** `ownOrigins`: origins that reach this API under another name than the Host header says, e.g. behind a proxy. */
 export function refuseCrossSite(headers: IncomingHttpHeaders, ownOrigins: ReadonlySet<string>): void {
   const { origin, host } = headers;
-  if (origin === undefined || ownOrigins.has(origin)) return;
-  if (host !== undefined && URL.canParse(origin) && new URL(origin).host === host.toLowerCase()) return;
+  if (origin === undefined ? headers['sec-fetch-site'] !== 'cross-site' : ownOrigins.has(origin)) return;
+  if (host !== undefined && origin !== undefined && URL.canParse(origin) && new URL(origin).host === host.toLowerCase())
+    return;
   throw new Refusal(
     'forbidden',
     'this request was made by a page of another origin, which may not use the login of a browser: ' +

@@ -5,7 +5,7 @@
  * beside it, and still there for `observe`, so that a deletion that was cut short is begun again.
  */
 import { execFile } from 'node:child_process';
-import { lstat, mkdir, readdir, rename, rm, stat } from 'node:fs/promises';
+import { lstat, mkdir, readdir, readFile, rename, rmdir, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import type { DiskId, DiskKind, DiskObservation, Storage } from '../contract.ts';
@@ -18,7 +18,25 @@ const STAT_BLOCK = 512;
 
 const run = promisify(execFile);
 
-export function makeDirectoryStorage({ root }: { root: string }): Storage {
+/** Names the installation whose disks these are. Without it they are somebody else's, or not mounted. */
+const MARKER = '.berth-installation';
+
+/** Makes the root of an installation that never had one; later, a root that is not there is not replaced by an empty one. */
+export async function makeRoot({ root, installation }: { root: string; installation: string }): Promise<void> {
+  await mkdir(root, { recursive: true, mode: 0o711 });
+  await writeFile(join(root, MARKER), `${installation}\n`);
+}
+
+export function makeDirectoryStorage({ root, installation }: { root: string; installation: string }): Storage {
+  /** Why nothing can be said of these disks now; null when they are there. */
+  const whyUnknown = async (): Promise<string | null> => {
+    try {
+      const marked = (await readFile(join(root, MARKER), 'utf8')).trim();
+      return marked === installation ? null : `the disks in ${root} belong to another installation, ${marked}`;
+    } catch {
+      return `the disks of this installation are not in ${root}; mount them there`;
+    }
+  };
   const folderOf = ({ kind, id }: DiskId): string => {
     const parts = id.split('/');
     if (parts.length !== (kind === 'shared' ? 2 : 1) || !parts.every((part) => PART.test(part))) {
@@ -32,6 +50,8 @@ export function makeDirectoryStorage({ root }: { root: string }): Storage {
 
     async create(disk) {
       const folder = folderOf(disk);
+      const reason = await whyUnknown();
+      if (reason !== null) throw new Error(reason);
       await mkdir(dirname(folder), { recursive: true, mode: 0o711 });
       for (const each of [folder, filesOf(folder)]) {
         if (await isFolder(each)) continue;
@@ -55,10 +75,9 @@ export function makeDirectoryStorage({ root }: { root: string }): Storage {
       try {
         if (await isFolder(filesOf(folder))) return { kind: 'present' };
         if (await isFolder(doomedOf(folder))) return { kind: 'present' };
-        // Without its root nothing is known: a file system that is not mounted must not read as lost data.
-        return (await stat(root)).isDirectory()
-          ? { kind: 'absent' }
-          : { kind: 'unknown', reason: `${root} is no folder` };
+        // A file system that is not mounted must not read as lost data.
+        const reason = await whyUnknown();
+        return reason === null ? { kind: 'absent' } : { kind: 'unknown', reason };
       } catch (error) {
         return { kind: 'unknown', reason: error instanceof Error ? error.message : String(error) };
       }
@@ -115,15 +134,18 @@ async function names(folder: string): Promise<string[]> {
 }
 
 /**
- * Instances nest folders deeper than a path may be long, and take away permissions that an owner who is not root needs: the
- * system's own tools get through both. They are asked only then, because a process costs more than an empty disk.
+ * An empty folder goes at once. A tree is left to a process of its own: millions of files would keep this one from everything else,
+ * instances nest folders deeper than a path may be long, and take away permissions that an owner who is not root needs.
  */
 async function removeTree(folder: string): Promise<void> {
   try {
-    await rm(folder, { recursive: true, force: true });
-  } catch {
-    await run('chmod', ['-R', 'u+rwX', '--', folder]).catch(() => {});
-    await run('rm', ['-rf', '--', folder]);
+    await rmdir(folder);
+  } catch (error) {
+    if (isMissing(error)) return;
+    await run('rm', ['-rf', '--', folder]).catch(async () => {
+      await run('chmod', ['-R', 'u+rwX', '--', folder]).catch(() => {});
+      await run('rm', ['-rf', '--', folder]);
+    });
   }
 }
 
