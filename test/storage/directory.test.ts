@@ -75,7 +75,7 @@ test.each(['', '.', '..', '../x', 'a/../b', '/etc', 'a/b', 'a//b', '.hidden', 'a
     if (id !== 'a/b')
       for (const verb of verbs) await expect(verb({ kind: 'shared', id: `x/${id}` })).rejects.toThrow(/not the id of/);
     await expect(storage.create({ kind: 'shared', id: 'alone' }, 1)).rejects.toThrow(/not the id of/);
-    expect(await readdir(root)).toEqual([]);
+    expect(await readdir(root)).toEqual(['.berth-installation']);
   },
 );
 
