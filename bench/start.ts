@@ -192,7 +192,7 @@ async function atRest(
   say(`  at rest, ${engine}`);
   // The engine is part of what a region's instances show, so the first start on another one writes their texts anew, beside its other work.
   const first = await startProgramOn(engine);
-  await textsWritten(dataFolder, engine).finally(() => first.end());
+  await textsWritten(dataFolder, engine).finally(async () => first.end());
   const started = await startProgramOn(engine);
   try {
     await new Promise((resolve) => setTimeout(resolve, SETTLE_MS));
