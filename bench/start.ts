@@ -192,7 +192,11 @@ async function atRest(
   say(`  at rest, ${engine}`);
   // The engine is part of what a region's instances show, so the first start on another one writes their texts anew, beside its other work.
   const first = await startProgramOn(engine);
-  await textsWritten(dataFolder, engine).finally(async () => first.end());
+  try {
+    await textsWritten(dataFolder, engine);
+  } finally {
+    await first.end();
+  }
   const started = await startProgramOn(engine);
   try {
     await new Promise((resolve) => setTimeout(resolve, SETTLE_MS));
