@@ -16,7 +16,7 @@ import type { Schema } from './schema.ts';
 import type { Store, StoreLog } from './store.ts';
 
 const CONNECTIONS = 16;
-const CONNECT_TIMEOUT_MS = 5_000;
+const CONNECT_TIMEOUT_MS = 15_000;
 const PING_TIMEOUT_MS = 3_000;
 /** A transaction of a process that hangs gives its locks back after this. */
 const IDLE_IN_TRANSACTION_MS = 60_000;
