@@ -1,13 +1,13 @@
 /** What the gateway may ask: where an instance's ports are, and who may reach them. */
 import { EngineFault } from '../domain/engine-fault.ts';
 import { isInstanceId } from '../domain/ids.ts';
+import { SSH_PORT } from '../domain/ports.ts';
 import type { Engine } from '../engines/contract.ts';
 import { instanceFromRow, instanceRow } from '../store/instances.ts';
 import type { Store } from '../store/store.ts';
 import type { Forwarding, GatewayRoute } from './control.ts';
 import type { Regions } from './regions.ts';
 
-const SSH_PORT = 22;
 /** Another process may have changed a route: what is kept here is at most this old. */
 const FRESH_MS = 1_000;
 const KEPT_ROUTES = 20_000;

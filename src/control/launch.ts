@@ -2,12 +2,13 @@
  * The launch (`interface.md` §4.1): all that a wish needs is checked, and in one transaction the capacity is taken, the intent and
  * the event are written, and the idempotency record with them. No engine is asked; the loop is woken after the commit.
  */
-import type { Capacity, InstanceType } from '../domain/catalog.ts';
+import type { Capacity, InstanceType, Region } from '../domain/catalog.ts';
 import { capacityOf, fits } from '../domain/catalog.ts';
 import { instanceIdOf, userId, volumeId } from '../domain/ids.ts';
 import type { Instance, InstanceSpec, Mount } from '../domain/instance.ts';
 import { toDollars } from '../domain/money.ts';
 import { nestedPair, whyNotMountPath } from '../domain/mount-paths.ts';
+import { SSH_PORT } from '../domain/ports.ts';
 import { Refusal } from '../domain/refusal.ts';
 import { countedRegion, type CountedRegion } from '../store/catalog.ts';
 import { appendEvent } from '../store/events.ts';
@@ -18,8 +19,6 @@ import type { Caller, Idempotency, LaunchWish } from './control.ts';
 import type { Offers } from './offers.ts';
 import { once } from './once.ts';
 import type { Regions } from './regions.ts';
-
-const SSH_PORT = 22;
 
 export interface LaunchNeeds {
   store: Store;
@@ -106,19 +105,20 @@ function resolve(offers: Offers, wish: LaunchWish, regions: Regions): Resolved {
     const family = type.isSpot ? 'a spot type: send isSpotInstance true' : 'not a spot type: send isSpotInstance false';
     throw new Refusal('field_value', `field "isSpotInstance" is ${wish.isSpotInstance}, but ${type.name} is ${family}`);
   }
-  const { engine, capabilities } = {
-    engine: counted.region.engine,
-    capabilities: regions.of(counted.region.id).seen.probe?.capabilities,
-  };
-  if (wish.instanceConfiguration.enableDocker && !capabilities) {
-    const message = `field "instanceConfiguration.enableDocker" is true, and the engine of region ${counted.region.name}, which has to be able to, does not answer; try again, or send false`;
+  if (wish.instanceConfiguration.enableDocker) refuseWithoutDocker(counted.region, regions);
+  return { image, type, counted, offers };
+}
+
+function refuseWithoutDocker(region: Region, regions: Regions): void {
+  const capabilities = regions.of(region.id).seen.probe?.capabilities;
+  if (!capabilities) {
+    const message = `field "instanceConfiguration.enableDocker" is true, and the engine of region ${region.name}, which has to be able to, does not answer; try again, or send false`;
     throw new Refusal('unavailable', message, { retryAfterS: 10 });
   }
-  if (wish.instanceConfiguration.enableDocker && !capabilities?.dockerInside) {
-    const message = `field "instanceConfiguration.enableDocker" is true, but region ${counted.region.name} (${engine}) can't run Docker inside instances; send false`;
+  if (!capabilities.dockerInside) {
+    const message = `field "instanceConfiguration.enableDocker" is true, but region ${region.name} (${region.engine}) can't run Docker inside instances; send false`;
     throw new Refusal('unsupported', message);
   }
-  return { image, type, counted, offers };
 }
 
 function checkMountPaths(wish: LaunchWish): string[] {

@@ -10,6 +10,7 @@ import {
   type VolumeType,
 } from '../domain/volume.ts';
 import type { Hold } from './instances.ts';
+import { stillHeld } from './leases.ts';
 import type { VolumeTable } from './schema.ts';
 import type { Db } from './store.ts';
 
@@ -115,23 +116,12 @@ export async function writeVolumeWish(
 }
 
 export async function writeVolumeFound(tx: Db, hold: Hold, volume: Volume): Promise<boolean> {
-  const result = await tx
-    .updateTable('volume')
-    .set(columnsOf(volume))
-    .where('id', '=', hold.id)
-    .where('leaseToken', '=', hold.leaseToken)
-    .where('generation', '=', hold.generation)
-    .executeTakeFirst();
+  const result = await tx.updateTable('volume').set(columnsOf(volume)).where(stillHeld(hold)).executeTakeFirst();
   return result.numUpdatedRows > 0n;
 }
 
 export async function deleteVolumeRow(tx: Db, hold: Hold): Promise<boolean> {
-  const result = await tx
-    .deleteFrom('volume')
-    .where('id', '=', hold.id)
-    .where('leaseToken', '=', hold.leaseToken)
-    .where('generation', '=', hold.generation)
-    .executeTakeFirst();
+  const result = await tx.deleteFrom('volume').where(stillHeld(hold)).executeTakeFirst();
   return result.numDeletedRows > 0n;
 }
 

@@ -1,6 +1,8 @@
+import { readFile } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
 import { masked, readConfig } from '../../src/main/config.ts';
 import { fittedTypes, machineOf, pricesOf } from '../../src/main/first-run.ts';
+import { VERSION } from '../../src/main/server.ts';
 import { welcome } from '../../src/main/welcome.ts';
 
 describe('the configuration', () => {
@@ -123,4 +125,11 @@ test('the welcome names address, account and a launch to copy, and a given passw
   const text = welcome({ ...at, adminPassword: { text: 'p4ss', file: '/f' } });
   expect(text).toMatch(/http:\/\/a\/api[^]*password p4ss[^]*\/f[^]*instance\/create[^]*"imageId":"i"/);
   expect(welcome({ ...at, adminPassword: null })).not.toContain('p4ss');
+});
+
+test('the version that the server tells is that of the package', async () => {
+  const { version }: { version: string } = JSON.parse(
+    await readFile(new URL('../../package.json', import.meta.url), 'utf8'),
+  );
+  expect(VERSION).toBe(version);
 });

@@ -7,10 +7,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Observed } from '../../domain/instance.ts';
 import { diagnosed } from '../../domain/plan.ts';
+import { NOTEBOOK_PORT, SSH_PORT } from '../../domain/ports.ts';
 import { note, quick, type Work } from './work.ts';
 
-const SSH_PORT = 22;
-export const NOTEBOOK_PORT = 8888;
 const FIRST_POLL_MS = 4;
 /** The wait that comes on top of sshd's own is about a tenth of it, for some thirty connections that are refused. */
 const POLL_GROWTH = 1.1;

@@ -12,7 +12,7 @@ import { Pool } from 'undici';
 import type { Forwarding } from '../../control/control.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
-import { NOTEBOOK_PORT } from './routing.ts';
+import { NOTEBOOK_PORT } from '../../domain/ports.ts';
 import type { InstanceTarget } from './routing.ts';
 import { socketOver } from './socket-over.ts';
 

@@ -8,9 +8,7 @@
  */
 import { isInstanceId } from '../../domain/ids.ts';
 import type { InstanceId } from '../../domain/ids.ts';
-
-/** The notebook of every instance listens here (images/start.sh). */
-export const NOTEBOOK_PORT = 8888;
+import { NOTEBOOK_PORT } from '../../domain/ports.ts';
 
 export interface InstanceTarget {
   kind: 'instance';
