@@ -1,31 +1,27 @@
 /** The whole server on PostgreSQL, as `BERTH_DATABASE_URL` makes it. */
-import { randomUUID } from 'node:crypto';
 import { mkdtemp, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
 import { pino } from 'pino';
-import { expect, inject, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { makeClient } from '../../src/contract/client.ts';
 import { readConfig } from '../../src/main/config.ts';
 import { startServer, type Server } from '../../src/main/server.ts';
+import { startPostgres } from '../store/postgres-server.ts';
 import { eventually } from './harness.ts';
 
 const PASSWORD = 'correct horse battery';
 
-/** An empty database of its own, and a connection to look at it from beside. */
+/** A PostgreSQL of its own, since connections are cut here, and a connection to look at it from beside. */
 async function database(): Promise<{ url: string; beside: pg.Client }> {
-  const shared = inject('postgresUrl');
-  if (!shared) throw new Error('this test needs the PostgreSQL of the run');
-  const name = `server_${randomUUID().replaceAll('-', '')}`;
-  const beside = new pg.Client({ connectionString: shared.replace('%s', 'postgres') });
+  const own = await startPostgres();
+  onTestFinished(() => own.stop());
+  const url = own.urlOf('postgres');
+  const beside = new pg.Client({ connectionString: url });
   await beside.connect();
-  await beside.query(`create database ${name}`);
-  onTestFinished(async () => {
-    await beside.query(`drop database ${name} with (force)`);
-    await beside.end();
-  });
-  return { url: shared.replace('%s', name), beside };
+  onTestFinished(() => beside.end());
+  return { url, beside };
 }
 
 async function start(url: string, folder: string): Promise<{ server: Server; stop: () => Promise<void> }> {
