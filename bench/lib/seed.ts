@@ -9,6 +9,8 @@ import { insertAccount } from '../../src/store/accounts.ts';
 import { insertInstance } from '../../src/store/instances.ts';
 import { offeredImages, offeredTypes, countedRegions } from '../../src/store/catalog.ts';
 import { instanceIdOf, userId } from '../../src/domain/ids.ts';
+import { noEnds } from '../../src/domain/ends.ts';
+import { beginOperation, endOperation } from '../../src/domain/operation.ts';
 import type { Instance } from '../../src/domain/instance.ts';
 import type { Store } from '../../src/store/store.ts';
 import { configOf, quietLog, simulated } from './settings.ts';
@@ -95,6 +97,11 @@ async function seedTemplate(store: Store): Promise<void> {
     attempts: 0,
     wishedAtMs: FIRST_LAUNCH_MS,
     initExit: 0,
+    waitsSinceMs: null,
+    waitsUntilMs: null,
+    ends: noEnds,
+    archive: null,
+    operation: endOperation(beginOperation('stop', 'user', FIRST_LAUNCH_MS), 'Succeeded', FIRST_LAUNCH_MS),
     observed: {
       status: 'Stopped',
       phase: 'Stopped',
@@ -102,6 +109,10 @@ async function seedTemplate(store: Store): Promise<void> {
       diagnosisMessage: '',
       message: 'the init script ended with exit code 0',
       healthy: false,
+      runningSinceMs: 0,
+      countedFromMs: 0,
+      answersBy: 'ssh',
+      progress: null,
       stoppedAtMs: FIRST_LAUNCH_MS + 3_600_000,
     },
   };

@@ -101,6 +101,7 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
     terminate: caller('terminate'),
     start: caller('start'),
     restart: caller('restart'),
+    archive: caller('archive'),
     open: caller('open'),
     catalog: caller('catalog'),
     listImages: caller('listImages'),

@@ -19,6 +19,9 @@ export const instanceStatuses = [
   'Restarting',
 ] as const;
 
+/** What can be asked of an instance; which of it is legal follows from its state (`src/domain/instance-states.ts`). */
+export const actions = ['start', 'stop', 'restart', 'archive', 'terminate'] as const;
+
 const MAX_PERIODS = 120;
 const MAX_DISK_GB = 100_000;
 const MAX_NODE_PORTS = 32;
@@ -162,6 +165,8 @@ export const instance = z.strictObject({
     stopTimestamp: z.number().int(),
     scheduledStopTimestamp: z.number().int(),
   }),
+  /** Ours beside the interface's members: what is legal now. */
+  actions: z.array(z.enum(actions)),
 });
 export type InstanceObject = z.output<typeof instance>;
 

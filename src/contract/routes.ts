@@ -92,6 +92,12 @@ export const routes = {
   terminate: act('terminate', 'Terminate an instance, in whatever state it is', notes('Instances: stop, terminate')),
   start: act('start', 'Start a stopped instance', notes('Instances: start, restart')),
   restart: act('restart', 'Restart a running instance', notes('Instances: start, restart')),
+  archive: route('/instance/archive', instance.instanceIdBody, instance.instanceIdAnswer, {
+    idempotent: true,
+    errors: 'problem',
+    summary: 'Keep the root disk as an image and let the container go; start brings it back',
+    source: 'ours; the status Archived is of interface.md §3',
+  }),
   open: route('/instance/open', instance.openRequest, instance.openAnswer, {
     errors: 'problem',
     summary: 'A link that opens the notebook (or a port) in a browser: good once, and for a minute',

@@ -1,6 +1,7 @@
 /** Stop, start, restart and terminate: each writes a wish over the one that stands, and leaves the deed to the pass. */
-import { whyNot, type Action } from '../domain/instance-states.ts';
+import { after, whyNot, type Action } from '../domain/instance-states.ts';
 import type { Instance } from '../domain/instance.ts';
+import { beginOperation, type Cause } from '../domain/operation.ts';
 import { Refusal } from '../domain/refusal.ts';
 import { endGrantsFor } from '../store/gateway-grants.ts';
 import { appendEvent } from '../store/events.ts';
@@ -21,10 +22,25 @@ export interface ActionNeeds {
 }
 
 /** The wish that an action is, pure. Status changes that the caller sees at once are part of it. */
-export function wishOf(action: Action, instance: Instance, nowMs: number): Instance {
+export function wishOf(action: Action, instance: Instance, nowMs: number, cause: Cause = 'user'): Instance {
   const { observed } = instance;
-  const next = { ...instance, generation: instance.generation + 1, wishedAtMs: nowMs, attempts: 0 };
-  const calm = { ...observed, diagnosis: '', diagnosisMessage: '', message: '' } as const;
+  const next = {
+    ...instance,
+    generation: instance.generation + 1,
+    wishedAtMs: nowMs,
+    attempts: 0,
+    waitsSinceMs: null,
+    waitsUntilMs: null,
+    operation: beginOperation(action, cause, nowMs),
+  };
+  const calm = {
+    ...observed,
+    diagnosis: '',
+    diagnosisMessage: '',
+    message: '',
+    countedFromMs: 0,
+    progress: null,
+  } as const;
   switch (action) {
     case 'stop':
       return { ...next, desired: 'stopped', mustHalt: false, observed: { ...calm, phase: 'Stopping' } };
@@ -35,7 +51,7 @@ export function wishOf(action: Action, instance: Instance, nowMs: number): Insta
         mustHalt: false,
         observed: {
           ...calm,
-          status: hadContainer(instance) ? 'Starting' : 'Initializing',
+          status: after(observed.status, hadContainer(instance) ? 'start' : 'startAnew'),
           phase: 'Queued',
           stoppedAtMs: 0,
         },
@@ -45,7 +61,20 @@ export function wishOf(action: Action, instance: Instance, nowMs: number): Insta
         ...next,
         desired: 'running',
         mustHalt: true,
-        observed: { ...calm, status: 'Restarting', phase: 'Stopping', healthy: false },
+        observed: {
+          ...calm,
+          status: after(observed.status, 'restart'),
+          phase: 'Stopping',
+          healthy: false,
+          runningSinceMs: 0,
+        },
+      };
+    case 'archive':
+      return {
+        ...next,
+        desired: 'archived',
+        mustHalt: false,
+        observed: { ...calm, phase: observed.status === 'Running' ? 'Stopping' : 'Archiving' },
       };
     case 'terminate':
       return {
@@ -54,9 +83,10 @@ export function wishOf(action: Action, instance: Instance, nowMs: number): Insta
         mustHalt: false,
         observed: {
           ...calm,
-          status: 'Released',
+          status: after(observed.status, 'terminate'),
           phase: 'Cleaning',
           healthy: false,
+          runningSinceMs: 0,
           stoppedAtMs: observed.stoppedAtMs || nowMs,
         },
       };
@@ -66,12 +96,13 @@ export function wishOf(action: Action, instance: Instance, nowMs: number): Insta
 }
 
 const hadContainer = ({ everEnsured, observed }: Instance): boolean =>
-  everEnsured && observed.status !== 'InitializationFailed';
+  (everEnsured && observed.status !== 'InitializationFailed') || observed.status === 'Archived';
 
 const eventOf = {
   stop: 'instance.stopWished',
   start: 'instance.startWished',
   restart: 'instance.restartWished',
+  archive: 'instance.archiveWished',
   terminate: 'instance.released',
 };
 

@@ -114,6 +114,7 @@ export interface Instances {
   stop: OnInstance;
   start: OnInstance;
   restart: OnInstance;
+  archive: OnInstance;
   terminate: OnInstance;
   /** A link to the gateway that hands the caller's browser a session for this instance: good once, for a minute. */
   open(caller: Caller, body: { instanceId: string; port?: number | undefined }): Promise<{ url: string }>;

@@ -5,9 +5,11 @@
 import type { Capacity, InstanceType, Region } from '../domain/catalog.ts';
 import { capacityOf, fits } from '../domain/catalog.ts';
 import { instanceIdOf, userId, volumeId } from '../domain/ids.ts';
+import { noEnds } from '../domain/ends.ts';
 import type { Instance, InstanceSpec, Mount } from '../domain/instance.ts';
 import { toDollars } from '../domain/money.ts';
 import { nestedPair, whyNotMountPath } from '../domain/mount-paths.ts';
+import { beginOperation, enter } from '../domain/operation.ts';
 import { SSH_PORT } from '../domain/ports.ts';
 import { Refusal } from '../domain/refusal.ts';
 import { countedRegion, type CountedRegion } from '../store/catalog.ts';
@@ -214,6 +216,11 @@ function intent(
     attempts: 0,
     wishedAtMs: nowMs,
     initExit: null,
+    waitsSinceMs: null,
+    waitsUntilMs: null,
+    ends: noEnds,
+    archive: null,
+    operation: enter(beginOperation('launch', 'user', nowMs), 'Placed', nowMs),
     observed: {
       status: 'Initializing',
       phase: 'Queued',
@@ -222,6 +229,10 @@ function intent(
       message: '',
       healthy: false,
       stoppedAtMs: 0,
+      runningSinceMs: 0,
+      countedFromMs: 0,
+      progress: null,
+      answersBy: 'ssh',
     },
   };
 }

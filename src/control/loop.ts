@@ -7,11 +7,11 @@
  * A row is held by a lease (owner, token, expiry) that a heartbeat prolongs. When a wish moves the generation of a held row, the
  * pass that works on the old one is aborted; what it still finds is dropped by the guard of its write.
  */
-import { setTimeout as delay } from 'node:timers/promises';
 import type { LeaseRow, LeaseTable } from '../store/leases.ts';
 import { claimDue, heartbeat, heldGenerations, nextDueAt, release } from '../store/leases.ts';
 import type { Store } from '../store/store.ts';
 import type { Log } from './log.ts';
+import type { Time } from './time.ts';
 
 const LEASE_MS = 30_000;
 const HEARTBEAT_MS = 5_000;
@@ -34,7 +34,7 @@ export type Tended = { dueAtMs: number | null } | 'gone';
 export interface LoopNeeds<Table extends LeaseTable> {
   table: Table;
   store: Store;
-  now: () => number;
+  time: Time;
   log: Log;
   /** This process, as leases name it. */
   leaseOwner: string;
@@ -56,13 +56,14 @@ interface InHand {
 }
 
 export function startLoop<Table extends LeaseTable>(needs: LoopNeeds<Table>): Loop {
-  const { table, store, now, log, leaseOwner } = needs;
+  const { table, store, time, log, leaseOwner } = needs;
+  const { now } = time;
   const inHand = new Map<string, InHand>();
   const ending = new AbortController();
   let stopped = false;
   let woken = false;
   let turning: Promise<void> | null = null;
-  let timer: NodeJS.Timeout | undefined;
+  let callOff = (): void => {};
 
   const hold = (row: LeaseRow<Table>, leaseToken: string): void => {
     const abort = new AbortController();
@@ -99,7 +100,7 @@ export function startLoop<Table extends LeaseTable>(needs: LoopNeeds<Table>): Lo
         log.error({ table, id: held.row.id, err: error }, 'a lease could not be given back; it is tried again');
       }
       if (stopped) return;
-      await delay(RETRY_AFTER_FAULT_MS, undefined, { signal: ending.signal }).catch(() => {});
+      await time.sleep(RETRY_AFTER_FAULT_MS, ending.signal).catch(() => {});
     }
   };
 
@@ -137,19 +138,19 @@ export function startLoop<Table extends LeaseTable>(needs: LoopNeeds<Table>): Lo
     // With all slots taken, what is due has to wait for a pass that ends, and that one wakes.
     const dueAtMs = inHand.size < SLOTS ? await nextDueAt(store.read, table) : null;
     const waitMs = dueAtMs === null ? LONGEST_SLEEP_MS : Math.min(LONGEST_SLEEP_MS, Math.max(5, dueAtMs - now()));
-    if (!stopped) timer = setTimeout(wake, waitMs);
+    if (!stopped) callOff = time.after(waitMs, wake);
   };
 
   const run = async (): Promise<void> => {
     while (woken && !stopped) {
       woken = false;
-      clearTimeout(timer);
+      callOff();
       try {
         await turn();
         if (!woken) await sleep();
       } catch (error) {
         log.error({ table, err: error }, 'the store did not answer the loop; it is asked again');
-        if (!stopped) timer = setTimeout(wake, RETRY_AFTER_FAULT_MS);
+        if (!stopped) callOff = time.after(RETRY_AFTER_FAULT_MS, wake);
       }
     }
   };
@@ -163,13 +164,13 @@ export function startLoop<Table extends LeaseTable>(needs: LoopNeeds<Table>): Lo
     });
   };
 
-  const beat = setInterval(() => {
+  const stopBeating = time.every(HEARTBEAT_MS, () => {
     if (inHand.size === 0) return;
     const untilMs = now() + LEASE_MS;
     store
       .write((tx) => heartbeat(tx, table, leaseOwner, { untilMs }))
       .then(wake, (error: unknown) => log.warn({ table, err: error }, 'leases could not be prolonged'));
-  }, HEARTBEAT_MS);
+  });
   wake();
 
   return {
@@ -177,8 +178,8 @@ export function startLoop<Table extends LeaseTable>(needs: LoopNeeds<Table>): Lo
     async stop() {
       stopped = true;
       ending.abort();
-      clearTimeout(timer);
-      clearInterval(beat);
+      callOff();
+      stopBeating();
       await turning;
       for (const { abort } of inHand.values()) abort.abort();
       await Promise.all([...inHand.values()].map(({ done }) => done));

@@ -11,6 +11,7 @@ import { makeCatalog } from './catalog.ts';
 import type { Control } from './control.ts';
 import { makeFairQueue, type FairQueue } from './fair-queue.ts';
 import { makeRoutes } from './forwarding.ts';
+import { makeHealth } from './health.ts';
 import { makeImageWork, type ImageWork } from './image-work.ts';
 import { makeLaunch } from './launch.ts';
 import type { Log } from './log.ts';
@@ -23,13 +24,14 @@ import { sweepRegion, watchEngines } from './passes/sweep.ts';
 import { tidy } from './passes/tidy.ts';
 import { makeVolumePass } from './passes/volume-pass.ts';
 import type { RegionHands, Regions } from './regions.ts';
+import type { Time } from './time.ts';
 import { makeVolumes } from './volumes.ts';
 
 export interface ControlNeeds {
   store: Store;
   regions: Regions;
   log: Log;
-  now: () => number;
+  time: Time;
   /** 0 ≤ n < 1; draws node ports. */
   random: () => number;
   randomUuid: () => string;
@@ -62,11 +64,13 @@ const RELEASED_LISTED_MS = 3_600_000;
 const PROBE_EVERY_MS = 10_000;
 const SWEEP_EVERY_MS = 30_000;
 const MEASURE_EVERY_MS = 30_000;
+const HEALTH_EVERY_MS = 5_000;
 const TIDY_EVERY_MS = 60_000;
 const ACCESS_SWEEP_EVERY_MS = 3_600_000;
 
 export function makeControl(needs: ControlNeeds): RunningControl {
-  const { store, regions, log, now, randomUuid } = needs;
+  const { store, regions, log, time, randomUuid } = needs;
+  const { now } = time;
   const limits = { ...defaultLimits, ...needs.limits };
   const offers = makeOffers({ store, now });
   const imageWork = makeImageWork();
@@ -87,6 +91,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
   };
   const access = makeAccess({
     ...needs,
+    now,
     onSshKeysChanged: (tx, accountId) => makeFilesStale(tx, accountId, now()),
   });
   /** The loop is woken after the commit, or it would not see what the deed made due. */
@@ -102,6 +107,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
     store,
     regions,
     now,
+    time,
     log,
     wake,
     cpuOvercommit: needs.cpuOvercommit,
@@ -109,6 +115,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
     onEngineAnswers: needs.onEngineAnswers,
     ending: ending.signal,
   };
+  const health = makeHealth(deedNeeds);
   const actionNeeds = { store, offers, now, wake: wakeInstances, routeChanged: routes.changed };
 
   const control: Control = {
@@ -130,6 +137,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       start: makeAction('start', actionNeeds),
       stop: makeAction('stop', actionNeeds),
       restart: makeAction('restart', actionNeeds),
+      archive: makeAction('archive', actionNeeds),
       terminate: makeAction('terminate', actionNeeds),
       async open(caller, { instanceId, port }) {
         if (!(await ownedInstanceRow(store.read, caller.accountId, instanceId))) {
@@ -163,7 +171,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
     },
   };
 
-  const timers: NodeJS.Timeout[] = [];
+  const timers: (() => void)[] = [];
   const running = new Set<Promise<void>>();
   /** Runs a timed deed, one at a time, and says in the log when it failed. */
   const every = (ms: number, name: string, deed: () => Promise<void>): void => {
@@ -181,7 +189,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
         });
       running.add(one);
     };
-    timers.push(setInterval(tick, ms));
+    timers.push(time.every(ms, tick));
   };
   const sweepAll = async (): Promise<void> => {
     for (const hands of regions.all()) if (hands.seen.answers) await sweepRegion(deedNeeds, hands);
@@ -194,7 +202,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
     async start() {
       if (needs.alone) await store.write((tx) => freeLeases(tx, now()));
       const leaseOwner = randomUuid();
-      const loop = { store, now, log, leaseOwner, randomUuid };
+      const loop = { store, time, log, leaseOwner, randomUuid };
       const instancePass = makeInstancePass({
         store,
         regions,
@@ -202,10 +210,12 @@ export function makeControl(needs: ControlNeeds): RunningControl {
         imageWork,
         fairQueue,
         now,
+        time,
         random: needs.random,
         log,
         limits,
         pidsLimit: PIDS_LIMIT,
+        health,
         routeChanged: routes.changed,
       });
       instanceLoop = startLoop({ ...loop, table: 'instance', tend: instancePass });
@@ -218,6 +228,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       every(PROBE_EVERY_MS, 'probe', () => probeEngines(deedNeeds));
       every(SWEEP_EVERY_MS, 'sweep', sweepAll);
       every(MEASURE_EVERY_MS, 'measure volumes', () => measureVolumes(deedNeeds));
+      every(HEALTH_EVERY_MS, 'health', () => health.check());
       every(TIDY_EVERY_MS, 'tidy', () => tidy({ store, now, releasedListedMs: RELEASED_LISTED_MS }));
       every(ACCESS_SWEEP_EVERY_MS, 'access', () => access.sweep());
       const first: Promise<void> = probeEngines(deedNeeds)
@@ -227,7 +238,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
     },
     async stop() {
       ending.abort();
-      for (const timer of timers) clearInterval(timer);
+      for (const end of timers) end();
       await Promise.all([instanceLoop?.stop(), volumeLoop?.stop()]);
       await Promise.allSettled(running);
     },

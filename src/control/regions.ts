@@ -13,6 +13,9 @@ export interface RegionHands {
   nodePortAddress: string;
   /** Folder of the operator's read-only data sets. */
   commonDataFolder: string;
+  /** Begins the names of archived root disks: of the local store, or of the operator's registry when `archivePushed`. */
+  archivePrefix: string;
+  archivePushed: boolean;
   /** Text of `images/start.sh`, the entry point of every instance. */
   startScript: string;
   /** The last answer of the engine's probe; null while it never answered. */

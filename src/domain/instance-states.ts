@@ -1,8 +1,10 @@
 /**
  * # The states of an instance
  *
- * A wish (`desired`) is written by a use-case: a launch, start or restart wishes `running`, a stop `stopped`, a terminate
- * `released`. Passes then bring the engine to the wish; what callers see as `status` follows from what was seen on the way:
+ * A wish (`desired`) is written by a use-case, a sight (`observed`) by a pass, and neither by the other. A launch, start or restart
+ * wishes `running`, a stop `stopped`, an archive `archived`, a terminate `released`; what ends an instance by itself (a schedule, the
+ * longest run, idleness) wishes `stopped` as its owner would. Passes then bring the engine to the wish, and the `status` that callers
+ * see follows from what was met on the way:
  *
  *     launch ──► Initializing ──► PullingImage ──► Starting ──► Running
  *                     │                │ ▲             │
@@ -11,14 +13,18 @@
  *
  *     Running ── stop ──► Running, phase Stopping ──► Stopped ── start ──► Starting ──► Running
  *     Running ── restart ──► Restarting ──► Running
+ *     Running or Stopped ── archive ──► the same, phase Archiving ──► Archived ── start ──► Starting ──► Running
  *     any ── terminate ──► Released (at once; the phase says what is still to be cleaned)
  *
  * `Initializing` is the time before the first container exists; a failure then is `InitializationFailed`, later `StartingFailed`
- * (and so is an image that could not be had in time: by then the instance was `Starting`).
- * Both are lasting: Berth gives up the wish (desired becomes `stopped`), frees the capacity, and the user may start or terminate.
+ * (and so is an image that could not be had in time: by then the instance was `Starting`). Both are lasting: Berth gives up the wish
+ * (desired becomes `stopped`), frees the capacity, and the user may start, archive or terminate.
+ * A launch that waits in line for capacity is `Initializing`, phase `Queued`, reason `NoCapacity`.
  * A container that ends by itself, or is removed by others, while `running` is wished is started or made again with back-off, up
  * to `limits.maxAttempts`.
- * `Archived` is part of the interface; no action of this version leads to it.
+ *
+ * Nobody is ever stuck: each status that is not lasting has a deadline (`deadlines`), terminate is legal in every state, and an
+ * engine that is away stops the clock of the deadlines instead of failing what it holds.
  */
 
 /** `interface.md` §3, in its order. */
@@ -36,9 +42,99 @@ export const instanceStatuses = [
 ] as const;
 export type InstanceStatus = (typeof instanceStatuses)[number];
 
+/** What moves a status: three wishes, and what passes meet. A stop and an archive move it only once they are done. */
+export const statusEvents = [
+  'start', // wished, of one that had a container
+  'startAnew', // wished, of one that never had
+  'restart', // wished
+  'terminate', // wished
+  'pull', // bytes of its image move
+  'imageFails', // the image can't be had now and is tried again
+  'create', // the engine is about to be asked for its container
+  'made', // its container runs; ssh does not answer yet
+  'ready', // ssh (or what the image has instead) answers
+  'end', // its container ended, or was removed by others, while it was wished to run
+  'giveUp', // it can't be brought to run
+  'stop', // a stop came to rest
+  'archive', // its root disk is kept as an image, and its container is gone
+] as const;
+export type StatusEvent = (typeof statusEvents)[number];
+
+/** Which event moves which status to which. What is not here does not happen: `after` throws. */
+export const transitions: Readonly<Record<InstanceStatus, Readonly<Partial<Record<StatusEvent, InstanceStatus>>>>> = {
+  Initializing: {
+    pull: 'PullingImage',
+    imageFails: 'Starting',
+    create: 'Initializing',
+    made: 'Starting',
+    ready: 'Running',
+    end: 'Starting',
+    giveUp: 'InitializationFailed',
+    stop: 'Stopped',
+    terminate: 'Released',
+  },
+  PullingImage: {
+    pull: 'PullingImage',
+    imageFails: 'Starting',
+    create: 'Starting',
+    made: 'Starting',
+    ready: 'Running',
+    end: 'Starting',
+    giveUp: 'StartingFailed',
+    stop: 'Stopped',
+    terminate: 'Released',
+  },
+  Starting: {
+    pull: 'PullingImage',
+    imageFails: 'Starting',
+    create: 'Starting',
+    made: 'Starting',
+    ready: 'Running',
+    end: 'Starting',
+    giveUp: 'StartingFailed',
+    stop: 'Stopped',
+    terminate: 'Released',
+  },
+  Restarting: {
+    pull: 'PullingImage',
+    imageFails: 'Restarting',
+    create: 'Restarting',
+    made: 'Restarting',
+    ready: 'Running',
+    end: 'Starting',
+    giveUp: 'StartingFailed',
+    stop: 'Stopped',
+    terminate: 'Released',
+  },
+  Running: {
+    restart: 'Restarting',
+    pull: 'PullingImage',
+    imageFails: 'Starting',
+    create: 'Starting',
+    made: 'Starting',
+    end: 'Starting',
+    giveUp: 'StartingFailed',
+    stop: 'Stopped',
+    archive: 'Archived',
+    terminate: 'Released',
+  },
+  Stopped: { start: 'Starting', startAnew: 'Initializing', archive: 'Archived', terminate: 'Released' },
+  StartingFailed: { start: 'Starting', startAnew: 'Initializing', archive: 'Archived', terminate: 'Released' },
+  InitializationFailed: { startAnew: 'Initializing', terminate: 'Released' },
+  Archived: { start: 'Starting', terminate: 'Released' },
+  Released: {},
+};
+
+/** The status after the event. Throws when the table knows no such move: that is a fault of ours, and nothing is written. */
+export function after(status: InstanceStatus, event: StatusEvent): InstanceStatus {
+  const next = transitions[status][event];
+  if (next === undefined) throw new Error(`no event "${event}" leads out of the status ${status}`);
+  return next;
+}
+
 /** Closed list of `instanceRuntimeInfo.phase`: what is being done right now. */
 export const phases = [
-  'Queued', // the wish is written, no pass has looked at it yet
+  'Queued', // the wish is written and no pass has looked at it yet, or it waits in line for capacity
   'DownloadImage', // bytes of the image move, or the image is being built
   'PrepareDisks', // waits for its volumes, or makes its disks
   'CreateContainer',
@@ -46,6 +142,8 @@ export const phases = [
   'Ready',
   'Stopping',
   'Stopped',
+  'Archiving', // its root disk is being kept as an image
+  'Archived',
   'Cleaning', // released; its container is being removed, and holds its ports and volumes until it is
   'RemovingDisks', // released; its container is gone, its data disk is being removed
   'Cleaned', // released; nothing of it is left
@@ -56,88 +154,141 @@ export type Phase = (typeof phases)[number];
 /** Closed list of `instanceRuntimeInfo.diagnosisReason`, each with what the user can do next. '' means nothing is wrong. */
 export const diagnoses = {
   '': '',
+  NoCapacity:
+    'The region has no room now and the instance waits in line. It starts by itself; or terminate, and take another type.',
   EngineUnreachable: 'The container engine of the region does not answer. Nothing is lost; it goes on by itself.',
   BackOff: 'The image cannot be had at the moment; it is tried again by itself. Check the image name, or terminate.',
+  ImageDenied: 'The registry does not give the image out. Register credentials that may read it, and start again.',
   ImageFailed: 'The image could not be had in time. Choose another image, or start again later.',
   VolumePending: 'A mounted volume is not ready yet. It goes on by itself once the volume is Bound.',
   VolumeLost: 'The backing of a mounted volume is gone. Terminate, and launch without it.',
   DisksFailed: 'The disks could not be made. Start again; if it repeats, ask the operator to look at the host.',
+  BadMount:
+    'A disk could not be mounted where it was asked. Terminate, and launch with another mount path or without it.',
+  DiskFull: 'The disk of the host is full. The operator has to free space; start again then.',
   PortTaken: 'A node port was taken by another program of the host; another one is tried by itself.',
   EngineRejected: 'The engine refused the instance. The message says why; change the request and launch anew.',
-  ContainerExited: 'The main process of the instance ended. Look at its log; start it again when the cause is mended.',
+  ContainerExited: 'The main process of the instance ended. Look at its log; it is started again by itself.',
+  CrashLoop: 'The main process ended again and again. Look at its log, mend the cause, and start it again.',
   OutOfMemory: 'The instance used more memory than its type has. Choose a larger type.',
   StartTimeout: 'The instance did not become ready in time. Start it again, or choose another image.',
+  StopDelayed: 'The instance has not stopped yet; it is being killed. Terminate it if you need not keep it.',
+  Unhealthy: 'Neither ssh nor the notebook answers any more. Restart it, or look at its console.',
+  ArchiveFailed: 'The root disk could not be kept as an image. Nothing is lost: archive again, or start it.',
+  ScheduledStop: 'It was stopped at the time that was set. Start it again when you need it.',
+  MaxRunTime: 'It had run as long as it may at most. Start it again when you need it.',
+  IdleStop: 'It was stopped because nothing used it. Start it again, and set its idle rules if that was wrong.',
 } as const;
 export type Diagnosis = keyof typeof diagnoses;
 
-/** Statuses that nothing but a new wish leaves. */
-export const lastingStatuses: readonly InstanceStatus[] = [
-  'Running',
-  'Stopped',
-  'StartingFailed',
-  'InitializationFailed',
-  'Archived',
-  'Released',
-];
+/** Statuses that something must lead out of before a deadline; the others are lasting: nothing but a new wish, or a crash, leaves them. */
+export type TransientStatus = 'Initializing' | 'PullingImage' | 'Starting' | 'Restarting';
 
-export const actions = ['start', 'stop', 'restart', 'terminate'] as const;
+export const isLasting = (status: InstanceStatus): status is Exclude<InstanceStatus, TransientStatus> =>
+  !(status in deadlines);
+
+export const actions = ['start', 'stop', 'restart', 'archive', 'terminate'] as const;
 export type Action = (typeof actions)[number];
+
+export const desires = ['running', 'stopped', 'archived', 'released'] as const;
+export type Desired = (typeof desires)[number];
 
 /**
  * Why an action is not legal now, or null when it is. Terminate is legal in every state; the caller never sees a released
  * instance here, because it is gone (404) for actions.
  */
-export function whyNot(
-  action: Action,
-  status: InstanceStatus,
-  desired: 'running' | 'stopped' | 'released',
-): string | null {
-  const stopping = desired === 'stopped' && (status === 'Running' || !lastingStatuses.includes(status));
+export function whyNot(action: Action, status: InstanceStatus, desired: Desired): string | null {
+  const stopping = desired === 'stopped' && (status === 'Running' || !isLasting(status));
+  const archiving = desired === 'archived' && status !== 'Archived';
   switch (action) {
     case 'terminate':
       return null;
     case 'stop':
-      return desired === 'running'
-        ? null
-        : stopping
-          ? 'it is stopping already; wait until it is Stopped, or terminate it'
-          : `it is already ${status}; start it, or terminate it`;
+      // Of one that is being archived it gives the archive up.
+      if (desired === 'running' || archiving) return null;
+      return stopping
+        ? 'it is stopping already; wait until it is Stopped, or terminate it'
+        : `it is already ${status}; start it, or terminate it`;
     case 'start':
       if (stopping) return 'it is still stopping; wait until it is Stopped';
-      return desired === 'stopped' ? null : `it is ${status} and wished to run; stop or restart it`;
+      if (archiving) return 'it is being archived; wait until it is Archived, or stop it first to give that up';
+      return desired === 'running' ? `it is ${status} and wished to run; stop or restart it` : null;
     case 'restart':
       if (status === 'Running' && desired === 'running') return null;
-      return `it is ${status}; only a Running instance can be restarted${desired === 'stopped' ? ', use start' : ''}`;
+      return `it is ${status}; only a Running instance can be restarted${desired === 'running' ? '' : ', use start'}`;
+    case 'archive':
+      if (archiving) return 'it is being archived already; wait until it is Archived, or terminate it';
+      if (transitions[status].archive !== undefined) return null;
+      return status === 'Archived'
+        ? 'it is already Archived; start it, or terminate it'
+        : `it is ${status}; only one that is Running, Stopped or StartingFailed can be archived`;
     default:
       return action satisfies never;
   }
 }
 
+/** What is legal now, as lists say it (`actions`). Nothing is for a released one. */
+export const legalActions = (status: InstanceStatus, desired: Desired): Action[] =>
+  desired === 'released' ? [] : actions.filter((action) => whyNot(action, status, desired) === null);
+
 /** Times and counts that the plan obeys. Milliseconds where the name says so. */
 export interface Limits {
   /** From a wish to run until the image must be there. */
   imageDeadlineMs: number;
+  /** From a wish to run until volumes and disks must be there. */
+  disksDeadlineMs: number;
   /** From a started container until ssh (or else the notebook) must answer. */
   readyDeadlineMs: number;
+  /** From a wish to run until it must run, whatever it waits for: what no deadline above has ended. */
+  startDeadlineMs: number;
+  /** From a wish to stop or archive until it is killed without grace. */
+  stopDeadlineMs: number;
   maxAttempts: number;
   backOffBaseMs: number;
   backOffMaxMs: number;
   stopGraceMs: number;
   /** A call to an engine that should be quick is given up after this: what came of it is unknown then. */
   callDeadlineMs: number;
+  /** The same of a call that copies a root disk. */
+  copyDeadlineMs: number;
   /** How soon an engine that did not answer, or did not do what it said, is asked again. */
   askAgainMs: number;
 }
 
 export const defaultLimits: Limits = {
   imageDeadlineMs: 30 * 60_000, // interface-notes.md: ends as StartingFailed after 30 minutes
+  disksDeadlineMs: 10 * 60_000,
   readyDeadlineMs: 120_000,
+  startDeadlineMs: 60 * 60_000,
+  stopDeadlineMs: 120_000,
   maxAttempts: 5,
   backOffBaseMs: 1_000,
   backOffMaxMs: 60_000,
   stopGraceMs: 10_000,
   callDeadlineMs: 60_000,
+  copyDeadlineMs: 30 * 60_000,
   askAgainMs: 2_000,
+};
+
+export interface Deadline {
+  limit: 'imageDeadlineMs' | 'disksDeadlineMs' | 'startDeadlineMs';
+  reason: Diagnosis;
+}
+
+/**
+ * How long each status that is not lasting may last, and what it ended by then says. Counted from the wish, or from when the engine
+ * answered again after it had been away (`Observed.countedFromMs`). Waiting in line for capacity has a deadline of its own.
+ */
+export const deadlines: Readonly<Record<TransientStatus, Deadline>> = {
+  Initializing: { limit: 'startDeadlineMs', reason: 'StartTimeout' },
+  PullingImage: { limit: 'imageDeadlineMs', reason: 'ImageFailed' },
+  Starting: { limit: 'startDeadlineMs', reason: 'StartTimeout' },
+  Restarting: { limit: 'startDeadlineMs', reason: 'StartTimeout' },
+};
+
+/** Phases with a shorter deadline than their status. `WaitReady` has another one, counted from the start of the container. */
+export const phaseDeadlines: Readonly<Partial<Record<Phase, Deadline>>> = {
+  PrepareDisks: { limit: 'disksDeadlineMs', reason: 'DisksFailed' },
 };
 
 export const backOffMs = (attempts: number, limits: Limits): number =>

@@ -1,11 +1,14 @@
 /**
  * One instance as Berth keeps it: what was asked (`spec`, a snapshot that later changes of the catalog don't touch), what is
- * wished (`desired`, `generation`), and what was last seen (`observed`). The wish is written by use-cases, the rest by passes.
+ * wished (`desired`, `generation`), what was last seen (`observed`), and how the present wish fares (`operation`). The wish is
+ * written by use-cases, the rest by passes.
  */
 import type { ChargeMode, Image, InstanceType } from './catalog.ts';
 import type { InstanceId, RegionId, UserId, VolumeId } from './ids.ts';
-import type { Diagnosis, InstanceStatus, Phase } from './instance-states.ts';
+import type { Ends } from './ends.ts';
+import type { Desired, Diagnosis, InstanceStatus, Phase } from './instance-states.ts';
 import type { Micros } from './money.ts';
+import type { Operation, Progress } from './operation.ts';
 
 export interface Mount {
   mountPath: string;
@@ -31,8 +34,6 @@ export interface InstanceSpec {
   initScript: string;
 }
 
-export type Desired = 'running' | 'stopped' | 'released';
-
 /** A port inside the instance and the port of the host that the engine publishes for it (0 until allotted). 22 is always among them. */
 export interface NodePort {
   port: number;
@@ -48,6 +49,22 @@ export interface Observed {
   healthy: boolean;
   /** When it last came to rest without running; 0 while it runs or never did. */
   stoppedAtMs: number;
+  /** Since when it has been Running without a break; 0 while it does not. */
+  runningSinceMs: number;
+  /** Deadlines count from here if it is later than the wish: the engine was away before. */
+  countedFromMs: number;
+  /** What told that it was ready: an image without sshd and notebook is not asked for its health. */
+  answersBy: 'ssh' | 'notebook' | 'nothing';
+  /** How far a pull, a build or an archive is; null while none is under way. */
+  progress: Progress | null;
+}
+
+/** Image of the root disk that stands for the container of an Archived instance, and after that for one that was lost. */
+export interface Archive {
+  ref: string;
+  sizeBytes: number;
+  /** Generation of the wish it was made for. */
+  generation: number;
 }
 
 export interface Instance {
@@ -73,5 +90,13 @@ export interface Instance {
   wishedAtMs: number;
   /** Exit code of the init script: null until it ended. */
   initExit: number | null;
+  /** In line for capacity since then; null when it has its place, or needs none. */
+  waitsSinceMs: number | null;
+  /** When waiting in line ends in a failure. */
+  waitsUntilMs: number | null;
+  ends: Ends;
+  archive: Archive | null;
+  /** How the present wish fares; those before it are in the history. */
+  operation: Operation;
   observed: Observed;
 }

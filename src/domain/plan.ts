@@ -2,18 +2,39 @@
  * The next step of an instance, from its row, from what the engine was seen to hold, and from the time: pure, so that every
  * pair can be tried. A step is one deed; the pass does it, writes down what came of it, and asks again.
  */
-import { backOffMs, type Diagnosis, type InstanceStatus, type Limits, type Phase } from './instance-states.ts';
+import {
+  after,
+  backOffMs,
+  deadlines,
+  diagnoses,
+  isLasting,
+  phaseDeadlines,
+  type Diagnosis,
+  type InstanceStatus,
+  type Limits,
+  type StatusEvent,
+} from './instance-states.ts';
 import type { Instance, Observed } from './instance.ts';
 
 /** What was seen of the container. The engine's `Observation`, plus whether its software answers. */
 export type Seen =
   | { kind: 'unknown'; reason: string }
   | { kind: 'absent' }
-  | { kind: 'present'; running: boolean; exitCode: number | null; outOfMemory: boolean; startedAtMs: number };
+  | {
+      kind: 'present';
+      running: boolean;
+      exitCode: number | null;
+      outOfMemory: boolean;
+      startedAtMs: number;
+      /** Whether ssh or the notebook answers; absent: nobody has asked. */
+      answers?: boolean;
+    };
 
 export type Step =
   /** Nothing to do until something changes, or until `afterMs` have passed. */
   | { do: 'rest'; afterMs?: number }
+  /** Its turn in the line for capacity may have come. */
+  | { do: 'place' }
   /** Image, disks, container, in this order; then see whether it is ready. */
   | { do: 'ensure'; show: Partial<Observed> }
   /** Its control files are out of date: hand its engine the present ones. */
@@ -22,14 +43,23 @@ export type Step =
   | { do: 'checkReady'; show: Partial<Observed> }
   /** It is Running and its init script may have ended. */
   | { do: 'checkInit' }
-  | { do: 'halt'; show: Partial<Observed> }
+  | { do: 'halt'; show: Partial<Observed>; graceMs: number }
+  /** Keep its root disk as an image. */
+  | { do: 'saveRoot' }
+  /** Remove the container whose root disk is kept. */
+  | { do: 'removeKept' }
   | { do: 'destroy' }
   /** Only write down. */
   | { do: 'mark'; show: Partial<Observed>; attempts?: number; afterMs?: number }
   /** It came to rest as wished: capacity is freed. */
-  | { do: 'stopped'; show: Partial<Observed> }
-  /** Give the wish up: desired becomes stopped, capacity is freed. */
-  | { do: 'giveUp'; show: Partial<Observed> };
+  | { do: 'settle'; show: Partial<Observed> }
+  | GiveUp;
+
+/** Give the wish up: desired becomes stopped, capacity is freed. */
+export interface GiveUp {
+  do: 'giveUp';
+  show: Partial<Observed>;
+}
 
 /** Who ran this long before it ended by itself begins with a clean count of attempts. */
 const STABLE_MS = 10 * 60_000;
@@ -38,14 +68,19 @@ export function plan(instance: Instance, seen: Seen, nowMs: number, limits: Limi
   const { desired, observed } = instance;
   if (seen.kind === 'unknown') {
     const afterMs = limits.askAgainMs;
-    if (observed.diagnosis === 'EngineUnreachable' || lastingFailure(observed.status)) return { do: 'rest', afterMs };
+    if (observed.diagnosis === 'EngineUnreachable' || hasFailed(observed.status)) return { do: 'rest', afterMs };
     return { do: 'mark', show: diagnosed('EngineUnreachable', seen.reason), afterMs };
   }
+  // Nothing is failed for a time in which the engine was away: the deadlines count anew.
+  if (observed.diagnosis === 'EngineUnreachable')
+    return { do: 'mark', show: { ...diagnosed('', ''), countedFromMs: nowMs } };
   switch (desired) {
     case 'released':
       return seen.kind === 'absent' && observed.phase === 'Cleaned' ? { do: 'rest' } : { do: 'destroy' };
     case 'stopped':
-      return planStopped(instance, seen);
+      return planStopped(instance, seen, nowMs, limits);
+    case 'archived':
+      return planArchived(instance, seen, nowMs, limits);
     case 'running':
       return planRunning(instance, seen, nowMs, limits);
     default:
@@ -56,25 +91,58 @@ export function plan(instance: Instance, seen: Seen, nowMs: number, limits: Limi
 type Known = Exclude<Seen, { kind: 'unknown' }>;
 type Present = Extract<Seen, { kind: 'present' }>;
 
-function planStopped({ observed }: Instance, seen: Known): Step {
-  if (seen.kind === 'present' && seen.running) {
-    return { do: 'halt', show: lastingFailure(observed.status) ? {} : { phase: 'Stopping', ...diagnosed('', '') } };
+function planStopped(instance: Instance, seen: Known, nowMs: number, limits: Limits): Step {
+  const { observed } = instance;
+  if (seen.kind === 'present' && seen.running) return halt(instance, nowMs, limits);
+  if (hasFailed(observed.status)) return { do: 'rest' };
+  const reason = endedBy(instance);
+  const at = diagnosed(reason, diagnoses[reason]);
+  if (observed.status === 'Stopped') {
+    const settled = observed.phase === 'Stopped' && observed.diagnosis === reason;
+    return settled ? { do: 'rest' } : { do: 'settle', show: { phase: 'Stopped', progress: null, ...at } };
   }
-  if (lastingFailure(observed.status)) return { do: 'rest' };
-  if (observed.status === 'Stopped')
-    return observed.diagnosis === '' ? { do: 'rest' } : { do: 'mark', show: diagnosed('', '') };
+  return { do: 'settle', show: { ...resting, status: after(observed.status, 'stop'), phase: 'Stopped', ...at } };
+}
+
+/** Why it stands still, if that is not what a caller or the operator asked for. */
+function endedBy({ operation: { kind, cause, state } }: Instance): Diagnosis {
+  if (kind === 'archive' && state === 'Failed') return 'ArchiveFailed';
+  return kind !== 'stop' || cause === 'user' || cause === 'operator' ? '' : cause;
+}
+
+/** Patience ends too: what has not heard the end of its grace by then is killed. */
+function halt({ observed, wishedAtMs }: Instance, nowMs: number, limits: Limits): Step {
+  const late = nowMs - countedFrom(wishedAtMs, observed) > limits.stopDeadlineMs;
+  const graceMs = late ? 0 : limits.stopGraceMs;
+  if (hasFailed(observed.status)) return { do: 'halt', show: {}, graceMs };
+  const reason = late ? 'StopDelayed' : '';
+  return { do: 'halt', show: { phase: 'Stopping', ...diagnosed(reason, diagnoses[reason]) }, graceMs };
+}
+
+/** The root disk becomes an image, and only then its container goes. One that has none is archived as it is. */
+function planArchived(instance: Instance, seen: Known, nowMs: number, limits: Limits): Step {
+  const { observed, archive, generation } = instance;
+  if (seen.kind === 'present') {
+    if (seen.running) return halt(instance, nowMs, limits);
+    return archive?.generation === generation ? { do: 'removeKept' } : { do: 'saveRoot' };
+  }
+  if (observed.status === 'Archived') return { do: 'rest' };
+  const message = archive === null ? 'there was no root disk to keep: its container was gone' : '';
   return {
-    do: 'stopped',
-    show: { status: 'Stopped', phase: 'Stopped', healthy: false, message: '', ...diagnosed('', '') },
+    do: 'settle',
+    show: { ...resting, status: after(observed.status, 'archive'), phase: 'Archived', message, ...diagnosed('', '') },
   };
 }
 
 function planRunning(instance: Instance, seen: Known, nowMs: number, limits: Limits): Step {
+  const { observed } = instance;
+  if (instance.waitsSinceMs !== null) return { do: 'place' };
+  const overdue = whatIsOverdue(instance, nowMs, limits);
+  if (overdue) return giveUp(instance, overdue.reason, overdue.text);
   if (seen.kind === 'present' && seen.running) {
-    if (instance.mustHalt) return { do: 'halt', show: {} };
+    if (instance.mustHalt) return { do: 'halt', show: {}, graceMs: limits.stopGraceMs };
     return planPresent(instance, seen, nowMs, limits);
   }
-  const { observed } = instance;
   if (hadStarted(observed) && !instance.mustHalt) {
     if (seen.kind === 'absent')
       return startAgain(
@@ -87,18 +155,39 @@ function planRunning(instance: Instance, seen: Known, nowMs: number, limits: Lim
     if (seen.exitCode !== null) {
       const attempts = nowMs - seen.startedAtMs > STABLE_MS ? 1 : instance.attempts + 1;
       const text = `the main process ended with exit code ${seen.exitCode}`;
-      return startAgain(instance, seen.outOfMemory ? 'OutOfMemory' : 'ContainerExited', text, attempts, limits);
+      const reason = seen.outOfMemory ? 'OutOfMemory' : attempts > limits.maxAttempts ? 'CrashLoop' : 'ContainerExited';
+      return startAgain(instance, reason, text, attempts, limits);
     }
   }
-  return { do: 'ensure', show: { status: startingStatus(observed, seen), healthy: false } };
+  const event: StatusEvent = seen.kind === 'present' && observed.status === 'Initializing' ? 'made' : 'create';
+  return { do: 'ensure', show: { status: after(observed.status, event), healthy: false, runningSinceMs: 0 } };
 }
 
+/** What it waits for has not come before the deadline of its status, or the shorter one of its phase. */
+function whatIsOverdue(
+  { observed, wishedAtMs }: Instance,
+  nowMs: number,
+  limits: Limits,
+): { reason: Diagnosis; text: string } | null {
+  if (isLasting(observed.status)) return null;
+  const { limit, reason } = phaseDeadlines[observed.phase] ?? deadlines[observed.status];
+  if (nowMs - countedFrom(wishedAtMs, observed) <= limits[limit]) return null;
+  const waited = `still ${observed.status} (${observed.phase}) after ${Math.round(limits[limit] / 1000)} s`;
+  // What it last waited for says more than that it waited.
+  return observed.diagnosis === ''
+    ? { reason, text: waited }
+    : { reason: observed.diagnosis, text: `${observed.diagnosisMessage} (${waited})` };
+}
+
+const countedFrom = (wishedAtMs: number, { countedFromMs }: Observed): number => Math.max(wishedAtMs, countedFromMs);
+
 function startAgain(instance: Instance, reason: Diagnosis, text: string, attempts: number, limits: Limits): Step {
-  if (attempts > limits.maxAttempts) return giveUp(instance, reason, text);
+  if (attempts > limits.maxAttempts) return giveUp(instance, reason, `${text}, ${attempts} times in a row`);
   const show = {
-    status: 'Starting',
+    status: after(instance.observed.status, 'end'),
     phase: 'Queued',
     healthy: false,
+    runningSinceMs: 0,
     message: '',
     ...diagnosed(reason, text),
   } as const;
@@ -109,34 +198,29 @@ function startAgain(instance: Instance, reason: Diagnosis, text: string, attempt
 function planPresent(instance: Instance, seen: Present, nowMs: number, limits: Limits): Step {
   const { observed, spec } = instance;
   if (observed.phase === 'Ready' && observed.status === 'Running') {
-    if (observed.diagnosis !== '') return { do: 'mark', show: diagnosed('', '') };
+    if (seen.answers === false && observed.healthy)
+      return { do: 'mark', show: { healthy: false, ...diagnosed('Unhealthy', diagnoses.Unhealthy) } };
+    if (seen.answers === true && !observed.healthy)
+      return { do: 'mark', show: { healthy: true, ...diagnosed('', '') } };
+    if (observed.diagnosis !== '' && observed.diagnosis !== 'Unhealthy') return { do: 'mark', show: diagnosed('', '') };
     if (instance.filesStale) return { do: 'refresh' };
     return spec.initScript.trim() !== '' && instance.initExit === null ? { do: 'checkInit' } : { do: 'rest' };
   }
-  if (nowMs - Math.max(seen.startedAtMs, instance.wishedAtMs) > limits.readyDeadlineMs) {
-    return giveUp(
-      instance,
-      'StartTimeout',
-      `not ready ${limits.readyDeadlineMs / 1000} s after its start`,
-      'StartingFailed',
-    );
-  }
+  const from = Math.max(seen.startedAtMs, countedFrom(instance.wishedAtMs, observed));
+  if (nowMs - from > limits.readyDeadlineMs)
+    return giveUp(instance, 'StartTimeout', `not ready ${limits.readyDeadlineMs / 1000} s after its start`);
   return {
     do: 'checkReady',
-    show: { status: startingStatus(observed, seen), phase: 'WaitReady', ...diagnosed('', '') },
+    show: { status: after(observed.status, 'made'), phase: 'WaitReady', progress: null, ...diagnosed('', '') },
   };
 }
 
 const hadStarted = (observed: Observed): boolean => observed.phase === 'Ready' || observed.phase === 'WaitReady';
 
-const lastingFailure = (status: InstanceStatus): boolean =>
-  status === 'StartingFailed' || status === 'InitializationFailed';
+const hasFailed = (status: InstanceStatus): boolean => status === 'StartingFailed' || status === 'InitializationFailed';
 
-/** What the status is called while it is brought up: a restart, and the time before the first container, have names of their own. */
-function startingStatus({ status }: Observed, seen: Known): InstanceStatus {
-  if (status === 'Restarting') return 'Restarting';
-  return status === 'Initializing' && seen.kind === 'absent' ? 'Initializing' : 'Starting';
-}
+/** What is true of whatever does not run. */
+const resting = { healthy: false, runningSinceMs: 0, message: '', progress: null } as const;
 
 export const diagnosed = (
   diagnosis: Diagnosis,
@@ -146,15 +230,8 @@ export const diagnosed = (
   diagnosisMessage,
 });
 
-/** The lasting failure; if not said otherwise, the one that fits how far it had come. */
-export function giveUp(
-  { everEnsured, observed }: Pick<Instance, 'everEnsured' | 'observed'>,
-  diagnosis: Diagnosis,
-  text: string,
-  status: InstanceStatus = everEnsured && observed.status !== 'Initializing'
-    ? 'StartingFailed'
-    : 'InitializationFailed',
-): Step {
-  const phase: Phase = 'Failed';
-  return { do: 'giveUp', show: { status, phase, healthy: false, message: '', ...diagnosed(diagnosis, text) } };
+/** The lasting failure that fits how far it had come. */
+export function giveUp({ observed }: Pick<Instance, 'observed'>, diagnosis: Diagnosis, text: string): GiveUp {
+  const status = after(observed.status, 'giveUp');
+  return { do: 'giveUp', show: { ...resting, status, phase: 'Failed', ...diagnosed(diagnosis, text) } };
 }

@@ -3,6 +3,8 @@
  * of, written in the transaction that changes them, and a list joins texts.
  */
 import type { Region } from './catalog.ts';
+import { endsAtMs } from './ends.ts';
+import { legalActions, type Action } from './instance-states.ts';
 import type { Instance } from './instance.ts';
 import { toDollars } from './money.ts';
 
@@ -45,6 +47,8 @@ export interface PublicInstance {
     stopTimestamp: number;
     scheduledStopTimestamp: number;
   };
+  /** What is legal now: a member of ours beside the interface's. */
+  actions: Action[];
 }
 
 interface Amount {
@@ -141,7 +145,8 @@ export function publicInstance(instance: Instance, region: Region): PublicInstan
       instanceDiskUsageInfo: { rootDiskUsedGi: 0, dataDiskUsedGi: 0 },
       instanceDiskAmountInfo: { rootDiskAmountGi: type.rootDiskGB, dataDiskAmountGi: dataDiskGB },
       stopTimestamp: observed.stoppedAtMs,
-      scheduledStopTimestamp: 0,
+      scheduledStopTimestamp: (instance.desired === 'running' ? endsAtMs(instance.ends, observed) : null) ?? 0,
     },
+    actions: legalActions(observed.status, instance.desired),
   };
 }

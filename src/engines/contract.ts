@@ -97,26 +97,52 @@ export type Observation =
     };
 
 export interface Owned {
-  kind: 'instance' | 'network';
-  /** The instance's id, or the account's for a network. */
+  kind: 'instance' | 'network' | 'image';
+  /** The instance's id, the account's for a network, for an image that of the instance it was saved from. */
   id: string;
   ownerId: string;
   generation: number;
   running: boolean;
+  /** By which `discard` finds it again. Of a saved image it is the ref, or the engine's own id when it has lost that. */
   engineName: string;
+  /** Epoch milliseconds of the engine's clock; 0 when it does not say. */
+  createdAtMs: number;
+  /** The image an instance was made from, as it was asked for; null for what is no instance. */
+  imageRef: string | null;
 }
 
-/** Progress of an image: bytes for a pull, steps of a known total for a build. */
+/** What a registry wants to see. Never in a log, a message, or the cause of a fault. */
+export interface RegistryCredentials {
+  username: string;
+  secret: string;
+}
+
+/**
+ * Progress of an image: bytes for a pull or a push, steps of a known total for a build. `done` never goes back and never passes
+ * `total`; `total` is of the layers known so far, so it grows. What is there already counts for neither.
+ */
 export interface ImageProgress {
   text: string;
   done: number;
+  /** 0 while it is not known. */
   total: number;
+  unit: 'bytes' | 'steps';
 }
 
+/** What an instance used at one moment: never an older reading. Who can't be read is not in the answer. */
 export interface Usage {
+  /** Epoch milliseconds of the engine's clock: when it was read. */
+  atMs: number;
+  /** Mean over the `cpuOverMs` before `atMs`: since it was last asked for, and over a second at least. 0 when it does not run. */
   cpuMilli: number;
+  cpuOverMs: number;
   memoryBytes: number;
-  rootDiskBytes: number;
+  /** Received and sent since its start, all interfaces together. */
+  networkBytes: number;
+  /** One for each GPU it has; null when it has none, and when that can't be told. */
+  gpus: { busyPercent: number }[] | null;
+  /** Null unless asked for: counting a root disk costs the host's disk a walk through all files. */
+  rootDiskBytes: number | null;
 }
 
 export type LogSource = 'console';
@@ -135,10 +161,28 @@ export interface Engine {
   /** One answer per id asked, in a map; never throws for an engine that is away: each is `unknown` then. */
   observe(ids: readonly InstanceId[], signal: AbortSignal): Promise<Map<InstanceId, Observation>>;
   /**
-   * Makes the image present. Returns at once when it is. Faults: `not_found` (no such image), `denied` (needs credentials),
-   * `unreachable` (the registry or the engine is away), `rejected` (the image can't be used here).
+   * Makes the image present. Returns at once when it is. An abort ends the download. Faults: `not_found` (no such image),
+   * `denied` (needs credentials, or other ones), `unreachable` (the registry or the engine is away: only the first has the
+   * reason `registryAway`), `rejected` (the image can't be used here), `no_capacity` (the disk is full).
    */
-  ensureImage(ref: string, onProgress: (progress: ImageProgress) => void, signal: AbortSignal): Promise<void>;
+  ensureImage(
+    ref: string,
+    onProgress: (progress: ImageProgress) => void,
+    signal: AbortSignal,
+    credentials?: RegistryCredentials,
+  ): Promise<void>;
+  /** Brings an image of the host to its registry, under its own name. The same faults; `not_found` when it is not on the host. */
+  pushImage(
+    ref: string,
+    onProgress: (progress: ImageProgress) => void,
+    signal: AbortSignal,
+    credentials?: RegistryCredentials,
+  ): Promise<void>;
+  /**
+   * Removes an image that was saved here, under this name. Absent is success. Faults: `busy` while a container uses it,
+   * `rejected` for an image that is not this installation's.
+   */
+  removeImage(ref: string, signal: AbortSignal): Promise<void>;
   /**
    * Brings the instance to run as `spec` says: creates it, starts it, or finishes what is half there, and replaces control
    * files that differ. An instance of ours that runs already is left running. Before it returns the container was started;
@@ -150,8 +194,20 @@ export interface Engine {
   halt(id: InstanceId, graceMs: number, signal: AbortSignal): Promise<void>;
   /** Removes it with its root disk, its control files, and the account's network when it was the last there. Absent is success. */
   destroy(id: InstanceId, signal: AbortSignal): Promise<void>;
-  /** Keeps the root disk as an image under `ref`. */
-  saveImage(id: InstanceId, ref: string, signal: AbortSignal): Promise<void>;
+  /**
+   * Keeps the root disk, of a running or stopped instance, as an image under `ref`: the image it was made from, with what was
+   * changed, and nothing of what Berth brought (mounts, control files, entry point). A running one stands still meanwhile, and
+   * is observed as running. An earlier image of ours with this name is replaced. What a broken-off save leaves is listed by
+   * `listOwned`. `sizeBytes` is of the whole image, the layers it shares included. Faults: `not_found`, `rejected` (the name is
+   * another's), `no_capacity`.
+   */
+  saveImage(id: InstanceId, ref: string, signal: AbortSignal): Promise<{ sizeBytes: number }>;
+  /**
+   * Removes exactly this object that `listOwned` told of, and nothing else with it but an instance's control files. Absent is
+   * success. Faults: `rejected` for what does not bear this installation's label, or is another than was told of; `busy` for a
+   * network or an image that a container uses.
+   */
+  discard(owned: Owned, signal: AbortSignal): Promise<void>;
   /** Calls `onHint` with an id whenever something may have changed. Only a hint: may be late, doubled or lost. Ends by the signal. */
   watch(onHint: (id: InstanceId) => void, signal: AbortSignal): void;
   /** The last `tail` lines of the console, oldest first. */
@@ -160,7 +216,8 @@ export interface Engine {
   exec(id: InstanceId, command: readonly string[], signal: AbortSignal): Promise<ExecResult>;
   /** A connection to a TCP port inside. Rejects with `busy` when nothing listens there (yet), `not_found` when it does not run. */
   dial(id: InstanceId, port: number, signal: AbortSignal): Promise<Duplex>;
-  usage(ids: readonly InstanceId[], signal: AbortSignal): Promise<Map<InstanceId, Usage>>;
+  /** Takes a second for those that it was not asked for before. */
+  usage(ids: readonly InstanceId[], signal: AbortSignal, more?: { rootDisk: boolean }): Promise<Map<InstanceId, Usage>>;
   /** Lets go of connections and children; what runs keeps running. */
   stop(): Promise<void>;
 }

@@ -7,6 +7,8 @@ export const labels = {
   id: 'berth.id',
   owner: 'berth.owner',
   generation: 'berth.generation',
+  /** The ref that an instance was made from: an engine forgets it when the name moves on to another image. */
+  imageRef: 'berth.image',
 } as const;
 
 /** The container of an instance. */

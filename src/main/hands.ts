@@ -32,6 +32,9 @@ export interface Hands {
   width: number;
 }
 
+/** Names of archived root disks in the engine's own store: no registry can have them (RFC 6762 keeps `.local`). */
+const LOCAL_ARCHIVES = 'berth.local/archive';
+
 export const disksFolder = ({ dataFolder }: Pick<Config, 'dataFolder'>): string => join(dataFolder, 'disks');
 
 export async function makeHands(config: Config, region: RegionId, installation: string, log: Logger): Promise<Hands> {
@@ -52,6 +55,8 @@ export async function makeHands(config: Config, region: RegionId, installation: 
       nodePortRange: config.nodePorts,
       nodePortAddress: await nodePortAddressOf(config),
       commonDataFolder: config.commonDataFolder,
+      archivePrefix: LOCAL_ARCHIVES,
+      archivePushed: false,
       startScript,
       seen: { probe: null, answers: false, text: 'the engine was not asked yet' },
     },

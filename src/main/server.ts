@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { makeControl, type RunningControl } from '../control/make-control.ts';
 import { makeRegions } from '../control/regions.ts';
+import { realTime, type Time } from '../control/time.ts';
 import type { Region } from '../domain/catalog.ts';
 import type { Limits } from '../domain/instance-states.ts';
 import { makeGateway } from '../edge/gateway/gateway.ts';
@@ -42,13 +43,13 @@ export interface ServerOptions {
   config: Config;
   log: Logger;
   limits?: Partial<Limits>;
-  now?: () => number;
+  time?: Time;
   /** The database was taken by another server: this one must end. */
   onDatabaseLost?: () => void;
 }
 
 export async function startServer(options: ServerOptions): Promise<Server> {
-  const { config, log, limits = {}, now = Date.now, onDatabaseLost = () => {} } = options;
+  const { config, log, limits = {}, time = realTime, onDatabaseLost = () => {} } = options;
   const { dataFolder, databaseUrl } = config;
   await mkdir(dataFolder, { recursive: true, mode: 0o711 });
   const lock = lockFolder(dataFolder);
@@ -108,14 +109,14 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     await firstRun.saveDefaultRegion(store, region, machine, config);
     const types = await firstRun.saveTypes(store, regionId, firstRun.fittedTypes(machine), randomUUID);
     const offer = (image: firstRun.OfferedImage): Promise<string> =>
-      firstRun.offerImage(store, { ...image, architecture: machine.architecture }, { nowMs: now(), uuid: randomUUID });
+      firstRun.offerImage(store, { ...image, architecture: machine.architecture }, { nowMs: time.now(), uuid: randomUUID });
     const imageId = await offer({ key: 'notebook', ...hands.notebookImage });
 
     const running = makeControl({
       store,
       regions: makeRegions([hands.hands]),
       log,
-      now,
+      time,
       random: Math.random,
       randomUuid: randomUUID,
       randomBytes,

@@ -18,6 +18,7 @@
 import { statSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
+import type { Pace } from './group-commit.ts';
 import type { StoreLog } from './store.ts';
 
 /** A commit writes some pages whatever is in it, and a few more for each work: about 8 MB of log. */
@@ -43,17 +44,19 @@ export class Checkpoints {
   readonly #file: string;
   readonly #writer: DatabaseSync;
   readonly #log: StoreLog;
+  readonly #pace: Pace;
   #thread: Worker | undefined;
   #weight = 0;
-  #pause: NodeJS.Timeout | undefined;
-  #idle: NodeJS.Timeout | undefined;
+  #pause: (() => void) | undefined;
+  #idle: (() => void) | undefined;
   #asked = false;
   #finishNow = false;
 
-  constructor(parts: { file: string; writer: DatabaseSync; log: StoreLog }) {
+  constructor(parts: { file: string; writer: DatabaseSync; log: StoreLog; pace: Pace }) {
     this.#file = parts.file;
     this.#writer = parts.writer;
     this.#log = parts.log;
+    this.#pace = parts.pace;
   }
 
   /** Tells of a commit; called between two groups. */
@@ -66,18 +69,18 @@ export class Checkpoints {
   }
 
   async stop(): Promise<void> {
-    clearTimeout(this.#pause);
+    this.#pause?.();
     await this.#endThread();
   }
 
   #afterPause(): void {
-    this.#pause ??= setTimeout(() => {
+    this.#pause ??= this.#pace.after(PAUSE_MS, () => {
       this.#pause = undefined;
       if (this.#asked) return;
       if (statSync(`${this.#file}-wal`).size > LONG_LOG_BYTES) this.#ask();
       else if (this.#writer.isTransaction) this.#finishNow = true;
       else this.#here();
-    }, PAUSE_MS).unref();
+    });
   }
 
   /** On this thread: only what is known to be little. */
@@ -92,8 +95,9 @@ export class Checkpoints {
   }
 
   #ask(): void {
-    clearTimeout(this.#pause);
-    clearTimeout(this.#idle);
+    if (!this.#pace.threads) return this.#here();
+    this.#pause?.();
+    this.#idle?.();
     this.#pause = this.#idle = undefined;
     this.#weight = 0;
     this.#asked = true;
@@ -109,7 +113,7 @@ export class Checkpoints {
     thread.unref();
     thread.on('message', (report: unknown) => {
       this.#asked = false;
-      this.#idle = setTimeout(() => void this.#endThread(), THREAD_IDLE_MS).unref();
+      this.#idle = this.#pace.after(THREAD_IDLE_MS, () => void this.#endThread());
       if (!isReport(report)) return;
       this.#finishNow = report.logPages > LONG_LOG_PAGES;
       if (report.copiedPages < report.logPages) this.#afterPause();
@@ -123,7 +127,7 @@ export class Checkpoints {
   }
 
   async #endThread(): Promise<void> {
-    clearTimeout(this.#idle);
+    this.#idle?.();
     const thread = this.#thread;
     this.#thread = undefined;
     this.#asked = false;

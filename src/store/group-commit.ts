@@ -36,6 +36,28 @@ export interface Lent<Tx> {
   end(): void;
 }
 
+/** How the store takes its turns and its time: the machine's, or those of a simulation, which decides by them who shares a commit. */
+export interface Pace {
+  /** Once the present turn of the event loop has handed over all it has. */
+  soon(deed: () => void): void;
+  /** Milliseconds that go on evenly. */
+  elapsed(): number;
+  /** Does it once, after that long, and keeps no process alive for it. Answers what calls it off. */
+  after(ms: number, deed: () => void): () => void;
+  /** Whether long work may go to a thread beside. */
+  threads: boolean;
+}
+
+export const realPace: Pace = {
+  soon: (deed) => void setImmediate(deed),
+  elapsed: () => performance.now(),
+  after(ms, deed) {
+    const timer = setTimeout(deed, ms).unref();
+    return () => clearTimeout(timer);
+  },
+  threads: true,
+};
+
 interface Job<Tx> {
   work: (tx: Tx) => Promise<unknown>;
   resolve: (value: unknown) => void;
@@ -54,6 +76,7 @@ export class GroupCommit<Tx> {
   readonly #lend: () => Lent<Tx>;
   readonly #onCommit: (works: number) => void;
   readonly #log: StoreLog;
+  readonly #pace: Pace;
   #queue: Job<Tx>[] = [];
   #running = false;
   #stopped = false;
@@ -66,11 +89,13 @@ export class GroupCommit<Tx> {
     /** Called between groups, after the promises of one were settled. */
     onCommit: (works: number) => void;
     log: StoreLog;
+    pace: Pace;
   }) {
     this.#statements = parts.statements;
     this.#lend = parts.lend;
     this.#onCommit = parts.onCommit;
     this.#log = parts.log;
+    this.#pace = parts.pace;
   }
 
   /** Why no write is taken any more; undefined while all is well. */
@@ -96,13 +121,13 @@ export class GroupCommit<Tx> {
   #wake(): void {
     if (this.#running) return;
     this.#running = true;
-    setImmediate(() => void this.#turn());
+    this.#pace.soon(() => void this.#turn());
   }
 
   async #turn(): Promise<void> {
     await this.#group();
     if (this.#queue.length > 0) {
-      setImmediate(() => void this.#turn());
+      this.#pace.soon(() => void this.#turn());
       return;
     }
     this.#running = false;
@@ -116,13 +141,13 @@ export class GroupCommit<Tx> {
     let lost: { error: unknown } | undefined;
     try {
       statements.begin();
-      const closesAtMs = performance.now() + MAX_GROUP_MS;
+      const closesAtMs = this.#pace.elapsed() + MAX_GROUP_MS;
       do {
         const job = this.#queue.shift();
         if (!job) break;
         taken.push(job);
         outcomes.push(await this.#run(job));
-      } while (taken.length < MAX_WORKS && statements.isOpen() && performance.now() < closesAtMs);
+      } while (taken.length < MAX_WORKS && statements.isOpen() && this.#pace.elapsed() < closesAtMs);
       if (statements.isOpen()) statements.commit();
       else lost = { error: failureOf(outcomes) };
     } catch (error) {
@@ -151,12 +176,12 @@ export class GroupCommit<Tx> {
     const statements = this.#statements;
     statements.savepoint();
     const lent = this.#lend();
-    const stuck = setTimeout(() => {
+    const callOff = this.#pace.after(STUCK_MS, () => {
       this.#log.error(
         { stuckMs: STUCK_MS },
         'a write waits for something other than its own queries and holds up all others',
       );
-    }, STUCK_MS);
+    });
     try {
       const value = await job.work(lent.tx);
       if (statements.isOpen()) statements.release();
@@ -168,7 +193,7 @@ export class GroupCommit<Tx> {
       }
       return { ok: false, error };
     } finally {
-      clearTimeout(stuck);
+      callOff();
       lent.end();
     }
   }

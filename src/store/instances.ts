@@ -3,7 +3,10 @@ import { sql, type RawBuilder, type Selectable } from 'kysely';
 import type { Capacity, Region } from '../domain/catalog.ts';
 import { capacityOf } from '../domain/catalog.ts';
 import { imageId, instanceId, instanceTypeId, regionId, userId, volumeId } from '../domain/ids.ts';
-import type { Desired, Instance, InstanceSpec, NodePort, Observed } from '../domain/instance.ts';
+import { endsAtMs, type Ends } from '../domain/ends.ts';
+import { desires, type Desired } from '../domain/instance-states.ts';
+import type { Archive, Instance, InstanceSpec, NodePort, Observed } from '../domain/instance.ts';
+import type { Operation } from '../domain/operation.ts';
 import { publicInstance } from '../domain/public-instance.ts';
 import { count, prepared } from './prepared.ts';
 import type { Flag, InstanceTable } from './schema.ts';
@@ -20,14 +23,19 @@ export interface Hold {
   generation: number;
 }
 
-const desires: readonly string[] = ['running', 'stopped', 'released'] satisfies Desired[];
-const isDesired = (text: string): text is Desired => desires.includes(text);
+const isDesired = (text: string): text is Desired => desires.some((desired) => desired === text);
+
+/** Members that rows of older versions don't have. */
+const observedOfOld = { runningSinceMs: 0, countedFromMs: 0, progress: null, answersBy: 'ssh' };
 
 export function instanceFromRow(row: InstanceRow): Instance {
   if (!isDesired(row.desired)) throw new Error(`instance ${row.id}: unknown desired state ${row.desired}`);
   const spec: InstanceSpec = JSON.parse(row.spec);
-  const observed: Observed = JSON.parse(row.observed);
+  const observed: Observed = { ...observedOfOld, ...JSON.parse(row.observed) };
   const nodePorts: NodePort[] = JSON.parse(row.nodePorts);
+  const ends: Ends = JSON.parse(row.ends);
+  const archive: Archive | null = row.archive === null ? null : JSON.parse(row.archive);
+  const operation: Operation = JSON.parse(row.operation);
   return {
     id: instanceId(row.id),
     ownerId: userId(row.ownerId),
@@ -50,6 +58,11 @@ export function instanceFromRow(row: InstanceRow): Instance {
     attempts: row.attempts,
     wishedAtMs: row.wishedAtMs,
     initExit: row.initExit,
+    waitsSinceMs: row.waitsSinceMs,
+    waitsUntilMs: row.waitsUntilMs,
+    ends,
+    archive,
+    operation,
     observed,
   };
 }
@@ -64,6 +77,12 @@ const columnsOf = (instance: Instance, region: Region) => ({
   attempts: instance.attempts,
   wishedAtMs: instance.wishedAtMs,
   initExit: instance.initExit,
+  waitsSinceMs: instance.waitsSinceMs,
+  waitsUntilMs: instance.waitsUntilMs,
+  ends: JSON.stringify(instance.ends),
+  endsAtMs: instance.desired === 'running' ? endsAtMs(instance.ends, instance.observed) : null,
+  archive: instance.archive === null ? null : JSON.stringify(instance.archive),
+  operation: JSON.stringify(instance.operation),
   observed: JSON.stringify(instance.observed),
   status: instance.observed.status,
   publicText: JSON.stringify(publicInstance(instance, region)),
@@ -87,6 +106,12 @@ const insertRow = prepared<InstanceRow>()((db, p) =>
     attempts: p('attempts'),
     wishedAtMs: p('wishedAtMs'),
     initExit: p('initExit'),
+    waitsSinceMs: p('waitsSinceMs'),
+    waitsUntilMs: p('waitsUntilMs'),
+    ends: p('ends'),
+    endsAtMs: p('endsAtMs'),
+    archive: p('archive'),
+    operation: p('operation'),
     observed: p('observed'),
     status: p('status'),
     publicText: p('publicText'),
@@ -117,7 +142,7 @@ export async function insertInstance(
     priceMicros: Number(instance.priceMicros),
     ...columnsOf(instance, region),
     filesStale: 0,
-    holdsCapacity: 1,
+    holdsCapacity: flag(instance.waitsSinceMs === null),
     notebookToken: more.notebookToken,
     listed: 1,
     releasedAtMs: null,
@@ -240,6 +265,12 @@ const updateFound = prepared<ReturnType<typeof columnsOf> & Hold & { holding: Fl
         attempts: p('attempts'),
         wishedAtMs: p('wishedAtMs'),
         initExit: p('initExit'),
+        waitsSinceMs: p('waitsSinceMs'),
+        waitsUntilMs: p('waitsUntilMs'),
+        ends: p('ends'),
+        endsAtMs: p('endsAtMs'),
+        archive: p('archive'),
+        operation: p('operation'),
         observed: p('observed'),
         status: p('status'),
         publicText: p('publicText'),
@@ -401,6 +432,31 @@ export async function restingRunningIds(db: Db, region: string): Promise<string[
     .where('dueAtMs', 'is', null)
     .execute();
   return rows.map(({ id }) => id);
+}
+
+/** Instances that have node ports, by id, after one: all that run are among them. */
+export async function idsWithNodePorts(db: Db, afterId: string, limit: number): Promise<string[]> {
+  const rows = await db
+    .selectFrom('nodePort')
+    .select('instanceId')
+    .where('instanceId', '>', afterId)
+    .groupBy('instanceId')
+    .orderBy('instanceId')
+    .limit(limit)
+    .execute();
+  return rows.map(({ instanceId: id }) => id);
+}
+
+/** Those of the ids that say Running and are to. */
+export async function runningAmong(db: Db, ids: readonly string[]): Promise<InstanceRow[]> {
+  if (ids.length === 0) return [];
+  return db
+    .selectFrom('instance')
+    .selectAll()
+    .where('id', 'in', ids)
+    .where('status', '=', 'Running')
+    .where('desired', '=', 'running')
+    .execute();
 }
 
 /** Those of the ids whose instances are not wholly gone. */

@@ -104,6 +104,65 @@ export interface ImageTable {
   createdAtMs: number;
   /** 0 when the operator withdrew it: not offered any more, still runs. */
   offered: Flag;
+  /** The account whose own it is; null for one of the operator's. */
+  ownerId: Generated<string | null>;
+  /** `Saving` from an instance, `Ready`, `Failed`, `Deleting`. */
+  state: Generated<string>;
+  stateText: Generated<string>;
+  fromInstanceId: Generated<string | null>;
+  /** With what it is pulled, where its registry asks. */
+  credentialId: Generated<string | null>;
+  sizeBytes: Generated<number>;
+  attempts: Generated<number>;
+  generation: Generated<number>;
+  dueAtMs: Generated<number | null>;
+  leaseOwner: Generated<string | null>;
+  leaseToken: Generated<string | null>;
+  leaseUntilMs: Generated<number | null>;
+}
+
+/** What a registry asks for, one for each server of an account. */
+export interface RegistryCredentialTable {
+  id: string;
+  accountId: string;
+  /** Host and port as they stand in image names; `docker.io` for the names without one. */
+  server: string;
+  username: string;
+  secret: string;
+  createdAtMs: number;
+}
+
+/** Operations that another wish has followed: the present one is in the row of its instance. */
+export interface OperationTable {
+  /** `<subjectId>.<generation>`. */
+  id: string;
+  accountId: string;
+  subjectId: string;
+  generation: number;
+  startedAtMs: number;
+  /** JSON `Operation`. */
+  operation: string;
+}
+
+/** An object of ours on an engine that no intent explains. */
+export interface StrayTable {
+  /** `<regionId>/<kind>/<engineName>`. */
+  id: string;
+  regionId: string;
+  kind: string;
+  engineName: string;
+  subjectId: string;
+  ownerId: string;
+  imageRef: string;
+  generation: number;
+  running: Flag;
+  createdAtMs: number;
+  firstSeenAtMs: number;
+  lastSeenAtMs: number;
+  /** What is to be done with it: `policy`, `stop`, `delete`. */
+  handling: string;
+  /** What became of the last try. */
+  note: string;
 }
 
 export interface InstanceTypeTable {
@@ -150,6 +209,17 @@ export interface InstanceTable {
   status: string;
   /** 1 while its capacity is counted in the region. */
   holdsCapacity: Flag;
+  /** In line for capacity since then. */
+  waitsSinceMs: Generated<number | null>;
+  waitsUntilMs: Generated<number | null>;
+  /** JSON `Ends`. */
+  ends: Generated<string>;
+  /** When the clock alone stops it: what of `ends` comes first, while it is wished to run. */
+  endsAtMs: Generated<number | null>;
+  /** JSON `Archive`; null when there is none. */
+  archive: Generated<string | null>;
+  /** JSON `Operation`: the present one. */
+  operation: Generated<string>;
   /** Secret between gateway and notebook. */
   notebookToken: string;
   /** Text of the public object, made in the transaction that changes any column above. */
@@ -254,5 +324,8 @@ export interface Schema {
   volume: VolumeTable;
   idempotency: IdempotencyTable;
   event: EventTable;
+  registryCredential: RegistryCredentialTable;
+  operation: OperationTable;
+  stray: StrayTable;
   gatewayGrant: GatewayGrantTable;
 }

@@ -9,7 +9,7 @@ import { closeSync, openSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { Checkpoints, LONG_LOG_BYTES } from './checkpoint.ts';
 import { errcodeOf } from './errors.ts';
-import { GroupCommit } from './group-commit.ts';
+import { GroupCommit, realPace, type Pace } from './group-commit.ts';
 import { migrate } from './migrate.ts';
 import type { Migration } from './migrate.ts';
 import { kyselyOver, SqliteConnection } from './sqlite-kysely.ts';
@@ -42,8 +42,9 @@ export async function openSqlite(options: {
   file: string;
   migrations: readonly Migration[];
   log: StoreLog;
+  pace?: Pace;
 }): Promise<Store> {
-  const { file, log } = options;
+  const { file, log, pace = realPace } = options;
   // SQLite gives the log and the shared memory the mode of the file.
   closeSync(openSync(file, 'a', 0o600));
   const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
@@ -69,7 +70,7 @@ export async function openSqlite(options: {
       options.migrations,
       log,
     );
-    return storeOver({ file, database, lend: overWriter.lend, log });
+    return storeOver({ file, database, lend: overWriter.lend, log, pace });
   } catch (error) {
     database.close();
     throw error;
@@ -81,8 +82,9 @@ function storeOver(parts: {
   database: DatabaseSync;
   lend: ReturnType<typeof kyselyOver>['lend'];
   log: StoreLog;
+  pace: Pace;
 }): Store {
-  const { file, database, log } = parts;
+  const { file, database, log, pace } = parts;
   const readerDatabase = new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
   for (const pragma of READER_PRAGMAS) readerDatabase.exec(pragma);
   const read: Db = kyselyOver(new SqliteConnection(readerDatabase)).db;
@@ -101,7 +103,7 @@ function storeOver(parts: {
    * the database takes and gives back its read lock, 5 of the 40 µs that an unchanged list costs.
    */
   const versions = new Map<string, number>();
-  const checkpoints = new Checkpoints({ file, writer: database, log });
+  const checkpoints = new Checkpoints({ file, writer: database, log, pace });
   const group = new GroupCommit<Db>({
     statements: {
       begin: statement('begin immediate'),
@@ -118,6 +120,7 @@ function storeOver(parts: {
     lend: parts.lend,
     onCommit: (works) => checkpoints.committed(works),
     log,
+    pace,
   });
 
   let stopping: Promise<void> | undefined;

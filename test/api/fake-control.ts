@@ -61,6 +61,7 @@ const unaskedInstances: Instances = {
   stop: unasked,
   start: unasked,
   restart: unasked,
+  archive: unasked,
   terminate: unasked,
   open: unasked,
 };

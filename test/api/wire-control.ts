@@ -4,6 +4,7 @@
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { makeControl } from '../../src/control/make-control.ts';
+import { realTime } from '../../src/control/time.ts';
 import { makeRegions } from '../../src/control/regions.ts';
 import type { Control } from '../../src/control/control.ts';
 import type { ChargeMode } from '../../src/domain/catalog.ts';
@@ -99,12 +100,14 @@ export async function wireControl(log: Parameters<typeof makeControl>[0]['log'])
         nodePortRange: { first: 30_000, last: 31_999 },
         nodePortAddress: '127.0.0.1',
         commonDataFolder: '/nonexistent',
-        startScript: '',
+        archivePrefix: 'berth.local/archive',
+    archivePushed: false,
+    startScript: '',
         seen: { probe, answers: true, text: 'the engine rests' },
       },
     ]),
     log,
-    now: Date.now,
+    time: realTime,
     random: Math.random,
     randomUuid: randomUUID,
     randomBytes,
@@ -154,6 +157,9 @@ const restingEngine: Engine = {
   halt: away,
   destroy: away,
   saveImage: away,
+  pushImage: away,
+  removeImage: away,
+  discard: away,
   watch: () => {},
   logs: away,
   exec: away,

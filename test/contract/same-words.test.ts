@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { chargeModes, instanceStatuses } from '../../src/contract/instance.ts';
+import { actions, chargeModes, instanceStatuses } from '../../src/contract/instance.ts';
 import { errorCodes } from '../../src/contract/errors.ts';
 import { volumeTypes } from '../../src/contract/volume.ts';
 import * as catalog from '../../src/domain/catalog.ts';
@@ -10,6 +10,7 @@ import * as volume from '../../src/domain/volume.ts';
 test('what crosses the wire and what is true use the same words', () => {
   expect(chargeModes).toEqual(catalog.chargeModes);
   expect(instanceStatuses).toEqual(states.instanceStatuses);
+  expect(actions).toEqual(states.actions);
   expect(volumeTypes).toEqual(volume.volumeTypes);
   for (const code of refusalCodes) expect(errorCodes).toContain(code);
 });

@@ -1,6 +1,8 @@
 /** An instance with every field filled, to change where a test looks. */
 import { imageId, instanceIdOf, instanceTypeId, regionId, userId } from '../../src/domain/ids.ts';
+import { noEnds } from '../../src/domain/ends.ts';
 import type { Instance } from '../../src/domain/instance.ts';
+import { beginOperation } from '../../src/domain/operation.ts';
 
 export const anInstance = (over: Partial<Instance> = {}): Instance => ({
   id: instanceIdOf('0f8fad5b-d9cb-469f-a165-70867728950e'),
@@ -51,6 +53,11 @@ export const anInstance = (over: Partial<Instance> = {}): Instance => ({
   attempts: 0,
   wishedAtMs: 1_700_000_000_000,
   initExit: null,
+  waitsSinceMs: null,
+  waitsUntilMs: null,
+  ends: noEnds,
+  archive: null,
+  operation: beginOperation('launch', 'user', 1_700_000_000_000),
   observed: {
     status: 'Initializing',
     phase: 'Queued',
@@ -59,6 +66,10 @@ export const anInstance = (over: Partial<Instance> = {}): Instance => ({
     message: '',
     healthy: false,
     stoppedAtMs: 0,
+    runningSinceMs: 0,
+    countedFromMs: 0,
+    progress: null,
+    answersBy: 'ssh',
   },
   ...over,
 });

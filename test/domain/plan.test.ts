@@ -1,7 +1,19 @@
 import { describe, expect, test } from 'vitest';
-import { actions, defaultLimits, instanceStatuses, lastingStatuses, whyNot } from '../../src/domain/instance-states.ts';
-import type { Desired, Instance, Observed } from '../../src/domain/instance.ts';
+import {
+  defaultLimits,
+  desires,
+  instanceStatuses,
+  isLasting,
+  legalActions,
+  phases,
+  transitions,
+  whyNot,
+  type Desired,
+} from '../../src/domain/instance-states.ts';
+import type { Instance, Observed } from '../../src/domain/instance.ts';
+import { beginOperation, type Cause } from '../../src/domain/operation.ts';
 import { giveUp, plan, type Seen } from '../../src/domain/plan.ts';
+import { wishOf } from '../../src/control/actions.ts';
 import { anInstance } from './an-instance.ts';
 
 const limits = defaultLimits;
@@ -16,25 +28,153 @@ const at = (desired: Desired, observed: Partial<Observed>, more: Partial<Instanc
   return { ...base, observed: { ...base.observed, ...observed } };
 };
 
+/** The statuses that each wish can meet. */
+const possible = (
+  [
+    ['running', ['Initializing', 'PullingImage', 'Starting', 'Restarting', 'Running']],
+    ['stopped', instanceStatuses.filter((status) => status !== 'Released' && status !== 'Archived')],
+    ['archived', ['Running', 'Stopped', 'StartingFailed', 'Archived']],
+    ['released', ['Released']],
+  ] as const
+).flatMap(([desired, statuses]) => statuses.map((status) => ({ desired, status })));
+
 describe('plan', () => {
-  test('answers a step for every wish, status, and sight', () => {
-    for (const desired of ['running', 'stopped', 'released'] as const) {
-      for (const status of instanceStatuses) {
+  test('answers a step for every wish, every status it can have, and every sight', () => {
+    for (const { desired, status } of possible) {
+      for (const phase of phases) {
         for (const seen of [running, ended, absent, unknown]) {
           for (const mustHalt of [false, true]) {
-            expect(plan(at(desired, { status }, { mustHalt }), seen, now, limits).do).toBeTypeOf('string');
+            const step = plan(at(desired, { status, phase }, { mustHalt }), seen, now, limits);
+            expect(step.do).toBeTypeOf('string');
+            const next = 'show' in step ? step.show.status : undefined;
+            if (next !== undefined && next !== status) expect(Object.values(transitions[status])).toContain(next);
           }
         }
       }
     }
   });
 
+  test('a status that its wish can not have is a fault of ours that is thrown, not a step', () => {
+    expect(() => plan(at('running', { status: 'Stopped' }), absent, now, limits)).toThrow(
+      /no event "create" leads out of the status Stopped/,
+    );
+    expect(() => plan(at('archived', { status: 'Starting' }), absent, now, limits)).toThrow(/"archive"/);
+  });
+
   test('unknown is not absent: nothing is made, halted or destroyed on it', () => {
-    for (const desired of ['running', 'stopped', 'released'] as const) {
-      for (const status of instanceStatuses) {
-        expect(['rest', 'mark']).toContain(plan(at(desired, { status }), unknown, now, limits).do);
+    for (const { desired, status } of possible)
+      expect(['rest', 'mark']).toContain(plan(at(desired, { status }), unknown, now, limits).do);
+  });
+
+  test('an engine that answers again stops nothing: the deadlines count from then', () => {
+    const away = { status: 'Starting', phase: 'PrepareDisks', diagnosis: 'EngineUnreachable' } as const;
+    const old = { wishedAtMs: now - 10 * limits.startDeadlineMs };
+    expect(plan(at('running', away, old), absent, now, limits)).toEqual({
+      do: 'mark',
+      show: { diagnosis: '', diagnosisMessage: '', countedFromMs: now },
+    });
+    const back = at('running', { ...away, diagnosis: '', countedFromMs: now }, old);
+    expect(plan(back, absent, now, limits).do).toBe('ensure');
+    expect(plan(back, absent, now + limits.disksDeadlineMs + 1, limits).do).toBe('giveUp');
+  });
+
+  test('whatever is not lasting has a deadline, and ends by it with what it last waited for', () => {
+    for (const status of instanceStatuses.filter((one) => !isLasting(one))) {
+      for (const phase of ['Queued', 'DownloadImage', 'PrepareDisks', 'CreateContainer', 'WaitReady'] as const) {
+        const waiting = at('running', { status, phase }, { wishedAtMs: now });
+        for (const seen of [absent, ended, running]) {
+          const late = plan(waiting, seen, now + limits.startDeadlineMs + 1, limits);
+          expect(late).toMatchObject({ do: 'giveUp', show: { phase: 'Failed' } });
+        }
       }
     }
+    const pending = at(
+      'running',
+      {
+        status: 'Initializing',
+        phase: 'PrepareDisks',
+        diagnosis: 'VolumePending',
+        diagnosisMessage: 'volume v is Pending',
+      },
+      { wishedAtMs: now },
+    );
+    expect(plan(pending, absent, now + limits.disksDeadlineMs, limits).do).toBe('ensure');
+    expect(plan(pending, absent, now + limits.disksDeadlineMs + 1, limits)).toMatchObject({
+      show: {
+        status: 'InitializationFailed',
+        diagnosis: 'VolumePending',
+        diagnosisMessage: expect.stringContaining('volume v is Pending (still'),
+      },
+    });
+  });
+
+  test('who waits in line is placed, not made, however long it waits', () => {
+    const waiting = at('running', { status: 'Initializing' }, { everEnsured: false, waitsSinceMs: 1, wishedAtMs: 1 });
+    expect(plan(waiting, absent, now, limits)).toEqual({ do: 'place' });
+  });
+
+  test('a stop that is not heard is a kill after its deadline, and says so', () => {
+    const stopping = at('stopped', { status: 'Running', phase: 'Stopping' }, { wishedAtMs: now });
+    expect(plan(stopping, running, now, limits)).toMatchObject({ do: 'halt', graceMs: limits.stopGraceMs });
+    expect(plan(stopping, running, now + limits.stopDeadlineMs + 1, limits)).toMatchObject({
+      do: 'halt',
+      graceMs: 0,
+      show: { diagnosis: 'StopDelayed' },
+    });
+  });
+
+  test('who was stopped by a schedule, its longest run or idleness says so, and who was asked to stop does not', () => {
+    const stop = (cause: Cause) =>
+      at('stopped', { status: 'Running' }, { operation: beginOperation('stop', cause, now) });
+    for (const cause of ['ScheduledStop', 'MaxRunTime', 'IdleStop'] as const)
+      expect(plan(stop(cause), ended, now, limits)).toMatchObject({
+        do: 'settle',
+        show: { status: 'Stopped', diagnosis: cause },
+      });
+    expect(plan(stop('user'), ended, now, limits)).toMatchObject({ show: { diagnosis: '' } });
+  });
+
+  test('an archive halts, keeps the root disk, and only then removes the container', () => {
+    const wished = at('archived', { status: 'Running', phase: 'Stopping' }, { generation: 3 });
+    expect(plan(wished, running, now, limits).do).toBe('halt');
+    expect(plan(wished, ended, now, limits)).toEqual({ do: 'saveRoot' });
+    const archive = { ref: 'kept', sizeBytes: 1, generation: 2 };
+    expect(plan({ ...wished, archive }, ended, now, limits)).toEqual({ do: 'saveRoot' });
+    const kept = { ...wished, archive: { ...archive, generation: 3 } };
+    expect(plan(kept, ended, now, limits)).toEqual({ do: 'removeKept' });
+    expect(plan(kept, absent, now, limits)).toMatchObject({
+      do: 'settle',
+      show: { status: 'Archived', phase: 'Archived' },
+    });
+    expect(plan(at('archived', { status: 'Archived' }), absent, now, limits)).toEqual({ do: 'rest' });
+    expect(plan(wished, absent, now, limits)).toMatchObject({
+      do: 'settle',
+      show: { message: expect.stringContaining('no root disk') },
+    });
+  });
+
+  test('one whose archive failed rests with its container, and says why', () => {
+    const operation = { ...beginOperation('archive', 'user', now), state: 'Failed', endedAtMs: now } as const;
+    const failed = at('stopped', { status: 'Running', diagnosis: 'ArchiveFailed' }, { operation });
+    expect(plan(failed, ended, now, limits)).toMatchObject({
+      do: 'settle',
+      show: { status: 'Stopped', diagnosis: 'ArchiveFailed' },
+    });
+  });
+
+  test('healthy is what was measured', () => {
+    const up = at('running', { status: 'Running', phase: 'Ready', healthy: true });
+    expect(plan(up, { ...running, answers: false }, now, limits)).toMatchObject({
+      do: 'mark',
+      show: { healthy: false, diagnosis: 'Unhealthy' },
+    });
+    expect(plan(up, { ...running, answers: true }, now, limits)).toEqual({ do: 'rest' });
+    const ill = at('running', { status: 'Running', phase: 'Ready', healthy: false, diagnosis: 'Unhealthy' });
+    expect(plan(ill, { ...running, answers: true }, now, limits)).toMatchObject({
+      do: 'mark',
+      show: { healthy: true, diagnosis: '' },
+    });
+    expect(plan(ill, running, now, limits)).toEqual({ do: 'rest' });
   });
 
   test('a wish to run makes what is absent, and finishes what ended before it was started', () => {
@@ -42,7 +182,7 @@ describe('plan', () => {
       plan(at('running', { status: 'Initializing', phase: 'Queued' }, { everEnsured: false }), absent, now, limits),
     ).toEqual({
       do: 'ensure',
-      show: { status: 'Initializing', healthy: false },
+      show: { status: 'Initializing', healthy: false, runningSinceMs: 0 },
     });
     expect(plan(at('running', { status: 'Starting', phase: 'CreateContainer' }), ended, now, limits).do).toBe('ensure');
   });
@@ -61,7 +201,7 @@ describe('plan', () => {
       now,
       limits,
     );
-    expect(last).toMatchObject({ do: 'giveUp', show: { status: 'StartingFailed', diagnosis: 'ContainerExited' } });
+    expect(last).toMatchObject({ do: 'giveUp', show: { status: 'StartingFailed', diagnosis: 'CrashLoop' } });
   });
 
   test('one whose container was removed by others is made again with back-off, and given up after the last attempt', () => {
@@ -92,13 +232,12 @@ describe('plan', () => {
     expect(giveUp(at('running', { status: 'Starting' }), 'EngineRejected', 'no')).toMatchObject({
       show: { status: 'StartingFailed' },
     });
-    expect(giveUp(at('running', { status: 'PullingImage' }, { everEnsured: false }), 'VolumeLost', 'no')).toMatchObject(
-      { show: { status: 'InitializationFailed' } },
-    );
   });
 
   test('one that rests says nothing of an engine that was away once it answers', () => {
-    expect(plan(at('stopped', { status: 'Stopped', diagnosis: 'EngineUnreachable' }), ended, now, limits)).toEqual({
+    expect(
+      plan(at('stopped', { status: 'Stopped', diagnosis: 'EngineUnreachable' }), ended, now, limits),
+    ).toMatchObject({
       do: 'mark',
       show: { diagnosis: '', diagnosisMessage: '' },
     });
@@ -162,13 +301,13 @@ describe('plan', () => {
   test('a wish to stop halts what runs, tells when it is stopped, and then rests', () => {
     expect(plan(at('stopped', { status: 'Running', phase: 'Stopping' }), running, now, limits).do).toBe('halt');
     for (const seen of [ended, absent])
-      expect(plan(at('stopped', { status: 'Running' }), seen, now, limits).do).toBe('stopped');
-    expect(plan(at('stopped', { status: 'Stopped' }), ended, now, limits).do).toBe('rest');
+      expect(plan(at('stopped', { status: 'Running' }), seen, now, limits).do).toBe('settle');
+    expect(plan(at('stopped', { status: 'Stopped', phase: 'Stopped' }), ended, now, limits).do).toBe('rest');
   });
 
   test('a lasting failure stays told while its container is halted', () => {
     const instance = at('stopped', { status: 'StartingFailed', diagnosis: 'StartTimeout' });
-    expect(plan(instance, running, now, limits)).toEqual({ do: 'halt', show: {} });
+    expect(plan(instance, running, now, limits)).toMatchObject({ do: 'halt', show: {} });
     expect(plan(instance, ended, now, limits).do).toBe('rest');
     expect(plan(instance, unknown, now, limits).do).toBe('rest');
   });
@@ -184,25 +323,49 @@ describe('plan', () => {
 
 describe('actions', () => {
   test('terminate is legal in every state', () => {
-    for (const status of instanceStatuses) {
-      for (const desired of ['running', 'stopped', 'released'] as const)
-        expect(whyNot('terminate', status, desired)).toBeNull();
-    }
+    for (const status of instanceStatuses)
+      for (const desired of desires) expect(whyNot('terminate', status, desired)).toBeNull();
   });
 
-  test('from every state that lasts, something leads on; each refusal says why', () => {
-    for (const status of lastingStatuses.filter((one) => one !== 'Released')) {
-      const desired = status === 'Running' ? 'running' : 'stopped';
-      expect(actions.some((action) => action !== 'terminate' && whyNot(action, status, desired) === null)).toBe(true);
+  test('from every state that lasts, something but the end leads on', () => {
+    for (const { desired, status } of possible) {
+      if (!isLasting(status) || status === 'Released') continue;
+      if (desired === 'stopped' && status === 'Running') continue; // it is stopping
+      const legal = legalActions(status, desired).filter((action) => action !== 'terminate');
+      expect(legal, `${desired} ${status}`).not.toEqual([]);
     }
+    expect(legalActions('Released', 'released')).toEqual([]);
+  });
+
+  test('each refusal says what would work', () => {
     expect(whyNot('start', 'Running', 'running')).toMatch(/stop or restart/);
     expect(whyNot('stop', 'Stopped', 'stopped')).toMatch(/already Stopped/);
+    expect(whyNot('stop', 'Archived', 'archived')).toMatch(/already Archived; start it/);
     expect(whyNot('start', 'Running', 'stopped')).toMatch(/still stopping/);
+    expect(whyNot('start', 'Stopped', 'archived')).toMatch(/stop it first/);
     expect(whyNot('restart', 'Stopped', 'stopped')).toMatch(/use start/);
+    expect(whyNot('archive', 'Starting', 'running')).toMatch(/only one that is Running, Stopped or StartingFailed/);
+    expect(whyNot('archive', 'Archived', 'archived')).toMatch(/start it/);
+    expect(whyNot('archive', 'Running', 'archived')).toMatch(/already/);
   });
 
-  test('a failed start may be started again', () => {
+  test('every action that is said to be legal has a move in the state page, and a wish that follows it', () => {
+    for (const { desired, status } of possible) {
+      const instance = at(desired, { status });
+      for (const action of legalActions(status, desired)) {
+        for (const everEnsured of [true, false])
+          expect(
+            () => wishOf(action, { ...instance, everEnsured }, now),
+            `${action} of ${desired} ${status}`,
+          ).not.toThrow();
+      }
+    }
+  });
+
+  test('a failed start may be started again, and an archive under way be given up', () => {
     expect(whyNot('start', 'StartingFailed', 'stopped')).toBeNull();
     expect(whyNot('start', 'InitializationFailed', 'stopped')).toBeNull();
+    for (const status of ['Running', 'Stopped', 'StartingFailed'] as const)
+      expect(whyNot('stop', status, 'archived')).toBeNull();
   });
 });

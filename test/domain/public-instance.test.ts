@@ -66,6 +66,10 @@ const instances: fc.Arbitrary<Instance> = fc
       message: text,
       healthy: fc.boolean(),
       stoppedAtMs: fc.nat(2 ** 45),
+      runningSinceMs: fc.nat(2 ** 45),
+      countedFromMs: fc.nat(2 ** 45),
+      answersBy: fc.constantFrom('ssh', 'notebook', 'nothing'),
+      progress: fc.constant(null),
     }),
   })
   .map(

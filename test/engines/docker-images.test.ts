@@ -3,7 +3,9 @@ import { once } from 'node:events';
 import net, { type AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { EngineFault } from '../../src/domain/engine-fault.ts';
-import { makePullProgress, pullFault, splitRef } from '../../src/engines/docker/images.ts';
+import { listedRef, splitRef } from '../../src/engines/docker/refs.ts';
+import { registryFault } from '../../src/engines/docker/registry-faults.ts';
+import { makeTransferProgress } from '../../src/engines/docker/transfers.ts';
 import type { ImageProgress } from '../../src/engines/contract.ts';
 import { deadline, expectFault, makeSubject, until, untilStopped } from './conformance/subject.ts';
 import { makeDockerFixture, type DockerFixture } from './docker-fixture.ts';
@@ -30,7 +32,7 @@ describe('pulls', () => {
   };
 
   it('an aborted pull is a fault worth another try, at once, and the next one has the image', async () => {
-    registry.hold = true;
+    registry.mood = 'holding';
     const abort = new AbortController();
     const told: ImageProgress[] = [];
     const pulling = fixture.engine.ensureImage(registry.imageRef, (progress) => told.push(progress), abort.signal);
@@ -38,7 +40,7 @@ describe('pulls', () => {
     await until('bytes move', async () => told.length > 0);
     abort.abort();
     expect((await refused).retry).toBe(true);
-    registry.hold = false;
+    registry.mood = 'well';
     await pull(registry.imageRef);
     await fixture.docker.getImage(registry.imageRef).inspect();
   });
@@ -95,7 +97,7 @@ describe('pulls', () => {
     const engine = fixture.make({
       buildLocalImage: async (ref, onProgress) => {
         asked.push(ref);
-        onProgress({ text: 'Building', done: 1, total: 2 });
+        onProgress({ text: 'Building', done: 1, total: 2, unit: 'steps' });
         if (ref.includes('broken')) throw new EngineFault('rejected', 'the recipe is broken', { retry: false });
       },
     });
@@ -103,7 +105,7 @@ describe('pulls', () => {
     await engine.ensureImage('berth.local/some:1', (progress) => told.push(progress), deadline());
     await engine.ensureImage('berth.local/some:1', (progress) => told.push(progress), deadline());
     expect(asked).toEqual(['berth.local/some:1']);
-    expect(told).toEqual([{ text: 'Building', done: 1, total: 2 }]);
+    expect(told).toEqual([{ text: 'Building', done: 1, total: 2, unit: 'steps' }]);
     const fault = await expectFault(
       engine.ensureImage('berth.local/broken:1', () => {}, deadline()),
       'rejected',
@@ -115,7 +117,7 @@ describe('pulls', () => {
 describe('what a pull says', () => {
   it('bytes are summed over layers, and none is counted beyond its size', () => {
     const told: ImageProgress[] = [];
-    const add = makePullProgress((progress) => told.push(progress));
+    const add = makeTransferProgress((progress) => told.push(progress));
     add({ status: 'Pulling from tiny', id: '1' });
     add({ status: 'Already exists', id: 'x' });
     add({ status: 'Downloading', id: 'a', progressDetail: { current: 10, total: 100 } });
@@ -142,13 +144,14 @@ describe('what a pull says', () => {
       'Get "https://r.example/v2/": net/http: request canceled (Client.Timeout exceeded while awaiting headers)',
       'unreachable',
     ],
+    ['unauthorized: authentication required', 'denied'],
     ['toomanyrequests: You have reached your pull rate limit', 'unreachable'],
     ['no matching manifest for linux/arm64/v8 in the manifest list entries', 'rejected'],
     ['write /var/lib/docker/tmp/x: no space left on device', 'no_capacity'],
     ['something nobody has ever seen', 'unreachable'],
   ])('"%s" is %s', (sentence, kind) => {
     const answer = Object.assign(new Error('server error'), { statusCode: 500, json: { message: sentence } });
-    expect(pullFault('x:9', answer)).toMatchObject({ kind, message: expect.stringContaining('x:9') });
+    expect(registryFault('x:9', answer)).toMatchObject({ kind, message: expect.stringContaining('x:9') });
   });
 
   it('a ref without a tag means its latest, never all', () => {

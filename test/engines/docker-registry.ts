@@ -1,4 +1,4 @@
-/** A registry of one image on a port of its own, as far as a pull needs one, with ways to be slow and to refuse. */
+/** A registry of one image on a port of its own, as far as a pull needs one, with ways to be slow, to fail and to refuse. */
 import { execFile } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -9,6 +9,12 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
 
+/**
+ * How it answers: as it should; a layer to its half and no further (`holding`), or to its half and then cut off, each time
+ * (`cutting`); nothing at all (`silent`); 500 or 401 to all but the greeting; a manifest or a layer that is not what was promised.
+ */
+type Mood = 'well' | 'holding' | 'cutting' | 'silent' | 'failing' | 'denying' | 'babbling' | 'forging';
+
 const LAYER_BYTES = 6 * 1024 * 1024;
 
 export interface Registry {
@@ -18,72 +24,106 @@ export interface Registry {
   imageRef: string;
   /** Size of its one layer as downloaded. */
   layerBytes: number;
-  /** While set, a layer is sent to its half and no further. */
-  hold: boolean;
+  mood: Mood;
+  /** Connections on which a layer is being sent. */
+  sending(): number;
+  /** Makes an image that has never been pulled: what a broken-off pull left of the last one is not in it. */
+  renew(): Promise<void>;
   stop(): Promise<void>;
 }
 
 const digestOf = (bytes: Buffer): string => `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
 
-export async function makeRegistry(): Promise<Registry> {
+interface Content {
+  layer: Buffer;
+  config: Buffer;
+  manifest: Buffer;
+}
+
+const docker = 'application/vnd.docker.';
+const manifestType = `${docker}distribution.manifest.v2+json`;
+
+async function makeContent(): Promise<Content> {
   const tar = await tarOfNoise();
   const layer = gzipSync(tar, { level: 0 });
-  const config = Buffer.from(
-    JSON.stringify({
-      architecture: 'amd64',
-      os: 'linux',
-      config: {},
-      rootfs: { type: 'layers', diff_ids: [digestOf(tar)] },
-    }),
-  );
-  const docker = 'application/vnd.docker.';
-  const manifestType = `${docker}distribution.manifest.v2+json`;
-  const manifest = Buffer.from(
-    JSON.stringify({
-      schemaVersion: 2,
-      mediaType: manifestType,
-      config: { mediaType: `${docker}container.image.v1+json`, size: config.length, digest: digestOf(config) },
-      layers: [{ mediaType: `${docker}image.rootfs.diff.tar.gzip`, size: layer.length, digest: digestOf(layer) }],
-    }),
-  );
-  const registry = { hold: false };
+  const rootfs = { type: 'layers', diff_ids: [digestOf(tar)] };
+  const config = Buffer.from(JSON.stringify({ architecture: 'amd64', os: 'linux', config: {}, rootfs }));
+  const manifest = {
+    schemaVersion: 2,
+    mediaType: manifestType,
+    config: { mediaType: `${docker}container.image.v1+json`, size: config.length, digest: digestOf(config) },
+    layers: [{ mediaType: `${docker}image.rootfs.diff.tar.gzip`, size: layer.length, digest: digestOf(layer) }],
+  };
+  return { layer, config, manifest: Buffer.from(JSON.stringify(manifest)) };
+}
+
+export async function makeRegistry(): Promise<Registry> {
+  let content = await makeContent();
+  let mood: Mood = 'well';
+  const layersOnTheWay = new Set<http.ServerResponse>();
+
+  function sendLayer(request: http.IncomingMessage, response: http.ServerResponse): void {
+    const { layer } = content;
+    layersOnTheWay.add(response);
+    response.on('close', () => layersOnTheWay.delete(response));
+    const from = Number(/^bytes=(\d+)-/.exec(request.headers.range ?? '')?.[1] ?? 0);
+    const headers = { 'content-type': 'application/octet-stream', 'content-length': layer.length - from };
+    const range = { 'content-range': `bytes ${from}-${layer.length - 1}/${layer.length}` };
+    response.writeHead(from > 0 ? 206 : 200, from > 0 ? { ...headers, ...range } : headers);
+    const half = Math.floor(layer.length / 2);
+    if (mood === 'forging') response.end(Buffer.alloc(layer.length - from));
+    else if (mood === 'holding') response.write(layer.subarray(from, half));
+    else if (mood === 'cutting') response.write(layer.subarray(from, half), () => response.destroy());
+    else response.end(layer.subarray(from));
+  }
 
   const server = http.createServer((request, response) => {
     const url = request.url ?? '';
+    const { manifest, config, layer } = content;
     const refuse = (status: number, code: string): void => {
       response.writeHead(status, { 'content-type': 'application/json' });
       response.end(JSON.stringify({ errors: [{ code, message: code.toLowerCase().replace('_', ' ') }] }));
     };
     const send = (bytes: Buffer, type: string): void => {
-      const headers = {
-        'content-type': type,
-        'content-length': bytes.length,
-        'docker-content-digest': digestOf(bytes),
-      };
-      response.writeHead(200, headers);
-      if (request.method === 'HEAD') response.end();
-      else if (bytes !== layer || !registry.hold) response.end(bytes);
-      else response.write(bytes.subarray(0, bytes.length / 2));
+      const digest = digestOf(bytes);
+      response.writeHead(200, { 'content-type': type, 'content-length': bytes.length, 'docker-content-digest': digest });
+      response.end(request.method === 'HEAD' ? undefined : bytes);
     };
+    if (mood === 'silent') return;
     if (url === '/v2/') return void response.writeHead(200).end('{}');
-    if (url.startsWith('/v2/secret/')) return refuse(401, 'UNAUTHORIZED');
-    if (/^\/v2\/tiny\/manifests\/(1|sha256:.*)$/.test(url)) return send(manifest, manifestType);
+    if (mood === 'failing') return void response.writeHead(500).end('out of order');
+    if (mood === 'denying' || url.startsWith('/v2/secret/')) return refuse(401, 'UNAUTHORIZED');
+    if (/^\/v2\/tiny\/manifests\/(1|sha256:.*)$/.test(url)) {
+      return send(mood === 'babbling' ? Buffer.from('{"schemaVersion":') : manifest, manifestType);
+    }
     if (url === `/v2/tiny/blobs/${digestOf(config)}`) return send(config, 'application/octet-stream');
-    if (url === `/v2/tiny/blobs/${digestOf(layer)}`) return send(layer, 'application/octet-stream');
+    if (url === `/v2/tiny/blobs/${digestOf(layer)}`) return sendLayer(request, response);
     refuse(404, url.startsWith('/v2/tiny/') ? 'MANIFEST_UNKNOWN' : 'NAME_UNKNOWN');
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
-  return Object.assign(registry, {
+  return {
     address: `127.0.0.1:${port}`,
     imageRef: `127.0.0.1:${port}/tiny:1`,
-    layerBytes: layer.length,
+    get layerBytes() {
+      return content.layer.length;
+    },
+    get mood() {
+      return mood;
+    },
+    set mood(next) {
+      mood = next;
+    },
+    sending: () => layersOnTheWay.size,
+    async renew() {
+      content = await makeContent();
+    },
     stop: () =>
       new Promise<void>((resolve) => {
         server.close(() => resolve());
         server.closeAllConnections();
       }),
-  });
+  };
 }
 
 /** Of noise, so that nothing of it is known from an earlier run. */

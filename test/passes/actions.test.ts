@@ -46,7 +46,7 @@ const legality: {
       await world.until(one.instanceId, hasStatus('Running'));
       return one;
     },
-    legal: ['stop', 'restart', 'terminate'],
+    legal: ['stop', 'restart', 'archive', 'terminate'],
   },
   {
     state: 'stopping',
@@ -57,7 +57,7 @@ const legality: {
       await world.running.control.instances.stop(world.caller, one, null);
       return one;
     },
-    legal: ['terminate'],
+    legal: ['archive', 'terminate'],
   },
   {
     state: 'Stopped',
@@ -68,7 +68,7 @@ const legality: {
       await world.until(one.instanceId, hasStatus('Stopped'));
       return one;
     },
-    legal: ['start', 'terminate'],
+    legal: ['start', 'archive', 'terminate'],
   },
   {
     state: 'StartingFailed',
@@ -76,6 +76,17 @@ const legality: {
     reach: async (world) => {
       const one = await launched(world, withScript(world, '# berth-sim: never ready'));
       await world.until(one.instanceId, hasStatus('StartingFailed'));
+      return one;
+    },
+    legal: ['start', 'archive', 'terminate'],
+  },
+  {
+    state: 'Archived',
+    reach: async (world) => {
+      const one = await launched(world);
+      await world.until(one.instanceId, hasStatus('Running'));
+      await world.running.control.instances.archive(world.caller, one, null);
+      await world.until(one.instanceId, hasStatus('Archived'));
       return one;
     },
     legal: ['start', 'terminate'],
@@ -87,6 +98,7 @@ onBothEngines('an action', (open) => {
     test(`on an instance that is ${state}: ${legal.join(', ')} and nothing else`, async () => {
       const world = await makeWorld(await open(), options);
       const one = await reach(world);
+      expect((await world.instance(one.instanceId)).actions).toEqual(legal);
       for (const action of actions.filter((action) => !legal.includes(action))) {
         await expectRefused(
           world.running.control.instances[action](world.caller, one, null),

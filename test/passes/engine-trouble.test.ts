@@ -123,8 +123,8 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     );
     const failed = await world.until(instanceId, hasStatus('StartingFailed'));
     expect(failed.instanceRuntimeInfo).toMatchObject({
-      diagnosisReason: 'ContainerExited',
-      diagnosisMessage: 'the main process ended with exit code 3',
+      diagnosisReason: 'CrashLoop',
+      diagnosisMessage: 'the main process ended with exit code 3, 4 times in a row',
       healthy: false,
     });
     expect(starts).toBe(4);

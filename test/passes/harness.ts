@@ -7,6 +7,7 @@ import { expect, onTestFinished } from 'vitest';
 import type { Caller, LaunchWish } from '../../src/control/control.ts';
 import { makeControl, type RunningControl } from '../../src/control/make-control.ts';
 import { makeRegions, type RegionHands } from '../../src/control/regions.ts';
+import { realTime } from '../../src/control/time.ts';
 import { defaultLimits, type Limits } from '../../src/domain/instance-states.ts';
 import { realClock } from '../../src/engines/simulated/clock.ts';
 import {
@@ -99,6 +100,8 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
     nodePortRange,
     nodePortAddress: '127.0.0.1',
     commonDataFolder: folder,
+    archivePrefix: 'berth.local/archive',
+    archivePushed: false,
     startScript: '#!/bin/sh\n',
     seen: { probe: null, answers: false, text: '' },
   };
@@ -127,7 +130,7 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
       store: more.store ?? store,
       regions: makeRegions([more.hands ?? hands]),
       log,
-      now,
+      time: { ...realTime, now },
       random: Math.random,
       randomUuid: randomUUID,
       randomBytes,

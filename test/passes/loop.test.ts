@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { expect, onTestFinished, test } from 'vitest';
 import { makeFairQueue } from '../../src/control/fair-queue.ts';
 import { startLoop, type Held, type Loop, type Tended } from '../../src/control/loop.ts';
+import { realTime } from '../../src/control/time.ts';
 import { makeDue } from '../../src/store/instances.ts';
 import type { LeaseRow } from '../../src/store/leases.ts';
 import type { Store } from '../../src/store/store.ts';
@@ -18,7 +19,7 @@ function loopOver(store: Store, tend: Tend, now: () => number = Date.now): Loop 
   const loop = startLoop({
     table: 'instance',
     store,
-    now,
+    time: { ...realTime, now },
     log,
     leaseOwner: randomUUID(),
     randomUuid: randomUUID,

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { makeRegions } from '../../src/control/regions.ts';
+import { realTime } from '../../src/control/time.ts';
 import { probeEngines, type ProbeNeeds } from '../../src/control/passes/probe.ts';
 import { sweepRegion } from '../../src/control/passes/sweep.ts';
 import { tidy } from '../../src/control/passes/tidy.ts';
@@ -27,6 +28,7 @@ function sweeping(world: World, now: () => number = Date.now): Sweeping {
       store: world.store,
       regions: makeRegions([world.hands]),
       now,
+      time: { ...realTime, now },
       log: { debug: ignore, info: ignore, error: ignore, warn: (facts, text) => void warned.push({ facts, text }) },
       // A volume that becomes Bound wakes the instances' loop.
       wake: () => void volumeOf(world).catch(() => {}),

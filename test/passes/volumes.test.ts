@@ -1,6 +1,7 @@
 import { makeVolumeDue } from '../../src/store/volumes.ts';
 import { measureVolumes } from '../../src/control/passes/measure.ts';
 import { makeRegions } from '../../src/control/regions.ts';
+import { realTime } from '../../src/control/time.ts';
 import { mkdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -48,6 +49,7 @@ const measure = (world: World): Promise<unknown> =>
     store: world.store,
     regions: makeRegions([world.hands]),
     now: Date.now,
+    time: realTime,
     log: { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} },
     wake: () => void create(world, `wake ${Math.random()}`),
     ending: new AbortController().signal,

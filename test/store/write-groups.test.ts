@@ -5,7 +5,7 @@ import { statSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { sql } from 'kysely';
 import { expect, test } from 'vitest';
-import { GroupCommit } from '../../src/store/group-commit.ts';
+import { GroupCommit, realPace } from '../../src/store/group-commit.ts';
 import type { GroupStatements } from '../../src/store/group-commit.ts';
 import { openStore } from '../../src/store/open.ts';
 import { isForeignKeyViolation, isUniqueViolation } from '../../src/store/errors.ts';
@@ -319,6 +319,7 @@ function scripted(failing: Partial<Record<'begin' | 'commit', Error>> = {}) {
     lend: () => ({ tx: null, end: () => {} }),
     onCommit: (works) => void commits.push(works),
     log,
+    pace: realPace,
   });
   return { group, said, commits, log, end: () => (isOpen = false), heal: () => (failures = {}) };
 }

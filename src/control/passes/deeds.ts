@@ -5,12 +5,14 @@
 import type { Store } from '../../store/store.ts';
 import type { Log } from '../log.ts';
 import type { Regions } from '../regions.ts';
+import type { Time } from '../time.ts';
 
 /** What a timed deed works with. */
 export interface DeedNeeds {
   store: Store;
   regions: Regions;
   now: () => number;
+  time: Time;
   log: Log;
   /** Wakes the loops. */
   wake: () => void;
@@ -18,5 +20,5 @@ export interface DeedNeeds {
   ending: AbortSignal;
 }
 
-export const within = (ending: AbortSignal, ms: number): AbortSignal =>
-  AbortSignal.any([ending, AbortSignal.timeout(ms)]);
+export const within = ({ ending, time }: Pick<DeedNeeds, 'ending' | 'time'>, ms: number): AbortSignal =>
+  AbortSignal.any([ending, time.deadline(ms)]);

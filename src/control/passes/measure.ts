@@ -2,7 +2,6 @@
  * Measures volumes one after another, at a hundredth of the time at most, and sees which backing is gone or back. A measurement holds
  * neither a lease nor a slot of the loop: it waits behind nothing, and nothing behind it.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { moveVersion } from '../../store/events.ts';
 import { makeVolumeDue, standingVolumes, writeUsage } from '../../store/volumes.ts';
 import type { Volume } from '../../domain/volume.ts';
@@ -22,15 +21,16 @@ export async function measureVolumes(needs: DeedNeeds): Promise<void> {
     for (const volume of volumes) {
       const tookMs = await measure(needs, volume);
       const pauseMs = Math.min(LONGEST_PAUSE_MS, tookMs * SHARE_OF_TIME);
-      await sleep(pauseMs, undefined, { signal: needs.ending, ref: false }).catch(() => {});
+      await needs.time.sleep(pauseMs, needs.ending).catch(() => {});
       if (needs.ending.aborted) return;
     }
   }
 }
 
 /** Answers how long it took, in milliseconds. */
-async function measure({ store, regions, now, wake, ending }: DeedNeeds, volume: Volume): Promise<number> {
-  const beganMs = performance.now();
+async function measure(needs: DeedNeeds, volume: Volume): Promise<number> {
+  const { store, regions, now, time, wake } = needs;
+  const beganMs = time.elapsed();
   const { storage } = regions.of(volume.regionId);
   const disk = { kind: 'volume', id: volume.id } as const;
   const seen = await storage.observe(disk);
@@ -39,8 +39,8 @@ async function measure({ store, regions, now, wake, ending }: DeedNeeds, volume:
     wake();
   }
   if (seen.kind !== 'present') return 0;
-  const usageBytes = await storage.usage(disk, within(ending, MEASURE_DEADLINE_MS));
-  const tookMs = performance.now() - beganMs;
+  const usageBytes = await storage.usage(disk, within(needs, MEASURE_DEADLINE_MS));
+  const tookMs = time.elapsed() - beganMs;
   if (usageBytes === null || usageBytes === volume.usageBytes) return tookMs;
   await store.write(async (tx) => {
     if (await writeUsage(tx, volume, usageBytes)) await moveVersion(tx, volume.ownerId);

@@ -22,7 +22,7 @@ export async function probeEngines(needs: ProbeNeeds): Promise<void> {
     needs.regions.all().map(async (hands) => {
       const answeredBefore = hands.seen.answers;
       try {
-        const probe = await hands.engine.probe(within(needs.ending, PROBE_DEADLINE_MS));
+        const probe = await hands.engine.probe(within(needs, PROBE_DEADLINE_MS));
         hands.seen = { probe, answers: true, text: `${probe.version} answers` };
         await saveCapacity(needs, hands);
       } catch (error) {

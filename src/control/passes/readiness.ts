@@ -2,12 +2,13 @@
  * When an instance counts as Running, and how its init script fares. The start script (`images/start.sh`) says on the console what
  * it starts and how the init script ended; its lines are the instance's own word and decide about nothing but the instance itself.
  */
-import { addAbortSignal, type Duplex } from 'node:stream';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Observed } from '../../domain/instance.ts';
+import { after } from '../../domain/instance-states.ts';
+import { beginInit, endInit } from '../../domain/operation.ts';
 import { diagnosed } from '../../domain/plan.ts';
-import { NOTEBOOK_PORT, SSH_PORT } from '../../domain/ports.ts';
+import { NOTEBOOK_PORT } from '../../domain/ports.ts';
+import { accepts, answersSsh } from '../inside.ts';
 import { note, quick, type Work } from './work.ts';
 
 const FIRST_POLL_MS = 4;
@@ -17,7 +18,6 @@ const LONGEST_POLL_MS = 500;
 const SHORTEST_REST_MS = 20;
 /** From here on the console is read too, in case the image has no sshd; and the wait is written down for the owner to see. */
 const PATIENCE_MS = 400;
-const BANNER_DEADLINE_MS = 2_000;
 const CONSOLE_LINES = 200;
 const INIT_POLL_MS = 1_000;
 const INIT_LONGEST_POLL_MS = 30_000;
@@ -45,19 +45,22 @@ export function readConsole(lines: readonly string[]): Console {
 /** Polls until ssh answers (or what the image has instead), the container ends, or a short while is over. */
 export async function checkReady(work: Work, show: Partial<Observed>): Promise<'again' | number> {
   const { needs, hands, instance, held } = work;
+  const inside = { engine: hands.engine, id: instance.id, time: needs.time, signal: held.signal };
   const beganMs = needs.now();
   for (
     let pollMs = FIRST_POLL_MS;
     needs.now() - beganMs < PATIENCE_MS;
     pollMs = Math.min(LONGEST_POLL_MS, pollMs * POLL_GROWTH)
   ) {
-    if (await answersSsh(work)) return ready(work);
-    await sleep(pollMs, undefined, { signal: held.signal });
+    if ((await answersSsh(inside)) === true) return ready(work, 'ssh');
+    await needs.time.sleep(pollMs, held.signal);
   }
   const lines = await hands.engine.logs(instance.id, 'console', CONSOLE_LINES, quick(work)).catch(emptyOnFault);
   const { services } = readConsole(lines);
-  if (services && !services.includes('ssh') && (!services.includes('notebook') || (await accepts(work, NOTEBOOK_PORT))))
-    return ready(work);
+  if (services && !services.includes('ssh')) {
+    if (!services.includes('notebook')) return ready(work, 'nothing');
+    if ((await accepts(inside, NOTEBOOK_PORT)) === true) return ready(work, 'notebook');
+  }
   if (instance !== work.written || instance.observed.phase !== show.phase || instance.observed.status !== show.status)
     await note(work, { observed: show });
   // A tenth of the wait so far: software that is slow to come up is not made slower by being asked too seldom.
@@ -72,11 +75,22 @@ const initEnded = (initExit: number): string =>
     ? 'the init script was cut short by a stop and is not run again'
     : `the init script ended with exit code ${initExit}`;
 
-async function ready(work: Work): Promise<'again'> {
+async function ready(work: Work, answersBy: Observed['answersBy']): Promise<'again'> {
   const { spec, initExit } = work.instance;
   const message =
     spec.initScript.trim() === '' ? '' : initExit === null ? 'the init script is running' : initEnded(initExit);
-  const observed = { status: 'Running', phase: 'Ready', healthy: true, stoppedAtMs: 0, ...diagnosed('', '') } as const;
+  const nowMs = work.needs.now();
+  const observed = {
+    status: after(work.instance.observed.status, 'ready'),
+    phase: 'Ready',
+    healthy: true,
+    stoppedAtMs: 0,
+    runningSinceMs: nowMs,
+    answersBy,
+    ...diagnosed('', ''),
+  } as const;
+  if (initExit === null && spec.initScript.trim() !== '')
+    work.instance = { ...work.instance, operation: beginInit(work.instance.operation, nowMs) };
   await note(work, { observed: { ...observed, message } });
   return 'again';
 }
@@ -87,12 +101,10 @@ export async function checkInit(work: Work): Promise<'again' | number> {
   const lines = await hands.engine.logs(instance.id, 'console', CONSOLE_LINES, quick(work)).catch(emptyOnFault);
   const said = readConsole(lines).initExit;
   const initExit = said === null || said === 'running' ? await keptExit(work) : said;
-  if (typeof initExit === 'number') {
-    await note(work, { initExit, observed: { message: initEnded(initExit) } });
-    return 'again';
-  }
-  if (initExit === 'lost') {
-    await note(work, { initExit: CUT_SHORT, observed: { message: initEnded(CUT_SHORT) } });
+  if (initExit !== null) {
+    const exit = initExit === 'lost' ? CUT_SHORT : initExit;
+    work.instance = { ...instance, operation: endInit(instance.operation, needs.now()) };
+    await note(work, { initExit: exit, observed: { message: initEnded(exit) } });
     return 'again';
   }
   const runningMs = needs.now() - instance.wishedAtMs;
@@ -115,41 +127,3 @@ const emptyOnFault = (error: unknown): string[] => {
   if (error instanceof EngineFault) return [];
   throw error;
 };
-
-async function dial({ hands, instance, held }: Work, port: number): Promise<Duplex | null> {
-  try {
-    return await hands.engine.dial(
-      instance.id,
-      port,
-      AbortSignal.any([held.signal, AbortSignal.timeout(BANNER_DEADLINE_MS)]),
-    );
-  } catch (error) {
-    held.signal.throwIfAborted();
-    if (error instanceof EngineFault || (error instanceof Error && error.name === 'TimeoutError')) return null;
-    throw error;
-  }
-}
-
-async function accepts(work: Work, port: number): Promise<boolean> {
-  const connection = await dial(work, port);
-  connection?.destroy();
-  return connection !== null;
-}
-
-/** Whether sshd sends its banner: a listening port alone proves nothing. */
-async function answersSsh(work: Work): Promise<boolean> {
-  const connection = await dial(work, SSH_PORT);
-  if (!connection) return false;
-  addAbortSignal(work.held.signal, connection);
-  return new Promise<boolean>((resolve) => {
-    const end = (answer: boolean) => {
-      clearTimeout(timer);
-      connection.destroy();
-      resolve(answer);
-    };
-    const timer = setTimeout(end, BANNER_DEADLINE_MS, false);
-    connection.once('data', (bytes: Buffer) => end(bytes.toString('latin1').startsWith('SSH-')));
-    connection.once('error', () => end(false));
-    connection.once('close', () => end(false));
-  });
-}

@@ -14,7 +14,7 @@ const HINTS_GATHERED_MS = 50;
 /** Makes due every instance whose container is not as the row says, and every released one that still has something. */
 export async function sweepRegion(needs: DeedNeeds, hands: RegionHands): Promise<void> {
   const { store, now, log, wake } = needs;
-  const owned = await hands.engine.listOwned(within(needs.ending, LIST_DEADLINE_MS));
+  const owned = await hands.engine.listOwned(within(needs, LIST_DEADLINE_MS));
   const there = new Map(owned.filter(({ kind }) => kind === 'instance').map((one) => [one.id, one]));
   const ids = (await restingRunningIds(store.read, hands.regionId)).filter((id) => !there.get(id)?.running);
   const stray: string[] = [];
@@ -42,7 +42,7 @@ export async function sweepRegion(needs: DeedNeeds, hands: RegionHands): Promise
 }
 
 /** Passes on hints of the engines, gathered: a program that dies in a loop must not buy a write for each of its deaths. */
-export function watchEngines({ store, regions, now, log, wake, ending }: DeedNeeds): void {
+export function watchEngines({ store, regions, now, time, log, wake, ending }: DeedNeeds): void {
   const hinted = new Set<InstanceId>();
   const pass = (): void => {
     const ids = [...hinted];
@@ -55,7 +55,7 @@ export function watchEngines({ store, regions, now, log, wake, ending }: DeedNee
   };
   for (const { engine } of regions.all()) {
     engine.watch((id) => {
-      if (hinted.size === 0) setTimeout(pass, HINTS_GATHERED_MS).unref();
+      if (hinted.size === 0) time.after(HINTS_GATHERED_MS, pass);
       hinted.add(id);
     }, ending);
   }

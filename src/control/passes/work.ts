@@ -2,16 +2,19 @@
 import type { Region } from '../../domain/catalog.ts';
 import type { Limits } from '../../domain/instance-states.ts';
 import type { Instance, Observed } from '../../domain/instance.ts';
-import type { Seen } from '../../domain/plan.ts';
+import type { GiveUp, Seen } from '../../domain/plan.ts';
+import { carryOn } from '../../domain/operation.ts';
 import { appendEvent, moveVersion } from '../../store/events.ts';
 import { countCapacity, writeFound, type InstanceRow } from '../../store/instances.ts';
 import type { Db, Store } from '../../store/store.ts';
 import type { FairQueue } from '../fair-queue.ts';
 import type { ImageWork } from '../image-work.ts';
 import type { Log } from '../log.ts';
+import type { Health } from '../health.ts';
 import type { Held } from '../loop.ts';
 import type { Offers } from '../offers.ts';
 import type { RegionHands, Regions } from '../regions.ts';
+import type { Time } from '../time.ts';
 
 export interface InstancePassNeeds {
   store: Store;
@@ -20,10 +23,12 @@ export interface InstancePassNeeds {
   imageWork: ImageWork;
   fairQueue: (hands: RegionHands) => FairQueue;
   now: () => number;
+  time: Time;
   random: () => number;
   log: Log;
   limits: Limits;
   pidsLimit: number;
+  health: Pick<Health, 'takeAnswer'>;
   routeChanged: (instanceId: string) => void;
 }
 
@@ -47,9 +52,16 @@ export interface Work {
 /** Somebody moved the row meanwhile: what was found is out of date. */
 export class Overtaken extends Error {}
 
+/** What a step answers: look again at once, after so many milliseconds, or not until something happens. */
+export type Rest = 'again' | number | null;
+
 /** For calls that should be quick. */
 export const quick = ({ held, needs }: Work): AbortSignal =>
-  AbortSignal.any([held.signal, AbortSignal.timeout(needs.limits.callDeadlineMs)]);
+  AbortSignal.any([held.signal, needs.time.deadline(needs.limits.callDeadlineMs)]);
+
+/** For calls that copy a root disk. */
+export const copying = ({ held, needs }: Work): AbortSignal =>
+  AbortSignal.any([held.signal, needs.time.deadline(needs.limits.copyDeadlineMs)]);
 
 interface Change {
   observed?: Partial<Observed>;
@@ -73,6 +85,13 @@ export async function note(work: Work, change: Change, more: { freeCapacity?: bo
   } else await keep(work, next);
 }
 
+/** The wish is given up: the instance rests, with the reason. */
+export async function fail(work: Work, { show }: GiveUp): Promise<Rest> {
+  const observed = { ...show, stoppedAtMs: work.needs.now() };
+  await note(work, { observed, desired: 'stopped' }, { freeCapacity: true });
+  return 'again';
+}
+
 interface Beside {
   holdsCapacity?: boolean;
   /** What else changes with the row. It may lock the region: after the instance, before the account (`holdInstance`). */
@@ -81,26 +100,30 @@ interface Beside {
 
 /** As `note`, of the whole instance. */
 export async function keep(work: Work, next: Instance, more: Beside = {}): Promise<void> {
-  await work.needs.store.write((tx) => write(tx, work, next, more));
-  work.instance = work.written = next;
+  work.instance = work.written = await work.needs.store.write((tx) => write(tx, work, next, more));
   work.needs.routeChanged(next.id);
 }
 
-/** For those that find out in the same transaction what to write. */
-export async function write(tx: Db, work: Work, next: Instance, { beside, ...more }: Beside = {}): Promise<void> {
+/** For those that find out in the same transaction what to write. Answers what was written: the operation went on with it. */
+export async function write(tx: Db, work: Work, found: Instance, { beside, ...more }: Beside = {}): Promise<Instance> {
   const { held, instance, needs } = work;
+  const nowMs = needs.now();
+  const next = { ...found, operation: carryOn(found.operation, found.observed, nowMs) };
   const hold = { id: instance.id, leaseToken: held.leaseToken, generation: instance.generation };
   if (!(await writeFound(tx, hold, next, work.region, more))) throw new Overtaken();
   await beside?.(tx);
   const { status, phase, diagnosis } = next.observed;
   const was = work.written.observed;
-  if (status === was.status && phase === was.phase && diagnosis === was.diagnosis)
-    return moveVersion(tx, instance.ownerId);
+  if (status === was.status && phase === was.phase && diagnosis === was.diagnosis) {
+    await moveVersion(tx, instance.ownerId);
+    return next;
+  }
   await appendEvent(tx, {
     accountId: instance.ownerId,
-    atMs: needs.now(),
+    atMs: nowMs,
     kind: 'instance.observed',
     subjectId: instance.id,
     data: { status, phase, ...(diagnosis === '' ? {} : { diagnosis }) },
   });
+  return next;
 }

@@ -54,6 +54,7 @@ export function makeHandlers({
     stop: (caller, { body, idempotency }) => instances.stop(caller, body, idempotency),
     start: (caller, { body, idempotency }) => instances.start(caller, body, idempotency),
     restart: (caller, { body, idempotency }) => instances.restart(caller, body, idempotency),
+    archive: (caller, { body, idempotency }) => instances.archive(caller, body, idempotency),
     terminate: (caller, { body, idempotency }) => instances.terminate(caller, body, idempotency),
     open: (caller, { body }) => instances.open(caller, body),
 

@@ -17,6 +17,7 @@
  * making the container anew from it was weighed and left: gigabytes to copy under a start's deadline, twice the disk, one more
  * layer each time, and between the two halves a crash would cost the disk.
  */
+import { stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ContainerInspectInfo } from 'dockerode';
 import { EngineFault } from '../../domain/engine-fault.ts';
@@ -26,7 +27,7 @@ import { containerName, labels, networkName } from '../labels.ts';
 import type { Addresses } from './addresses.ts';
 import type { Client } from './client.ts';
 import type { ControlFiles } from './control-files.ts';
-import { chooseGpus, createOptions, gpuLabel } from './create-options.ts';
+import { chooseGpus, createOptions, gpuLabel, gpusOf } from './create-options.ts';
 import {
   faultOf,
   isContainerGone,
@@ -66,6 +67,12 @@ export interface Containers {
   ensure(spec: EngineSpec, signal: AbortSignal): Promise<Observation>;
   halt(id: InstanceId, graceMs: number, signal: AbortSignal): Promise<void>;
   destroy(id: InstanceId, signal: AbortSignal): Promise<void>;
+  /** The container of that name and id alone; the account's network stays. `rejected` when it is not ours. */
+  discard(name: string, id: InstanceId, signal: AbortSignal): Promise<void>;
+  /** While nobody else makes, starts or removes it. Once begun, `work` is not called off by the signal. */
+  alone<T>(id: InstanceId, signal: AbortSignal, work: () => Promise<T>): Promise<T>;
+  /** It stands still during `work`, at the wish of whoever works: so it is observed as running all the same. */
+  whileStill<T>(id: InstanceId, work: () => Promise<T>): Promise<T>;
 }
 
 export function makeContainers(options: {
@@ -87,6 +94,7 @@ export function makeContainers(options: {
    */
   let startGate: Gate | undefined;
   const locked = makeLocks<InstanceId>();
+  const still = new Set<InstanceId>();
   /** GPUs are chosen and given (by the create) by one at a time. */
   const gpuGate = makeGate(1);
 
@@ -104,7 +112,8 @@ export function makeContainers(options: {
     return info !== null && isOurs(info.Config.Labels, installation, id) ? info : null;
   };
 
-  async function see(id: InstanceId, info: ContainerInspectInfo, signal: AbortSignal): Promise<Observation> {
+  async function see(id: InstanceId, found: ContainerInspectInfo, signal: AbortSignal): Promise<Observation> {
+    const info = still.has(id) ? { ...found, State: { ...found.State, Paused: false } } : found;
     addresses.learn(id, info);
     return observationOf(info, await outOfMemory(info, signal));
   }
@@ -143,7 +152,7 @@ export function makeContainers(options: {
       }
       if (!isOurs(info.Config.Labels, installation, spec.id)) {
         const text = `a container called ${containerName(spec.id)} is on the host and not of this installation; the operator has to remove it`;
-        throw new EngineFault('rejected', text, { retry: false });
+        throw new EngineFault('rejected', text, { retry: false, reason: 'nameTaken' });
       }
       if (isRunning(info.State)) return info;
       const hasRun = startedAtMs(info.State) > 0;
@@ -178,6 +187,7 @@ export function makeContainers(options: {
     signal: AbortSignal,
     mayRestore = true,
   ): Promise<string | null> {
+    if (client.local) await refuseFiles(spec.mounts);
     const withGpus = async (gpuIds: readonly string[]): Promise<string | null> => {
       const request = createOptions(spec, {
         installation,
@@ -195,7 +205,7 @@ export function makeContainers(options: {
         const devices = facts.gpus.map(({ id }) => id);
         if (devices.length < spec.gpus) {
           const text = `it needs ${spec.gpus} GPUs, and the host has ${devices.length}; choose a type with fewer`;
-          throw new EngineFault('rejected', text, { retry: false });
+          throw new EngineFault('rejected', text, { retry: false, reason: 'gpuMissing' });
         }
         const chosen = chooseGpus(spec.gpus, devices, await gpuHolders(signal));
         if (chosen === null) throw gpusTaken();
@@ -237,12 +247,9 @@ export function makeContainers(options: {
         ? new EngineFault(
             'busy',
             `${text}; an instance that has run keeps its ports, so it starts when that one is free`,
-            {
-              retry: true,
-              cause: error,
-            },
+            { retry: true, reason: 'portTaken', cause: error },
           )
-        : new EngineFault('busy', text, { retry: true, takenNodePort: taken, cause: error });
+        : new EngineFault('busy', text, { retry: true, reason: 'portTaken', takenNodePort: taken, cause: error });
     }
   }
 
@@ -259,14 +266,14 @@ export function makeContainers(options: {
     const all = await call(signal, (abortSignal) => docker.listContainers({ all: true, filters, abortSignal }));
     return all.map(({ Id, Labels, State }) => ({
       name: Id,
-      ids: (Labels[gpuLabel] ?? '').split(','),
+      ids: gpusOf(Labels),
       running: State === 'running',
     }));
   }
 
   /** A stopped container's GPUs may have been given to another one, and Docker can't give it others. */
   async function ensureGpusFree(info: ContainerInspectInfo, facts: HostFacts, signal: AbortSignal): Promise<void> {
-    const mine = info.Config.Labels[gpuLabel]?.split(',') ?? [];
+    const mine = gpusOf(info.Config.Labels);
     if (mine.length === 0 || facts.gpuDriver === null) return;
     const others = (await gpuHolders(signal))
       .filter(({ name, running }) => running && name !== info.Id)
@@ -302,6 +309,18 @@ export function makeContainers(options: {
     else await networks.removeIfUnused(userId(owner), signal);
   }
 
+  async function discard(name: string, id: InstanceId, signal: AbortSignal): Promise<void> {
+    const info = await inspect(name, signal);
+    if (info === null) return;
+    if (!isOurs(info.Config.Labels, installation, id)) {
+      const text = `the container ${name} is not an instance of this installation, so it is not removed`;
+      throw new EngineFault('rejected', text, { retry: false });
+    }
+    addresses.forget(id);
+    await remove(info.Id, signal);
+    if (name === containerName(id)) await files.remove(id);
+  }
+
   return {
     find,
     async get(id, signal) {
@@ -327,11 +346,34 @@ export function makeContainers(options: {
       }
     },
     destroy: (id, signal) => locked(id, signal, () => destroy(id, signal)),
+    discard: (name, id, signal) => locked(id, signal, () => discard(name, id, signal)),
+    alone: (id, signal, work) => locked(id, signal, work),
+    async whileStill(id, work) {
+      still.add(id);
+      try {
+        return await work();
+      } finally {
+        still.delete(id);
+      }
+    },
   };
+}
+
+/** A file would be mounted without a word where the image has nothing. One that is missing is told by the engine. */
+async function refuseFiles(mounts: EngineSpec['mounts']): Promise<void> {
+  for (const { source, target } of mounts) {
+    const found = await stat(source).catch(() => null);
+    if (found === null || found.isDirectory()) continue;
+    const text = `what is to be mounted at ${target} is no folder on the host; the operator has to look at it`;
+    throw new EngineFault('rejected', text, { retry: true, reason: 'badMount' });
+  }
 }
 
 const goneMeanwhile = (): EngineFault =>
   new EngineFault('busy', 'the container went away while it was started; it is tried again', { retry: true });
 
 const gpusTaken = (): EngineFault =>
-  new EngineFault('no_capacity', 'the GPUs it needs are used by other instances at the moment', { retry: true });
+  new EngineFault('no_capacity', 'the GPUs it needs are used by other instances at the moment', {
+    retry: true,
+    reason: 'gpuBusy',
+  });

@@ -45,8 +45,7 @@ export function createOptions(
     Cmd: [],
     User: '0', // by number: an image need not have a passwd file
     WorkingDir: '/root',
-    // CUDA images say NVIDIA_VISIBLE_DEVICES=all, which hands out every GPU where nvidia's is the default runtime.
-    Env: ['HOME=/root', ...(host.gpuDriver !== null && spec.gpus === 0 ? ['NVIDIA_VISIBLE_DEVICES=void'] : [])],
+    Env: ['HOME=/root', ...visibleGpus(gpuIds, host)],
     StopSignal: 'SIGTERM',
     Healthcheck: { Test: ['NONE'] },
     Labels: {
@@ -55,6 +54,7 @@ export function createOptions(
       [labels.id]: spec.id,
       [labels.owner]: spec.ownerId,
       [labels.generation]: String(spec.generation),
+      [labels.imageRef]: spec.imageRef,
       ...(gpuIds.length > 0 ? { [gpuLabel]: gpuIds.join(',') } : {}),
     },
     ExposedPorts: exposed,
@@ -92,6 +92,19 @@ export function createOptions(
     },
   };
 }
+
+/**
+ * CUDA images say NVIDIA_VISIBLE_DEVICES=all, which hands out every GPU where nvidia's is the default runtime; and an image saved
+ * from an instance may say what was said there. So it is always said anew.
+ */
+function visibleGpus(gpuIds: readonly string[], { gpuDriver }: HostFacts): string[] {
+  if (gpuDriver === null) return [];
+  return [`NVIDIA_VISIBLE_DEVICES=${gpuDriver === 'nvidia' && gpuIds.length > 0 ? gpuIds.join(',') : 'void'}`];
+}
+
+/** Empty for one without: an image saved from an instance with GPUs carries the label with nothing in it. */
+export const gpusOf = (found: Record<string, string>): string[] =>
+  (found[gpuLabel] ?? '').split(',').filter((id) => id !== '');
 
 const deviceRequest = (ids: readonly string[], host: HostFacts) =>
   host.gpuDriver === 'cdi'

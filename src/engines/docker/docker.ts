@@ -3,8 +3,10 @@
  *
  * Hands on a Docker Engine (20.10 and newer), or on Podman through its Docker-compatible API. Each file holds one noun:
  * `containers` the life of a container, `create-options` what it may do, `networks` and `subnets` where it lives, `images`,
- * `control-files`, `addresses` (dial), `inside` (logs, exec, usage), `watch`, `host` (probe), `faults` (what answers mean),
- * `client` (the connection), `streams` (its formats), `turns` (how many at once), `observation` and `out-of-memory` (how an inspect is read), `recipes` (images built here).
+ * `transfers` (pulls and pushes), `saves` (an image of a root disk), `refs` (names of images), `control-files`, `addresses` (dial),
+ * `inside` (logs, exec), `usage`, `owned` (what is ours), `watch`, `host` (probe), `faults` and `registry-faults` (what answers
+ * mean), `client` (the connection), `streams` (its formats), `turns` (how many at once), `observation` and `out-of-memory` (how an
+ * inspect is read), `recipes` (images built here).
  *
  * Nothing here decides: it is told, and says what it sees. What it can't see is unknown.
  */
@@ -12,7 +14,7 @@ import type { Logger } from 'pino';
 import type { InstanceId } from '../../domain/ids.ts';
 import { isInstanceId } from '../../domain/ids.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
-import type { Engine, Observation, Owned } from '../contract.ts';
+import type { Engine, Observation } from '../contract.ts';
 import { containerName, labels } from '../labels.ts';
 import { dial, makeAddresses } from './addresses.ts';
 import { makeClient, type Endpoint } from './client.ts';
@@ -21,11 +23,13 @@ import { makeControlFiles } from './control-files.ts';
 import { faultOf } from './faults.ts';
 import { makeHost } from './host.ts';
 import { makeImages, type BuildLocalImage } from './images.ts';
-import { makeUsage, readLogs, runInside } from './inside.ts';
+import { readLogs, runInside } from './inside.ts';
 import { makeNetworks } from './networks.ts';
-import { generationOf, isOurs } from './observation.ts';
+import { makeOwnedObjects } from './owned.ts';
+import { makeSaves } from './saves.ts';
 import { defaultPool, type NetworkPool } from './subnets.ts';
 import { makeGate } from './turns.ts';
+import { makeUsage } from './usage.ts';
 import { watchEvents } from './watch.ts';
 
 export interface DockerEngineOptions {
@@ -53,7 +57,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
   const networks = makeNetworks({ client, host, installation, pool: options.networkPool ?? defaultPool });
   const files = makeControlFiles(options.stateFolder);
   const addresses = makeAddresses();
-  const images = makeImages({ client, buildLocalImage: options.buildLocalImage });
+  const images = makeImages({ client, installation, buildLocalImage: options.buildLocalImage });
   const containers = makeContainers({
     client,
     installation,
@@ -63,6 +67,8 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
     addresses,
     onImageGone: images.forget,
   });
+  const owned = makeOwnedObjects({ client, installation, containers, networks, images });
+  const save = makeSaves({ client, installation, containers, images });
   const usage = makeUsage(client, installation);
   const inspectGate = makeGate(INSPECTS_AT_ONCE);
   const stopping = new AbortController();
@@ -83,28 +89,8 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
   return {
     probe: (signal) => host.probe(signal),
 
-    async listOwned(signal) {
-      const [found, bridges] = await Promise.all([listContainers(signal), networks.list(signal)]);
-      const instances = found.flatMap(({ Labels, Names, State }): Owned[] =>
-        isOurs(Labels, installation)
-          ? [
-              {
-                kind: 'instance',
-                id: Labels[labels.id] ?? '',
-                ownerId: Labels[labels.owner] ?? '',
-                generation: generationOf(Labels),
-                running: State === 'running',
-                engineName: (Names[0] ?? '').replace(/^\//, ''),
-              },
-            ]
-          : [],
-      );
-      const accounts = bridges.map(({ Name, Labels }): Owned => {
-        const owner = Labels?.[labels.owner] ?? '';
-        return { kind: 'network', id: owner, ownerId: owner, generation: 0, running: false, engineName: Name };
-      });
-      return [...instances, ...accounts];
-    },
+    listOwned: (signal) => owned.list(signal),
+    discard: (one, signal) => owned.discard(one, signal),
 
     async observe(ids, signal) {
       let names: Set<string> | null = null;
@@ -126,7 +112,10 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
       return new Map(await Promise.all(seen));
     },
 
-    ensureImage: (ref, onProgress, signal) => images.ensure(ref, onProgress, signal),
+    ensureImage: (ref, onProgress, signal, credentials) => images.ensure(ref, onProgress, signal, credentials),
+    pushImage: (ref, onProgress, signal, credentials) => images.push(ref, onProgress, signal, credentials),
+    removeImage: (ref, signal) => images.remove(ref, signal),
+    saveImage: save,
 
     async ensure(spec, signal) {
       if (!isInstanceId(spec.id)) throw new Error(`"${String(spec.id)}" is no instance's id`); // it becomes a name of a folder
@@ -138,11 +127,6 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
     destroy: (id, signal) => {
       if (!isInstanceId(id)) return Promise.reject(new Error(`"${String(id)}" is no instance's id`));
       return containers.destroy(id, signal);
-    },
-
-    async saveImage(id, ref, signal) {
-      const { Id } = await containers.get(id, signal);
-      await images.save(Id, id, ref, signal);
     },
 
     watch(onHint, signal) {
@@ -173,7 +157,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
       return dial({ id, port, signal, addresses, get: containers.get });
     },
 
-    usage: (ids, signal) => usage(ids, signal),
+    usage: (ids, signal, more = { rootDisk: false }) => usage(ids, signal, more),
 
     async stop() {
       stopping.abort();

@@ -5,7 +5,7 @@
  * An answer that nobody here knows is never read as "absent": it becomes `rejected` or `unreachable`, both to be tried again.
  */
 import { z } from 'zod';
-import { EngineFault, type FaultKind } from '../../domain/engine-fault.ts';
+import { EngineFault, type FaultKind, type FaultReason } from '../../domain/engine-fault.ts';
 
 const refused = z.object({ statusCode: z.number(), json: z.unknown().optional(), message: z.string() });
 const said = z.union([
@@ -35,17 +35,27 @@ export function sentenceOf(fault: unknown): string {
 
 const portTaken = /port is already allocated|address already in use|ports are not available|failed to bind host port/i;
 
-const known: readonly { pattern: RegExp; kind: FaultKind; retry: boolean; message: string }[] = [
+interface Known {
+  pattern: RegExp;
+  kind: FaultKind;
+  retry: boolean;
+  reason?: FaultReason;
+  message: string;
+}
+
+const known: readonly Known[] = [
   {
     pattern: /invalid reference format|repository name must be/i,
     kind: 'rejected',
     retry: false,
+    reason: 'imageMissing',
     message: 'that is no name of an image; write it as registry/name:tag',
   },
   {
     pattern: /no such image|image not known|unable to find image|failed to find image/i,
     kind: 'not_found',
     retry: true,
+    reason: 'imageMissing',
     message: 'the image is not on the host',
   },
   {
@@ -60,7 +70,13 @@ const known: readonly { pattern: RegExp; kind: FaultKind; retry: boolean; messag
     retry: true,
     message: "the account's network went away meanwhile",
   },
-  { pattern: portTaken, kind: 'busy', retry: true, message: 'a node port is taken by another program of the host' },
+  {
+    pattern: portTaken,
+    kind: 'busy',
+    retry: true,
+    reason: 'portTaken',
+    message: 'a node port is taken by another program of the host',
+  },
   {
     pattern: /no available ipv4 addresses|no available ip|could not find (a free|an available)/i,
     kind: 'no_capacity',
@@ -71,10 +87,25 @@ const known: readonly { pattern: RegExp; kind: FaultKind; retry: boolean; messag
     pattern: /no space left on device|disk quota exceeded/i,
     kind: 'no_capacity',
     retry: true,
+    reason: 'diskFull',
     message: "the host's disk is full; the operator has to free space",
   },
   {
-    pattern: /cannot allocate memory|resource temporarily unavailable/i,
+    pattern: /minimum memory limit allowed|container init was oom-killed/i,
+    kind: 'no_capacity',
+    retry: false,
+    reason: 'outOfMemory',
+    message: 'the instance type has too little memory to start this; choose a larger one',
+  },
+  {
+    pattern: /cannot allocate memory/i,
+    kind: 'no_capacity',
+    retry: true,
+    reason: 'outOfMemory',
+    message: 'the host is out of memory at the moment; stop an instance, or try again later',
+  },
+  {
+    pattern: /resource temporarily unavailable/i,
     kind: 'no_capacity',
     retry: true,
     message: 'the host is out of memory or processes at the moment',
@@ -83,31 +114,44 @@ const known: readonly { pattern: RegExp; kind: FaultKind; retry: boolean; messag
     pattern: /range of cpus is from/i,
     kind: 'no_capacity',
     retry: false,
+    reason: 'hostTooSmall',
     message: 'the host has fewer cores than the instance type; choose a smaller type',
   },
   {
     pattern: /could not select device driver|unresolvable cdi devices|failed to inject cdi/i,
     kind: 'no_capacity',
     retry: false,
+    reason: 'gpuMissing',
     message: 'the host can not hand out GPUs; choose a type without, or ask the operator to set up its GPU runtime',
   },
   {
     pattern: /exec: "?\/bin\/sh"?: stat \/bin\/sh|\/bin\/sh.*no such file|executable file .?\/bin\/sh.? not found/i,
     kind: 'rejected',
     retry: false,
+    reason: 'imageUnfit',
     message: 'the image has no /bin/sh, which every instance is started with; choose an image that has',
   },
   {
     pattern: /exec format error/i,
     kind: 'rejected',
     retry: false,
+    reason: 'imageUnfit',
     message: "the image is made for another processor architecture than the host's; choose one that fits",
   },
   {
     pattern: /bind source path does not exist|statfs .*no such file or directory/i,
     kind: 'rejected',
     retry: true,
+    reason: 'badMount',
     message: 'a folder that is to be mounted is not on the host',
+  },
+  {
+    // Its own words say both "not a directory" and the advice, so this stands behind what a missing folder is known by.
+    pattern: /are you trying to mount a directory onto a file/i,
+    kind: 'rejected',
+    retry: false,
+    reason: 'badMount',
+    message: 'a folder is to be mounted where the image has a file, or a file is to be mounted as a folder',
   },
 ];
 
@@ -118,7 +162,10 @@ export function faultOf(error: unknown): EngineFault {
   if (status === 0) return unansweredFault(error);
   const sentence = sentenceOf(error);
   const match = known.find(({ pattern }) => pattern.test(sentence));
-  if (match !== undefined) return new EngineFault(match.kind, match.message, { retry: match.retry, cause: error });
+  if (match !== undefined) {
+    const { kind, message, retry, reason } = match;
+    return new EngineFault(kind, message, { retry, reason, cause: error });
+  }
   const text = fitForOwner(sentence);
   if (status === 401 || status === 403) {
     return new EngineFault('denied', `the container engine does not allow it: ${text}`, { retry: false, cause: error });

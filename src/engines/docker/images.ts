@@ -1,12 +1,12 @@
-/** Images: had from a registry with progress, or built from a recipe, or kept from an instance's root disk. */
+/** Images: had from a registry with progress, or built from a recipe, brought to a registry, and removed where they are ours. */
 import { z } from 'zod';
 import { EngineFault } from '../../domain/engine-fault.ts';
-import type { InstanceId } from '../../domain/ids.ts';
-import type { ImageProgress } from '../contract.ts';
+import type { ImageProgress, RegistryCredentials } from '../contract.ts';
 import { labels } from '../labels.ts';
 import type { Client } from './client.ts';
-import { faultOf, fitForOwner, sentenceOf, statusOf } from './faults.ts';
-import { linesOf } from './streams.ts';
+import { faultOf, isImageGone, statusOf } from './faults.ts';
+import { listedRef, refPath } from './refs.ts';
+import { pull, push } from './transfers.ts';
 
 export type BuildLocalImage = (
   ref: string,
@@ -17,26 +17,77 @@ export type BuildLocalImage = (
 /** Refs under it are no registry's: they are built from a recipe. */
 export const LOCAL_PREFIX = 'berth.local/';
 
+type OnProgress = (progress: ImageProgress) => void;
+
+const inspectAnswer = z.object({
+  Id: z.string(),
+  RepoTags: z.array(z.string()).nullish(),
+  Size: z.number(),
+  Parent: z.string().nullish(),
+  Config: z.looseObject({ Labels: z.record(z.string(), z.string()).nullish() }).nullish(),
+});
+export type ImageInfo = z.infer<typeof inspectAnswer>;
+
 export interface Images {
-  ensure(ref: string, onProgress: (progress: ImageProgress) => void, signal: AbortSignal): Promise<void>;
+  ensure(
+    ref: string,
+    onProgress: OnProgress,
+    signal: AbortSignal,
+    credentials: RegistryCredentials | undefined,
+  ): Promise<void>;
+  push(
+    ref: string,
+    onProgress: OnProgress,
+    signal: AbortSignal,
+    credentials: RegistryCredentials | undefined,
+  ): Promise<void>;
   /** It turned out not to be there. */
   forget(ref: string): void;
-  save(containerId: string, id: InstanceId, ref: string, signal: AbortSignal): Promise<void>;
+  /** Null when there is none. */
+  inspect(refOrId: string, signal: AbortSignal): Promise<ImageInfo | null>;
+  /** Removes an image of ours; `refOrId` is its own ref, or its id once it has lost that. */
+  remove(refOrId: string, signal: AbortSignal): Promise<void>;
+  /** Removes it if it is of ours, has no name and nobody needs it, and then what it was made from on the same terms. */
+  removeNameless(imageId: string, signal: AbortSignal): Promise<void>;
+}
+
+/** Who was made from an image of ours inherits its labels, but not its name: so that name is one of them. */
+export function isOwnImage(
+  installation: string,
+  image: { RepoTags?: string[] | null | undefined; Labels: Record<string, string> | null | undefined },
+  refOrId: string,
+): boolean {
+  const { Labels } = image;
+  if (Labels?.[labels.installation] !== installation || Labels[labels.kind] !== 'image') return false;
+  const tags = (image.RepoTags ?? []).filter((tag) => tag !== '<none>:<none>');
+  if (tags.length === 0) return refOrId.startsWith('sha256:');
+  return Labels[labels.imageRef] === listedRef(refOrId) && tags.includes(listedRef(refOrId));
 }
 
 export function makeImages({
   client,
+  installation,
   buildLocalImage,
 }: {
   client: Client;
+  installation: string;
   buildLocalImage?: BuildLocalImage | undefined;
 }): Images {
   const { docker, call } = client;
   const present = new Set<string>();
 
+  async function inspect(refOrId: string, signal: AbortSignal): Promise<ImageInfo | null> {
+    try {
+      return inspectAnswer.parse(await client.get(`/images/${refPath(refOrId)}/json`, signal));
+    } catch (error) {
+      if (isImageGone(error)) return null;
+      throw faultOf(error);
+    }
+  }
+
   async function isPresent(ref: string, signal: AbortSignal): Promise<boolean> {
     try {
-      await client.get(`/images/${ref.split('/').map(encodeURIComponent).join('/')}/json`, signal);
+      await client.get(`/images/${refPath(ref)}/json`, signal);
       return true;
     } catch (error) {
       if (statusOf(error) === 404) return false;
@@ -44,139 +95,70 @@ export function makeImages({
     }
   }
 
+  /** False when a container needs it, or another image. Untagged parents stay: they may be anybody's. */
+  async function removeUnlessUsed(refOrId: string, signal: AbortSignal): Promise<boolean> {
+    try {
+      const request = { force: false, noprune: true, abortSignal: signal };
+      await call(signal, () => docker.getImage(refPath(refOrId)).remove(request));
+      return true;
+    } catch (error) {
+      if (isImageGone(error)) return true;
+      if (statusOf(error) === 409) return false;
+      throw error;
+    }
+  }
+
+  const removeNameless: Images['removeNameless'] = async (imageId, signal) => {
+    let next = imageId;
+    while (next !== '') {
+      const image = await inspect(next, signal);
+      if (image === null || !isOwnImage(installation, { ...image, Labels: image.Config?.Labels }, image.Id)) return;
+      if ((image.RepoTags ?? []).length > 0 || !(await removeUnlessUsed(image.Id, signal))) return;
+      next = image.Parent ?? '';
+    }
+  };
+
   return {
-    async ensure(ref, onProgress, signal) {
+    async ensure(ref, onProgress, signal, credentials) {
       if (signal.aborted) throw faultOf(signal.reason);
       if (present.has(ref)) return;
       if (!(await isPresent(ref, signal))) {
-        if (!ref.startsWith(LOCAL_PREFIX)) await pull(client, ref, onProgress, signal);
-        else if (buildLocalImage !== undefined) await call(signal, () => buildLocalImage(ref, onProgress, signal));
+        if (!ref.startsWith(LOCAL_PREFIX)) {
+          await pull({ client, ref, onProgress, signal, credentials });
+          // An engine that is shut down may end the stream as if all were well.
+          if (!(await isPresent(ref, signal))) throw brokenOff(ref);
+        } else if (buildLocalImage !== undefined) await call(signal, () => buildLocalImage(ref, onProgress, signal));
         else
           throw new EngineFault('not_found', `the image ${ref} is not on the host, and there is no recipe for it`, {
             retry: false,
+            reason: 'imageMissing',
           });
       }
       if (present.size > 1000) present.clear();
       present.add(ref);
     },
+    push: (ref, onProgress, signal, credentials) => push({ client, ref, onProgress, signal, credentials }),
     forget: (ref) => void present.delete(ref),
-    async save(containerId, id, ref, signal) {
-      const { repository, tag } = splitRef(ref);
-      // The label of what it is made from stays; of its kind it is no instance, or a sweep would take it for one.
-      const changes = [`LABEL ${labels.kind}=image`, `LABEL ${labels.id}=${id}`];
-      await call(signal, (abortSignal) =>
-        docker.getContainer(containerId).commit({ repo: repository, tag, pause: true, changes, abortSignal }),
-      );
-      present.add(ref);
+    inspect,
+    async remove(refOrId, signal) {
+      const image = await inspect(refOrId, signal);
+      if (image === null) return;
+      if (!isOwnImage(installation, { ...image, Labels: image.Config?.Labels }, refOrId)) {
+        const text = `${refOrId} was not saved by this installation, so it is not removed; the operator can remove it by hand`;
+        throw new EngineFault('rejected', text, { retry: false });
+      }
+      present.delete(refOrId);
+      if (!(await removeUnlessUsed(refOrId, signal))) {
+        const text = `${refOrId} is used by an instance; terminate that first, then remove the image`;
+        throw new EngineFault('busy', text, { retry: true });
+      }
+      if (image.Parent) await removeNameless(image.Parent, signal);
     },
+    removeNameless,
   };
 }
 
-/** Without a tag an engine would fetch all there are. */
-export function splitRef(ref: string): { repository: string; tag: string } {
-  const at = ref.indexOf('@');
-  if (at !== -1) return { repository: ref.slice(0, at), tag: ref.slice(at + 1) };
-  const colon = ref.lastIndexOf(':');
-  if (colon > ref.lastIndexOf('/')) return { repository: ref.slice(0, colon), tag: ref.slice(colon + 1) };
-  return { repository: ref, tag: 'latest' };
-}
-
-async function pull(
-  client: Client,
-  ref: string,
-  onProgress: (progress: ImageProgress) => void,
-  signal: AbortSignal,
-): Promise<void> {
-  const { repository, tag } = splitRef(ref);
-  try {
-    await client.call(signal, async (abortSignal) => {
-      const stream = await client.docker.createImage({ fromImage: repository, tag, abortSignal });
-      const add = makePullProgress(onProgress);
-      for await (const line of linesOf(stream)) add(JSON.parse(line));
-    });
-  } catch (error) {
-    throw signal.aborted ? faultOf(signal.reason) : pullFault(ref, error);
-  }
-}
-
-const pullLine = z.object({
-  id: z.string().optional(),
-  status: z.string().optional(),
-  error: z.string().optional(),
-  progressDetail: z.object({ current: z.number().optional(), total: z.number().optional() }).optional(),
-});
-
-/** An error that a pull ended in after the engine had begun to answer. */
-class PullError extends Error {
-  override readonly name = 'PullError';
-}
-
-/** Bytes downloaded over all layers; what a layer adds to `total` is known only when it begins. Throws the pull's own error. */
-export function makePullProgress(onProgress: (progress: ImageProgress) => void): (line: unknown) => void {
-  const layers = new Map<string, { done: number; total: number }>();
-  let last = '';
-  return (line) => {
-    const parsed = pullLine.safeParse(line);
-    if (!parsed.success) return;
-    const { id, status = '', error, progressDetail } = parsed.data;
-    if (error !== undefined) throw new PullError(error);
-    if (id === undefined) return;
-    const layer = layers.get(id);
-    if (status === 'Downloading' && progressDetail?.total !== undefined && progressDetail.total > 0) {
-      const { current = 0, total } = progressDetail;
-      layers.set(id, { total, done: Math.max(layer?.done ?? 0, Math.min(current, total)) });
-    } else if (
-      layer !== undefined &&
-      /^(Verifying Checksum|Download complete|Extracting|Pull complete)$/.test(status)
-    ) {
-      layer.done = layer.total;
-    } else return;
-    const [done, total] = [...layers.values()].reduce(([a, b], next) => [a + next.done, b + next.total], [0, 0]);
-    const text = done < total ? 'Downloading' : 'Unpacking';
-    const now = `${text} ${done} ${total}`;
-    if (now !== last) onProgress({ text, done, total });
-    last = now;
-  };
-}
-
-/** Registries' errors come through the engine as one sentence. */
-export function pullFault(ref: string, error: unknown): EngineFault {
-  const inner = error instanceof EngineFault ? error.cause : error;
-  const sentence = inner instanceof PullError ? inner.message : sentenceOf(error);
-  if (statusOf(error) === 0 && !(inner instanceof PullError)) return faultOf(error);
-  const fault = (kind: EngineFault['kind'], text: string, retry: boolean): EngineFault =>
-    new EngineFault(kind, `${ref}: ${text}`, { retry, cause: error });
-  if (/no space left on device/i.test(sentence))
-    return fault('no_capacity', "the host's disk is full; the operator has to free space", true);
-  if (/toomanyrequests|rate limit/i.test(sentence))
-    return fault('unreachable', 'the registry allows no more pulls for now', true);
-  if (
-    /pull access denied|unauthorized|authentication required|denied|no basic auth|forbidden|\b40[13]\b/i.test(sentence)
-  ) {
-    return fault('denied', 'the registry does not give it out: there is no such image, or it needs credentials', false);
-  }
-  if (/no matching manifest|does not match the specified platform|image operating system/i.test(sentence)) {
-    return fault('rejected', "the image is not made for the host's processor architecture", false);
-  }
-  if (
-    /no such host|timeout|timed out|connection refused|connection reset|network is unreachable|no route to host|\beof\b|tls|x509|server gave http response|\b50[0234]\b|deadline exceeded|temporary failure/i.test(
-      sentence,
-    )
-  ) {
-    return fault('unreachable', `the registry can not be reached (${fitForOwner(sentence)})`, true);
-  }
-  if (
-    /manifest unknown|manifest for .* not found|not found|name unknown|repository .* does not exist|\b404\b/i.test(
-      sentence,
-    )
-  ) {
-    return fault('not_found', 'the registry has no such image; check its name and tag', true);
-  }
-  if (/invalid reference format|repository name must be/i.test(sentence))
-    return fault('rejected', 'that is no name of an image', false);
-  return fault(
-    statusOf(error) >= 500 || inner instanceof PullError ? 'unreachable' : 'rejected',
-    fitForOwner(sentence),
-    true,
-  );
-}
+const brokenOff = (ref: string): EngineFault =>
+  new EngineFault('unreachable', `${ref}: the container engine broke the download off; it is tried again`, {
+    retry: true,
+  });

@@ -29,6 +29,8 @@ export interface Networks {
   removeIfUnused(owner: UserId, signal: AbortSignal): Promise<void>;
   /** The same for every account: for when it is not known whose container it was. */
   removeAllUnused(signal: AbortSignal): Promise<void>;
+  /** The network of that name, if it is ours, and `busy` while the account has a container: one that is stopped needs it too. */
+  discard(name: string, owner: UserId, signal: AbortSignal): Promise<void>;
   list(signal: AbortSignal): Promise<NetworkInspectInfo[]>;
 }
 
@@ -69,7 +71,7 @@ export function makeNetworks(options: {
       const foreign = named.find(({ Labels }) => Labels?.[labels.installation] !== installation);
       if (foreign !== undefined) {
         const text = `a network called ${foreign.Name} is on the host and not of this installation; the operator has to remove it`;
-        throw new EngineFault('rejected', text, { retry: true });
+        throw new EngineFault('rejected', text, { retry: true, reason: 'nameTaken' });
       }
       if (named.length === 0) await create(owner, everyone, own);
       // Made twice by two processes: the name is good for nothing until one is gone. One that is in use refuses to go.
@@ -148,6 +150,25 @@ export function makeNetworks(options: {
       else if (wasKnown && mine.length === 1) known.add(owner);
     });
 
+  const discard: Networks['discard'] = (name, owner, signal) =>
+    locked(owner, signal, async (own) => {
+      const everyone = await call(own, (abortSignal) => docker.listNetworks({ abortSignal }));
+      const named = everyone.filter(({ Name }) => Name === name);
+      const mine = named.filter(
+        ({ Labels }) => Labels?.[labels.installation] === installation && Labels[labels.owner] === owner,
+      );
+      if (named.length > 0 && mine.length === 0) {
+        const text = `the network ${name} is not an account's of this installation, so it is not removed`;
+        throw new EngineFault('rejected', text, { retry: false });
+      }
+      const filters = { label: [...ours.label, `${labels.owner}=${owner}`] };
+      const containers = await call(own, (abortSignal) => docker.listContainers({ all: true, filters, abortSignal }));
+      const used = new EngineFault('busy', `the network ${name} has instances; terminate them first`, { retry: true });
+      if (mine.length > 0 && (containers.length > 0 || (users.get(owner) ?? 0) > 0)) throw used;
+      known.delete(owner);
+      for (const { Id } of mine) if (!(await remove(Id, own))) throw used;
+    });
+
   return {
     async use(owner, signal, work) {
       users.set(owner, (users.get(owner) ?? 0) + 1);
@@ -165,6 +186,7 @@ export function makeNetworks(options: {
       return ensure(owner, signal);
     },
     removeIfUnused,
+    discard,
     async removeAllUnused(signal) {
       const [containers, networks] = await Promise.all([
         call(signal, (abortSignal) => docker.listContainers({ all: true, filters: ours, abortSignal })),

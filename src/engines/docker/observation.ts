@@ -47,6 +47,9 @@ export function generationOf(found: Record<string, string>): number {
   return Number.isSafeInteger(generation) ? generation : 0;
 }
 
+/** Null for one that was made before the label was, and is listed by what the engine says instead. */
+export const imageRefOf = (found: Record<string, string>): string | null => found[labels.imageRef] ?? null;
+
 /** As the container was made: Docker publishes these while it runs, and can't change them. */
 export function nodePortsOf(info: ContainerInspectInfo): NodePort[] {
   const bindings: Record<string, { HostPort?: string }[] | null> = info.HostConfig.PortBindings ?? {};

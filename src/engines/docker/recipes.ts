@@ -234,7 +234,7 @@ export async function buildRecipe(options: BuildOptions): Promise<void> {
   const report = (text: string, percent: number) => {
     if (last === `${text} ${percent}`) return;
     last = `${text} ${percent}`;
-    options.onProgress({ text, done: percent, total: 100 });
+    options.onProgress({ text, done: percent, total: 100, unit: 'steps' });
   };
   try {
     if ((await canRun('mmdebstrap', ['--version'])) && (await isOurArchitecture(docker)))

@@ -4,13 +4,14 @@ import { containerName, networkName } from '../labels.ts';
 import { addressOf, type Container } from './container.ts';
 import type { SimulatedHost } from './host.ts';
 
-/** All instances in all states, and the networks that their accounts have for as long as one is left. */
+/** All instances in all states, the networks that their accounts have for as long as one is left, and the images that were saved. */
 export function ownedBy(host: SimulatedHost, installation: string): Owned[] {
   const instances: Owned[] = [];
-  const owners = new Set<EngineSpec['ownerId']>();
-  for (const { spec, state } of host.all(installation)) {
-    const { id, ownerId, generation } = spec;
-    owners.add(ownerId);
+  /** With the time of their first container. */
+  const owners = new Map<EngineSpec['ownerId'], number>();
+  for (const { spec, state, createdAtMs } of host.all(installation)) {
+    const { id, ownerId, generation, imageRef } = spec;
+    owners.set(ownerId, Math.min(owners.get(ownerId) ?? createdAtMs, createdAtMs));
     instances.push({
       kind: 'instance',
       id,
@@ -18,13 +19,21 @@ export function ownedBy(host: SimulatedHost, installation: string): Owned[] {
       generation,
       running: state === 'running',
       engineName: containerName(id),
+      createdAtMs,
+      imageRef,
     });
   }
-  const networks = [...owners].map((ownerId): Owned => {
+  const networks = [...owners].map(([ownerId, createdAtMs]): Owned => {
     const engineName = networkName(installation, ownerId);
-    return { kind: 'network', id: ownerId, ownerId, generation: 0, running: true, engineName };
+    const about = { id: ownerId, ownerId, generation: 0, createdAtMs, imageRef: null };
+    return { ...about, kind: 'network', running: true, engineName };
   });
-  return [...instances, ...networks];
+  const images = [...host.allImages()].flatMap(([engineName, { saved }]): Owned[] => {
+    if (saved?.installation !== installation) return [];
+    const { id, ownerId, createdAtMs } = saved;
+    return [{ kind: 'image', id, ownerId, generation: 0, running: false, engineName, createdAtMs, imageRef: null }];
+  });
+  return [...instances, ...networks, ...images];
 }
 
 /** So that what the caller changes later in what it handed over changes nothing here. */
@@ -63,15 +72,30 @@ export const lieOf = ({ clock }: SimulatedHost): Observation => ({
   nodePorts: [],
 });
 
+const networkBytesPerMs = 10;
+
 /** A little load, drawn anew each time. */
-export function usageOf({ random }: SimulatedHost, container: Container | undefined): Usage | undefined {
+export function usageOf(
+  { random, clock }: SimulatedHost,
+  container: Container | undefined,
+  more: { rootDisk: boolean },
+): Usage | undefined {
   if (container === undefined) return undefined;
-  const { state, spec, rootDisk } = container;
-  const share = state === 'running' ? 0.02 + 0.05 * random() : 0;
+  const { state, spec, rootDisk, startedAtMs } = container;
+  const atMs = clock.now();
+  const runs = state === 'running';
+  const share = runs ? 0.02 + 0.05 * random() : 0;
   return {
+    atMs,
     cpuMilli: Math.round(spec.cpuMilli * share),
+    cpuOverMs: runs ? 1_000 : 0,
+    networkBytes: runs ? networkBytesPerMs * (atMs - startedAtMs) : 0,
+    gpus:
+      runs && spec.gpus > 0
+        ? Array.from({ length: spec.gpus }, () => ({ busyPercent: Math.round(100 * share) }))
+        : null,
     memoryBytes: Math.round(spec.memoryMiB * 1024 * 1024 * share),
-    rootDiskBytes: 4096 * (1 + rootDisk.size),
+    rootDiskBytes: more.rootDisk ? 4096 * (1 + rootDisk.size) : null,
   };
 }
 

@@ -16,6 +16,7 @@ export interface Container {
   state: 'created' | 'running' | 'exited';
   /** Which one of the host's; its pretended address is made of it. */
   serial: number;
+  createdAtMs: number;
   starts: number;
   startedAtMs: number;
   readyAtMs: number;
@@ -45,12 +46,14 @@ export function makeContainer(
   spec: EngineSpec,
   serial: number,
   rootDisk: Iterable<string>,
+  createdAtMs: number,
 ): Container {
   return {
     installation,
     spec,
     state: 'created',
     serial,
+    createdAtMs,
     starts: 0,
     startedAtMs: 0,
     readyAtMs: 0,

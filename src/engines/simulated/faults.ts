@@ -2,7 +2,7 @@
  * How a simulated engine misbehaves. A hook is asked before each call of a verb (for `observe` and `usage` once for each id) and
  * answers with a fault or with none; `makeRandomFaults` is such a hook, the same in each run with the same seed.
  */
-import { EngineFault, type FaultKind } from '../../domain/engine-fault.ts';
+import { EngineFault, type FaultKind, type FaultReason } from '../../domain/engine-fault.ts';
 import { makeRandom } from './random.ts';
 
 export const verbs = [
@@ -10,10 +10,13 @@ export const verbs = [
   'listOwned',
   'observe',
   'ensureImage',
+  'pushImage',
+  'removeImage',
   'ensure',
   'halt',
   'destroy',
   'saveImage',
+  'discard',
   'watch',
   'logs',
   'exec',
@@ -100,11 +103,11 @@ export function makeRandomFaults({
 
 const lasting: readonly FaultKind[] = ['not_found', 'rejected', 'denied'];
 
-export const simulatedFault = (kind: FaultKind, message: string, takenNodePort?: number): EngineFault =>
-  new EngineFault(kind, message, {
-    retry: !lasting.includes(kind),
-    ...(takenNodePort === undefined ? {} : { takenNodePort }),
-  });
+export const simulatedFault = (
+  kind: FaultKind,
+  message: string,
+  more: { reason?: FaultReason; takenNodePort?: number } = {},
+): EngineFault => new EngineFault(kind, message, { retry: !lasting.includes(kind), ...more });
 
 /** A call that was aborted: what came of it is not known. */
 export const givenUp = (signal: AbortSignal): EngineFault =>

@@ -14,7 +14,8 @@ import { realClock, type Clock } from './clock.ts';
 import * as containers from './container.ts';
 import type { Container } from './container.ts';
 import { simulatedFault } from './faults.ts';
-import { Journal, type Kept } from './journal.ts';
+import { defaultImages, pulledImage, type ImageSource, type KeptImage } from './images.ts';
+import { Journal, nothing, type Kept } from './journal.ts';
 import { makeLocks, type Locks } from './locks.ts';
 import { makePair } from './pair.ts';
 import { makePorts, type Ports } from './ports.ts';
@@ -25,7 +26,10 @@ import { echo, makeHttpService, ssh, type Service } from './services.ts';
 export type Span = number | readonly [fromMs: number, toMs: number];
 
 export interface Times {
+  /** Of an image, or its push. */
   pull: Span;
+  /** Of a root disk as an image. */
+  save: Span;
   create: Span;
   start: Span;
   /** From the start until ssh and the notebook answer. */
@@ -36,20 +40,7 @@ export interface Times {
   halt: Span;
 }
 
-export const defaultTimes: Times = { pull: 20, create: 5, start: 5, ready: 10, init: 5, halt: 5 };
-
-/** What becomes of a wish for an image that isn't there. */
-export type ImageSource = (
-  ref: string,
-) => { kind: 'found'; bytes: number } | { kind: 'not_found' | 'denied' | 'unreachable' };
-
-/** Every image is found, but for three registries that can't exist (RFC 2606), one for each way to fail. */
-export const defaultImages: ImageSource = (ref) => {
-  if (ref.startsWith('missing.invalid/')) return { kind: 'not_found' };
-  if (ref.startsWith('denied.invalid/')) return { kind: 'denied' };
-  if (ref.startsWith('unreachable.invalid/')) return { kind: 'unreachable' };
-  return { kind: 'found', bytes: 200_000_000 };
-};
+export const defaultTimes: Times = { pull: 20, save: 10, create: 5, start: 5, ready: 10, init: 5, halt: 5 };
 
 export interface HostOptions {
   clock?: Clock;
@@ -77,7 +68,7 @@ export class SimulatedHost {
   readonly locks: Locks = makeLocks();
   /** Settled when the node ports of what ran before are open again. */
   readonly restored: Promise<void>;
-  #kept: Kept = { containers: new Map(), images: new Map() };
+  #kept: Kept = nothing();
   #journal: Journal | undefined;
   #serial = 0;
   #gpusUsed = 0;
@@ -142,11 +133,15 @@ export class SimulatedHost {
       throw simulatedFault(
         'rejected',
         `a container named ${name} exists that is not of this installation; remove or rename it`,
+        { reason: 'nameTaken' },
       );
     }
-    const rootDisk = this.#kept.images.get(spec.imageRef);
-    if (rootDisk === undefined) throw simulatedFault('not_found', `no such image here: ${spec.imageRef}`);
-    const container = containers.makeContainer(installation, spec, ++this.#serial, rootDisk);
+    const image = this.#kept.images.get(spec.imageRef);
+    if (image === undefined) {
+      throw simulatedFault('not_found', `no such image here: ${spec.imageRef}`, { reason: 'imageMissing' });
+    }
+    const nowMs = this.clock.now();
+    const container = containers.makeContainer(installation, spec, ++this.#serial, image.rootDisk, nowMs);
     this.#kept.containers.set(name, container);
     this.keep(container);
     return container;
@@ -194,11 +189,26 @@ export class SimulatedHost {
     this.#journal?.put(container, this.#kept);
   }
 
-  hasImage = (ref: string): boolean => this.#kept.images.has(ref);
+  image = (ref: string): KeptImage | undefined => this.#kept.images.get(ref);
 
-  addImage(ref: string, rootDisk: readonly string[] = []): void {
-    this.#kept.images.set(ref, rootDisk);
-    this.#journal?.putImage(ref, rootDisk, this.#kept);
+  allImages = (): Iterable<[ref: string, image: KeptImage]> => this.#kept.images.entries();
+
+  addImage(ref: string, image: KeptImage = pulledImage()): void {
+    this.#kept.images.set(ref, image);
+    this.#journal?.putImage(ref, image, this.#kept);
+  }
+
+  usesImage(ref: string): boolean {
+    for (const { spec } of this.#kept.containers.values()) if (spec.imageRef === ref) return true;
+    return false;
+  }
+
+  /** What its registry was given under this ref. */
+  pushed = (ref: string): KeptImage | undefined => this.#kept.pushed.get(ref);
+
+  addPushed(ref: string, image: KeptImage): void {
+    this.#kept.pushed.set(ref, image);
+    this.#journal?.putPushed(ref, image, this.#kept);
   }
 
   /** A connection to what listens there; undefined when nothing does (yet). */
@@ -279,6 +289,12 @@ export class SimulatedHost {
     this.#strangers.add(name);
   }
 
+  /** Whether somebody else's container has the name. */
+  isStrangers(installation: string, name: string): boolean {
+    const holder = this.#kept.containers.get(name);
+    return this.#strangers.has(name) || (holder !== undefined && holder.installation !== installation);
+  }
+
   hasStranger = (name: string): boolean => this.#strangers.has(name);
 
   removeStranger(name: string): void {
@@ -341,7 +357,10 @@ export class SimulatedHost {
   #checkGpus(wanted: number): void {
     const { gpus } = this.capacity;
     const free = gpus - this.#gpusUsed;
-    if (wanted > free) throw simulatedFault('no_capacity', `${wanted} GPUs are asked for, ${free} of ${gpus} are free`);
+    if (wanted > free) {
+      const text = `${wanted} GPUs are asked for, ${free} of ${gpus} are free`;
+      throw simulatedFault('no_capacity', text, { reason: wanted > gpus ? 'gpuMissing' : 'gpuBusy' });
+    }
   }
 
   async #restore(): Promise<void> {

@@ -13,6 +13,7 @@ import path from 'node:path';
 import { z } from 'zod';
 import { instanceId, userId } from '../../domain/ids.ts';
 import { scriptOf, type Container } from './container.ts';
+import type { KeptImage } from './images.ts';
 
 const content = z.union([z.string(), z.number()]);
 const containerLine = z.object({
@@ -34,6 +35,8 @@ const containerLine = z.object({
   }),
   state: z.enum(['created', 'running', 'exited']),
   serial: z.number(),
+  /** Journals of before have none. */
+  createdAtMs: z.number().default(0),
   starts: z.number(),
   startedAtMs: z.number(),
   /** null: never, which JSON has no number for. */
@@ -44,19 +47,34 @@ const containerLine = z.object({
   init: z.object({ code: z.number(), endsAtMs: z.number(), lost: z.boolean() }).nullable(),
   console: z.array(z.object({ atMs: z.number(), text: z.string() })),
 });
+const imageLine = {
+  rootDisk: z.array(z.string()),
+  bytes: z.number().default(0),
+  saved: z
+    .object({
+      installation: z.string(),
+      id: z.string().transform(instanceId),
+      ownerId: z.string().transform(userId),
+      createdAtMs: z.number(),
+    })
+    .optional(),
+};
 const journalLine = z.union([
   z.object({ text: z.number(), content: z.string() }),
   z.object({ container: containerLine }),
   z.object({ gone: z.string() }),
-  z.object({ image: z.string(), rootDisk: z.array(z.string()) }),
+  z.object({ image: z.string(), ...imageLine }),
+  z.object({ pushed: z.string(), ...imageLine }),
   z.object({ imageGone: z.string() }),
 ]);
 
 export interface Kept {
   /** By name. */
   containers: Map<string, Container>;
-  /** The root disks that images hold, by ref. */
-  images: Map<string, readonly string[]>;
+  /** By ref. */
+  images: Map<string, KeptImage>;
+  /** What registries were given, by ref. */
+  pushed: Map<string, KeptImage>;
 }
 
 /** Shorter contents are written where they stand. */
@@ -80,7 +98,7 @@ export class Journal {
 
   /** Reads what the file says, and writes it anew. Throws when it is not such a file. */
   static open(file: string, nameOf: (container: Container) => string): { journal: Journal; kept: Kept } {
-    const kept = existsSync(file) ? read(file, nameOf) : { containers: new Map(), images: new Map() };
+    const kept = existsSync(file) ? read(file, nameOf) : nothing();
     const journal = new Journal(file);
     journal.#rewrite(kept);
     return { journal, kept };
@@ -94,8 +112,12 @@ export class Journal {
     this.#append(lineOf({ gone: name }), kept);
   }
 
-  putImage(ref: string, rootDisk: readonly string[], kept: Kept): void {
-    this.#append(lineOf({ image: ref, rootDisk }), kept);
+  putImage(ref: string, image: KeptImage, kept: Kept): void {
+    this.#append(lineOf({ image: ref, ...image }), kept);
+  }
+
+  putPushed(ref: string, image: KeptImage, kept: Kept): void {
+    this.#append(lineOf({ pushed: ref, ...image }), kept);
   }
 
   removeImage(ref: string, kept: Kept): void {
@@ -109,15 +131,17 @@ export class Journal {
   #append(text: string, kept: Kept): void {
     writeSync(this.#descriptor, text);
     this.#lines++;
-    if (this.#lines > 2 * (kept.containers.size + kept.images.size) + spareLines) this.#rewrite(kept);
+    if (this.#lines > 2 * sizeOf(kept) + spareLines) this.#rewrite(kept);
   }
 
-  #rewrite({ containers, images }: Kept): void {
+  #rewrite(kept: Kept): void {
+    const { containers, images, pushed } = kept;
     this.#numbers = new Map();
     const beside = `${this.#file}.new`;
     const descriptor = openSync(beside, 'w', 0o600);
     let text = '';
-    for (const [ref, rootDisk] of images) text += lineOf({ image: ref, rootDisk });
+    for (const [ref, image] of images) text += lineOf({ image: ref, ...image });
+    for (const [ref, image] of pushed) text += lineOf({ pushed: ref, ...image });
     for (const container of containers.values()) {
       text += this.#put(container);
       if (text.length < pieceLength) continue;
@@ -128,7 +152,7 @@ export class Journal {
     renameSync(beside, this.#file);
     closeSync(this.#descriptor);
     this.#descriptor = descriptor;
-    this.#lines = containers.size + images.size;
+    this.#lines = sizeOf(kept);
   }
 
   /** Its line, after those of the texts that it is the first to need. */
@@ -156,10 +180,14 @@ export class Journal {
   }
 }
 
+export const nothing = (): Kept => ({ containers: new Map(), images: new Map(), pushed: new Map() });
+
+const sizeOf = ({ containers, images, pushed }: Kept): number => containers.size + images.size + pushed.size;
+
 const lineOf = (value: unknown): string => `${JSON.stringify(value)}\n`;
 
 function read(file: string, nameOf: (container: Container) => string): Kept {
-  const kept: Kept = { containers: new Map(), images: new Map() };
+  const kept = nothing();
   const texts = new Map<number, string>();
   const lines = readFileSync(file, 'utf8').split('\n');
   lines.pop(); // what follows the last newline: nothing, or a line that was cut off
@@ -167,7 +195,8 @@ function read(file: string, nameOf: (container: Container) => string): Kept {
     const line = parse(file, index + 1, text);
     if ('text' in line) texts.set(line.text, line.content);
     else if ('gone' in line) kept.containers.delete(line.gone);
-    else if ('image' in line) kept.images.set(line.image, line.rootDisk);
+    else if ('image' in line) kept.images.set(line.image, imageOf(line));
+    else if ('pushed' in line) kept.pushed.set(line.pushed, imageOf(line));
     else if ('imageGone' in line) kept.images.delete(line.imageGone);
     else {
       const container = revive(line.container, texts);
@@ -176,6 +205,8 @@ function read(file: string, nameOf: (container: Container) => string): Kept {
   }
   return kept;
 }
+
+const imageOf = ({ rootDisk, bytes, saved }: KeptImage): KeptImage => ({ rootDisk, bytes, saved });
 
 function parse(file: string, number: number, text: string): z.infer<typeof journalLine> {
   try {

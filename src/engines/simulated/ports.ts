@@ -28,7 +28,10 @@ export function makePorts({ publish }: { publish: boolean }): Ports {
   const listeners = new Map<number, { server: net.Server; sockets: Set<net.Socket> }>();
 
   const busy = (nodePort: number): Error =>
-    simulatedFault('busy', `node port ${nodePort} is taken by another program of the host`, nodePort);
+    simulatedFault('busy', `node port ${nodePort} is taken by another program of the host`, {
+      reason: 'portTaken',
+      takenNodePort: nodePort,
+    });
 
   async function listen(
     address: string,

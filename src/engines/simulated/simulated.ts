@@ -5,21 +5,32 @@
  * misbehaves as it is told. With it Berth is an emulator of itself, for those who write clients of its API and for our own tests.
  *
  * Start here: `host.ts` is what holds the containers and what can befall them, `container.ts` one of them, `script.ts` what an
- * instance can be told to play, `faults.ts` how the engine misbehaves, `services.ts` what answers inside, `journal.ts` what is kept.
+ * instance can be told to play, `faults.ts` how the engine misbehaves, `images.ts` what it has and pulls, `services.ts` what answers
+ * inside, `journal.ts` what is kept.
  *
  * It emulates: states, root disks that live and die with containers, node ports and who holds them, images and their pull, ssh's
  * banner, HTTP on 8888, the console of `images/start.sh`. It doesn't: run commands or scripts, or limit anything.
  */
 import { EngineFault } from '../../domain/engine-fault.ts';
-import type { InstanceId } from '../../domain/ids.ts';
-import type { Capabilities, Engine, EngineSpec, Observation, Usage } from '../contract.ts';
-import { containerName } from '../labels.ts';
+import { instanceId, type InstanceId } from '../../domain/ids.ts';
+import type {
+  Capabilities,
+  Engine,
+  EngineSpec,
+  ImageProgress,
+  Observation,
+  Owned,
+  RegistryCredentials,
+  Usage,
+} from '../contract.ts';
+import { containerName, networkName } from '../labels.ts';
 import { pretend } from './commands.ts';
 import { copyOf, lieOf, ownedBy, probeOf, reachable, usageOf } from './answers.ts';
 import { brokenOff, makeCalls } from './calls.ts';
 import { linesOf, observationOf, scriptOf, type Container } from './container.ts';
 import { simulatedFault, type Faults } from './faults.ts';
 import { SimulatedHost, type HostOptions, type Span } from './host.ts';
+import * as images from './images.ts';
 import { makePair } from './pair.ts';
 
 export interface SimulatedEngineOptions extends HostOptions {
@@ -41,7 +52,6 @@ export interface SimulatedEngine extends Engine {
   leaveHalfMade(spec: EngineSpec): void;
 }
 
-const pullSteps = 8;
 export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedEngine {
   const { installation } = options;
   const host = options.host ?? new SimulatedHost(options);
@@ -82,7 +92,9 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
   }
 
   async function bringUp(spec: EngineSpec, signal: AbortSignal, more: { halfway: boolean }): Promise<Observation> {
-    if (spec.gpus > 0 && !capabilities.gpus) throw simulatedFault('rejected', 'this host has no GPUs');
+    if (spec.gpus > 0 && !capabilities.gpus) {
+      throw simulatedFault('rejected', 'this host has no GPUs', { reason: 'gpuMissing' });
+    }
     let container = find(spec.id);
     if (container === undefined) {
       await pass(host.times.create, signal);
@@ -113,34 +125,40 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
     await host.end(container, heardMs <= graceMs ? 0 : 137);
   }
 
-  async function pull(
+  /** A pull or a push. */
+  const transferOf = (
     ref: string,
-    onProgress: (done: number, total: number) => void,
+    onProgress: (progress: ImageProgress) => void,
     signal: AbortSignal,
-  ): Promise<void> {
-    if (host.hasImage(ref)) return;
-    const source = host.images(ref);
-    switch (source.kind) {
-      case 'found':
-        break;
-      case 'not_found':
-        throw simulatedFault('not_found', `no image ${ref} at its registry`);
-      case 'denied':
-        throw simulatedFault('denied', `the registry wants credentials for ${ref}`);
-      case 'unreachable':
-        throw simulatedFault('unreachable', `the registry of ${ref} does not answer`);
+    credentials: RegistryCredentials | undefined,
+  ) => ({ host, ref, onProgress, credentials, pass: (ms: number) => pass(ms, signal) });
+
+  async function discard({ kind, id, engineName, ownerId }: Owned, signal: AbortSignal): Promise<void> {
+    switch (kind) {
+      case 'instance': {
+        if (host.isStrangers(installation, engineName)) {
+          throw simulatedFault(
+            'rejected',
+            `${engineName} is not an instance of this installation, so it is not removed`,
+          );
+        }
+        const container = find(instanceId(id));
+        if (container !== undefined && engineName === containerName(container.spec.id)) {
+          await alone(container.spec.id, signal, () => host.remove(container));
+        }
+        return;
+      }
+      case 'network':
+        for (const { spec } of host.all(installation)) {
+          if (spec.ownerId === ownerId && engineName === networkName(installation, spec.ownerId))
+            throw simulatedFault('busy', `the network ${engineName} has instances; terminate them first`);
+        }
+        return;
+      case 'image':
+        return images.remove(host, installation, engineName);
       default:
-        return source satisfies never;
+        return kind satisfies never;
     }
-    const stepMs = host.spanMs(host.times.pull) / pullSteps;
-    for (let step = 0; step < pullSteps; step++) {
-      onProgress(Math.floor((source.bytes * step) / pullSteps), source.bytes);
-      await sleep(stepMs, signal);
-      calls.checkThere(signal);
-      if (host.hasImage(ref)) break; // another call was faster
-    }
-    onProgress(source.bytes, source.bytes);
-    if (!host.hasImage(ref)) host.addImage(ref);
   }
 
   return {
@@ -173,12 +191,36 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
         return new Map(ids.map((id) => [id, unknown(fault)]));
       }
     },
-    ensureImage: (ref, onProgress, signal) =>
+    ensureImage: (ref, onProgress, signal, credentials) =>
       call({
         verb: 'ensureImage',
         about: ref,
         signal,
-        work: () => pull(ref, (done, total) => onProgress({ text: `Downloading ${ref}`, done, total }), signal),
+        work: () => images.pull(transferOf(ref, onProgress, signal, credentials)),
+        lie: () => {},
+      }),
+    pushImage: (ref, onProgress, signal, credentials) =>
+      call({
+        verb: 'pushImage',
+        about: ref,
+        signal,
+        work: () => images.push(transferOf(ref, onProgress, signal, credentials)),
+        lie: () => {},
+      }),
+    removeImage: (ref, signal) =>
+      call({
+        verb: 'removeImage',
+        about: ref,
+        signal,
+        work: () => images.remove(host, installation, ref),
+        lie: () => {},
+      }),
+    discard: (owned, signal) =>
+      call({
+        verb: 'discard',
+        about: owned.engineName,
+        signal,
+        work: () => discard(owned, signal),
         lie: () => {},
       }),
     ensure: (spec, signal) =>
@@ -224,9 +266,12 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
             if (!capabilities.saveImage) throw simulatedFault('rejected', 'this engine can not save images');
             const container = find(id);
             if (container === undefined) throw simulatedFault('not_found', `${id} has no root disk here`);
-            host.addImage(ref, [...container.rootDisk]);
+            images.checkSavable(host, installation, ref);
+            await pass(host.times.save, signal);
+            if (find(id) !== container) throw brokenOff(); // it was lost meanwhile
+            return images.save(host, container, ref);
           }),
-        lie: () => {},
+        lie: () => ({ sizeBytes: 0 }),
       }),
     watch(onHint, signal) {
       const stop = AbortSignal.any([signal, ending.signal]);
@@ -286,8 +331,8 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
           return outside;
         },
       }),
-    async usage(ids, signal) {
-      const look = (id: InstanceId): Usage | undefined => usageOf(host, find(id));
+    async usage(ids, signal, more = { rootDisk: false }) {
+      const look = (id: InstanceId): Usage | undefined => usageOf(host, find(id), more);
       const used = await calls.each({ verb: 'usage', ids, signal, look, lie: () => undefined });
       const told = new Map<InstanceId, Usage>();
       for (const [id, usage] of used) if (usage !== undefined && !(usage instanceof EngineFault)) told.set(id, usage);

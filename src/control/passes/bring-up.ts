@@ -1,0 +1,244 @@
+/**
+ * How an instance is brought to run: image, disks, node ports, container. Each trouble is diagnosed by what the engine says of it;
+ * what may pass by itself is tried again with back-off, what can't becomes a lasting failure.
+ */
+import { EngineFault, type FaultReason } from '../../domain/engine-fault.ts';
+import { after, backOffMs, type Diagnosis } from '../../domain/instance-states.ts';
+import type { Instance, Observed } from '../../domain/instance.ts';
+import { enter, type StageName } from '../../domain/operation.ts';
+import { diagnosed, giveUp } from '../../domain/plan.ts';
+import { freeNodePort, markFiles } from '../../store/instances.ts';
+import type { EngineSpec, ImageProgress } from '../../engines/contract.ts';
+import { allotNodePorts, PortsUsedUp } from './node-ports.ts';
+import { imageOf } from './image-of.ts';
+import { DisksFailed, engineSpec, prepareDisks, VolumeNotReady } from './spec.ts';
+import { fail, keep, note, quick, write, type Rest, type Work } from './work.ts';
+
+const PROGRESS_EVERY_MS = 1_000;
+const VOLUME_POLL_MS = 1_000;
+const PROBE_DEADLINE_MS = 5_000;
+
+/** Hands a running instance the present control files. */
+export async function refresh(work: Work): Promise<Rest> {
+  const { needs, instance } = work;
+  const mark = (stale: boolean): Promise<void> => needs.store.write((tx) => markFiles(tx, instance.id, stale));
+  await mark(false);
+  try {
+    await bringUp(work, await engineSpec(work));
+  } catch (error) {
+    await mark(true);
+    if (!(error instanceof DisksFailed)) throw error;
+    needs.log.warn({ id: instance.id, err: error.cause }, error.message);
+    return needs.limits.askAgainMs;
+  }
+  work.instance = { ...instance, filesStale: false };
+  return 'again';
+}
+
+/** Image, disks, node ports, container. Each trouble is diagnosed; what may pass is tried again with back-off. */
+export async function ensure(work: Work, show: Partial<Observed>): Promise<Rest> {
+  try {
+    const imageWasMissing = work.instance.observed.phase === 'DownloadImage';
+    enterStage(work, 'Image');
+    await ensureImage(work, show);
+    // The tries of an image are bounded by a deadline, those of a container by their number: one must not count for the other.
+    if (imageWasMissing) work.instance = { ...work.instance, attempts: 0 };
+    enterStage(work, 'Disks');
+    await prepareDisks(work);
+    await allot(work, show);
+    const spec = await engineSpec(work);
+    await bringUp(work, spec);
+    work.instance = {
+      ...work.instance,
+      observed: { ...work.instance.observed, ...show, phase: 'WaitReady' },
+    };
+    enterStage(work, 'Readiness');
+    return 'again';
+  } catch (error) {
+    if (error instanceof VolumeNotReady) {
+      if (error.lost) return fail(work, giveUp(work.instance, 'VolumeLost', error.message));
+      await note(work, { observed: { ...show, phase: 'PrepareDisks', ...diagnosed('VolumePending', error.message) } });
+      return VOLUME_POLL_MS;
+    }
+    if (error instanceof DisksFailed) {
+      work.needs.log.error({ id: work.instance.id, err: error.cause }, error.message);
+      return retryLater(work, 'DisksFailed', error.message, { ...show, phase: 'PrepareDisks' });
+    }
+    if (error instanceof PortsUsedUp) return retryLater(work, 'PortTaken', error.message);
+    if (error instanceof EngineFault) return afterFault(work, error);
+    throw error;
+  }
+}
+
+/** Seen from here on in the timeline; it is written with what is written next. */
+function enterStage(work: Work, stage: StageName): void {
+  const { instance, needs } = work;
+  work.instance = { ...instance, operation: enter(instance.operation, stage, needs.now()) };
+}
+
+/** Asks the engine when it is the owner's turn. */
+async function bringUp(work: Work, spec: EngineSpec): Promise<void> {
+  const { needs, hands, held, instance } = work;
+  work.justSeen = await needs
+    .fairQueue(hands)
+    .run(instance.ownerId, held.signal, () => hands.engine.ensure(spec, quick(work)));
+}
+
+async function ensureImage(work: Work, show: Partial<Observed>): Promise<void> {
+  const { needs, hands, held, instance } = work;
+  let lastMs = 0;
+  let writing: Promise<void> = Promise.resolve();
+  const onProgress = (progress: ImageProgress) => {
+    if (needs.now() - lastMs < PROGRESS_EVERY_MS) return;
+    lastMs = needs.now();
+    const { text, ...howFar } = progress;
+    const observed = {
+      ...show,
+      status: after(work.instance.observed.status, 'pull'),
+      phase: 'DownloadImage',
+      message: `${text} ${amountOf(progress)}`,
+      progress: howFar,
+      ...diagnosed('', ''),
+    } as const;
+    writing = writing.then(() => note(work, { observed })).catch(() => {});
+  };
+  const { imageDeadlineMs } = needs.limits;
+  const overdue = new AbortController();
+  const callOff = needs.time.after(imageDeadlineMs, () => {
+    const text = `the image was not there after ${Math.round(imageDeadlineMs / 1000)} s`;
+    overdue.abort(new ImageFault(new EngineFault('unreachable', text, { retry: false })));
+  });
+  try {
+    const signal = AbortSignal.any([held.signal, overdue.signal]);
+    await needs.imageWork.ensure(hands.engine, imageOf(instance), onProgress, signal);
+  } catch (error) {
+    throw error instanceof EngineFault && !(error instanceof ImageFault)
+      ? new ImageFault(error, { retry: true })
+      : error;
+  } finally {
+    callOff();
+    await writing;
+  }
+}
+
+/** A fault of the image, told apart from one of the container: until its deadline all of them are tried again (interface-notes.md). */
+class ImageFault extends EngineFault {
+  constructor(fault: EngineFault, { retry } = { retry: fault.retry }) {
+    super(fault.kind, fault.message, { retry, reason: fault.reason, cause: fault.cause });
+  }
+}
+
+async function afterFault(work: Work, fault: EngineFault): Promise<Rest> {
+  const { needs, instance, held } = work;
+  // A call that this pass gave up itself says nothing about the engine.
+  held.signal.throwIfAborted();
+  needs.log.warn({ id: instance.id, kind: fault.kind, err: fault }, 'the engine could not do a step');
+  // Of a pull, the registry may be away as well as the engine. Of all else it is the engine, and what came of the call is unknown.
+  if (fault.kind === 'unreachable' && !(fault instanceof ImageFault && (await answers(work)))) {
+    await note(work, { observed: diagnosed('EngineUnreachable', fault.message) });
+    return needs.limits.askAgainMs;
+  }
+  if (fault instanceof ImageFault) {
+    // A wish may be old when its image is missing for the first time, because the engine lost it: so it is tried a few times at least.
+    const fromMs = Math.max(instance.wishedAtMs, instance.observed.countedFromMs);
+    const late = needs.now() - fromMs > needs.limits.imageDeadlineMs && instance.attempts >= needs.limits.maxAttempts;
+    const reason = diagnosisOf(fault, 'ImageFailed');
+    if (late || !fault.retry) return fail(work, giveUp(asStarting(instance), reason, fault.message));
+    const attempts = instance.attempts + 1;
+    const status = after(instance.observed.status, 'imageFails');
+    await note(work, {
+      attempts,
+      observed: { status, phase: 'DownloadImage', message: '', progress: null, ...diagnosed('BackOff', fault.message) },
+    });
+    return backOffMs(attempts, needs.limits);
+  }
+  if (fault.takenNodePort !== undefined) return changeNodePort(work, fault.takenNodePort, fault.message);
+  // The container can go back to wanting its image, for instance when somebody removed it from the engine meanwhile.
+  if (fault.retry || fault.kind === 'not_found')
+    return retryLater(
+      work,
+      fault.kind === 'not_found' ? 'BackOff' : diagnosisOf(fault, 'EngineRejected'),
+      fault.message,
+    );
+  return fail(work, giveUp(instance, diagnosisOf(fault, 'EngineRejected'), fault.message));
+}
+
+/** An image that could not be had in time: by then it was Starting, whatever it had been before (interface-notes.md). */
+const asStarting = (instance: Instance): Instance => ({
+  ...instance,
+  observed: { ...instance.observed, status: after(instance.observed.status, 'imageFails') },
+});
+
+/** What the owner is told of what the engine can tell for certain. */
+const told: Readonly<Partial<Record<FaultReason, Diagnosis>>> = {
+  imageDenied: 'ImageDenied',
+  diskFull: 'DiskFull',
+  badMount: 'BadMount',
+  portTaken: 'PortTaken',
+  outOfMemory: 'OutOfMemory',
+};
+
+const diagnosisOf = ({ reason }: EngineFault, otherwise: Diagnosis): Diagnosis =>
+  (reason === undefined ? undefined : told[reason]) ?? otherwise;
+
+const MB = 1_000_000;
+
+const amountOf = ({ done, total, unit }: ImageProgress): string =>
+  unit === 'steps'
+    ? `step ${done} of ${total}`
+    : `${(done / MB).toFixed(1)}${total > 0 ? ` of ${(total / MB).toFixed(1)}` : ''} MB`;
+
+async function answers({ needs, hands, held }: Work): Promise<boolean> {
+  try {
+    await hands.engine.probe(AbortSignal.any([held.signal, needs.time.deadline(PROBE_DEADLINE_MS)]));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+async function retryLater(
+  work: Work,
+  diagnosis: Observed['diagnosis'],
+  text: string,
+  show: Partial<Observed> = {},
+): Promise<Rest> {
+  const { limits } = work.needs;
+  const attempts = work.instance.attempts + 1;
+  if (attempts > limits.maxAttempts) return fail(work, giveUp(work.instance, diagnosis, text));
+  await note(work, { attempts, observed: { ...show, ...diagnosed(diagnosis, text) } });
+  return backOffMs(attempts, limits);
+}
+
+/** Writes down that the engine is about to be asked, with the node ports it is asked for. */
+async function allot(work: Work, show: Partial<Observed>): Promise<void> {
+  const { instance, hands, needs } = work;
+  const observed = {
+    ...instance.observed,
+    ...show,
+    phase: 'CreateContainer',
+    message: '',
+    ...diagnosed('', ''),
+  } as const;
+  work.instance = work.written = await needs.store.write(async (tx) => {
+    const nodePorts = await allotNodePorts(tx, hands, instance, needs.random);
+    const allotted = { ...instance, nodePorts, everEnsured: true, mustHalt: false, observed };
+    await write(tx, work, allotted);
+    return allotted;
+  });
+}
+
+/** Another program of the host has the port: it is given up, and another one is allotted at the next try. */
+async function changeNodePort(work: Work, taken: number, text: string): Promise<Rest> {
+  const { instance, needs } = work;
+  const nodePorts = instance.nodePorts.map((one) => (one.nodePort === taken ? { ...one, nodePort: 0 } : one));
+  const attempts = instance.attempts + 1;
+  const next = {
+    ...instance,
+    attempts,
+    nodePorts,
+    observed: { ...instance.observed, ...diagnosed('PortTaken', text) },
+  };
+  await keep(work, next, { beside: (tx) => freeNodePort(tx, instance.id, taken) });
+  return attempts > needs.limits.maxAttempts ? fail(work, giveUp(next, 'PortTaken', text)) : 'again';
+}
