@@ -3,7 +3,6 @@
  * and network, created, started and waited for by as few lines of dockerode as that takes. `Running` is Berth's word for "ssh answers", so
  * the bare client waits for ssh's banner too.
  */
-import { cp, mkdir } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -12,6 +11,7 @@ import { containerName } from '../src/engines/labels.ts';
 import { z } from 'zod';
 import { instanceId as instanceIdOf } from '../src/domain/ids.ts';
 import type { Bench } from './bench.ts';
+import { bareOptions } from './lib/bare.ts';
 import { launchBody, startBerth, type Berth } from './lib/berth.ts';
 import { median, percentile, shown, spread } from './lib/numbers.ts';
 import { alternate } from './lib/rounds.ts';
@@ -74,33 +74,16 @@ const banner = (host: string): Promise<boolean> =>
 
 /** The bare client: what Berth made of `model`, made again under another name, on other ports and folders of its own. */
 function makeBare(docker: Docker, model: Docker.ContainerInspectInfo, folder: string) {
-  const control = model.Mounts.find(({ Destination }) => Destination === '/etc/berth')?.Source ?? '';
   let count = 0;
   return async (): Promise<Took> => {
     const number = count++;
-    const own = join(folder, `bare-${number}`);
-    const [controlFolder, dataFolder] = [join(own, 'control'), join(own, 'data')];
-    await cp(control, controlFolder, { recursive: true });
-    await mkdir(dataFolder);
-    const sources: Record<string, string> = { '/etc/berth': controlFolder, '/root/dataDisk': dataFolder };
-    const ports = Object.keys(model.HostConfig.PortBindings ?? {}).map(
-      (port, index): [string, { HostIp: string; HostPort: string }[]] => [
-        port,
-        [{ HostIp: '127.0.0.1', HostPort: String(FIRST_BARE_PORT + 2 * (number % 100) + index) }],
-      ],
-    );
-    const mounts = (model.HostConfig.Mounts ?? []).map((mount) => ({
-      ...mount,
-      Source: sources[mount.Target] ?? mount.Source,
-    }));
-    const beganMs = performance.now();
-    const container = await docker.createContainer({
-      ...model.Config,
+    const options = await bareOptions(model, {
       name: `berth-bench-bare-${process.pid}-${number}`,
-      Hostname: `bare-${number}`,
-      Labels: { 'berth.bench': 'bare' },
-      HostConfig: { ...model.HostConfig, PortBindings: Object.fromEntries(ports), Mounts: mounts },
+      folder: join(folder, `bare-${number}`),
+      firstPort: FIRST_BARE_PORT + 2 * (number % 100),
     });
+    const beganMs = performance.now();
+    const container = await docker.createContainer(options);
     try {
       await container.start();
       const startedMs = performance.now() - beganMs;

@@ -6,15 +6,17 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Bench } from './bench.ts';
+import { burst } from './burst.ts';
 import { create } from './create.ts';
 import { gateway } from './gateway.ts';
 import { launch } from './launch.ts';
 import { machineFacts } from './lib/machine.ts';
 import { keepSection, sectionOf } from './lib/results.ts';
 import { list } from './list.ts';
+import { settle } from './settle.ts';
 import { start } from './start.ts';
 
-const benches: Record<string, Bench> = { list, create, launch, start, gateway };
+const benches: Record<string, Bench> = { list, create, launch, burst, start, settle, gateway };
 const names = Object.keys(benches);
 
 const words = process.argv.slice(2);

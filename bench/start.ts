@@ -1,83 +1,30 @@
 /**
  * The program itself, with 100,000 instances in its store: from its spawn to the first correct answer, and what it takes while nobody asks.
  */
-import { spawn, type ChildProcess } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { z } from 'zod';
 import type { Bench, Lent } from './bench.ts';
 import { startBerth } from './lib/berth.ts';
-import { pinned } from './lib/machine.ts';
 import { median, shown, spread } from './lib/numbers.ts';
+import { freePort, startProgram, type Started } from './lib/program.ts';
 import { alternate } from './lib/rounds.ts';
 import { ownerName, seed } from './lib/seed.ts';
 import { DOMAIN, PASSWORD, simulated } from './lib/settings.ts';
 
 const ROWS = 100_000;
 const OWNER = 42;
-const ROOT = join(import.meta.dirname, '..');
 const IDLE_MS = 30_000;
 const SETTLE_MS = 3_000;
 const DEADLINE_MS = 60_000;
-const POLL_MS = 2;
 /** Of /proc: clock ticks a second, on every Linux there is. */
 const TICKS_PER_SECOND = 100;
-
-const freePort = async (): Promise<number> => {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  if (address === null || typeof address === 'string') throw new Error('no port is free');
-  return address.port;
-};
-
-/** Asks until it is answered rightly; milliseconds since `beganMs`. */
-async function firstAnswer(beganMs: number, ask: () => Promise<boolean>): Promise<number> {
-  for (;;) {
-    if (await ask().catch(() => false)) return performance.now() - beganMs;
-    if (performance.now() - beganMs > DEADLINE_MS) throw new Error('no right answer came in time');
-    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-  }
-}
 
 const page = z.object({
   instances: z.array(z.unknown()).length(10),
   pager: z.object({ totalEntries: z.literal(100) }),
 });
-
-interface Started {
-  process: ChildProcess;
-  tookMs: number;
-  end(): Promise<void>;
-}
-
-async function startProgram(
-  args: string[],
-  env: Record<string, string>,
-  ask: () => Promise<boolean>,
-): Promise<Started> {
-  const command = [...pinned(0), process.execPath, ...args];
-  const beganMs = performance.now();
-  const child = spawn(command[0] ?? '', command.slice(1), {
-    cwd: ROOT,
-    env: { ...process.env, ...env },
-    stdio: ['ignore', 'ignore', 'inherit'],
-  });
-  const gone = new Promise<void>((resolve) => child.once('exit', () => resolve()));
-  const end = async (): Promise<void> => {
-    child.kill('SIGTERM');
-    await gone;
-  };
-  try {
-    return { process: child, tookMs: await firstAnswer(beganMs, ask), end };
-  } catch (error) {
-    await end();
-    throw error;
-  }
-}
 
 /** Resident MB (all of the process) and processor seconds so far. */
 async function spentBy(pid: number): Promise<{ residentMB: number; cpuS: number }> {

@@ -18,6 +18,11 @@ const testNeeds = [
   // The dynamically linked busybox won't do: it becomes an image with nothing else in it.
   { apt: 'busybox-static', programs: ['busybox'], exact: true, why: 'the smallest image that tests launch' },
   {
+    apt: 'docker-registry',
+    programs: ['docker-registry'],
+    why: 'takes and gives images, to some only with credentials',
+  },
+  {
     apt: 'chromium',
     programs: ['chromium', 'chromium-browser', 'google-chrome'],
     why: 'uses the console as a person does',

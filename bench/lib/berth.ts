@@ -16,6 +16,8 @@ export interface Berth extends z.infer<typeof about> {
   apiPort: number;
   /** The value of a cookie header, and the token in it. */
   login(username: string): Promise<{ cookie: string; token: string }>;
+  /** Makes an account with money; answers a token of it. */
+  newAccount(username: string): Promise<string>;
   client(token: string): ReturnType<typeof makeClient>;
 }
 
@@ -31,11 +33,17 @@ export async function startBerth(settings: ServerSettings, core: Core = 0): Prom
       const { accessToken } = await makeClient({ baseUrl }).login({ username, password: PASSWORD });
       return { cookie: `AccessToken=${accessToken}`, token: accessToken };
     },
+    async newAccount(username) {
+      const admin = await makeClient({ baseUrl }).login({ username: 'admin', password: PASSWORD });
+      const client = makeClient({ baseUrl, credential: { kind: 'token', token: admin.accessToken } });
+      await client.createUser({ username, email: `${username}@bench.test`, password: PASSWORD, balance: 1_000 });
+      return (await makeClient({ baseUrl }).login({ username, password: PASSWORD })).accessToken;
+    },
     client: (token) => makeClient({ baseUrl, credential: { kind: 'token', token } }),
   };
 }
 
-export const launchBody = ({ example }: Berth) => ({
+export const launchBody = ({ example }: Pick<Berth, 'example'>) => ({
   name: 'an instance of the bench, señor',
   imageId: example.imageId,
   instanceTypeId: example.instanceTypeId,

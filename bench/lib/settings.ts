@@ -17,6 +17,8 @@ export const serverSettings = z.object({
    */
   version: z.enum(['kept', 'moved', 'written']),
   nodePorts: z.object({ first: z.number(), last: z.number() }),
+  /** Offers a type so small that hundreds fit on this machine, as the example to launch. */
+  smallType: z.boolean(),
   /** Dialling any port of any instance but 22 reaches this port of the host; null: the engine's own way. */
   dialTo: z.number().nullable(),
 });
@@ -31,6 +33,7 @@ export const simulated = (dataFolder: string, more: Partial<ServerSettings> = {}
   loop: 'on',
   version: 'kept',
   nodePorts: PORTS_WITHOUT_END,
+  smallType: false,
   dialTo: null,
   ...more,
 });

@@ -1,14 +1,20 @@
 /** A whole Berth in a process of its own, as `main` starts it, with the one or two things changed that a bench asks for. */
+import { randomUUID } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { startServer } from '../../src/main/server.ts';
+import { instanceTypeId } from '../../src/domain/ids.ts';
+import { offeredTypes, saveInstanceType } from '../../src/store/catalog.ts';
 import { moveVersion } from '../../src/store/events.ts';
 import { answerAsks, settingsOf } from '../lib/child.ts';
 import { configOf, quietLog, serverSettings } from '../lib/settings.ts';
 
 const SSH_PORT = 22;
 const WAIT_POLL_MS = 2;
+const OFFERS_FRESH_MS = 1_100;
+const SMALL_TYPE = 'bench.small';
+const smallTypeId = instanceTypeId(randomUUID());
 
 /** Answers when the instance's row says so. */
 const wait = z.object({ instanceId: z.string(), status: z.string(), phase: z.string(), deadlineMs: z.number() });
@@ -19,6 +25,7 @@ const { hands } = server.hands;
 const { store } = server;
 
 while (!hands.seen.answers) await new Promise((resolve) => setTimeout(resolve, 5));
+if (settings.smallType) await offerSmallType();
 if (settings.loop === 'off') await server.running.stop();
 
 // Control asks the store for the version at each list: this is where it can be made to find another one.
@@ -41,6 +48,46 @@ if (settings.dialTo !== null) {
   };
 }
 
+/** Again and again, because an engine that was away for a moment under load has the catalog written anew. */
+async function offerSmallType(): Promise<null> {
+  const type = (await offeredTypes(store.read)).find(({ name }) => name !== SMALL_TYPE);
+  if (!type) throw new Error('no type is on offer');
+  const small = { ...type, id: smallTypeId, name: SMALL_TYPE, cpuCores: 0.1, memoryGB: 0.1 };
+  await store.write((tx) => saveInstanceType(tx, small, 0));
+  server.example.instanceTypeId = smallTypeId;
+  // The catalog is remembered for a second.
+  await sleep(OFFERS_FRESH_MS);
+  return null;
+}
+
+/** When a pass first asked the engine for each image, by the order of asking: what a wake is timed by. */
+const nextAsk: ((atMs: number) => void)[] = [];
+const { engine: wakened } = hands;
+hands.engine = {
+  ...hands.engine,
+  ensure: (...given) => {
+    nextAsk.shift()?.(performance.now());
+    return wakened.ensure(...given);
+  },
+};
+
+/** The milliseconds from the next durable launch to the next time a pass asks the engine for a container. */
+async function timeOneWake(): Promise<number> {
+  const asked = new Promise<number>((resolve) => nextAsk.push(resolve));
+  const { instances } = server.running.control;
+  const launch = instances.launch;
+  const durable = new Promise<number>((resolve) => {
+    instances.launch = async (...given) => {
+      const answer = await launch(...given);
+      resolve(performance.now());
+      instances.launch = launch;
+      return answer;
+    };
+  });
+  const [askedMs, durableMs] = await Promise.all([asked, durable]);
+  return askedMs - durableMs;
+}
+
 /** From the row, and not through the API: what asks must not take from what is measured. */
 async function until({ instanceId, status, phase, deadlineMs }: z.infer<typeof wait>): Promise<null> {
   for (const endMs = performance.now() + deadlineMs; ; await sleep(WAIT_POLL_MS)) {
@@ -58,6 +105,8 @@ async function until({ instanceId, status, phase, deadlineMs }: z.infer<typeof w
 answerAsks(
   async (question) => {
     if (question === 'cpu') return process.cpuUsage();
+    if (question === 'small type') return offerSmallType();
+    if (question === 'wake') return timeOneWake();
     const waited = await wait.safeParseAsync(question);
     if (waited.success) return until(waited.data);
     const { apiUrl, gatewayUrl, example } = server;

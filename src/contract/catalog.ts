@@ -1,6 +1,5 @@
 /** What can be launched, where, and at what price: `interface-notes.md`, rows catalog and other lists. */
 import { z } from 'zod';
-import { pagerAnswer } from './common.ts';
 import { chargeModes, regionInfo } from './instance.ts';
 
 export const catalogAnswer = z.strictObject({
@@ -29,26 +28,6 @@ export const catalogAnswer = z.strictObject({
       ),
     }),
   ),
-});
-
-export const imageListAnswer = z.strictObject({
-  images: z.array(
-    z.strictObject({
-      imageId: z.string(),
-      name: z.string(),
-      architecture: z.string(),
-      isPublic: z.string(),
-      tags: z.array(z.string()).nullable(),
-      type: z.string(),
-      /** Whether the image is on the region's engine: `Ready`, `Absent`, `Preparing` (with `progress`), `Failed`. */
-      state: z.enum(['Ready', 'Absent', 'Preparing', 'Failed']),
-      /** What is being done, or why it failed; '' when there is nothing to say. */
-      stateText: z.string(),
-      /** 0 to 100 while `Preparing`. */
-      progressPercent: z.number(),
-    }),
-  ),
-  pager: pagerAnswer,
 });
 
 export const regionListAnswer = z.strictObject({

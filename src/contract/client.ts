@@ -3,11 +3,15 @@
  * On routes that take one, each call carries an `Idempotency-Key`, so a caller may send the same call again after a broken
  * connection: hand in the same `idempotencyKey` and it is done once.
  */
+import { ZodError } from 'zod';
 import type { z } from 'zod';
 import { errorCodes, plainError } from './errors.ts';
 import type { ErrorCode } from './errors.ts';
+import { EVENT_STREAM_TYPE, EVENTS_PATH, readEvents } from './events.ts';
+import type { EventOptions, OpenStream, Told } from './events.ts';
 import { routeOf } from './routes.ts';
 import type { AnswerOf, InputOf, RouteName } from './routes.ts';
+import { WAIT_HEADER } from './wait.ts';
 
 /** `cookie`: the browser's own, of a login on the same origin. */
 export type ClientCredential = { kind: 'token'; token: string } | { kind: 'apiKey'; key: string } | { kind: 'cookie' };
@@ -16,6 +20,8 @@ export interface CallOptions {
   signal?: AbortSignal;
   /** For a second try of the same call; otherwise one is made. */
   idempotencyKey?: string;
+  /** Of a launch or start: waits in line where there is no room, for so many seconds or (`true`) a day, instead of being refused. */
+  waitForCapacity?: true | number;
 }
 
 /** `unreachable`: no answer came. `unreadable`: one came that is none of this API's. */
@@ -54,7 +60,10 @@ type Arguments<Name extends RouteName> =
     ? [body?: InputOf<Name>, options?: CallOptions]
     : [body: InputOf<Name>, options?: CallOptions];
 
-export type Client = { [Name in RouteName]: (...call: Arguments<Name>) => Promise<AnswerOf<Name>> };
+export type Client = { [Name in RouteName]: (...call: Arguments<Name>) => Promise<AnswerOf<Name>> } & {
+  /** The account's events as they happen: a loop that resumes by itself when the connection is lost (`events.ts`). */
+  events(options?: EventOptions): AsyncGenerator<Told, void>;
+};
 
 type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
@@ -69,21 +78,37 @@ export interface ClientOptions {
 export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential }: ClientOptions): Client {
   const root = baseUrl.replace(/\/+$/, '');
 
+  const asCaller = (accept: string): { headers: Record<string, string>; credentials: 'same-origin' | 'omit' } => {
+    const headers: Record<string, string> = { accept };
+    const mine = typeof credential === 'function' ? credential() : (credential ?? null);
+    if (mine?.kind === 'token') headers['authorization'] = `Bearer ${mine.token}`;
+    if (mine?.kind === 'apiKey') headers['x-api-key'] = mine.key;
+    // Only a page of the server itself may lean on its cookie; for all others the header decides.
+    return { headers, credentials: mine === null || mine.kind === 'cookie' ? 'same-origin' : 'omit' };
+  };
+
+  const openEvents: OpenStream = async (after, signal) => {
+    const { headers, credentials } = asCaller(EVENT_STREAM_TYPE);
+    if (after !== null) headers['last-event-id'] = String(after);
+    const url = root + EVENTS_PATH;
+    const init = { headers, credentials, ...(signal ? { signal } : {}) };
+    const response = await send(url, init).catch((error: unknown) => unreachable(url, error));
+    if (response.ok && response.body) return response.body;
+    throw errorOf({ response, json: parsed(await response.text()) });
+  };
+
   const caller =
     <Name extends RouteName>(name: Name) =>
-    async (body: unknown = {}, { signal, idempotencyKey }: CallOptions = {}): Promise<AnswerOf<Name>> => {
+    async (body: unknown = {}, { signal, idempotencyKey, waitForCapacity }: CallOptions = {}): Promise<AnswerOf<Name>> => {
       const route = routeOf(name);
-      const headers: Record<string, string> = { accept: 'application/json' };
-      const mine = typeof credential === 'function' ? credential() : (credential ?? null);
-      if (mine?.kind === 'token') headers['authorization'] = `Bearer ${mine.token}`;
-      if (mine?.kind === 'apiKey') headers['x-api-key'] = mine.key;
+      const { headers, credentials } = asCaller('application/json');
       if (route.method === 'POST') headers['content-type'] = 'application/json';
       if (route.idempotent) headers['idempotency-key'] = idempotencyKey ?? freshKey();
+      if (route.waits && waitForCapacity !== undefined) headers[WAIT_HEADER.toLowerCase()] = String(waitForCapacity);
       const reply = await reach(send, root + route.path, {
         method: route.method,
         headers,
-        // Only a page of the server itself may lean on its cookie; for all others the header decides.
-        credentials: mine === null || mine.kind === 'cookie' ? 'same-origin' : 'omit',
+        credentials,
         ...(route.method === 'POST' ? { body: JSON.stringify(body) } : {}),
         ...(signal ? { signal } : {}),
       });
@@ -102,15 +127,30 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
     start: caller('start'),
     restart: caller('restart'),
     archive: caller('archive'),
+    getInstance: caller('getInstance'),
+    getOperation: caller('getOperation'),
+    listOperations: caller('listOperations'),
+    cancelOperation: caller('cancelOperation'),
     open: caller('open'),
+    ends: caller('ends'),
+    activity: caller('activity'),
+    keepAlive: caller('keepAlive'),
     catalog: caller('catalog'),
     listImages: caller('listImages'),
+    createImage: caller('createImage'),
+    saveImage: caller('saveImage'),
+    deleteImage: caller('deleteImage'),
+    createRegistry: caller('createRegistry'),
+    listRegistries: caller('listRegistries'),
+    deleteRegistry: caller('deleteRegistry'),
     listRegions: caller('listRegions'),
     login: caller('login'),
     logout: caller('logout'),
     changePassword: caller('changePassword'),
     userInfo: caller('userInfo'),
     createUser: caller('createUser'),
+    listStrays: caller('listStrays'),
+    handleStray: caller('handleStray'),
     createApiKey: caller('createApiKey'),
     listApiKeys: caller('listApiKeys'),
     deleteApiKey: caller('deleteApiKey'),
@@ -118,6 +158,7 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
     listSshKeys: caller('listSshKeys'),
     deleteSshKey: caller('deleteSshKey'),
     balance: caller('balance'),
+    events: (options = {}) => readEvents(options, { open: openEvents, retryAfterS }),
   };
 }
 
@@ -139,8 +180,19 @@ async function reach(send: Fetch, url: string, init: RequestInit): Promise<Reply
     return { response, json: parsed(await response.text()) };
   } catch (error) {
     if (init.signal?.aborted) throw error;
-    throw new ApiError(`the server can't be reached at ${url}`, { status: 0, code: 'unreachable', cause: error });
+    return unreachable(url, error);
   }
+}
+
+function unreachable(url: string, cause: unknown): never {
+  throw new ApiError(`the server can't be reached at ${url}`, { status: 0, code: 'unreachable', cause });
+}
+
+/** When a lost stream may be asked for again; null: what was refused, or could not be read, is so the next time. */
+function retryAfterS(error: unknown): number | null {
+  if (error instanceof SyntaxError || error instanceof ZodError) return null;
+  if (!(error instanceof ApiError) || error.code === 'unreachable') return 0;
+  return error.status === 429 || error.status >= 500 ? (error.retryAfterS ?? 1) : null;
 }
 
 function parsed(text: string): unknown {

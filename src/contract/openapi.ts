@@ -6,10 +6,13 @@ import { z } from 'zod';
 import { MAX_BODY_BYTES, pagerAnswer, pagerRequest } from './common.ts';
 import { errorCodes, notLoggedInError, plainError, problem, PROBLEM_TYPE } from './errors.ts';
 import type { ErrorCode } from './errors.ts';
+import { EVENT_STREAM_TYPE, EVENTS_PATH } from './events.ts';
 import { instance, launchRequest, regionInfo } from './instance.ts';
+import { operation as operationObject, OPERATION_HEADER } from './operation.ts';
 import { ACCESS_COOKIE, ADMIN_ROLE, BASE_PATH, routeNames, routes } from './routes.ts';
 import type { Route, RouteName } from './routes.ts';
 import { volume } from './volume.ts';
+import { DEFAULT_WAIT_S, MAX_WAIT_S, WAIT_HEADER } from './wait.ts';
 
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 type JsonObject = { [name: string]: Json };
@@ -23,6 +26,7 @@ const named: Record<string, z.ZodType> = {
   LaunchRequest: launchRequest,
   RegionInfo: regionInfo,
   Volume: volume,
+  Operation: operationObject,
   PagerRequest: pagerRequest,
   Pager: pagerAnswer,
   Error: plainError,
@@ -42,6 +46,7 @@ export function openapiDocument({ version, errorKinds }: { version: string; erro
     const route: Route = routes[name];
     paths[route.path] = { [route.method.toLowerCase()]: operation(name, route, errorKinds, schemas) };
   }
+  paths[EVENTS_PATH] = { get: eventStream(errorKinds) };
   for (const schema of [plainError, notLoggedInError, problem]) schemaOf(schema, 'output', schemas);
   return {
     openapi: '3.1.1',
@@ -84,11 +89,26 @@ export function openapiDocument({ version, errorKinds }: { version: string; erro
             'Make a fresh one, for example a UUID, for each thing you want done once',
           schema: { type: 'string', pattern: '^[\\x21-\\x7e]{1,255}$' },
         },
+        WaitForCapacity: {
+          name: WAIT_HEADER,
+          in: 'header',
+          required: false,
+          description:
+            'Where the region has no room: waits in line instead of being refused (409), first come, first served. ' +
+            `\`true\` waits for at most ${DEFAULT_WAIT_S / 3_600} hours, a number for so many seconds`,
+          schema: { oneOf: [{ const: 'true' }, { type: 'integer', minimum: 1, maximum: MAX_WAIT_S }] },
+        },
       },
       headers: {
         ErrorCode: { description: 'What was wrong, for programs', schema: { type: 'string', enum: [...errorCodes] } },
         RequestId: {
           description: "The caller's own `X-Request-Id`, or one made for this request",
+          schema: { type: 'string' },
+        },
+        OperationId: {
+          description:
+            'The operation that this began: `/operation/get` says how it fares. The same for an answer that is given again. ' +
+            'Answers without it are of routes that are done when they answer',
           schema: { type: 'string' },
         },
         RetryAfter: { description: 'Seconds after which the same request may succeed', schema: { type: 'integer' } },
@@ -102,7 +122,10 @@ function operation(name: RouteName, route: Route, errorKinds: ErrorKinds, schema
   const required = !route.body.safeParse({}).success;
   const success: JsonObject = {
     description: 'Done',
-    headers: { 'X-Request-Id': ref('headers', 'RequestId') },
+    headers: {
+      'X-Request-Id': ref('headers', 'RequestId'),
+      ...(route.operation ? { [OPERATION_HEADER]: ref('headers', 'OperationId') } : {}),
+    },
     content: { 'application/json': { schema: schemaOf(route.answer, 'output', schemas) } },
   };
   return {
@@ -111,7 +134,7 @@ function operation(name: RouteName, route: Route, errorKinds: ErrorKinds, schema
     description: `${whoMayCall[route.who]} Source of the rule: ${route.source}.`,
     tags: [tagOf(route.path)],
     ...(route.who === 'anyone' ? { security: [] } : {}),
-    ...(route.idempotent ? { parameters: [ref('parameters', 'IdempotencyKey')] } : {}),
+    ...parametersOf(route),
     ...(takesBody
       ? {
           requestBody: {
@@ -124,6 +147,44 @@ function operation(name: RouteName, route: Route, errorKinds: ErrorKinds, schema
     responses: { 200: success, ...errorResponses(route, errorKinds) },
   };
 }
+
+/** The one route that no answer ends, and so the one outside of the table. */
+function eventStream(errorKinds: ErrorKinds): JsonObject {
+  const number: JsonObject = { type: 'integer', minimum: 0 };
+  const after = 'The number of the last event that is known; without it the stream begins with what happens from now on';
+  const codes: readonly ErrorCode[] = ['not_logged_in', 'forbidden', 'field_value', 'too_many_requests', 'unavailable', 'internal'];
+  return {
+    operationId: 'events',
+    summary: "The account's events as they happen, numbered 1, 2, 3 … without holes (Server-Sent Events)",
+    description:
+      `${whoMayCall.account} Each event has its number as \`id\`, its kind as \`event\`, and as \`data\` the JSON ` +
+      '`{seq, kind, subjectId, atUnixMs, data}`. Numbers that can not be told any more are an event `gap`: ' +
+      '`{fromSeq, toSeq, why}`. A comment comes at least every 15 seconds. Source of the rule: ours.',
+    tags: ['events'],
+    parameters: [
+      { name: 'Last-Event-ID', in: 'header', required: false, description: after, schema: number },
+      { name: 'after', in: 'query', required: false, description: `${after}. The header decides`, schema: number },
+    ],
+    responses: {
+      200: {
+        description: 'The stream, until either side ends it or the login does',
+        headers: { 'X-Request-Id': ref('headers', 'RequestId') },
+        content: { [EVENT_STREAM_TYPE]: { schema: { type: 'string' } } },
+      },
+      ...Object.fromEntries(
+        codesByStatus(errorKinds, (code) => codes.includes(code)).map(([status]) => [
+          String(status),
+          ref('responses', `Problem${status}`),
+        ]),
+      ),
+    },
+  };
+}
+
+const parametersOf = ({ idempotent, waits }: Route): JsonObject => {
+  const names = [...(idempotent ? ['IdempotencyKey'] : []), ...(waits ? ['WaitForCapacity'] : [])];
+  return names.length === 0 ? {} : { parameters: names.map((name) => ref('parameters', name)) };
+};
 
 const whoMayCall: Record<Route['who'], string> = {
   anyone: 'Needs no login.',

@@ -6,7 +6,12 @@ import type { z } from 'zod';
 import * as account from './account.ts';
 import * as catalog from './catalog.ts';
 import { empty } from './common.ts';
+import * as image from './image.ts';
+import * as ends from './ends.ts';
 import * as instance from './instance.ts';
+import * as operation from './operation.ts';
+import * as stray from './stray.ts';
+import * as registry from './registry.ts';
 import * as volume from './volume.ts';
 
 export const BASE_PATH = '/api';
@@ -29,6 +34,10 @@ export interface Route<
   answer: Answer;
   /** Takes an `Idempotency-Key`: the same key and body answer the first result, another body is refused. */
   idempotent: boolean;
+  /** Its answer names in a header the operation that it began. All other routes are done when they answer. */
+  operation: boolean;
+  /** Takes the header `X-Berth-Wait-For-Capacity`: where there is no room it is accepted and waits in line, instead of refused. */
+  waits: boolean;
   /** `plain`: `{message}` as the interface fixes it. `problem`: RFC 9457 that also carries `message`. */
   errors: 'plain' | 'problem';
   summary: string;
@@ -36,7 +45,7 @@ export interface Route<
   source: string;
 }
 
-type Described = Pick<Route, 'summary' | 'source'> & Partial<Pick<Route, 'method' | 'idempotent' | 'errors'>>;
+type Described = Pick<Route, 'summary' | 'source'> & Partial<Pick<Route, 'method' | 'idempotent' | 'operation' | 'waits' | 'errors'>>;
 
 const routeFor =
   <Caller extends Who>(who: Caller) =>
@@ -52,20 +61,29 @@ const routeFor =
     body,
     answer,
     idempotent: false,
+    operation: false,
+    waits: false,
     errors: 'plain',
     ...described,
   });
 
 const route = routeFor('account');
 
-const act = (name: string, summary: string, source: string) =>
-  route(`/instance/${name}`, instance.instanceIdBody, instance.instanceIdAnswer, { idempotent: true, summary, source });
+const act = (name: string, summary: string, source: string, more: Partial<Described> = {}) =>
+  route(`/instance/${name}`, instance.instanceIdBody, instance.instanceIdAnswer, {
+    idempotent: true, operation: true,
+    summary,
+    source,
+    ...more,
+  });
 
 const notes = (row: string) => `interface-notes.md, ${row}`;
 
 export const routes = {
   launch: route('/instance/create', instance.launchRequest, instance.instanceIdAnswer, {
     idempotent: true,
+    operation: true,
+    waits: true,
     summary: 'Launch an instance',
     source: 'interface.md §4.1',
   }),
@@ -79,24 +97,65 @@ export const routes = {
   }),
   createVolume: route('/storage/volume/create', volume.volumeCreateRequest, volume.volumeCreateAnswer, {
     idempotent: true,
+    operation: true,
     summary: 'Create a storage volume',
     source: 'interface.md §4.4',
   }),
   deleteVolume: route('/storage/volume/delete', volume.volumeIdBody, volume.volumeIdAnswer, {
     idempotent: true,
+    operation: true,
     errors: 'problem',
     summary: 'Delete a storage volume that no instance mounts',
     source: notes('Volumes: delete'),
   }),
   stop: act('stop', 'Stop an instance; its disks stay', notes('Instances: stop, terminate')),
   terminate: act('terminate', 'Terminate an instance, in whatever state it is', notes('Instances: stop, terminate')),
-  start: act('start', 'Start a stopped instance', notes('Instances: start, restart')),
+  start: act('start', 'Start a stopped instance', notes('Instances: start, restart'), { waits: true }),
   restart: act('restart', 'Restart a running instance', notes('Instances: start, restart')),
   archive: route('/instance/archive', instance.instanceIdBody, instance.instanceIdAnswer, {
     idempotent: true,
+    operation: true,
     errors: 'problem',
     summary: 'Keep the root disk as an image and let the container go; start brings it back',
     source: 'ours; the status Archived is of interface.md §3',
+  }),
+  getInstance: route('/instance/get', instance.instanceIdBody, operation.instanceGetAnswer, {
+    errors: 'problem',
+    summary: 'One instance, with the timeline of how it was brought up',
+    source: 'ours',
+  }),
+  getOperation: route('/operation/get', operation.operationIdBody, operation.operationAnswer, {
+    errors: 'problem',
+    summary: 'How an operation fares: its stages, how far it is, and why it failed',
+    source: 'ours',
+  }),
+  listOperations: route('/operation/list', operation.operationListRequest, operation.operationListAnswer, {
+    errors: 'problem',
+    summary: 'The operations of one instance, volume or image, newest first',
+    source: 'ours',
+  }),
+  cancelOperation: route('/operation/cancel', operation.operationIdBody, operation.operationAnswer, {
+    idempotent: true,
+    operation: true,
+    errors: 'problem',
+    summary: 'Take an operation back that is under way, by a wish of its own; where that can be',
+    source: 'ours',
+  }),
+  ends: route('/instance/ends', ends.endsRequest, ends.endsAnswer, {
+    errors: 'problem',
+    summary:
+      'What ends the instance by itself: sets what is given, leaves what is not, null takes off; answers all that now holds. A start takes off a stopAtUnixMs that has passed',
+    source: 'ours; scheduledStopTimestamp is of interface.md §2.1',
+  }),
+  activity: route('/instance/activity', instance.instanceIdBody, ends.activityAnswer, {
+    errors: 'problem',
+    summary: 'Whether the instance is used, by which signal, and when idleness will stop it',
+    source: 'ours',
+  }),
+  keepAlive: route('/instance/keepalive', ends.keepAliveRequest, ends.keepAliveAnswer, {
+    errors: 'problem',
+    summary: 'Keep the instance from an idle stop for some minutes; also for programs inside it, with an API key',
+    source: 'ours',
   }),
   open: route('/instance/open', instance.openRequest, instance.openAnswer, {
     errors: 'problem',
@@ -107,10 +166,46 @@ export const routes = {
     summary: 'Instance types, regions, prices and stock',
     source: notes('Instances: catalog'),
   }),
-  listImages: route('/image/list', instance.pageRequest, catalog.imageListAnswer, {
+  listImages: route('/image/list', instance.pageRequest, image.imageListAnswer, {
     errors: 'problem',
-    summary: 'Images that can be launched',
+    summary: "Images that can be launched: those on offer, then the caller's own",
     source: notes('Instances: other lists'),
+  }),
+  createImage: route('/image/create', image.imageCreateRequest, image.imageIdAnswer, {
+    idempotent: true,
+    errors: 'problem',
+    summary: 'An image of your own, by the name that its registry has it by; only you see it and can launch it',
+    source: 'ours',
+  }),
+  saveImage: route('/image/save', image.imageSaveRequest, image.imageIdAnswer, {
+    idempotent: true,
+    operation: true,
+    errors: 'problem',
+    summary: 'Save the root disk of a Running or Stopped instance as an image of your own; a running one stands still meanwhile',
+    source: 'ours',
+  }),
+  deleteImage: route('/image/delete', image.imageIdBody, image.imageIdAnswer, {
+    idempotent: true,
+    errors: 'problem',
+    summary: 'Delete an image of your own',
+    source: 'ours',
+  }),
+  createRegistry: route('/registry/create', registry.registryCreateRequest, registry.registryCreateAnswer, {
+    idempotent: true,
+    errors: 'problem',
+    summary: 'Register credentials for a registry that your own images are had from; one for each server',
+    source: 'ours',
+  }),
+  listRegistries: route('/registry/list', empty, registry.registryListAnswer, {
+    errors: 'problem',
+    summary: "List the caller's registry credentials, without their secrets",
+    source: 'ours',
+  }),
+  deleteRegistry: route('/registry/delete', account.idBody, account.emptyAnswer, {
+    idempotent: true,
+    errors: 'problem',
+    summary: 'Delete registry credentials',
+    source: 'ours',
   }),
   listRegions: route('/region/list', empty, catalog.regionListAnswer, {
     errors: 'problem',
@@ -139,6 +234,16 @@ export const routes = {
     errors: 'problem',
     idempotent: true,
     summary: 'Create an account (administrators)',
+    source: 'ours',
+  }),
+  listStrays: routeFor('admin')('/admin/stray/list', empty, stray.strayListAnswer, {
+    errors: 'problem',
+    summary: 'What the engines hold of this installation and nobody wished (administrators)',
+    source: 'ours',
+  }),
+  handleStray: routeFor('admin')('/admin/stray/handle', stray.strayHandleRequest, stray.strayHandleAnswer, {
+    errors: 'problem',
+    summary: 'Adopt, stop or delete one of these; what is adopted keeps its mounts as long as its container lives (administrators)',
     source: 'ours',
   }),
   createApiKey: route('/user/key/create', account.nameBody, account.keyCreateAnswer, {

@@ -1,14 +1,15 @@
 /** Stop, start, restart and terminate: each writes a wish over the one that stands, and leaves the deed to the pass. */
+import { withoutPast } from '../domain/ends.ts';
 import { after, whyNot, type Action } from '../domain/instance-states.ts';
 import type { Instance } from '../domain/instance.ts';
-import { beginOperation, type Cause } from '../domain/operation.ts';
+import { beginOperation, operationId, type Cause } from '../domain/operation.ts';
 import { Refusal } from '../domain/refusal.ts';
 import { endGrantsFor } from '../store/gateway-grants.ts';
 import { appendEvent } from '../store/events.ts';
-import { countCapacity, holdInstance, instanceFromRow, writeWish } from '../store/instances.ts';
+import { holdInstance, instanceFromRow, writeWish, type InstanceRow } from '../store/instances.ts';
 import type { Db, Store } from '../store/store.ts';
 import type { Caller, Idempotency } from './control.ts';
-import { noCapacity } from './launch.ts';
+import { giveBack, joinLine, moveUp, takeRoom } from './line.ts';
 import type { Offers } from './offers.ts';
 import { once } from './once.ts';
 
@@ -49,6 +50,7 @@ export function wishOf(action: Action, instance: Instance, nowMs: number, cause:
         ...next,
         desired: 'running',
         mustHalt: false,
+        ends: withoutPast(instance.ends, nowMs),
         observed: {
           ...calm,
           status: after(observed.status, hadContainer(instance) ? 'start' : 'startAnew'),
@@ -107,11 +109,16 @@ const eventOf = {
 };
 
 export function makeAction(action: Action, needs: ActionNeeds) {
-  return async (caller: Caller, body: { instanceId: string }, idempotency: Idempotency | null) => {
+  return async (
+    caller: Caller,
+    body: { instanceId: string },
+    idempotency: Idempotency | null,
+    waitMs: number | null = null,
+  ) => {
     const offers = await needs.offers();
     const answer = await needs.store.write((tx) => {
       const nowMs = needs.now();
-      const deed = () => write(tx, action, offers, caller, body.instanceId, nowMs);
+      const deed = () => write(tx, caller, body.instanceId, { action, cause: 'user', offers, nowMs, waitMs });
       return once(tx, caller.accountId, idempotency, nowMs, deed);
     });
     needs.routeChanged(body.instanceId);
@@ -120,28 +127,79 @@ export function makeAction(action: Action, needs: ActionNeeds) {
   };
 }
 
-async function write(tx: Db, action: Action, offers: Offers, caller: Caller, id: string, nowMs: number) {
+async function write(tx: Db, caller: Caller, id: string, how: Act) {
   const row = await holdInstance(tx, caller.accountId, id);
   if (!row) throw new Refusal('not_found', 'ent: instance not found');
+  return { instanceId: id, operationId: await act(tx, row, how) };
+}
+
+/** Stops a running instance as its owner would, if what decides still says so of the row as it is then. False: it does not. */
+export type StopByItself = (
+  of: { id: string; ownerId: string },
+  decide: (instance: Instance, nowMs: number) => { cause: Cause; why: object } | null,
+) => Promise<boolean>;
+
+export const makeStopByItself =
+  (needs: ActionNeeds): StopByItself =>
+  async ({ id, ownerId }, decide) => {
+    const offers = await needs.offers();
+    const stopped = await needs.store.write(async (tx) => {
+      const row = await holdInstance(tx, ownerId, id);
+      if (row?.desired !== 'running') return false;
+      const nowMs = needs.now();
+      const due = decide(instanceFromRow(row), nowMs);
+      if (due) await act(tx, row, { action: 'stop', offers, nowMs, ...due });
+      return due !== null;
+    });
+    if (!stopped) return false;
+    needs.routeChanged(id);
+    needs.wake();
+    return true;
+  };
+
+export interface Act {
+  action: Action;
+  cause: Cause;
+  offers: Offers;
+  nowMs: number;
+  /** What the event tells besides the cause, if Berth itself is it. */
+  why?: object;
+  /** How long a start waits in line for room; null, as if not given: not at all. */
+  waitMs?: number | null;
+}
+
+/**
+ * Writes a wish over a row that is held, whoever wishes it: capacity, row, event, grants. Answers the id of its operation. Throws a
+ * `Refusal` for one that is not legal now.
+ */
+export async function act(tx: Db, row: InstanceRow, how: Act): Promise<string> {
+  const { action, cause, offers, nowMs, why = {}, waitMs = null } = how;
   const instance = instanceFromRow(row);
-  const why = whyNot(action, instance.observed.status, instance.desired);
-  if (why) throw new Refusal('not_now', `can't ${action} instance ${id}: ${why}`);
+  const { id, ownerId } = instance;
+  const illegal = whyNot(action, instance.observed.status, instance.desired);
+  if (illegal) throw new Refusal('not_now', `can't ${action} instance ${id}: ${illegal}`);
   const counted = offers.regions.get(instance.spec.regionId);
   if (!counted) throw new Refusal('unavailable', `region ${instance.spec.regionId} is not configured on this server`);
 
+  const { regionId, type } = instance.spec;
   const held = row.holdsCapacity === 1;
-  const holdsCapacity = action === 'start' || (held && action !== 'terminate');
-  if (holdsCapacity && !held && !(await countCapacity(tx, row.regionId, instance.spec.type, 1))) {
-    throw await noCapacity(tx, { type: instance.spec.type, counted, offers }, 0);
+  let wish = wishOf(action, instance, nowMs, cause);
+  if (action === 'start' && !held) {
+    const noRoom = await takeRoom(tx, regionId, type, 0);
+    if (noRoom) wish = await joinLine(tx, wish, noRoom, { ports: 0, offers, waitMs, nowMs });
   }
-  if (held && !holdsCapacity) await countCapacity(tx, row.regionId, instance.spec.type, -1);
-  await writeWish(tx, wishOf(action, instance, nowMs), counted.region, {
+  const holdsCapacity = action !== 'terminate' && (action === 'start' ? wish.waitsSinceMs === null : held);
+  if (held && !holdsCapacity) await giveBack(tx, regionId, type, nowMs);
+  await writeWish(tx, instance, wish, counted.region, {
     dueAtMs: nowMs,
     holdsCapacity,
     releasedAtMs: action === 'terminate' ? nowMs : null,
   });
-  await appendEvent(tx, { accountId: caller.accountId, atMs: nowMs, kind: eventOf[action], subjectId: id, data: {} });
+  const { waitsSinceMs } = instance;
+  if (waitsSinceMs !== null) await moveUp(tx, regionId, nowMs, { id, waitsSinceMs });
+  const data = cause === 'user' ? {} : { cause, ...why };
+  await appendEvent(tx, { accountId: ownerId, atMs: nowMs, kind: eventOf[action], subjectId: id, data });
   // Under the account's lock, which the event has taken: a redeem under way comes before or finds nothing.
   if (action === 'terminate') await endGrantsFor(tx, id);
-  return { instanceId: id };
+  return operationId(id, wish.generation);
 }

@@ -1,39 +1,24 @@
 /** What can be launched, where and at what price; what each region's engine can do. */
-import { capacityOf, chargeModes, fits, type InstanceType } from '../domain/catalog.ts';
+import { capacityOf, chargeModes, type Capacity, type InstanceType } from '../domain/catalog.ts';
 import { toDollars } from '../domain/money.ts';
-import type { CountedRegion } from '../store/catalog.ts';
+import { fits } from '../domain/placement.ts';
+import { countedRegions } from '../store/catalog.ts';
+import type { Store } from '../store/store.ts';
 import type { Catalog, CatalogFamily } from './control.ts';
-import type { ImageWork } from './image-work.ts';
+import { openBehindLine } from './line.ts';
 import type { Offers } from './offers.ts';
 import type { Regions } from './regions.ts';
 
 export interface CatalogNeeds {
   offers: () => Promise<Offers>;
   regions: Regions;
-  imageWork: ImageWork;
+  store: Store;
 }
 
-export const makeCatalog = ({ offers, regions, imageWork }: CatalogNeeds): Catalog => ({
+export const makeCatalog = ({ offers, regions, store }: CatalogNeeds): Catalog => ({
   async families() {
-    const { types, regions: counted } = await offers();
-    return familiesOf([...types.values()], counted);
-  },
-
-  async images({ currentPage, pageSize }) {
-    const images = [...(await offers()).images.values()];
-    const offset = (currentPage - 1) * pageSize;
-    return {
-      images: images.slice(offset, offset + pageSize).map((image) => ({
-        imageId: image.id,
-        name: image.name,
-        architecture: image.architecture,
-        isPublic: String(image.isPublic),
-        tags: image.tags.length > 0 ? image.tags : null,
-        type: image.type,
-        ...imageWork.stateOf(image.ref),
-      })),
-      totalEntries: images.length,
-    };
+    const { types } = await offers();
+    return familiesOf([...types.values()], await stocksOf(store, regions));
   },
 
   async regions() {
@@ -58,27 +43,45 @@ export const makeCatalog = ({ offers, regions, imageWork }: CatalogNeeds): Catal
   },
 });
 
+/** What one that comes now could have of a region. */
+export interface Stock {
+  regionName: string;
+  /** Null: nothing can be promised. Its engine has not answered yet, or no node port is free. */
+  open: Capacity | null;
+}
+
+/** As the store has it now, by region: the very rule of a launch, not what was kept of it a second ago. */
+async function stocksOf({ read }: Store, regions: Regions): Promise<Map<string, Stock>> {
+  const answered = new Set<string>(
+    regions.all().flatMap(({ regionId, seen }) => (seen.probe === null ? [] : [regionId])),
+  );
+  const found = new Map<string, Stock>();
+  for (const counted of await countedRegions(read)) {
+    const { region, total, used } = counted;
+    const open = answered.has(region.id) && used.nodePorts < total.nodePorts;
+    found.set(region.id, { regionName: region.name, open: open ? await openBehindLine(read, counted) : null });
+  }
+  return found;
+}
+
 /** Types by GPU name and spot, then by region; spot is a family of its own. Pure. */
-export function familiesOf(
-  types: readonly InstanceType[],
-  regions: ReadonlyMap<string, CountedRegion>,
-): CatalogFamily[] {
+export function familiesOf(types: readonly InstanceType[], stocks: ReadonlyMap<string, Stock>): CatalogFamily[] {
   const families = new Map<string, CatalogFamily>();
   for (const type of types) {
-    const counted = regions.get(type.regionId);
-    if (!counted) continue;
+    const stock = stocks.get(type.regionId);
+    if (!stock) continue;
     const key = `${type.isSpot}/${type.gpuName}`;
     const family = families.get(key) ?? { gpuName: type.gpuName, isSpotInstance: type.isSpot, regionInfos: [] };
     families.set(key, family);
     let place = family.regionInfos.find(({ regionId }) => regionId === type.regionId);
     if (!place) {
-      place = { regionId: type.regionId, regionName: counted.region.name, instanceTypeInfos: [] };
+      place = { regionId: type.regionId, regionName: stock.regionName, instanceTypeInfos: [] };
       family.regionInfos.push(place);
     }
     place.instanceTypeInfos.push({
       instanceTypeId: type.id,
       gpuNum: type.gpuCount,
-      stockStatus: inStock(type, counted) ? 'InStock' : 'OutOfStock',
+      stockStatus: stock.open && fits(capacityOf(type), stock.open) ? 'InStock' : 'OutOfStock',
       price: chargeModes.map((chargeMode) => ({ chargeMode, price: toDollars(type.pricesMicros[chargeMode]) })),
       instanceTypeName: type.name,
       cpuCores: type.cpuCores,
@@ -89,11 +92,3 @@ export function familiesOf(
   }
   return [...families.values()];
 }
-
-const inStock = (type: InstanceType, { total, used }: CountedRegion): boolean =>
-  used.nodePorts < total.nodePorts &&
-  fits(capacityOf(type), {
-    cpuMilli: total.cpuMilli - used.cpuMilli,
-    memoryMiB: total.memoryMiB - used.memoryMiB,
-    gpus: total.gpus - used.gpus,
-  });

@@ -5,7 +5,11 @@
  */
 import type { Duplex } from 'node:stream';
 import type { ChargeMode, Region } from '../domain/catalog.ts';
+import type { Ends, EndsWish } from '../domain/ends.ts';
+import type { Signal } from '../domain/idle.ts';
 import type { InstanceId } from '../domain/ids.ts';
+import type { Stray } from '../domain/stray.ts';
+import type { PublicOperation, PublicStage } from '../domain/public-operation.ts';
 import type { VolumeType } from '../domain/volume.ts';
 
 /** Who asks. Comes from `access.authenticate` and is handed to every use-case. */
@@ -101,23 +105,66 @@ export interface LaunchWish {
   nodePorts: number[];
 }
 
+/** The id of the operation that a wish began: it goes out in a header, beside the body that the interface fixes. */
+export interface Wished {
+  /** Absent only in answers to keyed requests that a version before operations has kept. */
+  operationId?: string;
+}
+
 type OnInstance = (
   caller: Caller,
   body: { instanceId: string },
   idempotency: Idempotency | null,
-) => Promise<{ instanceId: string }>;
+) => Promise<{ instanceId: string } & Wished>;
 
 export interface Instances {
-  launch(caller: Caller, wish: LaunchWish, idempotency: Idempotency | null): Promise<{ instanceId: string }>;
+  /** `waitMs`: how long it waits in line when the region has no room; null, as if not given: not at all, it is refused. */
+  launch(
+    caller: Caller,
+    wish: LaunchWish,
+    idempotency: Idempotency | null,
+    waitMs?: number | null,
+  ): Promise<{ instanceId: string }>;
   /** Newest first; a page past the end has no texts and the true total. */
   list(caller: Caller, pager: Pager): Promise<TextPage>;
   stop: OnInstance;
-  start: OnInstance;
+  start: (...asked: [...Parameters<OnInstance>, waitMs?: number | null]) => ReturnType<OnInstance>;
   restart: OnInstance;
   archive: OnInstance;
   terminate: OnInstance;
+  /** One instance as lists show it, and the stages of the operation that brought it up, or brings it; null when none is kept. */
+  get(
+    caller: Caller,
+    body: { instanceId: string },
+  ): Promise<{ instanceText: string; timeline: PublicStage[]; operationId: string | null }>;
   /** A link to the gateway that hands the caller's browser a session for this instance: good once, for a minute. */
   open(caller: Caller, body: { instanceId: string; port?: number | undefined }): Promise<{ url: string }>;
+}
+
+/** What ends an instance by itself, as it holds now. */
+export interface InstanceEnds extends Omit<Ends, 'keepAliveUntilMs'> {
+  instanceId: string;
+  keepAliveUntilMs: number | null;
+  /** When the clock stops it; null while nothing does. */
+  endsAtMs: number | null;
+}
+
+export interface InstanceActivity {
+  state: 'active' | 'idle' | 'unknown' | 'off';
+  because: string;
+  idleSinceMs: number | null;
+  willStopAtMs: number | null;
+  lookedAtMs: number | null;
+  signals: (Signal & { says: 'active' | 'idle' | 'stale' })[];
+}
+
+/** None of it is a wish, and none has an operation: it is done when it is answered. */
+export interface UseEnds {
+  /** What is left out stays, null takes off; nothing given only asks. */
+  set(caller: Caller, instanceId: string, wish: EndsWish): Promise<InstanceEnds>;
+  /** Holds it against idleness for as long; 0 takes that back. */
+  keepAlive(caller: Caller, instanceId: string, forMs: number): Promise<InstanceEnds>;
+  activity(caller: Caller, instanceId: string): Promise<InstanceActivity>;
 }
 
 export interface Volumes {
@@ -125,9 +172,49 @@ export interface Volumes {
     caller: Caller,
     body: { name: string; sizeGB: number; region: string; volumeType: VolumeType },
     idempotency: Idempotency | null,
-  ): Promise<{ volumeText: string }>;
+  ): Promise<{ volumeText: string } & Wished>;
   list(caller: Caller, pager: Pager): Promise<TextPage<string>>;
-  delete(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<{ id: string }>;
+  delete(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<{ id: string } & Wished>;
+}
+
+/** Whose operations: one member is set. */
+export interface OperationSubject {
+  instanceId?: string | undefined;
+  volumeId?: string | undefined;
+  imageId?: string | undefined;
+}
+
+export interface Operations {
+  read(caller: Caller, body: { operationId: string }): Promise<PublicOperation>;
+  /** Newest first. */
+  list(
+    caller: Caller,
+    subject: OperationSubject,
+    pager: Pager,
+  ): Promise<{ operations: PublicOperation[]; totalEntries: number }>;
+  /** Wishes what takes it back; answers it as Cancelled. Throws `not_now` where nothing does. */
+  cancel(
+    caller: Caller,
+    body: { operationId: string },
+    idempotency: Idempotency | null,
+  ): Promise<{ operation: PublicOperation } & Wished>;
+}
+
+/** A page of events, in order. */
+export interface ToldEvents {
+  /** Numbers before the page that can't be told. */
+  gap: { fromSeq: number; toSeq: number; why: string } | null;
+  events: { seq: number; kind: string; subjectId: string; atMs: number; /** A JSON object. */ dataText: string }[];
+  /** Whoever reads on after this number misses nothing. */
+  lastSeq: number;
+}
+
+export interface Events {
+  /**
+   * The account's events after a number, or from now on (null), until the signal aborts. The first page is there at once and holds
+   * nothing but where it begins; the next is read when it is drawn. Throws `too_many_requests` when too many are followed.
+   */
+  follow(caller: Caller, afterSeq: number | null, signal: AbortSignal): AsyncGenerator<ToldEvents, void>;
 }
 
 export interface CatalogFamily {
@@ -157,7 +244,10 @@ export interface ListedImage {
   isPublic: string;
   tags: string[] | null;
   type: string;
-  state: 'Ready' | 'Absent' | 'Preparing' | 'Failed';
+  /** What an own one is had by; '' for those of the operator. */
+  ref: string;
+  sizeBytes: number;
+  state: 'Ready' | 'Absent' | 'Preparing' | 'Failed' | 'Saving' | 'Deleting';
   stateText: string;
   progressPercent: number;
 }
@@ -170,8 +260,36 @@ export interface ListedRegion {
 
 export interface Catalog {
   families(): Promise<CatalogFamily[]>;
-  images(pager: Pager): Promise<{ images: ListedImage[]; totalEntries: number }>;
   regions(): Promise<ListedRegion[]>;
+}
+
+export interface Images {
+  /** Those on offer, then the caller's own. */
+  list(caller: Caller, pager: Pager): Promise<{ images: ListedImage[]; totalEntries: number }>;
+  /** An image of the caller's own, by its registry's name. */
+  create(
+    caller: Caller,
+    body: { name: string; ref: string },
+    idempotency: Idempotency | null,
+  ): Promise<{ imageId: string }>;
+  /** One that is saved from an instance; it can be launched once it is Ready. */
+  save(
+    caller: Caller,
+    body: { instanceId: string; name: string },
+    idempotency: Idempotency | null,
+  ): Promise<{ imageId: string } & Wished>;
+  delete(caller: Caller, body: { imageId: string }, idempotency: Idempotency | null): Promise<{ imageId: string }>;
+}
+
+/** Credentials for registries. No answer has the secret. */
+export interface Registries {
+  create(
+    caller: Caller,
+    body: { server: string; username: string; secret: string },
+    idempotency: Idempotency | null,
+  ): Promise<{ registry: { id: string; server: string; username: string } }>;
+  list(caller: Caller): Promise<{ registries: { id: string; server: string; username: string; createdAt: number }[] }>;
+  delete(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<void>;
 }
 
 /** Where the gateway may send a request, and who may send it. */
@@ -187,6 +305,9 @@ export interface GatewayRoute {
   notebookToken: string;
 }
 
+/** `use` is somebody's; a `poll` is what a notebook's page asks by itself as long as it is open somewhere. */
+export type TrafficKind = 'use' | 'poll';
+
 export interface Forwarding {
   /** Null for an unknown or released instance. Fast: asked on each request. */
   route(instanceId: string): Promise<GatewayRoute | null>;
@@ -198,6 +319,39 @@ export interface Forwarding {
   session(secret: string): Promise<{ accountId: string } | null>;
   /** A connection to a port of an instance: rejects with an `EngineFault` (`busy`: nothing listens there yet; `not_found`: it does not run). */
   dial(instanceId: InstanceId, port: number, signal: AbortSignal): Promise<Duplex>;
+  /** A request or a WebSocket goes to the instance, until what is answered is called, once. For idleness. */
+  began(instanceId: InstanceId, kind: TrafficKind): () => void;
+}
+
+type ToldOfStray = 'kind' | 'regionId' | 'engineName' | 'subjectId' | 'ownerId' | 'imageRef' | 'running' | 'handling' | 'note';
+
+export interface ListedStray extends Pick<Stray, ToldOfStray> {
+  strayId: string;
+  /** Of the account on its label; '' when there is none. */
+  ownerName: string;
+  createdAt: number;
+  firstSeenAt: number;
+  lastSeenAt: number;
+  /** How much longer it is watched before it is deleted; null: it is kept. */
+  deletedInSeconds: number | null;
+}
+
+export interface StrayWish {
+  strayId: string;
+  action: 'adopt' | 'stop' | 'delete';
+  /** To adopt what was made for an account that is gone. */
+  username?: string | undefined;
+  /** To adopt: the type that it is counted and billed as. */
+  instanceTypeId?: string | undefined;
+  name?: string | undefined;
+}
+
+/** What an engine holds of ours that no intent explains; for administrators. */
+export interface Strays {
+  /** The longest known first. */
+  list(): Promise<ListedStray[]>;
+  /** Answers the instance that it became, when it was adopted. */
+  handle(caller: Caller, wish: StrayWish): Promise<{ strayId: string; instanceId: string | null }>;
 }
 
 export interface Control {
@@ -205,7 +359,13 @@ export interface Control {
   instances: Instances;
   volumes: Volumes;
   catalog: Catalog;
+  images: Images;
+  registries: Registries;
+  strays: Strays;
+  ends: UseEnds;
   forwarding: Forwarding;
+  operations: Operations;
+  events: Events;
   /** Changes with everything the account can list; an equal number means an equal answer. */
   versionOf(accountId: string): Promise<number>;
   /** `ready` is false while the store does not answer; an engine that is away is said, and does not make it false. */

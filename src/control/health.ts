@@ -42,8 +42,8 @@ export function makeHealth(needs: DeedNeeds): Health {
   /** Ids of the next of the round, and of those that were silent before. */
   const next = async (): Promise<Set<string>> => {
     const again = new Set(silent.keys());
-    if (cursor === '' && now() - roundFromMs < ROUND_MS) return again;
-    if (cursor === '') roundFromMs = now();
+    if (cursor === '' && time.elapsed() - roundFromMs < ROUND_MS) return again;
+    if (cursor === '') roundFromMs = time.elapsed();
     const fresh = await idsWithNodePorts(store.read, cursor, AT_ONCE);
     cursor = fresh.length === AT_ONCE ? (fresh.at(-1) ?? '') : '';
     return new Set([...again, ...fresh]);

@@ -2,22 +2,23 @@
  * The launch (`interface.md` §4.1): all that a wish needs is checked, and in one transaction the capacity is taken, the intent and
  * the event are written, and the idempotency record with them. No engine is asked; the loop is woken after the commit.
  */
-import type { Capacity, InstanceType, Region } from '../domain/catalog.ts';
-import { capacityOf, fits } from '../domain/catalog.ts';
+import type { InstanceType, Region } from '../domain/catalog.ts';
 import { instanceIdOf, userId, volumeId } from '../domain/ids.ts';
-import { noEnds } from '../domain/ends.ts';
+import type { Ends } from '../domain/ends.ts';
 import type { Instance, InstanceSpec, Mount } from '../domain/instance.ts';
 import { toDollars } from '../domain/money.ts';
 import { nestedPair, whyNotMountPath } from '../domain/mount-paths.ts';
 import { beginOperation, enter } from '../domain/operation.ts';
 import { SSH_PORT } from '../domain/ports.ts';
 import { Refusal } from '../domain/refusal.ts';
-import { countedRegion, type CountedRegion } from '../store/catalog.ts';
+import type { CountedRegion } from '../store/catalog.ts';
 import { appendEvent } from '../store/events.ts';
-import { countCapacity, insertInstance } from '../store/instances.ts';
+import { insertInstance } from '../store/instances.ts';
 import type { Db, Store } from '../store/store.ts';
 import { holdVolumes } from '../store/volumes.ts';
 import type { Caller, Idempotency, LaunchWish } from './control.ts';
+import { joinLine, takeRoom } from './line.ts';
+import { imageFor } from './images.ts';
 import type { Offers } from './offers.ts';
 import { once } from './once.ts';
 import type { Regions } from './regions.ts';
@@ -30,16 +31,25 @@ export interface LaunchNeeds {
   randomUuid: () => string;
   /** 32 random bytes as text. */
   randomSecret: () => string;
+  /** What a new instance is ended by. */
+  firstEnds: Ends;
   wake: () => void;
 }
 
 export function makeLaunch(needs: LaunchNeeds) {
-  return async (caller: Caller, wish: LaunchWish, idempotency: Idempotency | null): Promise<{ instanceId: string }> => {
+  return async (
+    caller: Caller,
+    wish: LaunchWish,
+    idempotency: Idempotency | null,
+    waitMs: number | null = null,
+  ): Promise<{ instanceId: string }> => {
     const offers = await needs.offers();
     const answer = await needs.store.write((tx) => {
       const nowMs = needs.now();
       // All is judged inside: an answer given before is given again, whatever has left the catalog since.
-      return once(tx, caller.accountId, idempotency, nowMs, () => write(tx, needs, offers, caller, wish, nowMs));
+      return once(tx, caller.accountId, idempotency, nowMs, () =>
+        write(tx, needs, offers, { caller, wish, waitMs, nowMs }),
+      );
     });
     needs.wake();
     return answer;
@@ -50,16 +60,14 @@ async function write(
   tx: Db,
   needs: LaunchNeeds,
   offers: Offers,
-  caller: Caller,
-  wish: LaunchWish,
-  nowMs: number,
+  { caller, wish, waitMs, nowMs }: { caller: Caller; wish: LaunchWish; waitMs: number | null; nowMs: number },
 ): Promise<{ instanceId: string }> {
-  const resolved = resolve(offers, wish, needs.regions);
+  const image = await imageFor(tx, offers, caller, wish);
+  const resolved = resolve(offers, image, wish, needs.regions);
   const mountPaths = checkMountPaths(wish);
   const { region } = resolved.counted;
-  const instance = intent(needs, caller, wish, resolved, await mountsOf(tx, caller, wish, mountPaths), nowMs);
-  const ports = instance.nodePorts.length;
-  if (!(await countCapacity(tx, region.id, instance.spec.type, 1, ports))) throw await noCapacity(tx, resolved, ports);
+  const mounts = await mountsOf(tx, caller, wish, mountPaths);
+  const instance = await placed(tx, intent(needs, caller, wish, resolved, mounts, nowMs), offers, waitMs);
   await insertInstance(tx, instance, region, { notebookToken: needs.randomSecret(), dueAtMs: nowMs });
   const { availableMicros } = await appendEvent(tx, {
     accountId: caller.accountId,
@@ -73,25 +81,23 @@ async function write(
   return { instanceId: instance.id };
 }
 
+/** With its room, or in line for it. */
+async function placed(tx: Db, instance: Instance, offers: Offers, waitMs: number | null): Promise<Instance> {
+  const { operation, createdAtMs: nowMs, spec, nodePorts } = instance;
+  const ports = nodePorts.length;
+  const noRoom = await takeRoom(tx, spec.regionId, spec.type, ports);
+  if (noRoom === null) return { ...instance, operation: enter(operation, 'Placed', nowMs) };
+  return joinLine(tx, instance, noRoom, { ports, offers, waitMs, nowMs });
+}
+
 interface Resolved {
   image: InstanceSpec['image'];
   type: InstanceType;
   counted: CountedRegion;
-  offers: Offers;
-}
-
-/** What is asked of a region, and what else it offers. */
-interface Asked {
-  type: InstanceSpec['type'];
-  counted: CountedRegion;
-  offers: Offers;
 }
 
 /** Finds what the ids name, and refuses early what the region can't do. */
-function resolve(offers: Offers, wish: LaunchWish, regions: Regions): Resolved {
-  const image = offers.images.get(wish.imageId);
-  if (!image)
-    throw new Refusal('not_found', `image ${wish.imageId} not found; POST /api/image/list names those on offer`);
+function resolve(offers: Offers, image: Resolved['image'], wish: LaunchWish, regions: Regions): Resolved {
   const type = offers.types.get(wish.instanceTypeId);
   const where = 'POST /api/resource/user/instance/list names those on offer';
   if (!type) throw new Refusal('not_found', `instance type ${wish.instanceTypeId} not found; ${where}`);
@@ -108,7 +114,7 @@ function resolve(offers: Offers, wish: LaunchWish, regions: Regions): Resolved {
     throw new Refusal('field_value', `field "isSpotInstance" is ${wish.isSpotInstance}, but ${type.name} is ${family}`);
   }
   if (wish.instanceConfiguration.enableDocker) refuseWithoutDocker(counted.region, regions);
-  return { image, type, counted, offers };
+  return { image, type, counted };
 }
 
 function refuseWithoutDocker(region: Region, regions: Regions): void {
@@ -218,9 +224,9 @@ function intent(
     initExit: null,
     waitsSinceMs: null,
     waitsUntilMs: null,
-    ends: noEnds,
+    ends: needs.firstEnds,
     archive: null,
-    operation: enter(beginOperation('launch', 'user', nowMs), 'Placed', nowMs),
+    operation: beginOperation('launch', 'user', nowMs),
     observed: {
       status: 'Initializing',
       phase: 'Queued',
@@ -235,42 +241,6 @@ function intent(
       answersBy: 'ssh',
     },
   };
-}
-
-/** Says what is short, by how much, and the nearest type that would fit now. */
-export async function noCapacity(tx: Db, { type, counted, offers }: Asked, ports: number): Promise<Refusal> {
-  const { total, used } = (await countedRegion(tx, counted.region.id)) ?? counted;
-  if (used.nodePorts + ports > total.nodePorts) {
-    const free = total.nodePorts - used.nodePorts;
-    return new Refusal(
-      'no_capacity',
-      `region ${counted.region.name} has ${free} node ports free and ${ports} are asked; ask fewer, or terminate an instance`,
-    );
-  }
-  const free: Capacity = {
-    cpuMilli: total.cpuMilli - used.cpuMilli,
-    memoryMiB: total.memoryMiB - used.memoryMiB,
-    gpus: total.gpus - used.gpus,
-  };
-  const nearest = [...offers.types.values()]
-    .filter(
-      (other) => other.regionId === counted.region.id && other.isSpot === type.isSpot && fits(capacityOf(other), free),
-    )
-    .sort((a, b) => b.gpuCount - a.gpuCount || b.cpuCores - a.cpuCores || b.memoryGB - a.memoryGB)[0];
-  const need = capacityOf(type);
-  const missing = [
-    [need.cpuMilli - free.cpuMilli, (lack: number) => `${lack / 1000} CPU cores`],
-    [need.memoryMiB - free.memoryMiB, (lack: number) => `${lack} MiB of memory`],
-    [need.gpus - free.gpus, (lack: number) => `${lack} GPUs`],
-  ] as const;
-  const short = missing.filter(([lack]) => lack > 0).map(([lack, say]) => say(lack));
-  const instead = nearest
-    ? `${nearest.name} (${nearest.id}) would fit now`
-    : 'no type fits now; stop or terminate an instance';
-  return new Refusal(
-    'no_capacity',
-    `no stock of ${type.name} in region ${counted.region.name}: short of ${short.join(' and ')}; ${instead}`,
-  );
 }
 
 function refuseWithoutMoney(availableMicros: bigint, instance: Instance): void {

@@ -8,7 +8,7 @@
  * pass that works on the old one is aborted; what it still finds is dropped by the guard of its write.
  */
 import type { LeaseRow, LeaseTable } from '../store/leases.ts';
-import { claimDue, heartbeat, heldGenerations, nextDueAt, release } from '../store/leases.ts';
+import { claimDue, hasten, heartbeat, heldGenerations, nextDueAt, release } from '../store/leases.ts';
 import type { Store } from '../store/store.ts';
 import type { Log } from './log.ts';
 import type { Time } from './time.ts';
@@ -20,6 +20,8 @@ const LONGEST_SLEEP_MS = 30_000;
 const SLOTS = 4_096;
 const CLAIM_PER_OWNER = 64;
 const RETRY_AFTER_FAULT_MS = 5_000;
+/** A date that is set right by less than this makes nobody late that matters. */
+const SLACK_MS = 1_000;
 
 /** A row in the hands of a pass, until the signal says that it is no longer. */
 export interface Held<Row> {
@@ -64,6 +66,8 @@ export function startLoop<Table extends LeaseTable>(needs: LoopNeeds<Table>): Lo
   let woken = false;
   let turning: Promise<void> | null = null;
   let callOff = (): void => {};
+  /** What the date said when it was last looked at; at the start nobody knows what it said before. */
+  let latestMs = Infinity;
 
   const hold = (row: LeaseRow<Table>, leaseToken: string): void => {
     const abort = new AbortController();
@@ -113,7 +117,15 @@ export function startLoop<Table extends LeaseTable>(needs: LoopNeeds<Table>): Lo
     for (const [id, { generation, abort }] of inHand) if (held.get(id) !== generation) abort.abort();
   };
 
+  /** Times were written down by another date: whoever waits for one of them could wait for days. */
+  const mindTheDate = async (): Promise<void> => {
+    const nowMs = now();
+    if (nowMs < latestMs - SLACK_MS) await store.write((tx) => hasten(tx, table, nowMs));
+    latestMs = nowMs;
+  };
+
   const turn = async (): Promise<void> => {
+    await mindTheDate();
     await abortOvertaken();
     while (!stopped && inHand.size < SLOTS) {
       const leaseToken = needs.randomUuid();

@@ -1,29 +1,44 @@
 /** Control, put together: use-cases on one side, the loops and timers that bring the world to their wishes on the other. */
+import { firstEnds, type EndsRules } from '../domain/ends.ts';
+import { defaultIdleLimits, type IdleLimits } from '../domain/idle.ts';
 import type { Limits } from '../domain/instance-states.ts';
 import { defaultLimits } from '../domain/instance-states.ts';
 import { Refusal } from '../domain/refusal.ts';
+import { defaultStrayPolicy, type StrayPolicy } from '../domain/stray.ts';
 import { instancePage, makeFilesStale, ownedInstanceRow } from '../store/instances.ts';
 import { freeLeases } from '../store/leases.ts';
 import type { Store } from '../store/store.ts';
 import { makeAccess, type FullAccess } from './access/access.ts';
-import { makeAction } from './actions.ts';
+import { makeActivity } from './activity/activity.ts';
+import { makeTraffic } from './activity/traffic.ts';
+import { makeAction, makeStopByItself } from './actions.ts';
 import { makeCatalog } from './catalog.ts';
 import type { Control } from './control.ts';
+import { makeEnds } from './ends.ts';
+import { makeEventFeed } from './event-feed.ts';
 import { makeFairQueue, type FairQueue } from './fair-queue.ts';
 import { makeRoutes } from './forwarding.ts';
 import { makeHealth } from './health.ts';
 import { makeImageWork, type ImageWork } from './image-work.ts';
+import { makeImages } from './images.ts';
 import { makeLaunch } from './launch.ts';
 import type { Log } from './log.ts';
 import { startLoop, type Loop } from './loop.ts';
 import { makeOffers } from './offers.ts';
+import { makeOperations } from './operations.ts';
+import { stopDue } from './passes/ends.ts';
+import { makeImagePass } from './passes/image-pass.ts';
 import { makeInstancePass } from './passes/instance-pass.ts';
 import { measureVolumes } from './passes/measure.ts';
 import { probeEngines, type ProbeNeeds } from './passes/probe.ts';
+import { handleStrays, type HandlingNeeds } from './passes/handle-strays.ts';
 import { sweepRegion, watchEngines } from './passes/sweep.ts';
 import { tidy } from './passes/tidy.ts';
 import { makeVolumePass } from './passes/volume-pass.ts';
 import type { RegionHands, Regions } from './regions.ts';
+import { makeRegistries } from './registries.ts';
+import { makeSeal } from './seal.ts';
+import { makeStrays } from './strays.ts';
 import type { Time } from './time.ts';
 import { makeVolumes } from './volumes.ts';
 
@@ -36,6 +51,8 @@ export interface ControlNeeds {
   random: () => number;
   randomUuid: () => string;
   randomBytes: (size: number) => Uint8Array;
+  /** 32 bytes; what has to be kept and handed on, such as registry secrets, is sealed with it. */
+  secretsKey: Uint8Array;
   /** Address of the gateway as browsers see it, such as `http://127.0.0.1:8081`. */
   gatewayOrigin: string;
   issuer: string;
@@ -46,6 +63,13 @@ export interface ControlNeeds {
   hostMemoryMiB: number;
   onEngineAnswers: ProbeNeeds['onEngineAnswers'];
   limits?: Partial<Limits>;
+  /** What the operator sets about the ends of instances; if not given, nothing. */
+  endsRules?: EndsRules;
+  idleLimits?: Partial<IdleLimits>;
+  /** What becomes of objects of ours that no intent explains. */
+  strays?: StrayPolicy;
+  /** How long events and past operations are kept; 30 days if not given. */
+  eventsKeptMs?: number;
   /** True where no other process shares the store: leases that stand are those of a dead one. */
   alone: boolean;
 }
@@ -62,10 +86,14 @@ export interface RunningControl {
 const PIDS_LIMIT = 4096;
 const RELEASED_LISTED_MS = 3_600_000;
 const PROBE_EVERY_MS = 10_000;
-const SWEEP_EVERY_MS = 30_000;
+/** A stray must be seen twice, and is to be found within a minute. */
+const SWEEP_EVERY_MS = 25_000;
 const MEASURE_EVERY_MS = 30_000;
 const HEALTH_EVERY_MS = 5_000;
 const TIDY_EVERY_MS = 60_000;
+const ENDS_EVERY_MS = 1_000;
+/** Whose turn it is to be looked at is asked so often. */
+const ACTIVITY_EVERY_MS = 2_000;
 const ACCESS_SWEEP_EVERY_MS = 3_600_000;
 
 export function makeControl(needs: ControlNeeds): RunningControl {
@@ -74,6 +102,8 @@ export function makeControl(needs: ControlNeeds): RunningControl {
   const limits = { ...defaultLimits, ...needs.limits };
   const offers = makeOffers({ store, now });
   const imageWork = makeImageWork();
+  const seal = makeSeal({ key: needs.secretsKey, randomBytes: needs.randomBytes });
+  const registries = makeRegistries({ store, now, randomUuid, seal });
   const routes = makeRoutes({ store, regions, now });
   const queues = new Map<RegionHands, FairQueue>();
   const fairQueue = (hands: RegionHands): FairQueue => {
@@ -84,10 +114,12 @@ export function makeControl(needs: ControlNeeds): RunningControl {
 
   let instanceLoop: Loop | null = null;
   let volumeLoop: Loop | null = null;
+  let imageLoop: Loop | null = null;
   const wakeInstances = () => instanceLoop?.wake();
   const wake = () => {
     instanceLoop?.wake();
     volumeLoop?.wake();
+    imageLoop?.wake();
   };
   const access = makeAccess({
     ...needs,
@@ -103,7 +135,8 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       return answer;
     };
   const ending = new AbortController();
-  const deedNeeds: ProbeNeeds = {
+  const strays = needs.strays ?? defaultStrayPolicy;
+  const deedNeeds: ProbeNeeds & HandlingNeeds = {
     store,
     regions,
     now,
@@ -114,13 +147,27 @@ export function makeControl(needs: ControlNeeds): RunningControl {
     hostMemoryMiB: needs.hostMemoryMiB,
     onEngineAnswers: needs.onEngineAnswers,
     ending: ending.signal,
+    strays,
+    stopGraceMs: limits.stopGraceMs,
   };
+  let sweepSoon = (): void => {};
   const health = makeHealth(deedNeeds);
   const actionNeeds = { store, offers, now, wake: wakeInstances, routeChanged: routes.changed };
+  const endsRules = needs.endsRules ?? { capRunMs: null, idle: null };
+  const stopByItself = makeStopByItself(actionNeeds);
+  const traffic = makeTraffic(now);
+  const idleLimits = { ...defaultIdleLimits, ...needs.idleLimits };
+  const activity = makeActivity({ ...deedNeeds, limits: idleLimits, traffic, stopByItself });
+  const { get, ...operations } = makeOperations(actionNeeds);
+  const events = makeEventFeed({ store, time, log });
+
+  const randomSecret = (): string => Buffer.from(needs.randomBytes(32)).toString('base64url');
 
   const control: Control = {
     access: { ...access, createSshKey: waking(access.createSshKey), deleteSshKey: waking(access.deleteSshKey) },
-    catalog: makeCatalog({ offers, regions, imageWork }),
+    catalog: makeCatalog({ offers, regions, store }),
+    images: makeImages({ store, offers, regions, imageWork, now, randomUuid, wake: () => imageLoop?.wake() }),
+    registries,
     volumes: makeVolumes({ store, offers, now, randomUuid, wake: () => volumeLoop?.wake() }),
     instances: {
       launch: makeLaunch({
@@ -129,7 +176,8 @@ export function makeControl(needs: ControlNeeds): RunningControl {
         regions,
         now,
         randomUuid,
-        randomSecret: () => Buffer.from(needs.randomBytes(32)).toString('base64url'),
+        randomSecret,
+        firstEnds: firstEnds(endsRules),
         wake: wakeInstances,
       }),
       list: (caller, { currentPage, pageSize }) =>
@@ -139,6 +187,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       restart: makeAction('restart', actionNeeds),
       archive: makeAction('archive', actionNeeds),
       terminate: makeAction('terminate', actionNeeds),
+      get,
       async open(caller, { instanceId, port }) {
         if (!(await ownedInstanceRow(store.read, caller.accountId, instanceId))) {
           throw new Refusal('not_found', 'ent: instance not found');
@@ -147,9 +196,24 @@ export function makeControl(needs: ControlNeeds): RunningControl {
         return { url: `${needs.gatewayOrigin}/open?key=${key}${port === undefined ? '' : `&port=${port}`}` };
       },
     },
+    operations,
+    events,
+    strays: makeStrays({
+      store,
+      offers,
+      regions,
+      time,
+      log,
+      randomSecret,
+      wake: wakeInstances,
+      strays,
+      sweepSoon: () => sweepSoon(),
+    }),
+    ends: makeEnds({ store, offers, now, rules: endsRules, activity }),
     forwarding: {
       route: routes.route,
       dial: routes.dial,
+      began: traffic.began,
       redeem: access.grants.redeem,
       session: access.grants.session,
     },
@@ -173,8 +237,8 @@ export function makeControl(needs: ControlNeeds): RunningControl {
 
   const timers: (() => void)[] = [];
   const running = new Set<Promise<void>>();
-  /** Runs a timed deed, one at a time, and says in the log when it failed. */
-  const every = (ms: number, name: string, deed: () => Promise<void>): void => {
+  /** Runs a timed deed, one at a time, and says in the log when it failed. Answers what does it now. */
+  const every = (ms: number, name: string, deed: () => Promise<void>): (() => void) => {
     let busy = false;
     const tick = () => {
       if (busy || ending.signal.aborted) return;
@@ -190,9 +254,14 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       running.add(one);
     };
     timers.push(time.every(ms, tick));
+    return tick;
   };
   const sweepAll = async (): Promise<void> => {
-    for (const hands of regions.all()) if (hands.seen.answers) await sweepRegion(deedNeeds, hands);
+    for (const hands of regions.all()) {
+      if (!hands.seen.answers) continue;
+      await sweepRegion(deedNeeds, hands);
+      await handleStrays(deedNeeds, hands);
+    }
   };
 
   return {
@@ -208,6 +277,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
         regions,
         offers,
         imageWork,
+        credentialsFor: registries.credentialsFor,
         fairQueue,
         now,
         time,
@@ -217,6 +287,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
         pidsLimit: PIDS_LIMIT,
         health,
         routeChanged: routes.changed,
+        wake: wakeInstances,
       });
       instanceLoop = startLoop({ ...loop, table: 'instance', tend: instancePass });
       volumeLoop = startLoop({
@@ -224,12 +295,19 @@ export function makeControl(needs: ControlNeeds): RunningControl {
         table: 'volume',
         tend: makeVolumePass({ store, regions, now, wakeInstances }),
       });
+      imageLoop = startLoop({
+        ...loop,
+        table: 'image',
+        tend: makeImagePass({ store, regions, time, log, limits }),
+      });
       watchEngines(deedNeeds);
       every(PROBE_EVERY_MS, 'probe', () => probeEngines(deedNeeds));
-      every(SWEEP_EVERY_MS, 'sweep', sweepAll);
+      sweepSoon = every(SWEEP_EVERY_MS, 'sweep', sweepAll);
       every(MEASURE_EVERY_MS, 'measure volumes', () => measureVolumes(deedNeeds));
       every(HEALTH_EVERY_MS, 'health', () => health.check());
-      every(TIDY_EVERY_MS, 'tidy', () => tidy({ store, now, releasedListedMs: RELEASED_LISTED_MS }));
+      every(ENDS_EVERY_MS, 'ends', () => stopDue({ ...deedNeeds, stopByItself }));
+      every(Math.min(ACTIVITY_EVERY_MS, idleLimits.lookEveryMs), 'activity', () => activity.look());
+      every(TIDY_EVERY_MS, 'tidy', () => tidy({ store, now, releasedListedMs: RELEASED_LISTED_MS, eventsKeptMs: needs.eventsKeptMs }));
       every(ACCESS_SWEEP_EVERY_MS, 'access', () => access.sweep());
       const first: Promise<void> = probeEngines(deedNeeds)
         .catch((error: unknown) => log.warn({ err: error }, 'the first probe failed'))
@@ -238,8 +316,9 @@ export function makeControl(needs: ControlNeeds): RunningControl {
     },
     async stop() {
       ending.abort();
+      events.stop();
       for (const end of timers) end();
-      await Promise.all([instanceLoop?.stop(), volumeLoop?.stop()]);
+      await Promise.all([instanceLoop?.stop(), volumeLoop?.stop(), imageLoop?.stop()]);
       await Promise.allSettled(running);
     },
   };

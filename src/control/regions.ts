@@ -1,7 +1,7 @@
 /** The hands of each region: which engine holds its containers, which storage its disks, and what was last seen of them. */
 import type { RegionId } from '../domain/ids.ts';
 import { Refusal } from '../domain/refusal.ts';
-import type { Engine, Probe } from '../engines/contract.ts';
+import type { Engine, Probe, RegistryCredentials } from '../engines/contract.ts';
 import type { Storage } from '../storage/contract.ts';
 
 export interface RegionHands {
@@ -16,6 +16,10 @@ export interface RegionHands {
   /** Begins the names of archived root disks: of the local store, or of the operator's registry when `archivePushed`. */
   archivePrefix: string;
   archivePushed: boolean;
+  /** The same for images saved from instances; they are pushed when archives are. */
+  savedPrefix: string;
+  /** For the operator's registry. */
+  archiveCredentials?: RegistryCredentials | undefined;
   /** Text of `images/start.sh`, the entry point of every instance. */
   startScript: string;
   /** The last answer of the engine's probe; null while it never answered. */

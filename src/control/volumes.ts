@@ -1,5 +1,6 @@
 /** Volumes: create, list, delete (`interface.md` §4.3, §4.4; interface-notes.md, Volumes). */
 import { regionId, userId, volumeId } from '../domain/ids.ts';
+import { beginOperation, operationId } from '../domain/operation.ts';
 import { Refusal } from '../domain/refusal.ts';
 import { publicVolume, type Volume } from '../domain/volume.ts';
 import { accountTotals } from '../store/accounts.ts';
@@ -46,6 +47,7 @@ export const makeVolumes = ({ store, offers, now, randomUuid, wake }: VolumeNeed
           usageBytes: 0,
           status: 'Pending',
           generation: 1,
+          operation: beginOperation('createVolume', 'user', nowMs),
         };
         if (!(await insertVolume(tx, volume, nowMs))) throw new Refusal('name_taken', 'Volume already exists');
         await appendEvent(tx, {
@@ -56,7 +58,10 @@ export const makeVolumes = ({ store, offers, now, randomUuid, wake }: VolumeNeed
           data: { name: volume.name, sizeGB: volume.sizeGB },
           counts: { volumes: 1 },
         });
-        return { volumeText: JSON.stringify(publicVolume(volume)) };
+        return {
+          volumeText: JSON.stringify(publicVolume(volume)),
+          operationId: operationId(volume.id, volume.generation),
+        };
       });
     });
     wake();
@@ -83,8 +88,13 @@ export const makeVolumes = ({ store, offers, now, randomUuid, wake }: VolumeNeed
           throw new Refusal('in_use', `volume ${row.id} is mounted by ${names}; terminate these first`);
         }
         const volume = volumeFromRow(row);
-        const gone: Volume = { ...volume, status: 'Terminating', generation: volume.generation + 1 };
-        await writeVolumeWish(tx, gone, { listed: false, dueAtMs: nowMs });
+        const gone: Volume = {
+          ...volume,
+          status: 'Terminating',
+          generation: volume.generation + 1,
+          operation: beginOperation('deleteVolume', 'user', nowMs),
+        };
+        await writeVolumeWish(tx, volume, gone, { listed: false, dueAtMs: nowMs });
         await appendEvent(tx, {
           accountId: caller.accountId,
           atMs: nowMs,
@@ -93,7 +103,7 @@ export const makeVolumes = ({ store, offers, now, randomUuid, wake }: VolumeNeed
           data: { name: row.name },
           counts: { volumes: -1 },
         });
-        return { id: row.id };
+        return { id: row.id, operationId: operationId(gone.id, gone.generation) };
       });
     });
     wake();

@@ -58,6 +58,3 @@ export const capacityOf = (type: Pick<InstanceType, 'cpuCores' | 'memoryGB' | 'g
   memoryMiB: Math.round(type.memoryGB * 1024),
   gpus: type.gpuCount,
 });
-
-export const fits = (need: Capacity, free: Capacity): boolean =>
-  need.cpuMilli <= free.cpuMilli && need.memoryMiB <= free.memoryMiB && need.gpus <= free.gpus;

@@ -1,10 +1,7 @@
 /** What ends a running instance by itself, and when: its owner sets it, a timed deed obeys it. */
 import type { Observed } from './instance.ts';
-
-/** Stop when nothing has used it for so long. The rules by which use is told are in `idle.ts`. */
-export interface IdlePolicy {
-  afterMs: number;
-}
+import type { Cause } from './operation.ts';
+import type { IdlePolicy } from './idle.ts';
 
 export interface Ends {
   /** The time that was set; null: none. */
@@ -17,14 +14,71 @@ export interface Ends {
   keepAliveUntilMs: number;
 }
 
+/** What the operator sets for the whole installation. */
+export interface EndsRules {
+  /** Nobody's instance may run longer without a stop; null: no such bound. */
+  capRunMs: number | null;
+  /** What new instances begin with. */
+  idle: IdlePolicy | null;
+}
+
 export const noEnds: Ends = { stopAtMs: null, maxRunMs: null, idle: null, keepAliveUntilMs: 0 };
 
-/** When it is to be stopped by the clock alone: the earlier of the two; null while it does not run or nothing is set. */
-export function endsAtMs(
-  ends: Ends,
-  { status, runningSinceMs }: Pick<Observed, 'status' | 'runningSinceMs'>,
-): number | null {
-  const longest = ends.maxRunMs === null || status !== 'Running' ? null : runningSinceMs + ends.maxRunMs;
+export const firstEnds = ({ capRunMs, idle }: EndsRules): Ends => ({ ...noEnds, maxRunMs: capRunMs, idle });
+
+type Seen = Pick<Observed, 'status' | 'runningSinceMs'>;
+
+/** When it is to be stopped by the clock alone: the earlier of the two; null when nothing is set. Its longest run counts while it is Running. */
+export function endsAtMs(ends: Ends, seen: Seen): number | null {
+  const longest = longestMs(ends, seen);
   if (ends.stopAtMs === null || longest === null) return ends.stopAtMs ?? longest;
   return Math.min(ends.stopAtMs, longest);
 }
+
+const longestMs = ({ maxRunMs }: Ends, { status, runningSinceMs }: Seen): number | null =>
+  maxRunMs === null || status !== 'Running' ? null : runningSinceMs + maxRunMs;
+
+/** Why the clock ends it now; null while it does not. */
+export function endedBy(ends: Ends, seen: Seen, nowMs: number): Extract<Cause, 'ScheduledStop' | 'MaxRunTime'> | null {
+  const atMs = endsAtMs(ends, seen);
+  if (atMs === null || atMs > nowMs) return null;
+  return atMs === ends.stopAtMs ? 'ScheduledStop' : 'MaxRunTime';
+}
+
+/** As it is started again: a time that has passed has done its work, or would stop it at once, for ever. */
+export const withoutPast = (ends: Ends, nowMs: number): Ends =>
+  ends.stopAtMs !== null && ends.stopAtMs <= nowMs ? { ...ends, stopAtMs: null } : ends;
+
+/** What is asked for: what is left out stays, null takes off. */
+export interface EndsWish {
+  stopAtMs?: number | null | undefined;
+  maxRunMs?: number | null | undefined;
+  idle?: IdlePolicy | null | undefined;
+}
+
+const MINUTE_MS = 60_000;
+/** A time to stop at is refused beyond this: it would be a slip of the keyboard. */
+const FURTHEST_MS = 366 * 24 * 60 * MINUTE_MS;
+
+/** What then holds; or, as text, why that can't be and what would work. */
+export function nextEnds(ends: Ends, wish: EndsWish, seen: Seen, rules: EndsRules, nowMs: number): Ends | string {
+  const { stopAtMs = ends.stopAtMs, idle = ends.idle } = wish;
+  const maxRunMs = wish.maxRunMs === undefined ? ends.maxRunMs : (wish.maxRunMs ?? rules.capRunMs);
+  const stop = wish.stopAtMs ?? null;
+  const longestRun = wish.maxRunMs ?? null;
+  if (stop !== null) {
+    if (stop <= nowMs)
+      return `field "stopAtUnixMs" is ${stop}: it must be a time to come, and now it is ${nowMs}; to stop at once, use /instance/stop`;
+    if (stop > nowMs + FURTHEST_MS)
+      return `field "stopAtUnixMs" is ${stop}: it must be within a year, which is up to ${nowMs + FURTHEST_MS}; null takes it off`;
+  }
+  if (longestRun !== null && rules.capRunMs !== null && longestRun > rules.capRunMs)
+    return `field "maxRunMinutes" is ${minutes(longestRun)}: it must be at most ${minutes(rules.capRunMs)}, which the operator allows at most`;
+  const next = { ...ends, stopAtMs, maxRunMs, idle };
+  const longest = wish.maxRunMs === undefined ? null : longestMs(next, seen);
+  if (longest !== null && longest <= nowMs)
+    return `field "maxRunMinutes" is ${minutes(maxRunMs ?? 0)}: it must be more than ${minutes(nowMs - seen.runningSinceMs)}, as long has it been running; to stop at once, use /instance/stop`;
+  return next;
+}
+
+const minutes = (ms: number): number => Math.floor(ms / MINUTE_MS);

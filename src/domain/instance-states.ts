@@ -119,7 +119,13 @@ export const transitions: Readonly<Record<InstanceStatus, Readonly<Partial<Recor
     terminate: 'Released',
   },
   Stopped: { start: 'Starting', startAnew: 'Initializing', archive: 'Archived', terminate: 'Released' },
-  StartingFailed: { start: 'Starting', startAnew: 'Initializing', archive: 'Archived', terminate: 'Released' },
+  StartingFailed: {
+    start: 'Starting',
+    startAnew: 'Initializing',
+    stop: 'Stopped', // of one that was to be archived, and is not
+    archive: 'Archived',
+    terminate: 'Released',
+  },
   InitializationFailed: { startAnew: 'Initializing', terminate: 'Released' },
   Archived: { start: 'Starting', terminate: 'Released' },
   Released: {},

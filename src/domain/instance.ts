@@ -65,6 +65,8 @@ export interface Archive {
   sizeBytes: number;
   /** Generation of the wish it was made for. */
   generation: number;
+  /** Refs of the archives before it, until they are removed. */
+  replaces: string[];
 }
 
 export interface Instance {

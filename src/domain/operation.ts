@@ -6,7 +6,7 @@
  * id and the wish's generation, so whoever wished knows it before anything has been done.
  */
 import type { Observed } from './instance.ts';
-import type { Diagnosis, Phase } from './instance-states.ts';
+import { diagnoses, type Action, type Diagnosis, type Phase } from './instance-states.ts';
 
 export const operationKinds = [
   'launch',
@@ -56,6 +56,13 @@ export interface Stage {
   progress: Progress | null;
 }
 
+/** Why it failed: a reason of a closed list, the words of what happened, and what its owner can do next. */
+export interface OperationError {
+  reason: string;
+  message: string;
+  whatToDo: string;
+}
+
 export interface Operation {
   kind: OperationKind;
   cause: Cause;
@@ -64,6 +71,8 @@ export interface Operation {
   endedAtMs: number | null;
   state: OperationState;
   stages: Stage[];
+  /** Only of one that failed. */
+  error: OperationError | null;
 }
 
 export const operationId = (subjectId: string, generation: number): string => `${subjectId}.${generation}`;
@@ -87,8 +96,10 @@ const courses: Readonly<Record<OperationKind, readonly (readonly [StageName, num
     ['Readiness', 20],
   ],
   restart: [
-    ['Stop', 40],
-    ['Container', 30],
+    ['Stop', 30],
+    ['Image', 10],
+    ['Disks', 5],
+    ['Container', 25],
     ['Readiness', 30],
   ],
   stop: [['Stop', 100]],
@@ -119,6 +130,7 @@ const stageOfPhase: Readonly<Record<Phase, StageName | null>> = {
   Failed: null,
 };
 
+/** What waits for no place is under way as soon as it is wished. */
 export const beginOperation = (kind: OperationKind, cause: Cause, nowMs: number): Operation => {
   const first = courses[kind][0]?.[0];
   return {
@@ -126,8 +138,9 @@ export const beginOperation = (kind: OperationKind, cause: Cause, nowMs: number)
     cause,
     startedAtMs: nowMs,
     endedAtMs: null,
-    state: 'Pending',
+    state: first === 'Queued' ? 'Pending' : 'Running',
     stages: first === undefined ? [] : [{ name: first, startedAtMs: nowMs, endedAtMs: null, progress: null }],
+    error: null,
   };
 };
 
@@ -155,22 +168,32 @@ export function enter(
   return { ...operation, state: 'Running', stages: [...before, stage] };
 }
 
+/** Stages whose progress is what an instance shows of it; in the others it would be the leavings of the one before. */
+const measured: readonly StageName[] = ['Image', 'Archive'];
+
 /** Carries the operation on to what was observed: the phase is its stage, and a phase of rest ends it. */
 export function carryOn(
   operation: Operation,
-  { phase, progress }: Pick<Observed, 'phase' | 'progress'>,
+  observed: Pick<Observed, 'phase' | 'progress' | 'diagnosis' | 'diagnosisMessage'>,
   nowMs: number,
 ): Operation {
   if (operation.endedAtMs !== null) return operation;
+  const { phase, progress, diagnosis, diagnosisMessage } = observed;
+  if (phase === 'Failed') return failOperation(operation, failureOf(diagnosis, diagnosisMessage), nowMs);
   const stage = stageOfPhase[phase];
-  if (stage !== null) return enter(operation, stage, nowMs, progress);
-  return endOperation(operation, phase === 'Failed' ? 'Failed' : 'Succeeded', nowMs);
+  if (stage === null) return endOperation(operation, 'Succeeded', nowMs);
+  // One that has its place shows the phase Queued until a pass looks at it: it is not back in line.
+  if (stage === 'Queued' && operation.stages.at(-1)?.name === 'Placed') return operation;
+  return enter(operation, stage, nowMs, measured.includes(stage) ? progress : null);
 }
 
 /** The init script runs beside the instance: it is in the timeline, and the operation does not wait for it. */
 export const beginInit = (operation: Operation, nowMs: number): Operation => ({
   ...operation,
-  stages: [...operation.stages, { name: 'InitScript', startedAtMs: nowMs, endedAtMs: null, progress: null }],
+  stages: [
+    ...operation.stages.filter(({ name }) => name !== 'InitScript'),
+    { name: 'InitScript', startedAtMs: nowMs, endedAtMs: null, progress: null },
+  ],
 });
 
 export const endInit = (operation: Operation, nowMs: number): Operation => ({
@@ -178,15 +201,35 @@ export const endInit = (operation: Operation, nowMs: number): Operation => ({
   stages: operation.stages.map((stage) => (stage.name === 'InitScript' ? ended(stage, nowMs) : stage)),
 });
 
-export const endOperation = (operation: Operation, state: OperationState, nowMs: number): Operation =>
+const closed = (operation: Operation, state: OperationState, nowMs: number, error: OperationError | null): Operation =>
   operation.endedAtMs === null
     ? {
         ...operation,
         state,
         endedAtMs: nowMs,
         stages: operation.stages.map((stage) => (stage.name === 'InitScript' ? stage : ended(stage, nowMs))),
+        error,
       }
     : operation;
+
+export const endOperation = (operation: Operation, state: 'Succeeded' | 'Cancelled', nowMs: number): Operation =>
+  closed(operation, state, nowMs, null);
+
+export const failOperation = (operation: Operation, error: OperationError, nowMs: number): Operation =>
+  closed(operation, 'Failed', nowMs, error);
+
+/** The failure that a diagnosis of an instance is. */
+export const failureOf = (reason: Diagnosis, message: string): OperationError => ({
+  reason,
+  message,
+  whatToDo: diagnoses[reason],
+});
+
+/** Another wish follows it: what had not ended is cancelled, and nothing of it goes on. */
+export const supersede = (operation: Operation, nowMs: number): Operation => {
+  const over = endOperation(operation, 'Cancelled', nowMs);
+  return { ...over, stages: over.stages.map((stage) => ended(stage, nowMs)) };
+};
 
 const ended = (stage: Stage, nowMs: number): Stage =>
   stage.endedAtMs === null ? { ...stage, endedAtMs: nowMs } : stage;
@@ -194,15 +237,62 @@ const ended = (stage: Stage, nowMs: number): Stage =>
 const same = (a: Progress | null, b: Progress): boolean =>
   a?.done === b.done && a.total === b.total && a.unit === b.unit;
 
+const BYTES_PER_MB = 1_000_000;
+const inMB = (bytes: number): string => (bytes / BYTES_PER_MB).toFixed(1);
+
+/** Such as `12.3 of 45.6 MB`; without the whole while that is not known. */
+export function amountOf({ done, total, unit }: Progress): string {
+  if (unit === 'steps') return total > 0 ? `step ${done} of ${total}` : `step ${done}`;
+  return total > 0 ? `${inMB(done)} of ${inMB(total)} MB` : `${inMB(done)} MB`;
+}
+
 /** 0 to 100: the weights of the stages that are over, and the share of the one under way. Only a success is 100. */
-export function percentOf({ kind, state, stages }: Operation): number {
-  if (state === 'Succeeded') return 100;
-  const course = courses[kind];
-  const now = stages.at(-1);
+export function percentOf(operation: Operation): number {
+  if (operation.state === 'Succeeded') return 100;
+  const course = courses[operation.kind];
+  const now = present(operation);
   const at = course.findIndex(([name]) => name === now?.name);
   if (!now || at < 0) return 0;
   const over = course.slice(0, at).reduce((sum, [, weight]) => sum + weight, 0);
   const { done, total } = now.progress ?? { done: 0, total: 0 };
-  const share = now.endedAtMs !== null ? 1 : total > 0 ? Math.min(1, done / total) : 0;
+  const share = total > 0 ? Math.min(1, done / total) : 0;
   return Math.min(99, Math.floor(over + share * (course[at]?.[1] ?? 0)));
+}
+
+/** How far it came: the stage it is in, or was in when it ended. */
+const present = ({ stages }: Operation): Stage | undefined => stages.findLast(({ name }) => name !== 'InitScript');
+
+/** Whether a stage that is over came to what it is for: one ended by a failure, a cancel or a step back did not. */
+export function reached(name: StageName, operation: Operation): boolean {
+  if (operation.state === 'Succeeded' || name === 'InitScript') return true;
+  const place = (one: StageName | undefined): number => courses[operation.kind].findIndex(([each]) => each === one);
+  return place(name) < place(present(operation)?.name);
+}
+
+/** What brings an instance up: the timeline of an instance is one of these. */
+export const bringUps: readonly OperationKind[] = ['launch', 'start', 'restart'];
+
+/** Cancelling is a wish of its own: the action that takes the operation back, or why none does and what would work. */
+export function howToCancel({ kind, state, endedAtMs }: Operation): { action: Action } | { why: string } {
+  if (endedAtMs !== null) return { why: `it has ended already (${state}); nothing of it is under way` };
+  switch (kind) {
+    case 'launch':
+      return { action: 'terminate' };
+    case 'start':
+    case 'restart':
+    case 'archive':
+      return { action: 'stop' };
+    case 'stop':
+      return { why: 'a stop is not taken back; wait until the instance is Stopped, and start it' };
+    case 'terminate':
+      return { why: 'what is terminated does not come back; launch another instance' };
+    case 'saveImage':
+      return { why: 'the saving of an image is not taken back; delete the image with POST /image/delete' };
+    case 'createVolume':
+      return { why: 'the making of a volume is not taken back; delete it with POST /storage/volume/delete' };
+    case 'deleteVolume':
+      return { why: 'what is deleted does not come back; create another volume' };
+    default:
+      return kind satisfies never;
+  }
 }

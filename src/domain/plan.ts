@@ -94,9 +94,12 @@ type Present = Extract<Seen, { kind: 'present' }>;
 function planStopped(instance: Instance, seen: Known, nowMs: number, limits: Limits): Step {
   const { observed } = instance;
   if (seen.kind === 'present' && seen.running) return halt(instance, nowMs, limits);
-  if (hasFailed(observed.status)) return { do: 'rest' };
+  // One that had failed to start, and was being archived when that failed too or was given up, is Stopped like any other.
+  const { kind } = instance.operation;
+  const wasArchiving = observed.status === 'StartingFailed' && (kind === 'archive' || kind === 'stop');
+  if (hasFailed(observed.status) && !wasArchiving) return { do: 'rest' };
   const reason = endedBy(instance);
-  const at = diagnosed(reason, diagnoses[reason]);
+  const at = diagnosed(reason, observed.diagnosis === reason ? observed.diagnosisMessage : diagnoses[reason]);
   if (observed.status === 'Stopped') {
     const settled = observed.phase === 'Stopped' && observed.diagnosis === reason;
     return settled ? { do: 'rest' } : { do: 'settle', show: { phase: 'Stopped', progress: null, ...at } };
@@ -126,7 +129,10 @@ function planArchived(instance: Instance, seen: Known, nowMs: number, limits: Li
     if (seen.running) return halt(instance, nowMs, limits);
     return archive?.generation === generation ? { do: 'removeKept' } : { do: 'saveRoot' };
   }
-  if (observed.status === 'Archived') return { do: 'rest' };
+  const hasMore = archive !== null && archive.replaces.length > 0;
+  if (hasMore || instance.nodePorts.some(({ nodePort }) => nodePort !== 0)) return { do: 'removeKept' };
+  if (observed.status === 'Archived')
+    return observed.phase === 'Archived' ? { do: 'rest' } : { do: 'settle', show: { ...resting, phase: 'Archived' } };
   const message = archive === null ? 'there was no root disk to keep: its container was gone' : '';
   return {
     do: 'settle',

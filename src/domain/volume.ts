@@ -1,5 +1,6 @@
 /** Storage volumes and the life of one: `Pending` → `Bound` → `Terminating` → gone; `Lost` when its backing is gone. */
 import type { RegionId, UserId, VolumeId } from './ids.ts';
+import type { Operation } from './operation.ts';
 
 export const volumeTypes = ['filesystem', 'highspeedstorage'] as const;
 export type VolumeType = (typeof volumeTypes)[number];
@@ -19,6 +20,8 @@ export interface Volume {
   usageBytes: number;
   status: VolumeStatus;
   generation: number;
+  /** How its create or delete fares. */
+  operation: Operation;
 }
 
 const BYTES_PER_GB = 1024 ** 3;
@@ -35,7 +38,7 @@ export interface PublicVolume {
   username: string;
 }
 
-export const publicVolume = (volume: Volume): PublicVolume => ({
+export const publicVolume = (volume: Omit<Volume, 'operation'>): PublicVolume => ({
   id: volume.id,
   volumeName: volume.name,
   region: volume.regionId,

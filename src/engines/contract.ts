@@ -92,7 +92,7 @@ export type Observation =
       outOfMemory: boolean;
       /** Epoch milliseconds of the engine's clock; 0 when it never ran. */
       startedAtMs: number;
-      /** Published ports, as they are. */
+      /** As the container has them; they are published while it runs. */
       nodePorts: NodePort[];
     };
 
@@ -161,7 +161,8 @@ export interface Engine {
   /** One answer per id asked, in a map; never throws for an engine that is away: each is `unknown` then. */
   observe(ids: readonly InstanceId[], signal: AbortSignal): Promise<Map<InstanceId, Observation>>;
   /**
-   * Makes the image present. Returns at once when it is. An abort ends the download. Faults: `not_found` (no such image),
+   * Makes the image present. Returns at once when it is, unless `askRegistry`: then the registry has to give it to these
+   * credentials now, whoever had it before. An abort ends the download. Faults: `not_found` (no such image),
    * `denied` (needs credentials, or other ones), `unreachable` (the registry or the engine is away: only the first has the
    * reason `registryAway`), `rejected` (the image can't be used here), `no_capacity` (the disk is full).
    */
@@ -170,6 +171,7 @@ export interface Engine {
     onProgress: (progress: ImageProgress) => void,
     signal: AbortSignal,
     credentials?: RegistryCredentials,
+    more?: { askRegistry: boolean },
   ): Promise<void>;
   /** Brings an image of the host to its registry, under its own name. The same faults; `not_found` when it is not on the host. */
   pushImage(

@@ -1,8 +1,9 @@
 /** The first account's password: given, or generated once and kept in a file of its owner alone, so that a lost terminal loses nothing. */
 import { randomBytes } from 'node:crypto';
-import { open, readFile, rename, rm } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { FullAccess } from '../control/access/access.ts';
+import { writeWhole } from './write-whole.ts';
 
 const FILE = 'admin-password';
 const SHORTEST = 8;
@@ -40,17 +41,4 @@ async function keptIn(file: string): Promise<string> {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return '';
     throw error;
   }
-}
-
-async function writeWhole(file: string, text: string): Promise<void> {
-  const fresh = `${file}.new`;
-  await rm(fresh, { force: true });
-  const handle = await open(fresh, 'wx', 0o600);
-  try {
-    await handle.writeFile(text);
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-  await rename(fresh, file);
 }

@@ -2,6 +2,8 @@
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
+import { readImageRef } from '../domain/image-ref.ts';
+import type { StrayPolicy } from '../domain/stray.ts';
 
 const ANY = ['0.0.0.0', '::', '*'];
 
@@ -37,6 +39,19 @@ const url = z
   .url({ protocol: /^https?$/, error: 'must be an http or https URL without a path' })
   .transform((text) => new URL(text).origin);
 
+const YEAR_HOURS = 366 * 24;
+const wholeUpTo = (max: number) =>
+  z.coerce.number({ error: `must be a whole number from 1 to ${max}` }).int().min(1).max(max);
+
+/** A path is asked for: what lies at the top of a registry is seldom one's own. */
+const archiveRegistry = z.string().transform((text, ctx) => {
+  const read = readImageRef(`${text}/archive`);
+  const [first = '', ...path] = text.split('/');
+  if (typeof read !== 'string' && /[.:]|^localhost$/.test(first) && path.length > 0 && !/[@\s]/.test(text)) return text;
+  ctx.addIssue({ code: 'custom', message: 'must be host[:port]/path, for example registry.example.org/berth' });
+  return z.NEVER;
+});
+
 const isRoot = process.getuid?.() === 0;
 
 const schema = z.object({
@@ -71,8 +86,16 @@ const schema = z.object({
   BERTH_NODE_PORT_ADDRESS: z.union([z.ipv4(), z.ipv6()], { error: 'must be an IP address of this machine' }).optional(),
   BERTH_NODE_PORTS: portRange.prefault('30000-32767'),
   BERTH_CPU_OVERCOMMIT: z.coerce.number().min(1).max(100).default(2),
+  BERTH_MAX_RUN_HOURS: wholeUpTo(YEAR_HOURS).optional(),
+  BERTH_IDLE_STOP_MINUTES: wholeUpTo(YEAR_HOURS * 60).optional(),
   BERTH_COMMON_DATA: z.string().min(1).optional(),
   BERTH_REGISTRY_IMAGES: z.enum(['auto', 'off']).default('auto'),
+  BERTH_EVENTS_DAYS: z.coerce.number().min(1).max(3_650).default(30),
+  BERTH_STRAYS: z.enum(['report', 'stop', 'delete']).default('stop'),
+  BERTH_STRAY_HOURS: z.coerce.number().min(0).max(87_600).default(24),
+  BERTH_ARCHIVE_REGISTRY: archiveRegistry.optional(),
+  BERTH_ARCHIVE_REGISTRY_USERNAME: z.string().min(1).optional(),
+  BERTH_ARCHIVE_REGISTRY_PASSWORD: z.string().min(1).optional(),
   BERTH_LOG: z.enum(['debug', 'info', 'warn', 'error']).default('info'),
   DOCKER_HOST: z.string().min(1).optional(),
 });
@@ -95,9 +118,19 @@ export interface Config {
   nodePortAddress: string | null;
   nodePorts: { first: number; last: number };
   cpuOvercommit: number;
+  /** No instance runs longer without a stop; null: as long as it likes. */
+  capRunMs: number | null;
+  /** After how long without use new instances stop; null: not for that. */
+  idleStopMs: number | null;
   /** Data sets of the operator, read-only for all who ask. */
   commonDataFolder: string;
   registryImages: boolean;
+  /** How long events and past operations are kept. */
+  eventsKeptMs: number;
+  /** What becomes of what the engine holds of ours and nobody wished: `docs/operations.md`. */
+  strays: StrayPolicy;
+  /** Where archived and saved root disks are pushed; null: they stay in the engine's own store. */
+  archiveRegistry: { prefix: string; username: string; secret: string } | null;
   logLevel: 'debug' | 'info' | 'warn' | 'error';
   dockerHost: string | null;
 }
@@ -130,11 +163,29 @@ export function readConfig(env: Record<string, string | undefined>): Config {
     nodePortAddress: data.BERTH_NODE_PORT_ADDRESS ?? null,
     nodePorts: data.BERTH_NODE_PORTS,
     cpuOvercommit: data.BERTH_CPU_OVERCOMMIT,
+    capRunMs: data.BERTH_MAX_RUN_HOURS === undefined ? null : data.BERTH_MAX_RUN_HOURS * 3_600_000,
+    idleStopMs: data.BERTH_IDLE_STOP_MINUTES === undefined ? null : data.BERTH_IDLE_STOP_MINUTES * 60_000,
     commonDataFolder: resolve(data.BERTH_COMMON_DATA ?? join(data.BERTH_DATA, 'common')),
     registryImages: data.BERTH_REGISTRY_IMAGES === 'auto',
+    eventsKeptMs: data.BERTH_EVENTS_DAYS * 24 * 3_600_000,
+    strays: { does: data.BERTH_STRAYS, keptMs: data.BERTH_STRAY_HOURS * 3_600_000 },
+    archiveRegistry: archiveRegistryOf(data),
     logLevel: data.BERTH_LOG,
     dockerHost: data.DOCKER_HOST ?? null,
   };
+}
+
+function archiveRegistryOf(data: z.output<typeof schema>): Config['archiveRegistry'] {
+  const { BERTH_ARCHIVE_REGISTRY: prefix, BERTH_ARCHIVE_REGISTRY_USERNAME: username = '' } = data;
+  const { BERTH_ARCHIVE_REGISTRY_PASSWORD: secret = '' } = data;
+  const wrong = (name: string, why: string): Error => new Error(`The configuration is wrong:\n  ${name}: ${why}`);
+  if ((username === '') !== (secret === '')) {
+    const name = `BERTH_ARCHIVE_REGISTRY_${username === '' ? 'USERNAME' : 'PASSWORD'}`;
+    throw wrong(name, 'must be set too: user name and password go together');
+  }
+  if (prefix === undefined && username !== '')
+    throw wrong('BERTH_ARCHIVE_REGISTRY', 'must be set, since a user name and a password for it are');
+  return prefix === undefined ? null : { prefix, username, secret };
 }
 
 /** The configuration as it may be printed. */
@@ -142,6 +193,7 @@ export const masked = (config: Config): Record<string, unknown> => ({
   ...config,
   adminPassword: config.adminPassword === null ? null : '***',
   databaseUrl: config.databaseUrl === null ? null : maskedUrl(config.databaseUrl),
+  archiveRegistry: config.archiveRegistry && { ...config.archiveRegistry, secret: '***' },
 });
 
 /** Without password and without parameters, which may hold one as well. */

@@ -32,8 +32,20 @@ export interface Hands {
   width: number;
 }
 
-/** Names of archived root disks in the engine's own store: no registry can have them (RFC 6762 keeps `.local`). */
-const LOCAL_ARCHIVES = 'berth.local/archive';
+/** Begins names of the engine's own store: no registry can have them (RFC 6762 keeps `.local`). */
+const LOCAL = 'berth.local';
+
+type Kept = Pick<RegionHands, 'archivePrefix' | 'savedPrefix' | 'archivePushed' | 'archiveCredentials'>;
+
+const namesUnder = (prefix: string) => ({ archivePrefix: `${prefix}/archive`, savedPrefix: `${prefix}/saved` });
+
+/** Where root disks are kept: those archived, and those saved as images. */
+function keptIn(registry: Config['archiveRegistry']): Kept {
+  if (registry === null) return { ...namesUnder(LOCAL), archivePushed: false };
+  const { prefix, username, secret } = registry;
+  const archiveCredentials = username === '' ? undefined : { username, secret };
+  return { ...namesUnder(prefix), archivePushed: true, archiveCredentials };
+}
 
 export const disksFolder = ({ dataFolder }: Pick<Config, 'dataFolder'>): string => join(dataFolder, 'disks');
 
@@ -55,8 +67,7 @@ export async function makeHands(config: Config, region: RegionId, installation: 
       nodePortRange: config.nodePorts,
       nodePortAddress: await nodePortAddressOf(config),
       commonDataFolder: config.commonDataFolder,
-      archivePrefix: LOCAL_ARCHIVES,
-      archivePushed: false,
+      ...keptIn(config.archiveRegistry),
       startScript,
       seen: { probe: null, answers: false, text: 'the engine was not asked yet' },
     },
@@ -75,7 +86,12 @@ async function dockerEngine(config: Config, installation: string, recipeFolder: 
     const why = 'disks and control files are folders of this machine, which an engine elsewhere can not mount';
     throw new Error(`DOCKER_HOST is ${config.dockerHost}: ${why}. Give the socket of an engine on this machine.`);
   }
+  const { archivePrefix, savedPrefix } = namesUnder(LOCAL);
   const buildLocalImage: BuildLocalImage = async (ref, onProgress, signal) => {
+    if (ref.startsWith(`${archivePrefix}/`) || ref.startsWith(`${savedPrefix}/`)) {
+      const text = `the root disk that was kept as ${ref} is not on the host any more; the operator may have a backup of it`;
+      throw new EngineFault('not_found', text, { retry: false, reason: 'imageMissing' });
+    }
     const recipe = await readRecipe(recipeFolder);
     if (recipeRef(recipe) !== ref) {
       throw new EngineFault('not_found', `the recipe of ${ref} has changed since; launch the present image anew`, {

@@ -27,7 +27,7 @@ export async function prepareImage(
       log.info({ image: ref, percent }, `preparing the default image: ${text}`);
     };
     try {
-      await imageWork.ensure(engine, ref, say, signal);
+      await imageWork.ensure(engine, { ref }, say, signal);
       log.info({ image: ref }, 'the default image is ready');
       return;
     } catch (error) {

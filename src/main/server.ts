@@ -10,6 +10,7 @@ import { makeControl, type RunningControl } from '../control/make-control.ts';
 import { makeRegions } from '../control/regions.ts';
 import { realTime, type Time } from '../control/time.ts';
 import type { Region } from '../domain/catalog.ts';
+import { idlePolicy, type IdleLimits } from '../domain/idle.ts';
 import type { Limits } from '../domain/instance-states.ts';
 import { makeGateway } from '../edge/gateway/gateway.ts';
 import { makeApi } from '../edge/http/api.ts';
@@ -24,6 +25,7 @@ import type { Config } from './config.ts';
 import * as firstRun from './first-run.ts';
 import { disksFolder, makeHands, type Hands } from './hands.ts';
 import { offerRegistryImages, prepareImage } from './prepare-images.ts';
+import { ensureSecretsKey } from './secrets-key.ts';
 
 export const VERSION = '0.1.0';
 
@@ -43,13 +45,14 @@ export interface ServerOptions {
   config: Config;
   log: Logger;
   limits?: Partial<Limits>;
+  idleLimits?: Partial<IdleLimits>;
   time?: Time;
   /** The database was taken by another server: this one must end. */
   onDatabaseLost?: () => void;
 }
 
 export async function startServer(options: ServerOptions): Promise<Server> {
-  const { config, log, limits = {}, time = realTime, onDatabaseLost = () => {} } = options;
+  const { config, log, limits = {}, idleLimits = {}, time = realTime, onDatabaseLost = () => {} } = options;
   const { dataFolder, databaseUrl } = config;
   await mkdir(dataFolder, { recursive: true, mode: 0o711 });
   const lock = lockFolder(dataFolder);
@@ -83,6 +86,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
         redeem: (key) => ready().control.forwarding.redeem(key),
         session: (secret) => ready().control.forwarding.session(secret),
         dial: (id, port, signal) => ready().control.forwarding.dial(id, port, signal),
+        began: (id, kind) => ready().control.forwarding.began(id, kind),
       },
       authenticate: (credential) => ready().access.authenticate(credential),
       issuer: installation,
@@ -120,6 +124,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       random: Math.random,
       randomUuid: randomUUID,
       randomBytes,
+      secretsKey: await ensureSecretsKey(dataFolder),
       gatewayOrigin: gatewayUrl,
       issuer: installation,
       audience: 'berth',
@@ -130,6 +135,10 @@ export async function startServer(options: ServerOptions): Promise<Server> {
         await firstRun.saveTypes(store, regionId, firstRun.fittedTypes(firstRun.machineOf(probe)), randomUUID);
       },
       limits,
+      endsRules: { capRunMs: config.capRunMs, idle: config.idleStopMs === null ? null : idlePolicy(config.idleStopMs) },
+      idleLimits,
+      eventsKeptMs: config.eventsKeptMs,
+      strays: config.strays,
       alone: true,
     });
     late.running = running;

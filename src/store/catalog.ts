@@ -12,7 +12,7 @@ export interface CountedRegion {
   used: Capacity & { nodePorts: number };
 }
 
-const regionFromRow = (row: Selectable<RegionTable>): CountedRegion => {
+export const regionFromRow = (row: Selectable<RegionTable>): CountedRegion => {
   if (row.engine !== 'docker' && row.engine !== 'simulated')
     throw new Error(`region ${row.id}: unknown engine ${row.engine}`);
   return {
@@ -67,6 +67,20 @@ export async function saveRegion(tx: Db, region: Region, total: Capacity & { nod
     .insertInto('region')
     .values({ id: region.id, ...facts })
     .onConflict((conflict) => conflict.column('id').doUpdateSet(facts))
+    .execute();
+}
+
+/** Writes what the region's engine was seen to have; what is promised of it stays, even if that is more. */
+export async function saveTotals(tx: Db, id: string, total: Capacity & { nodePorts: number }): Promise<void> {
+  await tx
+    .updateTable('region')
+    .set({
+      cpuMilliTotal: total.cpuMilli,
+      memoryMiBTotal: total.memoryMiB,
+      gpusTotal: total.gpus,
+      nodePortsTotal: total.nodePorts,
+    })
+    .where('id', '=', id)
     .execute();
 }
 

@@ -7,9 +7,9 @@
  * back. So a reader that has seen number n has seen everything up to n.
  */
 import type { Selectable } from 'kysely';
-import { prepared } from './prepared.ts';
+import { count, prepared } from './prepared.ts';
 import type { EventTable } from './schema.ts';
-import type { Db } from './store.ts';
+import type { Db, Store } from './store.ts';
 
 export interface NewEvent {
   accountId: string;
@@ -86,13 +86,50 @@ export async function moveVersion(
   await moveAccountVersion(tx, { accountId, instances: counts.instances });
 }
 
-/** The account's events after number `seq`, in order, at most `limit`. */
-export const eventsSince = (db: Db, accountId: string, seq: number, limit: number): Promise<Selectable<EventTable>[]> =>
+const eventsAfter = prepared<{ accountId: string; seq: number; limit: number }>()((db, p) =>
   db
     .selectFrom('event')
     .selectAll()
-    .where('accountId', '=', accountId)
-    .where('seq', '>', seq)
+    .where('accountId', '=', p('accountId'))
+    .where('seq', '>', p('seq'))
     .orderBy('seq')
-    .limit(limit)
-    .execute();
+    .limit(count(p('limit'))),
+);
+
+/** The account's events after number `seq`, in order, at most `limit`. */
+export const eventsSince = (db: Db, accountId: string, seq: number, limit: number): Promise<Selectable<EventTable>[]> =>
+  eventsAfter(db, { accountId, seq, limit });
+
+const lastNumber = prepared<{ accountId: string }>()((db, p) =>
+  db.selectFrom('account').select('eventSeq').where('id', '=', p('accountId')),
+);
+
+/** The number of the account's latest event, whether it is still kept or not. 0 for an unknown account. */
+export async function latestSeq(db: Db, accountId: string): Promise<number> {
+  const [row] = await lastNumber(db, { accountId });
+  return row?.eventSeq ?? 0;
+}
+
+/** The versions of many accounts: one query where a question of each would be a round trip of each. */
+export async function versionsOf(store: Store, accountIds: readonly string[]): Promise<Map<string, number>> {
+  if (accountIds.length === 0) return new Map();
+  if (store.kind === 'sqlite') {
+    const versions = accountIds.map(async (id): Promise<[string, number]> => [id, await store.versionOf(id)]);
+    return new Map(await Promise.all(versions));
+  }
+  const rows = await store.read.selectFrom('account').select(['id', 'version']).where('id', 'in', accountIds).execute();
+  return new Map(rows.map(({ id, version }) => [id, version]));
+}
+
+/**
+ * Forgets events from before then among the `limit` oldest, and answers how many. Ids grow with time, and those of one account in the
+ * order of its numbers: what goes is a beginning of the table, even after the clock was set back, and so no account has a hole.
+ */
+export async function forgetEvents(tx: Db, beforeMs: number, limit: number): Promise<number> {
+  const oldest = await tx.selectFrom('event').select(['id', 'atMs']).orderBy('id').limit(limit).execute();
+  const kept = oldest.findIndex(({ atMs }) => atMs >= beforeMs);
+  const last = oldest.at(kept === -1 ? -1 : kept - 1);
+  if (kept === 0 || !last) return 0;
+  const gone = await tx.deleteFrom('event').where('id', '<=', last.id).executeTakeFirst();
+  return Number(gone.numDeletedRows);
+}

@@ -1,13 +1,15 @@
 /** Instances: rows to domain and back. Every change of a row writes its public text in the same statement. */
 import { sql, type RawBuilder, type Selectable } from 'kysely';
-import type { Capacity, Region } from '../domain/catalog.ts';
-import { capacityOf } from '../domain/catalog.ts';
+import type { Region } from '../domain/catalog.ts';
 import { imageId, instanceId, instanceTypeId, regionId, userId, volumeId } from '../domain/ids.ts';
-import { endsAtMs, type Ends } from '../domain/ends.ts';
+import type { Ends } from '../domain/ends.ts';
 import { desires, type Desired } from '../domain/instance-states.ts';
 import type { Archive, Instance, InstanceSpec, NodePort, Observed } from '../domain/instance.ts';
 import type { Operation } from '../domain/operation.ts';
 import { publicInstance } from '../domain/public-instance.ts';
+import { endsColumns } from './ends.ts';
+import { stillHeld } from './leases.ts';
+import { keepOperation } from './operations.ts';
 import { count, prepared } from './prepared.ts';
 import type { Flag, InstanceTable } from './schema.ts';
 import type { Db } from './store.ts';
@@ -79,13 +81,11 @@ const columnsOf = (instance: Instance, region: Region) => ({
   initExit: instance.initExit,
   waitsSinceMs: instance.waitsSinceMs,
   waitsUntilMs: instance.waitsUntilMs,
-  ends: JSON.stringify(instance.ends),
-  endsAtMs: instance.desired === 'running' ? endsAtMs(instance.ends, instance.observed) : null,
   archive: instance.archive === null ? null : JSON.stringify(instance.archive),
   operation: JSON.stringify(instance.operation),
   observed: JSON.stringify(instance.observed),
   status: instance.observed.status,
-  publicText: JSON.stringify(publicInstance(instance, region)),
+  ...endsColumns(instance, region),
 });
 
 const insertRow = prepared<InstanceRow>()((db, p) =>
@@ -110,6 +110,7 @@ const insertRow = prepared<InstanceRow>()((db, p) =>
     waitsUntilMs: p('waitsUntilMs'),
     ends: p('ends'),
     endsAtMs: p('endsAtMs'),
+    idleAfterMs: p('idleAfterMs'),
     archive: p('archive'),
     operation: p('operation'),
     observed: p('observed'),
@@ -130,7 +131,7 @@ export async function insertInstance(
   tx: Db,
   instance: Instance,
   region: Region,
-  more: { notebookToken: string; dueAtMs: number | null },
+  more: { notebookToken: string; dueAtMs: number | null; holdsCapacity?: boolean },
 ): Promise<void> {
   await insertRow(tx, {
     id: instance.id,
@@ -142,7 +143,7 @@ export async function insertInstance(
     priceMicros: Number(instance.priceMicros),
     ...columnsOf(instance, region),
     filesStale: 0,
-    holdsCapacity: flag(instance.waitsSinceMs === null),
+    holdsCapacity: flag(more.holdsCapacity ?? instance.waitsSinceMs === null),
     notebookToken: more.notebookToken,
     listed: 1,
     releasedAtMs: null,
@@ -179,7 +180,7 @@ export const ownedInstanceRow = (db: Db, ownerId: string, id: string): Promise<I
 
 /**
  * The same, held by its row until the transaction ends: passes and other wishes come before or after, never between what is read
- * here and what is written over it. Locks are taken in this order everywhere: volume, instance, region, account.
+ * here and what is written over it. Locks are taken in this order everywhere: volume, instance, region, instances in line, account.
  */
 export const holdInstance = (tx: Db, ownerId: string, id: string): Promise<InstanceRow | undefined> =>
   heldRow(tx, ownerId, id).where('desired', '!=', 'released').executeTakeFirst();
@@ -233,13 +234,18 @@ export async function instancePage(
   return { texts: row?.joined ? [row.joined] : [], totalEntries: row?.total ?? 0 };
 }
 
-/** Writes a wish over a row that is held: no lease is asked, and a pass that works on the old generation finds out when it writes. */
+/**
+ * Writes a wish over a row that is held: no lease is asked, and a pass that works on the old generation finds out when it writes.
+ * The operation of the wish before it becomes history.
+ */
 export async function writeWish(
   tx: Db,
+  before: Pick<Instance, 'generation' | 'operation'>,
   instance: Instance,
   region: Region,
   more: { dueAtMs: number; holdsCapacity: boolean; releasedAtMs: number | null },
 ): Promise<void> {
+  await keepOperation(tx, instance.ownerId, { ...before, subjectId: instance.id }, instance.wishedAtMs);
   await tx
     .updateTable('instance')
     .set({
@@ -252,7 +258,7 @@ export async function writeWish(
     .execute();
 }
 
-const updateFound = prepared<ReturnType<typeof columnsOf> & Hold & { holding: Flag | null; heldGeneration: number }>()(
+const updateFound = prepared<ReturnType<typeof columnsOf> & Hold & { holding: Flag | null; heldGeneration: number; heldEnds: string }>()(
   (db, p) =>
     db
       .updateTable('instance')
@@ -267,8 +273,8 @@ const updateFound = prepared<ReturnType<typeof columnsOf> & Hold & { holding: Fl
         initExit: p('initExit'),
         waitsSinceMs: p('waitsSinceMs'),
         waitsUntilMs: p('waitsUntilMs'),
-        ends: p('ends'),
         endsAtMs: p('endsAtMs'),
+        idleAfterMs: p('idleAfterMs'),
         archive: p('archive'),
         operation: p('operation'),
         observed: p('observed'),
@@ -279,74 +285,38 @@ const updateFound = prepared<ReturnType<typeof columnsOf> & Hold & { holding: Fl
       .where('id', '=', p('id'))
       .where('leaseToken', '=', p('leaseToken'))
       .where('generation', '=', p('heldGeneration'))
+      .where('ends', '=', p('heldEnds'))
       .returning('id'),
 );
 
-/** Writes what a pass found, if it still holds the row: false means the result is out of date and must be dropped. */
+/**
+ * Writes what a pass found, if it still holds the row; null means the result is out of date and must be dropped. What ends an
+ * instance is set beside passes and never theirs to write: a row whose `ends` have changed since they were read is written again
+ * with its own. Answers the instance as it was written.
+ */
 export async function writeFound(
   tx: Db,
   hold: Hold,
-  instance: Instance,
+  found: Instance,
   region: Region,
   more: { holdsCapacity?: boolean } = {},
-): Promise<boolean> {
-  const written = await updateFound(tx, {
-    ...columnsOf(instance, region),
-    holding: more.holdsCapacity === undefined ? null : flag(more.holdsCapacity),
-    id: hold.id,
-    leaseToken: hold.leaseToken,
-    heldGeneration: hold.generation,
-  });
-  return written.length > 0;
-}
-
-interface Counted extends Capacity {
-  region: string;
-  ports: number;
-}
-
-/** What is given back, or not asked at all, needs no room. */
-const moveCounts = prepared<Counted>()((db, p) => {
-  const more = (used: string, name: keyof Counted) => sql<number>`${sql.ref(used)} + cast(${p(name)} as bigint)`;
-  const room = (used: string, total: string, name: keyof Counted) =>
-    sql<boolean>`(cast(${p(name)} as bigint) <= 0 or ${more(used, name)} <= ${sql.ref(total)})`;
-  return db
-    .updateTable('region')
-    .set({
-      cpuMilliUsed: more('cpuMilliUsed', 'cpuMilli'),
-      memoryMiBUsed: more('memoryMiBUsed', 'memoryMiB'),
-      gpusUsed: more('gpusUsed', 'gpus'),
-      nodePortsUsed: more('nodePortsUsed', 'ports'),
-    })
-    .where('id', '=', p('region'))
-    .where(room('cpuMilliUsed', 'cpuMilliTotal', 'cpuMilli'))
-    .where(room('memoryMiBUsed', 'memoryMiBTotal', 'memoryMiB'))
-    .where(room('gpusUsed', 'gpusTotal', 'gpus'))
-    .where(room('nodePortsUsed', 'nodePortsTotal', 'ports'))
-    .returning('id');
-});
-
-/** Counts the capacity of an instance in its region, or gives it back. False means there is not enough. */
-export async function countCapacity(
-  tx: Db,
-  region: string,
-  type: InstanceSpec['type'],
-  sign: 1 | -1,
-  ports = 0,
-): Promise<boolean> {
-  const { cpuMilli, memoryMiB, gpus } = capacityOf(type);
-  const counts = {
-    cpuMilli: sign * cpuMilli,
-    memoryMiB: sign * memoryMiB,
-    gpus: sign * gpus,
-    ports: sign * ports,
-  };
-  return (await moveCounts(tx, { region, ...counts })).length > 0;
-}
-
-/** Gives node ports back to the region's count; the rows themselves go with `freeNodePorts`. */
-export async function uncountNodePorts(tx: Db, region: string, ports: number): Promise<void> {
-  await moveCounts(tx, { region, cpuMilli: 0, memoryMiB: 0, gpus: 0, ports: -ports });
+): Promise<Instance | null> {
+  let instance = found;
+  for (let heldEnds = JSON.stringify(found.ends); ;) {
+    const written = await updateFound(tx, {
+      ...columnsOf(instance, region),
+      holding: more.holdsCapacity === undefined ? null : flag(more.holdsCapacity),
+      id: hold.id,
+      leaseToken: hold.leaseToken,
+      heldGeneration: hold.generation,
+      heldEnds,
+    });
+    if (written.length > 0) return instance;
+    const row = await tx.selectFrom('instance').select('ends').where(stillHeld(hold)).executeTakeFirst();
+    if (!row || row.ends === heldEnds) return null;
+    heldEnds = row.ends;
+    instance = { ...instance, ends: JSON.parse(heldEnds) };
+  }
 }
 
 /** Takes one node port of the region for the instance; false when it is somebody's already. */
@@ -457,20 +427,6 @@ export async function runningAmong(db: Db, ids: readonly string[]): Promise<Inst
     .where('status', '=', 'Running')
     .where('desired', '=', 'running')
     .execute();
-}
-
-/** Those of the ids whose instances are not wholly gone. */
-export async function standingAmong(
-  db: Db,
-  ids: readonly string[],
-): Promise<{ id: string; status: string; idle: boolean }[]> {
-  const rows = await db
-    .selectFrom('instance')
-    .select(['id', 'status', 'dueAtMs'])
-    .where('id', 'in', ids)
-    .where((where) => where.or([where('desired', '!=', 'released'), where('dueAtMs', 'is not', null)]))
-    .execute();
-  return rows.map(({ dueAtMs, ...row }) => ({ ...row, idle: dueAtMs === null }));
 }
 
 /** Takes released instances off the lists once they were seen long enough. */

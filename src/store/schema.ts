@@ -110,11 +110,13 @@ export interface ImageTable {
   state: Generated<string>;
   stateText: Generated<string>;
   fromInstanceId: Generated<string | null>;
-  /** With what it is pulled, where its registry asks. */
-  credentialId: Generated<string | null>;
+  /** Where it lies, when it was saved from an instance; null for one that a registry has. */
+  regionId: Generated<string | null>;
   sizeBytes: Generated<number>;
   attempts: Generated<number>;
   generation: Generated<number>;
+  /** JSON `Operation`: the present one of an image that is saved; null for the others. */
+  operation: Generated<string | null>;
   dueAtMs: Generated<number | null>;
   leaseOwner: Generated<string | null>;
   leaseToken: Generated<string | null>;
@@ -132,14 +134,16 @@ export interface RegistryCredentialTable {
   createdAtMs: number;
 }
 
-/** Operations that another wish has followed: the present one is in the row of its instance. */
+/** Operations that another wish has followed, or whose subject is gone: the present one is in the row of its subject. */
 export interface OperationTable {
   /** `<subjectId>.<generation>`. */
   id: string;
   accountId: string;
   subjectId: string;
   generation: number;
-  startedAtMs: number;
+  kind: string;
+  /** When it became history. */
+  keptSinceMs: number;
   /** JSON `Operation`. */
   operation: string;
 }
@@ -159,6 +163,8 @@ export interface StrayTable {
   createdAtMs: number;
   firstSeenAtMs: number;
   lastSeenAtMs: number;
+  /** For how long sweeps have seen it one after the other; 0 after the first. */
+  watchedMs: number;
   /** What is to be done with it: `policy`, `stop`, `delete`. */
   handling: string;
   /** What became of the last try. */
@@ -216,6 +222,8 @@ export interface InstanceTable {
   ends: Generated<string>;
   /** When the clock alone stops it: what of `ends` comes first, while it is wished to run. */
   endsAtMs: Generated<number | null>;
+  /** After how long idleness stops it: of one that runs and is watched, null for all others. */
+  idleAfterMs: Generated<number | null>;
   /** JSON `Archive`; null when there is none. */
   archive: Generated<string | null>;
   /** JSON `Operation`: the present one. */
@@ -263,6 +271,8 @@ export interface VolumeTable {
   usageBytes: number;
   status: string;
   generation: number;
+  /** JSON `Operation`: the present one. */
+  operation: Generated<string>;
   publicText: string;
   /** 1 while lists show it. */
   listed: Flag;

@@ -1,6 +1,7 @@
 /** Volumes: rows to domain and back. */
 import type { Selectable } from 'kysely';
 import { regionId, userId, volumeId } from '../domain/ids.ts';
+import { endOperation } from '../domain/operation.ts';
 import {
   publicVolume,
   volumeStatuses,
@@ -11,6 +12,7 @@ import {
 } from '../domain/volume.ts';
 import type { Hold } from './instances.ts';
 import { stillHeld } from './leases.ts';
+import { keepOperation } from './operations.ts';
 import type { VolumeTable } from './schema.ts';
 import type { Db } from './store.ts';
 
@@ -34,6 +36,7 @@ export const volumeFromRow = (row: VolumeRow): Volume => ({
   usageBytes: row.usageBytes,
   status: oneOf<VolumeStatus>(volumeStatuses, row.status),
   generation: row.generation,
+  operation: JSON.parse(row.operation),
 });
 
 /** The name is taken while the volume is not Terminating; one owner, one name, in all regions. */
@@ -47,6 +50,7 @@ const columnsOf = (volume: Volume) => ({
   usageBytes: volume.usageBytes,
   status: volume.status,
   generation: volume.generation,
+  operation: JSON.stringify(volume.operation),
   publicText: JSON.stringify(publicVolume(volume)),
 });
 
@@ -103,11 +107,14 @@ export async function volumeTexts(db: Db, ownerId: string, offset: number, limit
   return rows.map((row) => row.publicText);
 }
 
+/** The operation of the wish before it becomes history. */
 export async function writeVolumeWish(
   tx: Db,
+  before: Pick<Volume, 'generation' | 'operation'>,
   volume: Volume,
   more: { listed: boolean; dueAtMs: number },
 ): Promise<void> {
+  await keepOperation(tx, volume.ownerId, { ...before, subjectId: volume.id }, volume.operation.startedAtMs);
   await tx
     .updateTable('volume')
     .set({ ...columnsOf(volume), listed: more.listed ? 1 : 0, dueAtMs: more.dueAtMs })
@@ -120,9 +127,13 @@ export async function writeVolumeFound(tx: Db, hold: Hold, volume: Volume): Prom
   return result.numUpdatedRows > 0n;
 }
 
-export async function deleteVolumeRow(tx: Db, hold: Hold): Promise<boolean> {
+/** Its last operation, which ends with the row, is history from then on. */
+export async function deleteVolumeRow(tx: Db, hold: Hold, volume: Volume, nowMs: number): Promise<boolean> {
   const result = await tx.deleteFrom('volume').where(stillHeld(hold)).executeTakeFirst();
-  return result.numDeletedRows > 0n;
+  if (result.numDeletedRows === 0n) return false;
+  const operation = endOperation(volume.operation, 'Succeeded', nowMs);
+  await keepOperation(tx, volume.ownerId, { ...volume, subjectId: volume.id, operation }, nowMs);
+  return true;
 }
 
 /** Instances that hold a volume: `living` are not released; the others are still being cleaned. */

@@ -21,8 +21,8 @@ afterEach(async () => {
 
 const page = { pager: { currentPage: 1, pageSize: 10 } };
 
-test('has a method for every route, and no other', () => {
-  expect(Object.keys(makeClient({ baseUrl: '' })).toSorted()).toEqual([...routeNames].toSorted());
+test('has a method for every route and for the stream of events, and no other', () => {
+  expect(Object.keys(makeClient({ baseUrl: '' })).toSorted()).toEqual([...routeNames, 'events'].toSorted());
 });
 
 test('walks the whole account: what each route answers is what the contract says', async () => {

@@ -2,7 +2,7 @@
  * A control of canned answers, for what only the edge decides: what it passes on, and what it makes of every kind of answer,
  * refusal and fault. All that a test does not hand in is a fault when asked.
  */
-import type { Access, Caller, Catalog, Control, Forwarding, Instances, Volumes } from '../../src/control/control.ts';
+import type { Access, Caller, Catalog, Control, Forwarding, Instances, Volumes, Images, Registries } from '../../src/control/control.ts';
 import { Refusal } from '../../src/domain/refusal.ts';
 
 export const GOOD_TOKEN = 'good';
@@ -26,7 +26,13 @@ export function fakeControl(
     instances: { ...unaskedInstances, ...given.instances },
     volumes: { ...unaskedVolumes, ...given.volumes },
     catalog: { ...unaskedCatalog, ...given.catalog },
+    images: { ...unaskedImages, ...given.images },
+    registries: { ...unaskedRegistries, ...given.registries },
+    strays: { list: unasked, handle: unasked, ...given.strays },
+    ends: { set: unasked, keepAlive: unasked, activity: unasked, ...given.ends },
     forwarding: unaskedForwarding,
+    operations: { read: unasked, list: unasked, cancel: unasked, ...given.operations },
+    events: { follow: unaskedEvents, ...given.events },
     versionOf: given.versionOf ?? (async () => 1),
     health: given.health ?? (async () => ({ ready: true, text: 'the fake is well' })),
   };
@@ -35,6 +41,11 @@ export function fakeControl(
 const unasked = async (): Promise<never> => {
   throw new Error('the test did not expect control to be asked this');
 };
+
+// oxlint-disable-next-line require-yield -- it only throws
+async function* unaskedEvents(): AsyncGenerator<never, void> {
+  throw new Error('the test did not expect control to be asked for events');
+}
 
 const refusingAccess: Access = {
   async authenticate(credential) {
@@ -63,8 +74,11 @@ const unaskedInstances: Instances = {
   restart: unasked,
   archive: unasked,
   terminate: unasked,
+  get: unasked,
   open: unasked,
 };
 const unaskedVolumes: Volumes = { create: unasked, list: unasked, delete: unasked };
-const unaskedCatalog: Catalog = { families: unasked, images: unasked, regions: unasked };
-const unaskedForwarding: Forwarding = { route: unasked, redeem: unasked, session: unasked, dial: unasked };
+const unaskedCatalog: Catalog = { families: unasked, regions: unasked };
+const unaskedImages: Images = { list: unasked, create: unasked, save: unasked, delete: unasked };
+const unaskedRegistries: Registries = { create: unasked, list: unasked, delete: unasked };
+const unaskedForwarding: Forwarding = { route: unasked, redeem: unasked, session: unasked, dial: unasked, began: () => () => {} };

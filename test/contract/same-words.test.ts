@@ -1,10 +1,12 @@
 import { expect, test } from 'vitest';
 import { actions, chargeModes, instanceStatuses } from '../../src/contract/instance.ts';
 import { errorCodes } from '../../src/contract/errors.ts';
+import { strayHandlings, strayKinds } from '../../src/contract/stray.ts';
 import { volumeTypes } from '../../src/contract/volume.ts';
 import * as catalog from '../../src/domain/catalog.ts';
 import * as states from '../../src/domain/instance-states.ts';
 import { refusalCodes } from '../../src/domain/refusal.ts';
+import * as stray from '../../src/domain/stray.ts';
 import * as volume from '../../src/domain/volume.ts';
 
 test('what crosses the wire and what is true use the same words', () => {
@@ -12,5 +14,7 @@ test('what crosses the wire and what is true use the same words', () => {
   expect(instanceStatuses).toEqual(states.instanceStatuses);
   expect(actions).toEqual(states.actions);
   expect(volumeTypes).toEqual(volume.volumeTypes);
+  expect(strayKinds).toEqual(stray.strayKinds);
+  expect(strayHandlings).toEqual(stray.strayHandlings);
   for (const code of refusalCodes) expect(errorCodes).toContain(code);
 });

@@ -138,7 +138,7 @@ describe('plan', () => {
     const wished = at('archived', { status: 'Running', phase: 'Stopping' }, { generation: 3 });
     expect(plan(wished, running, now, limits).do).toBe('halt');
     expect(plan(wished, ended, now, limits)).toEqual({ do: 'saveRoot' });
-    const archive = { ref: 'kept', sizeBytes: 1, generation: 2 };
+    const archive = { ref: 'kept', sizeBytes: 1, generation: 2, replaces: [] };
     expect(plan({ ...wished, archive }, ended, now, limits)).toEqual({ do: 'saveRoot' });
     const kept = { ...wished, archive: { ...archive, generation: 3 } };
     expect(plan(kept, ended, now, limits)).toEqual({ do: 'removeKept' });
@@ -146,7 +146,16 @@ describe('plan', () => {
       do: 'settle',
       show: { status: 'Archived', phase: 'Archived' },
     });
-    expect(plan(at('archived', { status: 'Archived' }), absent, now, limits)).toEqual({ do: 'rest' });
+    const archived = at('archived', { status: 'Archived', phase: 'Archived' }, { archive: kept.archive });
+    expect(plan(archived, absent, now, limits)).toEqual({ do: 'rest' });
+    // What the archive before kept, and node ports, go before it counts as Archived.
+    expect(plan({ ...kept, archive: { ...kept.archive, replaces: ['old'] } }, absent, now, limits).do).toBe('removeKept');
+    expect(plan({ ...kept, nodePorts: [{ port: 22, nodePort: 30_000 }] }, absent, now, limits).do).toBe('removeKept');
+    // A container that comes back after all goes again, and if its root disk is not kept, not before it is.
+    expect(plan({ ...archived, generation: 3 }, ended, now, limits).do).toBe('removeKept');
+    expect(plan({ ...archived, archive: null }, ended, now, limits).do).toBe('saveRoot');
+    const cleared = at('archived', { status: 'Archived', phase: 'Archiving' }, { archive: kept.archive });
+    expect(plan(cleared, absent, now, limits)).toMatchObject({ do: 'settle', show: { phase: 'Archived' } });
     expect(plan(wished, absent, now, limits)).toMatchObject({
       do: 'settle',
       show: { message: expect.stringContaining('no root disk') },
@@ -160,6 +169,14 @@ describe('plan', () => {
       do: 'settle',
       show: { status: 'Stopped', diagnosis: 'ArchiveFailed' },
     });
+    // In the engine's own words, and of one that had failed to start as well.
+    const told = { status: 'StartingFailed', phase: 'Archiving', diagnosis: 'ArchiveFailed', diagnosisMessage: 'the disk is full' } as const;
+    expect(plan(at('stopped', told, { operation }), ended, now, limits)).toMatchObject({
+      do: 'settle',
+      show: { status: 'Stopped', diagnosis: 'ArchiveFailed', diagnosisMessage: 'the disk is full' },
+    });
+    const givenUp = at('stopped', { status: 'StartingFailed', phase: 'Stopping' }, { operation: beginOperation('stop', 'user', now) });
+    expect(plan(givenUp, ended, now, limits)).toMatchObject({ do: 'settle', show: { status: 'Stopped', diagnosis: '' } });
   });
 
   test('healthy is what was measured', () => {

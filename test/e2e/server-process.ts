@@ -34,9 +34,19 @@ const freePort = async (): Promise<number> => {
   return address.port;
 };
 
-/** `nodePorts`: a range of the file's own, so that files which run at once don't take each other's. */
-export async function startServerProcess({ nodePorts }: { nodePorts: string }): Promise<ServerProcess> {
+/**
+ * `nodePorts`: a range of the file's own, so that files which run at once don't take each other's. `prepare` is done on the data
+ * folder before the first start.
+ */
+export async function startServerProcess({
+  nodePorts,
+  prepare = async () => {},
+}: {
+  nodePorts: string;
+  prepare?: (folder: string) => Promise<void>;
+}): Promise<ServerProcess> {
   const folder = await mkdtemp(join(tmpdir(), 'berth-e2e-'));
+  await prepare(folder);
   const listen = `127.0.0.1:${await freePort()}`;
   const gatewayListen = `127.0.0.1:${await freePort()}`;
   const env = {
@@ -135,7 +145,7 @@ export async function ownedNames(installation: string): Promise<string[]> {
 }
 
 /** What the server is just removing itself (404, 409) is left to it, and looked at again. */
-async function removeAll(installation: string): Promise<void> {
+export async function removeAll(installation: string): Promise<void> {
   const filters = ofInstallation(installation);
   const settle = (removal: Promise<unknown>) =>
     removal.catch((error: unknown) => {
@@ -157,7 +167,7 @@ async function removeAll(installation: string): Promise<void> {
 export type Client = ReturnType<typeof makeClient>;
 
 export async function login(
-  server: ServerProcess,
+  server: Pick<ServerProcess, 'apiUrl'>,
   username = 'admin',
   password = PASSWORD,
 ): Promise<{ client: Client; token: string }> {

@@ -15,6 +15,7 @@
 import { afterAll, afterEach, beforeAll, describe } from 'vitest';
 import type { Fixture } from './conformance/fixture.ts';
 import { describeFaults } from './conformance/faults.ts';
+import { describeImages } from './conformance/images.ts';
 import { describeInside } from './conformance/inside.ts';
 import { describeLifecycle } from './conformance/lifecycle.ts';
 import { describeNetwork } from './conformance/network.ts';
@@ -47,6 +48,7 @@ export function describeConformance(name: string, makeFixture: () => Promise<Fix
     describeInside(current);
     describeNetwork(current);
     describeFaults(current);
+    describeImages(current);
     describeSurroundings(current);
     describeOwnership(current);
   });

@@ -4,10 +4,11 @@
  */
 import { execFile, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { access, chmod, copyFile, mkdir, mkdtemp, rm, symlink } from 'node:fs/promises';
+import { access, chmod, copyFile, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import type Docker from 'dockerode';
@@ -18,11 +19,16 @@ import { makeDockerEngine, type DockerEngineOptions } from '../../src/engines/do
 import { makeHost, type HostFacts } from '../../src/engines/docker/host.ts';
 import type { Engine } from '../../src/engines/contract.ts';
 import { containerName, labels, networkName } from '../../src/engines/labels.ts';
+import { splitRef } from '../../src/engines/docker/refs.ts';
+import { credentials, startDebianRegistries, type DebianRegistries } from './debian-registry.ts';
 import type { Fixture, Neighbour } from './conformance.ts';
 
 const run = promisify(execFile);
 
 export const endpoint: Endpoint = endpointOf(process.env['DOCKER_HOST'] ?? '/var/run/docker.sock');
+
+/** Two empty blocks: its end. */
+const emptyTar = Buffer.alloc(1024);
 
 export interface DockerFixture extends Fixture {
   /** Past the engine. */
@@ -46,6 +52,7 @@ export async function makeDockerFixture(): Promise<DockerFixture> {
   const engines: Engine[] = [];
   const others: Neighbour[] = [];
   const warnings: string[] = [];
+  let debian: Promise<DebianRegistries> | undefined;
   const log = { info: () => {}, warn: (...said: unknown[]) => void warnings.push(said.map(String).join(' ')) };
 
   const make = (options: Partial<DockerEngineOptions> = {}): Engine => {
@@ -64,7 +71,7 @@ export async function makeDockerFixture(): Promise<DockerFixture> {
       }
       for (const { Id } of await docker.listNetworks({ filters })) await docker.getNetwork(Id).remove();
       for (const { Id } of await docker.listImages({ filters: JSON.stringify(filters) })) {
-        await docker.getImage(Id).remove({ force: true });
+        await unlessGone(docker.getImage(Id).remove({ force: true }));
       }
     }
     await docker.getImage(imageRef).remove({ force: true });
@@ -122,6 +129,29 @@ export async function makeDockerFixture(): Promise<DockerFixture> {
       others.push(neighbour);
       return neighbour;
     },
+    async neighbourImage({ ref, labels: Labels }) {
+      const changes = Object.entries(Labels).map(([name, value]) => `LABEL ${name}=${JSON.stringify(value)}`);
+      const { repository: repo, tag } = splitRef(ref);
+      const answer = await text(await docker.importImage(Readable.from([emptyTar]), { repo, tag, changes }));
+      if (answer.includes('"error"')) throw new Error(answer);
+      const image = docker.getImage(ref);
+      const { Id } = await image.inspect();
+      const neighbour: Neighbour = {
+        untouched: () =>
+          image.inspect().then(
+            (now) => now.Id === Id,
+            () => false,
+          ),
+        remove: () => unlessGone(image.remove({ force: true })),
+      };
+      others.push(neighbour);
+      return neighbour;
+    },
+    async registries() {
+      debian ??= startDebianRegistries();
+      const { open, closed } = await debian;
+      return { open, closed, credentials, wrongCredentials: { username: 'berth', secret: 'barnacle' } };
+    },
     async leaveHalfMade(spec) {
       const files = makeControlFiles(stateFolder);
       await files.write(spec.id, []);
@@ -135,7 +165,7 @@ export async function makeDockerFixture(): Promise<DockerFixture> {
       await docker.getContainer(containerName(id)).kill();
     },
     async dropImage(ref) {
-      await docker.getImage(ref).remove({ force: true });
+      await unlessGone(docker.getImage(ref).remove({ force: true }));
     },
     generationFollows: 'creation',
     lacks: {},
@@ -144,6 +174,7 @@ export async function makeDockerFixture(): Promise<DockerFixture> {
         await Promise.all(engines.map((engine) => engine.stop()));
         await removeAll();
       } finally {
+        await debian?.then((registries) => registries.stop());
         client.stop();
         await rm(folder, { recursive: true, force: true });
       }
@@ -166,7 +197,19 @@ async function freeNodePort(): Promise<number> {
   return address.port;
 }
 
-async function importBusybox(docker: Docker, ref: string, folder: string): Promise<void> {
+/** A file that is to be in an image, by its absolute path there. */
+export interface ImageFile {
+  content: string | Buffer;
+  mode: number;
+}
+
+/** Imports busybox under `ref`, with all its applets and the `files`. `folder` is a scratch one, the caller's to remove. */
+export async function importBusybox(
+  docker: Docker,
+  ref: string,
+  folder: string,
+  files: Readonly<Record<string, ImageFile>> = {},
+): Promise<void> {
   const busybox = '/bin/busybox';
   if (
     !(await access(busybox).then(
@@ -175,7 +218,8 @@ async function importBusybox(docker: Docker, ref: string, folder: string): Promi
     ))
   )
     await run('apt-get', ['install', '-y', 'busybox-static']);
-  const root = path.join(folder, 'root');
+  const root = await mkdtemp(path.join(folder, 'root-'));
+  await chmod(root, 0o755);
   for (const name of ['bin', 'etc', 'root', 'tmp', 'proc', 'sys', 'dev'])
     await mkdir(path.join(root, name), { recursive: true });
   await copyFile(busybox, path.join(root, 'bin/busybox'));
@@ -183,6 +227,12 @@ async function importBusybox(docker: Docker, ref: string, folder: string): Promi
   const { stdout: applets } = await run(busybox, ['--list']);
   for (const applet of applets.trim().split('\n')) {
     if (applet !== 'busybox') await symlink('busybox', path.join(root, 'bin', applet));
+  }
+  for (const [name, { content, mode }] of Object.entries(files)) {
+    const file = path.join(root, name);
+    await mkdir(path.dirname(file), { recursive: true });
+    await writeFile(file, content);
+    await chmod(file, mode);
   }
   const tar = spawn('tar', ['-C', root, '--owner=0', '--group=0', '-c', '.'], { stdio: ['ignore', 'pipe', 'inherit'] });
   const [repo, tag] = [ref.slice(0, ref.lastIndexOf(':')), ref.slice(ref.lastIndexOf(':') + 1)];

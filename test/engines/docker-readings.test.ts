@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { EngineFault } from '../../src/domain/engine-fault.ts';
 import { instanceIdOf, userId } from '../../src/domain/ids.ts';
 import { endpointOf } from '../../src/engines/docker/client.ts';
-import { chooseGpus, createOptions } from '../../src/engines/docker/create-options.ts';
+import { chooseGpus, createOptions, gpuLabel, gpusOf } from '../../src/engines/docker/create-options.ts';
 import { faultOf, isNameTaken, isNetworkGone, takenPort } from '../../src/engines/docker/faults.ts';
 import type { HostFacts } from '../../src/engines/docker/host.ts';
 import { linesOf, makeDemultiplexer } from '../../src/engines/docker/streams.ts';
@@ -30,6 +30,27 @@ describe('faults', () => {
     [403, 'not by you', 'denied', false],
   ])('%d "%s" is %s', (status, sentence, kind, retry) => {
     expect(faultOf(answer(status, sentence))).toMatchObject({ kind, retry });
+  });
+
+  it.each([
+    ['No such image: nothing:1', 'imageMissing'],
+    ['invalid reference format', 'imageMissing'],
+    ['write /var/lib/docker/overlay2/x/diff/y: no space left on device', 'diskFull'],
+    ['invalid mount config for type "bind": bind source path does not exist: /srv/x', 'badMount'],
+    [
+      'error mounting "/srv/x" to rootfs at "/y": not a directory: unknown: Are you trying to mount a directory onto a file (or vice-versa)?',
+      'badMount',
+    ],
+    ['Bind for 127.0.0.1:30001 failed: port is already allocated', 'portTaken'],
+    ['fork/exec /usr/bin/containerd-shim: cannot allocate memory', 'outOfMemory'],
+    ['Minimum memory limit allowed is 6MB', 'outOfMemory'],
+    ['Range of CPUs is from 0.01 to 2.00, as there are only 2 CPUs available', 'hostTooSmall'],
+    ['could not select device driver "nvidia" with capabilities: [[gpu]]', 'gpuMissing'],
+    ['OCI runtime create failed: exec format error', 'imageUnfit'],
+    ['OCI runtime create failed: exec: "/bin/sh": stat /bin/sh: no such file or directory', 'imageUnfit'],
+    ['something nobody has ever seen', undefined],
+  ])('"%s" has the reason %s', (sentence, reason) => {
+    expect(faultOf(answer(500, sentence)).reason).toBe(reason);
   });
 
   it('no answer is unreachable, whatever the reason, and a fault stays what it is', () => {
@@ -139,10 +160,19 @@ describe('create options', () => {
     expect(withGpu.HostConfig?.DeviceRequests).toEqual([
       { Driver: 'nvidia', DeviceIDs: ['GPU-1'], Capabilities: [['gpu']] },
     ]);
-    expect(withGpu.Env).not.toContain('NVIDIA_VISIBLE_DEVICES=void');
+    expect(withGpu.Env).toContain('NVIDIA_VISIBLE_DEVICES=GPU-1');
     const podman = createOptions(spec, { ...placed, host: { ...host, podman: true, openFiles: null, hasInit: false } });
     expect(podman.HostConfig).toMatchObject({ LogConfig: { Type: 'k8s-file' }, Init: false });
     expect(podman.HostConfig).not.toHaveProperty('Ulimits');
+  });
+
+  it('the GPUs of a container are what its label says, and a label with nothing in it is none', () => {
+    expect(gpusOf(createOptions({ ...spec, gpus: 2 }, { ...placed, gpuIds: ['a', 'b'] }).Labels ?? {})).toEqual([
+      'a',
+      'b',
+    ]);
+    expect(gpusOf({ [gpuLabel]: '' })).toEqual([]);
+    expect(gpusOf({})).toEqual([]);
   });
 
   it('GPUs go to those who have none first, never twice to who runs', () => {

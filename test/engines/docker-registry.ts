@@ -6,14 +6,26 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
 
 /**
- * How it answers: as it should; a layer to its half and no further (`holding`), or to its half and then cut off, each time
- * (`cutting`); nothing at all (`silent`); 500 or 401 to all but the greeting; a manifest or a layer that is not what was promised.
+ * How it answers: as it should; a layer to its half and no further (`holding`), or drop by drop (`trickling`), or to its half and
+ * then cut off, each time (`cutting`); the manifest cut off (`cuttingShort`); nothing at all (`silent`); 500 or 401 to all but the
+ * greeting; a manifest or a layer that is not what was promised.
  */
-type Mood = 'well' | 'holding' | 'cutting' | 'silent' | 'failing' | 'denying' | 'babbling' | 'forging';
+type Mood =
+  | 'well'
+  | 'holding'
+  | 'trickling'
+  | 'cutting'
+  | 'cuttingShort'
+  | 'silent'
+  | 'failing'
+  | 'denying'
+  | 'babbling'
+  | 'forging';
 
 const LAYER_BYTES = 6 * 1024 * 1024;
 
@@ -27,6 +39,8 @@ export interface Registry {
   mood: Mood;
   /** Connections on which a layer is being sent. */
   sending(): number;
+  /** How often whoever fetched a layer hung up before its end. */
+  hungUp(): number;
   /** Makes an image that has never been pulled: what a broken-off pull left of the last one is not in it. */
   renew(): Promise<void>;
   stop(): Promise<void>;
@@ -60,12 +74,16 @@ async function makeContent(): Promise<Content> {
 export async function makeRegistry(): Promise<Registry> {
   let content = await makeContent();
   let mood: Mood = 'well';
+  let hungUp = 0;
   const layersOnTheWay = new Set<http.ServerResponse>();
 
   function sendLayer(request: http.IncomingMessage, response: http.ServerResponse): void {
     const { layer } = content;
     layersOnTheWay.add(response);
-    response.on('close', () => layersOnTheWay.delete(response));
+    response.on('close', () => {
+      layersOnTheWay.delete(response);
+      if (!response.writableFinished && mood !== 'cutting') hungUp++;
+    });
     const from = Number(/^bytes=(\d+)-/.exec(request.headers.range ?? '')?.[1] ?? 0);
     const headers = { 'content-type': 'application/octet-stream', 'content-length': layer.length - from };
     const range = { 'content-range': `bytes ${from}-${layer.length - 1}/${layer.length}` };
@@ -73,6 +91,7 @@ export async function makeRegistry(): Promise<Registry> {
     const half = Math.floor(layer.length / 2);
     if (mood === 'forging') response.end(Buffer.alloc(layer.length - from));
     else if (mood === 'holding') response.write(layer.subarray(from, half));
+    else if (mood === 'trickling') void trickle(layer.subarray(from), response);
     else if (mood === 'cutting') response.write(layer.subarray(from, half), () => response.destroy());
     else response.end(layer.subarray(from));
   }
@@ -86,8 +105,14 @@ export async function makeRegistry(): Promise<Registry> {
     };
     const send = (bytes: Buffer, type: string): void => {
       const digest = digestOf(bytes);
-      response.writeHead(200, { 'content-type': type, 'content-length': bytes.length, 'docker-content-digest': digest });
-      response.end(request.method === 'HEAD' ? undefined : bytes);
+      response.writeHead(200, {
+        'content-type': type,
+        'content-length': bytes.length,
+        'docker-content-digest': digest,
+      });
+      if (mood === 'cuttingShort' && request.method === 'GET')
+        response.write(bytes.subarray(0, 20), () => response.destroy());
+      else response.end(request.method === 'HEAD' ? undefined : bytes);
     };
     if (mood === 'silent') return;
     if (url === '/v2/') return void response.writeHead(200).end('{}');
@@ -115,6 +140,7 @@ export async function makeRegistry(): Promise<Registry> {
       mood = next;
     },
     sending: () => layersOnTheWay.size,
+    hungUp: () => hungUp,
     async renew() {
       content = await makeContent();
     },
@@ -124,6 +150,16 @@ export async function makeRegistry(): Promise<Registry> {
         server.closeAllConnections();
       }),
   };
+}
+
+/** A megabyte a second. */
+async function trickle(bytes: Buffer, response: http.ServerResponse): Promise<void> {
+  const drop = 16 * 1024;
+  for (let at = 0; at < bytes.length && !response.destroyed; at += drop) {
+    response.write(bytes.subarray(at, at + drop));
+    await delay(16);
+  }
+  response.end();
 }
 
 /** Of noise, so that nothing of it is known from an earlier run. */

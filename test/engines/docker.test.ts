@@ -1,5 +1,5 @@
 /** What the Docker engine promises beyond the contract, against a real daemon, also one whose connection breaks. */
-import { getEventListeners, once } from 'node:events';
+import { getEventListeners } from 'node:events';
 import { access, readdir, stat } from 'node:fs/promises';
 import http from 'node:http';
 import net from 'node:net';
@@ -23,6 +23,7 @@ import {
   type Subject,
 } from './conformance/subject.ts';
 import { endpoint, makeDockerFixture, type DockerFixture } from './docker-fixture.ts';
+import { squat, withSocket } from './sockets.ts';
 
 let fixture: DockerFixture;
 let subject: Subject;
@@ -35,13 +36,6 @@ afterAll(() => fixture.stop());
 
 const inspect = (id: InstanceId) => fixture.docker.getContainer(containerName(id)).inspect();
 
-/** Something else on the host that listens there. */
-async function squat(port: number): Promise<() => Promise<void>> {
-  const server = net.createServer().listen(port, fixture.nodePortAddress);
-  await once(server, 'listening');
-  return () => new Promise((resolve) => server.close(() => resolve()));
-}
-
 describe('node ports', () => {
   it('of an instance that has run stay: a taken one is busy without the offer of another, and it starts once that is free', async () => {
     const nodePorts = [{ port: echoPort, nodePort: await fixture.freeNodePort() }];
@@ -49,7 +43,7 @@ describe('node ports', () => {
     await subject.ensure(spec);
     await subject.exec(spec.id, 'touch', '/root/kept');
     await fixture.engine.halt(spec.id, 5_000, deadline());
-    const leave = await squat(nodePorts[0]?.nodePort ?? 0);
+    const leave = await squat(fixture.nodePortAddress, nodePorts[0]?.nodePort ?? 0);
     const fault = await expectFault(subject.ensure(spec), 'busy');
     expect(fault).toMatchObject({ retry: true, takenNodePort: undefined });
     expect(fault.message).toContain(String(nodePorts[0]?.nodePort));
@@ -208,26 +202,6 @@ describe('dial', () => {
   });
 });
 
-describe('usage', () => {
-  it('tells a busy instance from an idle one, and what it wrote', async () => {
-    const [busy, idle] = [subject.spec({ cpuMilli: 300 }), subject.spec()];
-    await Promise.all([subject.ensure(busy), subject.ensure(idle)]);
-    await subject.exec(idle.id, 'dd', 'if=/dev/zero', 'of=/root/file', 'bs=1M', 'count=5');
-    await subject.exec(busy.id, 'sh', '-c', 'while :; do :; done >/dev/null 2>&1 &');
-    const ids = [busy.id, idle.id];
-    await fixture.engine.usage(ids, deadline());
-    const usage = await until('the busy one is seen to be', async () => {
-      const now = await fixture.engine.usage(ids, deadline());
-      return (now.get(busy.id)?.cpuMilli ?? 0) > 150 && now;
-    });
-    expect(usage.get(idle.id)?.cpuMilli).toBeLessThan(100);
-    expect(usage.get(idle.id)?.rootDiskBytes).toBeGreaterThanOrEqual(5 * 1024 * 1024);
-    await fixture.engine.halt(idle.id, 5_000, deadline());
-    const halted = (await fixture.engine.usage(ids, deadline())).get(idle.id);
-    expect(halted).toMatchObject({ cpuMilli: 0, memoryBytes: 0 });
-  });
-});
-
 describe('exec', () => {
   it('is called off by its signal, in the midst of endless output', async () => {
     const spec = subject.spec();
@@ -258,27 +232,9 @@ describe('signals', () => {
   });
 });
 
-/** An engine behind a socket of ours, to be cut, made silent, or made to lie. */
-async function withSocket(listener: net.Server, work: (socketPath: string) => Promise<void>): Promise<void> {
-  const socketPath = path.join(await fixture.hostFolder(), 'engine.sock');
-  const open = new Set<net.Socket>();
-  listener.on('connection', (socket) => {
-    open.add(socket);
-    socket.on('close', () => open.delete(socket)).on('error', () => {});
-  });
-  listener.listen(socketPath);
-  await once(listener, 'listening');
-  try {
-    await work(socketPath);
-  } finally {
-    for (const socket of open) socket.destroy();
-    await new Promise((resolve) => listener.close(resolve));
-  }
-}
-
 describe('a bad connection', () => {
   it('an engine that takes a call and never answers is unreachable when the deadline passes, and unknown', async () => {
-    await withSocket(net.createServer(), async (socketPath) => {
+    await withSocket(fixture, net.createServer(), async (socketPath) => {
       const silent = fixture.make({ endpoint: { socketPath } });
       await expectFault(silent.probe(AbortSignal.timeout(100)), 'unreachable');
       const ids = Array.from({ length: 10 }, newInstanceId);
@@ -293,7 +249,7 @@ describe('a bad connection', () => {
       response.writeHead(404, { 'content-type': 'application/json', 'content-length': 100 });
       response.write('{"message":"No such', () => response.destroy());
     });
-    await withSocket(lying, async (socketPath) => {
+    await withSocket(fixture, lying, async (socketPath) => {
       const engine = fixture.make({ endpoint: { socketPath } });
       const id = newInstanceId();
       expect((await engine.observe([id], AbortSignal.timeout(500))).get(id)?.kind).toBe('unknown');
@@ -311,7 +267,7 @@ describe('a bad connection', () => {
       [404, bodies[1]],
     ] as const) {
       const failing = http.createServer((_request, response) => void response.writeHead(status).end(body));
-      await withSocket(failing, async (socketPath) => {
+      await withSocket(fixture, failing, async (socketPath) => {
         const engine = fixture.make({ endpoint: { socketPath } });
         const ids = Array.from({ length: 6 }, newInstanceId);
         for (const asked of [ids.slice(0, 1), ids]) {
@@ -335,7 +291,7 @@ describe('a bad connection', () => {
       daemon.on('error', () => {}).on('close', () => client.destroy());
       client.pipe(daemon).pipe(client);
     });
-    await withSocket(between, async (socketPath) => {
+    await withSocket(fixture, between, async (socketPath) => {
       const engine = fixture.make({ endpoint: { socketPath } });
       const spec = subject.spec();
       const hints = new Set<InstanceId>();

@@ -304,6 +304,30 @@ describe('the state file', () => {
     expect(await next.exec(running.id, ['cat', '/etc/berth/start'], noSignal())).toMatchObject({ stdout: start });
   });
 
+  it('images that were saved, and what registries were given, are there for the next process, with their bytes', async () => {
+    const file = await stateFile();
+    const { engine, clock } = emulator({ stateFile: file });
+    const spec = specOf('one');
+    const ref = 'private.invalid/mine:1';
+    const credentials = { username: 'berth', secret: 'harbour' };
+    await clock.run(engine.ensure(spec, noSignal()));
+    await engine.exec(spec.id, ['touch', '/root/kept'], noSignal());
+    const { sizeBytes } = await clock.run(engine.saveImage(spec.id, ref, noSignal()));
+    await clock.run(engine.pushImage(ref, () => {}, noSignal(), credentials));
+    const owned = await engine.listOwned(noSignal());
+    expect(owned.map(({ kind, engineName }) => [kind, engineName])).toContainEqual(['image', ref]);
+
+    const { engine: next, clock: later } = emulator({ stateFile: file });
+    expect(await next.listOwned(noSignal())).toEqual(owned);
+    await next.removeImage(ref, noSignal());
+    const told: number[] = [];
+    await later.run(next.ensureImage(ref, ({ done }) => told.push(done), noSignal(), credentials));
+    expect(told.at(-1)).toBe(sizeBytes);
+    const copy = specOf('two', { imageRef: ref });
+    await later.run(next.ensure(copy, noSignal()));
+    expect(await next.exec(copy.id, ['ls', '/root/kept'], noSignal())).toMatchObject({ exitCode: 0 });
+  });
+
   it('a crash that came due while no process ran has happened', async () => {
     const file = await stateFile();
     const { engine, clock } = emulator({ stateFile: file });

@@ -1,7 +1,8 @@
 /** The ways in which the simulated engine misbehaves, one by one, and that the same seed misbehaves the same. */
 import { describe, expect, it } from 'vitest';
 import type { InstanceId } from '../../src/domain/ids.ts';
-import type { Observation } from '../../src/engines/contract.ts';
+import type { EngineSpec, Observation } from '../../src/engines/contract.ts';
+import { containerName } from '../../src/engines/labels.ts';
 import { makeVirtualClock, type VirtualClock } from '../../src/engines/simulated/clock.ts';
 import {
   faultModes,
@@ -317,6 +318,11 @@ describe('by seed', () => {
   });
 });
 
+function discardOf(engine: SimulatedEngine, { id, ownerId }: EngineSpec, signal: AbortSignal): Promise<void> {
+  const about = { id, ownerId, generation: 1, running: true, createdAtMs: 0, imageRef: null };
+  return engine.discard({ kind: 'instance', engineName: containerName(id), ...about }, signal);
+}
+
 function callOf(engine: SimulatedEngine, verb: Verb, wish = spec, signal = noSignal()): Promise<unknown> {
   switch (verb) {
     case 'probe':
@@ -327,6 +333,10 @@ function callOf(engine: SimulatedEngine, verb: Verb, wish = spec, signal = noSig
       return engine.observe([wish.id], signal);
     case 'ensureImage':
       return engine.ensureImage(wish.imageRef, () => {}, signal);
+    case 'pushImage':
+      return engine.pushImage(wish.imageRef, () => {}, signal);
+    case 'removeImage':
+      return engine.removeImage('berth.local/saved:1', signal);
     case 'ensure':
       return engine.ensure(wish, signal);
     case 'halt':
@@ -335,6 +345,8 @@ function callOf(engine: SimulatedEngine, verb: Verb, wish = spec, signal = noSig
       return engine.destroy(wish.id, signal);
     case 'saveImage':
       return engine.saveImage(wish.id, 'berth.local/saved:1', signal);
+    case 'discard':
+      return discardOf(engine, wish, signal);
     case 'watch':
       engine.watch(() => {}, signal);
       return Promise.resolve();

@@ -33,6 +33,13 @@ async function makeFixture(publishPorts: boolean): Promise<Fixture> {
       return { untouched: async () => host.hasStranger(name), remove: async () => host.removeStranger(name) };
     },
     neighbourNetwork: () => Promise.reject(new Error('networks of the simulation have no names')),
+    neighbourImage: () => Promise.reject(new Error('images of the simulation have no labels')),
+    registries: async () => ({
+      open: 'registry.example',
+      closed: 'private.invalid',
+      credentials: { username: 'berth', secret: 'harbour' },
+      wrongCredentials: { username: 'berth', secret: 'wrong' },
+    }),
     leaveHalfMade: async (spec) => engine.leaveHalfMade(spec),
     stopOutside: (id) => host.crash(id),
     dropImage: async (ref) => host.dropImage(ref),
@@ -40,6 +47,7 @@ async function makeFixture(publishPorts: boolean): Promise<Fixture> {
     lacks: {
       shell: 'the simulation runs no scripts, it pretends single commands',
       neighbourNetworks: 'an account’s network is there while it has containers, and is no object of its own',
+      neighbourImages: 'it knows of an image who saved it, and no labels',
       ...(publishPorts ? {} : { publishedPorts: 'this simulation is told not to publish them' }),
     },
     async stop() {

@@ -8,7 +8,7 @@ import { connect, createServer as createTcpServer } from 'node:net';
 import type { Server as TcpServer, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { afterEach } from 'vitest';
-import type { Caller, Credential, Forwarding, GatewayRoute } from '../../src/control/control.ts';
+import type { Caller, Credential, Forwarding, GatewayRoute, TrafficKind } from '../../src/control/control.ts';
 import type { Log } from '../../src/control/log.ts';
 import { EngineFault } from '../../src/domain/engine-fault.ts';
 import { instanceIdOf } from '../../src/domain/ids.ts';
@@ -47,6 +47,8 @@ export interface Harness {
   logged: { facts: Record<string, unknown>; text: string }[];
   dials: number;
   dialled: Set<Socket>;
+  /** What was told of traffic. */
+  began: { id: string; kind: TrafficKind; done: boolean }[];
   add(
     id: InstanceId,
     more: { owner?: string; publicPorts?: number[]; ports?: Record<number, number>; route?: Partial<GatewayRoute> },
@@ -67,6 +69,7 @@ export async function start(more: Partial<GatewayNeeds> = {}): Promise<Harness> 
   const handovers = new Map<string, { accountId: string; instanceId: string }>();
   const logged: Harness['logged'] = [];
   const dialled = new Set<Socket>();
+  const began: Harness['began'] = [];
   const write: Log['info'] = (facts, text) => void logged.push({ facts, text });
   const log: Log = { debug: write, info: write, warn: write, error: write };
   const forwarding: Forwarding = {
@@ -82,6 +85,14 @@ export async function start(more: Partial<GatewayNeeds> = {}): Promise<Harness> 
     session: async (secret) => {
       const accountId = sessions.get(secret);
       return accountId === undefined ? null : { accountId };
+    },
+    began: (id, kind) => {
+      const one = { id, kind, done: false };
+      began.push(one);
+      return () => {
+        if (one.done) throw new Error('it was ended twice');
+        one.done = true;
+      };
     },
     dial: async (id, port, signal) => {
       harness.dials += 1;
@@ -109,6 +120,7 @@ export async function start(more: Partial<GatewayNeeds> = {}): Promise<Harness> 
     logged,
     dials: 0,
     dialled,
+    began,
     add(id, { owner = ALICE, publicPorts = [], ports = {}, route = {} }) {
       const instance: FakeInstance = {
         route: {

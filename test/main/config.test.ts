@@ -38,6 +38,8 @@ describe('the configuration', () => {
     ['BERTH_NODE_PORTS', '2000-1000', /first-last/],
     ['BERTH_CPU_OVERCOMMIT', 'much', /number/],
     ['BERTH_GATEWAY_URL', 'gateway', /http/],
+    ['BERTH_STRAYS', 'kill', /report.*stop.*delete/],
+    ['BERTH_STRAY_HOURS', '-1', />=0/],
   ])('%s=%s is refused, naming it and what would be right', (name, value, right) => {
     const read = () => readConfig({ [name]: value });
     expect(read).toThrow(name);

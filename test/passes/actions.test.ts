@@ -164,7 +164,7 @@ onBothEngines('an action', (open) => {
     await world.running.control.instances.terminate(world.caller, one, null);
     await world.until(one.instanceId, phaseIs('Cleaned'));
     expect(Date.now() - beganMs).toBeLessThan(2_000);
-    const { images } = await world.running.control.catalog.images({ currentPage: 1, pageSize: 10 });
+    const { images } = await world.running.control.images.list(world.caller, { currentPage: 1, pageSize: 10 });
     expect(images[0]).toMatchObject({ state: 'Absent' });
   });
 

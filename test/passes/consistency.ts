@@ -94,7 +94,8 @@ export async function expectConsistent(world: World): Promise<void> {
     expect(row.status).toBe(instance.observed.status);
     instanceSchema.parse(JSON.parse(row.publicText));
     expect(row.holdsCapacity === 1, `capacity of ${instance.desired} ${row.status}`).toBe(
-      instance.desired === 'running' || (instance.desired === 'stopped' && row.dueAtMs !== null),
+      (instance.desired === 'running' && instance.waitsSinceMs === null) ||
+        (instance.desired === 'stopped' && row.dueAtMs !== null),
     );
   }
   const volumes = await store.read.selectFrom('volume').selectAll().execute();

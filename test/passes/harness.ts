@@ -7,7 +7,7 @@ import { expect, onTestFinished } from 'vitest';
 import type { Caller, LaunchWish } from '../../src/control/control.ts';
 import { makeControl, type RunningControl } from '../../src/control/make-control.ts';
 import { makeRegions, type RegionHands } from '../../src/control/regions.ts';
-import { realTime } from '../../src/control/time.ts';
+import { realTime, type Time } from '../../src/control/time.ts';
 import { defaultLimits, type Limits } from '../../src/domain/instance-states.ts';
 import { realClock } from '../../src/engines/simulated/clock.ts';
 import {
@@ -18,6 +18,8 @@ import {
 import * as firstRun from '../../src/main/first-run.ts';
 import { makeDirectoryStorage, makeRoot } from '../../src/storage/directory/directory.ts';
 import type { InstanceType } from '../../src/domain/catalog.ts';
+import type { EndsRules } from '../../src/domain/ends.ts';
+import type { IdleLimits } from '../../src/domain/idle.ts';
 import type { Log } from '../../src/control/log.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { PublicInstance } from '../../src/domain/public-instance.ts';
@@ -65,8 +67,12 @@ export interface WorldOptions {
   capabilities?: Partial<import('../../src/engines/contract.ts').Capabilities>;
   start?: boolean;
   engineWidth?: number;
+  endsRules?: EndsRules;
+  idleLimits?: Partial<IdleLimits>;
   /** Added to the time of the machine, for what takes an hour. */
   clock?: { aheadMs: number };
+  /** Timed deeds come so many times as often. */
+  hurry?: number;
   log?: Log;
   /** What control may say as an error without failing the test; nothing, if not given. */
   mayFail?: RegExp;
@@ -102,6 +108,7 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
     commonDataFolder: folder,
     archivePrefix: 'berth.local/archive',
     archivePushed: false,
+    savedPrefix: 'berth.local/saved',
     startScript: '#!/bin/sh\n',
     seen: { probe: null, answers: false, text: '' },
   };
@@ -130,10 +137,11 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
       store: more.store ?? store,
       regions: makeRegions([more.hands ?? hands]),
       log,
-      time: { ...realTime, now },
+      time: { ...realTime, now, ...hurried(options.hurry) },
       random: Math.random,
       randomUuid: randomUUID,
       randomBytes,
+      secretsKey: new Uint8Array(32).fill(7),
       gatewayOrigin: 'http://gateway.test',
       issuer: installation,
       audience: 'berth',
@@ -142,6 +150,8 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
       hostMemoryMiB: firstRun.HOST_MEMORY_MIB,
       onEngineAnswers: async () => {},
       limits: { ...quickLimits, ...options.limits },
+      ...(options.endsRules ? { endsRules: options.endsRules } : {}),
+      ...(options.idleLimits ? { idleLimits: options.idleLimits } : {}),
       alone: store.kind === 'sqlite',
     });
     all.push(control);
@@ -232,6 +242,11 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
     },
   };
 }
+
+const hurried = (times = 1): Partial<Time> => ({
+  elapsed: () => realTime.elapsed() * times,
+  every: (ms, deed) => realTime.every(ms / times, deed),
+});
 
 /** Waits until it is so; fails saying what was there instead. */
 export async function eventually(

@@ -35,7 +35,7 @@ onEngine('sqlite', 'an image', (open) => {
         (await world.store.read.selectFrom('instance').select('attempts').executeTakeFirstOrThrow()).attempts;
       // More often than a container would be tried: an image is given up by its deadline alone.
       await eventually(async () => (await tries()) > 7);
-      const { images } = await world.running.control.catalog.images({ currentPage: 1, pageSize: 10 });
+      const { images } = await world.running.control.images.list(world.caller, { currentPage: 1, pageSize: 10 });
       expect(images[0]).toMatchObject({ state: 'Failed', stateText: expect.stringContaining('berth.local/test:1') });
       told.state = found;
       await world.until(instanceId, hasStatus('Running'));
@@ -103,7 +103,7 @@ onEngine('sqlite', 'an image', (open) => {
       message: expect.stringMatching(/berth\.local\/test:1/),
       diagnosisReason: '',
     });
-    const { images } = await world.running.control.catalog.images({ currentPage: 1, pageSize: 10 });
+    const { images } = await world.running.control.images.list(world.caller, { currentPage: 1, pageSize: 10 });
     expect(images[0]).toMatchObject({ state: 'Preparing', stateText: expect.stringContaining('Downloading') });
     const running = await world.until(instanceId, hasStatus('Running'));
     expect(running.instanceRuntimeInfo.message).toBe('');
@@ -140,7 +140,7 @@ test('image work that nobody waits for any more ends, and does not end what was 
   };
   const never = new AbortController();
   const wait = (signal: AbortSignal): Promise<unknown> =>
-    work.ensure(engine, 'r', () => {}, signal).catch((error: unknown) => error);
+    work.ensure(engine, { ref: 'r' }, () => {}, signal).catch((error: unknown) => error);
   const leaving = new AbortController();
   const left = wait(leaving.signal);
   leaving.abort(new Error('left'));

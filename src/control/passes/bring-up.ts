@@ -5,18 +5,19 @@
 import { EngineFault, type FaultReason } from '../../domain/engine-fault.ts';
 import { after, backOffMs, type Diagnosis } from '../../domain/instance-states.ts';
 import type { Instance, Observed } from '../../domain/instance.ts';
-import { enter, type StageName } from '../../domain/operation.ts';
+import { enter, type Progress, type StageName } from '../../domain/operation.ts';
 import { diagnosed, giveUp } from '../../domain/plan.ts';
 import { freeNodePort, markFiles } from '../../store/instances.ts';
-import type { EngineSpec, ImageProgress } from '../../engines/contract.ts';
+import type { EngineSpec } from '../../engines/contract.ts';
 import { allotNodePorts, PortsUsedUp } from './node-ports.ts';
-import { imageOf } from './image-of.ts';
+import { imageOf, withAdvice } from './image-of.ts';
+import { makeTeller } from './progress.ts';
 import { DisksFailed, engineSpec, prepareDisks, VolumeNotReady } from './spec.ts';
-import { fail, keep, note, quick, write, type Rest, type Work } from './work.ts';
+import { fail, note, quick, write, type Rest, type Work } from './work.ts';
 
-const PROGRESS_EVERY_MS = 1_000;
 const VOLUME_POLL_MS = 1_000;
 const PROBE_DEADLINE_MS = 5_000;
+const SILENCE_MS = 1_000;
 
 /** Hands a running instance the present control files. */
 export async function refresh(work: Work): Promise<Rest> {
@@ -36,11 +37,15 @@ export async function refresh(work: Work): Promise<Rest> {
 }
 
 /** Image, disks, node ports, container. Each trouble is diagnosed; what may pass is tried again with back-off. */
-export async function ensure(work: Work, show: Partial<Observed>): Promise<Rest> {
+export async function ensure(work: Work, planned: Partial<Observed>): Promise<Rest> {
+  let show = planned;
   try {
     const imageWasMissing = work.instance.observed.phase === 'DownloadImage';
     enterStage(work, 'Image');
     await ensureImage(work, show);
+    // A pull that was told of has moved it on since the plan.
+    const { status } = work.instance.observed;
+    if (status === 'PullingImage') show = { ...show, status: after(status, 'create') };
     // The tries of an image are bounded by a deadline, those of a container by their number: one must not count for the other.
     if (imageWasMissing) work.instance = { ...work.instance, attempts: 0 };
     enterStage(work, 'Disks');
@@ -86,22 +91,26 @@ async function bringUp(work: Work, spec: EngineSpec): Promise<void> {
 
 async function ensureImage(work: Work, show: Partial<Observed>): Promise<void> {
   const { needs, hands, held, instance } = work;
-  let lastMs = 0;
-  let writing: Promise<void> = Promise.resolve();
-  const onProgress = (progress: ImageProgress) => {
-    if (needs.now() - lastMs < PROGRESS_EVERY_MS) return;
-    lastMs = needs.now();
-    const { text, ...howFar } = progress;
-    const observed = {
-      ...show,
-      status: after(work.instance.observed.status, 'pull'),
-      phase: 'DownloadImage',
-      message: `${text} ${amountOf(progress)}`,
-      progress: howFar,
-      ...diagnosed('', ''),
-    } as const;
-    writing = writing.then(() => note(work, { observed })).catch(() => {});
+  const image = await imageOf(instance, hands, needs.credentialsFor).catch(asImageFault);
+  if (image.ownerId !== undefined && (await hasRun(work))) return;
+  const teller = makeTeller(work, () => ({
+    ...show,
+    status: after(work.instance.observed.status, 'pull'),
+    phase: 'DownloadImage',
+  }));
+  let last: Progress | null = null;
+  // A registry may keep silent for as long as the deadline is: who waits is to see for what.
+  let telling: Promise<unknown> = Promise.resolve();
+  let heard = false;
+  const onProgress: typeof teller.onProgress = (progress) => {
+    heard = true;
+    teller.onProgress(progress);
   };
+  const sayNothing = needs.time.after(SILENCE_MS, () => {
+    if (heard) return;
+    const observed = { ...show, phase: 'DownloadImage', message: 'waits for the first bytes of the image' } as const;
+    telling = note(work, { observed }).catch(() => {});
+  });
   const { imageDeadlineMs } = needs.limits;
   const overdue = new AbortController();
   const callOff = needs.time.after(imageDeadlineMs, () => {
@@ -110,15 +119,30 @@ async function ensureImage(work: Work, show: Partial<Observed>): Promise<void> {
   });
   try {
     const signal = AbortSignal.any([held.signal, overdue.signal]);
-    await needs.imageWork.ensure(hands.engine, imageOf(instance), onProgress, signal);
+    await needs.imageWork.ensure(hands.engine, image, onProgress, signal);
   } catch (error) {
-    throw error instanceof EngineFault && !(error instanceof ImageFault)
-      ? new ImageFault(error, { retry: true })
-      : error;
+    if (!(error instanceof EngineFault) || error instanceof ImageFault) throw error;
+    asImageFault(withAdvice(error, image));
   } finally {
     callOff();
-    await writing;
+    sayNothing();
+    await telling;
+    last = await teller.done();
   }
+  // The timeline says how much it was in the end, not what was written a second before.
+  if (last) work.instance = { ...work.instance, operation: enter(work.instance.operation, 'Image', needs.now(), last) };
+}
+
+/** Its container is there with a root disk: it starts from that, and nobody has to give it anything. */
+async function hasRun(work: Work): Promise<boolean> {
+  const { hands, instance } = work;
+  if (!instance.everEnsured) return false;
+  const seen = (await hands.engine.observe([instance.id], quick(work))).get(instance.id);
+  return seen?.kind === 'present' && seen.startedAtMs > 0;
+}
+
+function asImageFault(error: unknown): never {
+  throw error instanceof EngineFault ? new ImageFault(error, { retry: true }) : error;
 }
 
 /** A fault of the image, told apart from one of the container: until its deadline all of them are tried again (interface-notes.md). */
@@ -146,9 +170,10 @@ async function afterFault(work: Work, fault: EngineFault): Promise<Rest> {
     if (late || !fault.retry) return fail(work, giveUp(asStarting(instance), reason, fault.message));
     const attempts = instance.attempts + 1;
     const status = after(instance.observed.status, 'imageFails');
+    const why = diagnosed(fault.reason === 'diskFull' ? 'DiskFull' : 'BackOff', fault.message);
     await note(work, {
       attempts,
-      observed: { status, phase: 'DownloadImage', message: '', progress: null, ...diagnosed('BackOff', fault.message) },
+      observed: { status, phase: 'DownloadImage', message: '', progress: null, ...why },
     });
     return backOffMs(attempts, needs.limits);
   }
@@ -180,13 +205,6 @@ const told: Readonly<Partial<Record<FaultReason, Diagnosis>>> = {
 
 const diagnosisOf = ({ reason }: EngineFault, otherwise: Diagnosis): Diagnosis =>
   (reason === undefined ? undefined : told[reason]) ?? otherwise;
-
-const MB = 1_000_000;
-
-const amountOf = ({ done, total, unit }: ImageProgress): string =>
-  unit === 'steps'
-    ? `step ${done} of ${total}`
-    : `${(done / MB).toFixed(1)}${total > 0 ? ` of ${(total / MB).toFixed(1)}` : ''} MB`;
 
 async function answers({ needs, hands, held }: Work): Promise<boolean> {
   try {
@@ -223,22 +241,26 @@ async function allot(work: Work, show: Partial<Observed>): Promise<void> {
   work.instance = work.written = await needs.store.write(async (tx) => {
     const nodePorts = await allotNodePorts(tx, hands, instance, needs.random);
     const allotted = { ...instance, nodePorts, everEnsured: true, mustHalt: false, observed };
-    await write(tx, work, allotted);
-    return allotted;
+    return write(tx, work, allotted);
   });
 }
 
-/** Another program of the host has the port: it is given up, and another one is allotted at the next try. */
+/** Another program of the host has the port: it is given up for another one. Where there is none left it stays, as its taker may go. */
 async function changeNodePort(work: Work, taken: number, text: string): Promise<Rest> {
-  const { instance, needs } = work;
-  const nodePorts = instance.nodePorts.map((one) => (one.nodePort === taken ? { ...one, nodePort: 0 } : one));
+  const { instance, hands, needs } = work;
   const attempts = instance.attempts + 1;
-  const next = {
-    ...instance,
-    attempts,
-    nodePorts,
-    observed: { ...instance.observed, ...diagnosed('PortTaken', text) },
-  };
-  await keep(work, next, { beside: (tx) => freeNodePort(tx, instance.id, taken) });
-  return attempts > needs.limits.maxAttempts ? fail(work, giveUp(next, 'PortTaken', text)) : 'again';
+  if (attempts > needs.limits.maxAttempts) return fail(work, giveUp(instance, 'PortTaken', text));
+  const wanted = instance.nodePorts.map((one) => (one.nodePort === taken ? { ...one, nodePort: 0 } : one));
+  const observed = { ...instance.observed, ...diagnosed('PortTaken', text) };
+  try {
+    work.instance = work.written = await needs.store.write(async (tx) => {
+      await freeNodePort(tx, instance.id, taken);
+      const nodePorts = await allotNodePorts(tx, hands, { ...instance, nodePorts: wanted }, needs.random, taken);
+      return write(tx, work, { ...instance, attempts, nodePorts, observed });
+    });
+  } catch (error) {
+    if (!(error instanceof PortsUsedUp)) throw error;
+    return retryLater(work, 'PortTaken', text);
+  }
+  return attempts === 1 ? 'again' : backOffMs(attempts, needs.limits);
 }

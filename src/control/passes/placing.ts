@@ -1,30 +1,49 @@
-/** A launch or start that waits in line: it is placed as soon as the region has room for it and its turn has come. */
+/**
+ * A launch or start that waits in line: it is placed as soon as its turn has come (`domain/placement.ts`), and given up when its
+ * time to wait is over. Whoever gives room back makes it due, so the clock is only for its deadline and for what it says of its place.
+ */
 import { enter } from '../../domain/operation.ts';
 import { diagnosed, giveUp } from '../../domain/plan.ts';
-import { countCapacity } from '../../store/instances.ts';
-import { fail, note, write, type Rest, type Work } from './work.ts';
+import { moveUp, takeTurn, waitsFor } from '../line.ts';
+import { write, type Rest, type Work } from './work.ts';
 
-const LOOK_AGAIN_MS = 5_000;
+/** The further back, the later one looks at its place again: a thousand in line together look about four times a second. */
+const LOOK_AGAIN_MS = 15_000;
+const LATER_PER_PLACE_MS = 1_000;
 
 export async function place(work: Work): Promise<Rest> {
   const { needs, instance } = work;
-  const nowMs = needs.now();
   const { regionId, type } = instance.spec;
-  const placed = await needs.store.write(async (tx) => {
-    if (!(await countCapacity(tx, regionId, type, 1))) return null;
-    const operation = enter(instance.operation, 'Placed', nowMs);
-    const observed = { ...instance.observed, ...diagnosed('', '') };
-    const next = { ...instance, waitsSinceMs: null, waitsUntilMs: null, wishedAtMs: nowMs, operation, observed };
-    return write(tx, work, next, { holdsCapacity: true });
+  const { id, waitsSinceMs, waitsUntilMs } = instance;
+  if (waitsSinceMs === null) return 'again';
+  const nowMs = needs.now();
+  const mine = { id, waitsSinceMs };
+  const found = await needs.store.write(async (tx) => {
+    const before = await takeTurn(tx, regionId, type, mine);
+    const ended = { ...instance, waitsSinceMs: null, waitsUntilMs: null };
+    const leave = { beside: () => moveUp(tx, regionId, nowMs, mine) };
+    if (before === null) {
+      const operation = enter(instance.operation, 'Placed', nowMs);
+      const observed = { ...instance.observed, ...diagnosed('', '') };
+      const next = { ...ended, wishedAtMs: nowMs, operation, observed };
+      return { before, written: await write(tx, work, next, { ...leave, holdsCapacity: true }) };
+    }
+    if (waitsUntilMs !== null && nowMs >= waitsUntilMs) {
+      const { show } = giveUp(instance, 'NoCapacity', 'no room came free in the time it was to wait');
+      const observed = { ...instance.observed, ...show, stoppedAtMs: nowMs };
+      return { before, written: await write(tx, work, { ...ended, desired: 'stopped', observed }, leave) };
+    }
+    const observed = { ...instance.observed, ...waitsFor(type, before) };
+    if (observed.diagnosisMessage === instance.observed.diagnosisMessage) return { before, written: instance };
+    return { before, written: await write(tx, work, { ...instance, observed }) };
   });
-  if (placed) {
-    work.instance = work.written = placed;
-    work.holdsCapacity = true;
+  work.instance = work.written = found.written;
+  if (found.written.waitsSinceMs === null) {
+    work.holdsCapacity = found.before === null;
+    needs.routeChanged(id);
+    needs.wake();
     return 'again';
   }
-  if (instance.waitsUntilMs !== null && nowMs > instance.waitsUntilMs)
-    return fail(work, giveUp(instance, 'NoCapacity', 'no room came free in the time it was to wait'));
-  if (instance.observed.diagnosis !== 'NoCapacity')
-    await note(work, { observed: diagnosed('NoCapacity', `waits for room for ${type.name}`) });
-  return LOOK_AGAIN_MS;
+  const afterMs = LOOK_AGAIN_MS + (found.before ?? 0) * LATER_PER_PLACE_MS;
+  return waitsUntilMs === null ? afterMs : Math.max(1, Math.min(afterMs, waitsUntilMs - nowMs));
 }

@@ -1,6 +1,7 @@
 /** Asks engines how they are, and keeps what regions can hold in step with it. */
 import type { Probe } from '../../engines/contract.ts';
-import { countedRegions, saveRegion } from '../../store/catalog.ts';
+import { countedRegion, saveTotals } from '../../store/catalog.ts';
+import { callLine } from '../line.ts';
 import type { RegionHands } from '../regions.ts';
 import { within, type DeedNeeds } from './deeds.ts';
 import { sweepRegion } from './sweep.ts';
@@ -37,26 +38,44 @@ export async function probeEngines(needs: ProbeNeeds): Promise<void> {
   );
 }
 
+/**
+ * What is promised stays, whatever the engine says: if it has less than that, nobody is touched and nothing more of it is promised.
+ * If it has more, the line may move.
+ */
 async function saveCapacity(
-  { store, cpuOvercommit, hostMemoryMiB }: ProbeNeeds,
+  { store, now, wake, log, cpuOvercommit, hostMemoryMiB }: ProbeNeeds,
   { regionId, nodePortRange, seen: { probe } }: RegionHands,
 ): Promise<void> {
-  const counted = (await countedRegions(store.read)).find(({ region }) => region.id === regionId);
+  const counted = await countedRegion(store.read, regionId);
   if (!counted || !probe) return;
+  const { capacity } = probe;
   const total = {
-    ...probe.capacity,
-    cpuMilli: Math.round(probe.capacity.cpuMilli * cpuOvercommit),
-    memoryMiB: Math.max(0, probe.capacity.memoryMiB - hostMemoryMiB),
+    cpuMilli: whole(capacity.cpuMilli * cpuOvercommit),
+    memoryMiB: whole(capacity.memoryMiB - hostMemoryMiB),
+    gpus: whole(capacity.gpus),
     nodePorts: nodePortRange.last - nodePortRange.first + 1,
   };
-  const { total: was } = counted;
+  const { total: was, used } = counted;
   const same =
     total.cpuMilli === was.cpuMilli &&
     total.memoryMiB === was.memoryMiB &&
     total.gpus === was.gpus &&
     total.nodePorts === was.nodePorts;
-  if (!same) await store.write((tx) => saveRegion(tx, counted.region, total));
+  if (same) return;
+  await store.write(async (tx) => {
+    await saveTotals(tx, regionId, total);
+    await callLine(tx, regionId, now());
+  });
+  wake();
+  if (total.cpuMilli < used.cpuMilli || total.memoryMiB < used.memoryMiB || total.gpus < used.gpus)
+    log.warn(
+      { region: regionId, total, promised: used },
+      'the engine has less than is promised; no more of it is promised',
+    );
 }
+
+/** An engine that says nonsense has nothing. */
+const whole = (amount: number): number => (Number.isFinite(amount) ? Math.max(0, Math.floor(amount)) : 0);
 
 /** An engine that answers again may hold other things than before. What fails here is done again with the next probe. */
 async function welcome(needs: ProbeNeeds, hands: RegionHands, probe: Probe): Promise<void> {

@@ -1,17 +1,19 @@
 /**
  * How an instance is put away: a released one is cleaned up behind, an archived one keeps its root disk as an image.
  */
-import type { Archive } from '../../domain/instance.ts';
+import type { Archive, Instance } from '../../domain/instance.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { backOffMs } from '../../domain/instance-states.ts';
-import { endOperation } from '../../domain/operation.ts';
+import { failOperation, failureOf } from '../../domain/operation.ts';
 import { diagnosed } from '../../domain/plan.ts';
-import { forgetMounts, freeNodePorts, uncountNodePorts } from '../../store/instances.ts';
+import { uncountNodePorts } from '../../store/capacity.ts';
+import { forgetMounts, freeNodePorts } from '../../store/instances.ts';
 import type { Db } from '../../store/store.ts';
+import { makeTeller } from './progress.ts';
 import { dataDisk } from './spec.ts';
 import { copying, keep, note, quick, type Rest, type Work } from './work.ts';
 
-const REMOVE_AGAIN_MS = 60_000;
+const TRY_AGAIN_MS = 60_000;
 
 /**
  * A released instance: its container goes, and with it ports and mounts are free; then its data disk, however long that takes; then the
@@ -31,40 +33,62 @@ export async function clean(work: Work): Promise<Rest> {
     const next = { ...observed, phase: 'RemovingDisks' as const, ...diagnosed('', '') };
     await keep(work, { ...work.instance, observed: next }, { beside: giveBack });
   }
-  if (archive !== null) await hands.engine.removeImage(archive.ref, quick(work));
+  for (const ref of archive === null ? [] : [archive.ref, ...archive.replaces]) await removeImage(work, ref);
   try {
     await hands.storage.destroy(dataDisk(id));
   } catch (error) {
     needs.log.error({ id, err: error }, 'the data disk could not be removed; it is tried again');
     await note(work, { observed: diagnosed('DisksFailed', 'the data disk could not be removed yet') });
-    return REMOVE_AGAIN_MS;
+    return TRY_AGAIN_MS;
   }
-  await note(work, { observed: { phase: 'Cleaned', ...diagnosed('', '') } });
+  const cleaned = { ...work.instance.observed, phase: 'Cleaned' as const, ...diagnosed('', '') };
+  await keep(work, { ...work.instance, archive: null, observed: cleaned });
   return null;
+}
+
+/** One that turns out not to be ours stays: it would be asked for again for ever. */
+async function removeImage(work: Work, ref: string): Promise<void> {
+  const { hands, instance, needs } = work;
+  try {
+    await hands.engine.removeImage(ref, quick(work));
+  } catch (error) {
+    if (!(error instanceof EngineFault) || error.kind !== 'rejected') throw error;
+    needs.log.error({ id: instance.id, image: ref, err: error }, 'an archived root disk could not be removed; it is left');
+  }
 }
 
 /** Where root disks are kept: a name that is no registry's, or one of the operator's registry. A new one for each archive. */
 const archiveRef = ({ hands, instance }: Work): string =>
   `${hands.archivePrefix}/${instance.id}:${instance.generation}`;
 
-/** Keeps the root disk as an image, in the local store and where the operator's registry is, then writes down that it is kept. */
+/** Keeps the root disk as an image, in the local store or the operator's registry, then writes down that it is kept. */
 export async function saveRoot(work: Work): Promise<Rest> {
   const { hands, instance } = work;
   const ref = archiveRef(work);
   await note(work, { observed: { phase: 'Archiving', message: '', ...diagnosed('', '') } });
   try {
     const { sizeBytes } = await hands.engine.saveImage(instance.id, ref, copying(work));
-    if (hands.archivePushed) await hands.engine.pushImage(ref, () => {}, copying(work));
-    const archive: Archive = { ref, sizeBytes, generation: instance.generation };
+    if (hands.archivePushed) await pushRoot(work, ref);
+    const before = instance.archive;
+    const replaces = before === null ? [] : [before.ref, ...before.replaces];
+    const archive: Archive = { ref, sizeBytes, generation: instance.generation, replaces };
     await keep(work, { ...work.instance, archive });
   } catch (error) {
-    if (!(error instanceof EngineFault) || error.kind === 'unreachable') throw error;
+    // Of a push, the registry may be away as well as the engine; the engine comes back, and the root disk is where it was.
+    if (!(error instanceof EngineFault) || (error.kind === 'unreachable' && error.reason !== 'registryAway')) throw error;
     return archiveFailed(work, error);
   }
-  // What the last archive kept is of no use any more. If this fails, the sweep finds it.
-  const before = instance.archive;
-  if (before !== null && before.ref !== ref) await hands.engine.removeImage(before.ref, quick(work));
   return 'again';
+}
+
+async function pushRoot(work: Work, ref: string): Promise<void> {
+  const { engine, archiveCredentials } = work.hands;
+  const teller = makeTeller(work, () => ({ phase: 'Archiving' }));
+  try {
+    await engine.pushImage(ref, teller.onProgress, copying(work), archiveCredentials);
+  } finally {
+    await teller.done();
+  }
 }
 
 async function archiveFailed(work: Work, fault: EngineFault): Promise<Rest> {
@@ -73,20 +97,39 @@ async function archiveFailed(work: Work, fault: EngineFault): Promise<Rest> {
   const attempts = work.instance.attempts + 1;
   needs.log.warn({ id: work.instance.id, err: fault }, 'the root disk could not be kept as an image');
   const observed = { ...work.instance.observed, ...diagnosed('ArchiveFailed', fault.message) };
-  if (fault.retry && attempts <= needs.limits.maxAttempts) {
+  // Its container went while it was being looked at: what there is then is looked at again.
+  if ((fault.retry || fault.kind === 'not_found') && attempts <= needs.limits.maxAttempts) {
     await note(work, { attempts, observed });
     return backOffMs(attempts, needs.limits);
   }
-  const operation = endOperation(work.instance.operation, 'Failed', needs.now());
+  // A container that came back after all was Archived: there is no status to go back to, and its root disk is not thrown away.
+  if (observed.status === 'Archived') {
+    await note(work, { observed });
+    return TRY_AGAIN_MS;
+  }
+  const failure = failureOf('ArchiveFailed', fault.message);
+  const operation = failOperation(work.instance.operation, failure, needs.now());
   await keep(work, { ...work.instance, desired: 'stopped', operation, observed });
   return 'again';
 }
 
-/** The container whose root disk is kept goes, and its node ports with it: the next start draws others. */
+/**
+ * The container whose root disk is kept goes, and its node ports with it: the next start draws others. Then the images go that nobody
+ * needs any more: what the archives before kept, and the host's own copy of what the registry has.
+ */
 export async function removeKept(work: Work): Promise<Rest> {
   const { hands, instance } = work;
+  const { archive } = instance;
   await hands.engine.destroy(instance.id, quick(work));
-  const nodePorts = instance.nodePorts.map((one) => ({ ...one, nodePort: 0 }));
-  await keep(work, { ...work.instance, nodePorts }, { beside: (tx) => freeNodePorts(tx, instance.id) });
+  if (archive !== null) {
+    const unneeded = hands.archivePushed ? [...archive.replaces, archive.ref] : archive.replaces;
+    for (const ref of unneeded) await removeImage(work, ref);
+  }
+  const next: Instance = {
+    ...work.instance,
+    nodePorts: instance.nodePorts.map((one) => ({ ...one, nodePort: 0 })),
+    archive: archive && { ...archive, replaces: [] },
+  };
+  await keep(work, next, { beside: (tx) => freeNodePorts(tx, instance.id) });
   return 'again';
 }

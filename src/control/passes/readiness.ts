@@ -47,8 +47,10 @@ export async function checkReady(work: Work, show: Partial<Observed>): Promise<'
   const { needs, hands, instance, held } = work;
   const inside = { engine: hands.engine, id: instance.id, time: needs.time, signal: held.signal };
   const beganMs = needs.now();
+  // It may have waited before: one that is slow is not asked thirty times a second for minutes.
+  const waitedMs = beganMs - instance.wishedAtMs;
   for (
-    let pollMs = FIRST_POLL_MS;
+    let pollMs = Math.min(LONGEST_POLL_MS, Math.max(FIRST_POLL_MS, waitedMs / 20));
     needs.now() - beganMs < PATIENCE_MS;
     pollMs = Math.min(LONGEST_POLL_MS, pollMs * POLL_GROWTH)
   ) {

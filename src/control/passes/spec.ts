@@ -2,10 +2,12 @@
 import type { HostMount, EngineSpec } from '../../engines/contract.ts';
 import { capacityOf } from '../../domain/catalog.ts';
 import type { InstanceId } from '../../domain/ids.ts';
+import type { Instance } from '../../domain/instance.ts';
 import { notebookPath } from '../../domain/public-instance.ts';
 import { authorizedKeysOf } from '../../store/keys.ts';
 import { volumeStatusesOf } from '../../store/volumes.ts';
 import type { DiskId } from '../../storage/contract.ts';
+import { imageRefOf } from './image-of.ts';
 import type { Work } from './work.ts';
 
 /** A mounted volume is not Bound: yet, or (lost) never again. */
@@ -25,9 +27,9 @@ const SHARED_DISK = '/root/sharedDisk';
 const COMMON_DATA = '/root/commonData';
 
 export const dataDisk = (id: InstanceId): DiskId => ({ kind: 'data', id });
-const sharedDisk = ({ instance }: Work): DiskId => ({
+export const sharedDisk = ({ ownerId, spec }: Pick<Instance, 'ownerId' | 'spec'>): DiskId => ({
   kind: 'shared',
-  id: `${instance.ownerId}/${instance.spec.regionId}`,
+  id: `${ownerId}/${spec.regionId}`,
 });
 
 export async function prepareDisks(work: Work): Promise<void> {
@@ -47,7 +49,7 @@ export async function prepareDisks(work: Work): Promise<void> {
     'data disk',
     hands.storage.create(dataDisk(instance.id), spec.type.dataDiskGB + spec.extraDataDiskGB),
   );
-  await ofStorage('shared disk', hands.storage.create(sharedDisk(work), spec.type.dataDiskGB));
+  await ofStorage('shared disk', hands.storage.create(sharedDisk(instance), spec.type.dataDiskGB));
 }
 
 async function ofStorage<T>(what: string, deed: Promise<T>): Promise<T> {
@@ -68,7 +70,7 @@ export async function engineSpec(work: Work): Promise<EngineSpec> {
   });
   const mounts = [
     await folder(dataDisk(instance.id), DATA_DISK),
-    await folder(sharedDisk(work), SHARED_DISK),
+    await folder(sharedDisk(instance), SHARED_DISK),
     ...(await Promise.all(
       spec.mounts.map(({ volumeId, mountPath }) => folder({ kind: 'volume', id: volumeId }, mountPath)),
     )),
@@ -82,7 +84,7 @@ export async function engineSpec(work: Work): Promise<EngineSpec> {
     ownerId: instance.ownerId,
     generation: instance.generation,
     hostname: `${instance.id}-0`,
-    imageRef: spec.image.ref,
+    imageRef: imageRefOf(instance),
     cpuMilli,
     memoryMiB,
     gpus,

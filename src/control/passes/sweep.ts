@@ -1,44 +1,155 @@
 /**
- * The sweep compares all that an engine holds of ours with the intents, and asks for the passes that it needs; hints of an engine are
- * only a faster way to the same place.
+ * The sweep compares all that an engine holds of ours with the intents. What is not as its row says gets a pass; what no row explains
+ * is a stray (`domain/stray.ts`). Hints of an engine are only a faster way to the same passes.
+ *
+ * The engine is asked first and the store after it: an intent is written before its object is made, so whatever the list shows has its
+ * row by then. What is listed while it is being removed is why a stray must be seen twice.
  */
-import type { InstanceId } from '../../domain/ids.ts';
-import { makeDue, restingRunningIds, standingAmong } from '../../store/instances.ts';
+import { instanceId, type InstanceId } from '../../domain/ids.ts';
+import { strayIdOf } from '../../domain/stray.ts';
+import type { Owned } from '../../engines/contract.ts';
+import { containerName } from '../../engines/labels.ts';
+import { appendEvent } from '../../store/events.ts';
+import { makeDue, restingRunningIds } from '../../store/instances.ts';
+import {
+  administrators,
+  imageRefsAmong,
+  intentsAmong,
+  ownersAmong,
+  seeStrays,
+  straysOf,
+  type Intent,
+} from '../../store/strays.ts';
+import type { Db } from '../../store/store.ts';
 import type { RegionHands } from '../regions.ts';
 import { within, type DeedNeeds } from './deeds.ts';
 
 const LIST_DEADLINE_MS = 60_000;
+/** A statement takes only so many parameters. */
 const IDS_AT_ONCE = 500;
 const HINTS_GATHERED_MS = 50;
+/** Of what was found at once; the list has all of them. */
+const NAMED_IN_EVENT = 20;
+const ADMIN_ROLE = 'admin';
 
-/** Makes due every instance whose container is not as the row says, and every released one that still has something. */
+/** Finds what is not as the intents say. Throws when the engine can't tell all it holds, and nothing is changed. */
 export async function sweepRegion(needs: DeedNeeds, hands: RegionHands): Promise<void> {
-  const { store, now, log, wake } = needs;
+  const { store, now, wake } = needs;
   const owned = await hands.engine.listOwned(within(needs, LIST_DEADLINE_MS));
-  const there = new Map(owned.filter(({ kind }) => kind === 'instance').map((one) => [one.id, one]));
-  const ids = (await restingRunningIds(store.read, hands.regionId)).filter((id) => !there.get(id)?.running);
-  const stray: string[] = [];
-  const held = [...there.keys()];
-  for (let from = 0; from < held.length; from += IDS_AT_ONCE) {
-    const some = held.slice(from, from + IDS_AT_ONCE);
-    const standing = new Map((await standingAmong(store.read, some)).map((one) => [one.id, one]));
-    stray.push(...some.filter((id) => !standing.has(id)));
-    ids.push(
-      ...some.filter(
-        (id) => standing.get(id)?.idle && standing.get(id)?.status !== 'Running' && there.get(id)?.running,
-      ),
-    );
+  const intents = await intentsOf(store.read, owned);
+  const running = new Set(owned.filter((one) => isContainer(one) && one.running).map(({ id }) => id));
+  const due = (await restingRunningIds(store.read, hands.regionId)).filter((id) => !running.has(id));
+  for (const one of owned) {
+    const intent = intents.get(one.id);
+    if (isContainer(one) && intent && isOtherThanWished(intent, one)) due.push(one.id);
   }
-  ids.push(...stray);
-  if (ids.length === 0) return;
-  if (stray.length > 0)
-    log.warn({ region: hands.regionId, ids: stray }, 'the engine holds instances of ours that have no intent');
-  // After a reboot of the host it is all of them, and a statement takes only so many parameters.
-  for (let from = 0; from < ids.length; from += IDS_AT_ONCE) {
-    const some = ids.slice(from, from + IDS_AT_ONCE);
+  // After a reboot of the host it is all of them.
+  for (let from = 0; from < due.length; from += IDS_AT_ONCE) {
+    const some = due.slice(from, from + IDS_AT_ONCE);
     await store.write((tx) => makeDue(tx, some, now()));
     wake();
   }
+  await keepStrays(needs, hands.regionId, await unexplained(store.read, owned, intents));
+}
+
+/** The one container that an intent is about; another one with its label is a stray. */
+export const isContainer = ({ kind, id, engineName }: Pick<Owned, 'kind' | 'id' | 'engineName'>): boolean =>
+  kind === 'instance' && engineName === containerName(instanceId(id));
+
+/** A container that stands where a row at rest says otherwise. Missing ones are found from the rows. */
+function isOtherThanWished({ idle, status, desired }: Intent, { running }: Owned): boolean {
+  if (!idle) return false;
+  return desired === 'released' || desired === 'archived' || (running && status !== 'Running');
+}
+
+async function intentsOf(db: Db, owned: readonly Owned[]): Promise<Map<string, Intent>> {
+  const ids = [...new Set(owned.filter(({ kind }) => kind !== 'network').map(({ id }) => id))];
+  const found = new Map<string, Intent>();
+  for (let from = 0; from < ids.length; from += IDS_AT_ONCE)
+    for (const intent of await intentsAmong(db, ids.slice(from, from + IDS_AT_ONCE))) found.set(intent.id, intent);
+  return found;
+}
+
+async function unexplained(db: Db, owned: readonly Owned[], intents: ReadonlyMap<string, Intent>): Promise<Owned[]> {
+  const instances = owned.filter((one) => one.kind === 'instance' && !(isContainer(one) && intents.has(one.id)));
+  return [
+    ...instances,
+    ...(await networksWithoutAccount(db, owned)),
+    ...(await imagesWithoutIntent(db, owned, intents)),
+  ];
+}
+
+/** A network is there for containers, which explain it; one without any is looked for in the store. */
+async function networksWithoutAccount(db: Db, owned: readonly Owned[]): Promise<Owned[]> {
+  const holders = new Set(owned.filter(({ kind }) => kind === 'instance').map(({ ownerId }) => ownerId));
+  const empty = owned.filter(({ kind, id }) => kind === 'network' && !holders.has(id));
+  const strays: Owned[] = [];
+  for (let from = 0; from < empty.length; from += IDS_AT_ONCE) {
+    const some = empty.slice(from, from + IDS_AT_ONCE);
+    const standing = await ownersAmong(
+      db,
+      some.map(({ id }) => id),
+    );
+    strays.push(...some.filter(({ id }) => !standing.has(id)));
+  }
+  return strays;
+}
+
+/** An image is explained by the archive or the catalog that names it, a container made from it, or a pass that makes or removes it now. */
+async function imagesWithoutIntent(
+  db: Db,
+  owned: readonly Owned[],
+  intents: ReadonlyMap<string, Intent>,
+): Promise<Owned[]> {
+  const used = new Set(owned.map(({ imageRef }) => imageRef));
+  const open = owned.filter(({ kind, id, engineName }) => {
+    if (kind !== 'image' || used.has(engineName)) return false;
+    const intent = intents.get(id);
+    if (!intent) return true;
+    const underWay = !intent.idle && (intent.desired === 'archived' || intent.desired === 'released');
+    const kept = intent.desired !== 'released' && intent.archiveRefs.some((ref) => names(ref, engineName));
+    return !underWay && !kept;
+  });
+  const strays: Owned[] = [];
+  for (let from = 0; from < open.length; from += IDS_AT_ONCE) {
+    const some = open.slice(from, from + IDS_AT_ONCE);
+    const refs = await imageRefsAmong(db, {
+      refs: some.map(({ engineName }) => engineName),
+      instanceIds: some.map(({ id }) => id),
+    });
+    strays.push(...some.filter(({ engineName }) => !refs.some((ref) => names(ref, engineName))));
+  }
+  return strays;
+}
+
+/** Engines leave out the registry that they take for granted. */
+const names = (ref: string, engineName: string): boolean => ref === engineName || ref.endsWith(`/${engineName}`);
+
+async function keepStrays({ store, now, log }: DeedNeeds, regionId: string, strays: readonly Owned[]): Promise<void> {
+  if (strays.length === 0 && (await straysOf(store.read, regionId)).length === 0) return;
+  const nowMs = now();
+  const sightings = strays.map(({ id, imageRef, ...rest }) => ({
+    ...rest,
+    id: strayIdOf(regionId, rest),
+    regionId,
+    subjectId: id,
+    imageRef: imageRef ?? '',
+  }));
+  // Docker lets two networks have one name.
+  const seen = [...new Map(sightings.map((one) => [one.id, one])).values()];
+  const found = await store.write(async (tx) => {
+    const confirmed = await seeStrays(tx, regionId, seen, nowMs);
+    if (confirmed.length === 0) return confirmed;
+    const strayIds = confirmed.slice(0, NAMED_IN_EVENT).map(({ id }) => id);
+    for (const accountId of await administrators(tx, ADMIN_ROLE)) {
+      const data = { count: confirmed.length, strayIds };
+      await appendEvent(tx, { accountId, atMs: nowMs, kind: 'stray.found', subjectId: regionId, data });
+    }
+    return confirmed;
+  });
+  if (found.length === 0) return;
+  const facts = { region: regionId, strays: found.map(({ id }) => id) };
+  log.warn(facts, 'the engine holds objects of ours that no intent explains; POST /admin/stray/list tells them');
 }
 
 /** Passes on hints of the engines, gathered: a program that dies in a loop must not buy a write for each of its deaths. */

@@ -1,20 +1,23 @@
-/** Ends what has been kept long enough: released instances in the lists, answers of idempotency keys. */
-import { moveVersion } from '../../store/events.ts';
+/** Ends what has been kept long enough: released instances in the lists, answers of idempotency keys, events, past operations. */
+import { forgetEvents, moveVersion } from '../../store/events.ts';
 import { forgetAnswers } from '../../store/idempotency.ts';
 import { unlistReleased } from '../../store/instances.ts';
+import { forgetOperations } from '../../store/operations.ts';
 import type { Db } from '../../store/store.ts';
 import type { DeedNeeds } from './deeds.ts';
 
 /** interface-notes.md and the common practice: a key is good for a day. */
 const ANSWERS_KEPT_MS = 24 * 3_600_000;
+const EVENTS_KEPT_MS = 30 * 24 * 3_600_000;
 const TIDY_AT_ONCE = 500;
 
-/** Takes released instances off the lists after their hour, and forgets idempotency answers after their day. */
+/** Takes released instances off the lists after their hour, forgets idempotency answers after their day, history after its days. */
 export async function tidy({
   store,
   now,
   releasedListedMs,
-}: Pick<DeedNeeds, 'store' | 'now'> & { releasedListedMs: number }): Promise<void> {
+  eventsKeptMs = EVENTS_KEPT_MS,
+}: Pick<DeedNeeds, 'store' | 'now'> & { releasedListedMs: number; eventsKeptMs?: number | undefined }): Promise<void> {
   const unlist = async (tx: Db): Promise<number> => {
     const gone = await unlistReleased(tx, now() - releasedListedMs, TIDY_AT_ONCE);
     const byOwner = new Map<string, number>();
@@ -23,5 +26,7 @@ export async function tidy({
     return gone.length;
   };
   const forget = (tx: Db): Promise<number> => forgetAnswers(tx, now() - ANSWERS_KEPT_MS, TIDY_AT_ONCE);
-  for (const some of [unlist, forget]) while ((await store.write(some)) === TIDY_AT_ONCE);
+  const events = (tx: Db): Promise<number> => forgetEvents(tx, now() - eventsKeptMs, TIDY_AT_ONCE);
+  const operations = (tx: Db): Promise<number> => forgetOperations(tx, now() - eventsKeptMs, TIDY_AT_ONCE);
+  for (const some of [unlist, forget, events, operations]) while ((await store.write(some)) === TIDY_AT_ONCE);
 }

@@ -1,4 +1,5 @@
 /** The pass of one volume: its backing is made, looked after, or removed once no container mounts it any more. */
+import { endOperation } from '../../domain/operation.ts';
 import { planVolume, type Volume, type VolumeObservation } from '../../domain/volume.ts';
 import { appendEvent } from '../../store/events.ts';
 import { makeMountersDue } from '../../store/instances.ts';
@@ -39,10 +40,18 @@ export function makeVolumePass(needs: VolumePassNeeds) {
           if ((await mountersOf(store.read, volume.id)).length > 0) return { dueAtMs: now() + STILL_MOUNTED_MS };
           await storage.destroy(disk);
           break;
-        case 'forget':
-          return (await store.write((tx) => deleteVolumeRow(tx, hold))) ? 'gone' : { dueAtMs: now() };
+        case 'forget': {
+          const gone = await store.write(async (tx) => {
+            if (!(await deleteVolumeRow(tx, hold, volume, now()))) return false;
+            const { ownerId: accountId, id: subjectId } = volume;
+            await appendEvent(tx, { accountId, atMs: now(), kind: 'volume.removed', subjectId, data: {} });
+            return true;
+          });
+          return gone ? 'gone' : { dueAtMs: now() };
+        }
         case 'mark': {
-          const next: Volume = { ...volume, status: step.status };
+          const operation = endOperation(volume.operation, 'Succeeded', now());
+          const next: Volume = { ...volume, status: step.status, operation };
           const ours = await store.write(async (tx) => {
             if (!(await writeVolumeFound(tx, hold, next))) return false;
             const { ownerId: accountId, id: subjectId } = volume;

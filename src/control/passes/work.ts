@@ -5,14 +5,16 @@ import type { Instance, Observed } from '../../domain/instance.ts';
 import type { GiveUp, Seen } from '../../domain/plan.ts';
 import { carryOn } from '../../domain/operation.ts';
 import { appendEvent, moveVersion } from '../../store/events.ts';
-import { countCapacity, writeFound, type InstanceRow } from '../../store/instances.ts';
+import { writeFound, type InstanceRow } from '../../store/instances.ts';
 import type { Db, Store } from '../../store/store.ts';
 import type { FairQueue } from '../fair-queue.ts';
 import type { ImageWork } from '../image-work.ts';
 import type { Log } from '../log.ts';
 import type { Health } from '../health.ts';
+import { giveBack } from '../line.ts';
 import type { Held } from '../loop.ts';
 import type { Offers } from '../offers.ts';
+import type { CredentialsFor } from '../registries.ts';
 import type { RegionHands, Regions } from '../regions.ts';
 import type { Time } from '../time.ts';
 
@@ -21,6 +23,7 @@ export interface InstancePassNeeds {
   regions: Regions;
   offers: () => Promise<Offers>;
   imageWork: ImageWork;
+  credentialsFor: CredentialsFor;
   fairQueue: (hands: RegionHands) => FairQueue;
   now: () => number;
   time: Time;
@@ -30,6 +33,8 @@ export interface InstancePassNeeds {
   pidsLimit: number;
   health: Pick<Health, 'takeAnswer'>;
   routeChanged: (instanceId: string) => void;
+  /** Wakes the loop: a pass that goes on made others due. */
+  wake: () => void;
 }
 
 /** Everything one run of the pass works with. */
@@ -79,7 +84,7 @@ export async function note(work: Work, change: Change, more: { freeCapacity?: bo
   if (more.freeCapacity && work.holdsCapacity) {
     await keep(work, next, {
       holdsCapacity: false,
-      beside: async (tx) => void (await countCapacity(tx, regionId, type, -1)),
+      beside: (tx) => giveBack(tx, regionId, type, work.needs.now()),
     });
     work.holdsCapacity = false;
   } else await keep(work, next);
@@ -108,9 +113,10 @@ export async function keep(work: Work, next: Instance, more: Beside = {}): Promi
 export async function write(tx: Db, work: Work, found: Instance, { beside, ...more }: Beside = {}): Promise<Instance> {
   const { held, instance, needs } = work;
   const nowMs = needs.now();
-  const next = { ...found, operation: carryOn(found.operation, found.observed, nowMs) };
+  const wanted = { ...found, operation: carryOn(found.operation, found.observed, nowMs) };
   const hold = { id: instance.id, leaseToken: held.leaseToken, generation: instance.generation };
-  if (!(await writeFound(tx, hold, next, work.region, more))) throw new Overtaken();
+  const next = await writeFound(tx, hold, wanted, work.region, more);
+  if (!next) throw new Overtaken();
   await beside?.(tx);
   const { status, phase, diagnosis } = next.observed;
   const was = work.written.observed;

@@ -18,7 +18,7 @@ import { BlockList, isIPv6 } from 'node:net';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Duplex } from 'node:stream';
-import type { Access, Forwarding } from '../../control/control.ts';
+import type { Access, Forwarding, TrafficKind } from '../../control/control.ts';
 import type { Log } from '../../control/log.ts';
 import { admit } from './admission.ts';
 import type { AdmissionNeeds, Admitted, Visit } from './admission.ts';
@@ -297,6 +297,7 @@ export class Gateway {
     const { admitted, pool } = entered;
     const live: Live = { target, evidence: admitted.evidence, cut: () => res.destroy() };
     this.#revocation.watch(live);
+    const done = this.#needs.forwarding.began(target.instanceId, trafficKind(target, method, false));
     forward(pool, {
       req,
       res,
@@ -308,6 +309,7 @@ export class Gateway {
       expectsContinue,
       log: this.#needs.log,
       onDone: () => {
+        done();
         this.#revocation.done(live);
         this.#pools.release(pool);
       },
@@ -346,6 +348,7 @@ export class Gateway {
     const { admitted, pool } = entered;
     const live: Live = { target, evidence: admitted.evidence, cut: () => client.destroy() };
     this.#revocation.watch(live);
+    const done = this.#needs.forwarding.began(target.instanceId, trafficKind(target, 'GET', true));
     try {
       const headers = inwardHeaders(head, target, admitted, sender, this.#needs.issuer);
       await tunnel(pool, {
@@ -359,6 +362,7 @@ export class Gateway {
         limits: this.#limits,
       });
     } finally {
+      done();
       this.#revocation.done(live);
       this.#pools.release(pool);
     }
@@ -389,6 +393,12 @@ export class Gateway {
   #ownOrigin(sender: Sender): string {
     return this.#publicOrigin ?? `${sender.proto}://${sender.host.toLowerCase()}`;
   }
+}
+
+/** A notebook's page asks its API for ever and keeps WebSockets open, whether or not anybody sits before it. */
+function trafficKind({ surface, prefix, inwardPath }: InstanceTarget, method: string, upgrade: boolean): TrafficKind {
+  const asks = (method === 'GET' || method === 'HEAD') && inwardPath.startsWith('/api/', prefix.length);
+  return surface === 'notebook' && (upgrade || asks) ? 'poll' : 'use';
 }
 
 function addressList(texts: readonly string[]): BlockList {

@@ -11,15 +11,18 @@
 import fastify from 'fastify';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { MAX_BODY_BYTES } from '../../contract/common.ts';
+import { EVENTS_PATH } from '../../contract/events.ts';
 import { openapiDocument } from '../../contract/openapi.ts';
 import { ADMIN_ROLE, BASE_PATH, routeNames, routeOf, routes } from '../../contract/routes.ts';
 import type { BodyOf, Route, RouteName } from '../../contract/routes.ts';
+import { WAIT_HEADER } from '../../contract/wait.ts';
 import type { Caller, Control, Idempotency } from '../../control/control.ts';
 import type { Log } from '../../control/log.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { checkBodyHeaders, parseBody } from './body.ts';
 import { presentedCredential } from './credentials.ts';
 import { refuseCrossSite } from './cross-site.ts';
+import { mountEventStream } from './event-stream.ts';
 import { frontPage, HTML_TYPE } from './front-page.ts';
 import { makeHandlers } from './handlers.ts';
 import type { ClosedRoute, OpenRoute } from './handlers.ts';
@@ -30,6 +33,7 @@ import type { ErrorStyle } from './refusal-reply.ts';
 import { makeRequestIds } from './request-id.ts';
 import { errorKinds } from './status.ts';
 import { makeValidate } from './validate.ts';
+import { waitMsOf } from './wait-header.ts';
 import { answerWireError, MAX_HEADER_BYTES } from './wire-errors.ts';
 
 /** A request, headers and body, has to be here after this: slow senders don't hold connections. */
@@ -65,6 +69,8 @@ export interface ApiOptions {
   /** Requests slower than this are logged. */
   slowMs?: number;
   maxPageCacheBytes?: number;
+  /** How often an event stream says that it lives, and asks whether its login does. */
+  eventBeatMs?: number;
 }
 
 export function makeApi(options: ApiOptions): FastifyInstance {
@@ -102,7 +108,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   const ownOrigins = new Set(options.ownOrigins);
 
   /** Throws or passes: who calls, and whether the route is theirs to call. */
-  function admit(request: FastifyRequest, route: Route): Promise<Caller> {
+  function admit(request: FastifyRequest, route: Pick<Route, 'who'>): Promise<Caller> {
     const { credential, byCookie } = presentedCredential(request.headers);
     if (byCookie) refuseCrossSite(request.headers, ownOrigins);
     const known = control.access.authenticate(credential);
@@ -116,6 +122,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
       asked: {
         body: BodyOf<Name>;
         idempotency: Idempotency | null;
+        waitMs: number | null;
         from: string;
         setHeader(key: string, value: string): void;
       },
@@ -153,6 +160,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
         const answer = await run(request, {
           body,
           idempotency,
+          waitMs: route.waits ? waitMsOf(request.headers[WAIT_HEADER.toLowerCase()]) : null,
           from: request.ip,
           setHeader: (key, value) => void reply.header(key, value),
         });
@@ -177,6 +185,13 @@ export function makeApi(options: ApiOptions): FastifyInstance {
     else mountClosed(name);
   }
 
+  mountEventStream(app, {
+    events: control.events,
+    access: control.access,
+    admit: (request) => admit(request, { who: 'account' }),
+    log,
+    beatMs: options.eventBeatMs,
+  });
   mountSelfDescription(app, { control, version, gatewayOrigin });
   return app;
 }
@@ -227,7 +242,7 @@ const setCommonHeaders = (request: FastifyRequest, reply: FastifyReply, contentT
 
 const allowedMethods: ReadonlyMap<string, string> = new Map([
   ...routeNames.map((name): [string, string] => [BASE_PATH + routes[name].path, routes[name].method]),
-  ...['/', '/healthz', '/readyz', `${BASE_PATH}/openapi.json`].map((path): [string, string] => [path, 'GET']),
+  ...['/', '/healthz', '/readyz', `${BASE_PATH}/openapi.json`, BASE_PATH + EVENTS_PATH].map((path): [string, string] => [path, 'GET']),
 ]);
 
 function answerUnknownRoute(request: FastifyRequest, reply: FastifyReply): void {

@@ -2,11 +2,17 @@
  * One handler per route of the table; a forgotten one does not compile. A handler turns a validated body into one question to
  * control, and control's answer into the route's. It answers an object, or the bytes where control has the JSON already.
  */
+import { OPERATION_HEADER } from '../../contract/operation.ts';
 import type { AnswerOf, BodyOf, RouteName, routes } from '../../contract/routes.ts';
-import type { Caller, Control, Idempotency } from '../../control/control.ts';
+import type { Caller, Control, Idempotency, Wished } from '../../control/control.ts';
+import { operationId } from '../../domain/operation.ts';
 import { publicRegion } from '../../domain/public-instance.ts';
 import { accessCookie } from './credentials.ts';
+import { activityAnswer, endsAnswer, endsWish } from './ends-answers.ts';
 import type { ListPages } from './list-pages.ts';
+
+/** A launch is the first wish of its instance. */
+const FIRST_GENERATION = 1;
 
 type NamesFor<Who> = { [Name in RouteName]: (typeof routes)[Name]['who'] extends Who ? Name : never }[RouteName];
 /** Routes that need no login, and all the others. */
@@ -16,10 +22,26 @@ export type ClosedRoute = Exclude<RouteName, OpenRoute>;
 interface Asked<Name extends RouteName> {
   body: BodyOf<Name>;
   idempotency: Idempotency | null;
+  /** How long it waits in line for room; null: not at all. */
+  waitMs: number | null;
   /** The client's address. */
   from: string;
   setHeader(name: string, value: string): void;
 }
+
+type SetHeader = Asked<RouteName>['setHeader'];
+
+function nameOperation(setHeader: SetHeader, id: string | undefined): void {
+  if (id !== undefined) setHeader(OPERATION_HEADER, id);
+}
+
+/** The operation of an action goes into its header: the body stays as the interface fixes it. */
+const naming =
+  (setHeader: SetHeader) =>
+  ({ instanceId, operationId: id }: { instanceId: string } & Wished): { instanceId: string } => {
+    nameOperation(setHeader, id);
+    return { instanceId };
+  };
 
 type Answer<Name extends RouteName> = Promise<AnswerOf<Name> | Buffer>;
 export type OpenHandlers = { [Name in OpenRoute]: (asked: Asked<Name>) => Answer<Name> };
@@ -39,7 +61,7 @@ export function makeHandlers({
   pages: ListPages;
   secureCookies: boolean;
 }): Handlers {
-  const { access, instances, volumes, catalog } = control;
+  const { access, instances, volumes, catalog, strays, operations, ends, images, registries } = control;
   const open: OpenHandlers = {
     async login({ body, from, setHeader }) {
       const { accessToken, accessExpire } = await access.login(body, from);
@@ -48,30 +70,74 @@ export function makeHandlers({
     },
   };
   const closed: ClosedHandlers = {
-    launch: (caller, { body, idempotency }) => instances.launch(caller, body, idempotency),
+    async launch(caller, { body, idempotency, waitMs, setHeader }) {
+      const { instanceId } = await instances.launch(caller, body, idempotency, waitMs);
+      return naming(setHeader)({ instanceId, operationId: operationId(instanceId, FIRST_GENERATION) });
+    },
     listInstances: (caller, { body: { pager } }) =>
       pages.answer({ member: 'instances', caller, pager, read: () => instances.list(caller, pager) }),
-    stop: (caller, { body, idempotency }) => instances.stop(caller, body, idempotency),
-    start: (caller, { body, idempotency }) => instances.start(caller, body, idempotency),
-    restart: (caller, { body, idempotency }) => instances.restart(caller, body, idempotency),
-    archive: (caller, { body, idempotency }) => instances.archive(caller, body, idempotency),
-    terminate: (caller, { body, idempotency }) => instances.terminate(caller, body, idempotency),
+    stop: (caller, { body, idempotency, setHeader }) => instances.stop(caller, body, idempotency).then(naming(setHeader)),
+    start: (caller, { body, idempotency, waitMs, setHeader }) => instances.start(caller, body, idempotency, waitMs).then(naming(setHeader)),
+    restart: (caller, { body, idempotency, setHeader }) => instances.restart(caller, body, idempotency).then(naming(setHeader)),
+    archive: (caller, { body, idempotency, setHeader }) => instances.archive(caller, body, idempotency).then(naming(setHeader)),
+    terminate: (caller, { body, idempotency, setHeader }) => instances.terminate(caller, body, idempotency).then(naming(setHeader)),
     open: (caller, { body }) => instances.open(caller, body),
+    ends: async (caller, { body: { instanceId, ...wish } }) =>
+      endsAnswer(await ends.set(caller, instanceId, endsWish(wish))),
+    async keepAlive(caller, { body: { instanceId, minutes } }) {
+      const { keepAliveUntilMs } = await ends.keepAlive(caller, instanceId, minutes * 60_000);
+      return { instanceId, keepAliveUntilUnixMs: keepAliveUntilMs };
+    },
+    activity: async (caller, { body: { instanceId } }) =>
+      activityAnswer(instanceId, await ends.activity(caller, instanceId)),
+    async getInstance(caller, { body }) {
+      const { instanceText, ...rest } = await instances.get(caller, body);
+      return Buffer.from(`{"instance":${instanceText},${JSON.stringify(rest).slice(1)}`);
+    },
+
+    getOperation: async (caller, { body }) => ({ operation: await operations.read(caller, body) }),
+    async listOperations(caller, { body: { pager, ...subject } }) {
+      const listed = await operations.list(caller, subject, pager);
+      return { operations: listed.operations, pager: { ...pager, totalEntries: listed.totalEntries } };
+    },
+    async cancelOperation(caller, { body, idempotency, setHeader }) {
+      const { operation, operationId: wished } = await operations.cancel(caller, body, idempotency);
+      nameOperation(setHeader, wished);
+      return { operation };
+    },
 
     listVolumes: (caller, { body: { pager } }) =>
       pages.answer({ member: 'volumeList', caller, pager, read: () => volumes.list(caller, pager) }),
-    async createVolume(caller, { body, idempotency }) {
-      const { volumeText } = await volumes.create(caller, body, idempotency);
+    async createVolume(caller, { body, idempotency, setHeader }) {
+      const { volumeText, operationId: id } = await volumes.create(caller, body, idempotency);
+      nameOperation(setHeader, id);
       return Buffer.from(`{"volume":${volumeText}}`);
     },
-    deleteVolume: (caller, { body, idempotency }) => volumes.delete(caller, body, idempotency),
+    async deleteVolume(caller, { body, idempotency, setHeader }) {
+      const { id, operationId: wished } = await volumes.delete(caller, body, idempotency);
+      nameOperation(setHeader, wished);
+      return { id };
+    },
 
     async catalog() {
       return { instanceInfos: await catalog.families() };
     },
-    async listImages(_caller, { body: { pager } }) {
-      const { images, totalEntries } = await catalog.images(pager);
-      return { images, pager: { ...pager, totalEntries } };
+    async listImages(caller, { body: { pager } }) {
+      const listed = await images.list(caller, pager);
+      return { images: listed.images, pager: { ...pager, totalEntries: listed.totalEntries } };
+    },
+    createImage: (caller, { body, idempotency }) => images.create(caller, body, idempotency),
+    async saveImage(caller, { body, idempotency, setHeader }) {
+      const { imageId, operationId: id } = await images.save(caller, body, idempotency);
+      nameOperation(setHeader, id);
+      return { imageId };
+    },
+    deleteImage: (caller, { body, idempotency }) => images.delete(caller, body, idempotency),
+    createRegistry: (caller, { body, idempotency }) => registries.create(caller, body, idempotency),
+    listRegistries: (caller) => registries.list(caller),
+    async deleteRegistry(caller, { body, idempotency }) {
+      await registries.delete(caller, body, idempotency);
+      return {};
     },
     async listRegions() {
       const listed = await catalog.regions();
@@ -94,6 +160,11 @@ export function makeHandlers({
       return { userId: accountId, username, email, group: [...roles] };
     },
     createUser: (caller, { body, idempotency }) => access.createUser(caller, body, idempotency),
+
+    async listStrays() {
+      return { strays: await strays.list() };
+    },
+    handleStray: (caller, { body }) => strays.handle(caller, body),
 
     createApiKey: (caller, { body, idempotency }) => access.createApiKey(caller, body, idempotency),
     listApiKeys: (caller) => access.listApiKeys(caller),

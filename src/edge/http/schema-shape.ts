@@ -7,12 +7,15 @@ export type Shape =
 interface Field {
   name: string;
   required: boolean;
+  /** Null says something: elsewhere it is the same as leaving out. */
+  nullable: boolean;
   shape: Shape;
 }
 
 /** A schema without what only says when a field may be left out, or what is done with it afterwards. */
 export function bare(schema: z.core.$ZodType): z.core.$ZodType {
-  if (schema instanceof z.ZodOptional || schema instanceof z.ZodDefault) return bare(schema.unwrap());
+  if (schema instanceof z.ZodOptional || schema instanceof z.ZodNullable || schema instanceof z.ZodDefault)
+    return bare(schema.unwrap());
   if (schema instanceof z.ZodPipe) return bare(schema.in);
   return schema;
 }
@@ -24,6 +27,7 @@ export function shapeOf(schema: z.core.$ZodType): Shape {
     const fields = Object.entries<z.core.$ZodType>(inner.shape).map(([name, field]) => ({
       name,
       required: !z.safeParse(field, undefined).success,
+      nullable: z.safeParse(field, null).success,
       shape: shapeOf(field),
     }));
     return { type: 'object', fields };

@@ -99,6 +99,6 @@ function firstMismatch(shape: Shape, body: JsonObject): string | undefined {
 function withoutNulls(shape: Shape, value: unknown): unknown {
   if (shape.type === 'array' && Array.isArray(value)) return value.map((item) => withoutNulls(shape.item, item));
   if (shape.type !== 'object' || !isObject(value)) return value;
-  const kept = shape.fields.filter((field) => isSet(value[field.name]));
+  const kept = shape.fields.filter(({ name, nullable }) => isSet(value[name]) || (nullable && value[name] === null));
   return Object.fromEntries(kept.map((field) => [field.name, withoutNulls(field.shape, value[field.name])]));
 }

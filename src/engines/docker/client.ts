@@ -68,7 +68,9 @@ export function makeClient(endpoint: Endpoint): Client {
       signal,
       (abortSignal) =>
         new Promise((resolve, reject) => {
-          const request = { path, method: 'GET', abortSignal, statusCodes: { 200: true, 500: 'server error' } };
+          // Of a path with a query the modem cuts the last character, in which it expects a lone question mark.
+          const whole = path.includes('?') ? `${path}&` : path;
+          const request = { path: whole, method: 'GET', abortSignal, statusCodes: { 200: true, 500: 'server error' } };
           docker.modem.dial(request, (error: unknown, answer: unknown) => (error ? reject(error) : resolve(answer)));
         }),
     );

@@ -112,7 +112,8 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
       return new Map(await Promise.all(seen));
     },
 
-    ensureImage: (ref, onProgress, signal, credentials) => images.ensure(ref, onProgress, signal, credentials),
+    ensureImage: (ref, onProgress, signal, credentials, more) =>
+      images.ensure(ref, onProgress, signal, credentials, more),
     pushImage: (ref, onProgress, signal, credentials) => images.push(ref, onProgress, signal, credentials),
     removeImage: (ref, signal) => images.remove(ref, signal),
     saveImage: save,

@@ -6,7 +6,7 @@ import { labels } from '../labels.ts';
 import type { Client } from './client.ts';
 import { faultOf, isImageGone, statusOf } from './faults.ts';
 import { listedRef, refPath } from './refs.ts';
-import { pull, push } from './transfers.ts';
+import { ask, pull, push } from './transfers.ts';
 
 export type BuildLocalImage = (
   ref: string,
@@ -34,6 +34,7 @@ export interface Images {
     onProgress: OnProgress,
     signal: AbortSignal,
     credentials: RegistryCredentials | undefined,
+    more?: { askRegistry: boolean },
   ): Promise<void>;
   push(
     ref: string,
@@ -45,8 +46,8 @@ export interface Images {
   forget(ref: string): void;
   /** Null when there is none. */
   inspect(refOrId: string, signal: AbortSignal): Promise<ImageInfo | null>;
-  /** Removes an image of ours; `refOrId` is its own ref, or its id once it has lost that. */
-  remove(refOrId: string, signal: AbortSignal): Promise<void>;
+  /** Removes an image of ours, if given only that saved from `of`; `refOrId` is its own ref, or its id once it has lost that. */
+  remove(refOrId: string, signal: AbortSignal, of?: { id: string }): Promise<void>;
   /** Removes it if it is of ours, has no name and nobody needs it, and then what it was made from on the same terms. */
   removeNameless(imageId: string, signal: AbortSignal): Promise<void>;
 }
@@ -119,11 +120,13 @@ export function makeImages({
   };
 
   return {
-    async ensure(ref, onProgress, signal, credentials) {
+    async ensure(ref, onProgress, signal, credentials, { askRegistry } = { askRegistry: false }) {
       if (signal.aborted) throw faultOf(signal.reason);
-      if (present.has(ref)) return;
-      if (!(await isPresent(ref, signal))) {
+      if (present.has(ref) && !askRegistry) return;
+      if (askRegistry || !(await isPresent(ref, signal))) {
         if (!ref.startsWith(LOCAL_PREFIX)) {
+          // What is named by its digest and is there, the engine would not ask anybody about.
+          if (askRegistry && ref.includes('@')) await ask({ client, ref, signal, credentials });
           await pull({ client, ref, onProgress, signal, credentials });
           // An engine that is shut down may end the stream as if all were well.
           if (!(await isPresent(ref, signal))) throw brokenOff(ref);
@@ -140,11 +143,13 @@ export function makeImages({
     push: (ref, onProgress, signal, credentials) => push({ client, ref, onProgress, signal, credentials }),
     forget: (ref) => void present.delete(ref),
     inspect,
-    async remove(refOrId, signal) {
+    async remove(refOrId, signal, of) {
       const image = await inspect(refOrId, signal);
       if (image === null) return;
-      if (!isOwnImage(installation, { ...image, Labels: image.Config?.Labels }, refOrId)) {
-        const text = `${refOrId} was not saved by this installation, so it is not removed; the operator can remove it by hand`;
+      const Labels = image.Config?.Labels;
+      const isMeant = of === undefined || Labels?.[labels.id] === of.id;
+      if (!isMeant || !isOwnImage(installation, { ...image, Labels }, refOrId)) {
+        const text = `${refOrId} was not saved by this installation${of ? ' from that instance' : ''}, so it is not removed; the operator can remove it by hand`;
         throw new EngineFault('rejected', text, { retry: false });
       }
       present.delete(refOrId);

@@ -103,7 +103,7 @@ export function makeOwnedObjects(options: {
         case 'network':
           return networks.discard(engineName, userId(id), signal);
         case 'image':
-          return images.remove(engineName, signal);
+          return images.remove(engineName, signal, { id });
         default:
           return kind satisfies never;
       }

@@ -1,6 +1,7 @@
 /** What a registry's answer to a pull or a push means: it comes through the engine as one sentence. Pure. */
 import { EngineFault, type FaultKind, type FaultReason } from '../../domain/engine-fault.ts';
 import { faultOf, fitForOwner, sentenceOf, statusOf } from './faults.ts';
+import { listedRef, splitRef } from './refs.ts';
 
 /** An error that a pull or a push ended in after the engine had begun to answer. */
 export class TransferError extends Error {
@@ -12,13 +13,24 @@ export function registryFault(ref: string, error: unknown): EngineFault {
   const inner = error instanceof EngineFault ? error.cause : error;
   const sentence = inner instanceof TransferError ? inner.message : sentenceOf(error);
   if (statusOf(error) === 0 && !(inner instanceof TransferError)) return faultOf(error);
-  const match = registrySays.find(({ pattern }) => pattern.test(sentence));
+  const words = withoutNames(sentence, ref);
+  const match = registrySays.find(({ pattern }) => pattern.test(words));
   if (match !== undefined) {
     const { kind, retry, reason, text } = match;
-    return new EngineFault(kind, `${ref}: ${text(fitForOwner(sentence))}`, { retry, reason, cause: error });
+    return new EngineFault(kind, `${ref}: ${text(fitForOwner(sentence))}`, { retry, reason, cause: inner });
   }
   const kind = statusOf(error) >= 500 || inner instanceof TransferError ? 'unreachable' : 'rejected';
-  return new EngineFault(kind, `${ref}: ${fitForOwner(sentence)}`, { retry: true, cause: error });
+  return new EngineFault(kind, `${ref}: ${fitForOwner(sentence)}`, { retry: true, cause: inner });
+}
+
+/** A sentence names the image, whose name may be `tools/tls:404`. */
+function withoutNames(sentence: string, ref: string): string {
+  const { repository, tag } = splitRef(ref);
+  const names = [repository, listedRef(repository), repository.slice(repository.indexOf('/') + 1)];
+  return [...names.map((name) => splitRef(name).repository), tag].reduce(
+    (text, name) => text.replaceAll(new RegExp(`(?<![\\w.-])${RegExp.escape(name)}(?![\\w.-])`, 'g'), '(name)'),
+    sentence,
+  );
 }
 
 /** The first that fits counts: some hold the words of others. */
@@ -60,7 +72,7 @@ const registrySays: readonly {
   {
     // What is broken on the way looks the same as what is broken at the registry, so it is worth another try.
     pattern:
-      /layer verification failed|failed to register layer|invalid tar header|invalid checksum|unsupported (media|manifest)|manifest verification failed|invalid character .* looking for/i,
+      /layer verification failed|failed to register layer|invalid tar header|invalid checksum|unsupported (media|manifest)|manifest verification failed|invalid character .* looking for|unexpected end of json/i,
     kind: 'rejected',
     retry: true,
     reason: 'imageUnfit',

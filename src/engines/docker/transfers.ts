@@ -31,6 +31,18 @@ export async function push({ client, ref, onProgress, signal, credentials }: Tra
   );
 }
 
+/** Throws unless the registry gives the image out to these credentials. Nothing is moved. */
+export async function ask({ client, ref, signal, credentials }: Omit<Transfer, 'onProgress'>): Promise<void> {
+  const authconfig = authOf(ref, credentials);
+  try {
+    await client.call(signal, (abortSignal) =>
+      client.docker.getImage(refPath(ref)).distribution({ authconfig, abortSignal }),
+    );
+  } catch (error) {
+    throw signal.aborted ? faultOf(signal.reason) : registryFault(ref, error);
+  }
+}
+
 /** The engine refuses a push that says nothing of credentials, so without any an empty pair is said. It travels in a header. */
 const authOf = (ref: string, credentials: RegistryCredentials | undefined) => ({
   username: credentials?.username ?? '',
@@ -86,7 +98,7 @@ export function makeTransferProgress(onProgress: (progress: ImageProgress) => vo
       layer.done = layer.total;
     } else return;
     const [done, total] = [...layers.values()].reduce(([a, b], next) => [a + next.done, b + next.total], [0, 0]);
-    const text = /^Push/.test(status) ? 'Uploading' : done < total ? 'Downloading' : 'Unpacking';
+    const text = status.startsWith('Push') ? 'Uploading' : done < total ? 'Downloading' : 'Unpacking';
     const now = `${text} ${done} ${total}`;
     if (now !== last) onProgress({ text, done, total, unit: 'bytes' });
     last = now;

@@ -2,6 +2,7 @@
 import type { Capabilities, EngineSpec, Observation, Owned, Probe, Usage } from '../contract.ts';
 import { containerName, networkName } from '../labels.ts';
 import { addressOf, type Container } from './container.ts';
+import { useOf } from './uses.ts';
 import type { SimulatedHost } from './host.ts';
 
 /** All instances in all states, the networks that their accounts have for as long as one is left, and the images that were saved. */
@@ -87,12 +88,12 @@ export function usageOf(
   const share = runs ? 0.02 + 0.05 * random() : 0;
   return {
     atMs,
-    cpuMilli: Math.round(spec.cpuMilli * share),
+    cpuMilli: Math.max(10 * useOf(container, 'cpu', atMs), Math.round(spec.cpuMilli * share)),
     cpuOverMs: runs ? 1_000 : 0,
     networkBytes: runs ? networkBytesPerMs * (atMs - startedAtMs) : 0,
     gpus:
       runs && spec.gpus > 0
-        ? Array.from({ length: spec.gpus }, () => ({ busyPercent: Math.round(100 * share) }))
+        ? Array.from({ length: spec.gpus }, () => ({ busyPercent: useOf(container, 'gpu', atMs) }))
         : null,
     memoryBytes: Math.round(spec.memoryMiB * 1024 * 1024 * share),
     rootDiskBytes: more.rootDisk ? 4096 * (1 + rootDisk.size) : null,

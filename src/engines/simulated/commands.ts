@@ -7,6 +7,7 @@ import { constants } from 'node:fs';
 import path from 'node:path';
 import type { ExecResult } from '../contract.ts';
 import { addressOf, fileOf, type Container } from './container.ts';
+import { connectionTable } from './uses.ts';
 
 export const outputLimitBytes = 1024 * 1024;
 
@@ -19,6 +20,7 @@ const touchLimit = 1_000;
 
 export interface Inside {
   container: Container;
+  nowMs: number;
   /** Whether the account's network has that address with something that listens there. */
   reaches: (address: string, port: number) => boolean;
   /** The root disk was changed. */
@@ -46,7 +48,7 @@ async function run(inside: Inside, [name = '', ...args]: readonly string[]): Pro
     case 'hostname':
       return { ok: `${first === '-i' ? addressOf(container) : container.spec.hostname}\n` };
     case 'cat':
-      return joined(args.map((file) => cat(container, file)));
+      return joined(args.map((file) => cat(inside, file)));
     case 'ls':
       return joined(args.map((file) => list(container, file)));
     case 'touch':
@@ -121,8 +123,9 @@ function limitFile({ spec }: Container, file: string): string | undefined {
   }
 }
 
-async function cat(container: Container, file: string): Promise<Outcome> {
-  const known = controlFile(container, file)?.content ?? limitFile(container, file);
+async function cat({ container, nowMs }: Inside, file: string): Promise<Outcome> {
+  const known =
+    controlFile(container, file)?.content ?? limitFile(container, file) ?? connectionTable(container, file, nowMs);
   if (known !== undefined) return { ok: known };
   const mount = mounted(container, file);
   if (mount !== undefined) return attempt('cat', file, () => readStart(mount.hostPath));

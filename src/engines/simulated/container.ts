@@ -148,5 +148,5 @@ export const observationOf = (container: Container): Observation => ({
   exitCode: container.exitCode,
   outOfMemory: container.outOfMemory,
   startedAtMs: container.startedAtMs,
-  nodePorts: container.state === 'running' ? container.spec.nodePorts.map((pair) => ({ ...pair })) : [],
+  nodePorts: container.spec.nodePorts.map((pair) => ({ ...pair })),
 });

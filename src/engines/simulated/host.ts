@@ -21,6 +21,7 @@ import { makePair } from './pair.ts';
 import { makePorts, type Ports } from './ports.ts';
 import type { Random } from './random.ts';
 import { echo, makeHttpService, ssh, type Service } from './services.ts';
+import { notebookAnswer } from './uses.ts';
 
 /** Milliseconds, or a range of which a number is drawn each time. */
 export type Span = number | readonly [fromMs: number, toMs: number];
@@ -56,6 +57,20 @@ export interface HostOptions {
   /** Keeps what the host holds across restarts of the process; see `journal.ts`. */
   stateFile?: string;
 }
+
+/** What a host held at a moment, to go back to. */
+export interface Memory {
+  containers: readonly Container[];
+  images: readonly (readonly [ref: string, image: KeptImage])[];
+}
+
+const copyOf = (container: Container): Container => ({
+  ...container,
+  spec: structuredClone(container.spec),
+  rootDisk: new Set(container.rootDisk),
+  init: container.init && { ...container.init },
+  console: [...container.console],
+});
 
 type Listener = (installation: string, id: InstanceId) => void;
 
@@ -227,7 +242,8 @@ export class SimulatedHost {
       streams.delete(inside);
       if (streams.size === 0 && this.#streams.get(name) === streams) this.#streams.delete(name);
     });
-    service(inside, { instanceId: container.spec.id, hostname: container.spec.hostname, port });
+    const notebook = (what: string): object | undefined => notebookAnswer(container, what, this.clock.now());
+    service(inside, { instanceId: container.spec.id, hostname: container.spec.hostname, port, notebook });
     return outside;
   }
 
@@ -279,6 +295,28 @@ export class SimulatedHost {
       if (container.state === 'running') await this.end(container, 255);
     }
   }
+
+  /** What it holds now, for `goBackTo`. */
+  remember(): Memory {
+    const containers = [...this.#kept.containers.values()].map(copyOf);
+    return { containers, images: [...this.#kept.images] };
+  }
+
+  /** The host was restored from a backup: what was made since is gone, what was removed since is there again, nothing runs. */
+  async goBackTo({ containers: before, images }: Memory): Promise<void> {
+    await this.forgetAll();
+    for (const [ref, image] of images) this.addImage(ref, image);
+    for (const one of before) {
+      const container = copyOf(one);
+      if (container.state === 'running') containers.end(container, this.clock.now(), 255);
+      this.#kept.containers.set(containerName(container.spec.id), container);
+      this.keep(container);
+      this.hint(container);
+    }
+  }
+
+  /** Whoever it belongs to. */
+  holds = (id: InstanceId): boolean => this.#kept.containers.has(containerName(id));
 
   dropImage(ref: string): void {
     if (this.#kept.images.delete(ref)) this.#journal?.removeImage(ref, this.#kept);

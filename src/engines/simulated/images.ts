@@ -45,13 +45,14 @@ interface Transfer {
   ref: string;
   onProgress: (progress: ImageProgress) => void;
   credentials: RegistryCredentials | undefined;
+  askRegistry?: boolean;
   /** Time passes; rejects when the call is given up or the host has gone away by then. */
   pass: (ms: number) => Promise<void>;
 }
 
 export async function pull(transfer: Transfer): Promise<void> {
-  const { host, ref, credentials } = transfer;
-  if (host.image(ref) !== undefined) return;
+  const { host, ref, credentials, askRegistry = false } = transfer;
+  if (host.image(ref) !== undefined && !askRegistry) return;
   const source = host.images(ref, credentials);
   const pushed = host.pushed(ref);
   if (source.kind === 'denied' || source.kind === 'unreachable') throw refusal(source.kind, ref);
@@ -111,10 +112,11 @@ export function save(host: SimulatedHost, container: Container, ref: string): { 
   return { sizeBytes: bytes };
 }
 
-export function remove(host: SimulatedHost, installation: string, ref: string): void {
+/** If `id` is given, only an image saved from that instance. */
+export function remove(host: SimulatedHost, installation: string, ref: string, id?: string): void {
   const image = host.image(ref);
   if (image === undefined) return;
-  if (image.saved?.installation !== installation) {
+  if (image.saved?.installation !== installation || (id !== undefined && image.saved.id !== id)) {
     throw simulatedFault('rejected', `${ref} was not saved by this installation, so it is not removed`);
   }
   if (host.usesImage(ref)) {

@@ -8,6 +8,8 @@
  *     # berth-sim: ignore TERM                a halt takes its whole grace
  *     # berth-sim: listen 7000 echo           something listens: `echo` or `http`
  *     # berth-sim: ready after 5s             ssh, notebook and `listen` answer that late; `never ready` never
+ *     # berth-sim: kernel busy for 10m          it is used so long from each start, or always; also `terminal used`,
+ *                                           `ssh sessions 2`, `cpu 80%` (of one CPU), `gpu 90%`
  *
  * Times are in ms, s, m or h. A line that isn't understood is said on the instance's console.
  */
@@ -19,6 +21,13 @@ export interface Crash {
   once: boolean;
 }
 
+export type UseName = 'kernel' | 'terminal' | 'ssh' | 'cpu' | 'gpu';
+
+export interface Use {
+  amount: number;
+  forMs: number;
+}
+
 export interface Script {
   initExit: { code: number; afterMs: number } | undefined;
   crash: Crash | undefined;
@@ -26,6 +35,7 @@ export interface Script {
   readyAfterMs: number | undefined;
   ignoresTerm: boolean;
   listens: ReadonlyMap<number, 'echo' | 'http'>;
+  uses: ReadonlyMap<UseName, Use>;
   misunderstood: readonly string[];
 }
 
@@ -35,6 +45,7 @@ const plain: Script = {
   readyAfterMs: undefined,
   ignoresTerm: false,
   listens: new Map(),
+  uses: new Map(),
   misunderstood: [],
 };
 
@@ -44,6 +55,9 @@ const time = '(\\d+(?:\\.\\d+)?)(ms|s|m|h)';
 const exitLine = new RegExp(`^exit (\\d{1,3})(?: after ${time})?$`);
 const crashLine = new RegExp(`^crash( once)? after ${time}(?: (?:exit (\\d{1,3})|(out of memory)))?$`);
 const readyLine = new RegExp(`^ready after ${time}$`);
+const useLine = new RegExp(
+  `^(?:(kernel) busy|(terminal) used|(ssh) sessions (\\d{1,3})|(cpu|gpu) (\\d{1,4})%)(?: for ${time})?$`,
+);
 const listenLine = /^listen (\d{1,5}) (echo|http)$/;
 
 const msOf = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 } as const;
@@ -54,11 +68,13 @@ export function readScript(texts: readonly string[]): Script {
   // Nearly all files have no such line: one search, and nothing is made.
   if (!texts.some((text) => text.includes(mark))) return plain;
   const listens = new Map<number, 'echo' | 'http'>();
+  const uses = new Map<UseName, Use>();
   const misunderstood: string[] = [];
-  const script: Script = { ...plain, listens, misunderstood };
+  const script: Script = { ...plain, listens, uses, misunderstood };
   for (const [, said = ''] of texts.flatMap((text) => [...text.matchAll(line)])) {
     const wish = said.trim().replace(/\s+/g, ' ');
     const [exit, crash, ready, listen] = [exitLine, crashLine, readyLine, listenLine].map((form) => form.exec(wish));
+    const use = readUse(wish);
     if (exit) script.initExit = { code: Number(exit[1]), afterMs: duration(exit[2], exit[3]) };
     else if (crash) {
       const outOfMemory = crash[5] !== undefined;
@@ -66,9 +82,25 @@ export function readScript(texts: readonly string[]): Script {
       script.crash = { once: crash[1] !== undefined, afterMs: duration(crash[2], crash[3]), exitCode, outOfMemory };
     } else if (ready) script.readyAfterMs = duration(ready[1], ready[2]);
     else if (listen) listens.set(Number(listen[1]), listen[2] === 'http' ? 'http' : 'echo');
+    else if (use) uses.set(...use);
     else if (wish === 'ignore TERM') script.ignoresTerm = true;
     else if (wish === 'never ready') script.readyAfterMs = Infinity;
     else misunderstood.push(`berth-sim: not understood: ${JSON.stringify(wish)}`);
   }
   return script;
 }
+
+function readUse(wish: string): [UseName, Use] | null {
+  const found = useLine.exec(wish);
+  if (!found) return null;
+  const [, kernel, terminal, ssh, sessions, share, percent, time, unit] = found;
+  const name = [kernel, terminal, ssh, share].find((one) => one !== undefined);
+  if (!isUse(name)) return null;
+  return [
+    name,
+    { amount: Number(sessions ?? percent ?? 1), forMs: time === undefined ? Infinity : duration(time, unit) },
+  ];
+}
+
+const useNames: readonly string[] = ['kernel', 'terminal', 'ssh', 'cpu', 'gpu'] satisfies UseName[];
+const isUse = (name: string | undefined): name is UseName => name !== undefined && useNames.includes(name);

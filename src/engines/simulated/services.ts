@@ -7,6 +7,8 @@ export interface Answering {
   instanceId: string;
   hostname: string;
   port: number;
+  /** What a notebook server answers to this question of its API; undefined where there is none. */
+  notebook?: (what: string) => object | undefined;
 }
 
 /** Takes a connection over. It is destroyed when the instance stops. */
@@ -63,8 +65,11 @@ export function makeHttpService(): Service {
     });
     request.on('end', () => {
       const { method, url, headers } = request;
+      const about = asked.get(request.socket);
+      const question = method === 'GET' ? /^\/notebook\/[^/]+\/api\/([a-z]+)$/.exec(url ?? '')?.[1] : undefined;
+      const answer = question === undefined ? undefined : about?.notebook?.(question);
       const body = Buffer.concat(chunks).toString();
-      const told = { simulated: true, ...asked.get(request.socket), method, path: url, headers, bodyBytes, body };
+      const told = answer ?? { simulated: true, ...about, method, path: url, headers, bodyBytes, body };
       response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(told));
     });
   });

@@ -155,7 +155,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
         }
         return;
       case 'image':
-        return images.remove(host, installation, engineName);
+        return images.remove(host, installation, engineName, id);
       default:
         return kind satisfies never;
     }
@@ -191,12 +191,12 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
         return new Map(ids.map((id) => [id, unknown(fault)]));
       }
     },
-    ensureImage: (ref, onProgress, signal, credentials) =>
+    ensureImage: (ref, onProgress, signal, credentials, more) =>
       call({
         verb: 'ensureImage',
         about: ref,
         signal,
-        work: () => images.pull(transferOf(ref, onProgress, signal, credentials)),
+        work: () => images.pull({ ...transferOf(ref, onProgress, signal, credentials), ...more }),
         lie: () => {},
       }),
     pushImage: (ref, onProgress, signal, credentials) =>
@@ -311,7 +311,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
         work: () => {
           const container = running(id);
           const reaches = (address: string, port: number): boolean => reachable(host, container, address, port);
-          return pretend({ container, reaches, onWrite: () => host.keep(container) }, command);
+          return pretend({ container, nowMs: host.clock.now(), reaches, onWrite: () => host.keep(container) }, command);
         },
         lie: () => ({ exitCode: 0, stdout: '', stderr: '' }),
       }),

@@ -9,7 +9,8 @@ import type { Migration } from '../migrate.ts';
 type Table = CreateTableBuilder<string, string>;
 
 const NO_ENDS = '{"stopAtMs":null,"maxRunMs":null,"idle":null,"keepAliveUntilMs":0}';
-const PAST_LAUNCH = '{"kind":"launch","cause":"user","startedAtMs":0,"endedAtMs":0,"state":"Succeeded","stages":[]}';
+const PAST_LAUNCH = '{"kind":"launch","cause":"user","startedAtMs":0,"endedAtMs":0,"state":"Succeeded","stages":[],"error":null}';
+const PAST_CREATE = PAST_LAUNCH.replace('launch', 'createVolume');
 
 export const endsAndOperations: Migration = {
   name: '0002-ends-and-operations',
@@ -36,17 +37,20 @@ export const endsAndOperations: Migration = {
 
     await addText('instance', 'ends', NO_ENDS);
     await addText('instance', 'operation', PAST_LAUNCH);
+    await addText('volume', 'operation', PAST_CREATE);
+    await addText('image', 'operation', null);
     await addText('instance', 'archive', null);
-    for (const name of ['waitsSinceMs', 'waitsUntilMs', 'endsAtMs']) await addWhole('instance', name, null);
+    for (const name of ['waitsSinceMs', 'waitsUntilMs', 'endsAtMs', 'idleAfterMs']) await addWhole('instance', name, null);
     await sql`create index "instance_waiting" on instance ("regionId", "waitsSinceMs", id) where "waitsSinceMs" is not null`.execute(
       db,
     );
     await sql`create index "instance_ends" on instance ("endsAtMs") where "endsAtMs" is not null`.execute(db);
+    await sql`create index "instance_idle" on instance (id) where "idleAfterMs" is not null`.execute(db);
 
     await addText('image', 'ownerId', null);
     await addText('image', 'state', 'Ready');
     await addText('image', 'stateText', '');
-    for (const name of ['fromInstanceId', 'credentialId', 'leaseOwner', 'leaseToken'])
+    for (const name of ['fromInstanceId', 'regionId', 'leaseOwner', 'leaseToken'])
       await addText('image', name, null);
     for (const name of ['sizeBytes', 'attempts']) await addWhole('image', name, 0);
     await addWhole('image', 'generation', 1);
@@ -62,10 +66,10 @@ export const endsAndOperations: Migration = {
       db,
     );
 
-    let table = texts(withId('operation'), 'accountId', 'subjectId', 'operation');
-    await whole(table, 'generation', 'startedAtMs').execute();
+    let table = texts(withId('operation'), 'accountId', 'subjectId', 'kind', 'operation');
+    await whole(table, 'generation', 'keptSinceMs').execute();
     await sql`create index "operation_subject" on operation ("subjectId", generation)`.execute(db);
-    await sql`create index "operation_started" on operation ("startedAtMs")`.execute(db);
+    await sql`create index "operation_kept" on operation ("keptSinceMs")`.execute(db);
 
     table = texts(
       withId('stray'),
@@ -78,7 +82,7 @@ export const endsAndOperations: Migration = {
       'handling',
       'note',
     );
-    table = whole(table, 'generation', 'createdAtMs', 'firstSeenAtMs', 'lastSeenAtMs');
+    table = whole(table, 'generation', 'createdAtMs', 'firstSeenAtMs', 'lastSeenAtMs', 'watchedMs');
     await table.addColumn('running', 'smallint', (c) => c.notNull()).execute();
   },
 };

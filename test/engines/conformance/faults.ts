@@ -1,14 +1,30 @@
 /** Missing images, aborted calls, engines that don't answer. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import type { Engine, EngineSpec, ImageProgress } from '../../../src/engines/contract.ts';
+import type { Engine, EngineSpec, ImageProgress, Owned } from '../../../src/engines/contract.ts';
+import { containerName } from '../../../src/engines/labels.ts';
 import { deadline, expectFault, expectRunning, faultOf, newInstanceId, type Subject } from './subject.ts';
+
+const ownedOf = ({ id, ownerId, generation, imageRef }: EngineSpec): Owned => ({
+  kind: 'instance',
+  id,
+  ownerId,
+  generation,
+  running: true,
+  engineName: containerName(id),
+  createdAtMs: 0,
+  imageRef,
+});
 
 /** Every verb that answers, called once with this signal. */
 const calls = (engine: Engine, spec: EngineSpec, signal: AbortSignal): Record<string, () => Promise<unknown>> => ({
   probe: () => engine.probe(signal),
   listOwned: () => engine.listOwned(signal),
   ensureImage: () => engine.ensureImage(spec.imageRef, () => {}, signal),
+  pushImage: () => engine.pushImage(spec.imageRef, () => {}, signal),
+  removeImage: () => engine.removeImage('berth.local/not-there:1', signal),
+  saveImage: () => engine.saveImage(spec.id, 'berth.local/not-there:1', signal),
+  discard: () => engine.discard(ownedOf(spec), signal),
   ensure: () => engine.ensure(spec, signal),
   halt: () => engine.halt(spec.id, 1_000, signal),
   destroy: () => engine.destroy(spec.id, signal),
@@ -35,33 +51,12 @@ export function describeFaults(current: () => Subject): void {
         'not_found',
       );
       expect(fault.message).toContain(missingImageRef);
+      expect(fault.reason).toBe('imageMissing');
       const spec = subject.spec({ imageRef: missingImageRef });
       await expectFault(subject.ensure(spec), 'not_found');
       expect(await subject.observe(spec.id)).toEqual({ kind: 'absent' });
       await engine.destroy(spec.id, deadline());
       expect(await subject.owned(spec.ownerId)).toEqual([]);
-    });
-
-    it('a saved root disk is an image that instances start from, where the engine can save', async (context) => {
-      const subject = current();
-      const { engine } = subject.fixture;
-      const { capabilities } = await engine.probe(deadline());
-      const first = subject.spec();
-      await subject.ensure(first);
-      const ref = `berth.local/saved:${first.id.slice(-12)}`;
-      if (!capabilities.saveImage) {
-        await expectFault(engine.saveImage(first.id, ref, deadline()), 'rejected');
-        context.skip('saveImage: the engine says it can not, and refuses it');
-      }
-      await subject.exec(first.id, 'touch', '/root/kept');
-      subject.after(() => subject.fixture.dropImage(ref));
-      await engine.saveImage(first.id, ref, deadline());
-      expectRunning(await subject.observe(first.id));
-      await engine.ensureImage(ref, () => {}, deadline());
-      const second = subject.spec({ imageRef: ref });
-      await subject.ensure(second);
-      expect((await subject.exec(second.id, 'ls', '/root/kept')).exitCode).toBe(0);
-      await engine.destroy(second.id, deadline());
     });
   });
 
@@ -71,7 +66,8 @@ export function describeFaults(current: () => Subject): void {
       const { capabilities } = await subject.fixture.engine.probe(deadline());
       if (capabilities.gpus) context.skip('gpus: the engine has them');
       const spec = subject.spec({ gpus: 1 });
-      await expectFault(subject.ensure(spec), 'rejected', 'no_capacity');
+      const fault = await expectFault(subject.ensure(spec), 'rejected', 'no_capacity');
+      expect(fault.reason).toBe('gpuMissing');
       await subject.fixture.engine.destroy(spec.id, deadline());
       expect(await subject.owned(spec.ownerId)).toEqual([]);
     });

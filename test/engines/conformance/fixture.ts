@@ -1,5 +1,5 @@
 /** What an engine lends the conformance suite. */
-import type { Engine, EngineSpec } from '../../../src/engines/contract.ts';
+import type { Engine, EngineSpec, RegistryCredentials } from '../../../src/engines/contract.ts';
 import type { InstanceId } from '../../../src/domain/ids.ts';
 
 /** What a test may need and an engine may lack. */
@@ -17,13 +17,23 @@ export type Need =
   /** Containers of strangers can be put beside ours: `neighbour`. */
   | 'neighbours'
   /** Networks are objects with names, so that a stranger's can have ours: `neighbourNetwork`. */
-  | 'neighbourNetworks';
+  | 'neighbourNetworks'
+  /** Images carry labels that a test can set past the engine: `neighbourImage`. */
+  | 'neighbourImages';
 
 /** Something on the engine's host that isn't ours. */
 export interface Neighbour {
   /** Still the same one, still running (or, for a network, still there). */
   untouched(): Promise<boolean>;
   remove(): Promise<void>;
+}
+
+export interface Registries {
+  /** What refs begin with, without a slash. */
+  open: string;
+  closed: string;
+  credentials: RegistryCredentials;
+  wrongCredentials: RegistryCredentials;
 }
 
 export interface Fixture {
@@ -49,6 +59,10 @@ export interface Fixture {
   neighbour(container: { name: string; labels: Record<string, string> }): Promise<Neighbour>;
   /** A network with exactly this name and these labels, made past the engine. */
   neighbourNetwork(network: { name: string; labels: Record<string, string> }): Promise<Neighbour>;
+  /** An image with exactly this ref and these labels, made past the engine. */
+  neighbourImage(image: { ref: string; labels: Record<string, string> }): Promise<Neighbour>;
+  /** Where images can be pushed to and pulled from, by anybody and by who has credentials. */
+  registries(): Promise<Registries>;
   /** Leaves what a crash between creating and starting would leave of this instance. */
   leaveHalfMade(spec: EngineSpec): Promise<void>;
   /** Kills the instance's main process behind the engine's back. */

@@ -31,6 +31,8 @@ export function describeOwnership(current: () => Subject): void {
         const one = owned.find((entry) => entry.id === id);
         expect(one).toMatchObject({ kind: 'instance', ownerId, generation, running: runs });
         expect(one?.engineName).toContain(containerName(id));
+        expect(one?.imageRef).toBe(subject.fixture.imageRef);
+        expect(Math.abs((one?.createdAtMs ?? 0) - Date.now())).toBeLessThan(60_000);
       }
       expect(owned.at(-1)).toMatchObject({ kind: 'network', id: ownerId, ownerId });
     });
@@ -98,6 +100,7 @@ export function describeOwnership(current: () => Subject): void {
         subject.after(() => neighbour.remove());
         const fault = await expectFault(subject.ensure(spec), 'rejected', 'busy');
         expect(fault.message).toContain(name);
+        expect(fault.reason).toBe('nameTaken');
         expect(await subject.observe(spec.id)).toEqual({ kind: 'absent' });
         expect((await subject.owned(spec.ownerId)).filter(({ kind }) => kind === 'instance')).toEqual([]);
         await subject.fixture.engine.halt(spec.id, 0, deadline());

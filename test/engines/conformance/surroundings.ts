@@ -39,13 +39,21 @@ export function describeSurroundings(current: () => Subject): void {
       const spec = subject.spec();
       await subject.ensure(spec);
       const absent = newInstanceId();
-      const usage = await subject.fixture.engine.usage([spec.id, absent], deadline());
+      const { engine } = subject.fixture;
+      const usage = await engine.usage([spec.id, absent], deadline());
       expect(usage.has(absent)).toBe(false);
-      const { cpuMilli, memoryBytes, rootDiskBytes } = usage.get(spec.id) ?? expect.fail('no usage told');
+      const { atMs, cpuMilli, cpuOverMs, memoryBytes, networkBytes, gpus, rootDiskBytes } =
+        usage.get(spec.id) ?? expect.fail('no usage told');
+      expect(Math.abs(atMs - Date.now())).toBeLessThan(10_000);
       expect(cpuMilli).toBeGreaterThanOrEqual(0);
+      expect(cpuOverMs).toBeGreaterThanOrEqual(1_000);
+      expect(networkBytes).toBeGreaterThanOrEqual(0);
+      expect(gpus, 'it has none').toBeNull();
+      expect(rootDiskBytes, 'it was not asked for').toBeNull();
       expect(memoryBytes).toBeGreaterThan(0);
       expect(memoryBytes).toBeLessThanOrEqual(spec.memoryMiB * 1024 * 1024);
-      expect(rootDiskBytes).toBeGreaterThanOrEqual(0);
+      const measured = await engine.usage([spec.id], deadline(), { rootDisk: true });
+      expect(measured.get(spec.id)?.rootDiskBytes).toBeGreaterThanOrEqual(0);
     });
   });
 

@@ -1,0 +1,172 @@
+/**
+ * The control loop with many rows: how soon a wake reaches its row in a store of 100,000 instances, and how soon all is as it was wished
+ * again after `kill -9` of a server that has a thousand running.
+ */
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { z } from 'zod';
+import { makeClient } from '../src/contract/client.ts';
+import type { Bench } from './bench.ts';
+import { launchBody, startBerth } from './lib/berth.ts';
+import { median, percentile, shown, spread } from './lib/numbers.ts';
+import { freePort, startProgram, type Started } from './lib/program.ts';
+import { seed } from './lib/seed.ts';
+import { DOMAIN, PASSWORD, simulated } from './lib/settings.ts';
+
+const ROWS = 100_000;
+const WAKES = 300;
+const RUNNING = 1_000;
+const CHANGED = 100;
+const KILLS = 5;
+const AT_ONCE = 64;
+const DEADLINE_MS = 120_000;
+const POLL_MS = 20;
+const PAGE_SIZE = 500;
+const NO_PORTS_SHORT = '1-65535';
+
+type Client = ReturnType<typeof makeClient>;
+
+/** Milliseconds from the answer of a launch until its pass asks the engine, one launch at a time. */
+async function wakes(folder: string, count: number, say: (text: string) => void): Promise<number[]> {
+  say(`  seeding ${ROWS.toLocaleString('en')} rows`);
+  await seed(folder, ROWS, say);
+  const berth = await startBerth(simulated(folder));
+  try {
+    const { token } = await berth.login('admin');
+    const client = berth.client(token);
+    const took: number[] = [];
+    for (let n = 0; n < count; n++) {
+      const asked = berth.child.ask('wake', z.number());
+      const { instanceId } = await client.launch(launchBody(berth));
+      took.push(await asked);
+      await berth.child.ask({ instanceId, status: 'Running', phase: 'Ready', deadlineMs: DEADLINE_MS }, z.null());
+    }
+    return took;
+  } finally {
+    await berth.child.stop();
+  }
+}
+
+async function list(client: Client): Promise<Map<string, string>> {
+  const found = new Map<string, string>();
+  for (let currentPage = 1; ; currentPage++) {
+    const { instances, pager } = await client.listInstances({ pager: { currentPage, pageSize: PAGE_SIZE } });
+    for (const { instanceMetadata, instanceRuntimeInfo } of instances)
+      found.set(instanceMetadata.instanceId, instanceRuntimeInfo.status);
+    if (currentPage * PAGE_SIZE >= pager.totalEntries) return found;
+  }
+}
+
+async function inTurn<T>(items: readonly T[], deed: (item: T) => Promise<unknown>): Promise<void> {
+  const waiting = items.values();
+  const worker = async (): Promise<void> => {
+    for (const item of waiting) await deed(item);
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+}
+
+const isAsWished = (found: Map<string, string>, wished: ReadonlyMap<string, string>): boolean =>
+  [...wished].every(([id, status]) => found.get(id) === status);
+
+async function kills(
+  folder: string,
+  rounds: number,
+  say: (text: string) => void,
+): Promise<{ servingMs: number[]; settledMs: number[] }> {
+  const [port, gatewayPort] = [await freePort(), await freePort()];
+  const url = `http://127.0.0.1:${port}`;
+  const env = {
+    BERTH_DATA: folder,
+    BERTH_LISTEN: `127.0.0.1:${port}`,
+    BERTH_GATEWAY_LISTEN: `127.0.0.1:${gatewayPort}`,
+    BERTH_DOMAIN: DOMAIN,
+    BERTH_ENGINE: 'simulated',
+    BERTH_NODE_PORTS: NO_PORTS_SHORT,
+    BERTH_ADMIN_PASSWORD: PASSWORD,
+    BERTH_CPU_OVERCOMMIT: '100',
+    BERTH_LOG: 'error',
+  };
+  const start = (): Promise<Started> =>
+    startProgram(['src/main/berth.ts'], env, async () => (await fetch(`${url}/readyz`)).ok);
+  let server = await start();
+  try {
+    const { accessToken } = await makeClient({ baseUrl: `${url}/api` }).login({
+      username: 'admin',
+      password: PASSWORD,
+    });
+    const client = makeClient({ baseUrl: `${url}/api`, credential: { kind: 'token', token: accessToken } });
+    const image = (await client.listImages({ pager: { currentPage: 1, pageSize: 1 } })).images[0];
+    const place = (await client.catalog()).instanceInfos.find(({ gpuName }) => gpuName === '')?.regionInfos[0];
+    const body = launchBody({
+      example: {
+        region: place?.regionId ?? '',
+        imageId: image?.imageId ?? '',
+        instanceTypeId: place?.instanceTypeInfos[0]?.instanceTypeId ?? '',
+      },
+    });
+    const wished = new Map<string, string>();
+    await inTurn(Array.from({ length: RUNNING }), async () => {
+      wished.set((await client.launch({ ...body, nodePorts: [] })).instanceId, 'Running');
+    });
+    const settled = async (): Promise<void> => {
+      for (const endMs = performance.now() + DEADLINE_MS; !isAsWished(await list(client), wished); await sleep(POLL_MS))
+        if (performance.now() > endMs) throw new Error('it did not settle in time');
+    };
+    await settled();
+    const [servingMs, settledMs]: [number[], number[]] = [[], []];
+    for (let round = 0; round < rounds; round++) {
+      say(`  kill ${round + 1} of ${rounds}`);
+      // Some of it is under way: a tenth is stopped or started, and the server dies with that in its hands.
+      const some = [...wished].slice(round * CHANGED, (round + 1) * CHANGED);
+      await inTurn(some, async ([instanceId, status]) => {
+        await (status === 'Running' ? client.stop({ instanceId }) : client.start({ instanceId }));
+        wished.set(instanceId, status === 'Running' ? 'Stopped' : 'Running');
+      });
+      server.process.kill('SIGKILL');
+      await new Promise((resolve) => server.process.once('exit', resolve));
+      const beganMs = performance.now();
+      server = await start();
+      servingMs.push(performance.now() - beganMs);
+      await settled();
+      settledMs.push(performance.now() - beganMs);
+    }
+    return { servingMs, settledMs };
+  } finally {
+    await server.end();
+  }
+}
+
+export const settle: Bench = {
+  title: `the loop: a wake among ${ROWS.toLocaleString('en')} instances, and a \`kill -9\` with ${RUNNING.toLocaleString('en')} running`,
+  async run({ folder, flags, say }) {
+    const short = flags.has('--short');
+    const tookMs = await wakes(join(folder, 'many'), short ? 30 : WAKES, say);
+    const { servingMs, settledMs } = await kills(join(folder, 'killed'), short ? 1 : KILLS, say);
+    const p99 = percentile(tookMs, 0.99);
+    const worst = { serving: Math.max(...servingMs), settled: Math.max(...settledMs) };
+    return {
+      table: [
+        ['', 'ms: median [least-most]', '99 of 100 within'],
+        ['from the commit of a launch to its pass asking the engine', spread(tookMs), shown(p99)],
+        ['after kill -9: until it serves', spread(servingMs), '-'],
+        ['after kill -9: until all is as wished', spread(settledMs), '-'],
+      ],
+      verdicts: [
+        { asked: 'a wake reaches its row in < 20 ms at p99', measured: `${shown(p99)} ms`, met: p99 < 20 },
+        {
+          asked: 'serving in 1.5 s',
+          measured: `${shown(worst.serving)} ms at most, median ${shown(median(servingMs))}`,
+          met: worst.serving <= 1_500,
+        },
+        {
+          asked: 'converged in 10 s',
+          measured: `${shown(worst.settled)} ms at most, median ${shown(median(settledMs))}`,
+          met: worst.settled <= 10_000,
+        },
+      ],
+      notes: [
+        `Wakes: one launch at a time on the simulated engine, timed inside the server from when the launch's transaction is durable to the pass's first call of the engine, which comes after its own first durable write. Kills: ${RUNNING.toLocaleString('en')} running instances on the simulated engine, of which ${CHANGED} are being stopped or started as the server is killed; the engine keeps what it holds in a file, as a daemon would. Looked at through the API every ${POLL_MS} ms.`,
+      ],
+    };
+  },
+};

@@ -1,0 +1,49 @@
+/** What an engine holds of ours and nobody wished, for administrators: `docs/operations.md`, section "What nobody wished". */
+import { z } from 'zod';
+import { label, plainText } from './common.ts';
+
+export const strayKinds = ['instance', 'network', 'image'] as const;
+export const strayHandlings = ['policy', 'stop', 'delete'] as const;
+const strayActions = ['adopt', 'stop', 'delete'] as const;
+
+const stray = z.strictObject({
+  strayId: z.string(),
+  kind: z.enum(strayKinds),
+  regionId: z.string(),
+  /** What the engine calls it. */
+  engineName: z.string(),
+  /** On its label: the instance, the account of a network, the instance that an image was saved from. */
+  subjectId: z.string(),
+  /** The account on its label. */
+  ownerId: z.string(),
+  /** '' when there is no such account. */
+  ownerName: z.string(),
+  /** What an instance was made from; '' for all else. */
+  imageRef: z.string(),
+  running: z.boolean(),
+  /** By the engine's clock; 0 when it does not say. */
+  createdAt: z.number().int(),
+  firstSeenAt: z.number().int(),
+  lastSeenAt: z.number().int(),
+  handling: z.enum(strayHandlings),
+  /** How much longer it is watched before it is deleted; null: it is kept. */
+  deletedInSeconds: z.number().int().nullable(),
+  /** What became of the last try to do something with it. */
+  note: z.string(),
+});
+
+export const strayListAnswer = z.strictObject({ strays: z.array(stray) });
+
+export const strayHandleRequest = z.object({
+  strayId: plainText(1000),
+  action: z.enum(strayActions),
+  /** To adopt what was made for an account that is gone. */
+  username: plainText(320).optional(),
+  /** To adopt: the type that it is counted and billed as. */
+  instanceTypeId: plainText(100).optional(),
+  /** To adopt; its id when left out. */
+  name: label(100).optional(),
+});
+
+/** `instanceId` is of the instance that was adopted, else null. */
+export const strayHandleAnswer = z.strictObject({ strayId: z.string(), instanceId: z.string().nullable() });

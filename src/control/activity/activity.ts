@@ -1,0 +1,157 @@
+/**
+ * # Activity
+ *
+ * Watches the running instances that have an idle policy: every so often each is looked at (`gather.ts` reads its signals, from
+ * `notebook.ts`, `connections.ts`, `traffic.ts` and the engine's usage), judged by `src/domain/idle.ts`, warned of, and stopped as its
+ * owner would stop it. No lease is held meanwhile. What was seen lives in memory only: a server that starts has seen nothing.
+ */
+import type { Instance } from '../../domain/instance.ts';
+import {
+  isActive,
+  isFresh,
+  judge,
+  requiredSignals,
+  unwatched,
+  type IdleLimits,
+  type IdlePolicy,
+  type Judgement,
+  type Signal,
+} from '../../domain/idle.ts';
+import { idsToWatch } from '../../store/ends.ts';
+import { appendEvent } from '../../store/events.ts';
+import { holdInstance, instanceFromRow, runningAmong, type InstanceRow } from '../../store/instances.ts';
+import type { StopByItself } from '../actions.ts';
+import { within, type DeedNeeds } from '../passes/deeds.ts';
+import { gather } from './gather.ts';
+import type { Traffic } from './traffic.ts';
+
+const AT_ONCE = 8;
+const ROWS_AT_ONCE = 500;
+const LOOK_DEADLINE_MS = 15_000;
+const TRAFFIC_KEPT_MS = 3_600_000;
+
+export interface ActivityNeeds extends DeedNeeds {
+  limits: IdleLimits;
+  traffic: Traffic;
+  stopByItself: StopByItself;
+}
+
+export interface SignalSeen extends Signal {
+  says: 'active' | 'idle' | 'stale';
+}
+
+export interface Seen extends Omit<Judgement, 'deed' | 'watch'> {
+  lookedAtMs: number;
+  signals: SignalSeen[];
+}
+
+export interface Activity {
+  /** Looks at those whose turn it is. Its beat is the caller's. */
+  look(): Promise<void>;
+  /** What the last look found; null when there was none of this run under this policy. */
+  seen(instance: Instance): Seen | null;
+}
+
+interface Watched {
+  /** Another run or another policy is watched anew. */
+  of: string;
+  nextLookMs: number;
+  signals: Signal[];
+  judgement: Judgement | null;
+}
+
+export function makeActivity(needs: ActivityNeeds): Activity {
+  const { store, regions, now, time, log, limits, traffic, ending } = needs;
+  const watched = new Map<string, Watched>();
+
+  const entryOf = (instance: Instance): Watched => {
+    const of = watchedAs(instance);
+    const before = watched.get(instance.id);
+    const entry = before?.of === of ? before : { of, nextLookMs: 0, signals: [], judgement: null };
+    watched.set(instance.id, entry);
+    return entry;
+  };
+
+  const lookAt = async (row: InstanceRow): Promise<void> => {
+    const instance = instanceFromRow(row);
+    const policy = instance.ends.idle;
+    if (!policy) return;
+    const entry = entryOf(instance);
+    entry.nextLookMs = now() + limits.lookEveryMs;
+    const required = requiredSignals(policy, instance.spec.type.gpuCount > 0);
+    const inside = {
+      engine: regions.of(row.regionId).engine,
+      id: instance.id,
+      time,
+      signal: within({ ending, time }, LOOK_DEADLINE_MS),
+    };
+    const read = await gather({ inside, instance, notebookToken: row.notebookToken, policy, required, traffic, probeMs: limits.probeMs });
+    if (ending.aborted) return;
+    // One answer that was lost is no reason to forget the one before, as long as that is fresh.
+    entry.signals = read.map((signal) => (signal.atMs > 0 ? signal : (lastOf(entry, signal.name) ?? signal)));
+    const nowMs = now();
+    const judgement = judge({ policy, required, limits }, entry.judgement?.watch ?? unwatched, entry.signals, nowMs);
+    if (judgement.deed === 'warn') await warn(instance, judgement);
+    if (judgement.deed === 'stop') await stop(instance, policy, judgement, nowMs);
+    entry.judgement = judgement;
+  };
+
+  const lastOf = ({ signals }: Watched, name: Signal['name']): Signal | undefined =>
+    signals.find((signal) => signal.name === name && isFresh(signal, now(), limits));
+
+  const warn = ({ id, ownerId }: Instance, { idleSinceMs, willStopAtMs }: Judgement): Promise<void> =>
+    store.write(async (tx) => {
+      const row = await holdInstance(tx, ownerId, id);
+      if (!row || row.desired !== 'running') return;
+      const data = { idleSince: idleSinceMs, willStopAt: willStopAtMs };
+      await appendEvent(tx, { accountId: ownerId, atMs: now(), kind: 'instance.idleWarning', subjectId: id, data });
+    });
+
+  const stop = async (instance: Instance, policy: IdlePolicy, { idleSinceMs }: Judgement, judgedAtMs: number): Promise<void> => {
+    const seconds = Math.round((judgedAtMs - (idleSinceMs ?? judgedAtMs)) / 1000);
+    const because = `nothing has used it for ${seconds} s, and it is to stop after ${Math.round(policy.afterMs / 1000)} s`;
+    await needs.stopByItself(instance, (held, nowMs) => {
+      const sameRun = held.observed.status === 'Running' && watchedAs(held) === watchedAs(instance);
+      // Signed in memory of this process, so the last moment counts too.
+      const quiet = traffic.of(held.id, ['use']).lastMs <= judgedAtMs && held.ends.keepAliveUntilMs <= nowMs;
+      return sameRun && quiet ? { cause: 'IdleStop', why: { because, idleSince: idleSinceMs } } : null;
+    });
+  };
+
+  return {
+    async look() {
+      const ids = await idsToWatch(store.read);
+      const there = new Set(ids);
+      for (const id of watched.keys()) if (!there.has(id)) watched.delete(id);
+      traffic.forget(TRAFFIC_KEPT_MS);
+      const nowMs = now();
+      // A time further away than a look is of a clock that was set back.
+      const isDue = (nextLookMs: number): boolean => nextLookMs <= nowMs || nextLookMs > nowMs + limits.lookEveryMs;
+      const due = ids.filter((id) => isDue(watched.get(id)?.nextLookMs ?? 0));
+      for (let from = 0; from < due.length; from += ROWS_AT_ONCE) {
+        const rows = await runningAmong(store.read, due.slice(from, from + ROWS_AT_ONCE));
+        const queue = rows.values();
+        const work = async (): Promise<void> => {
+          for (const row of queue) {
+            if (ending.aborted) return;
+            await lookAt(row).catch((error: unknown) =>
+              log.warn({ id: row.id, err: error }, 'an instance could not be judged; it is looked at again'),
+            );
+          }
+        };
+        await Promise.all(Array.from({ length: AT_ONCE }, work));
+      }
+    },
+    seen(instance) {
+      const entry = watched.get(instance.id);
+      if (!entry?.judgement || entry.of !== watchedAs(instance)) return null;
+      const { deed: _, watch, ...judged } = entry.judgement;
+      const nowMs = now();
+      const says = (signal: Signal): SignalSeen['says'] =>
+        !isFresh(signal, nowMs, limits) ? 'stale' : isActive(signal, watch.judgedAtMs, limits) ? 'active' : 'idle';
+      return { ...judged, lookedAtMs: watch.judgedAtMs, signals: entry.signals.map((one) => ({ ...one, says: says(one) })) };
+    },
+  };
+}
+
+const watchedAs = ({ observed, ends }: Instance): string => `${observed.runningSinceMs} ${JSON.stringify(ends.idle)}`;

@@ -1,0 +1,39 @@
+/** What goes through the gateway to each instance: how much is open now, and when something last was. Only in memory. */
+import type { Forwarding, TrafficKind } from '../control.ts';
+
+interface Counted {
+  open: number;
+  lastMs: number;
+}
+
+export interface Traffic extends Pick<Forwarding, 'began'> {
+  /** How it stands with the instance; of polls only where they are asked for. */
+  of(instanceId: string, kinds: readonly TrafficKind[]): Counted;
+  /** Forgets what has been quiet for so long. */
+  forget(quietMs: number): void;
+}
+
+export function makeTraffic(now: () => number): Traffic {
+  const counted = { use: new Map<string, Counted>(), poll: new Map<string, Counted>() };
+  return {
+    began(instanceId, kind) {
+      const one = counted[kind].get(instanceId) ?? { open: 0, lastMs: 0 };
+      counted[kind].set(instanceId, one);
+      one.open += 1;
+      one.lastMs = now();
+      return () => {
+        one.open -= 1;
+        one.lastMs = now();
+      };
+    },
+    of(instanceId, kinds) {
+      const each = kinds.map((kind) => counted[kind].get(instanceId) ?? { open: 0, lastMs: 0 });
+      return { open: each.reduce((sum, { open }) => sum + open, 0), lastMs: Math.max(...each.map(({ lastMs }) => lastMs)) };
+    },
+    forget(quietMs) {
+      const beforeMs = now() - quietMs;
+      for (const kind of [counted.use, counted.poll])
+        for (const [id, { open, lastMs }] of kind) if (open === 0 && lastMs < beforeMs) kind.delete(id);
+    },
+  };
+}

@@ -1,0 +1,164 @@
+/**
+ * The pass of one image that is saved from an instance:
+ *
+ *     Saving ── root disk kept (and pushed, where the operator has a registry) ──► Ready
+ *        └───── its container is gone, or it failed too often ──────────────────► Failed, with the reason
+ *     any ── delete ──► Deleting ── removed from the engine ──► the row is gone
+ *
+ * A running instance stands still while its root disk is copied. A pass that was killed anywhere is begun anew: the engine puts the
+ * second image in the place of the first. An engine that is away fails nothing.
+ */
+import { EngineFault } from '../../domain/engine-fault.ts';
+import { instanceId } from '../../domain/ids.ts';
+import { backOffMs, type Limits } from '../../domain/instance-states.ts';
+import { amountOf, endOperation, enter, failOperation, type Operation } from '../../domain/operation.ts';
+import type { ImageProgress } from '../../engines/contract.ts';
+import { appendEvent } from '../../store/events.ts';
+import { forgetImage, writeImageFound, type ImageRow } from '../../store/images.ts';
+import { instanceRow } from '../../store/instances.ts';
+import type { Store } from '../../store/store.ts';
+import type { Log } from '../log.ts';
+import type { Held, Tended } from '../loop.ts';
+import type { RegionHands, Regions } from '../regions.ts';
+import type { Time } from '../time.ts';
+
+export interface ImagePassNeeds {
+  store: Store;
+  regions: Regions;
+  time: Time;
+  log: Log;
+  limits: Limits;
+}
+
+interface Work extends ImagePassNeeds {
+  held: Held<ImageRow>;
+  hands: RegionHands;
+}
+
+const PROGRESS_EVERY_MS = 1_000;
+
+export function makeImagePass(needs: ImagePassNeeds) {
+  return async (held: Held<ImageRow>): Promise<Tended> => {
+    const { row } = held;
+    if (row.regionId === null) return { dueAtMs: null };
+    const work: Work = { ...needs, held, hands: needs.regions.of(row.regionId) };
+    switch (row.state) {
+      case 'Saving':
+        return save(work);
+      case 'Deleting':
+        return remove(work);
+      default:
+        return { dueAtMs: null };
+    }
+  };
+}
+
+const holdOf = ({ held: { row, leaseToken } }: Work) => ({ id: row.id, leaseToken, generation: row.generation });
+
+const signalOf = ({ held, time }: Work, ms: number): AbortSignal => AbortSignal.any([held.signal, time.deadline(ms)]);
+
+async function save(work: Work): Promise<Tended> {
+  const { held, hands, limits, store } = work;
+  const { row } = held;
+  const { engine } = hands;
+  const from = instanceId(row.fromInstanceId ?? '');
+  const instance = await instanceRow(store.read, from);
+  if (!instance || instance.desired === 'released')
+    return fail(work, 'InstanceGone', 'its instance was terminated before it was saved');
+  try {
+    const { sizeBytes } = await engine.saveImage(from, row.ref, signalOf(work, limits.copyDeadlineMs));
+    if (hands.archivePushed) await push(work);
+    return await end(work, 'image.saved', { state: 'Ready', stateText: '', sizeBytes }, (operation, nowMs) =>
+      endOperation(operation, 'Succeeded', nowMs),
+    );
+  } catch (error) {
+    return afterFault(work, error, ({ kind, message }) => {
+      const gone = 'the container of its instance is gone: it was terminated or archived before it was saved';
+      return kind === 'not_found' ? fail(work, 'InstanceGone', gone) : fail(work, 'SaveFailed', message);
+    });
+  }
+}
+
+/** To the operator's registry, and then it need not lie here. */
+async function push(work: Work): Promise<void> {
+  const { held, hands, limits, store, time } = work;
+  const { ref } = held.row;
+  let lastMs = 0;
+  let writing: Promise<unknown> = Promise.resolve();
+  const onProgress = ({ text, ...progress }: ImageProgress): void => {
+    if (time.now() - lastMs < PROGRESS_EVERY_MS) return;
+    lastMs = time.now();
+    const operation = operationOf(held.row, (one) => enter(one, 'Archive', lastMs, progress));
+    const found = { stateText: `${text} ${amountOf(progress)}`, operation };
+    writing = writing.then(() => store.write((tx) => writeImageFound(tx, holdOf(work), found))).catch(() => {});
+  };
+  try {
+    await hands.engine.pushImage(ref, onProgress, signalOf(work, limits.copyDeadlineMs), hands.archiveCredentials);
+  } finally {
+    await writing;
+  }
+  await hands.engine.removeImage(ref, signalOf(work, limits.callDeadlineMs));
+}
+
+/** Frees the engine of it; used by what is being cleaned up, it is asked for again. */
+async function remove(work: Work): Promise<Tended> {
+  const { held, hands, limits, log, store } = work;
+  const { id, ref } = held.row;
+  try {
+    await hands.engine.removeImage(ref, signalOf(work, limits.callDeadlineMs));
+  } catch (error) {
+    if (!(error instanceof EngineFault) || error.kind !== 'rejected') return afterFault(work, error, null);
+    log.error({ id, image: ref, err: error }, 'a saved image could not be removed; it is left');
+  }
+  return (await store.write((tx) => forgetImage(tx, holdOf(work)))) ? 'gone' : { dueAtMs: work.time.now() };
+}
+
+/** What may pass by itself is tried again; `giveUp` ends the tries, null: they never end. */
+async function afterFault(
+  work: Work,
+  error: unknown,
+  giveUp: ((fault: EngineFault) => Promise<Tended>) | null,
+): Promise<Tended> {
+  const { held, limits, log, store, time } = work;
+  held.signal.throwIfAborted();
+  if (!(error instanceof EngineFault)) throw error;
+  const { id } = held.row;
+  log.warn({ id, kind: error.kind, err: error }, 'the engine could not do a step of an image');
+  // The registry of a push may be away for ever, the engine comes back.
+  if (error.kind === 'unreachable' && error.reason !== 'registryAway') return { dueAtMs: time.now() + limits.askAgainMs };
+  const attempts = held.row.attempts + 1;
+  if (giveUp && (!error.retry || attempts > limits.maxAttempts)) return giveUp(error);
+  const ours = await store.write((tx) => writeImageFound(tx, holdOf(work), { attempts, stateText: error.message }));
+  return { dueAtMs: time.now() + (ours ? backOffMs(attempts, limits) : 0) };
+}
+
+const fail = (work: Work, reason: string, message: string): Promise<Tended> =>
+  end(work, 'image.saveFailed', { state: 'Failed', stateText: message }, (operation, nowMs) => {
+    const whatToDo = 'Delete the image, and save the instance again if it is still there.';
+    return failOperation(operation, { reason, message, whatToDo }, nowMs);
+  });
+
+type Found = Parameters<typeof writeImageFound>[2];
+
+async function end(
+  work: Work,
+  kind: string,
+  found: Found,
+  ending: (operation: Operation, nowMs: number) => Operation,
+): Promise<Tended> {
+  const { held, store, time } = work;
+  const { row } = held;
+  const nowMs = time.now();
+  const operation = operationOf(row, (one) => ending(one, nowMs));
+  const ours = await store.write(async (tx) => {
+    if (!(await writeImageFound(tx, holdOf(work), { ...found, operation }))) return false;
+    if (row.ownerId === null) return true;
+    const data = { name: row.name, ...(found.stateText === '' ? {} : { reason: found.stateText }) };
+    await appendEvent(tx, { accountId: row.ownerId, atMs: nowMs, kind, subjectId: row.id, data });
+    return true;
+  });
+  return { dueAtMs: ours ? null : nowMs };
+}
+
+const operationOf = (row: ImageRow, next: (operation: Operation) => Operation): string | null =>
+  row.operation === null ? null : JSON.stringify(next(JSON.parse(row.operation)));

@@ -1,0 +1,49 @@
+/**
+ * Seals secrets that Berth has to hand on and so can't keep as hashes: AES-256-GCM under a key of the installation that lies beside
+ * the database and not in it (decision 15). A sealed secret is bound to what it is for: moved to another row it does not open.
+ */
+import { createCipheriv, createDecipheriv } from 'node:crypto';
+
+const ALGORITHM = 'aes-256-gcm';
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
+/** Begins the text, so that another way to seal can follow one day. */
+const FORM = 'v1.';
+
+export interface Seal {
+  seal(secret: string, about: string): string;
+  /** Null when it was sealed with another key or for something else, or has been changed. */
+  open(sealed: string, about: string): string | null;
+}
+
+export function makeSeal({
+  key,
+  randomBytes,
+}: {
+  /** 32 bytes. */
+  key: Uint8Array;
+  randomBytes: (size: number) => Uint8Array;
+}): Seal {
+  return {
+    seal(secret, about) {
+      const nonce = randomBytes(NONCE_BYTES);
+      const cipher = createCipheriv(ALGORITHM, key, nonce).setAAD(Buffer.from(about));
+      const text = Buffer.concat([cipher.update(secret, 'utf8'), cipher.final()]);
+      return FORM + Buffer.concat([nonce, cipher.getAuthTag(), text]).toString('base64url');
+    },
+    open(sealed, about) {
+      const bytes = Buffer.from(sealed.slice(FORM.length), 'base64url');
+      if (!sealed.startsWith(FORM) || bytes.length < NONCE_BYTES + TAG_BYTES) return null;
+      const tagFrom = NONCE_BYTES;
+      const textFrom = NONCE_BYTES + TAG_BYTES;
+      const decipher = createDecipheriv(ALGORITHM, key, bytes.subarray(0, tagFrom), { authTagLength: TAG_BYTES })
+        .setAAD(Buffer.from(about))
+        .setAuthTag(bytes.subarray(tagFrom, textFrom));
+      try {
+        return Buffer.concat([decipher.update(bytes.subarray(textFrom)), decipher.final()]).toString('utf8');
+      } catch {
+        return null; // what is not authentic is told by a throw, and by nothing else
+      }
+    },
+  };
+}

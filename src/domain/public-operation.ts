@@ -1,0 +1,88 @@
+/** The operation object of `/operation/get`, and what its stages say. */
+import {
+  amountOf,
+  howToCancel,
+  operationId,
+  percentOf,
+  reached,
+  type Cause,
+  type Operation,
+  type OperationError,
+  type OperationKind,
+  type OperationState,
+  type Progress,
+  type Stage,
+  type StageName,
+} from './operation.ts';
+
+/** What each stage says while it lasts, and once it is over. */
+const sayings: Readonly<Record<StageName, readonly [during: string, after: string]>> = {
+  Queued: ['waits for its turn', 'had its turn'],
+  Placed: ['has its place in the region', 'has its place in the region'],
+  Image: ['the image is made ready', 'the image is there'],
+  Disks: ['the disks are made ready', 'the disks are ready'],
+  Container: ['the container is made', 'the container is there'],
+  Readiness: ['waits until its software answers', 'its software answers'],
+  InitScript: ['the init script runs', 'the init script has ended'],
+  Stop: ['the container is stopped', 'the container has stopped'],
+  Archive: ['the root disk is kept as an image', 'the root disk is an image now'],
+  Clean: ['what it leaves behind is removed', 'nothing is left of it'],
+};
+
+function textOf(stage: Stage, operation: Operation): string {
+  const { name, progress, endedAtMs } = stage;
+  const [during, after] = sayings[name];
+  const amount = progress === null ? '' : `: ${amountOf(progress)}`;
+  if (endedAtMs === null) return during + amount;
+  return reached(name, operation) ? after + amount : `not finished: ${during}${amount}`;
+}
+
+export interface PublicStage {
+  name: StageName;
+  startedAtUnixMs: number;
+  endedAtUnixMs: number | null;
+  /** 0, 0 and '' where there is nothing to measure; `total` is 0 while it is not known. */
+  done: number;
+  total: number;
+  unit: Progress['unit'] | '';
+  text: string;
+}
+
+export interface PublicOperation {
+  operationId: string;
+  subjectId: string;
+  kind: OperationKind;
+  cause: Cause;
+  state: OperationState;
+  percent: number;
+  stages: PublicStage[];
+  startedAtUnixMs: number;
+  endedAtUnixMs: number | null;
+  error: OperationError | null;
+  cancellable: boolean;
+}
+
+export const publicStages = (operation: Operation): PublicStage[] =>
+  operation.stages.map((stage) => ({
+    name: stage.name,
+    startedAtUnixMs: stage.startedAtMs,
+    endedAtUnixMs: stage.endedAtMs,
+    done: stage.progress?.done ?? 0,
+    total: stage.progress?.total ?? 0,
+    unit: stage.progress?.unit ?? '',
+    text: textOf(stage, operation),
+  }));
+
+export const publicOperation = (subjectId: string, generation: number, operation: Operation): PublicOperation => ({
+  operationId: operationId(subjectId, generation),
+  subjectId,
+  kind: operation.kind,
+  cause: operation.cause,
+  state: operation.state,
+  percent: percentOf(operation),
+  stages: publicStages(operation),
+  startedAtUnixMs: operation.startedAtMs,
+  endedAtUnixMs: operation.endedAtMs,
+  error: operation.error,
+  cancellable: 'action' in howToCancel(operation),
+});

@@ -1,0 +1,83 @@
+/**
+ * # Strays
+ *
+ * An object on an engine that bears our label and that no intent explains: what a lost database, a backup from yesterday or a save
+ * that was overtaken left behind. It is seen in two sweeps before it counts, and then listed to the operator, who adopts it, stops
+ * it or has it deleted; until then the policy decides. The time that the policy waits is the time in which Berth watched: a clock
+ * that jumps, or a server that was down for a week, brings no deletion nearer.
+ */
+export const strayKinds = ['instance', 'network', 'image'] as const;
+export type StrayKind = (typeof strayKinds)[number];
+
+/** What was said to be done with one: `policy` until an operator says otherwise. */
+export const strayHandlings = ['policy', 'stop', 'delete'] as const;
+export type StrayHandling = (typeof strayHandlings)[number];
+
+export const strayPolicies = [
+  'report', // nothing is touched
+  'stop', // what runs is stopped at once, all of it is deleted after `keptMs`
+  'delete', // at once
+] as const;
+
+export interface StrayPolicy {
+  does: (typeof strayPolicies)[number];
+  /** How long a stray is watched before `stop` deletes it. */
+  keptMs: number;
+}
+
+export const defaultStrayPolicy: StrayPolicy = { does: 'stop', keptMs: 24 * 3_600_000 };
+
+export interface Stray {
+  /** `<regionId>/<kind>/<engineName>`. */
+  id: string;
+  regionId: string;
+  kind: StrayKind;
+  engineName: string;
+  /** The id on its label: of an instance, of an account for a network, of the instance that an image was saved from. */
+  subjectId: string;
+  ownerId: string;
+  /** What an instance was made from; '' for all else. */
+  imageRef: string;
+  generation: number;
+  running: boolean;
+  createdAtMs: number;
+  firstSeenAtMs: number;
+  lastSeenAtMs: number;
+  /** For how long sweeps have seen it one after the other; 0 after the first. */
+  watchedMs: number;
+  handling: StrayHandling;
+  /** What became of the last try to do something with it. */
+  note: string;
+}
+
+export const strayIdOf = (regionId: string, { kind, engineName }: Pick<Stray, 'kind' | 'engineName'>): string =>
+  `${regionId}/${kind}/${engineName}`;
+
+/** What counts between two sightings at most: more than that, nobody was watching. */
+const LONGEST_WATCH_MS = 60_000;
+
+/** The time watched, after one more sighting: more than 0, so that the second one is told from the first. */
+export const watchedOn = (
+  { watchedMs, lastSeenAtMs }: Pick<Stray, 'watchedMs' | 'lastSeenAtMs'>,
+  nowMs: number,
+): number => watchedMs + Math.min(LONGEST_WATCH_MS, Math.max(1, nowMs - lastSeenAtMs));
+
+/** Seen twice: only such are listed and handled. */
+export const isConfirmed = ({ watchedMs }: Pick<Stray, 'watchedMs'>): boolean => watchedMs > 0;
+
+type Decided = Pick<Stray, 'kind' | 'running' | 'handling' | 'watchedMs'>;
+
+/** The next deed with a stray. */
+export function strayStep(stray: Decided, policy: StrayPolicy): 'leave' | 'halt' | 'discard' {
+  if (!isConfirmed(stray)) return 'leave';
+  if (msUntilDeleted(stray, policy) === 0) return 'discard';
+  const stops = stray.handling === 'stop' || policy.does === 'stop';
+  return stops && stray.kind === 'instance' && stray.running ? 'halt' : 'leave';
+}
+
+/** How much longer it is watched before it is deleted; null when it is kept. */
+export function msUntilDeleted({ handling, watchedMs }: Decided, policy: StrayPolicy): number | null {
+  if (handling === 'delete') return 0;
+  if (handling === 'stop' || policy.does === 'report') return null;
+  return policy.does === 'delete' ? 0 : Math.max(0, policy.keptMs - watchedMs);
+}

@@ -1,0 +1,162 @@
+/**
+ * # The live stream: `GET /api/events`
+ *
+ * Server-Sent Events (WHATWG HTML, 9.2) of the caller's account, outside of the table of routes because no answer ends it. The stream
+ * begins with `retry` and the number it begins after; then each event with its number as `id`, so that a browser's EventSource resumes
+ * by itself: it sends the last one in `Last-Event-ID`. A program may send `?after=<number>` instead; the header, being later, decides.
+ * What can't be told is an event `gap`, whose id is where it goes on.
+ *
+ * - The next page is drawn when the socket has taken the last one: a slow reader costs a page and the kernel's buffers, nothing more. One
+ *   that takes nothing for a minute is cut off; it resumes where it was.
+ * - A beat every 15 s keeps proxies from ending what looks dead, and asks anew whether the login or key still stands.
+ * - Control ends the streams when it stops, the edge when it closes.
+ */
+import { once } from 'node:events';
+import type { ServerResponse } from 'node:http';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { EVENTS_PATH, EVENT_STREAM_TYPE, GAP_EVENT } from '../../contract/events.ts';
+import { BASE_PATH } from '../../contract/routes.ts';
+import type { Access, Caller, Events, ToldEvents } from '../../control/control.ts';
+import type { Log } from '../../control/log.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import { presentedCredential } from './credentials.ts';
+
+const BEAT_MS = 15_000;
+const RETRY_MS = 2_000;
+/** Beats in a row for which the socket took nothing. */
+const SILENT_BEATS = 4;
+const END_MS = 1_000;
+const SEQ = /^\d{1,15}$/;
+
+export interface EventStreamNeeds {
+  events: Events;
+  access: Pick<Access, 'authenticate'>;
+  /** Throws or passes, as for every route that needs a login. */
+  admit: (request: FastifyRequest) => Promise<Caller>;
+  log: Pick<Log, 'warn'>;
+  beatMs?: number | undefined;
+}
+
+export function mountEventStream(app: FastifyInstance, needs: EventStreamNeeds): void {
+  const open = new Set<AbortController>();
+  app.get(BASE_PATH + EVENTS_PATH, {
+    exposeHeadRoute: false,
+    config: { style: { errors: 'problem', withCode: true } },
+    async handler(request, reply) {
+      const caller = await needs.admit(request);
+      const after = askedFor(request);
+      const ending = new AbortController();
+      const pages = needs.events.follow(caller, after, ending.signal);
+      open.add(ending);
+      try {
+        // Before the head: whoever is refused gets an answer like all others.
+        const first = await pages.next();
+        if (first.done) throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 });
+        await send({ needs, request, reply, caller, ending, pages }, first.value);
+      } finally {
+        open.delete(ending);
+        ending.abort();
+        await pages.return();
+      }
+    },
+  });
+  app.addHook('preClose', async () => {
+    for (const ending of open) ending.abort();
+  });
+}
+
+function askedFor({ headers, query }: FastifyRequest): number | null {
+  const asked = typeof query === 'object' && query !== null ? new Map<string, unknown>(Object.entries(query)) : null;
+  const header = headers['last-event-id'];
+  const name = header === undefined || header === '' ? 'query parameter "after"' : 'header "Last-Event-ID"';
+  const text = header === undefined || header === '' ? asked?.get('after') : header;
+  if (text === undefined) return null;
+  if (typeof text !== 'string' || !SEQ.test(text))
+    throw new Refusal('field_value', `the ${name} must be the number of an event; leave it out to begin with what happens now`);
+  return Number(text);
+}
+
+interface Stream {
+  needs: EventStreamNeeds;
+  request: FastifyRequest;
+  reply: FastifyReply;
+  caller: Caller;
+  ending: AbortController;
+  pages: AsyncGenerator<ToldEvents, void>;
+}
+
+async function send(stream: Stream, first: ToldEvents): Promise<void> {
+  const { needs, request, reply, ending, pages } = stream;
+  reply.hijack();
+  const { raw } = reply;
+  raw.on('close', () => ending.abort());
+  raw.on('error', () => ending.abort());
+  raw.writeHead(200, {
+    'content-type': EVENT_STREAM_TYPE,
+    'cache-control': 'no-store',
+    'x-content-type-options': 'nosniff',
+    'x-request-id': request.id,
+    // Told to nginx, which would gather the stream in pieces of its own.
+    'x-accel-buffering': 'no',
+    // A stream ends with its server: nothing follows on this connection.
+    connection: 'close',
+  });
+  const endBeats = beat(stream, raw);
+  try {
+    await write(raw, `retry: ${RETRY_MS}\nid: ${first.lastSeq}\n\n`, ending.signal);
+    for await (const page of pages) await write(raw, textOf(page), ending.signal);
+  } catch (error) {
+    if (!ending.signal.aborted) needs.log.warn({ err: error, requestId: request.id }, 'an event stream was cut short');
+  } finally {
+    endBeats();
+    raw.end();
+    // Who does not read does not read the end either, and a server that stops waits for every connection.
+    const late = setTimeout(() => raw.destroy(), END_MS).unref();
+    raw.once('close', () => clearTimeout(late));
+  }
+}
+
+/** Resolves once there is room for more. */
+async function write(raw: ServerResponse, text: string, signal: AbortSignal): Promise<void> {
+  if (!raw.write(text)) await once(raw, 'drain', { signal });
+}
+
+function textOf({ gap, events, lastSeq }: ToldEvents): string {
+  const texts = events.map(({ seq, kind, subjectId, atMs, dataText }) => {
+    const members = JSON.stringify({ seq, kind, subjectId, atUnixMs: atMs }).slice(0, -1);
+    return `id: ${seq}\nevent: ${kind}\ndata: ${members},"data":${dataText}}\n\n`;
+  });
+  if (!gap) return texts.join('');
+  const goesOnAfter = events[0] ? events[0].seq - 1 : lastSeq;
+  return `id: ${goesOnAfter}\nevent: ${GAP_EVENT}\ndata: ${JSON.stringify(gap)}\n\n${texts.join('')}`;
+}
+
+/** Until it is called off: a comment when the socket has room, and the question whether the credential still stands. */
+function beat({ needs, request, caller, ending }: Stream, raw: ServerResponse): () => void {
+  let silent = 0;
+  let asking = false;
+  const askAnew = async (): Promise<void> => {
+    try {
+      const { credential } = presentedCredential(request.headers);
+      const { accountId } = await needs.access.authenticate(credential);
+      if (accountId !== caller.accountId) cut('the login is another account now');
+    } catch (error) {
+      // A store that does not answer has ended no login.
+      if (error instanceof Refusal && error.code === 'not_logged_in') cut('the login or key has ended: log in again');
+    }
+  };
+  const cut = (why: string): void => {
+    if (!raw.writableNeedDrain) raw.write(`: ${why}\n\n`);
+    ending.abort();
+  };
+  const timer = setInterval(() => {
+    silent = raw.writableNeedDrain ? silent + 1 : 0;
+    if (silent >= SILENT_BEATS) raw.destroy();
+    else if (silent === 0) raw.write(': beat\n\n');
+    if (asking) return;
+    asking = true;
+    void askAnew().finally(() => (asking = false));
+  }, needs.beatMs ?? BEAT_MS);
+  timer.unref();
+  return () => clearInterval(timer);
+}

@@ -1,0 +1,124 @@
+/** Idleness on real parts: a Jupyter kernel, an ssh session, and a container engine that tells of CPU and connections. */
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import WebSocket from 'ws';
+import { startInside, type ServerInside } from './server-inside.ts';
+import { login, until } from './server-process.ts';
+import { makeSshKey, type SshKey } from './ssh.ts';
+
+const IMAGE_DEADLINE_MS = 600_000;
+const STOP_DEADLINE_MS = 90_000;
+const AFTER_MS = 9_000;
+const pager = { currentPage: 1, pageSize: 10 };
+
+let inside: ServerInside;
+let key: SshKey;
+let headers: Record<string, string>;
+
+beforeAll(async () => {
+  key = await makeSshKey();
+  const limits = { lookEveryMs: 2_000, staleMs: 20_000, recentMs: 2_500 };
+  inside = await startInside({ nodePorts: '31700-31749', limits: {}, idle: { afterMs: AFTER_MS, limits } });
+  headers = { authorization: `Bearer ${(await login(inside.server)).token}` };
+  await inside.client.createSshKey({ name: 'e2e', publicKey: key.publicKey });
+  await until(
+    () => inside.client.listImages({ pager }),
+    ({ images }) => images.some(({ state }) => state === 'Ready'),
+    IMAGE_DEADLINE_MS,
+  );
+}, IMAGE_DEADLINE_MS);
+
+afterAll(async () => {
+  await key?.remove();
+  await inside?.stop();
+});
+
+/** Waits until activity says so, whatever it says before. */
+const says = (instanceId: string, state: string, because: RegExp) =>
+  until(
+    () => inside.client.activity({ instanceId }),
+    (told) => told.state === state && because.test(told.because),
+    30_000,
+  );
+
+/** It goes on being looked at for longer than idleness takes. */
+async function outlastsIdleness(instanceId: string): Promise<void> {
+  const from = (await inside.client.activity({ instanceId })).lookedAtUnixMs ?? 0;
+  await until(
+    () => inside.client.activity({ instanceId }),
+    ({ lookedAtUnixMs }) => (lookedAtUnixMs ?? 0) > from + AFTER_MS + 4_000,
+  );
+  await inside.sees(instanceId, { status: 'Running' });
+}
+
+/** Opens a notebook and runs code in its kernel, and does not wait for its end. */
+async function runInNotebook(notebookUrl: string, path: string, code: string): Promise<void> {
+  const body = JSON.stringify({ path, name: '', type: 'notebook', kernel: { name: 'python3' } });
+  const made = await fetch(`${notebookUrl}api/sessions`, { method: 'POST', headers, body });
+  expect(made.status).toBe(201);
+  const { kernel } = (await made.json()) as { kernel: { id: string } };
+  const socket = new WebSocket(`${notebookUrl.replace('http', 'ws')}api/kernels/${kernel.id}/channels`, { headers });
+  await once(socket, 'open');
+  const header = { msg_id: randomUUID(), username: 'e2e', session: randomUUID(), msg_type: 'execute_request', version: '5.3' };
+  const content = { code, silent: false, store_history: false, user_expressions: {}, allow_stdin: false, stop_on_error: true };
+  socket.send(JSON.stringify({ channel: 'shell', header, parent_header: {}, metadata: {}, content, buffers: [] }));
+  const begun = new Promise<void>((resolve) =>
+    socket.on('message', (bytes: Buffer) => {
+      const { msg_type: type, parent_header: parent } = JSON.parse(bytes.toString());
+      if (type === 'execute_input' && parent.msg_id === header.msg_id) resolve();
+    }),
+  );
+  await begun;
+  socket.close();
+}
+
+test('a busy kernel keeps an instance, and so does an open ssh session; after them it is warned and stopped', async () => {
+  const { client } = inside;
+  const instanceId = await inside.launch({});
+  // What is to be tried is set up first.
+  await client.keepAlive({ instanceId, minutes: 30 });
+  const running = await inside.sees(instanceId, { status: 'Running' }, 60_000);
+  const notebookUrl = `${inside.server.gatewayUrl}${running.instanceRuntimeInfo.subUrl}`;
+  await says(instanceId, 'active', /^it is to be kept until /);
+  await until(
+    () => fetch(`${notebookUrl}api/status`, { headers }),
+    ({ ok }) => ok,
+  );
+  await runInNotebook(notebookUrl, 'train.ipynb', 'import os, time\nwhile not os.path.exists("/tmp/go"): time.sleep(0.2)');
+  await client.keepAlive({ instanceId, minutes: 0 });
+  await says(instanceId, 'active', /^a kernel is busy \(notebook train\.ipynb\)$/);
+  await outlastsIdleness(instanceId);
+  await says(instanceId, 'active', /^a kernel is busy \(notebook train\.ipynb\)$/);
+
+  const port = running.instanceSpecInfo.nodePorts.find((one) => one.port === 22)?.nodePort ?? 0;
+  let open = true;
+  const session = key.ssh(port, 'touch /tmp/go; sleep 22').finally(() => {
+    open = false;
+  });
+  await says(instanceId, 'active', /^an ssh session is open$/);
+  await outlastsIdleness(instanceId);
+  expect(open, 'the session outlasts what was waited for').toBe(true);
+  await session;
+
+  const told = await says(instanceId, 'idle', /^nothing uses it$/);
+  expect(told.willStopAtUnixMs).toBeGreaterThanOrEqual((told.idleSinceUnixMs ?? 0) + AFTER_MS);
+  expect(told.unless).toMatch(/instance\/keepalive/);
+  expect(told.signals.map(({ name, says: said }) => `${name} ${said}`)).toEqual(
+    ['keepAlive', 'kernel', 'terminal', 'ssh', 'http', 'cpu'].map((name) => `${name} idle`),
+  );
+  await inside.sees(instanceId, { status: 'Stopped', diagnosisReason: 'IdleStop' }, STOP_DEADLINE_MS);
+  const events = await inside.server.store.read
+    .selectFrom('event')
+    .select(['kind', 'data'])
+    .where('subjectId', '=', instanceId)
+    .where('kind', 'in', ['instance.idleWarning', 'instance.stopWished'])
+    .orderBy('id')
+    .execute();
+  expect(events.at(-2)?.kind).toBe('instance.idleWarning');
+  expect(JSON.parse(events.at(-1)?.data ?? '{}')).toMatchObject({
+    cause: 'IdleStop',
+    because: expect.stringMatching(/^nothing has used it for \d+ s, and it is to stop after 9 s$/),
+  });
+  await inside.removeAll(instanceId);
+});

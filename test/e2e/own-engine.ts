@@ -1,0 +1,111 @@
+/**
+ * A container engine of the test's own, which it may kill: a second `dockerd` beside the machine's, with its own folders, socket and
+ * containerd. It leaves the packet filter and the host's settings alone, which both would share: its node ports are served by its own
+ * proxy processes, and containers are reached over their bridge, both from this machine only. Needs root and the `dockerd` of Debian.
+ */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { readFile, mkdtemp, open, rm } from 'node:fs/promises';
+import { execFile } from 'node:child_process';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import Docker from 'dockerode';
+import { importBusybox } from '../engines/docker-fixture.ts';
+import { until } from './server-process.ts';
+
+const run = promisify(execFile);
+const START_DEADLINE_MS = 60_000;
+const ANSWER_DEADLINE_MS = 2_000;
+
+export interface OwnEngine {
+  /** As `DOCKER_HOST` names it. */
+  dockerHost: string;
+  docker: Docker;
+  /** A tiny image with a shell and nothing that listens, under this name. */
+  importTiny(ref: string): Promise<void>;
+  /** Ends it by the signal. Its containers end with it, or, after SIGKILL, when it is started again. */
+  kill(signal: 'SIGTERM' | 'SIGKILL'): Promise<void>;
+  /** Starts it on what it had, and waits until it answers. */
+  start(): Promise<void>;
+  /** Ends it, and takes away all it ever had. */
+  stop(): Promise<void>;
+}
+
+export async function startOwnEngine(): Promise<OwnEngine> {
+  const folder = await mkdtemp(join(tmpdir(), 'berth-engine-'));
+  const [socketPath, pidFile, logFile] = ['docker.sock', 'docker.pid', 'log'].map((name) => join(folder, name));
+  if (socketPath === undefined || pidFile === undefined || logFile === undefined) throw new Error('no names');
+  const docker = new Docker({ socketPath });
+  const args = [
+    ['--data-root', join(folder, 'data')],
+    ['--exec-root', join(folder, 'exec')],
+    ['--pidfile', pidFile],
+    ['--host', `unix://${socketPath}`],
+    ['--bridge=none', '--iptables=false', '--ip6tables=false', '--ip-forward=false', '--ip-masq=false'],
+    ['--log-level', 'warn'],
+  ].flat();
+  let child: ChildProcess | null = null;
+
+  const answers = (): Promise<boolean> =>
+    docker.ping({ abortSignal: AbortSignal.timeout(ANSWER_DEADLINE_MS) }).then(
+      () => true,
+      () => false,
+    );
+
+  async function start(): Promise<void> {
+    // A killed one leaves it, and its number may be another's by now.
+    await rm(pidFile ?? '', { force: true });
+    const log = await open(logFile ?? '', 'a');
+    const started = spawn('dockerd', args, { stdio: ['ignore', log.fd, log.fd], detached: true });
+    await log.close();
+    child = started;
+    const ended = new Promise<never>((_, reject) => {
+      started.once('error', reject);
+      started.once('exit', (code) => void says(code).then(reject));
+    });
+    await Promise.race([until(answers, (yes) => yes, START_DEADLINE_MS), ended]);
+    ended.catch(() => {});
+  }
+
+  const says = async (code: number | null): Promise<Error> =>
+    new Error(`dockerd ended with ${code}: ${(await readFile(logFile, 'utf8')).slice(-2_000)}`);
+
+  async function kill(signal: 'SIGTERM' | 'SIGKILL'): Promise<void> {
+    const running = child;
+    child = null;
+    if (running === null || running.exitCode !== null || running.signalCode !== null) return;
+    const gone = new Promise((resolve) => running.once('exit', resolve));
+    running.kill(signal);
+    await gone;
+  }
+
+  async function removeAll(): Promise<void> {
+    if (child === null) await start();
+    for (const { Id } of await docker.listContainers({ all: true }))
+      await docker.getContainer(Id).remove({ force: true, v: true });
+    for (const { Id, Name } of await docker.listNetworks())
+      if (!['none', 'host', 'bridge'].includes(Name)) await docker.getNetwork(Id).remove();
+  }
+
+  await start();
+  return {
+    dockerHost: `unix://${socketPath}`,
+    docker,
+    importTiny: (ref) => importBusybox(docker, ref, join(folder, 'image')),
+    kill,
+    start,
+    async stop() {
+      await removeAll();
+      await kill('SIGTERM');
+      for (const mount of await mountsUnder(folder)) await run('umount', [mount]);
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** What an engine mounts for itself outlives it. Innermost first. */
+async function mountsUnder(folder: string): Promise<string[]> {
+  const table = await readFile('/proc/self/mountinfo', 'utf8');
+  const points = table.split('\n').map((line) => line.split(' ')[4] ?? '');
+  return points.filter((point) => point.startsWith(`${folder}/`)).sort((a, b) => b.length - a.length);
+}

@@ -1,0 +1,96 @@
+/** A line between a program and what it needs (an engine, a registry), that a test can take away, hold, slow down or cut. */
+import { once } from 'node:events';
+import net, { type AddressInfo, type ListenOptions, type Socket, type TcpNetConnectOpts } from 'node:net';
+
+/** Of what comes back: all at once, slowly, or so many bytes of each connection and then no more of it, or the end of it. */
+export type Flow = { kind: 'through' } | { kind: 'slow' } | { kind: 'held' | 'cut'; afterBytes: number };
+
+/** Slow is one piece, of 64 KiB at most, in this time. */
+const PIECE_EVERY_MS = 40;
+
+export interface Wire {
+  /** Port it listens on; 0 on a path. */
+  port: number;
+  /** Connections that are open. */
+  open(): number;
+  flow(next: Flow): void;
+  /** Where new connections lead from now on. */
+  leadTo(next: End): void;
+  /** Nobody listens any more, and who was connected is cut off. */
+  down(): Promise<void>;
+  up(): Promise<void>;
+}
+
+export type End = { path: string } | Pick<TcpNetConnectOpts, 'host' | 'port'>;
+
+export async function makeWire({
+  at,
+  to,
+}: {
+  at: Pick<ListenOptions, 'path' | 'host' | 'port'>;
+  to: End;
+}): Promise<Wire> {
+  let end = to;
+  let flow: Flow = { kind: 'through' };
+  let listening: ListenOptions = at;
+  const pairs = new Map<Socket, Socket>();
+
+  const release = (): void => {
+    for (const far of pairs.values()) far.resume();
+  };
+  const join = (near: Socket): void => {
+    const far = net.connect({ ...end, allowHalfOpen: true });
+    pairs.set(near, far);
+    let passed = 0;
+    const over = (): void => {
+      near.destroy();
+      far.destroy();
+      pairs.delete(near);
+    };
+    near.on('error', over).on('close', over);
+    far.on('error', over).on('close', over);
+    near.pipe(far);
+    far.on('end', () => near.end());
+    far.on('data', (piece: Buffer) => {
+      passed += piece.length;
+      if (flow.kind === 'cut' && passed > flow.afterBytes) return over();
+      const room = near.write(piece);
+      if (flow.kind === 'held' && passed > flow.afterBytes) far.pause();
+      else if (flow.kind === 'slow') {
+        far.pause();
+        setTimeout(() => flow.kind !== 'held' && far.resume(), PIECE_EVERY_MS);
+      } else if (!room) {
+        far.pause();
+        near.once('drain', () => far.resume());
+      }
+    });
+  };
+
+  const server = net.createServer({ allowHalfOpen: true }, join);
+  const up = async (): Promise<void> => {
+    server.listen(listening);
+    await once(server, 'listening');
+    const address: AddressInfo | string | null = server.address();
+    if (address !== null && typeof address === 'object') listening = { host: address.address, port: address.port };
+  };
+  await up();
+  return {
+    get port() {
+      return listening.port ?? 0;
+    },
+    open: () => pairs.size,
+    flow(next) {
+      flow = next;
+      release();
+    },
+    leadTo(next) {
+      end = next;
+    },
+    async down() {
+      const closed = new Promise((resolve) => server.close(resolve));
+      for (const near of pairs.keys()) near.destroy();
+      await closed;
+    },
+    up,
+  };
+}

@@ -1,0 +1,269 @@
+/** The line of those that wait for room: first come, first served, whatever happens to the server or to those before. */
+import { expect, test } from 'vitest';
+import type { PublicInstance } from '../../src/domain/public-instance.ts';
+import { onBothEngines } from '../store/harness.ts';
+import { expectRefused } from './access-room.ts';
+import { A_DAY_MS, machineOf, makePlace, outcomesOf, volumeOf, type Place } from './capacity-room.ts';
+import { becomesConsistent } from './consistency.ts';
+import { eventually, hasStatus } from './harness.ts';
+
+const cpus = { 'cpu.1': { cpuCores: 1, memoryGB: 2 }, 'cpu.2': { cpuCores: 2, memoryGB: 4 } };
+const withGpus = { ...cpus, 'gpu.1': { cpuCores: 2, memoryGB: 4, gpuCount: 1 } };
+
+interface One {
+  instanceId: string;
+}
+
+const launch = (world: Place, type: string, over: Parameters<Place['of']>[1] = {}): Promise<One> =>
+  world.running.control.instances.launch(world.caller, world.of(type, over), null);
+
+const wait = (world: Place, type: string, over: Parameters<Place['of']>[1] = {}, waitMs = A_DAY_MS): Promise<One> =>
+  world.running.control.instances.launch(world.caller, world.of(type, over), null, waitMs);
+
+async function running(world: Place, type: string): Promise<One> {
+  const one = await launch(world, type);
+  await world.until(one.instanceId, hasStatus('Running'));
+  return one;
+}
+
+const terminate = (world: Place, one: One): Promise<One> =>
+  world.running.control.instances.terminate(world.caller, one, null);
+
+const says =
+  (reason: string, words: RegExp | string = '') =>
+  ({ instanceRuntimeInfo: { diagnosisReason, diagnosisMessage } }: PublicInstance): boolean =>
+    diagnosisReason === reason &&
+    (typeof words === 'string' ? diagnosisMessage.includes(words) : words.test(diagnosisMessage));
+
+onBothEngines('the line', (open) => {
+  test('of twenty: each has its turn in the order they came, the server killed in between, and says how many are before it', async () => {
+    const world = await makePlace(await open(), machineOf(2, 4), cpus);
+    const holding = [await running(world, 'cpu.1'), await running(world, 'cpu.1')];
+    for (let count = 0; count < 20; count++) await wait(world, 'cpu.1');
+    const order = await world.line();
+    expect(order).toHaveLength(20);
+    const [first = '', , third = ''] = order;
+    expect((await world.instance(first)).instanceRuntimeInfo).toMatchObject({
+      status: 'Initializing',
+      phase: 'Queued',
+      diagnosisReason: 'NoCapacity',
+    });
+    await world.until(third, says('NoCapacity', 'waits for room for cpu.1: 2 before it'));
+    expect((await world.counts()).used).toMatchObject({ cpuMilli: 2_000, nodePorts: 22 });
+
+    for (const [turn, next] of order.entries()) {
+      const gone = holding.shift();
+      if (!gone) throw new Error('nobody holds a place');
+      // Room comes back at once from one that is terminated, and once it has stopped from one that is stopped.
+      if (turn % 2 === 0) await terminate(world, gone);
+      else await world.running.control.instances.stop(world.caller, gone, null);
+      if (turn === 7 || turn === 12) await world.again();
+      await world.until(next, hasStatus('Running'));
+      expect(await world.line()).toEqual(order.slice(turn + 1));
+      const behind = order[turn + 2];
+      if (behind !== undefined) await world.until(behind, says('NoCapacity', ': 1 before it'));
+      holding.push({ instanceId: next });
+    }
+    await becomesConsistent(world);
+  });
+
+  test('keeps what the first needs from newcomers and from those behind it, and lets pass whom that cannot delay', async () => {
+    const world = await makePlace(await open(), machineOf(8, 16, 1), withGpus);
+    const { instances } = world.running.control;
+    const gpu = await running(world, 'gpu.1');
+    const stopped = await running(world, 'cpu.1');
+    await instances.stop(world.caller, stopped, null);
+    await world.until(stopped.instanceId, hasStatus('Stopped'));
+    const first = await wait(world, 'gpu.1');
+    // Six cores are free, of which two are kept for the first in line.
+    const passing = [await running(world, 'cpu.2'), await running(world, 'cpu.1')];
+    const second = await wait(world, 'cpu.2');
+    expect(await world.line()).toEqual([first.instanceId, second.instanceId]);
+    await expectRefused(
+      launch(world, 'cpu.1'),
+      'no_capacity',
+      /no stock of cpu\.1 .*: what is free is kept for 2 in line before it; no type fits now.*X-Berth-Wait-For-Capacity/,
+    );
+    await expectRefused(instances.start(world.caller, stopped, null), 'no_capacity', /kept for 2 in line before it/);
+    const stock = (await world.running.control.catalog.families()).flatMap(({ regionInfos }) =>
+      regionInfos.flatMap(({ instanceTypeInfos }) => instanceTypeInfos.map(({ stockStatus }) => stockStatus)),
+    );
+    expect(stock).toEqual(['OutOfStock', 'OutOfStock', 'OutOfStock']);
+    expect((await world.counts()).used).toMatchObject({ cpuMilli: 5_000, gpus: 1 });
+    // What is free beside the two of the first lets the second pass it.
+    for (const one of passing) await terminate(world, one);
+    await world.until(second.instanceId, hasStatus('Running'));
+    expect(await world.line()).toEqual([first.instanceId]);
+    await terminate(world, gpu);
+    await world.until(first.instanceId, hasStatus('Running'));
+    await instances.start(world.caller, stopped, null);
+    await world.until(stopped.instanceId, hasStatus('Running'));
+    await becomesConsistent(world);
+  });
+
+  test('is left at once by one that is stopped or terminated, which gives back nothing it never had, and those behind move up', async () => {
+    const world = await makePlace(await open(), machineOf(2, 4), cpus);
+    const { instances } = world.running.control;
+    const holding = await running(world, 'cpu.1');
+    const big = await wait(world, 'cpu.2');
+    const middle = await wait(world, 'cpu.2');
+    const small = await wait(world, 'cpu.1');
+    const { used } = await world.counts();
+    await world.until(small.instanceId, says('NoCapacity', '2 before it'));
+    await terminate(world, middle);
+    expect(await world.line()).toEqual([big.instanceId, small.instanceId]);
+    expect((await world.counts()).used).toMatchObject({ cpuMilli: used.cpuMilli, memoryMiB: used.memoryMiB });
+    await world.until(small.instanceId, says('NoCapacity', '1 before it'));
+    // One core was free all the time, and was kept for the first.
+    await instances.stop(world.caller, big, null);
+    await world.until(small.instanceId, hasStatus('Running'));
+    await world.until(big.instanceId, hasStatus('Stopped'));
+    await becomesConsistent(world);
+    await expectRefused(instances.start(world.caller, big, null), 'no_capacity', /short of 2 CPU cores/);
+    for (const one of [holding, small]) await terminate(world, one);
+    await instances.start(world.caller, big, null);
+    await world.until(big.instanceId, hasStatus('Running'));
+    await becomesConsistent(world);
+  });
+
+  test('is left when the time is over, with a lasting failure that says so, and the next has its chance', async () => {
+    const world = await makePlace(await open(), machineOf(2, 4), cpus);
+    const { instances } = world.running.control;
+    const stopped = await running(world, 'cpu.2');
+    await instances.stop(world.caller, stopped, null);
+    await world.until(stopped.instanceId, hasStatus('Stopped'));
+    await running(world, 'cpu.1');
+    const impatient = await wait(world, 'cpu.2', {}, 100);
+    const small = await wait(world, 'cpu.1');
+    const failed = await world.until(impatient.instanceId, hasStatus('InitializationFailed'));
+    expect(failed.instanceRuntimeInfo).toMatchObject({
+      phase: 'Failed',
+      diagnosisReason: 'NoCapacity',
+      diagnosisMessage: 'no room came free in the time it was to wait',
+    });
+    await world.until(small.instanceId, hasStatus('Running'));
+    await instances.start(world.caller, stopped, null, 100);
+    const again = await world.until(stopped.instanceId, hasStatus('StartingFailed'));
+    expect(again.instanceRuntimeInfo.diagnosisReason).toBe('NoCapacity');
+    expect(await world.line()).toEqual([]);
+    await becomesConsistent(world);
+  });
+
+  test('takes a start of a stopped one, which keeps its disks and comes up when it is its turn', async () => {
+    const world = await makePlace(await open(), machineOf(1, 2), cpus);
+    const { instances } = world.running.control;
+    const one = await running(world, 'cpu.1');
+    await instances.stop(world.caller, one, null);
+    await world.until(one.instanceId, hasStatus('Stopped'));
+    const other = await running(world, 'cpu.1');
+    await instances.start(world.caller, one, null, A_DAY_MS);
+    expect((await world.instance(one.instanceId)).instanceRuntimeInfo).toMatchObject({
+      status: 'Starting',
+      phase: 'Queued',
+      diagnosisReason: 'NoCapacity',
+      diagnosisMessage: 'waits for room for cpu.1: 0 before it',
+    });
+    await expectRefused(instances.start(world.caller, one, null, A_DAY_MS), 'not_now', /wished to run/);
+    await terminate(world, other);
+    await world.until(one.instanceId, hasStatus('Running'));
+    await becomesConsistent(world);
+  });
+
+  test('holds volumes and node ports of those that wait in it, gives them back, and takes nobody for whom there are no ports', async () => {
+    const world = await makePlace(await open(), machineOf(1, 2), cpus, { nodePorts: { first: 30_000, last: 30_004 } });
+    const { volumes } = world.running.control;
+    const remoteStorageId = await volumeOf(world, world.caller, 'data');
+    const remoteStorages = [{ mountPath: '/root/v', remoteStorageName: 'v', remoteStorageId, type: 'filesystem' }];
+    const holding = await running(world, 'cpu.1');
+    const gone = await wait(world, 'cpu.1', { nodePorts: [8000] });
+    expect((await world.counts()).used.nodePorts).toBe(3);
+    await terminate(world, gone);
+    await eventually(async () => (await world.counts()).used.nodePorts === 1);
+    const one = await wait(world, 'cpu.1', { nodePorts: [8000, 9000], remoteStorages });
+    await expectRefused(
+      wait(world, 'cpu.1', { nodePorts: [8000] }),
+      'no_capacity',
+      /1 node ports free and 2 are asked/,
+    );
+    await expectRefused(
+      volumes.delete(world.caller, { id: remoteStorageId }, null),
+      'in_use',
+      new RegExp(one.instanceId),
+    );
+    await terminate(world, holding);
+    const up = await world.until(one.instanceId, hasStatus('Running'));
+    const ports = up.instanceSpecInfo.nodePorts.map(({ nodePort }) => nodePort);
+    expect(new Set(ports).size).toBe(3);
+    for (const port of ports) expect(port).toBeGreaterThanOrEqual(30_000);
+    await terminate(world, one);
+    await becomesConsistent(world);
+    await volumes.delete(world.caller, { id: remoteStorageId }, null);
+    await becomesConsistent(world);
+  });
+
+  test('of two that came in the same millisecond puts the lower id first, and loses neither', async () => {
+    const world = await makePlace(await open(), machineOf(1, 2), cpus);
+    const holding = await running(world, 'cpu.1');
+    const both = (await Promise.all([wait(world, 'cpu.1'), wait(world, 'cpu.1')])).map(({ instanceId }) => instanceId);
+    const at = { waitsSinceMs: Date.now() };
+    await world.store.write((tx) => tx.updateTable('instance').set(at).where('id', 'in', both).execute());
+    const [first = '', second = ''] = both.toSorted();
+    expect(await world.line()).toEqual([first, second]);
+    await terminate(world, holding);
+    await world.until(first, hasStatus('Running'));
+    expect(await world.line()).toEqual([second]);
+    await terminate(world, { instanceId: first });
+    await world.until(second, hasStatus('Running'));
+    await becomesConsistent(world);
+  });
+
+  test('moves at once when the region grows, and stands for whoever needs more than it has in all', async () => {
+    const world = await makePlace(await open(), machineOf(4, 8, 1), withGpus);
+    await running(world, 'gpu.1');
+    const gpu = await wait(world, 'gpu.1');
+    const lost = { gpus: 0 };
+    await world.becomes(lost);
+    // Nobody's end can bring the first its GPU now: what it needs beside is kept from nobody.
+    const cpu = await running(world, 'cpu.2');
+    expect(await world.line()).toEqual([gpu.instanceId]);
+    await world.becomes({ gpus: 2, cpuMilli: 6_000, memoryMiB: 13 * 1024 });
+    await world.until(gpu.instanceId, hasStatus('Running'));
+    expect((await world.instance(cpu.instanceId)).instanceRuntimeInfo.status).toBe('Running');
+    await becomesConsistent(world);
+  });
+
+  test('is consistent after a storm: forty come, wait, leave and end at once, and whoever stays is served', async () => {
+    const world = await makePlace(await open(), machineOf(6, 12, 2), withGpus);
+    const { instances } = world.running.control;
+    const types = ['cpu.1', 'gpu.1', 'cpu.2', 'cpu.1'];
+    const { done } = await outcomesOf(
+      Array.from({ length: 40 }, (_, index) => wait(world, types[index % types.length] ?? 'cpu.1')),
+    );
+    expect(done).toHaveLength(40);
+    const leaving = done.filter((_, index) => index % 3 !== 0);
+    const staying = done.filter((_, index) => index % 3 === 0);
+    await outcomesOf([
+      ...leaving.map((one, index) =>
+        index % 2 === 0 ? terminate(world, one) : instances.stop(world.caller, one, null),
+      ),
+      ...types.map((type) => launch(world, type)),
+    ]);
+    for (let served = 0; served < staying.length;) {
+      await eventually(
+        async () => (await statusesOf(world, staying)).filter((status) => status !== 'Initializing').length > served,
+        async () => JSON.stringify(await statusesOf(world, staying)),
+      );
+      const now = await statusesOf(world, staying);
+      for (const [index, one] of staying.entries()) if (now[index] === 'Running') await terminate(world, one);
+      served = now.filter((status) => status !== 'Initializing').length;
+    }
+    await eventually(async () =>
+      (await statusesOf(world, staying)).every((status) => status === 'Released' || status === 'Running'),
+    );
+    expect(await world.line()).toEqual([]);
+    await becomesConsistent(world);
+  });
+});
+
+const statusesOf = (world: Place, all: One[]): Promise<string[]> =>
+  Promise.all(all.map(async ({ instanceId }) => (await world.instance(instanceId)).instanceRuntimeInfo.status));

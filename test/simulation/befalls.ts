@@ -1,0 +1,109 @@
+/** What may befall the simulated machine by itself or by others, each drawn whole. */
+import type { World } from './world.ts';
+
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+type Befall = (world: World) => void;
+
+const anyContainer = ({ engine, schedule, checker }: World): (typeof found)[number] | null => {
+  const found = [...checker.instances.values()].map(({ instance }) => instance.id).filter((id) => engine.host.holds(id));
+  return found.length === 0 ? null : schedule.oneOf(found);
+};
+
+/** With how often each comes. */
+const befalls: readonly (readonly [number, string, Befall])[] = [
+  [3, 'the engine is away', ({ engine, schedule }) => engine.host.goAway(schedule.spread(SECOND, schedule.chance(0.1) ? DAY : 20 * MINUTE))],
+  [3, 'the engine comes up again, and nothing runs', ({ engine }) => void engine.host.reboot()],
+  [
+    2,
+    'a container is lost',
+    (world) => {
+      const id = anyContainer(world);
+      if (id) void world.engine.host.forget(id);
+    },
+  ],
+  [
+    3,
+    'a container ends by itself',
+    (world) => {
+      const id = anyContainer(world);
+      if (id) void world.engine.host.crash(id, world.schedule.between(0, 255));
+    },
+  ],
+  [1, 'the engine is set up anew, and all is lost', ({ engine }) => void engine.host.forgetAll()],
+  [
+    1,
+    'the engine will be restored to what it is now',
+    ({ engine, schedule }) => {
+      const { host } = engine;
+      const kept = host.remember();
+      schedule.later(schedule.spread(MINUTE, 30 * MINUTE), () => {
+        schedule.say('the engine is restored');
+        void host.goBackTo(kept);
+      });
+    },
+  ],
+  [1, 'the image is removed', ({ engine }) => engine.host.dropImage('berth.local/test:1')],
+  [
+    2,
+    'another program takes a node port',
+    ({ engine, schedule }) => {
+      const nodePort = schedule.between(30_000, 30_015);
+      engine.host.takePort(nodePort);
+      schedule.later(schedule.spread(SECOND, 10 * MINUTE), () => engine.host.freePort(nodePort));
+    },
+  ],
+  [
+    2,
+    'the date jumps',
+    ({ wall, schedule }) => {
+      const ms = schedule.oneOf([1, -1]) * schedule.spread(SECOND, schedule.chance(0.3) ? DAY : HOUR);
+      schedule.say(`by ${ms} ms`);
+      wall.jump(ms);
+    },
+  ],
+  [
+    1,
+    'the date stands still',
+    ({ wall, schedule }) => {
+      wall.standStill();
+      schedule.later(schedule.spread(SECOND, 10 * MINUTE), () => wall.goOn());
+    },
+  ],
+  [
+    1,
+    'the server is held up',
+    ({ life, schedule }) => {
+      if (life) life.heldUntilMs = schedule.nowMs + schedule.spread(SECOND, 10 * MINUTE);
+    },
+  ],
+  [2, 'the server is killed', (world) => world.kill()],
+  [
+    1,
+    'the backing of a volume is gone for a while',
+    ({ storage, schedule, checker }) => {
+      const volumes = [...storage.there].filter((disk) => disk.startsWith('volume/'));
+      if (volumes.length === 0) return;
+      const disk = schedule.oneOf(volumes);
+      storage.lose(disk);
+      // One that was deleted meanwhile stays away: nobody would look for it again.
+      schedule.later(schedule.spread(SECOND, 20 * MINUTE), () => {
+        if (checker.volumes.has(disk.slice('volume/'.length))) storage.find(disk);
+      });
+    },
+  ],
+];
+const allTurns = befalls.reduce((sum, [turns]) => sum + turns, 0);
+
+export function befall(world: World): void {
+  let turn = world.schedule.random() * allTurns;
+  for (const [turns, text, deed] of befalls) {
+    turn -= turns;
+    if (turn >= 0) continue;
+    world.schedule.say(text);
+    return deed(world);
+  }
+}

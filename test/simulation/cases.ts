@@ -1,0 +1,65 @@
+/** Names of runs, as they are given to `npm run simulate`: one line says all that a run hangs on. */
+import { mishapModes, storageModes, type CommitMishap, type MishapMode, type StorageMishap } from './fate.ts';
+
+export const stories = [0, 1, 2] as const;
+
+export type Case =
+  | { kind: 'seed'; seed: number }
+  /** One of the fixed stories, and the server dies at this step of it. */
+  | { kind: 'crash'; story: number; step: number }
+  /** And this call to the engine goes so. */
+  | { kind: 'engine'; story: number; nth: number; mode: MishapMode }
+  | { kind: 'storage'; story: number; nth: number; mode: StorageMishap['mode'] }
+  | { kind: 'commit'; story: number; nth: number; mode: CommitMishap }
+  | { kind: 'statement'; story: number; nth: number }
+  /** And every request is sent twice at once. */
+  | { kind: 'twice'; story: number; seed: number }
+  | { kind: 'outage'; story: number; atMs: number; forMs: number; how: Outage }
+  | { kind: 'lie'; story: number; how: Lie; seed: number };
+
+export const outages = ['away', 'silent', 'flapping', 'rebooted', 'emptied', 'restored'] as const;
+export type Outage = (typeof outages)[number];
+export const lies = ['runs', 'gone', 'done', 'empty', 'another', 'foreign'] as const;
+export type Lie = (typeof lies)[number];
+
+const commitModes = ['full', 'io', 'ioDone'] as const;
+
+/** `crash:1:17`: in the second story, at its 17th step. */
+export function caseOf(name: string): Case {
+  const [kind, ...rest] = name.split(':');
+  const number = (at: number): number => {
+    const found = Number(rest[at] ?? '');
+    if (!rest[at] || !Number.isSafeInteger(found)) throw new Error(`${name} is no case: ${rest[at]} is no number`);
+    return found;
+  };
+  const among = <T extends string>(known: readonly T[], at: number): T => {
+    const found = known.find((one) => one === rest[at]);
+    if (found === undefined) throw new Error(`${name} is no case: ${rest[at]} is none of ${known.join(', ')}`);
+    return found;
+  };
+  const story = kind === 'seed' ? 0 : number(0);
+  switch (kind) {
+    case 'seed':
+      return { kind, seed: number(0) };
+    case 'twice':
+      return { kind, story, seed: number(1) };
+    case 'crash':
+      return { kind, story, step: number(1) };
+    case 'engine':
+      return { kind, story, nth: number(1), mode: among(mishapModes, 2) };
+    case 'storage':
+      return { kind, story, nth: number(1), mode: among(storageModes, 2) };
+    case 'commit':
+      return { kind, story, nth: number(1), mode: among(commitModes, 2) };
+    case 'statement':
+      return { kind, story, nth: number(1) };
+    case 'outage':
+      return { kind, story, atMs: number(1), forMs: number(2), how: among(outages, 3) };
+    case 'lie':
+      return { kind, story, how: among(lies, 1), seed: number(2) };
+    default:
+      throw new Error(
+        `${name} is no case: it begins with none of seed, twice, crash, engine, storage, commit, statement, outage, lie`,
+      );
+  }
+}

@@ -1,0 +1,209 @@
+/** Looks at the database after each commit, through a connection of its own, and says what is wrong. Only what changed is looked at anew. */
+import { DatabaseSync } from 'node:sqlite';
+import { transitions, type InstanceStatus } from '../../src/domain/instance-states.ts';
+import { instanceFromRow, type InstanceRow } from '../../src/store/instances.ts';
+import { SqliteConnection } from '../../src/store/sqlite-kysely.ts';
+import type { VolumeRow } from '../../src/store/volumes.ts';
+import {
+  wrongCounts,
+  wrongPorts,
+  wrongText,
+  wrongTotals,
+  wrongVolumeText,
+  type AccountCounts,
+  type Kept,
+  type PortRow,
+} from './invariants.ts';
+import type { Model } from './model.ts';
+import { region } from './template.ts';
+
+interface RegionRow {
+  id: string;
+  cpuMilliUsed: number;
+  memoryMiBUsed: number;
+  gpusUsed: number;
+  nodePortsUsed: number;
+  cpuMilliTotal: number;
+  memoryMiBTotal: number;
+  gpusTotal: number;
+  nodePortsTotal: number;
+}
+
+interface AccountRow extends AccountCounts {
+  eventSeq: number;
+}
+
+export const LISTED_FOR_MS = 3_600_000;
+
+/** By one event; an image that can't be had any more is two at once: it was Starting, and is given up. */
+const moves = (from: InstanceStatus, to: InstanceStatus): boolean =>
+  from === to ||
+  Object.values(transitions[from]).includes(to) ||
+  (to === 'StartingFailed' && transitions[from].imageFails === 'Starting');
+
+export class Checker {
+  readonly #model: Model;
+  #database: DatabaseSync | null = null;
+  #connection: SqliteConnection | null = null;
+  instances = new Map<string, Kept>();
+  volumes = new Map<string, VolumeRow>();
+  #accounts: AccountRow[] = [];
+  #lastEvent = 0;
+  readonly #seq = new Map<string, number>();
+  readonly dirty = new Set<string>();
+  /** Statuses as the transaction under way has them, and as the last commit has. */
+  #statuses = new Map<string, InstanceStatus>();
+  #pending: Map<string, InstanceStatus> | null = null;
+
+  constructor(model: Model) {
+    this.#model = model;
+  }
+
+  /** Another life, another file: all is looked at anew. Events must be those that there were, and may be more. */
+  open(file: string): string[] {
+    this.close();
+    this.#database = new DatabaseSync(file, { readOnly: true });
+    this.#connection = new SqliteConnection(this.#database);
+    for (const table of ['instance', 'volume', 'account', 'event', 'nodePort', 'region']) this.dirty.add(table);
+    this.#pending = null;
+    const wrong = this.#read();
+    this.#statuses = new Map([...this.instances].map(([id, { instance }]) => [id, instance.observed.status]));
+    return wrong;
+  }
+
+  close(): void {
+    this.#database?.close();
+    this.#database = this.#connection = null;
+  }
+
+  rows<Row>(sql: string, ...given: unknown[]): Row[] {
+    if (!this.#connection) throw new Error('no database is open');
+    return this.#connection.run<Row>(sql, given).rows;
+  }
+
+  /** Inside of the transaction, at the end of one work: statuses move along the table, each by one event. */
+  released(writer: DatabaseSync): string[] {
+    if (!this.dirty.has('instance')) return [];
+    const wrong: string[] = [];
+    const before = this.#pending ?? this.#statuses;
+    const now = new Map<string, InstanceStatus>();
+    for (const { id, status } of new SqliteConnection(writer).run<InstanceRow>('select id, status from instance', []).rows) {
+      const to = isStatus(status) ? status : null;
+      const from = before.get(id);
+      if (to === null) wrong.push(`${id} has the status ${status}`);
+      else {
+        if (from === undefined && to !== 'Initializing') wrong.push(`${id} began as ${to}`);
+        if (from !== undefined && !moves(from, to)) wrong.push(`${id} went from ${from} to ${to}`);
+        now.set(id, to);
+      }
+    }
+    for (const id of before.keys()) if (!now.has(id)) wrong.push(`${id} was forgotten`);
+    this.#pending = now;
+    return wrong;
+  }
+
+  rolledBack(): void {
+    this.#pending = null;
+  }
+
+  committed(dateMs: number): string[] {
+    if (this.#pending) this.#statuses = this.#pending;
+    this.#pending = null;
+    const wrong = this.#read();
+    return [
+      ...wrong,
+      ...this.#model.wrong(this.instances, dateMs, LISTED_FOR_MS),
+      ...this.#model.wrongVolumes(this.volumes),
+    ];
+  }
+
+  #read(): string[] {
+    const { dirty } = this;
+    const wrong: string[] = [];
+    if (dirty.has('instance')) wrong.push(...this.#readInstances());
+    if (dirty.has('volume')) {
+      const rows = this.rows<VolumeRow>('select * from volume');
+      for (const row of rows)
+        if (this.volumes.get(row.id)?.publicText !== row.publicText) wrong.push(...wrongVolumeText(row));
+      this.volumes = new Map(rows.map((row) => [row.id, row]));
+    }
+    if (dirty.has('account'))
+      this.#accounts = this.rows<AccountRow>('select id, eventSeq, instanceCount, volumeCount from account');
+    const all = [...this.instances.values()];
+    if (dirty.has('instance') || dirty.has('region')) {
+      const regions = this.rows<RegionRow>('select * from region');
+      wrong.push(...wrongCounts(regions.map(countsOf), all));
+    }
+    if (dirty.has('instance') || dirty.has('nodePort'))
+      wrong.push(...wrongPorts(this.rows<PortRow>('select regionId, nodePort, instanceId, port from nodePort'), all));
+    if (dirty.has('instance') || dirty.has('volume') || dirty.has('account')) {
+      const rows = all.map(({ row }) => row);
+      wrong.push(...wrongTotals(this.#accounts, rows, [...this.volumes.values()]));
+    }
+    if (dirty.has('event') || dirty.has('account')) wrong.push(...this.#readEvents());
+    dirty.clear();
+    return wrong;
+  }
+
+  #readInstances(): string[] {
+    const wrong: string[] = [];
+    const next = new Map<string, Kept>();
+    for (const row of this.rows<InstanceRow>('select * from instance')) {
+      const before = this.instances.get(row.id);
+      const same = before !== undefined && isSame(before.row, row);
+      const kept = { row, instance: same ? before.instance : instanceFromRow(row) };
+      if (!same) wrong.push(...wrongText(kept, region));
+      if (before && row.generation < before.row.generation) wrong.push(`the generation of ${row.id} went back`);
+      if (before?.instance.desired === 'released' && row.desired !== 'released')
+        wrong.push(`${row.id} was released, and is wished ${row.desired}`);
+      next.set(row.id, kept);
+    }
+    this.instances = next;
+    return wrong;
+  }
+
+  /** Numbers go on by one, and none that was seen is seen otherwise. */
+  #readEvents(): string[] {
+    const wrong: string[] = [];
+    const fresh = this.rows<{ id: number; accountId: string; seq: number }>(
+      'select id, accountId, seq from event where id > ? order by id',
+      this.#lastEvent,
+    );
+    for (const { id, accountId, seq } of fresh) {
+      const last = this.#seq.get(accountId) ?? 0;
+      if (seq !== last + 1) wrong.push(`event ${seq} of ${accountId} follows on event ${last}`);
+      this.#seq.set(accountId, seq);
+      this.#lastEvent = id;
+    }
+    for (const { id, eventSeq } of this.#accounts) {
+      if (eventSeq !== (this.#seq.get(id) ?? 0)) wrong.push(`${id} counts ${eventSeq} events, there are ${this.#seq.get(id) ?? 0}`);
+    }
+    return wrong;
+  }
+}
+
+/** But for leases and due times, which the instance itself says nothing of. */
+const isSame = (one: InstanceRow, other: InstanceRow): boolean =>
+  one.publicText === other.publicText &&
+  one.observed === other.observed &&
+  one.operation === other.operation &&
+  one.archive === other.archive &&
+  one.nodePorts === other.nodePorts &&
+  one.ends === other.ends &&
+  one.desired === other.desired &&
+  one.generation === other.generation &&
+  one.waitsSinceMs === other.waitsSinceMs &&
+  one.mustHalt === other.mustHalt;
+
+const isStatus = (text: string): text is InstanceStatus => text in transitions;
+
+const countsOf = (row: RegionRow) => ({
+  id: row.id,
+  used: { cpuMilli: row.cpuMilliUsed, memoryMiB: row.memoryMiBUsed, gpus: row.gpusUsed, nodePorts: row.nodePortsUsed },
+  total: {
+    cpuMilli: row.cpuMilliTotal,
+    memoryMiB: row.memoryMiBTotal,
+    gpus: row.gpusTotal,
+    nodePorts: row.nodePortsTotal,
+  },
+});

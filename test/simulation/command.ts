@@ -1,0 +1,67 @@
+/** `npm run simulate`: runs seeds, or one case that failed, with its trace. */
+import { parseArgs } from 'node:util';
+import { caseOf } from './cases.ts';
+import { runAll, type Told } from './pool.ts';
+
+const USAGE = `npm run simulate -- --seed 1234                one seed, with its trace
+npm run simulate -- --case crash:1:17          one case of the other tests, with its trace
+npm run simulate -- --seeds 20000 [--from 0]   many, until one fails; --all goes on after a failure
+        --threads 2 as many threads as that, --last 60 only the last lines of a trace`;
+
+const { values } = parseArgs({
+  options: {
+    seed: { type: 'string' },
+    case: { type: 'string' },
+    seeds: { type: 'string' },
+    from: { type: 'string', default: '0' },
+    threads: { type: 'string' },
+    last: { type: 'string' },
+    all: { type: 'boolean', default: false },
+  },
+});
+
+const wanted = values.case ?? (values.seed === undefined ? undefined : `seed:${values.seed}`);
+const count = Number(values.seeds ?? 300);
+const from = Number(values.from);
+if (!Number.isSafeInteger(count) || !Number.isSafeInteger(from)) {
+  process.stderr.write(`${USAGE}\n`);
+  process.exit(2);
+}
+if (wanted !== undefined) caseOf(wanted);
+
+const threads = values.threads === undefined ? {} : { threads: Number(values.threads) };
+const failed: Told[] = [];
+let done = 0;
+let virtualMs = 0;
+let steps = 0;
+
+const traceOf = ({ trace }: Told, lines: number): string => trace.trimEnd().split('\n').slice(-lines).join('\n');
+
+function hear(told: Told): boolean {
+  done += 1;
+  virtualMs += told.virtualMs;
+  steps += told.steps;
+  if (wanted !== undefined) process.stdout.write(`${traceOf(told, Number(values.last ?? Infinity))}\n`);
+  if (told.wrong === null) {
+    if (done % 1_000 === 0) process.stderr.write(`${done} runs\n`);
+    return true;
+  }
+  failed.push(told);
+  if (wanted === undefined) process.stdout.write(`${traceOf(told, Number(values.last ?? 40))}\n`);
+  process.stdout.write(`${told.name}: ${told.wrong}\nagain: npm run simulate -- --case ${told.name}\n\n`);
+  return values.all;
+}
+
+function* names(): Generator<string> {
+  if (wanted !== undefined) yield wanted;
+  else for (let seed = from; seed < from + count; seed++) yield `seed:${seed}`;
+}
+
+const beganMs = performance.now();
+await runAll(names(), hear, wanted === undefined ? threads : { threads: 1, withTrace: true });
+const tookS = (performance.now() - beganMs) / 1000;
+const hours = (virtualMs / 3_600_000).toFixed(1);
+process.stdout.write(
+  `${done} runs, ${failed.length} failed; ${steps} steps and ${hours} simulated hours in ${tookS.toFixed(1)} s\n`,
+);
+process.exitCode = failed.length > 0 ? 1 : 0;

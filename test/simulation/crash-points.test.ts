@@ -1,0 +1,21 @@
+/**
+ * A server that dies loses nothing, wherever it dies: each step of stories that together use everything is tried in turn. A step is whatever the
+ * process does that others see, or hears from others: before and after each commit, each call to engine and storage, each answer, each
+ * timer. They are counted by the run itself, so none is forgotten.
+ */
+import { expect, test } from 'vitest';
+import { stories } from './cases.ts';
+import { failuresOf, outcomeOf } from './failures.ts';
+
+test.for(stories)('survives its end at each step of story %i, all of them tried', { timeout: 600_000 }, async (nth) => {
+  const { steps, wrong, trace } = await outcomeOf(`crash:${nth}:0`);
+  expect(wrong).toBeNull();
+  const last = /^\S+ all faults stop$/m.exec(trace);
+  const story = trace.slice(0, last?.index).split('\n');
+  const numbered = story.flatMap((line) => /^\S+ (\d+) /.exec(line)?.[1] ?? []);
+  expect(numbered.map(Number)).toEqual(Array.from({ length: numbered.length }, (_, at) => at + 1));
+  expect(numbered.length).toBeLessThan(steps);
+  for (const kind of ['commit instance', 'committed', 'engine ensure', 'storage create', 'timer', 'hint'])
+    expect(story.some((line) => line.includes(` ${kind}`)), `the story has a step of the kind ${kind}`).toBe(true);
+  expect(await failuresOf(numbered.map((step) => `crash:${nth}:${step}`))).toEqual([]);
+});

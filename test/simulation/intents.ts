@@ -1,0 +1,67 @@
+/** Whatever is asked of engine and storage must follow from what was made durable before: nothing is made that could not be found again, and nothing removed that is still wished. */
+import { instanceId, type InstanceId } from '../../src/domain/ids.ts';
+import { containerName } from '../../src/engines/labels.ts';
+import type { EngineSpec, Owned } from '../../src/engines/contract.ts';
+import type { DiskId } from '../../src/storage/contract.ts';
+import type { Checker } from './checker.ts';
+import type { World } from './world.ts';
+
+export interface Intents {
+  mayEnsure(spec: EngineSpec): void;
+  mayDestroy(id: InstanceId): void;
+  mayRemoveImage(ref: string): void;
+  mayDiscard(owned: Owned): void;
+  mayDestroyDisk(disk: DiskId): void;
+}
+
+export function makeIntents(world: Pick<World, 'pushes' | 'engine'>, checker: Checker, wrong: (text: string) => void): Intents {
+  return {
+    mayEnsure({ id, generation, nodePorts }) {
+      const kept = checker.instances.get(id);
+      if (!kept) return wrong(`the engine is asked to make ${id}, which is not written down`);
+      const { row, instance } = kept;
+      // A wish may have moved on since the pass looked; what it asks for then is put right by the next.
+      if (row.generation > generation) return;
+      if (row.everEnsured !== 1) wrong(`the engine is asked to make ${id}, and that it was is not written down`);
+      if (instance.desired !== 'running') wrong(`the engine is asked to make ${id}, which is wished ${instance.desired}`);
+      if (row.holdsCapacity !== 1) wrong(`the engine is asked to make ${id}, which holds no capacity`);
+      for (const { nodePort } of nodePorts) {
+        const own = instance.nodePorts.some((one) => one.nodePort === nodePort);
+        if (nodePort === 0 || !own) wrong(`the engine is asked to give ${id} the node port ${nodePort}, which is not its own`);
+      }
+    },
+    mayDestroy(id) {
+      const instance = checker.instances.get(id)?.instance;
+      // One that is archived has its root disk in the image that is written down.
+      if (instance && instance.desired !== 'released' && instance.archive === null && world.engine.host.holds(id))
+        wrong(`the engine is asked to remove ${id}, which is wished ${instance.desired}, and its root disk is not kept`);
+    },
+    mayRemoveImage(ref) {
+      if (world.pushes) return;
+      for (const { row, instance } of checker.instances.values())
+        if (instance.archive?.ref === ref && instance.desired !== 'released')
+          wrong(`the engine is asked to remove the image ${ref}, which is the root disk of ${row.id}`);
+      const kept = checker.rows<{ id: string; state: string }>('select id, state from image where ref = ?', ref);
+      for (const { id, state } of kept)
+        if (state !== 'Deleting') wrong(`the engine is asked to remove the image ${ref}, which is ${id}, ${state}`);
+    },
+    mayDiscard({ kind, id, engineName }) {
+      const instance = checker.instances.get(id)?.instance;
+      if (kind === 'instance' && engineName === containerName(instanceId(id)) && instance && instance.desired !== 'released')
+        wrong(`the engine is asked to discard ${engineName}, which is wished ${instance.desired}`);
+      if (kind === 'image') this.mayRemoveImage(engineName);
+    },
+    mayDestroyDisk({ kind, id }) {
+      if (kind === 'shared') return wrong(`the storage is asked to remove the shared disk ${id}`);
+      if (kind === 'data') {
+        const desired = checker.instances.get(id)?.instance.desired;
+        if (desired !== 'released') wrong(`the storage is asked to remove the data disk of ${id}, which is wished ${desired}`);
+        return;
+      }
+      const status = checker.volumes.get(id)?.status;
+      if (status !== undefined && status !== 'Terminating') wrong(`the storage is asked to remove volume ${id}, which is ${status}`);
+      const mounters = checker.rows<{ instanceId: string }>('select instanceId from mount where volumeId = ?', id);
+      if (mounters.length > 0) wrong(`the storage is asked to remove volume ${id}, which ${mounters[0]?.instanceId} mounts`);
+    },
+  };
+}

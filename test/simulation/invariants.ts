@@ -1,0 +1,150 @@
+/**
+ * What must hold of a whole database, and of what an engine holds, each as a function that says what is wrong. Both the simulation, after
+ * each of its steps, and the tests over real time ask these.
+ */
+import { instance as instanceSchema } from '../../src/contract/instance.ts';
+import { capacityOf, type Capacity } from '../../src/domain/catalog.ts';
+import type { Region } from '../../src/domain/catalog.ts';
+import type { Instance } from '../../src/domain/instance.ts';
+import { publicInstance } from '../../src/domain/public-instance.ts';
+import { publicVolume } from '../../src/domain/volume.ts';
+import type { Owned } from '../../src/engines/contract.ts';
+import type { InstanceRow } from '../../src/store/instances.ts';
+import { volumeFromRow, type VolumeRow } from '../../src/store/volumes.ts';
+
+export interface Kept {
+  row: InstanceRow;
+  instance: Instance;
+}
+
+export interface PortRow {
+  regionId: string;
+  nodePort: number;
+  instanceId: string;
+  port: number;
+}
+
+export interface RegionCounts {
+  id: string;
+  used: Capacity & { nodePorts: number };
+  total: Capacity & { nodePorts: number };
+}
+
+export interface AccountCounts {
+  id: string;
+  instanceCount: number;
+  volumeCount: number;
+}
+
+const sum = (numbers: number[]): number => numbers.reduce((total, one) => total + one, 0);
+
+const differ = (what: string, are: unknown, should: unknown): string[] => {
+  const [is, ought] = [JSON.stringify(are), JSON.stringify(should)];
+  return is === ought ? [] : [`${what}: ${is} instead of ${ought}`];
+};
+
+/** Whether its node ports are its own: until its container is gone. */
+const hasPorts = ({ instance }: Kept): boolean =>
+  instance.desired !== 'released' || instance.observed.phase === 'Cleaning';
+
+/** The counters of a region are the sums of those who hold something, and never more than there is (I3). */
+export function wrongCounts(regions: readonly RegionCounts[], all: readonly Kept[]): string[] {
+  return regions.flatMap(({ id, used, total }) => {
+    const mine = all.filter(({ row }) => row.regionId === id);
+    const held = mine.filter(({ row }) => row.holdsCapacity === 1).map(({ instance }) => capacityOf(instance.spec.type));
+    const should = {
+      cpuMilli: sum(held.map(({ cpuMilli }) => cpuMilli)),
+      memoryMiB: sum(held.map(({ memoryMiB }) => memoryMiB)),
+      gpus: sum(held.map(({ gpus }) => gpus)),
+      nodePorts: sum(mine.filter(hasPorts).map(({ instance }) => instance.nodePorts.length)),
+    };
+    const { cpuMilli, memoryMiB, gpus, nodePorts } = used;
+    const over = (['cpuMilli', 'memoryMiB', 'gpus', 'nodePorts'] as const).filter((name) => used[name] > total[name]);
+    return [
+      ...differ(`what region ${id} counts`, { cpuMilli, memoryMiB, gpus, nodePorts }, should),
+      ...over.map((name) => `region ${id} has given out ${used[name]} of ${total[name]} ${name}`),
+    ];
+  });
+}
+
+/** Each living instance has its node ports in the table that makes them unique, and nobody else has any (I10). */
+export function wrongPorts(ports: readonly PortRow[], all: readonly Kept[]): string[] {
+  const line = ({ regionId, nodePort, instanceId, port }: PortRow): string =>
+    `${regionId} ${nodePort} ${instanceId} ${port}`;
+  const should = all.filter(hasPorts).flatMap(({ row, instance }) =>
+    instance.nodePorts
+      .filter(({ nodePort }) => nodePort !== 0)
+      .map(({ port, nodePort }) => line({ regionId: row.regionId, nodePort, instanceId: row.id, port })),
+  );
+  const places = ports.map(({ regionId, nodePort }) => `${regionId} ${nodePort}`);
+  return [
+    ...differ('node ports', ports.map(line).toSorted(), should.toSorted()),
+    ...differ('node ports given once', places.length, new Set(places).size),
+  ];
+}
+
+/** What the list shows is what the columns say, and keeps the contract. */
+export function wrongText({ row, instance }: Kept, region: Region | undefined): string[] {
+  if (!region) return [`instance ${row.id} is in no region`];
+  const text: unknown = JSON.parse(row.publicText);
+  const parsed = instanceSchema.safeParse(text);
+  return [
+    ...differ(`the text of ${row.id}`, text, JSON.parse(JSON.stringify(publicInstance(instance, region)))),
+    ...differ(`the status of ${row.id}`, row.status, instance.observed.status),
+    ...(parsed.success ? [] : [`the text of ${row.id} breaks the contract: ${parsed.error.message}`]),
+  ];
+}
+
+export const wrongVolumeText = (row: VolumeRow): string[] =>
+  differ(`the text of volume ${row.id}`, JSON.parse(row.publicText), publicVolume(volumeFromRow(row)));
+
+/** Totals are what walking all pages finds (I8). */
+export function wrongTotals(
+  accounts: readonly AccountCounts[],
+  instances: readonly Pick<InstanceRow, 'ownerId' | 'listed'>[],
+  volumes: readonly Pick<VolumeRow, 'ownerId' | 'listed'>[],
+): string[] {
+  const listed = (rows: readonly { ownerId: string; listed: number }[], id: string): number =>
+    rows.filter((row) => row.ownerId === id && row.listed === 1).length;
+  return accounts.flatMap(({ id, instanceCount, volumeCount }) => [
+    ...differ(`instances that ${id} counts`, instanceCount, listed(instances, id)),
+    ...differ(`volumes that ${id} counts`, volumeCount, listed(volumes, id)),
+  ]);
+}
+
+/** Events are numbered 1, 2, 3 …, up to what the account says (I9). */
+export function wrongEvents(eventSeq: number, numbers: readonly number[]): string[] {
+  const gap = numbers.findIndex((number, at) => number !== at + 1);
+  return [
+    ...(gap < 0 ? [] : [`event ${gap + 1} has the number ${numbers[gap]}`]),
+    ...differ('the number of events', numbers.length, eventSeq),
+  ];
+}
+
+/** Only at rest: who holds capacity is who is wished to run, and the engine runs these and knows of no others (I2). */
+export function wrongAtRest(all: readonly Kept[], owned: readonly Owned[]): string[] {
+  const standing = new Map(
+    all.filter(({ instance }) => instance.observed.phase !== 'Cleaned').map((kept) => [kept.row.id, kept.instance]),
+  );
+  const there = new Map(owned.filter(({ kind }) => kind === 'instance').map((one) => [one.id, one.running]));
+  return [
+    ...all.flatMap(({ row, instance }) =>
+      differ(
+        `${row.id}, ${instance.desired} ${row.status}, holds capacity`,
+        row.holdsCapacity === 1,
+        instance.desired === 'running' && instance.waitsSinceMs === null,
+      ),
+    ),
+    ...[...there].flatMap(([id, running]) => {
+      const instance = standing.get(id);
+      if (!instance) return [`the engine holds ${id}, of which nobody knows`];
+      return differ(`${id}, ${instance.desired}, runs`, running, instance.desired === 'running');
+    }),
+    ...[...standing].flatMap(([id, { desired }]) =>
+      desired === 'running' && !there.get(id) ? [`${id} should run, and the engine holds none that does`] : [],
+    ),
+    ...all.flatMap(({ row, instance: { desired, observed } }) =>
+      desired === 'released' && observed.phase !== 'Cleaned' ? [`${row.id} is released and ${observed.phase}`] : [],
+    ),
+  ];
+}

@@ -1,0 +1,188 @@
+/**
+ * One life of the simulated server: real control on the real store, with every way out of the process watched. A kill leaves it where
+ * it is: whatever it waits for never comes, whatever it asks for is not heard, and the next life begins with the same disk, engine and
+ * storage.
+ */
+import { makeControl, type RunningControl } from '../../src/control/make-control.ts';
+import { makeRegions, type RegionHands } from '../../src/control/regions.ts';
+import type { Time } from '../../src/control/time.ts';
+import type { Limits } from '../../src/domain/instance-states.ts';
+import { regionId } from '../../src/domain/ids.ts';
+import { migrations } from '../../src/store/migrations/all.ts';
+import type { Pace } from '../../src/store/group-commit.ts';
+import { openSqlite } from '../../src/store/sqlite.ts';
+import type { Store } from '../../src/store/store.ts';
+import { watchedEngine } from './watched-engine.ts';
+import { watchedStorage } from './watched-storage.ts';
+import { ids, nodePortRange } from './template.ts';
+import type { World } from './world.ts';
+
+const never = <T>(): Promise<T> => new Promise<T>(() => {});
+
+export class Life {
+  readonly world: World;
+  readonly number: number;
+  alive = true;
+  /** The process is held up until then: a machine that swaps, a debugger. */
+  heldUntilMs = 0;
+  running: RunningControl | null = null;
+  /** Aborted by the kill: connections of the process break. */
+  readonly ended = new AbortController();
+
+  constructor(world: World, number: number) {
+    this.world = world;
+    this.number = number;
+  }
+
+  /** One more step of this process; false when it is dead, or dies here. */
+  step(text: string): boolean {
+    return this.alive && this.world.step(this, text) && this.alive;
+  }
+
+  /** Something that will reach the process after that long, if it still lives. */
+  later(ms: number, deed: () => void): () => void {
+    const { schedule } = this.world;
+    let callOff = (): void => {};
+    const arrive = (): void => {
+      if (!this.alive) return;
+      if (schedule.nowMs < this.heldUntilMs) callOff = schedule.later(this.heldUntilMs - schedule.nowMs, arrive);
+      else deed();
+    };
+    callOff = schedule.later(ms, arrive);
+    return () => callOff();
+  }
+
+  async start(limits: Partial<Limits>): Promise<void> {
+    const { world } = this;
+    const { schedule, disk } = world;
+    const log = {
+      debug: () => {},
+      info: () => {},
+      warn: (facts: object, text: string) => this.#tell('warns', facts, text),
+      error: (facts: object, text: string) => this.#tell('says', facts, text),
+    };
+    disk.watch(world.watcherOf(this));
+    const store = await openSqlite({ file: disk.file, migrations, log, pace: this.#pace() });
+    if (!this.alive) return;
+    disk.opened();
+    const hands: RegionHands = {
+      regionId: regionId(ids.region),
+      engine: watchedEngine(this),
+      storage: watchedStorage(this),
+      nodePortRange,
+      nodePortAddress: '127.0.0.1',
+      commonDataFolder: '/common',
+      archivePrefix: 'berth.local/archive',
+      archivePushed: world.pushes,
+      savedPrefix: 'berth.local/saved',
+      startScript: '#!/bin/sh\n',
+      seen: { probe: null, answers: false, text: '' },
+    };
+    const running = makeControl({
+      store: this.#gated(store),
+      regions: makeRegions([hands]),
+      log,
+      time: this.#time(),
+      random: schedule.random,
+      randomUuid: () => schedule.uuid(),
+      randomBytes: (size) => schedule.bytes(size),
+      gatewayOrigin: 'http://gateway.test',
+      secretsKey: new Uint8Array(32),
+      issuer: ids.installation,
+      audience: 'berth',
+      engineWidth: 4,
+      cpuOvercommit: 1,
+      hostMemoryMiB: 0,
+      onEngineAnswers: async () => {},
+      limits,
+      // What it would remove in a day it removes at once: so what it must not is seen.
+      strays: { does: 'delete', keptMs: 0 },
+      alone: true,
+    });
+    await running.start();
+    this.running = running;
+  }
+
+  /** Ends it without a word. */
+  kill(): void {
+    this.alive = false;
+    this.running = null;
+    this.ended.abort();
+  }
+
+  async healthy(): Promise<boolean> {
+    return (await this.running?.control.health())?.ready ?? false;
+  }
+
+  #tell(how: string, facts: object, text: string): void {
+    if (!this.alive) return;
+    const error = 'err' in facts && facts.err instanceof Error ? `: ${facts.err.message}` : '';
+    this.world.schedule.say(`${how}: ${text}${error}`);
+  }
+
+  #gated(store: Store): Store {
+    return {
+      ...store,
+      write: (work) => {
+        if (!this.alive) return never();
+        return store.write(work).then(
+          (answer) => (this.alive ? answer : never()),
+          (error: unknown) => (this.alive ? Promise.reject(error) : never()),
+        );
+      },
+    };
+  }
+
+  #pace(): Pace {
+    const { schedule } = this.world;
+    return {
+      soon: (deed) => void this.later(schedule.between(0, 2), deed),
+      // A group closes after 2 ms: now and then after its first work.
+      elapsed: () => schedule.nowMs + schedule.between(0, 3),
+      after: (ms, deed) => this.later(ms, deed),
+      threads: false,
+    };
+  }
+
+  #time(): Time {
+    const { schedule, wall } = this.world;
+    const later = (ms: number, deed: () => void): (() => void) =>
+      this.later(ms, () => {
+        if (this.step('timer')) deed();
+      });
+    return {
+      now: () => wall.now(),
+      elapsed: () => schedule.nowMs,
+      sleep: (ms, signal) =>
+        new Promise((resolve, reject) => {
+          const giveUp = (): void => {
+            callOff();
+            reject(signal.reason);
+          };
+          if (signal.aborted) return reject(signal.reason);
+          const callOff = later(ms, () => {
+            signal.removeEventListener('abort', giveUp);
+            resolve();
+          });
+          signal.addEventListener('abort', giveUp, { once: true });
+        }),
+      deadline: (ms) => {
+        const controller = new AbortController();
+        this.later(ms, () => controller.abort(new DOMException('it took too long', 'TimeoutError')));
+        return controller.signal;
+      },
+      after: later,
+      every: (ms, deed) => {
+        let callOff = (): void => {};
+        const again = (): void => {
+          callOff = later(ms, () => {
+            again();
+            deed();
+          });
+        };
+        again();
+        return () => callOff();
+      },
+    };
+  }
+}

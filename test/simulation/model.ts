@@ -1,0 +1,131 @@
+/**
+ * What the clients of a run know: whatever was acknowledged to them must be what the database says from then on. A request that got no
+ * answer may have been taken or not; which of both shows when the next life of the server begins.
+ */
+import type { Kept } from './invariants.ts';
+import type { VolumeRow } from '../../src/store/volumes.ts';
+
+type Wish = Kept['instance']['desired'];
+
+interface KnownInstance {
+  ownerId: string;
+  acknowledged: Wish;
+  /** Wishes that were sent and have not been answered. */
+  maybe: Wish[];
+}
+
+interface KnownVolume {
+  ownerId: string;
+  there: boolean;
+  maybeDeleted: boolean;
+}
+
+/** Who gave up: passes may, and say why. */
+const gaveUp = ({ row, instance }: Kept): boolean =>
+  row.status === 'StartingFailed' || row.status === 'InitializationFailed' || endedByItself.has(instance.observed.diagnosis);
+const archiveFailed = ({ instance: { operation } }: Kept): boolean =>
+  operation.kind === 'archive' && operation.state === 'Failed';
+const endedByItself = new Set<string>(['ScheduledStop', 'MaxRunTime', 'IdleStop']);
+
+export class Model {
+  readonly instances = new Map<string, KnownInstance>();
+  readonly volumes = new Map<string, KnownVolume>();
+  /** Names of launches, each sent once or with one key, and whether they were refused. */
+  readonly launches = new Map<string, 'sent' | 'refused'>();
+  readonly #answers = new Map<string, string>();
+
+  wish(id: string, wish: Wish): void {
+    this.instances.get(id)?.maybe.push(wish);
+  }
+
+  refused(id: string, wish: Wish): void {
+    const known = this.instances.get(id);
+    const at = known?.maybe.indexOf(wish) ?? -1;
+    if (at >= 0) known?.maybe.splice(at, 1);
+  }
+
+  acknowledged(id: string, wish: Wish): void {
+    this.refused(id, wish);
+    const known = this.instances.get(id);
+    // Nothing is wished of a released one any more: an answer that was kept for a key comes late.
+    if (known && known.acknowledged !== 'released') known.acknowledged = wish;
+  }
+
+  /** One key, one answer (I6). */
+  answered(key: string | null, answer: unknown): string[] {
+    if (key === null) return [];
+    const text = JSON.stringify(answer) ?? 'nothing';
+    const first = this.#answers.get(key) ?? text;
+    this.#answers.set(key, first);
+    return first === text ? [] : [`the key ${key} was answered with ${first}, and then with ${text}`];
+  }
+
+  wasAnswered(key: string | null): boolean {
+    return key !== null && this.#answers.has(key);
+  }
+
+  wrong(all: ReadonlyMap<string, Kept>, dateMs: number, listedForMs: number): string[] {
+    const wrong: string[] = [];
+    for (const [id, known] of this.instances) {
+      const kept = all.get(id);
+      if (!kept) {
+        wrong.push(`${id} was acknowledged, and there is no such row`);
+        continue;
+      }
+      const { row, instance } = kept;
+      const may = [known.acknowledged, ...known.maybe];
+      const asWished = may.includes(instance.desired);
+      const ended =
+        instance.desired === 'stopped' &&
+        ((may.includes('running') && gaveUp(kept)) || (may.includes('archived') && archiveFailed(kept)));
+      if (!asWished && !ended) wrong.push(`${id} is wished ${instance.desired}, and acknowledged was ${may.join(' or ')}`);
+      if (row.ownerId !== known.ownerId) wrong.push(`${id} is another's`);
+      const seenLongEnough = row.releasedAtMs !== null && dateMs - row.releasedAtMs >= listedForMs;
+      if (row.listed === 0 && !seenLongEnough) wrong.push(`${id} is not listed any more`);
+    }
+    const names = new Map<string, number>();
+    for (const { instance } of all.values()) {
+      const { name } = instance.spec;
+      names.set(name, (names.get(name) ?? 0) + 1);
+    }
+    for (const [name, count] of names) {
+      if (count > 1) wrong.push(`the launch ${name} made ${count} instances`);
+      if (this.launches.get(name) === 'refused') wrong.push(`the launch ${name} was refused, and there is its instance`);
+    }
+    return wrong;
+  }
+
+  wrongVolumes(rows: ReadonlyMap<string, VolumeRow>): string[] {
+    return [...this.volumes].flatMap(([id, { there, maybeDeleted }]) => {
+      const row = rows.get(id);
+      const stands = row !== undefined && row.status !== 'Terminating';
+      if (there && !maybeDeleted && !stands) return [`volume ${id} was acknowledged, and it is ${row?.status ?? 'gone'}`];
+      if (!there && stands) return [`volume ${id} was deleted, and it is ${row.status}`];
+      return [];
+    });
+  }
+
+  /** Another life of the server has begun: nothing of those before can be taken any more, and what was shows. */
+  settle(all: ReadonlyMap<string, Kept>, volumes: ReadonlyMap<string, VolumeRow>): void {
+    for (const [id, known] of this.instances) {
+      const kept = all.get(id);
+      if (kept && known.maybe.includes(kept.instance.desired)) known.acknowledged = kept.instance.desired;
+      known.maybe = [];
+    }
+    for (const [id, known] of this.volumes) {
+      if (!known.maybeDeleted) continue;
+      const row = volumes.get(id);
+      known.there = row !== undefined && row.status !== 'Terminating';
+      known.maybeDeleted = false;
+    }
+    this.adopt(all, volumes);
+  }
+
+  adopt(all: ReadonlyMap<string, Kept>, volumes: ReadonlyMap<string, VolumeRow>): void {
+    // Whoever got no answer finds what he made in his lists.
+    for (const [id, { row, instance }] of all)
+      if (!this.instances.has(id)) this.instances.set(id, { ownerId: row.ownerId, acknowledged: instance.desired, maybe: [] });
+    for (const [id, { ownerId, status }] of volumes)
+      if (!this.volumes.has(id)) this.volumes.set(id, { ownerId, there: status !== 'Terminating', maybeDeleted: false });
+  }
+}

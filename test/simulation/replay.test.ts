@@ -1,0 +1,28 @@
+/** A run hangs on its name and on nothing else: what failed once can be looked at again, byte for byte. */
+import { execFileSync } from 'node:child_process';
+import { expect, test } from 'vitest';
+import { runAll } from './pool.ts';
+
+const names = ['seed:1', 'seed:2', 'seed:7', 'seed:11', 'seed:19', 'crash:1:100', 'twice:0:3'];
+
+async function traces(order: readonly string[]): Promise<Map<string, string>> {
+  const found = new Map<string, string>();
+  await runAll(order, ({ name, trace }) => found.set(name, trace).size > 0, { threads: 1, withTrace: true });
+  return found;
+}
+
+test('gives the same trace again, whatever ran before it in the same thread', { timeout: 120_000 }, async () => {
+  const [once, again] = await Promise.all([traces(names), traces(names.toReversed())]);
+  expect([...once.keys()].toSorted()).toEqual(names.toSorted());
+  for (const [name, trace] of once) {
+    expect(trace.split('\n').length, name).toBeGreaterThan(50);
+    expect(again.get(name), name).toBe(trace);
+  }
+  expect(new Set(once.values()).size, 'each name is a run of its own').toBe(names.length);
+});
+
+test('gives the same trace in another process, by the command that a failure names', { timeout: 120_000 }, async () => {
+  const printed = execFileSync(process.execPath, ['test/simulation/command.ts', '--case', 'seed:7'], { encoding: 'utf8' });
+  const trace = (await traces(['seed:7'])).get('seed:7') ?? '';
+  expect(printed.startsWith(trace.trimEnd())).toBe(true);
+});

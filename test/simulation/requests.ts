@@ -1,0 +1,264 @@
+/** All that a client may ask, each drawn whole from the world's random numbers. A new use-case is one more entry of `kinds`. */
+import type { Caller, Control, LaunchWish } from '../../src/control/control.ts';
+import type { Action } from '../../src/domain/instance-states.ts';
+import type { Request } from './client.ts';
+import { callers, images, region, types } from './template.ts';
+import type { World } from './world.ts';
+
+const initScripts = [
+  '',
+  '',
+  '',
+  '#!/bin/sh\n# berth-sim: exit 3 after 400ms\n',
+  '#!/bin/sh\n# berth-sim: exit 0 after 40s\n',
+  '#!/bin/sh\n# berth-sim: crash after 2s exit 1\n',
+  '#!/bin/sh\n# berth-sim: crash once after 30s out of memory\n',
+  '#!/bin/sh\n# berth-sim: never ready\n',
+  '#!/bin/sh\n# berth-sim: ready after 20s\n',
+  '#!/bin/sh\n# berth-sim: ignore TERM\n',
+];
+
+export interface LaunchChoice {
+  type?: number;
+  image?: number;
+  ports?: number[];
+  initScript?: string;
+  volumes?: string[];
+  waitMs?: number | null;
+}
+
+type Draw = (world: World, caller: Caller) => Request | null;
+
+const serials = new WeakMap<World, number>();
+export const serialOf = (world: World): number => {
+  const serial = (serials.get(world) ?? 0) + 1;
+  serials.set(world, serial);
+  return serial;
+};
+
+const keyOf = (world: World): string | null => (world.schedule.chance(0.5) ? `k${serialOf(world)}` : null);
+const hasText = (answer: unknown, name: string): answer is Record<string, string> =>
+  typeof answer === 'object' && answer !== null && name in answer;
+
+export function launch(world: World, caller: Caller, key: string | null, choice: LaunchChoice): Request {
+  const { model } = world;
+  const name = `n${serialOf(world)}`;
+  const wish: LaunchWish = {
+    name,
+    imageId: images[choice.image ?? 0]?.id ?? '',
+    instanceTypeId: types[choice.type ?? 0]?.id ?? '',
+    region: region.id,
+    billing: { chargeMode: 'perHour', duration: 1 },
+    remoteStorages: (choice.volumes ?? []).map((remoteStorageId, at) => ({
+      mountPath: `/root/v${at}`,
+      remoteStorageName: 'v',
+      remoteStorageId,
+      type: 'filesystem',
+    })),
+    instanceConfiguration: {
+      extraDataDiskSizeDB: 0,
+      enableCommonData: false,
+      enableDocker: false,
+      dockerStorageSize: 0,
+      initScript: choice.initScript ?? '',
+    },
+    isSpotInstance: false,
+    nodePorts: choice.ports ?? [],
+  };
+  return {
+    text: `launch ${name}`,
+    caller,
+    key,
+    send: (control, idempotency) => control.instances.launch(caller, wish, idempotency, choice.waitMs),
+    sent: () => void model.launches.set(name, 'sent'),
+    answered(answer) {
+      if (!hasText(answer, 'instanceId')) return world.fail(`a launch was answered with ${JSON.stringify(answer)}`);
+      const id = answer['instanceId'] ?? '';
+      const row = world.checker.rows<{ id: string }>('select id from instance where id = ? and ownerId = ?', id, caller.accountId)[0];
+      if (!row) return world.fail(`${id} was acknowledged, and is not in the database`);
+      if (!model.instances.has(id)) model.instances.set(id, { ownerId: caller.accountId, acknowledged: 'running', maybe: [] });
+    },
+    refused: () => {
+      if (key === null) model.launches.set(name, 'refused');
+    },
+  };
+}
+
+const wishes = { stop: 'stopped', start: 'running', restart: 'running', archive: 'archived', terminate: 'released' } as const;
+
+export function act(
+  world: World,
+  caller: Caller,
+  action: Action,
+  id: string,
+  key: string | null,
+  waitMs: number | null = null,
+): Request {
+  const { model } = world;
+  const wish = wishes[action];
+  return {
+    text: `${action} ${id}`,
+    caller,
+    key,
+    send: (control: Control, idempotency) =>
+      action === 'start'
+        ? control.instances.start(caller, { instanceId: id }, idempotency, waitMs)
+        : control.instances[action](caller, { instanceId: id }, idempotency),
+    sent: () => model.wish(id, wish),
+    answered(_, first) {
+      const row = world.checker.rows<{ desired: string }>('select desired from instance where id = ?', id)[0];
+      if (!row) return world.fail(`${action} of ${id} was acknowledged, and it is not in the database`);
+      if (first || row.desired === wish) model.acknowledged(id, wish);
+      else model.refused(id, wish);
+    },
+    refused: () => model.refused(id, wish),
+  };
+}
+
+export function createVolume(world: World, caller: Caller, key: string | null, name: string): Request {
+  const { model } = world;
+  return {
+    text: `create volume ${name}`,
+    caller,
+    key,
+    send: (control, idempotency) =>
+      control.volumes.create(caller, { name, sizeGB: 3, region: region.id, volumeType: 'filesystem' }, idempotency),
+    sent: () => {},
+    answered(answer) {
+      if (!hasText(answer, 'volumeText')) return world.fail(`a volume was answered with ${JSON.stringify(answer)}`);
+      const volume: unknown = JSON.parse(answer['volumeText'] ?? '');
+      if (!hasText(volume, 'id')) return world.fail('a volume without an id was answered');
+      const id = volume['id'] ?? '';
+      if (!model.volumes.has(id)) model.volumes.set(id, { ownerId: caller.accountId, there: true, maybeDeleted: false });
+    },
+    refused: () => {},
+  };
+}
+
+export function deleteVolume(world: World, caller: Caller, id: string, key: string | null): Request {
+  const known = world.model.volumes.get(id);
+  return {
+    text: `delete volume ${id}`,
+    caller,
+    key,
+    send: (control, idempotency) => control.volumes.delete(caller, { id }, idempotency),
+    sent: () => {
+      if (known) known.maybeDeleted = true;
+    },
+    answered: () => {
+      if (known) known.there = known.maybeDeleted = false;
+    },
+    refused: (refusal) => {
+      if (known && refusal.code !== 'not_found') known.maybeDeleted = false;
+    },
+  };
+}
+
+/** An ed25519 key of 32 drawn bytes, as OpenSSH writes it. */
+function sshKey(world: World): string {
+  const part = (bytes: Uint8Array): Buffer => {
+    const length = Buffer.alloc(4);
+    length.writeUInt32BE(bytes.length);
+    return Buffer.concat([length, bytes]);
+  };
+  const blob = Buffer.concat([part(Buffer.from('ssh-ed25519')), part(world.schedule.bytes(32))]);
+  return `ssh-ed25519 ${blob.toString('base64')} key`;
+}
+
+export function createSshKey(world: World, caller: Caller, key: string | null): Request {
+  const publicKey = sshKey(world);
+  const name = `key ${serialOf(world)}`;
+  return {
+    text: `create ssh ${name}`,
+    caller,
+    key,
+    send: (control, idempotency) => control.access.createSshKey(caller, { name, publicKey }, idempotency),
+    sent: () => {},
+    answered(_, first) {
+      const rows = world.checker.rows('select id from sshKey where accountId = ? and name = ?', caller.accountId, name);
+      if (first && rows.length !== 1) world.fail(`the ssh ${name} was acknowledged, and there are ${rows.length} of it`);
+    },
+    refused: () => {},
+  };
+}
+
+export function deleteSshKey(world: World, caller: Caller, id: string, key: string | null): Request {
+  return {
+    text: `delete ssh key ${id}`,
+    caller,
+    key,
+    send: (control, idempotency) => control.access.deleteSshKey(caller, { id }, idempotency),
+    sent: () => {},
+    answered() {
+      const rows = world.checker.rows('select id from sshKey where id = ?', id);
+      if (rows.length > 0) world.fail(`the ssh key ${id} was deleted, and it is there`);
+    },
+    refused: () => {},
+  };
+}
+
+const ownInstances = ({ model }: World, caller: Caller): string[] =>
+  [...model.instances].filter(([, { ownerId }]) => ownerId === caller.accountId).map(([id]) => id);
+const ownVolumes = ({ model }: World, caller: Caller): string[] =>
+  [...model.volumes].filter(([, { ownerId, there }]) => there && ownerId === caller.accountId).map(([id]) => id);
+
+const drawnWaitMs = ({ schedule }: World): number | null => (schedule.chance(0.4) ? schedule.spread(1_000, 600_000) : null);
+
+const action =
+  (which: Action): Draw =>
+  (world, caller) => {
+    const ids = ownInstances(world, caller);
+    if (ids.length === 0) return null;
+    return act(world, caller, which, world.schedule.oneOf(ids), keyOf(world), drawnWaitMs(world));
+  };
+
+/** With how often each is asked among all. */
+const kinds: readonly (readonly [number, Draw])[] = [
+  [
+    8,
+    (world, caller) => {
+      const { schedule } = world;
+      const volumes = ownVolumes(world, caller);
+      return launch(world, caller, keyOf(world), {
+        type: schedule.between(0, types.length - 1),
+        image: schedule.chance(0.9) ? 0 : schedule.between(1, 2),
+        ports: [80, 7_000, 8_888].filter(() => schedule.chance(0.4)),
+        initScript: schedule.oneOf(initScripts),
+        volumes: volumes.filter(() => schedule.chance(0.4)).slice(0, 2),
+        waitMs: drawnWaitMs(world),
+      });
+    },
+  ],
+  [4, action('stop')],
+  [4, action('start')],
+  [3, action('restart')],
+  [3, action('archive')],
+  [4, action('terminate')],
+  [3, (world, caller) => createVolume(world, caller, keyOf(world), `v${world.schedule.between(1, 6)}`)],
+  [
+    2,
+    (world, caller) => {
+      const volumes = ownVolumes(world, caller);
+      return volumes.length === 0 ? null : deleteVolume(world, caller, world.schedule.oneOf(volumes), keyOf(world));
+    },
+  ],
+  [2, (world, caller) => createSshKey(world, caller, keyOf(world))],
+  [
+    1,
+    (world, caller) => {
+      const rows = world.life ? world.checker.rows<{ id: string }>('select id from sshKey where accountId = ?', caller.accountId) : [];
+      return rows.length === 0 ? null : deleteSshKey(world, caller, world.schedule.oneOf(rows).id, keyOf(world));
+    },
+  ],
+];
+const allTurns = kinds.reduce((sum, [turns]) => sum + turns, 0);
+
+export function drawRequest(world: World): Request | null {
+  const caller = world.schedule.oneOf(callers);
+  let turn = world.schedule.random() * allTurns;
+  for (const [turns, draw] of kinds) {
+    turn -= turns;
+    if (turn < 0) return draw(world, caller);
+  }
+  return null;
+}

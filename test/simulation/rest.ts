@@ -1,0 +1,69 @@
+/** What is still to be done in a world, or wrong in one in which nothing is: empty when all is at rest and every wish is met. */
+import { isLasting } from '../../src/domain/instance-states.ts';
+import { ownedBy } from '../../src/engines/simulated/answers.ts';
+import { fileOf } from '../../src/engines/simulated/container.ts';
+import { openRequests } from './client.ts';
+import { wrongAtRest } from './invariants.ts';
+import { ids, region } from './template.ts';
+import type { World } from './world.ts';
+
+export function unrest(world: World): string[] {
+  const { checker, engine, life, storage } = world;
+  if (!life?.running) return ['no server is up'];
+  const [waiting] = openRequests.get(world) ?? [];
+  if (waiting) return [`nobody has answered: ${waiting.text}`];
+  const busy = checker.rows<{ id: string }>(
+    'select id from instance where leaseOwner is not null union select id from volume where leaseOwner is not null',
+  );
+  if (busy.length > 0) return busy.map(({ id }) => `${id} is in hand`);
+  const all = [...checker.instances.values()];
+  const wrong = wrongAtRest(all, ownedBy(engine.host, ids.installation));
+
+  for (const { row, instance } of all) {
+    const { desired, observed } = instance;
+    if (!isLasting(observed.status)) wrong.push(`${row.id} is still ${observed.status}`);
+    if (desired === 'running' && observed.status !== 'Running') wrong.push(`${row.id} is to run, and is ${observed.status}`);
+    if (desired === 'running' && observed.diagnosis !== '') wrong.push(`${row.id} runs, and says ${observed.diagnosis}`);
+    if (desired === 'archived' && observed.status !== 'Archived') wrong.push(`${row.id} is to be archived, and is ${observed.status}`);
+    if (desired === 'stopped' && observed.status === 'Running') wrong.push(`${row.id} is stopped, and says Running`);
+    const disk = storage.there.has(`data/${row.id}`);
+    if (disk && desired === 'released') wrong.push(`${row.id} is released, and its data disk is there`);
+    if (!disk && desired === 'running') wrong.push(`${row.id} runs, and its data disk is gone`);
+    const container = engine.host.find(ids.installation, instance.id);
+    if (desired !== 'running' || container?.state !== 'running') continue;
+    const keys = checker.rows<{ publicKey: string }>('select publicKey from sshKey where accountId = ?', row.ownerId);
+    const given = (fileOf(container.spec, 'authorized_keys')?.content ?? '').split('\n').filter((line) => line !== '');
+    const should = keys.map(({ publicKey }) => publicKey);
+    if (given.toSorted().join() !== should.toSorted().join()) wrong.push(`${row.id} lets in by ${given.length} ssh keys, not by these ${should.length}`);
+    if (JSON.stringify(container.spec.nodePorts) !== JSON.stringify(instance.nodePorts))
+      wrong.push(`${row.id} has other node ports than it says`);
+  }
+  for (const { id, status } of checker.volumes.values()) {
+    const there = storage.there.has(`volume/${id}`);
+    if (status === 'Pending' || status === 'Terminating') wrong.push(`volume ${id} is still ${status}`);
+    if ((status === 'Bound') !== there) wrong.push(`volume ${id} is ${status}, and its backing is ${there ? 'there' : 'gone'}`);
+  }
+  for (const disk of storage.there) {
+    const [kind = '', id = ''] = disk.split('/');
+    if (kind === 'volume' && !checker.volumes.has(id)) wrong.push(`${disk} is left, and there is no such volume`);
+    if (kind === 'data' && !checker.instances.has(id)) wrong.push(`${disk} is left, and there is no such instance`);
+    if (kind === 'shared' && !disk.endsWith(`/${region.id}`)) wrong.push(`${disk} is nobody's`);
+  }
+  return wrong;
+}
+
+/** After all was terminated and deleted: what is left of it. */
+export function leftovers({ checker, engine, storage }: World): string[] {
+  const wrong = ownedBy(engine.host, ids.installation).map(
+    ({ kind, engineName }) => `the engine still holds the ${kind} ${engineName}`,
+  );
+  for (const disk of storage.there) if (!disk.startsWith('shared/')) wrong.push(`${disk} is left`);
+  for (const table of ['nodePort', 'mount', 'volume'])
+    for (const row of checker.rows(`select * from ${table}`)) wrong.push(`${table} is left: ${JSON.stringify(row)}`);
+  const used = checker.rows<Record<string, number>>(
+    'select cpuMilliUsed, memoryMiBUsed, gpusUsed, nodePortsUsed from region',
+  );
+  for (const row of used)
+    if (Object.values(row).some((count) => count !== 0)) wrong.push(`the region still counts ${JSON.stringify(row)}`);
+  return wrong;
+}

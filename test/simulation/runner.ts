@@ -1,0 +1,37 @@
+/** Runs cases one after another in a thread of their own, in which there is no real time. */
+import { mkdtempSync, rmSync, existsSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { caseOf } from './cases.ts';
+import { watchDatabases } from './disk.ts';
+import { run, type Outcome } from './run.ts';
+import { forbidRealTime } from './schedule.ts';
+import { makeTemplate } from './template.ts';
+
+/** In memory where the system has such a place: what is written is lost on purpose anyway. */
+const place = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
+
+export interface Runner {
+  run(name: string): Promise<Outcome>;
+  stop(): void;
+}
+
+export async function makeRunner(): Promise<Runner> {
+  const folder = mkdtempSync(join(place, 'berth-simulation-'));
+  const template = await makeTemplate(folder);
+  watchDatabases();
+  forbidRealTime();
+  const unheard: unknown[] = [];
+  Error.stackTraceLimit = 0;
+  process.on('unhandledRejection', (reason) => unheard.push(reason));
+  return {
+    async run(name) {
+      const outcome = await run(caseOf(name), { folder, template });
+      const [first] = unheard.splice(0);
+      if (first === undefined || outcome.wrong !== null) return outcome;
+      const text = first instanceof Error ? (first.stack ?? first.message) : String(first);
+      return { ...outcome, wrong: `a promise was rejected and nobody heard: ${text}` };
+    },
+    stop: () => rmSync(folder, { recursive: true, force: true }),
+  };
+}

@@ -1,0 +1,159 @@
+/**
+ * The one time and the one order of a simulated world. All that happens is a task of this queue: the earliest is done, whoever comes to
+ * it first of those at one moment is drawn, and the next follows once nothing of the process is awake any more. So a run hangs on its
+ * seed and on nothing else.
+ */
+import { makeRandom, type Random } from '../../src/engines/simulated/random.ts';
+
+interface Task {
+  atMs: number;
+  /** Decides between those of one moment. */
+  turn: number;
+  serial: number;
+  deed: (() => void) | null;
+}
+
+/** What was answered by a deadline of real time, or drawn from elsewhere, would not be the same again. */
+export class Schedule {
+  readonly random: Random;
+  readonly trace: string[] = [];
+  nowMs = 0;
+  done = 0;
+  readonly #turns: Random;
+  readonly #heap: Task[] = [];
+  #serial = 0;
+
+  constructor(seed: string) {
+    this.random = makeRandom(seed);
+    this.#turns = makeRandom(`${seed} turns`);
+  }
+
+  /** Does it that much later. Answers what calls it off. */
+  later(ms: number, deed: () => void): () => void {
+    const task: Task = { atMs: this.nowMs + Math.max(0, ms), turn: this.#turns(), serial: this.#serial++, deed };
+    this.#push(task);
+    return () => (task.deed = null);
+  }
+
+  /** When the next task is due; null when there is none. */
+  nextAtMs(): number | null {
+    while (this.#heap[0]?.deed === null) this.#pop();
+    return this.#heap[0]?.atMs ?? null;
+  }
+
+  /** Does the next task, and waits until all that it woke sleeps again. */
+  async step(): Promise<void> {
+    const task = this.#pop();
+    if (!task?.deed) return;
+    this.nowMs = Math.max(this.nowMs, task.atMs);
+    this.done += 1;
+    task.deed();
+    await quiet();
+  }
+
+  say(text: string): void {
+    this.trace.push(`${(this.nowMs / 1000).toFixed(3)} ${text}`);
+  }
+
+  between(from: number, to: number): number {
+    return Math.floor(from + this.random() * (to - from + 1));
+  }
+
+  /** Long ones are as likely as short ones: a drawn power. */
+  spread(fromMs: number, toMs: number): number {
+    return Math.round(fromMs * (toMs / fromMs) ** this.random());
+  }
+
+  chance(share: number): boolean {
+    return this.random() < share;
+  }
+
+  oneOf<T>(things: readonly T[]): T {
+    const found = things[Math.floor(this.random() * things.length)];
+    if (found === undefined) throw new Error('nothing to draw from');
+    return found;
+  }
+
+  uuid(): string {
+    const hex = Array.from({ length: 4 }, () =>
+      Math.floor(this.random() * 2 ** 32)
+        .toString(16)
+        .padStart(8, '0'),
+    ).join('');
+    return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20)}`;
+  }
+
+  bytes(size: number): Uint8Array {
+    return Uint8Array.from({ length: size }, () => Math.floor(this.random() * 256));
+  }
+
+  #before(a: Task, b: Task): boolean {
+    if (a.atMs !== b.atMs) return a.atMs < b.atMs;
+    return a.turn === b.turn ? a.serial < b.serial : a.turn < b.turn;
+  }
+
+  #push(task: Task): void {
+    const heap = this.#heap;
+    heap.push(task);
+    for (let at = heap.length - 1; at > 0;) {
+      const parent = (at - 1) >> 1;
+      const above = heap[parent];
+      if (!above || !this.#before(task, above)) break;
+      heap[at] = above;
+      heap[parent] = task;
+      at = parent;
+    }
+  }
+
+  #pop(): Task | undefined {
+    const heap = this.#heap;
+    const first = heap[0];
+    const last = heap.pop();
+    if (!first || !last || first === last) return first;
+    let at = 0;
+    for (;;) {
+      let child = 2 * at + 1;
+      const [left, right] = [heap[child], heap[child + 1]];
+      if (!left) break;
+      if (right && this.#before(right, left)) child += 1;
+      const least = heap[child];
+      if (!least || !this.#before(least, last)) break;
+      heap[at] = least;
+      at = child;
+    }
+    heap[at] = last;
+    return first;
+  }
+}
+
+const realImmediate = globalThis.setImmediate;
+let immediates = 0;
+
+/** Waits until nothing is awake: promises and ticks run out before the event loop turns, immediates are counted. */
+async function quiet(): Promise<void> {
+  do await new Promise<void>((resolve) => void realImmediate(resolve));
+  while (immediates > 0);
+}
+
+/**
+ * For good, in a thread of its own: whoever reads the real clock, or sleeps by it, or draws by himself, is told so. A run that did
+ * could not be replayed.
+ */
+export function forbidRealTime(): void {
+  const forbidden = (what: string) => (): never => {
+    throw new Error(`${what} in a simulation: take the time, or the random number, that is given`);
+  };
+  Date.now = forbidden('Date.now');
+  Math.random = forbidden('Math.random');
+  AbortSignal.timeout = forbidden('AbortSignal.timeout');
+  const timers = { setTimeout: forbidden('setTimeout'), setInterval: forbidden('setInterval') };
+  Object.assign(globalThis, timers, {
+    setImmediate: (deed: (...given: unknown[]) => void, ...given: unknown[]) => {
+      immediates += 1;
+      return realImmediate(() => {
+        immediates -= 1;
+        deed(...given);
+      });
+    },
+  });
+}

@@ -1,0 +1,202 @@
+/**
+ * The engine as one life of the server reaches it: over a connection on which calls and answers are late, lost, doubled and false. What
+ * was sent before a kill may still arrive after it.
+ */
+import { EngineFault } from '../../src/domain/engine-fault.ts';
+import { instanceIdOf } from '../../src/domain/ids.ts';
+import type { Engine, ImageProgress, Observation, Owned } from '../../src/engines/contract.ts';
+import { givenUp, simulatedFault, type Verb } from '../../src/engines/simulated/faults.ts';
+import type { Life } from './life.ts';
+
+interface Ask<T> {
+  verb: Verb;
+  about: string;
+  signal: AbortSignal;
+  deed: (signal: AbortSignal) => Promise<T>;
+  /** The answer, made to be of another than was asked. */
+  another?: (answer: T) => T;
+  /** The answer, with things that are not ours. */
+  foreign?: (answer: T) => T;
+}
+
+const stranger = instanceIdOf('ffffffff-ffff-4fff-8fff-ffffffffffff');
+const strange: Owned = {
+  kind: 'instance',
+  id: stranger,
+  ownerId: 'nobody',
+  generation: 1,
+  running: true,
+  engineName: `berth-${stranger}`,
+  createdAtMs: 0,
+  imageRef: 'nothing',
+};
+const strangers: Owned[] = [
+  strange,
+  { ...strange, id: 'what is this', ownerId: '', generation: -1, running: false, engineName: '', imageRef: null },
+  { ...strange, kind: 'network', id: 'nobody', engineName: 'berth-net', imageRef: null },
+];
+
+/** Nobody gives such a call up: it is on its way. */
+const onItsWay = new AbortController().signal;
+
+export function watchedEngine(life: Life): Engine {
+  const { world } = life;
+  const { schedule, engine } = world;
+
+  const ask = <T>({ verb, about, signal, deed, another, foreign }: Ask<T>): Promise<T> =>
+    new Promise((resolve, reject) => {
+      const what = `engine ${verb} ${about}`;
+      if (!life.step(what)) return;
+      if (signal.aborted) return reject(givenUp(signal));
+      const mishap = world.engineMishap(verb, about);
+      const { mode, ms = 0, kind = 'unreachable' } = mishap ?? {};
+      if (mishap) schedule.say(`… ${mode} ${ms} ${kind}`);
+      const twisted = (answer: T): T =>
+        (mode === 'another' ? another?.(answer) : mode === 'foreign' ? foreign?.(answer) : undefined) ?? answer;
+      const line = new AbortController();
+      let answered = false;
+      const end = (): void => {
+        answered = true;
+        signal.removeEventListener('abort', giveUp);
+        life.ended.signal.removeEventListener('abort', breakOff);
+      };
+      const deliver = (how: () => void): void => {
+        if (answered || !life.alive) return;
+        end();
+        if (life.step(`${what} answers`)) how();
+      };
+      const giveUp = (): void => {
+        deliver(() => reject(givenUp(signal)));
+        line.abort();
+      };
+      const breakOff = (): void => {
+        end();
+        if (schedule.chance(0.5)) line.abort();
+      };
+      const arrives = (how: () => void, afterMs = schedule.between(0, 4)): void =>
+        void life.later(afterMs, () => deliver(how));
+      const answer = (how: () => void): void => {
+        switch (mode) {
+          case 'late':
+            return arrives(how, ms);
+          case 'lost':
+            return;
+          case 'failAfter':
+            return arrives(() => reject(simulatedFault(kind, `${verb} failed after it took effect`)));
+          case 'garbage':
+            return arrives(() => reject(new SyntaxError('Unexpected end of JSON input')));
+          default:
+            return arrives(how);
+        }
+      };
+      const reach = (by: AbortSignal, then: (how: () => void) => void): void => {
+        if (by.aborted) return;
+        if (mode === 'halfway' || mode === 'lying') world.armed.set(`${verb} ${about}`, mode);
+        deed(by).then(
+          (value) => then(() => resolve(twisted(value))),
+          (error: unknown) => then(() => reject(error)),
+        );
+      };
+      signal.addEventListener('abort', giveUp, { once: true });
+      life.ended.signal.addEventListener('abort', breakOff, { once: true });
+      const soonMs = schedule.between(0, 3);
+      if (mode === 'dropped') return;
+      if (mode === 'failBefore')
+        return arrives(() => reject(simulatedFault(kind, `${verb} failed before it took effect`)));
+      if (mode === 'slow') return void schedule.later(ms, () => reach(onItsWay, answer));
+      schedule.later(soonMs, () => reach(mode === 'lost' ? onItsWay : line.signal, answer));
+      if (mode === 'twice') schedule.later(soonMs + ms, () => reach(onItsWay, () => {}));
+    });
+
+  const told =
+    (onProgress: (progress: ImageProgress) => void) =>
+    (progress: ImageProgress): void =>
+      void life.later(0, () => onProgress(progress));
+  const unknown = (reason: string): Observation => ({ kind: 'unknown', reason });
+  /** The date on which it started is the machine's, which is not what the simulated host counts by. */
+  const dated = (seen: Observation): Observation =>
+    seen.kind === 'present' && seen.startedAtMs > 0 ? { ...seen, startedAtMs: world.wall.at(seen.startedAtMs) } : seen;
+
+  return {
+    probe: (signal) => ask({ verb: 'probe', about: '', signal, deed: (by) => engine.probe(by) }),
+    listOwned: (signal) =>
+      ask({
+        verb: 'listOwned',
+        about: '',
+        signal,
+        deed: (by) => engine.listOwned(by),
+        another: (owned) => owned.map((one) => ({ ...one, id: stranger })),
+        foreign: (owned) => [...owned, ...strangers],
+      }),
+    async observe(ids, signal) {
+      const about = ids.join(',');
+      try {
+        const seen = await ask({
+          verb: 'observe',
+          about,
+          signal,
+          deed: (by) => engine.observe(ids, by),
+          another: (answers) => new Map([...answers.values()].map((one) => [stranger, one])),
+        });
+        return new Map([...seen].map(([id, one]) => [id, dated(one)]));
+      } catch (error) {
+        if (error instanceof EngineFault) return new Map(ids.map((id) => [id, unknown(error.message)]));
+        throw error;
+      }
+    },
+    ensureImage: (ref, onProgress, signal, credentials, more) =>
+      ask({
+        verb: 'ensureImage',
+        about: ref,
+        signal,
+        deed: (by) => engine.ensureImage(ref, told(onProgress), by, credentials, more),
+      }),
+    pushImage: (ref, onProgress, signal, credentials) =>
+      ask({
+        verb: 'pushImage',
+        about: ref,
+        signal,
+        deed: (by) => engine.pushImage(ref, told(onProgress), by, credentials),
+      }),
+    removeImage(ref, signal) {
+      world.intents.mayRemoveImage(ref);
+      return ask({ verb: 'removeImage', about: ref, signal, deed: (by) => engine.removeImage(ref, by) });
+    },
+    discard(owned, signal) {
+      world.intents.mayDiscard(owned);
+      return ask({ verb: 'discard', about: owned.engineName, signal, deed: (by) => engine.discard(owned, by) });
+    },
+    async ensure(spec, signal) {
+      world.intents.mayEnsure(spec);
+      return dated(await ask({ verb: 'ensure', about: spec.id, signal, deed: (by) => engine.ensure(spec, by) }));
+    },
+    halt: (id, graceMs, signal) => ask({ verb: 'halt', about: id, signal, deed: (by) => engine.halt(id, graceMs, by) }),
+    destroy(id, signal) {
+      world.intents.mayDestroy(id);
+      return ask({ verb: 'destroy', about: id, signal, deed: (by) => engine.destroy(id, by) });
+    },
+    saveImage: (id, ref, signal) =>
+      ask({ verb: 'saveImage', about: id, signal, deed: (by) => engine.saveImage(id, ref, by) }),
+    watch(onHint, signal) {
+      engine.watch(
+        (id) => {
+          const mishap = world.fateNow.hint();
+          if (mishap === 'lost') return;
+          for (let times = mishap === 'doubled' ? 2 : 1; times > 0; times--) {
+            life.later(schedule.between(0, 20), () => {
+              if (life.step(`hint ${id}`)) onHint(id);
+            });
+          }
+        },
+        AbortSignal.any([signal, life.ended.signal]),
+      );
+    },
+    logs: (id, source, tail, signal) =>
+      ask({ verb: 'logs', about: id, signal, deed: (by) => engine.logs(id, source, tail, by) }),
+    exec: (id, command, signal) => ask({ verb: 'exec', about: id, signal, deed: (by) => engine.exec(id, command, by) }),
+    dial: (id, port, signal) => ask({ verb: 'dial', about: id, signal, deed: (by) => engine.dial(id, port, by) }),
+    usage: (ids, signal, more) =>
+      ask({ verb: 'usage', about: ids.join(','), signal, deed: (by) => engine.usage(ids, by, more) }),
+    stop: async () => {},
+  };
+}

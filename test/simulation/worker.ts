@@ -1,0 +1,20 @@
+/** A thread that runs cases: without real time, so nothing else may live in it. */
+import { parentPort } from 'node:worker_threads';
+import type { Question } from './pool.ts';
+import { makeRunner } from './runner.ts';
+
+const port = parentPort;
+if (!port) throw new Error('this is a thread of the simulation; npm run simulate starts it');
+const runner = await makeRunner();
+port.on('message', (question: Question | null) => {
+  if (question === null) {
+    runner.stop();
+    port.close();
+    return;
+  }
+  const { name, withTrace } = question;
+  void runner.run(name).then((outcome) => {
+    const trace = withTrace || outcome.wrong !== null ? outcome.trace : '';
+    port.postMessage({ ...outcome, trace });
+  });
+});
