@@ -1,6 +1,6 @@
 import { defineConfig } from 'vitest/config';
 
-/** `fast` needs nothing but Node, `parts` a PostgreSQL, `engines` a container engine, an ssh client and a browser. */
+/** `fast` and `simulation` need nothing but Node, `parts` a PostgreSQL, `engines` a container engine, an ssh client and a browser. */
 export default defineConfig({
   test: {
     testTimeout: 30_000,
@@ -19,6 +19,15 @@ export default defineConfig({
           name: 'parts',
           include: ['test/{store,migrations,storage,passes,api,gateway}/**/*.test.ts'],
           globalSetup: ['test/store/global-setup.ts'],
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'simulation',
+          include: ['test/simulation/**/*.test.ts'],
+          // Each file keeps all cores busy by itself.
+          fileParallelism: false,
         },
       },
       {

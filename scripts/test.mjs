@@ -29,14 +29,16 @@ const testNeeds = [
   },
 ];
 
-const allProjects = ['fast', 'parts', 'engines'];
+const allProjects = ['fast', 'simulation', 'parts', 'engines'];
+/** These need nothing but Node. */
+const plainProjects = ['fast', 'simulation'];
 
 await runCommand(async () => {
   const { projects, rest } = readArguments(process.argv.slice(2));
   await ensureDependencies();
   const node = findNode24();
   const env = envWithNode(node);
-  if (projects.some((project) => project !== 'fast')) {
+  if (projects.some((project) => !plainProjects.includes(project))) {
     const engine = await ensureEngine({ alsoNeeded: testNeeds });
     if (engine !== undefined && engine !== usualAddress) env['DOCKER_HOST'] = engine;
   }

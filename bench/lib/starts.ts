@@ -1,5 +1,5 @@
 /** The engine's own word for when containers were started: its event stream. */
-import type { Readable } from 'node:stream';
+import { Readable } from 'node:stream';
 import type Docker from 'dockerode';
 import { z } from 'zod';
 
@@ -30,7 +30,7 @@ export async function watchStarts(docker: Docker): Promise<Starts> {
   const started = new Map<string, number>();
   const waiting = new Set<() => void>();
   let rest = '';
-  (stream as Readable).on('data', (bytes: Buffer) => {
+  stream.on('data', (bytes: Buffer) => {
     const atMs = performance.now();
     const lines = (rest + bytes.toString()).split('\n');
     rest = lines.pop() ?? '';
@@ -70,6 +70,8 @@ export async function watchStarts(docker: Docker): Promise<Starts> {
         const createdMs = created.get(name);
         return createdMs === undefined ? [] : [startedMs - createdMs];
       }),
-    stop: () => void (stream as Readable).destroy(),
+    stop: () => {
+      if (stream instanceof Readable) stream.destroy();
+    },
   };
 }

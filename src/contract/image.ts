@@ -20,7 +20,7 @@ export const imageListAnswer = z.strictObject({
        * Whether the image is on the region's engine: `Ready`, `Absent`, `Preparing` (with `progressPercent`), `Failed`. One that is
        * saved from an instance is `Saving` first, and `Failed` when that did not succeed.
        */
-      state: z.enum(['Ready', 'Absent', 'Preparing', 'Failed', 'Saving', 'Deleting']),
+      state: z.enum(['Ready', 'Absent', 'Preparing', 'Failed', 'Saving']),
       /** What is being done, or why it failed; '' when there is nothing to say. */
       stateText: z.string(),
       /** 0 to 100 while `Preparing`. */

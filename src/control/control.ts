@@ -247,7 +247,7 @@ export interface ListedImage {
   /** What an own one is had by; '' for those of the operator. */
   ref: string;
   sizeBytes: number;
-  state: 'Ready' | 'Absent' | 'Preparing' | 'Failed' | 'Saving' | 'Deleting';
+  state: 'Ready' | 'Absent' | 'Preparing' | 'Failed' | 'Saving';
   stateText: string;
   progressPercent: number;
 }

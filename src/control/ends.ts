@@ -62,7 +62,11 @@ export function makeEnds({ store, offers, now, rules, activity }: EndsNeeds): Us
       if (instance.ends.idle === null)
         return { ...none, state: 'off', because: 'no idle stop is set; /instance/ends sets one' };
       if (status !== 'Running' || instance.desired !== 'running')
-        return { ...none, state: 'off', because: `it is ${status}; its use is looked at while it is Running and wished to run` };
+        return {
+          ...none,
+          state: 'off',
+          because: `it is ${status}; its use is looked at while it is Running and wished to run`,
+        };
       return activity.seen(instance) ?? { ...none, state: 'unknown', because: 'it has not been looked at yet' };
     },
   };

@@ -5,7 +5,7 @@
 import { readImageRef } from '../domain/image-ref.ts';
 import type { InstanceSpec } from '../domain/instance.ts';
 import { beginOperation, operationId } from '../domain/operation.ts';
-import { whyNotSave, type OwnImageState } from '../domain/own-image.ts';
+import { whyNotSave } from '../domain/own-image.ts';
 import { Refusal } from '../domain/refusal.ts';
 import { appendEvent } from '../store/events.ts';
 import {
@@ -132,7 +132,12 @@ export const makeImages = ({ store, offers, regions, imageWork, now, randomUuid,
             refuseUsed(id, await usersOfImage(tx, accountId, id));
             const { generation, operation } = row;
             if (operation !== null)
-              await keepOperation(tx, accountId, { subjectId: id, generation, operation: JSON.parse(operation) }, nowMs);
+              await keepOperation(
+                tx,
+                accountId,
+                { subjectId: id, generation, operation: JSON.parse(operation) },
+                nowMs,
+              );
             await wishImageGone(tx, row, nowMs);
           }
           const data = { name: row.name };
@@ -149,7 +154,10 @@ export const makeImages = ({ store, offers, regions, imageWork, now, randomUuid,
     const offered = (await offers()).images.get(id);
     return offered === undefined
       ? notFound(id)
-      : new Refusal('forbidden', `image ${id} (${offered.name}) is the operator's; only images of your own can be deleted`);
+      : new Refusal(
+          'forbidden',
+          `image ${id} (${offered.name}) is the operator's; only images of your own can be deleted`,
+        );
   }
 };
 
@@ -169,11 +177,20 @@ export async function imageFor(
   if (!row) throw notFound(wish.imageId);
   const { state, stateText, regionId, ...image } = ownImageFromRow(row);
   if (state === 'Saving')
-    throw new Refusal('not_now', `image ${image.id} is not ready yet: it is still being saved; launch once POST /api/image/list says Ready`);
+    throw new Refusal(
+      'not_now',
+      `image ${image.id} is not ready yet: it is still being saved; launch once POST /api/image/list says Ready`,
+    );
   if (state === 'Failed')
-    throw new Refusal('not_now', `image ${image.id} could not be saved (${stateText}); delete it, and save the instance again`);
+    throw new Refusal(
+      'not_now',
+      `image ${image.id} could not be saved (${stateText}); delete it, and save the instance again`,
+    );
   if (regionId !== null && regionId !== wish.region)
-    throw new Refusal('field_value', `field "imageId": image ${image.id} lies in region ${regionId}; launch there, or choose another image`);
+    throw new Refusal(
+      'field_value',
+      `field "imageId": image ${image.id} lies in region ${regionId}; launch there, or choose another image`,
+    );
   const { id, name, ref, architecture, isPublic, tags, type } = image;
   return { id, name, ref, architecture, isPublic, tags, type };
 }
@@ -197,8 +214,8 @@ const listed = (
 function ownState(
   { state, stateText, fromInstanceId }: OwnImage,
   pulled: ImageState,
-): { state: ImageState['state'] | OwnImageState; stateText: string; progressPercent: number } {
-  return fromInstanceId === null ? pulled : { state, stateText, progressPercent: 0 };
+): Pick<ListedImage, 'state' | 'stateText' | 'progressPercent'> {
+  return fromInstanceId === null || state === 'Deleting' ? pulled : { state, stateText, progressPercent: 0 };
 }
 
 /** The engine's own images and other people's root disks are not to be had by their names. */
@@ -209,13 +226,19 @@ function ownRef(written: string, regions: Regions): string {
     throw new Refusal('field_value', `field "ref" is ${JSON.stringify(written.slice(0, 300))}: ${read}; ${right}`);
   const kept = regions.all().flatMap(({ archivePrefix, savedPrefix }) => [archivePrefix, savedPrefix]);
   if (kept.some((prefix) => read.ref.toLowerCase().startsWith(`${prefix}/`)))
-    throw new Refusal('field_value', `field "ref" is ${JSON.stringify(written)}: root disks are kept there, and none is to be had by its name; choose the saved image from POST /api/image/list`);
+    throw new Refusal(
+      'field_value',
+      `field "ref" is ${JSON.stringify(written)}: root disks are kept there, and none is to be had by its name; choose the saved image from POST /api/image/list`,
+    );
   return read.ref;
 }
 
 function refuseWithoutSaving({ regionId, seen }: RegionHands): void {
   if (seen.probe?.capabilities.saveImage !== false) return;
-  throw new Refusal('unsupported', `the engine of region ${regionId} can't save instances as images; keep what you need on a volume`);
+  throw new Refusal(
+    'unsupported',
+    `the engine of region ${regionId} can't save instances as images; keep what you need on a volume`,
+  );
 }
 
 /** Under the account's lock, so that many at once don't pass together. */
@@ -223,7 +246,10 @@ async function refuseTooMany(tx: Db, accountId: string): Promise<void> {
   await lockOwnAccount(tx, accountId);
   const images = await countOwnImages(tx, accountId);
   if (images < MOST) return;
-  throw new Refusal('over_quota', `the account has ${images} images of its own, and may have ${MOST}; delete one first`);
+  throw new Refusal(
+    'over_quota',
+    `the account has ${images} images of its own, and may have ${MOST}; delete one first`,
+  );
 }
 
 /** What is saved is nowhere else: an instance that was launched with it could not be started again. */

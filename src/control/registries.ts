@@ -46,13 +46,19 @@ export const makeRegistries = ({ store, now, randomUuid, seal }: RegistryNeeds):
         await lockOwnAccount(tx, accountId);
         const { length } = await registryCredentialsOf(tx, accountId);
         if (length >= MOST)
-          throw new Refusal('over_quota', `the account has credentials for ${length} registries, and may have ${MOST}; delete one first`);
+          throw new Refusal(
+            'over_quota',
+            `the account has credentials for ${length} registries, and may have ${MOST}; delete one first`,
+          );
         const sealed = seal.seal(secret, about(accountId, server));
         const row = { id: randomUuid(), accountId, server, username, secret: sealed, createdAtMs: nowMs };
         const twin = await insertRegistryCredential(tx, row);
         if (twin) {
           const instead = `POST /api/registry/delete {"id":"${twin.id}"} first`;
-          throw new Refusal('name_taken', `the account has credentials for ${server} already, as ${twin.username}; ${instead}`);
+          throw new Refusal(
+            'name_taken',
+            `the account has credentials for ${server} already, as ${twin.username}; ${instead}`,
+          );
         }
         const data = { server, username };
         await appendEvent(tx, { accountId, atMs: nowMs, kind: 'registry.created', subjectId: row.id, data });
@@ -63,7 +69,14 @@ export const makeRegistries = ({ store, now, randomUuid, seal }: RegistryNeeds):
 
   async list({ accountId }) {
     const rows = await registryCredentialsOf(store.read, accountId);
-    return { registries: rows.map(({ id, server, username, createdAtMs }) => ({ id, server, username, createdAt: createdAtMs })) };
+    return {
+      registries: rows.map(({ id, server, username, createdAtMs }) => ({
+        id,
+        server,
+        username,
+        createdAt: createdAtMs,
+      })),
+    };
   },
 
   async delete({ accountId }, { id }, idempotency) {
@@ -72,7 +85,10 @@ export const makeRegistries = ({ store, now, randomUuid, seal }: RegistryNeeds):
       return once(tx, accountId, idempotency, nowMs, async () => {
         const row = await deleteRegistryCredential(tx, accountId, id);
         if (!row)
-          throw new Refusal('not_found', `registry credentials ${JSON.stringify(id)} not found; POST /api/registry/list names yours`);
+          throw new Refusal(
+            'not_found',
+            `registry credentials ${JSON.stringify(id)} not found; POST /api/registry/list names yours`,
+          );
         const data = { server: row.server, username: row.username };
         await appendEvent(tx, { accountId, atMs: nowMs, kind: 'registry.deleted', subjectId: id, data });
         return {};
@@ -85,7 +101,7 @@ export const makeRegistries = ({ store, now, randomUuid, seal }: RegistryNeeds):
     if (!row) return undefined;
     const secret = seal.open(row.secret, about(accountId, server));
     if (secret !== null) return { username: row.username, secret };
-    const text = `the credentials for ${server} can't be read any more, because the installation lost the key they were sealed with`;
+    const text = `the credentials for ${server} can't be read any more, because the installation lost the key they were sealed with; delete them and register them again`;
     throw new EngineFault('denied', text, { retry: false, reason: 'imageDenied' });
   },
 });

@@ -110,7 +110,9 @@ export function judge(
   signals: readonly Signal[],
   nowMs: number,
 ): Judgement {
-  const asked = required.map((name) => signals.find((signal) => signal.name === name) ?? unread(name, 'it was not read'));
+  const asked = required.map(
+    (name) => signals.find((signal) => signal.name === name) ?? unread(name, 'it was not read'),
+  );
   const fresh = asked.filter((signal) => isFresh(signal, nowMs, limits));
   const active = fresh.find((signal) => isActive(signal, nowMs, limits));
   const allKnown = fresh.length === asked.length;
@@ -136,7 +138,13 @@ export function judge(
   const endsMs = idleSinceMs + policy.afterMs;
   const warned = before.warnedOfMs === idleSinceMs;
   const willStopAtMs = warned ? endsMs : Math.max(endsMs, nowMs + limits.lookEveryMs);
-  const deed = warned ? (nowMs >= endsMs ? 'stop' : 'nothing') : endsMs - nowMs <= warningMs(policy, limits) ? 'warn' : 'nothing';
+  const deed = warned
+    ? nowMs >= endsMs
+      ? 'stop'
+      : 'nothing'
+    : endsMs - nowMs <= warningMs(policy, limits)
+      ? 'warn'
+      : 'nothing';
   const warnedOfMs = warned || deed === 'warn' ? idleSinceMs : null;
   const watch = { sinceMs, usedAtMs, judgedAtMs: nowMs, warnedOfMs };
   return { state: 'idle', because: 'nothing uses it', idleSinceMs, willStopAtMs, deed, watch };

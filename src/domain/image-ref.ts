@@ -9,7 +9,8 @@ export const DOCKER_HUB = 'docker.io';
 const LOCAL_SERVER = 'berth.local';
 const LONGEST_NAME = 255;
 
-const SERVER = /^(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?$/;
+const SERVER =
+  /^(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?$/;
 const PATH = /^[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*(?:\/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)*$/;
 const TAG = /^\w[\w.-]{0,127}$/;
 const DIGEST = /^sha256:[0-9a-f]{64}$/;

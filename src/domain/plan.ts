@@ -156,13 +156,14 @@ function planRunning(instance: Instance, seen: Known, nowMs: number, limits: Lim
         'ContainerExited',
         'the container was removed from the engine',
         instance.attempts + 1,
+        nowMs,
         limits,
       );
     if (seen.exitCode !== null) {
       const attempts = nowMs - seen.startedAtMs > STABLE_MS ? 1 : instance.attempts + 1;
       const text = `the main process ended with exit code ${seen.exitCode}`;
       const reason = seen.outOfMemory ? 'OutOfMemory' : attempts > limits.maxAttempts ? 'CrashLoop' : 'ContainerExited';
-      return startAgain(instance, reason, text, attempts, limits);
+      return startAgain(instance, reason, text, attempts, nowMs, limits);
     }
   }
   const event: StatusEvent = seen.kind === 'present' && observed.status === 'Initializing' ? 'made' : 'create';
@@ -187,10 +188,20 @@ function whatIsOverdue(
 
 const countedFrom = (wishedAtMs: number, { countedFromMs }: Observed): number => Math.max(wishedAtMs, countedFromMs);
 
-function startAgain(instance: Instance, reason: Diagnosis, text: string, attempts: number, limits: Limits): Step {
+function startAgain(
+  instance: Instance,
+  reason: Diagnosis,
+  text: string,
+  attempts: number,
+  nowMs: number,
+  limits: Limits,
+): Step {
   if (attempts > limits.maxAttempts) return giveUp(instance, reason, `${text}, ${attempts} times in a row`);
+  const { status, countedFromMs } = instance.observed;
   const show = {
-    status: after(instance.observed.status, 'end'),
+    status: after(status, 'end'),
+    // One that was Running may have been wished long ago: what a start may take is counted from its end.
+    countedFromMs: isLasting(status) ? nowMs : countedFromMs,
     phase: 'Queued',
     healthy: false,
     runningSinceMs: 0,

@@ -41,7 +41,11 @@ const url = z
 
 const YEAR_HOURS = 366 * 24;
 const wholeUpTo = (max: number) =>
-  z.coerce.number({ error: `must be a whole number from 1 to ${max}` }).int().min(1).max(max);
+  z.coerce
+    .number({ error: `must be a whole number from 1 to ${max}` })
+    .int()
+    .min(1)
+    .max(max);
 
 /** A path is asked for: what lies at the top of a registry is seldom one's own. */
 const archiveRegistry = z.string().transform((text, ctx) => {
@@ -180,8 +184,11 @@ function archiveRegistryOf(data: z.output<typeof schema>): Config['archiveRegist
   const { BERTH_ARCHIVE_REGISTRY_PASSWORD: secret = '' } = data;
   const wrong = (name: string, why: string): Error => new Error(`The configuration is wrong:\n  ${name}: ${why}`);
   if ((username === '') !== (secret === '')) {
-    const name = `BERTH_ARCHIVE_REGISTRY_${username === '' ? 'USERNAME' : 'PASSWORD'}`;
-    throw wrong(name, 'must be set too: user name and password go together');
+    const [lacks, has] = username === '' ? ['USERNAME', 'PASSWORD'] : ['PASSWORD', 'USERNAME'];
+    throw wrong(
+      `BERTH_ARCHIVE_REGISTRY_${lacks}`,
+      `must be set too, it goes together with BERTH_ARCHIVE_REGISTRY_${has}`,
+    );
   }
   if (prefix === undefined && username !== '')
     throw wrong('BERTH_ARCHIVE_REGISTRY', 'must be set, since a user name and a password for it are');

@@ -14,7 +14,9 @@ export async function ensureSecretsKey(dataFolder: string): Promise<Uint8Array> 
   if (kept?.length === KEY_BYTES) return kept;
   if (kept !== null) {
     const lost = 'without it the registry credentials have to be registered anew';
-    throw new Error(`${file} has ${kept.length} bytes and must have ${KEY_BYTES}: put it back from a backup, or remove it (${lost}).`);
+    throw new Error(
+      `${file} has ${kept.length} bytes and must have ${KEY_BYTES}: put it back from a backup, or remove it (${lost}).`,
+    );
   }
   const key = randomBytes(KEY_BYTES);
   await writeWhole(file, key);

@@ -91,7 +91,7 @@ export async function countOwnImages(db: Db, ownerId: string): Promise<number> {
     .where('ownerId', '=', ownerId)
     .where('state', '!=', 'Deleting')
     .executeTakeFirstOrThrow();
-  return Number(row.images);
+  return row.images;
 }
 
 /**

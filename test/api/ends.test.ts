@@ -27,13 +27,26 @@ test('what is given is set, what is left out stays, null takes off, and all that
   const { client } = alice;
   expect(await client.ends({ instanceId })).toEqual({ instanceId, ...nothing });
   const stopAtUnixMs = Date.now() + HOUR_MS;
-  expect(await client.ends({ instanceId, stopAtUnixMs })).toEqual({ instanceId, ...nothing, stopAtUnixMs, endsAtUnixMs: stopAtUnixMs });
+  expect(await client.ends({ instanceId, stopAtUnixMs })).toEqual({
+    instanceId,
+    ...nothing,
+    stopAtUnixMs,
+    endsAtUnixMs: stopAtUnixMs,
+  });
   const [listed] = (await client.listInstances({ pager: { currentPage: 1, pageSize: 10 } })).instances;
   expect(listed?.instanceRuntimeInfo.scheduledStopTimestamp).toBe(stopAtUnixMs);
   const idleStop = { afterMinutes: 30, ignore: ['ssh' as const], cpuPercent: 20, gpuPercent: 5 };
   const { gpuPercent: _, ...asked } = idleStop;
-  expect(await client.ends({ instanceId, maxRunMinutes: 90, idleStop: asked })).toMatchObject({ stopAtUnixMs, maxRunMinutes: 90, idleStop });
-  expect(await client.ends({ instanceId, stopAtUnixMs: null })).toMatchObject({ stopAtUnixMs: null, maxRunMinutes: 90, idleStop });
+  expect(await client.ends({ instanceId, maxRunMinutes: 90, idleStop: asked })).toMatchObject({
+    stopAtUnixMs,
+    maxRunMinutes: 90,
+    idleStop,
+  });
+  expect(await client.ends({ instanceId, stopAtUnixMs: null })).toMatchObject({
+    stopAtUnixMs: null,
+    maxRunMinutes: 90,
+    idleStop,
+  });
   expect(await client.ends({ instanceId, maxRunMinutes: null, idleStop: null })).toEqual({ instanceId, ...nothing });
 });
 
@@ -51,7 +64,10 @@ test('bad times and rules are refused with the field, the value and what would w
     [{ maxRunMinutes: 0.5 }, /^field "maxRunMinutes" is 0\.5: it must be a whole number/],
     [{ idleStop: {} }, /^field "idleStop\.afterMinutes" is not set$/],
     [{ idleStop: { afterMinutes: 0 } }, /^field "idleStop\.afterMinutes" is 0: it must be a whole number from 1/],
-    [{ idleStop: { afterMinutes: 10, cpuPercent: 0 } }, /^field "idleStop\.cpuPercent" is 0: it must be a whole number from 1 to 100$/],
+    [
+      { idleStop: { afterMinutes: 10, cpuPercent: 0 } },
+      /^field "idleStop\.cpuPercent" is 0: it must be a whole number from 1 to 100$/,
+    ],
     [{ idleStop: { afterMinutes: 10, ignore: ['mouse'] } }, /must be one of "kernel", "terminal"/],
     [
       { idleStop: { afterMinutes: 10, ignore: ['kernel', 'terminal', 'ssh', 'http', 'gpu', 'cpu'] } },
@@ -61,13 +77,18 @@ test('bad times and rules are refused with the field, the value and what would w
   ];
   for (const [body, words] of bad) {
     const reply = await ends(body);
-    expect({ status: reply.status, code: reply.headers['x-error-code']?.toString().slice(0, 5) }, JSON.stringify(body)).toEqual({
+    expect(
+      { status: reply.status, code: reply.headers['x-error-code']?.toString().slice(0, 5) },
+      JSON.stringify(body),
+    ).toEqual({
       status: 400,
       code: 'field',
     });
     expect(reply.json).toMatchObject({ message: expect.stringMatching(words) });
   }
-  const notJson = await api.post('/instance/ends', `{"instanceId":"${instanceId}","maxRunMinutes":NaN}`, { token: alice.token });
+  const notJson = await api.post('/instance/ends', `{"instanceId":"${instanceId}","maxRunMinutes":NaN}`, {
+    token: alice.token,
+  });
   expect(notJson.status).toBe(400);
   expect(await alice.client.ends({ instanceId })).toEqual({ instanceId, ...nothing });
 });
@@ -82,7 +103,8 @@ test('a null that takes off is kept when another field is put right', async () =
 
 test('a keep-alive call holds it for minutes, by an API key too, and 0 takes it back', async () => {
   const { key } = await alice.client.createApiKey({ name: 'inside' });
-  const keep = (body: object) => api.post('/instance/keepalive', { instanceId, ...body }, { headers: { 'x-api-key': key.fullKey } });
+  const keep = (body: object) =>
+    api.post('/instance/keepalive', { instanceId, ...body }, { headers: { 'x-api-key': key.fullKey } });
   const beforeMs = Date.now();
   const kept = await keep({ minutes: 30 });
   expect(kept.status).toBe(200);

@@ -1,5 +1,6 @@
 /** The live stream: whoever resumes where it was sees every event once and in order, of its own account alone. */
-import { expect, test } from 'vitest';
+import { connect } from 'node:net';
+import { expect, onTestFinished, test } from 'vitest';
 import { makeEventFeed } from '../../src/control/event-feed.ts';
 import { realTime } from '../../src/control/time.ts';
 import { onBothEngines, openTempStore } from '../store/harness.ts';
@@ -269,6 +270,14 @@ test('control that stops ends its streams whole, and so does an edge that closes
   await edge.stop();
   expect(await open.ended).toBe('end');
   await remove();
+});
+
+test('an edge that closes waits for no connection on which nothing has come', async () => {
+  const edge = await startEdge(fakeControl());
+  const spare = connect(edge.port, '127.0.0.1');
+  onTestFinished(() => void spare.destroy());
+  await eventually(async () => (await edge.connections()) === 1);
+  await edge.stop();
 });
 
 test('nobody is asked while nobody waits: the feed has a timer only as long as somebody reads', async () => {

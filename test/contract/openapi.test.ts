@@ -1,8 +1,10 @@
 /** The API document is the committed one, is whole, and says of each route what the table says. */
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
+import { EVENT_STREAM_TYPE, EVENTS_PATH } from '../../src/contract/events.ts';
 import { openapiDocument } from '../../src/contract/openapi.ts';
 import type { Json } from '../../src/contract/openapi.ts';
+import { OPERATION_HEADER } from '../../src/contract/operation.ts';
 import { routeNames, routes } from '../../src/contract/routes.ts';
 import { errorKinds } from '../../src/edge/http/status.ts';
 import { openapiFile, openapiText } from '../../src/main/write-openapi.ts';
@@ -32,7 +34,18 @@ test('every route is in the document once, by its method, with its summary and a
     if (who === 'anyone') expect(at(operation, 'security')).toEqual([]);
     seen.push(path);
   }
+  // The stream that no answer ends is outside of the table.
+  expect(at(document, 'paths', EVENTS_PATH, 'get', 'responses', '200', 'content')).toHaveProperty(EVENT_STREAM_TYPE);
+  seen.push(EVENTS_PATH);
   expect(Object.keys(at(document, 'paths') ?? {}).toSorted()).toEqual(seen.toSorted());
+});
+
+test('an answer that names its operation says so, and no other does', () => {
+  for (const name of routeNames) {
+    const { path, method, operation } = routes[name];
+    const headers = at(document, 'paths', path, method.toLowerCase(), 'responses', '200', 'headers');
+    expect([name, Object.hasOwn(headers ?? {}, OPERATION_HEADER)]).toEqual([name, operation]);
+  }
 });
 
 test('every reference in the document leads to something in it, and every component is referred to', () => {

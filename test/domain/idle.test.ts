@@ -23,10 +23,18 @@ const policy = idlePolicy(10 * MINUTE_MS);
 const required = requiredSignals(policy, true);
 const startMs = 1_700_000_000_000;
 
-const quiet = (name: SignalName, atMs: number): Signal => ({ name, atMs, inUse: false, usedAtMs: 0, text: `no ${name}` });
+const quiet = (name: SignalName, atMs: number): Signal => ({
+  name,
+  atMs,
+  inUse: false,
+  usedAtMs: 0,
+  text: `no ${name}`,
+});
 const allQuiet = (atMs: number): Signal[] => required.map((name) => quiet(name, atMs));
 const withOne = (atMs: number, one: Partial<Signal> & { name: SignalName }): Signal[] =>
-  allQuiet(atMs).map((signal) => (signal.name === one.name ? { ...signal, text: `${one.name} is at work`, ...one } : signal));
+  allQuiet(atMs).map((signal) =>
+    signal.name === one.name ? { ...signal, text: `${one.name} is at work`, ...one } : signal,
+  );
 
 /** Judges look after look, as the watcher does. */
 function looks(each: { atMs: number; signals: Signal[] }[]): Judgement[] {
@@ -57,7 +65,9 @@ describe('a judgement', () => {
   test('the first signal that tells of use is the reason, whatever the later ones say', () => {
     for (const [index, name] of signalNames.entries()) {
       const signals = allQuiet(startMs).map((signal) =>
-        signalNames.indexOf(signal.name) >= index ? { ...signal, inUse: true, text: `${signal.name} is at work` } : signal,
+        signalNames.indexOf(signal.name) >= index
+          ? { ...signal, inUse: true, text: `${signal.name} is at work` }
+          : signal,
       );
       expect(looks([{ atMs: startMs, signals }])[0]).toMatchObject({ state: 'active', because: `${name} is at work` });
     }
@@ -98,7 +108,9 @@ describe('a judgement', () => {
 
   test('use between two looks that its source remembers counts from then', () => {
     const usedAtMs = startMs + 8 * MINUTE_MS;
-    const judged = looks(evenly(60, (atMs) => withOne(atMs, { name: 'terminal', usedAtMs: atMs >= usedAtMs ? usedAtMs : 0 })));
+    const judged = looks(
+      evenly(60, (atMs) => withOne(atMs, { name: 'terminal', usedAtMs: atMs >= usedAtMs ? usedAtMs : 0 })),
+    );
     expect(judged[16]).toMatchObject({ state: 'active', because: 'terminal is at work' });
     const stopped = judged.findIndex(({ deed }) => deed === 'stop');
     expect(stopped * lookEveryMs).toBe(8 * MINUTE_MS + policy.afterMs);
@@ -108,7 +120,10 @@ describe('a judgement', () => {
   test('is not asked for what the policy ignores, nor for GPUs that it has not', () => {
     const lax = idlePolicy(MINUTE_MS, { ignore: ['ssh', 'cpu'] });
     expect(requiredSignals(lax, false)).toEqual(['keepAlive', 'kernel', 'terminal', 'http']);
-    const signals = [...requiredSignals(lax, false).map((name) => quiet(name, startMs)), { ...quiet('ssh', startMs), inUse: true }];
+    const signals = [
+      ...requiredSignals(lax, false).map((name) => quiet(name, startMs)),
+      { ...quiet('ssh', startMs), inUse: true },
+    ];
     const judged = judge({ policy: lax, required: requiredSignals(lax, false), limits }, unwatched, signals, startMs);
     expect(judged.state).toBe('idle');
   });
@@ -119,16 +134,27 @@ const anySignal = (name: SignalName, atMs: number): fc.Arbitrary<Signal | null> 
     { weight: 30, arbitrary: fc.constant(quiet(name, atMs)) },
     { weight: 2, arbitrary: fc.integer({ min: 0, max: 2 * staleMs }).map((age) => quiet(name, atMs - age)) },
     { weight: 1, arbitrary: fc.constant({ ...quiet(name, atMs), inUse: true }) },
-    { weight: 1, arbitrary: fc.integer({ min: 0, max: 5 * MINUTE_MS }).map((age) => ({ ...quiet(name, atMs), usedAtMs: atMs - age })) },
+    {
+      weight: 1,
+      arbitrary: fc
+        .integer({ min: 0, max: 5 * MINUTE_MS })
+        .map((age) => ({ ...quiet(name, atMs), usedAtMs: atMs - age })),
+    },
     { weight: 1, arbitrary: fc.constantFrom(null, unread(name, 'away')) },
   );
 
 /** Some looks in a row: mostly evenly, mostly quiet, with pauses, jumps, use and holes. */
 const anyLooks = fc
-  .array(fc.oneof({ weight: 20, arbitrary: fc.constant(lookEveryMs) }, { weight: 1, arbitrary: fc.integer({ min: -MINUTE_MS, max: 4 * MINUTE_MS }) }), {
-    minLength: 25,
-    maxLength: 80,
-  })
+  .array(
+    fc.oneof(
+      { weight: 20, arbitrary: fc.constant(lookEveryMs) },
+      { weight: 1, arbitrary: fc.integer({ min: -MINUTE_MS, max: 4 * MINUTE_MS }) },
+    ),
+    {
+      minLength: 25,
+      maxLength: 80,
+    },
+  )
   .chain((gaps) => {
     let atMs = startMs;
     return fc.tuple(
@@ -152,7 +178,8 @@ function wholeTimeIdle(each: { atMs: number; signals: Signal[] }[]): boolean {
   for (const { atMs, signals } of each.toReversed()) {
     if (coveredFromMs - atMs > staleMs || atMs > coveredFromMs) return false;
     const told = required.map((name) => signals.find((one) => one.name === name) ?? unread(name, ''));
-    if (!told.every((signal) => isFresh(signal, atMs, limits) && !signal.inUse && signal.usedAtMs <= fromMs)) return false;
+    if (!told.every((signal) => isFresh(signal, atMs, limits) && !signal.inUse && signal.usedAtMs <= fromMs))
+      return false;
     coveredFromMs = atMs;
     if (coveredFromMs <= fromMs) return true;
   }

@@ -80,6 +80,7 @@ const journeys: Record<string, Journey> = {
   'an image lost under a running one': ['Running', ['pull', 'PullingImage']],
   'an image lost under a running one that is not had': ['Running', ['imageFails', 'Starting']],
   'one that is given up while it says Running': ['Running', ['giveUp', 'StartingFailed'], ['archive', 'Archived']],
+  'an archive of a failed one that is given up': ['StartingFailed', ['stop', 'Stopped']],
   'an archive of a running one': ['Running', ['archive', 'Archived'], ['start', 'Starting']],
   'an archive of a stopped one': ['Stopped', ['archive', 'Archived'], ['terminate', 'Released']],
   ...Object.fromEntries(

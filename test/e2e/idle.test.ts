@@ -60,8 +60,21 @@ async function runInNotebook(notebookUrl: string, path: string, code: string): P
   const { kernel } = (await made.json()) as { kernel: { id: string } };
   const socket = new WebSocket(`${notebookUrl.replace('http', 'ws')}api/kernels/${kernel.id}/channels`, { headers });
   await once(socket, 'open');
-  const header = { msg_id: randomUUID(), username: 'e2e', session: randomUUID(), msg_type: 'execute_request', version: '5.3' };
-  const content = { code, silent: false, store_history: false, user_expressions: {}, allow_stdin: false, stop_on_error: true };
+  const header = {
+    msg_id: randomUUID(),
+    username: 'e2e',
+    session: randomUUID(),
+    msg_type: 'execute_request',
+    version: '5.3',
+  };
+  const content = {
+    code,
+    silent: false,
+    store_history: false,
+    user_expressions: {},
+    allow_stdin: false,
+    stop_on_error: true,
+  };
   socket.send(JSON.stringify({ channel: 'shell', header, parent_header: {}, metadata: {}, content, buffers: [] }));
   const begun = new Promise<void>((resolve) =>
     socket.on('message', (bytes: Buffer) => {
@@ -85,7 +98,11 @@ test('a busy kernel keeps an instance, and so does an open ssh session; after th
     () => fetch(`${notebookUrl}api/status`, { headers }),
     ({ ok }) => ok,
   );
-  await runInNotebook(notebookUrl, 'train.ipynb', 'import os, time\nwhile not os.path.exists("/tmp/go"): time.sleep(0.2)');
+  await runInNotebook(
+    notebookUrl,
+    'train.ipynb',
+    'import os, time\nwhile not os.path.exists("/tmp/go"): time.sleep(0.2)',
+  );
   await client.keepAlive({ instanceId, minutes: 0 });
   await says(instanceId, 'active', /^a kernel is busy \(notebook train\.ipynb\)$/);
   await outlastsIdleness(instanceId);

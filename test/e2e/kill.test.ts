@@ -1,74 +1,392 @@
-/** `kill -9` of the server at any moment of a launch: the instance ends `Running` once, no container twice, none forgotten. */
+/**
+ * `kill -9` of the server at random moments under a mixed load on a real engine: two accounts, several calls at a time, every wish
+ * there is. Callers do as they should: what got no answer is asked again with the same key, or now and then given up, and then either
+ * may be. Each wish that was acknowledged is remembered, and after it settles wishes and containers agree exactly.
+ *
+ * `BERTH_SEED` gives the same moments and the same choices again; what the engine is doing just then is its own.
+ */
+import { randomUUID } from 'node:crypto';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ApiError } from '../../src/contract/client.ts';
+import type { InstanceObject } from '../../src/contract/instance.ts';
+import { labels } from '../../src/engines/labels.ts';
+import { makeRandom } from '../../src/engines/simulated/random.ts';
+import { offerImage, thisMachine } from '../../src/main/first-run.ts';
+import { openStore } from '../../src/store/open.ts';
+import { bannerOfSshd, importBusybox } from '../engines/docker-fixture.ts';
 import {
+  docker,
   installationOf,
   login,
-  docker,
   ownedNames,
   startServerProcess,
   until,
   type Client,
   type ServerProcess,
 } from './server-process.ts';
-import { labels } from '../../src/engines/labels.ts';
 
-/** In the ordinary run, and where there is time: how often the server is killed. */
-const ROUNDS = process.env['BERTH_LONG'] === '1' ? 100 : 8;
-const STEP_MS = 40;
+/** In the ordinary run, and where there is time. */
+const KILLS = process.env['BERTH_LONG'] === '1' ? 200 : 25;
+/** After so many it is let settle, and looked at. */
+const KILLS_A_PHASE = 25;
+const WORKERS_AN_ACCOUNT = 3;
+const INSTANCES_A_WORKER = 2;
+/** A moment is so many answered wishes after the start, and then so long. */
+const MOST_ANSWERS = 4;
+const LONGEST_MOMENT_MS = 300;
+const LONGEST_START_MS = 700;
+const LONGEST_PAUSE_MS = 100;
+/** How often somebody wishes otherwise before the last wish came to rest, each time it is looked at. */
+const HASTE = 0.04;
+const GIVES_UP = 0.15;
+const KILLED_AS_IT_STARTS = 0.2;
+
+const seed = process.env['BERTH_SEED'] ?? randomUUID().slice(0, 8);
+const random = makeRandom(seed);
+const pick = <T>(list: readonly T[]): T | undefined => list[Math.floor(random() * list.length)];
+
+type Wish = 'running' | 'stopped' | 'archived' | 'released';
+const wishOf = {
+  start: 'running',
+  restart: 'running',
+  stop: 'stopped',
+  archive: 'archived',
+  terminate: 'released',
+} as const;
+type Deed = keyof typeof wishOf;
+const deeds: readonly Deed[] = ['start', 'stop', 'restart', 'archive', 'terminate'];
+
+interface Account {
+  username: string;
+  client: Client;
+  volumeId: string;
+  /** Of all that it ever asked for: what may be wished now. Two where a call was given up. */
+  wishes: Map<string, Set<Wish>>;
+  /** Names of launches that were given up: each may be there once, or not at all. */
+  unsure: Set<string>;
+  /** Names of launches that were acknowledged. */
+  sure: Map<string, string>;
+}
+
+const imageRef = `berth.local/kill:${randomUUID()}`;
+const PRECIOUS = `kept through all of it, ${seed}`;
+/** Adds a line to the volume when it runs: on one root disk it runs once, so a second line is a root disk that was lost. */
+const initScript = 'echo once >>/root/kept/"$BERTH_INSTANCE_ID"';
+const filesOf = (folder: string, volumeId: string): string => join(folder, 'disks/volume', volumeId, 'files');
 
 let server: ServerProcess;
+let launch: { imageId: string; region: string; instanceTypeId: string };
+const accounts: Account[] = [];
+const tally = new Map<string, number>();
+let answered = 0;
+
 beforeAll(async () => {
-  server = await startServerProcess({ nodePorts: '31100-31199' });
-  const { client } = await login(server);
-  const pager = { currentPage: 1, pageSize: 10 };
-  await until(
-    () => client.listImages({ pager }),
-    ({ images }) => images[0]?.state === 'Ready',
-    600_000,
-  );
-}, 600_000);
+  const scratch = await mkdtemp(join(tmpdir(), 'berth-kill-'));
+  await importBusybox(docker, imageRef, scratch, { '/usr/sbin/sshd': bannerOfSshd });
+  await rm(scratch, { recursive: true });
+  let imageId = '';
+  const prepare = async (folder: string): Promise<void> => {
+    const store = await openStore({ file: join(folder, 'berth.db'), log: pino({ level: 'silent' }) });
+    const image = { key: 'kill', name: 'kill', ref: imageRef, tags: [], architecture: thisMachine().architecture };
+    imageId = await offerImage(store, image, { nowMs: Date.now(), uuid: randomUUID });
+    await store.stop();
+  };
+  server = await startServerProcess({ nodePorts: '31100-31199', prepare });
+  const { client: admin } = await login(server);
+  const { instanceInfos } = await admin.catalog();
+  const place = instanceInfos[0]?.regionInfos[0];
+  const type = place?.instanceTypeInfos[0];
+  if (!place || !type) throw new Error('nothing is on offer');
+  launch = { imageId, region: place.regionId, instanceTypeId: type.instanceTypeId };
+  for (const username of ['ada', 'grace']) {
+    await admin.createUser({ username, password: `the password of ${username}`, balance: 1_000_000 });
+    const { client } = await login(server, username, `the password of ${username}`);
+    const { volume } = await client.createVolume({
+      name: 'kept',
+      sizeGB: 1,
+      region: place.regionId,
+      volumeType: 'filesystem',
+    });
+    await until(
+      () => client.listVolumes({ pager: { currentPage: 1, pageSize: 10 } }),
+      ({ volumeList }) => volumeList[0]?.status === 'Bound',
+    );
+    await writeFile(join(filesOf(server.folder, volume.id), 'precious'), PRECIOUS);
+    accounts.push({ username, client, volumeId: volume.id, wishes: new Map(), unsure: new Set(), sure: new Map() });
+  }
+});
 afterAll(async () => {
   await server?.stop();
+  await docker.getImage(imageRef).remove({ force: true });
 });
 
-const pager = { currentPage: 1, pageSize: 500 };
-const list = async (client: Client) => (await client.listInstances({ pager })).instances;
-
-test(`a launch outlives ${ROUNDS} kills at ${ROUNDS} moments`, async () => {
-  const installation = installationOf(server.folder);
-  let { client } = await login(server);
-  const image = (await client.listImages({ pager })).images[0];
-  const place = (await client.catalog()).instanceInfos[0]?.regionInfos[0];
-  const type = place?.instanceTypeInfos[0];
-  if (!image || !place || !type) throw new Error('nothing is on offer');
-  const instanceConfiguration = { enableCommonData: false, enableDocker: false, initScript: '' };
-  for (let round = 0; round < ROUNDS; round++) {
-    const { instanceId } = await client.launch({
-      name: `round ${round}`,
-      imageId: image.imageId,
-      instanceTypeId: type.instanceTypeId,
-      region: place.regionId,
-      billing: { chargeMode: 'perHour', duration: 1 },
-      remoteStorages: [],
-      instanceConfiguration,
-      nodePorts: [],
-    });
-    await new Promise((resolve) => setTimeout(resolve, (round % 12) * STEP_MS));
-    await server.kill('SIGKILL');
-    await server.start();
-    ({ client } = await login(server));
-    const settled = await until(
-      async () => (await list(client)).find((one) => one.instanceMetadata.instanceId === instanceId),
-      (one) => one?.instanceRuntimeInfo.status === 'Running',
-    );
-    expect(settled?.instanceRuntimeInfo.diagnosisReason).toBe('');
-    const filters = { label: [`${labels.installation}=${installation}`, `${labels.id}=${instanceId}`] };
-    const containers = await docker.listContainers({ all: true, filters });
-    expect(containers.map(({ State }) => State)).toEqual(['running']);
-    await client.terminate({ instanceId });
+/** `unanswered`: it was given up while nobody answered. Refusals of what is not possible now are answers too. */
+async function ask<T>(call: (idempotencyKey: string) => Promise<T>): Promise<T | 'refused' | 'unanswered'> {
+  const key = randomUUID();
+  const givesUp = random() < GIVES_UP;
+  for (;;) {
+    try {
+      return await call(key);
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      if (error.status >= 400 && error.status < 500) return 'refused';
+      if (error.code !== 'unreachable') throw error;
+      if (givesUp) return 'unanswered';
+      await sleep(20);
+    }
   }
-  await until(
-    () => ownedNames(installation),
-    (names) => names.length === 0,
+}
+
+async function listOf({ client }: Account): Promise<InstanceObject[]> {
+  const all: InstanceObject[] = [];
+  for (let currentPage = 1; ; currentPage++) {
+    const { instances, pager } = await client.listInstances({ pager: { currentPage, pageSize: 500 } });
+    all.push(...instances);
+    if (all.length >= pager.totalEntries || instances.length === 0) return all;
+  }
+}
+const idOf = (one: InstanceObject): string => one.instanceMetadata.instanceId;
+const rests = (one: InstanceObject): boolean => ['Ready', 'Stopped', 'Archived'].includes(one.instanceRuntimeInfo.phase);
+const statusOf = (one: InstanceObject): string => one.instanceRuntimeInfo.status;
+
+const count = (what: string): void => void tally.set(what, (tally.get(what) ?? 0) + 1);
+
+async function launchOne(account: Account, mine: Set<string>): Promise<void> {
+  const name = randomUUID();
+  const answer = await ask((idempotencyKey) =>
+    account.client.launch(
+      {
+        name,
+        ...launch,
+        billing: { chargeMode: 'perHour', duration: 1 },
+        remoteStorages: [
+          { mountPath: '/root/kept', remoteStorageName: 'kept', remoteStorageId: account.volumeId, type: 'filesystem' },
+        ],
+        instanceConfiguration: { enableCommonData: false, enableDocker: false, initScript },
+        nodePorts: [],
+      },
+      { idempotencyKey },
+    ),
   );
-}, 600_000);
+  answered += 1;
+  if (answer === 'refused') return;
+  if (answer === 'unanswered') {
+    account.unsure.add(name);
+    return;
+  }
+  count('launch');
+  account.sure.set(name, answer.instanceId);
+  account.wishes.set(answer.instanceId, new Set(['running']));
+  mine.add(answer.instanceId);
+}
+
+async function wishFor(account: Account, one: InstanceObject): Promise<void> {
+  const legal = deeds.filter((each) => one.actions.includes(each));
+  const rarest = legal.toSorted((a, b) => (tally.get(a) ?? 0) - (tally.get(b) ?? 0))[0];
+  const deed = random() < 0.5 ? rarest : pick(legal);
+  const wishes = account.wishes.get(idOf(one));
+  if (deed === undefined || wishes === undefined) return;
+  const answer = await ask((idempotencyKey) => account.client[deed]({ instanceId: idOf(one) }, { idempotencyKey }));
+  answered += 1;
+  if (answer === 'refused') return;
+  if (answer !== 'unanswered') {
+    count(deed);
+    wishes.clear();
+  }
+  wishes.add(wishOf[deed]);
+}
+
+/** One of several of an account, each with instances of its own. */
+async function work(account: Account, mine: Set<string>, ending: AbortSignal): Promise<void> {
+  while (!ending.aborted) {
+    const listed = await ask(() => listOf(account));
+    if (typeof listed === 'string') continue;
+    const living = listed.filter((one) => mine.has(idOf(one)) && statusOf(one) !== 'Released');
+    const one = pick(living);
+    if (living.length < INSTANCES_A_WORKER && (one === undefined || random() < 0.5)) await launchOne(account, mine);
+    else if (one !== undefined && (rests(one) || random() < HASTE)) await wishFor(account, one);
+    await sleep(random() * LONGEST_PAUSE_MS);
+  }
+}
+
+async function killMany(times: number): Promise<void> {
+  for (let kills = 1; kills <= times; kills++) {
+    const enough = answered + Math.floor(random() * (MOST_ANSWERS + 1));
+    await until(
+      async () => answered,
+      (now) => now >= enough,
+    );
+    await sleep(random() * LONGEST_MOMENT_MS);
+    await server.kill('SIGKILL');
+    if (kills < times && random() < KILLED_AS_IT_STARTS) {
+      const ended = server.start().catch(() => {});
+      await sleep(random() * LONGEST_START_MS);
+      await server.kill('SIGKILL');
+      await ended;
+      kills += 1;
+    }
+    await server.start();
+  }
+}
+
+const restsAs: Readonly<Record<Wish, (one: InstanceObject) => boolean>> = {
+  running: (one) =>
+    statusOf(one) === 'Running' &&
+    one.instanceRuntimeInfo.message.startsWith('the init script') &&
+    !/running/.test(one.instanceRuntimeInfo.message),
+  stopped: (one) => statusOf(one) === 'Stopped',
+  archived: (one) => statusOf(one) === 'Archived',
+  released: (one) => statusOf(one) === 'Released' && one.instanceRuntimeInfo.phase === 'Cleaned',
+};
+
+/** Every launch that was acknowledged is listed, once, and all that is listed was asked for; each rests as it was wished. */
+async function settledList(account: Account): Promise<InstanceObject[]> {
+  // What was launched by a call that nobody heard the end of shows up in the list: from then on it is wished as any other.
+  for (const one of await listOf(account)) {
+    const { name } = one.instanceSpecInfo;
+    if (account.unsure.delete(name)) {
+      account.sure.set(name, idOf(one));
+      account.wishes.set(idOf(one), new Set(['running']));
+    }
+  }
+  const wished = [...account.sure].map(([name, id]) => `${name} ${id}`).sort();
+  const strange = (one: InstanceObject): boolean => {
+    const wishes = account.wishes.get(idOf(one)) ?? new Set();
+    return ![...wishes].some((wish) => restsAs[wish](one));
+  };
+  const tell = (one: InstanceObject) => ({
+    id: idOf(one),
+    wishes: [...(account.wishes.get(idOf(one)) ?? [])],
+    is: one.instanceRuntimeInfo,
+  });
+  await until(
+    async () => (await listOf(account)).filter(strange).map(tell),
+    (left) => left.length === 0,
+  );
+  const listed = await listOf(account);
+  expect(listed.map((one) => `${one.instanceSpecInfo.name} ${idOf(one)}`).sort()).toEqual(wished);
+  return listed;
+}
+
+interface Container {
+  id: string;
+  running: boolean;
+  nodePorts: number[];
+}
+
+async function containersOf(installation: string): Promise<Container[]> {
+  const filters = { label: [`${labels.installation}=${installation}`, `${labels.kind}=instance`] };
+  const found = await docker.listContainers({ all: true, filters });
+  return Promise.all(
+    found.map(async ({ Id, Labels, State }) => {
+      const { HostConfig } = await docker.getContainer(Id).inspect();
+      const bindings: Record<string, { HostPort?: string }[]> = HostConfig.PortBindings ?? {};
+      const nodePorts = Object.values(bindings).flatMap((hosts) => hosts.map(({ HostPort }) => Number(HostPort)));
+      return { id: Labels[labels.id] ?? '?', running: State === 'running', nodePorts };
+    }),
+  );
+}
+
+async function savedIds(installation: string): Promise<string[]> {
+  const filters = { label: [`${labels.installation}=${installation}`, `${labels.kind}=image`] };
+  const found = await docker.listImages({ filters: JSON.stringify(filters) });
+  return found.map(({ Labels }) => Labels[labels.id] ?? '?');
+}
+
+/** Wishes and what the engine holds agree exactly. */
+async function agree(installation: string): Promise<void> {
+  const listed = (await Promise.all(accounts.map(settledList))).flat();
+  const ids = (...statuses: string[]): string[] =>
+    listed
+      .filter((one) => statuses.includes(statusOf(one)))
+      .map(idOf)
+      .sort();
+  const containers = await containersOf(installation);
+  const held = containers.map(({ id }) => id).sort();
+  expect(new Set(held).size).toBe(held.length);
+  expect(
+    containers
+      .filter(({ running }) => running)
+      .map(({ id }) => id)
+      .sort(),
+  ).toEqual(ids('Running'));
+  // One that was stopped before it ever had a container needs none.
+  const neverMade = ids('Stopped').filter((id) => !held.includes(id));
+  expect([...held, ...neverMade].sort()).toEqual(ids('Running', 'Stopped'));
+
+  const kept = await savedIds(installation);
+  expect(kept.filter((id) => !ids('Running', 'Stopped', 'Archived').includes(id))).toEqual([]);
+  const without = listed.filter((one) => statusOf(one) === 'Archived' && !kept.includes(idOf(one)));
+  expect(
+    without
+      .map(({ instanceRuntimeInfo: { message } }) => message)
+      .filter((said) => !said.startsWith('there was no root disk')),
+  ).toEqual([]);
+
+  const nodePorts = containers.flatMap((one) => one.nodePorts);
+  expect(new Set(nodePorts).size).toBe(nodePorts.length);
+  for (const one of listed.filter((each) => statusOf(each) === 'Running')) {
+    const told = one.instanceSpecInfo.nodePorts.map(({ nodePort }) => nodePort);
+    expect(told).toEqual(containers.find(({ id }) => id === idOf(one))?.nodePorts);
+  }
+  await volumesHold(listed);
+}
+
+async function volumesHold(listed: InstanceObject[]): Promise<void> {
+  for (const { volumeId } of accounts) {
+    const folder = filesOf(server.folder, volumeId);
+    expect(await readFile(join(folder, 'precious'), 'utf8')).toBe(PRECIOUS);
+    for (const name of (await readdir(folder)).filter((each) => each !== 'precious')) {
+      expect({ name, said: await readFile(join(folder, name), 'utf8') }).toEqual({ name, said: 'once\n' });
+    }
+  }
+  const written = (await Promise.all(accounts.map(({ volumeId }) => readdir(filesOf(server.folder, volumeId))))).flat();
+  const ran = listed.filter(
+    ({ instanceRuntimeInfo: { message } }) => message === 'the init script ended with exit code 0',
+  );
+  expect(ran.map(idOf).filter((id) => !written.includes(id))).toEqual([]);
+}
+
+test(
+  `fault test 1: ${KILLS} kills under a mixed load (seed ${seed}): wishes and containers agree exactly`,
+  async () => {
+    console.log(`the seed is ${seed}; BERTH_SEED=${seed} does it again`);
+    const installation = installationOf(server.folder);
+    const workers = accounts.flatMap((account) =>
+      Array.from({ length: WORKERS_AN_ACCOUNT }, () => ({ account, mine: new Set<string>() })),
+    );
+    for (let killed = 0; killed < KILLS; killed += KILLS_A_PHASE) {
+      const ending = new AbortController();
+      const working = Promise.all(workers.map(({ account, mine }) => work(account, mine, ending.signal)));
+      await Promise.race([killMany(KILLS_A_PHASE), working]);
+      ending.abort();
+      await working;
+      await agree(installation);
+    }
+    const calls = Object.fromEntries(tally);
+    console.log(`acknowledged: ${JSON.stringify(calls)}`);
+    expect(Object.keys(calls).sort()).toEqual(['archive', 'launch', 'restart', 'start', 'stop', 'terminate']);
+
+    for (const account of accounts) {
+      for (const one of await listOf(account)) {
+        if (statusOf(one) !== 'Released') await account.client.terminate({ instanceId: idOf(one) });
+        account.wishes.set(idOf(one), new Set(['released']));
+      }
+      await settledList(account);
+    }
+    await until(
+      () => ownedNames(installation),
+      (names) => names.length === 0,
+    );
+    expect(await savedIds(installation)).toEqual([]);
+    expect(await readdir(join(server.folder, 'disks/data'))).toEqual([]);
+    expect(await readdir(join(server.folder, 'control-files'))).toEqual([]);
+    await volumesHold([]);
+  },
+  30 * 60_000,
+);

@@ -2,15 +2,17 @@
  * A container engine of the test's own, which it may kill: a second `dockerd` beside the machine's, with its own folders, socket and
  * containerd. It leaves the packet filter and the host's settings alone, which both would share: its node ports are served by its own
  * proxy processes, and containers are reached over their bridge, both from this machine only. Needs root and the `dockerd` of Debian.
+ * It must have a default bridge: one that is told to have none takes away the other engine's `docker0`. The other engine lends it.
  */
-import { spawn, type ChildProcess } from 'node:child_process';
-import { readFile, mkdtemp, open, rm } from 'node:fs/promises';
-import { execFile } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { mkdtemp, open, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import Docker from 'dockerode';
-import { importBusybox } from '../engines/docker-fixture.ts';
+import { makeClient } from '../../src/engines/docker/client.ts';
+import { endpoint, importBusybox } from '../engines/docker-fixture.ts';
 import { until } from './server-process.ts';
 
 const run = promisify(execFile);
@@ -36,18 +38,26 @@ export async function startOwnEngine(): Promise<OwnEngine> {
   const [socketPath, pidFile, logFile] = ['docker.sock', 'docker.pid', 'log'].map((name) => join(folder, name));
   if (socketPath === undefined || pidFile === undefined || logFile === undefined) throw new Error('no names');
   const docker = new Docker({ socketPath });
+  // At most 15 characters, as names of interfaces are.
+  const bridge = `berth${randomBytes(4).toString('hex')}`;
+  const { docker: main, stop: leaveMain } = makeClient(endpoint);
+  const lent = await main.createNetwork({
+    Name: bridge,
+    Labels: { 'berth.test': 'own engine' },
+    Options: { 'com.docker.network.bridge.name': bridge },
+  });
   const args = [
     ['--data-root', join(folder, 'data')],
     ['--exec-root', join(folder, 'exec')],
     ['--pidfile', pidFile],
     ['--host', `unix://${socketPath}`],
-    ['--bridge=none', '--iptables=false', '--ip6tables=false', '--ip-forward=false', '--ip-masq=false'],
+    ['--bridge', bridge, '--iptables=false', '--ip6tables=false', '--ip-forward=false', '--ip-masq=false'],
     ['--log-level', 'warn'],
   ].flat();
   let child: ChildProcess | null = null;
 
   const answers = (): Promise<boolean> =>
-    docker.ping({ abortSignal: AbortSignal.timeout(ANSWER_DEADLINE_MS) }).then(
+    docker.listNetworks({ abortSignal: AbortSignal.timeout(ANSWER_DEADLINE_MS) }).then(
       () => true,
       () => false,
     );
@@ -77,6 +87,9 @@ export async function startOwnEngine(): Promise<OwnEngine> {
     const gone = new Promise((resolve) => running.once('exit', resolve));
     running.kill(signal);
     await gone;
+    // It dies with its parent, a moment later. A start in that moment would wait for it and in vain.
+    const containerd = Number(await readFile(join(folder, 'exec/containerd/containerd.pid'), 'utf8').catch(() => ''));
+    if (containerd > 0) await until(async () => lives(containerd), (yes) => !yes, START_DEADLINE_MS);
   }
 
   async function removeAll(): Promise<void> {
@@ -98,9 +111,19 @@ export async function startOwnEngine(): Promise<OwnEngine> {
       await removeAll();
       await kill('SIGTERM');
       for (const mount of await mountsUnder(folder)) await run('umount', [mount]);
+      await lent.remove();
+      leaveMain();
       await rm(folder, { recursive: true, force: true });
     },
   };
+}
+
+function lives(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
 }
 
 /** What an engine mounts for itself outlives it. Innermost first. */

@@ -9,6 +9,8 @@ import { realTime } from '../../src/control/time.ts';
 import { diagnoses } from '../../src/domain/instance-states.ts';
 import { instanceId } from '../../src/domain/ids.ts';
 import { containerName } from '../../src/engines/labels.ts';
+import { bannerOfSshd } from '../engines/docker-fixture.ts';
+import { shell } from './inside-container.ts';
 import { docker, until } from './server-process.ts';
 import { hastened, startInside, type ServerInside } from './server-inside.ts';
 import { makeWire, type Wire } from './wire.ts';
@@ -17,13 +19,6 @@ const limits = { maxAttempts: 3, backOffBaseMs: 400, askAgainMs: 200, stopGraceM
 const SOCKET = (process.env['DOCKER_HOST'] ?? '/var/run/docker.sock').replace(/^unix:\/\//, '');
 
 const containerOf = (id: string) => docker.getContainer(containerName(instanceId(id)));
-
-async function inContainer(id: string, ...command: string[]): Promise<void> {
-  const exec = await containerOf(id).exec({ Cmd: command, AttachStdout: true });
-  const stream = await exec.start({});
-  stream.resume();
-  await once(stream, 'end');
-}
 
 /** Another program of the host that has the port. */
 async function hold(port: number): Promise<() => Promise<void>> {
@@ -85,18 +80,10 @@ describe('what ends inside', () => {
   });
 
   test.concurrent('sshd that stops to answer: Unhealthy while it does, and healthy again', async ({ expect }) => {
-    const sshd = `#!/bin/sh
-for word; do [ "$word" = -t ] && exit 0; done
-while :; do
-  if [ -e /tmp/silent ]; then sleep 0.1; else echo SSH-2.0-tiny | nc -l -p 22 -w 5; fi
-done
-`;
-    const id = await inside.launch({
-      imageId: await inside.offerTiny({ '/usr/sbin/sshd': { content: sshd, mode: 0o755 } }),
-    });
+    const id = await inside.launch({ imageId: await inside.offerTiny({ '/usr/sbin/sshd': bannerOfSshd }) });
     await inside.sees(id, { status: 'Running', healthy: true });
     expect((await inside.row(id)).observed.answersBy).toBe('ssh');
-    await inContainer(id, 'touch', '/tmp/silent');
+    await shell(id, 'touch /tmp/silent');
     const silent = await inside.sees(id, { healthy: false });
     expect(silent.instanceRuntimeInfo).toMatchObject({
       status: 'Running',
@@ -105,7 +92,7 @@ done
       diagnosisMessage: diagnoses.Unhealthy,
     });
     expect((await inside.row(id)).holdsCapacity).toBe(true);
-    await inContainer(id, 'rm', '/tmp/silent');
+    await shell(id, 'rm /tmp/silent');
     await inside.sees(id, { status: 'Running', healthy: true, diagnosisReason: '' });
     await inside.removeAll(id);
   });

@@ -74,6 +74,7 @@ export async function startInside({
   time = realTime,
   engineAt = process.env['DOCKER_HOST'],
   idle = null,
+  settings = {},
 }: {
   nodePorts: string;
   limits: Partial<Limits>;
@@ -82,6 +83,8 @@ export async function startInside({
   engineAt?: string | undefined;
   /** New instances stop after as long without use, looked at by these limits. */
   idle?: { afterMs: number; limits: Partial<IdleLimits> } | null;
+  /** More of the operator's, as the environment has them. */
+  settings?: Readonly<Record<string, string>>;
 }): Promise<ServerInside> {
   const folder = await mkdtemp(join(tmpdir(), 'berth-inside-'));
   const config = readConfig({
@@ -93,6 +96,7 @@ export async function startInside({
     BERTH_REGISTRY_IMAGES: 'off',
     BERTH_CPU_OVERCOMMIT: '50',
     DOCKER_HOST: engineAt,
+    ...settings,
   });
   const log = pino({ level: process.env['BERTH_TEST_LOG'] ?? 'silent' });
   const server = await startServer({

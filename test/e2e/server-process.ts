@@ -41,9 +41,12 @@ const freePort = async (): Promise<number> => {
 export async function startServerProcess({
   nodePorts,
   prepare = async () => {},
+  settings = {},
 }: {
   nodePorts: string;
   prepare?: (folder: string) => Promise<void>;
+  /** More of the operator's, as the environment has them. */
+  settings?: Readonly<Record<string, string>>;
 }): Promise<ServerProcess> {
   const folder = await mkdtemp(join(tmpdir(), 'berth-e2e-'));
   await prepare(folder);
@@ -58,6 +61,7 @@ export async function startServerProcess({
     BERTH_NODE_PORTS: nodePorts,
     BERTH_REGISTRY_IMAGES: 'off',
     BERTH_CPU_OVERCOMMIT: '50',
+    ...settings,
   };
   let child: ChildProcess | null = null;
   let text = '';

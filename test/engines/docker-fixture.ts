@@ -203,6 +203,17 @@ export interface ImageFile {
   mode: number;
 }
 
+/** As much of sshd, to be put at `/usr/sbin/sshd`, as saying its banner: an instance counts as ready by it. Silent while `/tmp/silent` is there. */
+export const bannerOfSshd: ImageFile = {
+  mode: 0o755,
+  content: `#!/bin/sh
+for word; do [ "$word" = -t ] && exit 0; done
+while :; do
+  if [ -e /tmp/silent ]; then sleep 0.1; else echo SSH-2.0-tiny | nc -l -p 22 -w 5; fi
+done
+`,
+};
+
 /** Imports busybox under `ref`, with all its applets and the `files`. `folder` is a scratch one, the caller's to remove. */
 export async function importBusybox(
   docker: Docker,

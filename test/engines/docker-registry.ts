@@ -37,9 +37,9 @@ export interface Registry {
   /** Size of its one layer as downloaded. */
   layerBytes: number;
   mood: Mood;
-  /** Connections on which a layer is being sent. */
+  /** Connections on which the layer of the present image is being sent. */
   sending(): number;
-  /** How often whoever fetched a layer hung up before its end. */
+  /** How often whoever fetched it hung up before its end. */
   hungUp(): number;
   /** Makes an image that has never been pulled: what a broken-off pull left of the last one is not in it. */
   renew(): Promise<void>;
@@ -78,11 +78,13 @@ export async function makeRegistry(): Promise<Registry> {
   const layersOnTheWay = new Set<http.ServerResponse>();
 
   function sendLayer(request: http.IncomingMessage, response: http.ServerResponse): void {
-    const { layer } = content;
+    const mine = content;
+    const { layer } = mine;
     layersOnTheWay.add(response);
     response.on('close', () => {
+      if (mine !== content) return;
       layersOnTheWay.delete(response);
-      if (!response.writableFinished && mood !== 'cutting') hungUp++;
+      if (!response.writableEnded && mood !== 'cutting') hungUp++;
     });
     const from = Number(/^bytes=(\d+)-/.exec(request.headers.range ?? '')?.[1] ?? 0);
     const headers = { 'content-type': 'application/octet-stream', 'content-length': layer.length - from };
@@ -143,6 +145,8 @@ export async function makeRegistry(): Promise<Registry> {
     hungUp: () => hungUp,
     async renew() {
       content = await makeContent();
+      layersOnTheWay.clear();
+      hungUp = 0;
     },
     stop: () =>
       new Promise<void>((resolve) => {
@@ -156,10 +160,10 @@ export async function makeRegistry(): Promise<Registry> {
 async function trickle(bytes: Buffer, response: http.ServerResponse): Promise<void> {
   const drop = 16 * 1024;
   for (let at = 0; at < bytes.length && !response.destroyed; at += drop) {
-    response.write(bytes.subarray(at, at + drop));
+    if (at + drop >= bytes.length) response.end(bytes.subarray(at));
+    else response.write(bytes.subarray(at, at + drop));
     await delay(16);
   }
-  response.end();
 }
 
 /** Of noise, so that nothing of it is known from an earlier run. */

@@ -56,13 +56,16 @@ describe('a saved image', () => {
       'CMD ["and", "the", "command"]',
       'WORKDIR /tmp',
       'LABEL maker=somebody',
+      'USER 1000',
+      'HEALTHCHECK CMD true',
     ]);
     const { ref } = await saved(base, 'with-settings');
     const [was, is] = [await configOf(base), await configOf(ref)];
-    expect(is).toMatchObject({ Entrypoint: was.Entrypoint, Cmd: was.Cmd, WorkingDir: '/tmp' });
+    expect(is).toMatchObject({ Entrypoint: was.Entrypoint, Cmd: was.Cmd, WorkingDir: '/tmp', User: '1000' });
     expect(is.Env).toEqual(expect.arrayContaining(was.Env));
     expect(is.Env.filter((pair) => !was.Env.includes(pair))).toEqual(['HOME=/root']);
     expect(is.Labels).toMatchObject({ maker: 'somebody' });
+    expect(is.Healthcheck?.Test).toEqual(['CMD-SHELL', 'true']);
   });
 
   it('of a base image with no settings has none either: not our entry point', async () => {

@@ -29,7 +29,8 @@ async function answering(): Promise<{ harness: Harness; waiting: (() => void)[] 
   return { harness, waiting };
 }
 
-const told = ({ began }: Harness): string[] => began.map(({ id, kind, done }) => `${id === ID ? 'it' : id} ${kind}${done ? ' done' : ''}`);
+const told = ({ began }: Harness): string[] =>
+  began.map(({ id, kind, done }) => `${id === ID ? 'it' : id} ${kind}${done ? ' done' : ''}`);
 
 test('control is told of a request for as long as it is under way', async () => {
   const { harness, waiting } = await answering();
@@ -58,7 +59,9 @@ test("what a notebook's open page asks by itself is told apart from use", async 
   await get('api/kernels?1');
   await get('lab');
   await get('api/contents/a.ipynb', 'PUT');
-  const socket = new WebSocket(`${harness.origin.replace('http', 'ws')}/notebook/${ID}/api/kernels/k/channels`, { headers: credential });
+  const socket = new WebSocket(`${harness.origin.replace('http', 'ws')}/notebook/${ID}/api/kernels/k/channels`, {
+    headers: credential,
+  });
   await once(socket, 'open');
   socket.terminate();
   await expect.poll(() => told(harness)).toEqual(['it poll done', 'it use done', 'it use done', 'it poll done']);

@@ -38,6 +38,11 @@ describe('the configuration', () => {
     ['BERTH_NODE_PORTS', '2000-1000', /first-last/],
     ['BERTH_CPU_OVERCOMMIT', 'much', /number/],
     ['BERTH_GATEWAY_URL', 'gateway', /http/],
+    ['BERTH_ARCHIVE_REGISTRY', 'registry.example.org', /host\[:port\]\/path/],
+    ['BERTH_ARCHIVE_REGISTRY', 'https://registry.example.org/berth', /host\[:port\]\/path/],
+    ['BERTH_ARCHIVE_REGISTRY', 'berth/kept', /host\[:port\]\/path/],
+    ['BERTH_ARCHIVE_REGISTRY_USERNAME', 'ada', /goes together/],
+    ['BERTH_ARCHIVE_REGISTRY_PASSWORD', 'harbour', /goes together/],
     ['BERTH_STRAYS', 'kill', /report.*stop.*delete/],
     ['BERTH_STRAY_HOURS', '-1', />=0/],
   ])('%s=%s is refused, naming it and what would be right', (name, value, right) => {
@@ -50,11 +55,28 @@ describe('the configuration', () => {
     expect(() => readConfig({ BERTH_LISTEN: 'x', BERTH_ENGINE: 'y' })).toThrow(/BERTH_LISTEN[^]*BERTH_ENGINE/);
   });
 
+  test('takes a registry for root disks, with or without a login, and no login without a registry', () => {
+    const registry = { BERTH_ARCHIVE_REGISTRY: '10.0.0.7:5000/berth' };
+    const login = { BERTH_ARCHIVE_REGISTRY_USERNAME: 'ada', BERTH_ARCHIVE_REGISTRY_PASSWORD: 'harbour' };
+    expect(readConfig({}).archiveRegistry).toBeNull();
+    expect(readConfig(registry).archiveRegistry).toEqual({ prefix: '10.0.0.7:5000/berth', username: '', secret: '' });
+    expect(readConfig({ ...registry, ...login }).archiveRegistry).toMatchObject({ username: 'ada', secret: 'harbour' });
+    expect(() => readConfig(login)).toThrow(/BERTH_ARCHIVE_REGISTRY: must be set/);
+  });
+
   test('shows no secret', () => {
     const shown = JSON.stringify(
-      masked(readConfig({ BERTH_ADMIN_PASSWORD: 'very secret', BERTH_DATABASE_URL: 'postgres://ada:hidden@db/berth' })),
+      masked(
+        readConfig({
+          BERTH_ADMIN_PASSWORD: 'very secret',
+          BERTH_DATABASE_URL: 'postgres://ada:hidden@db/berth',
+          BERTH_ARCHIVE_REGISTRY: 'registry.example.org/berth',
+          BERTH_ARCHIVE_REGISTRY_USERNAME: 'ada',
+          BERTH_ARCHIVE_REGISTRY_PASSWORD: 'concealed',
+        }),
+      ),
     );
-    expect(shown).not.toMatch(/very secret|hidden/);
+    expect(shown).not.toMatch(/very secret|hidden|concealed/);
     expect(shown).toContain('postgres://ada:***@db/berth');
   });
 });
@@ -134,4 +156,14 @@ test('the version that the server tells is that of the package', async () => {
     await readFile(new URL('../../package.json', import.meta.url), 'utf8'),
   );
   expect(VERSION).toBe(version);
+});
+
+test('bounds on the ends of instances are whole hours and minutes, and none unless they are set', () => {
+  expect(readConfig({})).toMatchObject({ capRunMs: null, idleStopMs: null });
+  const set = readConfig({ BERTH_MAX_RUN_HOURS: '8', BERTH_IDLE_STOP_MINUTES: '30' });
+  expect(set).toMatchObject({ capRunMs: 8 * 3_600_000, idleStopMs: 30 * 60_000 });
+  for (const bad of ['0', '-1', '1.5', 'long', '1e9']) {
+    expect(() => readConfig({ BERTH_MAX_RUN_HOURS: bad })).toThrow(/BERTH_MAX_RUN_HOURS/);
+    expect(() => readConfig({ BERTH_IDLE_STOP_MINUTES: bad })).toThrow(/BERTH_IDLE_STOP_MINUTES/);
+  }
 });

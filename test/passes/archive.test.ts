@@ -22,10 +22,16 @@ async function launched(world: World, nodePorts: number[] = []): Promise<Instanc
 const hasFile = async (world: World, id: InstanceId, file = FILE): Promise<boolean> =>
   (await world.engine.exec(id, ['ls', file], signal())).exitCode === 0;
 
-const touch = (world: World, id: InstanceId, ...files: string[]) => world.engine.exec(id, ['touch', ...files], signal());
+const touch = (world: World, id: InstanceId, ...files: string[]) =>
+  world.engine.exec(id, ['touch', ...files], signal());
 
 /** Wishes it, and waits until its status and phase say so. */
-async function bring(world: World, id: InstanceId, action: 'archive' | 'start' | 'stop', status: string): Promise<void> {
+async function bring(
+  world: World,
+  id: InstanceId,
+  action: 'archive' | 'start' | 'stop',
+  status: string,
+): Promise<void> {
   await world.running.control.instances[action](world.caller, { instanceId: id }, null);
   await world.until(id, hasStatus(status));
 }
@@ -34,7 +40,9 @@ const imagesOnHost = async (world: World): Promise<string[]> =>
   (await world.engine.listOwned(signal())).flatMap(({ kind, engineName }) => (kind === 'image' ? [engineName] : []));
 
 const rowOf = async (world: World, id: InstanceId) =>
-  instanceFromRow(await world.store.read.selectFrom('instance').selectAll().where('id', '=', id).executeTakeFirstOrThrow());
+  instanceFromRow(
+    await world.store.read.selectFrom('instance').selectAll().where('id', '=', id).executeTakeFirstOrThrow(),
+  );
 
 const portsOf = (world: World, id: InstanceId) =>
   world.store.read.selectFrom('nodePort').select(['port', 'nodePort']).where('instanceId', '=', id).execute();
@@ -53,7 +61,12 @@ onBothEngines('an archived instance', (open) => {
     await touch(world, id, FILE, DATA_FILE);
     await bring(world, id, 'archive', 'Archived');
     const archived = await world.instance(id);
-    expect(archived.instanceRuntimeInfo).toMatchObject({ phase: 'Archived', healthy: false, diagnosisReason: '', message: '' });
+    expect(archived.instanceRuntimeInfo).toMatchObject({
+      phase: 'Archived',
+      healthy: false,
+      diagnosisReason: '',
+      message: '',
+    });
     expect(archived.instanceRuntimeInfo.stopTimestamp).toBeGreaterThan(0);
     expect(archived.actions).toEqual(['start', 'terminate']);
     expect(await containerOf(world, id)).toBe('absent');
@@ -83,7 +96,10 @@ onBothEngines('an archived instance', (open) => {
     const world = await makeWorld(await open(), { nodePorts: { first: 30_000, last: 30_000 } });
     const id = await launched(world);
     await bring(world, id, 'archive', 'Archived');
-    await expect(launched(world)).rejects.toMatchObject({ code: 'no_capacity', message: expect.stringMatching(/node ports/) });
+    await expect(launched(world)).rejects.toMatchObject({
+      code: 'no_capacity',
+      message: expect.stringMatching(/node ports/),
+    });
     await bring(world, id, 'start', 'Running');
   });
 

@@ -1,32 +1,20 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { familiesOf } from '../../src/control/catalog.ts';
+import { familiesOf, type Stock } from '../../src/control/catalog.ts';
 import { catalogAnswer } from '../../src/contract/catalog.ts';
 import type { InstanceType, Region } from '../../src/domain/catalog.ts';
 import { instanceTypeId, regionId } from '../../src/domain/ids.ts';
 import { toDollars } from '../../src/domain/money.ts';
 import * as firstRun from '../../src/main/first-run.ts';
-import type { CountedRegion } from '../../src/store/catalog.ts';
 import { onBothEngines } from '../store/harness.ts';
 import { expectConsistent } from './consistency.ts';
-import { eventually, hasStatus, makeWorld } from './harness.ts';
+import { A_DAY_MS, machineOf, makePlace } from './capacity-room.ts';
+import { eventually, hasStatus, makeWorld, type World } from './harness.ts';
 
-const counted = (id: string, cpuMilli: number, gpus = 0): CountedRegion => {
-  const region: Region = {
-    id: regionId(id),
-    name: `region ${id}`,
-    value: id,
-    location: '',
-    domain: '',
-    sshAddress: '',
-    engine: 'simulated',
-  };
-  return {
-    region,
-    total: { cpuMilli, memoryMiB: 8 * 1024, gpus, nodePorts: 10 },
-    used: { cpuMilli: 0, memoryMiB: 0, gpus: 0, nodePorts: 0 },
-  };
-};
+const stock = (regionName: string, cpuMilli: number, gpus = 0): Stock => ({
+  regionName,
+  open: { cpuMilli, memoryMiB: 8 * 1024, gpus },
+});
 
 const typeOf = (name: string, over: Partial<InstanceType> = {}): InstanceType => ({
   id: instanceTypeId(name),
@@ -45,7 +33,11 @@ const typeOf = (name: string, over: Partial<InstanceType> = {}): InstanceType =>
 });
 
 test('families are one for each GPU name and for spot, with their regions and types in order', () => {
-  const regions = new Map([counted('a', 4_000, 2), counted('b', 4_000)].map((one) => [one.region.id as string, one]));
+  const stocks = new Map([
+    ['a', stock('region a', 4_000, 2)],
+    ['b', stock('region b', 4_000)],
+    ['deaf', { regionName: 'deaf', open: null }],
+  ]);
   const types = [
     typeOf('cpu.1'),
     typeOf('cpu.8', { cpuCores: 8 }),
@@ -54,8 +46,9 @@ test('families are one for each GPU name and for spot, with their regions and ty
     typeOf('gpu.1', { gpuCount: 1, gpuName: 'A100' }),
     typeOf('gpu.4', { gpuCount: 4, gpuName: 'A100' }),
     typeOf('lost', { regionId: regionId('nowhere') }),
+    typeOf('cpu.1.deaf', { regionId: regionId('deaf') }),
   ];
-  const families = familiesOf(types, regions);
+  const families = familiesOf(types, stocks);
   catalogAnswer.parse({ instanceInfos: families });
   const shape = families.map(({ gpuName, isSpotInstance, regionInfos }) => [
     gpuName,
@@ -68,7 +61,13 @@ test('families are one for each GPU name and for spot, with their regions and ty
     ]),
   ]);
   expect(shape).toEqual([
-    ['', false, ['a', 'cpu.1 InStock 0', 'cpu.8 OutOfStock 0'], ['b', 'cpu.1.b InStock 0']],
+    [
+      '',
+      false,
+      ['a', 'cpu.1 InStock 0', 'cpu.8 OutOfStock 0'],
+      ['b', 'cpu.1.b InStock 0'],
+      ['deaf', 'cpu.1.deaf OutOfStock 0'],
+    ],
     ['', true, ['a', 'spot.1 InStock 0']],
     ['A100', false, ['a', 'gpu.1 InStock 1', 'gpu.4 OutOfStock 4']],
   ]);
@@ -97,28 +96,47 @@ test('prices of longer promises cost less an hour, and are exact', () => {
   expect(toDollars(prices.tidePerHour)).toBe(0.01);
 });
 
+const twoTypes = { 'cpu.1': { cpuCores: 1, memoryGB: 2 }, 'cpu.2': { cpuCores: 2, memoryGB: 4 } };
+
+const stockOf = async (world: World): Promise<string[]> =>
+  (await world.running.control.catalog.families()).flatMap(({ regionInfos }) =>
+    regionInfos.flatMap(({ instanceTypeInfos }) =>
+      instanceTypeInfos.map(({ instanceTypeName, stockStatus }) => `${instanceTypeName} ${stockStatus}`),
+    ),
+  );
+
 onBothEngines('the catalog', (open) => {
-  test('shows a type out of stock once what is left is too little, and in stock when it is free again', async () => {
-    const clock = { aheadMs: 0 };
-    const world = await makeWorld(await open(), {
-      clock,
-      machine: { cpuCores: 2, memoryMiB: 16 * 1024, gpus: [], architecture: 'amd64' },
-    });
+  test('shows a type out of stock once what is left is too little, and in stock when it is free again, at once', async () => {
+    const world = await makePlace(await open(), machineOf(2, 4), twoTypes);
     await eventually(() => world.hands.seen.answers);
-    const stock = async (): Promise<string[]> => {
-      clock.aheadMs += 2_000;
-      const families = await world.running.control.catalog.families();
-      return families.flatMap(({ regionInfos }) =>
-        regionInfos.flatMap(({ instanceTypeInfos }) =>
-          instanceTypeInfos.map(({ instanceTypeName, stockStatus }) => `${instanceTypeName} ${stockStatus}`),
-        ),
-      );
-    };
-    expect(await stock()).toEqual(['cpu.1 InStock', 'cpu.2 InStock']);
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
-    expect(await stock()).toEqual(['cpu.1 InStock', 'cpu.2 OutOfStock']);
+    expect(await stockOf(world)).toEqual(['cpu.1 InStock', 'cpu.2 InStock']);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.of('cpu.1'), null);
+    expect(await stockOf(world)).toEqual(['cpu.1 InStock', 'cpu.2 OutOfStock']);
     await world.running.control.instances.terminate(world.caller, { instanceId }, null);
-    expect(await stock()).toEqual(['cpu.1 InStock', 'cpu.2 InStock']);
+    expect(await stockOf(world)).toEqual(['cpu.1 InStock', 'cpu.2 InStock']);
+  });
+
+  test('shows out of stock what is kept for others in line, all of a region without node ports, and all until its engine has answered', async () => {
+    const world = await makePlace(await open(), machineOf(2, 4), twoTypes, {
+      start: false,
+      nodePorts: { first: 30_000, last: 30_001 },
+    });
+    const { instances } = world.running.control;
+    expect(await stockOf(world)).toEqual(['cpu.1 OutOfStock', 'cpu.2 OutOfStock']);
+    await world.running.start();
+    await eventually(() => world.hands.seen.answers);
+    const one = await instances.launch(world.caller, world.of('cpu.1'), null);
+    expect(await stockOf(world)).toEqual(['cpu.1 InStock', 'cpu.2 OutOfStock']);
+    const waiting = await instances.launch(world.caller, world.of('cpu.2'), null, A_DAY_MS);
+    expect(await stockOf(world)).toEqual(['cpu.1 OutOfStock', 'cpu.2 OutOfStock']);
+    await instances.terminate(world.caller, waiting, null);
+    await eventually(async () => (await stockOf(world))[0] === 'cpu.1 InStock');
+    await instances.launch(world.caller, world.of('cpu.1'), null);
+    await instances.terminate(world.caller, one, null);
+    await eventually(async () => (await stockOf(world))[0] === 'cpu.1 InStock');
+    const ports = { nodePortsTotal: 1 };
+    await world.store.write((tx) => tx.updateTable('region').set(ports).execute());
+    expect(await stockOf(world)).toEqual(['cpu.1 OutOfStock', 'cpu.2 OutOfStock']);
   });
 
   test('facts of a region that changed are in the texts of its instances, and nothing else of them changes', async () => {

@@ -34,11 +34,20 @@ onBothEngines('what ends an instance by the clock', (open) => {
     const { world, clock, nowMs } = await movable(await open());
     const id = await running(world);
     const stopAtMs = nowMs() + HOUR_MS;
-    expect(await set(world, id, { stopAtMs })).toMatchObject({ stopAtMs, maxRunMs: null, idle: null, endsAtMs: stopAtMs });
+    expect(await set(world, id, { stopAtMs })).toMatchObject({
+      stopAtMs,
+      maxRunMs: null,
+      idle: null,
+      endsAtMs: stopAtMs,
+    });
     expect((await world.instance(id)).instanceRuntimeInfo.scheduledStopTimestamp).toBe(stopAtMs);
     clock.aheadMs += HOUR_MS;
     const stopped = await world.until(id, hasStatus('Stopped'));
-    expect(stopped.instanceRuntimeInfo).toMatchObject({ phase: 'Stopped', diagnosisReason: 'ScheduledStop', scheduledStopTimestamp: 0 });
+    expect(stopped.instanceRuntimeInfo).toMatchObject({
+      phase: 'Stopped',
+      diagnosisReason: 'ScheduledStop',
+      scheduledStopTimestamp: 0,
+    });
     expect((await eventsOf(world, id, 'instance.stopWished')).map(({ data }) => JSON.parse(data))).toEqual([
       { cause: 'ScheduledStop', dueAt: stopAtMs },
     ]);
@@ -114,8 +123,12 @@ onBothEngines('what ends an instance by the clock', (open) => {
   test('setting it is no wish: passes under way go on, and neither undoes what the other writes', async () => {
     const { world, nowMs } = await movable(await open());
     const { instances } = world.running.control;
-    const launches = Array.from({ length: 6 }, () => instances.launch(world.caller, { ...world.wish(), name: 'raced' }, null));
-    const ids = (await Promise.allSettled(launches)).flatMap((one) => (one.status === 'fulfilled' ? [one.value.instanceId] : []));
+    const launches = Array.from({ length: 6 }, () =>
+      instances.launch(world.caller, { ...world.wish(), name: 'raced' }, null),
+    );
+    const ids = (await Promise.allSettled(launches)).flatMap((one) =>
+      one.status === 'fulfilled' ? [one.value.instanceId] : [],
+    );
     expect(ids.length).toBeGreaterThan(2);
     const last = new Map<string, number>();
     let going = true;
@@ -146,10 +159,16 @@ onBothEngines('what ends an instance by the clock', (open) => {
     await settled(world);
     const before = await rowOf(world, id);
     const refusals: [EndsWish, RegExp][] = [
-      [{ stopAtMs: nowMs() - 1 }, /^field "stopAtUnixMs" is \d+: it must be a time to come, and now it is \d+; to stop at once, use \/instance\/stop$/],
+      [
+        { stopAtMs: nowMs() - 1 },
+        /^field "stopAtUnixMs" is \d+: it must be a time to come, and now it is \d+; to stop at once, use \/instance\/stop$/,
+      ],
       [{ stopAtMs: 0 }, /a time to come/],
       [{ stopAtMs: nowMs() + 367 * 24 * HOUR_MS }, /within a year/],
-      [{ maxRunMs: 30 * MINUTE_MS }, /^field "maxRunMinutes" is 30: it must be more than 60, as long has it been running/],
+      [
+        { maxRunMs: 30 * MINUTE_MS },
+        /^field "maxRunMinutes" is 30: it must be more than 60, as long has it been running/,
+      ],
     ];
     for (const [wish, words] of refusals) await expectRefused(set(world, id, wish), 'field_value', words);
     expect(await rowOf(world, id)).toEqual(before);
@@ -177,7 +196,11 @@ onBothEngines('what ends an instance by the clock', (open) => {
     const { world } = await movable(await open(), { endsRules: { capRunMs: 8 * HOUR_MS, idle } });
     const id = await running(world);
     expect(await set(world, id, {})).toMatchObject({ maxRunMs: 8 * HOUR_MS, idle });
-    await expectRefused(set(world, id, { maxRunMs: 9 * HOUR_MS }), 'field_value', /must be at most 480, which the operator allows/);
+    await expectRefused(
+      set(world, id, { maxRunMs: 9 * HOUR_MS }),
+      'field_value',
+      /must be at most 480, which the operator allows/,
+    );
     expect(await set(world, id, { maxRunMs: HOUR_MS })).toMatchObject({ maxRunMs: HOUR_MS });
     expect(await set(world, id, { maxRunMs: null, idle: null })).toMatchObject({ maxRunMs: 8 * HOUR_MS, idle: null });
   });

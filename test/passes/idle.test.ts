@@ -25,10 +25,14 @@ const refuses: Service = (stream) => {
 };
 
 type Store = Parameters<typeof makeWorld>[0];
-const watching = (store: Store, options: WorldOptions = {}): Promise<World> => makeWorld(store, { idleLimits, ...options });
+const watching = (store: Store, options: WorldOptions = {}): Promise<World> =>
+  makeWorld(store, { idleLimits, ...options });
 
 async function running(world: World, script = '', nodePorts: number[] = []): Promise<InstanceId> {
-  const instanceConfiguration = { ...world.wish().instanceConfiguration, initScript: script && `# berth-sim: ${script}\n` };
+  const instanceConfiguration = {
+    ...world.wish().instanceConfiguration,
+    initScript: script && `# berth-sim: ${script}\n`,
+  };
   const wish = world.wish({ instanceConfiguration, nodePorts });
   const { instanceId } = await world.running.control.instances.launch(world.caller, wish, null);
   await world.until(instanceId, hasStatus('Running'));
@@ -145,7 +149,7 @@ describe('an instance in use is kept, and the reason is told:', () => {
     const id = await running(world);
     world.running.control.forwarding.began(id, 'poll');
     await setIdle(world, id, quick());
-    await world.until(id, hasStatus('Stopped'));
+    expect((await world.until(id, hasStatus('Stopped'))).instanceRuntimeInfo.diagnosisReason).toBe('IdleStop');
   });
 
   test('it does count where none answers', async () => {
@@ -154,7 +158,9 @@ describe('an instance in use is kept, and the reason is told:', () => {
     world.running.control.forwarding.began(id, 'poll');
     await setIdle(world, id, quick());
     await untilSaid(world, id, /^active: 1 request or WebSocket/);
-    expect((await activity(world, id)).signals.find(({ name }) => name === 'kernel')?.text).toBe('no notebook server answers');
+    expect((await activity(world, id)).signals.find(({ name }) => name === 'kernel')?.text).toBe(
+      'no notebook server answers',
+    );
   });
 
   test('a keep-alive call, until its time is over or it is taken back', async () => {
@@ -163,7 +169,10 @@ describe('an instance in use is kept, and the reason is told:', () => {
     const id = await running(world);
     const { keepAliveUntilMs } = await ends.keepAlive(world.caller, id, 3_600_000);
     expect(keepAliveUntilMs).toBeGreaterThan(Date.now());
-    expect((await ends.keepAlive(world.caller, id, 1_000)).keepAliveUntilMs, 'a short call takes back no long one').toBe(keepAliveUntilMs);
+    expect(
+      (await ends.keepAlive(world.caller, id, 1_000)).keepAliveUntilMs,
+      'a short call takes back no long one',
+    ).toBe(keepAliveUntilMs);
     await setIdle(world, id, quick());
     await untilSaid(world, id, /^active: it is to be kept until 2/);
     await looksGoOn(world, id);
@@ -171,16 +180,41 @@ describe('an instance in use is kept, and the reason is told:', () => {
     await world.until(id, hasStatus('Stopped'));
   });
 
+  test('a request at the very last moment, when its stop is about to be written', async () => {
+    const store = await open();
+    const world = await watching(store);
+    const id = await running(world);
+    await settled(world);
+    await setIdle(world, id, quick());
+    await eventually(async () => (await kindsOf(world, id, 'instance.idleWarning')).length === 1);
+    const [warning] = await kindsOf(world, id, 'instance.idleWarning');
+    const { willStopAt } = JSON.parse(warning?.data ?? '{}');
+    const { write } = store;
+    let usedMs = 0;
+    store.write = (work) => {
+      if (usedMs === 0 && Date.now() >= willStopAt) {
+        usedMs = Date.now();
+        world.running.control.forwarding.began(id, 'use')();
+      }
+      return write(work);
+    };
+    await world.until(id, hasStatus('Stopped'));
+    const [stop] = await kindsOf(world, id, 'instance.stopWished');
+    expect(usedMs).toBeGreaterThan(0);
+    expect(JSON.parse(stop?.data ?? '{}').idleSince, 'it was stopped for later idleness').toBeGreaterThanOrEqual(
+      usedMs,
+    );
+  });
+
   test('unless its policy ignores just that', async () => {
     const world = await watching(await open());
     const id = await running(world, 'ssh sessions 1');
     await setIdle(world, id, quick({ ignore: ['ssh'] }));
-    await world.until(id, hasStatus('Stopped'));
+    expect((await world.until(id, hasStatus('Stopped'))).instanceRuntimeInfo.diagnosisReason).toBe('IdleStop');
   });
 });
 
 describe('never on what is not known:', () => {
-
   for (const verb of ['exec', 'dial', 'usage'] as const) {
     test(`an engine that does not answer ${verb} keeps it, and idleness is counted anew once it does`, async () => {
       const world = await watching(await open(), { idleLimits: { ...idleLimits, staleMs: 300 } });

@@ -43,7 +43,12 @@ onBothEngines('an image of an account', (open) => {
     const pages = await Promise.all(
       [1, 2, 3, 4].map((currentPage) => images.list(world.caller, { currentPage, pageSize: 1 })),
     );
-    expect(pages.map(({ images: page }) => page.map(({ name }) => name))).toEqual([['test image'], ['one'], ['two'], []]);
+    expect(pages.map(({ images: page }) => page.map(({ name }) => name))).toEqual([
+      ['test image'],
+      ['one'],
+      ['two'],
+      [],
+    ]);
     expect(new Set(pages.map(({ totalEntries }) => totalEntries))).toEqual(new Set([3]));
     expect(pages[1]?.images[0]).toMatchObject({ isPublic: 'false', ref: 'quay.io/a/one:latest', state: 'Absent' });
   });
@@ -51,12 +56,17 @@ onBothEngines('an image of an account', (open) => {
   test('is launched by its account, and to another as unknown as one that never was', async () => {
     const world = await makeWorld(await open());
     const other = await world.account('bob');
-    const { imageId } = await world.running.control.images.create(world.caller, { name: 'one', ref: 'quay.io/a/one' }, null);
-    const unknown = await launch(world, 'nothing', other).catch(String);
-    const others = await launch(world, imageId, other).catch(String);
-    expect(others).toBe(String(unknown).replace('nothing', imageId));
-    const deleted = await world.running.control.images.delete(other, { imageId }, null).catch(String);
-    expect(deleted).toBe(others);
+    const { imageId } = await world.running.control.images.create(
+      world.caller,
+      { name: 'one', ref: 'quay.io/a/one' },
+      null,
+    );
+    const message = `image ${imageId} not found; POST /api/image/list names those on offer`;
+    const unknown = { code: 'not_found', message: message.replace(imageId, 'nothing') };
+    await expect(launch(world, 'nothing', other)).rejects.toMatchObject(unknown);
+    await expect(launch(world, imageId, other)).rejects.toMatchObject({ code: 'not_found', message });
+    const deleted = world.running.control.images.delete(other, { imageId }, null);
+    await expect(deleted).rejects.toMatchObject({ code: 'not_found', message });
     const { instanceId } = await launch(world, imageId);
     const running = await world.until(instanceId, hasStatus('Running'));
     expect(running.instanceSpecInfo.imageInfo).toMatchObject({ name: 'one', isPublic: 'false' });
@@ -87,7 +97,9 @@ onBothEngines('an image of an account', (open) => {
     expect(waiting.instanceRuntimeInfo).toMatchObject({
       status: 'Starting',
       phase: 'DownloadImage',
-      diagnosisMessage: expect.stringMatching(/register credentials for private\.invalid with POST \/api\/registry\/create/),
+      diagnosisMessage: expect.stringMatching(
+        /register credentials for private\.invalid with POST \/api\/registry\/create/,
+      ),
     });
     const { registry } = await registries.create(world.caller, { ...credentials, secret: 'wrong' }, null);
     await world.until(instanceId, ({ instanceRuntimeInfo }) =>
@@ -136,6 +148,22 @@ onBothEngines('an image of an account', (open) => {
     expect(listed.at(-1)?.state, 'nor is it told that another has it').not.toBe('Ready');
   });
 
+  test('is not had by joining the pull that another account has under way', async () => {
+    const { told, engine } = watched();
+    const world = await makeWorld(await open(), { engine: { ...engine, times: { pull: 400 } } });
+    const { images, registries } = world.running.control;
+    await registries.create(world.caller, credentials, null);
+    const thief = await world.account('thief');
+    const mine = await images.create(world.caller, { name: 'tool', ref: REF }, null);
+    const theirs = await images.create(thief, { name: 'tool', ref: REF }, null);
+    const first = await launch(world, mine.imageId);
+    await eventually(() => told.pulls.includes(`${REF} ada`));
+    const second = await launch(world, theirs.imageId, thief);
+    await waitsForImage(world, second.instanceId);
+    await world.until(first.instanceId, hasStatus('Running'));
+    expect((await world.instance(second.instanceId)).instanceRuntimeInfo.status).toBe('Starting');
+  });
+
   test('waits while its registry is away, although it lies on the host; what has run before starts without asking', async () => {
     const { told, engine } = watched();
     const world = await makeWorld(await open(), { engine });
@@ -161,7 +189,11 @@ onBothEngines('an image of an account', (open) => {
   test('is pulled once for all instances of its account that want it at the same moment', async () => {
     const { told, engine } = watched();
     const world = await makeWorld(await open(), { engine: { ...engine, times: { pull: 100 } } });
-    const { imageId } = await world.running.control.images.create(world.caller, { name: 'one', ref: 'quay.io/a/one' }, null);
+    const { imageId } = await world.running.control.images.create(
+      world.caller,
+      { name: 'one', ref: 'quay.io/a/one' },
+      null,
+    );
     const all = await Promise.all([1, 2, 3].map(() => launch(world, imageId)));
     for (const { instanceId } of all) await world.until(instanceId, hasStatus('Running'));
     expect(told.pulls.filter((pull) => pull.startsWith('quay.io/a/one'))).toHaveLength(1);
@@ -198,7 +230,11 @@ onBothEngines('an image of an account', (open) => {
     const key = { key: 'k', route: '/image/create', bodyHash: 'h' };
     const first = await images.create(world.caller, body, key);
     expect(await images.create(world.caller, body, key)).toEqual(first);
-    const row = await world.store.read.selectFrom('image').selectAll().where('id', '=', first.imageId).executeTakeFirstOrThrow();
+    const row = await world.store.read
+      .selectFrom('image')
+      .selectAll()
+      .where('id', '=', first.imageId)
+      .executeTakeFirstOrThrow();
     const more = Array.from({ length: 198 }, (_, index) => ({ ...row, id: `more-${index}` }));
     await world.store.write((tx) => tx.insertInto('image').values(more).execute());
     const outcomes = await Promise.allSettled([1, 2, 3].map(() => images.create(world.caller, body, null)));

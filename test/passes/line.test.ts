@@ -1,6 +1,7 @@
 /** The line of those that wait for room: first come, first served, whatever happens to the server or to those before. */
 import { expect, test } from 'vitest';
 import type { PublicInstance } from '../../src/domain/public-instance.ts';
+import { lengthOfLine, lineOf } from '../../src/store/capacity.ts';
 import { onBothEngines } from '../store/harness.ts';
 import { expectRefused } from './access-room.ts';
 import { A_DAY_MS, machineOf, makePlace, outcomesOf, volumeOf, type Place } from './capacity-room.ts';
@@ -126,6 +127,27 @@ onBothEngines('the line', (open) => {
     await becomesConsistent(world);
   });
 
+  test('moves up at once although the one that got the place goes on with a long pull', async () => {
+    const world = await makePlace(await open(), machineOf(1, 2), cpus, { engine: { times: { pull: 60_000 } } });
+    await launch(world, 'cpu.1');
+    for (let count = 0; count < 2; count++) await wait(world, 'cpu.1');
+    const [first = '', next = ''] = await world.line();
+    await world.until(next, says('NoCapacity', '1 before it'));
+    const atRest = world.store.read
+      .selectFrom('instance')
+      .select('id')
+      .where('waitsSinceMs', 'is not', null)
+      .where('leaseOwner', 'is', null);
+    await eventually(async () => (await atRest.execute()).length === 2);
+    const beganMs = Date.now();
+    // No pass ends by it, at whose end the loop would look, too.
+    await world.becomes({ cpuMilli: 2_000, memoryMiB: 5 * 1024 });
+    await world.until(next, says('NoCapacity', '0 before it'));
+    await world.until(first, hasStatus('PullingImage'));
+    // Sooner than a heartbeat, at which it would as well.
+    expect(Date.now() - beganMs).toBeLessThan(3_000);
+  });
+
   test('is left when the time is over, with a lasting failure that says so, and the next has its chance', async () => {
     const world = await makePlace(await open(), machineOf(2, 4), cpus);
     const { instances } = world.running.control;
@@ -202,11 +224,13 @@ onBothEngines('the line', (open) => {
   });
 
   test('of two that came in the same millisecond puts the lower id first, and loses neither', async () => {
-    const world = await makePlace(await open(), machineOf(1, 2), cpus);
-    const holding = await running(world, 'cpu.1');
+    const world = await makePlace(await open(), machineOf(1, 2), cpus, { start: false });
+    const holding = await launch(world, 'cpu.1');
     const both = (await Promise.all([wait(world, 'cpu.1'), wait(world, 'cpu.1')])).map(({ instanceId }) => instanceId);
     const at = { waitsSinceMs: Date.now() };
     await world.store.write((tx) => tx.updateTable('instance').set(at).where('id', 'in', both).execute());
+    await world.running.start();
+    await world.until(holding.instanceId, hasStatus('Running'));
     const [first = '', second = ''] = both.toSorted();
     expect(await world.line()).toEqual([first, second]);
     await terminate(world, holding);
@@ -215,6 +239,29 @@ onBothEngines('the line', (open) => {
     await terminate(world, { instanceId: first });
     await world.until(second, hasStatus('Running'));
     await becomesConsistent(world);
+  });
+
+  test('is read to its end and from behind any of it, however long it is and although all came at once', async () => {
+    const world = await makePlace(await open(), machineOf(1, 2), cpus, { start: false });
+    await launch(world, 'cpu.1');
+    await Promise.all(Array.from({ length: 150 }, () => wait(world, 'cpu.1')));
+    await world.store.write((tx) =>
+      tx.updateTable('instance').set({ waitsSinceMs: 5_000 }).where('waitsSinceMs', 'is not', null).execute(),
+    );
+    const order = await world.line();
+    expect(order).toEqual(order.toSorted());
+    const read = async (behind: Parameters<typeof lineOf>[2]): Promise<string[]> => {
+      const found: string[] = [];
+      for await (const { id } of lineOf(world.store.read, world.hands.regionId, behind)) found.push(id);
+      return found;
+    };
+    expect(await read(null)).toEqual(order);
+    for (const index of [0, 63, 64, 100, 149]) {
+      const place = { waitsSinceMs: 5_000, id: order[index] ?? '' };
+      expect(await read(place)).toEqual(order.slice(index + 1));
+      expect(await lengthOfLine(world.store.read, world.hands.regionId, place)).toBe(index);
+    }
+    expect(await lengthOfLine(world.store.read, world.hands.regionId)).toBe(150);
   });
 
   test('moves at once when the region grows, and stands for whoever needs more than it has in all', async () => {

@@ -33,7 +33,8 @@ async function launched(world: World, imageId = world.imageId): Promise<string> 
 const exec = (world: World, id: string, ...command: string[]) =>
   world.engine.exec(idOf(id), command, AbortSignal.timeout(5_000));
 
-const hasFile = async (world: World, id: string): Promise<boolean> => (await exec(world, id, 'ls', FILE)).exitCode === 0;
+const hasFile = async (world: World, id: string): Promise<boolean> =>
+  (await exec(world, id, 'ls', FILE)).exitCode === 0;
 
 /** Runs, and has a file of its own. */
 async function withFile(world: World): Promise<string> {
@@ -59,7 +60,11 @@ onBothEngines('an instance saved as an image', (open) => {
   test('goes on running, and what is launched from the image has its files', async () => {
     const world = await makeWorld(await open());
     const id = await withFile(world);
-    const { imageId, operationId } = await world.running.control.images.save(world.caller, { instanceId: id, name: 'mine' }, null);
+    const { imageId, operationId } = await world.running.control.images.save(
+      world.caller,
+      { instanceId: id, name: 'mine' },
+      null,
+    );
     expect(operationId).toBe(`${imageId}.1`);
     await untilState(world, imageId, 'Ready');
     expect((await world.instance(id)).instanceRuntimeInfo.status).toBe('Running');
@@ -69,7 +74,13 @@ onBothEngines('an instance saved as an image', (open) => {
     const operation: Operation = JSON.parse(row?.operation ?? 'null');
     expect(operation).toMatchObject({ kind: 'saveImage', state: 'Succeeded' });
     const { images } = await world.running.control.images.list(world.caller, pager);
-    expect(images.at(-1)).toMatchObject({ imageId, name: 'mine', state: 'Ready', isPublic: 'false', sizeBytes: row?.sizeBytes });
+    expect(images.at(-1)).toMatchObject({
+      imageId,
+      name: 'mine',
+      state: 'Ready',
+      isPublic: 'false',
+      sizeBytes: row?.sizeBytes,
+    });
     expect(await hasFile(world, await launched(world, imageId))).toBe(true);
     expect(await hasFile(world, await launched(world))).toBe(false);
     await settled(world);
@@ -115,7 +126,10 @@ onBothEngines('an instance saved as an image', (open) => {
     const world = await makeWorld(await open(), { capabilities: { saveImage: false } });
     const id = await launched(world);
     await eventually(() => world.hands.seen.probe !== null);
-    await expect(save(world, id)).rejects.toMatchObject({ code: 'unsupported', message: expect.stringMatching(/volume/) });
+    await expect(save(world, id)).rejects.toMatchObject({
+      code: 'unsupported',
+      message: expect.stringMatching(/volume/),
+    });
   });
 
   test('is no image to launch yet while it is being saved', async () => {
@@ -144,7 +158,9 @@ onBothEngines('an instance saved as an image', (open) => {
     const row = await rowOf(world, imageId);
     expect(row?.stateText).toMatch(/terminated/);
     expect(JSON.parse(row?.operation ?? 'null')).toMatchObject({ state: 'Failed', error: { reason: 'InstanceGone' } });
-    await expect(world.running.control.instances.launch(world.caller, world.wish({ imageId }), null)).rejects.toMatchObject({
+    await expect(
+      world.running.control.instances.launch(world.caller, world.wish({ imageId }), null),
+    ).rejects.toMatchObject({
       code: 'not_now',
       message: expect.stringMatching(/could not be saved.*terminated.*delete it/),
     });
@@ -247,6 +263,32 @@ onBothEngines('an instance saved as an image', (open) => {
     await expectConsistent(world);
   });
 
+  test('is deleted or launched when both are wished at once, never both', async () => {
+    const world = await makeWorld(await open());
+    const id = await withFile(world);
+    const { images, instances } = world.running.control;
+    for (let round = 0; round < 12; round++) {
+      const imageId = await save(world, id);
+      await untilState(world, imageId, 'Ready');
+      const wishes = [
+        () => images.delete(world.caller, { imageId }, null),
+        () => instances.launch(world.caller, world.wish({ imageId }), null),
+      ];
+      const both = round % 2 === 0 ? wishes : wishes.toReversed();
+      const outcomes = await Promise.allSettled(both.map((wish) => wish()));
+      expect(outcomes.map(({ status }) => status).toSorted()).toEqual(['fulfilled', 'rejected']);
+      for (const outcome of outcomes) {
+        if (outcome.status === 'rejected') expect(['in_use', 'not_found']).toContain(outcome.reason.code);
+        else if ('instanceId' in outcome.value) {
+          const { instanceId } = outcome.value;
+          await world.until(instanceId, hasStatus('Running'));
+          await instances.terminate(world.caller, { instanceId }, null);
+          await images.delete(world.caller, { imageId }, null);
+        }
+      }
+    }
+  });
+
   test('is not needed any more by an instance whose own root disk was archived', async () => {
     const world = await makeWorld(await open());
     const imageId = await save(world, await withFile(world));
@@ -277,7 +319,9 @@ onBothEngines('an instance saved as an image', (open) => {
     await eventually(async () => (await rowOf(world, imageId)) === undefined);
     expect(await savedOnHost(world)).toEqual([]);
     const kept = await world.store.read.selectFrom('operation').selectAll().where('subjectId', '=', imageId).execute();
-    expect(kept.map(({ operation }) => JSON.parse(operation))).toMatchObject([{ kind: 'saveImage', state: 'Cancelled' }]);
+    expect(kept.map(({ operation }) => JSON.parse(operation))).toMatchObject([
+      { kind: 'saveImage', state: 'Cancelled' },
+    ]);
   });
 
   test('lies in the operator’s registry where there is one, and is had from there with the operator’s credentials', async () => {
@@ -312,7 +356,9 @@ onBothEngines('an instance saved as an image', (open) => {
     const world = await makeWorld(await open(), {
       start: false,
       limits: { maxAttempts: 2 },
-      engine: { images: (ref) => (ref.startsWith('away.invalid/') ? { kind: 'unreachable' } : { kind: 'found', bytes: 1 }) },
+      engine: {
+        images: (ref) => (ref.startsWith('away.invalid/') ? { kind: 'unreachable' } : { kind: 'found', bytes: 1 }),
+      },
     });
     Object.assign(world.hands, { savedPrefix: 'away.invalid/saved', archivePushed: true });
     await world.running.start();

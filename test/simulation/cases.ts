@@ -22,7 +22,7 @@ export type Outage = (typeof outages)[number];
 export const lies = ['runs', 'gone', 'done', 'empty', 'another', 'foreign'] as const;
 export type Lie = (typeof lies)[number];
 
-const commitModes = ['full', 'io', 'ioDone'] as const;
+export const commitModes = ['full', 'io', 'ioDone'] as const;
 
 /** `crash:1:17`: in the second story, at its 17th step. */
 export function caseOf(name: string): Case {

@@ -45,6 +45,7 @@ export class Checker {
   readonly #model: Model;
   #database: DatabaseSync | null = null;
   #connection: SqliteConnection | null = null;
+  #writer: SqliteConnection | null = null;
   instances = new Map<string, Kept>();
   volumes = new Map<string, VolumeRow>();
   #accounts: AccountRow[] = [];
@@ -87,7 +88,7 @@ export class Checker {
     const wrong: string[] = [];
     const before = this.#pending ?? this.#statuses;
     const now = new Map<string, InstanceStatus>();
-    for (const { id, status } of new SqliteConnection(writer).run<InstanceRow>('select id, status from instance', []).rows) {
+    for (const { id, status } of this.#writing(writer).run<InstanceRow>('select id, status from instance', []).rows) {
       const to = isStatus(status) ? status : null;
       const from = before.get(id);
       if (to === null) wrong.push(`${id} has the status ${status}`);
@@ -100,6 +101,12 @@ export class Checker {
     for (const id of before.keys()) if (!now.has(id)) wrong.push(`${id} was forgotten`);
     this.#pending = now;
     return wrong;
+  }
+
+  /** The connection of this life that writes: what it has not committed only it can see. */
+  #writing(writer: DatabaseSync): SqliteConnection {
+    if (this.#writer?.database !== writer) this.#writer = new SqliteConnection(writer);
+    return this.#writer;
   }
 
   rolledBack(): void {

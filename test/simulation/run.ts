@@ -55,7 +55,7 @@ const impatient: Partial<Limits> = {
   stopDeadlineMs: 60_000,
   copyDeadlineMs: 5 * 60_000,
 };
-const MOST_TASKS = 400_000;
+const MOST_TASKS = 2_000_000;
 
 const fixedSeed = 'the fixed story';
 
@@ -96,7 +96,7 @@ function fateOf(what: Case, schedule: Schedule): Fate {
       return { ...kindly, engine: ({ nth }) => (nth === what.nth ? { mode: what.mode, ms, kind: 'unreachable' } : undefined) };
     }
     case 'storage':
-      return { ...kindly, storage: ({ nth }) => (nth === what.nth ? { mode: what.mode, ms: 600_000 } : undefined) };
+      return { ...kindly, storage: ({ nth }) => (nth === what.nth ? { mode: what.mode, ms: 30_000 } : undefined) };
     case 'commit':
       return { ...kindly, commit: (nth) => (nth === what.nth ? what.mode : undefined) };
     case 'statement':
@@ -121,6 +121,7 @@ async function tell(world: World, what: Case): Promise<void> {
   await until(world, () => schedule.nowMs >= lastMs);
   world.heal();
   if (!(await comesToRest(world, what.kind === 'seed'))) return;
+  if (what.kind === 'outage' && (what.how === 'away' || what.how === 'silent' || what.how === 'flapping')) nothingFailed(world);
   world.model.adopt(world.checker.instances, world.checker.volumes);
   for (const [id, { ownerId, acknowledged }] of world.model.instances) {
     const caller = callers.find(({ accountId }) => accountId === ownerId);
@@ -136,6 +137,17 @@ async function tell(world: World, what: Case): Promise<void> {
   if (await until(world, () => unrest(world).length + leftovers(world).length === 0, REST_WITHIN_MS)) return;
   if (world.wrong === null) world.fail(`after all was terminated: ${[...unrest(world), ...leftovers(world)].join('; ')}`);
 }
+
+/** What could only not be reached has not failed. The image that can't be had is no matter of the engine. */
+function nothingFailed(world: World): void {
+  for (const { row, instance } of world.checker.instances.values()) {
+    const { status, diagnosisMessage } = instance.observed;
+    if (instance.spec.image.ref.startsWith('berth.local/') && isFailure(status))
+      world.fail(`${row.id} is ${status}, and the engine was only away: ${diagnosisMessage}`);
+  }
+}
+
+const isFailure = (status: string): boolean => status === 'StartingFailed' || status === 'InitializationFailed';
 
 /** Whoever looks after the server starts it again when it died, or when it says that it can't go on. */
 function keepUp(world: World, withinMs: number): void {

@@ -101,6 +101,7 @@ const rows: Rows = {
     createdAtMs: BIG,
     firstSeenAtMs: BIG,
     lastSeenAtMs: BIG,
+    watchedMs: BIG,
     running: 1,
   },
   gatewayGrant: { hash: 'h', kind: 'session', accountId: 'ann', instanceId: 'x', sessionId: 's', expiresAtMs: BIG },

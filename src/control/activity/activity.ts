@@ -85,7 +85,15 @@ export function makeActivity(needs: ActivityNeeds): Activity {
       time,
       signal: within({ ending, time }, LOOK_DEADLINE_MS),
     };
-    const read = await gather({ inside, instance, notebookToken: row.notebookToken, policy, required, traffic, probeMs: limits.probeMs });
+    const read = await gather({
+      inside,
+      instance,
+      notebookToken: row.notebookToken,
+      policy,
+      required,
+      traffic,
+      probeMs: limits.probeMs,
+    });
     if (ending.aborted) return;
     // One answer that was lost is no reason to forget the one before, as long as that is fresh.
     entry.signals = read.map((signal) => (signal.atMs > 0 ? signal : (lastOf(entry, signal.name) ?? signal)));
@@ -107,13 +115,18 @@ export function makeActivity(needs: ActivityNeeds): Activity {
       await appendEvent(tx, { accountId: ownerId, atMs: now(), kind: 'instance.idleWarning', subjectId: id, data });
     });
 
-  const stop = async (instance: Instance, policy: IdlePolicy, { idleSinceMs }: Judgement, judgedAtMs: number): Promise<void> => {
+  const stop = async (
+    instance: Instance,
+    policy: IdlePolicy,
+    { idleSinceMs }: Judgement,
+    judgedAtMs: number,
+  ): Promise<void> => {
     const seconds = Math.round((judgedAtMs - (idleSinceMs ?? judgedAtMs)) / 1000);
     const because = `nothing has used it for ${seconds} s, and it is to stop after ${Math.round(policy.afterMs / 1000)} s`;
     await needs.stopByItself(instance, (held, nowMs) => {
       const sameRun = held.observed.status === 'Running' && watchedAs(held) === watchedAs(instance);
-      // Signed in memory of this process, so the last moment counts too.
-      const quiet = traffic.of(held.id, ['use']).lastMs <= judgedAtMs && held.ends.keepAliveUntilMs <= nowMs;
+      // A request that came since it was judged is in no signal yet.
+      const quiet = traffic.of(held.id, ['use']).lastMs < judgedAtMs && held.ends.keepAliveUntilMs <= nowMs;
       return sameRun && quiet ? { cause: 'IdleStop', why: { because, idleSince: idleSinceMs } } : null;
     });
   };
@@ -149,7 +162,11 @@ export function makeActivity(needs: ActivityNeeds): Activity {
       const nowMs = now();
       const says = (signal: Signal): SignalSeen['says'] =>
         !isFresh(signal, nowMs, limits) ? 'stale' : isActive(signal, watch.judgedAtMs, limits) ? 'active' : 'idle';
-      return { ...judged, lookedAtMs: watch.judgedAtMs, signals: entry.signals.map((one) => ({ ...one, says: says(one) })) };
+      return {
+        ...judged,
+        lookedAtMs: watch.judgedAtMs,
+        signals: entry.signals.map((one) => ({ ...one, says: says(one) })),
+      };
     },
   };
 }

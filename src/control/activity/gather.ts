@@ -38,7 +38,8 @@ export async function gather(needs: GatherNeeds): Promise<Signal[]> {
     terminal: async () => ofNotebook(await notebook.terminals(), 'terminal', atMs),
     async ssh() {
       const open = (await connections()).filter(({ port }) => port === SSH_PORT).length;
-      const text = open === 0 ? 'no ssh session is open' : open === 1 ? 'an ssh session is open' : `${open} ssh sessions are open`;
+      const text =
+        open === 0 ? 'no ssh session is open' : open === 1 ? 'an ssh session is open' : `${open} ssh sessions are open`;
       return { atMs, inUse: open > 0, usedAtMs: 0, text };
     },
     async http() {
@@ -46,7 +47,12 @@ export async function gather(needs: GatherNeeds): Promise<Signal[]> {
       // An open page of a notebook server polls for ever; that server itself tells whether anybody works there. Others don't.
       const vouches = (await kernels()) !== 'none';
       const { open, lastMs } = traffic.of(instance.id, vouches ? ['use'] : ['use', 'poll']);
-      return { atMs, inUse: open + direct.length > 0, usedAtMs: Math.min(lastMs, atMs), text: wordsOfHttp(open, direct, lastMs, atMs) };
+      return {
+        atMs,
+        inUse: open + direct.length > 0,
+        usedAtMs: Math.min(lastMs, atMs),
+        text: wordsOfHttp(open, direct, lastMs, atMs),
+      };
     },
     async gpu() {
       const { gpus, atMs: readAtMs } = await usage();
@@ -93,7 +99,8 @@ function ofNotebook(told: Told<Used>, what: 'kernel' | 'terminal', atMs: number)
 
 function wordsOfHttp(open: number, direct: readonly Connection[], lastMs: number, atMs: number): string {
   const [first] = direct;
-  if (open > 0) return `${open} ${open === 1 ? 'request or WebSocket is' : 'requests and WebSockets are'} open through the gateway`;
+  if (open > 0)
+    return `${open} ${open === 1 ? 'request or WebSocket is' : 'requests and WebSockets are'} open through the gateway`;
   if (first) return `a connection to its port ${first.port} is open`;
   return lastMs === 0 ? 'nothing came through the gateway' : `something came through the gateway ${ago(lastMs, atMs)}`;
 }

@@ -10,7 +10,9 @@ import type { Inside } from '../inside.ts';
 const ANSWER_BYTES = 1024 * 1024;
 
 const time = z.iso.datetime({ offset: true }).transform((text) => Date.parse(text));
-const kernels = z.array(z.object({ id: z.string(), name: z.string(), execution_state: z.string(), last_activity: time }));
+const kernels = z.array(
+  z.object({ id: z.string(), name: z.string(), execution_state: z.string(), last_activity: time }),
+);
 const terminals = z.array(z.object({ name: z.string(), last_activity: time.optional() }));
 const sessions = z.array(
   z.object({ path: z.string(), type: z.string(), kernel: z.object({ id: z.string() }).nullable() }),
@@ -57,7 +59,11 @@ export function makeNotebook(inside: Inside, notebookToken: string): Notebook {
     async terminals() {
       const told = await ask('terminals', terminals);
       if (told === 'none') return told;
-      return { busy: null, lastMs: Math.max(0, ...told.map(({ last_activity: atMs = 0 }) => atMs)), count: told.length };
+      return {
+        busy: null,
+        lastMs: Math.max(0, ...told.map(({ last_activity: atMs = 0 }) => atMs)),
+        count: told.length,
+      };
     },
   };
 }
@@ -81,7 +87,12 @@ function jsonOf(text: string): unknown {
 
 /** The body of a JSON answer; null for what is no notebook's: not found, or a page. */
 function get(stream: Duplex, path: string, token: string, signal: AbortSignal): Promise<string | null> {
-  const headers = { host: 'localhost', authorization: `token ${token}`, accept: 'application/json', connection: 'close' };
+  const headers = {
+    host: 'localhost',
+    authorization: `token ${token}`,
+    accept: 'application/json',
+    connection: 'close',
+  };
   return new Promise<string | null>((resolve, reject) => {
     const end = (settle: () => void): void => {
       stream.destroy();

@@ -28,7 +28,10 @@ export function makeTraffic(now: () => number): Traffic {
     },
     of(instanceId, kinds) {
       const each = kinds.map((kind) => counted[kind].get(instanceId) ?? { open: 0, lastMs: 0 });
-      return { open: each.reduce((sum, { open }) => sum + open, 0), lastMs: Math.max(...each.map(({ lastMs }) => lastMs)) };
+      return {
+        open: each.reduce((sum, { open }) => sum + open, 0),
+        lastMs: Math.max(...each.map(({ lastMs }) => lastMs)),
+      };
     },
     forget(quietMs) {
       const beforeMs = now() - quietMs;

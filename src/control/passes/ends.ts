@@ -24,7 +24,10 @@ export async function stopDue({
           });
           if (did) stopped += 1;
         } catch (error) {
-          log.warn({ id: one.id, err: error }, 'an instance whose time is over could not be stopped; it is tried again');
+          log.warn(
+            { id: one.id, err: error },
+            'an instance whose time is over could not be stopped; it is tried again',
+          );
         }
       }),
     );

@@ -10,7 +10,8 @@ import type { CredentialsFor } from '../registries.ts';
 import type { RegionHands } from '../regions.ts';
 import type { WantedImage } from '../image-work.ts';
 
-export const imageRefOf = ({ archive, spec }: Pick<Instance, 'archive' | 'spec'>): string => archive?.ref ?? spec.image.ref;
+export const imageRefOf = ({ archive, spec }: Pick<Instance, 'archive' | 'spec'>): string =>
+  archive?.ref ?? spec.image.ref;
 
 /** Root disks that Berth keeps: in the engine's store, where nobody has to be asked, or in the operator's registry. */
 const isKept = ({ archivePrefix, savedPrefix }: RegionHands, ref: string): boolean =>

@@ -125,7 +125,8 @@ async function afterFault(
   const { id } = held.row;
   log.warn({ id, kind: error.kind, err: error }, 'the engine could not do a step of an image');
   // The registry of a push may be away for ever, the engine comes back.
-  if (error.kind === 'unreachable' && error.reason !== 'registryAway') return { dueAtMs: time.now() + limits.askAgainMs };
+  if (error.kind === 'unreachable' && error.reason !== 'registryAway')
+    return { dueAtMs: time.now() + limits.askAgainMs };
   const attempts = held.row.attempts + 1;
   if (giveUp && (!error.retry || attempts > limits.maxAttempts)) return giveUp(error);
   const ours = await store.write((tx) => writeImageFound(tx, holdOf(work), { attempts, stateText: error.message }));

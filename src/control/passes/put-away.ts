@@ -53,7 +53,10 @@ async function removeImage(work: Work, ref: string): Promise<void> {
     await hands.engine.removeImage(ref, quick(work));
   } catch (error) {
     if (!(error instanceof EngineFault) || error.kind !== 'rejected') throw error;
-    needs.log.error({ id: instance.id, image: ref, err: error }, 'an archived root disk could not be removed; it is left');
+    needs.log.error(
+      { id: instance.id, image: ref, err: error },
+      'an archived root disk could not be removed; it is left',
+    );
   }
 }
 
@@ -75,7 +78,8 @@ export async function saveRoot(work: Work): Promise<Rest> {
     await keep(work, { ...work.instance, archive });
   } catch (error) {
     // Of a push, the registry may be away as well as the engine; the engine comes back, and the root disk is where it was.
-    if (!(error instanceof EngineFault) || (error.kind === 'unreachable' && error.reason !== 'registryAway')) throw error;
+    if (!(error instanceof EngineFault) || (error.kind === 'unreachable' && error.reason !== 'registryAway'))
+      throw error;
     return archiveFailed(work, error);
   }
   return 'again';

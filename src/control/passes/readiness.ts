@@ -89,6 +89,7 @@ async function ready(work: Work, answersBy: Observed['answersBy']): Promise<'aga
     stoppedAtMs: 0,
     runningSinceMs: nowMs,
     answersBy,
+    progress: null,
     ...diagnosed('', ''),
   } as const;
   if (initExit === null && spec.initScript.trim() !== '')

@@ -31,6 +31,7 @@ import { makeListPages } from './list-pages.ts';
 import { answerError, errorBody, JSON_TYPE, pathOf, PLAIN } from './refusal-reply.ts';
 import type { ErrorStyle } from './refusal-reply.ts';
 import { makeRequestIds } from './request-id.ts';
+import { watchSpareConnections } from './spare-connections.ts';
 import { errorKinds } from './status.ts';
 import { makeValidate } from './validate.ts';
 import { waitMsOf } from './wait-header.ts';
@@ -99,6 +100,8 @@ export function makeApi(options: ApiOptions): FastifyInstance {
     answerError(error, request, reply, { log, style: request.routeOptions.config.style ?? PLAIN }),
   );
   app.setNotFoundHandler(answerUnknownRoute);
+  const cutSpareConnections = watchSpareConnections(app.server);
+  app.addHook('preClose', async () => cutSpareConnections());
 
   const pages = makeListPages({
     versionOf: (accountId) => control.versionOf(accountId),

@@ -5,7 +5,8 @@ import type { EndsWish } from '../../domain/ends.ts';
 import { idlePolicy } from '../../domain/idle.ts';
 
 const MINUTE_MS = 60_000;
-const UNLESS = 'it is used again, or /instance/keepalive is called, or its idle stop is taken off (/instance/ends, idleStop: null)';
+const UNLESS =
+  'it is used again, or /instance/keepalive is called, or its idle stop is taken off (/instance/ends, idleStop: null)';
 
 const minutes = (ms: number): number => ms / MINUTE_MS;
 

@@ -1,0 +1,109 @@
+/** What the timers of control have, over a world, so that a test sweeps when it likes; and containers that nobody wished. */
+import { randomUUID } from 'node:crypto';
+import { handleStrays, type HandlingNeeds } from '../../src/control/passes/handle-strays.ts';
+import type { ProbeNeeds } from '../../src/control/passes/probe.ts';
+import { sweepRegion } from '../../src/control/passes/sweep.ts';
+import { makeRegions } from '../../src/control/regions.ts';
+import { realTime } from '../../src/control/time.ts';
+import { instanceId, instanceIdOf, userId, type InstanceId } from '../../src/domain/ids.ts';
+import { defaultStrayPolicy, type StrayPolicy } from '../../src/domain/stray.ts';
+import type { EngineSpec } from '../../src/engines/contract.ts';
+import { straysOf } from '../../src/store/strays.ts';
+import type { World } from './harness.ts';
+
+export interface Sweeping {
+  needs: ProbeNeeds & HandlingNeeds & { releasedListedMs: number; eventsKeptMs: number };
+  warned: { facts: Record<string, unknown>; text: string }[];
+  /** As the timer does: finds, and handles what was found before. */
+  sweep: () => Promise<void>;
+}
+
+const DAY_MS = 24 * 3_600_000;
+
+/** `wake` makes the world's own loop look. */
+export function sweeping(
+  world: World,
+  { now = Date.now, policy = defaultStrayPolicy }: { now?: () => number; policy?: StrayPolicy } = {},
+): Sweeping {
+  const warned: Sweeping['warned'] = [];
+  const ignore = (): void => {};
+  const needs = {
+    store: world.store,
+    regions: makeRegions([world.hands]),
+    now,
+    time: { ...realTime, now },
+    log: {
+      debug: ignore,
+      info: ignore,
+      error: ignore,
+      warn: (facts: Record<string, unknown>, text: string) => void warned.push({ facts, text }),
+    },
+    // A volume that becomes Bound wakes the instances' loop.
+    wake: () => void volumeOf(world).catch(() => {}),
+    cpuOvercommit: 1,
+    hostMemoryMiB: 1024,
+    onEngineAnswers: async () => {},
+    releasedListedMs: 3_600_000,
+    eventsKeptMs: 30 * DAY_MS,
+    strays: policy,
+    stopGraceMs: 200,
+    ending: new AbortController().signal,
+  };
+  return {
+    warned,
+    needs,
+    async sweep() {
+      await sweepRegion(needs, world.hands);
+      await handleStrays(needs, world.hands);
+    },
+  };
+}
+
+const volumeOf = (world: World): Promise<unknown> =>
+  world.running.control.volumes.create(
+    world.caller,
+    { name: randomUUID(), sizeGB: 1, region: world.hands.regionId, volumeType: 'filesystem' },
+    null,
+  );
+
+export const specOf = (id: InstanceId, more: Partial<EngineSpec> = {}): EngineSpec => ({
+  id,
+  ownerId: userId('somebody'),
+  generation: 1,
+  hostname: `${id}-0`,
+  imageRef: 'berth.local/test:1',
+  cpuMilli: 100,
+  memoryMiB: 100,
+  pidsLimit: 10,
+  gpus: 0,
+  mounts: [],
+  nodePorts: [],
+  nodePortAddress: '127.0.0.1',
+  files: [],
+  ...more,
+});
+
+const soon = (): AbortSignal => AbortSignal.timeout(5_000);
+
+/** A container of ours that runs, and of which the store knows nothing. */
+export async function makeStray(world: World, more: Partial<EngineSpec> = {}): Promise<InstanceId> {
+  const id = instanceIdOf(randomUUID());
+  await world.engine.ensureImage('berth.local/test:1', () => {}, soon());
+  await world.engine.ensure(specOf(id, { ownerId: userId(world.caller.accountId), ...more }), soon());
+  return id;
+}
+
+/** Ids of the containers of ours, and whether they run. */
+export async function containersOf(world: World): Promise<Map<InstanceId, boolean>> {
+  const owned = await world.engine.listOwned(soon());
+  return new Map(
+    owned.filter(({ kind }) => kind === 'instance').map(({ id, running }) => [instanceId(id), running]),
+  );
+}
+
+/** All that stands in the table, what was seen only once among it. */
+export const tableOf = async ({ store, hands }: World): Promise<string[]> =>
+  (await straysOf(store.read, hands.regionId)).map(({ id }) => id);
+
+/** What an administrator is told. */
+export const listOf = ({ running }: World) => running.control.strays.list();
