@@ -99,7 +99,10 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
 
   const caller =
     <Name extends RouteName>(name: Name) =>
-    async (body: unknown = {}, { signal, idempotencyKey, waitForCapacity }: CallOptions = {}): Promise<AnswerOf<Name>> => {
+    async (
+      body: unknown = {},
+      { signal, idempotencyKey, waitForCapacity }: CallOptions = {},
+    ): Promise<AnswerOf<Name>> => {
       const route = routeOf(name);
       const { headers, credentials } = asCaller('application/json');
       if (route.method === 'POST') headers['content-type'] = 'application/json';

@@ -57,7 +57,7 @@ const SILENCE_MS = 45_000;
 export async function* readEvents({ after, signal }: EventOptions, needs: ReaderNeeds): AsyncGenerator<Told, void> {
   let last = after ?? null;
   let waitMs = FIRST_WAIT_MS;
-  for (let connected = false; !signal?.aborted; ) {
+  for (let connected = false; !signal?.aborted;) {
     try {
       const stream = await needs.open(last, signal);
       connected = true;

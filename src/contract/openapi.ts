@@ -151,8 +151,16 @@ function operation(name: RouteName, route: Route, errorKinds: ErrorKinds, schema
 /** The one route that no answer ends, and so the one outside of the table. */
 function eventStream(errorKinds: ErrorKinds): JsonObject {
   const number: JsonObject = { type: 'integer', minimum: 0 };
-  const after = 'The number of the last event that is known; without it the stream begins with what happens from now on';
-  const codes: readonly ErrorCode[] = ['not_logged_in', 'forbidden', 'field_value', 'too_many_requests', 'unavailable', 'internal'];
+  const after =
+    'The number of the last event that is known; without it the stream begins with what happens from now on';
+  const codes: readonly ErrorCode[] = [
+    'not_logged_in',
+    'forbidden',
+    'field_value',
+    'too_many_requests',
+    'unavailable',
+    'internal',
+  ];
   return {
     operationId: 'events',
     summary: "The account's events as they happen, numbered 1, 2, 3 … without holes (Server-Sent Events)",

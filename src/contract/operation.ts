@@ -18,7 +18,7 @@ export const operationKinds = [
   'deleteVolume',
 ] as const;
 
-/** `Pending`: nobody has taken it up yet. `Cancelled`: taken back, or followed by another wish before it was done. */
+/** `Pending`: it waits in line for room. `Cancelled`: taken back, or followed by another wish before it was done. */
 export const operationStates = ['Pending', 'Running', 'Succeeded', 'Failed', 'Cancelled'] as const;
 
 export const stageNames = [

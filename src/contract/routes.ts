@@ -45,7 +45,8 @@ export interface Route<
   source: string;
 }
 
-type Described = Pick<Route, 'summary' | 'source'> & Partial<Pick<Route, 'method' | 'idempotent' | 'operation' | 'waits' | 'errors'>>;
+type Described = Pick<Route, 'summary' | 'source'> &
+  Partial<Pick<Route, 'method' | 'idempotent' | 'operation' | 'waits' | 'errors'>>;
 
 const routeFor =
   <Caller extends Who>(who: Caller) =>
@@ -71,7 +72,8 @@ const route = routeFor('account');
 
 const act = (name: string, summary: string, source: string, more: Partial<Described> = {}) =>
   route(`/instance/${name}`, instance.instanceIdBody, instance.instanceIdAnswer, {
-    idempotent: true, operation: true,
+    idempotent: true,
+    operation: true,
     summary,
     source,
     ...more,
@@ -181,7 +183,8 @@ export const routes = {
     idempotent: true,
     operation: true,
     errors: 'problem',
-    summary: 'Save the root disk of a Running or Stopped instance as an image of your own; a running one stands still meanwhile',
+    summary:
+      'Save the root disk of a Running or Stopped instance as an image of your own; a running one stands still meanwhile',
     source: 'ours',
   }),
   deleteImage: route('/image/delete', image.imageIdBody, image.imageIdAnswer, {
@@ -243,7 +246,8 @@ export const routes = {
   }),
   handleStray: routeFor('admin')('/admin/stray/handle', stray.strayHandleRequest, stray.strayHandleAnswer, {
     errors: 'problem',
-    summary: 'Adopt, stop or delete one of these; what is adopted keeps its mounts as long as its container lives (administrators)',
+    summary:
+      'Adopt, stop or delete one of these; what is adopted keeps its mounts as long as its container lives (administrators)',
     source: 'ours',
   }),
   createApiKey: route('/user/key/create', account.nameBody, account.keyCreateAnswer, {

@@ -2,7 +2,7 @@
 import { withoutPast } from '../domain/ends.ts';
 import { after, whyNot, type Action } from '../domain/instance-states.ts';
 import type { Instance } from '../domain/instance.ts';
-import { beginOperation, operationId, type Cause } from '../domain/operation.ts';
+import { beginOperation, enter, operationId, type Cause } from '../domain/operation.ts';
 import { Refusal } from '../domain/refusal.ts';
 import { endGrantsFor } from '../store/gateway-grants.ts';
 import { appendEvent } from '../store/events.ts';
@@ -186,7 +186,9 @@ export async function act(tx: Db, row: InstanceRow, how: Act): Promise<string> {
   let wish = wishOf(action, instance, nowMs, cause);
   if (action === 'start' && !held) {
     const noRoom = await takeRoom(tx, regionId, type, 0);
-    if (noRoom) wish = await joinLine(tx, wish, noRoom, { ports: 0, offers, waitMs, nowMs });
+    wish = noRoom
+      ? await joinLine(tx, wish, noRoom, { ports: 0, offers, waitMs, nowMs })
+      : { ...wish, operation: enter(wish.operation, 'Placed', nowMs) };
   }
   const holdsCapacity = action !== 'terminate' && (action === 'start' ? wish.waitsSinceMs === null : held);
   if (held && !holdsCapacity) await giveBack(tx, regionId, type, nowMs);

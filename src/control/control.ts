@@ -323,7 +323,8 @@ export interface Forwarding {
   began(instanceId: InstanceId, kind: TrafficKind): () => void;
 }
 
-type ToldOfStray = 'kind' | 'regionId' | 'engineName' | 'subjectId' | 'ownerId' | 'imageRef' | 'running' | 'handling' | 'note';
+type ToldOfStray =
+  'kind' | 'regionId' | 'engineName' | 'subjectId' | 'ownerId' | 'imageRef' | 'running' | 'handling' | 'note';
 
 export interface ListedStray extends Pick<Stray, ToldOfStray> {
   strayId: string;

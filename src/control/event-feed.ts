@@ -90,13 +90,15 @@ export function makeEventFeed({ store, time, log }: { store: Store; time: Time; 
       const gap = { fromSeq: latest + 1, toSeq: after, why: 'these numbers have not been given yet' };
       return { gap, events: [], lastSeq: latest };
     }
-    const events = (await eventsSince(store.read, accountId, after, PAGE)).map(({ seq, kind, subjectId, atMs, data }) => ({
-      seq,
-      kind,
-      subjectId,
-      atMs,
-      dataText: data,
-    }));
+    const events = (await eventsSince(store.read, accountId, after, PAGE)).map(
+      ({ seq, kind, subjectId, atMs, data }) => ({
+        seq,
+        kind,
+        subjectId,
+        atMs,
+        dataText: data,
+      }),
+    );
     const firstSeq = events[0]?.seq ?? latest + 1;
     const lastSeq = events.at(-1)?.seq ?? latest;
     if (firstSeq > after + 1) {

@@ -307,7 +307,9 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       every(HEALTH_EVERY_MS, 'health', () => health.check());
       every(ENDS_EVERY_MS, 'ends', () => stopDue({ ...deedNeeds, stopByItself }));
       every(Math.min(ACTIVITY_EVERY_MS, idleLimits.lookEveryMs), 'activity', () => activity.look());
-      every(TIDY_EVERY_MS, 'tidy', () => tidy({ store, now, releasedListedMs: RELEASED_LISTED_MS, eventsKeptMs: needs.eventsKeptMs }));
+      every(TIDY_EVERY_MS, 'tidy', () =>
+        tidy({ store, now, releasedListedMs: RELEASED_LISTED_MS, eventsKeptMs: needs.eventsKeptMs }),
+      );
       every(ACCESS_SWEEP_EVERY_MS, 'access', () => access.sweep());
       const first: Promise<void> = probeEngines(deedNeeds)
         .catch((error: unknown) => log.warn({ err: error }, 'the first probe failed'))

@@ -23,7 +23,10 @@ const shown = ({ subjectId, generation, operation }: SubjectOperation): PublicOp
   publicOperation(subjectId, generation, operation);
 
 const unknownOperation = (id: string): Refusal =>
-  new Refusal('not_found', `operation ${id} not found; POST /api/operation/list names those of an instance or a volume`);
+  new Refusal(
+    'not_found',
+    `operation ${id} not found; POST /api/operation/list names those of an instance or a volume`,
+  );
 
 /** `<subjectId>.<generation>`; null for what is no id of ours. */
 function parsed(id: string): { subjectId: string; generation: number } | null {
@@ -60,7 +63,8 @@ function subjectOf(subject: OperationSubject): { kind: SubjectKind; id: string }
     { kind: 'image' as const, id: imageId },
   ].flatMap(({ kind, id }) => (id === undefined ? [] : [{ kind, id }]));
   const [one] = given;
-  if (one === undefined) throw new Refusal('field_missing', 'field "instanceId" is not set; or send "volumeId" or "imageId"');
+  if (one === undefined)
+    throw new Refusal('field_missing', 'field "instanceId" is not set; or send "volumeId" or "imageId"');
   if (given.length > 1)
     throw new Refusal('field_value', 'of "instanceId", "volumeId" and "imageId" only one can be set; send one alone');
   return one;
@@ -79,7 +83,13 @@ export function makeOperations(needs: ActionNeeds): Operations & Pick<Instances,
       const before = present ? 1 : 0;
       const offset = (currentPage - 1) * pageSize;
       const first = present && offset === 0 ? [present] : [];
-      const rest = await pastOperations(store.read, accountId, id, Math.max(0, offset - before), pageSize - first.length);
+      const rest = await pastOperations(
+        store.read,
+        accountId,
+        id,
+        Math.max(0, offset - before),
+        pageSize - first.length,
+      );
       // One that became history between the two reads is in both.
       const others = rest.filter(({ generation }) => generation !== first[0]?.generation);
       return { operations: [...first, ...others].map(shown), totalEntries: past + before };
@@ -110,7 +120,9 @@ export function makeOperations(needs: ActionNeeds): Operations & Pick<Instances,
     async get({ accountId }, { instanceId }) {
       const listed = await listedInstance(store.read, accountId, instanceId);
       if (!listed) throw new Refusal('not_found', wordsOf.instance(instanceId));
-      const up = bringUps.includes(listed.operation.kind) ? listed : await pastBringUp(store.read, accountId, instanceId);
+      const up = bringUps.includes(listed.operation.kind)
+        ? listed
+        : await pastBringUp(store.read, accountId, instanceId);
       return {
         instanceText: listed.publicText,
         timeline: up ? publicStages(up.operation) : [],

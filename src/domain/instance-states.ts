@@ -16,8 +16,8 @@
  *     Running or Stopped ── archive ──► the same, phase Archiving ──► Archived ── start ──► Starting ──► Running
  *     any ── terminate ──► Released (at once; the phase says what is still to be cleaned)
  *
- * `Initializing` is the time before the first container exists; a failure then is `InitializationFailed`, later `StartingFailed`
- * (and so is an image that could not be had in time: by then the instance was `Starting`). Both are lasting: Berth gives up the wish
+ * `Initializing` is the time before its image had to be pulled or its container exists; a failure then is `InitializationFailed`,
+ * later `StartingFailed` (and so is an image that could not be had in time: by then the instance was `Starting`). Both are lasting: Berth gives up the wish
  * (desired becomes `stopped`), frees the capacity, and the user may start, archive or terminate.
  * A launch that waits in line for capacity is `Initializing`, phase `Queued`, reason `NoCapacity`.
  * A container that ends by itself, or is removed by others, while `running` is wished is started or made again with back-off, up

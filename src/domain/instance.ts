@@ -102,3 +102,11 @@ export interface Instance {
   operation: Operation;
   observed: Observed;
 }
+
+/** With the times that deadlines count from, if the date has gone back since they were written down, set to now; null when it has not. */
+export function setBack(instance: Instance, nowMs: number): Instance | null {
+  const { wishedAtMs, observed } = instance;
+  if (wishedAtMs <= nowMs && observed.countedFromMs <= nowMs) return null;
+  const countedFromMs = Math.min(observed.countedFromMs, nowMs);
+  return { ...instance, wishedAtMs: Math.min(wishedAtMs, nowMs), observed: { ...observed, countedFromMs } };
+}

@@ -166,6 +166,8 @@ function planRunning(instance: Instance, seen: Known, nowMs: number, limits: Lim
       return startAgain(instance, reason, text, attempts, nowMs, limits);
     }
   }
+  const pauseMs = pauseLeftMs(instance, seen, nowMs, limits);
+  if (pauseMs > 0) return { do: 'rest', afterMs: pauseMs };
   const event: StatusEvent = seen.kind === 'present' && observed.status === 'Initializing' ? 'made' : 'create';
   return { do: 'ensure', show: { status: after(observed.status, event), healthy: false, runningSinceMs: 0 } };
 }
@@ -187,6 +189,14 @@ function whatIsOverdue(
 }
 
 const countedFrom = (wishedAtMs: number, { countedFromMs }: Observed): number => Math.max(wishedAtMs, countedFromMs);
+
+/** A hint of the engine must not make a back-off shorter for one that ends as soon as it is started. */
+function pauseLeftMs({ observed, attempts }: Instance, seen: Known, nowMs: number, limits: Limits): number {
+  const ended = observed.diagnosis === 'ContainerExited' || observed.diagnosis === 'OutOfMemory';
+  if (!ended || observed.phase !== 'Queued' || seen.kind === 'absent' || seen.startedAtMs === 0) return 0;
+  const pauseMs = backOffMs(attempts, limits);
+  return Math.min(pauseMs, seen.startedAtMs + pauseMs - nowMs);
+}
 
 function startAgain(
   instance: Instance,

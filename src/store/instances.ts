@@ -371,7 +371,7 @@ export async function makeFilesStale(tx: Db, ownerId: string, nowMs: number): Pr
     .execute();
 }
 
-/** Takes the mark off, before the files are made: what changes from here on sets it again. Or sets it, when they could not be. */
+/** Sets the mark for one instance, or takes it off once it has the present files: what changes later sets it again. */
 export async function markFiles(tx: Db, id: string, stale: boolean): Promise<void> {
   await tx
     .updateTable('instance')

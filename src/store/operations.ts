@@ -153,12 +153,7 @@ export async function forgetOperations(tx: Db, beforeMs: number, limit: number):
   const gone = await tx
     .deleteFrom('operation')
     .where('id', 'in', (from) =>
-      from
-        .selectFrom('operation')
-        .select('id')
-        .where('keptSinceMs', '<', beforeMs)
-        .orderBy('keptSinceMs')
-        .limit(limit),
+      from.selectFrom('operation').select('id').where('keptSinceMs', '<', beforeMs).orderBy('keptSinceMs').limit(limit),
     )
     .executeTakeFirst();
   return Number(gone.numDeletedRows);

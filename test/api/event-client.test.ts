@@ -48,7 +48,10 @@ function breaking(afterBytes: () => number): { fetch: typeof globalThis.fetch; o
           else controller.terminate();
         },
       });
-      return new Response(response.body?.pipeThrough(cut) ?? null, { status: response.status, headers: response.headers });
+      return new Response(response.body?.pipeThrough(cut) ?? null, {
+        status: response.status,
+        headers: response.headers,
+      });
     },
   };
 }
@@ -111,7 +114,11 @@ test('an event has its kind, its subject, its time and its data; a gap says whic
 test('a refusal is thrown: at once when it is the first answer, and when the login has ended meanwhile', () =>
   withRoom(async (room) => {
     const stranger = makeClient({ baseUrl: room.api.baseUrl });
-    await expect(take(stranger.events(), 1)).rejects.toMatchObject({ name: 'ApiError', status: 401, code: 'not_logged_in' });
+    await expect(take(stranger.events(), 1)).rejects.toMatchObject({
+      name: 'ApiError',
+      status: 401,
+      code: 'not_logged_in',
+    });
     const away = makeClient({ baseUrl: 'http://127.0.0.1:1/api' });
     await expect(take(away.events(), 1)).rejects.toMatchObject({ status: 0, code: 'unreachable' });
 
@@ -127,9 +134,20 @@ test('a server that is away or too busy after it was there is waited for', async
   const answers = [
     () => new Response('retry: 2000\nid: 4\n\n'),
     () => Promise.reject(new TypeError('refused')),
-    () => new Response('{"message":"busy"}', { status: 503, headers: { 'x-error-code': 'unavailable', 'retry-after': '0' } }),
-    () => new Response('{"message":"too many"}', { status: 429, headers: { 'x-error-code': 'too_many_requests', 'retry-after': '0' } }),
-    () => new Response('id: 5\nevent: a.b\ndata: {"seq":5,"kind":"a.b","subjectId":"s","atUnixMs":1,"data":{},"newer":1}\n\n'),
+    () =>
+      new Response('{"message":"busy"}', {
+        status: 503,
+        headers: { 'x-error-code': 'unavailable', 'retry-after': '0' },
+      }),
+    () =>
+      new Response('{"message":"too many"}', {
+        status: 429,
+        headers: { 'x-error-code': 'too_many_requests', 'retry-after': '0' },
+      }),
+    () =>
+      new Response(
+        'id: 5\nevent: a.b\ndata: {"seq":5,"kind":"a.b","subjectId":"s","atUnixMs":1,"data":{},"newer":1}\n\n',
+      ),
   ];
   const asked: (string | null)[] = [];
   const client = makeClient({
@@ -172,6 +190,16 @@ test('the loop ends quietly by its signal, and a loop that is broken off closes 
     expect(await take(clientOf(room, ann).events({ after: ann.base }), 1)).toHaveLength(1);
     await eventually(() => 'size' in events && events.size === 0);
     expect(await take(clientOf(room, ann).events({ signal: AbortSignal.abort() }), 1)).toEqual([]);
+    // Also while the first answer is still to come.
+    const early = new AbortController();
+    const never = clientOf(room, ann, (_url, init) => {
+      const { signal } = init ?? {};
+      queueMicrotask(() => early.abort());
+      return new Promise((_, reject) =>
+        signal?.addEventListener('abort', () => reject(new DOMException('', 'AbortError'))),
+      );
+    });
+    expect(await take(never.events({ signal: early.signal }), 1)).toEqual([]);
   }));
 
 test('a connection that is silent for too long is given up, and another is opened', async () => {

@@ -111,7 +111,9 @@ export async function openStream(
   return stream;
 }
 
-export const bearer = ({ token }: Pick<Someone, 'token'>): Record<string, string> => ({ authorization: `Bearer ${token}` });
+export const bearer = ({ token }: Pick<Someone, 'token'>): Record<string, string> => ({
+  authorization: `Bearer ${token}`,
+});
 
 /** Of a stream's text, the messages with data. */
 export function messagesIn(text: string): { id: number; event: string; data: Record<string, unknown> }[] {

@@ -30,7 +30,11 @@ async function readWithBreaks(port: number, who: Someone, last: number): Promise
     );
     stream.close();
     for (const { id, event, data } of messagesIn(stream.text())) {
-      expect({ event, seq: data['seq'], subjectId: data['subjectId'] }).toEqual({ event: 'test.happened', seq: id, subjectId: who.accountId });
+      expect({ event, seq: data['seq'], subjectId: data['subjectId'] }).toEqual({
+        event: 'test.happened',
+        seq: id,
+        subjectId: who.accountId,
+      });
       seqs.push(id);
       at = id;
     }
@@ -77,7 +81,11 @@ onBothEngines('the event stream', (open) => {
     await eventually(() => messagesIn(stream.text()).length === 1);
     expect(stream).toMatchObject({
       status: 200,
-      headers: { 'content-type': 'text/event-stream', 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' },
+      headers: {
+        'content-type': 'text/event-stream',
+        'cache-control': 'no-store',
+        'x-content-type-options': 'nosniff',
+      },
     });
     const data = JSON.stringify({
       seq: now + 1,
@@ -95,14 +103,20 @@ onBothEngines('the event stream', (open) => {
     const ann = await another();
     await admin.happens(30);
     await ann.happens(10 - ann.base);
-    await store.write((tx) => tx.deleteFrom('event').where('accountId', '=', ann.accountId).where('seq', '<=', 6).execute());
+    await store.write((tx) =>
+      tx.deleteFrom('event').where('accountId', '=', ann.accountId).where('seq', '<=', 6).execute(),
+    );
     const stream = await openStream(api.port, { path: '/api/events?after=2', headers: bearer(ann) });
     await eventually(() => messagesIn(stream.text()).length === 5);
     expect(messagesIn(stream.text()).map(({ id, event }) => [id, event])).toEqual([
       [6, 'gap'],
       ...range(7, 10).map((seq) => [seq, 'test.happened']),
     ]);
-    expect(messagesIn(stream.text())[0]?.data).toEqual({ fromSeq: 3, toSeq: 6, why: expect.stringContaining('no longer kept') });
+    expect(messagesIn(stream.text())[0]?.data).toEqual({
+      fromSeq: 3,
+      toSeq: 6,
+      why: expect.stringContaining('no longer kept'),
+    });
 
     // All of them gone: the gap reaches to now, and what happens next is told.
     await store.write((tx) => tx.deleteFrom('event').where('accountId', '=', ann.accountId).execute());
@@ -167,13 +181,27 @@ test('the header decides over the query; what is no number is refused, and so is
   const { api, another } = await eventRoom(store);
   const ann = await another();
   await ann.happens(5 - ann.base);
-  const both = await openStream(api.port, { path: '/api/events?after=1', headers: { ...bearer(ann), 'last-event-id': '4' } });
+  const both = await openStream(api.port, {
+    path: '/api/events?after=1',
+    headers: { ...bearer(ann), 'last-event-id': '4' },
+  });
   await eventually(() => messagesIn(both.text()).length === 1);
   expect(messagesIn(both.text())[0]?.id).toBe(5);
 
-  for (const path of ['?after=-1', '?after=1.5', '?after=x', '?after=', '?after=1&after=2', `?after=${'9'.repeat(16)}`]) {
+  for (const path of [
+    '?after=-1',
+    '?after=1.5',
+    '?after=x',
+    '?after=',
+    '?after=1&after=2',
+    `?after=${'9'.repeat(16)}`,
+  ]) {
     const refused = await api.send(`/api/events${path}`, { token: ann.token });
-    expect({ path, status: refused.status, code: refused.headers['x-error-code'] }).toEqual({ path, status: 400, code: 'field_value' });
+    expect({ path, status: refused.status, code: refused.headers['x-error-code'] }).toEqual({
+      path,
+      status: 400,
+      code: 'field_value',
+    });
     expect(refused.json).toMatchObject({ status: 400, message: expect.stringContaining('"after"') });
   }
   const header = await api.send('/api/events', { token: ann.token, headers: { 'last-event-id': 'new' } });
@@ -182,7 +210,10 @@ test('the header decides over the query; what is no number is refused, and so is
   expect(await api.send('/api/events')).toMatchObject({ status: 401, json: { code: -1 } });
   expect(await api.send('/api/events', { token: 'nonsense' })).toMatchObject({ status: 401 });
   for (const method of ['POST', 'HEAD', 'DELETE'])
-    expect(await api.send('/api/events', { token: ann.token, method })).toMatchObject({ status: 405, headers: { allow: 'GET' } });
+    expect(await api.send('/api/events', { token: ann.token, method })).toMatchObject({
+      status: 405,
+      headers: { allow: 'GET' },
+    });
   await remove();
 });
 
@@ -228,7 +259,11 @@ test('an account has eight streams; the ninth is refused in words, and one that 
   const ninth = await api.send('/api/events', { token: ann.token });
   expect(ninth).toMatchObject({
     status: 429,
-    headers: { 'x-error-code': 'too_many_requests', 'retry-after': '10', 'content-type': expect.stringContaining('application/problem+json') },
+    headers: {
+      'x-error-code': 'too_many_requests',
+      'retry-after': '10',
+      'content-type': expect.stringContaining('application/problem+json'),
+    },
     json: { message: 'this account has 8 event streams open, and 8 is the most; close one' },
   });
   expect((await openStream(api.port, { headers: bearer(admin) })).status).toBe(200);
@@ -259,7 +294,10 @@ test('control that stops ends its streams whole, and so does an edge that closes
   expect(stream.status).toBe(200);
   await world.running.stop();
   expect(await stream.ended).toBe('end');
-  expect(await api.send('/api/events', { token: admin.token })).toMatchObject({ status: 503, headers: { 'retry-after': '1' } });
+  expect(await api.send('/api/events', { token: admin.token })).toMatchObject({
+    status: 503,
+    headers: { 'retry-after': '1' },
+  });
 
   const endless = async function* (_caller: unknown, _after: unknown, signal: AbortSignal) {
     yield { gap: null, events: [], lastSeq: 0 };
@@ -278,6 +316,8 @@ test('an edge that closes waits for no connection on which nothing has come', as
   onTestFinished(() => void spare.destroy());
   await eventually(async () => (await edge.connections()) === 1);
   await edge.stop();
+  await eventually(() => spare.closed);
+  expect(spare.bytesRead).toBe(0);
 });
 
 test('nobody is asked while nobody waits: the feed has a timer only as long as somebody reads', async () => {

@@ -2,7 +2,17 @@
  * A control of canned answers, for what only the edge decides: what it passes on, and what it makes of every kind of answer,
  * refusal and fault. All that a test does not hand in is a fault when asked.
  */
-import type { Access, Caller, Catalog, Control, Forwarding, Instances, Volumes, Images, Registries } from '../../src/control/control.ts';
+import type {
+  Access,
+  Caller,
+  Catalog,
+  Control,
+  Forwarding,
+  Instances,
+  Volumes,
+  Images,
+  Registries,
+} from '../../src/control/control.ts';
 import { Refusal } from '../../src/domain/refusal.ts';
 
 export const GOOD_TOKEN = 'good';
@@ -81,4 +91,10 @@ const unaskedVolumes: Volumes = { create: unasked, list: unasked, delete: unaske
 const unaskedCatalog: Catalog = { families: unasked, regions: unasked };
 const unaskedImages: Images = { list: unasked, create: unasked, save: unasked, delete: unasked };
 const unaskedRegistries: Registries = { create: unasked, list: unasked, delete: unasked };
-const unaskedForwarding: Forwarding = { route: unasked, redeem: unasked, session: unasked, dial: unasked, began: () => () => {} };
+const unaskedForwarding: Forwarding = {
+  route: unasked,
+  redeem: unasked,
+  session: unasked,
+  dial: unasked,
+  began: () => () => {},
+};

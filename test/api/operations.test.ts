@@ -36,7 +36,12 @@ test('each wish names its operation in a header, and its body says what it alway
         id: `${instanceId}.${generation}`,
       });
   }
-  const made = await act(ann, '/storage/volume/create', { name: 'v', sizeGB: 1, region: ids.region, volumeType: 'filesystem' }, 'v');
+  const made = await act(
+    ann,
+    '/storage/volume/create',
+    { name: 'v', sizeGB: 1, region: ids.region, volumeType: 'filesystem' },
+    'v',
+  );
   const { volume } = JSON.parse(made.text);
   expect(Object.keys(JSON.parse(made.text))).toEqual(['volume']);
   expect(operationOf(made)).toBe(`${volume.id}.1`);
@@ -113,6 +118,17 @@ describe('bad questions', () => {
 
 test('every route that says it names an operation takes a key, so that a second try names the same', () => {
   const wishes = routeNames.filter((name) => routes[name].operation);
-  expect(wishes).toEqual(expect.arrayContaining(['launch', 'stop', 'start', 'restart', 'archive', 'terminate', 'createVolume', 'deleteVolume']));
+  expect(wishes).toEqual(
+    expect.arrayContaining([
+      'launch',
+      'stop',
+      'start',
+      'restart',
+      'archive',
+      'terminate',
+      'createVolume',
+      'deleteVolume',
+    ]),
+  );
   expect(wishes.filter((name) => !routes[name].idempotent)).toEqual([]);
 });

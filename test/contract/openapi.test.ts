@@ -44,7 +44,7 @@ test('an answer that names its operation says so, and no other does', () => {
   for (const name of routeNames) {
     const { path, method, operation } = routes[name];
     const headers = at(document, 'paths', path, method.toLowerCase(), 'responses', '200', 'headers');
-    expect([name, Object.hasOwn(headers ?? {}, OPERATION_HEADER)]).toEqual([name, operation]);
+    expect([name, at(headers, OPERATION_HEADER) !== undefined]).toEqual([name, operation]);
   }
 });
 

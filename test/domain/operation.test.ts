@@ -46,7 +46,13 @@ test('what waits for a place is Pending, what is begun at once is Running', () =
   for (const kind of operationKinds) {
     const waits = kind === 'launch' || kind === 'start';
     const begun = beginOperation(kind, 'user', 7);
-    expect(begun).toMatchObject({ kind, state: waits ? 'Pending' : 'Running', startedAtMs: 7, endedAtMs: null, error: null });
+    expect(begun).toMatchObject({
+      kind,
+      state: waits ? 'Pending' : 'Running',
+      startedAtMs: 7,
+      endedAtMs: null,
+      error: null,
+    });
     expect(begun.stages).toHaveLength(1);
     expect(percentOf(begun)).toBe(0);
   }
@@ -69,14 +75,17 @@ test.each([
   { kind: 'restart', phases: ['Stopping', 'CreateContainer', 'WaitReady', 'Ready'] },
   { kind: 'archive', phases: ['Stopping', 'Archiving', 'Archived'] },
   { kind: 'terminate', phases: ['Cleaning', 'RemovingDisks', 'Cleaned'] },
-] satisfies { kind: OperationKind; phases: Phase[] }[])('$kind succeeds with its phase of rest, and not before', ({ kind, phases }) => {
-  const before = through(kind, ...phases.slice(0, -1));
-  expect(before).toMatchObject({ state: 'Running', endedAtMs: null });
-  expect(percentOf(before)).toBeLessThan(100);
-  const done = through(kind, ...phases);
-  expect(done.state).toBe('Succeeded');
-  expect(percentOf(done)).toBe(100);
-});
+] satisfies { kind: OperationKind; phases: Phase[] }[])(
+  '$kind succeeds with its phase of rest, and not before',
+  ({ kind, phases }) => {
+    const before = through(kind, ...phases.slice(0, -1));
+    expect(before).toMatchObject({ state: 'Running', endedAtMs: null });
+    expect(percentOf(before)).toBeLessThan(100);
+    const done = through(kind, ...phases);
+    expect(done.state).toBe('Succeeded');
+    expect(percentOf(done)).toBe(100);
+  },
+);
 
 test('the phase Failed ends it with the reason, the words, and what to do', () => {
   const failing = { ...at('Failed'), diagnosis: 'ImageDenied', diagnosisMessage: 'unauthorized' } as const;
@@ -157,7 +166,11 @@ test('a step back takes up a stage where it was, and those after it are not said
 test('the init script outlasts the operation, ends by itself, and stands in the timeline once', () => {
   const running = carryOn(beginInit(through('launch', 'WaitReady'), 2_000), at('Ready'), 3_000);
   expect(running.state).toBe('Succeeded');
-  expect(publicStages(running).at(-1)).toMatchObject({ name: 'InitScript', endedAtUnixMs: null, text: 'the init script runs' });
+  expect(publicStages(running).at(-1)).toMatchObject({
+    name: 'InitScript',
+    endedAtUnixMs: null,
+    text: 'the init script runs',
+  });
   expect(names(beginInit(running, 4_000)).filter((name) => name === 'InitScript')).toHaveLength(1);
   expect(publicStages(endInit(running, 5_000)).at(-1)).toMatchObject({
     endedAtUnixMs: 5_000,
@@ -192,7 +205,9 @@ describe('cancelling', () => {
   test.each(['stop', 'terminate', 'saveImage', 'createVolume', 'deleteVolume'] as const)(
     '%s is not taken back, and it is said what works',
     (kind) => {
-      expect(howToCancel(beginOperation(kind, 'user', 0))).toEqual({ why: expect.stringMatching(/; (wait|launch|create|delete)/) });
+      expect(howToCancel(beginOperation(kind, 'user', 0))).toEqual({
+        why: expect.stringMatching(/; (wait|launch|create|delete)/),
+      });
     },
   );
 });

@@ -133,7 +133,10 @@ test('neighbours are all there afterwards, unchanged and still running, while st
   const holds = async () => (await engine.listOwned(soon())).filter(({ ownerId }) => ownerId === nobody);
   expect((await holds()).map(({ kind }) => kind).toSorted()).toEqual(['image', 'instance', 'network']);
   await until(holds, (left) => left.length === 0);
-  expect(await inside.client.listStrays()).toEqual({ strays: [] });
+  await until(
+    () => inside.client.listStrays(),
+    ({ strays }) => strays.length === 0,
+  );
   const found = await inside.server.store.read.selectFrom('event').selectAll().where('kind', '=', 'stray.found').execute();
   expect(found.length).toBeGreaterThan(0);
   expect(await picture()).toEqual(before);

@@ -33,8 +33,9 @@ export interface OwnEngine {
   stop(): Promise<void>;
 }
 
-export async function startOwnEngine(): Promise<OwnEngine> {
-  const folder = await mkdtemp(join(tmpdir(), 'berth-engine-'));
+/** `under`: where all that it has is kept. */
+export async function startOwnEngine({ under = tmpdir() }: { under?: string } = {}): Promise<OwnEngine> {
+  const folder = await mkdtemp(join(under, 'berth-engine-'));
   const [socketPath, pidFile, logFile] = ['docker.sock', 'docker.pid', 'log'].map((name) => join(folder, name));
   if (socketPath === undefined || pidFile === undefined || logFile === undefined) throw new Error('no names');
   const docker = new Docker({ socketPath });
@@ -89,7 +90,12 @@ export async function startOwnEngine(): Promise<OwnEngine> {
     await gone;
     // It dies with its parent, a moment later. A start in that moment would wait for it and in vain.
     const containerd = Number(await readFile(join(folder, 'exec/containerd/containerd.pid'), 'utf8').catch(() => ''));
-    if (containerd > 0) await until(async () => lives(containerd), (yes) => !yes, START_DEADLINE_MS);
+    if (containerd > 0)
+      await until(
+        async () => lives(containerd),
+        (yes) => !yes,
+        START_DEADLINE_MS,
+      );
   }
 
   async function removeAll(): Promise<void> {
@@ -104,7 +110,7 @@ export async function startOwnEngine(): Promise<OwnEngine> {
   return {
     dockerHost: `unix://${socketPath}`,
     docker,
-    importTiny: (ref) => importBusybox(docker, ref, join(folder, 'image')),
+    importTiny: (ref) => importBusybox(docker, ref, folder),
     kill,
     start,
     async stop() {

@@ -24,9 +24,9 @@ let folder: string;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'berth-pulls-'));
   registries = await startDebianRegistries();
-  patient = await startInside({ nodePorts: '31400-31449', limits: common });
+  patient = await startInside({ nodePorts: '31800-31849', limits: common });
   hasty = await startInside({
-    nodePorts: '31450-31499',
+    nodePorts: '31850-31899',
     limits: { ...common, imageDeadlineMs: 3_000, maxAttempts: 2 },
   });
 });
@@ -165,19 +165,19 @@ describe('a registry that is ill', () => {
     async ({ expect, onTestFinished }) => {
       const { ref, imageId, wire } = await published(patient, onTestFinished);
       const first = await patient.launch({ imageId });
-    await patient.sees(first, { status: 'Running' });
-    await patient.client.stop({ instanceId: first });
-    await patient.sees(first, { status: 'Stopped' });
-    await dropImage(ref);
-    await wire.down();
-    const second = await patient.launch({ imageId });
-    const { instanceRuntimeInfo: now } = await patient.sees(second, { diagnosisReason: 'BackOff' });
-    expect(now.diagnosisMessage).not.toBe('');
-    await wire.up();
-    await patient.sees(second, { status: 'Running', diagnosisReason: '' });
-    await patient.client.start({ instanceId: first });
-    await patient.sees(first, { status: 'Running', diagnosisReason: '' });
-    await patient.removeAll(first, second);
+      await patient.sees(first, { status: 'Running' });
+      await patient.client.stop({ instanceId: first });
+      await patient.sees(first, { status: 'Stopped' });
+      await dropImage(ref);
+      await wire.down();
+      const second = await patient.launch({ imageId });
+      const { instanceRuntimeInfo: now } = await patient.sees(second, { diagnosisReason: 'BackOff' });
+      expect(now.diagnosisMessage).not.toBe('');
+      await wire.up();
+      await patient.sees(second, { status: 'Running', diagnosisReason: '' });
+      await patient.client.start({ instanceId: first });
+      await patient.sees(first, { status: 'Running', diagnosisReason: '' });
+      await patient.removeAll(first, second);
     },
   );
 });

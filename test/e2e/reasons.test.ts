@@ -4,7 +4,7 @@ import { mkdtemp, rename, rm } from 'node:fs/promises';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, type TestContext } from 'vitest';
 import { realTime } from '../../src/control/time.ts';
 import { diagnoses } from '../../src/domain/instance-states.ts';
 import { instanceId } from '../../src/domain/ids.ts';
@@ -21,7 +21,7 @@ const SOCKET = (process.env['DOCKER_HOST'] ?? '/var/run/docker.sock').replace(/^
 const containerOf = (id: string) => docker.getContainer(containerName(instanceId(id)));
 
 /** Another program of the host that has the port. */
-async function hold(port: number): Promise<() => Promise<void>> {
+async function hold(port: number, onTestFinished: TestContext['onTestFinished']): Promise<() => Promise<void>> {
   const server = net.createServer().listen(port, '127.0.0.1');
   await once(server, 'listening');
   const release = (): Promise<void> => new Promise((resolve) => server.close(() => resolve()));
@@ -33,7 +33,7 @@ describe('what ends inside', () => {
   let inside: ServerInside;
   let imageId: string;
   beforeAll(async () => {
-    inside = await startInside({ nodePorts: '31300-31349', limits, time: hastened });
+    inside = await startInside({ nodePorts: '31620-31649', limits, time: hastened });
     imageId = await inside.offerTiny();
   });
   afterAll(() => inside?.stop());
@@ -43,10 +43,12 @@ describe('what ends inside', () => {
     const eats = 'dd if=/dev/zero of=/dev/null bs=1200M';
     const greedy = `echo 1000 >/proc/1/oom_score_adj; sleep 1; ${eats} & ${eats}`;
     const id = await inside.launch({ imageId, initScript: greedy });
-    await inside.sees(id, { diagnosisReason: 'OutOfMemory' });
+    await until(
+      () => inside.story(id),
+      (story) => story.includes('Starting/Queued/OutOfMemory'),
+    );
     const message = 'the init script was cut short by a stop and is not run again';
     await inside.sees(id, { status: 'Running', diagnosisReason: '', message });
-    expect(await inside.story(id)).toContain('Starting/Queued/OutOfMemory');
     await inside.removeAll(id);
   });
 
@@ -55,15 +57,13 @@ describe('what ends inside', () => {
     async ({ expect }) => {
       const id = await inside.launch({ imageId });
       await inside.sees(id, { status: 'Running' });
+      const ends = async (): Promise<number> =>
+        (await inside.story(id)).filter((one) => one === 'Starting/Queued/ContainerExited').length;
       await containerOf(id).kill();
-      const ended = await inside.sees(id, { diagnosisReason: 'ContainerExited' });
-      expect(ended.instanceRuntimeInfo).toMatchObject({ status: 'Starting', phase: 'Queued', healthy: false });
-      expect(ended.instanceRuntimeInfo.diagnosisMessage).toBe('the main process ended with exit code 137');
+      await until(ends, (times) => times === 1);
       await inside.sees(id, { status: 'Running', diagnosisReason: '', healthy: true });
       await containerOf(id).remove({ force: true });
-      // By when it is looked at, it was killed for that or is gone already.
-      const gone = await inside.sees(id, { diagnosisReason: 'ContainerExited' });
-      expect(gone.instanceRuntimeInfo.diagnosisMessage).toMatch(/was removed from the engine|exit code 137/);
+      await until(ends, (times) => times === 2);
       await inside.sees(id, { status: 'Running', diagnosisReason: '', healthy: true });
       await inside.removeAll(id);
     },
@@ -115,84 +115,89 @@ describe('what ends inside', () => {
 });
 
 describe('what the host does not give', () => {
-  test('a node port that another program has: it runs on another; where there is none, PortTaken', async () => {
-    const inside = await startInside({ nodePorts: '31350-31351', limits });
-    onTestFinished(() => inside.stop());
-    const imageId = await inside.offerTiny();
-    const release = await hold(31_350);
-    const first = await inside.launch({ imageId });
-    const { instanceSpecInfo } = await inside.sees(first, { status: 'Running', diagnosisReason: '' });
-    expect(instanceSpecInfo.nodePorts).toEqual([{ port: 22, address: '127.0.0.1', nodePort: 31_351 }]);
+  test.concurrent(
+    'a node port that another program has: it runs on another; where there is none, PortTaken',
+    async ({ expect, onTestFinished }) => {
+      const inside = await startInside({ nodePorts: '31650-31651', limits });
+      onTestFinished(() => inside.stop());
+      const imageId = await inside.offerTiny();
+      const release = await hold(31_650, onTestFinished);
+      const first = await inside.launch({ imageId });
+      const { instanceSpecInfo } = await inside.sees(first, { status: 'Running', diagnosisReason: '' });
+      expect(instanceSpecInfo.nodePorts).toEqual([{ port: 22, address: '127.0.0.1', nodePort: 31_651 }]);
 
-    const second = await inside.launch({ imageId });
-    const waiting = await inside.sees(second, { diagnosisReason: 'PortTaken' });
-    expect(waiting.instanceRuntimeInfo).toMatchObject({ phase: 'CreateContainer', healthy: false });
-    const said = await inside.givenUp(second, { status: 'StartingFailed', reason: 'PortTaken' });
-    expect(said).toBe('node port 31350 is taken by another program of the host');
-    await inside.client.start({ instanceId: second });
-    await inside.sees(second, { diagnosisReason: 'PortTaken' });
-    await release();
-    const running = await inside.sees(second, { status: 'Running', diagnosisReason: '' });
-    expect(running.instanceSpecInfo.nodePorts[0]?.nodePort).toBe(31_350);
+      const second = await inside.launch({ imageId });
+      const said = await inside.givenUp(second, { status: 'StartingFailed', reason: 'PortTaken' });
+      expect(said).toBe('node port 31650 is taken by another program of the host');
+      expect(await inside.story(second)).toContain('Starting/CreateContainer/PortTaken');
+      await inside.client.start({ instanceId: second });
+      await inside.sees(second, { diagnosisReason: 'PortTaken' });
+      await release();
+      const running = await inside.sees(second, { status: 'Running', diagnosisReason: '' });
+      expect(running.instanceSpecInfo.nodePorts[0]?.nodePort).toBe(31_650);
 
-    // One that has run keeps its port, and waits for it.
-    await inside.client.stop({ instanceId: second });
-    await inside.sees(second, { status: 'Stopped' });
-    const releaseAgain = await hold(31_350);
-    await inside.client.start({ instanceId: second });
-    const kept = await inside.sees(second, { diagnosisReason: 'PortTaken' });
-    expect(kept.instanceRuntimeInfo.diagnosisMessage).toMatch(/starts when that one is free/);
-    await releaseAgain();
-    await inside.sees(second, { status: 'Running', diagnosisReason: '' });
-    await inside.removeAll(first, second);
-  });
+      // One that has run keeps its port, and waits for it.
+      await inside.client.stop({ instanceId: second });
+      await inside.sees(second, { status: 'Stopped' });
+      const releaseAgain = await hold(31_650, onTestFinished);
+      await inside.client.start({ instanceId: second });
+      const kept = await inside.sees(second, { diagnosisReason: 'PortTaken' });
+      expect(kept.instanceRuntimeInfo.diagnosisMessage).toMatch(/starts when that one is free/);
+      await releaseAgain();
+      await inside.sees(second, { status: 'Running', diagnosisReason: '' });
+      await inside.removeAll(first, second);
+    },
+  );
 
-  test('disks that are away: VolumePending, DisksFailed, and it goes on when they are back; VolumeLost', async () => {
-    const inside = await startInside({
-      nodePorts: '31352-31369',
-      limits,
-      time: { ...realTime, every: hastened.every },
-    });
-    onTestFinished(() => inside.stop());
-    const imageId = await inside.offerTiny();
-    const { region } = inside.server.example;
-    const makeVolume = async (name: string) => {
-      const { volume } = await inside.client.createVolume({ name, sizeGB: 1, region, volumeType: 'filesystem' });
-      const mount = { remoteStorageName: name, remoteStorageId: volume.id, type: 'filesystem' };
-      return { id: volume.id, mounts: [{ ...mount, mountPath: `/root/${name}` }] };
-    };
-    const lost = await makeVolume('lost');
-    const mounting = await inside.launch({ imageId, remoteStorages: lost.mounts });
-    await inside.sees(mounting, { status: 'Running' });
-    await inside.client.stop({ instanceId: mounting });
-    await inside.sees(mounting, { status: 'Stopped' });
+  test.concurrent(
+    'disks that are away: VolumePending, DisksFailed, and it goes on when they are back; VolumeLost',
+    async ({ expect, onTestFinished }) => {
+      const inside = await startInside({
+        nodePorts: '31652-31669',
+        limits,
+        time: { ...realTime, every: hastened.every },
+      });
+      onTestFinished(() => inside.stop());
+      const imageId = await inside.offerTiny();
+      const { region } = inside.server.example;
+      const makeVolume = async (name: string) => {
+        const { volume } = await inside.client.createVolume({ name, sizeGB: 1, region, volumeType: 'filesystem' });
+        const mount = { remoteStorageName: name, remoteStorageId: volume.id, type: 'filesystem' };
+        return { id: volume.id, mounts: [{ ...mount, mountPath: `/root/${name}` }] };
+      };
+      const lost = await makeVolume('lost');
+      const mounting = await inside.launch({ imageId, remoteStorages: lost.mounts });
+      await inside.sees(mounting, { status: 'Running' });
+      await inside.client.stop({ instanceId: mounting });
+      await inside.sees(mounting, { status: 'Stopped' });
 
-    const [disks, away] = [join(inside.folder, 'disks'), join(inside.folder, 'disks.away')];
-    await rename(disks, away);
-    const pending = await inside.launch({ imageId, remoteStorages: (await makeVolume('pending')).mounts });
-    const without = await inside.launch({ imageId });
-    const { instanceRuntimeInfo: waits } = await inside.sees(pending, { diagnosisReason: 'VolumePending' });
-    expect(waits).toMatchObject({ status: 'Initializing', phase: 'PrepareDisks' });
-    expect(waits.diagnosisMessage).toMatch(/volume pending .* is Pending/);
-    const { instanceRuntimeInfo: fails } = await inside.sees(without, { diagnosisReason: 'DisksFailed' });
-    expect(fails).toMatchObject({ status: 'Initializing', phase: 'PrepareDisks' });
-    expect(fails.diagnosisMessage).toBe('the data disk could not be had from the storage of the region');
-    await inside.givenUp(without, { status: 'InitializationFailed', reason: 'DisksFailed' });
-    await rename(away, disks);
-    await inside.client.start({ instanceId: without });
-    await inside.sees(without, { status: 'Running', diagnosisReason: '' });
-    await inside.sees(pending, { status: 'Running', diagnosisReason: '' });
+      const [disks, away] = [join(inside.folder, 'disks'), join(inside.folder, 'disks.away')];
+      await rename(disks, away);
+      const pending = await inside.launch({ imageId, remoteStorages: (await makeVolume('pending')).mounts });
+      const without = await inside.launch({ imageId });
+      const { instanceRuntimeInfo: waits } = await inside.sees(pending, { diagnosisReason: 'VolumePending' });
+      expect(waits).toMatchObject({ status: 'Initializing', phase: 'PrepareDisks' });
+      expect(waits.diagnosisMessage).toMatch(/volume pending .* is Pending/);
+      const { instanceRuntimeInfo: fails } = await inside.sees(without, { diagnosisReason: 'DisksFailed' });
+      expect(fails).toMatchObject({ status: 'Initializing', phase: 'PrepareDisks' });
+      expect(fails.diagnosisMessage).toBe('the data disk could not be had from the storage of the region');
+      await inside.givenUp(without, { status: 'InitializationFailed', reason: 'DisksFailed' });
+      await rename(away, disks);
+      await inside.client.start({ instanceId: without });
+      await inside.sees(without, { status: 'Running', diagnosisReason: '' });
+      await inside.sees(pending, { status: 'Running', diagnosisReason: '' });
 
-    await rm(join(disks, 'volume', lost.id), { recursive: true });
-    await until(
-      () => inside.client.listVolumes({ pager: { currentPage: 1, pageSize: 10 } }),
-      ({ volumeList }) => volumeList.some(({ id, status }) => id === lost.id && status === 'Lost'),
-    );
-    await inside.client.start({ instanceId: mounting });
-    const said = await inside.givenUp(mounting, { status: 'StartingFailed', reason: 'VolumeLost' });
-    expect(said).toMatch(/volume lost .* is Lost/);
-    await inside.removeAll(mounting, pending, without);
-  });
+      await rm(join(disks, 'volume', lost.id), { recursive: true });
+      await until(
+        () => inside.client.listVolumes({ pager: { currentPage: 1, pageSize: 10 } }),
+        ({ volumeList }) => volumeList.some(({ id, status }) => id === lost.id && status === 'Lost'),
+      );
+      await inside.client.start({ instanceId: mounting });
+      const said = await inside.givenUp(mounting, { status: 'StartingFailed', reason: 'VolumeLost' });
+      expect(said).toMatch(/volume lost .* is Lost/);
+      await inside.removeAll(mounting, pending, without);
+    },
+  );
 });
 
 describe('what the engine does', () => {
@@ -202,7 +207,7 @@ describe('what the engine does', () => {
   beforeAll(async () => {
     const path = join(await mkdtemp(join(tmpdir(), 'berth-wire-')), 'engine.sock');
     engine = await makeWire({ at: { path }, to: { path: SOCKET } });
-    inside = await startInside({ nodePorts: '31370-31389', limits, time: hastened, engineAt: `unix://${path}` });
+    inside = await startInside({ nodePorts: '31670-31689', limits, time: hastened, engineAt: `unix://${path}` });
     imageId = await inside.offerTiny();
   });
   afterAll(async () => {

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { access, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type Docker from 'dockerode';
 import { pino } from 'pino';
 import { expect } from 'vitest';
 import type { InstanceObject, LaunchRequest } from '../../src/contract/instance.ts';
@@ -73,6 +74,7 @@ export async function startInside({
   limits,
   time = realTime,
   engineAt = process.env['DOCKER_HOST'],
+  engine = docker,
   idle = null,
   settings = {},
 }: {
@@ -81,6 +83,8 @@ export async function startInside({
   time?: Time;
   /** As `DOCKER_HOST` says it. */
   engineAt?: string | undefined;
+  /** The same engine, past Berth. */
+  engine?: Docker;
   /** New instances stop after as long without use, looked at by these limits. */
   idle?: { afterMs: number; limits: Partial<IdleLimits> } | null;
   /** More of the operator's, as the environment has them. */
@@ -142,8 +146,8 @@ export async function startInside({
   };
   const leftOf = async (id: string): Promise<string[]> => {
     const filters = { label: [`${labels.installation}=${installation}`, `${labels.id}=${id}`] };
-    const containers = await docker.listContainers({ all: true, filters });
-    const images = await docker.listImages({ filters: JSON.stringify(filters) });
+    const containers = await engine.listContainers({ all: true, filters });
+    const images = await engine.listImages({ filters: JSON.stringify(filters) });
     const folders = [join(folder, 'disks/data', id), join(folder, 'control-files', id)];
     const there = await Promise.all(
       folders.map((one) =>
@@ -164,7 +168,7 @@ export async function startInside({
     async offerTiny(files = {}) {
       const ref = `berth.local/tiny:${randomUUID()}`;
       tiny.push(ref);
-      await importBusybox(docker, ref, folder, files);
+      await importBusybox(engine, ref, folder, files);
       return offer(ref);
     },
     async launch({ initScript = '', ...wish }) {
@@ -230,9 +234,10 @@ export async function startInside({
     },
     async stop() {
       await server.stop();
-      await removeAll(installation);
-      for (const ref of tiny) await docker.getImage(ref).remove({ force: true });
-      if ((await ownedNames(installation)).length > 0) throw new Error('something of this installation is still there');
+      await removeAll(installation, engine);
+      for (const ref of tiny) await engine.getImage(ref).remove({ force: true });
+      if ((await ownedNames(installation, engine)).length > 0)
+        throw new Error('something of this installation is still there');
       await rm(folder, { recursive: true, force: true });
     },
   };

@@ -141,15 +141,15 @@ export const docker = new Docker();
 const ofInstallation = (installation: string) => ({ label: [`${labels.installation}=${installation}`] });
 
 /** Names of all that the engine holds of an installation. */
-export async function ownedNames(installation: string): Promise<string[]> {
+export async function ownedNames(installation: string, engine = docker): Promise<string[]> {
   const filters = ofInstallation(installation);
-  const containers = await docker.listContainers({ all: true, filters });
-  const networks = await docker.listNetworks({ filters });
+  const containers = await engine.listContainers({ all: true, filters });
+  const networks = await engine.listNetworks({ filters });
   return [...containers.map(({ Names }) => Names[0] ?? '?'), ...networks.map(({ Name }) => Name)];
 }
 
 /** What the server is just removing itself (404, 409) is left to it, and looked at again. */
-export async function removeAll(installation: string): Promise<void> {
+export async function removeAll(installation: string, engine = docker): Promise<void> {
   const filters = ofInstallation(installation);
   const settle = (removal: Promise<unknown>) =>
     removal.catch((error: unknown) => {
@@ -158,11 +158,11 @@ export async function removeAll(installation: string): Promise<void> {
     });
   await until(
     async () => {
-      for (const { Id } of await docker.listContainers({ all: true, filters })) {
-        await settle(docker.getContainer(Id).remove({ force: true, v: true }));
+      for (const { Id } of await engine.listContainers({ all: true, filters })) {
+        await settle(engine.getContainer(Id).remove({ force: true, v: true }));
       }
-      for (const { Id } of await docker.listNetworks({ filters })) await settle(docker.getNetwork(Id).remove());
-      return ownedNames(installation);
+      for (const { Id } of await engine.listNetworks({ filters })) await settle(engine.getNetwork(Id).remove());
+      return ownedNames(installation, engine);
     },
     (names) => names.length === 0,
   );

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { SimulatedFault, Verb } from '../../src/engines/simulated/faults.ts';
 import { onEngine } from '../store/harness.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, hasStatus, makeWorld, type World } from './harness.ts';
+import { IMAGE_REF, eventually, hasStatus, makeWorld, type World } from './harness.ts';
 
 const now = (): AbortSignal => AbortSignal.timeout(1_000);
 const scripted = (world: World, text: string) => ({
@@ -204,6 +204,8 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
   test('what the engine rejects is InitializationFailed with the reason, frees the place, and may be started again', async () => {
     const world = await makeWorld(await open());
     const { instances } = world.running.control;
+    // Once an image was pulled it is Starting, and such a failure is StartingFailed.
+    world.engine.host.addImage(IMAGE_REF);
     trouble(world, 'ensure', { mode: 'failBefore', kind: 'rejected' });
     const one = await instances.launch(world.caller, world.wish(), null);
     const failed = await world.until(one.instanceId, hasStatus('InitializationFailed'));
@@ -254,6 +256,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
 
   test('disks that can not be made are told without words of the host, and it is given up', async () => {
     const world = await makeWorld(await open(), { mayFail: /could not be had from the storage/ });
+    world.engine.host.addImage(IMAGE_REF);
     const { create } = world.hands.storage;
     world.hands.storage.create = async () => {
       throw new Error("ENOSPC: no space left on device, mkdir '/srv/secret'");

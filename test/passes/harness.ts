@@ -54,6 +54,9 @@ export const quickLimits: Limits = {
   askAgainMs: 25,
 };
 
+/** Of the one image on offer. */
+export const IMAGE_REF = 'berth.local/test:1';
+
 const WAIT_MS = 10_000;
 const POLL_MS = 5;
 
@@ -123,7 +126,7 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
   } as const;
   await firstRun.saveDefaultRegion(store, region, machine, { nodePorts: nodePortRange, cpuOvercommit: 1 });
   const types = await firstRun.saveTypes(store, regionId, firstRun.fittedTypes(machine), randomUUID);
-  const image = { key: 'test', name: 'test image', ref: 'berth.local/test:1', tags: [], architecture: 'amd64' };
+  const image = { key: 'test', name: 'test image', ref: IMAGE_REF, tags: [], architecture: 'amd64' };
   const imageId = await firstRun.offerImage(store, image, { nowMs: Date.now(), uuid: randomUUID });
 
   const errors: unknown[] = [];

@@ -62,7 +62,7 @@ onBothEngines('an instance on the simulated engine', (open) => {
       if (result.status === 'rejected')
         expect(result.reason).toMatchObject({
           code: 'no_capacity',
-          message: expect.stringMatching(/short of 1 CPU cores/),
+          message: expect.stringMatching(/short of 1 CPU core and/),
         });
     }
   });

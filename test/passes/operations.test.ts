@@ -32,10 +32,21 @@ async function ended(world: World, operationId = ''): Promise<PublicOperation> {
 
 const listOf = async (world: World, instanceId: string): Promise<string[]> => {
   const { operations } = await world.running.control.operations.list(world.caller, { instanceId }, pager);
-  return operations.map(({ operationId, kind, state }) => `${operationId.slice(instanceId.length + 1)} ${kind} ${state}`);
+  return operations.map(
+    ({ operationId, kind, state }) => `${operationId.slice(instanceId.length + 1)} ${kind} ${state}`,
+  );
 };
 
 const keyed = (key: string): Idempotency => ({ key, route: '/x', bodyHash: 'x' });
+
+/** Stages that each goes through in a world where nothing goes wrong and the image is there. */
+const courseOf = {
+  start: ['Queued', 'Placed', 'Image', 'Disks', 'Container', 'Readiness'],
+  restart: ['Stop', 'Image', 'Disks', 'Container', 'Readiness'],
+  stop: ['Stop'],
+  archive: ['Stop', 'Archive'],
+  terminate: ['Clean'],
+};
 
 const volumeWish = (world: World) =>
   ({ name: 'data', sizeGB: 1, region: world.hands.regionId, volumeType: 'filesystem' }) as const;
@@ -73,7 +84,9 @@ onBothEngines('operations', (open) => {
     ] as const) {
       const wished = await instances[action](world.caller, one, null);
       expect(wished).toEqual({ ...one, operationId: `${one.instanceId}.${number}` });
-      expect(await ended(world, wished.operationId)).toMatchObject({ kind: action, state: 'Succeeded', percent: 100 });
+      const done = await ended(world, wished.operationId);
+      expect(done).toMatchObject({ kind: action, state: 'Succeeded', percent: 100 });
+      expect([action, done.stages.map(({ name }) => name)]).toEqual([action, courseOf[action]]);
       await settled(world);
     }
     expect(await listOf(world, one.instanceId)).toEqual([
@@ -212,12 +225,30 @@ onBothEngines('operations', (open) => {
     await expectConsistent(world);
   });
 
+  test('one in line for capacity is Pending, and cancel takes it out of the line', async () => {
+    const machine = { cpuCores: 1, memoryMiB: 4 * 1024, gpus: [], architecture: 'amd64' };
+    const world = await makeWorld(await open(), { machine });
+    const { instances, operations } = world.running.control;
+    await launch(world);
+    const one = await instances.launch(world.caller, world.wish(), null, 60_000);
+    const operationId = `${one.instanceId}.1`;
+    const waiting = await read(world, operationId);
+    expect(waiting).toMatchObject({ state: 'Pending', percent: 0, cancellable: true });
+    expect(waiting.stages.map(({ name, text }) => [name, text])).toEqual([['Queued', 'waits for its turn']]);
+    await operations.cancel(world.caller, { operationId }, null);
+    expect(await read(world, operationId)).toMatchObject({ state: 'Cancelled' });
+    await settled(world);
+    await expectConsistent(world);
+  });
+
   test('cancel takes back a restart and a start by a stop, and an archive, whose instance keeps its disk', async () => {
     const world = await makeWorld(await open());
     const { instances, operations } = world.running.control;
     const one = await launch(world);
     await world.until(one.instanceId, hasStatus('Running'));
-    world.engine.misbehave(({ verb }) => (verb === 'ensure' || verb === 'saveImage' ? { mode: 'slow', ms: 60_000 } : undefined));
+    world.engine.misbehave(({ verb }) =>
+      verb === 'ensure' || verb === 'saveImage' ? { mode: 'slow', ms: 60_000 } : undefined,
+    );
     for (const action of ['restart', 'start', 'archive'] as const) {
       const { operationId = '' } = await instances[action](world.caller, one, null);
       expect(await read(world, operationId)).toMatchObject({ kind: action, cancellable: true });
@@ -263,7 +294,8 @@ onBothEngines('operations', (open) => {
     );
     expect(results.filter(({ status }) => status === 'fulfilled')).not.toEqual([]);
     for (const result of results)
-      if (result.status === 'rejected') expect(result.reason).toMatchObject({ code: expect.stringMatching(/not_now|not_found/) });
+      if (result.status === 'rejected')
+        expect(result.reason).toMatchObject({ code: expect.stringMatching(/not_now|not_found/) });
     const launched = await read(world, `${one.instanceId}.1`);
     expect(launched.state).toBe('Cancelled');
     await settled(world);
@@ -313,15 +345,23 @@ onBothEngines('operations', (open) => {
     const tidyUp = (days: number) =>
       tidy({ store, now: () => Date.now() + clock.aheadMs, releasedListedMs: 1, eventsKeptMs: days * 86_400_000 });
     const seqs = async (): Promise<number[]> =>
-      (await store.read.selectFrom('event').select('seq').where('accountId', '=', caller.accountId).orderBy('seq').execute()).map(
-        ({ seq }) => seq,
-      );
+      (
+        await store.read
+          .selectFrom('event')
+          .select('seq')
+          .where('accountId', '=', caller.accountId)
+          .orderBy('seq')
+          .execute()
+      ).map(({ seq }) => seq);
     await tidyUp(3);
     expect(await seqs()).toEqual(Array.from({ length: old + 1 }, (_, index) => index + 1));
     await tidyUp(1);
     expect(await seqs()).toEqual([old + 1]);
     // The launch became history two days ago, the stop a moment ago.
-    expect((await operations.list(caller, one, pager)).operations.map(({ kind }) => kind)).toEqual(['terminate', 'stop']);
+    expect((await operations.list(caller, one, pager)).operations.map(({ kind }) => kind)).toEqual([
+      'terminate',
+      'stop',
+    ]);
     clock.aheadMs = 4 * 86_400_000;
     await tidyUp(1);
     expect(await seqs()).toEqual([]);
@@ -345,7 +385,11 @@ onBothEngines('operations', (open) => {
         subjectId: 'x',
         data: '{}',
       }));
-      for (let at = 0; at < rows.length; at += 500) await tx.insertInto('event').values(rows.slice(at, at + 500)).execute();
+      for (let at = 0; at < rows.length; at += 500)
+        await tx
+          .insertInto('event')
+          .values(rows.slice(at, at + 500))
+          .execute();
     });
     await tidy({ store, now: () => 5_000, releasedListedMs: 1, eventsKeptMs: 1_000 });
     const left = await store.read.selectFrom('event').select('seq').orderBy('seq').execute();

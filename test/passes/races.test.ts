@@ -246,11 +246,22 @@ onBothEngines('two wishes about one volume at once', (open) => {
           outcomeOf(second(() => volumes.delete(world.caller, { id }, null))),
         ]);
         expect(ended).toEqual({ ok: true });
-        if (removed.ok) return;
-        expect(removed.code).toBe('in_use');
+        if (removed.ok) {
+          const events = await world.store.read
+            .selectFrom('event')
+            .select('kind')
+            .where('kind', 'in', ['instance.released', 'volume.deleted'])
+            .where('subjectId', 'in', [id, one.instanceId])
+            .orderBy('seq')
+            .execute();
+          expect(events.map(({ kind }) => kind)).toEqual(['instance.released', 'volume.deleted']);
+        } else expect(removed.code).toBe('in_use');
+
+        const other = await volumeOf(world, world.caller, randomUUID());
+        const anew = { ...mounting(world, other), instanceTypeId: world.typeId('cpu.1') };
         const [launched, gone] = await Promise.all([
-          outcomeOf(first(() => instances.launch(world.caller, wish, null))),
-          outcomeOf(second(() => volumes.delete(world.caller, { id }, null))),
+          outcomeOf(first(() => instances.launch(world.caller, anew, null))),
+          outcomeOf(second(() => volumes.delete(world.caller, { id: other }, null))),
         ]);
         expect([launched, gone]).toContainEqual({ ok: true });
         expect([launched, gone]).toContainEqual({ ok: false, code: launched.ok ? 'in_use' : 'not_found' });

@@ -182,7 +182,7 @@ onBothEngines('a volume', (open) => {
       ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === 'VolumePending',
     );
     expect(waiting.instanceRuntimeInfo).toMatchObject({
-      status: 'Initializing',
+      status: 'Starting',
       phase: 'PrepareDisks',
       diagnosisMessage: expect.stringContaining('late'),
     });

@@ -5,6 +5,7 @@ import { instanceFromRow, type InstanceRow } from '../../src/store/instances.ts'
 import { SqliteConnection } from '../../src/store/sqlite-kysely.ts';
 import type { VolumeRow } from '../../src/store/volumes.ts';
 import {
+  overbooked,
   wrongCounts,
   wrongPorts,
   wrongText,
@@ -113,13 +114,13 @@ export class Checker {
     this.#pending = null;
   }
 
-  committed(dateMs: number): string[] {
+  committed(latestDateMs: number): string[] {
     if (this.#pending) this.#statuses = this.#pending;
     this.#pending = null;
     const wrong = this.#read();
     return [
       ...wrong,
-      ...this.#model.wrong(this.instances, dateMs, LISTED_FOR_MS),
+      ...this.#model.wrong(this.instances, latestDateMs, LISTED_FOR_MS),
       ...this.#model.wrongVolumes(this.volumes),
     ];
   }
@@ -138,8 +139,8 @@ export class Checker {
       this.#accounts = this.rows<AccountRow>('select id, eventSeq, instanceCount, volumeCount from account');
     const all = [...this.instances.values()];
     if (dirty.has('instance') || dirty.has('region')) {
-      const regions = this.rows<RegionRow>('select * from region');
-      wrong.push(...wrongCounts(regions.map(countsOf), all));
+      const regions = this.rows<RegionRow>('select * from region').map(countsOf);
+      wrong.push(...wrongCounts(regions, all), ...overbooked(regions));
     }
     if (dirty.has('instance') || dirty.has('nodePort'))
       wrong.push(...wrongPorts(this.rows<PortRow>('select regionId, nodePort, instanceId, port from nodePort'), all));

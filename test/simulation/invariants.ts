@@ -47,9 +47,9 @@ const differ = (what: string, are: unknown, should: unknown): string[] => {
 const hasPorts = ({ instance }: Kept): boolean =>
   instance.desired !== 'released' || instance.observed.phase === 'Cleaning';
 
-/** The counters of a region are the sums of those who hold something, and never more than there is (I3). */
-export function wrongCounts(regions: readonly RegionCounts[], all: readonly Kept[]): string[] {
-  return regions.flatMap(({ id, used, total }) => {
+/** The counters of a region are the sums of those who hold something (I3). */
+export function wrongCounts(regions: readonly Omit<RegionCounts, 'total'>[], all: readonly Kept[]): string[] {
+  return regions.flatMap(({ id, used }) => {
     const mine = all.filter(({ row }) => row.regionId === id);
     const held = mine.filter(({ row }) => row.holdsCapacity === 1).map(({ instance }) => capacityOf(instance.spec.type));
     const should = {
@@ -59,13 +59,17 @@ export function wrongCounts(regions: readonly RegionCounts[], all: readonly Kept
       nodePorts: sum(mine.filter(hasPorts).map(({ instance }) => instance.nodePorts.length)),
     };
     const { cpuMilli, memoryMiB, gpus, nodePorts } = used;
-    const over = (['cpuMilli', 'memoryMiB', 'gpus', 'nodePorts'] as const).filter((name) => used[name] > total[name]);
-    return [
-      ...differ(`what region ${id} counts`, { cpuMilli, memoryMiB, gpus, nodePorts }, should),
-      ...over.map((name) => `region ${id} has given out ${used[name]} of ${total[name]} ${name}`),
-    ];
+    return differ(`what region ${id} counts`, { cpuMilli, memoryMiB, gpus, nodePorts }, should);
   });
 }
+
+/** What is given out is there, as long as no engine has shrunk (I3). */
+export const overbooked = (regions: readonly RegionCounts[]): string[] =>
+  regions.flatMap(({ id, used, total }) =>
+    (['cpuMilli', 'memoryMiB', 'gpus', 'nodePorts'] as const)
+      .filter((name) => used[name] > total[name])
+      .map((name) => `region ${id} has given out ${used[name]} of ${total[name]} ${name}`),
+  );
 
 /** Each living instance has its node ports in the table that makes them unique, and nobody else has any (I10). */
 export function wrongPorts(ports: readonly PortRow[], all: readonly Kept[]): string[] {
@@ -121,30 +125,29 @@ export function wrongEvents(eventSeq: number, numbers: readonly number[]): strin
   ];
 }
 
-/** Only at rest: who holds capacity is who is wished to run, and the engine runs these and knows of no others (I2). */
+/** Only at rest: who holds capacity is who is to run, and the engine runs these and knows of no others (I2). */
 export function wrongAtRest(all: readonly Kept[], owned: readonly Owned[]): string[] {
   const standing = new Map(
     all.filter(({ instance }) => instance.observed.phase !== 'Cleaned').map((kept) => [kept.row.id, kept.instance]),
   );
   const there = new Map(owned.filter(({ kind }) => kind === 'instance').map((one) => [one.id, one.running]));
   return [
-    ...all.flatMap(({ row, instance }) =>
-      differ(
-        `${row.id}, ${instance.desired} ${row.status}, holds capacity`,
-        row.holdsCapacity === 1,
-        instance.desired === 'running' && instance.waitsSinceMs === null,
-      ),
-    ),
+    ...all.flatMap(({ row, instance }) => {
+      // It is given back once the engine has said that it stands still.
+      if (instance.desired === 'stopped' && row.dueAtMs !== null) return [];
+      const what = `${row.id}, ${instance.desired} ${row.status}, holds capacity`;
+      return differ(what, row.holdsCapacity === 1, isToRun(instance));
+    }),
     ...[...there].flatMap(([id, running]) => {
       const instance = standing.get(id);
       if (!instance) return [`the engine holds ${id}, of which nobody knows`];
-      return differ(`${id}, ${instance.desired}, runs`, running, instance.desired === 'running');
+      return differ(`${id}, ${instance.desired}, runs`, running, isToRun(instance));
     }),
-    ...[...standing].flatMap(([id, { desired }]) =>
-      desired === 'running' && !there.get(id) ? [`${id} should run, and the engine holds none that does`] : [],
-    ),
-    ...all.flatMap(({ row, instance: { desired, observed } }) =>
-      desired === 'released' && observed.phase !== 'Cleaned' ? [`${row.id} is released and ${observed.phase}`] : [],
+    ...[...standing].flatMap(([id, instance]) =>
+      isToRun(instance) && !there.get(id) ? [`${id} should run, and the engine holds none that does`] : [],
     ),
   ];
 }
+
+/** Who waits in line has no place to run in yet. */
+const isToRun = ({ desired, waitsSinceMs }: Instance): boolean => desired === 'running' && waitsSinceMs === null;

@@ -64,7 +64,7 @@ export class Model {
     return key !== null && this.#answers.has(key);
   }
 
-  wrong(all: ReadonlyMap<string, Kept>, dateMs: number, listedForMs: number): string[] {
+  wrong(all: ReadonlyMap<string, Kept>, latestDateMs: number, listedForMs: number): string[] {
     const wrong: string[] = [];
     for (const [id, known] of this.instances) {
       const kept = all.get(id);
@@ -80,7 +80,7 @@ export class Model {
         ((may.includes('running') && gaveUp(kept)) || (may.includes('archived') && archiveFailed(kept)));
       if (!asWished && !ended) wrong.push(`${id} is wished ${instance.desired}, and acknowledged was ${may.join(' or ')}`);
       if (row.ownerId !== known.ownerId) wrong.push(`${id} is another's`);
-      const seenLongEnough = row.releasedAtMs !== null && dateMs - row.releasedAtMs >= listedForMs;
+      const seenLongEnough = row.releasedAtMs !== null && latestDateMs - row.releasedAtMs >= listedForMs;
       if (row.listed === 0 && !seenLongEnough) wrong.push(`${id} is not listed any more`);
     }
     const names = new Map<string, number>();

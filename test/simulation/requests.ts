@@ -242,7 +242,7 @@ const kinds: readonly (readonly [number, Draw])[] = [
       return volumes.length === 0 ? null : deleteVolume(world, caller, world.schedule.oneOf(volumes), keyOf(world));
     },
   ],
-  [2, (world, caller) => createSshKey(world, caller, keyOf(world))],
+  [3, (world, caller) => createSshKey(world, caller, keyOf(world))],
   [
     1,
     (world, caller) => {

@@ -26,6 +26,8 @@ export function unrest(world: World): string[] {
     if (desired === 'running' && observed.diagnosis !== '') wrong.push(`${row.id} runs, and says ${observed.diagnosis}`);
     if (desired === 'archived' && observed.status !== 'Archived') wrong.push(`${row.id} is to be archived, and is ${observed.status}`);
     if (desired === 'stopped' && observed.status === 'Running') wrong.push(`${row.id} is stopped, and says Running`);
+    if (desired === 'stopped' && row.holdsCapacity === 1) wrong.push(`${row.id} is stopped, and holds capacity`);
+    if (desired === 'released' && observed.phase !== 'Cleaned') wrong.push(`${row.id} is released, and ${observed.phase}`);
     const disk = storage.there.has(`data/${row.id}`);
     if (disk && desired === 'released') wrong.push(`${row.id} is released, and its data disk is there`);
     if (!disk && desired === 'running') wrong.push(`${row.id} runs, and its data disk is gone`);

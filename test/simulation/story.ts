@@ -68,9 +68,8 @@ const stories: readonly Tell[] = [
       [5, on('start', 0)],
       [20, on('stop', 0)],
       [300, on('start', 0)],
-      [300, addKey],
       [300, on('restart', 0)],
-      [10, on('terminate', 0)],
+      [300, addKey],
     ];
   },
   (world, key) => {
@@ -106,6 +105,9 @@ const stories: readonly Tell[] = [
   },
 ];
 
+/** In which the last of it is done. */
+const AFTER_MS = 300;
+
 /** Plans one of them, and answers when the last of it is to happen. */
 export function fixedStory(world: World, nth: number, more: { twice?: boolean } = {}): number {
   let keys = 0;
@@ -120,5 +122,5 @@ export function fixedStory(world: World, nth: number, more: { twice?: boolean } 
       if (more.twice) ask(world, request);
     });
   }
-  return atMs;
+  return atMs + AFTER_MS;
 }

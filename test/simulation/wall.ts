@@ -16,6 +16,7 @@ export class Wall {
   readonly #stretches: Stretch[] = [{ fromMs: 0, dateMs: FIRST_MS, still: false }];
   /** The furthest that it ever was ahead of what has passed: records that are kept for a time may be gone by then. */
   aheadMs = 0;
+  #latestMs = 0;
   /** By how much it was set back in all: deadlines that were set before come that much later. */
   setBackMs = 0;
 
@@ -34,7 +35,13 @@ export class Wall {
     return Math.floor(stretch.dateMs + (stretch.still ? 0 : passedMs - stretch.fromMs));
   }
 
+  /** The furthest that it ever said. */
+  latestMs(): number {
+    return Math.max(this.now(), this.#latestMs);
+  }
+
   jump(ms: number): void {
+    this.#latestMs = this.latestMs();
     this.#begin(this.now() + ms, false);
     this.setBackMs += Math.max(0, -ms);
     this.aheadMs = Math.max(this.aheadMs, this.now() - FIRST_MS - this.#schedule.nowMs);

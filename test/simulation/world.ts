@@ -6,7 +6,7 @@ import type { Verb } from '../../src/engines/simulated/faults.ts';
 import { makeSimulatedEngine, type SimulatedEngine } from '../../src/engines/simulated/simulated.ts';
 import type { Times } from '../../src/engines/simulated/host.ts';
 import type { Limits } from '../../src/domain/instance-states.ts';
-import { Checker } from './checker.ts';
+import { Checker, LISTED_FOR_MS } from './checker.ts';
 import { Disk, type Watcher } from './disk.ts';
 import { kindly, type Fate, type Mishap, type StorageCall, type StorageMishap } from './fate.ts';
 import { makeIntents, type Intents } from './intents.ts';
@@ -141,7 +141,7 @@ export class World {
     this.schedule.say(`life ${life.number} begins`);
     this.#report(this.checker.open(this.disk.file));
     const { instances, volumes } = this.checker;
-    this.#report(this.model.wrong(instances, this.wall.now(), Infinity));
+    this.#report(this.model.wrong(instances, this.wall.latestMs(), LISTED_FOR_MS));
     this.#report(this.model.wrongVolumes(volumes));
     this.model.settle(instances, volumes);
     life.start(this.limits).catch((error: unknown) => {
@@ -184,7 +184,7 @@ export class World {
         if (mishap === 'full') throw failure(SQLITE_FULL, 'database or disk is full');
         if (mishap === 'io') throw failure(SQLITE_IOERR_FSYNC, 'disk I/O error');
         commit();
-        this.#report(checker.committed(this.wall.now()));
+        this.#report(checker.committed(this.wall.latestMs()));
         if (mishap === 'ioDone') throw failure(SQLITE_IOERR_FSYNC, 'disk I/O error');
         if (!life.step('committed')) throw new Killed('killed after a commit');
       },

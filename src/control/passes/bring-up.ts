@@ -8,11 +8,13 @@ import type { Instance, Observed } from '../../domain/instance.ts';
 import { enter, type Progress, type StageName } from '../../domain/operation.ts';
 import { diagnosed, giveUp } from '../../domain/plan.ts';
 import { freeNodePort, markFiles } from '../../store/instances.ts';
+import { authorizedKeysOf } from '../../store/keys.ts';
+import type { Db } from '../../store/store.ts';
 import type { EngineSpec } from '../../engines/contract.ts';
 import { allotNodePorts, PortsUsedUp } from './node-ports.ts';
 import { imageOf, withAdvice } from './image-of.ts';
 import { makeTeller } from './progress.ts';
-import { DisksFailed, engineSpec, prepareDisks, VolumeNotReady } from './spec.ts';
+import { DisksFailed, engineSpec, KEYS_FILE, prepareDisks, VolumeNotReady } from './spec.ts';
 import { fail, note, quick, write, type Rest, type Work } from './work.ts';
 
 const VOLUME_POLL_MS = 1_000;
@@ -22,18 +24,25 @@ const SILENCE_MS = 1_000;
 /** Hands a running instance the present control files. */
 export async function refresh(work: Work): Promise<Rest> {
   const { needs, instance } = work;
-  const mark = (stale: boolean): Promise<void> => needs.store.write((tx) => markFiles(tx, instance.id, stale));
-  await mark(false);
   try {
-    await bringUp(work, await engineSpec(work));
+    const spec = await engineSpec(work);
+    await bringUp(work, spec);
+    const filesStale = await needs.store.write((tx) => keysChangedSince(tx, instance, spec));
+    work.instance = { ...instance, filesStale };
+    return 'again';
   } catch (error) {
-    await mark(true);
     if (!(error instanceof DisksFailed)) throw error;
     needs.log.warn({ id: instance.id, err: error.cause }, error.message);
     return needs.limits.askAgainMs;
   }
-  work.instance = { ...instance, filesStale: false };
-  return 'again';
+}
+
+/** The mark is taken off once they are there: a server that dies before hands them out again. What has changed since keeps it. */
+async function keysChangedSince(tx: Db, { id, ownerId }: Instance, { files }: EngineSpec): Promise<boolean> {
+  const given = files.find(({ name }) => name === KEYS_FILE)?.content;
+  if ((await authorizedKeysOf(tx, ownerId)) !== given) return true;
+  await markFiles(tx, id, false);
+  return false;
 }
 
 /** Image, disks, node ports, container. Each trouble is diagnosed; what may pass is tried again with back-off. */

@@ -4,7 +4,7 @@
  * idempotent: a pass that was killed anywhere is simply begun anew.
  */
 import { EngineFault } from '../../domain/engine-fault.ts';
-import type { Observed } from '../../domain/instance.ts';
+import { setBack, type Observed } from '../../domain/instance.ts';
 import { plan, type Seen, type Step } from '../../domain/plan.ts';
 import { instanceFromRow, type InstanceRow } from '../../store/instances.ts';
 import type { Held, Tended } from '../loop.ts';
@@ -12,7 +12,7 @@ import { ensure, refresh } from './bring-up.ts';
 import { place } from './placing.ts';
 import { clean, removeKept, saveRoot } from './put-away.ts';
 import { checkInit, checkReady } from './readiness.ts';
-import { fail, note, Overtaken, quick, type InstancePassNeeds, type Rest, type Work } from './work.ts';
+import { fail, keep, note, Overtaken, quick, type InstancePassNeeds, type Rest, type Work } from './work.ts';
 
 export function makeInstancePass(needs: InstancePassNeeds) {
   return async (held: Held<InstanceRow>): Promise<Tended> => {
@@ -31,6 +31,8 @@ export function makeInstancePass(needs: InstancePassNeeds) {
       justSeen: null,
     };
     try {
+      const dated = setBack(instance, needs.now());
+      if (dated) await keep(work, dated);
       return await bring(work);
     } catch (error) {
       if (error instanceof Overtaken || held.signal.aborted) return { dueAtMs: needs.now() };

@@ -22,6 +22,8 @@ export class VolumeNotReady extends Error {
 /** The storage did not do what was asked. Its own words may tell of the host: they are for the log alone. */
 export class DisksFailed extends Error {}
 
+export const KEYS_FILE = 'authorized_keys';
+
 const DATA_DISK = '/root/dataDisk';
 const SHARED_DISK = '/root/sharedDisk';
 const COMMON_DATA = '/root/commonData';
@@ -96,7 +98,7 @@ export async function engineSpec(work: Work): Promise<EngineSpec> {
     files: [
       { name: 'start', content: hands.startScript, mode: 0o555 },
       { name: 'init-script', content: spec.initScript, mode: 0o555 },
-      { name: 'authorized_keys', content: await authorizedKeysOf(needs.store.read, instance.ownerId), mode: 0o644 },
+      { name: KEYS_FILE, content: await authorizedKeysOf(needs.store.read, instance.ownerId), mode: 0o644 },
       { name: 'notebook-token', content: `${notebookToken}\n`, mode: 0o600 },
       {
         name: 'env',

@@ -31,6 +31,7 @@ const HINTS_GATHERED_MS = 50;
 /** Of what was found at once; the list has all of them. */
 const NAMED_IN_EVENT = 20;
 const ADMIN_ROLE = 'admin';
+const INSTANCE_ID_IN = /notebook-[0-9a-f-]{36}/;
 
 /** Finds what is not as the intents say. Throws when the engine can't tell all it holds, and nothing is changed. */
 export async function sweepRegion(needs: DeedNeeds, hands: RegionHands): Promise<void> {
@@ -115,7 +116,8 @@ async function imagesWithoutIntent(
     const some = open.slice(from, from + IDS_AT_ONCE);
     const refs = await imageRefsAmong(db, {
       refs: some.map(({ engineName }) => engineName),
-      instanceIds: some.map(({ id }) => id),
+      // Also by the id in its name: a label alone must not be what a root disk is thrown away for.
+      instanceIds: some.flatMap(({ id, engineName }) => [id, ...(INSTANCE_ID_IN.exec(engineName) ?? [])]),
     });
     strays.push(...some.filter(({ engineName }) => !refs.some((ref) => names(ref, engineName))));
   }
@@ -158,6 +160,8 @@ export function watchEngines({ store, regions, now, time, log, wake, ending }: D
   const pass = (): void => {
     const ids = [...hinted];
     hinted.clear();
+    // What a control that has ended makes due, nobody is woken for.
+    if (ending.aborted) return;
     store
       .write((tx) => makeDue(tx, ids, now()))
       .then(wake, (error: unknown) =>

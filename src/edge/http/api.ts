@@ -245,7 +245,9 @@ const setCommonHeaders = (request: FastifyRequest, reply: FastifyReply, contentT
 
 const allowedMethods: ReadonlyMap<string, string> = new Map([
   ...routeNames.map((name): [string, string] => [BASE_PATH + routes[name].path, routes[name].method]),
-  ...['/', '/healthz', '/readyz', `${BASE_PATH}/openapi.json`, BASE_PATH + EVENTS_PATH].map((path): [string, string] => [path, 'GET']),
+  ...['/', '/healthz', '/readyz', `${BASE_PATH}/openapi.json`, BASE_PATH + EVENTS_PATH].map(
+    (path): [string, string] => [path, 'GET'],
+  ),
 ]);
 
 function answerUnknownRoute(request: FastifyRequest, reply: FastifyReply): void {

@@ -72,7 +72,10 @@ function askedFor({ headers, query }: FastifyRequest): number | null {
   const text = header === undefined || header === '' ? asked?.get('after') : header;
   if (text === undefined) return null;
   if (typeof text !== 'string' || !SEQ.test(text))
-    throw new Refusal('field_value', `the ${name} must be the number of an event; leave it out to begin with what happens now`);
+    throw new Refusal(
+      'field_value',
+      `the ${name} must be the number of an event; leave it out to begin with what happens now`,
+    );
   return Number(text);
 }
 

@@ -76,11 +76,16 @@ export function makeHandlers({
     },
     listInstances: (caller, { body: { pager } }) =>
       pages.answer({ member: 'instances', caller, pager, read: () => instances.list(caller, pager) }),
-    stop: (caller, { body, idempotency, setHeader }) => instances.stop(caller, body, idempotency).then(naming(setHeader)),
-    start: (caller, { body, idempotency, waitMs, setHeader }) => instances.start(caller, body, idempotency, waitMs).then(naming(setHeader)),
-    restart: (caller, { body, idempotency, setHeader }) => instances.restart(caller, body, idempotency).then(naming(setHeader)),
-    archive: (caller, { body, idempotency, setHeader }) => instances.archive(caller, body, idempotency).then(naming(setHeader)),
-    terminate: (caller, { body, idempotency, setHeader }) => instances.terminate(caller, body, idempotency).then(naming(setHeader)),
+    stop: (caller, { body, idempotency, setHeader }) =>
+      instances.stop(caller, body, idempotency).then(naming(setHeader)),
+    start: (caller, { body, idempotency, waitMs, setHeader }) =>
+      instances.start(caller, body, idempotency, waitMs).then(naming(setHeader)),
+    restart: (caller, { body, idempotency, setHeader }) =>
+      instances.restart(caller, body, idempotency).then(naming(setHeader)),
+    archive: (caller, { body, idempotency, setHeader }) =>
+      instances.archive(caller, body, idempotency).then(naming(setHeader)),
+    terminate: (caller, { body, idempotency, setHeader }) =>
+      instances.terminate(caller, body, idempotency).then(naming(setHeader)),
     open: (caller, { body }) => instances.open(caller, body),
     ends: async (caller, { body: { instanceId, ...wish } }) =>
       endsAnswer(await ends.set(caller, instanceId, endsWish(wish))),
