@@ -1,9 +1,9 @@
-/** Stop, start, restart and terminate: each writes a wish over the one that stands, and leaves the deed to the pass. */
-import { withoutPast } from '../domain/ends.ts';
-import { after, whyNot, type Action } from '../domain/instance-states.ts';
+/** Stop, start, restart, archive and terminate: each writes a wish over the one that stands, and leaves the deed to the pass. */
+import { whyNot, type Action } from '../domain/instance-states.ts';
 import type { Instance } from '../domain/instance.ts';
-import { beginOperation, enter, operationId, type Cause } from '../domain/operation.ts';
+import { enter, operationId, type Cause } from '../domain/operation.ts';
 import { Refusal } from '../domain/refusal.ts';
+import { wishOf } from '../domain/wish.ts';
 import { endGrantsFor } from '../store/gateway-grants.ts';
 import { appendEvent } from '../store/events.ts';
 import { holdInstance, instanceFromRow, writeWish, type InstanceRow } from '../store/instances.ts';
@@ -12,93 +12,17 @@ import type { Caller, Idempotency } from './control.ts';
 import { giveBack, joinLine, moveUp, takeRoom } from './line.ts';
 import type { Offers } from './offers.ts';
 import { once } from './once.ts';
+import { refuseWithoutSaving, type Regions } from './regions.ts';
 
 export interface ActionNeeds {
   store: Store;
+  regions: Regions;
   offers: () => Promise<Offers>;
   now: () => number;
   wake: () => void;
   /** The gateway's route of this instance changed. */
   routeChanged: (instanceId: string) => void;
 }
-
-/** The wish that an action is, pure. Status changes that the caller sees at once are part of it. */
-export function wishOf(action: Action, instance: Instance, nowMs: number, cause: Cause = 'user'): Instance {
-  const { observed } = instance;
-  const next = {
-    ...instance,
-    generation: instance.generation + 1,
-    wishedAtMs: nowMs,
-    attempts: 0,
-    waitsSinceMs: null,
-    waitsUntilMs: null,
-    operation: beginOperation(action, cause, nowMs),
-  };
-  const calm = {
-    ...observed,
-    diagnosis: '',
-    diagnosisMessage: '',
-    message: '',
-    countedFromMs: 0,
-    progress: null,
-  } as const;
-  switch (action) {
-    case 'stop':
-      return { ...next, desired: 'stopped', mustHalt: false, observed: { ...calm, phase: 'Stopping' } };
-    case 'start':
-      return {
-        ...next,
-        desired: 'running',
-        mustHalt: false,
-        ends: withoutPast(instance.ends, nowMs),
-        observed: {
-          ...calm,
-          status: after(observed.status, hadContainer(instance) ? 'start' : 'startAnew'),
-          phase: 'Queued',
-          stoppedAtMs: 0,
-        },
-      };
-    case 'restart':
-      return {
-        ...next,
-        desired: 'running',
-        mustHalt: true,
-        observed: {
-          ...calm,
-          status: after(observed.status, 'restart'),
-          phase: 'Stopping',
-          healthy: false,
-          runningSinceMs: 0,
-        },
-      };
-    case 'archive':
-      return {
-        ...next,
-        desired: 'archived',
-        mustHalt: false,
-        observed: { ...calm, phase: observed.status === 'Running' ? 'Stopping' : 'Archiving' },
-      };
-    case 'terminate':
-      return {
-        ...next,
-        desired: 'released',
-        mustHalt: false,
-        observed: {
-          ...calm,
-          status: after(observed.status, 'terminate'),
-          phase: 'Cleaning',
-          healthy: false,
-          runningSinceMs: 0,
-          stoppedAtMs: observed.stoppedAtMs || nowMs,
-        },
-      };
-    default:
-      return action satisfies never;
-  }
-}
-
-const hadContainer = ({ everEnsured, observed }: Instance): boolean =>
-  (everEnsured && observed.status !== 'InitializationFailed') || observed.status === 'Archived';
 
 const eventOf = {
   stop: 'instance.stopWished',
@@ -118,7 +42,8 @@ export function makeAction(action: Action, needs: ActionNeeds) {
     const offers = await needs.offers();
     const answer = await needs.store.write((tx) => {
       const nowMs = needs.now();
-      const deed = () => write(tx, caller, body.instanceId, { action, cause: 'user', offers, nowMs, waitMs });
+      const deed = () =>
+        write(tx, needs.regions, caller, body.instanceId, { action, cause: 'user', offers, nowMs, waitMs });
       return once(tx, caller.accountId, idempotency, nowMs, deed);
     });
     needs.routeChanged(body.instanceId);
@@ -127,9 +52,10 @@ export function makeAction(action: Action, needs: ActionNeeds) {
   };
 }
 
-async function write(tx: Db, caller: Caller, id: string, how: Act) {
+async function write(tx: Db, regions: Regions, caller: Caller, id: string, how: Act) {
   const row = await holdInstance(tx, caller.accountId, id);
   if (!row) throw new Refusal('not_found', 'ent: instance not found');
+  if (how.action === 'archive') refuseWithoutSaving(regions.of(row.regionId));
   return { instanceId: id, operationId: await act(tx, row, how) };
 }
 

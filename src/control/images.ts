@@ -27,7 +27,7 @@ import type { Caller, Images, ListedImage } from './control.ts';
 import type { ImageState, ImageWork } from './image-work.ts';
 import type { Offers } from './offers.ts';
 import { once } from './once.ts';
-import type { RegionHands, Regions } from './regions.ts';
+import { refuseWithoutSaving, type Regions } from './regions.ts';
 
 export interface ImageNeeds {
   store: Store;
@@ -231,14 +231,6 @@ function ownRef(written: string, regions: Regions): string {
       `field "ref" is ${JSON.stringify(written)}: root disks are kept there, and none is to be had by its name; choose the saved image from POST /api/image/list`,
     );
   return read.ref;
-}
-
-function refuseWithoutSaving({ regionId, seen }: RegionHands): void {
-  if (seen.probe?.capabilities.saveImage !== false) return;
-  throw new Refusal(
-    'unsupported',
-    `the engine of region ${regionId} can't save instances as images; keep what you need on a volume`,
-  );
 }
 
 /** Under the account's lock, so that many at once don't pass together. */

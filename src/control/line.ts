@@ -12,6 +12,7 @@ import {
   countCapacity,
   countIfNobodyWaits,
   countNodePorts,
+  endOfLine,
   holdRegion,
   lengthOfLine,
   lineOf,
@@ -69,7 +70,10 @@ export async function joinLine(tx: Db, instance: Instance, noRoom: NoRoom, waits
   if (waitMs === null || !(await countNodePorts(tx, noRoom.counted.region.id, ports)))
     throw noCapacity(noRoom, type, waits);
   const observed = { ...instance.observed, ...waitsFor(type, noRoom.waiting) };
-  return { ...instance, waitsSinceMs: nowMs, waitsUntilMs: nowMs + waitMs, observed };
+  // The date may jump back, and many come in one millisecond: who joins stands behind all the same.
+  const lastMs = await endOfLine(tx, noRoom.counted.region.id);
+  const waitsSinceMs = lastMs === null ? nowMs : Math.max(nowMs, lastMs + 1);
+  return { ...instance, waitsSinceMs, waitsUntilMs: nowMs + waitMs, observed };
 }
 
 export const waitsFor = (type: Type, before: number): ReturnType<typeof diagnosed> =>

@@ -152,7 +152,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
   };
   let sweepSoon = (): void => {};
   const health = makeHealth(deedNeeds);
-  const actionNeeds = { store, offers, now, wake: wakeInstances, routeChanged: routes.changed };
+  const actionNeeds = { store, regions, offers, now, wake: wakeInstances, routeChanged: routes.changed };
   const endsRules = needs.endsRules ?? { capRunMs: null, idle: null };
   const stopByItself = makeStopByItself(actionNeeds);
   const traffic = makeTraffic(now);

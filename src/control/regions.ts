@@ -46,3 +46,12 @@ export function makeRegions(hands: readonly RegionHands[]): Regions {
     },
   };
 }
+
+/** Of a wish that keeps a root disk. An engine that has not answered yet may: its pass finds out. */
+export function refuseWithoutSaving({ regionId, seen }: RegionHands): void {
+  if (seen.probe?.capabilities.saveImage !== false) return;
+  throw new Refusal(
+    'unsupported',
+    `the engine of region ${regionId} can't save instances as images; keep what you need on a volume`,
+  );
+}

@@ -7,8 +7,8 @@
  * short.
  *
  * ## The line
- * A launch or start that finds no room may wait. Those that wait in a region stand in one line, first come first; of two that came in
- * the same millisecond the lower id is first. One rule holds for them and for newcomers, who stand behind all of them:
+ * A launch or start that finds no room may wait. Those that wait in a region stand in one line, in the order in which they joined it,
+ * whatever the clock did meanwhile. One rule holds for them and for newcomers, who stand behind all of them:
  *
  *     One is placed if of each resource that it needs there is enough free for it and for everyone before it together.
  *

@@ -131,6 +131,19 @@ export async function* lineOf(db: Db, region: string, behind: Place | null = nul
   }
 }
 
+/** Since when the last in the region's line waits; null: nobody waits. */
+export async function endOfLine(db: Db, region: string): Promise<number | null> {
+  const last = await db
+    .selectFrom('instance')
+    .select('waitsSinceMs')
+    .where('regionId', '=', region)
+    .where('waitsSinceMs', 'is not', null)
+    .orderBy('waitsSinceMs', 'desc')
+    .limit(1)
+    .executeTakeFirst();
+  return last?.waitsSinceMs ?? null;
+}
+
 /** How many stand in the region's line, or before one of them. */
 export async function lengthOfLine(db: Db, region: string, before: Place | null = null): Promise<number> {
   let query = db

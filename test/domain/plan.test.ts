@@ -13,7 +13,7 @@ import {
 import type { Instance, Observed } from '../../src/domain/instance.ts';
 import { beginOperation, type Cause } from '../../src/domain/operation.ts';
 import { giveUp, plan, type Seen } from '../../src/domain/plan.ts';
-import { wishOf } from '../../src/control/actions.ts';
+import { wishOf } from '../../src/domain/wish.ts';
 import { anInstance } from './an-instance.ts';
 
 const limits = defaultLimits;

@@ -36,7 +36,6 @@ beforeAll(async () => {
   );
 }, 120_000);
 afterAll(async () => {
-  if (process.env["F_DEBUG"]) (await import("node:fs")).writeFileSync("/tmp/f/server.log", server.output());
   await server?.stop();
   await engine?.stop();
 }, 120_000);
@@ -91,47 +90,43 @@ async function containers(): Promise<{ of: string; container: string; state: str
     .sort((a, b) => a.of.localeCompare(b.of));
 }
 
-test(
-  `an engine that is away for ${OUTAGE_MS / 1000} s during ${LAUNCHES} launches fails none, and one that ends all containers gets them all back`,
-  async () => {
-    await until(
-      async () => {
-        shrinkTypes();
-        return (await client.catalog()).instanceInfos[0]?.regionInfos[0]?.instanceTypeInfos[0]?.memoryGB;
-      },
-      (memoryGB) => memoryGB === 0.0625,
-    );
-    const ids = await Promise.all(Array.from({ length: LAUNCHES }, (_, number) => launch(number)));
-    await until(containers, (all) => all.some(({ state }) => state === 'running'));
-    await engine.kill('SIGKILL');
-    const goneAtMs = Date.now();
-    expect(await unsettled()).not.toEqual([]);
-    const reasons = new Set<string>();
-    while (Date.now() - goneAtMs < OUTAGE_MS) {
-      for (const { status, diagnosisReason } of await states()) {
-        expect(status).not.toMatch(/Failed/);
-        reasons.add(diagnosisReason);
-      }
-      await sleep(200);
+test(`an engine that is away for ${OUTAGE_MS / 1000} s during ${LAUNCHES} launches fails none, and one that ends all containers gets them all back`, async () => {
+  await until(
+    async () => {
+      shrinkTypes();
+      return (await client.catalog()).instanceInfos[0]?.regionInfos[0]?.instanceTypeInfos[0]?.memoryGB;
+    },
+    (memoryGB) => memoryGB === 0.0625,
+  );
+  const ids = await Promise.all(Array.from({ length: LAUNCHES }, (_, number) => launch(number)));
+  await until(containers, (all) => all.some(({ state }) => state === 'running'));
+  await engine.kill('SIGKILL');
+  const goneAtMs = Date.now();
+  expect(await unsettled()).not.toEqual([]);
+  const reasons = new Set<string>();
+  while (Date.now() - goneAtMs < OUTAGE_MS) {
+    for (const { status, diagnosisReason } of await states()) {
+      expect(status).not.toMatch(/Failed/);
+      reasons.add(diagnosisReason);
     }
-    expect([...reasons]).toContain('EngineUnreachable');
-    expect([...reasons].filter((reason) => reason !== '' && reason !== 'EngineUnreachable')).toEqual([]);
-    await engine.start();
-    await until(unsettled, isEmpty, SETTLE_DEADLINE_MS);
-    const settled = await containers();
-    expect(settled.map(({ of, state }) => ({ of, state }))).toEqual(
-      ids.toSorted((a, b) => a.localeCompare(b)).map((of) => ({ of, state: 'running' })),
-    );
-    for (const id of ids) expect(statusesOf(server.folder, id).filter((status) => status.includes('Failed'))).toEqual([]);
+    await sleep(200);
+  }
+  expect([...reasons]).toContain('EngineUnreachable');
+  expect([...reasons].filter((reason) => reason !== '' && reason !== 'EngineUnreachable')).toEqual([]);
+  await engine.start();
+  await until(unsettled, isEmpty, SETTLE_DEADLINE_MS);
+  const settled = await containers();
+  expect(settled.map(({ of, state }) => ({ of, state }))).toEqual(
+    ids.toSorted((a, b) => a.localeCompare(b)).map((of) => ({ of, state: 'running' })),
+  );
+  for (const id of ids) expect(statusesOf(server.folder, id).filter((status) => status.includes('Failed'))).toEqual([]);
 
-    await engine.kill('SIGTERM');
-    await engine.start();
-    // The very same ones, started again.
-    await until(containers, (all) => JSON.stringify(all) === JSON.stringify(settled), SETTLE_DEADLINE_MS);
-    await until(unsettled, isEmpty, SETTLE_DEADLINE_MS);
-    expect(await containers()).toEqual(settled);
-    for (const id of ids) expect(statusesOf(server.folder, id).filter((status) => status.includes('Failed'))).toEqual([]);
-    expect(await client.listStrays()).toEqual({ strays: [] });
-  },
-  600_000,
-);
+  await engine.kill('SIGTERM');
+  await engine.start();
+  // The very same ones, started again.
+  await until(containers, (all) => JSON.stringify(all) === JSON.stringify(settled), SETTLE_DEADLINE_MS);
+  await until(unsettled, isEmpty, SETTLE_DEADLINE_MS);
+  expect(await containers()).toEqual(settled);
+  for (const id of ids) expect(statusesOf(server.folder, id).filter((status) => status.includes('Failed'))).toEqual([]);
+  expect(await client.listStrays()).toEqual({ strays: [] });
+}, 600_000);

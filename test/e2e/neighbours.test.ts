@@ -137,7 +137,11 @@ test('neighbours are all there afterwards, unchanged and still running, while st
     () => inside.client.listStrays(),
     ({ strays }) => strays.length === 0,
   );
-  const found = await inside.server.store.read.selectFrom('event').selectAll().where('kind', '=', 'stray.found').execute();
+  const found = await inside.server.store.read
+    .selectFrom('event')
+    .selectAll()
+    .where('kind', '=', 'stray.found')
+    .execute();
   expect(found.length).toBeGreaterThan(0);
   expect(await picture()).toEqual(before);
 

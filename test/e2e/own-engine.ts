@@ -64,8 +64,8 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
     );
 
   async function start(): Promise<void> {
-    // A killed one leaves it, and its number may be another's by now.
-    await rm(pidFile ?? '', { force: true });
+    // Killed ones leave them, and their numbers may be another's by now.
+    for (const file of [pidFile ?? '', join(folder, 'exec/containerd/containerd.pid')]) await rm(file, { force: true });
     const log = await open(logFile ?? '', 'a');
     const started = spawn('dockerd', args, { stdio: ['ignore', log.fd, log.fd], detached: true });
     await log.close();

@@ -5,7 +5,7 @@ import { EngineFault } from '../../src/domain/engine-fault.ts';
 import { instanceIdOf, userId } from '../../src/domain/ids.ts';
 import { endpointOf } from '../../src/engines/docker/client.ts';
 import { chooseGpus, createOptions, gpuLabel, gpusOf } from '../../src/engines/docker/create-options.ts';
-import { faultOf, isNameTaken, isNetworkGone, takenPort } from '../../src/engines/docker/faults.ts';
+import { faultOf, isLostSightOf, isNameTaken, isNetworkGone, takenPort } from '../../src/engines/docker/faults.ts';
 import type { HostFacts } from '../../src/engines/docker/host.ts';
 import { linesOf, makeDemultiplexer } from '../../src/engines/docker/streams.ts';
 import { checkPool, defaultPool, freeSubnets, rangeOf } from '../../src/engines/docker/subnets.ts';
@@ -89,6 +89,9 @@ describe('faults', () => {
     const taken = 'Conflict. The container name "/berth-x" is already in use by container "1234"';
     expect(isNameTaken(faultOf(answer(409, taken)))).toBe(true);
     expect(isNameTaken(faultOf(answer(409, 'removal of container x is already in progress')))).toBe(false);
+    expect(isLostSightOf(faultOf(answer(500, 'task 487ea3d767f2: already exists: unknown')))).toBe(true);
+    expect(isLostSightOf(faultOf(answer(500, 'id already in use')))).toBe(true);
+    expect(isLostSightOf(faultOf(answer(500, 'driver failed: address already in use')))).toBe(false);
     expect(isNetworkGone(faultOf(answer(404, 'network berth-1-2 not found')))).toBe(true);
     expect(isNetworkGone(faultOf(answer(400, 'network berth-1-2 is ambiguous (2 matches found on name)')))).toBe(true);
     expect(isNetworkGone(faultOf(answer(404, 'No such container: x')))).toBe(false);

@@ -264,6 +264,28 @@ onBothEngines('the line', (open) => {
     expect(await lengthOfLine(world.store.read, world.hands.regionId)).toBe(150);
   });
 
+  test('is in the order in which they came, also of those that came at once or after the clock was put back', async () => {
+    const clock = { aheadMs: 0 };
+    const world = await makePlace(await open(), machineOf(1, 2), cpus, { start: false, clock });
+    await launch(world, 'cpu.1');
+    const came: string[] = [];
+    for (const aheadMs of [0, -A_DAY_MS, 0, 2 * A_DAY_MS, 0]) {
+      clock.aheadMs = aheadMs;
+      const comes = (): Promise<unknown> => wait(world, 'cpu.1').then(({ instanceId }) => came.push(instanceId));
+      if (aheadMs === 0) await comes();
+      else for (const one of [comes(), comes()]) await one;
+    }
+    expect(await world.line()).toHaveLength(7);
+    if (open.kind === 'sqlite') expect(await world.line()).toEqual(came);
+    const since = await world.store.read
+      .selectFrom('instance')
+      .select('waitsSinceMs')
+      .where('waitsSinceMs', 'is not', null)
+      .execute();
+    expect(new Set(since.map(({ waitsSinceMs }) => waitsSinceMs)).size).toBe(7);
+    expect([came[0], came[3], came[6]]).toEqual((await world.line()).filter((_, index) => index % 3 === 0));
+  });
+
   test('moves at once when the region grows, and stands for whoever needs more than it has in all', async () => {
     const world = await makePlace(await open(), machineOf(4, 8, 1), withGpus);
     await running(world, 'gpu.1');

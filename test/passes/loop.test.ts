@@ -165,10 +165,26 @@ onBothEngines('the loop', (open) => {
     const loop = loopOver(counted, async () => ((tended += 1), { dueAtMs: null }));
     await eventually(() => asked.length >= 1);
     await new Promise((resolve) => setTimeout(resolve, 300));
-    expect({ tended, writes, reads: asked.length }).toEqual({ tended: 0, writes: 1, reads: 1 });
+    // At the start, whoever waits for a time of another date, and then whoever is due.
+    expect({ tended, writes, reads: asked.length }).toEqual({ tended: 0, writes: 2, reads: 1 });
     loop.wake();
     await eventually(() => asked.length >= 2);
-    expect({ tended, writes }).toEqual({ tended: 0, writes: 2 });
+    expect({ tended, writes }).toEqual({ tended: 0, writes: 3 });
+  });
+
+  test('a date that goes back makes nobody wait for the time that it was before', async () => {
+    const store = await open();
+    await insertRows(store, ['a'], 0);
+    const clock = { aheadMs: 86_400_000 };
+    const now = (): number => Date.now() + clock.aheadMs;
+    let tended = 0;
+    const loop = loopOver(store, async () => ((tended += 1), { dueAtMs: now() + 3_600_000 }), now);
+    const isFree = async (): Promise<boolean> =>
+      (await store.read.selectFrom('instance').select('leaseOwner').executeTakeFirst())?.leaseOwner === null;
+    await eventually(async () => tended === 1 && (await isFree()));
+    clock.aheadMs = 0;
+    loop.wake();
+    await eventually(() => tended === 2);
   });
 });
 

@@ -46,7 +46,11 @@ async function expectRepaired(world: World, { running, stopped }: Kinds): Promis
 }
 
 const startsOf = async (world: World, id: InstanceId): Promise<number> => {
-  const row = await world.store.read.selectFrom('setting').select('value').where('name', '=', 'installation').executeTakeFirst();
+  const row = await world.store.read
+    .selectFrom('setting')
+    .select('value')
+    .where('name', '=', 'installation')
+    .executeTakeFirst();
   return world.engine.host.find(row?.value ?? '', id)?.starts ?? 0;
 };
 
@@ -107,7 +111,11 @@ onBothEngines('start-up repair', (open) => {
     for (const id of [lost, alsoLost]) await world.engine.host.forget(id);
     world.engine.leaveHalfMade(specOf(back));
     world.engine.leaveHalfMade(specOf(alsoBack));
-    const row = await world.store.read.selectFrom('setting').select('value').where('name', '=', 'installation').executeTakeFirst();
+    const row = await world.store.read
+      .selectFrom('setting')
+      .select('value')
+      .where('name', '=', 'installation')
+      .executeTakeFirst();
     for (const id of [woken, alsoBack]) {
       const container = world.engine.host.find(row?.value ?? '', id);
       if (!container) throw new Error(`${id} is not there`);

@@ -66,7 +66,12 @@ describe('what the policy does', () => {
     ['leaves what was seen only once', { ...stray, watchedMs: 0 }, { does: 'delete', keptMs: 0 }, 'leave'],
     ['leaves what stands still until it was watched long enough', { ...stray, running: false }, stop, 'leave'],
     ['deletes it then', { ...stray, watchedMs: 100_000 }, stop, 'discard'],
-    ['keeps what its operator had stopped', { ...stray, handling: 'stop', running: false, watchedMs: 1e12 }, stop, 'leave'],
+    [
+      'keeps what its operator had stopped',
+      { ...stray, handling: 'stop', running: false, watchedMs: 1e12 },
+      stop,
+      'leave',
+    ],
     ['stops it again when it runs', { ...stray, handling: 'stop', watchedMs: 1e12 }, reporting, 'halt'],
     ['deletes what its operator wants deleted', { ...stray, handling: 'delete' }, reporting, 'discard'],
     ['touches nothing when it is to report', { ...stray, watchedMs: 1e12 }, reporting, 'leave'],
@@ -169,7 +174,9 @@ onBothEngines('strays', (open) => {
     await instances.archive(world.caller, kept, null);
     await world.until(kept.instanceId, hasStatus('Archived'));
     await images.save(world.caller, { instanceId: copied.instanceId, name: 'copy' }, null);
-    await eventually(async () => (await world.engine.listOwned(soon())).filter(({ kind }) => kind === 'image').length === 2);
+    await eventually(
+      async () => (await world.engine.listOwned(soon())).filter(({ kind }) => kind === 'image').length === 2,
+    );
     await world.engine.saveImage(instanceId(copied.instanceId), 'berth.local/archive/lost:7', soon());
     const second = owned('instance', copied.instanceId, 'somebody-renamed-it');
     const network = owned('network', 'nobody', 'berth-network-of-nobody');
@@ -299,7 +306,11 @@ onBothEngines('adopting a stray', (open) => {
       await expectConsistent(world);
       const counted = (await countedRegions(world.store.read))[0]?.used;
       expect(counted).toMatchObject({ cpuMilli: runs ? 1_000 : 0, nodePorts: 2 });
-      const row = await world.store.read.selectFrom('instance').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
+      const row = await world.store.read
+        .selectFrom('instance')
+        .selectAll()
+        .where('id', '=', id)
+        .executeTakeFirstOrThrow();
       expect(JSON.parse(row.nodePorts)).toEqual(ports);
       if (runs) expect(row.notebookToken).toBe('t'.repeat(43));
       const { sweep } = sweeping(world, { policy: { does: 'delete', keptMs: 0 } });
@@ -413,7 +424,9 @@ onBothEngines('adopting a stray', (open) => {
   });
 
   test('races a deletion: either it is an instance and stays, or it is gone and the adoption is refused', async () => {
-    const world = await makeWorld(await open(), { machine: { cpuCores: 64, memoryMiB: 2 ** 18, architecture: 'amd64', gpus: [] } });
+    const world = await makeWorld(await open(), {
+      machine: { cpuCores: 64, memoryMiB: 2 ** 18, architecture: 'amd64', gpus: [] },
+    });
     const ended = { adopted: 0, deleted: 0 };
     for (let round = 0; round < 12; round++) {
       const id = await knownStray(world);

@@ -96,9 +96,7 @@ export async function makeStray(world: World, more: Partial<EngineSpec> = {}): P
 /** Ids of the containers of ours, and whether they run. */
 export async function containersOf(world: World): Promise<Map<InstanceId, boolean>> {
   const owned = await world.engine.listOwned(soon());
-  return new Map(
-    owned.filter(({ kind }) => kind === 'instance').map(({ id, running }) => [instanceId(id), running]),
-  );
+  return new Map(owned.filter(({ kind }) => kind === 'instance').map(({ id, running }) => [instanceId(id), running]));
 }
 
 /** All that stands in the table, what was seen only once among it. */

@@ -32,6 +32,7 @@ import {
   faultOf,
   isContainerGone,
   isImageGone,
+  isLostSightOf,
   isNameTaken,
   isNetworkGone,
   sentenceOf,
@@ -237,6 +238,7 @@ export function makeContainers(options: {
     } catch (error) {
       if (statusOf(error) === 304) return; // it runs already
       if (isContainerGone(error)) throw goneMeanwhile();
+      if (isLostSightOf(error)) throw await lostSight(id, { hasRun }, signal);
       const taken = takenPort(
         error,
         spec.nodePorts.map(({ nodePort }) => nodePort),
@@ -251,6 +253,16 @@ export function makeContainers(options: {
           )
         : new EngineFault('busy', text, { retry: true, reason: 'portTaken', takenNodePort: taken, cause: error });
     }
+  }
+
+  /** One without a past is made anew. A root disk that is worth something waits until somebody has ended that process. */
+  async function lostSight(id: string, { hasRun }: { hasRun: boolean }, signal: AbortSignal): Promise<EngineFault> {
+    if (!hasRun) {
+      await remove(id, signal);
+      return goneMeanwhile();
+    }
+    const text = `the engine was killed and has lost sight of a process of container ${id.slice(0, 12)}; the operator has to end it, or to restart the host`;
+    return new EngineFault('unreachable', text, { retry: true });
   }
 
   /** A container keeps the id of the network it was made with, and a network made again has another. */

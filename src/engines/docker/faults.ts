@@ -218,6 +218,10 @@ export const isNameTaken = (fault: unknown): boolean => {
   );
 };
 
+/** Its runtime still holds what the engine, killed as it started a container, has lost sight of (seen with 20.10). */
+export const isLostSightOf = (fault: unknown): boolean =>
+  statusOf(fault) === 500 && /\btask \S+: already exists|\bid already in use/i.test(sentenceOf(fault));
+
 /** Only the engine's own words count: a 404 may also come from something else that answers in its place. */
 export const isContainerGone = (fault: unknown): boolean =>
   statusOf(fault) === 404 && /no such container|no container with name or id/i.test(sentenceOf(fault));
