@@ -20,6 +20,7 @@ const testNeeds = [
   {
     apt: 'docker-registry',
     programs: ['docker-registry'],
+    service: 'docker-registry',
     why: 'takes and gives images, to some only with credentials',
   },
   {

@@ -2,7 +2,8 @@
  * Packages of Debian and Ubuntu. Nothing is ever removed (`--no-remove`), recommendations stay out, and the lists are fetched
  * only when the ones there don't lead to the package.
  */
-import { appendFileSync, existsSync } from 'node:fs';
+import { appendFileSync, existsSync, mkdirSync, symlinkSync } from 'node:fs';
+import path from 'node:path';
 import { capture, findProgram } from './run.mjs';
 
 /**
@@ -11,6 +12,7 @@ import { capture, findProgram } from './run.mjs';
  * @property {string[]} programs any of which will do
  * @property {string} [file] what is needed, where that is no program
  * @property {string} why what Berth does with it, for the person who is asked
+ * @property {string} [service] what systemd would start with it, and nobody wants
  * @property {boolean} [exact] the very package is needed, another of the same program won't do
  */
 
@@ -38,6 +40,24 @@ export function whyNoApt() {
   if (process.platform !== 'linux' || findProgram('apt-get') === undefined) return 'this is not Debian or Ubuntu';
   if (process.getuid?.() !== 0) return 'this user is not root';
   return undefined;
+}
+
+/**
+ * Masks the services that would be started by installing what is only wanted as a program: as `systemctl mask` does, which needs the
+ * unit to be there. A unit that the operator has set up is left alone.
+ * @param {Need[]} needs about to be installed
+ * @param {{ hasSystemd?: boolean, folder?: string }} [given]
+ */
+export function maskServices(
+  needs,
+  { hasSystemd = existsSync('/run/systemd/system'), folder = '/etc/systemd/system' } = {},
+) {
+  if (!hasSystemd) return;
+  for (const { service } of needs) {
+    if (service === undefined || existsSync(path.join(folder, `${service}.service`))) continue;
+    mkdirSync(folder, { recursive: true });
+    symlinkSync('/dev/null', path.join(folder, `${service}.service`));
+  }
 }
 
 /**

@@ -6,7 +6,7 @@
 import { spawn } from 'node:child_process';
 import { closeSync, existsSync, openSync, readFileSync } from 'node:fs';
 import path from 'node:path';
-import { installPackages, missingNeeds, whyNoApt } from './apt.mjs';
+import { installPackages, maskServices, missingNeeds, whyNoApt } from './apt.mjs';
 import { findEngine, ping, usualAddress } from './engine-address.mjs';
 import { capture, findProgram, say, searchPath, secondsSince } from './run.mjs';
 import { isDockerdAlive, removeStale } from './stale-engine.mjs';
@@ -67,6 +67,7 @@ export async function ensureEngine({ env = process.env, alsoNeeded = [] } = {}) 
     sayWhatIsMissing({ whyNot: 'it was not wanted', tried, makesEngine, needs, packages });
     return found;
   }
+  maskServices(needs);
   if (packages.length > 0) await install(packages);
   return makesEngine ? startEngine(env) : found;
 }

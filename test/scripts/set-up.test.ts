@@ -2,13 +2,13 @@
  * The pure parts of `scripts/lib`: what is installed, what an engine left behind, who answers at a socket. The parts that install
  * and start things are tried by a fresh clone on a bare machine, not here.
  */
-import { mkdirSync, mkdtempSync, existsSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, existsSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { installPackages, missingNeeds } from '../../scripts/lib/apt.mjs';
+import { installPackages, maskServices, missingNeeds } from '../../scripts/lib/apt.mjs';
 import { packagesToInstall } from '../../scripts/lib/dependencies.mjs';
 import { engineAddresses, findEngine, ping } from '../../scripts/lib/engine-address.mjs';
 import { findNode24 } from '../../scripts/lib/node24.mjs';
@@ -216,6 +216,18 @@ describe('apt', () => {
       install: () => installPackages({ packages: ['one'], log: path.join(folder, 'log'), runner, waitMs: 1 }),
     };
   }
+
+  test('starts no service of what is wanted as a program alone, and leaves a unit that is there alone', () => {
+    const units = path.join(folder, 'units');
+    const need = { apt: 'one', programs: ['one'], why: 'a test' };
+    maskServices([{ ...need, service: 'one' }], { hasSystemd: false, folder: units });
+    expect(existsSync(units)).toBe(false);
+    mkdirSync(units);
+    writeFileSync(path.join(units, 'two.service'), '[Unit]');
+    maskServices([{ ...need, service: 'one' }, { ...need, service: 'two' }, need], { hasSystemd: true, folder: units });
+    expect(readlinkSync(path.join(units, 'one.service'))).toBe('/dev/null');
+    expect(readFileSync(path.join(units, 'two.service'), 'utf8')).toBe('[Unit]');
+  });
 
   test('fetches no lists when those that are there do', async () => {
     const { asked, install } = apt(steps);
