@@ -17,14 +17,15 @@
  *     any ── terminate ──► Released (at once; the phase says what is still to be cleaned)
  *
  * `Initializing` is the time before its image had to be pulled or its container exists; a failure then is `InitializationFailed`,
- * later `StartingFailed` (and so is an image that could not be had in time: by then the instance was `Starting`). Both are lasting: Berth gives up the wish
- * (desired becomes `stopped`), frees the capacity, and the user may start, archive or terminate.
+ * later `StartingFailed` (and so is an image that could not be had in time). Both are lasting: Berth gives up the wish (desired
+ * becomes `stopped`), frees the capacity, and the user may start or terminate it; what a container was made for can be archived.
  * A launch that waits in line for capacity is `Initializing`, phase `Queued`, reason `NoCapacity`.
  * A container that ends by itself, or is removed by others, while `running` is wished is started or made again with back-off, up
  * to `limits.maxAttempts`.
  *
  * Nobody is ever stuck: each status that is not lasting has a deadline (`deadlines`), terminate is legal in every state, and an
- * engine that is away stops the clock of the deadlines instead of failing what it holds.
+ * engine that is away stops the clock of the deadlines instead of failing what it holds. A stop alone can't fail: what does not hear
+ * it is killed after `limits.stopDeadlineMs`, and if the engine refuses even that, the reason says so while it is tried again.
  */
 
 /** `interface.md` §3, in its order. */
@@ -42,7 +43,7 @@ export const instanceStatuses = [
 ] as const;
 export type InstanceStatus = (typeof instanceStatuses)[number];
 
-/** What moves a status: three wishes, and what passes meet. A stop and an archive move it only once they are done. */
+/** What moves a status: the wishes to start, restart and terminate, and what passes meet. A stop and an archive move it only once they are done. */
 export const statusEvents = [
   'start', // wished, of one that had a container
   'startAnew', // wished, of one that never had
@@ -140,7 +141,7 @@ export function after(status: InstanceStatus, event: StatusEvent): InstanceStatu
 
 /** Closed list of `instanceRuntimeInfo.phase`: what is being done right now. */
 export const phases = [
-  'Queued', // the wish is written and no pass has looked at it yet, or it waits in line for capacity
+  'Queued', // no pass has looked at the wish yet, or it waits: in line for capacity, or to be started again after its container ended
   'DownloadImage', // bytes of the image move, or the image is being built
   'PrepareDisks', // waits for its volumes, or makes its disks
   'CreateContainer',
@@ -164,6 +165,8 @@ export const diagnoses = {
     'The region has no room now and the instance waits in line. It starts by itself; or terminate, and take another type.',
   EngineUnreachable: 'The container engine of the region does not answer. Nothing is lost; it goes on by itself.',
   BackOff: 'The image cannot be had at the moment; it is tried again by itself. Check the image name, or terminate.',
+  CapacityTimeout:
+    'No room came free in the time it was to wait. Start it again to wait once more, or take another type.',
   ImageDenied: 'The registry does not give the image out. Register credentials that may read it, and start again.',
   ImageFailed: 'The image could not be had in time. Choose another image, or start again later.',
   VolumePending: 'A mounted volume is not ready yet. It goes on by itself once the volume is Bound.',
@@ -173,6 +176,8 @@ export const diagnoses = {
     'A disk could not be mounted where it was asked. Terminate, and launch with another mount path or without it.',
   DiskFull: 'The disk of the host is full. The operator has to free space; start again then.',
   PortTaken: 'A node port was taken by another program of the host; another one is tried by itself.',
+  PortsUsedUp:
+    'Node ports of the region are used up, or taken by other programs of the host. Start it again later, or ask the operator for a wider range.',
   EngineRejected: 'The engine refused the instance. The message says why; change the request and launch anew.',
   ContainerExited: 'The main process of the instance ended. Look at its log; it is started again by itself.',
   CrashLoop: 'The main process ended again and again. Look at its log, mend the cause, and start it again.',
@@ -186,6 +191,19 @@ export const diagnoses = {
   IdleStop: 'It was stopped because nothing used it. Start it again, and set its idle rules if that was wrong.',
 } as const;
 export type Diagnosis = keyof typeof diagnoses;
+
+/** What a reason of waiting is called once it is waited for no longer: nothing goes on by itself then. */
+const lasting: Readonly<Partial<Record<Diagnosis, Diagnosis>>> = {
+  NoCapacity: 'CapacityTimeout',
+  EngineUnreachable: 'StartTimeout',
+  BackOff: 'ImageFailed',
+  VolumePending: 'DisksFailed',
+  PortTaken: 'PortsUsedUp',
+  ContainerExited: 'CrashLoop',
+};
+
+/** The reason that stays when the wish is given up. */
+export const lastly = (reason: Diagnosis): Diagnosis => lasting[reason] ?? reason;
 
 /** Statuses that something must lead out of before a deadline; the others are lasting: nothing but a new wish, or a crash, leaves them. */
 export type TransientStatus = 'Initializing' | 'PullingImage' | 'Starting' | 'Restarting';

@@ -8,6 +8,7 @@ import {
   deadlines,
   diagnoses,
   isLasting,
+  lastly,
   phaseDeadlines,
   type Diagnosis,
   type InstanceStatus,
@@ -118,8 +119,9 @@ function halt({ observed, wishedAtMs }: Instance, nowMs: number, limits: Limits)
   const late = nowMs - countedFrom(wishedAtMs, observed) > limits.stopDeadlineMs;
   const graceMs = late ? 0 : limits.stopGraceMs;
   if (hasFailed(observed.status)) return { do: 'halt', show: {}, graceMs };
-  const reason = late ? 'StopDelayed' : '';
-  return { do: 'halt', show: { phase: 'Stopping', ...diagnosed(reason, diagnoses[reason]) }, graceMs };
+  const reason = late || observed.diagnosis === 'StopDelayed' ? 'StopDelayed' : '';
+  const text = observed.diagnosis === reason ? observed.diagnosisMessage : diagnoses[reason];
+  return { do: 'halt', show: { phase: 'Stopping', ...diagnosed(reason, text) }, graceMs };
 }
 
 /** The root disk becomes an image, and only then its container goes. One that has none is archived as it is. */
@@ -162,8 +164,7 @@ function planRunning(instance: Instance, seen: Known, nowMs: number, limits: Lim
     if (seen.exitCode !== null) {
       const attempts = nowMs - seen.startedAtMs > STABLE_MS ? 1 : instance.attempts + 1;
       const text = `the main process ended with exit code ${seen.exitCode}`;
-      const reason = seen.outOfMemory ? 'OutOfMemory' : attempts > limits.maxAttempts ? 'CrashLoop' : 'ContainerExited';
-      return startAgain(instance, reason, text, attempts, nowMs, limits);
+      return startAgain(instance, seen.outOfMemory ? 'OutOfMemory' : 'ContainerExited', text, attempts, nowMs, limits);
     }
   }
   const pauseMs = pauseLeftMs(instance, seen, nowMs, limits);
@@ -260,5 +261,6 @@ export const diagnosed = (
 /** The lasting failure that fits how far it had come. */
 export function giveUp({ observed }: Pick<Instance, 'observed'>, diagnosis: Diagnosis, text: string): GiveUp {
   const status = after(observed.status, 'giveUp');
-  return { do: 'giveUp', show: { ...resting, status, phase: 'Failed', ...diagnosed(diagnosis, text) } };
+  const reason = lastly(diagnosis);
+  return { do: 'giveUp', show: { ...resting, status, phase: 'Failed', ...diagnosed(reason, text) } };
 }

@@ -125,7 +125,9 @@ export async function release(
 
 /** The date went back, or nobody knows whether it did: what waits for a later time is looked at now, and says anew for how long. */
 export async function hasten(tx: Db, table: LeaseTable, nowMs: number): Promise<void> {
-  await sql`update ${sql.table(table)} set ${due} = ${nowMs} where ${due} > ${nowMs} and ${leaseOwner} is null`.execute(tx);
+  await sql`update ${sql.table(table)} set ${due} = ${nowMs} where ${due} > ${nowMs} and ${leaseOwner} is null`.execute(
+    tx,
+  );
 }
 
 /** At the start of the only process on a database: whoever held leases is dead, and what they held is looked at at once. */

@@ -102,7 +102,7 @@ describe('plan', () => {
     expect(plan(pending, absent, now + limits.disksDeadlineMs + 1, limits)).toMatchObject({
       show: {
         status: 'InitializationFailed',
-        diagnosis: 'VolumePending',
+        diagnosis: 'DisksFailed',
         diagnosisMessage: expect.stringContaining('volume v is Pending (still'),
       },
     });
@@ -149,7 +149,9 @@ describe('plan', () => {
     const archived = at('archived', { status: 'Archived', phase: 'Archived' }, { archive: kept.archive });
     expect(plan(archived, absent, now, limits)).toEqual({ do: 'rest' });
     // What the archive before kept, and node ports, go before it counts as Archived.
-    expect(plan({ ...kept, archive: { ...kept.archive, replaces: ['old'] } }, absent, now, limits).do).toBe('removeKept');
+    expect(plan({ ...kept, archive: { ...kept.archive, replaces: ['old'] } }, absent, now, limits).do).toBe(
+      'removeKept',
+    );
     expect(plan({ ...kept, nodePorts: [{ port: 22, nodePort: 30_000 }] }, absent, now, limits).do).toBe('removeKept');
     // A container that comes back after all goes again, and if its root disk is not kept, not before it is.
     expect(plan({ ...archived, generation: 3 }, ended, now, limits).do).toBe('removeKept');
@@ -170,13 +172,25 @@ describe('plan', () => {
       show: { status: 'Stopped', diagnosis: 'ArchiveFailed' },
     });
     // In the engine's own words, and of one that had failed to start as well.
-    const told = { status: 'StartingFailed', phase: 'Archiving', diagnosis: 'ArchiveFailed', diagnosisMessage: 'the disk is full' } as const;
+    const told = {
+      status: 'StartingFailed',
+      phase: 'Archiving',
+      diagnosis: 'ArchiveFailed',
+      diagnosisMessage: 'the disk is full',
+    } as const;
     expect(plan(at('stopped', told, { operation }), ended, now, limits)).toMatchObject({
       do: 'settle',
       show: { status: 'Stopped', diagnosis: 'ArchiveFailed', diagnosisMessage: 'the disk is full' },
     });
-    const givenUp = at('stopped', { status: 'StartingFailed', phase: 'Stopping' }, { operation: beginOperation('stop', 'user', now) });
-    expect(plan(givenUp, ended, now, limits)).toMatchObject({ do: 'settle', show: { status: 'Stopped', diagnosis: '' } });
+    const givenUp = at(
+      'stopped',
+      { status: 'StartingFailed', phase: 'Stopping' },
+      { operation: beginOperation('stop', 'user', now) },
+    );
+    expect(plan(givenUp, ended, now, limits)).toMatchObject({
+      do: 'settle',
+      show: { status: 'Stopped', diagnosis: '' },
+    });
   });
 
   test('healthy is what was measured', () => {

@@ -9,13 +9,17 @@ import {
   diagnoses,
   instanceStatuses,
   isLasting,
+  lastly,
   statusEvents,
   transitions,
+  type Diagnosis,
   type InstanceStatus,
   type StatusEvent,
 } from '../../src/domain/instance-states.ts';
 
 type Table = Readonly<Record<InstanceStatus, Readonly<Partial<Record<StatusEvent, InstanceStatus>>>>>;
+const isDiagnosis = (text: string): text is Diagnosis => text in diagnoses;
+
 type Journey = readonly [from: InstanceStatus, ...moves: (readonly [StatusEvent, InstanceStatus])[]];
 
 const journeys: Record<string, Journey> = {
@@ -155,6 +159,15 @@ describe('the table of transitions', () => {
       expect(alone.some((to) => to !== undefined && isLasting(to))).toBe(true);
     }
   });
+});
+
+test('no reason that stays when a wish is given up promises that anything goes on by itself', () => {
+  for (const [reason, text] of Object.entries(diagnoses)) {
+    const promises = / by itself/.test(text);
+    const stays = lastly(isDiagnosis(reason) ? reason : '');
+    expect(diagnoses[stays], `${reason} stays as ${stays}`).not.toMatch(/ by itself/);
+    expect(promises, reason).toBe(stays !== reason);
+  }
 });
 
 test('every reason but none says what can be done', () => {

@@ -13,7 +13,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { ApiError } from '../../src/contract/client.ts';
+import { ApiError, type CallOptions } from '../../src/contract/client.ts';
 import type { InstanceObject } from '../../src/contract/instance.ts';
 import { labels } from '../../src/engines/labels.ts';
 import { makeRandom } from '../../src/engines/simulated/random.ts';
@@ -45,7 +45,8 @@ const LONGEST_PAUSE_MS = 100;
 /** How often somebody wishes otherwise before the last wish came to rest, each time it is looked at. */
 const HASTE = 0.04;
 const GIVES_UP = 0.15;
-/** A stray is seen in two sweeps before it is listed. */
+const LOSES_ANSWER = 0.25;
+const LOST_WITHIN_MS = 30;
 const SWEPT_DEADLINE_MS = 120_000;
 const KILLED_AS_IT_STARTS = 0.2;
 
@@ -139,14 +140,22 @@ afterAll(async () => {
   await docker.getImage(imageRef).remove({ force: true });
 });
 
-/** `unanswered`: it was given up while nobody answered. Refusals of what is not possible now are answers too. */
-async function ask<T>(call: (idempotencyKey: string) => Promise<T>): Promise<T | 'refused' | 'unanswered'> {
-  const key = randomUUID();
+/**
+ * `unanswered`: it was given up while nobody answered. Refusals of what is not possible now are answers too. Now and then the answer is
+ * lost on its way, as when the server dies between its commit and its answer, which is too short a time for a kill to meet often.
+ */
+async function ask<T>(call: (options: CallOptions) => Promise<T>): Promise<T | 'refused' | 'unanswered'> {
+  const idempotencyKey = randomUUID();
   const givesUp = random() < GIVES_UP;
+  let loses = random() < LOSES_ANSWER;
   for (;;) {
+    const lost = new AbortController();
+    if (loses) setTimeout(() => lost.abort(), random() * LOST_WITHIN_MS);
+    loses = false;
     try {
-      return await call(key);
+      return await call({ idempotencyKey, signal: lost.signal });
     } catch (error) {
+      if (lost.signal.aborted) continue;
       if (!(error instanceof ApiError)) throw error;
       if (error.status >= 400 && error.status < 500) return 'refused';
       if (error.code !== 'unreachable') throw error;
@@ -173,7 +182,7 @@ const count = (what: string): void => void tally.set(what, (tally.get(what) ?? 0
 
 async function launchOne(account: Account, mine: Set<string>): Promise<void> {
   const name = randomUUID();
-  const answer = await ask((idempotencyKey) =>
+  const answer = await ask((options) =>
     account.client.launch(
       {
         name,
@@ -185,7 +194,7 @@ async function launchOne(account: Account, mine: Set<string>): Promise<void> {
         instanceConfiguration: { enableCommonData: false, enableDocker: false, initScript },
         nodePorts: [],
       },
-      { idempotencyKey },
+      options,
     ),
   );
   answered += 1;
@@ -207,7 +216,7 @@ async function wishFor(account: Account, one: InstanceObject): Promise<void> {
   const wishes = account.wishes.get(idOf(one));
   if (deed === undefined || wishes === undefined) return;
   if (deed === 'archive') account.archivedOnce.add(idOf(one));
-  const answer = await ask((idempotencyKey) => account.client[deed]({ instanceId: idOf(one) }, { idempotencyKey }));
+  const answer = await ask((options) => account.client[deed]({ instanceId: idOf(one) }, options));
   answered += 1;
   if (answer === 'refused') return;
   if (answer !== 'unanswered') {
@@ -318,6 +327,11 @@ async function savedIds(installation: string): Promise<string[]> {
 async function saveRemains(installation: string): Promise<void> {
   const left = (await savedIds(installation)).sort();
   if (left.length === 0) return;
+  // A start sweeps at once, and a stray is what two sweeps have seen.
+  for (let sweeps = 0; sweeps < 2; sweeps++) {
+    await server.kill('SIGTERM');
+    await server.start();
+  }
   const { strays } = await until(
     () => admin.listStrays(),
     (told) => isDeepStrictEqual(told.strays.map(({ subjectId }) => subjectId).sort(), left),

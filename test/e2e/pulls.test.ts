@@ -21,6 +21,8 @@ let registries: DebianRegistries;
 let patient: ServerInside;
 let hasty: ServerInside;
 let folder: string;
+/** Dropped once no container needs them. */
+const pulled: string[] = [];
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'berth-pulls-'));
   registries = await startDebianRegistries();
@@ -33,6 +35,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await patient?.stop();
   await hasty?.stop();
+  await Promise.all(pulled.map(dropImage));
   await registries?.stop();
   await rm(folder, { recursive: true, force: true });
 });
@@ -54,7 +57,7 @@ async function published(inside: ServerInside, onTestFinished: After): Promise<P
   const wire = await makeWire({ at: { host: '127.0.0.1', port: 0 }, to: endOf(registries.open) });
   onTestFinished(() => wire.down());
   const ref = `127.0.0.1:${wire.port}/tiny:1`;
-  onTestFinished(() => void dropImage(ref));
+  pulled.push(ref);
   await importBusybox(docker, ref, folder, { '/noise': { content: randomBytes(IMAGE_BYTES), mode: 0o644 } });
   const said = await text(
     await docker.getImage(ref).push({ authconfig: { username: '', password: '', serveraddress: '' } }),
@@ -235,7 +238,7 @@ describe('a download', () => {
   );
 
   test('terminate during a pull ends it', async ({ expect, onTestFinished }) => {
-    const { ref, imageId, wire } = await published(patient, onTestFinished);
+    const { imageId, wire } = await published(patient, onTestFinished);
     // The engine hears of an abort only while bytes come in.
     wire.flow({ kind: 'slow' });
     const id = await patient.launch({ imageId });
@@ -246,7 +249,6 @@ describe('a download', () => {
       async () => wire.open(),
       (open) => open === 0,
     );
-    const found = await docker.listImages({ filters: JSON.stringify({ reference: [ref] }) });
-    expect(found).toEqual([]);
+    expect(wire.carried()).toBeLessThan(IMAGE_BYTES);
   });
 });

@@ -43,10 +43,11 @@ describe('what ends inside', () => {
     const eats = 'dd if=/dev/zero of=/dev/null bs=1200M';
     const greedy = `echo 1000 >/proc/1/oom_score_adj; sleep 1; ${eats} & ${eats}`;
     const id = await inside.launch({ imageId, initScript: greedy });
-    await until(
+    const story = await until(
       () => inside.story(id),
-      (story) => story.includes('Starting/Queued/OutOfMemory'),
+      (told) => told.some((one) => one.startsWith('Starting/')),
     );
+    expect(story).toContain('Starting/Queued/OutOfMemory');
     const message = 'the init script was cut short by a stop and is not run again';
     await inside.sees(id, { status: 'Running', diagnosisReason: '', message });
     await inside.removeAll(id);
@@ -64,7 +65,8 @@ describe('what ends inside', () => {
       await inside.sees(id, { status: 'Running', diagnosisReason: '', healthy: true });
       await containerOf(id).remove({ force: true });
       await until(ends, (times) => times === 2);
-      await inside.sees(id, { status: 'Running', diagnosisReason: '', healthy: true });
+      const { instanceRuntimeInfo: now } = await inside.sees(id, { status: 'Running', diagnosisReason: '' });
+      expect(now).toMatchObject({ healthy: true, diagnosisMessage: '' });
       await inside.removeAll(id);
     },
   );
@@ -116,7 +118,7 @@ describe('what ends inside', () => {
 
 describe('what the host does not give', () => {
   test.concurrent(
-    'a node port that another program has: it runs on another; where there is none, PortTaken',
+    'a node port that another program has: it runs on another; where there is none, PortsUsedUp',
     async ({ expect, onTestFinished }) => {
       const inside = await startInside({ nodePorts: '31650-31651', limits });
       onTestFinished(() => inside.stop());
@@ -127,7 +129,7 @@ describe('what the host does not give', () => {
       expect(instanceSpecInfo.nodePorts).toEqual([{ port: 22, address: '127.0.0.1', nodePort: 31_651 }]);
 
       const second = await inside.launch({ imageId });
-      const said = await inside.givenUp(second, { status: 'StartingFailed', reason: 'PortTaken' });
+      const said = await inside.givenUp(second, { status: 'StartingFailed', reason: 'PortsUsedUp' });
       expect(said).toBe('node port 31650 is taken by another program of the host');
       expect(await inside.story(second)).toContain('Starting/CreateContainer/PortTaken');
       await inside.client.start({ instanceId: second });

@@ -166,6 +166,8 @@ export async function removeAll(installation: string, engine = docker): Promise<
     },
     (names) => names.length === 0,
   );
+  for (const { Id } of await engine.listImages({ filters: JSON.stringify(filters) }))
+    await settle(engine.getImage(Id).remove({ force: true }));
 }
 
 export type Client = ReturnType<typeof makeClient>;

@@ -13,6 +13,8 @@ export interface Wire {
   port: number;
   /** Connections that are open. */
   open(): number;
+  /** Bytes that came back, over all connections. */
+  carried(): number;
   flow(next: Flow): void;
   /** Where new connections lead from now on. */
   leadTo(next: End): void;
@@ -33,6 +35,7 @@ export async function makeWire({
   let end = to;
   let flow: Flow = { kind: 'through' };
   let listening: ListenOptions = at;
+  let carried = 0;
   const pairs = new Map<Socket, Socket>();
 
   const release = (): void => {
@@ -53,6 +56,7 @@ export async function makeWire({
     far.on('end', () => near.end());
     far.on('data', (piece: Buffer) => {
       passed += piece.length;
+      carried += piece.length;
       if (flow.kind === 'cut' && passed > flow.afterBytes) return over();
       const room = near.write(piece);
       if (flow.kind === 'held' && passed > flow.afterBytes) far.pause();
@@ -79,6 +83,7 @@ export async function makeWire({
       return listening.port ?? 0;
     },
     open: () => pairs.size,
+    carried: () => carried,
     flow(next) {
       flow = next;
       release();

@@ -90,7 +90,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     const count = trouble(world, 'ensure', { mode: 'lying' }, Infinity);
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
     const failed = await world.until(instanceId, hasStatus('StartingFailed'));
-    expect(failed.instanceRuntimeInfo.diagnosisReason).toBe('ContainerExited');
+    expect(failed.instanceRuntimeInfo.diagnosisReason).toBe('CrashLoop');
     expect(count.met).toBe(6);
   });
 
@@ -194,7 +194,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
     const failed = await world.until(instanceId, hasStatus('InitializationFailed', 'StartingFailed'));
     expect(failed.instanceRuntimeInfo).toMatchObject({
-      diagnosisReason: 'PortTaken',
+      diagnosisReason: 'PortsUsedUp',
       diagnosisMessage: expect.stringMatching(/node port 3000\d is taken/),
     });
     await settled(world);
@@ -271,5 +271,54 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     world.hands.storage.create = create;
     await instances.start(world.caller, one, null);
     await world.until(one.instanceId, hasStatus('Running'));
+  });
+
+  test('a stop that the engine refuses says so in its words, is tried again, and comes to rest once it is not refused', async () => {
+    const world = await makeWorld(await open());
+    const { instances } = world.running.control;
+    const one = await instances.launch(world.caller, world.wish(), null);
+    await world.until(one.instanceId, hasStatus('Running'));
+    const count = trouble(world, 'halt', { mode: 'failBefore', kind: 'rejected' }, 3);
+    await instances.stop(world.caller, one, null);
+    const refused = await world.until(one.instanceId, reasonIs('StopDelayed'));
+    expect(refused.instanceRuntimeInfo).toMatchObject({
+      status: 'Running',
+      phase: 'Stopping',
+      diagnosisMessage: expect.stringContaining('halt failed'),
+    });
+    expect(refused.actions).toContain('terminate');
+    const stopped = await world.until(one.instanceId, hasStatus('Stopped'));
+    expect(stopped.instanceRuntimeInfo.diagnosisReason).toBe('');
+    expect(count.met).toBe(3);
+  });
+
+  test('a stop that is not heard within its deadline is a kill without grace', async () => {
+    const world = await makeWorld(await open(), {
+      limits: { stopDeadlineMs: 50, stopGraceMs: 60_000, callDeadlineMs: 100 },
+    });
+    const { instances } = world.running.control;
+    const configuration = { ...world.wish().instanceConfiguration, initScript: '# berth-sim: ignore TERM' };
+    const one = await instances.launch(world.caller, world.wish({ instanceConfiguration: configuration }), null);
+    await world.until(one.instanceId, hasStatus('Running'));
+    await instances.stop(world.caller, one, null);
+    await world.until(one.instanceId, hasStatus('Stopped'));
+  });
+
+  test('the image has the time of its deadline in all, not in each try', async () => {
+    const world = await makeWorld(await open(), {
+      limits: { imageDeadlineMs: 2_000, maxAttempts: 1, backOffBaseMs: 1_200, backOffMaxMs: 1_200 },
+    });
+    let tries = 0;
+    world.engine.misbehave(({ verb }) => {
+      if (verb !== 'ensureImage') return undefined;
+      tries += 1;
+      return tries === 1 ? { mode: 'failBefore', kind: 'unreachable' } : { mode: 'lost' };
+    });
+    const beganMs = Date.now();
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const failed = await world.until(instanceId, hasStatus('StartingFailed'));
+    expect(failed.instanceRuntimeInfo.diagnosisReason).toBe('ImageFailed');
+    expect(tries).toBe(2);
+    expect(Date.now() - beganMs).toBeLessThan(3_000);
   });
 });

@@ -160,13 +160,13 @@ onBothEngines('the line', (open) => {
     const failed = await world.until(impatient.instanceId, hasStatus('InitializationFailed'));
     expect(failed.instanceRuntimeInfo).toMatchObject({
       phase: 'Failed',
-      diagnosisReason: 'NoCapacity',
+      diagnosisReason: 'CapacityTimeout',
       diagnosisMessage: 'no room came free in the time it was to wait',
     });
     await world.until(small.instanceId, hasStatus('Running'));
     await instances.start(world.caller, stopped, null, 100);
     const again = await world.until(stopped.instanceId, hasStatus('StartingFailed'));
-    expect(again.instanceRuntimeInfo.diagnosisReason).toBe('NoCapacity');
+    expect(again.instanceRuntimeInfo.diagnosisReason).toBe('CapacityTimeout');
     expect(await world.line()).toEqual([]);
     await becomesConsistent(world);
   });

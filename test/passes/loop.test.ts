@@ -185,6 +185,7 @@ onBothEngines('the loop', (open) => {
     clock.aheadMs = 0;
     loop.wake();
     await eventually(() => tended === 2);
+    expect(await isFree()).toBe(true);
   });
 });
 

@@ -1,5 +1,6 @@
 /** What the timers of control have, over a world, so that a test sweeps when it likes; and containers that nobody wished. */
 import { randomUUID } from 'node:crypto';
+import { expect } from 'vitest';
 import { handleStrays, type HandlingNeeds } from '../../src/control/passes/handle-strays.ts';
 import type { ProbeNeeds } from '../../src/control/passes/probe.ts';
 import { sweepRegion } from '../../src/control/passes/sweep.ts';
@@ -105,3 +106,28 @@ export const tableOf = async ({ store, hands }: World): Promise<string[]> =>
 
 /** What an administrator is told. */
 export const listOf = ({ running }: World) => running.control.strays.list();
+
+export const reporting: StrayPolicy = { does: 'report', keptMs: 0 };
+export const strayIdOf = ({ hands }: World, id: string): string => `${hands.regionId}/instance/berth-${id}`;
+
+/** A stray that is known, and nothing has been done with it. */
+export async function knownStray(world: World, more: Parameters<typeof makeStray>[1] = {}): Promise<InstanceId> {
+  const id = await makeStray(world, more);
+  const { sweep } = sweeping(world, { policy: reporting });
+  await sweep();
+  await sweep();
+  expect(await tableOf(world)).toContain(strayIdOf(world, id));
+  return id;
+}
+
+export const handle = (
+  world: World,
+  id: string,
+  wish: { action: 'adopt' | 'stop' | 'delete'; [more: string]: string },
+) => world.running.control.strays.handle(world.caller, { strayId: strayIdOf(world, id), ...wish });
+
+export const adoptAs = (world: World, over: Record<string, string> = {}) => ({
+  action: 'adopt' as const,
+  instanceTypeId: world.types[0]?.id ?? '',
+  ...over,
+});

@@ -9,13 +9,19 @@ const DAY = 24 * HOUR;
 type Befall = (world: World) => void;
 
 const anyContainer = ({ engine, schedule, checker }: World): (typeof found)[number] | null => {
-  const found = [...checker.instances.values()].map(({ instance }) => instance.id).filter((id) => engine.host.holds(id));
+  const found = [...checker.instances.values()]
+    .map(({ instance }) => instance.id)
+    .filter((id) => engine.host.holds(id));
   return found.length === 0 ? null : schedule.oneOf(found);
 };
 
 /** With how often each comes. */
 const befalls: readonly (readonly [number, string, Befall])[] = [
-  [3, 'the engine is away', ({ engine, schedule }) => engine.host.goAway(schedule.spread(SECOND, schedule.chance(0.1) ? DAY : 20 * MINUTE))],
+  [
+    3,
+    'the engine is away',
+    ({ engine, schedule }) => engine.host.goAway(schedule.spread(SECOND, schedule.chance(0.1) ? DAY : 20 * MINUTE)),
+  ],
   [3, 'the engine comes up again, and nothing runs', ({ engine }) => void engine.host.reboot()],
   [
     2,
@@ -37,10 +43,12 @@ const befalls: readonly (readonly [number, string, Befall])[] = [
   [
     1,
     'the engine will be restored to what it is now',
-    ({ engine, schedule }) => {
-      const { host } = engine;
+    (world) => {
+      const { schedule } = world;
+      const { host } = world.engine;
       const kept = host.remember();
       schedule.later(schedule.spread(MINUTE, 30 * MINUTE), () => {
+        if (world.healed) return;
         schedule.say('the engine is restored');
         void host.goBackTo(kept);
       });

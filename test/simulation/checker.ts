@@ -4,6 +4,7 @@ import { transitions, type InstanceStatus } from '../../src/domain/instance-stat
 import { instanceFromRow, type InstanceRow } from '../../src/store/instances.ts';
 import { SqliteConnection } from '../../src/store/sqlite-kysely.ts';
 import type { VolumeRow } from '../../src/store/volumes.ts';
+import { ownersOfChanges, wrongLine, wrongTurns } from './fairness.ts';
 import {
   overbooked,
   wrongCounts,
@@ -32,6 +33,7 @@ interface RegionRow {
 
 interface AccountRow extends AccountCounts {
   eventSeq: number;
+  version: number;
 }
 
 export const LISTED_FOR_MS = 3_600_000;
@@ -128,6 +130,7 @@ export class Checker {
   #read(): string[] {
     const { dirty } = this;
     const wrong: string[] = [];
+    const before = { instances: this.instances, volumes: this.volumes, accounts: this.#accounts };
     if (dirty.has('instance')) wrong.push(...this.#readInstances());
     if (dirty.has('volume')) {
       const rows = this.rows<VolumeRow>('select * from volume');
@@ -136,17 +139,23 @@ export class Checker {
       this.volumes = new Map(rows.map((row) => [row.id, row]));
     }
     if (dirty.has('account'))
-      this.#accounts = this.rows<AccountRow>('select id, eventSeq, instanceCount, volumeCount from account');
+      this.#accounts = this.rows<AccountRow>('select id, eventSeq, version, instanceCount, volumeCount from account');
     const all = [...this.instances.values()];
     if (dirty.has('instance') || dirty.has('region')) {
       const regions = this.rows<RegionRow>('select * from region').map(countsOf);
       wrong.push(...wrongCounts(regions, all), ...overbooked(regions));
+      wrong.push(...wrongTurns(before.instances, all, regions), ...wrongLine(all));
     }
     if (dirty.has('instance') || dirty.has('nodePort'))
       wrong.push(...wrongPorts(this.rows<PortRow>('select regionId, nodePort, instanceId, port from nodePort'), all));
     if (dirty.has('instance') || dirty.has('volume') || dirty.has('account')) {
       const rows = all.map(({ row }) => row);
       wrong.push(...wrongTotals(this.#accounts, rows, [...this.volumes.values()]));
+      const changed = [
+        ...ownersOfChanges([...before.instances.values()].map(({ row }) => row), rows),
+        ...ownersOfChanges([...before.volumes.values()], [...this.volumes.values()]),
+      ];
+      wrong.push(...this.#unmovedVersions(before.accounts, changed));
     }
     if (dirty.has('event') || dirty.has('account')) wrong.push(...this.#readEvents());
     dirty.clear();
@@ -170,6 +179,16 @@ export class Checker {
     return wrong;
   }
 
+  /** A list is read anew only when its account's version has moved. */
+  #unmovedVersions(before: readonly AccountRow[], changed: readonly string[]): string[] {
+    return before
+      .filter(({ id, version }) => {
+        const now = this.#accounts.find((account) => account.id === id);
+        return changed.includes(id) && now?.version === version;
+      })
+      .map(({ id }) => `something that ${id} lists has changed, and its version has not`);
+  }
+
   /** Numbers go on by one, and none that was seen is seen otherwise. */
   #readEvents(): string[] {
     const wrong: string[] = [];
@@ -184,7 +203,8 @@ export class Checker {
       this.#lastEvent = id;
     }
     for (const { id, eventSeq } of this.#accounts) {
-      if (eventSeq !== (this.#seq.get(id) ?? 0)) wrong.push(`${id} counts ${eventSeq} events, there are ${this.#seq.get(id) ?? 0}`);
+      if (eventSeq !== (this.#seq.get(id) ?? 0))
+        wrong.push(`${id} counts ${eventSeq} events, there are ${this.#seq.get(id) ?? 0}`);
     }
     return wrong;
   }

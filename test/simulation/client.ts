@@ -38,7 +38,7 @@ function attempt(world: World, request: Request, nth: number): void {
   const done = (): void => void openRequests.get(world)?.delete(request);
   const again = (): void => {
     const mayAgain = key !== null && world.wall.aheadMs < KEYS_TRUSTED_MS;
-    if ((mayAgain || request.mustSucceed) && nth < PATIENCE)
+    if (request.mustSucceed || (mayAgain && nth < PATIENCE))
       schedule.later(schedule.between(1, ASK_AGAIN_MS), () => attempt(world, request, nth + 1));
     else done();
   };

@@ -16,6 +16,9 @@ test.for(stories)('survives its end at each step of story %i, all of them tried'
   expect(numbered.map(Number)).toEqual(Array.from({ length: numbered.length }, (_, at) => at + 1));
   expect(numbered.length).toBeLessThan(steps);
   for (const kind of ['commit instance', 'committed', 'engine ensure', 'storage create', 'timer', 'hint'])
-    expect(story.some((line) => line.includes(` ${kind}`)), `the story has a step of the kind ${kind}`).toBe(true);
+    expect(
+      story.some((line) => line.includes(` ${kind}`)),
+      `the story has a step of the kind ${kind}`,
+    ).toBe(true);
   expect(await failuresOf(numbered.map((step) => `crash:${nth}:${step}`))).toEqual([]);
 });

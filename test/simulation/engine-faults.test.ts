@@ -20,7 +20,18 @@ test('a call to the engine may go wrong in any way, from any state', TIMEOUT, as
     for (const [at, how] of engineCalls.entries()) if (!first.has(how)) first.set(how, `${story}:${at + 1}`);
   }
   const verbs = new Set([...first.keys()].map((how) => how.split(' ')[0]));
-  for (const verb of ['probe', 'listOwned', 'observe', 'ensureImage', 'ensure', 'halt', 'destroy', 'logs', 'exec', 'dial'])
+  for (const verb of [
+    'probe',
+    'listOwned',
+    'observe',
+    'ensureImage',
+    'ensure',
+    'halt',
+    'destroy',
+    'logs',
+    'exec',
+    'dial',
+  ])
     expect(verbs).toContain(verb);
   for (const verb of ['saveImage', 'removeImage']) expect(verbs).toContain(verb);
   const names = [...first.values()].flatMap((call) => mishapModes.map((mode) => `engine:${call}:${mode}`));

@@ -87,9 +87,7 @@ export function drawnFate(schedule: Schedule): Fate {
         ? { mode: schedule.oneOf(modes), ms: schedule.spread(1, longestMs), kind: schedule.oneOf(faultKinds) }
         : undefined,
     storage: () =>
-      schedule.chance(storage)
-        ? { mode: schedule.oneOf(storageModes), ms: schedule.spread(1, longestMs) }
-        : undefined,
+      schedule.chance(storage) ? { mode: schedule.oneOf(storageModes), ms: schedule.spread(1, longestMs) } : undefined,
     commit: () => (schedule.chance(commit) ? schedule.oneOf(['full', 'full', 'io', 'ioDone'] as const) : undefined),
     statement: () => schedule.chance(statement),
     hint: () => (schedule.chance(hint) ? schedule.oneOf(['lost', 'doubled'] as const) : undefined),

@@ -12,10 +12,18 @@ export interface Intents {
   mayRemoveImage(ref: string): void;
   mayDiscard(owned: Owned): void;
   mayDestroyDisk(disk: DiskId): void;
+  /** The engine says that this image holds a root disk now, where it is to be in the end. */
+  isKept(ref: string): void;
 }
 
-export function makeIntents(world: Pick<World, 'pushes' | 'engine'>, checker: Checker, wrong: (text: string) => void): Intents {
+export function makeIntents(
+  world: Pick<World, 'pushes' | 'engine'>,
+  checker: Checker,
+  wrong: (text: string) => void,
+): Intents {
+  const kept = new Set<string>();
   return {
+    isKept: (ref) => void kept.add(ref),
     mayEnsure({ id, generation, nodePorts }) {
       const kept = checker.instances.get(id);
       if (!kept) return wrong(`the engine is asked to make ${id}, which is not written down`);
@@ -23,18 +31,24 @@ export function makeIntents(world: Pick<World, 'pushes' | 'engine'>, checker: Ch
       // A wish may have moved on since the pass looked; what it asks for then is put right by the next.
       if (row.generation > generation) return;
       if (row.everEnsured !== 1) wrong(`the engine is asked to make ${id}, and that it was is not written down`);
-      if (instance.desired !== 'running') wrong(`the engine is asked to make ${id}, which is wished ${instance.desired}`);
+      if (instance.desired !== 'running')
+        wrong(`the engine is asked to make ${id}, which is wished ${instance.desired}`);
       if (row.holdsCapacity !== 1) wrong(`the engine is asked to make ${id}, which holds no capacity`);
       for (const { nodePort } of nodePorts) {
         const own = instance.nodePorts.some((one) => one.nodePort === nodePort);
-        if (nodePort === 0 || !own) wrong(`the engine is asked to give ${id} the node port ${nodePort}, which is not its own`);
+        if (nodePort === 0 || !own)
+          wrong(`the engine is asked to give ${id} the node port ${nodePort}, which is not its own`);
       }
     },
     mayDestroy(id) {
       const instance = checker.instances.get(id)?.instance;
+      if (!instance || instance.desired === 'released' || !world.engine.host.holds(id)) return;
+      const { archive, desired } = instance;
+      const text = `the engine is asked to remove ${id}, which is wished ${desired}, and its root disk is not kept`;
       // One that is archived has its root disk in the image that is written down.
-      if (instance && instance.desired !== 'released' && instance.archive === null && world.engine.host.holds(id))
-        wrong(`the engine is asked to remove ${id}, which is wished ${instance.desired}, and its root disk is not kept`);
+      if (archive === null) return wrong(text);
+      if (!kept.has(archive.ref)) wrong(`${text}: nobody has said that ${archive.ref} is`);
+      if (archive.generation !== instance.generation) wrong(`${text}: ${archive.ref} is older`);
     },
     mayRemoveImage(ref) {
       if (world.pushes) return;
@@ -47,7 +61,12 @@ export function makeIntents(world: Pick<World, 'pushes' | 'engine'>, checker: Ch
     },
     mayDiscard({ kind, id, engineName }) {
       const instance = checker.instances.get(id)?.instance;
-      if (kind === 'instance' && engineName === containerName(instanceId(id)) && instance && instance.desired !== 'released')
+      if (
+        kind === 'instance' &&
+        engineName === containerName(instanceId(id)) &&
+        instance &&
+        instance.desired !== 'released'
+      )
         wrong(`the engine is asked to discard ${engineName}, which is wished ${instance.desired}`);
       if (kind === 'image') this.mayRemoveImage(engineName);
     },
@@ -55,13 +74,16 @@ export function makeIntents(world: Pick<World, 'pushes' | 'engine'>, checker: Ch
       if (kind === 'shared') return wrong(`the storage is asked to remove the shared disk ${id}`);
       if (kind === 'data') {
         const desired = checker.instances.get(id)?.instance.desired;
-        if (desired !== 'released') wrong(`the storage is asked to remove the data disk of ${id}, which is wished ${desired}`);
+        if (desired !== 'released')
+          wrong(`the storage is asked to remove the data disk of ${id}, which is wished ${desired}`);
         return;
       }
       const status = checker.volumes.get(id)?.status;
-      if (status !== undefined && status !== 'Terminating') wrong(`the storage is asked to remove volume ${id}, which is ${status}`);
+      if (status !== undefined && status !== 'Terminating')
+        wrong(`the storage is asked to remove volume ${id}, which is ${status}`);
       const mounters = checker.rows<{ instanceId: string }>('select instanceId from mount where volumeId = ?', id);
-      if (mounters.length > 0) wrong(`the storage is asked to remove volume ${id}, which ${mounters[0]?.instanceId} mounts`);
+      if (mounters.length > 0)
+        wrong(`the storage is asked to remove volume ${id}, which ${mounters[0]?.instanceId} mounts`);
     },
   };
 }

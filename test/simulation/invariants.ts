@@ -3,8 +3,7 @@
  * each of its steps, and the tests over real time ask these.
  */
 import { instance as instanceSchema } from '../../src/contract/instance.ts';
-import { capacityOf, type Capacity } from '../../src/domain/catalog.ts';
-import type { Region } from '../../src/domain/catalog.ts';
+import { capacityOf, type Capacity, type Region } from '../../src/domain/catalog.ts';
 import type { Instance } from '../../src/domain/instance.ts';
 import { publicInstance } from '../../src/domain/public-instance.ts';
 import { publicVolume } from '../../src/domain/volume.ts';
@@ -51,7 +50,9 @@ const hasPorts = ({ instance }: Kept): boolean =>
 export function wrongCounts(regions: readonly Omit<RegionCounts, 'total'>[], all: readonly Kept[]): string[] {
   return regions.flatMap(({ id, used }) => {
     const mine = all.filter(({ row }) => row.regionId === id);
-    const held = mine.filter(({ row }) => row.holdsCapacity === 1).map(({ instance }) => capacityOf(instance.spec.type));
+    const held = mine
+      .filter(({ row }) => row.holdsCapacity === 1)
+      .map(({ instance }) => capacityOf(instance.spec.type));
     const should = {
       cpuMilli: sum(held.map(({ cpuMilli }) => cpuMilli)),
       memoryMiB: sum(held.map(({ memoryMiB }) => memoryMiB)),
@@ -75,11 +76,13 @@ export const overbooked = (regions: readonly RegionCounts[]): string[] =>
 export function wrongPorts(ports: readonly PortRow[], all: readonly Kept[]): string[] {
   const line = ({ regionId, nodePort, instanceId, port }: PortRow): string =>
     `${regionId} ${nodePort} ${instanceId} ${port}`;
-  const should = all.filter(hasPorts).flatMap(({ row, instance }) =>
-    instance.nodePorts
-      .filter(({ nodePort }) => nodePort !== 0)
-      .map(({ port, nodePort }) => line({ regionId: row.regionId, nodePort, instanceId: row.id, port })),
-  );
+  const should = all
+    .filter(hasPorts)
+    .flatMap(({ row, instance }) =>
+      instance.nodePorts
+        .filter(({ nodePort }) => nodePort !== 0)
+        .map(({ port, nodePort }) => line({ regionId: row.regionId, nodePort, instanceId: row.id, port })),
+    );
   const places = ports.map(({ regionId, nodePort }) => `${regionId} ${nodePort}`);
   return [
     ...differ('node ports', ports.map(line).toSorted(), should.toSorted()),

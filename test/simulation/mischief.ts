@@ -26,8 +26,7 @@ export function planOutage({ schedule, engine: { host } }: World, { how, atMs, f
     if (how === 'emptied') void host.forgetAll();
     if (how === 'restored') void host.goBackTo(memory);
     if (how !== 'flapping') return;
-    for (let awayMs = 0; awayMs < forMs; awayMs += 2 * FLAP_MS)
-      schedule.later(awayMs, () => host.goAway(FLAP_MS));
+    for (let awayMs = 0; awayMs < forMs; awayMs += 2 * FLAP_MS) schedule.later(awayMs, () => host.goAway(FLAP_MS));
   });
 }
 

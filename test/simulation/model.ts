@@ -22,7 +22,9 @@ interface KnownVolume {
 
 /** Who gave up: passes may, and say why. */
 const gaveUp = ({ row, instance }: Kept): boolean =>
-  row.status === 'StartingFailed' || row.status === 'InitializationFailed' || endedByItself.has(instance.observed.diagnosis);
+  row.status === 'StartingFailed' ||
+  row.status === 'InitializationFailed' ||
+  endedByItself.has(instance.operation.cause);
 const archiveFailed = ({ instance: { operation } }: Kept): boolean =>
   operation.kind === 'archive' && operation.state === 'Failed';
 const endedByItself = new Set<string>(['ScheduledStop', 'MaxRunTime', 'IdleStop']);
@@ -78,7 +80,8 @@ export class Model {
       const ended =
         instance.desired === 'stopped' &&
         ((may.includes('running') && gaveUp(kept)) || (may.includes('archived') && archiveFailed(kept)));
-      if (!asWished && !ended) wrong.push(`${id} is wished ${instance.desired}, and acknowledged was ${may.join(' or ')}`);
+      if (!asWished && !ended)
+        wrong.push(`${id} is wished ${instance.desired}, and acknowledged was ${may.join(' or ')}`);
       if (row.ownerId !== known.ownerId) wrong.push(`${id} is another's`);
       const seenLongEnough = row.releasedAtMs !== null && latestDateMs - row.releasedAtMs >= listedForMs;
       if (row.listed === 0 && !seenLongEnough) wrong.push(`${id} is not listed any more`);
@@ -90,7 +93,8 @@ export class Model {
     }
     for (const [name, count] of names) {
       if (count > 1) wrong.push(`the launch ${name} made ${count} instances`);
-      if (this.launches.get(name) === 'refused') wrong.push(`the launch ${name} was refused, and there is its instance`);
+      if (this.launches.get(name) === 'refused')
+        wrong.push(`the launch ${name} was refused, and there is its instance`);
     }
     return wrong;
   }
@@ -99,7 +103,8 @@ export class Model {
     return [...this.volumes].flatMap(([id, { there, maybeDeleted }]) => {
       const row = rows.get(id);
       const stands = row !== undefined && row.status !== 'Terminating';
-      if (there && !maybeDeleted && !stands) return [`volume ${id} was acknowledged, and it is ${row?.status ?? 'gone'}`];
+      if (there && !maybeDeleted && !stands)
+        return [`volume ${id} was acknowledged, and it is ${row?.status ?? 'gone'}`];
       if (!there && stands) return [`volume ${id} was deleted, and it is ${row.status}`];
       return [];
     });
@@ -124,8 +129,10 @@ export class Model {
   adopt(all: ReadonlyMap<string, Kept>, volumes: ReadonlyMap<string, VolumeRow>): void {
     // Whoever got no answer finds what he made in his lists.
     for (const [id, { row, instance }] of all)
-      if (!this.instances.has(id)) this.instances.set(id, { ownerId: row.ownerId, acknowledged: instance.desired, maybe: [] });
+      if (!this.instances.has(id))
+        this.instances.set(id, { ownerId: row.ownerId, acknowledged: instance.desired, maybe: [] });
     for (const [id, { ownerId, status }] of volumes)
-      if (!this.volumes.has(id)) this.volumes.set(id, { ownerId, there: status !== 'Terminating', maybeDeleted: false });
+      if (!this.volumes.has(id))
+        this.volumes.set(id, { ownerId, there: status !== 'Terminating', maybeDeleted: false });
   }
 }

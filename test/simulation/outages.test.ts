@@ -7,16 +7,20 @@ const SECOND = 1_000;
 const long = process.env['BERTH_LONG'] === '1';
 const TIMEOUT = { timeout: 600_000 };
 
-test('an engine may be away, silent, restarted or set back, at any time, and what was only away has failed nothing', TIMEOUT, async () => {
-  const from = long ? [1.06, 1.2, 1.4, 1.5, 1.7, 1.9, 2.1, 2.4] : [1.06, 1.5, 1.9, 2.4];
-  const lasting = long ? [SECOND, 10 * SECOND, 60 * SECOND, 600 * SECOND] : [SECOND, 60 * SECOND];
-  const names = stories.flatMap((story) =>
-    from.flatMap((second) =>
-      outages.flatMap((how) => lasting.map((ms) => `outage:${story}:${second * SECOND}:${ms}:${how}`)),
-    ),
-  );
-  expect(await failuresOf(names)).toEqual([]);
-});
+test(
+  'an engine may be away, silent, restarted or set back, at any time, and what was only away has failed nothing',
+  TIMEOUT,
+  async () => {
+    const from = long ? [1.06, 1.2, 1.4, 1.5, 1.7, 1.9, 2.1, 2.4] : [1.06, 1.5, 1.9, 2.4];
+    const lasting = long ? [SECOND, 10 * SECOND, 60 * SECOND, 600 * SECOND] : [SECOND, 60 * SECOND];
+    const names = stories.flatMap((story) =>
+      from.flatMap((second) =>
+        outages.flatMap((how) => lasting.map((ms) => `outage:${story}:${second * SECOND}:${ms}:${how}`)),
+      ),
+    );
+    expect(await failuresOf(names)).toEqual([]);
+  },
+);
 
 test(`an engine may be away for an hour${long ? ', and for a day' : ''}`, TIMEOUT, async () => {
   const hours = long ? [1, 24] : [1];

@@ -97,7 +97,7 @@ export const plantedFaults: readonly PlantedFault[] = [
     name: 'overtaken-passes-work-on',
     file: 'control/loop.ts',
     find: 'if (held.get(id) !== generation) abort.abort();',
-    replace: '',
+    replace: 'if (held.get(id) !== generation && abort.signal.aborted) abort.abort();',
     suffers: 'who terminates an instance waits until its pull is over',
   },
   // ---- records and counts
@@ -195,14 +195,14 @@ export const plantedFaults: readonly PlantedFault[] = [
   },
   {
     name: 'a-wish-is-no-new-one',
-    file: 'control/actions.ts',
+    file: 'domain/wish.ts',
     find: 'generation: instance.generation + 1,',
     replace: 'generation: instance.generation,',
     suffers: 'the pass of the wish before writes over the new one',
   },
   {
     name: 'a-released-one-stays-in-line',
-    file: 'control/actions.ts',
+    file: 'domain/wish.ts',
     find: '    waitsSinceMs: null,\n    waitsUntilMs: null,\n    operation: beginOperation(action, cause, nowMs),',
     replace:
       "    waitsSinceMs: action === 'terminate' ? instance.waitsSinceMs : null,\n    waitsUntilMs: null,\n    operation: beginOperation(action, cause, nowMs),",
@@ -218,7 +218,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'the-line-is-told-of-no-room',
     file: 'control/line.ts',
-    find: "if (turns.pass(one) && isMine && (await countCapacity(tx, region, type, 1))) return null;",
+    find: 'if (turns.pass(one) && isMine && (await countCapacity(tx, region, type, 1))) return null;',
     replace: 'if (turns.pass(one) && isMine && (await countCapacity(tx, region, type, 0 as 1))) return null;',
     suffers: 'what waited in line runs uncounted, and the region is overbooked',
   },
@@ -277,7 +277,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'what-is-away-is-gone',
     file: 'domain/plan.ts',
-    find: "export function plan(instance: Instance, seen: Seen, nowMs: number, limits: Limits): Step {\n",
+    find: 'export function plan(instance: Instance, seen: Seen, nowMs: number, limits: Limits): Step {\n',
     replace:
       "export function plan(instance: Instance, sight: Seen, nowMs: number, limits: Limits): Step {\n  const seen: Seen = sight.kind === 'unknown' ? { kind: 'absent' } : sight;\n",
     suffers: 'an engine that is away for a minute fails all that runs on it',
@@ -321,8 +321,45 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'stopped-without-looking',
     file: 'domain/plan.ts',
-    find: "if (seen.kind === 'present' && seen.running) return halt(instance, nowMs, limits);\n  if (hasFailed",
-    replace: 'if (hasFailed' .replace('if', 'const { kind } = instance.operation;\n  if'),
+    find: "  const { observed } = instance;\n  if (seen.kind === 'present' && seen.running) return halt(instance, nowMs, limits);\n  // One",
+    replace: '  const { observed } = instance;\n  // One',
     suffers: 'an instance says Stopped, and runs',
+  },
+  {
+    name: 'a-released-one-rests-too-early',
+    file: 'domain/plan.ts',
+    find: "return seen.kind === 'absent' && observed.phase === 'Cleaned' ? { do: 'rest' }",
+    replace: "return seen.kind === 'absent' ? { do: 'rest' }",
+    suffers: 'what was terminated before it ran keeps its node ports and disks for ever',
+  },
+  {
+    name: 'a-failed-start-says-stopped',
+    file: 'domain/instance-states.ts',
+    find: "  Starting: {\n    pull: 'PullingImage',\n    imageFails: 'Starting',\n    create: 'Starting',\n    made: 'Starting',\n    ready: 'Running',\n    end: 'Starting',\n    giveUp: 'StartingFailed',",
+    replace:
+      "  Starting: {\n    pull: 'PullingImage',\n    imageFails: 'Starting',\n    create: 'Starting',\n    made: 'Starting',\n    ready: 'Running',\n    end: 'Starting',\n    giveUp: 'Stopped',",
+    suffers: 'an instance that could not start looks as if its owner had stopped it',
+  },
+  {
+    name: 'a-restart-never-ends',
+    file: 'control/passes/bring-up.ts',
+    find: 'everEnsured: true, mustHalt: false, observed',
+    replace: 'everEnsured: true, observed',
+    suffers: 'a restarted instance is stopped again and again',
+  },
+  {
+    name: 'each-try-begins-the-deadline-anew',
+    file: 'control/passes/bring-up.ts',
+    find: "observed: { status, phase: 'DownloadImage', message: '', progress: null, ...why },",
+    replace:
+      "observed: { status, phase: 'DownloadImage', message: '', progress: null, countedFromMs: needs.now(), ...why },",
+    suffers: 'an instance whose image does not exist is Starting for ever, and holds its place',
+  },
+  {
+    name: 'a-wish-leaves-no-history',
+    file: 'store/instances.ts',
+    find: '  await keepOperation(tx, instance.ownerId, { ...before, subjectId: instance.id }, instance.wishedAtMs);\n',
+    replace: '',
+    suffers: 'who asks how his operation ended is told that there never was one',
   },
 ];

@@ -18,14 +18,18 @@ export interface Question {
 export async function runAll(
   names: Iterable<string>,
   hear: (told: Told) => boolean,
-  { threads = availableParallelism(), withTrace = false } = {},
+  {
+    threads = availableParallelism(),
+    withTrace = false,
+    worker: module = new URL('./worker.ts', import.meta.url),
+  } = {},
 ): Promise<void> {
   const left = names[Symbol.iterator]();
   let goOn = true;
   await Promise.all(Array.from({ length: threads }, () => work()));
 
   async function work(): Promise<void> {
-    const worker = new Worker(new URL('./worker.ts', import.meta.url));
+    const worker = new Worker(module);
     try {
       for (let next = left.next(); goOn && !next.done; next = left.next()) {
         const name = next.value;

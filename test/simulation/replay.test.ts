@@ -22,7 +22,9 @@ test('gives the same trace again, whatever ran before it in the same thread', { 
 });
 
 test('gives the same trace in another process, by the command that a failure names', { timeout: 120_000 }, async () => {
-  const printed = execFileSync(process.execPath, ['test/simulation/command.ts', '--case', 'seed:7'], { encoding: 'utf8' });
+  const printed = execFileSync(process.execPath, ['test/simulation/command.ts', '--case', 'seed:7'], {
+    encoding: 'utf8',
+  });
   const trace = (await traces(['seed:7'])).get('seed:7') ?? '';
   expect(printed.startsWith(trace.trimEnd())).toBe(true);
 });

@@ -1,7 +1,8 @@
 /** All that a client may ask, each drawn whole from the world's random numbers. A new use-case is one more entry of `kinds`. */
 import type { Caller, Control, LaunchWish } from '../../src/control/control.ts';
-import type { Action } from '../../src/domain/instance-states.ts';
+import { whyNot, type Action } from '../../src/domain/instance-states.ts';
 import type { Request } from './client.ts';
+import { cancel, deleteImage, ownImages, saveImage, setEnds } from './other-requests.ts';
 import { callers, images, region, types } from './template.ts';
 import type { World } from './world.ts';
 
@@ -25,6 +26,8 @@ export interface LaunchChoice {
   initScript?: string;
   volumes?: string[];
   waitMs?: number | null;
+  /** Of the caller's own, instead of those on offer. */
+  ownImage?: string | undefined;
 }
 
 type Draw = (world: World, caller: Caller) => Request | null;
@@ -45,7 +48,7 @@ export function launch(world: World, caller: Caller, key: string | null, choice:
   const name = `n${serialOf(world)}`;
   const wish: LaunchWish = {
     name,
-    imageId: images[choice.image ?? 0]?.id ?? '',
+    imageId: choice.ownImage ?? images[choice.image ?? 0]?.id ?? '',
     instanceTypeId: types[choice.type ?? 0]?.id ?? '',
     region: region.id,
     billing: { chargeMode: 'perHour', duration: 1 },
@@ -74,9 +77,14 @@ export function launch(world: World, caller: Caller, key: string | null, choice:
     answered(answer) {
       if (!hasText(answer, 'instanceId')) return world.fail(`a launch was answered with ${JSON.stringify(answer)}`);
       const id = answer['instanceId'] ?? '';
-      const row = world.checker.rows<{ id: string }>('select id from instance where id = ? and ownerId = ?', id, caller.accountId)[0];
+      const row = world.checker.rows<{ id: string }>(
+        'select id from instance where id = ? and ownerId = ?',
+        id,
+        caller.accountId,
+      )[0];
       if (!row) return world.fail(`${id} was acknowledged, and is not in the database`);
-      if (!model.instances.has(id)) model.instances.set(id, { ownerId: caller.accountId, acknowledged: 'running', maybe: [] });
+      if (!model.instances.has(id))
+        model.instances.set(id, { ownerId: caller.accountId, acknowledged: 'running', maybe: [] });
     },
     refused: () => {
       if (key === null) model.launches.set(name, 'refused');
@@ -84,7 +92,13 @@ export function launch(world: World, caller: Caller, key: string | null, choice:
   };
 }
 
-const wishes = { stop: 'stopped', start: 'running', restart: 'running', archive: 'archived', terminate: 'released' } as const;
+const wishes = {
+  stop: 'stopped',
+  start: 'running',
+  restart: 'running',
+  archive: 'archived',
+  terminate: 'released',
+} as const;
 
 export function act(
   world: World,
@@ -129,7 +143,8 @@ export function createVolume(world: World, caller: Caller, key: string | null, n
       const volume: unknown = JSON.parse(answer['volumeText'] ?? '');
       if (!hasText(volume, 'id')) return world.fail('a volume without an id was answered');
       const id = volume['id'] ?? '';
-      if (!model.volumes.has(id)) model.volumes.set(id, { ownerId: caller.accountId, there: true, maybeDeleted: false });
+      if (!model.volumes.has(id))
+        model.volumes.set(id, { ownerId: caller.accountId, there: true, maybeDeleted: false });
     },
     refused: () => {},
   };
@@ -176,7 +191,8 @@ export function createSshKey(world: World, caller: Caller, key: string | null): 
     sent: () => {},
     answered(_, first) {
       const rows = world.checker.rows('select id from sshKey where accountId = ? and name = ?', caller.accountId, name);
-      if (first && rows.length !== 1) world.fail(`the ssh ${name} was acknowledged, and there are ${rows.length} of it`);
+      if (first && rows.length !== 1)
+        world.fail(`the ssh ${name} was acknowledged, and there are ${rows.length} of it`);
     },
     refused: () => {},
   };
@@ -202,33 +218,62 @@ const ownInstances = ({ model }: World, caller: Caller): string[] =>
 const ownVolumes = ({ model }: World, caller: Caller): string[] =>
   [...model.volumes].filter(([, { ownerId, there }]) => there && ownerId === caller.accountId).map(([id]) => id);
 
-const drawnWaitMs = ({ schedule }: World): number | null => (schedule.chance(0.4) ? schedule.spread(1_000, 600_000) : null);
+/** Mostly those for which it is legal now, or else little would ever happen. */
+function targets(world: World, caller: Caller, which: Action): string[] {
+  const ids = ownInstances(world, caller);
+  const legal = ids.filter((id) => {
+    const instance = world.checker.instances.get(id)?.instance;
+    if (!instance || instance.desired === 'released') return false;
+    return whyNot(which, instance.observed.status, instance.desired) === null;
+  });
+  return legal.length > 0 && world.schedule.chance(0.8) ? legal : ids;
+}
+
+const drawnWaitMs = ({ schedule }: World): number | null =>
+  schedule.chance(0.4) ? schedule.spread(1_000, 600_000) : null;
 
 const action =
   (which: Action): Draw =>
   (world, caller) => {
-    const ids = ownInstances(world, caller);
+    const ids = targets(world, caller, which);
     if (ids.length === 0) return null;
     return act(world, caller, which, world.schedule.oneOf(ids), keyOf(world), drawnWaitMs(world));
   };
 
+const onOwn =
+  (like: Action, draw: (world: World, caller: Caller, id: string) => Request): Draw =>
+  (world, caller) => {
+    const ids = targets(world, caller, like);
+    return ids.length === 0 ? null : draw(world, caller, world.schedule.oneOf(ids));
+  };
+
+function drawnLaunch(world: World, caller: Caller): Request {
+  const { schedule } = world;
+  const volumes = ownVolumes(world, caller);
+  return launch(world, caller, keyOf(world), {
+    type: schedule.between(0, types.length - 1),
+    image: schedule.chance(0.9) ? 0 : schedule.between(1, 2),
+    ports: [80, 7_000, 8_888].filter(() => schedule.chance(0.4)),
+    initScript: schedule.oneOf(initScripts),
+    volumes: volumes.filter(() => schedule.chance(0.4)).slice(0, 2),
+    waitMs: drawnWaitMs(world),
+    ownImage: schedule.chance(0.3) ? ownImages(world, caller.accountId)[0]?.id : undefined,
+  });
+}
+
 /** With how often each is asked among all. */
 const kinds: readonly (readonly [number, Draw])[] = [
+  [2, onOwn('stop', (world, caller, id) => setEnds(world, caller, id))],
+  [1, onOwn('stop', (world, caller, id) => cancel(world, caller, id, keyOf(world)))],
+  [2, onOwn('archive', (world, caller, id) => saveImage(world, caller, id, keyOf(world), `i${serialOf(world)}`))],
   [
-    8,
+    1,
     (world, caller) => {
-      const { schedule } = world;
-      const volumes = ownVolumes(world, caller);
-      return launch(world, caller, keyOf(world), {
-        type: schedule.between(0, types.length - 1),
-        image: schedule.chance(0.9) ? 0 : schedule.between(1, 2),
-        ports: [80, 7_000, 8_888].filter(() => schedule.chance(0.4)),
-        initScript: schedule.oneOf(initScripts),
-        volumes: volumes.filter(() => schedule.chance(0.4)).slice(0, 2),
-        waitMs: drawnWaitMs(world),
-      });
+      const own = ownImages(world, caller.accountId);
+      return own.length === 0 ? null : deleteImage(world, caller, world.schedule.oneOf(own).id, keyOf(world));
     },
   ],
+  [8, drawnLaunch],
   [4, action('stop')],
   [4, action('start')],
   [3, action('restart')],
@@ -246,12 +291,17 @@ const kinds: readonly (readonly [number, Draw])[] = [
   [
     1,
     (world, caller) => {
-      const rows = world.life ? world.checker.rows<{ id: string }>('select id from sshKey where accountId = ?', caller.accountId) : [];
+      const rows = world.life
+        ? world.checker.rows<{ id: string }>('select id from sshKey where accountId = ?', caller.accountId)
+        : [];
       return rows.length === 0 ? null : deleteSshKey(world, caller, world.schedule.oneOf(rows).id, keyOf(world));
     },
   ],
 ];
 const allTurns = kinds.reduce((sum, [turns]) => sum + turns, 0);
+
+/** So that there is something to work with. */
+export const drawLaunch = (world: World): Request => drawnLaunch(world, world.schedule.oneOf(callers));
 
 export function drawRequest(world: World): Request | null {
   const caller = world.schedule.oneOf(callers);

@@ -1,9 +1,11 @@
 /** What is still to be done in a world, or wrong in one in which nothing is: empty when all is at rest and every wish is met. */
+import { endsAtMs } from '../../src/domain/ends.ts';
 import { isLasting } from '../../src/domain/instance-states.ts';
 import { ownedBy } from '../../src/engines/simulated/answers.ts';
 import { fileOf } from '../../src/engines/simulated/container.ts';
 import { openRequests } from './client.ts';
 import { wrongAtRest } from './invariants.ts';
+import { ownImages } from './other-requests.ts';
 import { ids, region } from './template.ts';
 import type { World } from './world.ts';
 
@@ -17,17 +19,33 @@ export function unrest(world: World): string[] {
   );
   if (busy.length > 0) return busy.map(({ id }) => `${id} is in hand`);
   const all = [...checker.instances.values()];
+  const past = new Map(
+    checker
+      .rows<{ subjectId: string; count: number }>(
+        'select subjectId, count(*) as count from operation group by subjectId',
+      )
+      .map(({ subjectId, count }) => [subjectId, count]),
+  );
   const wrong = wrongAtRest(all, ownedBy(engine.host, ids.installation));
 
   for (const { row, instance } of all) {
     const { desired, observed } = instance;
     if (!isLasting(observed.status)) wrong.push(`${row.id} is still ${observed.status}`);
-    if (desired === 'running' && observed.status !== 'Running') wrong.push(`${row.id} is to run, and is ${observed.status}`);
-    if (desired === 'running' && observed.diagnosis !== '') wrong.push(`${row.id} runs, and says ${observed.diagnosis}`);
-    if (desired === 'archived' && observed.status !== 'Archived') wrong.push(`${row.id} is to be archived, and is ${observed.status}`);
+    if (desired === 'running' && observed.status !== 'Running')
+      wrong.push(`${row.id} is to run, and is ${observed.status}`);
+    if (desired === 'running' && observed.diagnosis !== '')
+      wrong.push(`${row.id} runs, and says ${observed.diagnosis}`);
+    const overMs = desired === 'running' ? endsAtMs(instance.ends, observed) : null;
+    if (overMs !== null && overMs < world.wall.now() - 10_000) wrong.push(`${row.id} runs, and its time was over`);
+    if (desired === 'archived' && observed.status !== 'Archived')
+      wrong.push(`${row.id} is to be archived, and is ${observed.status}`);
     if (desired === 'stopped' && observed.status === 'Running') wrong.push(`${row.id} is stopped, and says Running`);
     if (desired === 'stopped' && row.holdsCapacity === 1) wrong.push(`${row.id} is stopped, and holds capacity`);
-    if (desired === 'released' && observed.phase !== 'Cleaned') wrong.push(`${row.id} is released, and ${observed.phase}`);
+    if (desired === 'released' && observed.phase !== 'Cleaned')
+      wrong.push(`${row.id} is released, and ${observed.phase}`);
+    const wishes = (past.get(row.id) ?? 0) + 1;
+    if (wishes !== row.generation)
+      wrong.push(`${row.id} had ${row.generation} wishes, and tells of ${wishes} operations`);
     const disk = storage.there.has(`data/${row.id}`);
     if (disk && desired === 'released') wrong.push(`${row.id} is released, and its data disk is there`);
     if (!disk && desired === 'running') wrong.push(`${row.id} runs, and its data disk is gone`);
@@ -36,14 +54,18 @@ export function unrest(world: World): string[] {
     const keys = checker.rows<{ publicKey: string }>('select publicKey from sshKey where accountId = ?', row.ownerId);
     const given = (fileOf(container.spec, 'authorized_keys')?.content ?? '').split('\n').filter((line) => line !== '');
     const should = keys.map(({ publicKey }) => publicKey);
-    if (given.toSorted().join() !== should.toSorted().join()) wrong.push(`${row.id} lets in by ${given.length} ssh keys, not by these ${should.length}`);
+    if (given.toSorted().join() !== should.toSorted().join() && !world.liedAbout.has(row.id))
+      wrong.push(`${row.id} lets in by ${given.length} ssh keys, not by these ${should.length}`);
     if (JSON.stringify(container.spec.nodePorts) !== JSON.stringify(instance.nodePorts))
       wrong.push(`${row.id} has other node ports than it says`);
   }
+  for (const { id, state } of ownImages(world))
+    if (state === 'Saving' || state === 'Deleting') wrong.push(`image ${id} is still ${state}`);
   for (const { id, status } of checker.volumes.values()) {
     const there = storage.there.has(`volume/${id}`);
     if (status === 'Pending' || status === 'Terminating') wrong.push(`volume ${id} is still ${status}`);
-    if ((status === 'Bound') !== there) wrong.push(`volume ${id} is ${status}, and its backing is ${there ? 'there' : 'gone'}`);
+    if ((status === 'Bound') !== there)
+      wrong.push(`volume ${id} is ${status}, and its backing is ${there ? 'there' : 'gone'}`);
   }
   for (const disk of storage.there) {
     const [kind = '', id = ''] = disk.split('/');

@@ -6,8 +6,10 @@ import { createHash } from 'node:crypto';
 import type { Limits } from '../../src/domain/instance-states.ts';
 import type { Case } from './cases.ts';
 import { ask } from './client.ts';
+import { fairWeather } from './fair-weather.ts';
 import { drawnFate, kindly, type Fate } from './fate.ts';
 import { lieFate, outageFate, planOutage } from './mischief.ts';
+import { deleteImage, ownImages } from './other-requests.ts';
 import { leftovers, unrest } from './rest.ts';
 import { act, deleteVolume } from './requests.ts';
 import type { Schedule } from './schedule.ts';
@@ -46,6 +48,8 @@ const quickTimes: Partial<Times> = {
   halt: [2, 20],
   save: [5, 30],
 };
+/** A lease runs out several times meanwhile, if nobody prolongs it. */
+const farRegistry: Partial<Times> = { pull: [40_000, 100_000], save: [30_000, 60_000] };
 /** Most worlds have less patience, so that less time has to go by until all is over. */
 const impatient: Partial<Limits> = {
   imageDeadlineMs: 3 * 60_000,
@@ -66,7 +70,7 @@ export async function run(what: Case, at: { folder: string; template: Uint8Array
     seed,
     fate: (schedule) => fateOf(what, schedule),
     pushes: (schedule) => what.kind === 'seed' && schedule.chance(0.2),
-    ...(what.kind === 'seed' ? {} : { times: quickTimes }),
+    times: (schedule) => (what.kind !== 'seed' ? quickTimes : schedule.chance(0.15) ? farRegistry : {}),
     limits: (schedule) => (what.kind === 'seed' && schedule.chance(0.1) ? {} : impatient),
   });
   try {
@@ -93,7 +97,10 @@ function fateOf(what: Case, schedule: Schedule): Fate {
       return { ...kindly, kills: (step) => step === what.step };
     case 'engine': {
       const ms = what.mode === 'late' || what.mode === 'slow' ? 600_000 : 5_000;
-      return { ...kindly, engine: ({ nth }) => (nth === what.nth ? { mode: what.mode, ms, kind: 'unreachable' } : undefined) };
+      return {
+        ...kindly,
+        engine: ({ nth }) => (nth === what.nth ? { mode: what.mode, ms, kind: 'unreachable' } : undefined),
+      };
     }
     case 'storage':
       return { ...kindly, storage: ({ nth }) => (nth === what.nth ? { mode: what.mode, ms: 30_000 } : undefined) };
@@ -114,14 +121,16 @@ function fateOf(what: Case, schedule: Schedule): Fate {
 
 async function tell(world: World, what: Case): Promise<void> {
   const { schedule } = world;
-  const endMs = what.kind === 'seed' ? drawnStory(world) : fixedStory(world, what.story, { twice: what.kind === 'twice' });
+  const endMs =
+    what.kind === 'seed' ? drawnStory(world) : fixedStory(world, what.story, { twice: what.kind === 'twice' });
   if (what.kind === 'outage') planOutage(world, what);
   keepUp(world, what.kind === 'seed' ? RESTART_MS : QUICK_RESTART_MS);
   const lastMs = what.kind === 'outage' ? Math.max(endMs, what.atMs + what.forMs) : endMs;
   await until(world, () => schedule.nowMs >= lastMs);
   world.heal();
   if (!(await comesToRest(world, what.kind === 'seed'))) return;
-  if (what.kind === 'outage' && (what.how === 'away' || what.how === 'silent' || what.how === 'flapping')) nothingFailed(world);
+  if (what.kind === 'outage' && (what.how === 'away' || what.how === 'silent' || what.how === 'flapping'))
+    nothingFailed(world);
   world.model.adopt(world.checker.instances, world.checker.volumes);
   for (const [id, { ownerId, acknowledged }] of world.model.instances) {
     const caller = callers.find(({ accountId }) => accountId === ownerId);
@@ -129,13 +138,19 @@ async function tell(world: World, what: Case): Promise<void> {
       ask(world, { ...act(world, caller, 'terminate', id, `end ${id}`), mustSucceed: true });
   }
   await until(world, () => unrest(world).length === 0, REST_WITHIN_MS);
+  if (what.kind === 'seed') await fairWeather(world, (isSo, withinMs) => until(world, isSo, withinMs));
+  for (const { id, ownerId } of ownImages(world)) {
+    const caller = callers.find(({ accountId }) => accountId === ownerId);
+    if (caller) ask(world, { ...deleteImage(world, caller, id, `end ${id}`), mustSucceed: true });
+  }
   for (const [id, { ownerId, there }] of world.model.volumes) {
     const caller = callers.find(({ accountId }) => accountId === ownerId);
     if (there && caller) ask(world, { ...deleteVolume(world, caller, id, `end ${id}`), mustSucceed: true });
   }
   // What a late call brought back is found by the sweep.
   if (await until(world, () => unrest(world).length + leftovers(world).length === 0, REST_WITHIN_MS)) return;
-  if (world.wrong === null) world.fail(`after all was terminated: ${[...unrest(world), ...leftovers(world)].join('; ')}`);
+  if (world.wrong === null)
+    world.fail(`after all was terminated: ${[...unrest(world), ...leftovers(world)].join('; ')}`);
 }
 
 /** What could only not be reached has not failed. The image that can't be had is no matter of the engine. */
@@ -184,7 +199,9 @@ async function until(world: World, isSo: () => boolean, withinMs = Infinity): Pr
   while (world.wrong === null) {
     const nextMs = schedule.nextAtMs();
     if (nextMs === null || schedule.done > MOST_TASKS) {
-      world.fail(nextMs === null ? 'nothing will ever happen again' : `${MOST_TASKS} things have happened, and it goes on`);
+      world.fail(
+        nextMs === null ? 'nothing will ever happen again' : `${MOST_TASKS} things have happened, and it goes on`,
+      );
       return false;
     }
     if (nextMs >= lookAtMs) {

@@ -29,7 +29,7 @@ export async function makeRunner(): Promise<Runner> {
       const outcome = await run(caseOf(name), { folder, template });
       const [first] = unheard.splice(0);
       if (first === undefined || outcome.wrong !== null) return outcome;
-      const text = first instanceof Error ? (first.stack ?? first.message) : String(first);
+      const text = first instanceof Error ? first.message : JSON.stringify(first);
       return { ...outcome, wrong: `a promise was rejected and nobody heard: ${text}` };
     },
     stop: () => rmSync(folder, { recursive: true, force: true }),

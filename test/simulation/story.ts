@@ -3,14 +3,25 @@ import type { Caller } from '../../src/control/control.ts';
 import type { Action } from '../../src/domain/instance-states.ts';
 import { ask, type Request } from './client.ts';
 import { befall } from './befalls.ts';
-import { act, createSshKey, createVolume, deleteVolume, drawRequest, launch, type LaunchChoice } from './requests.ts';
+import {
+  act,
+  createSshKey,
+  createVolume,
+  deleteVolume,
+  drawLaunch,
+  drawRequest,
+  launch,
+  type LaunchChoice,
+} from './requests.ts';
 import { callers } from './template.ts';
 import type { World } from './world.ts';
 
 /** Plans it, and answers when the last of it is to happen, in milliseconds of the run. */
 export function drawnStory(world: World): number {
   const { schedule } = world;
-  const spanMs = schedule.spread(20_000, 1_800_000);
+  const spanMs = schedule.spread(20_000, 1_200_000);
+  for (let count = schedule.between(0, 3); count > 0; count--)
+    schedule.later((schedule.random() * spanMs) / 10, () => ask(world, drawLaunch(world)));
   for (let count = schedule.between(8, 24); count > 0; count--) {
     schedule.later(schedule.random() * spanMs, () => {
       const burst = schedule.chance(0.2) ? schedule.between(2, 4) : 1;

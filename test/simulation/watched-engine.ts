@@ -151,13 +151,11 @@ export function watchedEngine(life: Life): Engine {
         signal,
         deed: (by) => engine.ensureImage(ref, told(onProgress), by, credentials, more),
       }),
-    pushImage: (ref, onProgress, signal, credentials) =>
-      ask({
-        verb: 'pushImage',
-        about: ref,
-        signal,
-        deed: (by) => engine.pushImage(ref, told(onProgress), by, credentials),
-      }),
+    async pushImage(ref, onProgress, signal, credentials) {
+      const deed = (by: AbortSignal): Promise<void> => engine.pushImage(ref, told(onProgress), by, credentials);
+      await ask({ verb: 'pushImage', about: ref, signal, deed });
+      world.intents.isKept(ref);
+    },
     removeImage(ref, signal) {
       world.intents.mayRemoveImage(ref);
       return ask({ verb: 'removeImage', about: ref, signal, deed: (by) => engine.removeImage(ref, by) });
@@ -175,8 +173,12 @@ export function watchedEngine(life: Life): Engine {
       world.intents.mayDestroy(id);
       return ask({ verb: 'destroy', about: id, signal, deed: (by) => engine.destroy(id, by) });
     },
-    saveImage: (id, ref, signal) =>
-      ask({ verb: 'saveImage', about: id, signal, deed: (by) => engine.saveImage(id, ref, by) }),
+    async saveImage(id, ref, signal) {
+      const deed = (by: AbortSignal): Promise<{ sizeBytes: number }> => engine.saveImage(id, ref, by);
+      const saved = await ask({ verb: 'saveImage', about: id, signal, deed });
+      if (!world.pushes) world.intents.isKept(ref);
+      return saved;
+    },
     watch(onHint, signal) {
       engine.watch(
         (id) => {

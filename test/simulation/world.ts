@@ -45,8 +45,13 @@ export class World {
   readonly intents: Intents;
   /** How the next call of that verb about that thing is done; set just before it. */
   readonly armed = new Map<string, 'halfway' | 'lying'>();
+  /** Instances that the engine said to have brought up to date, and had not: nobody can see that of a container that runs. */
+  readonly liedAbout = new Set<string>();
   /** What is wrong, once something is: the run ends there. */
   wrong: string | null = null;
+  /** Nothing befalls it any more. */
+  healed = false;
+  readonly installation = ids.installation;
   steps = 0;
   life: Life | null = null;
   lives = 0;
@@ -67,7 +72,7 @@ export class World {
     fate: (schedule: Schedule) => Fate;
     limits?: (schedule: Schedule) => Partial<Limits>;
     pushes?: (schedule: Schedule) => boolean;
-    times?: Partial<Times>;
+    times?: (schedule: Schedule) => Partial<Times>;
   }) {
     const schedule = new Schedule(options.seed);
     this.schedule = schedule;
@@ -81,7 +86,7 @@ export class World {
       installation: ids.installation,
       capacity,
       random: schedule.random,
-      times: options.times ?? slowTimes,
+      times: { ...slowTimes, ...options.times?.(schedule) },
       clock: {
         now: () => schedule.nowMs,
         sleep: (ms, signal) =>
@@ -154,7 +159,9 @@ export class World {
   engineMishap(verb: Verb, about: string): Mishap | undefined {
     const instance = this.checker.instances.get(about)?.instance;
     const how = instance ? ` ${instance.desired} ${instance.observed.status} ${instance.observed.phase}` : '';
-    return this.fateNow.engine({ verb, about, nth: this.engineCalls.push(`${verb}${how}`) });
+    const mishap = this.fateNow.engine({ verb, about, nth: this.engineCalls.push(`${verb}${how}`) });
+    if (verb === 'ensure' && mishap?.mode === 'lying') this.liedAbout.add(about);
+    return mishap;
   }
 
   storageMishap(verb: StorageCall['verb'], about: string): StorageMishap | undefined {
@@ -202,6 +209,7 @@ export class World {
   /** From here on nothing goes wrong any more. */
   heal(): void {
     this.schedule.say('all faults stop');
+    this.healed = true;
     this.fateNow = kindly;
     this.wall.goOn();
     this.engine.host.comeBack();

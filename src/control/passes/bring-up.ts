@@ -18,6 +18,8 @@ import { DisksFailed, engineSpec, KEYS_FILE, prepareDisks, VolumeNotReady } from
 import { fail, note, quick, write, type Rest, type Work } from './work.ts';
 
 const VOLUME_POLL_MS = 1_000;
+/** Of the image's deadline each try has at least such a share: a wish may be old when its image is missing for the first time. */
+const LEAST_SHARE_OF_A_TRY = 10;
 const PROBE_DEADLINE_MS = 5_000;
 const SILENCE_MS = 1_000;
 
@@ -121,9 +123,11 @@ async function ensureImage(work: Work, show: Partial<Observed>): Promise<void> {
     telling = note(work, { observed }).catch(() => {});
   });
   const { imageDeadlineMs } = needs.limits;
+  const fromMs = Math.max(work.instance.wishedAtMs, work.instance.observed.countedFromMs);
+  const leftMs = Math.max(fromMs + imageDeadlineMs - needs.now(), imageDeadlineMs / LEAST_SHARE_OF_A_TRY);
   const overdue = new AbortController();
-  const callOff = needs.time.after(imageDeadlineMs, () => {
-    const text = `the image was not there after ${Math.round(imageDeadlineMs / 1000)} s`;
+  const callOff = needs.time.after(leftMs, () => {
+    const text = `the image was not there after ${Math.round((needs.now() - fromMs) / 1000)} s`;
     overdue.abort(new ImageFault(new EngineFault('unreachable', text, { retry: false })));
   });
   try {
@@ -197,7 +201,7 @@ async function afterFault(work: Work, fault: EngineFault): Promise<Rest> {
   return fail(work, giveUp(instance, diagnosisOf(fault, 'EngineRejected'), fault.message));
 }
 
-/** An image that could not be had in time: by then it was Starting, whatever it had been before (interface-notes.md). */
+/** An image that could not be had in time is a start that failed, also of one that was still Initializing (interface-notes.md). */
 const asStarting = (instance: Instance): Instance => ({
   ...instance,
   observed: { ...instance.observed, status: after(instance.observed.status, 'imageFails') },

@@ -4,13 +4,13 @@
  * idempotent: a pass that was killed anywhere is simply begun anew.
  */
 import { EngineFault } from '../../domain/engine-fault.ts';
-import { setBack, type Observed } from '../../domain/instance.ts';
+import { setBack } from '../../domain/instance.ts';
 import { plan, type Seen, type Step } from '../../domain/plan.ts';
 import { instanceFromRow, type InstanceRow } from '../../store/instances.ts';
 import type { Held, Tended } from '../loop.ts';
 import { ensure, refresh } from './bring-up.ts';
 import { place } from './placing.ts';
-import { clean, removeKept, saveRoot } from './put-away.ts';
+import { clean, halt, removeKept, saveRoot } from './put-away.ts';
 import { checkInit, checkReady } from './readiness.ts';
 import { fail, keep, note, Overtaken, quick, type InstancePassNeeds, type Rest, type Work } from './work.ts';
 
@@ -72,11 +72,8 @@ async function look(work: Work): Promise<Seen> {
   return seen.kind === 'present' && answers !== undefined ? { ...seen, answers } : seen;
 }
 
-const differs = (show: Partial<Observed>, { phase, diagnosis }: Observed): boolean =>
-  (show.phase ?? phase) !== phase || (show.diagnosis ?? diagnosis) !== diagnosis;
-
 async function take(work: Work, step: Step): Promise<Rest> {
-  const { needs, hands, instance } = work;
+  const { needs, instance } = work;
   switch (step.do) {
     case 'rest':
       return step.afterMs ?? null;
@@ -86,9 +83,7 @@ async function take(work: Work, step: Step): Promise<Rest> {
     case 'giveUp':
       return fail(work, step);
     case 'halt':
-      if (differs(step.show, instance.observed)) await note(work, { observed: step.show });
-      await hands.engine.halt(instance.id, step.graceMs, quick(work));
-      return 'again';
+      return halt(work, step);
     case 'settle': {
       const stoppedAtMs = instance.observed.stoppedAtMs || needs.now();
       await note(work, { observed: { ...step.show, stoppedAtMs } }, { freeCapacity: true });

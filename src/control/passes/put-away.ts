@@ -1,11 +1,11 @@
 /**
- * How an instance is put away: a released one is cleaned up behind, an archived one keeps its root disk as an image.
+ * How an instance is put away: one that is to rest is halted, a released one is cleaned up behind, an archived one keeps its root disk as an image.
  */
 import type { Archive, Instance } from '../../domain/instance.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { backOffMs } from '../../domain/instance-states.ts';
 import { failOperation, failureOf } from '../../domain/operation.ts';
-import { diagnosed } from '../../domain/plan.ts';
+import { diagnosed, type Step } from '../../domain/plan.ts';
 import { uncountNodePorts } from '../../store/capacity.ts';
 import { forgetMounts, freeNodePorts } from '../../store/instances.ts';
 import type { Db } from '../../store/store.ts';
@@ -13,7 +13,27 @@ import { makeTeller } from './progress.ts';
 import { dataDisk } from './spec.ts';
 import { copying, keep, note, quick, type Rest, type Work } from './work.ts';
 
+/** A stop that the engine refuses is tried again after such a share of the time that it has been tried for. */
+const STOP_TRIES_SHARE = 4;
 const TRY_AGAIN_MS = 60_000;
+
+/** Stops its container. What the engine refuses is said and tried again, the less often the longer it lasts. */
+export async function halt(work: Work, { show, graceMs }: Extract<Step, { do: 'halt' }>): Promise<Rest> {
+  const { hands, needs, held, instance } = work;
+  const { phase, diagnosis } = instance.observed;
+  if ((show.phase ?? phase) !== phase || (show.diagnosis ?? diagnosis) !== diagnosis)
+    await note(work, { observed: show });
+  try {
+    await hands.engine.halt(instance.id, graceMs, quick(work));
+    return 'again';
+  } catch (error) {
+    held.signal.throwIfAborted();
+    if (!(error instanceof EngineFault) || error.kind === 'unreachable' || show.phase === undefined) throw error;
+    await note(work, { observed: diagnosed('StopDelayed', error.message) });
+    const waitedMs = needs.now() - instance.wishedAtMs;
+    return Math.min(needs.limits.backOffMaxMs, Math.max(needs.limits.askAgainMs, waitedMs / STOP_TRIES_SHARE));
+  }
+}
 
 /**
  * A released instance: its container goes, and with it ports and mounts are free; then its data disk, however long that takes; then the

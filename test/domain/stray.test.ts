@@ -1,0 +1,38 @@
+import { describe, expect, test } from 'vitest';
+import { msUntilDeleted, strayStep, watchedOn, type StrayPolicy } from '../../src/domain/stray.ts';
+
+const reporting: StrayPolicy = { does: 'report', keptMs: 0 };
+
+describe('what the policy does', () => {
+  const stray = { kind: 'instance', running: true, handling: 'policy', watchedMs: 50_000 } as const;
+  const stop: StrayPolicy = { does: 'stop', keptMs: 100_000 };
+  test.each([
+    ['stops at once what runs', stray, stop, 'halt'],
+    ['leaves what was seen only once', { ...stray, watchedMs: 0 }, { does: 'delete', keptMs: 0 }, 'leave'],
+    ['leaves what stands still until it was watched long enough', { ...stray, running: false }, stop, 'leave'],
+    ['deletes it then', { ...stray, watchedMs: 100_000 }, stop, 'discard'],
+    [
+      'keeps what its operator had stopped',
+      { ...stray, handling: 'stop', running: false, watchedMs: 1e12 },
+      stop,
+      'leave',
+    ],
+    ['stops it again when it runs', { ...stray, handling: 'stop', watchedMs: 1e12 }, reporting, 'halt'],
+    ['deletes what its operator wants deleted', { ...stray, handling: 'delete' }, reporting, 'discard'],
+    ['touches nothing when it is to report', { ...stray, watchedMs: 1e12 }, reporting, 'leave'],
+    ['deletes at once when it is to delete', stray, { does: 'delete', keptMs: 1e9 }, 'discard'],
+    ['has nothing to stop in a network', { ...stray, kind: 'network' }, stop, 'leave'],
+  ] as const)('%s', (_, one, policy, step) => {
+    expect(strayStep(one, policy)).toBe(step);
+  });
+
+  test('counts only the time in which it was watched, however the clock jumps', () => {
+    const day = 24 * 3_600_000;
+    const at = (watchedMs: number) => ({ watchedMs, lastSeenAtMs: 1_000_000 });
+    expect(watchedOn(at(0), 1_000_000 + 30 * day)).toBe(60_000);
+    expect(watchedOn(at(500), 1_000_000 - day)).toBe(501);
+    expect(watchedOn(at(500), 1_025_000)).toBe(25_500);
+    expect(msUntilDeleted({ ...stray, watchedMs: 40_000 }, stop)).toBe(60_000);
+    expect(msUntilDeleted(stray, reporting)).toBeNull();
+  });
+});

@@ -1,0 +1,101 @@
+/** What clients ask beside launches, actions, volumes and keys: ends of instances, wishes taken back, images of their own. */
+import type { Caller } from '../../src/control/control.ts';
+import type { Request } from './client.ts';
+import type { World } from './world.ts';
+
+const hasId = (answer: unknown): answer is { imageId: string } =>
+  typeof answer === 'object' && answer !== null && 'imageId' in answer && typeof answer.imageId === 'string';
+
+/** It has no key: asked twice it is the same. */
+export function setEnds(world: World, caller: Caller, id: string): Request {
+  const { schedule, wall, checker } = world;
+  const inMs = schedule.spread(1_000, 600_000);
+  const stopAtMs = schedule.chance(0.7) ? wall.now() + inMs : null;
+  const maxRunMs = schedule.chance(0.3) ? 60_000 * schedule.between(1, 10) : null;
+  return {
+    text: `ends of ${id}: at ${stopAtMs}, after ${maxRunMs}`,
+    caller,
+    key: null,
+    send: (control) => control.ends.set(caller, id, { stopAtMs, maxRunMs }),
+    sent: () => {},
+    answered() {
+      const kept = checker.instances.get(id)?.instance.ends;
+      if (kept?.stopAtMs !== stopAtMs || kept?.maxRunMs !== maxRunMs)
+        world.fail(`the ends of ${id} were acknowledged, and are ${JSON.stringify(kept)}`);
+    },
+    refused: () => {},
+  };
+}
+
+/** Takes the present wish back: of a launch that is a terminate, of all else a stop. */
+export function cancel(world: World, caller: Caller, id: string, key: string | null): Request {
+  const { model, checker } = world;
+  const operationId = `${id}.${checker.instances.get(id)?.instance.generation ?? 1}`;
+  const forget = (): void => {
+    model.refused(id, 'released');
+    model.refused(id, 'stopped');
+  };
+  return {
+    text: `cancel ${operationId}`,
+    caller,
+    key,
+    send: (control, idempotency) => control.operations.cancel(caller, { operationId }, idempotency),
+    sent() {
+      model.wish(id, 'released');
+      model.wish(id, 'stopped');
+    },
+    answered(_, first) {
+      const [row] = checker.rows<{ desired: string }>('select desired from instance where id = ?', id);
+      forget();
+      if (row?.desired === 'released' || row?.desired === 'stopped') model.acknowledged(id, row.desired);
+      else if (first) world.fail(`${operationId} was cancelled, and ${id} is wished ${row?.desired}`);
+    },
+    refused: forget,
+  };
+}
+
+export function saveImage(world: World, caller: Caller, id: string, key: string | null, name: string): Request {
+  return {
+    text: `save ${name} of ${id}`,
+    caller,
+    key,
+    send: (control, idempotency) => control.images.save(caller, { instanceId: id, name }, idempotency),
+    sent: () => {},
+    answered(answer, first) {
+      if (!hasId(answer)) return world.fail(`a save was answered with ${JSON.stringify(answer)}`);
+      const rows = world.checker.rows(
+        'select id from image where id = ? and "ownerId" = ?',
+        answer.imageId,
+        caller.accountId,
+      );
+      if (first && rows.length !== 1)
+        world.fail(`the image ${answer.imageId} was acknowledged, and is not in the database`);
+    },
+    refused: () => {},
+  };
+}
+
+export function deleteImage(world: World, caller: Caller, imageId: string, key: string | null): Request {
+  return {
+    text: `delete image ${imageId}`,
+    caller,
+    key,
+    send: (control, idempotency) => control.images.delete(caller, { imageId }, idempotency),
+    sent: () => {},
+    answered() {
+      const [row] = world.checker.rows<{ state: string }>('select state from image where id = ?', imageId);
+      if (row && row.state !== 'Deleting') world.fail(`the image ${imageId} was deleted, and is ${row.state}`);
+    },
+    refused: () => {},
+  };
+}
+
+/** Those that were saved from instances. */
+export const ownImages = (world: World, ownerId?: string): { id: string; ownerId: string; state: string }[] =>
+  world.life
+    ? world.checker
+        .rows<{ id: string; ownerId: string; state: string }>(
+          'select id, "ownerId", state from image where "fromInstanceId" is not null',
+        )
+        .filter((row) => ownerId === undefined || row.ownerId === ownerId)
+    : [];

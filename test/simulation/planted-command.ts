@@ -1,0 +1,30 @@
+/** `npm run simulate -- --planted [name]`: hunts planted faults, two at a time, and says where and by what each is found. */
+import { hunt, makeCopy } from './planted-copies.ts';
+import { plantedFaults, type PlantedFault } from './planted-faults.ts';
+
+const AT_ONCE = 2;
+
+/** Answers how many were not found. */
+export async function huntPlanted(wanted: string | undefined, mostSeeds: number): Promise<number> {
+  const faults = wanted === undefined ? plantedFaults : plantedFaults.filter(({ name }) => name === wanted);
+  if (faults.length === 0)
+    throw new Error(`${wanted} is no planted fault; there are ${plantedFaults.map(({ name }) => name).join(', ')}`);
+  const left = faults.values();
+  const missed: PlantedFault[] = [];
+  const sound = makeCopy(null);
+  const work = async (): Promise<void> => {
+    for (const fault of left) {
+      const found = await hunt(fault, sound, mostSeeds);
+      if (!found) missed.push(fault);
+      const how = found ? `found at seed ${found.seed}: ${found.wrong}` : `not found in ${mostSeeds} seeds`;
+      process.stdout.write(`${fault.name}: ${how}\n`);
+    }
+  };
+  try {
+    await Promise.all(Array.from({ length: AT_ONCE }, work));
+  } finally {
+    sound.remove();
+  }
+  process.stdout.write(`${faults.length - missed.length} of ${faults.length} planted faults found\n`);
+  return missed.length;
+}

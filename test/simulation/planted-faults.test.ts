@@ -1,0 +1,31 @@
+/** Do the tests bite: faults are planted in copies of the source, and the simulation must find each (`planted-faults.ts`). */
+import { env } from 'node:process';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { firstWrong, hunt, makeCopy, whyNotPlanted, type Copy } from './planted-copies.ts';
+import { plantedFaults } from './planted-faults.ts';
+
+const long = env['BERTH_LONG'] === '1';
+/** Found within a few seeds, each by another kind of look: the others take minutes, and have their turn in a long run. */
+const quick = new Set<string>([]);
+const QUICK_SEEDS = 60;
+const LONG_SEEDS = 2_000;
+
+let sound: Copy;
+beforeAll(() => void (sound = makeCopy(null)));
+afterAll(() => sound.remove());
+
+test('there are 30 faults, and each can still be planted', () => {
+  expect(plantedFaults.map(whyNotPlanted).filter((why) => why !== null)).toEqual([]);
+  expect(new Set(plantedFaults.map(({ name }) => name)).size).toBe(30);
+  expect(plantedFaults.filter(({ name }) => quick.has(name)).length).toBe(quick.size);
+});
+
+test('a copy in which nothing is planted passes', { timeout: 120_000 }, async () => {
+  expect(await firstWrong(sound, { from: 0, count: 10 })).toBeNull();
+});
+
+const hunted = plantedFaults.filter(({ name }) => long || quick.has(name));
+const seeds = long ? LONG_SEEDS : QUICK_SEEDS;
+test.for(hunted)(`finds $name within ${seeds} seeds`, { timeout: long ? 3_600_000 : 120_000 }, async (fault) => {
+  expect(await hunt(fault, sound, seeds)).not.toBeNull();
+});
