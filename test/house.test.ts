@@ -9,6 +9,7 @@ import {
   arrowsHold,
   atMost500Lines,
   contractRunsInBrowsers,
+  controlTakesItsTime,
   domainIsPure,
   environmentOnlyInMain,
   nothingSkippedInSilence,
@@ -141,6 +142,22 @@ const rules: Record<string, Held> = {
       'interface A { crypto: string; fetch(): void; process: Process }',
       'function planStep(now: number): Step { return wait; }',
     ].map((text) => ({ path: 'src/domain/a.ts', text })),
+  },
+  'control takes its time from what it is given': {
+    rule: controlTakesItsTime,
+    bad: [
+      'Date.now();',
+      'performance.now();',
+      'setTimeout(a, 1);',
+      'const later = setInterval;',
+      'AbortSignal.timeout(5);',
+      "import { setTimeout as sleep } from 'node:timers/promises';",
+    ].map((text) => ({ path: 'src/control/passes/a.ts', text })),
+    good: [
+      { path: 'src/control/a.ts', text: 'time.now(); time.after(5, a); const b = { setTimeout: 1 };' },
+      { path: 'src/control/time.ts', text: 'setTimeout(a, 1);' },
+      { path: 'src/edge/a.ts', text: 'Date.now();' },
+    ],
   },
   'the contract runs in browsers': {
     rule: contractRunsInBrowsers,

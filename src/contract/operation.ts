@@ -14,6 +14,7 @@ export const operationKinds = [
   'archive',
   'terminate',
   'saveImage',
+  'deleteImage',
   'createVolume',
   'deleteVolume',
 ] as const;

@@ -189,6 +189,7 @@ export const routes = {
   }),
   deleteImage: route('/image/delete', image.imageIdBody, image.imageIdAnswer, {
     idempotent: true,
+    operation: true,
     errors: 'problem',
     summary: 'Delete an image of your own',
     source: 'ours',

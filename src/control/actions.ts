@@ -2,7 +2,7 @@
 import { whyNot, type Action } from '../domain/instance-states.ts';
 import type { Instance } from '../domain/instance.ts';
 import { enter, operationId, type Cause } from '../domain/operation.ts';
-import { Refusal } from '../domain/refusal.ts';
+import { instanceNotFound, Refusal } from '../domain/refusal.ts';
 import { wishOf } from '../domain/wish.ts';
 import { endGrantsFor } from '../store/gateway-grants.ts';
 import { appendEvent } from '../store/events.ts';
@@ -54,7 +54,7 @@ export function makeAction(action: Action, needs: ActionNeeds) {
 
 async function write(tx: Db, regions: Regions, caller: Caller, id: string, how: Act) {
   const row = await holdInstance(tx, caller.accountId, id);
-  if (!row) throw new Refusal('not_found', 'ent: instance not found');
+  if (!row) throw instanceNotFound();
   if (how.action === 'archive') refuseWithoutSaving(regions.of(row.regionId));
   return { instanceId: id, operationId: await act(tx, row, how) };
 }

@@ -6,7 +6,7 @@
  * account on its label may have it while there is such an account: another would get at that one's disks.
  */
 import { capacityOf, type Image, type InstanceType } from '../domain/catalog.ts';
-import { noEnds } from '../domain/ends.ts';
+import type { Ends } from '../domain/ends.ts';
 import { imageId, instanceId, userId, type InstanceId } from '../domain/ids.ts';
 import type { Instance, NodePort } from '../domain/instance.ts';
 import { beginOperation, endOperation } from '../domain/operation.ts';
@@ -15,6 +15,7 @@ import { Refusal } from '../domain/refusal.ts';
 import { strayIdOf, type Stray } from '../domain/stray.ts';
 import { EngineFault } from '../domain/engine-fault.ts';
 import type { Observation } from '../engines/contract.ts';
+import { containerName, idOfContainer, isContainer } from '../engines/labels.ts';
 import { accountById, accountByLogin, type AccountRow } from '../store/accounts.ts';
 import { appendEvent } from '../store/events.ts';
 import { countCapacity, countNodePorts } from '../store/capacity.ts';
@@ -23,10 +24,9 @@ import { insertInstance, instanceRow, markFiles, takeNodePort } from '../store/i
 import type { Db, Store } from '../store/store.ts';
 import { strayById, takeStray } from '../store/strays.ts';
 import type { Caller, StrayWish } from './control.ts';
+import { dataDisk, sharedDisk } from './disks.ts';
 import type { Log } from './log.ts';
 import type { Offers } from './offers.ts';
-import { isContainer } from './passes/sweep.ts';
-import { dataDisk, sharedDisk } from './passes/spec.ts';
 import type { RegionHands, Regions } from './regions.ts';
 import type { Time } from './time.ts';
 
@@ -38,6 +38,8 @@ export interface AdoptNeeds {
   log: Log;
   /** 32 random bytes as text. */
   randomSecret: () => string;
+  /** What a new instance is ended by. */
+  firstEnds: Ends;
   /** Wakes the loop of instances. */
   wake: () => void;
 }
@@ -59,7 +61,8 @@ export function makeAdopt(needs: AdoptNeeds) {
     const id = instanceId(stray.subjectId);
     const seen = await look(hands, id, time);
     const notebookToken = (seen.running ? await tokenInside(hands, id, time) : null) ?? needs.randomSecret();
-    const instance = intent({ wish, stray, owner, type, seen, offers, hands, nowMs: time.now() });
+    const { firstEnds } = needs;
+    const instance = intent({ wish, stray, owner, type, seen, offers, hands, firstEnds, nowMs: time.now() });
     await makeDisks(hands, instance);
     await store.write((tx) => write(tx, { stray, instance, offers, notebookToken }));
     needs.log.info({ stray: stray.id, owner: owner.username, by: caller.username }, 'a stray was adopted');
@@ -152,11 +155,12 @@ interface Adopted {
   seen: Seen;
   offers: Offers;
   hands: RegionHands;
+  firstEnds: Ends;
   nowMs: number;
 }
 
 /** A running one is Running as soon as its software answers, like any other; one that stands still is Stopped. */
-function intent({ wish, stray, owner, type: offered, seen, offers, hands, nowMs }: Adopted): Instance {
+function intent({ wish, stray, owner, type: offered, seen, offers, hands, firstEnds, nowMs }: Adopted): Instance {
   const id = instanceId(stray.subjectId);
   const { regionId, pricesMicros, ...type } = offered;
   const launched = beginOperation('launch', 'operator', nowMs);
@@ -193,7 +197,7 @@ function intent({ wish, stray, owner, type: offered, seen, offers, hands, nowMs 
     initExit: null,
     waitsSinceMs: null,
     waitsUntilMs: null,
-    ends: noEnds,
+    ends: firstEnds,
     archive: isArchive ? { ref: stray.imageRef, sizeBytes: 0, generation: 0, replaces: [] } : null,
     operation: seen.running ? launched : endOperation(launched, 'Succeeded', nowMs),
     observed: {
@@ -233,10 +237,6 @@ async function write(
   const { type } = instance.spec;
   const ports = instance.nodePorts.length;
   const runs = instance.desired === 'running';
-  const fits = runs
-    ? await countCapacity(tx, stray.regionId, type, 1, ports)
-    : await countNodePorts(tx, stray.regionId, ports);
-  if (!fits) throw await noRoom(tx, instance);
   await insertInstance(tx, instance, counted.region, {
     notebookToken,
     dueAtMs: instance.wishedAtMs,
@@ -245,6 +245,10 @@ async function write(
   for (const one of instance.nodePorts) await takePort(tx, instance, one);
   // The account's keys may be others than those it was made with.
   if (runs) await markFiles(tx, instance.id, true);
+  const fits = runs
+    ? await countCapacity(tx, stray.regionId, type, 1, ports)
+    : await countNodePorts(tx, stray.regionId, ports);
+  if (!fits) throw await noRoom(tx, instance);
   await appendEvent(tx, {
     accountId: instance.ownerId,
     atMs: instance.wishedAtMs,
@@ -274,9 +278,10 @@ async function takePort(tx: Db, { id, spec }: Instance, { port, nodePort }: Node
 async function whyNone(db: Db, strayId: string): Promise<Refusal> {
   const stray = await strayById(db, strayId);
   if (stray) return new Refusal('not_now', `${strayId} is being deleted; nothing can bring it back`);
-  const id = /\/instance\/berth-(.+)$/.exec(strayId)?.[1];
-  const row = id === undefined ? undefined : await instanceRow(db, id);
-  if (row && strayIdOf(row.regionId, { kind: 'instance', engineName: `berth-${row.id}` }) === strayId)
+  const id = idOfContainer(strayId.slice(strayId.lastIndexOf('/') + 1));
+  const row = id === null ? undefined : await instanceRow(db, id);
+  const engineName = containerName(instanceId(row?.id ?? ''));
+  if (row && strayIdOf(row.regionId, { kind: 'instance', engineName }) === strayId)
     return new Refusal('not_now', `it was adopted already: instance ${row.id} of ${row.ownerName}`);
   return noStray(strayId);
 }

@@ -124,7 +124,7 @@ export interface Instances {
     wish: LaunchWish,
     idempotency: Idempotency | null,
     waitMs?: number | null,
-  ): Promise<{ instanceId: string }>;
+  ): Promise<{ instanceId: string } & Wished>;
   /** Newest first; a page past the end has no texts and the true total. */
   list(caller: Caller, pager: Pager): Promise<TextPage>;
   stop: OnInstance;
@@ -278,7 +278,12 @@ export interface Images {
     body: { instanceId: string; name: string },
     idempotency: Idempotency | null,
   ): Promise<{ imageId: string } & Wished>;
-  delete(caller: Caller, body: { imageId: string }, idempotency: Idempotency | null): Promise<{ imageId: string }>;
+  /** A saved one is removed by its pass; one that a registry has is gone at once. */
+  delete(
+    caller: Caller,
+    body: { imageId: string },
+    idempotency: Idempotency | null,
+  ): Promise<{ imageId: string } & Wished>;
 }
 
 /** Credentials for registries. No answer has the secret. */

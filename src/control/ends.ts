@@ -1,7 +1,7 @@
 /** What an owner sets about the ends of an instance, and is told of its use. None of it is a wish: a pass under way goes on. */
 import { endsAtMs, nextEnds, type Ends, type EndsRules } from '../domain/ends.ts';
 import type { Instance } from '../domain/instance.ts';
-import { Refusal } from '../domain/refusal.ts';
+import { instanceNotFound, Refusal } from '../domain/refusal.ts';
 import { writeEnds } from '../store/ends.ts';
 import { appendEvent } from '../store/events.ts';
 import { holdInstance, instanceFromRow, ownedInstanceRow } from '../store/instances.ts';
@@ -18,15 +18,13 @@ export interface EndsNeeds {
   activity: Pick<Activity, 'seen'>;
 }
 
-const notFound = (): Refusal => new Refusal('not_found', 'ent: instance not found');
-
 export function makeEnds({ store, offers, now, rules, activity }: EndsNeeds): UseEnds {
   /** Changes what ends it, with an event that tells what holds from now on. */
   const change = async (caller: Caller, id: string, kind: string, next: (before: Instance, nowMs: number) => Ends) => {
     const { regions } = await offers();
     return store.write(async (tx) => {
       const row = await holdInstance(tx, caller.accountId, id);
-      if (!row) throw notFound();
+      if (!row) throw instanceNotFound();
       const before = instanceFromRow(row);
       const region = regions.get(row.regionId)?.region;
       if (!region) throw new Refusal('unavailable', `region ${row.regionId} is not configured on this server`);
@@ -55,7 +53,7 @@ export function makeEnds({ store, offers, now, rules, activity }: EndsNeeds): Us
       }),
     async activity(caller, instanceId) {
       const row = await ownedInstanceRow(store.read, caller.accountId, instanceId);
-      if (!row) throw notFound();
+      if (!row) throw instanceNotFound();
       const instance = instanceFromRow(row);
       const { status } = instance.observed;
       const none = { idleSinceMs: null, willStopAtMs: null, lookedAtMs: null, signals: [] };
@@ -72,9 +70,9 @@ export function makeEnds({ store, offers, now, rules, activity }: EndsNeeds): Us
   };
 }
 
-const holding = ({ id, ends, desired, observed }: Instance, nowMs: number): InstanceEnds => ({
-  instanceId: id,
-  ...ends,
-  keepAliveUntilMs: ends.keepAliveUntilMs > nowMs ? ends.keepAliveUntilMs : null,
-  endsAtMs: desired === 'running' ? endsAtMs(ends, observed) : null,
+const holding = (instance: Instance, nowMs: number): InstanceEnds => ({
+  instanceId: instance.id,
+  ...instance.ends,
+  keepAliveUntilMs: instance.ends.keepAliveUntilMs > nowMs ? instance.ends.keepAliveUntilMs : null,
+  endsAtMs: endsAtMs(instance),
 });

@@ -7,6 +7,7 @@ import { instanceFromRow, instanceRow } from '../store/instances.ts';
 import type { Store } from '../store/store.ts';
 import type { Forwarding, GatewayRoute } from './control.ts';
 import type { Regions } from './regions.ts';
+import type { Time } from './time.ts';
 
 /** Another process may have changed a route: what is kept here is at most this old. */
 const FRESH_MS = 1_000;
@@ -23,14 +24,14 @@ export interface Routes extends Pick<Forwarding, 'route' | 'dial'> {
   changed(instanceId: string): void;
 }
 
-export function makeRoutes({ store, regions, now }: { store: Store; regions: Regions; now: () => number }): Routes {
+export function makeRoutes({ store, regions, time }: { store: Store; regions: Regions; time: Time }): Routes {
   const kept = new Map<string, Kept>();
 
   const find = async (id: string): Promise<Kept> => {
     const old = kept.get(id);
-    if (old && old.untilMs > now()) return old;
+    if (old && old.untilMs > time.elapsed()) return old;
     const row = isInstanceId(id) ? await instanceRow(store.read, id) : undefined;
-    const fresh: Kept = { route: null, engine: null, untilMs: now() + FRESH_MS };
+    const fresh: Kept = { route: null, engine: null, untilMs: time.elapsed() + FRESH_MS };
     if (row && row.desired !== 'released') {
       const instance = instanceFromRow(row);
       fresh.engine = regions.of(row.regionId).engine;

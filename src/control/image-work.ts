@@ -4,6 +4,7 @@
  * account's own is shared within that account alone: whether the registry gives it out is another question for each.
  */
 import type { Engine, ImageProgress, RegistryCredentials } from '../engines/contract.ts';
+import { raced } from './raced.ts';
 
 /** An image, and as whom it is had. */
 export interface WantedImage {
@@ -91,15 +92,9 @@ export function makeImageWork(): ImageWork {
       work.waiting += 1;
       work.listeners.add(onProgress);
       if (work.progress) onProgress(work.progress);
-      let stopWaiting = () => {};
-      const left = new Promise<never>((_, reject) => {
-        stopWaiting = () => reject(signal.reason);
-        signal.addEventListener('abort', stopWaiting, { once: true });
-      });
       try {
-        await Promise.race([work.done, left]);
+        await raced(work.done, signal);
       } finally {
-        signal.removeEventListener('abort', stopWaiting);
         work.listeners.delete(onProgress);
         work.waiting -= 1;
         if (work.waiting === 0) {

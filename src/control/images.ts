@@ -4,9 +4,9 @@
  */
 import { readImageRef } from '../domain/image-ref.ts';
 import type { InstanceSpec } from '../domain/instance.ts';
-import { beginOperation, operationId } from '../domain/operation.ts';
+import { beginOperation, endOperation, FIRST_GENERATION, operationId } from '../domain/operation.ts';
 import { whyNotSave } from '../domain/own-image.ts';
-import { Refusal } from '../domain/refusal.ts';
+import { instanceNotFound, Refusal } from '../domain/refusal.ts';
 import { appendEvent } from '../store/events.ts';
 import {
   countOwnImages,
@@ -42,7 +42,6 @@ export interface ImageNeeds {
 
 const MOST = 200;
 const NAMED_USERS = 5;
-const FIRST_GENERATION = 1;
 
 const notFound = (id: string): Refusal =>
   new Refusal('not_found', `image ${id} not found; POST /api/image/list names those on offer`);
@@ -88,7 +87,7 @@ export const makeImages = ({ store, offers, regions, imageWork, now, randomUuid,
         const nowMs = now();
         return once(tx, accountId, idempotency, nowMs, async () => {
           const row = await holdInstance(tx, accountId, body.instanceId);
-          if (!row) throw new Refusal('not_found', 'ent: instance not found');
+          if (!row) throw instanceNotFound();
           const instance = instanceFromRow(row);
           const why = whyNotSave(instance);
           if (why) throw new Refusal('not_now', `can't save instance ${row.id} as an image: ${why}`);
@@ -127,22 +126,24 @@ export const makeImages = ({ store, offers, regions, imageWork, now, randomUuid,
         return once(tx, accountId, idempotency, nowMs, async () => {
           const row = await holdOwnImage(tx, accountId, id);
           if (!row) throw await unknownOrNotOwn(id);
-          if (row.fromInstanceId === null) await deleteOwnImageRow(tx, id);
-          else {
+          const { generation, operation } = row;
+          const next = generation + 1;
+          const removal = beginOperation('deleteImage', 'user', nowMs);
+          if (row.fromInstanceId === null) {
+            await deleteOwnImageRow(tx, id);
+            const done = endOperation(removal, 'Succeeded', nowMs);
+            await keepOperation(tx, accountId, { subjectId: id, generation: next, operation: done }, nowMs);
+          } else {
             refuseUsed(id, await usersOfImage(tx, accountId, id));
-            const { generation, operation } = row;
-            if (operation !== null)
-              await keepOperation(
-                tx,
-                accountId,
-                { subjectId: id, generation, operation: JSON.parse(operation) },
-                nowMs,
-              );
-            await wishImageGone(tx, row, nowMs);
+            if (operation !== null) {
+              const before = { subjectId: id, generation, operation: JSON.parse(operation) };
+              await keepOperation(tx, accountId, before, nowMs);
+            }
+            await wishImageGone(tx, { id, generation: next, operation: removal }, nowMs);
           }
           const data = { name: row.name };
           await appendEvent(tx, { accountId, atMs: nowMs, kind: 'image.deleted', subjectId: id, data });
-          return { imageId: id };
+          return { imageId: id, operationId: operationId(id, next) };
         });
       });
       wake();

@@ -8,7 +8,7 @@ import type { Ends } from '../domain/ends.ts';
 import type { Instance, InstanceSpec, Mount } from '../domain/instance.ts';
 import { toDollars } from '../domain/money.ts';
 import { nestedPair, whyNotMountPath } from '../domain/mount-paths.ts';
-import { beginOperation, enter } from '../domain/operation.ts';
+import { beginOperation, enter, FIRST_GENERATION, operationId } from '../domain/operation.ts';
 import { SSH_PORT } from '../domain/ports.ts';
 import { Refusal } from '../domain/refusal.ts';
 import type { CountedRegion } from '../store/catalog.ts';
@@ -42,7 +42,7 @@ export function makeLaunch(needs: LaunchNeeds) {
     wish: LaunchWish,
     idempotency: Idempotency | null,
     waitMs: number | null = null,
-  ): Promise<{ instanceId: string }> => {
+  ): Promise<{ instanceId: string; operationId: string }> => {
     const offers = await needs.offers();
     const answer = await needs.store.write((tx) => {
       const nowMs = needs.now();
@@ -52,7 +52,8 @@ export function makeLaunch(needs: LaunchNeeds) {
       );
     });
     needs.wake();
-    return answer;
+    // An answer that was kept before there were operations has the instance alone.
+    return { ...answer, operationId: operationId(answer.instanceId, FIRST_GENERATION) };
   };
 }
 
@@ -215,7 +216,7 @@ function intent(
     priceMicros: pricesMicros[wish.billing.chargeMode],
     nodePorts: [SSH_PORT, ...wish.nodePorts.filter((port) => port !== SSH_PORT)].map((port) => ({ port, nodePort: 0 })),
     desired: 'running',
-    generation: 1,
+    generation: FIRST_GENERATION,
     mustHalt: false,
     everEnsured: false,
     filesStale: false,

@@ -3,7 +3,7 @@ import { firstEnds, type EndsRules } from '../domain/ends.ts';
 import { defaultIdleLimits, type IdleLimits } from '../domain/idle.ts';
 import type { Limits } from '../domain/instance-states.ts';
 import { defaultLimits } from '../domain/instance-states.ts';
-import { Refusal } from '../domain/refusal.ts';
+import { instanceNotFound } from '../domain/refusal.ts';
 import { defaultStrayPolicy, type StrayPolicy } from '../domain/stray.ts';
 import { instancePage, makeFilesStale, ownedInstanceRow } from '../store/instances.ts';
 import { freeLeases } from '../store/leases.ts';
@@ -26,7 +26,7 @@ import type { Log } from './log.ts';
 import { startLoop, type Loop } from './loop.ts';
 import { makeOffers } from './offers.ts';
 import { makeOperations } from './operations.ts';
-import { stopDue } from './passes/ends.ts';
+import { makeStopDue } from './passes/ends.ts';
 import { makeImagePass } from './passes/image-pass.ts';
 import { makeInstancePass } from './passes/instance-pass.ts';
 import { measureVolumes } from './passes/measure.ts';
@@ -100,11 +100,11 @@ export function makeControl(needs: ControlNeeds): RunningControl {
   const { store, regions, log, time, randomUuid } = needs;
   const { now } = time;
   const limits = { ...defaultLimits, ...needs.limits };
-  const offers = makeOffers({ store, now });
+  const offers = makeOffers({ store, time });
   const imageWork = makeImageWork();
   const seal = makeSeal({ key: needs.secretsKey, randomBytes: needs.randomBytes });
   const registries = makeRegistries({ store, now, randomUuid, seal });
-  const routes = makeRoutes({ store, regions, now });
+  const routes = makeRoutes({ store, regions, time });
   const queues = new Map<RegionHands, FairQueue>();
   const fairQueue = (hands: RegionHands): FairQueue => {
     const queue = queues.get(hands) ?? makeFairQueue(needs.engineWidth);
@@ -189,9 +189,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       terminate: makeAction('terminate', actionNeeds),
       get,
       async open(caller, { instanceId, port }) {
-        if (!(await ownedInstanceRow(store.read, caller.accountId, instanceId))) {
-          throw new Refusal('not_found', 'ent: instance not found');
-        }
+        if (!(await ownedInstanceRow(store.read, caller.accountId, instanceId))) throw instanceNotFound();
         const key = await access.grants.grant(caller, instanceId);
         return { url: `${needs.gatewayOrigin}/open?key=${key}${port === undefined ? '' : `&port=${port}`}` };
       },
@@ -205,6 +203,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       time,
       log,
       randomSecret,
+      firstEnds: firstEnds(endsRules),
       wake: wakeInstances,
       strays,
       sweepSoon: () => sweepSoon(),
@@ -305,7 +304,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       sweepSoon = every(SWEEP_EVERY_MS, 'sweep', sweepAll);
       every(MEASURE_EVERY_MS, 'measure volumes', () => measureVolumes(deedNeeds));
       every(HEALTH_EVERY_MS, 'health', () => health.check());
-      every(ENDS_EVERY_MS, 'ends', () => stopDue({ ...deedNeeds, stopByItself }));
+      every(ENDS_EVERY_MS, 'ends', makeStopDue({ ...deedNeeds, stopByItself }));
       every(Math.min(ACTIVITY_EVERY_MS, idleLimits.lookEveryMs), 'activity', () => activity.look());
       every(TIDY_EVERY_MS, 'tidy', () =>
         tidy({ store, now, releasedListedMs: RELEASED_LISTED_MS, eventsKeptMs: needs.eventsKeptMs }),

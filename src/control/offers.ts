@@ -2,6 +2,7 @@
 import type { Image, InstanceType } from '../domain/catalog.ts';
 import { countedRegions, offeredImages, offeredTypes, type CountedRegion } from '../store/catalog.ts';
 import type { Store } from '../store/store.ts';
+import type { Time } from './time.ts';
 
 const FRESH_MS = 1000;
 
@@ -12,7 +13,7 @@ export interface Offers {
   regions: ReadonlyMap<string, CountedRegion>;
 }
 
-export function makeOffers({ store, now }: { store: Store; now: () => number }): () => Promise<Offers> {
+export function makeOffers({ store, time }: { store: Store; time: Time }): () => Promise<Offers> {
   let kept: { offers: Promise<Offers>; untilMs: number } | null = null;
   const read = async (): Promise<Offers> => {
     const [images, types, regions] = await Promise.all([
@@ -27,9 +28,9 @@ export function makeOffers({ store, now }: { store: Store; now: () => number }):
     };
   };
   return () => {
-    if (!kept || kept.untilMs <= now()) {
+    if (!kept || kept.untilMs <= time.elapsed()) {
       const offers = read();
-      const mine = { offers, untilMs: now() + FRESH_MS };
+      const mine = { offers, untilMs: time.elapsed() + FRESH_MS };
       kept = mine;
       offers.catch(() => {
         if (kept === mine) kept = null;

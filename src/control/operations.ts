@@ -1,7 +1,7 @@
 /** Operations of an account: how a wish fares, the history of a subject, and taking a wish back. */
 import { bringUps, howToCancel, operationId, supersede } from '../domain/operation.ts';
 import { publicOperation, publicStages, type PublicOperation } from '../domain/public-operation.ts';
-import { Refusal } from '../domain/refusal.ts';
+import { instanceNotFound, Refusal } from '../domain/refusal.ts';
 import { holdInstance } from '../store/instances.ts';
 import {
   countPastOperations,
@@ -48,10 +48,10 @@ async function find(db: Db, accountId: string, id: string): Promise<SubjectOpera
   return past;
 }
 
-const wordsOf: Readonly<Record<SubjectKind, (id: string) => string>> = {
-  instance: () => 'ent: instance not found',
-  volume: (id) => `volume ${id} not found; POST /api/storage/volume/list names yours`,
-  image: (id) => `image ${id} not found; POST /api/image/list names yours`,
+const notFound: Readonly<Record<SubjectKind, (id: string) => Refusal>> = {
+  instance: instanceNotFound,
+  volume: (id) => new Refusal('not_found', `volume ${id} not found; POST /api/storage/volume/list names yours`),
+  image: (id) => new Refusal('not_found', `image ${id} not found; POST /api/image/list names yours`),
 };
 
 /** Exactly one of its members is set. */
@@ -79,7 +79,7 @@ export function makeOperations(needs: ActionNeeds): Operations & Pick<Instances,
       const { kind, id } = subjectOf(subject);
       const present = await presentOperation(store.read, kind, accountId, id);
       const past = await countPastOperations(store.read, accountId, id);
-      if (!present && past === 0) throw new Refusal('not_found', wordsOf[kind](id));
+      if (!present && past === 0) throw notFound[kind](id);
       const before = present ? 1 : 0;
       const offset = (currentPage - 1) * pageSize;
       const first = present && offset === 0 ? [present] : [];
@@ -119,7 +119,7 @@ export function makeOperations(needs: ActionNeeds): Operations & Pick<Instances,
 
     async get({ accountId }, { instanceId }) {
       const listed = await listedInstance(store.read, accountId, instanceId);
-      if (!listed) throw new Refusal('not_found', wordsOf.instance(instanceId));
+      if (!listed) throw instanceNotFound();
       const up = bringUps.includes(listed.operation.kind)
         ? listed
         : await pastBringUp(store.read, accountId, instanceId);

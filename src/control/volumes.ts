@@ -1,6 +1,6 @@
 /** Volumes: create, list, delete (`interface.md` §4.3, §4.4; interface-notes.md, Volumes). */
 import { regionId, userId, volumeId } from '../domain/ids.ts';
-import { beginOperation, operationId } from '../domain/operation.ts';
+import { beginOperation, FIRST_GENERATION, operationId } from '../domain/operation.ts';
 import { Refusal } from '../domain/refusal.ts';
 import { publicVolume, type Volume } from '../domain/volume.ts';
 import { accountTotals } from '../store/accounts.ts';
@@ -46,7 +46,7 @@ export const makeVolumes = ({ store, offers, now, randomUuid, wake }: VolumeNeed
           sizeGB: body.sizeGB,
           usageBytes: 0,
           status: 'Pending',
-          generation: 1,
+          generation: FIRST_GENERATION,
           operation: beginOperation('createVolume', 'user', nowMs),
         };
         if (!(await insertVolume(tx, volume, nowMs))) throw new Refusal('name_taken', 'Volume already exists');
@@ -58,14 +58,13 @@ export const makeVolumes = ({ store, offers, now, randomUuid, wake }: VolumeNeed
           data: { name: volume.name, sizeGB: volume.sizeGB },
           counts: { volumes: 1 },
         });
-        return {
-          volumeText: JSON.stringify(publicVolume(volume)),
-          operationId: operationId(volume.id, volume.generation),
-        };
+        return { volumeText: JSON.stringify(publicVolume(volume)) };
       });
     });
     wake();
-    return answer;
+    // An answer that was kept before there were operations has the volume alone.
+    const { id }: { id: string } = JSON.parse(answer.volumeText);
+    return { ...answer, operationId: operationId(id, FIRST_GENERATION) };
   },
 
   async list(caller, { currentPage, pageSize }) {

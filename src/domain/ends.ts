@@ -1,5 +1,5 @@
 /** What ends a running instance by itself, and when: its owner sets it, a timed deed obeys it. */
-import type { Observed } from './instance.ts';
+import type { Instance, Observed } from './instance.ts';
 import type { Cause } from './operation.ts';
 import type { IdlePolicy } from './idle.ts';
 
@@ -28,9 +28,15 @@ export const firstEnds = ({ capRunMs, idle }: EndsRules): Ends => ({ ...noEnds, 
 
 type Seen = Pick<Observed, 'status' | 'runningSinceMs'>;
 
-/** When it is to be stopped by the clock alone: the earlier of the two; null when nothing is set. Its longest run counts while it is Running. */
-export function endsAtMs(ends: Ends, seen: Seen): number | null {
-  const longest = longestMs(ends, seen);
+type Ending = Pick<Instance, 'desired' | 'ends' | 'observed'>;
+
+/**
+ * When it is to be stopped by the clock alone: the earlier of the two; null when nothing is set, and of one that is not to run. Its
+ * longest run counts while it is Running.
+ */
+export function endsAtMs({ desired, ends, observed }: Ending): number | null {
+  if (desired !== 'running') return null;
+  const longest = longestMs(ends, observed);
   if (ends.stopAtMs === null || longest === null) return ends.stopAtMs ?? longest;
   return Math.min(ends.stopAtMs, longest);
 }
@@ -39,10 +45,10 @@ const longestMs = ({ maxRunMs }: Ends, { status, runningSinceMs }: Seen): number
   maxRunMs === null || status !== 'Running' ? null : runningSinceMs + maxRunMs;
 
 /** Why the clock ends it now; null while it does not. */
-export function endedBy(ends: Ends, seen: Seen, nowMs: number): Extract<Cause, 'ScheduledStop' | 'MaxRunTime'> | null {
-  const atMs = endsAtMs(ends, seen);
+export function clockCause(instance: Ending, nowMs: number): Extract<Cause, 'ScheduledStop' | 'MaxRunTime'> | null {
+  const atMs = endsAtMs(instance);
   if (atMs === null || atMs > nowMs) return null;
-  return atMs === ends.stopAtMs ? 'ScheduledStop' : 'MaxRunTime';
+  return atMs === instance.ends.stopAtMs ? 'ScheduledStop' : 'MaxRunTime';
 }
 
 /** As it is started again: a time that has passed has done its work, or would stop it at once, for ever. */

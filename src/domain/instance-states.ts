@@ -279,6 +279,9 @@ export interface Limits {
   askAgainMs: number;
 }
 
+/** As long may an engine copy a root disk: tens of gigabytes to a slow disk. */
+export const LONGEST_COPY_MS = 60 * 60_000;
+
 export const defaultLimits: Limits = {
   imageDeadlineMs: 30 * 60_000, // interface-notes.md: ends as StartingFailed after 30 minutes
   disksDeadlineMs: 10 * 60_000,
@@ -290,7 +293,7 @@ export const defaultLimits: Limits = {
   backOffMaxMs: 60_000,
   stopGraceMs: 10_000,
   callDeadlineMs: 60_000,
-  copyDeadlineMs: 30 * 60_000,
+  copyDeadlineMs: LONGEST_COPY_MS + 5 * 60_000, // an engine gives up first, and says why
   askAgainMs: 2_000,
 };
 

@@ -16,6 +16,7 @@ export const operationKinds = [
   'archive',
   'terminate',
   'saveImage',
+  'deleteImage',
   'createVolume',
   'deleteVolume',
 ] as const;
@@ -75,6 +76,9 @@ export interface Operation {
   error: OperationError | null;
 }
 
+/** Of the wish that a subject came to be by. */
+export const FIRST_GENERATION = 1;
+
 export const operationId = (subjectId: string, generation: number): string => `${subjectId}.${generation}`;
 
 /** The stages each kind goes through, in order, with its weight in the percentage. */
@@ -109,6 +113,7 @@ const courses: Readonly<Record<OperationKind, readonly (readonly [StageName, num
   ],
   terminate: [['Clean', 100]],
   saveImage: [['Archive', 100]],
+  deleteImage: [['Clean', 100]],
   createVolume: [['Disks', 100]],
   deleteVolume: [['Clean', 100]],
 };
@@ -288,6 +293,8 @@ export function howToCancel({ kind, state, endedAtMs }: Operation): { action: Ac
       return { why: 'what is terminated does not come back; launch another instance' };
     case 'saveImage':
       return { why: 'the saving of an image is not taken back; delete the image with POST /image/delete' };
+    case 'deleteImage':
+      return { why: 'what is deleted does not come back; save or name another image' };
     case 'createVolume':
       return { why: 'the making of a volume is not taken back; delete it with POST /storage/volume/delete' };
     case 'deleteVolume':

@@ -8,6 +8,12 @@ import { legalActions, type Action } from './instance-states.ts';
 import type { Instance } from './instance.ts';
 import { toDollars } from './money.ts';
 
+/**
+ * Number of what these objects say: moved by one with every change of their members or of what a member is made from, so that texts
+ * which were kept before it are written anew (`main/first-run.ts`). 2 has `actions`.
+ */
+export const PUBLIC_SHAPE = 2;
+
 export interface PublicInstance {
   instanceMetadata: { instanceAuth: { ownerUserName: string }; instanceId: string; instanceUsername: string };
   instanceSpecInfo: {
@@ -145,7 +151,7 @@ export function publicInstance(instance: Instance, region: Region): PublicInstan
       instanceDiskUsageInfo: { rootDiskUsedGi: 0, dataDiskUsedGi: 0 },
       instanceDiskAmountInfo: { rootDiskAmountGi: type.rootDiskGB, dataDiskAmountGi: dataDiskGB },
       stopTimestamp: observed.stoppedAtMs,
-      scheduledStopTimestamp: (instance.desired === 'running' ? endsAtMs(instance.ends, observed) : null) ?? 0,
+      scheduledStopTimestamp: endsAtMs(instance) ?? 0,
     },
     actions: legalActions(observed.status, instance.desired),
   };

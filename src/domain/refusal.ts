@@ -39,3 +39,6 @@ export class Refusal extends Error {
     this.retryAfterS = more.retryAfterS;
   }
 }
+
+/** In the words of `interface.md`, whether it never was, is forgotten, or is another account's. */
+export const instanceNotFound = (): Refusal => new Refusal('not_found', 'ent: instance not found');

@@ -1,5 +1,6 @@
 /** Labels and names that make everything of ours findable on an engine, and nothing else mistakable for it. */
-import type { InstanceId, UserId } from '../domain/ids.ts';
+import { instanceId, type InstanceId, type UserId } from '../domain/ids.ts';
+import type { Owned } from './contract.ts';
 
 export const labels = {
   installation: 'berth.installation',
@@ -11,8 +12,18 @@ export const labels = {
   imageRef: 'berth.image',
 } as const;
 
+const CONTAINER_PREFIX = 'berth-';
+
 /** The container of an instance. */
-export const containerName = (id: InstanceId): string => `berth-${id}`;
+export const containerName = (id: InstanceId): string => `${CONTAINER_PREFIX}${id}`;
+
+/** The instance that has a container of this name; null: none has. */
+export const idOfContainer = (name: string): InstanceId | null =>
+  name.startsWith(CONTAINER_PREFIX) ? instanceId(name.slice(CONTAINER_PREFIX.length)) : null;
+
+/** The one container that an intent is about; another one with its label is a stray. */
+export const isContainer = ({ kind, id, engineName }: Pick<Owned, 'kind' | 'id' | 'engineName'>): boolean =>
+  kind === 'instance' && engineName === containerName(instanceId(id));
 
 /** The network that an account's instances share, and no other account's. */
 export const networkName = (installation: string, owner: UserId): string =>

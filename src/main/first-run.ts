@@ -6,6 +6,7 @@ import { arch, availableParallelism, totalmem } from 'node:os';
 import type { ChargeMode, InstanceType, Region } from '../domain/catalog.ts';
 import { imageId, instanceTypeId, regionId, type RegionId } from '../domain/ids.ts';
 import { fromDollars, type Micros } from '../domain/money.ts';
+import { PUBLIC_SHAPE } from '../domain/public-instance.ts';
 import {
   countedRegion,
   saveImage,
@@ -184,12 +185,13 @@ export async function saveDefaultRegion(
 }
 
 /**
- * Writes the texts of the region's instances anew if what they show of it has changed since they were last all written. That they
- * were is kept after the last of them, so that a crash in between only begins again.
+ * Writes the texts of the region's instances anew if what they show of it, or their shape, has changed since they were last all
+ * written. That they were is kept after the last of them, so that a crash in between only begins again. Lists are served meanwhile: a
+ * migration leaves texts that keep the contract, and what is written here is the same thing said by today's rules.
  */
 export async function rewriteTexts(store: Store, region: Region, signal: AbortSignal): Promise<void> {
   const name = `texts.${region.id}`;
-  const shown = JSON.stringify(region);
+  const shown = JSON.stringify({ shape: PUBLIC_SHAPE, region });
   if ((await setting(store.read, name)) === shown) return;
   for (let after = ''; ;) {
     if (signal.aborted) return;
@@ -199,7 +201,8 @@ export async function rewriteTexts(store: Store, region: Region, signal: AbortSi
     after = last.id;
     await store.write(async (tx: Db) => {
       for (const row of rows) await rewriteText(tx, instanceFromRow(row), region);
-      for (const ownerId of new Set(rows.map((row) => row.ownerId))) await moveVersion(tx, ownerId);
+      const owners = new Set(rows.map((row) => row.ownerId));
+      for (const ownerId of [...owners].toSorted()) await moveVersion(tx, ownerId);
     });
   }
   await store.write((tx) => saveSetting(tx, name, shown));

@@ -113,7 +113,11 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     await firstRun.saveDefaultRegion(store, region, machine, config);
     const types = await firstRun.saveTypes(store, regionId, firstRun.fittedTypes(machine), randomUUID);
     const offer = (image: firstRun.OfferedImage): Promise<string> =>
-      firstRun.offerImage(store, { ...image, architecture: machine.architecture }, { nowMs: time.now(), uuid: randomUUID });
+      firstRun.offerImage(
+        store,
+        { ...image, architecture: machine.architecture },
+        { nowMs: time.now(), uuid: randomUUID },
+      );
     const imageId = await offer({ key: 'notebook', ...hands.notebookImage });
 
     const running = makeControl({

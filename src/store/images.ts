@@ -2,9 +2,10 @@
 import type { Selectable } from 'kysely';
 import type { Image } from '../domain/catalog.ts';
 import { imageId } from '../domain/ids.ts';
-import type { Operation } from '../domain/operation.ts';
+import { endOperation, type Operation } from '../domain/operation.ts';
 import { ownImageStates, type OwnImageState } from '../domain/own-image.ts';
 import { stillHeld } from './leases.ts';
+import { keepOperation } from './operations.ts';
 import type { ImageTable } from './schema.ts';
 import type { Db } from './store.ts';
 
@@ -96,7 +97,6 @@ export async function countOwnImages(db: Db, ownerId: string): Promise<number> {
 
 /**
  * The account's own image, held by its row until the transaction ends: a launch with it and its end come one after the other.
- * Images are held before volumes and instances.
  */
 export const holdOwnImage = (tx: Db, ownerId: string, id: string): Promise<ImageRow | undefined> =>
   tx
@@ -125,10 +125,15 @@ export async function usersOfImage(db: Db, ownerId: string, id: string): Promise
 }
 
 /** From now on nobody can launch with it, and its pass removes what lies on the engine. */
-export async function wishImageGone(tx: Db, { id, generation }: ImageRow, nowMs: number): Promise<void> {
+export async function wishImageGone(
+  tx: Db,
+  { id, generation, operation }: { id: string; generation: number; operation: Operation },
+  nowMs: number,
+): Promise<void> {
+  const wish = { state: 'Deleting', stateText: '', operation: JSON.stringify(operation), attempts: 0, generation };
   await tx
     .updateTable('image')
-    .set({ state: 'Deleting', stateText: '', operation: null, attempts: 0, generation: generation + 1, dueAtMs: nowMs })
+    .set({ ...wish, dueAtMs: nowMs })
     .where('id', '=', id)
     .execute();
 }
@@ -150,8 +155,17 @@ export async function writeImageFound(
   return result.numUpdatedRows === 1n;
 }
 
-/** False when another has the row by now. */
-export async function forgetImage(tx: Db, hold: Hold): Promise<boolean> {
+/** Its last operation, which ends with the row, is history from then on. False when another has the row by now. */
+export async function forgetImage(
+  tx: Db,
+  hold: Hold,
+  { ownerId, operation }: Pick<ImageRow, 'ownerId' | 'operation'>,
+  nowMs: number,
+): Promise<boolean> {
   const result = await tx.deleteFrom('image').where(stillHeld(hold)).executeTakeFirst();
-  return result.numDeletedRows === 1n;
+  if (result.numDeletedRows === 0n) return false;
+  if (ownerId === null || operation === null) return true;
+  const done = endOperation(JSON.parse(operation), 'Succeeded', nowMs);
+  await keepOperation(tx, ownerId, { subjectId: hold.id, generation: hold.generation, operation: done }, nowMs);
+  return true;
 }

@@ -27,13 +27,18 @@ export interface Hold {
 
 const isDesired = (text: string): text is Desired => desires.some((desired) => desired === text);
 
-/** Members that rows of older versions don't have. */
-const observedOfOld = { runningSinceMs: 0, countedFromMs: 0, progress: null, answersBy: 'ssh' };
+/** Members that rows of older versions don't have. Since when one has been Running nobody wrote down: at the earliest since its wish. */
+const observedOfOld = ({ status, wishedAtMs }: InstanceRow) => ({
+  runningSinceMs: status === 'Running' ? wishedAtMs : 0,
+  countedFromMs: 0,
+  progress: null,
+  answersBy: 'ssh',
+});
 
 export function instanceFromRow(row: InstanceRow): Instance {
   if (!isDesired(row.desired)) throw new Error(`instance ${row.id}: unknown desired state ${row.desired}`);
   const spec: InstanceSpec = JSON.parse(row.spec);
-  const observed: Observed = { ...observedOfOld, ...JSON.parse(row.observed) };
+  const observed: Observed = { ...observedOfOld(row), ...JSON.parse(row.observed) };
   const nodePorts: NodePort[] = JSON.parse(row.nodePorts);
   const ends: Ends = JSON.parse(row.ends);
   const archive: Archive | null = row.archive === null ? null : JSON.parse(row.archive);
@@ -68,6 +73,8 @@ export function instanceFromRow(row: InstanceRow): Instance {
     observed,
   };
 }
+
+const withEnds = (instance: Instance, ends: Ends): Instance => ({ ...instance, ends });
 
 /** The columns that an instance's own facts fill; leases, due times and counters are not among them. */
 const columnsOf = (instance: Instance, region: Region) => ({
@@ -180,7 +187,7 @@ export const ownedInstanceRow = (db: Db, ownerId: string, id: string): Promise<I
 
 /**
  * The same, held by its row until the transaction ends: passes and other wishes come before or after, never between what is read
- * here and what is written over it. Locks are taken in this order everywhere: volume, instance, region, instances in line, account.
+ * here and what is written over it. In which order rows are held is in `store.ts`.
  */
 export const holdInstance = (tx: Db, ownerId: string, id: string): Promise<InstanceRow | undefined> =>
   heldRow(tx, ownerId, id).where('desired', '!=', 'released').executeTakeFirst();
@@ -258,35 +265,36 @@ export async function writeWish(
     .execute();
 }
 
-const updateFound = prepared<ReturnType<typeof columnsOf> & Hold & { holding: Flag | null; heldGeneration: number; heldEnds: string }>()(
-  (db, p) =>
-    db
-      .updateTable('instance')
-      .set({
-        nodePorts: p('nodePorts'),
-        desired: p('desired'),
-        generation: p('generation'),
-        mustHalt: p('mustHalt'),
-        everEnsured: p('everEnsured'),
-        attempts: p('attempts'),
-        wishedAtMs: p('wishedAtMs'),
-        initExit: p('initExit'),
-        waitsSinceMs: p('waitsSinceMs'),
-        waitsUntilMs: p('waitsUntilMs'),
-        endsAtMs: p('endsAtMs'),
-        idleAfterMs: p('idleAfterMs'),
-        archive: p('archive'),
-        operation: p('operation'),
-        observed: p('observed'),
-        status: p('status'),
-        publicText: p('publicText'),
-        holdsCapacity: sql<Flag>`coalesce(${p('holding')}, "holdsCapacity")`,
-      })
-      .where('id', '=', p('id'))
-      .where('leaseToken', '=', p('leaseToken'))
-      .where('generation', '=', p('heldGeneration'))
-      .where('ends', '=', p('heldEnds'))
-      .returning('id'),
+const updateFound = prepared<
+  ReturnType<typeof columnsOf> & Hold & { holding: Flag | null; heldGeneration: number; heldEnds: string }
+>()((db, p) =>
+  db
+    .updateTable('instance')
+    .set({
+      nodePorts: p('nodePorts'),
+      desired: p('desired'),
+      generation: p('generation'),
+      mustHalt: p('mustHalt'),
+      everEnsured: p('everEnsured'),
+      attempts: p('attempts'),
+      wishedAtMs: p('wishedAtMs'),
+      initExit: p('initExit'),
+      waitsSinceMs: p('waitsSinceMs'),
+      waitsUntilMs: p('waitsUntilMs'),
+      endsAtMs: p('endsAtMs'),
+      idleAfterMs: p('idleAfterMs'),
+      archive: p('archive'),
+      operation: p('operation'),
+      observed: p('observed'),
+      status: p('status'),
+      publicText: p('publicText'),
+      holdsCapacity: sql<Flag>`coalesce(${p('holding')}, "holdsCapacity")`,
+    })
+    .where('id', '=', p('id'))
+    .where('leaseToken', '=', p('leaseToken'))
+    .where('generation', '=', p('heldGeneration'))
+    .where('ends', '=', p('heldEnds'))
+    .returning('id'),
 );
 
 /**
@@ -315,7 +323,8 @@ export async function writeFound(
     const row = await tx.selectFrom('instance').select('ends').where(stillHeld(hold)).executeTakeFirst();
     if (!row || row.ends === heldEnds) return null;
     heldEnds = row.ends;
-    instance = { ...instance, ends: JSON.parse(heldEnds) };
+    const ends: Ends = JSON.parse(heldEnds);
+    instance = withEnds(instance, ends);
   }
 }
 

@@ -115,7 +115,7 @@ export interface ImageTable {
   sizeBytes: Generated<number>;
   attempts: Generated<number>;
   generation: Generated<number>;
-  /** JSON `Operation`: the present one of an image that is saved; null for the others. */
+  /** JSON `Operation`: the present one of an image that is saved, or was and is deleted; null for the others. */
   operation: Generated<string | null>;
   dueAtMs: Generated<number | null>;
   leaseOwner: Generated<string | null>;

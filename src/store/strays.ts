@@ -57,12 +57,11 @@ export async function imageRefsAmong(
   { refs, instanceIds }: { refs: readonly string[]; instanceIds: readonly string[] },
 ): Promise<string[]> {
   if (refs.length === 0) return [];
-  const rows = await db
-    .selectFrom('image')
-    .select('ref')
-    .where((where) => where.or([where('ref', 'in', refs), where('fromInstanceId', 'in', instanceIds)]))
-    .execute();
-  return rows.map(({ ref }) => ref);
+  // Two questions, each with an index of its own: one that asks for either would read the whole table.
+  const images = db.selectFrom('image').select('ref');
+  const named = await images.where('ref', 'in', refs).execute();
+  const saved = await images.where('fromInstanceId', 'in', instanceIds).execute();
+  return [...named, ...saved].map(({ ref }) => ref);
 }
 
 const isKind = (text: string): text is StrayKind => strayKinds.some((kind) => kind === text);
@@ -105,7 +104,8 @@ type Sighting = Omit<Stray, 'firstSeenAtMs' | 'lastSeenAtMs' | 'watchedMs' | 'ha
 const AT_ONCE = 50;
 
 /** Brings the table to what was seen now, of the whole region. Answers those that were seen for the second time. */
-export async function seeStrays(tx: Db, regionId: string, seen: readonly Sighting[], nowMs: number): Promise<Stray[]> {
+export async function seeStrays(tx: Db, regionId: string, found: readonly Sighting[], nowMs: number): Promise<Stray[]> {
+  const seen = found.toSorted((one, other) => (one.id < other.id ? -1 : 1));
   const before = new Map((await straysOf(tx, regionId)).map((stray) => [stray.id, stray]));
   // What bears the name of one that was seen and was made at another time is another.
   const same = (one: Sighting): Stray | undefined => {

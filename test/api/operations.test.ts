@@ -48,6 +48,10 @@ test('each wish names its operation in a header, and its body says what it alway
   const gone = await act(ann, '/storage/volume/delete', { id: volume.id }, 'gone');
   expect([gone.text, operationOf(gone)]).toEqual([JSON.stringify({ id: volume.id }), `${volume.id}.2`]);
   expect(operationOf(await act(ann, '/storage/volume/delete', { id: volume.id }, 'gone'))).toBe(`${volume.id}.2`);
+  const { imageId } = await ann.client.createImage({ name: 'tool', ref: 'registry.example.org/team/tool' });
+  const dropped = await act(ann, '/image/delete', { imageId }, 'dropped');
+  expect([dropped.text, operationOf(dropped)]).toEqual([JSON.stringify({ imageId }), `${imageId}.2`]);
+  expect(operationOf(await act(ann, '/image/delete', { imageId }, 'dropped'))).toBe(`${imageId}.2`);
 });
 
 test('what is done when it is answered names none, and neither does a refusal', async () => {
@@ -128,6 +132,8 @@ test('every route that says it names an operation takes a key, so that a second 
       'terminate',
       'createVolume',
       'deleteVolume',
+      'saveImage',
+      'deleteImage',
     ]),
   );
   expect(wishes.filter((name) => !routes[name].idempotent)).toEqual([]);

@@ -202,7 +202,7 @@ describe('cancelling', () => {
     expect(publicOperation('x', 1, over).cancellable).toBe(false);
   });
 
-  test.each(['stop', 'terminate', 'saveImage', 'createVolume', 'deleteVolume'] as const)(
+  test.each(['stop', 'terminate', 'saveImage', 'deleteImage', 'createVolume', 'deleteVolume'] as const)(
     '%s is not taken back, and it is said what works',
     (kind) => {
       expect(howToCancel(beginOperation(kind, 'user', 0))).toEqual({

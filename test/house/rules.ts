@@ -189,6 +189,24 @@ export const domainIsPure: Rule = (file) => {
   return wrong;
 };
 
+const clocks = new Set(['Date.now', 'performance.now', 'AbortSignal.timeout']);
+const timers = new Set(['setTimeout', 'setInterval', 'setImmediate']);
+
+/** A simulation puts its own time into control: whatever went past `time.ts` would not follow it. */
+export const controlTakesItsTime: Rule = (file) => {
+  if (roomOf(file.path) !== 'control' || file.path === 'src/control/time.ts') return [];
+  const wrong = file.imports
+    .filter(({ from }) => /^(node:)?timers(\/promises)?$/.test(from))
+    .map(({ from, line }) => `${line}: imports ${from}`);
+  for (const { node, isReference } of walk(file.program)) {
+    const whole = `${nameOf(node['object']) ?? ''}.${nameOf(node['property']) ?? ''}`;
+    const name = isReference && node.type === 'Identifier' ? (nameOf(node) ?? '') : '';
+    if ((node.type === 'MemberExpression' && clocks.has(whole)) || timers.has(name))
+      wrong.push(`${file.lineAt(node.start)}: has a time of its own`);
+  }
+  return wrong;
+};
+
 /** The contract is also the console's: nothing of Node in it. */
 export const contractRunsInBrowsers: Rule = (file) => {
   if (roomOf(file.path) !== 'contract') return [];

@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest';
 import { handleStrays } from '../../src/control/passes/handle-strays.ts';
+import { idlePolicy } from '../../src/domain/idle.ts';
 import { countedRegions } from '../../src/store/catalog.ts';
+import { instanceFromRow } from '../../src/store/instances.ts';
 import type { Store } from '../../src/store/store.ts';
 import { onBothEngines } from '../store/harness.ts';
 import { expectConsistent, settled } from './consistency.ts';
@@ -64,6 +66,19 @@ onBothEngines('adopting a stray', (open) => {
       await expectConsistent(world);
     });
   }
+
+  test('ends it as the operator wishes every new one to end', async () => {
+    const HOUR_MS = 3_600_000;
+    const idle = idlePolicy(HOUR_MS);
+    const world = await makeWorld(await open(), { endsRules: { capRunMs: 8 * HOUR_MS, idle } });
+    const id = await knownStray(world);
+    await handle(world, id, adoptAs(world));
+    const adopted = await world.until(id, hasStatus('Running'));
+    const row = await world.store.read.selectFrom('instance').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
+    const { ends, observed } = instanceFromRow(row);
+    expect(ends).toEqual({ stopAtMs: null, maxRunMs: 8 * HOUR_MS, idle, keepAliveUntilMs: 0 });
+    expect(adopted.instanceRuntimeInfo.scheduledStopTimestamp).toBe(observed.runningSinceMs + 8 * HOUR_MS);
+  });
 
   test('gives it to the account that is named when the one on its label is gone, and to no other while there is one', async () => {
     const world = await makeWorld(await open());

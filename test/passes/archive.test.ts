@@ -318,6 +318,35 @@ onBothEngines('an archive', (open) => {
     await becomesConsistent(world);
   });
 
+  test.each(['saveImage', 'pushImage'] as const)(
+    'whose %s takes longer than it may fails after as many tries as any other, though the engine answers',
+    async (verb) => {
+      const limits = { maxAttempts: 2, copyDeadlineMs: 50 };
+      const world = await makeWorld(await open(), { start: false, limits });
+      Object.assign(world.hands, { archivePrefix: 'registry.example.org/kept/archive', archivePushed: true });
+      await world.running.start();
+      const id = await launched(world);
+      await touch(world, id, FILE);
+      let tries = 0;
+      world.engine.misbehave((call) => {
+        if (call.verb !== verb) return undefined;
+        tries += 1;
+        return { mode: 'slow', ms: 60_000 };
+      });
+      await bring(world, id, 'archive', 'Stopped');
+      const failed = await whyOf(world, id, 'ArchiveFailed');
+      expect(failed.instanceRuntimeInfo.diagnosisMessage).toMatch(/^the root disk was not copied within/);
+      expect(tries).toBe(3);
+      world.engine.misbehave(undefined);
+      await bring(world, id, 'start', 'Running');
+      expect(await hasFile(world, id)).toBe(true);
+    },
+  );
+
+  test('is waited for no shorter than an engine goes on with it', () => {
+    expect(defaultLimits.copyDeadlineMs).toBeGreaterThan(LONGEST_COPY_MS);
+  });
+
   test('waits for an engine that is away, and fails nothing', async () => {
     const world = await makeWorld(await open(), { limits: { maxAttempts: 2 } });
     const id = await launched(world);

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { instanceId as asInstanceId } from '../../src/domain/ids.ts';
 import type { SimulatedFault, Verb } from '../../src/engines/simulated/faults.ts';
 import { onEngine } from '../store/harness.ts';
 import { expectConsistent, settled } from './consistency.ts';
@@ -273,6 +274,24 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     await world.until(one.instanceId, hasStatus('Running'));
   });
 
+  test('a storage that never answers holds nobody: the start is told, tried again, and can be overtaken by a terminate', async () => {
+    const world = await makeWorld(await open(), {
+      limits: { callDeadlineMs: 50, maxAttempts: 1_000 },
+      mayFail: /could not be had from the storage/,
+    });
+    world.hands.storage.create = () => new Promise(() => {});
+    const { instances } = world.running.control;
+    const one = await instances.launch(world.caller, world.wish(), null);
+    const waiting = await world.until(one.instanceId, reasonIs('DisksFailed'));
+    expect(waiting.instanceRuntimeInfo.phase).toBe('PrepareDisks');
+    await instances.terminate(world.caller, one, null);
+    const gone = await world.until(
+      one.instanceId,
+      ({ instanceRuntimeInfo }) => instanceRuntimeInfo.phase === 'Cleaned',
+    );
+    expect(gone.instanceRuntimeInfo.status).toBe('Released');
+  });
+
   test('a stop that the engine refuses says so in its words, is tried again, and comes to rest once it is not refused', async () => {
     const world = await makeWorld(await open());
     const { instances } = world.running.control;
@@ -301,7 +320,12 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     const one = await instances.launch(world.caller, world.wish({ instanceConfiguration: configuration }), null);
     await world.until(one.instanceId, hasStatus('Running'));
     await instances.stop(world.caller, one, null);
-    await world.until(one.instanceId, hasStatus('Stopped'));
+    const stopped = await world.until(one.instanceId, hasStatus('Stopped'));
+    expect(stopped.instanceRuntimeInfo).toMatchObject({ diagnosisReason: '', healthy: false });
+    const id = asInstanceId(one.instanceId);
+    const seen = (await world.engine.observe([id], AbortSignal.timeout(1_000))).get(id);
+    // 137 is SIGKILL's: it was not heard, and its grace of a minute was not waited for.
+    expect(seen).toMatchObject({ running: false, exitCode: 137 });
   });
 
   test('the image has the time of its deadline in all, not in each try', async () => {

@@ -36,11 +36,14 @@ onBothEngines('health', (open) => {
       if (verb !== 'dial') return undefined;
       asked += 1;
       // The first silence is of ssh and of the notebook.
-      if (silences > -1) return silences--, { mode: 'failBefore', kind: 'busy' };
+      if (silences > -1) return (silences--, { mode: 'failBefore', kind: 'busy' });
       return asked < 12 ? { mode: 'failBefore', kind: 'unreachable' } : undefined;
     });
     await eventually(() => asked > 14);
-    expect((await world.instance(instanceId)).instanceRuntimeInfo).toMatchObject({ healthy: true, diagnosisReason: '' });
+    expect((await world.instance(instanceId)).instanceRuntimeInfo).toMatchObject({
+      healthy: true,
+      diagnosisReason: '',
+    });
   });
 
   test('one that was stopped while it was ill says nothing of it', async () => {

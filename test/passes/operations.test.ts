@@ -184,6 +184,44 @@ onBothEngines('operations', (open) => {
     expect(kept.totalEntries).toBe(2);
   });
 
+  test('images: a delete is told of while the engine keeps it, and still when the row is gone', async () => {
+    const world = await makeWorld(await open());
+    const { images, operations } = world.running.control;
+    const one = await launch(world);
+    await world.until(one.instanceId, hasStatus('Running'));
+    const saved = await images.save(world.caller, { ...one, name: 'mine' }, null);
+    const { imageId } = saved;
+    await ended(world, saved.operationId);
+    world.engine.misbehave(({ verb }) => (verb === 'removeImage' ? { mode: 'failBefore', kind: 'busy' } : undefined));
+    const gone = await images.delete(world.caller, { imageId }, keyed('gone'));
+    expect(gone).toEqual({ imageId, operationId: `${imageId}.2` });
+    expect(await images.delete(world.caller, { imageId }, keyed('gone'))).toEqual(gone);
+    expect(await read(world, gone.operationId)).toMatchObject({
+      kind: 'deleteImage',
+      state: 'Running',
+      stages: [{ name: 'Clean', endedAtUnixMs: null }],
+      cancellable: false,
+    });
+    await expectRefused(operations.cancel(world.caller, { operationId: `${imageId}.2` }, null), 'not_now', /deleted/);
+    world.engine.misbehave(undefined);
+    expect(await ended(world, gone.operationId)).toMatchObject({ kind: 'deleteImage', state: 'Succeeded' });
+    const rows = world.store.read.selectFrom('image').select('id').where('id', '=', imageId);
+    await eventually(async () => (await rows.execute()).length === 0);
+    const kept = await operations.list(world.caller, { imageId }, pager);
+    expect(kept.operations.map(({ kind, state }) => [kind, state])).toEqual([
+      ['deleteImage', 'Succeeded'],
+      ['saveImage', 'Succeeded'],
+    ]);
+  });
+
+  test('images: one that a registry has is gone at once, and its delete has succeeded', async () => {
+    const world = await makeWorld(await open());
+    const { images } = world.running.control;
+    const { imageId } = await images.create(world.caller, { name: 'theirs', ref: 'registry.example.org/a:1' }, null);
+    const { operationId } = await images.delete(world.caller, { imageId }, null);
+    expect(await read(world, operationId)).toMatchObject({ subjectId: imageId, kind: 'deleteImage', state: 'Succeeded' });
+  });
+
   test('a volume deleted before it was made has a cancelled create', async () => {
     const world = await makeWorld(await open(), { start: false });
     const { volumes } = world.running.control;
@@ -203,6 +241,25 @@ onBothEngines('operations', (open) => {
     await world.until(one.instanceId, hasStatus('Stopped'));
     expect(await instances.stop(world.caller, one, keyed('a'))).toEqual(first);
     const made = await volumes.create(world.caller, volumeWish(world), keyed('b'));
+    expect(await volumes.create(world.caller, volumeWish(world), keyed('b'))).toEqual(made);
+  });
+
+  test('an answer that was kept before there were operations names the one that its wish is', async () => {
+    const world = await makeWorld(await open());
+    const { instances, volumes } = world.running.control;
+    const launched = await instances.launch(world.caller, world.wish(), keyed('a'));
+    expect(launched.operationId).toBe(`${launched.instanceId}.1`);
+    const made = await volumes.create(world.caller, volumeWish(world), keyed('b'));
+    const answerOf = { a: { instanceId: launched.instanceId }, b: { volumeText: made.volumeText } };
+    for (const [key, answer] of Object.entries(answerOf))
+      await world.store.write((tx) =>
+        tx
+          .updateTable('idempotency')
+          .set({ answer: JSON.stringify(answer) })
+          .where('key', '=', key)
+          .execute(),
+      );
+    expect(await instances.launch(world.caller, world.wish(), keyed('a'))).toEqual(launched);
     expect(await volumes.create(world.caller, volumeWish(world), keyed('b'))).toEqual(made);
   });
 

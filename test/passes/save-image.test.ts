@@ -51,6 +51,19 @@ const stop = async (world: World, instanceId: string): Promise<void> => {
 const save = async (world: World, instanceId: string): Promise<string> =>
   (await world.running.control.images.save(world.caller, { instanceId, name: 'mine' }, null)).imageId;
 
+/** A save that is under way: the engine was asked, and each time that it is the call ends so. */
+async function saving(world: World, instanceId: string, mode: 'failBefore' | 'lost'): Promise<string> {
+  let asked = false;
+  world.engine.misbehave(({ verb }) => {
+    if (verb !== 'saveImage') return undefined;
+    asked = true;
+    return { mode };
+  });
+  const imageId = await save(world, instanceId);
+  await eventually(() => asked);
+  return imageId;
+}
+
 const savedOnHost = async (world: World): Promise<string[]> =>
   (await world.engine.listOwned(AbortSignal.timeout(5_000))).flatMap(({ kind, engineName }) =>
     kind === 'image' ? [engineName] : [],
@@ -145,14 +158,7 @@ onBothEngines('an instance saved as an image', (open) => {
   test('that is terminated meanwhile leaves an image that failed, and says so', async () => {
     const world = await makeWorld(await open());
     const id = await withFile(world);
-    let asked = false;
-    world.engine.misbehave(({ verb }) => {
-      if (verb !== 'saveImage') return undefined;
-      asked = true;
-      return { mode: 'failBefore' };
-    });
-    const imageId = await save(world, id);
-    await eventually(() => asked);
+    const imageId = await saving(world, id, 'failBefore');
     await world.running.control.instances.terminate(world.caller, { instanceId: id }, null);
     await untilState(world, imageId, 'Failed');
     const row = await rowOf(world, imageId);
@@ -201,6 +207,23 @@ onBothEngines('an instance saved as an image', (open) => {
     await untilState(world, refused, 'Failed');
     expect(await rowOf(world, refused)).toMatchObject({ stateText: 'it keeps a VOLUME', attempts: 0 });
     expect((await world.instance(id)).instanceRuntimeInfo.status).toBe('Running');
+  });
+
+  test('that copies longer than it may is given up after as many tries as any other, though the engine answers', async () => {
+    const world = await makeWorld(await open(), { limits: { maxAttempts: 2, copyDeadlineMs: 50 } });
+    const id = await withFile(world);
+    let tries = 0;
+    world.engine.misbehave(({ verb }) => {
+      if (verb !== 'saveImage') return undefined;
+      tries += 1;
+      return { mode: 'slow', ms: 60_000 };
+    });
+    const imageId = await save(world, id);
+    await untilState(world, imageId, 'Failed');
+    expect(tries).toBe(3);
+    const row = await rowOf(world, imageId);
+    expect(row?.stateText).toMatch(/^the root disk was not copied within/);
+    expect(JSON.parse(row?.operation ?? 'null')).toMatchObject({ state: 'Failed', error: { reason: 'SaveFailed' } });
   });
 
   test('is not failed by an engine that is away, however long', async () => {
@@ -306,21 +329,14 @@ onBothEngines('an instance saved as an image', (open) => {
 
   test('that is deleted while it is saved leaves nothing', async () => {
     const world = await makeWorld(await open());
-    const id = await withFile(world);
-    let asked = false;
-    world.engine.misbehave(({ verb }) => {
-      if (verb !== 'saveImage') return undefined;
-      asked = true;
-      return { mode: 'lost' };
-    });
-    const imageId = await save(world, id);
-    await eventually(() => asked);
+    const imageId = await saving(world, await withFile(world), 'lost');
     await world.running.control.images.delete(world.caller, { imageId }, null);
     await eventually(async () => (await rowOf(world, imageId)) === undefined);
     expect(await savedOnHost(world)).toEqual([]);
-    const kept = await world.store.read.selectFrom('operation').selectAll().where('subjectId', '=', imageId).execute();
+    const kept = await world.store.read.selectFrom('operation').selectAll().where('subjectId', '=', imageId).orderBy('generation').execute();
     expect(kept.map(({ operation }) => JSON.parse(operation))).toMatchObject([
       { kind: 'saveImage', state: 'Cancelled' },
+      { kind: 'deleteImage', state: 'Succeeded' },
     ]);
   });
 

@@ -4,7 +4,7 @@ import { transitions, type InstanceStatus } from '../../src/domain/instance-stat
 import { instanceFromRow, type InstanceRow } from '../../src/store/instances.ts';
 import { SqliteConnection } from '../../src/store/sqlite-kysely.ts';
 import type { VolumeRow } from '../../src/store/volumes.ts';
-import { ownersOfChanges, wrongLine, wrongTurns } from './fairness.ts';
+import { ownersOfChanges, stoppedForNothing, wrongLine, wrongTurns } from './fairness.ts';
 import {
   overbooked,
   wrongCounts,
@@ -152,7 +152,10 @@ export class Checker {
       const rows = all.map(({ row }) => row);
       wrong.push(...wrongTotals(this.#accounts, rows, [...this.volumes.values()]));
       const changed = [
-        ...ownersOfChanges([...before.instances.values()].map(({ row }) => row), rows),
+        ...ownersOfChanges(
+          [...before.instances.values()].map(({ row }) => row),
+          rows,
+        ),
         ...ownersOfChanges([...before.volumes.values()], [...this.volumes.values()]),
       ];
       wrong.push(...this.#unmovedVersions(before.accounts, changed));
@@ -173,6 +176,7 @@ export class Checker {
       if (before && row.generation < before.row.generation) wrong.push(`the generation of ${row.id} went back`);
       if (before?.instance.desired === 'released' && row.desired !== 'released')
         wrong.push(`${row.id} was released, and is wished ${row.desired}`);
+      if (before) wrong.push(...stoppedForNothing(before, kept));
       next.set(row.id, kept);
     }
     this.instances = next;

@@ -8,13 +8,13 @@ import { stories } from './cases.ts';
 import { failuresOf, outcomeOf } from './failures.ts';
 
 test.for(stories)('survives its end at each step of story %i, all of them tried', { timeout: 600_000 }, async (nth) => {
-  const { steps, wrong, trace } = await outcomeOf(`crash:${nth}:0`);
+  const { wrong, trace } = await outcomeOf(`crash:${nth}:0`);
   expect(wrong).toBeNull();
   const last = /^\S+ all faults stop$/m.exec(trace);
   const story = trace.slice(0, last?.index).split('\n');
   const numbered = story.flatMap((line) => /^\S+ (\d+) /.exec(line)?.[1] ?? []);
   expect(numbered.map(Number)).toEqual(Array.from({ length: numbered.length }, (_, at) => at + 1));
-  expect(numbered.length).toBeLessThan(steps);
+  expect(numbered.length).toBeGreaterThan(200);
   for (const kind of ['commit instance', 'committed', 'engine ensure', 'storage create', 'timer', 'hint'])
     expect(
       story.some((line) => line.includes(` ${kind}`)),

@@ -43,7 +43,8 @@ export async function fairWeather(world: World, until: Until): Promise<void> {
     if (!(await becomes(world, until, first, status, SOON_MS))) return;
     const container = [...engine.host.all(world.installation)].find(({ spec }) => spec.id === first);
     const runs = container?.state === 'running';
-    if (runs !== (status === 'Running')) return world.fail(`after ${action} ${first} ${runs ? 'runs' : 'does not run'}`);
+    if (runs !== (status === 'Running'))
+      return world.fail(`after ${action} ${first} ${runs ? 'runs' : 'does not run'}`);
     if (action === 'restart' && (container?.startedAtMs ?? 0) < sinceMs)
       return world.fail(`${first} was restarted, and runs on`);
   }
@@ -108,6 +109,8 @@ async function becomes(
   const observed = () => world.checker.instances.get(id)?.instance.observed;
   if (await until(() => observed()?.status === status, withinMs)) return true;
   const is = observed();
-  world.fail(`in fair weather ${id} does not become ${status}: it is ${is?.status} ${is?.phase} ${is?.diagnosisMessage}`);
+  world.fail(
+    `in fair weather ${id} does not become ${status}: it is ${is?.status} ${is?.phase} ${is?.diagnosisMessage}`,
+  );
   return false;
 }

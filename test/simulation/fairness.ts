@@ -1,4 +1,7 @@
-/** Of two looks at a database, one after the other: that nobody passed the line for capacity, and that lists know of every change. */
+/**
+ * Of two looks at a database, one after the other: that nobody passed the line for capacity, that lists know of every change, and that
+ * whoever was stopped by itself had it coming.
+ */
 import { capacityOf, type Capacity } from '../../src/domain/catalog.ts';
 import type { Kept, RegionCounts } from './invariants.ts';
 
@@ -30,7 +33,9 @@ export function wrongTurns(
         const kept = first.reduce((sum, other) => sum + needOf(other)[name], 0);
         return needOf(one)[name] > 0 && used[name] + kept > total[name];
       });
-      return short.map((name) => `${one.row.id} has passed ${first.map(({ row }) => row.id).join(', ')} in line for ${name}`);
+      return short.map(
+        (name) => `${one.row.id} has passed ${first.map(({ row }) => row.id).join(', ')} in line for ${name}`,
+      );
     });
   });
 }
@@ -57,4 +62,22 @@ export function ownersOfChanges(before: readonly Listed[], after: readonly Liste
     ({ id }) => was.get(id)?.publicText !== is.get(id)?.publicText,
   );
   return new Set(changed.map(({ ownerId }) => ownerId));
+}
+
+/** What was set before the stop, or with it in one commit, says so. */
+export function stoppedForNothing(before: Kept, { row, instance }: Kept): string[] {
+  const { kind, cause } = instance.operation;
+  if (kind !== 'stop' || row.generation === before.row.generation) return [];
+  const nowMs = instance.wishedAtMs;
+  const any = (isSo: (ends: Kept['instance']['ends']) => boolean): boolean =>
+    isSo(before.instance.ends) || isSo(instance.ends);
+  const { runningSinceMs } = before.instance.observed;
+  const had = {
+    ScheduledStop: any(({ stopAtMs }) => stopAtMs !== null && stopAtMs <= nowMs),
+    MaxRunTime: any(({ maxRunMs }) => maxRunMs !== null && runningSinceMs + maxRunMs <= nowMs),
+    IdleStop: any(({ idle, keepAliveUntilMs }) => idle !== null && keepAliveUntilMs <= nowMs),
+    user: true,
+    operator: true,
+  };
+  return had[cause] ? [] : [`${row.id} was stopped by ${cause}, and nothing that was set says so`];
 }

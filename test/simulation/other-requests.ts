@@ -1,5 +1,6 @@
 /** What clients ask beside launches, actions, volumes and keys: ends of instances, wishes taken back, images of their own. */
 import type { Caller } from '../../src/control/control.ts';
+import { idlePolicy } from '../../src/domain/idle.ts';
 import type { Request } from './client.ts';
 import type { World } from './world.ts';
 
@@ -12,16 +13,39 @@ export function setEnds(world: World, caller: Caller, id: string): Request {
   const inMs = schedule.spread(1_000, 600_000);
   const stopAtMs = schedule.chance(0.7) ? wall.now() + inMs : null;
   const maxRunMs = schedule.chance(0.3) ? 60_000 * schedule.between(1, 10) : null;
+  // Its load is drawn, and would keep every second one.
+  const idle = schedule.chance(0.2) ? idlePolicy(60_000 * schedule.between(1, 5), { ignore: ['cpu'] }) : null;
   return {
-    text: `ends of ${id}: at ${stopAtMs}, after ${maxRunMs}`,
+    text: `ends of ${id}: at ${stopAtMs}, after ${maxRunMs}, idle for ${idle?.afterMs ?? null}`,
     caller,
     key: null,
-    send: (control) => control.ends.set(caller, id, { stopAtMs, maxRunMs }),
+    send: (control) => control.ends.set(caller, id, { stopAtMs, maxRunMs, idle }),
     sent: () => {},
     answered() {
       const kept = checker.instances.get(id)?.instance.ends;
-      if (kept?.stopAtMs !== stopAtMs || kept?.maxRunMs !== maxRunMs)
+      if (kept?.stopAtMs !== stopAtMs || kept?.maxRunMs !== maxRunMs || kept?.idle?.afterMs !== idle?.afterMs)
         world.fail(`the ends of ${id} were acknowledged, and are ${JSON.stringify(kept)}`);
+    },
+    refused: () => {},
+  };
+}
+
+export function keepAlive(world: World, caller: Caller, id: string): Request {
+  const { schedule, checker } = world;
+  const forMs = schedule.spread(10_000, 600_000);
+  return {
+    text: `keep ${id} for ${forMs}`,
+    caller,
+    key: null,
+    send: (control) => control.ends.keepAlive(caller, id, forMs),
+    sent: () => {},
+    answered(answer) {
+      const kept = checker.instances.get(id)?.instance.ends.keepAliveUntilMs ?? 0;
+      const until =
+        typeof answer === 'object' && answer !== null && 'keepAliveUntilMs' in answer ? answer.keepAliveUntilMs : null;
+      // Another may ask for longer at the same moment.
+      if (typeof until !== 'number' || kept < until)
+        world.fail(`${id} was to be kept until ${String(until)}, and is until ${kept}`);
     },
     refused: () => {},
   };

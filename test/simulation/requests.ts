@@ -2,8 +2,9 @@
 import type { Caller, Control, LaunchWish } from '../../src/control/control.ts';
 import { whyNot, type Action } from '../../src/domain/instance-states.ts';
 import type { Request } from './client.ts';
-import { cancel, deleteImage, ownImages, saveImage, setEnds } from './other-requests.ts';
+import { cancel, deleteImage, keepAlive, ownImages, saveImage, setEnds } from './other-requests.ts';
 import { callers, images, region, types } from './template.ts';
+import { drawFromRegistry, registeredImages } from './registry-requests.ts';
 import type { World } from './world.ts';
 
 const initScripts = [
@@ -250,6 +251,8 @@ const onOwn =
 function drawnLaunch(world: World, caller: Caller): Request {
   const { schedule } = world;
   const volumes = ownVolumes(world, caller);
+  const saved = ownImages(world, caller.accountId).map(({ id }) => id);
+  const own = schedule.chance(0.5) ? saved : registeredImages(world, caller.accountId);
   return launch(world, caller, keyOf(world), {
     type: schedule.between(0, types.length - 1),
     image: schedule.chance(0.9) ? 0 : schedule.between(1, 2),
@@ -257,13 +260,15 @@ function drawnLaunch(world: World, caller: Caller): Request {
     initScript: schedule.oneOf(initScripts),
     volumes: volumes.filter(() => schedule.chance(0.4)).slice(0, 2),
     waitMs: drawnWaitMs(world),
-    ownImage: schedule.chance(0.3) ? ownImages(world, caller.accountId)[0]?.id : undefined,
+    ownImage: schedule.chance(0.3) ? own[0] : undefined,
   });
 }
 
 /** With how often each is asked among all. */
 const kinds: readonly (readonly [number, Draw])[] = [
   [2, onOwn('stop', (world, caller, id) => setEnds(world, caller, id))],
+  [1, onOwn('stop', (world, caller, id) => keepAlive(world, caller, id))],
+  [2, drawFromRegistry],
   [1, onOwn('stop', (world, caller, id) => cancel(world, caller, id, keyOf(world)))],
   [2, onOwn('archive', (world, caller, id) => saveImage(world, caller, id, keyOf(world), `i${serialOf(world)}`))],
   [

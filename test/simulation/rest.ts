@@ -35,7 +35,7 @@ export function unrest(world: World): string[] {
       wrong.push(`${row.id} is to run, and is ${observed.status}`);
     if (desired === 'running' && observed.diagnosis !== '')
       wrong.push(`${row.id} runs, and says ${observed.diagnosis}`);
-    const overMs = desired === 'running' ? endsAtMs(instance.ends, observed) : null;
+    const overMs = endsAtMs(instance);
     if (overMs !== null && overMs < world.wall.now() - 10_000) wrong.push(`${row.id} runs, and its time was over`);
     if (desired === 'archived' && observed.status !== 'Archived')
       wrong.push(`${row.id} is to be archived, and is ${observed.status}`);

@@ -86,7 +86,15 @@ const rows: Rows = {
   idempotency: { accountId: 'ann', key: 'k', route: '/r', bodyHash: 'h', answer: '{}', createdAtMs: 1 },
   event: { id: 9, accountId: 'ann', seq: 1, atMs: BIG, kind: 'k', subjectId: 'x', data: '{}' },
   registryCredential: { id: 'r', accountId: 'ann', server: 's', username: 'u', secret: 'x', createdAtMs: BIG },
-  operation: { id: 'x.1', accountId: 'ann', subjectId: 'x', generation: 1, kind: 'stop', keptSinceMs: BIG, operation: '{}' },
+  operation: {
+    id: 'x.1',
+    accountId: 'ann',
+    subjectId: 'x',
+    generation: 1,
+    kind: 'stop',
+    keptSinceMs: BIG,
+    operation: '{}',
+  },
   stray: {
     id: 's',
     regionId: 'here',

@@ -26,7 +26,8 @@ import { gather } from './gather.ts';
 import type { Traffic } from './traffic.ts';
 
 const AT_ONCE = 8;
-const ROWS_AT_ONCE = 500;
+/** The others have their turn at the next beats. */
+const IDS_AT_ONCE = 500;
 const LOOK_DEADLINE_MS = 15_000;
 const TRAFFIC_KEPT_MS = 3_600_000;
 
@@ -46,7 +47,7 @@ export interface Seen extends Omit<Judgement, 'deed' | 'watch'> {
 }
 
 export interface Activity {
-  /** Looks at those whose turn it is. Its beat is the caller's. */
+  /** Looks at those whose turn it is among the next of the round. Its beat is the caller's. */
   look(): Promise<void>;
   /** What the last look found; null when there was none of this run under this policy. */
   seen(instance: Instance): Seen | null;
@@ -63,6 +64,7 @@ interface Watched {
 export function makeActivity(needs: ActivityNeeds): Activity {
   const { store, regions, now, time, log, limits, traffic, ending } = needs;
   const watched = new Map<string, Watched>();
+  let cursor = '';
 
   const entryOf = (instance: Instance): Watched => {
     const of = watchedAs(instance);
@@ -104,6 +106,17 @@ export function makeActivity(needs: ActivityNeeds): Activity {
     entry.judgement = judgement;
   };
 
+  /** The next ids of the round. What was watched between them, and is not to be any more, is forgotten. */
+  const nextPage = async (): Promise<string[]> => {
+    const afterId = cursor;
+    const ids = await idsToWatch(store.read, afterId, IDS_AT_ONCE);
+    cursor = ids.length === IDS_AT_ONCE ? (ids.at(-1) ?? '') : '';
+    const there = new Set(ids);
+    for (const id of watched.keys())
+      if (id > afterId && (cursor === '' || id <= cursor) && !there.has(id)) watched.delete(id);
+    return ids;
+  };
+
   const lastOf = ({ signals }: Watched, name: Signal['name']): Signal | undefined =>
     signals.find((signal) => signal.name === name && isFresh(signal, now(), limits));
 
@@ -133,27 +146,21 @@ export function makeActivity(needs: ActivityNeeds): Activity {
 
   return {
     async look() {
-      const ids = await idsToWatch(store.read);
-      const there = new Set(ids);
-      for (const id of watched.keys()) if (!there.has(id)) watched.delete(id);
       traffic.forget(TRAFFIC_KEPT_MS);
       const nowMs = now();
       // A time further away than a look is of a clock that was set back.
       const isDue = (nextLookMs: number): boolean => nextLookMs <= nowMs || nextLookMs > nowMs + limits.lookEveryMs;
-      const due = ids.filter((id) => isDue(watched.get(id)?.nextLookMs ?? 0));
-      for (let from = 0; from < due.length; from += ROWS_AT_ONCE) {
-        const rows = await runningAmong(store.read, due.slice(from, from + ROWS_AT_ONCE));
-        const queue = rows.values();
-        const work = async (): Promise<void> => {
-          for (const row of queue) {
-            if (ending.aborted) return;
-            await lookAt(row).catch((error: unknown) =>
-              log.warn({ id: row.id, err: error }, 'an instance could not be judged; it is looked at again'),
-            );
-          }
-        };
-        await Promise.all(Array.from({ length: AT_ONCE }, work));
-      }
+      const due = (await nextPage()).filter((id) => isDue(watched.get(id)?.nextLookMs ?? 0));
+      const queue = (await runningAmong(store.read, due)).values();
+      const work = async (): Promise<void> => {
+        for (const row of queue) {
+          if (ending.aborted) return;
+          await lookAt(row).catch((error: unknown) =>
+            log.warn({ id: row.id, err: error }, 'an instance could not be judged; it is looked at again'),
+          );
+        }
+      };
+      await Promise.all(Array.from({ length: AT_ONCE }, work));
     },
     seen(instance) {
       const entry = watched.get(instance.id);

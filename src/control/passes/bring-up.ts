@@ -12,15 +12,15 @@ import { authorizedKeysOf } from '../../store/keys.ts';
 import type { Db } from '../../store/store.ts';
 import type { EngineSpec } from '../../engines/contract.ts';
 import { allotNodePorts, PortsUsedUp } from './node-ports.ts';
+import { answers } from './copying.ts';
 import { imageOf, withAdvice } from './image-of.ts';
-import { makeTeller } from './progress.ts';
+import { makeInstanceTeller } from './progress.ts';
 import { DisksFailed, engineSpec, KEYS_FILE, prepareDisks, VolumeNotReady } from './spec.ts';
 import { fail, note, quick, write, type Rest, type Work } from './work.ts';
 
 const VOLUME_POLL_MS = 1_000;
 /** Of the image's deadline each try has at least such a share: a wish may be old when its image is missing for the first time. */
 const LEAST_SHARE_OF_A_TRY = 10;
-const PROBE_DEADLINE_MS = 5_000;
 const SILENCE_MS = 1_000;
 
 /** Hands a running instance the present control files. */
@@ -104,7 +104,7 @@ async function ensureImage(work: Work, show: Partial<Observed>): Promise<void> {
   const { needs, hands, held, instance } = work;
   const image = await imageOf(instance, hands, needs.credentialsFor).catch(asImageFault);
   if (image.ownerId !== undefined && (await hasRun(work))) return;
-  const teller = makeTeller(work, () => ({
+  const teller = makeInstanceTeller(work, () => ({
     ...show,
     status: after(work.instance.observed.status, 'pull'),
     phase: 'DownloadImage',
@@ -171,7 +171,8 @@ async function afterFault(work: Work, fault: EngineFault): Promise<Rest> {
   held.signal.throwIfAborted();
   needs.log.warn({ id: instance.id, kind: fault.kind, err: fault }, 'the engine could not do a step');
   // Of a pull, the registry may be away as well as the engine. Of all else it is the engine, and what came of the call is unknown.
-  if (fault.kind === 'unreachable' && !(fault instanceof ImageFault && (await answers(work)))) {
+  const asking = { engine: work.hands.engine, time: needs.time, signal: held.signal };
+  if (fault.kind === 'unreachable' && !(fault instanceof ImageFault && (await answers(asking)))) {
     await note(work, { observed: diagnosed('EngineUnreachable', fault.message) });
     return needs.limits.askAgainMs;
   }
@@ -218,15 +219,6 @@ const told: Readonly<Partial<Record<FaultReason, Diagnosis>>> = {
 
 const diagnosisOf = ({ reason }: EngineFault, otherwise: Diagnosis): Diagnosis =>
   (reason === undefined ? undefined : told[reason]) ?? otherwise;
-
-async function answers({ needs, hands, held }: Work): Promise<boolean> {
-  try {
-    await hands.engine.probe(AbortSignal.any([held.signal, needs.time.deadline(PROBE_DEADLINE_MS)]));
-    return true;
-  } catch {
-    return false;
-  }
-}
 
 async function retryLater(
   work: Work,

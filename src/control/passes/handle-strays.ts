@@ -5,10 +5,10 @@
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { instanceId } from '../../domain/ids.ts';
 import { strayStep, type Stray, type StrayPolicy } from '../../domain/stray.ts';
+import { isContainer } from '../../engines/labels.ts';
 import { forgetStrays, handStray, noteStray, straysOf } from '../../store/strays.ts';
 import type { RegionHands } from '../regions.ts';
 import { within, type DeedNeeds } from './deeds.ts';
-import { isContainer } from './sweep.ts';
 
 export interface HandlingNeeds extends DeedNeeds {
   strays: StrayPolicy;

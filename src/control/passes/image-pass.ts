@@ -6,13 +6,12 @@
  *     any ── delete ──► Deleting ── removed from the engine ──► the row is gone
  *
  * A running instance stands still while its root disk is copied. A pass that was killed anywhere is begun anew: the engine puts the
- * second image in the place of the first. An engine that is away fails nothing.
+ * second image in the place of the first. An engine that is away fails nothing; one that answers and copies too long does.
  */
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { instanceId } from '../../domain/ids.ts';
 import { backOffMs, type Limits } from '../../domain/instance-states.ts';
-import { amountOf, endOperation, enter, failOperation, type Operation } from '../../domain/operation.ts';
-import type { ImageProgress } from '../../engines/contract.ts';
+import { endOperation, enter, failOperation, type Operation } from '../../domain/operation.ts';
 import { appendEvent } from '../../store/events.ts';
 import { forgetImage, writeImageFound, type ImageRow } from '../../store/images.ts';
 import { instanceRow } from '../../store/instances.ts';
@@ -21,6 +20,8 @@ import type { Log } from '../log.ts';
 import type { Held, Tended } from '../loop.ts';
 import type { RegionHands, Regions } from '../regions.ts';
 import type { Time } from '../time.ts';
+import { copying } from './copying.ts';
+import { makeTeller } from './progress.ts';
 
 export interface ImagePassNeeds {
   store: Store;
@@ -34,8 +35,6 @@ interface Work extends ImagePassNeeds {
   held: Held<ImageRow>;
   hands: RegionHands;
 }
-
-const PROGRESS_EVERY_MS = 1_000;
 
 export function makeImagePass(needs: ImagePassNeeds) {
   return async (held: Held<ImageRow>): Promise<Tended> => {
@@ -55,10 +54,14 @@ export function makeImagePass(needs: ImagePassNeeds) {
 
 const holdOf = ({ held: { row, leaseToken } }: Work) => ({ id: row.id, leaseToken, generation: row.generation });
 
-const signalOf = ({ held, time }: Work, ms: number): AbortSignal => AbortSignal.any([held.signal, time.deadline(ms)]);
+const quick = ({ held, time, limits }: Work): AbortSignal =>
+  AbortSignal.any([held.signal, time.deadline(limits.callDeadlineMs)]);
+
+const copy = <T>({ hands, held, time, limits }: Work, deed: (signal: AbortSignal) => Promise<T>): Promise<T> =>
+  copying({ engine: hands.engine, time, signal: held.signal }, limits.copyDeadlineMs, deed);
 
 async function save(work: Work): Promise<Tended> {
-  const { held, hands, limits, store } = work;
+  const { held, hands, store } = work;
   const { row } = held;
   const { engine } = hands;
   const from = instanceId(row.fromInstanceId ?? '');
@@ -66,7 +69,7 @@ async function save(work: Work): Promise<Tended> {
   if (!instance || instance.desired === 'released')
     return fail(work, 'InstanceGone', 'its instance was terminated before it was saved');
   try {
-    const { sizeBytes } = await engine.saveImage(from, row.ref, signalOf(work, limits.copyDeadlineMs));
+    const { sizeBytes } = await copy(work, (signal) => engine.saveImage(from, row.ref, signal));
     if (hands.archivePushed) await push(work);
     return await end(work, 'image.saved', { state: 'Ready', stateText: '', sizeBytes }, (operation, nowMs) =>
       endOperation(operation, 'Succeeded', nowMs),
@@ -81,36 +84,33 @@ async function save(work: Work): Promise<Tended> {
 
 /** To the operator's registry, and then it need not lie here. */
 async function push(work: Work): Promise<void> {
-  const { held, hands, limits, store, time } = work;
+  const { held, hands, store, time } = work;
+  const { engine, archiveCredentials } = hands;
   const { ref } = held.row;
-  let lastMs = 0;
-  let writing: Promise<unknown> = Promise.resolve();
-  const onProgress = ({ text, ...progress }: ImageProgress): void => {
-    if (time.now() - lastMs < PROGRESS_EVERY_MS) return;
-    lastMs = time.now();
-    const operation = operationOf(held.row, (one) => enter(one, 'Archive', lastMs, progress));
-    const found = { stateText: `${text} ${amountOf(progress)}`, operation };
-    writing = writing.then(() => store.write((tx) => writeImageFound(tx, holdOf(work), found))).catch(() => {});
-  };
+  const teller = makeTeller(time.now, (stateText, progress) => {
+    const operation = operationOf(held.row, (one) => enter(one, 'Archive', time.now(), progress));
+    return store.write((tx) => writeImageFound(tx, holdOf(work), { stateText, operation }));
+  });
   try {
-    await hands.engine.pushImage(ref, onProgress, signalOf(work, limits.copyDeadlineMs), hands.archiveCredentials);
+    await copy(work, (signal) => engine.pushImage(ref, teller.onProgress, signal, archiveCredentials));
   } finally {
-    await writing;
+    await teller.done();
   }
-  await hands.engine.removeImage(ref, signalOf(work, limits.callDeadlineMs));
+  await engine.removeImage(ref, quick(work));
 }
 
 /** Frees the engine of it; used by what is being cleaned up, it is asked for again. */
 async function remove(work: Work): Promise<Tended> {
-  const { held, hands, limits, log, store } = work;
+  const { held, hands, log, store, time } = work;
   const { id, ref } = held.row;
   try {
-    await hands.engine.removeImage(ref, signalOf(work, limits.callDeadlineMs));
+    await hands.engine.removeImage(ref, quick(work));
   } catch (error) {
     if (!(error instanceof EngineFault) || error.kind !== 'rejected') return afterFault(work, error, null);
     log.error({ id, image: ref, err: error }, 'a saved image could not be removed; it is left');
   }
-  return (await store.write((tx) => forgetImage(tx, holdOf(work)))) ? 'gone' : { dueAtMs: work.time.now() };
+  const gone = await store.write((tx) => forgetImage(tx, holdOf(work), held.row, time.now()));
+  return gone ? 'gone' : { dueAtMs: time.now() };
 }
 
 /** What may pass by itself is tried again; `giveUp` ends the tries, null: they never end. */

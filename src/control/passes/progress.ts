@@ -13,19 +13,17 @@ export interface Teller {
   done: () => Promise<Progress | null>;
 }
 
-/** `show` is what is shown beside it. */
-export function makeTeller(work: Work, show: () => Partial<Observed>): Teller {
-  const { now } = work.needs;
+/** `write` is given what is done, as text with its amount, and the amount; one that fails is followed by the next. */
+export function makeTeller(now: () => number, write: (said: string, progress: Progress) => Promise<unknown>): Teller {
   let lastMs = 0;
   let last: Progress | null = null;
-  let writing: Promise<void> = Promise.resolve();
+  let writing: Promise<unknown> = Promise.resolve();
   return {
     onProgress({ text, ...progress }) {
       last = progress;
       if (now() - lastMs < EVERY_MS) return;
       lastMs = now();
-      const observed = { ...show(), message: `${text} ${amountOf(progress)}`, progress, ...diagnosed('', '') };
-      writing = writing.then(() => note(work, { observed })).catch(() => {});
+      writing = writing.then(() => write(`${text} ${amountOf(progress)}`, progress)).catch(() => {});
     },
     async done() {
       await writing;
@@ -33,3 +31,9 @@ export function makeTeller(work: Work, show: () => Partial<Observed>): Teller {
     },
   };
 }
+
+/** Tells it of an instance; `show` is what is shown beside it. */
+export const makeInstanceTeller = (work: Work, show: () => Partial<Observed>): Teller =>
+  makeTeller(work.needs.now, (message, progress) =>
+    note(work, { observed: { ...show(), message, progress, ...diagnosed('', '') } }),
+  );

@@ -9,9 +9,11 @@ import { diagnosed, type Step } from '../../domain/plan.ts';
 import { uncountNodePorts } from '../../store/capacity.ts';
 import { forgetMounts, freeNodePorts } from '../../store/instances.ts';
 import type { Db } from '../../store/store.ts';
-import { makeTeller } from './progress.ts';
-import { dataDisk } from './spec.ts';
-import { copying, keep, note, quick, type Rest, type Work } from './work.ts';
+import { dataDisk } from '../disks.ts';
+import { raced } from '../raced.ts';
+import { copying } from './copying.ts';
+import { makeInstanceTeller } from './progress.ts';
+import { keep, note, quick, type Rest, type Work } from './work.ts';
 
 /** A stop that the engine refuses is tried again after such a share of the time that it has been tried for. */
 const STOP_TRIES_SHARE = 4;
@@ -40,7 +42,7 @@ export async function halt(work: Work, { show, graceMs }: Extract<Step, { do: 'h
  * row only waits to leave the lists. A container that comes back by the late effect of a call is removed again, and nothing else is done twice.
  */
 export async function clean(work: Work): Promise<Rest> {
-  const { hands, needs } = work;
+  const { hands, needs, held } = work;
   const { id, everEnsured, nodePorts, observed, spec, archive } = work.instance;
   if (everEnsured) await hands.engine.destroy(id, quick(work));
   if (observed.phase === 'Cleaned') return null;
@@ -55,8 +57,10 @@ export async function clean(work: Work): Promise<Rest> {
   }
   for (const ref of archive === null ? [] : [archive.ref, ...archive.replaces]) await removeImage(work, ref);
   try {
-    await hands.storage.destroy(dataDisk(id));
+    // However long it takes, unless it is overtaken.
+    await raced(hands.storage.destroy(dataDisk(id)), held.signal);
   } catch (error) {
+    held.signal.throwIfAborted();
     needs.log.error({ id, err: error }, 'the data disk could not be removed; it is tried again');
     await note(work, { observed: diagnosed('DisksFailed', 'the data disk could not be removed yet') });
     return TRY_AGAIN_MS;
@@ -84,13 +88,16 @@ async function removeImage(work: Work, ref: string): Promise<void> {
 const archiveRef = ({ hands, instance }: Work): string =>
   `${hands.archivePrefix}/${instance.id}:${instance.generation}`;
 
+const copy = <T>({ hands, held, needs }: Work, deed: (signal: AbortSignal) => Promise<T>): Promise<T> =>
+  copying({ engine: hands.engine, time: needs.time, signal: held.signal }, needs.limits.copyDeadlineMs, deed);
+
 /** Keeps the root disk as an image, in the local store or the operator's registry, then writes down that it is kept. */
 export async function saveRoot(work: Work): Promise<Rest> {
   const { hands, instance } = work;
   const ref = archiveRef(work);
   await note(work, { observed: { phase: 'Archiving', message: '', ...diagnosed('', '') } });
   try {
-    const { sizeBytes } = await hands.engine.saveImage(instance.id, ref, copying(work));
+    const { sizeBytes } = await copy(work, (signal) => hands.engine.saveImage(instance.id, ref, signal));
     if (hands.archivePushed) await pushRoot(work, ref);
     const before = instance.archive;
     const replaces = before === null ? [] : [before.ref, ...before.replaces];
@@ -107,9 +114,9 @@ export async function saveRoot(work: Work): Promise<Rest> {
 
 async function pushRoot(work: Work, ref: string): Promise<void> {
   const { engine, archiveCredentials } = work.hands;
-  const teller = makeTeller(work, () => ({ phase: 'Archiving' }));
+  const teller = makeInstanceTeller(work, () => ({ phase: 'Archiving' }));
   try {
-    await engine.pushImage(ref, teller.onProgress, copying(work), archiveCredentials);
+    await copy(work, (signal) => engine.pushImage(ref, teller.onProgress, signal, archiveCredentials));
   } finally {
     await teller.done();
   }

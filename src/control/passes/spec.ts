@@ -1,14 +1,14 @@
 /** From the intent to what the engine is asked: disks first, then the container that mounts them. */
 import type { HostMount, EngineSpec } from '../../engines/contract.ts';
 import { capacityOf } from '../../domain/catalog.ts';
-import type { InstanceId } from '../../domain/ids.ts';
-import type { Instance } from '../../domain/instance.ts';
 import { notebookPath } from '../../domain/public-instance.ts';
 import { authorizedKeysOf } from '../../store/keys.ts';
 import { volumeStatusesOf } from '../../store/volumes.ts';
 import type { DiskId } from '../../storage/contract.ts';
+import { dataDisk, sharedDisk } from '../disks.ts';
 import { imageRefOf } from './image-of.ts';
-import type { Work } from './work.ts';
+import { raced } from '../raced.ts';
+import { quick, type Work } from './work.ts';
 
 /** A mounted volume is not Bound: yet, or (lost) never again. */
 export class VolumeNotReady extends Error {
@@ -28,12 +28,6 @@ const DATA_DISK = '/root/dataDisk';
 const SHARED_DISK = '/root/sharedDisk';
 const COMMON_DATA = '/root/commonData';
 
-export const dataDisk = (id: InstanceId): DiskId => ({ kind: 'data', id });
-export const sharedDisk = ({ ownerId, spec }: Pick<Instance, 'ownerId' | 'spec'>): DiskId => ({
-  kind: 'shared',
-  id: `${ownerId}/${spec.regionId}`,
-});
-
 export async function prepareDisks(work: Work): Promise<void> {
   const { needs, hands, instance } = work;
   const { spec } = instance;
@@ -48,16 +42,19 @@ export async function prepareDisks(work: Work): Promise<void> {
     throw new VolumeNotReady(`volume ${volumeName} (${volumeId}) is ${status ?? 'gone'}`, lost);
   }
   await ofStorage(
+    work,
     'data disk',
     hands.storage.create(dataDisk(instance.id), spec.type.dataDiskGB + spec.extraDataDiskGB),
   );
-  await ofStorage('shared disk', hands.storage.create(sharedDisk(instance), spec.type.dataDiskGB));
+  await ofStorage(work, 'shared disk', hands.storage.create(sharedDisk(instance), spec.type.dataDiskGB));
 }
 
-async function ofStorage<T>(what: string, deed: Promise<T>): Promise<T> {
+/** A storage that never answers (a network's that is gone) must not hold the pass, nor the wish that overtakes it. */
+async function ofStorage<T>(work: Work, what: string, deed: Promise<T>): Promise<T> {
   try {
-    return await deed;
+    return await raced(deed, quick(work));
   } catch (cause) {
+    work.held.signal.throwIfAborted();
     throw new DisksFailed(`the ${what} could not be had from the storage of the region`, { cause });
   }
 }
@@ -66,7 +63,7 @@ export async function engineSpec(work: Work): Promise<EngineSpec> {
   const { needs, hands, instance, notebookToken } = work;
   const { spec } = instance;
   const folder = async (disk: DiskId, target: string): Promise<HostMount> => ({
-    source: await ofStorage(`disk of ${target}`, hands.storage.mount(disk)),
+    source: await ofStorage(work, `disk of ${target}`, hands.storage.mount(disk)),
     target,
     readOnly: false,
   });

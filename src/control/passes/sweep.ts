@@ -5,10 +5,10 @@
  * The engine is asked first and the store after it: an intent is written before its object is made, so whatever the list shows has its
  * row by then. What is listed while it is being removed is why a stray must be seen twice.
  */
-import { instanceId, type InstanceId } from '../../domain/ids.ts';
+import type { InstanceId } from '../../domain/ids.ts';
 import { strayIdOf } from '../../domain/stray.ts';
 import type { Owned } from '../../engines/contract.ts';
-import { containerName } from '../../engines/labels.ts';
+import { isContainer } from '../../engines/labels.ts';
 import { appendEvent } from '../../store/events.ts';
 import { makeDue, restingRunningIds } from '../../store/instances.ts';
 import {
@@ -52,10 +52,6 @@ export async function sweepRegion(needs: DeedNeeds, hands: RegionHands): Promise
   }
   await keepStrays(needs, hands.regionId, await unexplained(store.read, owned, intents));
 }
-
-/** The one container that an intent is about; another one with its label is a stray. */
-export const isContainer = ({ kind, id, engineName }: Pick<Owned, 'kind' | 'id' | 'engineName'>): boolean =>
-  kind === 'instance' && engineName === containerName(instanceId(id));
 
 /** A container that stands where a row at rest says otherwise. Missing ones are found from the rows. */
 function isOtherThanWished({ idle, status, desired }: Intent, { running }: Owned): boolean {

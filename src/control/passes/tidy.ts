@@ -22,7 +22,8 @@ export async function tidy({
     const gone = await unlistReleased(tx, now() - releasedListedMs, TIDY_AT_ONCE);
     const byOwner = new Map<string, number>();
     for (const { ownerId } of gone) byOwner.set(ownerId, (byOwner.get(ownerId) ?? 0) + 1);
-    for (const [ownerId, count] of byOwner) await moveVersion(tx, ownerId, { instances: -count });
+    const inOrder = [...byOwner].toSorted(([one], [other]) => (one < other ? -1 : 1));
+    for (const [ownerId, count] of inOrder) await moveVersion(tx, ownerId, { instances: -count });
     return gone.length;
   };
   const forget = (tx: Db): Promise<number> => forgetAnswers(tx, now() - ANSWERS_KEPT_MS, TIDY_AT_ONCE);

@@ -6,6 +6,7 @@ import { makeMountersDue } from '../../store/instances.ts';
 import type { Store } from '../../store/store.ts';
 import { deleteVolumeRow, mountersOf, volumeFromRow, writeVolumeFound, type VolumeRow } from '../../store/volumes.ts';
 import type { Held, Tended } from '../loop.ts';
+import { raced } from '../raced.ts';
 import type { Regions } from '../regions.ts';
 
 export interface VolumePassNeeds {
@@ -28,17 +29,17 @@ export function makeVolumePass(needs: VolumePassNeeds) {
     const hold = { id: volume.id, leaseToken: held.leaseToken, generation: volume.generation };
     for (;;) {
       held.signal.throwIfAborted();
-      const seen: VolumeObservation = await storage.observe(disk);
+      const seen: VolumeObservation = await raced(storage.observe(disk), held.signal);
       const step = planVolume(volume, seen);
       switch (step.do) {
         case 'rest':
           return { dueAtMs: seen.kind === 'unknown' ? now() + ASK_AGAIN_MS : null };
         case 'create':
-          await storage.create(disk, volume.sizeGB);
+          await raced(storage.create(disk, volume.sizeGB), held.signal);
           break;
         case 'destroy':
           if ((await mountersOf(store.read, volume.id)).length > 0) return { dueAtMs: now() + STILL_MOUNTED_MS };
-          await storage.destroy(disk);
+          await raced(storage.destroy(disk), held.signal);
           break;
         case 'forget': {
           const gone = await store.write(async (tx) => {

@@ -64,10 +64,6 @@ export type Rest = 'again' | number | null;
 export const quick = ({ held, needs }: Work): AbortSignal =>
   AbortSignal.any([held.signal, needs.time.deadline(needs.limits.callDeadlineMs)]);
 
-/** For calls that copy a root disk. */
-export const copying = ({ held, needs }: Work): AbortSignal =>
-  AbortSignal.any([held.signal, needs.time.deadline(needs.limits.copyDeadlineMs)]);
-
 interface Change {
   observed?: Partial<Observed>;
   desired?: Instance['desired'];
@@ -99,7 +95,7 @@ export async function fail(work: Work, { show }: GiveUp): Promise<Rest> {
 
 interface Beside {
   holdsCapacity?: boolean;
-  /** What else changes with the row. It may lock the region: after the instance, before the account (`holdInstance`). */
+  /** What else changes with the row. It may lock the region: after the instance, before the account (`store/store.ts`). */
   beside?: (tx: Db) => Promise<void>;
 }
 

@@ -5,14 +5,10 @@
 import { OPERATION_HEADER } from '../../contract/operation.ts';
 import type { AnswerOf, BodyOf, RouteName, routes } from '../../contract/routes.ts';
 import type { Caller, Control, Idempotency, Wished } from '../../control/control.ts';
-import { operationId } from '../../domain/operation.ts';
 import { publicRegion } from '../../domain/public-instance.ts';
 import { accessCookie } from './credentials.ts';
 import { activityAnswer, endsAnswer, endsWish } from './ends-answers.ts';
 import type { ListPages } from './list-pages.ts';
-
-/** A launch is the first wish of its instance. */
-const FIRST_GENERATION = 1;
 
 type NamesFor<Who> = { [Name in RouteName]: (typeof routes)[Name]['who'] extends Who ? Name : never }[RouteName];
 /** Routes that need no login, and all the others. */
@@ -70,10 +66,8 @@ export function makeHandlers({
     },
   };
   const closed: ClosedHandlers = {
-    async launch(caller, { body, idempotency, waitMs, setHeader }) {
-      const { instanceId } = await instances.launch(caller, body, idempotency, waitMs);
-      return naming(setHeader)({ instanceId, operationId: operationId(instanceId, FIRST_GENERATION) });
-    },
+    launch: (caller, { body, idempotency, waitMs, setHeader }) =>
+      instances.launch(caller, body, idempotency, waitMs).then(naming(setHeader)),
     listInstances: (caller, { body: { pager } }) =>
       pages.answer({ member: 'instances', caller, pager, read: () => instances.list(caller, pager) }),
     stop: (caller, { body, idempotency, setHeader }) =>
@@ -137,7 +131,11 @@ export function makeHandlers({
       nameOperation(setHeader, id);
       return { imageId };
     },
-    deleteImage: (caller, { body, idempotency }) => images.delete(caller, body, idempotency),
+    async deleteImage(caller, { body, idempotency, setHeader }) {
+      const { imageId, operationId: id } = await images.delete(caller, body, idempotency);
+      nameOperation(setHeader, id);
+      return { imageId };
+    },
     createRegistry: (caller, { body, idempotency }) => registries.create(caller, body, idempotency),
     listRegistries: (caller) => registries.list(caller),
     async deleteRegistry(caller, { body, idempotency }) {

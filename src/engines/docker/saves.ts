@@ -13,6 +13,7 @@ import type { ContainerInspectInfo } from 'dockerode';
 import { z } from 'zod';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
+import { LONGEST_COPY_MS } from '../../domain/instance-states.ts';
 import { labels } from '../labels.ts';
 import type { Client } from './client.ts';
 import type { Containers } from './containers.ts';
@@ -21,8 +22,6 @@ import { isOwnImage, type ImageInfo, type Images } from './images.ts';
 import { listedRef, splitRef } from './refs.ts';
 import { makeGate } from './turns.ts';
 
-/** Tens of gigabytes to a slow disk. */
-const DEADLINE_MS = 3_600_000;
 /** Each keeps the disk busy. */
 const SAVES_AT_ONCE = 2;
 
@@ -66,7 +65,7 @@ export function makeSaves(options: {
   }
 
   const unhurried = (id: InstanceId, ref: string): Promise<{ sizeBytes: number }> =>
-    save(id, ref, AbortSignal.timeout(DEADLINE_MS));
+    save(id, ref, AbortSignal.timeout(LONGEST_COPY_MS));
   return (id, ref, signal) =>
     call(signal, () => containers.alone(id, signal, () => gate(signal, () => unhurried(id, ref))));
 }

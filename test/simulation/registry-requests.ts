@@ -1,0 +1,106 @@
+/** What clients ask about registries: credentials for them, and images of their own by the names that they have there. */
+import type { Caller } from '../../src/control/control.ts';
+import type { Request } from './client.ts';
+import type { World } from './world.ts';
+
+/** One that gives to whoever brings the right secret, one that gives to all, one that has nothing. */
+const refs = ['private.invalid/own:1', 'berth.local/own:1', 'missing.invalid/own:1'];
+
+const idsOf = (world: World, table: string, owner: string, ownerId: string, more = ''): string[] =>
+  world.life
+    ? world.checker
+        .rows<{ id: string }>(`select id from ${table} where "${owner}" = ? ${more}`, ownerId)
+        .map(({ id }) => id)
+    : [];
+
+export const registeredImages = (world: World, ownerId: string): string[] =>
+  idsOf(world, 'image', 'ownerId', ownerId, 'and "fromInstanceId" is null');
+
+const is = (world: World, table: string, id: string): boolean =>
+  world.checker.rows(`select id from ${table} where id = ?`, id).length > 0;
+
+const member = (answer: unknown, name: string): unknown =>
+  typeof answer === 'object' && answer !== null
+    ? new Map<string, unknown>(Object.entries(answer)).get(name)
+    : undefined;
+
+/** Makes a thing of one table, of which the answer tells the id. */
+function made(
+  world: World,
+  request: Omit<Request, 'sent' | 'answered' | 'refused'>,
+  table: string,
+  idOf: (answer: unknown) => unknown,
+): Request {
+  return {
+    ...request,
+    sent: () => {},
+    answered(answer, first) {
+      const id = idOf(answer);
+      if (typeof id !== 'string') world.fail(`${request.text} was answered with ${JSON.stringify(answer)}`);
+      else if (first && !is(world, table, id))
+        world.fail(`${request.text} was acknowledged, and ${id} is not in the database`);
+    },
+    refused: () => {},
+  };
+}
+
+function removed(
+  world: World,
+  request: Omit<Request, 'sent' | 'answered' | 'refused'>,
+  table: string,
+  id: string,
+): Request {
+  return {
+    ...request,
+    sent: () => {},
+    answered() {
+      if (is(world, table, id)) world.fail(`${request.text} was acknowledged, and it is there`);
+    },
+    refused: () => {},
+  };
+}
+
+export function drawFromRegistry(world: World, caller: Caller): Request {
+  const { schedule } = world;
+  const serial = schedule.uuid().slice(0, 8);
+  const base = { caller, key: schedule.chance(0.5) ? `r${serial}` : null };
+  const images = registeredImages(world, caller.accountId);
+  const credentials = idsOf(world, 'registryCredential', 'accountId', caller.accountId);
+  const [image] = images;
+  const [credential] = credentials;
+  const turn = schedule.between(0, 3);
+  if (turn === 0 && image !== undefined)
+    return removed(
+      world,
+      {
+        ...base,
+        text: `delete the registered image ${image}`,
+        send: (control, idempotency) => control.images.delete(caller, { imageId: image }, idempotency),
+      },
+      'image',
+      image,
+    );
+  if (turn === 1 && credential !== undefined)
+    return removed(
+      world,
+      {
+        ...base,
+        text: `delete credentials ${credential}`,
+        send: (control, idempotency) => control.registries.delete(caller, { id: credential }, idempotency),
+      },
+      'registryCredential',
+      credential,
+    );
+  if (turn >= 2) {
+    const secret = schedule.chance(0.7) ? 'right' : 'wrong';
+    const body = { server: 'private.invalid', username: caller.username, secret };
+    const send: Request['send'] = (control, idempotency) => control.registries.create(caller, body, idempotency);
+    const idOf = (answer: unknown): unknown => member(member(answer, 'registry'), 'id');
+    return made(world, { ...base, text: `create credentials ${serial}`, send }, 'registryCredential', idOf);
+  }
+  const body = { name: `own ${serial}`, ref: schedule.oneOf(refs) };
+  const send: Request['send'] = (control, idempotency) => control.images.create(caller, body, idempotency);
+  return made(world, { ...base, text: `create image ${body.ref} ${serial}`, send }, 'image', (answer) =>
+    member(answer, 'imageId'),
+  );
+}
