@@ -101,6 +101,7 @@ async function seedTemplate(store: Store): Promise<void> {
     waitsUntilMs: null,
     ends: noEnds,
     archive: null,
+    unfinished: [],
     operation: endOperation(beginOperation('stop', 'user', FIRST_LAUNCH_MS), 'Succeeded', FIRST_LAUNCH_MS),
     observed: {
       status: 'Stopped',

@@ -94,7 +94,8 @@ export function openapiDocument({ version, errorKinds }: { version: string; erro
           in: 'header',
           required: false,
           description:
-            'Where the region has no room: waits in line instead of being refused (409), first come, first served. ' +
+            'Where the region has no room: waits in line instead of being refused (409), in the order of coming. ' +
+            'Room is kept for the first of each account for 10 minutes; an account may have 10 in line in a region. ' +
             `\`true\` waits for at most ${DEFAULT_WAIT_S / 3_600} hours, a number for so many seconds`,
           schema: { oneOf: [{ const: 'true' }, { type: 'integer', minimum: 1, maximum: MAX_WAIT_S }] },
         },

@@ -11,7 +11,7 @@ import type { Db, Store } from '../store/store.ts';
 import type { Caller, Idempotency } from './control.ts';
 import { giveBack, joinLine, moveUp, takeRoom } from './line.ts';
 import type { Offers } from './offers.ts';
-import { once } from './once.ts';
+import type { Once } from './once.ts';
 import { refuseWithoutSaving, type Regions } from './regions.ts';
 
 export interface ActionNeeds {
@@ -19,6 +19,7 @@ export interface ActionNeeds {
   regions: Regions;
   offers: () => Promise<Offers>;
   now: () => number;
+  once: Once;
   wake: () => void;
   /** The gateway's route of this instance changed. */
   routeChanged: (instanceId: string) => void;
@@ -44,7 +45,7 @@ export function makeAction(action: Action, needs: ActionNeeds) {
       const nowMs = needs.now();
       const deed = () =>
         write(tx, needs.regions, caller, body.instanceId, { action, cause: 'user', offers, nowMs, waitMs });
-      return once(tx, caller.accountId, idempotency, nowMs, deed);
+      return needs.once(tx, caller.accountId, idempotency, nowMs, deed);
     });
     needs.routeChanged(body.instanceId);
     needs.wake();
@@ -111,18 +112,19 @@ export async function act(tx: Db, row: InstanceRow, how: Act): Promise<string> {
   const held = row.holdsCapacity === 1;
   let wish = wishOf(action, instance, nowMs, cause);
   if (action === 'start' && !held) {
-    const noRoom = await takeRoom(tx, regionId, type, 0);
+    const noRoom = await takeRoom(tx, regionId, type, { ports: 0, nowMs });
     wish = noRoom
       ? await joinLine(tx, wish, noRoom, { ports: 0, offers, waitMs, nowMs })
       : { ...wish, operation: enter(wish.operation, 'Placed', nowMs) };
   }
   const holdsCapacity = action !== 'terminate' && (action === 'start' ? wish.waitsSinceMs === null : held);
-  if (held && !holdsCapacity) await giveBack(tx, regionId, type, nowMs);
   await writeWish(tx, instance, wish, counted.region, {
     dueAtMs: nowMs,
     holdsCapacity,
     releasedAtMs: action === 'terminate' ? nowMs : null,
   });
+  // Whose turn it is then hangs on what the account still holds: after the row.
+  if (held && !holdsCapacity) await giveBack(tx, regionId, type, nowMs);
   const { waitsSinceMs } = instance;
   if (waitsSinceMs !== null) await moveUp(tx, regionId, nowMs, { id, waitsSinceMs });
   const data = cause === 'user' ? {} : { cause, ...why };

@@ -20,6 +20,7 @@ import { accountById, accountByLogin, type AccountRow } from '../store/accounts.
 import { appendEvent } from '../store/events.ts';
 import { countCapacity, countNodePorts } from '../store/capacity.ts';
 import { countedRegion } from '../store/catalog.ts';
+import { holdOwnImageCalled, ownImageFromRow } from '../store/images.ts';
 import { insertInstance, instanceRow, markFiles, takeNodePort } from '../store/instances.ts';
 import type { Db, Store } from '../store/store.ts';
 import { strayById, takeStray } from '../store/strays.ts';
@@ -199,6 +200,7 @@ function intent({ wish, stray, owner, type: offered, seen, offers, hands, firstE
     waitsUntilMs: null,
     ends: firstEnds,
     archive: isArchive ? { ref: stray.imageRef, sizeBytes: 0, generation: 0, replaces: [] } : null,
+    unfinished: [],
     operation: seen.running ? launched : endOperation(launched, 'Succeeded', nowMs),
     observed: {
       status: seen.running ? 'Starting' : 'Stopped',
@@ -216,17 +218,26 @@ function intent({ wish, stray, owner, type: offered, seen, offers, hands, firstE
   };
 }
 
-/** The image on offer under that name, else one that is known by its name alone. */
+/** The image on offer under that name, else one that is known by its name alone: its owner's (`withOwnImage`), or nobody's. */
 function imageOf(offers: Offers, ref: string, architecture: string): Image {
   const offered = [...offers.images.values()].find((image) => image.ref === ref);
   return offered ?? { id: imageId(''), name: ref, ref, architecture, isPublic: false, tags: [], type: '' };
+}
+
+/** One that its owner saved or named must not be deleted under it. */
+async function withOwnImage(tx: Db, instance: Instance): Promise<Instance> {
+  const { image } = instance.spec;
+  const row = image.id === '' ? await holdOwnImageCalled(tx, instance.ownerId, image.ref) : undefined;
+  if (!row) return instance;
+  const { id, name, ref, architecture, isPublic, tags, type } = ownImageFromRow(row);
+  return { ...instance, spec: { ...instance.spec, image: { id, name, ref, architecture, isPublic, tags, type } } };
 }
 
 async function write(
   tx: Db,
   {
     stray,
-    instance,
+    instance: found,
     offers,
     notebookToken,
   }: { stray: Stray; instance: Instance; offers: Offers; notebookToken: string },
@@ -234,6 +245,7 @@ async function write(
   const counted = offers.regions.get(stray.regionId);
   if (!counted) throw new Refusal('unavailable', `region ${stray.regionId} is not configured on this server`);
   if (!(await takeStray(tx, stray.id))) throw await whyNone(tx, stray.id);
+  const instance = await withOwnImage(tx, found);
   const { type } = instance.spec;
   const ports = instance.nodePorts.length;
   const runs = instance.desired === 'running';

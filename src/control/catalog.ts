@@ -5,7 +5,7 @@ import { fits } from '../domain/placement.ts';
 import { countedRegions } from '../store/catalog.ts';
 import type { Store } from '../store/store.ts';
 import type { Catalog, CatalogFamily } from './control.ts';
-import { openBehindLine } from './line.ts';
+import { behindLine } from './line.ts';
 import type { Offers } from './offers.ts';
 import type { Regions } from './regions.ts';
 
@@ -13,12 +13,13 @@ export interface CatalogNeeds {
   offers: () => Promise<Offers>;
   regions: Regions;
   store: Store;
+  now: () => number;
 }
 
-export const makeCatalog = ({ offers, regions, store }: CatalogNeeds): Catalog => ({
+export const makeCatalog = ({ offers, regions, store, now }: CatalogNeeds): Catalog => ({
   async families() {
     const { types } = await offers();
-    return familiesOf([...types.values()], await stocksOf(store, regions));
+    return familiesOf([...types.values()], await stocksOf(store, regions, now()));
   },
 
   async regions() {
@@ -51,7 +52,7 @@ export interface Stock {
 }
 
 /** As the store has it now, by region: the very rule of a launch, not what was kept of it a second ago. */
-async function stocksOf({ read }: Store, regions: Regions): Promise<Map<string, Stock>> {
+async function stocksOf({ read }: Store, regions: Regions, nowMs: number): Promise<Map<string, Stock>> {
   const answered = new Set<string>(
     regions.all().flatMap(({ regionId, seen }) => (seen.probe === null ? [] : [regionId])),
   );
@@ -59,7 +60,10 @@ async function stocksOf({ read }: Store, regions: Regions): Promise<Map<string, 
   for (const counted of await countedRegions(read)) {
     const { region, total, used } = counted;
     const open = answered.has(region.id) && used.nodePorts < total.nodePorts;
-    found.set(region.id, { regionName: region.name, open: open ? await openBehindLine(read, counted) : null });
+    found.set(region.id, {
+      regionName: region.name,
+      open: open ? (await behindLine(read, counted, nowMs)).open : null,
+    });
   }
   return found;
 }

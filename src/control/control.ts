@@ -48,8 +48,8 @@ export interface TextPage<Text extends string | Uint8Array = string | Uint8Array
 }
 
 export interface Access {
-  /** Throws `not_logged_in`. Fast for a credential seen before. */
-  authenticate(credential: Credential): Promise<Caller>;
+  /** Throws `not_logged_in`. Fast for a credential seen before: what it was found to be is believed for a second, unless asked `anew`. */
+  authenticate(credential: Credential, how?: { anew?: boolean }): Promise<Caller>;
   /** `from` is the client's address, for the rate limit. Throws `not_logged_in` (wrong words) or `too_many_requests`. */
   login(
     body: { username: string; password: string },

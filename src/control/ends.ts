@@ -10,6 +10,9 @@ import type { Activity } from './activity/activity.ts';
 import type { Caller, InstanceEnds, UseEnds } from './control.ts';
 import type { Offers } from './offers.ts';
 
+/** A keep-alive call holds to the end of a minute: those that repeat one within it change nothing, and so write nothing. */
+const KEPT_TO_MS = 60_000;
+
 export interface EndsNeeds {
   store: Store;
   offers: () => Promise<Offers>;
@@ -48,7 +51,8 @@ export function makeEnds({ store, offers, now, rules, activity }: EndsNeeds): Us
     keepAlive: (caller, instanceId, forMs) =>
       change(caller, instanceId, 'instance.keepAlive', ({ ends }, nowMs) => {
         // One program's short call does not take back another's long one.
-        const keepAliveUntilMs = forMs === 0 ? 0 : Math.max(ends.keepAliveUntilMs, nowMs + forMs);
+        const untilMs = Math.ceil((nowMs + forMs) / KEPT_TO_MS) * KEPT_TO_MS;
+        const keepAliveUntilMs = forMs === 0 ? 0 : Math.max(ends.keepAliveUntilMs, untilMs);
         return { ...ends, keepAliveUntilMs };
       }),
     async activity(caller, instanceId) {

@@ -1,6 +1,6 @@
 /**
- * A queue in front of an engine that takes only a few calls at once: owners take turns, so that two hundred launches of one
- * don't keep the one launch of another waiting.
+ * A queue in front of what takes only a few at once, such as an engine's calls: owners take turns, so that two hundred launches of one
+ * don't keep the one launch of another waiting. Where a deed may last, `widthEach` keeps room for others beside those of one owner.
  */
 export interface FairQueue {
   /** Runs `deed` when it is the owner's turn. Rejects with the signal's reason when it is aborted while still waiting. */
@@ -11,23 +11,35 @@ interface Waiter {
   go: () => void;
 }
 
-export function makeFairQueue(width: number): FairQueue {
+export function makeFairQueue(width: number, widthEach = width): FairQueue {
   /** Owners in the order of their turns; a Map keeps insertion order, and an owner that was served goes to its end. */
   const waiting = new Map<string, Waiter[]>();
+  /** How many of each owner run, of those who have any. */
+  const runningOf = new Map<string, number>();
   let running = 0;
 
   const next = (): void => {
-    while (running < width) {
-      const first = waiting.entries().next();
-      if (first.done) return;
-      const [owner, waiters] = first.value;
+    for (const [owner, waiters] of waiting) {
+      if (running >= width) return;
+      const mine = runningOf.get(owner) ?? 0;
+      if (mine >= widthEach) continue;
       const waiter = waiters.shift();
       waiting.delete(owner);
+      // At the end: this walk comes by again.
       if (waiters.length > 0) waiting.set(owner, waiters);
       if (!waiter) continue;
       running += 1;
+      runningOf.set(owner, mine + 1);
       waiter.go();
     }
+  };
+
+  const done = (owner: string): void => {
+    running -= 1;
+    const mine = runningOf.get(owner) ?? 1;
+    if (mine > 1) runningOf.set(owner, mine - 1);
+    else runningOf.delete(owner);
+    next();
   };
 
   const turn = (owner: string, signal: AbortSignal): Promise<void> =>
@@ -59,8 +71,7 @@ export function makeFairQueue(width: number): FairQueue {
       try {
         return await deed();
       } finally {
-        running -= 1;
-        next();
+        done(owner);
       }
     },
   };

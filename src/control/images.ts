@@ -2,7 +2,7 @@
  * Images: those on offer, and the account's own, which no other account can see or launch. An own one is named after what a
  * registry has, or saved from an instance; then its pass (`passes/image-pass.ts`) makes it, and removes it in the end.
  */
-import { readImageRef } from '../domain/image-ref.ts';
+import { liesUnder, readImageRef, type ImageRef } from '../domain/image-ref.ts';
 import type { InstanceSpec } from '../domain/instance.ts';
 import { beginOperation, endOperation, FIRST_GENERATION, operationId } from '../domain/operation.ts';
 import { whyNotSave } from '../domain/own-image.ts';
@@ -26,8 +26,9 @@ import { lockOwnAccount } from './access/callers.ts';
 import type { Caller, Images, ListedImage } from './control.ts';
 import type { ImageState, ImageWork } from './image-work.ts';
 import type { Offers } from './offers.ts';
-import { once } from './once.ts';
+import type { Once } from './once.ts';
 import { refuseWithoutSaving, type Regions } from './regions.ts';
+import { refuseLocal } from './registries.ts';
 
 export interface ImageNeeds {
   store: Store;
@@ -35,7 +36,10 @@ export interface ImageNeeds {
   regions: Regions;
   imageWork: Pick<ImageWork, 'stateOf'>;
   now: () => number;
+  once: Once;
   randomUuid: () => string;
+  /** Whether accounts may name registries that only the engine's own host reaches. */
+  localRegistries: boolean;
   /** Wakes the images' loop. */
   wake: () => void;
 }
@@ -46,7 +50,17 @@ const NAMED_USERS = 5;
 const notFound = (id: string): Refusal =>
   new Refusal('not_found', `image ${id} not found; POST /api/image/list names those on offer`);
 
-export const makeImages = ({ store, offers, regions, imageWork, now, randomUuid, wake }: ImageNeeds): Images => {
+export const makeImages = ({
+  store,
+  offers,
+  regions,
+  imageWork,
+  now,
+  once,
+  randomUuid,
+  localRegistries,
+  wake,
+}: ImageNeeds): Images => {
   async function page(accountId: string, offset: number, limit: number) {
     const offered = [...(await offers()).images.values()];
     const shown = offered.slice(offset, offset + limit).map((image) => ({
@@ -67,7 +81,8 @@ export const makeImages = ({ store, offers, regions, imageWork, now, randomUuid,
     list: (caller, { currentPage, pageSize }) => page(caller.accountId, (currentPage - 1) * pageSize, pageSize),
 
     async create({ accountId }, { name, ref: written }, idempotency) {
-      const ref = ownRef(written, regions);
+      const { ref, server } = ownRef(written, regions);
+      if (!localRegistries) refuseLocal('ref', written, server);
       const architecture = regions.all().find(({ seen }) => seen.probe)?.seen.probe?.architecture ?? '';
       return store.write((tx) => {
         const nowMs = now();
@@ -220,18 +235,18 @@ function ownState(
 }
 
 /** The engine's own images and other people's root disks are not to be had by their names. */
-function ownRef(written: string, regions: Regions): string {
+function ownRef(written: string, regions: Regions): ImageRef {
   const read = readImageRef(written);
   const right = 'write it as registry.example.org/name:tag, or name:tag for docker.io';
   if (typeof read === 'string')
     throw new Refusal('field_value', `field "ref" is ${JSON.stringify(written.slice(0, 300))}: ${read}; ${right}`);
   const kept = regions.all().flatMap(({ archivePrefix, savedPrefix }) => [archivePrefix, savedPrefix]);
-  if (kept.some((prefix) => read.ref.toLowerCase().startsWith(`${prefix}/`)))
+  if (kept.some((prefix) => liesUnder(read.ref, prefix)))
     throw new Refusal(
       'field_value',
       `field "ref" is ${JSON.stringify(written)}: root disks are kept there, and none is to be had by its name; choose the saved image from POST /api/image/list`,
     );
-  return read.ref;
+  return read;
 }
 
 /** Under the account's lock, so that many at once don't pass together. */

@@ -20,7 +20,7 @@ import type { Caller, Idempotency, LaunchWish } from './control.ts';
 import { joinLine, takeRoom } from './line.ts';
 import { imageFor } from './images.ts';
 import type { Offers } from './offers.ts';
-import { once } from './once.ts';
+import type { Once } from './once.ts';
 import type { Regions } from './regions.ts';
 
 export interface LaunchNeeds {
@@ -28,6 +28,7 @@ export interface LaunchNeeds {
   offers: () => Promise<Offers>;
   regions: Regions;
   now: () => number;
+  once: Once;
   randomUuid: () => string;
   /** 32 random bytes as text. */
   randomSecret: () => string;
@@ -47,7 +48,7 @@ export function makeLaunch(needs: LaunchNeeds) {
     const answer = await needs.store.write((tx) => {
       const nowMs = needs.now();
       // All is judged inside: an answer given before is given again, whatever has left the catalog since.
-      return once(tx, caller.accountId, idempotency, nowMs, () =>
+      return needs.once(tx, caller.accountId, idempotency, nowMs, () =>
         write(tx, needs, offers, { caller, wish, waitMs, nowMs }),
       );
     });
@@ -86,7 +87,7 @@ async function write(
 async function placed(tx: Db, instance: Instance, offers: Offers, waitMs: number | null): Promise<Instance> {
   const { operation, createdAtMs: nowMs, spec, nodePorts } = instance;
   const ports = nodePorts.length;
-  const noRoom = await takeRoom(tx, spec.regionId, spec.type, ports);
+  const noRoom = await takeRoom(tx, spec.regionId, spec.type, { ports, nowMs });
   if (noRoom === null) return { ...instance, operation: enter(operation, 'Placed', nowMs) };
   return joinLine(tx, instance, noRoom, { ports, offers, waitMs, nowMs });
 }
@@ -227,6 +228,7 @@ function intent(
     waitsUntilMs: null,
     ends: needs.firstEnds,
     archive: null,
+    unfinished: [],
     operation: beginOperation('launch', 'user', nowMs),
     observed: {
       status: 'Initializing',

@@ -6,17 +6,20 @@
 import { capacityOf, type Capacity } from '../domain/catalog.ts';
 import type { Instance, InstanceSpec } from '../domain/instance.ts';
 import { diagnosed } from '../domain/plan.ts';
-import { fits, freeOf, makeTurns, nearestType, whatIsShort } from '../domain/placement.ts';
+import { fits, freeOf, KEPT_MS, makeTurns, nearestType, nothing, whatIsShort } from '../domain/placement.ts';
 import { Refusal } from '../domain/refusal.ts';
 import {
   countCapacity,
   countIfNobodyWaits,
+  countInLine,
   countNodePorts,
   endOfLine,
+  heldBy,
   holdRegion,
   lengthOfLine,
   lineOf,
   type Place,
+  type Waiting,
 } from '../store/capacity.ts';
 import { countedRegion, type CountedRegion } from '../store/catalog.ts';
 import { makeDue } from '../store/instances.ts';
@@ -25,33 +28,58 @@ import type { Offers } from './offers.ts';
 
 type Type = InstanceSpec['type'];
 
-/** Why there is none for a newcomer. The region is held. */
-export interface NoRoom {
-  counted: CountedRegion;
-  /** What is free and not kept for those in line. */
+/**
+ * How many of an account may stand in one region's line: each holds its node ports while it waits, and one account must not have them
+ * all for the asking.
+ */
+const MOST_IN_LINE = 10;
+
+/** What is open to a newcomer: less than is free while room is kept for others. */
+interface Behind {
   open: Capacity;
   /** How many those are. */
+  kept: number;
+}
+
+/** Why there is none for a newcomer. The region is held. */
+export interface NoRoom extends Behind {
+  counted: CountedRegion;
+  /** How many stand in line, whether or not room is kept for them. */
   waiting: number;
 }
 
 /** Takes room for one that comes now. Null: it has it. */
-export async function takeRoom(tx: Db, region: string, type: Type, ports: number): Promise<NoRoom | null> {
+export async function takeRoom(
+  tx: Db,
+  region: string,
+  type: Type,
+  { ports, nowMs }: { ports: number; nowMs: number },
+): Promise<NoRoom | null> {
   if (await countIfNobodyWaits(tx, region, type, ports)) return null;
   const counted = await holdRegion(tx, region);
   if (!counted) throw new Error(`region ${region} is not in the store`);
-  const open = await openBehindLine(tx, counted);
-  if (fits(capacityOf(type), open) && (await countCapacity(tx, region, type, 1, ports))) return null;
-  return { counted, open, waiting: await lengthOfLine(tx, region) };
+  const behind = await behindLine(tx, counted, nowMs);
+  if (fits(capacityOf(type), behind.open) && (await countCapacity(tx, region, type, 1, ports))) return null;
+  return { ...behind, counted, waiting: await lengthOfLine(tx, region) };
 }
 
-/** What is open to a newcomer: less than is free while others wait. */
-export async function openBehindLine(db: Db, counted: CountedRegion): Promise<Capacity> {
-  const turns = makeTurns(counted);
-  for await (const one of lineOf(db, counted.region.id)) {
-    turns.pass(one);
-    if (turns.isOver()) break;
+export async function behindLine(db: Db, counted: CountedRegion, nowMs: number): Promise<Behind> {
+  const turns = makeTurns(counted, nowMs);
+  for await (const one of goAlong(db, counted.region.id, turns)) void one;
+  return { open: turns.open(), kept: turns.kept() };
+}
+
+/** The line from its head, as far as anybody may be placed, each with whether it is. */
+async function* goAlong(
+  db: Db,
+  region: string,
+  turns: ReturnType<typeof makeTurns>,
+): AsyncGenerator<Waiting & { isOn: boolean }> {
+  for await (const one of lineOf(db, region)) {
+    const held = turns.mayBeKept(one) ? await heldBy(db, region, one.ownerId) : nothing;
+    yield { ...one, isOn: turns.pass(one, held) };
+    if (turns.isOver()) return;
   }
-  return turns.open();
 }
 
 export interface Waits {
@@ -63,15 +91,26 @@ export interface Waits {
   nowMs: number;
 }
 
-/** As it is in line, its node ports counted. Refuses one that does not want to wait, or for which there are no such ports. */
+/**
+ * As it is in line, its node ports counted. Refuses one that does not want to wait, whose account has enough in line, or for which
+ * there are no such ports.
+ */
 export async function joinLine(tx: Db, instance: Instance, noRoom: NoRoom, waits: Waits): Promise<Instance> {
   const { ports, waitMs, nowMs } = waits;
-  const { type } = instance.spec;
-  if (waitMs === null || !(await countNodePorts(tx, noRoom.counted.region.id, ports)))
-    throw noCapacity(noRoom, type, waits);
+  const { spec, ownerId } = instance;
+  const { type } = spec;
+  const { id, name } = noRoom.counted.region;
+  if (waitMs === null) throw noCapacity(noRoom, type, waits);
+  const own = await countInLine(tx, id, ownerId);
+  if (own >= MOST_IN_LINE)
+    throw new Refusal(
+      'over_quota',
+      `the account has ${own} in line for room in region ${name}, and may have ${MOST_IN_LINE}; stop or terminate one of them, or try again when one has its room`,
+    );
+  if (!(await countNodePorts(tx, id, ports))) throw noCapacity(noRoom, type, waits);
   const observed = { ...instance.observed, ...waitsFor(type, noRoom.waiting) };
   // The date may jump back, and many come in one millisecond: who joins stands behind all the same.
-  const lastMs = await endOfLine(tx, noRoom.counted.region.id);
+  const lastMs = await endOfLine(tx, id);
   const waitsSinceMs = lastMs === null ? nowMs : Math.max(nowMs, lastMs + 1);
   return { ...instance, waitsSinceMs, waitsUntilMs: nowMs + waitMs, observed };
 }
@@ -80,7 +119,7 @@ export const waitsFor = (type: Type, before: number): ReturnType<typeof diagnose
   diagnosed('NoCapacity', `waits for room for ${type.name}: ${before} before it`);
 
 /** Says what is short, by how much, the nearest type that would fit now, and how to wait. */
-function noCapacity({ counted, open, waiting }: NoRoom, type: Type, { ports, offers }: Waits): Refusal {
+function noCapacity({ counted, open, kept, waiting }: NoRoom, type: Type, { ports, offers }: Waits): Refusal {
   const { region, total, used } = counted;
   if (used.nodePorts + ports > total.nodePorts) {
     const free = Math.max(0, total.nodePorts - used.nodePorts);
@@ -90,9 +129,13 @@ function noCapacity({ counted, open, waiting }: NoRoom, type: Type, { ports, off
     );
   }
   const short = whatIsShort(capacityOf(type), freeOf(counted));
-  const kept = `what is free is kept for ${waiting} in line before it`;
+  const keptFor = `what is free is kept for ${kept} in line before it, for at most ${KEPT_MS / 60_000} minutes`;
   const why =
-    short === '' ? kept : waiting === 0 ? `short of ${short}` : `short of ${short}, and ${waiting} in line before it`;
+    short === ''
+      ? keptFor
+      : waiting === 0
+        ? `short of ${short}`
+        : `short of ${short}, and ${waiting} in line before it`;
   const others = [...offers.types.values()].filter(
     (other) => other.regionId === region.id && other.isSpot === type.isSpot && other.id !== type.id,
   );
@@ -114,16 +157,11 @@ export async function giveBack(tx: Db, region: string, type: Type, nowMs: number
 
 /** There may be more room than before, or less kept: those whose turn it is now, of all or of those behind one, are made due. */
 export async function callLine(tx: Db, region: string, nowMs: number, behind: Place | null = null): Promise<void> {
-  let turns: ReturnType<typeof makeTurns> | null = null;
-  for await (const one of lineOf(tx, region)) {
-    if (!turns) {
-      const counted = await countedRegion(tx, region);
-      if (!counted) return;
-      turns = makeTurns(counted);
-    }
-    if (turns.pass(one) && (behind === null || isBehind(one, behind))) await makeDue(tx, [one.id], nowMs);
-    if (turns.isOver()) return;
-  }
+  if ((await endOfLine(tx, region)) === null) return;
+  const counted = await countedRegion(tx, region);
+  if (!counted) return;
+  for await (const one of goAlong(tx, region, makeTurns(counted, nowMs)))
+    if (one.isOn && (behind === null || isBehind(one, behind))) await makeDue(tx, [one.id], nowMs);
 }
 
 /** How many of those behind one that left are told their new place at once; the others learn it when they look again. */
@@ -147,14 +185,18 @@ const isBehind = (one: Place, other: Place): boolean =>
   one.waitsSinceMs > other.waitsSinceMs || (one.waitsSinceMs === other.waitsSinceMs && one.id > other.id);
 
 /** Takes its room if its turn has come. Null: it has it; else how many stand before it. The region is held. */
-export async function takeTurn(tx: Db, region: string, type: Type, mine: Place): Promise<number | null> {
+export async function takeTurn(
+  tx: Db,
+  { regionId: region, type }: InstanceSpec,
+  mine: Place,
+  nowMs: number,
+): Promise<number | null> {
   const counted = await holdRegion(tx, region);
   if (!counted) throw new Error(`region ${region} is not in the store`);
-  const turns = makeTurns(counted);
-  for await (const one of lineOf(tx, region)) {
-    const isMine = one.id === mine.id;
-    if (turns.pass(one) && isMine && (await countCapacity(tx, region, type, 1))) return null;
-    if (isMine || turns.isOver()) break;
+  for await (const one of goAlong(tx, region, makeTurns(counted, nowMs))) {
+    if (one.id !== mine.id) continue;
+    if (one.isOn && (await countCapacity(tx, region, type, 1))) return null;
+    break;
   }
   return lengthOfLine(tx, region, mine);
 }

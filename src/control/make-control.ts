@@ -25,6 +25,7 @@ import { makeLaunch } from './launch.ts';
 import type { Log } from './log.ts';
 import { startLoop, type Loop } from './loop.ts';
 import { makeOffers } from './offers.ts';
+import { makeOnce } from './once.ts';
 import { makeOperations } from './operations.ts';
 import { makeStopDue } from './passes/ends.ts';
 import { makeImagePass } from './passes/image-pass.ts';
@@ -57,7 +58,7 @@ export interface ControlNeeds {
   gatewayOrigin: string;
   issuer: string;
   audience: string;
-  /** Calls to an engine at once: about two for each of its cores. */
+  /** Containers brought up at once: about four for each core of the engine. */
   engineWidth: number;
   cpuOvercommit: number;
   hostMemoryMiB: number;
@@ -68,6 +69,8 @@ export interface ControlNeeds {
   idleLimits?: Partial<IdleLimits>;
   /** What becomes of objects of ours that no intent explains. */
   strays?: StrayPolicy;
+  /** Whether accounts may name registries on the engine's own host; not, if not given. */
+  localRegistries?: boolean;
   /** How long events and past operations are kept; 30 days if not given. */
   eventsKeptMs?: number;
   /** True where no other process shares the store: leases that stand are those of a dead one. */
@@ -92,18 +95,19 @@ const MEASURE_EVERY_MS = 30_000;
 const HEALTH_EVERY_MS = 5_000;
 const TIDY_EVERY_MS = 60_000;
 const ENDS_EVERY_MS = 1_000;
-/** Whose turn it is to be looked at is asked so often. */
-const ACTIVITY_EVERY_MS = 2_000;
+/** Whose time it is to be looked at is asked so often, and so late may an idle stop come. */
+const ACTIVITY_EVERY_MS = 1_000;
 const ACCESS_SWEEP_EVERY_MS = 3_600_000;
 
 export function makeControl(needs: ControlNeeds): RunningControl {
-  const { store, regions, log, time, randomUuid } = needs;
+  const { store, regions, log, time, randomUuid, localRegistries = false } = needs;
   const { now } = time;
   const limits = { ...defaultLimits, ...needs.limits };
   const offers = makeOffers({ store, time });
   const imageWork = makeImageWork();
   const seal = makeSeal({ key: needs.secretsKey, randomBytes: needs.randomBytes });
-  const registries = makeRegistries({ store, now, randomUuid, seal });
+  const once = makeOnce(needs.secretsKey);
+  const registries = makeRegistries({ store, now, once, randomUuid, seal, localRegistries });
   const routes = makeRoutes({ store, regions, time });
   const queues = new Map<RegionHands, FairQueue>();
   const fairQueue = (hands: RegionHands): FairQueue => {
@@ -124,6 +128,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
   const access = makeAccess({
     ...needs,
     now,
+    once,
     onSshKeysChanged: (tx, accountId) => makeFilesStale(tx, accountId, now()),
   });
   /** The loop is woken after the commit, or it would not see what the deed made due. */
@@ -152,7 +157,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
   };
   let sweepSoon = (): void => {};
   const health = makeHealth(deedNeeds);
-  const actionNeeds = { store, regions, offers, now, wake: wakeInstances, routeChanged: routes.changed };
+  const actionNeeds = { store, regions, offers, now, once, wake: wakeInstances, routeChanged: routes.changed };
   const endsRules = needs.endsRules ?? { capRunMs: null, idle: null };
   const stopByItself = makeStopByItself(actionNeeds);
   const traffic = makeTraffic(now);
@@ -165,16 +170,27 @@ export function makeControl(needs: ControlNeeds): RunningControl {
 
   const control: Control = {
     access: { ...access, createSshKey: waking(access.createSshKey), deleteSshKey: waking(access.deleteSshKey) },
-    catalog: makeCatalog({ offers, regions, store }),
-    images: makeImages({ store, offers, regions, imageWork, now, randomUuid, wake: () => imageLoop?.wake() }),
+    catalog: makeCatalog({ offers, regions, store, now }),
+    images: makeImages({
+      store,
+      offers,
+      regions,
+      imageWork,
+      now,
+      once,
+      randomUuid,
+      localRegistries,
+      wake: () => imageLoop?.wake(),
+    }),
     registries,
-    volumes: makeVolumes({ store, offers, now, randomUuid, wake: () => volumeLoop?.wake() }),
+    volumes: makeVolumes({ store, offers, now, once, randomUuid, wake: () => volumeLoop?.wake() }),
     instances: {
       launch: makeLaunch({
         store,
         offers,
         regions,
         now,
+        once,
         randomUuid,
         randomSecret,
         firstEnds: firstEnds(endsRules),
@@ -320,7 +336,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       events.stop();
       for (const end of timers) end();
       await Promise.all([instanceLoop?.stop(), volumeLoop?.stop(), imageLoop?.stop()]);
-      await Promise.allSettled(running);
+      await Promise.allSettled([...running, activity.rest()]);
     },
   };
 }

@@ -17,7 +17,6 @@ import {
 import type { Db } from '../store/store.ts';
 import { act, type ActionNeeds } from './actions.ts';
 import type { Instances, Operations, OperationSubject } from './control.ts';
-import { once } from './once.ts';
 
 const shown = ({ subjectId, generation, operation }: SubjectOperation): PublicOperation =>
   publicOperation(subjectId, generation, operation);
@@ -71,7 +70,7 @@ function subjectOf(subject: OperationSubject): { kind: SubjectKind; id: string }
 }
 
 export function makeOperations(needs: ActionNeeds): Operations & Pick<Instances, 'get'> {
-  const { store, now } = needs;
+  const { store, now, once } = needs;
   return {
     read: async (caller, { operationId: id }) => shown(await find(store.read, caller.accountId, id)),
 

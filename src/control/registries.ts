@@ -1,6 +1,7 @@
 /** Registry credentials of accounts: registered, listed without their secret, and lent to pulls of the account's own images. */
 import { EngineFault } from '../domain/engine-fault.ts';
 import { readServer } from '../domain/image-ref.ts';
+import { isLocalServer } from '../domain/registry-server.ts';
 import { Refusal } from '../domain/refusal.ts';
 import type { RegistryCredentials } from '../engines/contract.ts';
 import { appendEvent } from '../store/events.ts';
@@ -13,7 +14,7 @@ import {
 import type { Store } from '../store/store.ts';
 import { lockOwnAccount } from './access/callers.ts';
 import type { Registries } from './control.ts';
-import { once } from './once.ts';
+import type { Once } from './once.ts';
 import type { Seal } from './seal.ts';
 
 const MOST = 50;
@@ -21,8 +22,11 @@ const MOST = 50;
 export interface RegistryNeeds {
   store: Store;
   now: () => number;
+  once: Once;
   randomUuid: () => string;
   seal: Seal;
+  /** Whether accounts may name registries that only the engine's own host reaches. */
+  localRegistries: boolean;
 }
 
 /** Undefined: the account has none for this server. Throws `denied` when those that it has can't be read any more. */
@@ -30,9 +34,25 @@ export type CredentialsFor = (accountId: string, server: string) => Promise<Regi
 
 export type FullRegistries = Registries & { credentialsFor: CredentialsFor };
 
+/** What the engine is told to ask there it would ask in the name of the host, and its answers would tell what runs on it. */
+export function refuseLocal(field: string, written: string, server: string): void {
+  if (!isLocalServer(server)) return;
+  const instead =
+    'name a registry that other machines reach too, or ask the operator, who can allow it (BERTH_LOCAL_REGISTRIES)';
+  const text = `field "${field}" is ${JSON.stringify(written)}: ${server} is the engine's own host or link; ${instead}`;
+  throw new Refusal('field_value', text);
+}
+
 const about = (accountId: string, server: string): string => `${accountId} ${server}`;
 
-export const makeRegistries = ({ store, now, randomUuid, seal }: RegistryNeeds): FullRegistries => ({
+export const makeRegistries = ({
+  store,
+  now,
+  once,
+  randomUuid,
+  seal,
+  localRegistries,
+}: RegistryNeeds): FullRegistries => ({
   async create({ accountId }, { server: written, username, secret }, idempotency) {
     const read = readServer(written);
     if (typeof read === 'string') {
@@ -40,6 +60,7 @@ export const makeRegistries = ({ store, now, randomUuid, seal }: RegistryNeeds):
       throw new Refusal('field_value', `field "server" is ${JSON.stringify(written)}: ${read}; ${right}`);
     }
     const { server } = read;
+    if (!localRegistries) refuseLocal('server', written, server);
     return store.write((tx) => {
       const nowMs = now();
       return once(tx, accountId, idempotency, nowMs, async () => {
@@ -83,6 +104,7 @@ export const makeRegistries = ({ store, now, randomUuid, seal }: RegistryNeeds):
     await store.write((tx) => {
       const nowMs = now();
       return once(tx, accountId, idempotency, nowMs, async () => {
+        await lockOwnAccount(tx, accountId);
         const row = await deleteRegistryCredential(tx, accountId, id);
         if (!row)
           throw new Refusal(

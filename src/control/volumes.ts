@@ -16,17 +16,18 @@ import {
 } from '../store/volumes.ts';
 import type { Volumes } from './control.ts';
 import type { Offers } from './offers.ts';
-import { once } from './once.ts';
+import type { Once } from './once.ts';
 
 export interface VolumeNeeds {
   store: Store;
   offers: () => Promise<Offers>;
   now: () => number;
+  once: Once;
   randomUuid: () => string;
   wake: () => void;
 }
 
-export const makeVolumes = ({ store, offers, now, randomUuid, wake }: VolumeNeeds): Volumes => ({
+export const makeVolumes = ({ store, offers, now, once, randomUuid, wake }: VolumeNeeds): Volumes => ({
   async create(caller, body, idempotency) {
     const { regions } = await offers();
     const answer = await store.write((tx) => {

@@ -3,19 +3,18 @@
  * specification, and the server is found as Docker finds it. Pure.
  */
 
-/** The server of names that name none. */
-export const DOCKER_HUB = 'docker.io';
+import { DOCKER_HUB, hubIsOne, isSameServer, isServer } from './registry-server.ts';
+
 /** No registry's: images of Berth's own, in an engine's store. */
 const LOCAL_SERVER = 'berth.local';
 const LONGEST_NAME = 255;
 
-const SERVER =
-  /^(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?$/;
 const PATH = /^[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*(?:\/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)*$/;
 const TAG = /^\w[\w.-]{0,127}$/;
 const DIGEST = /^sha256:[0-9a-f]{64}$/;
-/** An engine would take it for the id of an image. */
+/** An engine would take it for the id of an image: alone, and after `sha256:`. */
 const LIKE_AN_ID = /^[0-9a-f]{64}$/;
+const LIKE_AN_ALGORITHM = /^(?:library\/)?sha256$/;
 
 export interface ImageRef {
   /** As credentials are kept for it. */
@@ -34,11 +33,12 @@ export function readImageRef(text: string): ImageRef | string {
   const name = tag === null ? named : named.slice(0, colon);
   const { server, path } = splitServer(name);
 
-  if (!SERVER.test(server)) return `the server ${JSON.stringify(server)} is no host or host:port`;
+  if (!isServer(server)) return `the server ${JSON.stringify(server)} is no host or host:port`;
   if (server.replace(/:\d+$/, '') === LOCAL_SERVER) return `${LOCAL_SERVER} is no registry`;
   if (!PATH.test(path) || name.length > LONGEST_NAME)
     return `${JSON.stringify(path)} is no name: it takes lower-case letters, digits, and single dots, dashes or underscores between them`;
-  if (LIKE_AN_ID.test(path)) return 'that is the id of an image; a name is asked for';
+  if (LIKE_AN_ID.test(path) || (LIKE_AN_ALGORITHM.test(path) && tag !== null && LIKE_AN_ID.test(tag)))
+    return 'that is the id of an image; a name is asked for';
   if (tag !== null && !TAG.test(tag)) return `the tag ${JSON.stringify(tag)} is none`;
   if (digest !== null && !DIGEST.test(digest)) return 'the digest must be sha256: and 64 hexadecimal digits';
   return { server: hubIsOne(server), ref: digest === null && tag === null ? `${name}:latest` : text };
@@ -47,10 +47,16 @@ export function readImageRef(text: string): ImageRef | string {
 /** The server that a name is had from, of a name that was read before. */
 export const serverOf = (ref: string): string => hubIsOne(splitServer(ref).server);
 
+/** Whether it is one of the names that begin with `prefix`, a server and a path, however the server is written. */
+export function liesUnder(ref: string, prefix: string): boolean {
+  const [one, other] = [splitServer(ref), splitServer(prefix)];
+  return one.path.startsWith(`${other.path}/`) && isSameServer(one.server, other.server);
+}
+
 /** A server as users write it, in the form that credentials are kept by; or, as text, what is wrong with it. */
 export function readServer(text: string): { server: string } | string {
   const server = hubIsOne(text.toLowerCase());
-  if (!SERVER.test(server)) return 'it is no host or host:port';
+  if (!isServer(server)) return 'it is no host or host:port';
   return server.replace(/:\d+$/, '') === LOCAL_SERVER ? `${LOCAL_SERVER} is no registry` : { server };
 }
 
@@ -62,6 +68,3 @@ function splitServer(name: string): { server: string; path: string } {
     ? { server: first.toLowerCase(), path: name.slice(slash + 1) }
     : { server: DOCKER_HUB, path: name };
 }
-
-const hubIsOne = (server: string): string =>
-  ['index.docker.io', 'registry-1.docker.io', 'registry.hub.docker.com'].includes(server) ? DOCKER_HUB : server;

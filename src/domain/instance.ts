@@ -98,6 +98,8 @@ export interface Instance {
   waitsUntilMs: number | null;
   ends: Ends;
   archive: Archive | null;
+  /** Refs under which its root disk was asked to be kept, written before that, until the archive names them or they are removed. */
+  unfinished: string[];
   /** How the present wish fares; those before it are in the history. */
   operation: Operation;
   observed: Observed;

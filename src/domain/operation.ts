@@ -294,7 +294,7 @@ export function howToCancel({ kind, state, endedAtMs }: Operation): { action: Ac
     case 'saveImage':
       return { why: 'the saving of an image is not taken back; delete the image with POST /image/delete' };
     case 'deleteImage':
-      return { why: 'what is deleted does not come back; save or name another image' };
+      return { why: 'what is deleted does not come back; create another image, or save one anew' };
     case 'createVolume':
       return { why: 'the making of a volume is not taken back; delete it with POST /storage/volume/delete' };
     case 'deleteVolume':

@@ -10,14 +10,18 @@
  * A launch or start that finds no room may wait. Those that wait in a region stand in one line, in the order in which they joined it,
  * whatever the clock did meanwhile. One rule holds for them and for newcomers, who stand behind all of them:
  *
- *     One is placed if of each resource that it needs there is enough free for it and for everyone before it together.
+ *     One is placed if of each resource that it needs there is enough free for it and for those before it together who are placed
+ *     now or for whom room is kept.
  *
- * So what those before it need is kept free for them, and nobody waits a moment longer because of one who came later. A later one
- * passes an earlier one only with what is left beside what the earlier one needs, or does not need at all: a CPU type passes one that
- * waits for GPUs as long as CPU and memory are plenty for both.
+ * Room is kept for the first of each account in the line, for `KEPT_MS` from when it joined, and only if others can give it what it
+ * needs: what its account's own instances hold does not come free for it, so it must fit into the region's total without that. For
+ * whom room is kept, nobody who came later makes it wait a moment longer: a later one passes it only with what is left beside what it
+ * needs, or does not need at all. A CPU type passes one that waits for GPUs as long as CPU and memory are plenty for both.
  *
- * Whoever needs more than the region has in all keeps nothing free: it is not for others to give it its turn, only for a region
- * that grows, and everyone behind it would stand still for nothing. It keeps its place.
+ * For whom no room is kept, it stands still for nobody: later ones may pass it. It keeps its place, and takes its room before them
+ * when there is enough. So nobody in line is held up for longer than `KEPT_MS` by any who wait before it, however many they are, and
+ * whether they want their room or want others to have none: all of them joined before it, and whoever joins again stands behind it.
+ * The price is that after that time one that needs much may see many small ones pass.
  */
 import { capacityOf, type Capacity, type InstanceType } from './catalog.ts';
 
@@ -37,30 +41,67 @@ const less = (from: Capacity, what: Capacity): Capacity => ({
   gpus: from.gpus - what.gpus,
 });
 
+export const nothing: Capacity = { cpuMilli: 0, memoryMiB: 0, gpus: 0 };
+
+export const plus = (one: Capacity, other: Capacity): Capacity => ({
+  cpuMilli: one.cpuMilli + other.cpuMilli,
+  memoryMiB: one.memoryMiB + other.memoryMiB,
+  gpus: one.gpus + other.gpus,
+});
+
 /** Less than nothing of what the engine has lost. */
 export const freeOf = ({ total, used }: Room): Capacity => less(total, used);
 
 export const fits = (need: Capacity, open: Capacity): boolean =>
   resources.every((resource) => need[resource] <= 0 || need[resource] <= open[resource]);
 
-/** One that waits, or any other whose turn is asked. */
+/** For how long from joining the line room is kept for one that waits, whatever comes free meanwhile. */
+export const KEPT_MS = 10 * 60_000;
+
+/** One that waits. */
 export interface InLine {
   need: Capacity;
+  ownerId: string;
+  /** By the clock, unlike its place: one from the future, of a clock that was put back, counts as over. */
+  joinedAtMs: number;
 }
 
 /**
- * Goes along the line from its head: what is open to the next is what is free less what all before it need. It is asked of one after
- * the other, so that a long line need not be read to its end.
+ * Goes along the line from its head: what is open to the next is what is free less what is taken by those before it or kept for them.
+ * It is asked of one after the other, so that a long line need not be read to its end.
  */
-export function makeTurns(room: Room) {
+export function makeTurns(room: Room, nowMs: number) {
   let open = freeOf(room);
+  let kept = 0;
+  /** Accounts whose first was passed and not placed. */
+  const waiting = new Set<string>();
+  /** What is placed on the way is its account's from then on. */
+  const placedOf = new Map<string, Capacity>();
+  const mayBeKept = ({ need, ownerId, joinedAtMs }: InLine): boolean =>
+    !fits(need, open) &&
+    !waiting.has(ownerId) &&
+    joinedAtMs <= nowMs &&
+    nowMs - joinedAtMs < KEPT_MS &&
+    fits(need, room.total);
   return {
     /** What is open to whoever stands behind all that were passed. */
     open: (): Capacity => open,
-    /** Whether this one may be placed now. Whatever it is, those behind it find its need taken or kept. */
-    pass({ need }: InLine): boolean {
+    /** For how many of them room is taken or kept. */
+    kept: (): number => kept,
+    /** Whether it hangs on what its account's instances hold if room is kept for the next one. */
+    mayBeKept,
+    /** Whether the next one may be placed now; its account's instances hold so much already. */
+    pass(one: InLine, held: Capacity): boolean {
+      const { need, ownerId } = one;
       const placed = fits(need, open);
-      if (placed || fits(need, room.total)) open = less(open, need);
+      const own = plus(held, placedOf.get(ownerId) ?? nothing);
+      const keeps = mayBeKept(one) && fits(need, less(room.total, own));
+      if (placed) placedOf.set(ownerId, plus(need, placedOf.get(ownerId) ?? nothing));
+      else waiting.add(ownerId);
+      if (placed || keeps) {
+        open = less(open, need);
+        kept += 1;
+      }
       return placed;
     },
     /** Nobody behind can be placed: every type needs some CPU and some memory. */

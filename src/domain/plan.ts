@@ -49,6 +49,8 @@ export type Step =
   | { do: 'saveRoot' }
   /** Remove the container whose root disk is kept. */
   | { do: 'removeKept' }
+  /** Remove what archives that were given up have left. */
+  | { do: 'removeUnfinished' }
   | { do: 'destroy' }
   /** Only write down. */
   | { do: 'mark'; show: Partial<Observed>; attempts?: number; afterMs?: number }
@@ -66,7 +68,7 @@ export interface GiveUp {
 const STABLE_MS = 10 * 60_000;
 
 export function plan(instance: Instance, seen: Seen, nowMs: number, limits: Limits): Step {
-  const { desired, observed } = instance;
+  const { observed } = instance;
   if (seen.kind === 'unknown') {
     const afterMs = limits.askAgainMs;
     if (observed.diagnosis === 'EngineUnreachable' || hasFailed(observed.status)) return { do: 'rest', afterMs };
@@ -75,6 +77,16 @@ export function plan(instance: Instance, seen: Seen, nowMs: number, limits: Limi
   // Nothing is failed for a time in which the engine was away: the deadlines count anew.
   if (observed.diagnosis === 'EngineUnreachable')
     return { do: 'mark', show: { ...diagnosed('', ''), countedFromMs: nowMs } };
+  const step = planKnown(instance, seen, nowMs, limits);
+  const atRest = step.do === 'rest' && step.afterMs === undefined;
+  return atRest && instance.unfinished.length > 0 ? { do: 'removeUnfinished' } : step;
+}
+
+type Known = Exclude<Seen, { kind: 'unknown' }>;
+type Present = Extract<Seen, { kind: 'present' }>;
+
+function planKnown(instance: Instance, seen: Known, nowMs: number, limits: Limits): Step {
+  const { desired, observed } = instance;
   switch (desired) {
     case 'released':
       return seen.kind === 'absent' && observed.phase === 'Cleaned' ? { do: 'rest' } : { do: 'destroy' };
@@ -88,9 +100,6 @@ export function plan(instance: Instance, seen: Seen, nowMs: number, limits: Limi
       return desired satisfies never;
   }
 }
-
-type Known = Exclude<Seen, { kind: 'unknown' }>;
-type Present = Extract<Seen, { kind: 'present' }>;
 
 function planStopped(instance: Instance, seen: Known, nowMs: number, limits: Limits): Step {
   const { observed } = instance;

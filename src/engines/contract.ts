@@ -181,8 +181,8 @@ export interface Engine {
     credentials?: RegistryCredentials,
   ): Promise<void>;
   /**
-   * Removes an image that was saved here, under this name. Absent is success. Faults: `busy` while a container uses it,
-   * `rejected` for an image that is not this installation's.
+   * Removes an image that was saved here, under this name, after what is saved or pushed under it just now, even for a caller who
+   * gave up. Absent is success. Faults: `busy` while a container uses it, `rejected` for an image that is not this installation's.
    */
   removeImage(ref: string, signal: AbortSignal): Promise<void>;
   /**
@@ -199,8 +199,8 @@ export interface Engine {
   /**
    * Keeps the root disk, of a running or stopped instance, as an image under `ref`: the image it was made from, with what was
    * changed, and nothing of what Berth brought (mounts, control files, entry point). A running one stands still meanwhile, and
-   * is observed as running. An earlier image of ours with this name is replaced. What a broken-off save leaves is listed by
-   * `listOwned`. `sizeBytes` is of the whole image, the layers it shares included. Faults: `not_found`, `rejected` (the name is
+   * is observed as running. An earlier image of ours with this name is replaced. It may go on when its caller gives up; what that
+   * leaves is listed by `listOwned`, and `removeImage` waits for it. `sizeBytes` is of the whole image, the layers it shares included. Faults: `not_found`, `rejected` (the name is
    * another's), `no_capacity`.
    */
   saveImage(id: InstanceId, ref: string, signal: AbortSignal): Promise<{ sizeBytes: number }>;

@@ -94,6 +94,7 @@ const schema = z.object({
   BERTH_IDLE_STOP_MINUTES: wholeUpTo(YEAR_HOURS * 60).optional(),
   BERTH_COMMON_DATA: z.string().min(1).optional(),
   BERTH_REGISTRY_IMAGES: z.enum(['auto', 'off']).default('auto'),
+  BERTH_LOCAL_REGISTRIES: z.enum(['allow', 'refuse']).default('refuse'),
   BERTH_EVENTS_DAYS: z.coerce.number().min(1).max(3_650).default(30),
   BERTH_STRAYS: z.enum(['report', 'stop', 'delete']).default('stop'),
   BERTH_STRAY_HOURS: z.coerce.number().min(0).max(87_600).default(24),
@@ -129,6 +130,8 @@ export interface Config {
   /** Data sets of the operator, read-only for all who ask. */
   commonDataFolder: string;
   registryImages: boolean;
+  /** Whether accounts may have images from registries on this very host, and so make the engine ask it. */
+  localRegistries: boolean;
   /** How long events and past operations are kept. */
   eventsKeptMs: number;
   /** What becomes of what the engine holds of ours and nobody wished: `docs/operations.md`. */
@@ -171,6 +174,7 @@ export function readConfig(env: Record<string, string | undefined>): Config {
     idleStopMs: data.BERTH_IDLE_STOP_MINUTES === undefined ? null : data.BERTH_IDLE_STOP_MINUTES * 60_000,
     commonDataFolder: resolve(data.BERTH_COMMON_DATA ?? join(data.BERTH_DATA, 'common')),
     registryImages: data.BERTH_REGISTRY_IMAGES === 'auto',
+    localRegistries: data.BERTH_LOCAL_REGISTRIES === 'allow',
     eventsKeptMs: data.BERTH_EVENTS_DAYS * 24 * 3_600_000,
     strays: { does: data.BERTH_STRAYS, keptMs: data.BERTH_STRAY_HOURS * 3_600_000 },
     archiveRegistry: archiveRegistryOf(data),

@@ -32,6 +32,8 @@ export const HOST_MEMORY_MIB = 1024;
 const CPU_SIZES = [1, 2, 4, 8, 16, 32, 64] as const;
 const GB_PER_CORE = 2;
 const GPU_SIZES = [1, 2, 4, 8] as const;
+/** What a whole host of eight GPUs has: the share of a GPU is of no more, however large the simulated machine is. */
+const LARGEST = { cores: 256, memoryGB: 2048, gpus: 8 } as const;
 
 /** Dollars an hour. An operator's own prices come with the ledger; these are there so that everything has one. */
 const CORE_PRICE = 0.02;
@@ -94,9 +96,10 @@ export function fittedTypes(machine: Machine): Omit<InstanceType, 'id' | 'region
   const gpuName = machine.gpus[0]?.name ?? '';
   const count = machine.gpus.length;
   const gpu = GPU_SIZES.filter((gpus) => gpus <= count).map((gpus) => {
-    const share = gpus / count;
-    const cores = Math.max(1, Math.floor(machine.cpuCores * share));
-    const memory = Math.max(1, Math.floor(memoryGB * share));
+    const share = (has: number, largest: number): number =>
+      Math.max(1, Math.floor(gpus * Math.min(has / count, largest / Math.min(count, LARGEST.gpus))));
+    const cores = share(machine.cpuCores, LARGEST.cores);
+    const memory = share(memoryGB, LARGEST.memoryGB);
     const price = pricesOf(gpus * GPU_PRICE + cores * CORE_PRICE);
     return {
       ...base,

@@ -72,7 +72,7 @@ export async function makeHands(config: Config, region: RegionId, installation: 
       seen: { probe: null, answers: false, text: 'the engine was not asked yet' },
     },
     notebookImage: { ref: recipeRef(recipe), name: 'JupyterLab (Debian)', tags: ['jupyterlab', 'python3', 'ssh'] },
-    width: config.engine === 'docker' ? 2 * availableParallelism() : 64,
+    width: config.engine === 'docker' ? 4 * availableParallelism() : 64,
   };
 }
 

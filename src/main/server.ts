@@ -143,6 +143,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       idleLimits,
       eventsKeptMs: config.eventsKeptMs,
       strays: config.strays,
+      localRegistries: config.localRegistries,
       alone: true,
     });
     late.running = running;

@@ -6,6 +6,7 @@ import { sql, type SqlBool } from 'kysely';
 import { capacityOf, type Capacity } from '../domain/catalog.ts';
 import { instanceId, type InstanceId } from '../domain/ids.ts';
 import type { InstanceSpec } from '../domain/instance.ts';
+import { nothing, plus, type InLine } from '../domain/placement.ts';
 import { regionFromRow, type CountedRegion } from './catalog.ts';
 import { count, prepared } from './prepared.ts';
 import type { Db } from './store.ts';
@@ -93,9 +94,8 @@ export interface Place {
   id: string;
 }
 
-export interface Waiting extends Place {
+export interface Waiting extends Place, InLine {
   id: InstanceId;
-  need: Capacity;
 }
 
 const READ_AT_ONCE = 64;
@@ -103,7 +103,7 @@ const READ_AT_ONCE = 64;
 const nextInLine = prepared<{ region: string; afterMs: number; afterId: string; limit: number }>()((db, p) =>
   db
     .selectFrom('instance')
-    .select(['id', 'waitsSinceMs', 'spec'])
+    .select(['id', 'ownerId', 'wishedAtMs', 'waitsSinceMs', 'spec'])
     .where('regionId', '=', p('region'))
     .where('waitsSinceMs', 'is not', null)
     .where(sql<SqlBool>`("waitsSinceMs", id) > (cast(${p('afterMs')} as bigint), ${p('afterId')})`)
@@ -121,14 +121,47 @@ export async function* lineOf(db: Db, region: string, behind: Place | null = nul
       afterId: last.id,
       limit: READ_AT_ONCE,
     });
-    for (const { id, waitsSinceMs, spec } of rows) {
+    for (const { id, ownerId, wishedAtMs, waitsSinceMs, spec } of rows) {
       if (waitsSinceMs === null) continue;
-      const { type }: InstanceSpec = JSON.parse(spec);
       last = { waitsSinceMs, id };
-      yield { waitsSinceMs, id: instanceId(id), need: capacityOf(type) };
+      yield { waitsSinceMs, id: instanceId(id), ownerId, joinedAtMs: wishedAtMs, need: needOf(spec) };
     }
     if (rows.length < READ_AT_ONCE) return;
   }
+}
+
+const needOf = (spec: string): Capacity => {
+  const { type }: InstanceSpec = JSON.parse(spec);
+  return capacityOf(type);
+};
+
+const specsHeld = prepared<{ region: string; ownerId: string }>()((db, p) =>
+  db
+    .selectFrom('instance')
+    .select('spec')
+    .where('ownerId', '=', p('ownerId'))
+    // Whoever holds something is listed, and the account's rows are found by it.
+    .where('listed', '=', 1)
+    .where('regionId', '=', p('region'))
+    .where('holdsCapacity', '=', 1),
+);
+
+/** What the account's instances hold of the region. */
+export async function heldBy(db: Db, region: string, ownerId: string): Promise<Capacity> {
+  const rows = await specsHeld(db, { region, ownerId });
+  return rows.reduce((sum, { spec }) => plus(sum, needOf(spec)), nothing);
+}
+
+/** How many of the account stand in the region's line. */
+export async function countInLine(db: Db, region: string, ownerId: string): Promise<number> {
+  const { length } = await db
+    .selectFrom('instance')
+    .select(({ fn }) => fn.countAll<number>().as('length'))
+    .where('regionId', '=', region)
+    .where('waitsSinceMs', 'is not', null)
+    .where('ownerId', '=', ownerId)
+    .executeTakeFirstOrThrow();
+  return length;
 }
 
 /** Since when the last in the region's line waits; null: nobody waits. */

@@ -18,6 +18,8 @@ export interface KeyedDeed {
   route: string;
   /** Hash of the validated body. */
   bodyHash: string;
+  /** As it was kept by versions before this one: answers of theirs are given again for a day after an upgrade. */
+  formerBodyHash?: string;
 }
 
 interface Filled extends KeyedDeed {
@@ -69,7 +71,7 @@ export async function remembered<Answer>(
   accountId: string,
   deed: KeyedDeed,
 ): Promise<{ answer: Answer } | null> {
-  const { key, route, bodyHash } = deed;
+  const { key, route, bodyHash, formerBodyHash } = deed;
   const [claimed] = await claimKey(tx, { accountId, key, route, bodyHash });
   if (claimed) return null;
   const [first] = await firstDeed(tx, { accountId, key });
@@ -78,7 +80,7 @@ export async function remembered<Answer>(
   if (first.route !== route) {
     throw mismatch(`Idempotency-Key "${key}" was used before with ${first.route}; send another key with ${route}`);
   }
-  if (first.bodyHash !== bodyHash) {
+  if (first.bodyHash !== bodyHash && first.bodyHash !== formerBodyHash) {
     throw mismatch(
       `Idempotency-Key "${key}" was used before with another body; send another key, or the same body again`,
     );

@@ -108,6 +108,19 @@ export const holdOwnImage = (tx: Db, ownerId: string, id: string): Promise<Image
     .returningAll()
     .executeTakeFirst();
 
+/** The same, of one that has this name: which it is makes no odds where an account gave several the same. */
+export async function holdOwnImageCalled(tx: Db, ownerId: string, ref: string): Promise<ImageRow | undefined> {
+  const [row] = await tx
+    .updateTable('image')
+    .set((image) => ({ dueAtMs: image.ref('dueAtMs') }))
+    .where('ref', '=', ref)
+    .where('ownerId', '=', ownerId)
+    .where('state', '!=', 'Deleting')
+    .returningAll()
+    .execute();
+  return row;
+}
+
 /** Instances that need the image to be started: not released, and without a root disk of their own that was archived. */
 export async function usersOfImage(db: Db, ownerId: string, id: string): Promise<string[]> {
   const rows = await db

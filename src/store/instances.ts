@@ -42,6 +42,7 @@ export function instanceFromRow(row: InstanceRow): Instance {
   const nodePorts: NodePort[] = JSON.parse(row.nodePorts);
   const ends: Ends = JSON.parse(row.ends);
   const archive: Archive | null = row.archive === null ? null : JSON.parse(row.archive);
+  const unfinished: string[] = JSON.parse(row.unfinished);
   const operation: Operation = JSON.parse(row.operation);
   return {
     id: instanceId(row.id),
@@ -69,6 +70,7 @@ export function instanceFromRow(row: InstanceRow): Instance {
     waitsUntilMs: row.waitsUntilMs,
     ends,
     archive,
+    unfinished,
     operation,
     observed,
   };
@@ -89,6 +91,7 @@ const columnsOf = (instance: Instance, region: Region) => ({
   waitsSinceMs: instance.waitsSinceMs,
   waitsUntilMs: instance.waitsUntilMs,
   archive: instance.archive === null ? null : JSON.stringify(instance.archive),
+  unfinished: JSON.stringify(instance.unfinished),
   operation: JSON.stringify(instance.operation),
   observed: JSON.stringify(instance.observed),
   status: instance.observed.status,
@@ -119,6 +122,7 @@ const insertRow = prepared<InstanceRow>()((db, p) =>
     endsAtMs: p('endsAtMs'),
     idleAfterMs: p('idleAfterMs'),
     archive: p('archive'),
+    unfinished: p('unfinished'),
     operation: p('operation'),
     observed: p('observed'),
     status: p('status'),
@@ -284,6 +288,7 @@ const updateFound = prepared<
       endsAtMs: p('endsAtMs'),
       idleAfterMs: p('idleAfterMs'),
       archive: p('archive'),
+      unfinished: p('unfinished'),
       operation: p('operation'),
       observed: p('observed'),
       status: p('status'),

@@ -226,6 +226,8 @@ export interface InstanceTable {
   idleAfterMs: Generated<number | null>;
   /** JSON `Archive`; null when there is none. */
   archive: Generated<string | null>;
+  /** JSON array of refs: root disks that were asked for and that no archive names. */
+  unfinished: Generated<string>;
   /** JSON `Operation`: the present one. */
   operation: Generated<string>;
   /** Secret between gateway and notebook. */

@@ -20,8 +20,8 @@ export interface Intent {
   status: string;
   /** No pass is due for it, and none works on it. */
   idle: boolean;
-  /** Of its archive, and of those that it replaced and that are still to be removed. */
-  archiveRefs: string[];
+  /** Of its archive, and of all that is still to be removed: what that replaced, and what was asked for and never finished. */
+  keptRefs: string[];
 }
 
 /** Those of the ids that were ever wished, released ones among them. */
@@ -29,12 +29,14 @@ export async function intentsAmong(db: Db, ids: readonly string[]): Promise<Inte
   if (ids.length === 0) return [];
   const rows = await db
     .selectFrom('instance')
-    .select(['id', 'desired', 'status', 'dueAtMs', 'archive'])
+    .select(['id', 'desired', 'status', 'dueAtMs', 'archive', 'unfinished'])
     .where('id', 'in', ids)
     .execute();
-  return rows.map(({ dueAtMs, archive, ...row }) => {
+  return rows.map(({ dueAtMs, archive, unfinished, ...row }) => {
     const kept: Archive | null = archive === null ? null : JSON.parse(archive);
-    return { ...row, idle: dueAtMs === null, archiveRefs: kept === null ? [] : [kept.ref, ...kept.replaces] };
+    const open: string[] = JSON.parse(unfinished);
+    const keptRefs = kept === null ? open : [kept.ref, ...kept.replaces, ...open];
+    return { ...row, idle: dueAtMs === null, keptRefs };
   });
 }
 

@@ -1,7 +1,9 @@
 /** The live stream: whoever resumes where it was sees every event once and in order, of its own account alone. */
 import { connect } from 'node:net';
-import { expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import type { Caller, Credential } from '../../src/control/control.ts';
 import { makeEventFeed } from '../../src/control/event-feed.ts';
+import type { RunningControl } from '../../src/control/make-control.ts';
 import { realTime } from '../../src/control/time.ts';
 import { onBothEngines, openTempStore } from '../store/harness.ts';
 import { insertOwners } from '../store/rows.ts';
@@ -248,6 +250,40 @@ test('a stream ends soon after its login or key does, and those of other logins 
   const beats = byOther.text().length;
   await eventually(() => byOther.text().length > beats);
   await remove();
+});
+
+describe('of what happens once the credential of a stream has ended nothing is told, and the stream ends with it:', () => {
+  type End = (access: RunningControl['access'], who: Caller) => Promise<void>;
+  const ends: [name: string, by: 'token' | 'key', end: End][] = [
+    ['a logout', 'token', (access, who) => access.logout(who)],
+    [
+      'a change of the password',
+      'token',
+      (access, who) => access.changePassword(who, { oldPassword: 'correct horse', newPassword: 'incorrect horse' }),
+    ],
+    ['a deleted API key', 'key', (access, who) => access.deleteApiKey(who, { id: who.apiKeyId ?? '' }, null)],
+  ];
+  for (const [name, by, end] of ends)
+    for (const where of ['here', 'in another process'] as const)
+      test(`${name} ${where}`, async () => {
+        const { store, remove } = await openTempStore();
+        const { world, api, admin } = await eventRoom(store);
+        const { access } = world.running;
+        const { key } = await access.createApiKey(world.caller, { name: 'ci' }, null);
+        const credential: Credential =
+          by === 'token' ? { kind: 'token', token: admin.token } : { kind: 'apiKey', key: key.fullKey };
+        const headers: Record<string, string> = by === 'token' ? bearer(admin) : { 'x-api-key': key.fullKey };
+        const stream = await openStream(api.port, { headers });
+        await admin.happens(1);
+        await eventually(() => messagesIn(stream.text()).length === 1);
+        const who = await access.authenticate(credential);
+        await end(where === 'here' ? access : world.beside({}).access, who);
+        await admin.happens(3);
+        await eventually(() => stream.text().includes(': the login or key has ended'), stream.text);
+        expect(await stream.ended).toBe('end');
+        expect(messagesIn(stream.text())).toHaveLength(1);
+        await remove();
+      });
 });
 
 test('an account has eight streams; the ninth is refused in words, and one that is closed makes room', async () => {

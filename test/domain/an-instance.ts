@@ -57,6 +57,7 @@ export const anInstance = (over: Partial<Instance> = {}): Instance => ({
   waitsUntilMs: null,
   ends: noEnds,
   archive: null,
+  unfinished: [],
   operation: beginOperation('launch', 'user', 1_700_000_000_000),
   observed: {
     status: 'Initializing',

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { readImageRef, readServer, serverOf } from '../../src/domain/image-ref.ts';
+import { liesUnder, readImageRef, readServer, serverOf } from '../../src/domain/image-ref.ts';
+import { isLocalServer } from '../../src/domain/registry-server.ts';
 
 const digest = `sha256:${'0123456789abcdef'.repeat(4)}`;
 
@@ -44,6 +45,11 @@ describe('a name of an image', () => {
     ['BERTH.local/notebook:1'],
     ['berth.local:80/saved/x'],
     ['0123456789abcdef'.repeat(4)],
+    [digest],
+    [`docker.io/${digest}`],
+    [`library/${digest}`],
+    ['host:65536/a'],
+    ['10.0.0.256:5000/a'],
     ['a'.repeat(256)],
     ['a\nb'],
   ])('%j is none, and it says why', (text) => {
@@ -62,7 +68,78 @@ describe('a server of credentials', () => {
     expect(readServer(text)).toEqual({ server });
   });
 
-  test.each(['https://ghcr.io', 'ghcr.io/me', '', 'a b', 'berth.local', 'user@host'])('%j is none', (text) => {
-    expect(readServer(text)).toBeTypeOf('string');
+  test.each(['host:65536', 'https://ghcr.io', 'ghcr.io/me', '', 'a b', 'berth.local', 'user@host'])(
+    '%j is none',
+    (text) => {
+      expect(readServer(text)).toBeTypeOf('string');
+    },
+  );
+});
+
+describe('a server on the engine’s own host or link', () => {
+  test.each([
+    ['localhost'],
+    ['localhost:5000'],
+    ['registry.localhost'],
+    ['127.0.0.1'],
+    ['127.8.9.10:443'],
+    ['127.1:5000'],
+    ['0x7f.1'],
+    ['2130706433:5000'],
+    ['0177.0.0.1'],
+    ['0.0.0.0:80'],
+    ['0:80'],
+    ['169.254.169.254'],
+    ['[::1]:5000'],
+    ['[::]'],
+    ['[0:0:0:0:0:0:0:1]'],
+    ['[::ffff:127.0.0.1]'],
+    ['[::ffff:a9fe:a9fe]'],
+    ['[::7f00:1]'],
+    ['[fe80::1]:5000'],
+    ['[febf::1]'],
+  ])('is %s', (server) => {
+    expect(isLocalServer(server)).toBe(true);
+  });
+
+  test.each([
+    ['docker.io'],
+    ['registry.example.org:5000'],
+    ['10.0.0.7:5000'],
+    ['192.168.1.2'],
+    ['169.253.0.1'],
+    ['128.0.0.1'],
+    ['localhost.example.org'],
+    ['127.0.0.1.example.org'],
+    ['[2001:db8::7f00:1]:5000'],
+    ['[::ffff:10.0.0.7]'],
+    ['[fec0::1]'],
+  ])('is not %s', (server) => {
+    expect(isLocalServer(server)).toBe(false);
+  });
+});
+
+describe('names under a prefix', () => {
+  test.each([
+    ['r.example.org/kept/archive/x:1'],
+    ['r.example.org:443/kept/archive/x:1'],
+    ['R.Example.ORG:80/kept/archive/x'],
+  ])('%s lies under r.example.org/kept/archive', (ref) => {
+    expect(liesUnder(ref, 'r.example.org/kept/archive')).toBe(true);
+  });
+
+  test.each([
+    ['r.example.org:5000/kept/archive/x'],
+    ['r.example.org/kept/archived/x'],
+    ['r.example.org/kept/archive'],
+    ['s.example.org/kept/archive/x'],
+    ['kept/archive/x'],
+  ])('%s does not', (ref) => {
+    expect(liesUnder(ref, 'r.example.org/kept/archive')).toBe(false);
+  });
+
+  test('of the hub are the same under all of its names, and without any', () => {
+    for (const ref of ['me/kept/x', 'index.docker.io/me/kept/x', 'docker.io:443/me/kept/x'])
+      expect(liesUnder(ref, 'docker.io/me/kept'), ref).toBe(true);
   });
 });

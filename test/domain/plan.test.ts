@@ -164,6 +164,22 @@ describe('plan', () => {
     });
   });
 
+  test('what an archive that was given up has left is removed once there is nothing else to do, whatever is wished then', () => {
+    const unfinished = ['half'];
+    const atRest = [
+      { instance: at('stopped', { status: 'Stopped', phase: 'Stopped' }), seen: ended },
+      { instance: at('stopped', { status: 'StartingFailed', phase: 'Failed' }), seen: absent },
+      { instance: at('archived', { status: 'Archived', phase: 'Archived' }), seen: absent },
+      { instance: at('running', { status: 'Running', phase: 'Ready', healthy: true }), seen: running },
+    ];
+    for (const { instance, seen } of atRest) {
+      expect(plan(instance, seen, now, limits), instance.observed.status).toEqual({ do: 'rest' });
+      expect(plan({ ...instance, unfinished }, seen, now, limits)).toEqual({ do: 'removeUnfinished' });
+    }
+    const saving = at('archived', { status: 'Running', phase: 'Archiving' }, { unfinished });
+    expect(plan(saving, ended, now, limits)).toEqual({ do: 'saveRoot' });
+  });
+
   test('one whose archive failed rests with its container, and says why', () => {
     const operation = { ...beginOperation('archive', 'user', now), state: 'Failed', endedAtMs: now } as const;
     const failed = at('stopped', { status: 'Running', diagnosis: 'ArchiveFailed' }, { operation });

@@ -401,7 +401,7 @@ async function volumesHold(listed: InstanceObject[]): Promise<void> {
 }
 
 test(
-  `fault test 1: ${KILLS} kills under a mixed load (seed ${seed}): wishes and containers agree exactly`,
+  `${KILLS} kills under a mixed load (seed ${seed}): wishes and containers agree exactly`,
   async () => {
     console.log(`the seed is ${seed}; BERTH_SEED=${seed} does it again`);
     const installation = installationOf(server.folder);

@@ -205,9 +205,11 @@ describe('what the host does not give', () => {
 describe('what the engine does', () => {
   let inside: ServerInside;
   let engine: Wire;
+  let folder: string;
   let imageId: string;
   beforeAll(async () => {
-    const path = join(await mkdtemp(join(tmpdir(), 'berth-wire-')), 'engine.sock');
+    folder = await mkdtemp(join(tmpdir(), 'berth-wire-'));
+    const path = join(folder, 'engine.sock');
     engine = await makeWire({ at: { path }, to: { path: SOCKET } });
     inside = await startInside({ nodePorts: '31670-31689', limits, time: hastened, engineAt: `unix://${path}` });
     imageId = await inside.offerTiny();
@@ -215,6 +217,7 @@ describe('what the engine does', () => {
   afterAll(async () => {
     await inside?.stop();
     await engine?.down();
+    await rm(folder, { recursive: true, force: true });
   });
 
   test('its socket is gone: EngineUnreachable, nothing is failed for it, and all go on when it is back', async () => {

@@ -98,6 +98,7 @@ export async function startInside({
     BERTH_ADMIN_PASSWORD: PASSWORD,
     BERTH_NODE_PORTS: nodePorts,
     BERTH_REGISTRY_IMAGES: 'off',
+    BERTH_LOCAL_REGISTRIES: 'allow',
     BERTH_CPU_OVERCOMMIT: '50',
     DOCKER_HOST: engineAt,
     ...settings,
@@ -219,7 +220,8 @@ export async function startInside({
     async removeAll(...ids) {
       await Promise.all(ids.map((instanceId) => client.terminate({ instanceId })));
       await until(
-        () => Promise.all(ids.map(row)),
+        async () =>
+          (await Promise.all(ids.map(row))).map(({ id, holdsCapacity, observed }) => ({ id, holdsCapacity, observed })),
         (rows) => rows.every(({ observed, holdsCapacity }) => observed.phase === 'Cleaned' && !holdsCapacity),
       );
       await until(

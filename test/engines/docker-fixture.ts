@@ -12,16 +12,19 @@ import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import type Docker from 'dockerode';
+import { afterAll, afterEach, beforeAll } from 'vitest';
 import { createOptions } from '../../src/engines/docker/create-options.ts';
 import { endpointOf, makeClient, type Endpoint } from '../../src/engines/docker/client.ts';
 import { makeControlFiles } from '../../src/engines/docker/control-files.ts';
 import { makeDockerEngine, type DockerEngineOptions } from '../../src/engines/docker/docker.ts';
 import { makeHost, type HostFacts } from '../../src/engines/docker/host.ts';
+import type { InstanceId } from '../../src/domain/ids.ts';
 import type { Engine } from '../../src/engines/contract.ts';
 import { containerName, labels, networkName } from '../../src/engines/labels.ts';
 import { splitRef } from '../../src/engines/docker/refs.ts';
 import { credentials, startDebianRegistries, type DebianRegistries } from './debian-registry.ts';
 import type { Fixture, Neighbour } from './conformance.ts';
+import { makeSubject, type Subject } from './conformance/subject.ts';
 
 const run = promisify(execFile);
 
@@ -38,6 +41,19 @@ export interface DockerFixture extends Fixture {
   /** Warnings of the engine's log. */
   warnings: string[];
   make(options?: Partial<DockerEngineOptions>): Engine;
+  inspect(id: InstanceId): Promise<Docker.ContainerInspectInfo>;
+}
+
+/** Hands the tests of a file a daemon's fixture before the first, clears what each made, and takes all away after the last. */
+export function onDocker(hand: (made: { fixture: DockerFixture; subject: Subject }) => void): void {
+  let made: { fixture: DockerFixture; subject: Subject } | undefined;
+  beforeAll(async () => {
+    const fixture = await makeDockerFixture();
+    made = { fixture, subject: makeSubject(fixture) };
+    hand(made);
+  });
+  afterEach(() => made?.subject.clear());
+  afterAll(() => made?.fixture.stop());
 }
 
 export async function makeDockerFixture(): Promise<DockerFixture> {
@@ -84,6 +100,7 @@ export async function makeDockerFixture(): Promise<DockerFixture> {
     stateFolder,
     warnings,
     make,
+    inspect: (id) => docker.getContainer(containerName(id)).inspect(),
     engine: make(),
     installation,
     imageRef,

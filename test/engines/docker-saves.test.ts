@@ -2,28 +2,17 @@
 import { createHash } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { containerName, labels } from '../../src/engines/labels.ts';
 import { createOptions, gpuLabel } from '../../src/engines/docker/create-options.ts';
-import {
-  control,
-  deadline,
-  expectFault,
-  expectRunning,
-  makeSubject,
-  until,
-  type Subject,
-} from './conformance/subject.ts';
-import { makeDockerFixture, type DockerFixture } from './docker-fixture.ts';
+import { control, deadline, expectFault, expectRunning, until, type Subject } from './conformance/subject.ts';
+import { onDocker, type DockerFixture } from './docker-fixture.ts';
 
 let fixture: DockerFixture;
 let subject: Subject;
-beforeAll(async () => {
-  fixture = await makeDockerFixture();
-  subject = makeSubject(fixture);
+onDocker((made) => {
+  ({ fixture, subject } = made);
 });
-afterEach(() => subject.clear());
-afterAll(() => fixture.stop());
 
 /** An image with settings of its own, made of the fixture's. */
 async function imageWith(name: string, changes: string[]): Promise<string> {

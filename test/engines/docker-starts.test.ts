@@ -1,19 +1,16 @@
 /** Starts that fail on a real daemon, each with its reason. */
 import { mkdir, rmdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { deadline, expectFault, expectRunning, makeSubject, type Subject } from './conformance/subject.ts';
-import { makeDockerFixture, type DockerFixture } from './docker-fixture.ts';
+import { describe, expect, it } from 'vitest';
+import { deadline, expectFault, expectRunning, type Subject } from './conformance/subject.ts';
+import { onDocker, type DockerFixture } from './docker-fixture.ts';
 import { squat } from './sockets.ts';
 
 let fixture: DockerFixture;
 let subject: Subject;
-beforeAll(async () => {
-  fixture = await makeDockerFixture();
-  subject = makeSubject(fixture);
+onDocker((made) => {
+  ({ fixture, subject } = made);
 });
-afterEach(() => subject.clear());
-afterAll(() => fixture.stop());
 
 describe('a start that fails', () => {
   const mounted = async (source: string, target: string) => {

@@ -1,23 +1,17 @@
 /** What instances use, read on a real daemon. */
 import http from 'node:http';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import type { InstanceId } from '../../src/domain/ids.ts';
+import { describe, expect, it } from 'vitest';
 import { gpuLabel } from '../../src/engines/docker/create-options.ts';
 import { containerName } from '../../src/engines/labels.ts';
-import { deadline, echoPort, makeSubject, until, type Subject } from './conformance/subject.ts';
-import { endpoint, makeDockerFixture, type DockerFixture } from './docker-fixture.ts';
+import { deadline, echoPort, until, type Subject } from './conformance/subject.ts';
+import { endpoint, onDocker, type DockerFixture } from './docker-fixture.ts';
 import { withSocket } from './sockets.ts';
 
 let fixture: DockerFixture;
 let subject: Subject;
-beforeAll(async () => {
-  fixture = await makeDockerFixture();
-  subject = makeSubject(fixture);
+onDocker((made) => {
+  ({ fixture, subject } = made);
 });
-afterEach(() => subject.clear());
-afterAll(() => fixture.stop());
-
-const inspect = (id: InstanceId) => fixture.docker.getContainer(containerName(id)).inspect();
 
 describe('usage', () => {
   it('tells a busy instance from an idle one, and what it wrote', async () => {
@@ -71,7 +65,7 @@ describe('usage', () => {
     const spec = subject.spec();
     await fixture.leaveHalfMade(spec);
     const name = containerName(spec.id);
-    const { Config, HostConfig } = await inspect(spec.id);
+    const { Config, HostConfig } = await fixture.inspect(spec.id);
     await fixture.docker.getContainer(name).remove({ force: true });
     const Labels = { ...Config.Labels, [gpuLabel]: 'GPU-1,GPU-2' };
     const start = ['/bin/sh', '-c', 'while :; do sleep 1; done'];
@@ -90,7 +84,7 @@ describe('usage', () => {
     const daemonSocket = 'socketPath' in endpoint ? endpoint.socketPath : expect.fail('this test needs a local socket');
     const [well, ill] = [subject.spec(), subject.spec()];
     await Promise.all([subject.ensure(well), subject.ensure(ill)]);
-    const { Id } = await inspect(ill.id);
+    const { Id } = await fixture.inspect(ill.id);
     const between = http.createServer((request, response) => {
       if (request.url?.startsWith(`/containers/${Id}/stats`)) return void response.end('{"read":"nonsense"}');
       const { url: path, method, headers } = request;

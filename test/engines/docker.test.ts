@@ -5,7 +5,7 @@ import http from 'node:http';
 import net from 'node:net';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { InstanceId } from '../../src/domain/ids.ts';
 import { containerName, labels, networkName } from '../../src/engines/labels.ts';
 import {
@@ -15,26 +15,20 @@ import {
   expectFault,
   expectPresent,
   expectRunning,
-  makeSubject,
   newInstanceId,
   newUserId,
   until,
   untilStopped,
   type Subject,
 } from './conformance/subject.ts';
-import { endpoint, makeDockerFixture, type DockerFixture } from './docker-fixture.ts';
+import { endpoint, onDocker, type DockerFixture } from './docker-fixture.ts';
 import { squat, withSocket } from './sockets.ts';
 
 let fixture: DockerFixture;
 let subject: Subject;
-beforeAll(async () => {
-  fixture = await makeDockerFixture();
-  subject = makeSubject(fixture);
+onDocker((made) => {
+  ({ fixture, subject } = made);
 });
-afterEach(() => subject.clear());
-afterAll(() => fixture.stop());
-
-const inspect = (id: InstanceId) => fixture.docker.getContainer(containerName(id)).inspect();
 
 describe('node ports', () => {
   it('of an instance that has run stay: a taken one is busy without the offer of another, and it starts once that is free', async () => {
@@ -209,7 +203,7 @@ describe('exec', () => {
     const abort = new AbortController();
     const running = fixture.engine.exec(spec.id, ['cat', '/dev/zero'], abort.signal);
     const refused = expectFault(running, 'unreachable');
-    await until('it runs', async () => ((await inspect(spec.id)).ExecIDs ?? []).length > 0);
+    await until('it runs', async () => ((await fixture.inspect(spec.id)).ExecIDs ?? []).length > 0);
     abort.abort();
     await refused;
   });

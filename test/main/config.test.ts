@@ -106,6 +106,20 @@ describe('the first types', () => {
     ]);
   });
 
+  test('are of one host and no more, however large the simulated machine is', () => {
+    const types = fittedTypes(machine(1_000_000, 976_562, 64));
+    expect(types.filter(({ cpuCores, memoryGB }) => cpuCores > 256 || memoryGB > 2048)).toEqual([]);
+    expect(types.filter(({ gpuCount }) => gpuCount > 0)).toMatchObject([
+      { name: 'gpu.1', cpuCores: 32, memoryGB: 256 },
+      { name: 'gpu.2', cpuCores: 64, memoryGB: 512 },
+      { name: 'gpu.4', cpuCores: 128, memoryGB: 1024 },
+      { name: 'gpu.8', cpuCores: 256, memoryGB: 2048, pricesMicros: { perHour: 11_520_000n } },
+    ]);
+    // One GPU in a large host has the whole of it still, and ten share what there is.
+    expect(fittedTypes(machine(128, 513, 1)).at(-1)).toMatchObject({ name: 'gpu.1', cpuCores: 128, memoryGB: 512 });
+    expect(fittedTypes(machine(120, 501, 10)).at(-1)).toMatchObject({ name: 'gpu.8', cpuCores: 96, memoryGB: 400 });
+  });
+
   test('have a price for each charge mode, cheaper an hour the longer the promise', () => {
     const { perHour, tidePerHour, perDay, perWeek, perMonth } = pricesOf(1);
     expect(perHour).toBe(1_000_000n);
@@ -166,4 +180,10 @@ test('bounds on the ends of instances are whole hours and minutes, and none unle
     expect(() => readConfig({ BERTH_MAX_RUN_HOURS: bad })).toThrow(/BERTH_MAX_RUN_HOURS/);
     expect(() => readConfig({ BERTH_IDLE_STOP_MINUTES: bad })).toThrow(/BERTH_IDLE_STOP_MINUTES/);
   }
+});
+
+test('registries of this very host are allowed to accounts only if the operator says so', () => {
+  expect(readConfig({})).toMatchObject({ localRegistries: false });
+  expect(readConfig({ BERTH_LOCAL_REGISTRIES: 'allow' })).toMatchObject({ localRegistries: true });
+  expect(() => readConfig({ BERTH_LOCAL_REGISTRIES: 'yes' })).toThrow(/BERTH_LOCAL_REGISTRIES/);
 });

@@ -5,6 +5,7 @@ import { makeAccess, type AccessNeeds, type FullAccess } from '../../src/control
 import { argon2id, type Argon2id } from '../../src/control/access/passwords.ts';
 import type { Caller, Idempotency } from '../../src/control/control.ts';
 import type { Log } from '../../src/control/log.ts';
+import { makeOnce } from '../../src/control/once.ts';
 import { Refusal, type RefusalCode } from '../../src/domain/refusal.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { Open } from '../store/harness.ts';
@@ -40,6 +41,7 @@ export function roomOver(store: Store, clock: { nowMs: number }, given: Partial<
   const access = makeAccess({
     store,
     now: () => clock.nowMs,
+    once: makeOnce(new Uint8Array(32).fill(7)),
     randomBytes,
     issuer: ISSUER,
     audience: AUDIENCE,

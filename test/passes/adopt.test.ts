@@ -6,7 +6,7 @@ import { instanceFromRow } from '../../src/store/instances.ts';
 import type { Store } from '../../src/store/store.ts';
 import { onBothEngines } from '../store/harness.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { hasStatus, makeWorld } from './harness.ts';
+import { eventually, hasStatus, makeWorld } from './harness.ts';
 import { adoptAs, containersOf, handle, knownStray, listOf, strayIdOf, sweeping, tableOf } from './sweeping.ts';
 
 const soon = (): AbortSignal => AbortSignal.timeout(5_000);
@@ -67,6 +67,27 @@ onBothEngines('adopting a stray', (open) => {
     });
   }
 
+  test('made from an image that its owner saved keeps that image from being deleted', async () => {
+    const world = await makeWorld(await open());
+    const { images, instances } = world.running.control;
+    const from = await instances.launch(world.caller, world.wish(), null);
+    await world.until(from.instanceId, hasStatus('Running'));
+    const { imageId } = await images.save(world.caller, { instanceId: from.instanceId, name: 'mine' }, null);
+    const rowOf = () =>
+      world.store.read.selectFrom('image').selectAll().where('id', '=', imageId).executeTakeFirstOrThrow();
+    await eventually(async () => (await rowOf()).state === 'Ready');
+    const id = await knownStray(world, { imageRef: (await rowOf()).ref });
+    await handle(world, id, adoptAs(world));
+    const adopted = await world.until(id, hasStatus('Running'));
+    expect(adopted.instanceSpecInfo.imageInfo).toMatchObject({ name: 'mine' });
+    await expect(images.delete(world.caller, { imageId }, null)).rejects.toMatchObject({
+      code: 'in_use',
+      message: expect.stringContaining(id),
+    });
+    await settled(world);
+    await expectConsistent(world);
+  });
+
   test('ends it as the operator wishes every new one to end', async () => {
     const HOUR_MS = 3_600_000;
     const idle = idlePolicy(HOUR_MS);
@@ -74,7 +95,11 @@ onBothEngines('adopting a stray', (open) => {
     const id = await knownStray(world);
     await handle(world, id, adoptAs(world));
     const adopted = await world.until(id, hasStatus('Running'));
-    const row = await world.store.read.selectFrom('instance').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
+    const row = await world.store.read
+      .selectFrom('instance')
+      .selectAll()
+      .where('id', '=', id)
+      .executeTakeFirstOrThrow();
     const { ends, observed } = instanceFromRow(row);
     expect(ends).toEqual({ stopAtMs: null, maxRunMs: 8 * HOUR_MS, idle, keepAliveUntilMs: 0 });
     expect(adopted.instanceRuntimeInfo.scheduledStopTimestamp).toBe(observed.runningSinceMs + 8 * HOUR_MS);

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { instanceId as idOf } from '../../src/domain/ids.ts';
 import type { InstanceId } from '../../src/domain/ids.ts';
 import { tidy } from '../../src/control/passes/tidy.ts';
+import { defaultLimits, LONGEST_COPY_MS } from '../../src/domain/instance-states.ts';
 import { simulatedFault, type Verb } from '../../src/engines/simulated/faults.ts';
 import { instanceFromRow } from '../../src/store/instances.ts';
 import { onBothEngines } from '../store/harness.ts';
@@ -317,6 +318,30 @@ onBothEngines('an archive', (open) => {
     expect(await hasFile(world, id)).toBe(true);
     await becomesConsistent(world);
   });
+
+  test.each(['stop', 'terminate'] as const)(
+    'under way has its name in the row before the engine is asked, and leaves nothing when a %s overtakes it',
+    async (action) => {
+      const world = await makeWorld(await open(), { engine: { times: { save: 500 } } });
+      const id = await launched(world);
+      const { saveImage } = world.engine;
+      const named = Promise.withResolvers<[ref: string, unfinished: string[]]>();
+      world.engine.saveImage = async (saved, ref, given) => {
+        named.resolve([ref, (await rowOf(world, id)).unfinished]);
+        return saveImage(saved, ref, given);
+      };
+      await world.running.control.instances.archive(world.caller, { instanceId: id }, null);
+      const [ref, unfinished] = await named.promise;
+      expect(unfinished).toEqual([ref]);
+      await world.running.control.instances[action](world.caller, { instanceId: id }, null);
+      await world.until(id, ({ instanceRuntimeInfo }) => ['Stopped', 'Cleaned'].includes(instanceRuntimeInfo.phase));
+      // What waits for the instance comes after the save, with which the engine goes on.
+      await world.engine.halt(id, 0, signal());
+      await eventually(async () => (await rowOf(world, id)).unfinished.length === 0);
+      expect(await imagesOnHost(world)).toEqual([]);
+      await becomesConsistent(world);
+    },
+  );
 
   test.each(['saveImage', 'pushImage'] as const)(
     'whose %s takes longer than it may fails after as many tries as any other, though the engine answers',

@@ -125,14 +125,15 @@ onBothEngines('the catalog', (open) => {
     expect(await stockOf(world)).toEqual(['cpu.1 OutOfStock', 'cpu.2 OutOfStock']);
     await world.running.start();
     await eventually(() => world.hands.seen.answers);
-    const one = await instances.launch(world.caller, world.of('cpu.1'), null);
+    const other = await world.account('other');
+    const one = await instances.launch(other, world.of('cpu.1'), null);
     expect(await stockOf(world)).toEqual(['cpu.1 InStock', 'cpu.2 OutOfStock']);
     const waiting = await instances.launch(world.caller, world.of('cpu.2'), null, A_DAY_MS);
     expect(await stockOf(world)).toEqual(['cpu.1 OutOfStock', 'cpu.2 OutOfStock']);
     await instances.terminate(world.caller, waiting, null);
     await eventually(async () => (await stockOf(world))[0] === 'cpu.1 InStock');
     await instances.launch(world.caller, world.of('cpu.1'), null);
-    await instances.terminate(world.caller, one, null);
+    await instances.terminate(other, one, null);
     await eventually(async () => (await stockOf(world))[0] === 'cpu.1 InStock');
     const ports = { nodePortsTotal: 1 };
     await world.store.write((tx) => tx.updateTable('region').set(ports).execute());

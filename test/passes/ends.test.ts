@@ -1,7 +1,9 @@
 import { expect, test } from 'vitest';
+import { makeStopDue } from '../../src/control/passes/ends.ts';
 import type { EndsWish } from '../../src/domain/ends.ts';
 import { instanceFromRow } from '../../src/store/instances.ts';
 import { onBothEngines } from '../store/harness.ts';
+import { insertOwners, instanceRow } from '../store/rows.ts';
 import { expectRefused } from './access-room.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { hasStatus, makeWorld, type World, type WorldOptions } from './harness.ts';
@@ -191,6 +193,26 @@ onBothEngines('what ends an instance by the clock', (open) => {
     await expectRefused(set(world, id, wish), 'not_found', /^ent: instance not found$/);
   });
 
+  test('a thousand keep-alive calls within a minute are one event, and one change of the row', async () => {
+    const { world, clock, nowMs } = await movable(await open());
+    const { ends } = world.running.control;
+    const id = await running(world);
+    await settled(world);
+    clock.aheadMs += MINUTE_MS - (nowMs() % MINUTE_MS) + 1;
+    const beganMs = nowMs();
+    const first = await ends.keepAlive(world.caller, id, HOUR_MS);
+    expect(first.keepAliveUntilMs).toBeGreaterThanOrEqual(beganMs + HOUR_MS);
+    expect(first.keepAliveUntilMs).toBeLessThanOrEqual(beganMs + HOUR_MS + MINUTE_MS);
+    const [row, version] = [await rowOf(world, id), await world.running.control.versionOf(world.caller.accountId)];
+    for (let call = 1; call < 1_000; call++) {
+      if (call % 100 === 0) clock.aheadMs += 2_000;
+      expect(await ends.keepAlive(world.caller, id, HOUR_MS)).toEqual(first);
+    }
+    expect(await eventsOf(world, id, 'instance.keepAlive')).toHaveLength(1);
+    expect(await rowOf(world, id)).toEqual(row);
+    expect(await world.running.control.versionOf(world.caller.accountId)).toBe(version);
+  });
+
   test("the operator's bound and idle rules are what new instances begin with, and the bound is not passed", async () => {
     const idle = { afterMs: HOUR_MS, ignore: [], cpuPercent: 10, gpuPercent: 5 };
     const { world } = await movable(await open(), { endsRules: { capRunMs: 8 * HOUR_MS, idle } });
@@ -213,5 +235,51 @@ onBothEngines('what ends an instance by the clock', (open) => {
     await set(world, id, {});
     expect(await rowOf(world, id)).toEqual(before);
     expect(await eventsOf(world, id, 'instance.endsSet')).toEqual([]);
+  });
+});
+
+onBothEngines('instances whose time is over and that can not be stopped', (open) => {
+  test('keep no later one from its stop, and are told of once for each reason', async () => {
+    const store = await open();
+    // More than are read at once, and more than those of one time.
+    const ids = Array.from({ length: 402 }, (_, at) => `notebook-${String(at).padStart(3, '0')}`);
+    const last = ids.at(-1) ?? '';
+    await store.write(async (tx) => {
+      await insertOwners(tx, 'here', 'ann');
+      const rows = ids.map((id, at) =>
+        instanceRow({ id, ownerId: 'ann', regionId: 'here', endsAtMs: at < 300 ? 1_000 : 1_000 + at }),
+      );
+      for (let from = 0; from < rows.length; from += 100)
+        await tx
+          .insertInto('instance')
+          .values(rows.slice(from, from + 100))
+          .execute();
+    });
+    let asked: string[] = [];
+    let warned: unknown[] = [];
+    let why = 'its region is not configured';
+    const ignore = (): void => {};
+    const warn = (facts: Record<string, unknown>): void => void warned.push(facts['id']);
+    const stopDue = makeStopDue({
+      store,
+      now: () => 10_000,
+      log: { debug: ignore, info: ignore, error: ignore, warn },
+      async stopByItself({ id }) {
+        asked.push(id);
+        if (id !== last) throw new Error(id === ids[0] ? why : 'it can not be');
+        return true;
+      },
+    });
+    const turn = async () => {
+      asked = [];
+      warned = [];
+      await stopDue();
+      return { asked: asked.toSorted(), warned: warned.length };
+    };
+    expect(await turn()).toEqual({ asked: ids, warned: 401 });
+    expect(await turn()).toEqual({ asked: ids, warned: 0 });
+    why = 'another one';
+    expect(await turn()).toEqual({ asked: ids, warned: 1 });
+    expect(warned).toEqual([ids[0]]);
   });
 });

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { instanceId as asInstanceId } from '../../src/domain/ids.ts';
+import type { PublicInstance } from '../../src/domain/public-instance.ts';
 import type { SimulatedFault, Verb } from '../../src/engines/simulated/faults.ts';
 import { onEngine } from '../store/harness.ts';
 import { expectConsistent, settled } from './consistency.ts';
@@ -279,17 +280,25 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
       limits: { callDeadlineMs: 50, maxAttempts: 1_000 },
       mayFail: /could not be had from the storage/,
     });
-    world.hands.storage.create = () => new Promise(() => {});
+    const { create } = world.hands.storage;
+    let answer = (): void => {};
+    const answered = new Promise<void>((resolve) => (answer = resolve));
+    world.hands.storage.create = async (...given) => {
+      await answered;
+      return create(...given);
+    };
     const { instances } = world.running.control;
     const one = await instances.launch(world.caller, world.wish(), null);
     const waiting = await world.until(one.instanceId, reasonIs('DisksFailed'));
     expect(waiting.instanceRuntimeInfo.phase).toBe('PrepareDisks');
     await instances.terminate(world.caller, one, null);
-    const gone = await world.until(
-      one.instanceId,
-      ({ instanceRuntimeInfo }) => instanceRuntimeInfo.phase === 'Cleaned',
-    );
+    const phaseIs = (phase: string) => (seen: PublicInstance) => seen.instanceRuntimeInfo.phase === phase;
+    const gone = await world.until(one.instanceId, phaseIs('RemovingDisks'));
     expect(gone.instanceRuntimeInfo.status).toBe('Released');
+    // What was asked for before comes to its end first: nothing of it is left.
+    answer();
+    await world.until(one.instanceId, phaseIs('Cleaned'));
+    expect((await world.hands.storage.listOwned()).filter(({ kind }) => kind === 'data')).toEqual([]);
   });
 
   test('a stop that the engine refuses says so in its words, is tried again, and comes to rest once it is not refused', async () => {

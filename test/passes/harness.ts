@@ -84,6 +84,7 @@ export interface WorldOptions {
 export interface MoreControl {
   store: Store;
   hands: RegionHands;
+  localRegistries: boolean;
 }
 
 export async function makeWorld(store: Store, options: WorldOptions = {}): Promise<World> {
@@ -140,7 +141,7 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
       store: more.store ?? store,
       regions: makeRegions([more.hands ?? hands]),
       log,
-      time: { ...realTime, now, ...hurried(options.hurry) },
+      time: { ...realTime, now, ...hurried(options.hurry, () => options.clock?.aheadMs ?? 0) },
       random: Math.random,
       randomUuid: randomUUID,
       randomBytes,
@@ -155,6 +156,7 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
       limits: { ...quickLimits, ...options.limits },
       ...(options.endsRules ? { endsRules: options.endsRules } : {}),
       ...(options.idleLimits ? { idleLimits: options.idleLimits } : {}),
+      localRegistries: more.localRegistries ?? false,
       alone: store.kind === 'sqlite',
     });
     all.push(control);
@@ -246,8 +248,8 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
   };
 }
 
-const hurried = (times = 1): Partial<Time> => ({
-  elapsed: () => realTime.elapsed() * times,
+const hurried = (times = 1, aheadMs = () => 0): Partial<Time> => ({
+  elapsed: () => realTime.elapsed() * times + aheadMs(),
   every: (ms, deed) => realTime.every(ms / times, deed),
 });
 

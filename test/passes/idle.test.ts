@@ -1,11 +1,18 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { makeActivity } from '../../src/control/activity/activity.ts';
+import { makeTraffic } from '../../src/control/activity/traffic.ts';
+import { noEnds } from '../../src/domain/ends.ts';
 import { idlePolicy, type IdleLimits, type IdlePolicy } from '../../src/domain/idle.ts';
 import type { InstanceId } from '../../src/domain/ids.ts';
-import { instanceId as idOf } from '../../src/domain/ids.ts';
-import type { Service } from '../../src/engines/simulated/services.ts';
+import { instanceId as idOf, instanceIdOf, userId } from '../../src/domain/ids.ts';
+import { makeHttpService, type Service } from '../../src/engines/simulated/services.ts';
+import { countedRegion } from '../../src/store/catalog.ts';
+import { insertInstance } from '../../src/store/instances.ts';
+import { anInstance } from '../domain/an-instance.ts';
 import { onBothEngines, openTempStore } from '../store/harness.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from './harness.ts';
+import { sweeping } from './sweeping.ts';
 
 /** An idle stop as in life, a thousand times as fast. */
 const idleLimits: IdleLimits = { lookEveryMs: 40, staleMs: 2_000, recentMs: 60, longestWarningMs: 60_000, probeMs: 40 };
@@ -110,6 +117,42 @@ onBothEngines('an idle instance', (open) => {
     await untilSaid(world, id, /^idle/);
     expect((await activity(world, id)).idleSinceMs).toBeGreaterThanOrEqual(restartMs);
   });
+});
+
+test('an idle stop comes when it was said to come, however far apart the looks are', async () => {
+  const world = await watching(await open(), { idleLimits: { ...idleLimits, lookEveryMs: 3_000, staleMs: 9_000 } });
+  const id = await running(world);
+  await setIdle(world, id, idlePolicy(3_500));
+  await world.until(id, hasStatus('Stopped'));
+  const [warning, stop] = await kindsOf(world, id, 'instance.idleWarning', 'instance.stopWished');
+  const { willStopAt } = JSON.parse(warning?.data ?? '{}');
+  expect(stop?.atMs).toBeGreaterThanOrEqual(willStopAt);
+  expect((stop?.atMs ?? 0) - willStopAt).toBeLessThan(2_000);
+});
+
+test('an account whose notebooks never answer is not known to be idle, and puts off the idle stop of nobody else', async () => {
+  const mute = new Set<string>();
+  const answers = makeHttpService();
+  const notebook: Service = (stream, about) =>
+    mute.has(about.instanceId) ? void stream.resume() : answers(stream, about);
+  const machine = { cpuCores: 64, memoryMiB: 256 * 1024, architecture: 'amd64', gpus: [] };
+  const world = await watching(await open(), { machine, engine: { services: { 8888: notebook } } });
+  const { control } = world.running;
+  const slow = await world.account('slow');
+  const launches = Array.from({ length: 24 }, () => control.instances.launch(slow, world.wish(), null));
+  const ids = (await Promise.all(launches)).map(({ instanceId }) => instanceId);
+  for (const id of ids) {
+    mute.add(id);
+    await world.until(id, hasStatus('Running'));
+    await control.ends.set(slow, id, { idle: quick() });
+  }
+  const isUnknown = async (id: string): Promise<boolean> =>
+    (await control.ends.activity(slow, id)).signals.some(({ name, says }) => name === 'kernel' && says === 'stale');
+  const good = await running(world);
+  await setIdle(world, good, quick());
+  expect((await world.until(good, hasStatus('Stopped'))).instanceRuntimeInfo.diagnosisReason).toBe('IdleStop');
+  await eventually(async () => (await Promise.all(ids.map(isUnknown))).includes(true));
+  for (const id of ids) expect((await world.instance(id)).instanceRuntimeInfo.status).toBe('Running');
 });
 
 describe('an instance in use is kept, and the reason is told:', () => {
@@ -265,4 +308,50 @@ describe('never on what is not known:', () => {
     await setIdle(world, watched, null);
     expect(await reason(world, watched)).toMatch(/^off/);
   });
+});
+
+test('however many are watched, each beat looks at some of them, and all have their turn', async () => {
+  const world = await watching(await open(), { start: false });
+  const { needs } = sweeping(world);
+  const activity = makeActivity({
+    ...needs,
+    limits: { ...idleLimits, lookEveryMs: 3_600_000 },
+    traffic: makeTraffic(Date.now),
+    stopByItself: async () => false,
+  });
+  const ownerId = userId(world.caller.accountId);
+  const region = (await countedRegion(world.store.read, world.hands.regionId))?.region ?? expect.fail();
+  const { spec, observed } = anInstance();
+  const all = Array.from({ length: 501 }, (_, at) =>
+    anInstance({
+      id: instanceIdOf(`0000-${String(at).padStart(3, '0')}`),
+      ownerId,
+      spec: { ...spec, regionId: region.id },
+      observed: { ...observed, status: 'Running' },
+      ends: { ...noEnds, idle: quick() },
+    }),
+  );
+  await world.store.write(async (tx) => {
+    for (const one of all) await insertInstance(tx, one, region, { notebookToken: '', dueAtMs: null });
+  });
+  const seen = (): number => all.filter((one) => activity.seen(one) !== null).length;
+  await activity.look();
+  await activity.rest();
+  expect(seen()).toBe(500);
+  await activity.look();
+  await activity.rest();
+  expect(seen()).toBe(501);
+  const [first, last] = [all.at(0), all.at(-1)].map((one) => one ?? expect.fail());
+  for (const one of [first, last])
+    await world.store.write((tx) =>
+      tx
+        .updateTable('instance')
+        .set({ idleAfterMs: null })
+        .where('id', '=', one?.id ?? '')
+        .execute(),
+    );
+  // The others move up by one, so that no page is full any more.
+  await activity.look();
+  await activity.rest();
+  expect(all.filter((one) => activity.seen(one) === null)).toEqual([first, last]);
 });

@@ -78,6 +78,11 @@ onBothEngines('an image of an account', (open) => {
     ['berth.local/test:1', /berth\.local is no registry/],
     ['registry.example.org/kept/archive/notebook-1:2', /root disks are kept there/],
     ['registry.example.org/kept/saved/1:1', /root disks are kept there/],
+    ['registry.example.org:443/kept/saved/1:1', /root disks are kept there/],
+    ['Registry.Example.org:80/kept/archive/x:1', /root disks are kept there/],
+    ['127.0.0.1:28481/x', /own host.*BERTH_LOCAL_REGISTRIES/],
+    ['localhost/x', /own host/],
+    ['[::1]:5000/x', /own host/],
     ['two words', /is no name/],
   ])('can not be called %s', async (ref, why) => {
     const world = await makeWorld(await open(), { start: false });
@@ -205,7 +210,7 @@ onBothEngines('an image of an account', (open) => {
     const { imageId } = await images.create(world.caller, { name: 'one', ref: 'quay.io/a/one' }, null);
     const { instanceId } = await launch(world, imageId);
     await world.until(instanceId, hasStatus('Running'));
-    expect(await images.delete(world.caller, { imageId }, null)).toEqual({ imageId });
+    expect(await images.delete(world.caller, { imageId }, null)).toMatchObject({ imageId });
     expect(await namesOf(world, world.caller)).toEqual(['test image']);
     await expect(launch(world, imageId)).rejects.toMatchObject({ code: 'not_found' });
     await expect(images.delete(world.caller, { imageId }, null)).rejects.toMatchObject({ code: 'not_found' });

@@ -1,5 +1,7 @@
 /** The line of those that wait for room: first come, first served, whatever happens to the server or to those before. */
 import { expect, test } from 'vitest';
+import type { Caller } from '../../src/control/control.ts';
+import { KEPT_MS } from '../../src/domain/placement.ts';
 import type { PublicInstance } from '../../src/domain/public-instance.ts';
 import { lengthOfLine, lineOf } from '../../src/store/capacity.ts';
 import { onBothEngines } from '../store/harness.ts';
@@ -15,20 +17,40 @@ interface One {
   instanceId: string;
 }
 
-const launch = (world: Place, type: string, over: Parameters<Place['of']>[1] = {}): Promise<One> =>
-  world.running.control.instances.launch(world.caller, world.of(type, over), null);
+type Over = Parameters<Place['of']>[1];
 
-const wait = (world: Place, type: string, over: Parameters<Place['of']>[1] = {}, waitMs = A_DAY_MS): Promise<One> =>
-  world.running.control.instances.launch(world.caller, world.of(type, over), null, waitMs);
+const launch = (world: Place, type: string, over: Over = {}, by = world.caller): Promise<One> =>
+  world.running.control.instances.launch(by, world.of(type, over), null);
 
-async function running(world: Place, type: string): Promise<One> {
-  const one = await launch(world, type);
+const wait = (world: Place, type: string, over: Over = {}, waitMs = A_DAY_MS, by = world.caller): Promise<One> =>
+  world.running.control.instances.launch(by, world.of(type, over), null, waitMs);
+
+const running = (world: Place, type: string): Promise<One> => runningOf(world, world.caller, type);
+
+async function runningOf(world: Place, by: Caller, type: string): Promise<One> {
+  const one = await launch(world, type, {}, by);
   await world.until(one.instanceId, hasStatus('Running'));
   return one;
 }
 
-const terminate = (world: Place, one: One): Promise<One> =>
-  world.running.control.instances.terminate(world.caller, one, null);
+/** Of as many accounts as that: room is kept for the first of each, and no account may have many in line. */
+const accounts = async (world: Place, count: number): Promise<Caller[]> =>
+  Promise.all(Array.from({ length: count }, (_, index) => world.account(`account-${index}`)));
+
+async function ownerOf(world: Place, { instanceId }: One): Promise<Caller> {
+  const { ownerId: accountId } = await world.store.read
+    .selectFrom('instance')
+    .select('ownerId')
+    .where('id', '=', instanceId)
+    .executeTakeFirstOrThrow();
+  return { ...world.caller, accountId };
+}
+
+const terminate = async (world: Place, one: One): Promise<One> =>
+  world.running.control.instances.terminate(await ownerOf(world, one), one, null);
+
+const stop = async (world: Place, one: One): Promise<One> =>
+  world.running.control.instances.stop(await ownerOf(world, one), one, null);
 
 const says =
   (reason: string, words: RegExp | string = '') =>
@@ -40,7 +62,8 @@ onBothEngines('the line', (open) => {
   test('of twenty: each has its turn in the order they came, the server killed in between, and says how many are before it', async () => {
     const world = await makePlace(await open(), machineOf(2, 4), cpus);
     const holding = [await running(world, 'cpu.1'), await running(world, 'cpu.1')];
-    for (let count = 0; count < 20; count++) await wait(world, 'cpu.1');
+    const two = await accounts(world, 2);
+    for (let count = 0; count < 20; count++) await wait(world, 'cpu.1', {}, A_DAY_MS, two[count % 2]);
     const order = await world.line();
     expect(order).toHaveLength(20);
     const [first = '', , third = ''] = order;
@@ -57,7 +80,7 @@ onBothEngines('the line', (open) => {
       if (!gone) throw new Error('nobody holds a place');
       // Room comes back at once from one that is terminated, and once it has stopped from one that is stopped.
       if (turn % 2 === 0) await terminate(world, gone);
-      else await world.running.control.instances.stop(world.caller, gone, null);
+      else await stop(world, gone);
       if (turn === 7 || turn === 12) await world.again();
       await world.until(next, hasStatus('Running'));
       expect(await world.line()).toEqual(order.slice(turn + 1));
@@ -71,11 +94,12 @@ onBothEngines('the line', (open) => {
   test('keeps what the first needs from newcomers and from those behind it, and lets pass whom that cannot delay', async () => {
     const world = await makePlace(await open(), machineOf(8, 16, 1), withGpus);
     const { instances } = world.running.control;
+    const [other = world.caller] = await accounts(world, 1);
     const gpu = await running(world, 'gpu.1');
     const stopped = await running(world, 'cpu.1');
     await instances.stop(world.caller, stopped, null);
     await world.until(stopped.instanceId, hasStatus('Stopped'));
-    const first = await wait(world, 'gpu.1');
+    const first = await wait(world, 'gpu.1', {}, A_DAY_MS, other);
     // Six cores are free, of which two are kept for the first in line.
     const passing = [await running(world, 'cpu.2'), await running(world, 'cpu.1')];
     const second = await wait(world, 'cpu.2');
@@ -83,9 +107,13 @@ onBothEngines('the line', (open) => {
     await expectRefused(
       launch(world, 'cpu.1'),
       'no_capacity',
-      /no stock of cpu\.1 .*: what is free is kept for 2 in line before it; no type fits now.*X-Berth-Wait-For-Capacity/,
+      /no stock of cpu\.1 .*: what is free is kept for 2 in line before it, for at most 10 minutes; no type fits now.*X-Berth-Wait-For-Capacity/,
     );
-    await expectRefused(instances.start(world.caller, stopped, null), 'no_capacity', /kept for 2 in line before it/);
+    await expectRefused(
+      instances.start(world.caller, stopped, null),
+      'no_capacity',
+      /kept for 2 in line before it, for at most 10 minutes/,
+    );
     const stock = (await world.running.control.catalog.families()).flatMap(({ regionInfos }) =>
       regionInfos.flatMap(({ instanceTypeInfos }) => instanceTypeInfos.map(({ stockStatus }) => stockStatus)),
     );
@@ -105,7 +133,8 @@ onBothEngines('the line', (open) => {
   test('is left at once by one that is stopped or terminated, which gives back nothing it never had, and those behind move up', async () => {
     const world = await makePlace(await open(), machineOf(2, 4), cpus);
     const { instances } = world.running.control;
-    const holding = await running(world, 'cpu.1');
+    const [other = world.caller] = await accounts(world, 1);
+    const holding = await runningOf(world, other, 'cpu.1');
     const big = await wait(world, 'cpu.2');
     const middle = await wait(world, 'cpu.2');
     const small = await wait(world, 'cpu.1');
@@ -154,7 +183,8 @@ onBothEngines('the line', (open) => {
     const stopped = await running(world, 'cpu.2');
     await instances.stop(world.caller, stopped, null);
     await world.until(stopped.instanceId, hasStatus('Stopped'));
-    await running(world, 'cpu.1');
+    const [other = world.caller] = await accounts(world, 1);
+    await runningOf(world, other, 'cpu.1');
     const impatient = await wait(world, 'cpu.2', {}, 100);
     const small = await wait(world, 'cpu.1');
     const failed = await world.until(impatient.instanceId, hasStatus('InitializationFailed'));
@@ -244,7 +274,8 @@ onBothEngines('the line', (open) => {
   test('is read to its end and from behind any of it, however long it is and although all came at once', async () => {
     const world = await makePlace(await open(), machineOf(1, 2), cpus, { start: false });
     await launch(world, 'cpu.1');
-    await Promise.all(Array.from({ length: 150 }, () => wait(world, 'cpu.1')));
+    const many = await accounts(world, 15);
+    await Promise.all(Array.from({ length: 150 }, (_, index) => wait(world, 'cpu.1', {}, A_DAY_MS, many[index % 15])));
     await world.store.write((tx) =>
       tx.updateTable('instance').set({ waitsSinceMs: 5_000 }).where('waitsSinceMs', 'is not', null).execute(),
     );
@@ -301,20 +332,120 @@ onBothEngines('the line', (open) => {
     await becomesConsistent(world);
   });
 
+  test('shuts nobody out for one that waits for what its own account holds, and for the others after ten minutes', async () => {
+    const clock = { aheadMs: 0 };
+    const types = {
+      ...cpus,
+      'gpu.1': { cpuCores: 8, memoryGB: 16, gpuCount: 1 },
+      'gpu.8': { cpuCores: 64, memoryGB: 128, gpuCount: 8 },
+    };
+    const world = await makePlace(await open(), machineOf(64, 128, 8), types, { clock });
+    const [other = world.caller, third = world.caller] = await accounts(world, 2);
+    const small = [await running(world, 'gpu.1'), await running(world, 'gpu.1')];
+    const big = await wait(world, 'gpu.8');
+    const stock = async (): Promise<string> =>
+      (await world.running.control.catalog.families())
+        .flatMap(({ regionInfos }) => regionInfos.flatMap(({ instanceTypeInfos }) => instanceTypeInfos))
+        .map(({ instanceTypeName, stockStatus }) => `${instanceTypeName} ${stockStatus}`)
+        .join(', ');
+    expect(await stock()).toBe('cpu.1 InStock, cpu.2 InStock, gpu.1 InStock, gpu.8 OutOfStock');
+    const newcomer = await runningOf(world, other, 'cpu.1');
+
+    // What another holds may come free: for the first of an account room is kept, and only for its time.
+    const kept = await wait(world, 'gpu.8', {}, A_DAY_MS, third);
+    const behind = await wait(world, 'cpu.1', {}, A_DAY_MS, other);
+    expect(await stock()).toBe('cpu.1 OutOfStock, cpu.2 OutOfStock, gpu.1 OutOfStock, gpu.8 OutOfStock');
+    await expectRefused(launch(world, 'cpu.1', {}, other), 'no_capacity', /kept for 1 in line before it/);
+    await world.until(behind.instanceId, says('NoCapacity', '2 before it'));
+    await atRest(world);
+    clock.aheadMs = KEPT_MS - 5_000;
+    await expectRefused(launch(world, 'cpu.1', {}, other), 'no_capacity', /kept for 1 in line before it/);
+    clock.aheadMs = KEPT_MS;
+    expect(await stock()).toBe('cpu.1 InStock, cpu.2 InStock, gpu.1 InStock, gpu.8 OutOfStock');
+    const passes = await launch(world, 'cpu.1', {}, other);
+    await world.until(behind.instanceId, hasStatus('Running'));
+    expect(await world.line()).toEqual([big.instanceId, kept.instanceId]);
+
+    // Both keep their places, and have their turn once there is enough.
+    for (const one of [...small, newcomer, passes, behind]) await terminate(world, one);
+    await world.until(big.instanceId, hasStatus('Running'));
+    await terminate(world, big);
+    await world.until(kept.instanceId, hasStatus('Running'));
+    await becomesConsistent(world);
+  });
+
+  test('calls those behind one by itself when its ten minutes are over, however far back they are', async () => {
+    const clock = { aheadMs: 0 };
+    const world = await makePlace(await open(), machineOf(2, 4), cpus, { clock });
+    const [other = world.caller, third = world.caller] = await accounts(world, 2);
+    await runningOf(world, other, 'cpu.1');
+    const big = await wait(world, 'cpu.2', {}, A_DAY_MS, third);
+    const small = await wait(world, 'cpu.1');
+    await world.until(small.instanceId, says('NoCapacity', '1 before it'));
+    await atRest(world);
+    // It would not look at its place by itself today.
+    const farMs = { dueAtMs: Date.now() + A_DAY_MS };
+    await world.store.write((tx) => tx.updateTable('instance').set(farMs).where('id', '=', small.instanceId).execute());
+    const first = world.store.read
+      .selectFrom('instance')
+      .select(['dueAtMs', 'wishedAtMs'])
+      .where('id', '=', big.instanceId);
+    clock.aheadMs = KEPT_MS - 4_000;
+    // Wakes the loop, which does not know that the clock was put on.
+    const last = await wait(world, 'cpu.2', {}, A_DAY_MS, other);
+    await eventually(async () => {
+      const { dueAtMs, wishedAtMs } = await first.executeTakeFirstOrThrow();
+      const lateMs = (dueAtMs ?? 0) - wishedAtMs - KEPT_MS;
+      // The next look for its place would be seven seconds later.
+      return lateMs >= 0 && lateMs < 4_000;
+    });
+    await world.until(small.instanceId, hasStatus('Running'));
+    expect(await world.line()).toEqual([big.instanceId, last.instanceId]);
+    for (const one of [big, last]) await terminate(world, one);
+    await becomesConsistent(world);
+  });
+
+  test('takes ten of an account, and no more of fifty that come at once', async () => {
+    const world = await makePlace(await open(), machineOf(1, 2), cpus, { start: false });
+    const { instances } = world.running.control;
+    const [other = world.caller] = await accounts(world, 1);
+    await launch(world, 'cpu.1', {}, other);
+    const { done, refused } = await outcomesOf(
+      Array.from({ length: 50 }, () => wait(world, 'cpu.1', { nodePorts: [8000] })),
+    );
+    expect([done.length, refused.length]).toEqual([10, 40]);
+    for (const { code, message } of refused) {
+      expect(code).toBe('over_quota');
+      expect(message).toMatch(
+        /^the account has 10 in line for room in region .*, and may have 10; stop or terminate one of them/,
+      );
+    }
+    expect((await world.counts()).used.nodePorts).toBe(1 + 20);
+    expect(await world.line()).toHaveLength(10);
+    // Another's ten are its own; and one that left makes room for one.
+    await wait(world, 'cpu.1', {}, A_DAY_MS, other);
+    const [gone] = done;
+    if (!gone) throw new Error('nobody is in line');
+    await instances.terminate(world.caller, gone, null);
+    const again = await outcomesOf([wait(world, 'cpu.1'), wait(world, 'cpu.1')]);
+    expect(again.refused.map(({ code }) => code)).toEqual(['over_quota']);
+    await expectRefused(launch(world, 'cpu.1'), 'no_capacity', /11 in line before it/);
+  });
+
   test('is consistent after a storm: forty come, wait, leave and end at once, and whoever stays is served', async () => {
     const world = await makePlace(await open(), machineOf(6, 12, 2), withGpus);
-    const { instances } = world.running.control;
     const types = ['cpu.1', 'gpu.1', 'cpu.2', 'cpu.1'];
+    const few = await accounts(world, 5);
     const { done } = await outcomesOf(
-      Array.from({ length: 40 }, (_, index) => wait(world, types[index % types.length] ?? 'cpu.1')),
+      Array.from({ length: 40 }, (_, index) =>
+        wait(world, types[index % types.length] ?? 'cpu.1', {}, A_DAY_MS, few[index % 5]),
+      ),
     );
     expect(done).toHaveLength(40);
     const leaving = done.filter((_, index) => index % 3 !== 0);
     const staying = done.filter((_, index) => index % 3 === 0);
     await outcomesOf([
-      ...leaving.map((one, index) =>
-        index % 2 === 0 ? terminate(world, one) : instances.stop(world.caller, one, null),
-      ),
+      ...leaving.map((one, index) => (index % 2 === 0 ? terminate(world, one) : stop(world, one))),
       ...types.map((type) => launch(world, type)),
     ]);
     for (let served = 0; served < staying.length;) {
@@ -333,6 +464,18 @@ onBothEngines('the line', (open) => {
     await becomesConsistent(world);
   });
 });
+
+/** All that wait in line have looked at their place, and rest. */
+const atRest = (world: Place): Promise<unknown> =>
+  eventually(async () => {
+    const { busy } = await world.store.read
+      .selectFrom('instance')
+      .select(({ fn }) => fn.countAll<number>().as('busy'))
+      .where('waitsSinceMs', 'is not', null)
+      .where((where) => where.or([where('leaseOwner', 'is not', null), where('dueAtMs', '<=', Date.now())]))
+      .executeTakeFirstOrThrow();
+    return busy === 0;
+  });
 
 const statusesOf = (world: Place, all: One[]): Promise<string[]> =>
   Promise.all(all.map(async ({ instanceId }) => (await world.instance(instanceId)).instanceRuntimeInfo.status));

@@ -185,7 +185,7 @@ onBothEngines('the loop', (open) => {
     clock.aheadMs = 0;
     loop.wake();
     await eventually(() => tended === 2);
-    expect(await isFree()).toBe(true);
+    await eventually(isFree);
   });
 });
 
@@ -288,4 +288,24 @@ test('a fair queue lets owners take turns, keeps its width, and lets go of those
   await expect(queue.run('a', never, () => Promise.reject(new Error('failed')))).rejects.toThrow('failed');
   await queue.run('a', never, async () => void order.push('after'));
   expect(order.at(-1)).toBe('after');
+});
+
+test('where deeds may last, one owner has a few under way and others have the rest of the width', async () => {
+  const queue = makeFairQueue(4, 2);
+  const never = new AbortController().signal;
+  const stuck = Promise.withResolvers<void>();
+  let slow = 0;
+  const all = Array.from({ length: 6 }, () =>
+    queue.run('slow', never, () => {
+      slow += 1;
+      return stuck.promise;
+    }),
+  );
+  const order: string[] = [];
+  for (const owner of ['a', 'b', 'a']) await queue.run(owner, never, async () => void order.push(owner));
+  expect(order).toEqual(['a', 'b', 'a']);
+  expect(slow).toBe(2);
+  stuck.resolve();
+  await Promise.all(all);
+  expect(slow).toBe(6);
 });

@@ -219,7 +219,11 @@ onBothEngines('operations', (open) => {
     const { images } = world.running.control;
     const { imageId } = await images.create(world.caller, { name: 'theirs', ref: 'registry.example.org/a:1' }, null);
     const { operationId } = await images.delete(world.caller, { imageId }, null);
-    expect(await read(world, operationId)).toMatchObject({ subjectId: imageId, kind: 'deleteImage', state: 'Succeeded' });
+    expect(await read(world, operationId)).toMatchObject({
+      subjectId: imageId,
+      kind: 'deleteImage',
+      state: 'Succeeded',
+    });
   });
 
   test('a volume deleted before it was made has a cancelled create', async () => {

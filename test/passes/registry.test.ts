@@ -4,6 +4,7 @@ import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { makeOnce } from '../../src/control/once.ts';
 import { makeRegistries } from '../../src/control/registries.ts';
 import { makeSeal } from '../../src/control/seal.ts';
 import { ensureSecretsKey } from '../../src/main/secrets-key.ts';
@@ -95,6 +96,21 @@ onBothEngines('registry credentials', (open) => {
     await registries.create(world.caller, wish, null);
   });
 
+  test('for a server on the engine’s own host are refused unless the operator allows them', async () => {
+    const world = await makeWorld(await open(), { start: false });
+    const local = { ...wish, server: 'LOCALHOST:5000' };
+    await expect(world.running.control.registries.create(world.caller, local, null)).rejects.toMatchObject({
+      code: 'field_value',
+      message: expect.stringMatching(/field "server".*own host.*BERTH_LOCAL_REGISTRIES/),
+    });
+    expect((await world.running.control.registries.list(world.caller)).registries).toEqual([]);
+    const lenient = world.beside({ localRegistries: true });
+    await lenient.control.registries.create(world.caller, local, null);
+    expect((await world.running.control.registries.list(world.caller)).registries).toMatchObject([
+      { server: 'localhost:5000' },
+    ]);
+  });
+
   test.each(['https://registry.example.org', 'registry.example.org/me', 'berth.local', ''])(
     'for %j are refused, saying what would work, and nothing is kept',
     async (server) => {
@@ -114,8 +130,10 @@ const registriesOf = (store: Parameters<typeof makeRegistries>[0]['store'], key:
   makeRegistries({
     store,
     now: Date.now,
+    once: makeOnce(key),
     randomUuid: () => randomBytes(16).toString('hex'),
     seal: makeSeal({ key, randomBytes }),
+    localRegistries: false,
   });
 
 describe('a seal', () => {

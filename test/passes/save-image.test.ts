@@ -327,13 +327,35 @@ onBothEngines('an instance saved as an image', (open) => {
     expect(await hasFile(world, user)).toBe(true);
   });
 
+  test('that is deleted while the engine copies it leaves nothing, though the engine goes on', async () => {
+    const world = await makeWorld(await open(), { engine: { times: { save: 500 } } });
+    const id = await withFile(world);
+    const { saveImage } = world.engine;
+    const asked = Promise.withResolvers<void>();
+    world.engine.saveImage = (...given) => {
+      asked.resolve();
+      return saveImage(...given);
+    };
+    const imageId = await save(world, id);
+    await asked.promise;
+    await world.running.control.images.delete(world.caller, { imageId }, null);
+    await eventually(async () => (await rowOf(world, imageId)) === undefined);
+    await world.engine.halt(idOf(id), 0, AbortSignal.timeout(5_000)); // after the save
+    expect(await savedOnHost(world)).toEqual([]);
+  });
+
   test('that is deleted while it is saved leaves nothing', async () => {
     const world = await makeWorld(await open());
     const imageId = await saving(world, await withFile(world), 'lost');
     await world.running.control.images.delete(world.caller, { imageId }, null);
     await eventually(async () => (await rowOf(world, imageId)) === undefined);
     expect(await savedOnHost(world)).toEqual([]);
-    const kept = await world.store.read.selectFrom('operation').selectAll().where('subjectId', '=', imageId).orderBy('generation').execute();
+    const kept = await world.store.read
+      .selectFrom('operation')
+      .selectAll()
+      .where('subjectId', '=', imageId)
+      .orderBy('generation')
+      .execute();
     expect(kept.map(({ operation }) => JSON.parse(operation))).toMatchObject([
       { kind: 'saveImage', state: 'Cancelled' },
       { kind: 'deleteImage', state: 'Succeeded' },

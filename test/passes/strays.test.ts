@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { sweepRegion } from '../../src/control/passes/sweep.ts';
 import { instanceId } from '../../src/domain/ids.ts';
 import type { Owned } from '../../src/engines/contract.ts';
+import { handStray } from '../../src/store/strays.ts';
 import { onBothEngines } from '../store/harness.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World } from './harness.ts';
@@ -169,6 +170,38 @@ onBothEngines('strays', (open) => {
       'somebody-renamed-it',
     ]);
   });
+
+  test.each(['archive', 'terminate'] as const)(
+    'that bear the label of an instance stay known, with what was said of them, through its %s; what that makes is none',
+    async (action) => {
+      const world = await makeWorld(await open(), { engine: { times: { save: 300 } } });
+      const { instances } = world.running.control;
+      const { instanceId: id } = await instances.launch(world.caller, world.wish(), null);
+      await world.until(id, hasStatus('Running'));
+      await world.engine.saveImage(instanceId(id), 'berth.local/archive/lost:7', soon());
+      const { needs } = sweeping(world);
+      const sweepOnce = (): Promise<void> => sweepRegion(needs, world.hands);
+      for (let again = 0; again < 2; again++) await sweepOnce();
+      const strayId = `${world.hands.regionId}/image/berth.local/archive/lost:7`;
+      // As an operator says it, and nobody has come to do it.
+      await world.store.write((tx) => handStray(tx, strayId, { from: ['policy'], to: 'delete', note: '' }));
+      const [known] = await listOf(world);
+      expect(known).toMatchObject({ strayId, handling: 'delete' });
+
+      await instances[action](world.caller, { instanceId: id }, null);
+      const seen = new Set<string>();
+      const isThere = async (): Promise<boolean> => {
+        await sweepOnce();
+        for (const one of await listOf(world)) seen.add(`${one.strayId} ${one.handling} ${one.firstSeenAt}`);
+        expect(await listOf(world)).toHaveLength(1);
+        const { phase } = (await world.instance(id)).instanceRuntimeInfo;
+        return phase === 'Archived' || phase === 'Cleaned';
+      };
+      await eventually(isThere);
+      expect([...seen]).toEqual([`${strayId} delete ${known?.firstSeenAt}`]);
+      await settled(world);
+    },
+  );
 
   test('are stopped at once and deleted when they were watched long enough, not when the clock jumps', async () => {
     const world = await makeWorld(await open());

@@ -3,32 +3,57 @@
  * whoever was stopped by itself had it coming.
  */
 import { capacityOf, type Capacity } from '../../src/domain/catalog.ts';
+import { fits, KEPT_MS } from '../../src/domain/placement.ts';
 import type { Kept, RegionCounts } from './invariants.ts';
 
 const resources = ['cpuMilli', 'memoryMiB', 'gpus'] as const;
 
 const needOf = ({ instance }: Kept): Capacity => capacityOf(instance.spec.type);
-const fitsIn = (need: Capacity, total: Capacity): boolean => resources.every((name) => need[name] <= total[name]);
 
-/** Who was placed left enough free for everyone that waited before: of each resource that it took itself. */
+/** What of a region is not its account's own. */
+function beside(total: Capacity, all: readonly Kept[], ownerId: string): Capacity {
+  const held = all.filter(({ row }) => row.holdsCapacity === 1 && row.ownerId === ownerId).map(needOf);
+  const sum = (name: (typeof resources)[number]): number => held.reduce((more, need) => more + need[name], 0);
+  return {
+    cpuMilli: total.cpuMilli - sum('cpuMilli'),
+    memoryMiB: total.memoryMiB - sum('memoryMiB'),
+    gpus: total.gpus - sum('gpus'),
+  };
+}
+
+/** Those of a region for whom room is kept at that time, as the database stands. */
+function keptFor(all: readonly Kept[], total: Capacity, nowMs: number): Map<string, Kept> {
+  const line = all
+    .filter(({ row }) => row.waitsSinceMs !== null)
+    .toSorted((a, b) => (a.row.waitsSinceMs ?? 0) - (b.row.waitsSinceMs ?? 0));
+  const firsts = new Map(line.toReversed().map((one) => [one.row.ownerId, one]));
+  const kept = [...firsts.values()].filter((one) => {
+    const sinceMs = nowMs - one.instance.wishedAtMs;
+    return sinceMs >= 0 && sinceMs < KEPT_MS && fits(needOf(one), beside(total, all, one.row.ownerId));
+  });
+  return new Map(kept.map((one) => [one.row.id, one]));
+}
+
+/** Who was placed left enough free for those that waited before it and for whom room is kept: of each resource that it took itself. */
 export function wrongTurns(
   before: ReadonlyMap<string, Kept>,
   after: readonly Kept[],
   regions: readonly RegionCounts[],
 ): string[] {
   return regions.flatMap(({ id, used, total }) => {
-    const mine = after.filter(({ row }) => row.regionId === id);
-    const waited = mine.filter(({ row }) => row.waitsSinceMs !== null && before.get(row.id)?.row.waitsSinceMs !== null);
-    const placed = mine.filter(({ row }) => row.holdsCapacity === 1 && before.get(row.id)?.row.holdsCapacity !== 1);
+    const ofRegion = (all: Iterable<Kept>): Kept[] => [...all].filter(({ row }) => row.regionId === id);
+    const [was, is] = [ofRegion(before.values()), ofRegion(after)];
+    const placed = is.filter(({ row }) => row.holdsCapacity === 1 && before.get(row.id)?.row.holdsCapacity !== 1);
     return placed.flatMap((one) => {
-      const since = before.get(one.row.id)?.row.waitsSinceMs ?? Infinity;
-      const isBefore = ({ row }: Kept): boolean => {
-        const other = row.waitsSinceMs ?? Infinity;
-        return before.has(row.id) && (other < since || (other === since && row.id < one.row.id));
-      };
       // What an engine had all along was adopted, not placed.
       if (one.instance.operation.cause === 'operator') return [];
-      const first = waited.filter((other) => isBefore(other) && fitsIn(needOf(other), total));
+      const sinceMs = before.get(one.row.id)?.row.waitsSinceMs ?? Infinity;
+      const nowMs = one.instance.wishedAtMs;
+      // In a commit of several works it may have been so only before, or only after.
+      const still = keptFor(is, total, nowMs);
+      const first = [...keptFor(was, total, nowMs).values()].filter(
+        ({ row }) => still.has(row.id) && (row.waitsSinceMs ?? Infinity) < sinceMs,
+      );
       const short = resources.filter((name) => {
         const kept = first.reduce((sum, other) => sum + needOf(other)[name], 0);
         return needOf(one)[name] > 0 && used[name] + kept > total[name];

@@ -10,6 +10,7 @@ export interface Intents {
   mayEnsure(spec: EngineSpec): void;
   mayDestroy(id: InstanceId): void;
   mayRemoveImage(ref: string): void;
+  maySave(id: InstanceId, ref: string): void;
   mayDiscard(owned: Owned): void;
   mayDestroyDisk(disk: DiskId): void;
   /** The engine says that this image holds a root disk now, where it is to be in the end. */
@@ -58,6 +59,15 @@ export function makeIntents(
       const kept = checker.rows<{ id: string; state: string }>('select id, state from image where ref = ?', ref);
       for (const { id, state } of kept)
         if (state !== 'Deleting') wrong(`the engine is asked to remove the image ${ref}, which is ${id}, ${state}`);
+    },
+    maySave(id, ref) {
+      const named = checker.rows(
+        'select id from image where ref = ? union select id from instance where id = ? and instr(unfinished, ?) > 0',
+        ref,
+        id,
+        JSON.stringify(ref),
+      );
+      if (named.length === 0) wrong(`the engine is asked to keep ${id} as ${ref}, and that is not written down`);
     },
     mayDiscard({ kind, id, engineName }) {
       const instance = checker.instances.get(id)?.instance;

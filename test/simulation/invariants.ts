@@ -46,7 +46,7 @@ const differ = (what: string, are: unknown, should: unknown): string[] => {
 const hasPorts = ({ instance }: Kept): boolean =>
   instance.desired !== 'released' || instance.observed.phase === 'Cleaning';
 
-/** The counters of a region are the sums of those who hold something (I3). */
+/** The counters of a region are the sums of those who hold something. */
 export function wrongCounts(regions: readonly Omit<RegionCounts, 'total'>[], all: readonly Kept[]): string[] {
   return regions.flatMap(({ id, used }) => {
     const mine = all.filter(({ row }) => row.regionId === id);
@@ -64,7 +64,7 @@ export function wrongCounts(regions: readonly Omit<RegionCounts, 'total'>[], all
   });
 }
 
-/** What is given out is there, as long as no engine has shrunk (I3). */
+/** What is given out is there, as long as no engine has shrunk. */
 export const overbooked = (regions: readonly RegionCounts[]): string[] =>
   regions.flatMap(({ id, used, total }) =>
     (['cpuMilli', 'memoryMiB', 'gpus', 'nodePorts'] as const)
@@ -72,7 +72,7 @@ export const overbooked = (regions: readonly RegionCounts[]): string[] =>
       .map((name) => `region ${id} has given out ${used[name]} of ${total[name]} ${name}`),
   );
 
-/** Each living instance has its node ports in the table that makes them unique, and nobody else has any (I10). */
+/** Each living instance has its node ports in the table that makes them unique, and nobody else has any. */
 export function wrongPorts(ports: readonly PortRow[], all: readonly Kept[]): string[] {
   const line = ({ regionId, nodePort, instanceId, port }: PortRow): string =>
     `${regionId} ${nodePort} ${instanceId} ${port}`;
@@ -105,7 +105,7 @@ export function wrongText({ row, instance }: Kept, region: Region | undefined): 
 export const wrongVolumeText = (row: VolumeRow): string[] =>
   differ(`the text of volume ${row.id}`, JSON.parse(row.publicText), publicVolume(volumeFromRow(row)));
 
-/** Totals are what walking all pages finds (I8). */
+/** Totals are what walking all pages finds. */
 export function wrongTotals(
   accounts: readonly AccountCounts[],
   instances: readonly Pick<InstanceRow, 'ownerId' | 'listed'>[],
@@ -119,7 +119,7 @@ export function wrongTotals(
   ]);
 }
 
-/** Events are numbered 1, 2, 3 …, up to what the account says (I9). */
+/** Events are numbered 1, 2, 3 …, up to what the account says. */
 export function wrongEvents(eventSeq: number, numbers: readonly number[]): string[] {
   const gap = numbers.findIndex((number, at) => number !== at + 1);
   return [
@@ -128,7 +128,7 @@ export function wrongEvents(eventSeq: number, numbers: readonly number[]): strin
   ];
 }
 
-/** Only at rest: who holds capacity is who is to run, and the engine runs these and knows of no others (I2). */
+/** Only at rest: who holds capacity is who is to run, and the engine runs these and knows of no others. */
 export function wrongAtRest(all: readonly Kept[], owned: readonly Owned[]): string[] {
   const standing = new Map(
     all.filter(({ instance }) => instance.observed.phase !== 'Cleaned').map((kept) => [kept.row.id, kept.instance]),

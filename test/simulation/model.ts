@@ -53,7 +53,7 @@ export class Model {
     if (known && known.acknowledged !== 'released') known.acknowledged = wish;
   }
 
-  /** One key, one answer (I6). */
+  /** One key, one answer: an acknowledged request that is sent again is answered as before. */
   answered(key: string | null, answer: unknown): string[] {
     if (key === null) return [];
     const text = JSON.stringify(answer) ?? 'nothing';

@@ -6,7 +6,7 @@ export interface PlantedFault {
   name: string;
   /** Below `src/`. */
   file: string;
-  /** Occurs exactly once in it. */
+  /** Occurs exactly once in it, however it is wrapped. */
   find: string;
   replace: string;
   /** What a user or the operator would live to see. */
@@ -25,14 +25,14 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'answered-before-the-commit',
     file: 'store/group-commit.ts',
-    find: '      return { ok: true, value };\n',
+    find: 'return { ok: true, value };\n',
     replace: '      job.resolve(value);\n      return { ok: true, value };\n',
     suffers: 'a launch is acknowledged, the disk is full, and there is none',
   },
   {
     name: 'half-of-a-refused-deed-stays',
     file: 'store/group-commit.ts',
-    find: '        statements.rollbackTo();\n',
+    find: 'statements.rollbackTo();',
     replace: '',
     suffers: 'a launch is refused for want of money, and its capacity is gone',
   },
@@ -40,21 +40,21 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-late-result-overwrites-the-wish',
     file: 'store/instances.ts',
-    find: "      .where('generation', '=', p('heldGeneration'))\n",
+    find: ".where('generation', '=', p('heldGeneration'))",
     replace: '',
     suffers: 'who stops an instance sees it run on: the pass of the start before writes over the stop',
   },
   {
     name: 'a-result-is-written-without-the-lease',
     file: 'store/instances.ts',
-    find: "      .where('leaseToken', '=', p('leaseToken'))\n",
+    find: ".where('leaseToken', '=', p('leaseToken'))",
     replace: '',
     suffers: 'a pass whose lease ran out writes over what the next one found',
   },
   {
     name: 'a-held-row-is-claimed',
     file: 'store/leases.ts',
-    find: ' and (${leaseUntil} is null or ${leaseUntil} <= ${nowMs})`;',
+    find: 'and (${leaseUntil} is null or ${leaseUntil} <= ${nowMs})`;',
     replace: '`;',
     suffers: 'two passes work on one instance at once',
   },
@@ -104,7 +104,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'the-version-stands-still',
     file: 'store/events.ts',
-    find: "      eventSeq: eb('eventSeq', '+', 1),\n      version: eb('version', '+', 1),\n",
+    find: "eventSeq: eb('eventSeq', '+', 1),\n      version: eb('version', '+', 1),\n",
     replace: "      eventSeq: eb('eventSeq', '+', 1),\n",
     suffers: 'a list shows the instance that was just terminated as running',
   },
@@ -118,7 +118,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-keyed-answer-is-forgotten',
     file: 'control/once.ts',
-    find: '  await remember(tx, accountId, idempotency, answer, nowMs);\n',
+    find: 'await remember(tx, accountId, record, answer, nowMs);',
     replace: '',
     suffers: 'a launch that is sent again with its key is answered with nothing',
   },
@@ -153,28 +153,28 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'the-last-gpu-is-given-twice',
     file: 'store/capacity.ts',
-    find: "      .where(room('gpusUsed', 'gpusTotal', 'gpus'))\n",
+    find: ".where(room('gpusUsed', 'gpusTotal', 'gpus'))",
     replace: '',
     suffers: 'two launches are accepted for the last GPU, and one of them never starts',
   },
   {
     name: 'a-released-ones-ports-stay-taken',
     file: 'control/passes/put-away.ts',
-    find: '      await freeNodePorts(tx, id);\n',
+    find: 'await freeNodePorts(tx, id);',
     replace: '',
     suffers: 'after a month of launches the region has no node port left',
   },
   {
     name: 'a-released-one-still-mounts',
     file: 'control/passes/put-away.ts',
-    find: '      await forgetMounts(tx, id);\n',
+    find: 'await forgetMounts(tx, id);',
     replace: '',
     suffers: 'a volume can never be removed again',
   },
   {
     name: 'a-taken-port-stays-its-own',
     file: 'control/passes/bring-up.ts',
-    find: '      await freeNodePort(tx, instance.id, taken);\n',
+    find: 'await freeNodePort(tx, instance.id, taken);',
     replace: '',
     suffers: 'node ports leak with each program of the host that takes one',
   },
@@ -189,7 +189,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-wish-makes-nobody-due',
     file: 'control/actions.ts',
-    find: '    dueAtMs: nowMs,\n',
+    find: 'dueAtMs: nowMs,\n',
     replace: '    dueAtMs: nowMs + 365 * 86_400_000,\n',
     suffers: 'a stop is acknowledged and never done',
   },
@@ -203,7 +203,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-released-one-stays-in-line',
     file: 'domain/wish.ts',
-    find: '    waitsSinceMs: null,\n    waitsUntilMs: null,\n    operation: beginOperation(action, cause, nowMs),',
+    find: 'waitsSinceMs: null,\n    waitsUntilMs: null,\n    operation: beginOperation(action, cause, nowMs),',
     replace:
       "    waitsSinceMs: action === 'terminate' ? instance.waitsSinceMs : null,\n    waitsUntilMs: null,\n    operation: beginOperation(action, cause, nowMs),",
     suffers: 'room is kept for one that is gone, and everybody behind it waits for ever',
@@ -218,8 +218,8 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'the-line-is-told-of-no-room',
     file: 'control/line.ts',
-    find: 'if (turns.pass(one) && isMine && (await countCapacity(tx, region, type, 1))) return null;',
-    replace: 'if (turns.pass(one) && isMine && (await countCapacity(tx, region, type, 0 as 1))) return null;',
+    find: 'if (one.isOn && (await countCapacity(tx, region, type, 1))) return null;',
+    replace: 'if (one.isOn && (await countCapacity(tx, region, type, 0 as 1))) return null;',
     suffers: 'what waited in line runs uncounted, and the region is overbooked',
   },
   {
@@ -232,7 +232,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-pass-writes-over-the-set-time',
     file: 'store/instances.ts',
-    find: "      .where('ends', '=', p('heldEnds'))\n",
+    find: ".where('ends', '=', p('heldEnds'))",
     replace: '',
     suffers: 'the time that was set is shown, and nothing happens when it comes',
   },
@@ -247,7 +247,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'an-archive-is-written-down-before-it-is-kept',
     file: 'control/passes/put-away.ts',
-    find: "  await note(work, { observed: { phase: 'Archiving', message: '', ...diagnosed('', '') } });\n",
+    find: "await note(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosed('', '') } });\n",
     replace:
       '  await keep(work, { ...instance, archive: { ref, sizeBytes: 0, generation: instance.generation, replaces: [] } });\n',
     suffers: 'a save that fails once takes the root disk with it',
@@ -262,9 +262,9 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'the-old-archive-goes-first',
     file: 'control/passes/put-away.ts',
-    find: "  await note(work, { observed: { phase: 'Archiving', message: '', ...diagnosed('', '') } });\n",
+    find: "await note(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosed('', '') } });\n",
     replace:
-      "  await note(work, { observed: { phase: 'Archiving', message: '', ...diagnosed('', '') } });\n  if (instance.archive) await removeImage(work, instance.archive.ref);\n",
+      "  await note(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosed('', '') } });\n  if (instance.archive) await removeImage(work, instance.archive.ref);\n",
     suffers: 'a second archive that fails leaves neither',
   },
   {
@@ -321,7 +321,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'stopped-without-looking',
     file: 'domain/plan.ts',
-    find: "  const { observed } = instance;\n  if (seen.kind === 'present' && seen.running) return halt(instance, nowMs, limits);\n  // One",
+    find: "const { observed } = instance;\n  if (seen.kind === 'present' && seen.running) return halt(instance, nowMs, limits);\n  // One",
     replace: '  const { observed } = instance;\n  // One',
     suffers: 'an instance says Stopped, and runs',
   },
@@ -335,7 +335,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-failed-start-says-stopped',
     file: 'domain/instance-states.ts',
-    find: "  Starting: {\n    pull: 'PullingImage',\n    imageFails: 'Starting',\n    create: 'Starting',\n    made: 'Starting',\n    ready: 'Running',\n    end: 'Starting',\n    giveUp: 'StartingFailed',",
+    find: "Starting: {\n    pull: 'PullingImage',\n    imageFails: 'Starting',\n    create: 'Starting',\n    made: 'Starting',\n    ready: 'Running',\n    end: 'Starting',\n    giveUp: 'StartingFailed',",
     replace:
       "  Starting: {\n    pull: 'PullingImage',\n    imageFails: 'Starting',\n    create: 'Starting',\n    made: 'Starting',\n    ready: 'Running',\n    end: 'Starting',\n    giveUp: 'Stopped',",
     suffers: 'an instance that could not start looks as if its owner had stopped it',
@@ -358,7 +358,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-wish-leaves-no-history',
     file: 'store/instances.ts',
-    find: '  await keepOperation(tx, instance.ownerId, { ...before, subjectId: instance.id }, instance.wishedAtMs);\n',
+    find: 'await keepOperation(tx, instance.ownerId, { ...before, subjectId: instance.id }, instance.wishedAtMs);',
     replace: '',
     suffers: 'who asks how his operation ended is told that there never was one',
   },

@@ -59,6 +59,10 @@ export function unrest(world: World): string[] {
     if (JSON.stringify(container.spec.nodePorts) !== JSON.stringify(instance.nodePorts))
       wrong.push(`${row.id} has other node ports than it says`);
   }
+  for (const { id, unfinished } of checker.rows<{ id: string; unfinished: string }>(
+    "select id, unfinished from instance where unfinished <> '[]'",
+  ))
+    wrong.push(`${id} is at rest, and still names ${unfinished}`);
   for (const { id, state } of ownImages(world))
     if (state === 'Saving' || state === 'Deleting') wrong.push(`image ${id} is still ${state}`);
   for (const { id, status } of checker.volumes.values()) {

@@ -174,6 +174,7 @@ export function watchedEngine(life: Life): Engine {
       return ask({ verb: 'destroy', about: id, signal, deed: (by) => engine.destroy(id, by) });
     },
     async saveImage(id, ref, signal) {
+      world.intents.maySave(id, ref);
       const deed = (by: AbortSignal): Promise<{ sizeBytes: number }> => engine.saveImage(id, ref, by);
       const saved = await ask({ verb: 'saveImage', about: id, signal, deed });
       if (!world.pushes) world.intents.isKept(ref);

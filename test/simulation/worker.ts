@@ -13,8 +13,15 @@ port.on('message', (question: Question | null) => {
     return;
   }
   const { name, withTrace } = question;
-  void runner.run(name).then((outcome) => {
-    const trace = withTrace || outcome.wrong !== null ? outcome.trace : '';
-    port.postMessage({ ...outcome, trace });
-  });
+  runner.run(name).then(
+    (outcome) => {
+      const trace = withTrace || outcome.wrong !== null ? outcome.trace : '';
+      port.postMessage({ ...outcome, trace });
+    },
+    // Thrown where nobody can hear it but the one who asked: rejections are what the runner collects.
+    (error: unknown) =>
+      setImmediate(() => {
+        throw error;
+      }),
+  );
 });

@@ -10,17 +10,17 @@ const questions: [name: string, ask: (db: Db) => Promise<unknown>, by: RegExp[]]
   [
     'images that explain what a sweep found',
     (db) => imageRefsAmong(db, { refs: ['a', 'b'], instanceIds: ['c', 'd'] }),
-    [/^SEARCH image USING INDEX image_ref /, /^SEARCH image USING INDEX image_from /],
+    [/^SEARCH image USING .*INDEX image_ref /, /^SEARCH image USING .*INDEX image_from /],
   ],
   [
     'instances whose time is over',
     (db) => endedByClock(db, 1_000, { endsAtMs: 500, id: 'a' }, 200),
-    [/^SEARCH instance USING INDEX instance_ends /],
+    [/^SEARCH instance USING .*INDEX instance_ends /],
   ],
   [
     'instances to watch for idleness',
     (db) => idsToWatch(db, 'a', 500),
-    [/^SEARCH instance USING COVERING INDEX instance_idle /],
+    [/^SEARCH instance USING .*INDEX instance_idle /],
   ],
 ];
 

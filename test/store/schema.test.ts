@@ -78,6 +78,7 @@ const rows: Rows = {
     endsAtMs: BIG,
     idleAfterMs: BIG,
     archive: null,
+    unfinished: '[]',
     operation: '{}',
   },
   volume: { ...volumeRow(owned), ...lease, liveName: null, operation: '{}' },

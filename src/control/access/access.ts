@@ -17,6 +17,7 @@ import { deleteSpentSessions } from '../../store/sessions.ts';
 import type { Db, Store } from '../../store/store.ts';
 import type { Access, Caller } from '../control.ts';
 import type { Log } from '../log.ts';
+import type { Once } from '../once.ts';
 import { makeAccounts, type Accounts } from './accounts.ts';
 import { makeApiKeys } from './api-keys.ts';
 import { makeCallers } from './callers.ts';
@@ -31,6 +32,7 @@ import { makeTokens } from './tokens.ts';
 export interface AccessNeeds {
   store: Store;
   now: () => number;
+  once: Once;
   randomBytes: RandomBytes;
   /** `iss` and `aud` of the tokens: one installation takes none of another's. */
   issuer: string;
@@ -59,7 +61,7 @@ export interface FullAccess extends Access, Pick<Accounts, 'ensureAdmin'> {
 const PASSWORDS_AT_ONCE = 2;
 
 export const makeAccess = (needs: AccessNeeds): FullAccess => {
-  const { store, now, randomBytes, issuer, audience, log, onSshKeysChanged } = needs;
+  const { store, now, once, randomBytes, issuer, audience, log, onSshKeysChanged } = needs;
   const passwords = makePasswords({
     randomBytes,
     argon2id: needs.argon2id ?? argon2id,
@@ -71,10 +73,10 @@ export const makeAccess = (needs: AccessNeeds): FullAccess => {
   const grants = makeGrants({ store, now, randomBytes, log });
 
   return {
-    ...makeAccounts({ store, now, randomBytes, passwords }),
+    ...makeAccounts({ store, now, once, randomBytes, passwords }),
     ...makeLogins({ store, now, randomBytes, log, passwords, tokens, callers, grants }),
-    ...makeApiKeys({ store, now, randomBytes, callers, grants }),
-    ...makeSshKeys({ store, now, randomBytes, onSshKeysChanged }),
+    ...makeApiKeys({ store, now, once, randomBytes, callers, grants }),
+    ...makeSshKeys({ store, now, once, randomBytes, onSshKeysChanged }),
     authenticate: callers.authenticate,
     authenticateCached: callers.authenticateCached,
     ensureSigningKey: async () => (await ring.signer()).kid,

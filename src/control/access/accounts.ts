@@ -5,7 +5,7 @@ import { accountById, accountByLogin, insertAccount } from '../../store/accounts
 import { appendEvent } from '../../store/events.ts';
 import type { Db, Store } from '../../store/store.ts';
 import type { Access, Idempotency } from '../control.ts';
-import { once } from '../once.ts';
+import type { Once } from '../once.ts';
 import { lockOwnAccount, notLoggedIn } from './callers.ts';
 import type { Passwords } from './passwords.ts';
 import { uuidFrom, type RandomBytes } from './random.ts';
@@ -36,10 +36,11 @@ export interface Accounts extends Pick<Access, 'createUser' | 'balance'> {
 export const makeAccounts = (needs: {
   store: Store;
   now: () => number;
+  once: Once;
   randomBytes: RandomBytes;
   passwords: Passwords;
 }): Accounts => {
-  const { store, now, randomBytes, passwords } = needs;
+  const { store, now, once, randomBytes, passwords } = needs;
 
   /** What is taken already, or null. */
   const makeAccount = async (tx: Db, id: string, account: NewAccount): Promise<'username' | 'email' | null> => {

@@ -2,11 +2,10 @@
 import { Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/events.ts';
 import { endGrantsOfKeys } from '../../store/gateway-grants.ts';
-import { remember, remembered } from '../../store/idempotency.ts';
 import { apiKeysOf, countApiKeys, deleteApiKeyRow, insertApiKey } from '../../store/keys.ts';
 import type { Store } from '../../store/store.ts';
 import type { Access } from '../control.ts';
-import { once } from '../once.ts';
+import type { Once } from '../once.ts';
 import { API_KEY_PREFIX, lockOwnAccount, type Callers } from './callers.ts';
 import type { Grants } from './grants.ts';
 import { secretFrom, sha256Hex, uuidFrom, type RandomBytes } from './random.ts';
@@ -16,11 +15,12 @@ const MAX_KEYS = 50;
 export const makeApiKeys = (needs: {
   store: Store;
   now: () => number;
+  once: Once;
   randomBytes: RandomBytes;
   callers: Callers;
   grants: Grants;
 }): Pick<Access, 'createApiKey' | 'listApiKeys' | 'deleteApiKey'> => {
-  const { store, now, randomBytes, callers, grants } = needs;
+  const { store, now, once, randomBytes, callers, grants } = needs;
   return {
     async createApiKey({ accountId }, { name }, idempotency) {
       const fullKey = `${API_KEY_PREFIX}${secretFrom(randomBytes)}`;
@@ -28,30 +28,30 @@ export const makeApiKeys = (needs: {
       await store.write(async (tx) => {
         const nowMs = now();
         await lockOwnAccount(tx, accountId);
-        // `once` would have to keep the key in clear to answer it again; so only its id is kept, and a repeat is refused.
-        const before = idempotency && (await remembered<{ id: string }>(tx, accountId, idempotency));
-        if (before) {
-          const made = before.answer.id;
-          const message = `This request made the API key "${made}" before, and its full text was shown that once. If it is lost, delete it with /user/key/delete and mint another under a new Idempotency-Key.`;
+        // To answer it again the key would have to be kept in clear; so only its id is kept, and a repeat is refused.
+        const made = await once(tx, accountId, idempotency, nowMs, async () => {
+          const count = await countApiKeys(tx, accountId);
+          if (count >= MAX_KEYS) {
+            throw new Refusal(
+              'over_quota',
+              `The account has ${count} API keys, and may have ${MAX_KEYS}; delete one first.`,
+            );
+          }
+          const lastFour = fullKey.slice(-4);
+          await insertApiKey(tx, { id, accountId, name, hash: sha256Hex(fullKey), lastFour, createdAtMs: nowMs });
+          await appendEvent(tx, {
+            accountId,
+            atMs: nowMs,
+            kind: 'apiKey.created',
+            subjectId: id,
+            data: { name, lastFour },
+          });
+          return { id };
+        });
+        if (made.id !== id) {
+          const message = `This request made the API key "${made.id}" before, and its full text was shown that once. If it is lost, delete it with /user/key/delete and mint another under a new Idempotency-Key.`;
           throw new Refusal('not_now', message);
         }
-        const count = await countApiKeys(tx, accountId);
-        if (count >= MAX_KEYS) {
-          throw new Refusal(
-            'over_quota',
-            `The account has ${count} API keys, and may have ${MAX_KEYS}; delete one first.`,
-          );
-        }
-        const lastFour = fullKey.slice(-4);
-        await insertApiKey(tx, { id, accountId, name, hash: sha256Hex(fullKey), lastFour, createdAtMs: nowMs });
-        await appendEvent(tx, {
-          accountId,
-          atMs: nowMs,
-          kind: 'apiKey.created',
-          subjectId: id,
-          data: { name, lastFour },
-        });
-        if (idempotency) await remember(tx, accountId, idempotency, { id }, nowMs);
       });
       return { key: { id, name, fullKey } };
     },

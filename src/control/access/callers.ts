@@ -40,7 +40,7 @@ const callerFrom = (holder: Holder, from: Pick<Caller, 'sessionId' | 'apiKeyId'>
   });
 
 export interface Callers {
-  authenticate(credential: Credential): Promise<Caller>;
+  authenticate(credential: Credential, how?: { anew?: boolean }): Promise<Caller>;
   /** Null when only `authenticate` can tell. */
   authenticateCached(token: string): Caller | null;
   end(which: (caller: Caller) => boolean): void;
@@ -76,16 +76,17 @@ export const makeCallers = (needs: { store: Store; now: () => number; tokens: To
     },
   });
 
-  const find = async (credential: Credential): Promise<Caller> => {
-    const caller = await (credential.kind === 'token' ? byToken.find(credential.token) : byKey.find(credential.key));
+  const find = async (credential: Credential, ask: 'find' | 'findAnew'): Promise<Caller> => {
+    const caller = await (credential.kind === 'token' ? byToken[ask](credential.token) : byKey[ask](credential.key));
     if (caller === null) throw notLoggedIn();
     return caller;
   };
 
   return {
-    authenticate(credential) {
+    authenticate(credential, { anew = false } = {}) {
+      if (anew) return find(credential, 'findAnew');
       const caller = credential.kind === 'token' ? byToken.fresh(credential.token) : byKey.fresh(credential.key);
-      return caller === null ? find(credential) : Promise.resolve(caller);
+      return caller === null ? find(credential, 'find') : Promise.resolve(caller);
     },
     authenticateCached: (token) => byToken.fresh(token),
     end(which) {

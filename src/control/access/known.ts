@@ -13,6 +13,8 @@ export interface Known<Subject> {
   fresh(credential: string): Subject | null;
   /** Asks when it is not fresh; one question at a time for each credential. Null for one that stands for nobody. */
   find(credential: string): Promise<Subject | null>;
+  /** Asks now, whatever is known. */
+  findAnew(credential: string): Promise<Subject | null>;
   /** Forgets these, and trusts no answer to a question that was asked before. */
   end(which: (subject: Subject) => boolean): void;
   readonly size: number;
@@ -78,6 +80,8 @@ export const makeKnown = <Subject>(needs: {
         if (asking.get(credential) === question) asking.delete(credential);
       }
     },
+
+    findAnew: askAnew,
 
     end(which) {
       endings += 1;

@@ -6,7 +6,7 @@ import { appendEvent } from '../../store/events.ts';
 import { countSshKeys, deleteSshKeyRow, insertSshKey, sshKeysOf } from '../../store/keys.ts';
 import type { Db, Store } from '../../store/store.ts';
 import type { Access } from '../control.ts';
-import { once } from '../once.ts';
+import type { Once } from '../once.ts';
 import { lockOwnAccount } from './callers.ts';
 import { uuidFrom, type RandomBytes } from './random.ts';
 
@@ -19,10 +19,11 @@ export const fingerprintOf = (blob: Uint8Array): string =>
 export const makeSshKeys = (needs: {
   store: Store;
   now: () => number;
+  once: Once;
   randomBytes: RandomBytes;
   onSshKeysChanged: (tx: Db, accountId: string) => Promise<void>;
 }): Pick<Access, 'createSshKey' | 'listSshKeys' | 'deleteSshKey'> => {
-  const { store, now, randomBytes, onSshKeysChanged } = needs;
+  const { store, now, once, randomBytes, onSshKeysChanged } = needs;
   return {
     async createSshKey({ accountId }, { name, publicKey }, idempotency) {
       const key = parseSshPublicKey(publicKey);

@@ -4,6 +4,9 @@
  * Watches the running instances that have an idle policy: every so often each is looked at (`gather.ts` reads its signals, from
  * `notebook.ts`, `connections.ts`, `traffic.ts` and the engine's usage), judged by `src/domain/idle.ts`, warned of, and stopped as its
  * owner would stop it. No lease is held meanwhile. What was seen lives in memory only: a server that starts has seen nothing.
+ *
+ * Each has its own next look, and waits for nobody else's: a look lasts as long as what runs inside cares to let it wait. So owners
+ * take turns, and one has few looks under way at once; whoever makes theirs slow makes them slow for themselves.
  */
 import type { Instance } from '../../domain/instance.ts';
 import {
@@ -19,16 +22,19 @@ import {
 } from '../../domain/idle.ts';
 import { idsToWatch } from '../../store/ends.ts';
 import { appendEvent } from '../../store/events.ts';
-import { holdInstance, instanceFromRow, runningAmong, type InstanceRow } from '../../store/instances.ts';
+import { holdInstance, instanceFromRow, runningAmong } from '../../store/instances.ts';
 import type { StopByItself } from '../actions.ts';
+import { makeFairQueue } from '../fair-queue.ts';
 import { within, type DeedNeeds } from '../passes/deeds.ts';
 import { gather } from './gather.ts';
 import type { Traffic } from './traffic.ts';
 
 const AT_ONCE = 8;
-/** The others have their turn at the next beats. */
+const AT_ONCE_EACH = 2;
+/** The others are found at the next beats. */
 const IDS_AT_ONCE = 500;
-const LOOK_DEADLINE_MS = 15_000;
+/** An engine that measures usage takes a second or two for it. */
+const LOOK_DEADLINE_MS = 10_000;
 const TRAFFIC_KEPT_MS = 3_600_000;
 
 export interface ActivityNeeds extends DeedNeeds {
@@ -47,13 +53,16 @@ export interface Seen extends Omit<Judgement, 'deed' | 'watch'> {
 }
 
 export interface Activity {
-  /** Looks at those whose turn it is among the next of the round. Its beat is the caller's. */
+  /** Begins the looks whose time has come, and waits for none. Its beat is the caller's. */
   look(): Promise<void>;
+  /** Once no look is under way any more. */
+  rest(): Promise<void>;
   /** What the last look found; null when there was none of this run under this policy. */
   seen(instance: Instance): Seen | null;
 }
 
 interface Watched {
+  ownerId: string;
   /** Another run or another policy is watched anew. */
   of: string;
   nextLookMs: number;
@@ -64,17 +73,23 @@ interface Watched {
 export function makeActivity(needs: ActivityNeeds): Activity {
   const { store, regions, now, time, log, limits, traffic, ending } = needs;
   const watched = new Map<string, Watched>();
+  /** Looks under way, or waiting for their turn. */
+  const looks = new Map<string, Promise<void>>();
+  const turns = makeFairQueue(AT_ONCE, AT_ONCE_EACH);
   let cursor = '';
 
   const entryOf = (instance: Instance): Watched => {
     const of = watchedAs(instance);
     const before = watched.get(instance.id);
-    const entry = before?.of === of ? before : { of, nextLookMs: 0, signals: [], judgement: null };
+    const entry = before?.of === of ? before : unseen(instance.ownerId, of);
     watched.set(instance.id, entry);
     return entry;
   };
 
-  const lookAt = async (row: InstanceRow): Promise<void> => {
+  /** It is read anew: it may have waited for its turn. */
+  const lookAt = async (id: string): Promise<void> => {
+    const [row] = await runningAmong(store.read, [id]);
+    if (!row?.idleAfterMs) return void watched.delete(id);
     const instance = instanceFromRow(row);
     const policy = instance.ends.idle;
     if (!policy) return;
@@ -104,17 +119,34 @@ export function makeActivity(needs: ActivityNeeds): Activity {
     if (judgement.deed === 'warn') await warn(instance, judgement);
     if (judgement.deed === 'stop') await stop(instance, policy, judgement, nowMs);
     entry.judgement = judgement;
+    const { willStopAtMs } = judgement;
+    // What was said is kept: the look that stops it comes then, and not at the end of the usual time.
+    if (willStopAtMs !== null && willStopAtMs > nowMs) entry.nextLookMs = Math.min(entry.nextLookMs, willStopAtMs);
   };
 
-  /** The next ids of the round. What was watched between them, and is not to be any more, is forgotten. */
-  const nextPage = async (): Promise<string[]> => {
+  /** Finds those that are not watched yet among the next ids; what was watched between these, and is not to be any more, is forgotten. */
+  const findNext = async (): Promise<void> => {
     const afterId = cursor;
     const ids = await idsToWatch(store.read, afterId, IDS_AT_ONCE);
     cursor = ids.length === IDS_AT_ONCE ? (ids.at(-1) ?? '') : '';
     const there = new Set(ids);
     for (const id of watched.keys())
       if (id > afterId && (cursor === '' || id <= cursor) && !there.has(id)) watched.delete(id);
-    return ids;
+    const found = await runningAmong(
+      store.read,
+      ids.filter((id) => !watched.has(id)),
+    );
+    for (const { id, ownerId } of found) watched.set(id, unseen(ownerId, ''));
+  };
+
+  const begin = (id: string, ownerId: string): void => {
+    const look = turns
+      .run(ownerId, ending, () => lookAt(id))
+      .catch((error: unknown) => {
+        if (!ending.aborted) log.warn({ id, err: error }, 'an instance could not be judged; it is looked at again');
+      })
+      .finally(() => looks.delete(id));
+    looks.set(id, look);
   };
 
   const lastOf = ({ signals }: Watched, name: Signal['name']): Signal | undefined =>
@@ -147,20 +179,16 @@ export function makeActivity(needs: ActivityNeeds): Activity {
   return {
     async look() {
       traffic.forget(TRAFFIC_KEPT_MS);
+      await findNext();
       const nowMs = now();
-      // A time further away than a look is of a clock that was set back.
-      const isDue = (nextLookMs: number): boolean => nextLookMs <= nowMs || nextLookMs > nowMs + limits.lookEveryMs;
-      const due = (await nextPage()).filter((id) => isDue(watched.get(id)?.nextLookMs ?? 0));
-      const queue = (await runningAmong(store.read, due)).values();
-      const work = async (): Promise<void> => {
-        for (const row of queue) {
-          if (ending.aborted) return;
-          await lookAt(row).catch((error: unknown) =>
-            log.warn({ id: row.id, err: error }, 'an instance could not be judged; it is looked at again'),
-          );
-        }
-      };
-      await Promise.all(Array.from({ length: AT_ONCE }, work));
+      for (const [id, { ownerId, nextLookMs }] of watched) {
+        // A time further away than a look is of a clock that was set back.
+        const isDue = nextLookMs <= nowMs || nextLookMs > nowMs + limits.lookEveryMs;
+        if (isDue && !looks.has(id) && !ending.aborted) begin(id, ownerId);
+      }
+    },
+    async rest() {
+      await Promise.all(looks.values());
     },
     seen(instance) {
       const entry = watched.get(instance.id);
@@ -177,5 +205,13 @@ export function makeActivity(needs: ActivityNeeds): Activity {
     },
   };
 }
+
+const unseen = (ownerId: string, of: string): Watched => ({
+  ownerId,
+  of,
+  nextLookMs: 0,
+  signals: [],
+  judgement: null,
+});
 
 const watchedAs = ({ observed, ends }: Instance): string => `${observed.runningSinceMs} ${JSON.stringify(ends.idle)}`;

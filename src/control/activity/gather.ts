@@ -8,6 +8,9 @@ import { lastingConnections, type Connection } from './connections.ts';
 import { makeNotebook, type Told, type Used } from './notebook.ts';
 import type { Traffic } from './traffic.ts';
 
+/** An answer of a notebook server at work comes within tens of milliseconds; what its port says is its owner's, and may be nothing. */
+const NOTEBOOK_DEADLINE_MS = 4_000;
+
 export interface GatherNeeds {
   inside: Inside;
   instance: Instance;
@@ -21,7 +24,8 @@ export interface GatherNeeds {
 export async function gather(needs: GatherNeeds): Promise<Signal[]> {
   const { inside, instance, policy, traffic } = needs;
   const atMs = inside.time.now();
-  const notebook = makeNotebook(inside, needs.notebookToken);
+  const asking = AbortSignal.any([inside.signal, inside.time.deadline(NOTEBOOK_DEADLINE_MS)]);
+  const notebook = makeNotebook({ ...inside, signal: asking }, needs.notebookToken);
   const ports = new Set([SSH_PORT, ...instance.nodePorts.map(({ port }) => port)]);
   const kernels = lazy(() => notebook.kernels());
   const connections = lazy(() => lastingConnections(inside, ports, needs.probeMs));

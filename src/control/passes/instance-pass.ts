@@ -10,7 +10,7 @@ import { instanceFromRow, type InstanceRow } from '../../store/instances.ts';
 import type { Held, Tended } from '../loop.ts';
 import { ensure, refresh } from './bring-up.ts';
 import { place } from './placing.ts';
-import { clean, halt, removeKept, saveRoot } from './put-away.ts';
+import { clean, halt, removeKept, removeUnfinished, saveRoot } from './put-away.ts';
 import { checkInit, checkReady } from './readiness.ts';
 import { fail, keep, note, Overtaken, quick, type InstancePassNeeds, type Rest, type Work } from './work.ts';
 
@@ -95,6 +95,8 @@ async function take(work: Work, step: Step): Promise<Rest> {
       return saveRoot(work);
     case 'removeKept':
       return removeKept(work);
+    case 'removeUnfinished':
+      return removeUnfinished(work);
     case 'destroy':
       return clean(work);
     case 'ensure':

@@ -1,10 +1,12 @@
 /**
  * A launch or start that waits in line: it is placed as soon as its turn has come (`domain/placement.ts`), and given up when its
- * time to wait is over. Whoever gives room back makes it due, so the clock is only for its deadline and for what it says of its place.
+ * time to wait is over. Whoever gives room back makes it due, so the clock is only for its deadline, for what it says of its place, and
+ * for those behind it when room is no longer kept for it.
  */
 import { enter } from '../../domain/operation.ts';
+import { KEPT_MS } from '../../domain/placement.ts';
 import { diagnosed, giveUp } from '../../domain/plan.ts';
-import { moveUp, takeTurn, waitsFor } from '../line.ts';
+import { callLine, moveUp, takeTurn, waitsFor } from '../line.ts';
 import { write, type Rest, type Work } from './work.ts';
 
 /** The further back, the later one looks at its place again: a thousand in line together look about four times a second. */
@@ -14,12 +16,15 @@ const LATER_PER_PLACE_MS = 1_000;
 export async function place(work: Work): Promise<Rest> {
   const { needs, instance } = work;
   const { regionId, type } = instance.spec;
-  const { id, waitsSinceMs, waitsUntilMs } = instance;
+  const { id, waitsSinceMs, waitsUntilMs, wishedAtMs } = instance;
   if (waitsSinceMs === null) return 'again';
   const nowMs = needs.now();
   const mine = { id, waitsSinceMs };
+  const keptUntilMs = wishedAtMs + KEPT_MS;
+  // Only at the look that it takes then: later ones would call the same again.
+  const keptNoLonger = nowMs >= keptUntilMs && nowMs < keptUntilMs + LOOK_AGAIN_MS;
   const found = await needs.store.write(async (tx) => {
-    const before = await takeTurn(tx, regionId, type, mine);
+    const before = await takeTurn(tx, instance.spec, mine, nowMs);
     const ended = { ...instance, waitsSinceMs: null, waitsUntilMs: null };
     const leave = { beside: () => moveUp(tx, regionId, nowMs, mine) };
     if (before === null) {
@@ -33,6 +38,7 @@ export async function place(work: Work): Promise<Rest> {
       const observed = { ...instance.observed, ...show, stoppedAtMs: nowMs };
       return { before, written: await write(tx, work, { ...ended, desired: 'stopped', observed }, leave) };
     }
+    if (keptNoLonger) await callLine(tx, regionId, nowMs, mine);
     const observed = { ...instance.observed, ...waitsFor(type, before) };
     if (observed.diagnosisMessage === instance.observed.diagnosisMessage) return { before, written: instance };
     return { before, written: await write(tx, work, { ...instance, observed }) };
@@ -44,6 +50,8 @@ export async function place(work: Work): Promise<Rest> {
     needs.wake();
     return 'again';
   }
-  const afterMs = LOOK_AGAIN_MS + (found.before ?? 0) * LATER_PER_PLACE_MS;
-  return waitsUntilMs === null ? afterMs : Math.max(1, Math.min(afterMs, waitsUntilMs - nowMs));
+  if (keptNoLonger) needs.wake();
+  const lookMs = nowMs + LOOK_AGAIN_MS + (found.before ?? 0) * LATER_PER_PLACE_MS;
+  const soonestMs = Math.min(lookMs, waitsUntilMs ?? lookMs, nowMs < keptUntilMs ? keptUntilMs : lookMs);
+  return Math.max(1, soonestMs - nowMs);
 }

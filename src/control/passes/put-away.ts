@@ -10,7 +10,7 @@ import { uncountNodePorts } from '../../store/capacity.ts';
 import { forgetMounts, freeNodePorts } from '../../store/instances.ts';
 import type { Db } from '../../store/store.ts';
 import { dataDisk } from '../disks.ts';
-import { raced } from '../raced.ts';
+import { inTurn } from '../disk-turns.ts';
 import { copying } from './copying.ts';
 import { makeInstanceTeller } from './progress.ts';
 import { keep, note, quick, type Rest, type Work } from './work.ts';
@@ -43,7 +43,7 @@ export async function halt(work: Work, { show, graceMs }: Extract<Step, { do: 'h
  */
 export async function clean(work: Work): Promise<Rest> {
   const { hands, needs, held } = work;
-  const { id, everEnsured, nodePorts, observed, spec, archive } = work.instance;
+  const { id, everEnsured, nodePorts, observed, spec, archive, unfinished } = work.instance;
   if (everEnsured) await hands.engine.destroy(id, quick(work));
   if (observed.phase === 'Cleaned') return null;
   if (observed.phase !== 'RemovingDisks') {
@@ -55,10 +55,12 @@ export async function clean(work: Work): Promise<Rest> {
     const next = { ...observed, phase: 'RemovingDisks' as const, ...diagnosed('', '') };
     await keep(work, { ...work.instance, observed: next }, { beside: giveBack });
   }
-  for (const ref of archive === null ? [] : [archive.ref, ...archive.replaces]) await removeImage(work, ref);
+  const kept = archive === null ? [] : [archive.ref, ...archive.replaces];
+  for (const ref of [...kept, ...unfinished]) await removeImage(work, ref);
   try {
     // However long it takes, unless it is overtaken.
-    await raced(hands.storage.destroy(dataDisk(id)), held.signal);
+    const { storage } = hands;
+    await inTurn(storage, dataDisk(id), () => storage.destroy(dataDisk(id)), held.signal);
   } catch (error) {
     held.signal.throwIfAborted();
     needs.log.error({ id, err: error }, 'the data disk could not be removed; it is tried again');
@@ -66,7 +68,7 @@ export async function clean(work: Work): Promise<Rest> {
     return TRY_AGAIN_MS;
   }
   const cleaned = { ...work.instance.observed, phase: 'Cleaned' as const, ...diagnosed('', '') };
-  await keep(work, { ...work.instance, archive: null, observed: cleaned });
+  await keep(work, { ...work.instance, archive: null, unfinished: [], observed: cleaned });
   return null;
 }
 
@@ -91,18 +93,19 @@ const archiveRef = ({ hands, instance }: Work): string =>
 const copy = <T>({ hands, held, needs }: Work, deed: (signal: AbortSignal) => Promise<T>): Promise<T> =>
   copying({ engine: hands.engine, time: needs.time, signal: held.signal }, needs.limits.copyDeadlineMs, deed);
 
-/** Keeps the root disk as an image, in the local store or the operator's registry, then writes down that it is kept. */
+/** Writes down under which name the root disk will be, keeps it as an image, in the local store or the operator's registry, then writes down that it is kept. */
 export async function saveRoot(work: Work): Promise<Rest> {
   const { hands, instance } = work;
   const ref = archiveRef(work);
-  await note(work, { observed: { phase: 'Archiving', message: '', ...diagnosed('', '') } });
+  const unfinished = [...new Set([...instance.unfinished, ref])];
+  await note(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosed('', '') } });
   try {
     const { sizeBytes } = await copy(work, (signal) => hands.engine.saveImage(instance.id, ref, signal));
     if (hands.archivePushed) await pushRoot(work, ref);
     const before = instance.archive;
     const replaces = before === null ? [] : [before.ref, ...before.replaces];
     const archive: Archive = { ref, sizeBytes, generation: instance.generation, replaces };
-    await keep(work, { ...work.instance, archive });
+    await keep(work, { ...work.instance, archive, unfinished: unfinished.filter((one) => one !== ref) });
   } catch (error) {
     // Of a push, the registry may be away as well as the engine; the engine comes back, and the root disk is where it was.
     if (!(error instanceof EngineFault) || (error.kind === 'unreachable' && error.reason !== 'registryAway'))
@@ -162,5 +165,12 @@ export async function removeKept(work: Work): Promise<Rest> {
     archive: archive && { ...archive, replaces: [] },
   };
   await keep(work, next, { beside: (tx) => freeNodePorts(tx, instance.id) });
+  return 'again';
+}
+
+/** What archives that were given up, or failed, have left: the engine may have gone on with them after that. */
+export async function removeUnfinished(work: Work): Promise<Rest> {
+  for (const ref of work.instance.unfinished) await removeImage(work, ref);
+  await note(work, { unfinished: [] });
   return 'again';
 }

@@ -59,7 +59,8 @@ export async function checkReady(work: Work, show: Partial<Observed>): Promise<'
   }
   const lines = await hands.engine.logs(instance.id, 'console', CONSOLE_LINES, quick(work)).catch(emptyOnFault);
   const { services } = readConsole(lines);
-  if (services && !services.includes('ssh')) {
+  // Until this start has spoken the console is that of the one before: what has ended meanwhile is not ready.
+  if (services && !services.includes('ssh') && (await runsNow(work))) {
     if (!services.includes('notebook')) return ready(work, 'nothing');
     if ((await accepts(inside, NOTEBOOK_PORT)) === true) return ready(work, 'notebook');
   }
@@ -67,6 +68,12 @@ export async function checkReady(work: Work, show: Partial<Observed>): Promise<'
     await note(work, { observed: show });
   // A tenth of the wait so far: software that is slow to come up is not made slower by being asked too seldom.
   return Math.min(LONGEST_POLL_MS, Math.max(SHORTEST_REST_MS, (needs.now() - instance.wishedAtMs) / 10));
+}
+
+async function runsNow(work: Work): Promise<boolean> {
+  const { hands, instance } = work;
+  const seen = (await hands.engine.observe([instance.id], quick(work))).get(instance.id);
+  return seen?.kind === 'present' && seen.running;
 }
 
 /** Kept for the exit code of a script that was stopped before it had one. */

@@ -7,7 +7,7 @@ import { volumeStatusesOf } from '../../store/volumes.ts';
 import type { DiskId } from '../../storage/contract.ts';
 import { dataDisk, sharedDisk } from '../disks.ts';
 import { imageRefOf } from './image-of.ts';
-import { raced } from '../raced.ts';
+import { inTurn } from '../disk-turns.ts';
 import { quick, type Work } from './work.ts';
 
 /** A mounted volume is not Bound: yet, or (lost) never again. */
@@ -41,18 +41,18 @@ export async function prepareDisks(work: Work): Promise<void> {
     const lost = status !== 'Pending';
     throw new VolumeNotReady(`volume ${volumeName} (${volumeId}) is ${status ?? 'gone'}`, lost);
   }
-  await ofStorage(
-    work,
-    'data disk',
-    hands.storage.create(dataDisk(instance.id), spec.type.dataDiskGB + spec.extraDataDiskGB),
-  );
-  await ofStorage(work, 'shared disk', hands.storage.create(sharedDisk(instance), spec.type.dataDiskGB));
+  const { storage } = hands;
+  const data = dataDisk(instance.id);
+  const shared = sharedDisk(instance);
+  const dataGB = spec.type.dataDiskGB + spec.extraDataDiskGB;
+  await ofStorage(work, 'data disk', data, () => storage.create(data, dataGB));
+  await ofStorage(work, 'shared disk', shared, () => storage.create(shared, spec.type.dataDiskGB));
 }
 
 /** A storage that never answers (a network's that is gone) must not hold the pass, nor the wish that overtakes it. */
-async function ofStorage<T>(work: Work, what: string, deed: Promise<T>): Promise<T> {
+async function ofStorage<T>(work: Work, what: string, disk: DiskId, deed: () => Promise<T>): Promise<T> {
   try {
-    return await raced(deed, quick(work));
+    return await inTurn(work.hands.storage, disk, deed, quick(work));
   } catch (cause) {
     work.held.signal.throwIfAborted();
     throw new DisksFailed(`the ${what} could not be had from the storage of the region`, { cause });
@@ -63,7 +63,7 @@ export async function engineSpec(work: Work): Promise<EngineSpec> {
   const { needs, hands, instance, notebookToken } = work;
   const { spec } = instance;
   const folder = async (disk: DiskId, target: string): Promise<HostMount> => ({
-    source: await ofStorage(work, `disk of ${target}`, hands.storage.mount(disk)),
+    source: await ofStorage(work, `disk of ${target}`, disk, () => hands.storage.mount(disk)),
     target,
     readOnly: false,
   });

@@ -92,7 +92,7 @@ async function networksWithoutAccount(db: Db, owned: readonly Owned[]): Promise<
   return strays;
 }
 
-/** An image is explained by the archive or the catalog that names it, a container made from it, or a pass that makes or removes it now. */
+/** An image is explained by the instance or the catalog that names it (which each does before it is made, until it is removed), or a container made from it. */
 async function imagesWithoutIntent(
   db: Db,
   owned: readonly Owned[],
@@ -103,9 +103,9 @@ async function imagesWithoutIntent(
     if (kind !== 'image' || used.has(engineName)) return false;
     const intent = intents.get(id);
     if (!intent) return true;
-    const underWay = !intent.idle && (intent.desired === 'archived' || intent.desired === 'released');
-    const kept = intent.desired !== 'released' && intent.archiveRefs.some((ref) => names(ref, engineName));
-    return !underWay && !kept;
+    // Of a released one that is at rest nothing is to be left, whatever its row names.
+    const mayName = intent.desired !== 'released' || !intent.idle;
+    return !(mayName && intent.keptRefs.some((ref) => names(ref, engineName)));
   });
   const strays: Owned[] = [];
   for (let from = 0; from < open.length; from += IDS_AT_ONCE) {

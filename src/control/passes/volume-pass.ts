@@ -6,6 +6,7 @@ import { makeMountersDue } from '../../store/instances.ts';
 import type { Store } from '../../store/store.ts';
 import { deleteVolumeRow, mountersOf, volumeFromRow, writeVolumeFound, type VolumeRow } from '../../store/volumes.ts';
 import type { Held, Tended } from '../loop.ts';
+import { inTurn } from '../disk-turns.ts';
 import { raced } from '../raced.ts';
 import type { Regions } from '../regions.ts';
 
@@ -35,11 +36,11 @@ export function makeVolumePass(needs: VolumePassNeeds) {
         case 'rest':
           return { dueAtMs: seen.kind === 'unknown' ? now() + ASK_AGAIN_MS : null };
         case 'create':
-          await raced(storage.create(disk, volume.sizeGB), held.signal);
+          await inTurn(storage, disk, () => storage.create(disk, volume.sizeGB), held.signal);
           break;
         case 'destroy':
           if ((await mountersOf(store.read, volume.id)).length > 0) return { dueAtMs: now() + STILL_MOUNTED_MS };
-          await raced(storage.destroy(disk), held.signal);
+          await inTurn(storage, disk, () => storage.destroy(disk), held.signal);
           break;
         case 'forget': {
           const gone = await store.write(async (tx) => {

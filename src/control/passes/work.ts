@@ -69,6 +69,7 @@ interface Change {
   desired?: Instance['desired'];
   attempts?: number | undefined;
   initExit?: number;
+  unfinished?: string[];
 }
 
 /** Writes what was found, with the event of a changed status, if the row is still ours. */

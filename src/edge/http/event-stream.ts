@@ -8,7 +8,8 @@
  *
  * - The next page is drawn when the socket has taken the last one: a slow reader costs a page and the kernel's buffers, nothing more. One
  *   that takes nothing for a minute is cut off; it resumes where it was.
- * - A beat every 15 s keeps proxies from ending what looks dead, and asks anew whether the login or key still stands.
+ * - Before each page it is asked whether the login or key still stands: nothing is told after its end. A beat every 15 s asks, too, and
+ *   keeps proxies from ending what looks dead.
  * - Control ends the streams when it stops, the edge when it closes.
  */
 import { once } from 'node:events';
@@ -27,6 +28,8 @@ const RETRY_MS = 2_000;
 const SILENT_BEATS = 4;
 const END_MS = 1_000;
 const SEQ = /^\d{1,15}$/;
+/** Whoever reads of one of these may have been ended by it; an answer that is a second old would not know. */
+const ENDINGS: ReadonlySet<string> = new Set(['account.loggedOut', 'account.passwordChanged', 'apiKey.deleted']);
 
 export interface EventStreamNeeds {
   events: Events;
@@ -107,7 +110,14 @@ async function send(stream: Stream, first: ToldEvents): Promise<void> {
   const endBeats = beat(stream, raw);
   try {
     await write(raw, `retry: ${RETRY_MS}\nid: ${first.lastSeq}\n\n`, ending.signal);
-    for await (const page of pages) await write(raw, textOf(page), ending.signal);
+    for await (const page of pages) {
+      const why = await whyEnded(
+        stream,
+        page.events.some(({ kind }) => ENDINGS.has(kind)),
+      );
+      if (why !== null) return cut(stream, why);
+      await write(raw, textOf(page), ending.signal);
+    }
   } catch (error) {
     if (!ending.signal.aborted) needs.log.warn({ err: error, requestId: request.id }, 'an event stream was cut short');
   } finally {
@@ -134,23 +144,31 @@ function textOf({ gap, events, lastSeq }: ToldEvents): string {
   return `id: ${goesOnAfter}\nevent: ${GAP_EVENT}\ndata: ${JSON.stringify(gap)}\n\n${texts.join('')}`;
 }
 
+/** Why nothing may be told any more; null while the credential stands. Throws when that can't be asked. */
+async function whyEnded({ needs, request, caller }: Stream, anew: boolean): Promise<string | null> {
+  try {
+    const { credential } = presentedCredential(request.headers);
+    const { accountId } = await needs.access.authenticate(credential, { anew });
+    return accountId === caller.accountId ? null : 'the login is another account now';
+  } catch (error) {
+    if (error instanceof Refusal && error.code === 'not_logged_in') return 'the login or key has ended: log in again';
+    throw error;
+  }
+}
+
+function cut({ reply: { raw }, ending }: Stream, why: string): void {
+  if (!raw.writableNeedDrain) raw.write(`: ${why}\n\n`);
+  ending.abort();
+}
+
 /** Until it is called off: a comment when the socket has room, and the question whether the credential still stands. */
-function beat({ needs, request, caller, ending }: Stream, raw: ServerResponse): () => void {
+function beat(stream: Stream, raw: ServerResponse): () => void {
   let silent = 0;
   let asking = false;
-  const askAnew = async (): Promise<void> => {
-    try {
-      const { credential } = presentedCredential(request.headers);
-      const { accountId } = await needs.access.authenticate(credential);
-      if (accountId !== caller.accountId) cut('the login is another account now');
-    } catch (error) {
-      // A store that does not answer has ended no login.
-      if (error instanceof Refusal && error.code === 'not_logged_in') cut('the login or key has ended: log in again');
-    }
-  };
-  const cut = (why: string): void => {
-    if (!raw.writableNeedDrain) raw.write(`: ${why}\n\n`);
-    ending.abort();
+  const ask = async (): Promise<void> => {
+    // A store that does not answer has ended no login.
+    const why = await whyEnded(stream, false).catch(() => null);
+    if (why !== null && !stream.ending.signal.aborted) cut(stream, why);
   };
   const timer = setInterval(() => {
     silent = raw.writableNeedDrain ? silent + 1 : 0;
@@ -158,8 +176,8 @@ function beat({ needs, request, caller, ending }: Stream, raw: ServerResponse): 
     else if (silent === 0) raw.write(': beat\n\n');
     if (asking) return;
     asking = true;
-    void askAnew().finally(() => (asking = false));
-  }, needs.beatMs ?? BEAT_MS);
+    void ask().finally(() => (asking = false));
+  }, stream.needs.beatMs ?? BEAT_MS);
   timer.unref();
   return () => clearInterval(timer);
 }

@@ -54,6 +54,7 @@ import {
 import { makeOutOfMemory } from './out-of-memory.ts';
 import { makeGate, makeLocks, type Gate } from './turns.ts';
 
+const STARTS_FOR_EACH_CORE = 4;
 const PAUSE_MS = 50;
 /** Together with the pause: how long a name may be taken by what can't be seen. */
 const ROUNDS = 40;
@@ -90,8 +91,8 @@ export function makeContainers(options: {
   const { docker, call } = client;
   const outOfMemory = makeOutOfMemory(client);
   /**
-   * Two for each core are as fast as more at once, and leave the engine able to answer the rest (measured on two cores: 11
-   * starts/s at 4 as at 16 at once, with four times the wait).
+   * Bare containers start no faster at more than two for each core; with networks, node ports and software that starts in them, four
+   * for each core still gain a tenth (`bench/burst.ts`). More only wait longer.
    */
   let startGate: Gate | undefined;
   const locked = makeLocks<InstanceId>();
@@ -121,7 +122,7 @@ export function makeContainers(options: {
 
   async function ensure(spec: EngineSpec, signal: AbortSignal): Promise<Observation> {
     const facts = await host.facts(signal);
-    const gate = (startGate ??= makeGate(2 * facts.cores));
+    const gate = (startGate ??= makeGate(STARTS_FOR_EACH_CORE * facts.cores));
     if (signal.aborted) throw faultOf(signal.reason);
     await files.write(spec.id, spec.files);
     const found = await networks.use(spec.ownerId, signal, (network) =>

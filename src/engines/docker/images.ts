@@ -7,6 +7,7 @@ import type { Client } from './client.ts';
 import { faultOf, isImageGone, statusOf } from './faults.ts';
 import { listedRef, refPath } from './refs.ts';
 import { ask, pull, push } from './transfers.ts';
+import { makeLocks } from './turns.ts';
 
 export type BuildLocalImage = (
   ref: string,
@@ -42,6 +43,8 @@ export interface Images {
     signal: AbortSignal,
     credentials: RegistryCredentials | undefined,
   ): Promise<void>;
+  /** While nobody else saves, pushes or removes what has this name. Once begun, `work` is not called off by the signal. */
+  alone<T>(ref: string, signal: AbortSignal, work: () => Promise<T>): Promise<T>;
   /** It turned out not to be there. */
   forget(ref: string): void;
   /** Null when there is none. */
@@ -76,6 +79,8 @@ export function makeImages({
 }): Images {
   const { docker, call } = client;
   const present = new Set<string>();
+  const locked = makeLocks<string>();
+  const alone: Images['alone'] = (ref, signal, work) => locked(listedRef(ref), signal, work);
 
   async function inspect(refOrId: string, signal: AbortSignal): Promise<ImageInfo | null> {
     try {
@@ -119,6 +124,23 @@ export function makeImages({
     }
   };
 
+  async function remove(refOrId: string, signal: AbortSignal, of?: { id: string }): Promise<void> {
+    const image = await inspect(refOrId, signal);
+    if (image === null) return;
+    const Labels = image.Config?.Labels;
+    const isMeant = of === undefined || Labels?.[labels.id] === of.id;
+    if (!isMeant || !isOwnImage(installation, { ...image, Labels }, refOrId)) {
+      const text = `${refOrId} was not saved by this installation${of ? ' from that instance' : ''}, so it is not removed; the operator can remove it by hand`;
+      throw new EngineFault('rejected', text, { retry: false });
+    }
+    present.delete(refOrId);
+    if (!(await removeUnlessUsed(refOrId, signal))) {
+      const text = `${refOrId} is used by an instance; terminate that first, then remove the image`;
+      throw new EngineFault('busy', text, { retry: true });
+    }
+    if (image.Parent) await removeNameless(image.Parent, signal);
+  }
+
   return {
     async ensure(ref, onProgress, signal, credentials, { askRegistry } = { askRegistry: false }) {
       if (signal.aborted) throw faultOf(signal.reason);
@@ -140,25 +162,12 @@ export function makeImages({
       if (present.size > 1000) present.clear();
       present.add(ref);
     },
-    push: (ref, onProgress, signal, credentials) => push({ client, ref, onProgress, signal, credentials }),
+    push: (ref, onProgress, signal, credentials) =>
+      alone(ref, signal, () => push({ client, ref, onProgress, signal, credentials })),
+    alone,
     forget: (ref) => void present.delete(ref),
     inspect,
-    async remove(refOrId, signal, of) {
-      const image = await inspect(refOrId, signal);
-      if (image === null) return;
-      const Labels = image.Config?.Labels;
-      const isMeant = of === undefined || Labels?.[labels.id] === of.id;
-      if (!isMeant || !isOwnImage(installation, { ...image, Labels }, refOrId)) {
-        const text = `${refOrId} was not saved by this installation${of ? ' from that instance' : ''}, so it is not removed; the operator can remove it by hand`;
-        throw new EngineFault('rejected', text, { retry: false });
-      }
-      present.delete(refOrId);
-      if (!(await removeUnlessUsed(refOrId, signal))) {
-        const text = `${refOrId} is used by an instance; terminate that first, then remove the image`;
-        throw new EngineFault('busy', text, { retry: true });
-      }
-      if (image.Parent) await removeNameless(image.Parent, signal);
-    },
+    remove: (refOrId, signal, of) => alone(refOrId, signal, () => remove(refOrId, signal, of)),
     removeNameless,
   };
 }

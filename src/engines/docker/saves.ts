@@ -7,7 +7,8 @@
  * an image only tells. The mounts, control files among them, are no part of a root disk.
  *
  * Image and name are made in one step by the engine, which goes on with it when the caller leaves. So it is never called off
- * half-way, and holds the instance's lock until it is done: whoever asks again waits, and saves again.
+ * half-way, and holds the locks of name and instance until it is done: whoever asks again waits, and saves again; whoever removes
+ * what has that name waits too, and finds it.
  */
 import type { ContainerInspectInfo } from 'dockerode';
 import { z } from 'zod';
@@ -67,7 +68,9 @@ export function makeSaves(options: {
   const unhurried = (id: InstanceId, ref: string): Promise<{ sizeBytes: number }> =>
     save(id, ref, AbortSignal.timeout(LONGEST_COPY_MS));
   return (id, ref, signal) =>
-    call(signal, () => containers.alone(id, signal, () => gate(signal, () => unhurried(id, ref))));
+    call(signal, () =>
+      images.alone(ref, signal, () => containers.alone(id, signal, () => gate(signal, () => unhurried(id, ref)))),
+    );
 }
 
 /** What the image that it came from says to be kept outside of the root disk would be missing, and nobody would know. */

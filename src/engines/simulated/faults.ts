@@ -123,3 +123,15 @@ export function untilAborted(signal: AbortSignal): Promise<never> {
     else signal.addEventListener('abort', () => reject(givenUp(signal)), { once: true });
   });
 }
+
+/** What comes of `work`, unless the signal aborts before; it goes on all the same. */
+export async function orGivenUp<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
+  const { promise: left, reject } = Promise.withResolvers<never>();
+  const leave = (): void => reject(givenUp(signal));
+  signal.addEventListener('abort', leave, { once: true });
+  try {
+    return await Promise.race([work, left]);
+  } finally {
+    signal.removeEventListener('abort', leave);
+  }
+}

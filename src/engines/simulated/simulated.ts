@@ -28,7 +28,7 @@ import { pretend } from './commands.ts';
 import { copyOf, lieOf, ownedBy, probeOf, reachable, usageOf } from './answers.ts';
 import { brokenOff, makeCalls } from './calls.ts';
 import { linesOf, observationOf, scriptOf, type Container } from './container.ts';
-import { simulatedFault, type Faults } from './faults.ts';
+import { orGivenUp, simulatedFault, type Faults } from './faults.ts';
 import { SimulatedHost, type HostOptions, type Span } from './host.ts';
 import * as images from './images.ts';
 import { makePair } from './pair.ts';
@@ -68,14 +68,28 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
   const calls = makeCalls({ host, faults: options.faults, ended: ending.signal });
   const { call, sleep } = calls;
 
-  async function alone<T>(id: InstanceId, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
-    const letGo = await host.locks.take(containerName(id), signal);
+  const alone = <T>(id: InstanceId, signal: AbortSignal, work: () => Promise<T>): Promise<T> =>
+    locked(containerName(id), signal, work);
+
+  /** While nobody else saves, pushes or removes what has this name. */
+  const aloneOn = <T>(ref: string, signal: AbortSignal, work: () => T | Promise<T>): Promise<T> =>
+    locked(`image ${ref}`, signal, work);
+
+  async function locked<T>(key: string, signal: AbortSignal, work: () => T | Promise<T>): Promise<T> {
+    const letGo = await host.locks.take(key, signal);
     try {
       return await work();
     } finally {
       letGo();
     }
   }
+
+  /** Goes on when its caller gives up, as an engine does that was told to copy a root disk. */
+  const unhurried = <T>(id: InstanceId, ref: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> =>
+    orGivenUp(
+      signal,
+      aloneOn(ref, signal, () => alone(id, signal, work)),
+    );
 
   const find = (id: InstanceId): Container | undefined => host.find(installation, id);
 
@@ -155,7 +169,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
         }
         return;
       case 'image':
-        return images.remove(host, installation, engineName, id);
+        return aloneOn(engineName, signal, () => images.remove(host, installation, engineName, id));
       default:
         return kind satisfies never;
     }
@@ -204,7 +218,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
         verb: 'pushImage',
         about: ref,
         signal,
-        work: () => images.push(transferOf(ref, onProgress, signal, credentials)),
+        work: () => aloneOn(ref, signal, () => images.push(transferOf(ref, onProgress, signal, credentials))),
         lie: () => {},
       }),
     removeImage: (ref, signal) =>
@@ -212,7 +226,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
         verb: 'removeImage',
         about: ref,
         signal,
-        work: () => images.remove(host, installation, ref),
+        work: () => aloneOn(ref, signal, () => images.remove(host, installation, ref)),
         lie: () => {},
       }),
     discard: (owned, signal) =>
@@ -262,12 +276,12 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
         about: id,
         signal,
         work: () =>
-          alone(id, signal, async () => {
+          unhurried(id, ref, signal, async () => {
             if (!capabilities.saveImage) throw simulatedFault('rejected', 'this engine can not save images');
             const container = find(id);
             if (container === undefined) throw simulatedFault('not_found', `${id} has no root disk here`);
             images.checkSavable(host, installation, ref);
-            await pass(host.times.save, signal);
+            await pass(host.times.save, ending.signal);
             if (find(id) !== container) throw brokenOff(); // it was lost meanwhile
             return images.save(host, container, ref);
           }),

@@ -125,6 +125,7 @@ export const endsAndOperations: Migration = {
     await sql`update volume set operation = ${volumeOperation}`.execute(db);
     await addText('image', 'operation', null);
     await addText('instance', 'archive', null);
+    await addText('instance', 'unfinished', '[]');
     for (const name of ['waitsSinceMs', 'waitsUntilMs', 'endsAtMs', 'idleAfterMs'])
       await addWhole('instance', name, null);
     await sql`create index "instance_waiting" on instance ("regionId", "waitsSinceMs", id) where "waitsSinceMs" is not null`.execute(

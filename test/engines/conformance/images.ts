@@ -149,6 +149,25 @@ export function describeImages(current: () => Subject): void {
   });
 
   describe('removeImage', () => {
+    it('of what is still being saved for a caller who gave up waits for it: nothing is left', async () => {
+      const subject = current();
+      const { engine } = subject.fixture;
+      const spec = await withFile(subject);
+      for (const afterMs of [0, 1, 5, 20]) {
+        const ref = newRef(subject);
+        const abort = new AbortController();
+        const saving = engine.saveImage(spec.id, ref, abort.signal).catch(() => {});
+        await delay(afterMs);
+        abort.abort();
+        await saving;
+        await engine.removeImage(ref, deadline());
+        // Whoever has the instance to himself again comes after all that was begun.
+        await engine.halt(spec.id, 0, deadline());
+        expect(await imagesOwned(ref), `aborted after ${afterMs} ms`).toEqual([]);
+        await subject.ensure(spec);
+      }
+    });
+
     it('removes what was saved here; what is absent is success, and what a container uses is busy', async () => {
       const subject = current();
       const { engine } = subject.fixture;
