@@ -8,7 +8,8 @@
 import type { InstanceId } from '../domain/ids.ts';
 import type { Instance } from '../domain/instance.ts';
 import { NOTEBOOK_PORT } from '../domain/ports.ts';
-import { idsWithNodePorts, instanceFromRow, makeDue, runningAmong } from '../store/instances.ts';
+import { instanceFromRow, makeDue, runningAmong } from '../store/instances.ts';
+import { idsWithNodePorts } from '../store/node-ports.ts';
 import { accepts, answersSsh } from './inside.ts';
 import type { DeedNeeds } from './passes/deeds.ts';
 

@@ -273,6 +273,8 @@ export interface Limits {
   stopGraceMs: number;
   /** A call to an engine that should be quick is given up after this: what came of it is unknown then. */
   callDeadlineMs: number;
+  /** The same of a storage that makes or mounts one disk. */
+  storageDeadlineMs: number;
   /** The same of a call that copies a root disk. */
   copyDeadlineMs: number;
   /** How soon an engine that did not answer, or did not do what it said, is asked again. */
@@ -293,6 +295,7 @@ export const defaultLimits: Limits = {
   backOffMaxMs: 60_000,
   stopGraceMs: 10_000,
   callDeadlineMs: 60_000,
+  storageDeadlineMs: 60_000,
   copyDeadlineMs: LONGEST_COPY_MS + 5 * 60_000, // an engine gives up first, and says why
   askAgainMs: 2_000,
 };

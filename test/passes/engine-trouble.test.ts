@@ -277,7 +277,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
 
   test('a storage that never answers holds nobody: the start is told, tried again, and can be overtaken by a terminate', async () => {
     const world = await makeWorld(await open(), {
-      limits: { callDeadlineMs: 50, maxAttempts: 1_000 },
+      limits: { storageDeadlineMs: 50, maxAttempts: 1_000 },
       mayFail: /could not be had from the storage/,
     });
     const { create } = world.hands.storage;

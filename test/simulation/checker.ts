@@ -96,7 +96,8 @@ export class Checker {
       const from = before.get(id);
       if (to === null) wrong.push(`${id} has the status ${status}`);
       else {
-        if (from === undefined && to !== 'Initializing') wrong.push(`${id} began as ${to}`);
+        if (from === undefined && to !== 'Initializing' && !this.#isAdopted(writer, id))
+          wrong.push(`${id} began as ${to}`);
         if (from !== undefined && !moves(from, to)) wrong.push(`${id} went from ${from} to ${to}`);
         now.set(id, to);
       }
@@ -104,6 +105,17 @@ export class Checker {
     for (const id of before.keys()) if (!now.has(id)) wrong.push(`${id} was forgotten`);
     this.#pending = now;
     return wrong;
+  }
+
+  /** What an engine had all along begins as it is. */
+  #isAdopted(writer: DatabaseSync, id: string): boolean {
+    const sql = 'select operation from instance where id = ?';
+    return this.#writing(writer)
+      .run<{ operation: string }>(sql, [id])
+      .rows.some(({ operation }) => {
+        const { cause }: { cause: string } = JSON.parse(operation);
+        return cause === 'operator';
+      });
   }
 
   /** The connection of this life that writes: what it has not committed only it can see. */

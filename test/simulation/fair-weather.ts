@@ -5,7 +5,8 @@
 import type { Caller } from '../../src/control/control.ts';
 import type { Action, InstanceStatus } from '../../src/domain/instance-states.ts';
 import { ask, type Request } from './client.ts';
-import { act, launch, serialOf } from './requests.ts';
+import { act, createSshKey, launch, serialOf } from './requests.ts';
+import { unrest } from './rest.ts';
 import { callers } from './template.ts';
 import type { World } from './world.ts';
 
@@ -19,10 +20,15 @@ const AT_ONCE_MS = 20_000;
 /** By then a pull is under way where pulls are slow. */
 const PULLS_BY_MS = 3_000;
 
+const KEY_WITHIN_MS = 20_000;
+
 const life: readonly (readonly [Action, InstanceStatus])[] = [
   ['restart', 'Running'],
   ['stop', 'Stopped'],
   ['start', 'Running'],
+  ['archive', 'Archived'],
+  ['start', 'Running'],
+  // What was changed since must be in the second one.
   ['archive', 'Archived'],
   ['start', 'Running'],
   ['terminate', 'Released'],
@@ -36,7 +42,15 @@ export async function fairWeather(world: World, until: Until): Promise<void> {
   await until(() => schedule.nowMs >= (world.life?.heldUntilMs ?? 0), Infinity);
   schedule.say('fair weather');
   const first = await made(world, caller, until);
-  if (first === null || !(await becomes(world, until, first, 'Running', SOON_MS))) return;
+  if (first === null) return;
+  // While a pass has it in hand, mostly: it must look again then.
+  schedule.later(schedule.between(0, KEY_WITHIN_MS), () =>
+    ask(world, { ...createSshKey(world, caller, `fair ${serialOf(world)}`), mustSucceed: true }),
+  );
+  if (!(await becomes(world, until, first, 'Running', SOON_MS))) return;
+  const keyedByMs = schedule.nowMs + KEY_WITHIN_MS;
+  if (!(await until(() => schedule.nowMs > keyedByMs && unrest(world).length === 0, SOON_MS)))
+    return world.fail(`in fair weather it does not come to rest: ${unrest(world).join('; ')}`);
   for (const [action, status] of life) {
     const sinceMs = schedule.nowMs;
     if (!(await done(world, until, act(world, caller, action, first, `fair ${serialOf(world)}`)))) return;

@@ -95,8 +95,7 @@ export class Life {
       hostMemoryMiB: 0,
       onEngineAnswers: async () => {},
       limits,
-      // What it would remove in a day it removes at once: so what it must not is seen.
-      strays: { does: 'delete', keptMs: 0 },
+      strays: world.strays,
       alone: true,
     });
     await running.start();

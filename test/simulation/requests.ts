@@ -5,6 +5,7 @@ import type { Request } from './client.ts';
 import { cancel, deleteImage, keepAlive, ownImages, saveImage, setEnds } from './other-requests.ts';
 import { callers, images, region, types } from './template.ts';
 import { drawFromRegistry, registeredImages } from './registry-requests.ts';
+import { handleStray } from './stray-requests.ts';
 import type { World } from './world.ts';
 
 const initScripts = [
@@ -269,6 +270,7 @@ const kinds: readonly (readonly [number, Draw])[] = [
   [2, onOwn('stop', (world, caller, id) => setEnds(world, caller, id))],
   [1, onOwn('stop', (world, caller, id) => keepAlive(world, caller, id))],
   [2, drawFromRegistry],
+  [2, handleStray],
   [1, onOwn('stop', (world, caller, id) => cancel(world, caller, id, keyOf(world)))],
   [2, onOwn('archive', (world, caller, id) => saveImage(world, caller, id, keyOf(world), `i${serialOf(world)}`))],
   [

@@ -70,6 +70,11 @@ export async function run(what: Case, at: { folder: string; template: Uint8Array
     seed,
     fate: (schedule) => fateOf(what, schedule),
     pushes: (schedule) => what.kind === 'seed' && schedule.chance(0.2),
+    // Mostly what it would remove in a day it removes at once: so what it must not is seen.
+    strays: (schedule) =>
+      what.kind === 'seed' && schedule.chance(0.4)
+        ? { does: 'stop', keptMs: schedule.spread(60_000, 600_000) }
+        : { does: 'delete', keptMs: 0 },
     times: (schedule) => (what.kind !== 'seed' ? quickTimes : schedule.chance(0.15) ? farRegistry : {}),
     limits: (schedule) => (what.kind === 'seed' && schedule.chance(0.1) ? {} : impatient),
   });

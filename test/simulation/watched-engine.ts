@@ -124,7 +124,8 @@ export function watchedEngine(life: Life): Engine {
         verb: 'listOwned',
         about: '',
         signal,
-        deed: (by) => engine.listOwned(by),
+        deed: async (by) =>
+          (await engine.listOwned(by)).map((one) => ({ ...one, createdAtMs: world.wall.at(one.createdAtMs) })),
         another: (owned) => owned.map((one) => ({ ...one, id: stranger })),
         foreign: (owned) => [...owned, ...strangers],
       }),

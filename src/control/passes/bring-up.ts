@@ -7,7 +7,8 @@ import { after, backOffMs, type Diagnosis } from '../../domain/instance-states.t
 import type { Instance, Observed } from '../../domain/instance.ts';
 import { enter, type Progress, type StageName } from '../../domain/operation.ts';
 import { diagnosed, giveUp } from '../../domain/plan.ts';
-import { freeNodePort, markFiles } from '../../store/instances.ts';
+import { markFiles } from '../../store/instances.ts';
+import { freeNodePort } from '../../store/node-ports.ts';
 import { authorizedKeysOf } from '../../store/keys.ts';
 import type { Db } from '../../store/store.ts';
 import type { EngineSpec } from '../../engines/contract.ts';

@@ -1,6 +1,6 @@
 /** Node ports are drawn at random from the region's range; the table's primary key is what makes two of the same impossible. */
 import type { Instance, NodePort } from '../../domain/instance.ts';
-import { takeNodePort, takenNodePorts } from '../../store/instances.ts';
+import { takeNodePort, takenNodePorts } from '../../store/node-ports.ts';
 import type { Db } from '../../store/store.ts';
 import type { RegionHands } from '../regions.ts';
 

@@ -8,7 +8,7 @@ import type { DiskId } from '../../storage/contract.ts';
 import { dataDisk, sharedDisk } from '../disks.ts';
 import { imageRefOf } from './image-of.ts';
 import { inTurn } from '../disk-turns.ts';
-import { quick, type Work } from './work.ts';
+import type { Work } from './work.ts';
 
 /** A mounted volume is not Bound: yet, or (lost) never again. */
 export class VolumeNotReady extends Error {
@@ -52,7 +52,9 @@ export async function prepareDisks(work: Work): Promise<void> {
 /** A storage that never answers (a network's that is gone) must not hold the pass, nor the wish that overtakes it. */
 async function ofStorage<T>(work: Work, what: string, disk: DiskId, deed: () => Promise<T>): Promise<T> {
   try {
-    return await inTurn(work.hands.storage, disk, deed, quick(work));
+    const { held, hands, needs } = work;
+    const signal = AbortSignal.any([held.signal, needs.time.deadline(needs.limits.storageDeadlineMs)]);
+    return await inTurn(hands.storage, disk, deed, signal);
   } catch (cause) {
     work.held.signal.throwIfAborted();
     throw new DisksFailed(`the ${what} could not be had from the storage of the region`, { cause });
