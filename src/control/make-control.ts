@@ -252,12 +252,14 @@ export function makeControl(needs: ControlNeeds): RunningControl {
 
   const timers: (() => void)[] = [];
   const running = new Set<Promise<void>>();
-  /** Runs a timed deed, one at a time, and says in the log when it failed. Answers what does it now. */
+  /** Runs a timed deed, one at a time, and says in the log when it failed. Answers what does it now, or once more if it is under way. */
   const every = (ms: number, name: string, deed: () => Promise<void>): (() => void) => {
     let busy = false;
-    const tick = () => {
+    let wanted = false;
+    const tick = (): void => {
       if (busy || ending.signal.aborted) return;
       busy = true;
+      wanted = false;
       const one: Promise<void> = deed()
         .catch((error: unknown) =>
           log.warn({ err: error, deed: name }, 'a timed deed failed; it is done again in its time'),
@@ -265,11 +267,15 @@ export function makeControl(needs: ControlNeeds): RunningControl {
         .finally(() => {
           busy = false;
           running.delete(one);
+          if (wanted) tick();
         });
       running.add(one);
     };
     timers.push(time.every(ms, tick));
-    return tick;
+    return () => {
+      wanted = true;
+      tick();
+    };
   };
   const sweepAll = async (): Promise<void> => {
     for (const hands of regions.all()) {

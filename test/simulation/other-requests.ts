@@ -7,9 +7,26 @@ import type { World } from './world.ts';
 const hasId = (answer: unknown): answer is { imageId: string } =>
   typeof answer === 'object' && answer !== null && 'imageId' in answer && typeof answer.imageId === 'string';
 
+interface Asked {
+  alone: boolean;
+}
+
+/** Of each instance, those that have not been answered; one that never is stays. */
+const endsUnderWay = new WeakMap<World, Map<string, Set<Asked>>>();
+
+function endsOf(world: World, id: string): Set<Asked> {
+  const all = endsUnderWay.get(world) ?? new Map<string, Set<Asked>>();
+  endsUnderWay.set(world, all);
+  const some = all.get(id) ?? new Set();
+  all.set(id, some);
+  return some;
+}
+
 /** It has no key: asked twice it is the same. */
 export function setEnds(world: World, caller: Caller, id: string): Request {
   const { schedule, wall, checker } = world;
+  const underWay = endsOf(world, id);
+  const mine: Asked = { alone: true };
   const inMs = schedule.spread(1_000, 600_000);
   const stopAtMs = schedule.chance(0.7) ? wall.now() + inMs : null;
   const maxRunMs = schedule.chance(0.3) ? 60_000 * schedule.between(1, 10) : null;
@@ -20,13 +37,21 @@ export function setEnds(world: World, caller: Caller, id: string): Request {
     caller,
     key: null,
     send: (control) => control.ends.set(caller, id, { stopAtMs, maxRunMs, idle }),
-    sent: () => {},
-    answered() {
-      const kept = checker.instances.get(id)?.instance.ends;
-      if (kept?.stopAtMs !== stopAtMs || kept?.maxRunMs !== maxRunMs || kept?.idle?.afterMs !== idle?.afterMs)
-        world.fail(`the ends of ${id} were acknowledged, and are ${JSON.stringify(kept)}`);
+    sent() {
+      for (const other of underWay) other.alone = false;
+      mine.alone &&= underWay.size === 0;
+      underWay.add(mine);
     },
-    refused: () => {},
+    answered() {
+      underWay.delete(mine);
+      const kept = checker.instances.get(id)?.instance.ends;
+      // A start takes off a time that is over; and of two at once either may have been the last.
+      const isOver = kept?.stopAtMs === null && stopAtMs !== null && stopAtMs <= wall.now();
+      const asSet =
+        (kept?.stopAtMs === stopAtMs || isOver) && kept?.maxRunMs === maxRunMs && kept?.idle?.afterMs === idle?.afterMs;
+      if (mine.alone && !asSet) world.fail(`the ends of ${id} were acknowledged, and are ${JSON.stringify(kept)}`);
+    },
+    refused: () => void underWay.delete(mine),
   };
 }
 

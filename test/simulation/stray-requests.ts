@@ -47,9 +47,11 @@ export function leaveStray(world: World): void {
 /** Adopts it or has it deleted. Null: there is none, or nobody knows of it yet. */
 export function handleStray(world: World, caller: Caller): Request | null {
   const { checker, model, schedule } = world;
-  const strays = world.life ? checker.rows<{ id: string }>('select id from stray where "watchedMs" > 0') : [];
+  const strays = world.life
+    ? checker.rows<{ id: string; subjectId: string }>('select id, "subjectId" from stray where "watchedMs" > 0')
+    : [];
   if (strays.length === 0) return null;
-  const strayId = schedule.oneOf(strays).id;
+  const { id: strayId, subjectId } = schedule.oneOf(strays);
   const action = schedule.oneOf(['adopt', 'adopt', 'delete'] as const);
   const type = schedule.oneOf(types);
   return {
@@ -57,7 +59,9 @@ export function handleStray(world: World, caller: Caller): Request | null {
     caller,
     key: null,
     send: (control) => control.strays.handle(caller, { strayId, action, instanceTypeId: type.id }),
-    sent: () => {},
+    sent() {
+      if (action === 'adopt') world.triedToAdopt.add(subjectId);
+    },
     answered(answer) {
       if (action !== 'adopt') return;
       const id =
