@@ -186,6 +186,7 @@ onBothEngines('the loop', (open) => {
     loop.wake();
     await eventually(() => tended === 2);
     await eventually(isFree);
+    expect(tended).toBe(2);
   });
 });
 

@@ -7,8 +7,11 @@ const AT_ONCE = 2;
 /** Answers how many were not found. */
 export async function huntPlanted(wanted: string | undefined, mostSeeds: number): Promise<number> {
   const faults = wanted === undefined ? plantedFaults : plantedFaults.filter(({ name }) => name === wanted);
-  if (faults.length === 0)
-    throw new Error(`${wanted} is no planted fault; there are ${plantedFaults.map(({ name }) => name).join(', ')}`);
+  if (faults.length === 0) {
+    const names = plantedFaults.map(({ name }) => name).join('\n');
+    process.stderr.write(`${wanted} is no planted fault; these are:\n${names}\n`);
+    return 1;
+  }
   const left = faults.values();
   const missed: PlantedFault[] = [];
   const sound = makeCopy(null);

@@ -69,12 +69,15 @@ export async function dial(options: DialOptions): Promise<Socket> {
   }
 }
 
-const isRefusal = (error: unknown): boolean =>
-  error instanceof Error && 'code' in error && error.code === 'ECONNREFUSED';
+const hasCode = (error: unknown, code: string): boolean =>
+  error instanceof Error && 'code' in error && error.code === code;
+
+const isRefusal = (error: unknown): boolean => hasCode(error, 'ECONNREFUSED');
 
 function dialFault(error: unknown, port: number, signal: AbortSignal): EngineFault {
   if (signal.aborted) return faultOf(signal.reason);
-  if (isRefusal(error))
+  // In the first moment after a start nobody answers for the address, though the container runs.
+  if (isRefusal(error) || hasCode(error, 'EHOSTUNREACH'))
     return new EngineFault('busy', `nothing listens on port ${port} of the instance yet`, {
       retry: true,
       cause: error,
