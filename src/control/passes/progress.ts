@@ -18,14 +18,18 @@ export function makeTeller(now: () => number, write: (said: string, progress: Pr
   let lastMs = 0;
   let last: Progress | null = null;
   let writing: Promise<unknown> = Promise.resolve();
+  // An engine may tell of a call that was given up: that must not be written over what came after.
+  let over = false;
   return {
     onProgress({ text, ...progress }) {
+      if (over) return;
       last = progress;
       if (now() - lastMs < EVERY_MS) return;
       lastMs = now();
       writing = writing.then(() => write(`${text} ${amountOf(progress)}`, progress)).catch(() => {});
     },
     async done() {
+      over = true;
       await writing;
       return last;
     },
