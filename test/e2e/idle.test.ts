@@ -1,8 +1,8 @@
 /** Idleness on real parts: a Jupyter kernel, an ssh session, and a container engine that tells of CPU and connections. */
-import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import WebSocket from 'ws';
+import { executeRequest } from './jupyter.ts';
 import { startInside, type ServerInside } from './server-inside.ts';
 import { login, until } from './server-process.ts';
 import { makeSshKey, type SshKey } from './ssh.ts';
@@ -60,26 +60,12 @@ async function runInNotebook(notebookUrl: string, path: string, code: string): P
   const { kernel } = (await made.json()) as { kernel: { id: string } };
   const socket = new WebSocket(`${notebookUrl.replace('http', 'ws')}api/kernels/${kernel.id}/channels`, { headers });
   await once(socket, 'open');
-  const header = {
-    msg_id: randomUUID(),
-    username: 'e2e',
-    session: randomUUID(),
-    msg_type: 'execute_request',
-    version: '5.3',
-  };
-  const content = {
-    code,
-    silent: false,
-    store_history: false,
-    user_expressions: {},
-    allow_stdin: false,
-    stop_on_error: true,
-  };
-  socket.send(JSON.stringify({ channel: 'shell', header, parent_header: {}, metadata: {}, content, buffers: [] }));
+  const request = executeRequest(code);
+  socket.send(request.text);
   const begun = new Promise<void>((resolve) =>
     socket.on('message', (bytes: Buffer) => {
       const { msg_type: type, parent_header: parent } = JSON.parse(bytes.toString());
-      if (type === 'execute_input' && parent.msg_id === header.msg_id) resolve();
+      if (type === 'execute_input' && parent.msg_id === request.id) resolve();
     }),
   );
   await begun;

@@ -4,15 +4,11 @@ import WebSocket from 'ws';
 
 const CELL_DEADLINE_MS = 60_000;
 
-/** Runs `code` in a new Python kernel behind `notebookUrl` and answers what it printed. Headers go with every request. */
-export async function runCell(notebookUrl: string, headers: Record<string, string>, code: string): Promise<string> {
-  const made = await fetch(`${notebookUrl}api/kernels`, { method: 'POST', headers, body: '{"name":"python3"}' });
-  if (!made.ok) throw new Error(`no kernel: ${made.status} ${await made.text()}`);
-  const { id } = (await made.json()) as { id: string };
-  const socket = new WebSocket(`${notebookUrl.replace('http', 'ws')}api/kernels/${id}/channels`, { headers });
+/** What runs code in a kernel, as its WebSocket takes it, and the id that its answers name. */
+export function executeRequest(code: string): { id: string; text: string } {
   const header = {
     msg_id: randomUUID(),
-    username: 'test',
+    username: 'e2e',
     session: randomUUID(),
     msg_type: 'execute_request',
     version: '5.3',
@@ -25,19 +21,26 @@ export async function runCell(notebookUrl: string, headers: Record<string, strin
     allow_stdin: false,
     stop_on_error: true,
   };
+  const request = { channel: 'shell', header, parent_header: {}, metadata: {}, content, buffers: [] };
+  return { id: header.msg_id, text: JSON.stringify(request) };
+}
+
+/** Runs `code` in a new Python kernel behind `notebookUrl` and answers what it printed. Headers go with every request. */
+export async function runCell(notebookUrl: string, headers: Record<string, string>, code: string): Promise<string> {
+  const made = await fetch(`${notebookUrl}api/kernels`, { method: 'POST', headers, body: '{"name":"python3"}' });
+  if (!made.ok) throw new Error(`no kernel: ${made.status} ${await made.text()}`);
+  const { id } = (await made.json()) as { id: string };
+  const socket = new WebSocket(`${notebookUrl.replace('http', 'ws')}api/kernels/${id}/channels`, { headers });
+  const request = executeRequest(code);
   try {
     return await new Promise<string>((resolve, reject) => {
       const timer = setTimeout(() => reject(new Error('the cell did not end in time')), CELL_DEADLINE_MS);
       let printed = '';
       socket.on('error', reject);
-      socket.on('open', () =>
-        socket.send(
-          JSON.stringify({ channel: 'shell', header, parent_header: {}, metadata: {}, content, buffers: [] }),
-        ),
-      );
+      socket.on('open', () => socket.send(request.text));
       socket.on('message', (bytes: Buffer) => {
         const message = JSON.parse(bytes.toString());
-        if (message.parent_header?.msg_id !== header.msg_id) return;
+        if (message.parent_header?.msg_id !== request.id) return;
         if (message.msg_type === 'stream') printed += message.content.text;
         if (message.msg_type === 'error') reject(new Error(message.content.traceback.join('\n')));
         if (message.msg_type === 'status' && message.content.execution_state === 'idle') resolve(printed);
