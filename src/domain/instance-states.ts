@@ -239,6 +239,8 @@ export function whyNot(action: Action, status: InstanceStatus, desired: Desired)
       return desired === 'running' ? `it is ${status} and wished to run; stop or restart it` : null;
     case 'restart':
       if (status === 'Running' && desired === 'running') return null;
+      if (stopping) return 'it is stopping; wait until it is Stopped, then start it';
+      if (archiving) return 'it is being archived; wait until it is Archived, then start it';
       return `it is ${status}; only a Running instance can be restarted${desired === 'running' ? '' : ', use start'}`;
     case 'archive':
       if (archiving) return 'it is being archived already; wait until it is Archived, or terminate it';

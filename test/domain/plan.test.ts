@@ -391,6 +391,8 @@ describe('actions', () => {
     expect(whyNot('start', 'Running', 'stopped')).toMatch(/still stopping/);
     expect(whyNot('start', 'Stopped', 'archived')).toMatch(/stop it first/);
     expect(whyNot('restart', 'Stopped', 'stopped')).toMatch(/use start/);
+    expect(whyNot('restart', 'Running', 'stopped')).toBe('it is stopping; wait until it is Stopped, then start it');
+    expect(whyNot('restart', 'Running', 'archived')).toMatch(/being archived; wait/);
     expect(whyNot('archive', 'Starting', 'running')).toMatch(/only one that is Running, Stopped or StartingFailed/);
     expect(whyNot('archive', 'Archived', 'archived')).toMatch(/start it/);
     expect(whyNot('archive', 'Running', 'archived')).toMatch(/already/);
