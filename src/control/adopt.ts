@@ -26,7 +26,6 @@ import { takeNodePort } from '../store/node-ports.ts';
 import type { Db, Store } from '../store/store.ts';
 import { strayById, takeStray } from '../store/strays.ts';
 import type { Caller, StrayWish } from './control.ts';
-import { dataDisk, sharedDisk } from './disks.ts';
 import type { Log } from './log.ts';
 import type { Offers } from './offers.ts';
 import type { RegionHands, Regions } from './regions.ts';
@@ -65,7 +64,6 @@ export function makeAdopt(needs: AdoptNeeds) {
     const notebookToken = (seen.running ? await tokenInside(hands, id, time) : null) ?? needs.randomSecret();
     const { firstEnds } = needs;
     const instance = intent({ wish, stray, owner, type, seen, offers, hands, firstEnds, nowMs: time.now() });
-    await makeDisks(hands, instance);
     await store.write((tx) => write(tx, { stray, instance, offers, notebookToken }));
     needs.log.info({ stray: stray.id, owner: owner.username, by: caller.username }, 'a stray was adopted');
     needs.wake();
@@ -134,18 +132,6 @@ async function tokenInside({ engine }: RegionHands, id: InstanceId, time: Time):
   } catch (error) {
     if (error instanceof EngineFault) return null;
     throw error;
-  }
-}
-
-/** They are what its mounts should be; those that are there stay as they are. */
-async function makeDisks({ storage }: RegionHands, instance: Instance): Promise<void> {
-  const { dataDiskGB } = instance.spec.type;
-  try {
-    await storage.create(dataDisk(instance.id), dataDiskGB);
-    await storage.create(sharedDisk(instance), dataDiskGB);
-  } catch (error) {
-    const text = `the disks of instance ${instance.id} could not be had from the storage of its region; look at the log`;
-    throw new Refusal('unavailable', text, { detail: error, retryAfterS: 10 });
   }
 }
 

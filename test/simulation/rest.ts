@@ -74,8 +74,7 @@ export function unrest(world: World): string[] {
   for (const disk of storage.there) {
     const [kind = '', id = ''] = disk.split('/');
     if (kind === 'volume' && !checker.volumes.has(id)) wrong.push(`${disk} is left, and there is no such volume`);
-    if (kind === 'data' && !checker.instances.has(id) && !world.triedToAdopt.has(id))
-      wrong.push(`${disk} is left, and there is no such instance`);
+    if (kind === 'data' && !checker.instances.has(id)) wrong.push(`${disk} is left, and there is no such instance`);
     if (kind === 'shared' && !disk.endsWith(`/${region.id}`)) wrong.push(`${disk} is nobody's`);
   }
   return wrong;
@@ -83,14 +82,12 @@ export function unrest(world: World): string[] {
 
 /** After all was terminated and deleted: what is left of it. */
 export function leftovers(world: World): string[] {
-  const { checker, engine, storage, triedToAdopt } = world;
+  const { checker, engine, storage } = world;
   const wrong = ownedBy(engine.host, ids.installation).map(
     ({ kind, engineName }) => `the engine still holds the ${kind} ${engineName}`,
   );
   for (const disk of storage.there) {
-    const [kind, id = ''] = disk.split('/');
-    const triedOnly = kind === 'data' && !checker.instances.has(id) && triedToAdopt.has(id);
-    if (kind !== 'shared' && !triedOnly) wrong.push(`${disk} is left`);
+    if (!disk.startsWith('shared/')) wrong.push(`${disk} is left`);
   }
   for (const table of ['nodePort', 'mount', 'volume'])
     for (const row of checker.rows(`select * from ${table}`)) wrong.push(`${table} is left: ${JSON.stringify(row)}`);

@@ -51,7 +51,7 @@ export function handleStray(world: World, caller: Caller): Request | null {
     ? checker.rows<{ id: string; subjectId: string }>('select id, "subjectId" from stray where "watchedMs" > 0')
     : [];
   if (strays.length === 0) return null;
-  const { id: strayId, subjectId } = schedule.oneOf(strays);
+  const { id: strayId } = schedule.oneOf(strays);
   const action = schedule.oneOf(['adopt', 'adopt', 'delete'] as const);
   const type = schedule.oneOf(types);
   return {
@@ -59,9 +59,7 @@ export function handleStray(world: World, caller: Caller): Request | null {
     caller,
     key: null,
     send: (control) => control.strays.handle(caller, { strayId, action, instanceTypeId: type.id }),
-    sent() {
-      if (action === 'adopt') world.triedToAdopt.add(subjectId);
-    },
+    sent() {},
     answered(answer) {
       if (action !== 'adopt') return;
       const id =

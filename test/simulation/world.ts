@@ -60,11 +60,6 @@ export class World {
   /** Whether archives go to a registry. */
   readonly pushes: boolean;
   readonly strays: StrayPolicy;
-  /**
-   * What an operator tried to adopt. Its data disk is made before its row is written, and one that is refused or cut off in between leaves
-   * it: a known gap, which nothing sweeps yet.
-   */
-  readonly triedToAdopt = new Set<string>();
   limits: Partial<Limits>;
   /** Of each call to the engine: its verb, and how what it is about stood then. */
   readonly engineCalls: string[] = [];

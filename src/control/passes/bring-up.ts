@@ -16,7 +16,7 @@ import { allotNodePorts, PortsUsedUp } from './node-ports.ts';
 import { answers } from './copying.ts';
 import { imageOf, withAdvice } from './image-of.ts';
 import { makeInstanceTeller } from './progress.ts';
-import { DisksFailed, engineSpec, KEYS_FILE, prepareDisks, VolumeNotReady } from './spec.ts';
+import { DisksFailed, engineSpec, KEYS_FILE, makeOwnDisks, prepareDisks, VolumeNotReady } from './spec.ts';
 import { fail, note, quick, write, type Rest, type Work } from './work.ts';
 
 const VOLUME_POLL_MS = 1_000;
@@ -28,6 +28,7 @@ const SILENCE_MS = 1_000;
 export async function refresh(work: Work): Promise<Rest> {
   const { needs, instance } = work;
   try {
+    await makeOwnDisks(work);
     const spec = await engineSpec(work);
     await bringUp(work, spec);
     const filesStale = await needs.store.write((tx) => keysChangedSince(tx, instance, spec));

@@ -15,9 +15,11 @@ const FIRST_POLL_MS = 4;
 /** The wait that comes on top of sshd's own is about a tenth of it, for some thirty connections that are refused. */
 const POLL_GROWTH = 1.1;
 const LONGEST_POLL_MS = 500;
+/** Of the wait so far: one that is slow is not asked thirty times a second for minutes. */
+const POLL_SHARE = 60;
 const SHORTEST_REST_MS = 20;
 /** From here on the console is read too, in case the image has no sshd; and the wait is written down for the owner to see. */
-const PATIENCE_MS = 400;
+const PATIENCE_MS = 1_000;
 const CONSOLE_LINES = 200;
 const INIT_POLL_MS = 1_000;
 const INIT_LONGEST_POLL_MS = 30_000;
@@ -47,10 +49,9 @@ export async function checkReady(work: Work, show: Partial<Observed>): Promise<'
   const { needs, hands, instance, held } = work;
   const inside = { engine: hands.engine, id: instance.id, time: needs.time, signal: held.signal };
   const beganMs = needs.now();
-  // It may have waited before: one that is slow is not asked thirty times a second for minutes.
   const waitedMs = beganMs - instance.wishedAtMs;
   for (
-    let pollMs = Math.min(LONGEST_POLL_MS, Math.max(FIRST_POLL_MS, waitedMs / 20));
+    let pollMs = Math.min(LONGEST_POLL_MS, Math.max(FIRST_POLL_MS, waitedMs / POLL_SHARE));
     needs.now() - beganMs < PATIENCE_MS;
     pollMs = Math.min(LONGEST_POLL_MS, pollMs * POLL_GROWTH)
   ) {

@@ -29,7 +29,7 @@ const SHARED_DISK = '/root/sharedDisk';
 const COMMON_DATA = '/root/commonData';
 
 export async function prepareDisks(work: Work): Promise<void> {
-  const { needs, hands, instance } = work;
+  const { needs, instance } = work;
   const { spec } = instance;
   const statuses = await volumeStatusesOf(
     needs.store.read,
@@ -41,6 +41,13 @@ export async function prepareDisks(work: Work): Promise<void> {
     const lost = status !== 'Pending';
     throw new VolumeNotReady(`volume ${volumeName} (${volumeId}) is ${status ?? 'gone'}`, lost);
   }
+  await makeOwnDisks(work);
+}
+
+/** Those that are there stay as they are; an adopted instance may have none. */
+export async function makeOwnDisks(work: Work): Promise<void> {
+  const { instance, hands } = work;
+  const { spec } = instance;
   const { storage } = hands;
   const data = dataDisk(instance.id);
   const shared = sharedDisk(instance);
