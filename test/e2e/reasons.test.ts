@@ -152,6 +152,23 @@ describe('what the host does not give', () => {
   );
 
   test.concurrent(
+    'sshd that never answers: StartTimeout when its time to become ready is over, and nothing of it runs on',
+    async ({ expect, onTestFinished }) => {
+      const inside = await startInside({ nodePorts: '31690-31699', limits: { ...limits, readyDeadlineMs: 3_000 } });
+      onTestFinished(() => inside.stop());
+      const silent = { '/usr/sbin/sshd': bannerOfSshd, '/tmp/silent': { content: '', mode: 0o644 } };
+      const id = await inside.launch({ imageId: await inside.offerTiny(silent) });
+      const said = await inside.givenUp(id, { status: 'StartingFailed', reason: 'StartTimeout' });
+      expect(said).toBe('not ready 3 s after its start');
+      await until(
+        () => containerOf(id).inspect(),
+        ({ State }) => !State.Running,
+      );
+      await inside.removeAll(id);
+    },
+  );
+
+  test.concurrent(
     'disks that are away: VolumePending, DisksFailed, and it goes on when they are back; VolumeLost',
     async ({ expect, onTestFinished }) => {
       const inside = await startInside({

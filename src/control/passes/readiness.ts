@@ -8,7 +8,7 @@ import { after } from '../../domain/instance-states.ts';
 import { beginInit, endInit } from '../../domain/operation.ts';
 import { diagnosed } from '../../domain/plan.ts';
 import { NOTEBOOK_PORT } from '../../domain/ports.ts';
-import { accepts, answersSsh } from '../inside.ts';
+import { accepts, answersSsh, type Inside } from '../inside.ts';
 import { note, quick, type Work } from './work.ts';
 
 const FIRST_POLL_MS = 4;
@@ -19,7 +19,9 @@ const LONGEST_POLL_MS = 500;
 const POLL_SHARE = 60;
 const SHORTEST_REST_MS = 20;
 /** From here on the console is read too, in case the image has no sshd; and the wait is written down for the owner to see. */
-const PATIENCE_MS = 1_000;
+const PATIENCE_MS = 400;
+/** Of one that says that it has sshd: looks and logs cost the engine more than a connection that is refused. */
+const MORE_PATIENCE_MS = 2_000;
 const CONSOLE_LINES = 200;
 const INIT_POLL_MS = 1_000;
 const INIT_LONGEST_POLL_MS = 30_000;
@@ -44,31 +46,46 @@ export function readConsole(lines: readonly string[]): Console {
   return said;
 }
 
-/** Polls until ssh answers (or what the image has instead), the container ends, or a short while is over. */
+/** Polls until ssh answers (or what the image has instead), the container ends, or a while is over. */
 export async function checkReady(work: Work, show: Partial<Observed>): Promise<'again' | number> {
-  const { needs, hands, instance, held } = work;
-  const inside = { engine: hands.engine, id: instance.id, time: needs.time, signal: held.signal };
-  const beganMs = needs.now();
-  const waitedMs = beganMs - instance.wishedAtMs;
-  for (
-    let pollMs = Math.min(LONGEST_POLL_MS, Math.max(FIRST_POLL_MS, waitedMs / POLL_SHARE));
-    needs.now() - beganMs < PATIENCE_MS;
-    pollMs = Math.min(LONGEST_POLL_MS, pollMs * POLL_GROWTH)
-  ) {
-    if ((await answersSsh(inside)) === true) return ready(work, 'ssh');
-    await needs.time.sleep(pollMs, held.signal);
-  }
+  const { needs, hands, instance } = work;
+  if (await answersWithin(work, PATIENCE_MS)) return ready(work, 'ssh');
   const lines = await hands.engine.logs(instance.id, 'console', CONSOLE_LINES, quick(work)).catch(emptyOnFault);
   const { services } = readConsole(lines);
   // Until this start has spoken the console is that of the one before: what has ended meanwhile is not ready.
   if (services && !services.includes('ssh') && (await runsNow(work))) {
     if (!services.includes('notebook')) return ready(work, 'nothing');
-    if ((await accepts(inside, NOTEBOOK_PORT)) === true) return ready(work, 'notebook');
+    if ((await accepts(insideOf(work), NOTEBOOK_PORT)) === true) return ready(work, 'notebook');
   }
   if (instance !== work.written || instance.observed.phase !== show.phase || instance.observed.status !== show.status)
     await note(work, { observed: show });
+  if (services?.includes('ssh') && (await answersWithin(work, MORE_PATIENCE_MS))) return ready(work, 'ssh');
   // A tenth of the wait so far: software that is slow to come up is not made slower by being asked too seldom.
   return Math.min(LONGEST_POLL_MS, Math.max(SHORTEST_REST_MS, (needs.now() - instance.wishedAtMs) / 10));
+}
+
+const insideOf = ({ needs, hands, instance, held }: Work): Inside => ({
+  engine: hands.engine,
+  id: instance.id,
+  time: needs.time,
+  signal: held.signal,
+});
+
+/** Whether sshd answers in that time; not waited for once that can't be told, as when the container has ended. */
+async function answersWithin(work: Work, patienceMs: number): Promise<boolean> {
+  const { needs, instance, held } = work;
+  const beganMs = needs.now();
+  const waitedMs = beganMs - instance.wishedAtMs;
+  for (
+    let pollMs = Math.min(LONGEST_POLL_MS, Math.max(FIRST_POLL_MS, waitedMs / POLL_SHARE));
+    needs.now() - beganMs < patienceMs;
+    pollMs = Math.min(LONGEST_POLL_MS, pollMs * POLL_GROWTH)
+  ) {
+    const answer = await answersSsh(insideOf(work));
+    if (answer !== false) return answer === true;
+    await needs.time.sleep(pollMs, held.signal);
+  }
+  return false;
 }
 
 async function runsNow(work: Work): Promise<boolean> {
