@@ -41,11 +41,15 @@ async function removeAll(berth: Berth, client: Client, ids: readonly string[]): 
   await sleep(SETTLE_MS);
 }
 
+/** Of all pages: the released ones of the rounds stand before those that were launched first. */
 async function living(client: Client): Promise<string[]> {
-  const { instances } = await client.listInstances({ pager: { currentPage: 1, pageSize: 500 } });
-  return instances
-    .filter(({ instanceRuntimeInfo }) => instanceRuntimeInfo.status !== 'Released')
-    .map(({ instanceMetadata }) => instanceMetadata.instanceId);
+  const found: string[] = [];
+  for (let currentPage = 1; ; currentPage++) {
+    const { instances } = await client.listInstances({ pager: { currentPage, pageSize: 500 } });
+    if (instances.length === 0) return found;
+    const live = instances.filter(({ instanceRuntimeInfo }) => instanceRuntimeInfo.status !== 'Released');
+    found.push(...live.map(({ instanceMetadata }) => instanceMetadata.instanceId));
+  }
 }
 
 /** The bare client: what Berth made of `model` made again `BURST` times, `width` calls at once. Milliseconds to the last start. */

@@ -6,18 +6,22 @@
  */
 import { randomBytes } from 'node:crypto';
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
-import { mkdtemp, open, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, open, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import Docker from 'dockerode';
 import { makeClient } from '../../src/engines/docker/client.ts';
 import { endpoint, importBusybox } from '../engines/docker-fixture.ts';
+import { inHostNetwork } from '../engines/host-network.ts';
 import { until } from './server-process.ts';
 
 const run = promisify(execFile);
 const START_DEADLINE_MS = 60_000;
 const ANSWER_DEADLINE_MS = 2_000;
+/** Longer than an engine has a bridge before it tells of the network. */
+const UNHEARD_OF_MS = 3_000;
 
 export interface OwnEngine {
   /** As `DOCKER_HOST` names it. */
@@ -106,6 +110,32 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
       if (!['none', 'host', 'bridge'].includes(Name)) await docker.getNetwork(Id).remove();
   }
 
+  /** One whose disk is full leaves the bridge of each network that it could not write down. The main engine can't say which it was. */
+  async function removeBridgesOfNobody(): Promise<void> {
+    const ofNobody = async (): Promise<Set<string>> => {
+      const heardOf = (await main.listNetworks()).map(({ Id }) => `br-${Id.slice(0, 12)}`);
+      return new Set(await readdir('/sys/class/net')).difference(new Set(heardOf));
+    };
+    const links = [...(await ofNobody())].filter((name) => /^br-[0-9a-f]{12}$/.test(name) && !before.has(name));
+    if (links.length === 0) return;
+    await sleep(UNHEARD_OF_MS);
+    const still = await ofNobody();
+    const image = `berth.local/test-links:${bridge}`;
+    await importBusybox(main, image, folder);
+    const gone = links.filter((name) => still.has(name)).map((name) => `ip link del ${name} || true`);
+    await inHostNetwork(main, image, gone.join('\n'));
+    await main.getImage(image).remove({ force: true });
+  }
+
+  /** Those of containers that ran when it was killed, with what ran in them. */
+  async function endShims(): Promise<void> {
+    for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
+      const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
+      if (command.includes('containerd-shim') && command.includes(folder)) process.kill(Number(pid), 'SIGKILL');
+    }
+  }
+
+  const before = new Set(await readdir('/sys/class/net'));
   await start();
   return {
     dockerHost: `unix://${socketPath}`,
@@ -116,6 +146,8 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
     async stop() {
       await removeAll();
       await kill('SIGTERM');
+      await endShims();
+      await removeBridgesOfNobody();
       for (const mount of await mountsUnder(folder)) await run('umount', [mount]);
       await lent.remove();
       leaveMain();

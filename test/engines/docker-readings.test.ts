@@ -8,7 +8,7 @@ import { chooseGpus, createOptions, gpuLabel, gpusOf } from '../../src/engines/d
 import { faultOf, isLostSightOf, isNameTaken, isNetworkGone, takenPort } from '../../src/engines/docker/faults.ts';
 import type { HostFacts } from '../../src/engines/docker/host.ts';
 import { linesOf, makeDemultiplexer } from '../../src/engines/docker/streams.ts';
-import { checkPool, defaultPool, freeSubnets, rangeOf } from '../../src/engines/docker/subnets.ts';
+import { checkPool, defaultPool, freeSubnets, rangeOf, subnetsOfRoutes } from '../../src/engines/docker/subnets.ts';
 import { makeGate, makeLocks } from '../../src/engines/docker/turns.ts';
 import type { EngineSpec } from '../../src/engines/contract.ts';
 
@@ -28,6 +28,14 @@ describe('faults', () => {
     [500, 'no available IPv4 addresses on this network', 'no_capacity', true],
     [400, 'invalid mount config for type "bind": bind source path does not exist: /srv/x', 'rejected', true],
     [403, 'not by you', 'denied', false],
+    [403, 'endpoint with name berth-x already exists in network berth-y', 'busy', true],
+    [
+      500,
+      'failed to update store for object type *libnetwork.endpoint: open : no such file or directory',
+      'unreachable',
+      true,
+    ],
+    [500, 'open : no such file or directory', 'unreachable', true],
   ])('%d "%s" is %s', (status, sentence, kind, retry) => {
     expect(faultOf(answer(status, sentence))).toMatchObject({ kind, retry });
   });
@@ -212,6 +220,21 @@ describe('subnets', () => {
     expect([...freeSubnets(defaultPool, 'x', ['fe80::/64', 'nonsense'])]).toHaveLength(512);
     const first = Array.from({ length: 100 }, (_, n) => freeSubnets(defaultPool, `account ${n}`, []).next().value);
     expect(new Set(first).size).toBeGreaterThan(80);
+  });
+
+  it('of the host are those it is a member of, whatever the order of its bytes; none is behind a gateway', () => {
+    const row = (...fields: string[]): string => `${fields.join('\t')}\t0\t0\t0\t`;
+    const table = [
+      row('Iface', 'Destination', 'Gateway', 'Flags', 'RefCnt', 'Use', 'Metric', 'Mask'),
+      row('eth0', '00000000', '010200C0', '0003', '0', '0', '0', '00000000'),
+      row('br-left', '005CD20A', '00000000', '0001', '0', '0', '0', '00FFFFFF'),
+      row('vpn0', '0000000A', '015CD20A', '0003', '0', '0', '0', '000000FF'),
+      row('docker0', '000011AC', '00000000', '0001', '0', '0', '0', '0000FFFF'),
+      '',
+    ].join('\n');
+    expect(subnetsOfRoutes(table, true)).toEqual(['10.210.92.0/24', '172.17.0.0/16']);
+    const big = row('br-left', '0AD25C00', '00000000', '0001', '0', '0', '0', 'FFFFFF00');
+    expect(subnetsOfRoutes(big, false)).toEqual(['10.210.92.0/24']);
   });
 
   it('a pool that can not be cut is refused with what would work', () => {

@@ -1,4 +1,5 @@
 /** What the Docker engine promises beyond the contract, against a real daemon, also one whose connection breaks. */
+import { randomUUID } from 'node:crypto';
 import { getEventListeners } from 'node:events';
 import { access, readdir, stat } from 'node:fs/promises';
 import http from 'node:http';
@@ -22,6 +23,7 @@ import {
   type Subject,
 } from './conformance/subject.ts';
 import { endpoint, onDocker, type DockerFixture } from './docker-fixture.ts';
+import { inHostNetwork } from './host-network.ts';
 import { squat, withSocket } from './sockets.ts';
 
 let fixture: DockerFixture;
@@ -102,6 +104,21 @@ describe('networks', () => {
     const refused = specs[answers.findIndex(({ status }) => status === 'rejected')] ?? expect.fail();
     const fault = await expectFault(engine.ensure(refused, deadline()), 'no_capacity');
     expect(fault.message).toContain('larger pool');
+  });
+
+  it('a range of a bridge that an engine of before has left, and nobody knows of, is passed over', async () => {
+    const bridge = `br-${randomUUID().slice(0, 8)}`;
+    const make = `ip link add ${bridge} type bridge; ip addr add 10.213.129.1/28 dev ${bridge}; ip link set ${bridge} up`;
+    await inHostNetwork(fixture.docker, fixture.imageRef, make);
+    subject.after(() => inHostNetwork(fixture.docker, fixture.imageRef, `ip link del ${bridge}`));
+    const spec = subject.spec();
+    const small = fixture.make({ networkPool: { cidr: '10.213.129.0/28', prefix: 28 } });
+    expect((await expectFault(small.ensure(spec, deadline()), 'no_capacity')).message).toContain('larger pool');
+    const engine = fixture.make({ networkPool: { cidr: '10.213.129.0/27', prefix: 28 } });
+    await engine.ensure(spec, deadline());
+    const { IPAM } = await fixture.docker.getNetwork(networkName(fixture.installation, spec.ownerId)).inspect();
+    expect(IPAM?.Config).toMatchObject([{ Subnet: '10.213.129.16/28' }]);
+    (await subject.dial(spec.id, echoPort)).destroy();
   });
 });
 

@@ -1,7 +1,9 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { instanceId as asInstanceId } from '../../src/domain/ids.ts';
 import type { PublicInstance } from '../../src/domain/public-instance.ts';
 import type { SimulatedFault, Verb } from '../../src/engines/simulated/faults.ts';
+import { makeDue } from '../../src/store/instances.ts';
 import { onEngine } from '../store/harness.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { IMAGE_REF, eventually, hasStatus, makeWorld, type World } from './harness.ts';
@@ -94,6 +96,40 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     const failed = await world.until(instanceId, hasStatus('StartingFailed'));
     expect(failed.instanceRuntimeInfo.diagnosisReason).toBe('CrashLoop');
     expect(count.met).toBe(6);
+  });
+
+  test('a try that failed is repeated when its back-off is over, however often something wakes the row meanwhile', async () => {
+    const world = await makeWorld(await open(), { limits: { backOffBaseMs: 300, backOffMaxMs: 300 } });
+    const triedAtMs: number[] = [];
+    let ours: string | undefined;
+    world.engine.misbehave(({ verb, about }) => {
+      if (verb !== 'ensure' || (ours ??= about) !== about) return undefined;
+      return triedAtMs.push(performance.now()) > 3 ? undefined : { mode: 'failBefore', kind: 'busy' };
+    });
+    const { instances } = world.running.control;
+    const { instanceId } = await instances.launch(world.caller, world.wish(), null);
+    // Each launch wakes the loop, as hints of the engine do.
+    while (triedAtMs.length < 4) {
+      await world.store.write((tx) => makeDue(tx, [instanceId], Date.now()));
+      if (triedAtMs.length > 0) await instances.launch(world.caller, world.wish(), null).catch(() => {});
+      await sleep(10);
+    }
+    await world.until(instanceId, hasStatus('Running'));
+    const pausesMs = triedAtMs.slice(1).map((atMs, index) => atMs - (triedAtMs[index] ?? 0));
+    expect(Math.min(...pausesMs)).toBeGreaterThanOrEqual(299);
+  });
+
+  test('a new wish does not wait for the back-off of the one before', async () => {
+    const world = await makeWorld(await open(), { limits: { backOffBaseMs: 3_600_000, backOffMaxMs: 3_600_000 } });
+    const { instances } = world.running.control;
+    const count = trouble(world, 'ensure', { mode: 'failBefore', kind: 'busy' });
+    const one = await instances.launch(world.caller, world.wish(), null);
+    await eventually(() => count.met === 1);
+    await instances.stop(world.caller, one, null);
+    await world.until(one.instanceId, hasStatus('Stopped'));
+    await instances.start(world.caller, one, null);
+    const { instanceRuntimeInfo } = await world.until(one.instanceId, hasStatus('Running'));
+    expect(instanceRuntimeInfo.diagnosisReason).toBe('');
   });
 
   test('an engine that says it halted a container and never does is asked at intervals, and the stop waits', async () => {

@@ -3,7 +3,7 @@
  * what may pass by itself is tried again with back-off, what can't becomes a lasting failure.
  */
 import { EngineFault, type FaultReason } from '../../domain/engine-fault.ts';
-import { after, backOffMs, type Diagnosis } from '../../domain/instance-states.ts';
+import { after, type Diagnosis } from '../../domain/instance-states.ts';
 import type { Instance, Observed } from '../../domain/instance.ts';
 import { enter, type Progress, type StageName } from '../../domain/operation.ts';
 import { diagnosed, giveUp } from '../../domain/plan.ts';
@@ -17,7 +17,7 @@ import { answers } from './copying.ts';
 import { imageOf, withAdvice } from './image-of.ts';
 import { makeInstanceTeller } from './progress.ts';
 import { DisksFailed, engineSpec, KEYS_FILE, makeOwnDisks, prepareDisks, VolumeNotReady } from './spec.ts';
-import { fail, note, quick, write, type Rest, type Work } from './work.ts';
+import { backOff, fail, note, quick, write, type Rest, type Work } from './work.ts';
 
 const VOLUME_POLL_MS = 1_000;
 /** Of the image's deadline each try has at least such a share: a wish may be old when its image is missing for the first time. */
@@ -191,7 +191,7 @@ async function afterFault(work: Work, fault: EngineFault): Promise<Rest> {
       attempts,
       observed: { status, phase: 'DownloadImage', message: '', progress: null, ...why },
     });
-    return backOffMs(attempts, needs.limits);
+    return backOff(attempts, work);
   }
   if (fault.takenNodePort !== undefined) return changeNodePort(work, fault.takenNodePort, fault.message);
   // The container can go back to wanting its image, for instance when somebody removed it from the engine meanwhile.
@@ -232,7 +232,7 @@ async function retryLater(
   const attempts = work.instance.attempts + 1;
   if (attempts > limits.maxAttempts) return fail(work, giveUp(work.instance, diagnosis, text));
   await note(work, { attempts, observed: { ...show, ...diagnosed(diagnosis, text) } });
-  return backOffMs(attempts, limits);
+  return backOff(attempts, work);
 }
 
 /** Writes down that the engine is about to be asked, with the node ports it is asked for. */
@@ -269,5 +269,5 @@ async function changeNodePort(work: Work, taken: number, text: string): Promise<
     if (!(error instanceof PortsUsedUp)) throw error;
     return retryLater(work, 'PortTaken', text);
   }
-  return attempts === 1 ? 'again' : backOffMs(attempts, needs.limits);
+  return attempts === 1 ? 'again' : backOff(attempts, work);
 }

@@ -8,6 +8,7 @@ import { setBack } from '../../domain/instance.ts';
 import { plan, type Seen, type Step } from '../../domain/plan.ts';
 import { instanceFromRow, type InstanceRow } from '../../store/instances.ts';
 import type { Held, Tended } from '../loop.ts';
+import { makeBackOffs, type BackOffs } from './back-offs.ts';
 import { ensure, refresh } from './bring-up.ts';
 import { place } from './placing.ts';
 import { clean, halt, removeKept, removeUnfinished, saveRoot } from './put-away.ts';
@@ -15,7 +16,10 @@ import { checkInit, checkReady } from './readiness.ts';
 import { fail, keep, note, Overtaken, quick, type InstancePassNeeds, type Rest, type Work } from './work.ts';
 
 export function makeInstancePass(needs: InstancePassNeeds) {
+  const backOffs = makeBackOffs(needs.time);
   return async (held: Held<InstanceRow>): Promise<Tended> => {
+    const leftMs = backOffs.leftMs(held.row);
+    if (leftMs > 0) return { dueAtMs: needs.now() + leftMs };
     const counted = (await needs.offers()).regions.get(held.row.regionId);
     if (!counted) throw new Error(`region ${held.row.regionId} is not configured`);
     const instance = instanceFromRow(held.row);
@@ -33,7 +37,7 @@ export function makeInstancePass(needs: InstancePassNeeds) {
     try {
       const dated = setBack(instance, needs.now());
       if (dated) await keep(work, dated);
-      return await bring(work);
+      return await bring(work, backOffs);
     } catch (error) {
       if (error instanceof Overtaken || held.signal.aborted) return { dueAtMs: needs.now() };
       if (!(error instanceof EngineFault)) throw error;
@@ -46,17 +50,20 @@ export function makeInstancePass(needs: InstancePassNeeds) {
   };
 }
 
-async function bring(work: Work): Promise<Tended> {
+async function bring(work: Work, backOffs: BackOffs): Promise<Tended> {
   const { needs } = work;
   for (let before: Step['do'] | null = null; ;) {
     const seen = await look(work);
     const step = plan(work.instance, seen, needs.now(), needs.limits);
     // The engine said that it had halted it, and it runs.
     if (step.do === 'halt' && before === 'halt') return { dueAtMs: needs.now() + needs.limits.askAgainMs };
-    const restMs = await take(work, step);
+    const rest = await take(work, step);
     before = step.do;
-    if (restMs === 'again') continue;
-    return { dueAtMs: restMs === null ? null : needs.now() + restMs };
+    if (rest === 'again') continue;
+    if (rest === null) return { dueAtMs: null };
+    if (typeof rest === 'number') return { dueAtMs: needs.now() + rest };
+    backOffs.begin(work.instance, rest);
+    return { dueAtMs: needs.now() + rest.backOffMs };
   }
 }
 

@@ -1,6 +1,6 @@
 /** What one run of an instance's pass works with, and how it writes down what it found. */
 import type { Region } from '../../domain/catalog.ts';
-import type { Limits } from '../../domain/instance-states.ts';
+import { backOffMs, type Limits } from '../../domain/instance-states.ts';
 import type { Instance, Observed } from '../../domain/instance.ts';
 import type { GiveUp, Seen } from '../../domain/plan.ts';
 import { carryOn } from '../../domain/operation.ts';
@@ -57,8 +57,17 @@ export interface Work {
 /** Somebody moved the row meanwhile: what was found is out of date. */
 export class Overtaken extends Error {}
 
+/** The next try is not before this is over, whatever wakes the row meanwhile. */
+export interface BackOff {
+  backOffMs: number;
+}
+
 /** What a step answers: look again at once, after so many milliseconds, or not until something happens. */
-export type Rest = 'again' | number | null;
+export type Rest = 'again' | number | BackOff | null;
+
+export const backOff = (attempts: number, { needs }: Work): BackOff => ({
+  backOffMs: backOffMs(attempts, needs.limits),
+});
 
 /** For calls that should be quick. */
 export const quick = ({ held, needs }: Work): AbortSignal =>

@@ -71,6 +71,19 @@ const known: readonly Known[] = [
     message: "the account's network went away meanwhile",
   },
   {
+    // Its own store is closed already: what it says of anything else then is no more to be believed.
+    pattern: /failed to \w+ (store|object|endpoint).*: open : no such file|^open : no such file or directory$/i,
+    kind: 'unreachable',
+    retry: true,
+    message: 'the container engine is being ended',
+  },
+  {
+    pattern: /endpoint with name \S+ already exists/i,
+    kind: 'busy',
+    retry: true,
+    message: "its place on the account's network is still held by an earlier start",
+  },
+  {
     pattern: portTaken,
     kind: 'busy',
     retry: true,

@@ -8,7 +8,8 @@
  * Making and removing meet in two ways. Docker lets two networks have one name, and removes a network that only stopped
  * containers are in. So whatever makes or removes an account's network holds the account's lock, and a network in `use` stays.
  */
-import { networkInterfaces } from 'node:os';
+import { readFile } from 'node:fs/promises';
+import { endianness } from 'node:os';
 import type { NetworkInspectInfo } from 'dockerode';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { userId, type UserId } from '../../domain/ids.ts';
@@ -16,7 +17,7 @@ import { labels, networkName } from '../labels.ts';
 import type { Client } from './client.ts';
 import { sentenceOf, statusOf } from './faults.ts';
 import type { Host } from './host.ts';
-import { checkPool, freeSubnets, type NetworkPool } from './subnets.ts';
+import { checkPool, freeSubnets, subnetsOfRoutes, type NetworkPool } from './subnets.ts';
 import { makeLocks } from './turns.ts';
 
 const DEADLINE_MS = 60_000;
@@ -85,9 +86,7 @@ export function makeNetworks(options: {
     const used = everyone.flatMap(({ IPAM }) =>
       (IPAM?.Config ?? []).flatMap(({ Subnet }) => (Subnet === undefined ? [] : [Subnet])),
     );
-    const own = client.local
-      ? Object.values(networkInterfaces()).flatMap((all) => (all ?? []).flatMap(({ cidr }) => cidr ?? []))
-      : [];
+    const own = client.local ? await hostSubnets() : [];
     let tries = 0;
     for (const subnet of freeSubnets(pool, owner, [...used, ...own])) {
       if (reserved.has(subnet)) continue;
@@ -201,3 +200,7 @@ export function makeNetworks(options: {
     list,
   };
 }
+
+/** None can be told where there is no such file: on no Linux. */
+const hostSubnets = async (): Promise<string[]> =>
+  subnetsOfRoutes(await readFile('/proc/net/route', 'utf8').catch(() => ''), endianness() === 'LE');

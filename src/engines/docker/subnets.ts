@@ -32,6 +32,24 @@ const overlap = (a: Range, b: Range): boolean => a[0] <= b[1] && b[0] <= a[1];
 const textOf = (address: number): string =>
   [24, 16, 8, 0].map((shift) => Math.floor(address / 2 ** shift) % 256).join('.');
 
+/**
+ * The networks that a host is a member of, in CIDR notation, from Linux's `/proc/net/route`: those of bridges without a member too, as
+ * an engine that was killed leaves them. What lies behind a gateway is not in it. Numbers there are in the byte order of the host.
+ */
+export function subnetsOfRoutes(table: string, littleEndian: boolean): string[] {
+  const numberOf = (hex: string): number => {
+    const bytes = hex.match(/../g) ?? [];
+    return Number.parseInt((littleEndian ? bytes.toReversed() : bytes).join(''), 16);
+  };
+  return table.split('\n').flatMap((line) => {
+    const match = /^\S+\t([0-9A-F]{8})\t0{8}\t(?:[^\t]*\t){4}([0-9A-F]{8})\t/.exec(line);
+    const [address, mask] = [match?.[1], match?.[2]];
+    if (address === undefined || mask === undefined) return [];
+    const size = 2 ** 32 - numberOf(mask);
+    return size < 2 ** 32 ? [`${textOf(numberOf(address))}/${32 - Math.log2(size)}`] : [];
+  });
+}
+
 /** Throws a sentence for the operator when the pool can't be used. */
 export function checkPool({ cidr, prefix }: NetworkPool): void {
   const range = rangeOf(cidr);

@@ -100,15 +100,19 @@ export function makeSubject(fixture: Fixture): Subject {
         .filter((one) => owners.some((owner) => owner === one.ownerId))
         .toSorted((one, other) => one.kind.localeCompare(other.kind));
     },
-    dial: (id, port) =>
-      until(`port ${port} of ${id} listens`, async () => {
+    dial: (id, port) => {
+      let last: unknown;
+      const what = (): string => `port ${port} of ${id} listens (${String(last)})`;
+      return until(what, async () => {
         try {
           return await engine.dial(id, port, deadline());
         } catch (fault) {
-          if (fault instanceof EngineFault && fault.kind === 'busy') return undefined;
-          throw fault;
+          if (!(fault instanceof EngineFault && fault.kind === 'busy')) throw fault;
+          last = fault.cause;
+          return undefined;
         }
-      }),
+      });
+    },
     after: (undo) => {
       undos.push(undo);
     },
@@ -130,12 +134,13 @@ export function skipWithout(need: Need, { fixture }: Subject, context: TestConte
 }
 
 /** Asks again until there is an answer other than undefined or false. */
-export async function until<T>(what: string, ask: () => Promise<T | undefined | false>): Promise<T> {
+export async function until<T>(what: string | (() => string), ask: () => Promise<T | undefined | false>): Promise<T> {
   const giveUpAt = performance.now() + 30_000;
   for (;;) {
     const answer = await ask();
     if (answer !== undefined && answer !== false) return answer;
-    if (performance.now() > giveUpAt) throw new Error(`waited 30 s in vain: ${what}`);
+    if (performance.now() > giveUpAt)
+      throw new Error(`waited 30 s in vain: ${typeof what === 'string' ? what : what()}`);
     await delay(20);
   }
 }
