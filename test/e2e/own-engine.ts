@@ -96,7 +96,7 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
     const containerd = Number(await readFile(join(folder, 'exec/containerd/containerd.pid'), 'utf8').catch(() => ''));
     if (containerd > 0)
       await until(
-        async () => lives(containerd),
+        async () => send(containerd, 0),
         (yes) => !yes,
         START_DEADLINE_MS,
       );
@@ -122,16 +122,17 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
     const still = await ofNobody();
     const image = `berth.local/test-links:${bridge}`;
     await importBusybox(main, image, folder);
-    const gone = links.filter((name) => still.has(name)).map((name) => `ip link del ${name} || true`);
-    await inHostNetwork(main, image, gone.join('\n'));
+    // One that has gone meanwhile is as well.
+    const script = links.filter((name) => still.has(name)).map((name) => `ip link del ${name} || true`);
+    await inHostNetwork(main, image, script.join('\n'));
     await main.getImage(image).remove({ force: true });
   }
 
-  /** Those of containers that ran when it was killed, with what ran in them. */
+  /** A killed engine forgets those that were on their way, and removing their containers does not end them. */
   async function endShims(): Promise<void> {
     for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
       const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
-      if (command.includes('containerd-shim') && command.includes(folder)) process.kill(Number(pid), 'SIGKILL');
+      if (command.includes('containerd-shim') && command.includes(folder)) send(Number(pid), 'SIGKILL');
     }
   }
 
@@ -156,9 +157,10 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
   };
 }
 
-function lives(pid: number): boolean {
+/** False when there is no such process (any more). */
+function send(pid: number, name: NodeJS.Signals | 0): boolean {
   try {
-    return process.kill(pid, 0);
+    return process.kill(pid, name);
   } catch {
     return false;
   }

@@ -74,6 +74,7 @@ const insideOf = ({ needs, hands, instance, held }: Work): Inside => ({
 /** Whether sshd answers in that time; not waited for once that can't be told, as when the container has ended. */
 async function answersWithin(work: Work, patienceMs: number): Promise<boolean> {
   const { needs, instance, held } = work;
+  const inside = insideOf(work);
   const beganMs = needs.now();
   const waitedMs = beganMs - instance.wishedAtMs;
   for (
@@ -81,7 +82,7 @@ async function answersWithin(work: Work, patienceMs: number): Promise<boolean> {
     needs.now() - beganMs < patienceMs;
     pollMs = Math.min(LONGEST_POLL_MS, pollMs * POLL_GROWTH)
   ) {
-    const answer = await answersSsh(insideOf(work));
+    const answer = await answersSsh(inside);
     if (answer !== false) return answer === true;
     await needs.time.sleep(pollMs, held.signal);
   }
