@@ -2,7 +2,8 @@
  * `npm run bench [-- name …] [--flags]`: runs the benches named, one after another (all by default), prints what came out, and keeps it in
  * `RESULTS.md`. See `README.md`. `--short` is for trying: one short round of each, and nothing is kept.
  */
-import { mkdtemp, rm } from 'node:fs/promises';
+import { removeDataFolder } from '../scripts/lib/remove-data-folder.mjs';
+import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Bench } from './bench.ts';
@@ -15,8 +16,22 @@ import { keepSection, sectionOf } from './lib/results.ts';
 import { list } from './list.ts';
 import { settle } from './settle.ts';
 import { start } from './start.ts';
+import { storageFio } from './storage-fio.ts';
+import { volumeCreate } from './volume-create.ts';
+import { volumeList } from './volume-list.ts';
 
-const benches: Record<string, Bench> = { list, create, launch, burst, start, settle, gateway };
+const benches: Record<string, Bench> = {
+  list,
+  create,
+  launch,
+  burst,
+  start,
+  settle,
+  gateway,
+  'storage-fio': storageFio,
+  'volume-create': volumeCreate,
+  'volume-list': volumeList,
+};
 const names = Object.keys(benches);
 
 const words = process.argv.slice(2);
@@ -47,6 +62,6 @@ for (const name of named.length > 0 ? named : names) {
     if (!flags.has('--short')) await keepSection(name, section, names);
     if (outcome.verdicts.some(({ met }) => met === false)) process.exitCode = 2;
   } finally {
-    await rm(folder, { recursive: true, force: true });
+    removeDataFolder(folder);
   }
 }

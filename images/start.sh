@@ -64,6 +64,18 @@ run=/run/berth
 # A first start: what a saved image carries of another instance's life is not ours.
 [ -d "$state" ] || rm -rf "$states" "$logs"
 mkdir -p "$state" "$logs" "$run"
+# A full root disk keeps nobody out: what each start writes goes to memory then, and Jupyter's own passing files too.
+has_room() {
+  dd if=/dev/zero of="$1/.room" bs=1024 count=1024 2>/dev/null
+  code=$?
+  rm -f "$1/.room"
+  return $code
+}
+if ! has_room "$run"; then
+  run=/dev/shm/berth
+  mkdir -p "$run"
+  export JUPYTER_RUNTIME_DIR="$run/jupyter/runtime"
+fi
 chmod 0700 "$state" "$run"
 
 # Runs a function beside us. Not with '&': a shell without job control makes background jobs ignore SIGINT, and that
@@ -105,7 +117,8 @@ session_environment() {
   (
     unset PWD OLDPWD SHLVL HOME USER LOGNAME SHELL TERM HOSTNAME _
     umask 077
-    mkdir -p /etc/profile.d && export -p >/etc/profile.d/berth.sh
+    profile=/etc/profile.d/berth.sh
+    mkdir -p /etc/profile.d && (export -p >$profile.new) 2>/dev/null && mv $profile.new $profile
     env | while IFS= read -r line; do
       case $line in
         *[\"\\]*) ;; # no way to write these in sshd_config that every version reads alike
@@ -160,9 +173,31 @@ prepare_ssh() {
 # Its log goes to a file: strangers' tries would push what we say off the console.
 ssh_server() { "$sshd" -D -e -f "$run/sshd_config" 2>&1 | bounded_log "$logs/sshd.log"; }
 
+# ---- Docker, for an instance that has one: its daemon is beside us, and here is the folder with its socket
+
+has_docker() { grep -qs ' /run/berth-docker ' /proc/self/mountinfo; }
+link_docker() {
+  link=/var/run/docker.sock
+  if has_docker; then
+    mkdir -p /var/run && rm -rf "$link" && ln -s /run/berth-docker/docker.sock "$link"
+  elif [ "$(readlink "$link" 2>/dev/null)" = /run/berth-docker/docker.sock ]; then
+    rm -f "$link" # a saved image brought it
+  fi
+}
+# Somebody's init script may begin with it.
+await_docker() {
+  has_docker || return 0
+  tries=150
+  while [ ! -S /run/berth-docker/docker.sock ] && [ $tries -gt 0 ]; do
+    tries=$((tries - 1))
+    sleep 0.2 2>/dev/null || sleep 1
+  done
+}
+
 # ---- the init script
 
 init_script() {
+  await_docker
   sed "s/$(printf '\r')\$//" /etc/berth/init-script >"$state/init-script" && chmod 0700 "$state/init-script"
   case $(head -n 1 "$state/init-script") in '#!'*) set -- ;; *) set -- "$SHELL" ;; esac
   {
@@ -213,7 +248,9 @@ PY
     >"$run/jupyter/jupyter_notebook_config.json")
 }
 notebook() {
-  mv -f "$logs/notebook.log" "$logs/notebook.log.1" 2>/dev/null
+  log=$logs/notebook.log
+  mv -f "$log" "$log.1" 2>/dev/null
+  true 2>/dev/null >"$log" || log=/dev/null
   # JupyterLab 3 and what came later read ServerApp, Notebook 6 reads NotebookApp; each skips the other's.
   apps='ServerApp NotebookApp'
   [ "${jupyter##*/}" != jupyter-notebook ] && command -v jupyter-server >/dev/null && apps=ServerApp
@@ -223,7 +260,7 @@ notebook() {
     set -- "$@" --$app.ip=0.0.0.0 --$app.port=8888 --$app.port_retries=0 --$app.base_url="$BERTH_BASE_URL" \
       --$app.allow_root=True --$app.open_browser=False --$app.allow_remote_access=True --$app.terminals_enabled=True
   done
-  JUPYTER_CONFIG_PATH=$run/jupyter "$jupyter" "$@" >"$logs/notebook.log" 2>&1
+  JUPYTER_CONFIG_PATH=$run/jupyter "$jupyter" "$@" >"$log" 2>&1
 }
 
 # ---- and now
@@ -232,6 +269,7 @@ sshd=$(command -v sshd)
 jupyter=$(command -v jupyter-lab || command -v jupyter-notebook || command -v jupyter-server)
 services="${sshd:+ ssh}${jupyter:+ notebook}"
 echo "berth: services${services:- none}"
+link_docker
 
 [ -z "$sshd" ] || { prepare_ssh; beside keep ssh_server; }
 

@@ -3,6 +3,7 @@
  * ids, owners and times of their own, text and all, so that a million rows take minutes and are what a million launches would have left.
  * Rows of an owner lie scattered among those of the others, as they come to lie in time.
  */
+import { noUsage } from '../../src/domain/disk.ts';
 import { sql } from 'kysely';
 import { startServer } from '../../src/main/server.ts';
 import { insertAccount } from '../../src/store/accounts.ts';
@@ -102,6 +103,7 @@ async function seedTemplate(store: Store): Promise<void> {
     ends: noEnds,
     archive: null,
     unfinished: [],
+    diskUsage: noUsage,
     operation: endOperation(beginOperation('stop', 'user', FIRST_LAUNCH_MS), 'Succeeded', FIRST_LAUNCH_MS),
     observed: {
       status: 'Stopped',

@@ -47,6 +47,7 @@ export const configOf = ({ dataFolder, engine, nodePorts, dialTo }: ServerSettin
     BERTH_ADMIN_PASSWORD: PASSWORD,
     BERTH_CPU_OVERCOMMIT: '50',
     BERTH_REGISTRY_IMAGES: 'off',
+    ...(engine === 'docker' ? { BERTH_POOL: 'overcommit=1000' } : {}),
     BERTH_LOG: 'error',
   }),
   nodePorts,

@@ -36,6 +36,11 @@ const imageNeeds = [
   },
 ];
 
+/** @type {Need[]} for root alone; without them disks are plain folders, whose sizes stop no writer (src/storage/image-file/) */
+const diskNeeds = [
+  { apt: 'xfsprogs', programs: ['mkfs.xfs', 'xfs_growfs'], why: 'disks that hold what they promise and no more' },
+];
+
 const setupLog = '/var/log/berth-setup.log';
 const dockerdLog = '/var/log/berth-dockerd.log';
 const startDeadlineMs = 90_000;
@@ -53,7 +58,8 @@ export async function ensureEngine({ env = process.env, alsoNeeded = [] } = {}) 
     say('  Start that engine, or unset DOCKER_HOST. Until one answers, Berth serves its API but launches nothing.');
   }
   const makesEngine = needsEngine && named === '';
-  const needs = missingNeeds([...(makesEngine ? engineNeeds : []), ...imageNeeds, ...alsoNeeded]);
+  const ofDisks = process.getuid?.() === 0 ? diskNeeds : [];
+  const needs = missingNeeds([...(makesEngine ? engineNeeds : []), ...imageNeeds, ...ofDisks, ...alsoNeeded]);
   const packages = needs.map(({ apt }) => apt);
   if (!makesEngine && needs.length === 0) return found;
 

@@ -1,6 +1,7 @@
 /** What can be launched, where, and at what price: `interface-notes.md`, rows catalog and other lists. */
 import { z } from 'zod';
 import { chargeModes, regionInfo } from './instance.ts';
+import { volumeTypes } from './volume.ts';
 
 export const catalogAnswer = z.strictObject({
   instanceInfos: z.array(
@@ -36,6 +37,18 @@ export const regionListAnswer = z.strictObject({
       /** What the region's engine and storage can do, and whether the engine answers. */
       engine: z.strictObject({ name: z.string(), answers: z.boolean(), text: z.string() }),
       capabilities: z.record(z.string(), z.union([z.string(), z.boolean()])),
+      /** Where volumes of each type lie, how much of it may still be promised, and what it can do (`storage/contract.ts`). */
+      volumeTypes: z.array(
+        z.strictObject({
+          type: z.enum(volumeTypes),
+          pool: z.string(),
+          freeGB: z.number().int(),
+          sizeLimit: z.enum(['hard', 'soft']),
+          usage: z.enum(['instant', 'walk']),
+          copies: z.enum(['atomic', 'live']),
+          dockerInside: z.boolean(),
+        }),
+      ),
     }),
   ),
 });

@@ -9,6 +9,8 @@ import { errorCodes, plainError } from './errors.ts';
 import type { ErrorCode } from './errors.ts';
 import { EVENT_STREAM_TYPE, EVENTS_PATH, readEvents } from './events.ts';
 import type { EventOptions, OpenStream, Told } from './events.ts';
+import { fileCalls } from './file-client.ts';
+import type { FileCalls } from './file-client.ts';
 import { routeOf } from './routes.ts';
 import type { AnswerOf, InputOf, RouteName } from './routes.ts';
 import { WAIT_HEADER } from './wait.ts';
@@ -60,7 +62,7 @@ type Arguments<Name extends RouteName> =
     ? [body?: InputOf<Name>, options?: CallOptions]
     : [body: InputOf<Name>, options?: CallOptions];
 
-export type Client = { [Name in RouteName]: (...call: Arguments<Name>) => Promise<AnswerOf<Name>> } & {
+export type Client = FileCalls & { [Name in RouteName]: (...call: Arguments<Name>) => Promise<AnswerOf<Name>> } & {
   /** The account's events as they happen: a loop that resumes by itself when the connection is lost (`events.ts`). */
   events(options?: EventOptions): AsyncGenerator<Told, void>;
 };
@@ -87,14 +89,22 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
     return { headers, credentials: mine === null || mine.kind === 'cookie' ? 'same-origin' : 'omit' };
   };
 
-  const openEvents: OpenStream = async (after, signal) => {
-    const { headers, credentials } = asCaller(EVENT_STREAM_TYPE);
-    if (after !== null) headers['last-event-id'] = String(after);
-    const url = root + EVENTS_PATH;
-    const init = { headers, credentials, ...(signal ? { signal } : {}) };
-    const response = await send(url, init).catch((error: unknown) => unreachable(url, error));
-    if (response.ok && response.body) return response.body;
+  /** What is no refusal, with its body unread. */
+  const open = async (url: string, accept: string, init: RequestInit): Promise<Response> => {
+    const { headers, credentials } = asCaller(accept);
+    Object.assign(headers, init.headers);
+    const response = await send(url, { ...init, headers, credentials }).catch((error: unknown) =>
+      init.signal?.aborted ? Promise.reject(error) : unreachable(url, error),
+    );
+    if (response.ok) return response;
     throw errorOf({ response, json: parsed(await response.text()) });
+  };
+
+  const openEvents: OpenStream = async (after, signal) => {
+    const headers: Record<string, string> = after === null ? {} : { 'last-event-id': String(after) };
+    const url = root + EVENTS_PATH;
+    const { body } = await open(url, EVENT_STREAM_TYPE, { headers, ...(signal ? { signal } : {}) });
+    return body ?? unreachable(url, new Error('the answer has no body'));
   };
 
   const caller =
@@ -124,12 +134,23 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
     listInstances: caller('listInstances'),
     listVolumes: caller('listVolumes'),
     createVolume: caller('createVolume'),
+    getVolume: caller('getVolume'),
+    expandVolume: caller('expandVolume'),
+    renameVolume: caller('renameVolume'),
+    copyVolume: caller('copyVolume'),
     deleteVolume: caller('deleteVolume'),
+    createSnapshot: caller('createSnapshot'),
+    listSnapshots: caller('listSnapshots'),
+    restoreSnapshot: caller('restoreSnapshot'),
+    deleteSnapshot: caller('deleteSnapshot'),
+    listFiles: caller('listFiles'),
+    createFolder: caller('createFolder'),
     stop: caller('stop'),
     terminate: caller('terminate'),
     start: caller('start'),
     restart: caller('restart'),
     archive: caller('archive'),
+    expandDisk: caller('expandDisk'),
     getInstance: caller('getInstance'),
     getOperation: caller('getOperation'),
     listOperations: caller('listOperations'),
@@ -161,6 +182,7 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
     listSshKeys: caller('listSshKeys'),
     deleteSshKey: caller('deleteSshKey'),
     balance: caller('balance'),
+    ...fileCalls((path, init) => open(root + path, '*/*', init)),
     events: (options = {}) => readEvents(options, { open: openEvents, retryAfterS }),
   };
 }

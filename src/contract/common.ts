@@ -59,3 +59,17 @@ export const id = z
 /** A secret: never shown back in a refusal, and masked by readers of the API document. */
 export const secret = (minLength: number, maxLength: number) =>
   z.string().min(minLength).max(maxLength).meta({ format: 'password' });
+
+const MAX_VOLUME_NAME = 64;
+
+/** Letters and digits of any script, space, dot, dash and underscore: safe in a path, a label and a sentence. Kept in NFC. */
+export const volumeName = z
+  .string()
+  .refine(
+    (text) =>
+      /^[\p{L}\p{N}][\p{L}\p{M}\p{N} ._-]*$/u.test(text) && text.trim() === text && [...text].length <= MAX_VOLUME_NAME,
+    {
+      error: `must be 1 to ${MAX_VOLUME_NAME} letters, digits, spaces, dots, dashes or underscores, and start with a letter or digit`,
+    },
+  )
+  .transform((text) => text.normalize('NFC'));

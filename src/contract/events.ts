@@ -11,7 +11,7 @@ export const GAP_EVENT = 'gap';
 
 export const event = z.object({
   seq: z.number().int(),
-  /** `instance.launched`, `instance.observed`, `volume.created` … New kinds come without notice. */
+  /** `instance.launched`, `instance.observed`, `volume.created`, `disk.nearlyFull` … New kinds come without notice. */
   kind: z.string(),
   subjectId: z.string(),
   atUnixMs: z.number().int(),

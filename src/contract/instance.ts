@@ -61,6 +61,7 @@ const instanceConfiguration = z.object({
   extraDataDiskSizeDB: wholeGB.default(0),
   enableCommonData: z.boolean(),
   enableDocker: z.boolean(),
+  /** Of the disk on which its Docker keeps all; 0 is 20 GB. */
   dockerStorageSize: wholeGB.default(0),
   initScript: z
     .string()
@@ -90,6 +91,12 @@ export const launchRequest = z.object({
 export type LaunchRequest = z.output<typeof launchRequest>;
 
 export const instanceIdBody = z.object({ instanceId: id });
+export const expandDiskRequest = z.object({
+  instanceId: id,
+  /** How large it is to be in all: `dataDiskAmountGi` of the instance grows to this. */
+  dataDiskGB: z.number().int().min(1).max(MAX_DISK_GB).optional(),
+  dockerStorageSize: z.number().int().min(1).max(MAX_DISK_GB).optional(),
+});
 export const instanceIdAnswer = z.strictObject({ instanceId: z.string() });
 
 const amount = z.strictObject({ amount: z.number(), type: z.string(), unit: z.string() });

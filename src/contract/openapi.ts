@@ -7,10 +7,12 @@ import { MAX_BODY_BYTES, pagerAnswer, pagerRequest } from './common.ts';
 import { errorCodes, notLoggedInError, plainError, problem, PROBLEM_TYPE } from './errors.ts';
 import type { ErrorCode } from './errors.ts';
 import { EVENT_STREAM_TYPE, EVENTS_PATH } from './events.ts';
+import { FILE_PATH, fileWritten } from './file.ts';
 import { instance, launchRequest, regionInfo } from './instance.ts';
 import { operation as operationObject, OPERATION_HEADER } from './operation.ts';
 import { ACCESS_COOKIE, ADMIN_ROLE, BASE_PATH, routeNames, routes } from './routes.ts';
 import type { Route, RouteName } from './routes.ts';
+import { filePaths } from './openapi-files.ts';
 import { volume } from './volume.ts';
 import { DEFAULT_WAIT_S, MAX_WAIT_S, WAIT_HEADER } from './wait.ts';
 
@@ -47,6 +49,11 @@ export function openapiDocument({ version, errorKinds }: { version: string; erro
     paths[route.path] = { [route.method.toLowerCase()]: operation(name, route, errorKinds, schemas) };
   }
   paths[EVENTS_PATH] = { get: eventStream(errorKinds) };
+  paths[FILE_PATH] = filePaths({
+    problems: (codes) => problems(errorKinds, codes),
+    commonHeaders: { 'X-Request-Id': ref('headers', 'RequestId') },
+    written: schemaOf(fileWritten, 'output', schemas),
+  });
   for (const schema of [plainError, notLoggedInError, problem]) schemaOf(schema, 'output', schemas);
   return {
     openapi: '3.1.1',
@@ -149,7 +156,7 @@ function operation(name: RouteName, route: Route, errorKinds: ErrorKinds, schema
   };
 }
 
-/** The one route that no answer ends, and so the one outside of the table. */
+/** No answer ends it, and so it is outside of the table. */
 function eventStream(errorKinds: ErrorKinds): JsonObject {
   const number: JsonObject = { type: 'integer', minimum: 0 };
   const after =
@@ -180,15 +187,19 @@ function eventStream(errorKinds: ErrorKinds): JsonObject {
         headers: { 'X-Request-Id': ref('headers', 'RequestId') },
         content: { [EVENT_STREAM_TYPE]: { schema: { type: 'string' } } },
       },
-      ...Object.fromEntries(
-        codesByStatus(errorKinds, (code) => codes.includes(code)).map(([status]) => [
-          String(status),
-          ref('responses', `Problem${status}`),
-        ]),
-      ),
+      ...problems(errorKinds, codes),
     },
   };
 }
+
+/** Refers to one response per status. */
+const problems = (errorKinds: ErrorKinds, codes: readonly ErrorCode[]): JsonObject =>
+  Object.fromEntries(
+    codesByStatus(errorKinds, (code) => codes.includes(code)).map(([status]) => [
+      String(status),
+      ref('responses', `Problem${status}`),
+    ]),
+  );
 
 const parametersOf = ({ idempotent, waits }: Route): JsonObject => {
   const names = [...(idempotent ? ['IdempotencyKey'] : []), ...(waits ? ['WaitForCapacity'] : [])];
@@ -240,7 +251,11 @@ function responseComponents(errorKinds: ErrorKinds): JsonObject {
       headers,
       content: { [contentType]: { schema: ref('schemas', schema) } },
     });
-    responses[`Error${status}`] = answering('application/json', status === 401 ? 'NotLoggedIn' : 'Error');
+    const plainly = routeNames.some((name) => {
+      const route: Route = routes[name];
+      return route.errors === 'plain' && codes.some((code) => canAnswer(route, code));
+    });
+    if (plainly) responses[`Error${status}`] = answering('application/json', status === 401 ? 'NotLoggedIn' : 'Error');
     responses[`Problem${status}`] = answering(PROBLEM_TYPE, 'Problem');
     if (status === 401) responses['LoginRefused'] = answering('application/json', 'Error');
   }
@@ -250,6 +265,8 @@ function responseComponents(errorKinds: ErrorKinds): JsonObject {
 /** What the route's own table row rules out; the rest is for control to say, and control may come to refuse more. */
 function canAnswer(route: Route, code: ErrorCode): boolean {
   if (code === 'method_not_allowed') return false;
+  if (code === 'precondition_failed' || code === 'range_not_satisfiable') return false;
+  if (code === 'volume_full') return route.fills;
   if (code === 'idempotency_mismatch') return route.idempotent;
   const readsFields = route.body instanceof z.ZodObject && Object.keys(route.body.shape).length > 0;
   if (code === 'field_missing' || code === 'field_type' || code === 'field_value') return readsFields;

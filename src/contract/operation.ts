@@ -13,10 +13,14 @@ export const operationKinds = [
   'restart',
   'archive',
   'terminate',
+  'expandDisk',
   'saveImage',
   'deleteImage',
   'createVolume',
+  'expandVolume',
   'deleteVolume',
+  'createSnapshot',
+  'deleteSnapshot',
 ] as const;
 
 /** `Pending`: it waits in line for room. `Cancelled`: taken back, or followed by another wish before it was done. */
@@ -66,17 +70,34 @@ export const operationIdBody = z.object({ operationId: id });
 export const operationAnswer = z.strictObject({ operation });
 
 export const operationListRequest = z.object({
-  /** One of the three. */
+  /** One of the four. */
   instanceId: id.optional(),
   volumeId: id.optional(),
+  snapshotId: id.optional(),
   imageId: id.optional(),
   pager: pagerRequest,
 });
 export const operationListAnswer = z.strictObject({ operations: z.array(operation), pager: pagerAnswer });
+
+const disk = z.strictObject({
+  disk: z.enum(['root', 'data', 'docker', 'shared', 'volume']),
+  /** Of a volume its id; '' of the root disk. */
+  id: z.string(),
+  mountPath: z.string(),
+  sizeGB: z.number(),
+  /** `hard`: it stops a writer. `soft`: it is measured alone. */
+  sizeLimit: z.enum(['hard', 'soft']),
+  /** As last measured. */
+  usageGB: z.number(),
+  percent: z.number().int(),
+  /** Of one that is all but full: what takes most of it, by its path below the mount path, largest first. */
+  biggest: z.array(z.strictObject({ path: z.string(), usageGB: z.number() })),
+});
 
 /** The instance, and the stages of the operation that brought it up, or brings it; null when none is kept any more. */
 export const instanceGetAnswer = z.strictObject({
   instance,
   timeline: z.array(stage),
   operationId: z.string().nullable(),
+  disks: z.array(disk),
 });

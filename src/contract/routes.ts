@@ -6,12 +6,14 @@ import type { z } from 'zod';
 import * as account from './account.ts';
 import * as catalog from './catalog.ts';
 import { empty } from './common.ts';
+import * as file from './file.ts';
 import * as image from './image.ts';
 import * as ends from './ends.ts';
 import * as instance from './instance.ts';
 import * as operation from './operation.ts';
 import * as stray from './stray.ts';
 import * as registry from './registry.ts';
+import * as snapshot from './snapshot.ts';
 import * as volume from './volume.ts';
 
 export const BASE_PATH = '/api';
@@ -38,6 +40,8 @@ export interface Route<
   operation: boolean;
   /** Takes the header `X-Berth-Wait-For-Capacity`: where there is no room it is accepted and waits in line, instead of refused. */
   waits: boolean;
+  /** It takes room in a volume, which may have none left. */
+  fills: boolean;
   /** `plain`: `{message}` as the interface fixes it. `problem`: RFC 9457 that also carries `message`. */
   errors: 'plain' | 'problem';
   summary: string;
@@ -46,7 +50,7 @@ export interface Route<
 }
 
 type Described = Pick<Route, 'summary' | 'source'> &
-  Partial<Pick<Route, 'method' | 'idempotent' | 'operation' | 'waits' | 'errors'>>;
+  Partial<Pick<Route, 'method' | 'idempotent' | 'operation' | 'waits' | 'fills' | 'errors'>>;
 
 const routeFor =
   <Caller extends Who>(who: Caller) =>
@@ -64,6 +68,7 @@ const routeFor =
     idempotent: false,
     operation: false,
     waits: false,
+    fills: false,
     errors: 'plain',
     ...described,
   });
@@ -110,6 +115,71 @@ export const routes = {
     summary: 'Delete a storage volume that no instance mounts',
     source: notes('Volumes: delete'),
   }),
+  getVolume: route('/storage/volume/get', volume.volumeIdBody, volume.volumeGetAnswer, {
+    errors: 'problem',
+    summary: 'One volume, with who mounts it, its snapshots, and how its last wish fares',
+    source: 'ours',
+  }),
+  expandVolume: route('/storage/volume/expand', volume.volumeExpandRequest, volume.volumeExpandAnswer, {
+    idempotent: true,
+    operation: true,
+    errors: 'problem',
+    summary:
+      'Make a volume larger, also while instances mount it; the size that it has is answered as it is, and none is made smaller',
+    source: notes('Volumes: delete, grow'),
+  }),
+  renameVolume: route('/storage/volume/rename', volume.volumeRenameRequest, volume.volumeCreateAnswer, {
+    idempotent: true,
+    errors: 'problem',
+    summary: 'Rename a volume; instances go on showing the name that it had when they were launched',
+    source: 'ours',
+  }),
+  copyVolume: route('/storage/volume/copy', volume.volumeCopyRequest, volume.volumeCreateAnswer, {
+    idempotent: true,
+    operation: true,
+    errors: 'problem',
+    summary: 'Create a volume with all files of another, which may be mounted meanwhile',
+    source: 'ours',
+  }),
+  createSnapshot: route('/storage/snapshot/create', snapshot.snapshotCreateRequest, snapshot.snapshotCreateAnswer, {
+    idempotent: true,
+    operation: true,
+    errors: 'problem',
+    summary:
+      'Keep what a volume holds now, also while instances write to it; `consistency` says whether it is of one moment',
+    source: 'ours',
+  }),
+  listSnapshots: route('/storage/snapshot/list', instance.pageRequest, snapshot.snapshotListAnswer, {
+    errors: 'problem',
+    summary: "List the caller's snapshots, newest first",
+    source: 'ours',
+  }),
+  deleteSnapshot: route('/storage/snapshot/delete', volume.volumeIdBody, volume.volumeIdAnswer, {
+    idempotent: true,
+    operation: true,
+    errors: 'problem',
+    summary: 'Delete a snapshot; volumes that were restored from it stay',
+    source: 'ours',
+  }),
+  restoreSnapshot: route('/storage/snapshot/restore', volume.volumeCopyRequest, volume.volumeCreateAnswer, {
+    idempotent: true,
+    operation: true,
+    errors: 'problem',
+    summary: 'Create a volume with all that a snapshot holds',
+    source: 'ours',
+  }),
+  listFiles: route('/storage/files/list', file.fileListRequest, file.fileListAnswer, {
+    errors: 'problem',
+    summary:
+      'What is in a folder of a volume, by name, a page at a time; the path in the URL of a file downloads (GET), uploads (PUT) or deletes it',
+    source: 'ours',
+  }),
+  createFolder: route('/storage/files/createFolder', file.folderBody, account.emptyAnswer, {
+    fills: true,
+    errors: 'problem',
+    summary: 'Make a folder in a volume, and those above it that are missing; one that is there stays',
+    source: 'ours',
+  }),
   stop: act('stop', 'Stop an instance; its disks stay', notes('Instances: stop, terminate')),
   terminate: act('terminate', 'Terminate an instance, in whatever state it is', notes('Instances: stop, terminate')),
   start: act('start', 'Start a stopped instance', notes('Instances: start, restart'), { waits: true }),
@@ -120,6 +190,13 @@ export const routes = {
     errors: 'problem',
     summary: 'Keep the root disk as an image and let the container go; start brings it back',
     source: 'ours; the status Archived is of interface.md §3',
+  }),
+  expandDisk: route('/instance/disk/expand', instance.expandDiskRequest, instance.instanceIdAnswer, {
+    idempotent: true,
+    operation: true,
+    errors: 'problem',
+    summary: "Make an instance's data disk larger, or its Docker's; also while it runs",
+    source: 'ours; the sizes are of interface.md §2.1 and §4.1',
   }),
   getInstance: route('/instance/get', instance.instanceIdBody, operation.instanceGetAnswer, {
     errors: 'problem',
@@ -133,7 +210,7 @@ export const routes = {
   }),
   listOperations: route('/operation/list', operation.operationListRequest, operation.operationListAnswer, {
     errors: 'problem',
-    summary: 'The operations of one instance, volume or image, newest first',
+    summary: 'The operations of one instance, volume, snapshot or image, newest first',
     source: 'ours',
   }),
   cancelOperation: route('/operation/cancel', operation.operationIdBody, operation.operationAnswer, {

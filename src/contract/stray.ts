@@ -1,8 +1,8 @@
-/** What an engine holds of ours and nobody wished, for administrators: `docs/operations.md`, section "What nobody wished". */
+/** What an engine or a pool of disks holds of ours and nobody wished, for administrators: `docs/operations.md`, section "What nobody wished". */
 import { z } from 'zod';
 import { label, plainText } from './common.ts';
 
-export const strayKinds = ['instance', 'network', 'image'] as const;
+export const strayKinds = ['instance', 'docker', 'network', 'image', 'disk'] as const;
 export const strayHandlings = ['policy', 'stop', 'delete'] as const;
 const strayActions = ['adopt', 'stop', 'delete'] as const;
 
@@ -10,9 +10,9 @@ const stray = z.strictObject({
   strayId: z.string(),
   kind: z.enum(strayKinds),
   regionId: z.string(),
-  /** What the engine calls it. */
+  /** What the engine calls it; of a disk `<pool>/<kind of disk>/<id>`. */
   engineName: z.string(),
-  /** On its label: the instance, the account of a network, the instance that an image was saved from. */
+  /** On its label: the instance, also for its Docker, the account of a network, the instance that an image was saved from. Of a disk its id. */
   subjectId: z.string(),
   /** The account on its label. */
   ownerId: z.string(),

@@ -9,6 +9,7 @@ import { capacityOf, type Image, type InstanceType } from '../domain/catalog.ts'
 import type { Ends } from '../domain/ends.ts';
 import { imageId, instanceId, userId, type InstanceId } from '../domain/ids.ts';
 import type { Instance, NodePort } from '../domain/instance.ts';
+import { noUsage } from '../domain/disk.ts';
 import { beginOperation, endOperation } from '../domain/operation.ts';
 import { freeOf, whatIsShort } from '../domain/placement.ts';
 import { Refusal } from '../domain/refusal.ts';
@@ -27,6 +28,7 @@ import type { Db, Store } from '../store/store.ts';
 import { strayById, takeStray } from '../store/strays.ts';
 import type { Caller, StrayWish } from './control.ts';
 import type { Log } from './log.ts';
+import { takeOwnDisks } from './disks.ts';
 import type { Offers } from './offers.ts';
 import type { RegionHands, Regions } from './regions.ts';
 import type { Time } from './time.ts';
@@ -64,7 +66,7 @@ export function makeAdopt(needs: AdoptNeeds) {
     const notebookToken = (seen.running ? await tokenInside(hands, id, time) : null) ?? needs.randomSecret();
     const { firstEnds } = needs;
     const instance = intent({ wish, stray, owner, type, seen, offers, hands, firstEnds, nowMs: time.now() });
-    await store.write((tx) => write(tx, { stray, instance, offers, notebookToken }));
+    await store.write((tx) => write(tx, { stray, instance, offers, hands, notebookToken }));
     needs.log.info({ stray: stray.id, owner: owner.username, by: caller.username }, 'a stray was adopted');
     needs.wake();
     return id;
@@ -77,7 +79,7 @@ function refuseUnfit(stray: Stray): void {
       'unsupported',
       `${stray.id} is an ${stray.kind}; only an instance can be adopted. Leave it, or delete it`,
     );
-  if (!isContainer({ ...stray, id: stray.subjectId })) {
+  if (!isContainer({ kind: stray.kind, id: stray.subjectId, engineName: stray.engineName })) {
     const text = `${stray.id} has a name that no instance has, so it can not be adopted; take out what is of use, and delete it`;
     throw new Refusal('unsupported', text);
   }
@@ -188,6 +190,7 @@ function intent({ wish, stray, owner, type: offered, seen, offers, hands, firstE
     ends: firstEnds,
     archive: isArchive ? { ref: stray.imageRef, sizeBytes: 0, generation: 0, replaces: [] } : null,
     unfinished: [],
+    diskUsage: noUsage,
     operation: seen.running ? launched : endOperation(launched, 'Succeeded', nowMs),
     observed: {
       status: seen.running ? 'Starting' : 'Stopped',
@@ -226,8 +229,9 @@ async function write(
     stray,
     instance: found,
     offers,
+    hands,
     notebookToken,
-  }: { stray: Stray; instance: Instance; offers: Offers; notebookToken: string },
+  }: { stray: Stray; instance: Instance; offers: Offers; hands: RegionHands; notebookToken: string },
 ): Promise<void> {
   const counted = offers.regions.get(stray.regionId);
   if (!counted) throw new Refusal('unavailable', `region ${stray.regionId} is not configured on this server`);
@@ -236,6 +240,7 @@ async function write(
   const { type } = instance.spec;
   const ports = instance.nodePorts.length;
   const runs = instance.desired === 'running';
+  await takeOwnDisks(tx, hands, instance, { evenIfFull: true });
   await insertInstance(tx, instance, counted.region, {
     notebookToken,
     dueAtMs: instance.wishedAtMs,

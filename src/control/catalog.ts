@@ -2,9 +2,12 @@
 import { capacityOf, chargeModes, type Capacity, type InstanceType } from '../domain/catalog.ts';
 import { toDollars } from '../domain/money.ts';
 import { fits } from '../domain/placement.ts';
+import { volumeTypes } from '../domain/volume.ts';
 import { countedRegions } from '../store/catalog.ts';
+import { poolId, poolsOf } from '../store/pools.ts';
 import type { Store } from '../store/store.ts';
 import type { Catalog, CatalogFamily } from './control.ts';
+import { poolOfType } from './disks.ts';
 import { behindLine } from './line.ts';
 import type { Offers } from './offers.ts';
 import type { Regions } from './regions.ts';
@@ -24,20 +27,22 @@ export const makeCatalog = ({ offers, regions, store, now }: CatalogNeeds): Cata
 
   async regions() {
     const counted = (await offers()).regions;
-    return regions.all().flatMap(({ regionId, seen, storage }) => {
+    const pools = await Promise.all(regions.all().map(({ regionId }) => poolsOf(store.read, regionId)));
+    const counts = new Map(pools.flat().map((pool) => [poolId(pool.regionId, pool.name), pool]));
+    return regions.all().flatMap((hands) => {
+      const { regionId, seen } = hands;
       const region = counted.get(regionId)?.region;
       if (!region) return [];
-      const volumes = storage.capabilities();
       return [
         {
           region,
           engine: { name: seen.probe?.version ?? region.engine, answers: seen.answers, text: seen.text },
-          capabilities: {
-            ...seen.probe?.capabilities,
-            volumeSizeLimit: volumes.sizeLimit,
-            dataDiskSizeLimit: volumes.sizeLimit,
-            volumeSnapshots: volumes.snapshots,
-          },
+          capabilities: { ...seen.probe?.capabilities },
+          volumeTypes: volumeTypes.map((type) => {
+            const { name, storage } = poolOfType(hands, type);
+            const { limitGB = 0, usedGB = 0 } = counts.get(poolId(regionId, name)) ?? {};
+            return { type, pool: name, freeGB: Math.max(0, limitGB - usedGB), ...storage.capabilities() };
+          }),
         },
       ];
     });

@@ -5,12 +5,16 @@
  */
 import type { Duplex } from 'node:stream';
 import type { ChargeMode, Region } from '../domain/catalog.ts';
+import type { ShownDisk } from '../domain/disk-usage.ts';
+import type { DiskSizes } from '../domain/expand-disk.ts';
 import type { Ends, EndsWish } from '../domain/ends.ts';
 import type { Signal } from '../domain/idle.ts';
+import type { FileKind } from '../domain/file-path.ts';
 import type { InstanceId } from '../domain/ids.ts';
 import type { Stray } from '../domain/stray.ts';
 import type { PublicOperation, PublicStage } from '../domain/public-operation.ts';
-import type { VolumeType } from '../domain/volume.ts';
+import type { Source, VolumeType } from '../domain/volume.ts';
+import type { StorageCapabilities } from '../storage/contract.ts';
 
 /** Who asks. Comes from `access.authenticate` and is handed to every use-case. */
 export interface Caller {
@@ -132,11 +136,17 @@ export interface Instances {
   restart: OnInstance;
   archive: OnInstance;
   terminate: OnInstance;
+  /** Larger disks: what is not set stays. Throws `no_capacity` when their pool has not so much. */
+  expandDisk(
+    caller: Caller,
+    body: { instanceId: string } & DiskSizes,
+    idempotency: Idempotency | null,
+  ): Promise<{ instanceId: string } & Wished>;
   /** One instance as lists show it, and the stages of the operation that brought it up, or brings it; null when none is kept. */
   get(
     caller: Caller,
     body: { instanceId: string },
-  ): Promise<{ instanceText: string; timeline: PublicStage[]; operationId: string | null }>;
+  ): Promise<{ instanceText: string; timeline: PublicStage[]; operationId: string | null; disks: ShownDisk[] }>;
   /** A link to the gateway that hands the caller's browser a session for this instance: good once, for a minute. */
   open(caller: Caller, body: { instanceId: string; port?: number | undefined }): Promise<{ url: string }>;
 }
@@ -174,13 +184,120 @@ export interface Volumes {
     idempotency: Idempotency | null,
   ): Promise<{ volumeText: string } & Wished>;
   list(caller: Caller, pager: Pager): Promise<TextPage<string>>;
+  get(caller: Caller, body: { id: string }): Promise<VolumeFacts>;
+  /** Larger, also while it is mounted; the size that it has already is answered as it is. */
+  expand(
+    caller: Caller,
+    body: { id: string; sizeGB: number },
+    idempotency: Idempotency | null,
+  ): Promise<{ volumeText: string; sizeLimit: StorageCapabilities['sizeLimit'] } & Wished>;
+  /** Done when it is answered. Instances show the name that it had when they were launched. */
+  rename(
+    caller: Caller,
+    body: { id: string; name: string },
+    idempotency: Idempotency | null,
+  ): Promise<{ volumeText: string }>;
+  /** A new volume with all files of another. */
+  copy(caller: Caller, body: CopyWish, idempotency: Idempotency | null): Promise<{ volumeText: string } & Wished>;
   delete(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<{ id: string } & Wished>;
+}
+
+/** A new volume from what is there: as large, and of the same type, where nothing else is said. */
+export interface CopyWish {
+  /** Of the volume, or the snapshot. */
+  id: string;
+  name: string;
+  sizeGB?: number | undefined;
+  volumeType?: VolumeType | undefined;
+}
+
+/** One volume, with what lists do not show. */
+export interface VolumeFacts extends Pick<StorageCapabilities, 'sizeLimit' | 'copies'> {
+  volumeText: string;
+  pool: string;
+  /** Instances that mount it and are not terminated. */
+  mountedBy: string[];
+  /** Newest first, at most a hundred. */
+  snapshotTexts: string[];
+  madeFrom: Source | null;
+  operation: PublicOperation;
+}
+
+export interface Snapshots {
+  /** What a volume holds, also while it is mounted and written to. */
+  create(
+    caller: Caller,
+    body: { volumeId: string; name: string },
+    idempotency: Idempotency | null,
+  ): Promise<{ snapshotText: string } & Wished>;
+  list(caller: Caller, pager: Pager): Promise<TextPage<string>>;
+  /** Volumes that were restored from it stay; what is being restored is waited for. */
+  delete(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<{ id: string } & Wished>;
+  /** A new volume with all that it holds. */
+  restore(caller: Caller, body: CopyWish, idempotency: Idempotency | null): Promise<{ volumeText: string } & Wished>;
+}
+
+export interface FileEntry {
+  /** With U+FFFD for what is no UTF-8. */
+  name: string;
+  /** False for a name that is no UTF-8, which no path can say. */
+  reachable: boolean;
+  kind: FileKind;
+  sizeBytes: number;
+  modifiedAtMs: number;
+  /** Permissions, in octal. */
+  mode: string;
+}
+
+interface FileState {
+  sizeBytes: number;
+  modifiedAtMs: number;
+  /** Another after each change of the file. */
+  version: string;
+}
+
+export interface ReadableFile extends FileState {
+  /** From the byte `start` up to `end`, which is not in it. Throws when the file became shorter than that. */
+  bytes(start: number, end: number): AsyncGenerator<Uint8Array, void>;
+}
+
+export interface FileUpload {
+  /** Asked once for what is to be written; ends when the signal aborts. */
+  source(signal: AbortSignal): AsyncIterable<Uint8Array>;
+  /** Null when it is not told before. */
+  sizeBytes: number | null;
+  /** Refuses to take the place of a file that is there. */
+  onlyNew: boolean;
+}
+
+/** A place in a volume: `path` is relative to it, names with one slash between them; '' is the volume's own folder. */
+export interface FilePlace {
+  id: string;
+  path: string;
+}
+
+/** Files of the caller's volumes, without an instance. Throws `too_many_requests` when too many of these are under way. */
+export interface Files {
+  /** By name, in the order of bytes, from where `after` (a `next` of before) says. */
+  list(
+    caller: Caller,
+    asked: FilePlace & { limit: number; after: string | null },
+  ): Promise<{ entries: FileEntry[]; next: string | null }>;
+  /** With those above it that are missing; one that is there stays as it is. */
+  makeFolder(caller: Caller, place: FilePlace): Promise<void>;
+  /** Lends the file; the signal aborts when the volume is deleted or the server stops. */
+  read<T>(caller: Caller, place: FilePlace, use: (file: ReadableFile, signal: AbortSignal) => Promise<T>): Promise<T>;
+  /** All of it or nothing: the file before stays until the last byte is on disk. */
+  write(caller: Caller, place: FilePlace, upload: FileUpload): Promise<FileState & { created: boolean }>;
+  /** A folder that is not empty only when `recursive`. A link is deleted itself. */
+  delete(caller: Caller, place: FilePlace & { recursive: boolean }): Promise<void>;
 }
 
 /** Whose operations: one member is set. */
 export interface OperationSubject {
   instanceId?: string | undefined;
   volumeId?: string | undefined;
+  snapshotId?: string | undefined;
   imageId?: string | undefined;
 }
 
@@ -256,6 +373,8 @@ export interface ListedRegion {
   region: Region;
   engine: { name: string; answers: boolean; text: string };
   capabilities: Record<string, string | boolean>;
+  /** Where volumes of each type lie, and how much of it may still be promised. */
+  volumeTypes: ({ type: VolumeType; pool: string; freeGB: number } & StorageCapabilities)[];
 }
 
 export interface Catalog {
@@ -364,6 +483,8 @@ export interface Control {
   access: Access;
   instances: Instances;
   volumes: Volumes;
+  snapshots: Snapshots;
+  files: Files;
   catalog: Catalog;
   images: Images;
   registries: Registries;

@@ -3,7 +3,8 @@
  * back what was destroyed since. Who waits is never held by a storage that does not answer: the signal ends the waiting, and a deed
  * whose turn had not come by then is not begun.
  */
-import type { DiskId, Storage } from '../storage/contract.ts';
+import type { DiskId } from '../domain/disk.ts';
+import type { Storage } from '../storage/contract.ts';
 import { raced } from './raced.ts';
 
 const underWay = new WeakMap<Storage, Map<string, Promise<unknown>>>();

@@ -8,8 +8,10 @@ import type { Ends } from '../domain/ends.ts';
 import type { Instance, InstanceSpec, Mount } from '../domain/instance.ts';
 import { toDollars } from '../domain/money.ts';
 import { nestedPair, whyNotMountPath } from '../domain/mount-paths.ts';
+import { noUsage } from '../domain/disk.ts';
 import { beginOperation, enter, FIRST_GENERATION, operationId } from '../domain/operation.ts';
 import { SSH_PORT } from '../domain/ports.ts';
+import { typeOfKind } from '../domain/pool.ts';
 import { Refusal } from '../domain/refusal.ts';
 import type { CountedRegion } from '../store/catalog.ts';
 import { appendEvent } from '../store/events.ts';
@@ -22,12 +24,15 @@ import { imageFor } from './images.ts';
 import type { Offers } from './offers.ts';
 import type { Once } from './once.ts';
 import type { Regions } from './regions.ts';
+import type { Room } from './room.ts';
+import { poolOfType, takeOwnDisks } from './disks.ts';
 
 export interface LaunchNeeds {
   store: Store;
   offers: () => Promise<Offers>;
   regions: Regions;
   now: () => number;
+  room: Room;
   once: Once;
   randomUuid: () => string;
   /** 32 random bytes as text. */
@@ -69,7 +74,10 @@ async function write(
   const mountPaths = checkMountPaths(wish);
   const { region } = resolved.counted;
   const mounts = await mountsOf(tx, caller, wish, mountPaths);
+  const hands = needs.regions.of(region.id);
+  needs.room.refuseIfNearlyFull(hands);
   const instance = await placed(tx, intent(needs, caller, wish, resolved, mounts, nowMs), offers, waitMs);
+  await takeOwnDisks(tx, hands, instance);
   await insertInstance(tx, instance, region, { notebookToken: needs.randomSecret(), dueAtMs: nowMs });
   const { availableMicros } = await appendEvent(tx, {
     accountId: caller.accountId,
@@ -120,13 +128,21 @@ function resolve(offers: Offers, image: Resolved['image'], wish: LaunchWish, reg
 }
 
 function refuseWithoutDocker(region: Region, regions: Regions): void {
-  const capabilities = regions.of(region.id).seen.probe?.capabilities;
+  const hands = regions.of(region.id);
+  const { seen } = hands;
+  const { storage } = poolOfType(hands, typeOfKind('docker'));
+  const capabilities = seen.probe?.capabilities;
   if (!capabilities) {
     const message = `field "instanceConfiguration.enableDocker" is true, and the engine of region ${region.name}, which has to be able to, does not answer; try again, or send false`;
     throw new Refusal('unavailable', message, { retryAfterS: 10 });
   }
-  if (!capabilities.dockerInside) {
-    const message = `field "instanceConfiguration.enableDocker" is true, but region ${region.name} (${region.engine}) can't run Docker inside instances; send false`;
+  const why = capabilities.dockerInside
+    ? storage.capabilities().dockerInside
+      ? null
+      : 'its disks are folders without a size that a Docker could be held to; its operator can have disks of a size, as root'
+    : (capabilities.whyNoDocker ?? 'its engine can not');
+  if (why !== null) {
+    const message = `field "instanceConfiguration.enableDocker" is true, but region ${region.name} (${region.engine}) can't run Docker inside instances: ${why}; send false`;
     throw new Refusal('unsupported', message);
   }
 }
@@ -180,6 +196,8 @@ async function mountsOf(tx: Db, caller: Caller, wish: LaunchWish, paths: string[
     }
     if (row.status === 'Lost')
       throw new Refusal('not_now', `volume ${id} is Lost: its backing is gone; launch without it`);
+    if (row.status === 'Failed')
+      throw new Refusal('not_now', `volume ${id} is Failed: it could not be made; delete it, and launch without it`);
     return { mountPath: paths[index] ?? '', volumeId: volumeId(id), volumeName: row.name, volumeType: row.type };
   });
 }
@@ -229,6 +247,7 @@ function intent(
     ends: needs.firstEnds,
     archive: null,
     unfinished: [],
+    diskUsage: noUsage,
     operation: beginOperation('launch', 'user', nowMs),
     observed: {
       status: 'Initializing',

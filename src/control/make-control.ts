@@ -1,46 +1,62 @@
 /** Control, put together: use-cases on one side, the loops and timers that bring the world to their wishes on the other. */
 import { firstEnds, type EndsRules } from '../domain/ends.ts';
 import { defaultIdleLimits, type IdleLimits } from '../domain/idle.ts';
+import type { Space } from '../domain/pool.ts';
 import type { Limits } from '../domain/instance-states.ts';
 import { defaultLimits } from '../domain/instance-states.ts';
-import { instanceNotFound } from '../domain/refusal.ts';
+import { instanceNotFound, Refusal } from '../domain/refusal.ts';
 import { defaultStrayPolicy, type StrayPolicy } from '../domain/stray.ts';
 import { instancePage, makeFilesStale, ownedInstanceRow } from '../store/instances.ts';
 import { freeLeases } from '../store/leases.ts';
 import type { Store } from '../store/store.ts';
+import { makeVolumePages } from '../store/volume-pages.ts';
+import { ownedVolume } from '../store/volumes.ts';
 import { makeAccess, type FullAccess } from './access/access.ts';
 import { makeActivity } from './activity/activity.ts';
 import { makeTraffic } from './activity/traffic.ts';
 import { makeAction, makeStopByItself } from './actions.ts';
 import { makeCatalog } from './catalog.ts';
 import type { Control } from './control.ts';
+import { makeDiskUses } from './disk-uses.ts';
+import { locateVolume } from './disks.ts';
 import { makeEnds } from './ends.ts';
 import { makeEventFeed } from './event-feed.ts';
+import { makeExpandDisk } from './expand-disk.ts';
 import { makeFairQueue, type FairQueue } from './fair-queue.ts';
 import { makeRoutes } from './forwarding.ts';
+import { makeFiles } from './files.ts';
 import { makeHealth } from './health.ts';
 import { makeImageWork, type ImageWork } from './image-work.ts';
 import { makeImages } from './images.ts';
 import { makeLaunch } from './launch.ts';
 import type { Log } from './log.ts';
 import { startLoop, type Loop } from './loop.ts';
+import { makeMountVolume } from './mount-volume.ts';
 import { makeOffers } from './offers.ts';
 import { makeOnce } from './once.ts';
 import { makeOperations } from './operations.ts';
 import { makeStopDue } from './passes/ends.ts';
 import { makeImagePass } from './passes/image-pass.ts';
 import { makeInstancePass } from './passes/instance-pass.ts';
-import { measureVolumes } from './passes/measure.ts';
+import { makeDiskSights } from './passes/disk-sights.ts';
+import { deleteDiskStrays, sweepDisks } from './passes/disk-strays.ts';
+import { makeLookIntoFull } from './passes/full-disks.ts';
+import { measureAtOnce, measureByWalks } from './passes/measure.ts';
 import { probeEngines, type ProbeNeeds } from './passes/probe.ts';
 import { handleStrays, type HandlingNeeds } from './passes/handle-strays.ts';
+import { measureRootDisks } from './passes/root-disks.ts';
 import { sweepRegion, watchEngines } from './passes/sweep.ts';
 import { tidy } from './passes/tidy.ts';
+import { makeSnapshotPass } from './passes/snapshot-pass.ts';
+import { unmountUnneeded } from './passes/unmount.ts';
 import { makeVolumePass } from './passes/volume-pass.ts';
 import type { RegionHands, Regions } from './regions.ts';
 import { makeRegistries } from './registries.ts';
+import { makeRoom, type Room } from './room.ts';
 import { makeSeal } from './seal.ts';
 import { makeStrays } from './strays.ts';
 import type { Time } from './time.ts';
+import { makeSnapshots } from './snapshots.ts';
 import { makeVolumes } from './volumes.ts';
 
 export interface ControlNeeds {
@@ -60,6 +76,8 @@ export interface ControlNeeds {
   audience: string;
   /** Containers brought up at once: about four for each core of the engine. */
   engineWidth: number;
+  /** Of the place that the database lies on. */
+  dataSpace: () => Promise<Space>;
   cpuOvercommit: number;
   hostMemoryMiB: number;
   onEngineAnswers: ProbeNeeds['onEngineAnswers'];
@@ -81,6 +99,7 @@ export interface RunningControl {
   control: Control;
   access: FullAccess;
   imageWork: ImageWork;
+  room: Room;
   /** Starts loops, watches and timers. */
   start(): Promise<void>;
   stop(): Promise<void>;
@@ -88,10 +107,13 @@ export interface RunningControl {
 
 const PIDS_LIMIT = 4096;
 const RELEASED_LISTED_MS = 3_600_000;
+const ROOM_EVERY_MS = 10_000;
 const PROBE_EVERY_MS = 10_000;
 /** A stray must be seen twice, and is to be found within a minute. */
 const SWEEP_EVERY_MS = 25_000;
-const MEASURE_EVERY_MS = 30_000;
+/** What disks hold is to be told within half a minute. */
+const MEASURE_EVERY_MS = 20_000;
+const UNMOUNT_EVERY_MS = 30_000;
 const HEALTH_EVERY_MS = 5_000;
 const TIDY_EVERY_MS = 60_000;
 const ENDS_EVERY_MS = 1_000;
@@ -118,11 +140,13 @@ export function makeControl(needs: ControlNeeds): RunningControl {
 
   let instanceLoop: Loop | null = null;
   let volumeLoop: Loop | null = null;
+  let snapshotLoop: Loop | null = null;
   let imageLoop: Loop | null = null;
   const wakeInstances = () => instanceLoop?.wake();
   const wake = () => {
     instanceLoop?.wake();
     volumeLoop?.wake();
+    snapshotLoop?.wake();
     imageLoop?.wake();
   };
   const access = makeAccess({
@@ -163,8 +187,21 @@ export function makeControl(needs: ControlNeeds): RunningControl {
   const traffic = makeTraffic(now);
   const idleLimits = { ...defaultIdleLimits, ...needs.idleLimits };
   const activity = makeActivity({ ...deedNeeds, limits: idleLimits, traffic, stopByItself });
+  const room = makeRoom({ ...deedNeeds, dataSpace: needs.dataSpace });
   const { get, ...operations } = makeOperations(actionNeeds);
   const events = makeEventFeed({ store, time, log });
+  const diskUses = makeDiskUses();
+  const volumeNeeds = {
+    store,
+    regions,
+    room,
+    pages: makeVolumePages(),
+    offers,
+    now,
+    once,
+    randomUuid,
+    wake: () => volumeLoop?.wake(),
+  };
 
   const randomSecret = (): string => Buffer.from(needs.randomBytes(32)).toString('base64url');
 
@@ -183,12 +220,19 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       wake: () => imageLoop?.wake(),
     }),
     registries,
-    volumes: makeVolumes({ store, offers, now, once, randomUuid, wake: () => volumeLoop?.wake() }),
+    volumes: makeVolumes(volumeNeeds),
+    snapshots: makeSnapshots({ ...volumeNeeds, wakeSnapshots: () => snapshotLoop?.wake() }),
+    files: makeFiles({
+      findVolume: (accountId, id) => ownedVolume(store.read, accountId, id),
+      mountVolume: makeMountVolume({ locate: (volume) => locateVolume(store.read, regions, volume), time }),
+      uses: diskUses,
+    }),
     instances: {
       launch: makeLaunch({
         store,
         offers,
         regions,
+        room,
         now,
         once,
         randomUuid,
@@ -203,6 +247,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       restart: makeAction('restart', actionNeeds),
       archive: makeAction('archive', actionNeeds),
       terminate: makeAction('terminate', actionNeeds),
+      expandDisk: makeExpandDisk({ ...actionNeeds, room }),
       get,
       async open(caller, { instanceId, port }) {
         if (!(await ownedInstanceRow(store.read, caller.accountId, instanceId))) throw instanceNotFound();
@@ -284,11 +329,20 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       await handleStrays(deedNeeds, hands);
     }
   };
+  const sweepAllDisks = async (): Promise<void> => {
+    for (const hands of regions.all()) {
+      await sweepDisks(deedNeeds, hands);
+      await deleteDiskStrays(deedNeeds, hands);
+    }
+  };
+  const sights = makeDiskSights(deedNeeds);
+  const measureNeeds = { ...deedNeeds, sights };
 
   return {
     control,
     access,
     imageWork,
+    room,
     async start() {
       if (needs.alone) await store.write((tx) => freeLeases(tx, now()));
       const leaseOwner = randomUuid();
@@ -314,17 +368,32 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       volumeLoop = startLoop({
         ...loop,
         table: 'volume',
-        tend: makeVolumePass({ store, regions, now, wakeInstances }),
+        tend: makeVolumePass({ store, regions, now, diskUses, wakeInstances }),
       });
+      snapshotLoop = startLoop({ ...loop, table: 'snapshot', tend: makeSnapshotPass({ store, regions, now }) });
       imageLoop = startLoop({
         ...loop,
         table: 'image',
         tend: makeImagePass({ store, regions, time, log, limits }),
       });
       watchEngines(deedNeeds);
+      every(ROOM_EVERY_MS, 'room', () => room.look());
       every(PROBE_EVERY_MS, 'probe', () => probeEngines(deedNeeds));
-      sweepSoon = every(SWEEP_EVERY_MS, 'sweep', sweepAll);
-      every(MEASURE_EVERY_MS, 'measure volumes', () => measureVolumes(deedNeeds));
+      const sweep = every(SWEEP_EVERY_MS, 'sweep', sweepAll);
+      const sweepAgain = every(SWEEP_EVERY_MS, 'sweep disks', sweepAllDisks);
+      sweepSoon = () => {
+        sweep();
+        sweepAgain();
+      };
+      const lookIntoFull = every(MEASURE_EVERY_MS, 'full disks', makeLookIntoFull(measureNeeds));
+      every(MEASURE_EVERY_MS, 'measure disks', async () => {
+        await measureAtOnce(measureNeeds);
+        await sights.show();
+        lookIntoFull();
+      });
+      every(MEASURE_EVERY_MS, 'walk disks', () => measureByWalks(measureNeeds));
+      every(MEASURE_EVERY_MS, 'measure root disks', () => measureRootDisks(measureNeeds));
+      every(UNMOUNT_EVERY_MS, 'unmount disks', () => unmountUnneeded({ ...deedNeeds, inUse: diskUses.inUse }));
       every(HEALTH_EVERY_MS, 'health', () => health.check());
       every(ENDS_EVERY_MS, 'ends', makeStopDue({ ...deedNeeds, stopByItself }));
       every(Math.min(ACTIVITY_EVERY_MS, idleLimits.lookEveryMs), 'activity', () => activity.look());
@@ -341,7 +410,8 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       ending.abort();
       events.stop();
       for (const end of timers) end();
-      await Promise.all([instanceLoop?.stop(), volumeLoop?.stop(), imageLoop?.stop()]);
+      await diskUses.stop(new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 }));
+      await Promise.all([instanceLoop, volumeLoop, snapshotLoop, imageLoop].map(async (loop) => loop?.stop()));
       await Promise.allSettled([...running, activity.rest()]);
     },
   };

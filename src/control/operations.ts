@@ -16,6 +16,7 @@ import {
 } from '../store/operations.ts';
 import type { Db } from '../store/store.ts';
 import { act, type ActionNeeds } from './actions.ts';
+import { disksShownOf } from './shown-disks.ts';
 import type { Instances, Operations, OperationSubject } from './control.ts';
 
 const shown = ({ subjectId, generation, operation }: SubjectOperation): PublicOperation =>
@@ -50,22 +51,27 @@ async function find(db: Db, accountId: string, id: string): Promise<SubjectOpera
 const notFound: Readonly<Record<SubjectKind, (id: string) => Refusal>> = {
   instance: instanceNotFound,
   volume: (id) => new Refusal('not_found', `volume ${id} not found; POST /api/storage/volume/list names yours`),
+  snapshot: (id) => new Refusal('not_found', `snapshot ${id} not found; POST /api/storage/snapshot/list names yours`),
   image: (id) => new Refusal('not_found', `image ${id} not found; POST /api/image/list names yours`),
 };
 
 /** Exactly one of its members is set. */
 function subjectOf(subject: OperationSubject): { kind: SubjectKind; id: string } {
-  const { instanceId, volumeId, imageId } = subject;
+  const { instanceId, volumeId, snapshotId, imageId } = subject;
   const given = [
     { kind: 'instance' as const, id: instanceId },
     { kind: 'volume' as const, id: volumeId },
+    { kind: 'snapshot' as const, id: snapshotId },
     { kind: 'image' as const, id: imageId },
   ].flatMap(({ kind, id }) => (id === undefined ? [] : [{ kind, id }]));
   const [one] = given;
   if (one === undefined)
-    throw new Refusal('field_missing', 'field "instanceId" is not set; or send "volumeId" or "imageId"');
+    throw new Refusal('field_missing', 'field "instanceId" is not set; or send "volumeId", "snapshotId" or "imageId"');
   if (given.length > 1)
-    throw new Refusal('field_value', 'of "instanceId", "volumeId" and "imageId" only one can be set; send one alone');
+    throw new Refusal(
+      'field_value',
+      'of "instanceId", "volumeId", "snapshotId" and "imageId" only one can be set; send one alone',
+    );
   return one;
 }
 
@@ -126,6 +132,7 @@ export function makeOperations(needs: ActionNeeds): Operations & Pick<Instances,
         instanceText: listed.publicText,
         timeline: up ? publicStages(up.operation) : [],
         operationId: up ? operationId(instanceId, up.generation) : null,
+        disks: await disksShownOf(store.read, needs.regions, instanceId),
       };
     },
   };

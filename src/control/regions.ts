@@ -2,12 +2,22 @@
 import type { RegionId } from '../domain/ids.ts';
 import { Refusal } from '../domain/refusal.ts';
 import type { Engine, Probe, RegistryCredentials } from '../engines/contract.ts';
+import type { PoolName, PoolRules, Space } from '../domain/pool.ts';
 import type { Storage } from '../storage/contract.ts';
+
+export interface PoolHands extends PoolRules {
+  name: PoolName;
+  storage: Storage;
+  /** As last looked at; null before, and while its place is not there. */
+  seen: Space | null;
+}
 
 export interface RegionHands {
   regionId: RegionId;
   engine: Engine;
-  storage: Storage;
+  pools: readonly PoolHands[];
+  /** Size of the folder that an account's instances share. */
+  sharedDiskGB: number;
   nodePortRange: { first: number; last: number };
   /** Address of the host on which node ports are published. */
   nodePortAddress: string;

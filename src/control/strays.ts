@@ -21,7 +21,7 @@ export function makeStrays(needs: StrayNeeds): Strays {
   async function hand(caller: Caller, { strayId, action }: StrayWish, to: 'stop' | 'delete'): Promise<void> {
     const stray = await strayById(store.read, strayId);
     if (!stray) throw noStray(strayId);
-    if (to === 'stop' && stray.kind !== 'instance')
+    if (to === 'stop' && stray.kind !== 'instance' && stray.kind !== 'docker')
       throw new Refusal('unsupported', `${strayId} is an ${stray.kind}, which does not run; leave it, or delete it`);
     const note = `${caller.username} said: ${action}`;
     const written = await store.write((tx) => handStray(tx, strayId, { from: ['policy', 'stop', 'delete'], to, note }));

@@ -1,25 +1,36 @@
-/** Volumes: create, list, delete (`interface.md` §4.3, §4.4; interface-notes.md, Volumes). */
-import { regionId, userId, volumeId } from '../domain/ids.ts';
+/** Volumes: create, list, get, expand, rename, copy, delete (`interface.md` §4.3, §4.4; interface-notes.md, Volumes). */
+import { regionId, userId } from '../domain/ids.ts';
 import { beginOperation, FIRST_GENERATION, operationId } from '../domain/operation.ts';
+import { publicOperation } from '../domain/public-operation.ts';
 import { Refusal } from '../domain/refusal.ts';
-import { publicVolume, type Volume } from '../domain/volume.ts';
-import { accountTotals } from '../store/accounts.ts';
+import { publicVolume, whyNotNow, type Volume } from '../domain/volume.ts';
+import { disksAmong } from '../store/disks.ts';
+import { isUniqueViolation } from '../store/errors.ts';
 import { appendEvent } from '../store/events.ts';
-import type { Store } from '../store/store.ts';
+import { snapshotTextsOf } from '../store/snapshots.ts';
+import type { Db, Store } from '../store/store.ts';
+import type { VolumePages } from '../store/volume-pages.ts';
 import {
   holdVolumes,
-  insertVolume,
   mountersOf,
+  ownedVolume,
   volumeFromRow,
-  volumeTexts,
+  writeVolumeName,
   writeVolumeWish,
 } from '../store/volumes.ts';
 import type { Volumes } from './control.ts';
+import { poolNamed, poolOfType, takeMore } from './disks.ts';
+import { copyOf, diskOf, newVolume, volumeExists } from './new-volume.ts';
 import type { Offers } from './offers.ts';
 import type { Once } from './once.ts';
+import type { Regions } from './regions.ts';
+import type { Room } from './room.ts';
 
 export interface VolumeNeeds {
   store: Store;
+  regions: Regions;
+  room: Room;
+  pages: VolumePages;
   offers: () => Promise<Offers>;
   now: () => number;
   once: Once;
@@ -27,86 +38,187 @@ export interface VolumeNeeds {
   wake: () => void;
 }
 
-export const makeVolumes = ({ store, offers, now, once, randomUuid, wake }: VolumeNeeds): Volumes => ({
-  async create(caller, body, idempotency) {
-    const { regions } = await offers();
-    const answer = await store.write((tx) => {
-      const nowMs = now();
-      return once(tx, caller.accountId, idempotency, nowMs, async () => {
-        if (!regions.has(body.region)) {
-          throw new Refusal('not_found', `region ${body.region} not found; POST /api/region/list names them`);
-        }
-        const volume: Volume = {
-          id: volumeId(randomUuid()),
-          ownerId: userId(caller.accountId),
-          ownerName: caller.username,
-          createdAtMs: nowMs,
-          name: body.name,
-          regionId: regionId(body.region),
-          type: body.volumeType,
-          sizeGB: body.sizeGB,
-          usageBytes: 0,
-          status: 'Pending',
-          generation: FIRST_GENERATION,
-          operation: beginOperation('createVolume', 'user', nowMs),
-        };
-        if (!(await insertVolume(tx, volume, nowMs))) throw new Refusal('name_taken', 'Volume already exists');
-        await appendEvent(tx, {
-          accountId: caller.accountId,
-          atMs: nowMs,
-          kind: 'volume.created',
-          subjectId: volume.id,
-          data: { name: volume.name, sizeGB: volume.sizeGB },
-          counts: { volumes: 1 },
-        });
-        return { volumeText: JSON.stringify(publicVolume(volume)) };
-      });
-    });
-    wake();
-    // An answer that was kept before there were operations has the volume alone.
-    const { id }: { id: string } = JSON.parse(answer.volumeText);
-    return { ...answer, operationId: operationId(id, FIRST_GENERATION) };
-  },
+const SNAPSHOTS_SHOWN = 100;
 
-  async list(caller, { currentPage, pageSize }) {
-    const totals = await accountTotals(store.read, caller.accountId);
-    const offset = (currentPage - 1) * pageSize;
-    const texts = offset < totals.volumes ? await volumeTexts(store.read, caller.accountId, offset, pageSize) : [];
-    return { texts, totalEntries: totals.volumes };
-  },
+const notFound = (id: string): Refusal =>
+  new Refusal('not_found', `volume ${id} not found; POST /api/storage/volume/list names yours`);
 
-  async delete(caller, body, idempotency) {
-    const answer = await store.write((tx) => {
-      const nowMs = now();
-      return once(tx, caller.accountId, idempotency, nowMs, async () => {
-        const [row] = await holdVolumes(tx, caller.accountId, [body.id]);
-        if (!row)
-          throw new Refusal('not_found', `volume ${body.id} not found; POST /api/storage/volume/list names yours`);
-        const living = (await mountersOf(tx, row.id)).filter((mounter) => mounter.living);
-        if (living.length > 0) {
-          const names = living.map(({ instanceId }) => instanceId).join(', ');
-          throw new Refusal('in_use', `volume ${row.id} is mounted by ${names}; terminate these first`);
-        }
-        const volume = volumeFromRow(row);
-        const gone: Volume = {
-          ...volume,
-          status: 'Terminating',
-          generation: volume.generation + 1,
-          operation: beginOperation('deleteVolume', 'user', nowMs),
-        };
-        await writeVolumeWish(tx, volume, gone, { listed: false, dueAtMs: nowMs });
-        await appendEvent(tx, {
-          accountId: caller.accountId,
-          atMs: nowMs,
-          kind: 'volume.deleted',
-          subjectId: row.id,
-          data: { name: row.name },
-          counts: { volumes: -1 },
+/** The caller's volume, held by its row until the transaction ends. */
+export async function heldVolume(tx: Db, accountId: string, id: string): Promise<Volume> {
+  const [row] = await holdVolumes(tx, accountId, [id]);
+  if (!row) throw notFound(id);
+  return volumeFromRow(row);
+}
+
+/** Of what can be done with one alone that has all its files. */
+export function refuseUnlessBound(volume: Volume, what: string): void {
+  const why = whyNotNow(volume);
+  if (why !== null) throw new Refusal('not_now', `can't ${what} volume ${volume.id}: ${why}`);
+}
+
+/** An answer that was kept before there were operations has the volume alone. */
+export function naming<Answer extends { volumeText: string }>(answer: Answer): Answer & { operationId: string } {
+  const { id }: { id: string } = JSON.parse(answer.volumeText);
+  return { ...answer, operationId: operationId(id, FIRST_GENERATION) };
+}
+
+export const makeVolumes = (needs: VolumeNeeds): Volumes => {
+  const { store, regions: hands, room, pages, offers, now, once, randomUuid, wake } = needs;
+  return {
+    async create(caller, body, idempotency) {
+      const { regions } = await offers();
+      const answer = await store.write((tx) => {
+        const nowMs = now();
+        return once(tx, caller.accountId, idempotency, nowMs, async () => {
+          if (!regions.has(body.region)) {
+            throw new Refusal('not_found', `region ${body.region} not found; POST /api/region/list names them`);
+          }
+          const place = hands.of(body.region);
+          room.refuseIfNearlyFull(place);
+          const wanted = {
+            ownerId: userId(caller.accountId),
+            ownerName: caller.username,
+            name: body.name,
+            regionId: regionId(body.region),
+            type: body.volumeType,
+            sizeGB: body.sizeGB,
+            source: null,
+          };
+          return newVolume(tx, wanted, { pool: poolOfType(place, body.volumeType), uuid: randomUuid(), nowMs });
         });
-        return { id: row.id, operationId: operationId(gone.id, gone.generation) };
       });
-    });
-    wake();
-    return answer;
-  },
-});
+      wake();
+      return naming(answer);
+    },
+
+    async list(caller, { currentPage, pageSize }) {
+      return pages.page(store.read, caller.accountId, (currentPage - 1) * pageSize, pageSize);
+    },
+
+    async get({ accountId }, { id }) {
+      const volume = await ownedVolume(store.read, accountId, id);
+      if (!volume || volume.status === 'Terminating') throw notFound(id);
+      const { generation, operation, source, type } = volume;
+      const place = hands.of(volume.regionId);
+      const [disk] = await disksAmong(store.read, [{ kind: 'volume', id }]);
+      const pool = disk ? poolNamed(place, disk.pool) : poolOfType(place, type);
+      const { sizeLimit, copies } = pool.storage.capabilities();
+      const mounters = await mountersOf(store.read, id);
+      return {
+        volumeText: JSON.stringify(publicVolume(volume)),
+        pool: pool.name,
+        sizeLimit,
+        copies,
+        mountedBy: mounters.filter(({ living }) => living).map(({ instanceId }) => instanceId),
+        snapshotTexts: await snapshotTextsOf(store.read, accountId, id, SNAPSHOTS_SHOWN),
+        madeFrom: source,
+        operation: publicOperation(id, generation, operation),
+      };
+    },
+
+    async expand({ accountId }, { id, sizeGB }, idempotency) {
+      const answer = await store.write((tx) => {
+        const nowMs = now();
+        return once(tx, accountId, idempotency, nowMs, async () => {
+          const volume = await heldVolume(tx, accountId, id);
+          refuseUnlessBound(volume, 'expand');
+          if (sizeGB < volume.sizeGB)
+            throw new Refusal(
+              'field_value',
+              `field "sizeGB" is ${sizeGB}, and volume ${id} has ${volume.sizeGB}: a volume is never made smaller; create one of ${sizeGB} GB, and copy the files in an instance that mounts both`,
+            );
+          const place = hands.of(volume.regionId);
+          const disk = await diskOf(tx, { kind: 'volume', id });
+          const pool = poolNamed(place, disk.pool);
+          const { sizeLimit } = pool.storage.capabilities();
+          if (sizeGB === volume.sizeGB) {
+            const volumeText = JSON.stringify(publicVolume(volume));
+            return { volumeText, sizeLimit, operationId: operationId(id, volume.generation) };
+          }
+          room.refuseIfNearlyFull(place);
+          const larger: Volume = {
+            ...volume,
+            sizeGB,
+            generation: volume.generation + 1,
+            operation: beginOperation('expandVolume', 'user', nowMs),
+          };
+          await writeVolumeWish(tx, volume, larger, { listed: true, dueAtMs: nowMs });
+          await takeMore(tx, pool, disk, sizeGB, `the volume needs ${sizeGB - volume.sizeGB} GB more`);
+          const data = { sizeGB, fromGB: volume.sizeGB };
+          await appendEvent(tx, { accountId, atMs: nowMs, kind: 'volume.expandWished', subjectId: id, data });
+          const volumeText = JSON.stringify(publicVolume(larger));
+          return { volumeText, sizeLimit, operationId: operationId(id, larger.generation) };
+        });
+      });
+      wake();
+      return answer;
+    },
+
+    async rename({ accountId }, { id, name }, idempotency) {
+      const renamed = store.write((tx) => {
+        const nowMs = now();
+        return once(tx, accountId, idempotency, nowMs, async () => {
+          const volume = await heldVolume(tx, accountId, id);
+          const next = { ...volume, name };
+          if (name !== volume.name) {
+            await writeVolumeName(tx, next);
+            const data = { name, formerName: volume.name };
+            await appendEvent(tx, { accountId, atMs: nowMs, kind: 'volume.renamed', subjectId: id, data });
+          }
+          return { volumeText: JSON.stringify(publicVolume(next)) };
+        });
+      });
+      return renamed.catch((error: unknown) => {
+        throw isUniqueViolation(error) ? volumeExists() : error;
+      });
+    },
+
+    async copy({ accountId, username }, body, idempotency) {
+      const answer = await store.write((tx) => {
+        const nowMs = now();
+        return once(tx, accountId, idempotency, nowMs, async () => {
+          const volume = await heldVolume(tx, accountId, body.id);
+          refuseUnlessBound(volume, 'copy');
+          const place = { hands: hands.of(volume.regionId), room, uuid: randomUuid(), nowMs };
+          const owner = { ownerId: userId(accountId), ownerName: username };
+          return copyOf(tx, place, owner, { ...volume, kind: 'volume' }, body);
+        });
+      });
+      wake();
+      return naming(answer);
+    },
+
+    async delete(caller, body, idempotency) {
+      const answer = await store.write((tx) => {
+        const nowMs = now();
+        return once(tx, caller.accountId, idempotency, nowMs, async () => {
+          const volume = await heldVolume(tx, caller.accountId, body.id);
+          const { id, name } = volume;
+          const living = (await mountersOf(tx, id)).filter((mounter) => mounter.living);
+          if (living.length > 0) {
+            const names = living.map(({ instanceId }) => instanceId).join(', ');
+            throw new Refusal('in_use', `volume ${id} is mounted by ${names}; terminate these first`);
+          }
+          const gone: Volume = {
+            ...volume,
+            status: 'Terminating',
+            generation: volume.generation + 1,
+            operation: beginOperation('deleteVolume', 'user', nowMs),
+          };
+          await writeVolumeWish(tx, volume, gone, { listed: false, dueAtMs: nowMs });
+          await appendEvent(tx, {
+            accountId: caller.accountId,
+            atMs: nowMs,
+            kind: 'volume.deleted',
+            subjectId: id,
+            data: { name },
+            counts: { volumes: -1 },
+          });
+          return { id, operationId: operationId(id, gone.generation) };
+        });
+      });
+      wake();
+      return answer;
+    },
+  };
+};

@@ -6,6 +6,7 @@ export type UserId = Branded<string, 'UserId'>;
 /** `notebook-<uuid>` (`interface.md` §2.1). */
 export type InstanceId = Branded<string, 'InstanceId'>;
 export type VolumeId = Branded<string, 'VolumeId'>;
+export type SnapshotId = Branded<string, 'SnapshotId'>;
 export type ImageId = Branded<string, 'ImageId'>;
 export type InstanceTypeId = Branded<string, 'InstanceTypeId'>;
 export type RegionId = Branded<string, 'RegionId'>;
@@ -16,6 +17,7 @@ export const userId = (uuid: string): UserId => uuid as UserId;
 export const instanceId = (text: string): InstanceId => text as InstanceId;
 export const instanceIdOf = (uuid: string): InstanceId => `notebook-${uuid}` as InstanceId;
 export const volumeId = (uuid: string): VolumeId => uuid as VolumeId;
+export const snapshotId = (uuid: string): SnapshotId => uuid as SnapshotId;
 export const imageId = (uuid: string): ImageId => uuid as ImageId;
 export const instanceTypeId = (uuid: string): InstanceTypeId => uuid as InstanceTypeId;
 export const regionId = (uuid: string): RegionId => uuid as RegionId;

@@ -7,6 +7,7 @@ import type { ChargeMode, Image, InstanceType } from './catalog.ts';
 import type { InstanceId, RegionId, UserId, VolumeId } from './ids.ts';
 import type { Ends } from './ends.ts';
 import type { Desired, Diagnosis, InstanceStatus, Phase } from './instance-states.ts';
+import type { DiskUsage } from './disk.ts';
 import type { Micros } from './money.ts';
 import type { Operation, Progress } from './operation.ts';
 
@@ -100,6 +101,7 @@ export interface Instance {
   archive: Archive | null;
   /** Refs under which its root disk was asked to be kept, written before that, until the archive names them or they are removed. */
   unfinished: string[];
+  diskUsage: DiskUsage;
   /** How the present wish fares; those before it are in the history. */
   operation: Operation;
   observed: Observed;

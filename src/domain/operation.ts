@@ -15,10 +15,14 @@ export const operationKinds = [
   'restart',
   'archive',
   'terminate',
+  'expandDisk',
   'saveImage',
   'deleteImage',
   'createVolume',
+  'expandVolume',
   'deleteVolume',
+  'createSnapshot',
+  'deleteSnapshot',
 ] as const;
 export type OperationKind = (typeof operationKinds)[number];
 
@@ -112,10 +116,14 @@ const courses: Readonly<Record<OperationKind, readonly (readonly [StageName, num
     ['Archive', 80],
   ],
   terminate: [['Clean', 100]],
+  expandDisk: [['Disks', 100]],
   saveImage: [['Archive', 100]],
   deleteImage: [['Clean', 100]],
   createVolume: [['Disks', 100]],
+  expandVolume: [['Disks', 100]],
   deleteVolume: [['Clean', 100]],
+  createSnapshot: [['Disks', 100]],
+  deleteSnapshot: [['Clean', 100]],
 };
 
 const stageOfPhase: Readonly<Record<Phase, StageName | null>> = {
@@ -149,6 +157,9 @@ export const beginOperation = (kind: OperationKind, cause: Cause, nowMs: number)
   };
 };
 
+/** Goes on beside whatever the instance goes through, and ends when it is done. */
+const isBeside = ({ kind }: Operation): boolean => kind === 'expandDisk';
+
 /** Enters a stage: what was under way ends, and one that comes again goes on where it was. */
 export function enter(
   operation: Operation,
@@ -156,7 +167,7 @@ export function enter(
   nowMs: number,
   progress: Progress | null = null,
 ): Operation {
-  if (operation.endedAtMs !== null) return operation;
+  if (operation.endedAtMs !== null || isBeside(operation)) return operation;
   const last = operation.stages.at(-1);
   if (last?.name === name && last.endedAtMs === null) {
     if (progress === null || same(last.progress, progress)) return operation;
@@ -182,7 +193,7 @@ export function carryOn(
   observed: Pick<Observed, 'phase' | 'progress' | 'diagnosis' | 'diagnosisMessage'>,
   nowMs: number,
 ): Operation {
-  if (operation.endedAtMs !== null) return operation;
+  if (operation.endedAtMs !== null || isBeside(operation)) return operation;
   const { phase, progress, diagnosis, diagnosisMessage } = observed;
   if (phase === 'Failed') return failOperation(operation, failureOf(diagnosis, diagnosisMessage), nowMs);
   const stage = stageOfPhase[phase];
@@ -291,14 +302,22 @@ export function howToCancel({ kind, state, endedAtMs }: Operation): { action: Ac
       return { why: 'a stop is not taken back; wait until the instance is Stopped, and start it' };
     case 'terminate':
       return { why: 'what is terminated does not come back; launch another instance' };
+    case 'expandDisk':
+      return { why: 'a disk that grows is not made smaller again; wait until it has grown' };
     case 'saveImage':
       return { why: 'the saving of an image is not taken back; delete the image with POST /image/delete' };
     case 'deleteImage':
       return { why: 'what is deleted does not come back; create another image, or save one anew' };
     case 'createVolume':
       return { why: 'the making of a volume is not taken back; delete it with POST /storage/volume/delete' };
+    case 'expandVolume':
+      return { why: 'a volume is never made smaller; make a smaller one, and copy the files over' };
     case 'deleteVolume':
       return { why: 'what is deleted does not come back; create another volume' };
+    case 'createSnapshot':
+      return { why: 'the making of a snapshot is not taken back; delete it with POST /storage/snapshot/delete' };
+    case 'deleteSnapshot':
+      return { why: 'what is deleted does not come back; take another snapshot' };
     default:
       return kind satisfies never;
   }

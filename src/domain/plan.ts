@@ -2,6 +2,7 @@
  * The next step of an instance, from its row, from what the engine was seen to hold, and from the time: pure, so that every
  * pair can be tried. A step is one deed; the pass does it, writes down what came of it, and asks again.
  */
+import { isExpanding } from './expand-disk.ts';
 import {
   after,
   backOffMs,
@@ -27,6 +28,8 @@ export type Seen =
       exitCode: number | null;
       outOfMemory: boolean;
       startedAtMs: number;
+      /** Of one with a Docker: whether that is beside it. */
+      docker?: 'running' | 'stopped';
       /** Whether ssh or the notebook answers; absent: nobody has asked. */
       answers?: boolean;
     };
@@ -38,8 +41,10 @@ export type Step =
   | { do: 'place' }
   /** Image, disks, container, in this order; then see whether it is ready. */
   | { do: 'ensure'; show: Partial<Observed> }
-  /** Its control files are out of date: hand its engine the present ones. */
+  /** Its control files are out of date, or its Docker is lost: hand its engine the present spec. */
   | { do: 'refresh' }
+  /** Make its disks as large as they are wished. */
+  | { do: 'grow' }
   /** The container runs; ask its software, and keep asking. */
   | { do: 'checkReady'; show: Partial<Observed> }
   /** It is Running and its init script may have ended. */
@@ -79,6 +84,7 @@ export function plan(instance: Instance, seen: Seen, nowMs: number, limits: Limi
     return { do: 'mark', show: { ...diagnosed('', ''), countedFromMs: nowMs } };
   const step = planKnown(instance, seen, nowMs, limits);
   const atRest = step.do === 'rest' && step.afterMs === undefined;
+  if (atRest && isExpanding(instance)) return { do: 'grow' };
   return atRest && instance.unfinished.length > 0 ? { do: 'removeUnfinished' } : step;
 }
 
@@ -103,7 +109,7 @@ function planKnown(instance: Instance, seen: Known, nowMs: number, limits: Limit
 
 function planStopped(instance: Instance, seen: Known, nowMs: number, limits: Limits): Step {
   const { observed } = instance;
-  if (seen.kind === 'present' && seen.running) return halt(instance, nowMs, limits);
+  if (seen.kind === 'present' && runsStill(seen)) return halt(instance, nowMs, limits);
   // One that had failed to start, and was being archived when that failed too or was given up, is Stopped like any other.
   const { kind } = instance.operation;
   const wasArchiving = observed.status === 'StartingFailed' && (kind === 'archive' || kind === 'stop');
@@ -117,8 +123,13 @@ function planStopped(instance: Instance, seen: Known, nowMs: number, limits: Lim
   return { do: 'settle', show: { ...resting, status: after(observed.status, 'stop'), phase: 'Stopped', ...at } };
 }
 
+/** Of one whose main process ended by itself its Docker may run on. */
+const runsStill = ({ running, docker }: Present): boolean => running || docker === 'running';
+
 /** Why it stands still, if that is not what a caller or the operator asked for. */
-function endedBy({ operation: { kind, cause, state } }: Instance): Diagnosis {
+function endedBy({ operation: { kind, cause, state }, observed }: Instance): Diagnosis {
+  // It was so before its disks were to grow.
+  if (kind === 'expandDisk') return observed.diagnosis;
   if (kind === 'archive' && state === 'Failed') return 'ArchiveFailed';
   return kind !== 'stop' || cause === 'user' || cause === 'operator' ? '' : cause;
 }
@@ -137,7 +148,7 @@ function halt({ observed, wishedAtMs }: Instance, nowMs: number, limits: Limits)
 function planArchived(instance: Instance, seen: Known, nowMs: number, limits: Limits): Step {
   const { observed, archive, generation } = instance;
   if (seen.kind === 'present') {
-    if (seen.running) return halt(instance, nowMs, limits);
+    if (runsStill(seen)) return halt(instance, nowMs, limits);
     return archive?.generation === generation ? { do: 'removeKept' } : { do: 'saveRoot' };
   }
   const hasMore = archive !== null && archive.replaces.length > 0;
@@ -240,7 +251,8 @@ function planPresent(instance: Instance, seen: Present, nowMs: number, limits: L
     if (seen.answers === true && !observed.healthy)
       return { do: 'mark', show: { healthy: true, ...diagnosed('', '') } };
     if (observed.diagnosis !== '' && observed.diagnosis !== 'Unhealthy') return { do: 'mark', show: diagnosed('', '') };
-    if (instance.filesStale) return { do: 'refresh' };
+    if (isExpanding(instance)) return { do: 'grow' };
+    if (instance.filesStale || (spec.enableDocker && seen.docker === 'stopped')) return { do: 'refresh' };
     return spec.initScript.trim() !== '' && instance.initExit === null ? { do: 'checkInit' } : { do: 'rest' };
   }
   const from = Math.max(seen.startedAtMs, countedFrom(instance.wishedAtMs, observed));

@@ -3,6 +3,8 @@
  * of, written in the transaction that changes them, and a list joins texts.
  */
 import type { Region } from './catalog.ts';
+import { dataDiskGB, inGB } from './disk.ts';
+import { fullText } from './disk-warnings.ts';
 import { endsAtMs } from './ends.ts';
 import { legalActions, type Action } from './instance-states.ts';
 import type { Instance } from './instance.ts';
@@ -87,7 +89,7 @@ export const notebookPath = (instanceId: string): string => `/notebook/${instanc
 export function publicInstance(instance: Instance, region: Region): PublicInstance {
   const { spec, observed } = instance;
   const { type, image } = spec;
-  const dataDiskGB = type.dataDiskGB + spec.extraDataDiskGB;
+  const dataGB = dataDiskGB(spec);
   const reachable = observed.status === 'Running';
   return {
     instanceMetadata: {
@@ -114,7 +116,7 @@ export function publicInstance(instance: Instance, region: Region): PublicInstan
       instanceConfiguration: {
         enableCommonData: spec.enableCommonData,
         enableDocker: spec.enableDocker,
-        InstanceDiskAmountRequest: { rootDiskAmountGiReq: type.rootDiskGB, dataDiskAmountGiReq: dataDiskGB },
+        InstanceDiskAmountRequest: { rootDiskAmountGiReq: type.rootDiskGB, dataDiskAmountGiReq: dataGB },
         dockerStorageSize: spec.dockerStorageGB,
       },
       instanceTypeInfo: {
@@ -143,13 +145,16 @@ export function publicInstance(instance: Instance, region: Region): PublicInstan
       createAtUnixMs: instance.createdAtMs,
       status: observed.status,
       phase: observed.phase,
-      message: observed.message,
+      message: observed.message || fullText(instance.diskUsage.full),
       diagnosisReason: observed.diagnosis,
       diagnosisMessage: observed.diagnosisMessage,
       healthy: observed.healthy,
       subUrl: notebookPath(instance.id),
-      instanceDiskUsageInfo: { rootDiskUsedGi: 0, dataDiskUsedGi: 0 },
-      instanceDiskAmountInfo: { rootDiskAmountGi: type.rootDiskGB, dataDiskAmountGi: dataDiskGB },
+      instanceDiskUsageInfo: {
+        rootDiskUsedGi: inGB(instance.diskUsage.rootBytes),
+        dataDiskUsedGi: inGB(instance.diskUsage.dataBytes),
+      },
+      instanceDiskAmountInfo: { rootDiskAmountGi: type.rootDiskGB, dataDiskAmountGi: dataGB },
       stopTimestamp: observed.stoppedAtMs,
       scheduledStopTimestamp: endsAtMs(instance) ?? 0,
     },

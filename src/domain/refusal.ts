@@ -18,6 +18,9 @@ export const refusalCodes = [
   'no_capacity',
   'over_quota',
   'no_balance',
+  'volume_full', // a file does not fit
+  'precondition_failed', // a condition of the request's header does not hold
+  'range_not_satisfiable', // no byte of the range is in the file
   'idempotency_mismatch', // the key was used before with another body
   'too_many_requests',
   'unavailable', // the server or its engine can't answer now; the same request may work later

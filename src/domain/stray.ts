@@ -4,9 +4,10 @@
  * An object on an engine that bears our label and that no intent explains: what a lost database, a backup from yesterday or a save
  * that was overtaken left behind. It is seen in two sweeps before it counts, and then listed to the operator, who adopts it, stops
  * it or has it deleted; until then the policy decides. The time that the policy waits is the time in which Berth watched: a clock
- * that jumps, or a server that was down for a week, brings no deletion nearer.
+ * that jumps, or a server that was down for a week, brings no deletion nearer. A disk in a pool that no row explains is a stray too;
+ * that is somebody's data, and no policy deletes it.
  */
-export const strayKinds = ['instance', 'network', 'image'] as const;
+export const strayKinds = ['instance', 'docker', 'network', 'image', 'disk'] as const;
 export type StrayKind = (typeof strayKinds)[number];
 
 /** What was said to be done with one: `policy` until an operator says otherwise. */
@@ -28,12 +29,15 @@ export interface StrayPolicy {
 export const defaultStrayPolicy: StrayPolicy = { does: 'stop', keptMs: 24 * 3_600_000 };
 
 export interface Stray {
-  /** `<regionId>/<kind>/<engineName>`. */
+  /** `<regionId>/<kind>/<engineName>`; of a disk that name is `<pool>/<kind of disk>/<id>`. */
   id: string;
   regionId: string;
   kind: StrayKind;
   engineName: string;
-  /** The id on its label: of an instance, of an account for a network, of the instance that an image was saved from. */
+  /**
+   * The id on its label: of an instance, also for its Docker, of an account for a network, of the instance that an image was saved from;
+   * or a disk's id.
+   */
   subjectId: string;
   ownerId: string;
   /** What an instance was made from; '' for all else. */
@@ -72,12 +76,15 @@ export function strayStep(stray: Decided, policy: StrayPolicy): 'leave' | 'halt'
   if (!isConfirmed(stray)) return 'leave';
   if (msUntilDeleted(stray, policy) === 0) return 'discard';
   const stops = stray.handling === 'stop' || policy.does === 'stop';
-  return stops && stray.kind === 'instance' && stray.running ? 'halt' : 'leave';
+  if (!stops || !stray.running) return 'leave';
+  // What a Docker keeps is on a disk: nothing is lost with what runs it.
+  if (stray.kind === 'docker') return 'discard';
+  return stray.kind === 'instance' ? 'halt' : 'leave';
 }
 
 /** How much longer it is watched before it is deleted; null when it is kept. */
-export function msUntilDeleted({ handling, watchedMs }: Decided, policy: StrayPolicy): number | null {
+export function msUntilDeleted({ kind, handling, watchedMs }: Decided, policy: StrayPolicy): number | null {
   if (handling === 'delete') return 0;
-  if (handling === 'stop' || policy.does === 'report') return null;
+  if (kind === 'disk' || handling === 'stop' || policy.does === 'report') return null;
   return policy.does === 'delete' ? 0 : Math.max(0, policy.keptMs - watchedMs);
 }

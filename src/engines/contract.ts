@@ -24,6 +24,8 @@ export interface Capabilities {
   rootDiskLimit: 'hard' | 'none';
   /** Docker inside an instance (`enableDocker`). */
   dockerInside: boolean;
+  /** Why not, as the end of a sentence about the region, and what would help; only when it is not. */
+  whyNoDocker?: string;
   saveImage: boolean;
   /** GPUs can be handed to instances. */
   gpus: boolean;
@@ -63,6 +65,8 @@ export interface EngineSpec {
   /** Hard limit on the root disk where `capabilities.rootDiskLimit` is `hard`; ignored elsewhere, absent means none. */
   rootDiskGB?: number | undefined;
   mounts: HostMount[];
+  /** A Docker daemon of its own (`capabilities.dockerInside`): all that it keeps is in `storage`, a folder of the host on a disk of kind docker. */
+  docker?: { storage: string } | undefined;
   nodePorts: NodePort[];
   /** Address of the host on which node ports are published. */
   nodePortAddress: string;
@@ -94,11 +98,14 @@ export type Observation =
       startedAtMs: number;
       /** As the container has them; they are published while it runs. */
       nodePorts: NodePort[];
+      /** Of an instance with a Docker alone: whether its daemon is held running. It is to run when, and only when, the instance does. */
+      docker?: 'running' | 'stopped';
     };
 
 export interface Owned {
-  kind: 'instance' | 'network' | 'image';
-  /** The instance's id, the account's for a network, for an image that of the instance it was saved from. */
+  /** `docker`: the daemon beside an instance, where it is an object of its own. */
+  kind: 'instance' | 'docker' | 'network' | 'image';
+  /** The instance's id, also for its Docker, the account's for a network, for an image that of the instance it was saved from. */
   id: string;
   ownerId: string;
   generation: number;
@@ -109,6 +116,8 @@ export interface Owned {
   createdAtMs: number;
   /** The image an instance was made from, as it was asked for; null for what is no instance. */
   imageRef: string | null;
+  /** As an observation has it. */
+  docker?: 'running' | 'stopped';
 }
 
 /** What a registry wants to see. Never in a log, a message, or the cause of a fault. */
@@ -154,6 +163,8 @@ export interface ExecResult {
 }
 
 export interface Engine {
+  /** The image that has to be present, beside its own, before an instance with a Docker is ensured; absent: there is none. */
+  readonly dockerImageRef?: string | undefined;
   /** Health, capacity, devices and capabilities. Throws `unreachable` when the engine does not answer. */
   probe(signal: AbortSignal): Promise<Probe>;
   /** Every object that bears this installation's label, whatever its state. Throws when it can't tell them all. */
@@ -187,14 +198,14 @@ export interface Engine {
   removeImage(ref: string, signal: AbortSignal): Promise<void>;
   /**
    * Brings the instance to run as `spec` says: creates it, starts it, or finishes what is half there, and replaces control
-   * files that differ. An instance of ours that runs already is left running. Before it returns the container was started;
+   * files that differ. An instance of ours that runs already is left running; its Docker is brought back if that was lost. Before it returns the container was started;
    * nothing is said of the software inside. Faults: `not_found` (image), `busy` (a node port is taken: `takenNodePort`),
    * `no_capacity`, `rejected`, `unreachable`.
    */
   ensure(spec: EngineSpec, signal: AbortSignal): Promise<Observation>;
-  /** Stops it, the root disk stays: SIGTERM, then SIGKILL after `graceMs`. One that is absent or stopped is success. */
+  /** Stops it, and its Docker before it; the root disk stays: SIGTERM, then SIGKILL, after `graceMs` in all. One that is absent or stopped is success. */
   halt(id: InstanceId, graceMs: number, signal: AbortSignal): Promise<void>;
-  /** Removes it with its root disk, its control files, and the account's network when it was the last there. Absent is success. */
+  /** Removes it with its root disk, its Docker, its control files, and the account's network when it was the last there. Absent is success. */
   destroy(id: InstanceId, signal: AbortSignal): Promise<void>;
   /**
    * Keeps the root disk, of a running or stopped instance, as an image under `ref`: the image it was made from, with what was

@@ -17,6 +17,9 @@ const CONTAINER_PREFIX = 'berth-';
 /** The container of an instance. */
 export const containerName = (id: InstanceId): string => `${CONTAINER_PREFIX}${id}`;
 
+/** The container of the Docker daemon beside an instance. */
+export const dockerName = (id: InstanceId): string => `${CONTAINER_PREFIX}docker-${id}`;
+
 /** The instance that has a container of this name; null: none has. */
 export const idOfContainer = (name: string): InstanceId | null =>
   name.startsWith(CONTAINER_PREFIX) ? instanceId(name.slice(CONTAINER_PREFIX.length)) : null;

@@ -3,7 +3,9 @@ import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { readImageRef } from '../domain/image-ref.ts';
+import type { PoolName } from '../domain/pool.ts';
 import type { StrayPolicy } from '../domain/stray.ts';
+import { poolConfig, type PoolConfig } from './pools.ts';
 
 const ANY = ['0.0.0.0', '::', '*'];
 
@@ -39,6 +41,7 @@ const url = z
   .url({ protocol: /^https?$/, error: 'must be an http or https URL without a path' })
   .transform((text) => new URL(text).origin);
 
+const MAX_SHARED_GB = 100_000;
 const YEAR_HOURS = 366 * 24;
 const wholeUpTo = (max: number) =>
   z.coerce
@@ -92,7 +95,12 @@ const schema = z.object({
   BERTH_CPU_OVERCOMMIT: z.coerce.number().min(1).max(100).default(2),
   BERTH_MAX_RUN_HOURS: wholeUpTo(YEAR_HOURS).optional(),
   BERTH_IDLE_STOP_MINUTES: wholeUpTo(YEAR_HOURS * 60).optional(),
+  BERTH_POOL: poolConfig.optional(),
+  BERTH_POOL_FILESYSTEM: poolConfig.optional(),
+  BERTH_POOL_HIGHSPEEDSTORAGE: poolConfig.optional(),
+  BERTH_SHARED_DISK_GB: wholeUpTo(MAX_SHARED_GB).optional(),
   BERTH_COMMON_DATA: z.string().min(1).optional(),
+  BERTH_DOCKER_INSIDE: z.enum(['rootless', 'nested', 'off']).default('rootless'),
   BERTH_REGISTRY_IMAGES: z.enum(['auto', 'off']).default('auto'),
   BERTH_LOCAL_REGISTRIES: z.enum(['allow', 'refuse']).default('refuse'),
   BERTH_EVENTS_DAYS: z.coerce.number().min(1).max(3_650).default(30),
@@ -127,8 +135,14 @@ export interface Config {
   capRunMs: number | null;
   /** After how long without use new instances stop; null: not for that. */
   idleStopMs: number | null;
+  /** Where disks lie and how much of it may be promised; null: as is fitting. */
+  pools: Record<PoolName, PoolConfig | null>;
+  /** Size of the folder that an account's instances of a region share; null: as their data disks have. */
+  sharedDiskGB: number | null;
   /** Data sets of the operator, read-only for all who ask. */
   commonDataFolder: string;
+  /** How instances may have a Docker of their own; null: not at all. `docs/security.md` says what each way costs. */
+  dockerInside: 'rootless' | 'nested' | null;
   registryImages: boolean;
   /** Whether accounts may have images from registries on this very host, and so make the engine ask it. */
   localRegistries: boolean;
@@ -172,7 +186,14 @@ export function readConfig(env: Record<string, string | undefined>): Config {
     cpuOvercommit: data.BERTH_CPU_OVERCOMMIT,
     capRunMs: data.BERTH_MAX_RUN_HOURS === undefined ? null : data.BERTH_MAX_RUN_HOURS * 3_600_000,
     idleStopMs: data.BERTH_IDLE_STOP_MINUTES === undefined ? null : data.BERTH_IDLE_STOP_MINUTES * 60_000,
+    pools: {
+      default: data.BERTH_POOL ?? null,
+      filesystem: data.BERTH_POOL_FILESYSTEM ?? null,
+      highspeedstorage: data.BERTH_POOL_HIGHSPEEDSTORAGE ?? null,
+    },
+    sharedDiskGB: data.BERTH_SHARED_DISK_GB ?? null,
     commonDataFolder: resolve(data.BERTH_COMMON_DATA ?? join(data.BERTH_DATA, 'common')),
+    dockerInside: data.BERTH_DOCKER_INSIDE === 'off' ? null : data.BERTH_DOCKER_INSIDE,
     registryImages: data.BERTH_REGISTRY_IMAGES === 'auto',
     localRegistries: data.BERTH_LOCAL_REGISTRIES === 'allow',
     eventsKeptMs: data.BERTH_EVENTS_DAYS * 24 * 3_600_000,

@@ -3,8 +3,12 @@
  * kept; facts that follow from the configuration are brought up to date at each start.
  */
 import { arch, availableParallelism, totalmem } from 'node:os';
+import { poolOfType } from '../control/disks.ts';
+import type { PoolHands } from '../control/regions.ts';
 import type { ChargeMode, InstanceType, Region } from '../domain/catalog.ts';
 import { imageId, instanceTypeId, regionId, type RegionId } from '../domain/ids.ts';
+import { BYTES_PER_GB } from '../domain/disk.ts';
+import { typeOfKind } from '../domain/pool.ts';
 import { fromDollars, type Micros } from '../domain/money.ts';
 import { PUBLIC_SHAPE } from '../domain/public-instance.ts';
 import {
@@ -76,10 +80,33 @@ export function pricesOf(dollarsPerHour: number): Record<ChargeMode, Micros> {
   };
 }
 
+const DATA_DISK_GB = 20;
+/** A place is to hold so many data disks at least. */
+const DATA_DISKS = 25;
+
+/**
+ * How large the data disk of an instance is, by the place that they lie on: a small machine has small ones, and holds a few all the same.
+ * Found out once, and kept.
+ */
+export async function dataDiskGBOf(store: Store, pools: readonly PoolHands[]): Promise<number> {
+  const known = await setting(store.read, 'dataDiskGB');
+  if (known !== undefined) return Number(known);
+  const { storage } = poolOfType({ pools }, typeOfKind('data'));
+  const { totalBytes } = await storage.space();
+  const fitting = Math.floor(totalBytes / BYTES_PER_GB / DATA_DISKS);
+  const chosen = Math.max(1, Math.min(DATA_DISK_GB, fitting));
+  return Number(await store.write((tx) => settingOnce(tx, 'dataDiskGB', String(chosen))));
+}
+
 /** Types that the machine can hold at least once: CPU sizes, and whole GPUs where there are some. Pure. */
-export function fittedTypes(machine: Machine): Omit<InstanceType, 'id' | 'regionId'>[] {
+export function fittedTypes(machine: Machine & { dataDiskGB?: number }): Omit<InstanceType, 'id' | 'regionId'>[] {
   const memoryGB = Math.max(1, Math.floor((machine.memoryMiB - HOST_MEMORY_MIB) / MIB_PER_GB));
-  const base = { isSpot: false, cpuType: machine.architecture, rootDiskGB: 20, dataDiskGB: 20 };
+  const base = {
+    isSpot: false,
+    cpuType: machine.architecture,
+    rootDiskGB: 20,
+    dataDiskGB: machine.dataDiskGB ?? DATA_DISK_GB,
+  };
   const cpu = CPU_SIZES.filter((cores) => cores <= machine.cpuCores).map((cores) => {
     const memory = Math.min(cores * GB_PER_CORE, memoryGB);
     const price = pricesOf(cores * CORE_PRICE);
@@ -160,13 +187,6 @@ export async function saveTypes(
 
 export const defaultRegionId = (store: Store, uuid: string): Promise<RegionId> =>
   store.write(async (tx) => regionId(await settingOnce(tx, 'region.default', uuid)));
-
-/** Does what an installation needs once, and again if it was cut short. */
-export async function onceEver(store: Store, name: string, deed: () => Promise<void>): Promise<void> {
-  if ((await setting(store.read, `done.${name}`)) !== undefined) return;
-  await deed();
-  await store.write((tx) => saveSetting(tx, `done.${name}`, 'yes'));
-}
 
 export const installationId = (store: Store, uuid: string): Promise<string> =>
   store.write((tx) => settingOnce(tx, 'installation', uuid));

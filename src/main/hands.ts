@@ -8,12 +8,13 @@ import type { RegionHands } from '../control/regions.ts';
 import type { Engine } from '../engines/contract.ts';
 import type { BuildLocalImage } from '../engines/docker/images.ts';
 import { buildRecipe, readRecipe, recipeRef } from '../engines/docker/recipes.ts';
-import { makeDirectoryStorage } from '../storage/directory/directory.ts';
 import type { Logger } from 'pino';
 import { nodePortAddressOf } from './addresses.ts';
 import type { Config } from './config.ts';
 
 const IMAGES_FOLDER = join(import.meta.dirname, '../../images');
+const NOTEBOOK_RECIPE = join(IMAGES_FOLDER, 'notebook');
+const DOCKER_RECIPE = join(IMAGES_FOLDER, 'docker-inside');
 const USUAL_SOCKET = 'unix:///var/run/docker.sock';
 
 /** What the simulated region of an emulator can hold, unless told otherwise: enough that nobody's test runs into it. */
@@ -47,23 +48,26 @@ function keptIn(registry: Config['archiveRegistry']): Kept {
   return { ...namesUnder(prefix), archivePushed: true, archiveCredentials };
 }
 
-export const disksFolder = ({ dataFolder }: Pick<Config, 'dataFolder'>): string => join(dataFolder, 'disks');
-
-export async function makeHands(config: Config, region: RegionId, installation: string, log: Logger): Promise<Hands> {
-  const disks = disksFolder(config);
+export async function makeHands(
+  config: Config,
+  region: RegionId,
+  { pools, sharedDiskGB }: Pick<RegionHands, 'pools' | 'sharedDiskGB'>,
+  installation: string,
+  log: Logger,
+): Promise<Hands> {
   await mkdir(config.commonDataFolder, { recursive: true, mode: 0o755 });
   const startScript = await readFile(join(IMAGES_FOLDER, 'start.sh'), 'utf8');
-  const recipeFolder = join(IMAGES_FOLDER, 'notebook');
-  const recipe = await readRecipe(recipeFolder);
+  const recipe = await readRecipe(NOTEBOOK_RECIPE);
   const engine =
     config.engine === 'docker'
-      ? await dockerEngine(config, installation, recipeFolder, log)
+      ? await dockerEngine(config, installation, log)
       : await simulatedEngine(config, installation);
   return {
     hands: {
       regionId: region,
       engine,
-      storage: makeDirectoryStorage({ root: disks, installation }),
+      pools,
+      sharedDiskGB,
       nodePortRange: config.nodePorts,
       nodePortAddress: await nodePortAddressOf(config),
       commonDataFolder: config.commonDataFolder,
@@ -78,7 +82,7 @@ export async function makeHands(config: Config, region: RegionId, installation: 
 
 // Only the engine that is used is loaded: dockerode alone is 10 MB and a tenth of the start.
 
-async function dockerEngine(config: Config, installation: string, recipeFolder: string, log: Logger): Promise<Engine> {
+async function dockerEngine(config: Config, installation: string, log: Logger): Promise<Engine> {
   const { endpointOf, makeClient } = await import('../engines/docker/client.ts');
   const { makeDockerEngine } = await import('../engines/docker/docker.ts');
   const endpoint = endpointOf(config.dockerHost ?? USUAL_SOCKET);
@@ -92,15 +96,18 @@ async function dockerEngine(config: Config, installation: string, recipeFolder: 
       const text = `the root disk that was kept as ${ref} is not on the host any more; the operator may have a backup of it`;
       throw new EngineFault('not_found', text, { retry: false, reason: 'imageMissing' });
     }
-    const recipe = await readRecipe(recipeFolder);
-    if (recipeRef(recipe) !== ref) {
+    const made = await Promise.all(
+      [NOTEBOOK_RECIPE, DOCKER_RECIPE].map(async (folder) => ({ folder, recipe: await readRecipe(folder) })),
+    );
+    const found = made.find(({ recipe }) => recipeRef(recipe) === ref);
+    if (found === undefined) {
       throw new EngineFault('not_found', `the recipe of ${ref} has changed since; launch the present image anew`, {
         retry: false,
       });
     }
     const { docker, stop } = makeClient(endpoint);
     try {
-      await buildRecipe({ docker, recipe, folder: recipeFolder, signal, onProgress });
+      await buildRecipe({ docker, ...found, signal, onProgress });
     } finally {
       stop();
     }
@@ -110,6 +117,10 @@ async function dockerEngine(config: Config, installation: string, recipeFolder: 
     installation,
     stateFolder: join(config.dataFolder, 'control-files'),
     buildLocalImage,
+    dockerInside:
+      config.dockerInside === null
+        ? undefined
+        : { way: config.dockerInside, imageRef: recipeRef(await readRecipe(DOCKER_RECIPE)) },
     log,
   });
 }

@@ -18,12 +18,13 @@ import { lockDatabase } from '../store/database-lock.ts';
 import { lockFolder } from '../store/lock.ts';
 import { openStore } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
-import { makeRoot } from '../storage/directory/directory.ts';
+import { spaceAt } from '../storage/layout.ts';
 import { addressesOf } from './addresses.ts';
 import { ensureAdmin, type ShownPassword } from './admin-password.ts';
 import type { Config } from './config.ts';
 import * as firstRun from './first-run.ts';
-import { disksFolder, makeHands, type Hands } from './hands.ts';
+import { makeHands, type Hands } from './hands.ts';
+import { makePools } from './pools.ts';
 import { offerRegistryImages, prepareImage } from './prepare-images.ts';
 import { ensureSecretsKey } from './secrets-key.ts';
 
@@ -69,8 +70,10 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     opened.push(() => store.stop());
     const installation = await firstRun.installationId(store, randomUUID());
     const regionId = await firstRun.defaultRegionId(store, randomUUID());
-    await firstRun.onceEver(store, 'disks', () => makeRoot({ root: disksFolder(config), installation }));
-    const hands = await makeHands(config, regionId, installation, log);
+    const pools = await makePools({ config, store, installation, log });
+    const dataDiskGB = await firstRun.dataDiskGBOf(store, pools);
+    const sharedDiskGB = config.sharedDiskGB ?? dataDiskGB;
+    const hands = await makeHands(config, regionId, { pools, sharedDiskGB }, installation, log);
     opened.push(() => hands.hands.engine.stop());
 
     // The gateway listens first: the region's domain is its address unless one is configured.
@@ -111,7 +114,12 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       engine: config.engine,
     };
     await firstRun.saveDefaultRegion(store, region, machine, config);
-    const types = await firstRun.saveTypes(store, regionId, firstRun.fittedTypes(machine), randomUUID);
+    const types = await firstRun.saveTypes(
+      store,
+      regionId,
+      firstRun.fittedTypes({ ...machine, dataDiskGB }),
+      randomUUID,
+    );
     const offer = (image: firstRun.OfferedImage): Promise<string> =>
       firstRun.offerImage(
         store,
@@ -135,8 +143,10 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       engineWidth: hands.width,
       cpuOvercommit: config.cpuOvercommit,
       hostMemoryMiB: firstRun.HOST_MEMORY_MIB,
+      dataSpace: () => spaceAt(dataFolder),
       onEngineAnswers: async (_, probe) => {
-        await firstRun.saveTypes(store, regionId, firstRun.fittedTypes(firstRun.machineOf(probe)), randomUUID);
+        const types = firstRun.fittedTypes({ ...firstRun.machineOf(probe), dataDiskGB });
+        await firstRun.saveTypes(store, regionId, types, randomUUID);
       },
       limits,
       endsRules: { capRunMs: config.capRunMs, idle: config.idleStopMs === null ? null : idlePolicy(config.idleStopMs) },
@@ -150,6 +160,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     await running.access.ensureSigningKey();
     const adminPassword = await ensureAdmin(running.access, config);
 
+    await running.room.look();
     const api = makeApi({
       control: running.control,
       log,

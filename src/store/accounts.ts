@@ -1,6 +1,5 @@
 /** Accounts: who they are, what they own in counts, and what money they have. */
 import type { Insertable, Selectable } from 'kysely';
-import { prepared } from './prepared.ts';
 import type { AccountTable } from './schema.ts';
 import type { Db } from './store.ts';
 
@@ -47,14 +46,4 @@ export async function lockAccount(tx: Db, id: string): Promise<AccountRow | unde
 
 export async function setPasswordHash(tx: Db, id: string, passwordHash: string): Promise<void> {
   await tx.updateTable('account').set({ passwordHash }).where('id', '=', id).execute();
-}
-
-const totals = prepared<{ id: string }>()((db, p) =>
-  db.selectFrom('account').select(['instanceCount as instances', 'volumeCount as volumes']).where('id', '=', p('id')),
-);
-
-/** How many instances and volumes the account's lists hold. */
-export async function accountTotals(db: Db, id: string): Promise<{ instances: number; volumes: number }> {
-  const [row] = await totals(db, { id });
-  return row ?? { instances: 0, volumes: 0 };
 }

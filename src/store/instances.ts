@@ -2,6 +2,7 @@
 import { sql, type RawBuilder, type Selectable } from 'kysely';
 import type { Region } from '../domain/catalog.ts';
 import { imageId, instanceId, instanceTypeId, regionId, userId, volumeId } from '../domain/ids.ts';
+import type { DiskUsage } from '../domain/disk.ts';
 import type { Ends } from '../domain/ends.ts';
 import { desires, type Desired } from '../domain/instance-states.ts';
 import type { Archive, Instance, InstanceSpec, NodePort, Observed } from '../domain/instance.ts';
@@ -44,6 +45,7 @@ export function instanceFromRow(row: InstanceRow): Instance {
   const archive: Archive | null = row.archive === null ? null : JSON.parse(row.archive);
   const unfinished: string[] = JSON.parse(row.unfinished);
   const operation: Operation = JSON.parse(row.operation);
+  const diskUsage: DiskUsage = JSON.parse(row.diskUsage);
   return {
     id: instanceId(row.id),
     ownerId: userId(row.ownerId),
@@ -71,6 +73,7 @@ export function instanceFromRow(row: InstanceRow): Instance {
     ends,
     archive,
     unfinished,
+    diskUsage,
     operation,
     observed,
   };
@@ -92,6 +95,7 @@ const columnsOf = (instance: Instance, region: Region) => ({
   waitsUntilMs: instance.waitsUntilMs,
   archive: instance.archive === null ? null : JSON.stringify(instance.archive),
   unfinished: JSON.stringify(instance.unfinished),
+  diskUsage: JSON.stringify(instance.diskUsage),
   operation: JSON.stringify(instance.operation),
   observed: JSON.stringify(instance.observed),
   status: instance.observed.status,
@@ -123,6 +127,7 @@ const insertRow = prepared<InstanceRow>()((db, p) =>
     idleAfterMs: p('idleAfterMs'),
     archive: p('archive'),
     unfinished: p('unfinished'),
+    diskUsage: p('diskUsage'),
     operation: p('operation'),
     observed: p('observed'),
     status: p('status'),
@@ -260,6 +265,7 @@ export async function writeWish(
   await tx
     .updateTable('instance')
     .set({
+      spec: JSON.stringify(instance.spec),
       ...columnsOf(instance, region),
       dueAtMs: more.dueAtMs,
       holdsCapacity: flag(more.holdsCapacity),
@@ -331,6 +337,31 @@ export async function writeFound(
     const ends: Ends = JSON.parse(heldEnds);
     instance = withEnds(instance, ends);
   }
+}
+
+/**
+ * Writes what its disks were measured to hold, as `measure` says of the instance as it is now; null of that writes nothing. False while a
+ * pass works on it, which would write its text from what it has read before.
+ */
+export async function writeDiskUsage(
+  tx: Db,
+  { id, ownerId }: Pick<Instance, 'id' | 'ownerId'>,
+  region: Region,
+  measure: (instance: Instance) => Promise<DiskUsage | null>,
+): Promise<boolean> {
+  const row = await heldRow(tx, ownerId, id).executeTakeFirst();
+  if (!row) return true;
+  if (row.leaseOwner !== null) return false;
+  const instance = instanceFromRow(row);
+  const diskUsage = await measure(instance);
+  if (diskUsage === null) return true;
+  const publicText = JSON.stringify(publicInstance({ ...instance, diskUsage }, region));
+  await tx
+    .updateTable('instance')
+    .set({ diskUsage: JSON.stringify(diskUsage), publicText })
+    .where('id', '=', id)
+    .execute();
+  return true;
 }
 
 export async function forgetMounts(tx: Db, instance: string): Promise<void> {

@@ -1,7 +1,7 @@
 /**
  * # Leases
  *
- * How passes share the due rows of `instance`, `volume` and `image`, in one process or several. A row is due at `dueAtMs`; a claim leases it
+ * How passes share the due rows of `instance`, `volume`, `snapshot` and `image`, in one process or several. A row is due at `dueAtMs`; a claim leases it
  * to a process (`leaseOwner`) under a token of that claim until `leaseUntilMs`, and moves `dueAtMs` there too: a row whose holder
  * died comes up again by itself, and a leased row does not stand at the head of the due index meanwhile. A heartbeat moves both
  * together. So `dueAtMs ≠ leaseUntilMs` says that somebody made the row due while it was held, and `release` then keeps that wake
@@ -17,12 +17,13 @@
 import type { RawBuilder, Selectable, SqlBool } from 'kysely';
 import { sql } from 'kysely';
 import { count } from './prepared.ts';
-import type { ImageTable, InstanceTable, VolumeTable } from './schema.ts';
+import type { ImageTable, InstanceTable, SnapshotTable, VolumeTable } from './schema.ts';
 import type { Db } from './store.ts';
 
 interface LeaseRows {
   instance: Selectable<InstanceTable>;
   volume: Selectable<VolumeTable>;
+  snapshot: Selectable<SnapshotTable>;
   image: Selectable<ImageTable>;
 }
 
@@ -132,7 +133,7 @@ export async function hasten(tx: Db, table: LeaseTable, nowMs: number): Promise<
 
 /** At the start of the only process on a database: whoever held leases is dead, and what they held is looked at at once. */
 export async function freeLeases(tx: Db, nowMs: number): Promise<void> {
-  for (const table of ['instance', 'volume', 'image'] as const) {
+  for (const table of ['instance', 'volume', 'snapshot', 'image'] as const) {
     await sql`
       update ${sql.table(table)} set ${leaseOwner} = null, ${leaseToken} = null, ${leaseUntil} = null, ${due} = ${nowMs}
       where ${leaseOwner} is not null`.execute(tx);

@@ -15,7 +15,7 @@ export interface SubjectOperation {
 }
 
 /** What operations are of: the tables whose rows hold a present one. */
-export const subjectKinds = ['instance', 'volume', 'image'] as const;
+export const subjectKinds = ['instance', 'volume', 'snapshot', 'image'] as const;
 export type SubjectKind = (typeof subjectKinds)[number];
 
 interface Kept {
@@ -61,7 +61,7 @@ export async function keepOperation(
   });
 }
 
-/** The present operation of the account's own instance, volume or image; null where there is none. */
+/** The present operation of the account's own instance, volume, snapshot or image; null where there is none. */
 export async function presentOperation(
   db: Db,
   kind: SubjectKind,

@@ -228,6 +228,8 @@ export interface InstanceTable {
   archive: Generated<string | null>;
   /** JSON array of refs: root disks that were asked for and that no archive names. */
   unfinished: Generated<string>;
+  /** JSON `DiskUsage`: what its disks held when they were last measured. */
+  diskUsage: Generated<string>;
   /** JSON `Operation`: the present one. */
   operation: Generated<string>;
   /** Secret between gateway and notebook. */
@@ -271,10 +273,67 @@ export interface VolumeTable {
   type: string;
   sizeGB: number;
   usageBytes: number;
+  /** JSON `DiskId` of what it is made from; null for an empty one. */
+  source: Generated<string | null>;
   status: string;
   generation: number;
   /** JSON `Operation`: the present one. */
   operation: Generated<string>;
+  publicText: string;
+  /** 1 while lists show it. */
+  listed: Flag;
+  dueAtMs: number | null;
+  leaseOwner: string | null;
+  leaseToken: string | null;
+  leaseUntilMs: number | null;
+}
+
+/** A place that disks of a region lie in, and what of it is promised. */
+export interface PoolTable {
+  /** `<regionId>/<name>`. */
+  id: string;
+  regionId: string;
+  name: string;
+  limitGB: number;
+  usedGB: Generated<number>;
+  /** 1 while administrators know that it wants room. */
+  warned: Generated<Flag>;
+}
+
+/** A disk, from when it is wished until nothing of it is left: where it lies, and what of its pool it takes. */
+export interface DiskTable {
+  /** `<kind>/<subjectId>`. */
+  id: string;
+  kind: string;
+  /** Of a shared folder it is `<ownerId>/<regionId>`. */
+  subjectId: string;
+  regionId: string;
+  pool: string;
+  ownerId: string;
+  sizeGB: number;
+  usageBytes: Generated<number>;
+  warnedPercent: Generated<number>;
+}
+
+/** What a volume held at one moment. */
+export interface SnapshotTable {
+  id: string;
+  ownerId: string;
+  ownerName: string;
+  createdAtMs: number;
+  name: string;
+  /** As of a volume. */
+  liveName: string | null;
+  regionId: string;
+  volumeId: string;
+  volumeName: string;
+  volumeType: string;
+  sizeGB: number;
+  consistency: string;
+  status: string;
+  generation: number;
+  /** JSON `Operation`: the present one. */
+  operation: string;
   publicText: string;
   /** 1 while lists show it. */
   listed: Flag;
@@ -334,6 +393,9 @@ export interface Schema {
   nodePort: NodePortTable;
   mount: MountTable;
   volume: VolumeTable;
+  snapshot: SnapshotTable;
+  pool: PoolTable;
+  disk: DiskTable;
   idempotency: IdempotencyTable;
   event: EventTable;
   registryCredential: RegistryCredentialTable;

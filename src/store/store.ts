@@ -8,7 +8,7 @@
  * On PostgreSQL a row that was written, or held by a write that changes nothing, is locked until the transaction ends. Two that lock the
  * same rows wait for each other in vain unless both go through the tables in one order, and it is this one:
  *
- *     stray, image, volume, node port, instance, region, instances in line, account, what is an account's (sessions, keys, grants)
+ *     stray, image, volume, node port, instance, region, instances in line, disk, pool, account, what is an account's (sessions, keys, grants)
  *
  * and rows of one table by id. A new row is seen by nobody before the commit and stands outside the order: an adoption inserts the
  * instance that its node ports refer to first, a launch its own last. So do the node ports that an instance gives back: who deletes

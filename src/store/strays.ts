@@ -101,14 +101,20 @@ export async function strayById(db: Db, id: string): Promise<Stray | undefined> 
   return row && strayFromRow(row);
 }
 
-type Sighting = Omit<Stray, 'firstSeenAtMs' | 'lastSeenAtMs' | 'watchedMs' | 'handling' | 'note'>;
+export type Sighting = Omit<Stray, 'firstSeenAtMs' | 'lastSeenAtMs' | 'watchedMs' | 'handling' | 'note'>;
 
 const AT_ONCE = 50;
 
-/** Brings the table to what was seen now, of the whole region. Answers those that were seen for the second time. */
-export async function seeStrays(tx: Db, regionId: string, found: readonly Sighting[], nowMs: number): Promise<Stray[]> {
+/** Brings the table to what was seen now of these kinds in the whole region. Answers those that were seen for the second time. */
+export async function seeStrays(
+  tx: Db,
+  { regionId, kinds }: { regionId: string; kinds: readonly StrayKind[] },
+  found: readonly Sighting[],
+  nowMs: number,
+): Promise<Stray[]> {
   const seen = found.toSorted((one, other) => (one.id < other.id ? -1 : 1));
-  const before = new Map((await straysOf(tx, regionId)).map((stray) => [stray.id, stray]));
+  const known = (await straysOf(tx, regionId)).filter(({ kind }) => kinds.includes(kind));
+  const before = new Map(known.map((stray) => [stray.id, stray]));
   // What bears the name of one that was seen and was made at another time is another.
   const same = (one: Sighting): Stray | undefined => {
     const was = before.get(one.id);

@@ -1,5 +1,6 @@
 /** Volumes: rows to domain and back. */
 import type { Selectable } from 'kysely';
+import type { DiskId } from '../domain/disk.ts';
 import { regionId, userId, volumeId } from '../domain/ids.ts';
 import { endOperation } from '../domain/operation.ts';
 import {
@@ -18,7 +19,7 @@ import type { Db } from './store.ts';
 
 export type VolumeRow = Selectable<VolumeTable>;
 
-const oneOf = <T extends string>(values: readonly T[], text: string): T => {
+export const oneOf = <T extends string>(values: readonly T[], text: string): T => {
   const found = values.find((value) => value === text);
   if (found === undefined) throw new Error(`unknown value ${text}; known are ${values.join(', ')}`);
   return found;
@@ -34,6 +35,7 @@ export const volumeFromRow = (row: VolumeRow): Volume => ({
   type: oneOf<VolumeType>(volumeTypes, row.type),
   sizeGB: row.sizeGB,
   usageBytes: row.usageBytes,
+  source: row.source === null ? null : JSON.parse(row.source),
   status: oneOf<VolumeStatus>(volumeStatuses, row.status),
   generation: row.generation,
   operation: JSON.parse(row.operation),
@@ -65,6 +67,7 @@ export async function insertVolume(tx: Db, volume: Volume, dueAtMs: number): Pro
       createdAtMs: volume.createdAtMs,
       regionId: volume.regionId,
       type: volume.type,
+      source: volume.source && sourceText(volume.source),
       ...columnsOf(volume),
       listed: 1,
       dueAtMs,
@@ -93,18 +96,11 @@ export async function holdVolumes(tx: Db, ownerId: string, ids: readonly string[
     .execute();
 }
 
-export async function volumeTexts(db: Db, ownerId: string, offset: number, limit: number): Promise<string[]> {
-  const rows = await db
-    .selectFrom('volume')
-    .select('publicText')
-    .where('ownerId', '=', ownerId)
-    .where('listed', '=', 1)
-    .orderBy('createdAtMs', 'desc')
-    .orderBy('id', 'desc')
-    .limit(limit)
-    .offset(offset)
-    .execute();
-  return rows.map((row) => row.publicText);
+/** The owner's volume as it is now, also one that is being deleted. */
+export async function ownedVolume(db: Db, ownerId: string, id: string): Promise<Volume | null> {
+  const query = db.selectFrom('volume').selectAll().where('id', '=', id).where('ownerId', '=', ownerId);
+  const row = await query.executeTakeFirst();
+  return row ? volumeFromRow(row) : null;
 }
 
 /** The operation of the wish before it becomes history. */
@@ -122,9 +118,45 @@ export async function writeVolumeWish(
     .execute();
 }
 
-export async function writeVolumeFound(tx: Db, hold: Hold, volume: Volume): Promise<boolean> {
-  const result = await tx.updateTable('volume').set(columnsOf(volume)).where(stillHeld(hold)).executeTakeFirst();
-  return result.numUpdatedRows > 0n;
+/** Writes what the pass found over the volume as it is by now: its name may be another. Null when the pass is out of date. */
+export async function writeVolumeFound(tx: Db, hold: Hold, found: (volume: Volume) => Volume): Promise<Volume | null> {
+  const row = await tx
+    .updateTable('volume')
+    .set((volume) => ({ status: volume.ref('status') }))
+    .where(stillHeld(hold))
+    .returningAll()
+    .executeTakeFirst();
+  if (!row) return null;
+  const next = found(volumeFromRow(row));
+  await tx.updateTable('volume').set(columnsOf(next)).where('id', '=', next.id).execute();
+  return next;
+}
+
+/** Under its new name; throws a unique violation when the owner has another that is called so. */
+export async function writeVolumeName(tx: Db, volume: Volume): Promise<void> {
+  await tx.updateTable('volume').set(columnsOf(volume)).where('id', '=', volume.id).execute();
+}
+
+/** How a source is written down, and found again. */
+const sourceText = ({ kind, id }: Pick<DiskId, 'kind' | 'id'>): string => JSON.stringify({ kind, id });
+
+/** Whether a volume or a snapshot is being made of it, which it must outlast. */
+export async function isCopied(db: Db, from: DiskId): Promise<boolean> {
+  const volume = db
+    .selectFrom('volume')
+    .select('id')
+    .where('source', '=', sourceText(from))
+    .where('status', '=', 'Pending');
+  const snapshot = db
+    .selectFrom('snapshot')
+    .select('id')
+    .where('volumeId', '=', from.id)
+    .where('status', '=', 'Pending');
+  const [copies, snapshots] = await Promise.all([
+    volume.limit(1).executeTakeFirst(),
+    from.kind === 'volume' ? snapshot.limit(1).executeTakeFirst() : undefined,
+  ]);
+  return copies !== undefined || snapshots !== undefined;
 }
 
 /** Its last operation, which ends with the row, is history from then on. */
@@ -153,17 +185,11 @@ export async function volumeStatusesOf(db: Db, ids: readonly string[]): Promise<
   return new Map(rows.map(({ id, status }) => [id, oneOf<VolumeStatus>(volumeStatuses, status)]));
 }
 
-/** Volumes that have a backing, or had one, by id from `afterId` on. */
-export async function standingVolumes(db: Db, afterId: string, limit: number): Promise<Volume[]> {
-  const rows = await db
-    .selectFrom('volume')
-    .selectAll()
-    .where('status', 'in', ['Bound', 'Lost'])
-    .where('id', '>', afterId)
-    .orderBy('id')
-    .limit(limit)
-    .execute();
-  return rows.map(volumeFromRow);
+/** Those of the ids that there are. */
+export async function volumesAmong(db: Db, ids: readonly string[]): Promise<Map<string, Volume>> {
+  if (ids.length === 0) return new Map();
+  const rows = await db.selectFrom('volume').selectAll().where('id', 'in', ids).execute();
+  return new Map(rows.map((row) => [row.id, volumeFromRow(row)]));
 }
 
 /** Asks the volume's pass to look at it. */
@@ -179,6 +205,7 @@ export async function writeUsage(tx: Db, volume: Volume, usageBytes: number): Pr
     .where('id', '=', volume.id)
     .where('generation', '=', volume.generation)
     .where('status', '=', volume.status)
+    .where('name', '=', volume.name)
     .where('leaseToken', 'is', null)
     .executeTakeFirst();
   return result.numUpdatedRows > 0n;

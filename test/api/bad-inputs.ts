@@ -36,6 +36,8 @@ const names: Record<string, string> = {
   quote: `a"b'c`,
   'angle brackets': '<script>',
   'template text': '${x}{{y}}',
+  '64 characters': 'n'.repeat(64),
+  '300 characters': 'n'.repeat(300),
   'at most as long': 'n'.repeat(128),
   'one too long': 'n'.repeat(129),
   'much too long': 'n'.repeat(LONG),
@@ -92,6 +94,13 @@ const mounted = (...mountPaths: string[]): object =>
     })),
   });
 
+/** Of a volume that there is not: what is good otherwise comes as far as that. */
+const NO_VOLUME = '00000000-0000-4000-8000-000000000000';
+const EXPAND = '/storage/volume/expand';
+const RENAME = '/storage/volume/rename';
+const COPY = '/storage/volume/copy';
+const SNAPSHOT = '/storage/snapshot/create';
+const RESTORE = '/storage/snapshot/restore';
 const CREATE = '/instance/create';
 const VOLUME = '/storage/volume/create';
 const of = (route: string, what: string, bodies: Record<string, unknown>): BadInput[] =>
@@ -131,8 +140,43 @@ export const badInputs: BadInput[] = [
   ...of(VOLUME, 'sizeGB', {
     ...each(pageNumbers, (json) => inPlaceOf(volume({ sizeGB: '?' }), '?', json)),
     tiny: volume({ sizeGB: 1e-9 }),
+    'a million million': volume({ sizeGB: 1e12 }),
     'most and one': volume({ sizeGB: 100_001 }),
   }),
+  ...of(EXPAND, 'sizeGB', {
+    ...each(pageNumbers, (json) => inPlaceOf({ id: NO_VOLUME, sizeGB: '?' }, '?', json)),
+    'a million million': { id: NO_VOLUME, sizeGB: 1e12 },
+    none: { id: NO_VOLUME },
+    'good, but no such volume': { id: NO_VOLUME, sizeGB: 5 },
+  }),
+  ...of(
+    RENAME,
+    'name',
+    each(names, (name) => ({ id: NO_VOLUME, name })),
+  ),
+  ...of(COPY, 'copy', {
+    'name with a slash': { id: NO_VOLUME, name: 'a/b' },
+    'emoji for a name': { id: NO_VOLUME, name: 'rocket 🚀' },
+    'size zero': { id: NO_VOLUME, name: 'a', sizeGB: 0 },
+    'size null': { id: NO_VOLUME, name: 'a', sizeGB: null },
+    'a million million GB': { id: NO_VOLUME, name: 'a', sizeGB: 1e12 },
+    'unknown type': { id: NO_VOLUME, name: 'a', volumeType: 'tape' },
+    'good, but no such volume': { id: NO_VOLUME, name: 'a' },
+  }),
+  ...of(SNAPSHOT, 'name', {
+    ...each(names, (name) => ({ volumeId: NO_VOLUME, name })),
+    'no volume': { name: 'a' },
+    'id as array': { volumeId: [NO_VOLUME], name: 'a' },
+  }),
+  ...of(RESTORE, 'restore', {
+    'quotes in the name': { id: NO_VOLUME, name: `a"b'c` },
+    '300 characters': { id: NO_VOLUME, name: 'n'.repeat(300) },
+    'half a GB': { id: NO_VOLUME, name: 'a', sizeGB: 0.5 },
+    'minus one GB': { id: NO_VOLUME, name: 'a', sizeGB: -1 },
+    'good, but no such snapshot': { id: NO_VOLUME, name: 'a' },
+  }),
+  ...of('/storage/snapshot/delete', 'id', { empty: { id: '' }, NUL: { id: 'a\0b' }, unknown: { id: NO_VOLUME } }),
+  ...of('/storage/volume/get', 'id', { empty: { id: '' }, number: { id: 7 }, unknown: { id: NO_VOLUME } }),
   ...of(VOLUME, 'volumeType', {
     'other case': volume({ volumeType: 'Filesystem' }),
     unknown: volume({ volumeType: 'tape' }),
@@ -211,6 +255,8 @@ export const badInputs: BadInput[] = [
     relative: mounted('data'),
     empty: mounted(''),
     root: mounted('/'),
+    '/etc': mounted('/etc'),
+    'out of where it is': mounted('../x'),
     '/proc': mounted('/proc'),
     'below /proc': mounted('/proc/self'),
     '/dev/shm': mounted('/dev/shm'),

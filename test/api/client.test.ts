@@ -21,8 +21,9 @@ afterEach(async () => {
 
 const page = { pager: { currentPage: 1, pageSize: 10 } };
 
-test('has a method for every route and for the stream of events, and no other', () => {
-  expect(Object.keys(makeClient({ baseUrl: '' })).toSorted()).toEqual([...routeNames, 'events'].toSorted());
+test('has a method for every route, for the stream of events and for the bytes of files, and no other', () => {
+  const outsideOfTheTable = ['events', 'downloadFile', 'uploadFile', 'deleteFile'];
+  expect(Object.keys(makeClient({ baseUrl: '' })).toSorted()).toEqual([...routeNames, ...outsideOfTheTable].toSorted());
 });
 
 test('walks the whole account: what each route answers is what the contract says', async () => {

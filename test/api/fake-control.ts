@@ -7,8 +7,10 @@ import type {
   Caller,
   Catalog,
   Control,
+  Files,
   Forwarding,
   Instances,
+  Snapshots,
   Volumes,
   Images,
   Registries,
@@ -34,7 +36,9 @@ export function fakeControl(
   return {
     access: { ...refusingAccess, ...given.access },
     instances: { ...unaskedInstances, ...given.instances },
+    files: { ...unaskedFiles, ...given.files },
     volumes: { ...unaskedVolumes, ...given.volumes },
+    snapshots: { ...unaskedSnapshots, ...given.snapshots },
     catalog: { ...unaskedCatalog, ...given.catalog },
     images: { ...unaskedImages, ...given.images },
     registries: { ...unaskedRegistries, ...given.registries },
@@ -84,10 +88,21 @@ const unaskedInstances: Instances = {
   restart: unasked,
   archive: unasked,
   terminate: unasked,
+  expandDisk: unasked,
   get: unasked,
   open: unasked,
 };
-const unaskedVolumes: Volumes = { create: unasked, list: unasked, delete: unasked };
+const unaskedVolumes: Volumes = {
+  create: unasked,
+  list: unasked,
+  get: unasked,
+  expand: unasked,
+  rename: unasked,
+  copy: unasked,
+  delete: unasked,
+};
+const unaskedSnapshots: Snapshots = { create: unasked, list: unasked, restore: unasked, delete: unasked };
+const unaskedFiles: Files = { list: unasked, makeFolder: unasked, read: unasked, write: unasked, delete: unasked };
 const unaskedCatalog: Catalog = { families: unasked, regions: unasked };
 const unaskedImages: Images = { list: unasked, create: unasked, save: unasked, delete: unasked };
 const unaskedRegistries: Registries = { create: unasked, list: unasked, delete: unasked };

@@ -158,14 +158,35 @@ test('bytes that are not UTF-8 JSON are refused, whatever they claim to be', asy
   }
 });
 
-test('a slow sender is cut off: headers and body have their time', () => {
+test('a slow sender is cut off: headers and body have their time', async () => {
+  const control = fakeControl();
   const { server } = makeApi({
-    control: fakeControl(),
+    control,
     log: { warn: () => {}, error: () => {} },
     version: '0',
     gatewayOrigin: 'http://x',
     secureCookies: false,
   });
   expect(server.headersTimeout).toBe(10_000);
-  expect(server.requestTimeout).toBe(30_000);
+  const hasty = await startEdge(control, { bodyTimeoutMs: 100 });
+  try {
+    const cut = await Promise.all(
+      [`/api${ROUTE}`, '/no/such/route'].map(
+        (path) =>
+          new Promise<string>((resolve) => {
+            let got = '';
+            const socket = connect(hasty.port, '127.0.0.1');
+            socket.on('data', (piece) => (got += piece.toString()));
+            socket.on('close', () => resolve(got));
+            socket.write(
+              `POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${GOOD_TOKEN}\r\nContent-Length: 9\r\n\r\n{`,
+            );
+          }),
+      ),
+    );
+    for (const reply of cut) expect(reply).toMatch(/^HTTP\/1\.1 408 .*the request took too long to arrive/s);
+    await expect.poll(() => hasty.connections()).toBe(0);
+  } finally {
+    await hasty.stop();
+  }
 });

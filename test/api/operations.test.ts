@@ -102,7 +102,12 @@ test('a wish is told of, listed, and taken back; the instance says how it is bro
 
 describe('bad questions', () => {
   test.each([
-    ['/operation/list', { pager }, 400, /^field "instanceId" is not set; or send "volumeId" or "imageId"$/],
+    [
+      '/operation/list',
+      { pager },
+      400,
+      /^field "instanceId" is not set; or send "volumeId", "snapshotId" or "imageId"$/,
+    ],
     ['/operation/list', { instanceId: 'a', volumeId: 'b', pager }, 400, /only one can be set/],
     ['/operation/list', { instanceId: 'a' }, 400, /^field "pager" is not set$/],
     ['/operation/list', { instanceId: 'notebook-none', pager }, 404, /^ent: instance not found$/],

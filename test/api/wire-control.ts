@@ -96,7 +96,8 @@ export async function wireControl(log: Parameters<typeof makeControl>[0]['log'])
       {
         regionId: regionId(ids.region),
         engine: restingEngine,
-        storage: emptyStorage,
+        pools: [{ name: 'default', storage: emptyStorage, sizeGB: 1_000_000, overcommit: 1, seen: null }],
+        sharedDiskGB: 20,
         nodePortRange: { first: 30_000, last: 31_999 },
         nodePortAddress: '127.0.0.1',
         commonDataFolder: '/nonexistent',
@@ -119,9 +120,11 @@ export async function wireControl(log: Parameters<typeof makeControl>[0]['log'])
     engineWidth: 1,
     cpuOvercommit: 1,
     hostMemoryMiB: 0,
+    dataSpace: async () => ({ totalBytes: 2 ** 50, freeBytes: 2 ** 50 }),
     onEngineAnswers: async () => {},
     alone: true,
   });
+  await running.room.look();
   await running.access.ensureSigningKey();
   await running.access.ensureAdmin({ password: ADMIN_PASSWORD, balance: 1_000 });
   return {
@@ -171,11 +174,16 @@ const restingEngine: Engine = {
 };
 
 const emptyStorage: Storage = {
-  capabilities: () => ({ sizeLimit: 'soft', snapshots: false }),
+  capabilities: () => ({ sizeLimit: 'soft', usage: 'walk', copies: 'live', dockerInside: false }),
   create: away,
+  grow: away,
+  biggest: away,
+  unmount: away,
   mount: away,
   usage: async () => null,
   observe: async () => ({ kind: 'unknown', reason: 'the storage rests' }),
   destroy: away,
   listOwned: away,
+  listMounted: away,
+  space: async () => ({ totalBytes: 2 ** 50, freeBytes: 2 ** 50 }),
 };

@@ -2,6 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
 import { EVENT_STREAM_TYPE, EVENTS_PATH } from '../../src/contract/events.ts';
+import { FILE_METHODS, FILE_PATH } from '../../src/contract/file.ts';
 import { openapiDocument } from '../../src/contract/openapi.ts';
 import type { Json } from '../../src/contract/openapi.ts';
 import { OPERATION_HEADER } from '../../src/contract/operation.ts';
@@ -37,6 +38,10 @@ test('every route is in the document once, by its method, with its summary and a
   // The stream that no answer ends is outside of the table.
   expect(at(document, 'paths', EVENTS_PATH, 'get', 'responses', '200', 'content')).toHaveProperty(EVENT_STREAM_TYPE);
   seen.push(EVENTS_PATH);
+  // So are the bytes of files, which are no JSON.
+  for (const method of FILE_METHODS)
+    expect(at(document, 'paths', FILE_PATH, method.toLowerCase(), 'responses', '401')).toBeTypeOf('object');
+  seen.push(FILE_PATH);
   expect(Object.keys(at(document, 'paths') ?? {}).toSorted()).toEqual(seen.toSorted());
 });
 

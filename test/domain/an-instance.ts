@@ -1,4 +1,5 @@
 /** An instance with every field filled, to change where a test looks. */
+import { noUsage } from '../../src/domain/disk.ts';
 import { imageId, instanceIdOf, instanceTypeId, regionId, userId } from '../../src/domain/ids.ts';
 import { noEnds } from '../../src/domain/ends.ts';
 import type { Instance } from '../../src/domain/instance.ts';
@@ -58,6 +59,7 @@ export const anInstance = (over: Partial<Instance> = {}): Instance => ({
   ends: noEnds,
   archive: null,
   unfinished: [],
+  diskUsage: noUsage,
   operation: beginOperation('launch', 'user', 1_700_000_000_000),
   observed: {
     status: 'Initializing',

@@ -345,6 +345,22 @@ describe('plan', () => {
     expect(plan({ ...instance, filesStale: false }, running, now, limits).do).toBe('rest');
   });
 
+  test('one whose Docker is lost is handed to its engine again, and one that was launched without is left alone', () => {
+    const instance = at('running', { status: 'Running', phase: 'Ready' });
+    const withDocker = { ...instance, spec: { ...instance.spec, enableDocker: true } };
+    expect(plan(withDocker, { ...running, docker: 'stopped' }, now, limits).do).toBe('refresh');
+    expect(plan(withDocker, { ...running, docker: 'running' }, now, limits).do).toBe('rest');
+    expect(plan(instance, { ...running, docker: 'stopped' }, now, limits).do).toBe('rest');
+  });
+
+  test('one that is to stand still is halted for as long as its Docker runs on', () => {
+    const left = { ...ended, docker: 'running' } as const;
+    const stopped = at('stopped', { status: 'Stopped', phase: 'Stopped' });
+    expect(plan(stopped, left, now, limits).do).toBe('halt');
+    expect(plan(stopped, { ...left, docker: 'stopped' }, now, limits).do).toBe('rest');
+    expect(plan(at('archived', { status: 'Running', phase: 'Stopping' }), left, now, limits).do).toBe('halt');
+  });
+
   test('a wish to stop halts what runs, tells when it is stopped, and then rests', () => {
     expect(plan(at('stopped', { status: 'Running', phase: 'Stopping' }), running, now, limits).do).toBe('halt');
     for (const seen of [ended, absent])

@@ -21,6 +21,8 @@ describe('what the policy does', () => {
     ['deletes what its operator wants deleted', { ...stray, handling: 'delete' }, reporting, 'discard'],
     ['touches nothing when it is to report', { ...stray, watchedMs: 1e12 }, reporting, 'leave'],
     ['deletes at once when it is to delete', stray, { does: 'delete', keptMs: 1e9 }, 'discard'],
+    ['removes a Docker that runs, as all it keeps is on a disk', { ...stray, kind: 'docker' }, stop, 'discard'],
+    ['leaves one when it is to report', { ...stray, kind: 'docker', watchedMs: 1e12 }, reporting, 'leave'],
     ['has nothing to stop in a network', { ...stray, kind: 'network' }, stop, 'leave'],
   ] as const)('%s', (_, one, policy, step) => {
     expect(strayStep(one, policy)).toBe(step);

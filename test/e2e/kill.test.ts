@@ -5,6 +5,7 @@
  *
  * `BERTH_SEED` gives the same moments and the same choices again; what the engine is doing just then is its own.
  */
+import { makeImageFileStorage } from '../../src/storage/image-file/image-file.ts';
 import { randomUUID } from 'node:crypto';
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -83,7 +84,10 @@ const imageRef = `berth.local/kill:${randomUUID()}`;
 const PRECIOUS = `kept through all of it, ${seed}`;
 /** Adds a line to the volume when it runs: on one root disk it runs once, so a second line is a root disk that was lost. */
 const initScript = 'echo once >>/root/kept/"$BERTH_INSTANCE_ID"';
-const filesOf = (folder: string, volumeId: string): string => join(folder, 'disks/volume', volumeId, 'files');
+const filesOf = (folder: string, volumeId: string): Promise<string> => {
+  const at = { root: join(folder, 'disks'), installation: installationOf(folder) };
+  return makeImageFileStorage({ ...at, copies: 'live' }).mount({ kind: 'volume', id: volumeId });
+};
 
 let server: ServerProcess;
 let admin: Client;
@@ -123,7 +127,7 @@ beforeAll(async () => {
       () => client.listVolumes({ pager: { currentPage: 1, pageSize: 10 } }),
       ({ volumeList }) => volumeList[0]?.status === 'Bound',
     );
-    await writeFile(join(filesOf(server.folder, volume.id), 'precious'), PRECIOUS);
+    await writeFile(join(await filesOf(server.folder, volume.id), 'precious'), PRECIOUS);
     accounts.push({
       username,
       client,
@@ -387,13 +391,15 @@ async function agree(installation: string): Promise<void> {
 
 async function volumesHold(listed: InstanceObject[]): Promise<void> {
   for (const { volumeId } of accounts) {
-    const folder = filesOf(server.folder, volumeId);
+    const folder = await filesOf(server.folder, volumeId);
     expect(await readFile(join(folder, 'precious'), 'utf8')).toBe(PRECIOUS);
     for (const name of (await readdir(folder)).filter((each) => each !== 'precious')) {
       expect({ name, said: await readFile(join(folder, name), 'utf8') }).toEqual({ name, said: 'once\n' });
     }
   }
-  const written = (await Promise.all(accounts.map(({ volumeId }) => readdir(filesOf(server.folder, volumeId))))).flat();
+  const written = (
+    await Promise.all(accounts.map(async ({ volumeId }) => readdir(await filesOf(server.folder, volumeId))))
+  ).flat();
   const ran = listed.filter(
     ({ instanceRuntimeInfo: { message } }) => message === 'the init script ended with exit code 0',
   );

@@ -206,7 +206,7 @@ describe('what the host does not give', () => {
       await inside.sees(without, { status: 'Running', diagnosisReason: '' });
       await inside.sees(pending, { status: 'Running', diagnosisReason: '' });
 
-      await rm(join(disks, 'volume', lost.id), { recursive: true });
+      await rename(join(disks, 'volume', lost.id), join(inside.folder, 'lost'));
       await until(
         () => inside.client.listVolumes({ pager: { currentPage: 1, pageSize: 10 } }),
         ({ volumeList }) => volumeList.some(({ id, status }) => id === lost.id && status === 'Lost'),

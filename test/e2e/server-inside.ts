@@ -1,6 +1,7 @@
 /** A whole Berth inside the test's process, on the container engine of this machine: with limits, a clock and an engine of the test's choice. */
+import { removeDataFolder } from '../../scripts/lib/remove-data-folder.mjs';
 import { randomUUID } from 'node:crypto';
-import { access, mkdtemp, rm } from 'node:fs/promises';
+import { access, mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type Docker from 'dockerode';
@@ -100,6 +101,7 @@ export async function startInside({
     BERTH_REGISTRY_IMAGES: 'off',
     BERTH_LOCAL_REGISTRIES: 'allow',
     BERTH_CPU_OVERCOMMIT: '50',
+    BERTH_POOL: 'overcommit=100',
     DOCKER_HOST: engineAt,
     ...settings,
   });
@@ -240,7 +242,7 @@ export async function startInside({
       for (const ref of tiny) await engine.getImage(ref).remove({ force: true });
       if ((await ownedNames(installation, engine)).length > 0)
         throw new Error('something of this installation is still there');
-      await rm(folder, { recursive: true, force: true });
+      removeDataFolder(folder);
     },
   };
 }

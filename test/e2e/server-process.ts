@@ -1,6 +1,7 @@
 /** The program itself, started as an operator starts it, on the container engine of this machine. */
+import { removeDataFolder } from '../../scripts/lib/remove-data-folder.mjs';
 import { spawn, type ChildProcess } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { DatabaseSync } from 'node:sqlite';
 import { tmpdir } from 'node:os';
@@ -61,6 +62,7 @@ export async function startServerProcess({
     BERTH_NODE_PORTS: nodePorts,
     BERTH_REGISTRY_IMAGES: 'off',
     BERTH_CPU_OVERCOMMIT: '50',
+    BERTH_POOL: 'overcommit=100',
     ...settings,
   };
   let child: ChildProcess | null = null;
@@ -105,7 +107,7 @@ export async function startServerProcess({
       const installation = installationOf(folder);
       await kill('SIGTERM');
       await removeAll(installation);
-      await rm(folder, { recursive: true, force: true });
+      removeDataFolder(folder);
     },
   };
 }

@@ -14,6 +14,7 @@
  */
 import { afterAll, afterEach, beforeAll, describe } from 'vitest';
 import type { Fixture } from './conformance/fixture.ts';
+import { describeDockerInside } from './conformance/docker-inside.ts';
 import { describeFaults } from './conformance/faults.ts';
 import { describeImages } from './conformance/images.ts';
 import { describeInside } from './conformance/inside.ts';
@@ -51,5 +52,6 @@ export function describeConformance(name: string, makeFixture: () => Promise<Fix
     describeImages(current);
     describeSurroundings(current);
     describeOwnership(current);
+    describeDockerInside(current);
   });
 }

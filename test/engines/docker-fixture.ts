@@ -18,9 +18,11 @@ import { endpointOf, makeClient, type Endpoint } from '../../src/engines/docker/
 import { makeControlFiles } from '../../src/engines/docker/control-files.ts';
 import { makeDockerEngine, type DockerEngineOptions } from '../../src/engines/docker/docker.ts';
 import { makeHost, type HostFacts } from '../../src/engines/docker/host.ts';
+import { EngineFault } from '../../src/domain/engine-fault.ts';
 import type { InstanceId } from '../../src/domain/ids.ts';
 import type { Engine } from '../../src/engines/contract.ts';
-import { containerName, labels, networkName } from '../../src/engines/labels.ts';
+import { containerName, dockerName, labels, networkName } from '../../src/engines/labels.ts';
+import { buildRecipe, readRecipe, recipeRef } from '../../src/engines/docker/recipes.ts';
 import { splitRef } from '../../src/engines/docker/refs.ts';
 import { credentials, startDebianRegistries, type DebianRegistries } from './debian-registry.ts';
 import type { Fixture, Neighbour } from './conformance.ts';
@@ -29,6 +31,8 @@ import { makeSubject, type Subject } from './conformance/subject.ts';
 const run = promisify(execFile);
 
 export const endpoint: Endpoint = endpointOf(process.env['DOCKER_HOST'] ?? '/var/run/docker.sock');
+
+const DOCKER_RECIPE = path.join(import.meta.dirname, '../../images/docker-inside');
 
 /** Two empty blocks: its end. */
 const emptyTar = Buffer.alloc(1024);
@@ -59,7 +63,9 @@ export function onDocker(hand: (made: { fixture: DockerFixture; subject: Subject
 export async function makeDockerFixture(): Promise<DockerFixture> {
   const client = makeClient(endpoint);
   const { docker } = client;
-  const facts = await makeHost(client).facts(AbortSignal.timeout(20_000));
+  const way = 'rootless';
+  const facts = await makeHost(client, way).facts(AbortSignal.timeout(20_000));
+  const recipe = await readRecipe(DOCKER_RECIPE);
   const installation = randomUUID();
   const installations = new Set<string>([installation]);
   const folder = await mkdtemp(path.join(tmpdir(), 'berth-docker-'));
@@ -71,9 +77,23 @@ export async function makeDockerFixture(): Promise<DockerFixture> {
   let debian: Promise<DebianRegistries> | undefined;
   const log = { info: () => {}, warn: (...said: unknown[]) => void warnings.push(said.map(String).join(' ')) };
 
+  const buildLocalImage: DockerEngineOptions['buildLocalImage'] = async (ref, onProgress, signal) => {
+    if (ref === recipeRef(recipe)) return buildRecipe({ docker, recipe, folder: DOCKER_RECIPE, signal, onProgress });
+    throw new EngineFault('not_found', `there is no recipe for ${ref}`, { retry: false, reason: 'imageMissing' });
+  };
+
   const make = (options: Partial<DockerEngineOptions> = {}): Engine => {
     installations.add(options.installation ?? installation);
-    const engine = makeDockerEngine({ endpoint, installation, stateFolder, log, ...options });
+    const dockerInside = { way, imageRef: recipeRef(recipe) } as const;
+    const engine = makeDockerEngine({
+      endpoint,
+      installation,
+      stateFolder,
+      log,
+      dockerInside,
+      buildLocalImage,
+      ...options,
+    });
     engines.push(engine);
     return engine;
   };
@@ -181,11 +201,14 @@ export async function makeDockerFixture(): Promise<DockerFixture> {
     async stopOutside(id) {
       await docker.getContainer(containerName(id)).kill();
     },
+    async loseDocker(id) {
+      await docker.getContainer(dockerName(id)).remove({ force: true });
+    },
     async dropImage(ref) {
       await unlessGone(docker.getImage(ref).remove({ force: true }));
     },
     generationFollows: 'creation',
-    lacks: {},
+    lacks: facts.whyNoDocker === null ? {} : { dockerInside: facts.whyNoDocker },
     async stop() {
       try {
         await Promise.all(engines.map((engine) => engine.stop()));

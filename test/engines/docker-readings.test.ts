@@ -120,6 +120,8 @@ describe('create options', () => {
     gpuDriver: null,
     gpus: [],
     dial: true,
+    whyNoDocker: null,
+    sharesLimits: false,
   };
   const id = instanceIdOf('00000000-0000-4000-8000-000000000001');
   const spec: EngineSpec = {

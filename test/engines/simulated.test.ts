@@ -42,6 +42,7 @@ async function makeFixture(publishPorts: boolean): Promise<Fixture> {
     }),
     leaveHalfMade: async (spec) => engine.leaveHalfMade(spec),
     stopOutside: (id) => host.crash(id),
+    loseDocker: async (id) => host.setDocker(id, 'stopped'),
     dropImage: async (ref) => host.dropImage(ref),
     generationFollows: 'ensure',
     lacks: {

@@ -33,7 +33,12 @@ beforeAll(async () => {
 afterAll(() => rm(lab, { recursive: true }));
 
 /** An instance as the engine makes it; gone when its test is. `before` runs first, to take away what an image may lack. */
-async function start(options: { initScript?: string; env?: string[]; before?: string }) {
+async function start(options: {
+  initScript?: string;
+  env?: string[];
+  before?: string;
+  tmpfs?: Record<string, string>;
+}) {
   const id = `notebook-${randomUUID()}`;
   const control = await mkdtemp(join(lab, 'control-'));
   await chmod(control, 0o755);
@@ -58,6 +63,7 @@ async function start(options: { initScript?: string; env?: string[]; before?: st
       SecurityOpt: ['no-new-privileges'],
       Memory: 2 ** 30,
       PidsLimit: 512,
+      Tmpfs: options.tmpfs ?? {},
     },
   });
   onTestFinished(async () => {
@@ -148,6 +154,20 @@ describe('ssh', () => {
     await eventually(() => instance.ssh('true'));
     await instance.ssh('pkill -f "sshd -D"').catch(() => {});
     await eventually(async () => expect(await instance.ssh('echo again')).toBe('again\n'));
+  });
+});
+
+describe('a root disk without room', () => {
+  it('keeps nobody out: ssh, the notebook and its kernels answer', async () => {
+    const full = ['/run', '/root', '/var/log'];
+    const instance = await start({
+      tmpfs: Object.fromEntries(full.map((folder) => [folder, 'size=16k'])),
+      before: `for each in ${full.join(' ')}; do cat /dev/zero >$each/full; done 2>/dev/null`,
+    });
+    await eventually(async () => expect(await instance.ssh('echo in')).toBe('in\n'));
+    await expect(instance.ssh('head -c 100000 /dev/zero >/root/more')).rejects.toThrow(/No space left/);
+    await eventually(async () => expect((await instance.http('api/status')).status).toBe(200));
+    expect((await instance.http('api/kernels', { method: 'POST', body: '{}' })).status).toBe(201);
   });
 });
 

@@ -24,6 +24,18 @@ describe('the configuration', () => {
     });
   });
 
+  test('reads where pools lie, and what of them may be promised', () => {
+    const { pools } = readConfig({
+      BERTH_POOL: 'overcommit=2',
+      BERTH_POOL_HIGHSPEEDSTORAGE: 'path=/srv/fast, engine=directory, size=2000',
+    });
+    expect(pools).toEqual({
+      default: { path: null, engine: null, sizeGB: null, overcommit: 2 },
+      filesystem: null,
+      highspeedstorage: { path: '/srv/fast', engine: 'directory', sizeGB: 2_000, overcommit: 1 },
+    });
+  });
+
   test('reads addresses of both families', () => {
     expect(readConfig({ BERTH_LISTEN: '[::1]:80' }).listen).toEqual({ host: '::1', port: 80 });
     expect(readConfig({ BERTH_LISTEN: 'example.org:0' }).listen).toEqual({ host: 'example.org', port: 0 });
@@ -35,6 +47,13 @@ describe('the configuration', () => {
     ['BERTH_ENGINE', 'podman', /docker.*simulated/],
     ['BERTH_DATABASE_URL', 'mysql://x', /postgres:\/\//],
     ['BERTH_ADMIN_PASSWORD', 'short', /8 characters/],
+    ['BERTH_POOL', 'path=disks', /absolute path/],
+    ['BERTH_POOL', 'engine=ext4', /image-file/],
+    ['BERTH_POOL_FILESYSTEM', 'size=2.5', /whole GB/],
+    ['BERTH_POOL_FILESYSTEM', 'overcommit=0.5', /overcommit/],
+    ['BERTH_POOL_HIGHSPEEDSTORAGE', 'paths=/srv', /members of these names/],
+    ['BERTH_POOL_HIGHSPEEDSTORAGE', 'size=1,size=2', /twice/],
+    ['BERTH_SHARED_DISK_GB', '0', /1 to/],
     ['BERTH_NODE_PORTS', '2000-1000', /first-last/],
     ['BERTH_CPU_OVERCOMMIT', 'much', /number/],
     ['BERTH_GATEWAY_URL', 'gateway', /http/],
@@ -43,6 +62,7 @@ describe('the configuration', () => {
     ['BERTH_ARCHIVE_REGISTRY', 'berth/kept', /host\[:port\]\/path/],
     ['BERTH_ARCHIVE_REGISTRY_USERNAME', 'ada', /goes together/],
     ['BERTH_ARCHIVE_REGISTRY_PASSWORD', 'harbour', /goes together/],
+    ['BERTH_DOCKER_INSIDE', 'privileged', /rootless.*nested.*off/],
     ['BERTH_STRAYS', 'kill', /report.*stop.*delete/],
     ['BERTH_STRAY_HOURS', '-1', />=0/],
   ])('%s=%s is refused, naming it and what would be right', (name, value, right) => {
@@ -62,6 +82,12 @@ describe('the configuration', () => {
     expect(readConfig(registry).archiveRegistry).toEqual({ prefix: '10.0.0.7:5000/berth', username: '', secret: '' });
     expect(readConfig({ ...registry, ...login }).archiveRegistry).toMatchObject({ username: 'ada', secret: 'harbour' });
     expect(() => readConfig(login)).toThrow(/BERTH_ARCHIVE_REGISTRY: must be set/);
+  });
+
+  test('lets instances have a Docker by the safe way unless it says otherwise', () => {
+    expect(readConfig({}).dockerInside).toBe('rootless');
+    expect(readConfig({ BERTH_DOCKER_INSIDE: 'nested' }).dockerInside).toBe('nested');
+    expect(readConfig({ BERTH_DOCKER_INSIDE: 'off' }).dockerInside).toBeNull();
   });
 
   test('shows no secret', () => {

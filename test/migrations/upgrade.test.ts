@@ -5,395 +5,34 @@
 import { expect, test } from 'vitest';
 import { instance as instanceSchema } from '../../src/contract/instance.ts';
 import { operation as operationSchema } from '../../src/contract/operation.ts';
-import type { Region } from '../../src/domain/catalog.ts';
 import { nextEnds } from '../../src/domain/ends.ts';
-import { regionId } from '../../src/domain/ids.ts';
 import { defaultLimits } from '../../src/domain/instance-states.ts';
-import type { Operation, StageName } from '../../src/domain/operation.ts';
-import { plan, type Seen, type Step } from '../../src/domain/plan.ts';
+import type { Operation } from '../../src/domain/operation.ts';
+import { plan } from '../../src/domain/plan.ts';
 import { publicInstance } from '../../src/domain/public-instance.ts';
 import { publicOperation } from '../../src/domain/public-operation.ts';
 import { rewriteTexts } from '../../src/main/first-run.ts';
-import { saveSetting } from '../../src/store/catalog.ts';
+import { diskKey } from '../../src/domain/disk.ts';
+import { disksOfRegion } from '../../src/store/disks.ts';
+import { poolsOf } from '../../src/store/pools.ts';
 import { instanceFromRow, type InstanceRow } from '../../src/store/instances.ts';
-import type { Migration } from '../../src/store/migrate.ts';
-import { first } from '../../src/store/migrations/0001-first.ts';
-import { migrations } from '../../src/store/migrations/all.ts';
-import { openPostgres } from '../../src/store/postgres.ts';
-import { openSqlite } from '../../src/store/sqlite.ts';
-import type { Db, Store } from '../../src/store/store.ts';
+import type { Store } from '../../src/store/store.ts';
 import { volumeFromRow } from '../../src/store/volumes.ts';
-import { onBothEngines, quietLog, type Open, type Place } from '../store/harness.ts';
+import { onBothEngines } from '../store/harness.ts';
 
-const CREATED_MS = 1_700_000_000_000;
-const WISHED_MS = CREATED_MS + 3_600_000;
-const NOW_MS = WISHED_MS + 60_000;
-const MESSAGE = 'no such image: "x", said\nthe registry';
-
-const region: Region = {
-  id: regionId('here'),
-  name: 'default',
-  value: 'default',
-  location: 'here',
-  domain: 'gateway.test',
-  sshAddress: '192.0.2.1',
-  engine: 'simulated',
-};
-
-/** An instance as the first version kept it. */
-interface Old {
-  status: string;
-  desired: 'running' | 'stopped' | 'released';
-  phase: string;
-  generation: number;
-  diagnosis?: string;
-  /** What a pass that looks at it after the upgrade sees. */
-  seen: Seen;
-  /** What is to come of it. */
-  operation: { kind: Operation['kind']; state: Operation['state']; stage?: StageName };
-  actions: string[];
-  step: Step['do'];
-}
-
-const runs: Seen = {
-  kind: 'present',
-  running: true,
-  exitCode: null,
-  outOfMemory: false,
-  startedAtMs: WISHED_MS,
-  answers: true,
-};
-const stands: Seen = { ...runs, running: false, exitCode: 0 };
-const absent: Seen = { kind: 'absent' };
-
-const olds: Record<string, Old> = {
-  launching: {
-    status: 'Initializing',
-    desired: 'running',
-    phase: 'Queued',
-    generation: 1,
-    seen: absent,
-    operation: { kind: 'launch', state: 'Running', stage: 'Placed' },
-    actions: ['stop', 'terminate'],
-    step: 'ensure',
-  },
-  pulling: {
-    status: 'PullingImage',
-    desired: 'running',
-    phase: 'DownloadImage',
-    generation: 1,
-    seen: absent,
-    operation: { kind: 'launch', state: 'Running', stage: 'Placed' },
-    actions: ['stop', 'terminate'],
-    step: 'ensure',
-  },
-  starting: {
-    status: 'Starting',
-    desired: 'running',
-    phase: 'WaitReady',
-    generation: 3,
-    seen: runs,
-    operation: { kind: 'start', state: 'Running', stage: 'Placed' },
-    actions: ['stop', 'terminate'],
-    step: 'checkReady',
-  },
-  restarting: {
-    status: 'Restarting',
-    desired: 'running',
-    phase: 'Stopping',
-    generation: 2,
-    seen: runs,
-    operation: { kind: 'restart', state: 'Running', stage: 'Stop' },
-    actions: ['stop', 'terminate'],
-    step: 'checkReady',
-  },
-  running: {
-    status: 'Running',
-    desired: 'running',
-    phase: 'Ready',
-    generation: 1,
-    seen: runs,
-    operation: { kind: 'launch', state: 'Succeeded' },
-    actions: ['stop', 'restart', 'archive', 'terminate'],
-    step: 'rest',
-  },
-  runningAgain: {
-    status: 'Running',
-    desired: 'running',
-    phase: 'Ready',
-    generation: 3,
-    seen: runs,
-    operation: { kind: 'start', state: 'Succeeded' },
-    actions: ['stop', 'restart', 'archive', 'terminate'],
-    step: 'rest',
-  },
-  stopping: {
-    status: 'Running',
-    desired: 'stopped',
-    phase: 'Stopping',
-    generation: 2,
-    seen: runs,
-    operation: { kind: 'stop', state: 'Running', stage: 'Stop' },
-    actions: ['archive', 'terminate'],
-    step: 'halt',
-  },
-  calledOff: {
-    status: 'PullingImage',
-    desired: 'stopped',
-    phase: 'Stopping',
-    generation: 2,
-    seen: absent,
-    operation: { kind: 'stop', state: 'Running', stage: 'Stop' },
-    actions: ['terminate'],
-    step: 'settle',
-  },
-  stopped: {
-    status: 'Stopped',
-    desired: 'stopped',
-    phase: 'Stopped',
-    generation: 2,
-    seen: stands,
-    operation: { kind: 'stop', state: 'Succeeded' },
-    actions: ['start', 'archive', 'terminate'],
-    step: 'rest',
-  },
-  failed: {
-    status: 'InitializationFailed',
-    desired: 'stopped',
-    phase: 'Failed',
-    generation: 1,
-    diagnosis: 'EngineRejected',
-    seen: absent,
-    operation: { kind: 'launch', state: 'Failed' },
-    actions: ['start', 'terminate'],
-    step: 'rest',
-  },
-  failedLater: {
-    status: 'StartingFailed',
-    desired: 'stopped',
-    phase: 'Failed',
-    generation: 3,
-    diagnosis: 'ImageFailed',
-    seen: stands,
-    operation: { kind: 'start', state: 'Failed' },
-    actions: ['start', 'archive', 'terminate'],
-    step: 'rest',
-  },
-  cleaning: {
-    status: 'Released',
-    desired: 'released',
-    phase: 'Cleaning',
-    generation: 2,
-    seen: runs,
-    operation: { kind: 'terminate', state: 'Running', stage: 'Clean' },
-    actions: [],
-    step: 'destroy',
-  },
-  cleaned: {
-    status: 'Released',
-    desired: 'released',
-    phase: 'Cleaned',
-    generation: 2,
-    seen: absent,
-    operation: { kind: 'terminate', state: 'Succeeded' },
-    actions: [],
-    step: 'rest',
-  },
-};
-
-/** The text that the first version wrote. */
-const oldText = (id: string, { status, phase, diagnosis = '' }: Old): string =>
-  JSON.stringify({
-    instanceMetadata: { instanceAuth: { ownerUserName: 'ann' }, instanceId: id, instanceUsername: 'root' },
-    instanceSpecInfo: {
-      name: 'é "quoted"',
-      instanceBillingInfo: { chargeMode: 'perHour', duration: 1, price: 0.02, unit: '$', type: 'On-Demand' },
-      imageInfo: { architecture: 'amd64', isPublic: 'true', name: 'JupyterLab', tags: null, type: 'notebook' },
-      instanceConfiguration: {
-        enableCommonData: false,
-        enableDocker: false,
-        InstanceDiskAmountRequest: { rootDiskAmountGiReq: 20, dataDiskAmountGiReq: 20 },
-        dockerStorageSize: 0,
-      },
-      instanceTypeInfo: {
-        instanceId: 'type',
-        instanceTypeName: 'cpu.1',
-        cpu: { amount: 1, type: 'amd64', unit: 'core' },
-        memory: { amount: 2, type: 'RAM', unit: 'GB' },
-        gpu: { amount: 0, type: '', unit: 'card' },
-        disk: { amount: 20, type: 'root', unit: 'GB' },
-      },
-      regionInfo: {
-        domain: region.domain,
-        location: region.location,
-        name: region.name,
-        sshAddress: region.sshAddress,
-        value: region.value,
-        regionId: region.id,
-      },
-      remoteStorages: [],
-      nodePorts: [
-        {
-          port: 22,
-          address: status === 'Running' ? region.sshAddress : '',
-          nodePort: status === 'Running' ? 30_000 : 0,
-        },
-      ],
-      isSpotInstance: false,
-    },
-    instanceRuntimeInfo: {
-      createAtUnixMs: CREATED_MS,
-      status,
-      phase,
-      message: '',
-      diagnosisReason: diagnosis,
-      diagnosisMessage: diagnosis === '' ? '' : MESSAGE,
-      healthy: status === 'Running',
-      subUrl: `/notebook/${id}/`,
-      instanceDiskUsageInfo: { rootDiskUsedGi: 0, dataDiskUsedGi: 0 },
-      instanceDiskAmountInfo: { rootDiskAmountGi: 20, dataDiskAmountGi: 20 },
-      stopTimestamp: 0,
-      scheduledStopTimestamp: 0,
-    },
-  });
-
-const idle = { leaseOwner: null, leaseToken: null, leaseUntilMs: null, dueAtMs: null, listed: 1 } as const;
-
-const spec = {
-  name: 'é "quoted"',
-  regionId: region.id,
-  image: {
-    id: 'image',
-    name: 'JupyterLab',
-    ref: 'r:1',
-    architecture: 'amd64',
-    isPublic: true,
-    tags: [],
-    type: 'notebook',
-  },
-  type: {
-    id: 'type',
-    name: 'cpu.1',
-    isSpot: false,
-    cpuCores: 1,
-    cpuType: 'amd64',
-    memoryGB: 2,
-    gpuCount: 0,
-    gpuName: '',
-    rootDiskGB: 20,
-    dataDiskGB: 20,
-  },
-  chargeMode: 'perHour',
-  duration: 1,
-  isSpot: false,
-  mounts: [],
-  extraDataDiskGB: 0,
-  enableCommonData: false,
-  enableDocker: false,
-  dockerStorageGB: 0,
-  initScript: '',
-};
-
-async function insertOld(tx: Db, id: string, old: Old): Promise<void> {
-  const { status, phase, diagnosis = '' } = old;
-  const diagnosisMessage = diagnosis === '' ? '' : MESSAGE;
-  // A message may say what only a member means.
-  const message = status === 'Released' ? '"phase":"Cleaned"' : '';
-  const observed = {
-    status,
-    phase,
-    diagnosis,
-    diagnosisMessage,
-    message,
-    healthy: status === 'Running',
-    stoppedAtMs: 0,
-  };
-  await tx
-    .insertInto('instance')
-    .values({
-      ...idle,
-      id,
-      ownerId: 'ann',
-      ownerName: 'ann',
-      regionId: region.id,
-      createdAtMs: CREATED_MS,
-      spec: JSON.stringify(spec),
-      priceMicros: 20_000,
-      nodePorts: JSON.stringify([{ port: 22, nodePort: 30_000 }]),
-      desired: old.desired,
-      generation: old.generation,
-      mustHalt: 0,
-      everEnsured: 1,
-      filesStale: 0,
-      attempts: 0,
-      wishedAtMs: WISHED_MS,
-      initExit: null,
-      observed: JSON.stringify(observed),
-      status,
-      holdsCapacity: 0,
-      notebookToken: 't',
-      publicText: oldText(id, old),
-      releasedAtMs: old.desired === 'released' ? WISHED_MS : null,
-    })
-    .execute();
-}
-
-const volumeOperations: Record<string, { kind: Operation['kind']; state: Operation['state']; stage?: StageName }> = {
-  Pending: { kind: 'createVolume', state: 'Running', stage: 'Disks' },
-  Bound: { kind: 'createVolume', state: 'Succeeded' },
-  Lost: { kind: 'createVolume', state: 'Succeeded' },
-  Terminating: { kind: 'deleteVolume', state: 'Running', stage: 'Clean' },
-};
-
-const insertOldVolume = (tx: Db, status: string) =>
-  tx
-    .insertInto('volume')
-    .values({
-      ...idle,
-      id: `volume-${status}`,
-      ownerId: 'ann',
-      ownerName: 'ann',
-      createdAtMs: CREATED_MS,
-      name: status,
-      liveName: status === 'Terminating' ? null : `ann/${status}`,
-      regionId: region.id,
-      type: 'filesystem',
-      sizeGB: 1,
-      usageBytes: 0,
-      status,
-      generation: 1,
-      publicText: '{}',
-    })
-    .execute();
-
-const openWith = (place: Place, known: readonly Migration[]): Promise<Store> =>
-  'file' in place
-    ? openSqlite({ ...place, migrations: known, log: quietLog })
-    : openPostgres({ ...place, migrations: known, log: quietLog });
-
-/** A database of the first version with all of them, as this version opens it. */
-async function upgraded(open: Open): Promise<Store> {
-  const place = await open.empty();
-  const before = await openWith(place, [first]);
-  await before.write(async (tx) => {
-    await tx
-      .insertInto('account')
-      .values({ id: 'ann', username: 'ann', email: '', passwordHash: '', roles: '[]', createdAtMs: 1, disabled: 0 })
-      .execute();
-    const { engine, id, name, value, location, domain, sshAddress } = region;
-    const totals = { cpuMilliTotal: 1, memoryMiBTotal: 1, gpusTotal: 0, nodePortsTotal: 1 };
-    await tx
-      .insertInto('region')
-      .values({ id, name, value, location, domain, sshAddress, engine, ...totals })
-      .execute();
-    for (const [id, old] of Object.entries(olds)) await insertOld(tx, id, old);
-    for (const status of Object.keys(volumeOperations)) await insertOldVolume(tx, status);
-    // As the first version left it once all texts were written.
-    await saveSetting(tx, `texts.${region.id}`, JSON.stringify(region));
-  });
-  await before.stop();
-  return openWith(place, migrations);
-}
+import {
+  CREATED_MS,
+  MESSAGE,
+  NOW_MS,
+  region,
+  spec,
+  upgraded,
+  volumeOperations,
+  WISHED_MS,
+  olds,
+  oldText,
+  type Old,
+} from './first-version.ts';
 
 const rowsOf = async (store: Store): Promise<(readonly [Old, InstanceRow])[]> => {
   const rows = await store.read.selectFrom('instance').selectAll().execute();
@@ -469,6 +108,27 @@ onBothEngines('an upgrade from the first version', (open) => {
     const found = Object.fromEntries(rows.map((row) => [row.status, volumeFromRow(row).operation]));
     const should = Object.entries(volumeOperations).map(([status, told]) => [status, wholeOperation(told, CREATED_MS)]);
     expect(found).toEqual(Object.fromEntries(should));
+    await store.stop();
+  });
+
+  test('writes down each disk, in the pool for all, which counts them', async () => {
+    const store = await upgraded(open);
+    const disks = await disksOfRegion(store.read, region.id, '', 1_000);
+    const keys = disks.map(diskKey).toSorted();
+    const data = (await rowsOf(store)).filter(([old]) => old.phase !== 'Cleaned').map(([, { id }]) => `data/${id}`);
+    const volumes = Object.keys(volumeOperations).map((status) => `volume/volume-${status}`);
+    expect(keys).toEqual([...data, ...volumes, `shared/ann/${region.id}`].toSorted());
+    const sizes = new Map(disks.map((disk) => [disk.kind, disk.sizeGB]));
+    expect(sizes).toEqual(
+      new Map([
+        ['data', spec.type.dataDiskGB + spec.extraDataDiskGB],
+        ['shared', spec.type.dataDiskGB],
+        ['volume', 1],
+      ]),
+    );
+    const usedGB = disks.reduce((sum, { sizeGB }) => sum + sizeGB, 0);
+    expect(await poolsOf(store.read, region.id)).toMatchObject([{ name: 'default', usedGB }]);
+    expect(disks.every(({ pool, ownerId }) => pool === 'default' && ownerId === 'ann')).toBe(true);
     await store.stop();
   });
 

@@ -153,7 +153,7 @@ onBothEngines('an action', (open) => {
     await settled(world);
     await expectConsistent(world);
     expect(await world.engine.listOwned(AbortSignal.timeout(1_000))).toEqual([]);
-    expect((await world.hands.storage.listOwned()).filter(({ kind }) => kind === 'data')).toEqual([]);
+    expect((await world.storage.listOwned()).filter(({ kind }) => kind === 'data')).toEqual([]);
   });
 
   test('terminate while an image is pulled ends the pull within a moment', async () => {

@@ -164,7 +164,7 @@ onBothEngines('an archived instance', (open) => {
     await world.running.control.instances.terminate(world.caller, { instanceId: id }, null);
     await world.until(id, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.phase === 'Cleaned');
     expect(await imagesOnHost(world)).toEqual([]);
-    expect(await world.hands.storage.observe({ kind: 'data', id })).toMatchObject({ kind: 'absent' });
+    expect(await world.storage.observe({ kind: 'data', id })).toMatchObject({ kind: 'absent' });
     expect((await rowOf(world, id)).archive).toBeNull();
     await becomesConsistent(world);
 

@@ -7,8 +7,11 @@ import type { Store } from '../../src/store/store.ts';
 import {
   wrongAtRest,
   wrongCounts,
+  wrongDisks,
   wrongEvents,
+  wrongPools,
   wrongPorts,
+  wrongSnapshotText,
   wrongText,
   wrongTotals,
   wrongVolumeText,
@@ -25,6 +28,9 @@ const tables = [
   'nodePort',
   'mount',
   'volume',
+  'snapshot',
+  'disk',
+  'pool',
   'idempotency',
   'event',
   'setting',
@@ -53,7 +59,12 @@ export async function settled({ store }: World): Promise<void> {
       .select(['id', 'status', 'dueAtMs'])
       .where('dueAtMs', 'is not', null)
       .execute();
-    busy = [...instances, ...volumes];
+    const snapshots = await store.read
+      .selectFrom('snapshot')
+      .select(['id', 'status', 'dueAtMs'])
+      .where('dueAtMs', 'is not', null)
+      .execute();
+    busy = [...instances, ...volumes, ...snapshots];
     return busy.length === 0;
   };
   await eventually(isAtRest, () => JSON.stringify(busy));
@@ -77,6 +88,9 @@ export async function expectConsistent({ store, engine }: World): Promise<void> 
   const all = rows.map((row) => ({ row, instance: instanceFromRow(row) }));
   const regions = await countedRegions(store.read);
   const volumes = await store.read.selectFrom('volume').selectAll().execute();
+  const snapshots = await store.read.selectFrom('snapshot').selectAll().execute();
+  const disks = await store.read.selectFrom('disk').selectAll().execute();
+  const pools = await store.read.selectFrom('pool').selectAll().execute();
   const ports = await store.read.selectFrom('nodePort').selectAll().execute();
   const accounts = await store.read.selectFrom('account').selectAll().execute();
   const events = await store.read.selectFrom('event').select(['accountId', 'seq']).orderBy('seq').execute();
@@ -88,6 +102,9 @@ export async function expectConsistent({ store, engine }: World): Promise<void> 
     ),
     ...all.flatMap((kept) => wrongText(kept, regions.find(({ region }) => region.id === kept.row.regionId)?.region)),
     ...volumes.flatMap(wrongVolumeText),
+    ...snapshots.flatMap(wrongSnapshotText),
+    ...wrongPools(pools, disks),
+    ...wrongDisks(disks, volumes, snapshots),
     ...wrongPorts(ports, all),
     ...wrongTotals(accounts, rows, volumes),
     ...accounts.flatMap(({ id, eventSeq }) =>

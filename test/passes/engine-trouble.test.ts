@@ -295,8 +295,8 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
   test('disks that can not be made are told without words of the host, and it is given up', async () => {
     const world = await makeWorld(await open(), { mayFail: /could not be had from the storage/ });
     world.engine.host.addImage(IMAGE_REF);
-    const { create } = world.hands.storage;
-    world.hands.storage.create = async () => {
+    const { create } = world.storage;
+    world.storage.create = async () => {
       throw new Error("ENOSPC: no space left on device, mkdir '/srv/secret'");
     };
     const { instances } = world.running.control;
@@ -306,7 +306,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
       diagnosisReason: 'DisksFailed',
       diagnosisMessage: expect.not.stringContaining('secret'),
     });
-    world.hands.storage.create = create;
+    world.storage.create = create;
     await instances.start(world.caller, one, null);
     await world.until(one.instanceId, hasStatus('Running'));
   });
@@ -316,10 +316,10 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
       limits: { storageDeadlineMs: 50, maxAttempts: 1_000 },
       mayFail: /could not be had from the storage/,
     });
-    const { create } = world.hands.storage;
+    const { create } = world.storage;
     let answer = (): void => {};
     const answered = new Promise<void>((resolve) => (answer = resolve));
-    world.hands.storage.create = async (...given) => {
+    world.storage.create = async (...given) => {
       await answered;
       return create(...given);
     };
@@ -334,7 +334,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     // What was asked for before comes to its end first: nothing of it is left.
     answer();
     await world.until(one.instanceId, phaseIs('Cleaned'));
-    expect((await world.hands.storage.listOwned()).filter(({ kind }) => kind === 'data')).toEqual([]);
+    expect((await world.storage.listOwned()).filter(({ kind }) => kind === 'data')).toEqual([]);
   });
 
   test('a stop that the engine refuses says so in its words, is tried again, and comes to rest once it is not refused', async () => {

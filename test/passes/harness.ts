@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { expect, onTestFinished } from 'vitest';
 import type { Caller, LaunchWish } from '../../src/control/control.ts';
 import { makeControl, type RunningControl } from '../../src/control/make-control.ts';
-import { makeRegions, type RegionHands } from '../../src/control/regions.ts';
+import { makeRegions, type PoolHands, type RegionHands } from '../../src/control/regions.ts';
+import type { Space } from '../../src/domain/pool.ts';
 import { realTime, type Time } from '../../src/control/time.ts';
 import { defaultLimits, type Limits } from '../../src/domain/instance-states.ts';
 import { realClock } from '../../src/engines/simulated/clock.ts';
@@ -16,11 +17,13 @@ import {
   type SimulatedEngineOptions,
 } from '../../src/engines/simulated/simulated.ts';
 import * as firstRun from '../../src/main/first-run.ts';
-import { makeDirectoryStorage, makeRoot } from '../../src/storage/directory/directory.ts';
+import { makeDirectoryStorage } from '../../src/storage/directory/directory.ts';
+import { makeRoot, spaceAt } from '../../src/storage/layout.ts';
 import type { InstanceType } from '../../src/domain/catalog.ts';
 import type { EndsRules } from '../../src/domain/ends.ts';
 import type { IdleLimits } from '../../src/domain/idle.ts';
 import type { Log } from '../../src/control/log.ts';
+import type { Storage } from '../../src/storage/contract.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { PublicInstance } from '../../src/domain/public-instance.ts';
 
@@ -29,6 +32,8 @@ export interface World {
   running: RunningControl;
   engine: SimulatedEngine;
   hands: RegionHands;
+  /** Of the one pool. */
+  storage: Storage;
   folder: string;
   caller: Caller;
   types: readonly InstanceType[];
@@ -77,6 +82,10 @@ export interface WorldOptions {
   /** Timed deeds come so many times as often. */
   hurry?: number;
   log?: Log;
+  /** Of the one pool, where disks lie. */
+  pool?: Partial<PoolHands>;
+  /** Of the place that the database lies on; the machine's own, if not given. */
+  dataSpace?: () => Promise<Space>;
   /** What control may say as an error without failing the test; nothing, if not given. */
   mayFail?: RegExp;
 }
@@ -102,11 +111,13 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
     ...options.engine,
     ...(options.capabilities ? { capabilities: options.capabilities } : {}),
   });
+  const storage = makeDirectoryStorage({ root: folder, installation });
   const nodePortRange = options.nodePorts ?? { first: 30_000, last: 30_999 };
   const hands: RegionHands = {
     regionId,
     engine,
-    storage: makeDirectoryStorage({ root: folder, installation }),
+    pools: [{ name: 'default', storage, sizeGB: 1_000_000, overcommit: 1, seen: null, ...options.pool }],
+    sharedDiskGB: 20,
     nodePortRange,
     nodePortAddress: '127.0.0.1',
     commonDataFolder: folder,
@@ -152,6 +163,7 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
       engineWidth: options.engineWidth ?? 8,
       cpuOvercommit: 1,
       hostMemoryMiB: firstRun.HOST_MEMORY_MIB,
+      dataSpace: options.dataSpace ?? (() => spaceAt(folder)),
       onEngineAnswers: async () => {},
       limits: { ...quickLimits, ...options.limits },
       ...(options.endsRules ? { endsRules: options.endsRules } : {}),
@@ -163,6 +175,7 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
     return control;
   };
   const world = { running: make() };
+  await world.running.room.look();
   await world.running.access.ensureAdmin({ password: 'correct horse', balance: 1_000 });
   const account = async (name: string, balance = 1_000): Promise<Caller> => {
     const made = await world.running.access.createUser(
@@ -212,6 +225,7 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
     },
     engine,
     hands,
+    storage,
     folder,
     caller,
     account,

@@ -17,7 +17,7 @@ onBothEngines('an instance on the simulated engine', (open) => {
     expect((await world.instance(instanceId)).instanceRuntimeInfo.status).toBe('Released');
     await world.until(instanceId, (instance) => instance.instanceRuntimeInfo.phase === 'Cleaned');
     expect(await world.engine.listOwned(AbortSignal.timeout(1_000))).toEqual([]);
-    expect(await world.hands.storage.listOwned()).not.toContainEqual({ kind: 'data', id: instanceId });
+    expect(await world.storage.listOwned()).not.toContainEqual({ kind: 'data', id: instanceId });
   });
 
   test('stops, starts and restarts, and keeps its node ports', async () => {

@@ -137,7 +137,7 @@ onBothEngines('a launch', (open) => {
       [
         { instanceConfiguration: { ...configuration, enableDocker: true } },
         'unsupported',
-        /can't run Docker inside instances; send false/,
+        /can't run Docker inside instances: its engine can not; send false/,
       ],
       [at('//'), 'field_value', /is "\/": it is needed by the instance itself/],
       [at('relative'), 'field_value', /remoteStorages\[0\].mountPath.*must be absolute/],

@@ -90,9 +90,9 @@ onEngine('sqlite', 'locks are taken in one order', (open) => {
       running: true,
       createdAtMs: 1,
     }));
-    await world.store.write((tx) => seeStrays(tx, regionId, seen, 1));
+    await world.store.write((tx) => seeStrays(tx, { regionId, kinds: ['instance'] }, seen, 1));
     const noted = await noting(world, [['update', 'stray']]);
-    await world.store.write((tx) => seeStrays(tx, regionId, seen, 2));
+    await world.store.write((tx) => seeStrays(tx, { regionId, kinds: ['instance'] }, seen, 2));
     expect(await noted()).toEqual(['stray 1', 'stray 2', 'stray 3']);
   });
 

@@ -1,4 +1,5 @@
 /** The whole server on PostgreSQL, as `BERTH_DATABASE_URL` makes it. */
+import { poolNamed } from '../../src/control/disks.ts';
 import { mkdtemp, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -118,10 +119,12 @@ test('disks that are not there are not taken for lost, and no empty ones are mad
   await first.stop();
   await rename(join(folder, 'disks'), join(folder, 'elsewhere'));
   const { server } = await start(url, folder);
-  const { storage } = server.hands.hands;
+  const { storage } = poolNamed(server.hands.hands, 'default');
   const { volumeList } = await (await admin(server)).listVolumes({ pager });
   const disk = { kind: 'volume', id: volumeList[0]?.id ?? '' } as const;
   expect(await storage.observe(disk)).toMatchObject({ kind: 'unknown', reason: expect.stringContaining('mount them') });
-  await expect(storage.create({ kind: 'data', id: 'one' }, 1)).rejects.toThrow(/are not in/);
+  await expect(storage.create({ kind: 'data', id: 'one' }, 1, AbortSignal.timeout(1_000))).rejects.toThrow(
+    /are not in/,
+  );
   expect(await bound(server)).toBe('Bound');
 });

@@ -1,7 +1,5 @@
 import { makeVolumeDue } from '../../src/store/volumes.ts';
-import { measureVolumes } from '../../src/control/passes/measure.ts';
-import { makeRegions } from '../../src/control/regions.ts';
-import { realTime } from '../../src/control/time.ts';
+import { measuring } from './measuring.ts';
 import { mkdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -43,17 +41,9 @@ const mounting = (world: World, ...ids: string[]) =>
     })),
   });
 
-/** Measures all volumes now, as the timer does; whatever it makes due, a new volume's wake makes the loop look at. */
-const measure = (world: World): Promise<unknown> =>
-  measureVolumes({
-    store: world.store,
-    regions: makeRegions([world.hands]),
-    now: Date.now,
-    time: realTime,
-    log: { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} },
-    wake: () => void create(world, `wake ${Math.random()}`),
-    ending: new AbortController().signal,
-  });
+/** Measures all disks now, as the timers do; whatever it makes due, a new volume's wake makes the loop look at. */
+const measure = (world: World): Promise<void> =>
+  measuring(world, () => void create(world, `wake ${Math.random()}`)).measure();
 
 /** Some turns of the microtask queue later, so that either of two may be the first to the store. */
 async function later<T>(turns: number, deed: () => Promise<T>): Promise<T> {
@@ -124,6 +114,31 @@ onBothEngines('a volume', (open) => {
     await expectRefused(volumes.delete(world.caller, { id }, null), 'not_found', new RegExp(id));
   });
 
+  test('deleted while it is being made goes once it is made, and nothing is left of it', async () => {
+    const world = await makeWorld(await open());
+    const { create: make } = world.storage;
+    const { promise: goOn, resolve } = Promise.withResolvers<void>();
+    const { promise: began, resolve: begin } = Promise.withResolvers<void>();
+    const { promise: made, resolve: isMade } = Promise.withResolvers<void>();
+    world.storage.create = async (disk, sizeGB, signal) => {
+      begin();
+      await goOn;
+      await make(disk, sizeGB, signal);
+      isMade();
+    };
+    const { id } = await create(world, 'overtaken');
+    await began;
+    await world.running.control.volumes.delete(world.caller, { id }, null);
+    // As long as a pass would need that saw it absent, and forgot it.
+    await new Promise((done) => setTimeout(done, 100));
+    resolve();
+    await made;
+    await eventually(async () => (await world.store.read.selectFrom('volume').selectAll().execute()).length === 0);
+    expect(await exists(folderOf(world, id))).toBe(false);
+    await settled(world);
+    await expectConsistent(world);
+  });
+
   test('of another account is not found to delete', async () => {
     const world = await makeWorld(await open());
     const { id } = await create(world, 'data');
@@ -173,8 +188,8 @@ onBothEngines('a volume', (open) => {
 
   test('that is not Bound yet keeps its instance waiting, with the reason', async () => {
     const world = await makeWorld(await open());
-    const { observe } = world.hands.storage;
-    world.hands.storage.observe = async () => ({ kind: 'unknown', reason: 'not mounted' });
+    const { observe } = world.storage;
+    world.storage.observe = async () => ({ kind: 'unknown', reason: 'not mounted' });
     const { id } = await create(world, 'late');
     const { instanceId } = await world.running.control.instances.launch(world.caller, mounting(world, id), null);
     const waiting = await world.until(
@@ -186,7 +201,7 @@ onBothEngines('a volume', (open) => {
       phase: 'PrepareDisks',
       diagnosisMessage: expect.stringContaining('late'),
     });
-    world.hands.storage.observe = observe;
+    world.storage.observe = observe;
     await world.store.write((tx) => tx.updateTable('volume').set({ dueAtMs: Date.now() }).execute());
     await create(world, 'wakes the loop');
     await world.until(instanceId, hasStatus('Running'));

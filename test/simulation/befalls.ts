@@ -95,13 +95,14 @@ const befalls: readonly (readonly [number, string, Befall])[] = [
     1,
     'the backing of a volume is gone for a while',
     ({ storage, schedule, checker }) => {
-      const volumes = [...storage.there].filter((disk) => disk.startsWith('volume/'));
+      const volumes = [...storage.there.keys()].filter((disk) => disk.startsWith('volume/'));
       if (volumes.length === 0) return;
       const disk = schedule.oneOf(volumes);
       storage.lose(disk);
-      // One that was deleted meanwhile stays away: nobody would look for it again.
+      // One that was deleted meanwhile, or given up, stays away: nobody would look for it again.
       schedule.later(schedule.spread(SECOND, 20 * MINUTE), () => {
-        if (checker.volumes.has(disk.slice('volume/'.length))) storage.find(disk);
+        const status = checker.volumes.get(disk.slice('volume/'.length))?.status;
+        if (status !== undefined && status !== 'Failed') storage.find(disk);
       });
     },
   ],

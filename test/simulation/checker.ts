@@ -3,20 +3,27 @@ import { DatabaseSync } from 'node:sqlite';
 import { transitions, type InstanceStatus } from '../../src/domain/instance-states.ts';
 import { instanceFromRow, type InstanceRow } from '../../src/store/instances.ts';
 import { SqliteConnection } from '../../src/store/sqlite-kysely.ts';
+import type { SnapshotRow } from '../../src/store/snapshots.ts';
 import type { VolumeRow } from '../../src/store/volumes.ts';
 import { ownersOfChanges, stoppedForNothing, wrongLine, wrongTurns } from './fairness.ts';
 import {
   overbooked,
   wrongCounts,
+  wrongDisks,
+  wrongPools,
   wrongPorts,
+  wrongSnapshotText,
   wrongText,
   wrongTotals,
   wrongVolumeText,
   type AccountCounts,
+  type DiskRow,
+  type PoolRow,
   type Kept,
   type PortRow,
 } from './invariants.ts';
 import type { Model } from './model.ts';
+import { nameOf } from './storage.ts';
 import { region } from './template.ts';
 
 interface RegionRow {
@@ -51,6 +58,9 @@ export class Checker {
   #writer: SqliteConnection | null = null;
   instances = new Map<string, Kept>();
   volumes = new Map<string, VolumeRow>();
+  snapshots = new Map<string, SnapshotRow>();
+  /** Of each disk that is a copy, of what; also of those that are gone. */
+  readonly #copyOf = new Map<string, string>();
   #accounts: AccountRow[] = [];
   #lastEvent = 0;
   readonly #seq = new Map<string, number>();
@@ -68,7 +78,8 @@ export class Checker {
     this.close();
     this.#database = new DatabaseSync(file, { readOnly: true });
     this.#connection = new SqliteConnection(this.#database);
-    for (const table of ['instance', 'volume', 'account', 'event', 'nodePort', 'region']) this.dirty.add(table);
+    for (const table of ['instance', 'volume', 'snapshot', 'disk', 'pool', 'account', 'event', 'nodePort', 'region'])
+      this.dirty.add(table);
     this.#pending = null;
     const wrong = this.#read();
     this.#statuses = new Map([...this.instances].map(([id, { instance }]) => [id, instance.observed.status]));
@@ -83,6 +94,23 @@ export class Checker {
   rows<Row>(sql: string, ...given: unknown[]): Row[] {
     if (!this.#connection) throw new Error('no database is open');
     return this.#connection.run<Row>(sql, given).rows;
+  }
+
+  /** The disk that all of it comes from, copy by copy. */
+  originOf(disk: string): string {
+    const from = this.#copyOf.get(disk);
+    return from === undefined ? disk : this.originOf(from);
+  }
+
+  /** What is being made of it. */
+  copiesOf(from: { kind: string; id: string }): string[] {
+    const copies = [...this.volumes.values()].filter(
+      ({ id, status }) => status === 'Pending' && this.#copyOf.get(`volume/${id}`) === `${from.kind}/${from.id}`,
+    );
+    const snapshots = [...this.snapshots.values()].filter(
+      ({ volumeId, status }) => status === 'Pending' && from.kind === 'volume' && volumeId === from.id,
+    );
+    return [...copies, ...snapshots].map(({ id }) => id);
   }
 
   /** Inside of the transaction, at the end of one work: statuses move along the table, each by one event. */
@@ -135,20 +163,39 @@ export class Checker {
     return [
       ...wrong,
       ...this.#model.wrong(this.instances, latestDateMs, LISTED_FOR_MS),
-      ...this.#model.wrongVolumes(this.volumes),
+      ...this.#model.wrongDisks(this.volumes, this.snapshots),
     ];
   }
 
   #read(): string[] {
     const { dirty } = this;
     const wrong: string[] = [];
-    const before = { instances: this.instances, volumes: this.volumes, accounts: this.#accounts };
+    const before = {
+      instances: this.instances,
+      volumes: this.volumes,
+      snapshots: this.snapshots,
+      accounts: this.#accounts,
+    };
     if (dirty.has('instance')) wrong.push(...this.#readInstances());
     if (dirty.has('volume')) {
       const rows = this.rows<VolumeRow>('select * from volume');
       for (const row of rows)
         if (this.volumes.get(row.id)?.publicText !== row.publicText) wrong.push(...wrongVolumeText(row));
       this.volumes = new Map(rows.map((row) => [row.id, row]));
+      for (const { id, source } of rows)
+        if (source !== null) this.#copyOf.set(`volume/${id}`, nameOf(JSON.parse(source)));
+    }
+    if (dirty.has('snapshot')) {
+      const rows = this.rows<SnapshotRow>('select * from snapshot');
+      for (const row of rows)
+        if (this.snapshots.get(row.id)?.publicText !== row.publicText) wrong.push(...wrongSnapshotText(row));
+      this.snapshots = new Map(rows.map((row) => [row.id, row]));
+      for (const { id, volumeId } of rows) this.#copyOf.set(`snapshot/${id}`, `volume/${volumeId}`);
+    }
+    if (dirty.has('disk') || dirty.has('pool') || dirty.has('volume') || dirty.has('snapshot')) {
+      const disks = this.rows<DiskRow>('select id, regionId, pool, sizeGB from disk');
+      wrong.push(...wrongPools(this.rows<PoolRow>('select id, usedGB, limitGB from pool'), disks));
+      wrong.push(...wrongDisks(disks, [...this.volumes.values()], [...this.snapshots.values()]));
     }
     if (dirty.has('account'))
       this.#accounts = this.rows<AccountRow>('select id, eventSeq, version, instanceCount, volumeCount from account');
@@ -160,7 +207,7 @@ export class Checker {
     }
     if (dirty.has('instance') || dirty.has('nodePort'))
       wrong.push(...wrongPorts(this.rows<PortRow>('select regionId, nodePort, instanceId, port from nodePort'), all));
-    if (dirty.has('instance') || dirty.has('volume') || dirty.has('account')) {
+    if (dirty.has('instance') || dirty.has('volume') || dirty.has('snapshot') || dirty.has('account')) {
       const rows = all.map(({ row }) => row);
       wrong.push(...wrongTotals(this.#accounts, rows, [...this.volumes.values()]));
       const changed = [
@@ -169,6 +216,7 @@ export class Checker {
           rows,
         ),
         ...ownersOfChanges([...before.volumes.values()], [...this.volumes.values()]),
+        ...ownersOfChanges([...before.snapshots.values()], [...this.snapshots.values()]),
       ];
       wrong.push(...this.#unmovedVersions(before.accounts, changed));
     }

@@ -21,7 +21,7 @@ const watchers = new Map<string, Watcher>();
 const writers = new Map<string, DatabaseSync>();
 const opened = new Map<string, Set<DatabaseSync>>();
 /** Of these tables most statements only move leases and due times, of which nobody but the passes takes note. */
-const LEASED = new Set(['instance', 'volume', 'image']);
+const LEASED = new Set(['instance', 'volume', 'snapshot', 'image']);
 const OF_LEASES_ALONE = /^\s*(?:with .*)?update (?!.*"(?:publicText|listed|state)")/is;
 const CHANGE = /\b(?:insert into|update|delete from)\s+"?(\w+)"?/i;
 

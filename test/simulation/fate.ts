@@ -34,7 +34,7 @@ export interface EngineCall {
 }
 
 export interface StorageCall {
-  verb: 'create' | 'mount' | 'observe' | 'usage' | 'destroy';
+  verb: 'create' | 'grow' | 'mount' | 'unmount' | 'observe' | 'usage' | 'destroy';
   about: string;
   nth: number;
 }

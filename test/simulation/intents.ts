@@ -2,7 +2,8 @@
 import { instanceId, type InstanceId } from '../../src/domain/ids.ts';
 import { containerName } from '../../src/engines/labels.ts';
 import type { EngineSpec, Owned } from '../../src/engines/contract.ts';
-import type { DiskId } from '../../src/storage/contract.ts';
+import { diskKey, type DiskId } from '../../src/domain/disk.ts';
+import { disksOf } from '../../src/domain/disk-usage.ts';
 import type { Checker } from './checker.ts';
 import type { World } from './world.ts';
 
@@ -12,7 +13,9 @@ export interface Intents {
   mayRemoveImage(ref: string): void;
   maySave(id: InstanceId, ref: string): void;
   mayDiscard(owned: Owned): void;
+  mayMakeDisk(disk: DiskId): void;
   mayDestroyDisk(disk: DiskId): void;
+  mayUnmount(disk: DiskId): void;
   /** The engine says that this image holds a root disk now, where it is to be in the end. */
   isKept(ref: string): void;
 }
@@ -80,6 +83,17 @@ export function makeIntents(
         wrong(`the engine is asked to discard ${engineName}, which is wished ${instance.desired}`);
       if (kind === 'image') this.mayRemoveImage(engineName);
     },
+    mayMakeDisk({ kind, id }) {
+      const [disk] = checker.rows('select id from disk where id = ?', `${kind}/${id}`);
+      if (!disk) wrong(`the storage is asked to make ${kind}/${id}, which is not written down`);
+    },
+    mayUnmount(disk) {
+      for (const { row, instance } of checker.instances.values()) {
+        const stands = row.status === 'Running' && instance.desired === 'running' && row.dueAtMs === null;
+        if (stands && disksOf(instance).some((one) => diskKey(one) === diskKey(disk)))
+          wrong(`${diskKey(disk)} is unmounted, and ${row.id} runs with it`);
+      }
+    },
     mayDestroyDisk({ kind, id }) {
       if (kind === 'shared') return wrong(`the storage is asked to remove the shared disk ${id}`);
       if (kind === 'data') {
@@ -88,9 +102,11 @@ export function makeIntents(
           wrong(`the storage is asked to remove the data disk of ${id}, which is wished ${desired}`);
         return;
       }
-      const status = checker.volumes.get(id)?.status;
+      const status = kind === 'snapshot' ? checker.snapshots.get(id)?.status : checker.volumes.get(id)?.status;
       if (status !== undefined && status !== 'Terminating')
-        wrong(`the storage is asked to remove volume ${id}, which is ${status}`);
+        wrong(`the storage is asked to remove ${kind} ${id}, which is ${status}`);
+      const copied = checker.copiesOf({ kind, id });
+      if (copied.length > 0) wrong(`the storage is asked to remove ${kind} ${id}, of which ${copied[0]} is being made`);
       const mounters = checker.rows<{ instanceId: string }>('select instanceId from mount where volumeId = ?', id);
       if (mounters.length > 0)
         wrong(`the storage is asked to remove volume ${id}, which ${mounters[0]?.instanceId} mounts`);

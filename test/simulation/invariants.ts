@@ -6,9 +6,11 @@ import { instance as instanceSchema } from '../../src/contract/instance.ts';
 import { capacityOf, type Capacity, type Region } from '../../src/domain/catalog.ts';
 import type { Instance } from '../../src/domain/instance.ts';
 import { publicInstance } from '../../src/domain/public-instance.ts';
+import { publicSnapshot } from '../../src/domain/snapshot.ts';
 import { publicVolume } from '../../src/domain/volume.ts';
 import type { Owned } from '../../src/engines/contract.ts';
 import type { InstanceRow } from '../../src/store/instances.ts';
+import { snapshotFromRow, type SnapshotRow } from '../../src/store/snapshots.ts';
 import { volumeFromRow, type VolumeRow } from '../../src/store/volumes.ts';
 
 export interface Kept {
@@ -104,6 +106,57 @@ export function wrongText({ row, instance }: Kept, region: Region | undefined): 
 
 export const wrongVolumeText = (row: VolumeRow): string[] =>
   differ(`the text of volume ${row.id}`, JSON.parse(row.publicText), publicVolume(volumeFromRow(row)));
+
+export const wrongSnapshotText = (row: SnapshotRow): string[] =>
+  differ(`the text of snapshot ${row.id}`, JSON.parse(row.publicText), publicSnapshot(snapshotFromRow(row)));
+
+export interface DiskRow {
+  id: string;
+  regionId: string;
+  pool: string;
+  sizeGB: number;
+}
+
+export interface PoolRow {
+  id: string;
+  usedGB: number;
+  limitGB: number;
+}
+
+/** What is promised of a pool is the sum of its disks, and never more than may be. */
+export const wrongPools = (pools: readonly PoolRow[], disks: readonly DiskRow[]): string[] =>
+  pools.flatMap(({ id, usedGB, limitGB }) => {
+    const own = disks.filter((disk) => `${disk.regionId}/${disk.pool}` === id);
+    return [
+      ...differ(`GB that pool ${id} counts`, usedGB, sum(own.map(({ sizeGB }) => sizeGB))),
+      ...(usedGB > limitGB ? [`pool ${id} has promised ${usedGB} of ${limitGB} GB`] : []),
+    ];
+  });
+
+/** Each volume and snapshot has its disk written down, as large as it is, until nothing of it is left; one that failed has none. */
+export function wrongDisks(
+  disks: readonly DiskRow[],
+  volumes: readonly Pick<VolumeRow, 'id' | 'status' | 'sizeGB'>[],
+  snapshots: readonly Pick<SnapshotRow, 'id' | 'status' | 'sizeGB'>[],
+): string[] {
+  const standing = [
+    ...volumes.map((row) => ({ ...row, disk: `volume/${row.id}` })),
+    ...snapshots.map((row) => ({ ...row, disk: `snapshot/${row.id}` })),
+  ];
+  const byId = new Map(disks.map((disk) => [disk.id, disk]));
+  const known = new Set(standing.map(({ disk }) => disk));
+  return [
+    ...standing.flatMap(({ disk, status, sizeGB }) => {
+      const has = byId.get(disk)?.sizeGB;
+      // One that failed and is deleted had none any more.
+      if (status === 'Terminating' && has === undefined) return [];
+      return differ(`GB written down for ${disk}, ${status}`, has, status === 'Failed' ? undefined : sizeGB);
+    }),
+    ...disks
+      .filter(({ id }) => /^(?:volume|snapshot)[/]/.test(id) && !known.has(id))
+      .map(({ id }) => `${id} is written down, and there is no such thing`),
+  ];
+}
 
 /** Totals are what walking all pages finds. */
 export function wrongTotals(

@@ -14,7 +14,7 @@ import { openSqlite } from '../../src/store/sqlite.ts';
 import type { Store } from '../../src/store/store.ts';
 import { watchedEngine } from './watched-engine.ts';
 import { watchedStorage } from './watched-storage.ts';
-import { ids, nodePortRange } from './template.ts';
+import { ids, nodePortRange, poolGB } from './template.ts';
 import type { World } from './world.ts';
 
 const never = <T>(): Promise<T> => new Promise<T>(() => {});
@@ -68,7 +68,8 @@ export class Life {
     const hands: RegionHands = {
       regionId: regionId(ids.region),
       engine: watchedEngine(this),
-      storage: watchedStorage(this),
+      pools: [{ name: 'default', storage: watchedStorage(this), sizeGB: poolGB, overcommit: 1, seen: null }],
+      sharedDiskGB: 20,
       nodePortRange,
       nodePortAddress: '127.0.0.1',
       commonDataFolder: '/common',
@@ -93,6 +94,7 @@ export class Life {
       engineWidth: 4,
       cpuOvercommit: 1,
       hostMemoryMiB: 0,
+      dataSpace: async () => ({ totalBytes: 2 ** 50, freeBytes: 2 ** 50 }),
       onEngineAnswers: async () => {},
       limits,
       strays: world.strays,

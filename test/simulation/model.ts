@@ -3,9 +3,10 @@
  * answer may have been taken or not; which of both shows when the next life of the server begins.
  */
 import type { Kept } from './invariants.ts';
-import type { VolumeRow } from '../../src/store/volumes.ts';
 
 type Wish = Kept['instance']['desired'];
+
+type DiskRows = ReadonlyMap<string, { ownerId: string; status: string }>;
 
 interface KnownInstance {
   ownerId: string;
@@ -14,7 +15,8 @@ interface KnownInstance {
   maybe: Wish[];
 }
 
-interface KnownVolume {
+/** A volume or a snapshot. */
+interface KnownDisk {
   ownerId: string;
   there: boolean;
   maybeDeleted: boolean;
@@ -31,7 +33,8 @@ const endedByItself = new Set<string>(['ScheduledStop', 'MaxRunTime', 'IdleStop'
 
 export class Model {
   readonly instances = new Map<string, KnownInstance>();
-  readonly volumes = new Map<string, KnownVolume>();
+  readonly volumes = new Map<string, KnownDisk>();
+  readonly snapshots = new Map<string, KnownDisk>();
   /** Names of launches, each sent once or with one key, and whether they were refused. */
   readonly launches = new Map<string, 'sent' | 'refused'>();
   readonly #answers = new Map<string, string>();
@@ -99,40 +102,49 @@ export class Model {
     return wrong;
   }
 
-  wrongVolumes(rows: ReadonlyMap<string, VolumeRow>): string[] {
-    return [...this.volumes].flatMap(([id, { there, maybeDeleted }]) => {
-      const row = rows.get(id);
-      const stands = row !== undefined && row.status !== 'Terminating';
-      if (there && !maybeDeleted && !stands)
-        return [`volume ${id} was acknowledged, and it is ${row?.status ?? 'gone'}`];
-      if (!there && stands) return [`volume ${id} was deleted, and it is ${row.status}`];
-      return [];
-    });
+  wrongDisks(volumes: DiskRows, snapshots: DiskRows): string[] {
+    const wrong = (what: string, all: ReadonlyMap<string, KnownDisk>, rows: DiskRows): string[] =>
+      [...all].flatMap(([id, { there, maybeDeleted }]) => {
+        const row = rows.get(id);
+        const stands = row !== undefined && row.status !== 'Terminating';
+        if (there && !maybeDeleted && !stands)
+          return [`${what} ${id} was acknowledged, and it is ${row?.status ?? 'gone'}`];
+        if (!there && stands) return [`${what} ${id} was deleted, and it is ${row.status}`];
+        return [];
+      });
+    return [...wrong('volume', this.volumes, volumes), ...wrong('snapshot', this.snapshots, snapshots)];
   }
 
   /** Another life of the server has begun: nothing of those before can be taken any more, and what was shows. */
-  settle(all: ReadonlyMap<string, Kept>, volumes: ReadonlyMap<string, VolumeRow>): void {
+  settle(all: ReadonlyMap<string, Kept>, volumes: DiskRows, snapshots: DiskRows): void {
     for (const [id, known] of this.instances) {
       const kept = all.get(id);
       if (kept && known.maybe.includes(kept.instance.desired)) known.acknowledged = kept.instance.desired;
       known.maybe = [];
     }
-    for (const [id, known] of this.volumes) {
-      if (!known.maybeDeleted) continue;
-      const row = volumes.get(id);
-      known.there = row !== undefined && row.status !== 'Terminating';
-      known.maybeDeleted = false;
-    }
-    this.adopt(all, volumes);
+    for (const [disks, rows] of [
+      [this.volumes, volumes],
+      [this.snapshots, snapshots],
+    ] as const)
+      for (const [id, known] of disks) {
+        if (!known.maybeDeleted) continue;
+        const row = rows.get(id);
+        known.there = row !== undefined && row.status !== 'Terminating';
+        known.maybeDeleted = false;
+      }
+    this.adopt(all, volumes, snapshots);
   }
 
-  adopt(all: ReadonlyMap<string, Kept>, volumes: ReadonlyMap<string, VolumeRow>): void {
+  adopt(all: ReadonlyMap<string, Kept>, volumes: DiskRows, snapshots: DiskRows): void {
     // Whoever got no answer finds what he made in his lists.
     for (const [id, { row, instance }] of all)
       if (!this.instances.has(id))
         this.instances.set(id, { ownerId: row.ownerId, acknowledged: instance.desired, maybe: [] });
-    for (const [id, { ownerId, status }] of volumes)
-      if (!this.volumes.has(id))
-        this.volumes.set(id, { ownerId, there: status !== 'Terminating', maybeDeleted: false });
+    for (const [disks, rows] of [
+      [this.volumes, volumes],
+      [this.snapshots, snapshots],
+    ] as const)
+      for (const [id, { ownerId, status }] of rows)
+        if (!disks.has(id)) disks.set(id, { ownerId, there: status !== 'Terminating', maybeDeleted: false });
   }
 }

@@ -212,6 +212,35 @@ export const plantedFaults: readonly PlantedFault[] = [
       "export function plan(instance: Instance, sight: Seen, nowMs: number, limits: Limits): Step {\n  const seen: Seen = sight.kind === 'unknown' ? { kind: 'absent' } : sight;\n",
     suffers: 'an engine that is away for a minute fails all that runs on it',
   },
+  // ---- disks
+  {
+    name: 'a-source-goes-while-it-is-copied',
+    file: 'control/passes/snapshot-pass.ts',
+    find: 'if (await isCopied(store.read, disk)) return false;',
+    replace: '',
+    suffers: 'a restore that was acknowledged fails, because its snapshot was deleted a second later',
+  },
+  {
+    name: 'a-copy-begins-empty',
+    file: 'control/passes/volume-pass.ts',
+    find: 'held.signal, source ?? undefined);',
+    replace: 'held.signal);',
+    suffers: 'a restored volume is Bound, and none of its files is there',
+  },
+  {
+    name: 'room-of-a-gone-disk-stays-promised',
+    file: 'store/disks.ts',
+    find: 'await take(tx, { ...disk, sizeGB: -sizeGB });',
+    replace: 'void disk;',
+    suffers: 'after a month of volumes that came and went the pool is full, and empty',
+  },
+  {
+    name: 'a-growth-is-left-half-done',
+    file: 'domain/volume.ts',
+    find: "if (seen.sizeGB !== null && seen.sizeGB < sizeGB) return { do: 'grow' };",
+    replace: '',
+    suffers: 'a volume of 40 GB is full at 20',
+  },
   // ---- the plan and the table
   {
     name: 'a-released-one-rests-too-early',
@@ -235,5 +264,19 @@ export const plantedFaults: readonly PlantedFault[] = [
     replace:
       "observed: { status, phase: 'DownloadImage', message: '', progress: null, countedFromMs: needs.now(), ...why },",
     suffers: 'an instance whose image does not exist is Starting for ever, and holds its place',
+  },
+  {
+    name: 'what-runs-is-unmounted',
+    file: 'store/disk-users.ts',
+    find: "row('desired', '=', 'running'),\n        row('status', '=', 'Running'),",
+    replace: '',
+    suffers: 'an instance that is started again while others run with its volume finds it gone from the host',
+  },
+  {
+    name: 'what-rests-stays-mounted',
+    file: 'control/passes/unmount.ts',
+    find: 'await storage.unmount(disk);',
+    replace: '',
+    suffers: 'the host keeps a mount and a loop device for each instance that ever ran',
   },
 ];

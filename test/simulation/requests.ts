@@ -5,6 +5,14 @@ import type { Request } from './client.ts';
 import { cancel, deleteImage, keepAlive, ownImages, saveImage, setEnds } from './other-requests.ts';
 import { callers, images, region, types } from './template.ts';
 import { drawFromRegistry, registeredImages } from './registry-requests.ts';
+import {
+  copyVolume,
+  createSnapshot,
+  deleteSnapshot,
+  deleteVolume,
+  expandVolume,
+  renameVolume,
+} from './storage-requests.ts';
 import { handleStray } from './stray-requests.ts';
 import type { World } from './world.ts';
 
@@ -152,25 +160,6 @@ export function createVolume(world: World, caller: Caller, key: string | null, n
   };
 }
 
-export function deleteVolume(world: World, caller: Caller, id: string, key: string | null): Request {
-  const known = world.model.volumes.get(id);
-  return {
-    text: `delete volume ${id}`,
-    caller,
-    key,
-    send: (control, idempotency) => control.volumes.delete(caller, { id }, idempotency),
-    sent: () => {
-      if (known) known.maybeDeleted = true;
-    },
-    answered: () => {
-      if (known) known.there = known.maybeDeleted = false;
-    },
-    refused: (refusal) => {
-      if (known && refusal.code !== 'not_found') known.maybeDeleted = false;
-    },
-  };
-}
-
 /** An ed25519 key of 32 drawn bytes, as OpenSSH writes it. */
 function sshKey(world: World): string {
   const part = (bytes: Uint8Array): Buffer => {
@@ -217,8 +206,28 @@ export function deleteSshKey(world: World, caller: Caller, id: string, key: stri
 
 const ownInstances = ({ model }: World, caller: Caller): string[] =>
   [...model.instances].filter(([, { ownerId }]) => ownerId === caller.accountId).map(([id]) => id);
-const ownVolumes = ({ model }: World, caller: Caller): string[] =>
-  [...model.volumes].filter(([, { ownerId, there }]) => there && ownerId === caller.accountId).map(([id]) => id);
+const ownDisks = ({ model }: World, what: 'volumes' | 'snapshots', caller: Caller): string[] =>
+  [...model[what]].filter(([, { ownerId, there }]) => there && ownerId === caller.accountId).map(([id]) => id);
+const ownVolumes = (world: World, caller: Caller): string[] => ownDisks(world, 'volumes', caller);
+
+/** On one of the caller's volumes, or snapshots. */
+const onDisk =
+  (
+    what: 'volumes' | 'snapshots',
+    draw: (world: World, caller: Caller, id: string, key: string | null) => Request,
+  ): Draw =>
+  (world, caller) => {
+    const ids = ownDisks(world, what, caller);
+    return ids.length === 0 ? null : draw(world, caller, world.schedule.oneOf(ids), keyOf(world));
+  };
+
+const drawnName = ({ schedule }: World): string => `v${schedule.between(1, 6)}`;
+const drawnCopy =
+  (from: 'volumes' | 'snapshots') =>
+  (world: World, caller: Caller, id: string, key: string | null): Request => {
+    const sizeGB = world.schedule.chance(0.5) ? world.schedule.between(3, 8) : undefined;
+    return copyVolume(world, caller, from, key, { id, name: drawnName(world), sizeGB });
+  };
 
 /** Mostly those for which it is legal now, or else little would ever happen. */
 function targets(world: World, caller: Caller, which: Action): string[] {
@@ -265,6 +274,22 @@ function drawnLaunch(world: World, caller: Caller): Request {
   });
 }
 
+const disksDraws: readonly Draw[] = [
+  onDisk('volumes', (...at) => expandVolume(...at, at[0].schedule.between(3, 8))),
+  onDisk('volumes', (...at) => renameVolume(...at, drawnName(at[0]))),
+  onDisk('volumes', drawnCopy('volumes')),
+  onDisk('volumes', (...at) => createSnapshot(...at, `s${at[0].schedule.between(1, 3)}`)),
+  onDisk('snapshots', drawnCopy('snapshots')),
+  onDisk('snapshots', drawnCopy('snapshots')),
+  onDisk('snapshots', deleteSnapshot),
+];
+
+/** What can't be done for want of something to do it with makes that. */
+const ofDisks: Draw = (world, caller) =>
+  world.schedule.oneOf(disksDraws)(world, caller) ??
+  onDisk('volumes', (...at) => createSnapshot(...at, `s${at[0].schedule.between(1, 3)}`))(world, caller) ??
+  createVolume(world, caller, keyOf(world), drawnName(world));
+
 /** With how often each is asked among all. */
 const kinds: readonly (readonly [number, Draw])[] = [
   [2, onOwn('stop', (world, caller, id) => setEnds(world, caller, id))],
@@ -287,13 +312,8 @@ const kinds: readonly (readonly [number, Draw])[] = [
   [3, action('archive')],
   [4, action('terminate')],
   [3, (world, caller) => createVolume(world, caller, keyOf(world), `v${world.schedule.between(1, 6)}`)],
-  [
-    2,
-    (world, caller) => {
-      const volumes = ownVolumes(world, caller);
-      return volumes.length === 0 ? null : deleteVolume(world, caller, world.schedule.oneOf(volumes), keyOf(world));
-    },
-  ],
+  [2, onDisk('volumes', deleteVolume)],
+  [10, ofDisks],
   [3, (world, caller) => createSshKey(world, caller, keyOf(world))],
   [
     1,

@@ -1,10 +1,12 @@
 /** What is still to be done in a world, or wrong in one in which nothing is: empty when all is at rest and every wish is met. */
+import { diskKey } from '../../src/domain/disk.ts';
+import { disksOf } from '../../src/domain/disk-usage.ts';
 import { endsAtMs } from '../../src/domain/ends.ts';
 import { isLasting } from '../../src/domain/instance-states.ts';
 import { ownedBy } from '../../src/engines/simulated/answers.ts';
 import { fileOf } from '../../src/engines/simulated/container.ts';
 import { openRequests } from './client.ts';
-import { wrongAtRest } from './invariants.ts';
+import { wrongAtRest, type Kept } from './invariants.ts';
 import { ownImages } from './other-requests.ts';
 import { ids, region } from './template.ts';
 import type { World } from './world.ts';
@@ -15,7 +17,7 @@ export function unrest(world: World): string[] {
   const [waiting] = openRequests.get(world) ?? [];
   if (waiting) return [`nobody has answered: ${waiting.text}`];
   const busy = checker.rows<{ id: string }>(
-    'select id from instance where leaseOwner is not null union select id from volume where leaseOwner is not null',
+    'select id from instance where leaseOwner is not null union select id from volume where leaseOwner is not null union select id from snapshot where leaseOwner is not null',
   );
   if (busy.length > 0) return busy.map(({ id }) => `${id} is in hand`);
   const all = [...checker.instances.values()];
@@ -65,20 +67,43 @@ export function unrest(world: World): string[] {
     wrong.push(`${id} is at rest, and still names ${unfinished}`);
   for (const { id, state } of ownImages(world))
     if (state === 'Saving' || state === 'Deleting') wrong.push(`image ${id} is still ${state}`);
-  for (const { id, status } of checker.volumes.values()) {
+  for (const { id, status, sizeGB, operation } of checker.volumes.values()) {
     const there = storage.there.has(`volume/${id}`);
     if (status === 'Pending' || status === 'Terminating') wrong.push(`volume ${id} is still ${status}`);
     if ((status === 'Bound') !== there)
       wrong.push(`volume ${id} is ${status}, and its backing is ${there ? 'there' : 'gone'}`);
+    const has = storage.there.get(`volume/${id}`);
+    if (has !== undefined && has < sizeGB) wrong.push(`volume ${id} has ${has} GB, and was promised ${sizeGB}`);
+    if (status === 'Bound' && JSON.parse(operation).endedAtMs === null)
+      wrong.push(`volume ${id} is Bound, and its operation has not ended`);
   }
-  for (const disk of storage.there) {
+  for (const { id, status } of checker.snapshots.values()) {
+    const there = storage.there.has(`snapshot/${id}`);
+    if (status === 'Pending' || status === 'Terminating') wrong.push(`snapshot ${id} is still ${status}`);
+    if ((status === 'Ready') !== there)
+      wrong.push(`snapshot ${id} is ${status}, and its backing is ${there ? 'there' : 'gone'}`);
+  }
+  for (const disk of storage.begun) wrong.push(`a copy to ${disk} was begun, and is left`);
+  for (const disk of storage.there.keys()) {
+    const holds = storage.holds.get(disk);
+    if (holds !== checker.originOf(disk))
+      wrong.push(`${disk} holds what ${holds} held, and was to hold what ${checker.originOf(disk)} did`);
     const [kind = '', id = ''] = disk.split('/');
     if (kind === 'volume' && !checker.volumes.has(id)) wrong.push(`${disk} is left, and there is no such volume`);
+    if (kind === 'snapshot' && !checker.snapshots.has(id)) wrong.push(`${disk} is left, and there is no such snapshot`);
     if (kind === 'data' && !checker.instances.has(id)) wrong.push(`${disk} is left, and there is no such instance`);
     if (kind === 'shared' && !disk.endsWith(`/${region.id}`)) wrong.push(`${disk} is nobody's`);
   }
+  const needed = new Set(all.filter(({ instance }) => instance.desired === 'running').flatMap(disksOfKept));
+  for (const disk of storage.mounted) if (!needed.has(disk)) wrong.push(`${disk} is mounted, and nobody needs it`);
+  for (const { row, instance } of all)
+    if (instance.desired === 'running')
+      for (const disk of disksOfKept({ instance }))
+        if (!storage.mounted.has(disk)) wrong.push(`${row.id} runs, and its ${disk} is not mounted`);
   return wrong;
 }
+
+const disksOfKept = ({ instance }: Pick<Kept, 'instance'>): string[] => disksOf(instance).map(diskKey);
 
 /** After all was terminated and deleted: what is left of it. */
 export function leftovers(world: World): string[] {
@@ -86,10 +111,12 @@ export function leftovers(world: World): string[] {
   const wrong = ownedBy(engine.host, ids.installation).map(
     ({ kind, engineName }) => `the engine still holds the ${kind} ${engineName}`,
   );
-  for (const disk of storage.there) {
+  for (const disk of storage.there.keys()) {
     if (!disk.startsWith('shared/')) wrong.push(`${disk} is left`);
   }
-  for (const table of ['nodePort', 'mount', 'volume'])
+  for (const { id } of checker.rows<{ id: string }>('select id from disk'))
+    if (!id.startsWith('shared/')) wrong.push(`${id} is left written down`);
+  for (const table of ['nodePort', 'mount', 'volume', 'snapshot'])
     for (const row of checker.rows(`select * from ${table}`)) wrong.push(`${table} is left: ${JSON.stringify(row)}`);
   const used = checker.rows<Record<string, number>>(
     'select cpuMilliUsed, memoryMiBUsed, gpusUsed, nodePortsUsed from region',

@@ -11,7 +11,8 @@ import { drawnFate, kindly, type Fate } from './fate.ts';
 import { lieFate, outageFate, planOutage } from './mischief.ts';
 import { deleteImage, ownImages } from './other-requests.ts';
 import { leftovers, unrest } from './rest.ts';
-import { act, deleteVolume } from './requests.ts';
+import { act } from './requests.ts';
+import { deleteSnapshot, deleteVolume } from './storage-requests.ts';
 import type { Schedule } from './schedule.ts';
 import { drawnStory, fixedStory } from './story.ts';
 import { callers } from './template.ts';
@@ -136,7 +137,7 @@ async function tell(world: World, what: Case): Promise<void> {
   if (!(await comesToRest(world, what.kind === 'seed'))) return;
   if (what.kind === 'outage' && (what.how === 'away' || what.how === 'silent' || what.how === 'flapping'))
     nothingFailed(world);
-  world.model.adopt(world.checker.instances, world.checker.volumes);
+  world.model.adopt(world.checker.instances, world.checker.volumes, world.checker.snapshots);
   for (const [id, { ownerId, acknowledged }] of world.model.instances) {
     const caller = callers.find(({ accountId }) => accountId === ownerId);
     if (acknowledged !== 'released' && caller)
@@ -151,6 +152,10 @@ async function tell(world: World, what: Case): Promise<void> {
   for (const [id, { ownerId, there }] of world.model.volumes) {
     const caller = callers.find(({ accountId }) => accountId === ownerId);
     if (there && caller) ask(world, { ...deleteVolume(world, caller, id, `end ${id}`), mustSucceed: true });
+  }
+  for (const [id, { ownerId, there }] of world.model.snapshots) {
+    const caller = callers.find(({ accountId }) => accountId === ownerId);
+    if (there && caller) ask(world, { ...deleteSnapshot(world, caller, id, `end ${id}`), mustSucceed: true });
   }
   // What a late call brought back is found by the sweep.
   if (await until(world, () => unrest(world).length + leftovers(world).length === 0, REST_WITHIN_MS)) return;

@@ -1,9 +1,17 @@
 /** A storage in memory that keeps the contract, for disks that outlive the simulated server. */
-import type { DiskId, Storage } from '../../src/storage/contract.ts';
+import { diskKinds, type DiskId, type Part } from '../../src/domain/disk.ts';
+import { StorageFault, type Storage } from '../../src/storage/contract.ts';
 
 export interface MemoryStorage extends Storage {
-  /** What there is, as `kind/id`. */
-  readonly there: ReadonlySet<string>;
+  /** What there is, as `kind/id`, and its size. */
+  readonly there: ReadonlyMap<string, number>;
+  /** What each of them holds: the name of the disk that began empty, and that it is a copy of a copy of. */
+  readonly holds: ReadonlyMap<string, string>;
+  readonly mounted: ReadonlySet<string>;
+  /** Copies that are being made, and what is left of those that were cut off. */
+  readonly begun: Set<string>;
+  /** Bytes that its files take, and what takes most of it. */
+  hold(disk: DiskId, bytes: number, biggest?: Part[]): void;
   /** A backing is lost, or found again. */
   lose(disk: string): void;
   find(disk: string): void;
@@ -11,26 +19,70 @@ export interface MemoryStorage extends Storage {
 
 export const nameOf = ({ kind, id }: DiskId): string => `${kind}/${id}`;
 
+const PLENTY_BYTES = 2 ** 50;
+
+function diskOf(name: string): DiskId {
+  const [text = '', ...id] = name.split('/');
+  const kind = diskKinds.find((known) => known === text);
+  if (kind === undefined) throw new Error(`${name} is no disk`);
+  return { kind, id: id.join('/') };
+}
+
 export function makeMemoryStorage(): MemoryStorage {
-  const there = new Set<string>();
+  const there = new Map<string, number>();
+  const holds = new Map<string, string>();
+  const mounted = new Set<string>();
+  const begun = new Set<string>();
+  const lost = new Map<string, number>();
+  const held = new Map<string, { bytes: number; biggest: Part[] }>();
   return {
     there,
-    lose: (disk) => void there.delete(disk),
-    find: (disk) => void there.add(disk),
-    capabilities: () => ({ sizeLimit: 'soft', snapshots: false }),
-    create: async (disk) => void there.add(nameOf(disk)),
+    holds,
+    mounted,
+    begun,
+    lose(disk) {
+      lost.set(disk, there.get(disk) ?? 0);
+      there.delete(disk);
+    },
+    find(disk) {
+      const sizeGB = lost.get(disk);
+      if (sizeGB !== undefined && !there.has(disk)) there.set(disk, sizeGB);
+    },
+    capabilities: () => ({ sizeLimit: 'hard', usage: 'instant', copies: 'atomic', dockerInside: true }),
+    hold: (disk, bytes, biggest = []) => void held.set(nameOf(disk), { bytes, biggest }),
+    async create(disk, sizeGB, _signal, from) {
+      begun.delete(nameOf(disk));
+      if (from !== undefined && !there.has(nameOf(from))) throw new StorageFault('notFound', `no ${nameOf(from)}`);
+      if (there.has(nameOf(disk))) return;
+      there.set(nameOf(disk), sizeGB);
+      holds.set(nameOf(disk), from === undefined ? nameOf(disk) : (holds.get(nameOf(from)) ?? 'nothing'));
+    },
+    async grow(disk, sizeGB) {
+      const had = there.get(nameOf(disk));
+      if (had === undefined) throw new StorageFault('notFound', `no ${nameOf(disk)}`);
+      there.set(nameOf(disk), Math.max(had, sizeGB));
+    },
+    async unmount(disk) {
+      mounted.delete(nameOf(disk));
+    },
     async mount(disk) {
       if (!there.has(nameOf(disk))) throw new Error(`there is no ${nameOf(disk)}`);
+      mounted.add(nameOf(disk));
       return `/disks/${nameOf(disk)}`;
     },
-    observe: async (disk) => ({ kind: there.has(nameOf(disk)) ? 'present' : 'absent' }),
-    usage: async (disk) => (there.has(nameOf(disk)) ? 4_096 : null),
-    destroy: async (disk) => void there.delete(nameOf(disk)),
-    listOwned: async () =>
-      [...there].map((name): DiskId => {
-        const [kind = '', ...id] = name.split('/');
-        if (kind !== 'volume' && kind !== 'data' && kind !== 'shared') throw new Error(`${name} is no disk`);
-        return { kind, id: id.join('/') };
-      }),
+    async observe(disk) {
+      const sizeGB = there.get(nameOf(disk));
+      return sizeGB === undefined ? { kind: 'absent' } : { kind: 'present', sizeGB };
+    },
+    usage: async (disk) => (there.has(nameOf(disk)) ? (held.get(nameOf(disk))?.bytes ?? 4_096) : null),
+    biggest: async (disk) => (mounted.has(nameOf(disk)) ? (held.get(nameOf(disk))?.biggest ?? []) : null),
+    async destroy(disk) {
+      begun.delete(nameOf(disk));
+      mounted.delete(nameOf(disk));
+      there.delete(nameOf(disk));
+    },
+    listOwned: async () => [...there.keys()].map(diskOf),
+    listMounted: async () => [...mounted].map(diskOf),
+    space: async () => ({ totalBytes: PLENTY_BYTES, freeBytes: PLENTY_BYTES }),
   };
 }

@@ -3,16 +3,8 @@ import type { Caller } from '../../src/control/control.ts';
 import type { Action } from '../../src/domain/instance-states.ts';
 import { ask, type Request } from './client.ts';
 import { befall } from './befalls.ts';
-import {
-  act,
-  createSshKey,
-  createVolume,
-  deleteVolume,
-  drawLaunch,
-  drawRequest,
-  launch,
-  type LaunchChoice,
-} from './requests.ts';
+import { act, createSshKey, createVolume, drawLaunch, drawRequest, launch, type LaunchChoice } from './requests.ts';
+import { copyVolume, createSnapshot, deleteSnapshot, deleteVolume, expandVolume } from './storage-requests.ts';
 import { callers } from './template.ts';
 import type { World } from './world.ts';
 
@@ -53,6 +45,7 @@ const ann = (): Caller => {
 const words = (world: World, key: () => string) => {
   const { model } = world;
   const volume = (at: number): string => [...model.volumes.keys()][at] ?? nothing;
+  const snapshot = (at: number): string => [...model.snapshots.keys()][at] ?? nothing;
   return {
     volume,
     start: (choice: LaunchChoice) => (): Request => launch(world, ann(), key(), choice),
@@ -61,6 +54,13 @@ const words = (world: World, key: () => string) => {
     createSshKey: (): Request => createSshKey(world, ann(), key()),
     createVolume: (): Request => createVolume(world, ann(), key(), 'data'),
     deleteVolume: (): Request => deleteVolume(world, ann(), volume(0), key()),
+    expandVolume: (sizeGB: number) => (): Request => expandVolume(world, ann(), volume(0), key(), sizeGB),
+    copyVolume: (name: string) => (): Request =>
+      copyVolume(world, ann(), 'volumes', key(), { id: volume(0), name, sizeGB: 7 }),
+    createSnapshot: (): Request => createSnapshot(world, ann(), volume(0), key(), 'before'),
+    restoreSnapshot: (name: string) => (): Request =>
+      copyVolume(world, ann(), 'snapshots', key(), { id: snapshot(0), name }),
+    deleteSnapshot: (): Request => deleteSnapshot(world, ann(), snapshot(0), key()),
     startWithVolume: (): Request => launch(world, ann(), key(), { volumes: [volume(0)] }),
   };
 };
@@ -112,6 +112,18 @@ const stories: readonly Tell[] = [
       [200, on('terminate', 2)],
       [5, on('terminate', 3)],
       [100, on('archive', 0)],
+    ];
+  },
+  (world, key) => {
+    const told = words(world, key);
+    return [
+      [50, told.createVolume],
+      [100, told.createSnapshot],
+      [2, told.expandVolume(6)],
+      [800, told.copyVolume('copy')],
+      [1, told.restoreSnapshot('restored')],
+      [1, told.deleteSnapshot],
+      [1, told.deleteVolume],
     ];
   },
 ];

@@ -70,7 +70,7 @@ export function handleStray(world: World, caller: Caller): Request | null {
       );
       if (!row) return world.fail(`${strayId} was adopted as ${id}, and that is not in the database`);
       // Whoever finds it in his lists may have wished something by now.
-      if (!model.instances.has(id)) model.adopt(checker.instances, checker.volumes);
+      if (!model.instances.has(id)) model.adopt(checker.instances, checker.volumes, checker.snapshots);
     },
     refused: () => {},
   };

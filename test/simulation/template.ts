@@ -5,6 +5,7 @@ import type { Caller } from '../../src/control/control.ts';
 import type { InstanceType, Region } from '../../src/domain/catalog.ts';
 import { imageId, instanceTypeId, regionId } from '../../src/domain/ids.ts';
 import { pricesOf } from '../../src/main/first-run.ts';
+import { savePool } from '../../src/store/pools.ts';
 import { saveImage, saveInstanceType, saveRegion, saveSetting } from '../../src/store/catalog.ts';
 import { migrations } from '../../src/store/migrations/all.ts';
 import { openSqlite } from '../../src/store/sqlite.ts';
@@ -17,6 +18,8 @@ const uuid = (kind: number, number: number): string =>
 export const ids = { installation: uuid(1, 1), region: uuid(2, 1) };
 /** Few, so that they are used up and come back soon. */
 export const nodePortRange = { first: 30_000, last: 30_015 };
+/** Of the one pool: little enough to be used up now and then. */
+export const poolGB = 400;
 export const capacity = { cpuMilli: 6_000, memoryMiB: 16_384, gpus: 3 };
 
 export const region: Region = {
@@ -69,6 +72,7 @@ export async function makeTemplate(folder: string): Promise<Uint8Array> {
     await saveSetting(tx, 'installation', ids.installation);
     const nodePorts = nodePortRange.last - nodePortRange.first + 1;
     await saveRegion(tx, region, { ...capacity, nodePorts });
+    await savePool(tx, { regionId: region.id, name: 'default' }, poolGB);
     for (const [at, { id, ref }] of images.entries()) {
       const image = { id, ref, name: ref, tags: [], architecture: 'amd64', isPublic: true, type: 'notebook' };
       await saveImage(tx, image, at);

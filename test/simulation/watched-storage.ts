@@ -1,5 +1,6 @@
 /** The storage as one life of the server reaches it: slowly, and not always. What it asks for must follow from what it has written down. */
-import type { DiskId, Storage } from '../../src/storage/contract.ts';
+import type { DiskId } from '../../src/domain/disk.ts';
+import { StorageFault, type Storage } from '../../src/storage/contract.ts';
 import type { StorageCall } from './fate.ts';
 import type { Life } from './life.ts';
 import { nameOf } from './storage.ts';
@@ -7,6 +8,12 @@ import { nameOf } from './storage.ts';
 export function watchedStorage(life: Life): Storage {
   const { world } = life;
   const { schedule, storage } = world;
+
+  /** Now and then it says that it has no room: what was to be made is given up. */
+  const refusal = (verb: StorageCall['verb'], about: string): Error =>
+    (verb === 'create' || verb === 'grow') && schedule.chance(0.4)
+      ? new StorageFault('full', `no room to ${verb} ${about}`)
+      : new Error(`the storage could not ${verb} ${about}`);
 
   const ask = <T>(verb: StorageCall['verb'], about: string, deed: () => Promise<T>, unknown?: T): Promise<T> =>
     new Promise((resolve, reject) => {
@@ -20,7 +27,7 @@ export function watchedStorage(life: Life): Storage {
       const broken = new Error(`the storage could not ${verb} ${about}`);
       // It reaches the storage even if the server dies now.
       schedule.later(schedule.between(0, 3), () => {
-        if (mishap?.mode === 'failBefore') return answer(() => reject(broken));
+        if (mishap?.mode === 'failBefore') return answer(() => reject(refusal(verb, about)));
         if (mishap?.mode === 'unknown' && unknown !== undefined) return answer(() => resolve(unknown));
         deed().then(
           (value) => {
@@ -32,17 +39,44 @@ export function watchedStorage(life: Life): Storage {
       });
     });
 
+  /** It takes a while, ends when it is called off, and dies with the server; then what was begun stays. */
+  async function copying(disk: DiskId, signal: AbortSignal): Promise<void> {
+    storage.begun.add(nameOf(disk));
+    await new Promise<void>((resolve) => {
+      schedule.later(schedule.spread(1, 3_000), () => life.alive && resolve());
+      signal.addEventListener('abort', () => resolve(), { once: true });
+    });
+    if (!signal.aborted) return;
+    storage.begun.delete(nameOf(disk));
+    throw signal.reason;
+  }
+
   return {
     capabilities: () => storage.capabilities(),
-    create: (disk, sizeGB) => ask('create', nameOf(disk), () => storage.create(disk, sizeGB)),
+    create(disk, sizeGB, signal, from) {
+      world.intents.mayMakeDisk(disk);
+      if (from === undefined) return ask('create', nameOf(disk), () => storage.create(disk, sizeGB, signal));
+      return ask('create', nameOf(disk), async () => {
+        await copying(disk, signal);
+        return storage.create(disk, sizeGB, signal, from);
+      });
+    },
+    grow: (disk, sizeGB) => ask('grow', nameOf(disk), () => storage.grow(disk, sizeGB)),
+    unmount(disk) {
+      world.intents.mayUnmount(disk);
+      return ask('unmount', nameOf(disk), () => storage.unmount(disk));
+    },
     mount: (disk) => ask('mount', nameOf(disk), () => storage.mount(disk)),
     observe: (disk) =>
       ask('observe', nameOf(disk), () => storage.observe(disk), { kind: 'unknown', reason: 'it does not answer' }),
     usage: (disk, signal) => ask('usage', nameOf(disk), () => storage.usage(disk, signal)),
+    biggest: (disk, signal) => storage.biggest(disk, signal),
     destroy(disk) {
       world.intents.mayDestroyDisk(disk);
       return ask('destroy', nameOf(disk), () => storage.destroy(disk));
     },
-    listOwned: (): Promise<DiskId[]> => storage.listOwned(),
+    listOwned: () => storage.listOwned(),
+    listMounted: () => storage.listMounted(),
+    space: () => storage.space(),
   };
 }

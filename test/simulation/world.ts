@@ -149,10 +149,10 @@ export class World {
     this.life = life;
     this.schedule.say(`life ${life.number} begins`);
     this.#report(this.checker.open(this.disk.file));
-    const { instances, volumes } = this.checker;
+    const { instances, volumes, snapshots } = this.checker;
     this.#report(this.model.wrong(instances, this.wall.latestMs(), LISTED_FOR_MS));
-    this.#report(this.model.wrongVolumes(volumes));
-    this.model.settle(instances, volumes);
+    this.#report(this.model.wrongDisks(volumes, snapshots));
+    this.model.settle(instances, volumes, snapshots);
     life.start(this.limits).catch((error: unknown) => {
       if (!life.alive) return;
       this.schedule.say(`life ${life.number} could not begin: ${String(error)}`);

@@ -2,32 +2,37 @@
  * How an instance is brought to run: image, disks, node ports, container. Each trouble is diagnosed by what the engine says of it;
  * what may pass by itself is tried again with back-off, what can't becomes a lasting failure.
  */
+import { dataDiskGB, dockerDiskGB } from '../../domain/disk.ts';
 import { EngineFault, type FaultReason } from '../../domain/engine-fault.ts';
 import { after, type Diagnosis } from '../../domain/instance-states.ts';
 import type { Instance, Observed } from '../../domain/instance.ts';
-import { enter, type Progress, type StageName } from '../../domain/operation.ts';
+import { endOperation, enter, type Progress, type StageName } from '../../domain/operation.ts';
 import { diagnosed, giveUp } from '../../domain/plan.ts';
 import { markFiles } from '../../store/instances.ts';
+import { appendEvent } from '../../store/events.ts';
 import { freeNodePort } from '../../store/node-ports.ts';
 import { authorizedKeysOf } from '../../store/keys.ts';
 import type { Db } from '../../store/store.ts';
 import type { EngineSpec } from '../../engines/contract.ts';
+import type { WantedImage } from '../image-work.ts';
 import { allotNodePorts, PortsUsedUp } from './node-ports.ts';
 import { answers } from './copying.ts';
 import { imageOf, withAdvice } from './image-of.ts';
 import { makeInstanceTeller } from './progress.ts';
 import { DisksFailed, engineSpec, KEYS_FILE, makeOwnDisks, prepareDisks, VolumeNotReady } from './spec.ts';
-import { backOff, fail, note, quick, write, type Rest, type Work } from './work.ts';
+import { backOff, fail, keep, note, quick, write, type Rest, type Work } from './work.ts';
 
 const VOLUME_POLL_MS = 1_000;
 /** Of the image's deadline each try has at least such a share: a wish may be old when its image is missing for the first time. */
 const LEAST_SHARE_OF_A_TRY = 10;
 const SILENCE_MS = 1_000;
 
-/** Hands a running instance the present control files. */
+/** Hands a running instance the present control files, and its Docker back. */
 export async function refresh(work: Work): Promise<Rest> {
   const { needs, instance } = work;
   try {
+    const beside = dockerImage(work);
+    if (beside) await needs.imageWork.ensure(work.hands.engine, beside, () => {}, work.held.signal);
     await makeOwnDisks(work);
     const spec = await engineSpec(work);
     await bringUp(work, spec);
@@ -39,6 +44,26 @@ export async function refresh(work: Work): Promise<Rest> {
     needs.log.warn({ id: instance.id, err: error.cause }, error.message);
     return needs.limits.askAgainMs;
   }
+}
+
+/** Makes its disks as large as they are wished; whoever writes to one goes on. */
+export async function grow(work: Work): Promise<Rest> {
+  const { needs, instance } = work;
+  try {
+    await makeOwnDisks(work);
+  } catch (error) {
+    if (!(error instanceof DisksFailed)) throw error;
+    needs.log.warn({ id: instance.id, err: error.cause }, error.message);
+    return needs.limits.askAgainMs;
+  }
+  const { ownerId: accountId, id: subjectId, spec } = instance;
+  const atMs = needs.now();
+  const data = { dataDiskGB: dataDiskGB(spec), ...(spec.enableDocker ? { dockerStorageGB: dockerDiskGB(spec) } : {}) };
+  const expanded = { ...instance, operation: endOperation(instance.operation, 'Succeeded', atMs) };
+  await keep(work, expanded, {
+    beside: async (tx) => void (await appendEvent(tx, { accountId, atMs, kind: 'instance.expanded', subjectId, data })),
+  });
+  return 'again';
 }
 
 /** The mark is taken off once they are there: a server that dies before hands them out again. What has changed since keeps it. */
@@ -55,7 +80,7 @@ export async function ensure(work: Work, planned: Partial<Observed>): Promise<Re
   try {
     const imageWasMissing = work.instance.observed.phase === 'DownloadImage';
     enterStage(work, 'Image');
-    await ensureImage(work, show);
+    await ensureImages(work, show);
     // A pull that was told of has moved it on since the plan.
     const { status } = work.instance.observed;
     if (status === 'PullingImage') show = { ...show, status: after(status, 'create') };
@@ -102,10 +127,21 @@ async function bringUp(work: Work, spec: EngineSpec): Promise<void> {
     .run(instance.ownerId, held.signal, () => hands.engine.ensure(spec, quick(work)));
 }
 
-async function ensureImage(work: Work, show: Partial<Observed>): Promise<void> {
-  const { needs, hands, held, instance } = work;
-  const image = await imageOf(instance, hands, needs.credentialsFor).catch(asImageFault);
-  if (image.ownerId !== undefined && (await hasRun(work))) return;
+/** Its own, and that of its Docker. */
+async function ensureImages(work: Work, show: Partial<Observed>): Promise<void> {
+  const own = await imageOf(work.instance, work.hands, work.needs.credentialsFor).catch(asImageFault);
+  if (own.ownerId === undefined || !(await hasRun(work))) await ensureImage(work, show, own);
+  const beside = dockerImage(work);
+  if (beside) await ensureImage(work, show, beside);
+}
+
+function dockerImage({ instance, hands }: Work): WantedImage | null {
+  const ref = hands.engine.dockerImageRef;
+  return instance.spec.enableDocker && ref !== undefined ? { ref } : null;
+}
+
+async function ensureImage(work: Work, show: Partial<Observed>, image: WantedImage): Promise<void> {
+  const { needs, hands, held } = work;
   const teller = makeInstanceTeller(work, () => ({
     ...show,
     status: after(work.instance.observed.status, 'pull'),

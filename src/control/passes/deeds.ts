@@ -1,6 +1,7 @@
 /**
  * Timed deeds take no input: each looks at the world and asks for the passes that it needs. `probe.ts` asks how engines are, `sweep.ts`
- * compares what they hold with the intents, `handle-strays.ts` stops and deletes what has none, `measure.ts` measures disks, `tidy.ts` ends what has been kept long enough.
+ * compares what they hold with the intents, `disk-strays.ts` what pools do, `handle-strays.ts` stops and deletes what has none, `measure.ts` measures
+ * disks, `root-disks.ts` those of containers, `full-disks.ts` looks into those that are full, `unmount.ts` unmounts what rests, `tidy.ts` ends what has been kept long enough.
  */
 import type { Store } from '../../store/store.ts';
 import type { Log } from '../log.ts';

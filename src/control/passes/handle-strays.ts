@@ -5,6 +5,7 @@
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { instanceId } from '../../domain/ids.ts';
 import { strayStep, type Stray, type StrayPolicy } from '../../domain/stray.ts';
+import type { Owned } from '../../engines/contract.ts';
 import { isContainer } from '../../engines/labels.ts';
 import { forgetStrays, handStray, noteStray, straysOf } from '../../store/strays.ts';
 import type { RegionHands } from '../regions.ts';
@@ -24,6 +25,7 @@ const OTHER_NAME = 'it has a name that no instance has, so it can not be stopped
 /** After a sweep of the region, of which `hands` are. */
 export async function handleStrays(needs: HandlingNeeds, hands: RegionHands): Promise<void> {
   const steps = (await straysOf(needs.store.read, hands.regionId))
+    .filter(ofEngine)
     .map((stray) => ({ stray, step: strayStep(stray, needs.strays) }))
     .filter(({ stray, step }) => step === 'discard' || (step === 'halt' && stray.note !== OTHER_NAME));
   const todo = steps.slice(0, MOST);
@@ -35,7 +37,11 @@ export async function handleStrays(needs: HandlingNeeds, hands: RegionHands): Pr
     );
 }
 
-async function halt(needs: HandlingNeeds, { engine }: RegionHands, stray: Stray): Promise<void> {
+/** A disk is no engine's (`disk-strays.ts`). */
+type EngineStray = Stray & { kind: Owned['kind'] };
+const ofEngine = (stray: Stray): stray is EngineStray => stray.kind !== 'disk';
+
+async function halt(needs: HandlingNeeds, { engine }: RegionHands, stray: EngineStray): Promise<void> {
   const can = isContainer({ ...stray, id: stray.subjectId });
   if (!(await claim(needs, stray, { to: stray.handling, note: can ? 'is being stopped' : OTHER_NAME })) || !can) return;
   await attempt(needs, stray, async () => {
@@ -45,7 +51,7 @@ async function halt(needs: HandlingNeeds, { engine }: RegionHands, stray: Stray)
   });
 }
 
-async function discard(needs: HandlingNeeds, { engine }: RegionHands, stray: Stray): Promise<void> {
+async function discard(needs: HandlingNeeds, { engine }: RegionHands, stray: EngineStray): Promise<void> {
   if (!(await claim(needs, stray, { to: 'delete', note: 'is being deleted' }))) return;
   await attempt(needs, stray, async () => {
     await engine.discard(

@@ -9,7 +9,7 @@ import { plan, type Seen, type Step } from '../../domain/plan.ts';
 import { instanceFromRow, type InstanceRow } from '../../store/instances.ts';
 import type { Held, Tended } from '../loop.ts';
 import { makeBackOffs, type BackOffs } from './back-offs.ts';
-import { ensure, refresh } from './bring-up.ts';
+import { ensure, grow, refresh } from './bring-up.ts';
 import { place } from './placing.ts';
 import { clean, halt, removeKept, removeUnfinished, saveRoot } from './put-away.ts';
 import { checkInit, checkReady } from './readiness.ts';
@@ -57,6 +57,9 @@ async function bring(work: Work, backOffs: BackOffs): Promise<Tended> {
     const step = plan(work.instance, seen, needs.now(), needs.limits);
     // The engine said that it had halted it, and it runs.
     if (step.do === 'halt' && before === 'halt') return { dueAtMs: needs.now() + needs.limits.askAgainMs };
+    // Its Docker was brought back, and ended at once.
+    if (step.do === 'refresh' && before === 'refresh' && !work.instance.filesStale)
+      return { dueAtMs: needs.now() + needs.limits.askAgainMs };
     const rest = await take(work, step);
     before = step.do;
     if (rest === 'again') continue;
@@ -110,6 +113,8 @@ async function take(work: Work, step: Step): Promise<Rest> {
       return ensure(work, step.show);
     case 'refresh':
       return refresh(work);
+    case 'grow':
+      return grow(work);
     case 'checkReady':
       return checkReady(work, step.show);
     case 'checkInit':

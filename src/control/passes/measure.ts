@@ -1,49 +1,126 @@
 /**
- * Measures volumes one after another, at a hundredth of the time at most, and sees which backing is gone or back. A measurement holds
- * neither a lease nor a slot of the loop: it waits behind nothing, and nothing behind it.
+ * Measures disks: what each holds is written down beside it, and on what shows it. Those whose storage tells at once are all measured in
+ * one go; where it takes a walk through all files, one after another, at a hundredth of the time at most. On the way it is seen which
+ * backing of a volume is gone or back. A measurement holds neither a lease nor a slot of the loop: it waits behind nothing, and nothing
+ * behind it.
+ *
+ * Who owns a disk that fills up is told once for each level (`domain/disk-warnings.ts`). What takes most of one that is all but full is
+ * found by a walk of its own (`full-disks.ts`), which tells of that level.
  */
-import { moveVersion } from '../../store/events.ts';
-import { makeVolumeDue, standingVolumes, writeUsage } from '../../store/volumes.ts';
+import { FULL_PERCENT, percentOf, warn } from '../../domain/disk-warnings.ts';
+import { diskKey, inGB } from '../../domain/disk.ts';
 import type { Volume } from '../../domain/volume.ts';
+import type { StorageCapabilities } from '../../storage/contract.ts';
+import { disksOfRegion, writeMeasured } from '../../store/disks.ts';
+import { moveVersion } from '../../store/events.ts';
+import { makeVolumeDue, volumesAmong, writeUsage } from '../../store/volumes.ts';
+import { poolNamed, type Located } from '../disks.ts';
+import { raced } from '../raced.ts';
 import { within, type DeedNeeds } from './deeds.ts';
+import { tellOfDisk, type DiskSights } from './disk-sights.ts';
 
-const VOLUMES_AT_ONCE = 200;
-const MEASURE_DEADLINE_MS = 600_000;
-const SHARE_OF_TIME = 100;
+const DISKS_AT_ONCE = 200;
+/** Each costs the host a few calls that return at once. */
+const SIDE_BY_SIDE = 16;
+const AT_ONCE_DEADLINE_MS = 10_000;
+const WALK_DEADLINE_MS = 600_000;
+export const SHARE_OF_TIME = 100;
 const LONGEST_PAUSE_MS = 3_600_000;
 
-export async function measureVolumes(needs: DeedNeeds): Promise<void> {
-  for (let after = ''; !needs.ending.aborted;) {
-    const volumes = await standingVolumes(needs.store.read, after, VOLUMES_AT_ONCE);
-    const last = volumes.at(-1);
-    if (!last) return;
-    after = last.id;
-    for (const volume of volumes) {
-      const tookMs = await measure(needs, volume);
-      const pauseMs = Math.min(LONGEST_PAUSE_MS, tookMs * SHARE_OF_TIME);
-      await needs.time.sleep(pauseMs, needs.ending).catch(() => {});
+export interface MeasureNeeds extends DeedNeeds {
+  sights: DiskSights;
+}
+
+type How = StorageCapabilities['usage'];
+
+/** All disks that tell at once. */
+export async function measureAtOnce(needs: MeasureNeeds): Promise<void> {
+  await eachPage(needs, 'instant', async (disks, volumes) => {
+    for (let from = 0; from < disks.length && !needs.ending.aborted; from += SIDE_BY_SIDE) {
+      const some = disks.slice(from, from + SIDE_BY_SIDE);
+      await Promise.all(some.map((disk) => measured(needs, disk, volumes.get(disk.id))));
+    }
+  });
+}
+
+/** The others. */
+export async function measureByWalks(needs: MeasureNeeds): Promise<void> {
+  await eachPage(needs, 'walk', async (disks, volumes) => {
+    for (const disk of disks) {
       if (needs.ending.aborted) return;
+      const beganMs = needs.time.elapsed();
+      await measured(needs, disk, volumes.get(disk.id));
+      await pauseFor(needs, needs.time.elapsed() - beganMs);
+    }
+  });
+}
+
+/** So that a walk takes a hundredth of the time. */
+export async function pauseFor({ time, ending }: DeedNeeds, tookMs: number): Promise<void> {
+  await time.sleep(Math.min(LONGEST_PAUSE_MS, tookMs * SHARE_OF_TIME), ending).catch(() => {});
+}
+
+type OfPage = (disks: Located[], volumes: ReadonlyMap<string, Volume>) => Promise<void>;
+
+async function eachPage(needs: MeasureNeeds, how: How, deed: OfPage): Promise<void> {
+  const { store, regions } = needs;
+  for (const hands of regions.all()) {
+    for (let after = ''; !needs.ending.aborted;) {
+      const page = await disksOfRegion(store.read, hands.regionId, after, DISKS_AT_ONCE);
+      const last = page.at(-1);
+      if (!last) break;
+      after = diskKey(last);
+      const disks = page
+        .map((disk) => ({ ...disk, storage: poolNamed(hands, disk.pool).storage }))
+        .filter(({ storage }) => storage.capabilities().usage === how);
+      const ids = disks.filter(({ kind }) => kind === 'volume').map(({ id }) => id);
+      await deed(disks, await volumesAmong(store.read, ids));
     }
   }
 }
 
-/** Answers how long it took, in milliseconds. */
-async function measure(needs: DeedNeeds, volume: Volume): Promise<number> {
-  const { store, regions, now, time, wake } = needs;
-  const beganMs = time.elapsed();
-  const { storage } = regions.of(volume.regionId);
-  const disk = { kind: 'volume', id: volume.id } as const;
-  const seen = await storage.observe(disk);
-  if (seen.kind !== 'unknown' && (seen.kind === 'absent') !== (volume.status === 'Lost')) {
-    await store.write((tx) => makeVolumeDue(tx, volume.id, now()));
-    wake();
+/** One that can't be measured says nothing of the others. */
+async function measured(needs: MeasureNeeds, disk: Located, volume?: Volume): Promise<void> {
+  try {
+    await measure(needs, disk, volume);
+  } catch (error) {
+    if (needs.ending.aborted) return;
+    needs.log.warn({ disk: diskKey(disk), err: error }, 'a disk could not be measured; it is tried again');
   }
-  if (seen.kind !== 'present') return 0;
-  const usageBytes = await storage.usage(disk, within(needs, MEASURE_DEADLINE_MS));
-  const tookMs = time.elapsed() - beganMs;
-  if (usageBytes === null || usageBytes === volume.usageBytes) return tookMs;
-  await store.write(async (tx) => {
-    if (await writeUsage(tx, volume, usageBytes)) await moveVersion(tx, volume.ownerId);
+}
+
+async function measure(needs: MeasureNeeds, found: Located, volume?: Volume): Promise<void> {
+  const { storage, ...disk } = found;
+  const deadlineMs = storage.capabilities().usage === 'instant' ? AT_ONCE_DEADLINE_MS : WALK_DEADLINE_MS;
+  const signal = within(needs, deadlineMs);
+  const usageBytes = await raced(storage.usage(disk, signal), signal);
+  if (volume && (usageBytes === null || volume.status === 'Lost')) await lookAfter(needs, found, volume);
+  if (usageBytes === null) return;
+  const percent = percentOf({ ...disk, usageBytes });
+  const next = warn(disk.kind === 'snapshot' ? 0 : percent, disk.warnedPercent);
+  // Of one that is all but full is told by who finds out what takes most of it.
+  const tells = next.tell && percent < FULL_PERCENT;
+  const warnedPercent = next.tell && !tells ? disk.warnedPercent : next.warnedPercent;
+  const isShown = volume === undefined || inGB(volume.usageBytes) === inGB(usageBytes);
+  if (inGB(usageBytes) === inGB(disk.usageBytes) && warnedPercent === disk.warnedPercent && isShown) return;
+  const written = await needs.store.write(async (tx) => {
+    if (!(await writeMeasured(tx, disk, { usageBytes, warnedPercent }))) return false;
+    if (tells) await tellOfDisk(tx, needs.now(), { ...found, usageBytes }, []);
+    if (volume && (await writeUsage(tx, volume, usageBytes))) await moveVersion(tx, volume.ownerId);
+    return true;
   });
-  return tookMs;
+  if (written) await needs.sights.changed(disk, { ...disk, usageBytes });
+}
+
+/** Its backing is gone, or is back: its pass finds out what that makes of it. */
+async function lookAfter(
+  { store, now, wake }: MeasureNeeds,
+  { storage, ...disk }: Located,
+  volume: Volume,
+): Promise<void> {
+  if (volume.status !== 'Bound' && volume.status !== 'Lost') return;
+  const seen = await storage.observe(disk);
+  if (seen.kind === 'unknown' || (seen.kind === 'absent') === (volume.status === 'Lost')) return;
+  await store.write((tx) => makeVolumeDue(tx, volume.id, now()));
+  wake();
 }

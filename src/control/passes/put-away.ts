@@ -1,16 +1,18 @@
 /**
  * How an instance is put away: one that is to rest is halted, a released one is cleaned up behind, an archived one keeps its root disk as an image.
  */
+import { dataDisk, dockerDisk } from '../../domain/disk.ts';
 import type { Archive, Instance } from '../../domain/instance.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { backOffMs } from '../../domain/instance-states.ts';
 import { failOperation, failureOf } from '../../domain/operation.ts';
 import { diagnosed, type Step } from '../../domain/plan.ts';
+import { deleteDisks } from '../../store/disks.ts';
 import { uncountNodePorts } from '../../store/capacity.ts';
 import { forgetMounts } from '../../store/instances.ts';
 import { freeNodePorts } from '../../store/node-ports.ts';
 import type { Db } from '../../store/store.ts';
-import { dataDisk } from '../disks.ts';
+import { located } from '../disks.ts';
 import { inTurn } from '../disk-turns.ts';
 import { copying } from './copying.ts';
 import { makeInstanceTeller } from './progress.ts';
@@ -39,7 +41,7 @@ export async function halt(work: Work, { show, graceMs }: Extract<Step, { do: 'h
 }
 
 /**
- * A released instance: its container goes, and with it ports and mounts are free; then its data disk, however long that takes; then the
+ * A released instance: its container goes, and with it ports and mounts are free; then its own disks, however long that takes; then the
  * row only waits to leave the lists. A container that comes back by the late effect of a call is removed again, and nothing else is done twice.
  */
 export async function clean(work: Work): Promise<Rest> {
@@ -58,18 +60,20 @@ export async function clean(work: Work): Promise<Rest> {
   }
   const kept = archive === null ? [] : [archive.ref, ...archive.replaces];
   for (const ref of [...kept, ...unfinished]) await removeImage(work, ref);
+  const disks = [dataDisk(id), dockerDisk(id)];
   try {
     // However long it takes, unless it is overtaken.
-    const { storage } = hands;
-    await inTurn(storage, dataDisk(id), () => storage.destroy(dataDisk(id)), held.signal);
+    for (const disk of await located(needs.store.read, hands, disks))
+      await inTurn(disk.storage, disk, () => disk.storage.destroy(disk), held.signal);
   } catch (error) {
     held.signal.throwIfAborted();
-    needs.log.error({ id, err: error }, 'the data disk could not be removed; it is tried again');
-    await note(work, { observed: diagnosed('DisksFailed', 'the data disk could not be removed yet') });
+    needs.log.error({ id, err: error }, 'a disk could not be removed; it is tried again');
+    await note(work, { observed: diagnosed('DisksFailed', 'a disk could not be removed yet') });
     return TRY_AGAIN_MS;
   }
   const cleaned = { ...work.instance.observed, phase: 'Cleaned' as const, ...diagnosed('', '') };
-  await keep(work, { ...work.instance, archive: null, unfinished: [], observed: cleaned });
+  const next = { ...work.instance, archive: null, unfinished: [], observed: cleaned };
+  await keep(work, next, { beside: (tx) => deleteDisks(tx, disks) });
   return null;
 }
 

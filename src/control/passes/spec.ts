@@ -1,11 +1,11 @@
 /** From the intent to what the engine is asked: disks first, then the container that mounts them. */
 import type { HostMount, EngineSpec } from '../../engines/contract.ts';
 import { capacityOf } from '../../domain/catalog.ts';
+import { ownDisks, ownMountPaths, type DiskId, type DiskKind } from '../../domain/disk.ts';
 import { notebookPath } from '../../domain/public-instance.ts';
 import { authorizedKeysOf } from '../../store/keys.ts';
 import { volumeStatusesOf } from '../../store/volumes.ts';
-import type { DiskId } from '../../storage/contract.ts';
-import { dataDisk, sharedDisk } from '../disks.ts';
+import { located, type Located } from '../disks.ts';
 import { imageRefOf } from './image-of.ts';
 import { inTurn } from '../disk-turns.ts';
 import type { Work } from './work.ts';
@@ -24,8 +24,6 @@ export class DisksFailed extends Error {}
 
 export const KEYS_FILE = 'authorized_keys';
 
-const DATA_DISK = '/root/dataDisk';
-const SHARED_DISK = '/root/sharedDisk';
 const COMMON_DATA = '/root/commonData';
 
 export async function prepareDisks(work: Work): Promise<void> {
@@ -44,45 +42,59 @@ export async function prepareDisks(work: Work): Promise<void> {
   await makeOwnDisks(work);
 }
 
-/** Those that are there stay as they are; an adopted instance may have none. */
+/** Those that are there stay as they are, or are made as large as they are promised to be; an adopted instance may have none. */
 export async function makeOwnDisks(work: Work): Promise<void> {
-  const { instance, hands } = work;
-  const { spec } = instance;
-  const { storage } = hands;
-  const data = dataDisk(instance.id);
-  const shared = sharedDisk(instance);
-  const dataGB = spec.type.dataDiskGB + spec.extraDataDiskGB;
-  await ofStorage(work, 'data disk', data, () => storage.create(data, dataGB));
-  await ofStorage(work, 'shared disk', shared, () => storage.create(shared, spec.type.dataDiskGB));
+  for (const disk of await ownDisksOf(work)) {
+    await onDisk(work, disk, async (signal) => {
+      await disk.storage.create(disk, disk.sizeGB, signal);
+      await disk.storage.grow(disk, disk.sizeGB);
+    });
+  }
 }
 
+const ownDisksOf = async ({ needs, hands, instance }: Work): Promise<Located[]> =>
+  located(needs.store.read, hands, ownDisks(instance, hands.sharedDiskGB));
+
 /** A storage that never answers (a network's that is gone) must not hold the pass, nor the wish that overtakes it. */
-async function ofStorage<T>(work: Work, what: string, disk: DiskId, deed: () => Promise<T>): Promise<T> {
+async function onDisk<T>(work: Work, disk: Located, deed: (signal: AbortSignal) => Promise<T>): Promise<T> {
   try {
-    const { held, hands, needs } = work;
+    const { held, needs } = work;
     const signal = AbortSignal.any([held.signal, needs.time.deadline(needs.limits.storageDeadlineMs)]);
-    return await inTurn(hands.storage, disk, deed, signal);
+    return await inTurn(disk.storage, disk, () => deed(signal), signal);
   } catch (cause) {
     work.held.signal.throwIfAborted();
-    throw new DisksFailed(`the ${what} could not be had from the storage of the region`, { cause });
+    throw new DisksFailed(`the ${disk.kind} disk could not be had from the storage of the region`, { cause });
   }
+}
+
+/** A Docker inside has its own. */
+const OWN_TARGETS: Partial<Record<DiskKind, string>> = { data: ownMountPaths.data, shared: ownMountPaths.shared };
+
+interface Mounted {
+  mounts: HostMount[];
+  /** Where a Docker inside keeps what it has; absent without one. */
+  docker?: { storage: string };
+}
+
+async function mountDisks(work: Work): Promise<Mounted> {
+  const { needs, hands, instance } = work;
+  const volumes = instance.spec.mounts.map(({ volumeId }): DiskId => ({ kind: 'volume', id: volumeId }));
+  const disks = [...(await ownDisksOf(work)), ...(await located(needs.store.read, hands, volumes))];
+  const targets = new Map(instance.spec.mounts.map(({ volumeId, mountPath }) => [volumeId as string, mountPath]));
+  const mounted: Mounted = { mounts: [] };
+  for (const disk of disks) {
+    const source = await onDisk(work, disk, () => disk.storage.mount(disk));
+    const target = disk.kind === 'volume' ? targets.get(disk.id) : OWN_TARGETS[disk.kind];
+    if (target !== undefined) mounted.mounts.push({ source, target, readOnly: false });
+    else mounted.docker = { storage: source };
+  }
+  return mounted;
 }
 
 export async function engineSpec(work: Work): Promise<EngineSpec> {
   const { needs, hands, instance, notebookToken } = work;
   const { spec } = instance;
-  const folder = async (disk: DiskId, target: string): Promise<HostMount> => ({
-    source: await ofStorage(work, `disk of ${target}`, disk, () => hands.storage.mount(disk)),
-    target,
-    readOnly: false,
-  });
-  const mounts = [
-    await folder(dataDisk(instance.id), DATA_DISK),
-    await folder(sharedDisk(instance), SHARED_DISK),
-    ...(await Promise.all(
-      spec.mounts.map(({ volumeId, mountPath }) => folder({ kind: 'volume', id: volumeId }, mountPath)),
-    )),
-  ];
+  const { mounts, ...docker } = await mountDisks(work);
   if (spec.enableCommonData) {
     mounts.push({ source: hands.commonDataFolder, target: COMMON_DATA, readOnly: true });
   }
@@ -99,6 +111,7 @@ export async function engineSpec(work: Work): Promise<EngineSpec> {
     rootDiskGB: spec.type.rootDiskGB,
     pidsLimit: needs.pidsLimit,
     mounts,
+    ...docker,
     nodePorts: instance.nodePorts,
     nodePortAddress: hands.nodePortAddress,
     files: [

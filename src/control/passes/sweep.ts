@@ -6,7 +6,7 @@
  * row by then. What is listed while it is being removed is why a stray must be seen twice.
  */
 import type { InstanceId } from '../../domain/ids.ts';
-import { strayIdOf } from '../../domain/stray.ts';
+import { strayIdOf, type StrayKind } from '../../domain/stray.ts';
 import type { Owned } from '../../engines/contract.ts';
 import { isContainer } from '../../engines/labels.ts';
 import { appendEvent } from '../../store/events.ts';
@@ -19,6 +19,7 @@ import {
   seeStrays,
   straysOf,
   type Intent,
+  type Sighting,
 } from '../../store/strays.ts';
 import type { Db } from '../../store/store.ts';
 import type { RegionHands } from '../regions.ts';
@@ -50,12 +51,27 @@ export async function sweepRegion(needs: DeedNeeds, hands: RegionHands): Promise
     await store.write((tx) => makeDue(tx, some, now()));
     wake();
   }
-  await keepStrays(needs, hands.regionId, await unexplained(store.read, owned, intents));
+  const strays = await unexplained(store.read, owned, intents);
+  const sightings = strays.map(({ id, kind, engineName, ownerId, generation, running, createdAtMs, imageRef }) => ({
+    kind,
+    engineName,
+    ownerId,
+    generation,
+    running,
+    createdAtMs,
+    id: strayIdOf(hands.regionId, { kind, engineName }),
+    regionId: hands.regionId,
+    subjectId: id,
+    imageRef: imageRef ?? '',
+  }));
+  const text = 'the engine holds objects of ours that no intent explains; POST /admin/stray/list tells them';
+  await keepStrays(needs, hands.regionId, { kinds: ['instance', 'docker', 'network', 'image'], sightings, text });
 }
 
 /** A container that stands where a row at rest says otherwise. Missing ones are found from the rows. */
-function isOtherThanWished({ idle, status, desired }: Intent, { running }: Owned): boolean {
+function isOtherThanWished({ idle, status, desired }: Intent, { running, docker }: Owned): boolean {
   if (!idle) return false;
+  if (docker !== undefined && (docker === 'running') !== (status === 'Running')) return true;
   return desired === 'released' || desired === 'archived' || (running && status !== 'Running');
 }
 
@@ -69,8 +85,10 @@ async function intentsOf(db: Db, owned: readonly Owned[]): Promise<Map<string, I
 
 async function unexplained(db: Db, owned: readonly Owned[], intents: ReadonlyMap<string, Intent>): Promise<Owned[]> {
   const instances = owned.filter((one) => one.kind === 'instance' && !(isContainer(one) && intents.has(one.id)));
+  const dockers = owned.filter(({ kind, id }) => kind === 'docker' && !intents.has(id));
   return [
     ...instances,
+    ...dockers,
     ...(await networksWithoutAccount(db, owned)),
     ...(await imagesWithoutIntent(db, owned, intents)),
   ];
@@ -123,20 +141,27 @@ async function imagesWithoutIntent(
 /** Engines leave out the registry that they take for granted. */
 const names = (ref: string, engineName: string): boolean => ref === engineName || ref.endsWith(`/${engineName}`);
 
-async function keepStrays({ store, now, log }: DeedNeeds, regionId: string, strays: readonly Owned[]): Promise<void> {
-  if (strays.length === 0 && (await straysOf(store.read, regionId)).length === 0) return;
+interface Seen {
+  kinds: readonly StrayKind[];
+  /** All of these kinds in the region. */
+  sightings: readonly Sighting[];
+  /** For the log. */
+  text: string;
+}
+
+/** Writes down what was seen, and tells administrators of those that count from now on. */
+export async function keepStrays(
+  { store, now, log }: DeedNeeds,
+  regionId: string,
+  { kinds, sightings, text }: Seen,
+): Promise<void> {
+  const known = (await straysOf(store.read, regionId)).some(({ kind }) => kinds.includes(kind));
+  if (sightings.length === 0 && !known) return;
   const nowMs = now();
-  const sightings = strays.map(({ id, imageRef, ...rest }) => ({
-    ...rest,
-    id: strayIdOf(regionId, rest),
-    regionId,
-    subjectId: id,
-    imageRef: imageRef ?? '',
-  }));
   // Docker lets two networks have one name.
   const seen = [...new Map(sightings.map((one) => [one.id, one])).values()];
   const found = await store.write(async (tx) => {
-    const confirmed = await seeStrays(tx, regionId, seen, nowMs);
+    const confirmed = await seeStrays(tx, { regionId, kinds }, seen, nowMs);
     if (confirmed.length === 0) return confirmed;
     const strayIds = confirmed.slice(0, NAMED_IN_EVENT).map(({ id }) => id);
     for (const accountId of await administrators(tx, ADMIN_ROLE)) {
@@ -146,8 +171,7 @@ async function keepStrays({ store, now, log }: DeedNeeds, regionId: string, stra
     return confirmed;
   });
   if (found.length === 0) return;
-  const facts = { region: regionId, strays: found.map(({ id }) => id) };
-  log.warn(facts, 'the engine holds objects of ours that no intent explains; POST /admin/stray/list tells them');
+  log.warn({ region: regionId, strays: found.map(({ id }) => id) }, text);
 }
 
 /** Passes on hints of the engines, gathered: a program that dies in a loop must not buy a write for each of its deaths. */

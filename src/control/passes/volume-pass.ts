@@ -1,75 +1,205 @@
-/** The pass of one volume: its backing is made, looked after, or removed once no container mounts it any more. */
-import { endOperation } from '../../domain/operation.ts';
-import { planVolume, type Volume, type VolumeObservation } from '../../domain/volume.ts';
+/** The pass of one volume: its backing is made, made larger, looked after, or removed once nobody mounts or copies it any more. */
+import { endOperation, failOperation } from '../../domain/operation.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import {
+  failedVolume,
+  planVolume,
+  type Volume,
+  type VolumeObservation,
+  type VolumeStatus,
+} from '../../domain/volume.ts';
+import { StorageFault } from '../../storage/contract.ts';
+import { deleteDisks, growDisk } from '../../store/disks.ts';
 import { appendEvent } from '../../store/events.ts';
 import { makeMountersDue } from '../../store/instances.ts';
-import type { Store } from '../../store/store.ts';
-import { deleteVolumeRow, mountersOf, volumeFromRow, writeVolumeFound, type VolumeRow } from '../../store/volumes.ts';
-import type { Held, Tended } from '../loop.ts';
+import type { Db, Store } from '../../store/store.ts';
+import {
+  deleteVolumeRow,
+  isCopied,
+  mountersOf,
+  volumeFromRow,
+  writeVolumeFound,
+  type VolumeRow,
+} from '../../store/volumes.ts';
 import { inTurn } from '../disk-turns.ts';
+import type { DiskUses } from '../disk-uses.ts';
+import { located, type Located } from '../disks.ts';
+import type { Held, Tended } from '../loop.ts';
 import { raced } from '../raced.ts';
 import type { Regions } from '../regions.ts';
+import { isBusy, STILL_USED_MS, whyNever } from './storage-faults.ts';
 
 export interface VolumePassNeeds {
   store: Store;
   regions: Regions;
   now: () => number;
+  diskUses: Pick<DiskUses, 'cut'>;
   /** Wakes the instances that wait for a volume. */
   wakeInstances: () => void;
 }
 
-const STILL_MOUNTED_MS = 1_000;
+interface Work extends VolumePassNeeds {
+  held: Held<VolumeRow>;
+  volume: Volume;
+}
+
 const ASK_AGAIN_MS = 5_000;
+const LOST = {
+  reason: 'VolumeLost',
+  message: 'the backing of the volume is gone',
+  whatToDo: 'Ask the operator to bring it back, or delete the volume.',
+};
 
 export function makeVolumePass(needs: VolumePassNeeds) {
   return async (held: Held<VolumeRow>): Promise<Tended> => {
-    const { store, now } = needs;
-    const { storage } = needs.regions.of(held.row.regionId);
-    let volume = volumeFromRow(held.row);
-    const disk = { kind: 'volume', id: volume.id } as const;
-    const hold = { id: volume.id, leaseToken: held.leaseToken, generation: volume.generation };
-    for (;;) {
-      held.signal.throwIfAborted();
-      const seen: VolumeObservation = await raced(storage.observe(disk), held.signal);
-      const step = planVolume(volume, seen);
-      switch (step.do) {
-        case 'rest':
-          return { dueAtMs: seen.kind === 'unknown' ? now() + ASK_AGAIN_MS : null };
-        case 'create':
-          await inTurn(storage, disk, () => storage.create(disk, volume.sizeGB), held.signal);
-          break;
-        case 'destroy':
-          if ((await mountersOf(store.read, volume.id)).length > 0) return { dueAtMs: now() + STILL_MOUNTED_MS };
-          await inTurn(storage, disk, () => storage.destroy(disk), held.signal);
-          break;
-        case 'forget': {
-          const gone = await store.write(async (tx) => {
-            if (!(await deleteVolumeRow(tx, hold, volume, now()))) return false;
-            const { ownerId: accountId, id: subjectId } = volume;
-            await appendEvent(tx, { accountId, atMs: now(), kind: 'volume.removed', subjectId, data: {} });
-            return true;
-          });
-          return gone ? 'gone' : { dueAtMs: now() };
-        }
-        case 'mark': {
-          const operation = endOperation(volume.operation, 'Succeeded', now());
-          const next: Volume = { ...volume, status: step.status, operation };
-          const ours = await store.write(async (tx) => {
-            if (!(await writeVolumeFound(tx, hold, next))) return false;
-            const { ownerId: accountId, id: subjectId } = volume;
-            await makeMountersDue(tx, subjectId, now());
-            const data = { status: next.status };
-            await appendEvent(tx, { accountId, atMs: now(), kind: 'volume.observed', subjectId, data });
-            return true;
-          });
-          if (!ours) return { dueAtMs: now() };
-          needs.wakeInstances();
-          volume = next;
-          break;
-        }
-        default:
-          return step satisfies never;
-      }
-    }
+    const volume = volumeFromRow(held.row);
+    const hands = needs.regions.of(volume.regionId);
+    const [disk] = await located(needs.store.read, hands, [{ kind: 'volume', id: volume.id }]);
+    const work = { ...needs, held, volume };
+    if (disk) return tend(work, disk);
+    if (volume.status === 'Terminating') return forget(work);
+    // Of one that could not be made nothing is left.
+    if (volume.status === 'Failed') return { dueAtMs: null };
+    throw new Error(`nothing is written down of the disk of volume ${volume.id}`);
   };
 }
+
+async function tend(begun: Work, disk: Located): Promise<Tended> {
+  const { held, now } = begun;
+  let { volume } = begun;
+  let destroyed = false;
+  for (;;) {
+    const work: Work = { ...begun, volume };
+    held.signal.throwIfAborted();
+    const seen: VolumeObservation = await raced(disk.storage.observe(disk), held.signal);
+    const step = planVolume(volume, seen, { destroyed });
+    switch (step.do) {
+      case 'rest':
+        return { dueAtMs: seen.kind === 'unknown' ? now() + ASK_AGAIN_MS : null };
+      case 'create': {
+        const why = await create(work, disk);
+        if (why) return giveUp(work, disk, { ...why, hasGB: null });
+        break;
+      }
+      case 'grow': {
+        const why = await grow(work, disk);
+        if (why) return giveUp(work, disk, { ...why, hasGB: seen.kind === 'present' ? seen.sizeGB : null });
+        break;
+      }
+      case 'destroy':
+        if (!(await destroy(work, disk))) return { dueAtMs: now() + STILL_USED_MS };
+        destroyed = true;
+        break;
+      case 'forget':
+        return forget(work);
+      case 'mark': {
+        const next = await mark(work, step.status);
+        if (!next) return { dueAtMs: now() };
+        volume = next;
+        break;
+      }
+      default:
+        return step satisfies never;
+    }
+  }
+}
+
+type Why = { reason: string; message: string };
+
+async function create({ volume, held }: Work, disk: Located): Promise<Why | null> {
+  const { sizeGB, source } = volume;
+  try {
+    const deed = () => disk.storage.create(disk, sizeGB, held.signal, source ?? undefined);
+    await inTurn(disk.storage, disk, deed, held.signal);
+    return null;
+  } catch (error) {
+    held.signal.throwIfAborted();
+    const why = whyNever(error);
+    if (why === null) throw error;
+    return why;
+  }
+}
+
+async function grow({ volume, held }: Work, disk: Located): Promise<Why | null> {
+  try {
+    await inTurn(disk.storage, disk, () => disk.storage.grow(disk, volume.sizeGB), held.signal);
+    return null;
+  } catch (error) {
+    held.signal.throwIfAborted();
+    if (!(error instanceof StorageFault) || error.kind !== 'full') throw error;
+    return { reason: 'StorageFull', message: error.message };
+  }
+}
+
+/** False while somebody mounts it, or a copy of it is being made. */
+async function destroy({ store, volume, held, diskUses }: Work, disk: Located): Promise<boolean> {
+  if ((await mountersOf(store.read, volume.id)).length > 0 || (await isCopied(store.read, disk))) return false;
+  await diskUses.cut(disk, new Refusal('not_now', `volume ${volume.id} is being deleted`));
+  try {
+    await inTurn(disk.storage, disk, () => disk.storage.destroy(disk), held.signal);
+    return true;
+  } catch (error) {
+    if (isBusy(error)) return false;
+    throw error;
+  }
+}
+
+/** Room that it was promised and has not got goes back to its pool. */
+async function giveUp(work: Work, disk: Located, why: Why & { hasGB: number | null }): Promise<Tended> {
+  const { now } = work;
+  const next = await apply(work, (volume) => failedVolume(volume, why, now()), {
+    kind: why.hasGB === null ? 'volume.failed' : 'volume.expandFailed',
+    data: { reason: why.reason, message: why.message },
+    beside: async (tx) => {
+      if (why.hasGB === null) await deleteDisks(tx, [disk]);
+      else await growDisk(tx, disk, why.hasGB);
+    },
+  });
+  return { dueAtMs: next ? null : now() };
+}
+
+function mark(work: Work, status: VolumeStatus): Promise<Volume | null> {
+  const nowMs = work.now();
+  const found = (volume: Volume): Volume => ({
+    ...volume,
+    status,
+    operation:
+      status === 'Lost'
+        ? failOperation(volume.operation, LOST, nowMs)
+        : endOperation(volume.operation, 'Succeeded', nowMs),
+  });
+  return apply(work, found, { kind: 'volume.observed', data: { status, sizeGB: work.volume.sizeGB } });
+}
+
+/** Null, and nothing is written, when the pass is out of date. */
+async function apply(
+  work: Work,
+  found: (volume: Volume) => Volume,
+  { kind, data, beside }: { kind: string; data: object; beside?: (tx: Db) => Promise<void> },
+): Promise<Volume | null> {
+  const { store, now, volume } = work;
+  const next = await store.write(async (tx) => {
+    const written = await writeVolumeFound(tx, holdOf(work), found);
+    if (!written) return null;
+    await makeMountersDue(tx, volume.id, now());
+    await beside?.(tx);
+    await appendEvent(tx, { accountId: volume.ownerId, atMs: now(), kind, subjectId: volume.id, data });
+    return written;
+  });
+  if (next) work.wakeInstances();
+  return next;
+}
+
+async function forget(work: Work): Promise<Tended> {
+  const { store, volume, now } = work;
+  const { ownerId: accountId, id } = volume;
+  const gone = await store.write(async (tx) => {
+    if (!(await deleteVolumeRow(tx, holdOf(work), volume, now()))) return false;
+    await deleteDisks(tx, [{ kind: 'volume', id }]);
+    await appendEvent(tx, { accountId, atMs: now(), kind: 'volume.removed', subjectId: id, data: {} });
+    return true;
+  });
+  return gone ? 'gone' : { dueAtMs: now() };
+}
+
+const holdOf = ({ held, volume: { id, generation } }: Work) => ({ id, leaseToken: held.leaseToken, generation });

@@ -23,6 +23,7 @@ import { checkBodyHeaders, parseBody } from './body.ts';
 import { presentedCredential } from './credentials.ts';
 import { refuseCrossSite } from './cross-site.ts';
 import { mountEventStream } from './event-stream.ts';
+import { methodsOfFile, mountFiles } from './files.ts';
 import { frontPage, HTML_TYPE } from './front-page.ts';
 import { makeHandlers } from './handlers.ts';
 import type { ClosedRoute, OpenRoute } from './handlers.ts';
@@ -31,16 +32,19 @@ import { makeListPages } from './list-pages.ts';
 import { answerError, errorBody, JSON_TYPE, pathOf, PLAIN } from './refusal-reply.ts';
 import type { ErrorStyle } from './refusal-reply.ts';
 import { makeRequestIds } from './request-id.ts';
+import { watchSlowSenders } from './slow-senders.ts';
 import { watchSpareConnections } from './spare-connections.ts';
 import { errorKinds } from './status.ts';
 import { makeValidate } from './validate.ts';
 import { waitMsOf } from './wait-header.ts';
 import { answerWireError, MAX_HEADER_BYTES } from './wire-errors.ts';
 
-/** A request, headers and body, has to be here after this: slow senders don't hold connections. */
-const REQUEST_TIMEOUT_MS = 30_000;
+/** A body has to be here after this, that of a file aside. */
+const DEFAULT_BODY_TIMEOUT_MS = 30_000;
 const HEADERS_TIMEOUT_MS = 10_000;
 const TIMEOUTS_CHECKED_EVERY_MS = 2_000;
+/** Node's own limit would hold for uploads, too: `slow-senders.ts` keeps one for all others. */
+const NO_LIMIT_MS = 0;
 /** Longer than the minute after which usual proxies drop an idle connection, so that they, not we, close it. */
 const KEEP_ALIVE_MS = 72_000;
 const DEFAULT_SLOW_MS = 1_000;
@@ -67,6 +71,10 @@ export interface ApiOptions {
   ownOrigins?: readonly string[];
   /** Addresses of proxies whose `X-Forwarded-For` is believed. */
   trustProxy?: boolean | string[];
+  /** Bodies that take longer to arrive are cut off. */
+  bodyTimeoutMs?: number;
+  /** A transfer of a file of which nothing moves for so long is cut off. */
+  fileStalledMs?: number;
   /** Requests slower than this are logged. */
   slowMs?: number;
   maxPageCacheBytes?: number;
@@ -79,7 +87,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   const requestId = makeRequestIds();
   const app = fastify({
     bodyLimit: MAX_BODY_BYTES,
-    requestTimeout: REQUEST_TIMEOUT_MS,
+    requestTimeout: NO_LIMIT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
     http: {
       headersTimeout: HEADERS_TIMEOUT_MS,
@@ -100,6 +108,10 @@ export function makeApi(options: ApiOptions): FastifyInstance {
     answerError(error, request, reply, { log, style: request.routeOptions.config.style ?? PLAIN }),
   );
   app.setNotFoundHandler(answerUnknownRoute);
+  const slowSenders = watchSlowSenders(app, {
+    limitMs: options.bodyTimeoutMs ?? DEFAULT_BODY_TIMEOUT_MS,
+    checkedEveryMs: Math.min(TIMEOUTS_CHECKED_EVERY_MS, options.bodyTimeoutMs ?? DEFAULT_BODY_TIMEOUT_MS),
+  });
   const cutSpareConnections = watchSpareConnections(app.server);
   app.addHook('preClose', async () => cutSpareConnections());
 
@@ -195,6 +207,13 @@ export function makeApi(options: ApiOptions): FastifyInstance {
     log,
     beatMs: options.eventBeatMs,
   });
+  mountFiles(app, {
+    files: control.files,
+    admit: (request) => admit(request, { who: 'account' }),
+    slowSenders,
+    log,
+    stalledMs: options.fileStalledMs,
+  });
   mountSelfDescription(app, { control, version, gatewayOrigin });
   return app;
 }
@@ -252,7 +271,7 @@ const allowedMethods: ReadonlyMap<string, string> = new Map([
 
 function answerUnknownRoute(request: FastifyRequest, reply: FastifyReply): void {
   const path = pathOf(request.url);
-  const allow = allowedMethods.get(path);
+  const allow = allowedMethods.get(path) ?? methodsOfFile(path);
   const asked = `${request.method} ${path.slice(0, 200)}`;
   const message = allow
     ? `no route ${asked}: this path takes ${allow}`

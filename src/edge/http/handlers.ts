@@ -57,7 +57,8 @@ export function makeHandlers({
   pages: ListPages;
   secureCookies: boolean;
 }): Handlers {
-  const { access, instances, volumes, catalog, strays, operations, ends, images, registries } = control;
+  const { access, instances, volumes, snapshots, files, catalog, strays, operations, ends, images, registries } =
+    control;
   const open: OpenHandlers = {
     async login({ body, from, setHeader }) {
       const { accessToken, accessExpire } = await access.login(body, from);
@@ -80,6 +81,10 @@ export function makeHandlers({
       instances.archive(caller, body, idempotency).then(naming(setHeader)),
     terminate: (caller, { body, idempotency, setHeader }) =>
       instances.terminate(caller, body, idempotency).then(naming(setHeader)),
+    expandDisk: (caller, { body: { instanceId, dataDiskGB, dockerStorageSize }, idempotency, setHeader }) =>
+      instances
+        .expandDisk(caller, { instanceId, dataDiskGB, dockerStorageGB: dockerStorageSize }, idempotency)
+        .then(naming(setHeader)),
     open: (caller, { body }) => instances.open(caller, body),
     ends: async (caller, { body: { instanceId, ...wish } }) =>
       endsAnswer(await ends.set(caller, instanceId, endsWish(wish))),
@@ -112,10 +117,58 @@ export function makeHandlers({
       nameOperation(setHeader, id);
       return Buffer.from(`{"volume":${volumeText}}`);
     },
+    async getVolume(caller, { body }) {
+      const { volumeText, snapshotTexts, ...rest } = await volumes.get(caller, body);
+      const texts = `"volume":${volumeText},"snapshots":[${snapshotTexts.join(',')}]`;
+      return Buffer.from(`{${texts},${JSON.stringify(rest).slice(1)}`);
+    },
+    async expandVolume(caller, { body, idempotency, setHeader }) {
+      const { volumeText, sizeLimit, operationId: id } = await volumes.expand(caller, body, idempotency);
+      nameOperation(setHeader, id);
+      return Buffer.from(`{"volume":${volumeText},"sizeLimit":"${sizeLimit}"}`);
+    },
+    async renameVolume(caller, { body, idempotency }) {
+      const { volumeText } = await volumes.rename(caller, body, idempotency);
+      return Buffer.from(`{"volume":${volumeText}}`);
+    },
+    async copyVolume(caller, { body, idempotency, setHeader }) {
+      const { volumeText, operationId: id } = await volumes.copy(caller, body, idempotency);
+      nameOperation(setHeader, id);
+      return Buffer.from(`{"volume":${volumeText}}`);
+    },
+    async createSnapshot(caller, { body, idempotency, setHeader }) {
+      const { snapshotText, operationId: id } = await snapshots.create(caller, body, idempotency);
+      nameOperation(setHeader, id);
+      return Buffer.from(`{"snapshot":${snapshotText}}`);
+    },
+    listSnapshots: (caller, { body: { pager } }) =>
+      pages.answer({ member: 'snapshotList', caller, pager, read: () => snapshots.list(caller, pager) }),
+    async restoreSnapshot(caller, { body, idempotency, setHeader }) {
+      const { volumeText, operationId: id } = await snapshots.restore(caller, body, idempotency);
+      nameOperation(setHeader, id);
+      return Buffer.from(`{"volume":${volumeText}}`);
+    },
+    async deleteSnapshot(caller, { body, idempotency, setHeader }) {
+      const { id, operationId: wished } = await snapshots.delete(caller, body, idempotency);
+      nameOperation(setHeader, wished);
+      return { id };
+    },
     async deleteVolume(caller, { body, idempotency, setHeader }) {
       const { id, operationId: wished } = await volumes.delete(caller, body, idempotency);
       nameOperation(setHeader, wished);
       return { id };
+    },
+
+    async listFiles(caller, { body: { after = null, ...asked } }) {
+      const { entries, next } = await files.list(caller, { ...asked, after });
+      return {
+        files: entries.map(({ modifiedAtMs, ...entry }) => ({ ...entry, modifiedAtUnixMs: modifiedAtMs })),
+        next,
+      };
+    },
+    async createFolder(caller, { body }) {
+      await files.makeFolder(caller, body);
+      return {};
     },
 
     async catalog() {
@@ -145,7 +198,7 @@ export function makeHandlers({
     async listRegions() {
       const listed = await catalog.regions();
       return {
-        regions: listed.map(({ region, engine, capabilities }) => ({ ...publicRegion(region), engine, capabilities })),
+        regions: listed.map(({ region, ...rest }) => ({ ...publicRegion(region), ...rest })),
       };
     },
 

@@ -65,7 +65,10 @@ function refusalOf(error: unknown): Refusal | null {
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
       return new Refusal('body_not_json', 'the header "content-type" is no media type: send "application/json"');
     case 'FST_ERR_BAD_URL':
-      return new Refusal('not_found', 'the path has a "%" that is not followed by two hexadecimal digits');
+      return new Refusal(
+        'not_found',
+        'the path is not percent-encoded UTF-8: a "%" stands before two hexadecimal digits, and what they say is text',
+      );
     default:
       return error.statusCode === 400 ? new Refusal('body_not_json', 'the request was cut short') : null;
   }

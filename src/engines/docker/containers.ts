@@ -39,6 +39,7 @@ import {
   statusOf,
   takenPort,
 } from './faults.ts';
+import { hasDocker, type DockerInside } from './docker-inside.ts';
 import type { Host, HostFacts } from './host.ts';
 import type { Networks } from './networks.ts';
 import {
@@ -84,10 +85,11 @@ export function makeContainers(options: {
   networks: Networks;
   files: ControlFiles;
   addresses: Addresses;
+  inside: DockerInside;
   /** Told when the engine says that an image is gone after all. */
   onImageGone: (ref: string) => void;
 }): Containers {
-  const { client, installation, host, networks, files, addresses } = options;
+  const { client, installation, host, networks, files, addresses, inside } = options;
   const { docker, call } = client;
   const outOfMemory = makeOutOfMemory(client);
   /**
@@ -117,7 +119,8 @@ export function makeContainers(options: {
   async function see(id: InstanceId, found: ContainerInspectInfo, signal: AbortSignal): Promise<Observation> {
     const info = still.has(id) ? { ...found, State: { ...found.State, Paused: false } } : found;
     addresses.learn(id, info);
-    return observationOf(info, await outOfMemory(info, signal));
+    const [ranOut, docker] = await Promise.all([outOfMemory(info, signal), inside.stateOf(id, info, signal)]);
+    return observationOf(info, ranOut, docker);
   }
 
   async function ensure(spec: EngineSpec, signal: AbortSignal): Promise<Observation> {
@@ -130,6 +133,7 @@ export function makeContainers(options: {
     );
     const info = typeof found === 'string' ? await inspect(found, signal) : found;
     if (info === null) throw goneMeanwhile();
+    await inside.ensure(spec, info, signal);
     return see(spec.id, info, signal);
   }
 
@@ -174,6 +178,7 @@ export function makeContainers(options: {
         await call(signal, () => docker.getContainer(info.Id).unpause(request));
       } else {
         await ensureGpusFree(info, facts, signal);
+        await inside.clear(spec, signal);
         await start(info.Id, spec, { hasRun }, signal);
       }
       return info.Id;
@@ -190,11 +195,13 @@ export function makeContainers(options: {
     mayRestore = true,
   ): Promise<string | null> {
     if (client.local) await refuseFiles(spec.mounts);
+    const dockerSocketFolder = await inside.prepare(spec, signal);
     const withGpus = async (gpuIds: readonly string[]): Promise<string | null> => {
       const request = createOptions(spec, {
         installation,
         network,
         controlFolder: files.folder(spec.id),
+        dockerSocketFolder,
         gpuIds,
         host: facts,
       });
@@ -315,6 +322,7 @@ export function makeContainers(options: {
   async function destroy(id: InstanceId, signal: AbortSignal): Promise<void> {
     addresses.forget(id);
     const info = await find(id, signal);
+    if (info === null || hasDocker(info.Mounts)) await inside.remove(id, 0, signal);
     if (info !== null) await remove(info.Id, signal);
     await files.remove(id);
     const owner = info?.Config.Labels[labels.owner];
@@ -349,10 +357,13 @@ export function makeContainers(options: {
     ensure: (spec, signal) => locked(spec.id, signal, () => ensure(spec, signal)),
     async halt(id, graceMs, signal) {
       addresses.forget(id);
+      const untilMs = performance.now() + graceMs;
       const info = await find(id, signal);
+      // First, as it is in the instance's network and under its limits. Its containers may have half of the time.
+      if (info !== null && hasDocker(info.Mounts)) await inside.remove(id, graceMs / 2, signal);
       if (info === null || !(info.State.Running || info.State.Restarting)) return;
       try {
-        const t = Math.ceil(graceMs / 1000);
+        const t = Math.ceil(Math.max(0, untilMs - performance.now()) / 1000);
         await call(signal, (abortSignal) => docker.getContainer(info.Id).stop({ t, abortSignal }));
       } catch (error) {
         if (statusOf(error) !== 304 && !isContainerGone(error)) throw error;

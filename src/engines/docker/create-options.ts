@@ -5,7 +5,7 @@
  * device nodes, limits on memory (swap included), CPU, processes, log and open files.
  */
 import { labels, containerName } from '../labels.ts';
-import type { EngineSpec } from '../contract.ts';
+import type { EngineSpec, HostMount } from '../contract.ts';
 import type { ContainerCreateOptions } from 'dockerode';
 import type { HostFacts } from './host.ts';
 
@@ -14,6 +14,9 @@ const MIB = 1024 * 1024;
 /** Where an instance sees its control files. */
 export const CONTROL_FOLDER = '/etc/berth';
 
+/** Where it sees the folder with the socket of its Docker, and the daemon's own container sees it too. */
+export const SOCKET_FOLDER = '/run/berth-docker';
+
 /** Ids of the GPUs given at create, joined by commas: Docker does not say them in an inspect of every runtime. */
 export const gpuLabel = 'berth.gpus';
 
@@ -21,6 +24,8 @@ export interface Placed {
   installation: string;
   network: string;
   controlFolder: string;
+  /** Folder of the host in which the socket of its Docker is, if it has one. */
+  dockerSocketFolder?: string | undefined;
   /** Ids of the devices it gets. */
   gpuIds: readonly string[];
   host: HostFacts;
@@ -28,7 +33,7 @@ export interface Placed {
 
 export function createOptions(
   spec: EngineSpec,
-  { installation, network, controlFolder, gpuIds, host }: Placed,
+  { installation, network, controlFolder, dockerSocketFolder, gpuIds, host }: Placed,
 ): ContainerCreateOptions {
   const memory = spec.memoryMiB * MIB;
   const bindings: Record<string, { HostIp: string; HostPort: string }[]> = {};
@@ -61,15 +66,14 @@ export function createOptions(
     HostConfig: {
       NetworkMode: network,
       PortBindings: bindings,
-      Mounts: [{ source: controlFolder, target: CONTROL_FOLDER, readOnly: true }, ...spec.mounts].map(
-        ({ source, target, readOnly }) => ({
-          Type: 'bind',
-          Source: source,
-          Target: target,
-          ReadOnly: readOnly,
-          BindOptions: { Propagation: 'rprivate' },
-        }),
-      ),
+      Mounts: [
+        { source: controlFolder, target: CONTROL_FOLDER, readOnly: true },
+        // A socket answers also where nothing can be written.
+        ...(dockerSocketFolder === undefined
+          ? []
+          : [{ source: dockerSocketFolder, target: SOCKET_FOLDER, readOnly: true }]),
+        ...spec.mounts,
+      ].map(bindOf),
       Memory: memory,
       MemorySwap: memory,
       NanoCpus: spec.cpuMilli * 1_000_000,
@@ -92,6 +96,14 @@ export function createOptions(
     },
   };
 }
+
+export const bindOf = ({ source, target, readOnly }: HostMount) => ({
+  Type: 'bind' as const,
+  Source: source,
+  Target: target,
+  ReadOnly: readOnly,
+  BindOptions: { Propagation: 'rprivate' as const },
+});
 
 /**
  * CUDA images say NVIDIA_VISIBLE_DEVICES=all, which hands out every GPU where nvidia's is the default runtime; and an image saved

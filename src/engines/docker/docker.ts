@@ -4,7 +4,7 @@
  * Hands on a Docker Engine (20.10 and newer), or on Podman through its Docker-compatible API. Each file holds one noun:
  * `containers` the life of a container, `create-options` what it may do, `networks` and `subnets` where it lives, `images`,
  * `transfers` (pulls and pushes), `saves` (an image of a root disk), `refs` (names of images), `control-files`, `addresses` (dial),
- * `inside` (logs, exec), `usage`, `owned` (what is ours), `watch`, `host` (probe), `faults` and `registry-faults` (what answers
+ * `inside` (logs, exec), `docker-inside` and `docker-inside-options` (the daemon beside an instance with Docker), `usage`, `owned` (what is ours), `watch`, `host` (probe), `faults` and `registry-faults` (what answers
  * mean), `client` (the connection), `streams` (its formats), `turns` (how many at once), `observation` and `out-of-memory` (how an
  * inspect is read), `recipes` (images built here).
  *
@@ -20,6 +20,7 @@ import { dial, makeAddresses } from './addresses.ts';
 import { makeClient, type Endpoint } from './client.ts';
 import { makeContainers } from './containers.ts';
 import { makeControlFiles } from './control-files.ts';
+import { makeDockerInside, type DockerInsideSetting } from './docker-inside.ts';
 import { faultOf } from './faults.ts';
 import { makeHost } from './host.ts';
 import { makeImages, type BuildLocalImage } from './images.ts';
@@ -41,6 +42,8 @@ export interface DockerEngineOptions {
   /** Makes images whose ref begins with `berth.local/`. */
   buildLocalImage?: BuildLocalImage | undefined;
   networkPool?: NetworkPool | undefined;
+  /** How instances may have a Docker; absent: not at all. */
+  dockerInside?: DockerInsideSetting | undefined;
   log: Pick<Logger, 'info' | 'warn'>;
 }
 
@@ -53,11 +56,13 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
   const { installation, log } = options;
   const client = makeClient(options.endpoint);
   const { docker, call } = client;
-  const host = makeHost(client);
+  const setting = options.dockerInside ?? null;
+  const host = makeHost(client, setting?.way ?? null);
   const networks = makeNetworks({ client, host, installation, pool: options.networkPool ?? defaultPool });
   const files = makeControlFiles(options.stateFolder);
   const addresses = makeAddresses();
   const images = makeImages({ client, installation, buildLocalImage: options.buildLocalImage });
+  const inside = makeDockerInside({ client, installation, host, setting, onImageGone: images.forget });
   const containers = makeContainers({
     client,
     installation,
@@ -65,11 +70,12 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
     networks,
     files,
     addresses,
+    inside,
     onImageGone: images.forget,
   });
-  const owned = makeOwnedObjects({ client, installation, containers, networks, images });
+  const owned = makeOwnedObjects({ client, installation, containers, inside, networks, images });
   const save = makeSaves({ client, installation, containers, images });
-  const usage = makeUsage(client, installation);
+  const usage = makeUsage(client, installation, host);
   const inspectGate = makeGate(INSPECTS_AT_ONCE);
   const stopping = new AbortController();
   const watches = new Set<Promise<void>>();
@@ -87,6 +93,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
   }
 
   return {
+    dockerImageRef: setting?.imageRef,
     probe: (signal) => host.probe(signal),
 
     listOwned: (signal) => owned.list(signal),

@@ -2,11 +2,12 @@
  * What the engine says about itself and its host. Asked by `probe` each time, and once before the first container is made:
  * what of the create options can be used depends on it.
  */
-import { readFile, readdir } from 'node:fs/promises';
+import { access, readFile, readdir } from 'node:fs/promises';
 import { z } from 'zod';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Probe } from '../contract.ts';
 import type { Client } from './client.ts';
+import { whyNoDocker, type DockerGround, type DockerWay } from './docker-inside-options.ts';
 
 export interface HostFacts {
   podman: boolean;
@@ -24,6 +25,10 @@ export interface HostFacts {
   gpus: { kind: 'gpu'; name: string; id: string }[];
   /** Containers' addresses can be reached from this process. */
   dial: boolean;
+  /** Why instances can't have a Docker; null: they can. */
+  whyNoDocker: string | null;
+  /** A container's limits can hold for another one too, by putting that below it. */
+  sharesLimits: boolean;
 }
 
 const infoAnswer = z.object({
@@ -36,6 +41,9 @@ const infoAnswer = z.object({
   DriverStatus: z.array(z.array(z.string())).nullish(),
   DockerRootDir: z.string().nullish(),
   OperatingSystem: z.string().nullish(),
+  KernelVersion: z.string().nullish(),
+  CgroupDriver: z.string().nullish(),
+  CgroupVersion: z.string().nullish(),
   SecurityOptions: z.array(z.string()).nullish(),
   Runtimes: z.record(z.string(), z.unknown()).nullish(),
   DiscoveredDevices: z.array(z.object({ Source: z.string(), ID: z.string() })).nullish(),
@@ -53,7 +61,8 @@ export interface Host {
   probe(signal: AbortSignal): Promise<Probe>;
 }
 
-export function makeHost(client: Client): Host {
+/** `docker` is how instances may have a Docker; null: not at all. */
+export function makeHost(client: Client, docker: DockerWay | null = null): Host {
   let last: HostFacts | undefined;
 
   async function ask(signal: AbortSignal): Promise<HostFacts> {
@@ -64,7 +73,7 @@ export function makeHost(client: Client): Host {
         cause: parsed.error,
       });
     }
-    return (last = await factsOf(parsed.data, client.local));
+    return (last = await factsOf(parsed.data, client.local, docker));
   }
 
   return {
@@ -79,7 +88,8 @@ export function makeHost(client: Client): Host {
         architecture: facts.architecture,
         capabilities: {
           rootDiskLimit: facts.rootDiskLimit ? 'hard' : 'none',
-          dockerInside: false,
+          dockerInside: facts.whyNoDocker === null,
+          ...(facts.whyNoDocker === null ? {} : { whyNoDocker: facts.whyNoDocker }),
           saveImage: true,
           gpus: facts.gpus.length > 0,
           dial: facts.dial,
@@ -89,9 +99,10 @@ export function makeHost(client: Client): Host {
   };
 }
 
-async function factsOf(info: Info, local: boolean): Promise<HostFacts> {
+async function factsOf(info: Info, local: boolean, docker: DockerWay | null): Promise<HostFacts> {
   const rootless =
     info.Rootless === true || (info.SecurityOptions ?? []).some((option) => option.includes('name=rootless'));
+  const podman = typeof info.BuildahVersion === 'string';
   const cdi = (info.DiscoveredDevices ?? []).filter(
     ({ Source, ID }) => Source === 'cdi' && /^nvidia\.com\/gpu=\d+$/.test(ID),
   );
@@ -99,7 +110,7 @@ async function factsOf(info: Info, local: boolean): Promise<HostFacts> {
   const inProc = gpuDriver !== null && local ? await gpusOfProc() : [];
   const inCdi = cdi.map(({ ID }) => ({ kind: 'gpu' as const, name: 'NVIDIA', id: ID.slice(ID.indexOf('=') + 1) }));
   return {
-    podman: typeof info.BuildahVersion === 'string',
+    podman,
     version: info.ServerVersion,
     architecture: architectures[info.Architecture] ?? info.Architecture,
     cores: info.NCPU,
@@ -112,6 +123,26 @@ async function factsOf(info: Info, local: boolean): Promise<HostFacts> {
     gpus: gpuDriver === 'cdi' ? inCdi : inProc,
     // Rootless engines and Docker Desktop keep their networks in a namespace or a machine of their own.
     dial: local && !rootless && process.platform === 'linux' && info.OperatingSystem !== 'Docker Desktop',
+    whyNoDocker: whyNoDocker(docker, await groundOf(info, { local, rootless, podman })),
+    sharesLimits: local && !podman && info.CgroupDriver === 'cgroupfs' && info.CgroupVersion !== '2',
+  };
+}
+
+async function groundOf(info: Info, engine: Record<'local' | 'rootless' | 'podman', boolean>): Promise<DockerGround> {
+  const numberIn = async (path: string): Promise<number | null> =>
+    readFile(`/proc/sys/${path}`, 'utf8').then(Number, () => null);
+  const elsewhere = !engine.local || process.platform !== 'linux' || info.OperatingSystem === 'Docker Desktop';
+  return {
+    engine: engine.podman ? 'podman' : engine.rootless ? 'rootless' : elsewhere ? 'elsewhere' : 'docker',
+    weAreRoot: process.getuid?.() === 0,
+    kernel: info.KernelVersion ?? '0',
+    tun: await access('/dev/net/tun').then(
+      () => true,
+      () => false,
+    ),
+    maxUserNamespaces: await numberIn('user/max_user_namespaces'),
+    userNamespacesForAll: await numberIn('kernel/unprivileged_userns_clone'),
+    apparmorHoldsNamespaces: await numberIn('kernel/apparmor_restrict_unprivileged_userns'),
   };
 }
 

@@ -10,9 +10,23 @@ export const isOurs = (
   found: Record<string, string> | undefined | null,
   installation: string,
   id?: InstanceId,
+): boolean => isOf('instance', found, installation, id);
+
+/** The same of the container of its Docker. */
+export const isDockerOf = (
+  found: Record<string, string> | undefined | null,
+  installation: string,
+  id?: InstanceId,
+): boolean => isOf('docker', found, installation, id);
+
+const isOf = (
+  kind: string,
+  found: Record<string, string> | undefined | null,
+  installation: string,
+  id?: InstanceId,
 ): boolean =>
   found?.[labels.installation] === installation &&
-  found[labels.kind] === 'instance' &&
+  found[labels.kind] === kind &&
   isInstanceId(found[labels.id] ?? '') &&
   (id === undefined || found[labels.id] === id);
 
@@ -27,7 +41,11 @@ export const isRunning = (state: ContainerInspectInfo['State']): boolean =>
 /** On its way out, or what an interrupted removal left: there is no root disk in it to rely on. */
 export const isGoing = (state: ContainerInspectInfo['State']): boolean => state.Dead || state.Status === 'removing';
 
-export function observationOf(info: ContainerInspectInfo, outOfMemory: boolean): Observation & { kind: 'present' } {
+export function observationOf(
+  info: ContainerInspectInfo,
+  outOfMemory: boolean,
+  docker: 'running' | 'stopped' | undefined,
+): Observation & { kind: 'present' } {
   const running = isRunning(info.State);
   const started = startedAtMs(info.State);
   return {
@@ -39,6 +57,7 @@ export function observationOf(info: ContainerInspectInfo, outOfMemory: boolean):
     outOfMemory,
     startedAtMs: started,
     nodePorts: nodePortsOf(info),
+    ...(docker === undefined ? {} : { docker }),
   };
 }
 

@@ -5,9 +5,10 @@ import type { Owned } from '../contract.ts';
 import { labels } from '../labels.ts';
 import type { Client } from './client.ts';
 import type { Containers } from './containers.ts';
+import { hasDocker, type DockerInside } from './docker-inside.ts';
 import { isOwnImage, type Images } from './images.ts';
 import type { Networks } from './networks.ts';
-import { generationOf, imageRefOf, isOurs } from './observation.ts';
+import { generationOf, imageRefOf, isDockerOf, isOurs } from './observation.ts';
 
 const imageList = z.array(
   z.object({
@@ -18,6 +19,8 @@ const imageList = z.array(
   }),
 );
 
+const isHeld = (state: string): boolean => state === 'running' || state === 'restarting';
+
 export interface OwnedObjects {
   list(signal: AbortSignal): Promise<Owned[]>;
   discard(owned: Owned, signal: AbortSignal): Promise<void>;
@@ -27,32 +30,39 @@ export function makeOwnedObjects(options: {
   client: Client;
   installation: string;
   containers: Containers;
+  inside: DockerInside;
   networks: Networks;
   images: Images;
 }): OwnedObjects {
-  const { client, installation, containers, networks, images } = options;
+  const { client, installation, containers, inside, networks, images } = options;
   const ours = { label: [`${labels.installation}=${installation}`] };
 
-  async function instances(signal: AbortSignal): Promise<Owned[]> {
+  async function containersOf(signal: AbortSignal): Promise<Owned[]> {
     const found = await client.call(signal, (abortSignal) =>
       client.docker.listContainers({ all: true, filters: ours, abortSignal }),
     );
-    return found.flatMap(({ Labels, Names, State, Created, Image }): Owned[] =>
-      isOurs(Labels, installation)
-        ? [
-            {
-              kind: 'instance',
-              id: Labels[labels.id] ?? '',
-              ownerId: Labels[labels.owner] ?? '',
-              generation: generationOf(Labels),
-              running: State === 'running',
-              engineName: (Names[0] ?? '').replace(/^\//, ''),
-              createdAtMs: Created * 1000,
-              imageRef: imageRefOf(Labels) ?? Image,
-            },
-          ]
-        : [],
+    const dockers = new Set(
+      found.flatMap(({ Labels, State }) =>
+        isDockerOf(Labels, installation) && isHeld(State) ? [Labels[labels.id] ?? ''] : [],
+      ),
     );
+    return found.flatMap(({ Labels, Names, State, Created, Image, Mounts }): Owned[] => {
+      const id = Labels[labels.id] ?? '';
+      const about = {
+        id,
+        ownerId: Labels[labels.owner] ?? '',
+        generation: generationOf(Labels),
+        engineName: (Names[0] ?? '').replace(/^\//, ''),
+        createdAtMs: Created * 1000,
+      };
+      if (isDockerOf(Labels, installation))
+        return [{ ...about, kind: 'docker', running: isHeld(State), imageRef: null }];
+      if (!isOurs(Labels, installation)) return [];
+      const docker = dockers.has(id) ? 'running' : 'stopped';
+      const imageRef = imageRefOf(Labels) ?? Image;
+      const one: Owned = { ...about, kind: 'instance', running: State === 'running', imageRef };
+      return [hasDocker(Mounts) ? { ...one, docker } : one];
+    });
   }
 
   async function accounts(signal: AbortSignal): Promise<Owned[]> {
@@ -92,7 +102,7 @@ export function makeOwnedObjects(options: {
 
   return {
     async list(signal) {
-      const all = await Promise.all([instances(signal), accounts(signal), saved(signal)]);
+      const all = await Promise.all([containersOf(signal), accounts(signal), saved(signal)]);
       return all.flat();
     },
     discard({ kind, id, engineName }, signal) {
@@ -100,6 +110,9 @@ export function makeOwnedObjects(options: {
         case 'instance':
           if (!isInstanceId(id)) return Promise.reject(new Error(`"${id}" is no instance's id`)); // it becomes a name of a folder
           return containers.discard(engineName, id, signal);
+        case 'docker':
+          if (!isInstanceId(id)) return Promise.reject(new Error(`"${id}" is no instance's id`));
+          return containers.alone(id, signal, () => inside.discard(engineName, id, signal));
         case 'network':
           return networks.discard(engineName, userId(id), signal);
         case 'image':

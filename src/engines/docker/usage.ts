@@ -8,10 +8,12 @@ import { z } from 'zod';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { Usage } from '../contract.ts';
-import { containerName } from '../labels.ts';
+import { containerName, dockerName } from '../labels.ts';
 import type { Client } from './client.ts';
 import { gpusOf } from './create-options.ts';
+import { hasDocker } from './docker-inside.ts';
 import { isContainerGone } from './faults.ts';
+import type { Host } from './host.ts';
 import { runInside } from './inside.ts';
 import { isOurs, isRunning, startedAtMs } from './observation.ts';
 import { makeGate } from './turns.ts';
@@ -46,7 +48,7 @@ export type ReadUsage = (
   more: { rootDisk: boolean },
 ) => Promise<Map<InstanceId, Usage>>;
 
-export function makeUsage(client: Client, installation: string): ReadUsage {
+export function makeUsage(client: Client, installation: string, host: Host): ReadUsage {
   const { docker, call } = client;
   /** What the next mean is taken from. */
   const before = new Map<InstanceId, Reading>();
@@ -54,19 +56,32 @@ export function makeUsage(client: Client, installation: string): ReadUsage {
   const inspects = makeGate(INSPECTS_AT_ONCE);
   const disks = makeGate(DISKS_AT_ONCE);
 
-  async function read(info: ContainerInspectInfo, signal: AbortSignal): Promise<Reading> {
+  async function readOne(container: string, runSinceMs: number, signal: AbortSignal): Promise<Reading> {
     const oneShot = { stream: false as const, 'one-shot': true, abortSignal: signal };
-    const answer = await readings(signal, () => call(signal, () => docker.getContainer(info.Id).stats(oneShot)));
+    const answer = await readings(signal, () => call(signal, () => docker.getContainer(container).stats(oneShot)));
     const { read: at, cpu_stats: cpu, memory_stats: memory, networks } = statsAnswer.parse(answer);
     // The page cache that the kernel would give back at once is no use of the instance's; version 1 of cgroups calls it total_.
     const cache = memory?.stats?.['total_inactive_file'] ?? memory?.stats?.['inactive_file'] ?? 0;
     return {
-      startedAtMs: startedAtMs(info.State),
+      startedAtMs: runSinceMs,
       atMs: Date.parse(at),
       cpuNs: cpu.cpu_usage.total_usage,
       memoryBytes: Math.max(0, (memory?.usage ?? 0) - cache),
       networkBytes: Object.values(networks ?? {}).reduce((sum, one) => sum + one.rx_bytes + one.tx_bytes, 0),
     };
+  }
+
+  async function read(id: InstanceId, info: ContainerInspectInfo, signal: AbortSignal): Promise<Reading> {
+    const own = await readOne(info.Id, startedAtMs(info.State), signal);
+    // Under the instance's limits its Docker is counted with it. The network is one in any case.
+    if (!hasDocker(info.Mounts) || (await host.facts(signal)).sharesLimits) return own;
+    try {
+      const beside = await readOne(dockerName(id), own.startedAtMs, signal);
+      return { ...own, cpuNs: own.cpuNs + beside.cpuNs, memoryBytes: own.memoryBytes + beside.memoryBytes };
+    } catch (error) {
+      if (isContainerGone(error)) return own;
+      throw error;
+    }
   }
 
   /** Two readings of the same run, far enough apart. Null when it ended meanwhile: then the engine's date is of the year 1. */
@@ -75,13 +90,13 @@ export function makeUsage(client: Client, installation: string): ReadUsage {
     info: ContainerInspectInfo,
     signal: AbortSignal,
   ): Promise<[since: Reading, now: Reading] | null> {
-    let now = await read(info, signal);
+    let now = await read(id, info, signal);
     const last = before.get(id);
     const since = last?.startedAtMs === now.startedAtMs && last.atMs <= now.atMs ? last : now;
     const leftMs = SHORTEST_MS - (now.atMs - since.atMs);
     if (leftMs > 0 && now.atMs > 0) {
       await call(signal, (abortSignal) => sleep(leftMs, undefined, { signal: abortSignal }));
-      now = await read(info, signal);
+      now = await read(id, info, signal);
     }
     if (now.atMs <= since.atMs) return null;
     if (before.size > 100_000) before.clear();

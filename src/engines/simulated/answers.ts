@@ -1,6 +1,6 @@
 /** What a simulated engine answers, made of what its host holds. */
 import type { Capabilities, EngineSpec, Observation, Owned, Probe, Usage } from '../contract.ts';
-import { containerName, networkName } from '../labels.ts';
+import { containerName, dockerName, networkName } from '../labels.ts';
 import { addressOf, type Container } from './container.ts';
 import { useOf } from './uses.ts';
 import type { SimulatedHost } from './host.ts';
@@ -10,7 +10,7 @@ export function ownedBy(host: SimulatedHost, installation: string): Owned[] {
   const instances: Owned[] = [];
   /** With the time of their first container. */
   const owners = new Map<EngineSpec['ownerId'], number>();
-  for (const { spec, state, createdAtMs } of host.all(installation)) {
+  for (const { spec, state, createdAtMs, docker } of host.all(installation)) {
     const { id, ownerId, generation, imageRef } = spec;
     owners.set(ownerId, Math.min(owners.get(ownerId) ?? createdAtMs, createdAtMs));
     instances.push({
@@ -22,7 +22,12 @@ export function ownedBy(host: SimulatedHost, installation: string): Owned[] {
       engineName: containerName(id),
       createdAtMs,
       imageRef,
+      ...(docker && { docker }),
     });
+    if (docker === 'running') {
+      const about = { id, ownerId, generation, createdAtMs, imageRef: null };
+      instances.push({ ...about, kind: 'docker', running: true, engineName: dockerName(id) });
+    }
   }
   const networks = [...owners].map(([ownerId, createdAtMs]): Owned => {
     const engineName = networkName(installation, ownerId);
@@ -43,6 +48,7 @@ export const copyOf = (spec: EngineSpec): EngineSpec => ({
   mounts: spec.mounts.map((mount) => ({ ...mount })),
   nodePorts: spec.nodePorts.map((pair) => ({ ...pair })),
   files: spec.files.map((file) => ({ ...file })),
+  ...(spec.docker && { docker: { ...spec.docker } }),
 });
 
 /** A host may be said to have a million GPUs; nobody wants to read them. */

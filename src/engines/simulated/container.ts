@@ -22,6 +22,8 @@ export interface Container {
   readyAtMs: number;
   exitCode: number | null;
   outOfMemory: boolean;
+  /** The daemon beside one with a Docker. */
+  docker?: 'running' | 'stopped' | undefined;
   /** Paths of the files that were touched on the root disk. */
   rootDisk: Set<string>;
   /** The init script: on the root disk, so it runs once in the life of that. */
@@ -59,6 +61,7 @@ export function makeContainer(
     readyAtMs: 0,
     exitCode: null,
     outOfMemory: false,
+    docker: spec.docker && 'stopped',
     rootDisk: new Set(rootDisk),
     init: undefined,
     console: [],
@@ -81,6 +84,7 @@ export function start(
   container.readyAtMs = nowMs + (script.readyAfterMs ?? readyMs);
   container.exitCode = null;
   container.outOfMemory = false;
+  container.docker &&= 'running';
   for (const text of script.misunderstood) say(container, nowMs, text);
   say(container, nowMs, 'berth: services ssh notebook');
   if (container.init !== undefined) {
@@ -149,4 +153,5 @@ export const observationOf = (container: Container): Observation => ({
   outOfMemory: container.outOfMemory,
   startedAtMs: container.startedAtMs,
   nodePorts: container.spec.nodePorts.map((pair) => ({ ...pair })),
+  ...(container.docker && { docker: container.docker }),
 });

@@ -277,6 +277,15 @@ export class SimulatedHost {
     if (container?.state === 'running') await this.end(container, exitCode);
   }
 
+  /** The Docker beside an instance ends, or begins, by another's hand. */
+  setDocker(id: InstanceId, docker: 'running' | 'stopped'): void {
+    const container = this.#kept.containers.get(containerName(id));
+    if (container?.docker === undefined || container.docker === docker) return;
+    container.docker = docker;
+    this.keep(container);
+    this.hint(container);
+  }
+
   /** The container is lost, root disk included, as if it had never been. */
   async forget(id: InstanceId): Promise<void> {
     const container = this.#kept.containers.get(containerName(id));
@@ -292,6 +301,7 @@ export class SimulatedHost {
   /** The host came up again after a power cut: everything is there, nothing runs. */
   async reboot(): Promise<void> {
     for (const container of this.#kept.containers.values()) {
+      this.setDocker(container.spec.id, 'stopped');
       if (container.state === 'running') await this.end(container, 255);
     }
   }
@@ -309,6 +319,7 @@ export class SimulatedHost {
     for (const one of before) {
       const container = copyOf(one);
       if (container.state === 'running') containers.end(container, this.clock.now(), 255);
+      container.docker &&= 'stopped';
       this.#kept.containers.set(containerName(container.spec.id), container);
       this.keep(container);
       this.hint(container);

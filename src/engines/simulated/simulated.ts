@@ -23,7 +23,7 @@ import type {
   RegistryCredentials,
   Usage,
 } from '../contract.ts';
-import { containerName, networkName } from '../labels.ts';
+import { containerName, dockerName, networkName } from '../labels.ts';
 import { pretend } from './commands.ts';
 import { copyOf, lieOf, ownedBy, probeOf, reachable, usageOf } from './answers.ts';
 import { brokenOff, makeCalls } from './calls.ts';
@@ -38,6 +38,8 @@ export interface SimulatedEngineOptions extends HostOptions {
   installation: string;
   architecture?: string;
   capabilities?: Partial<Capabilities>;
+  /** What instances with a Docker need beside their own image. */
+  dockerImageRef?: string;
   faults?: Faults;
   /** A host that there is already; the other options of hosts are then its own. Whoever made it stops it. */
   host?: SimulatedHost;
@@ -109,6 +111,9 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
     if (spec.gpus > 0 && !capabilities.gpus) {
       throw simulatedFault('rejected', 'this host has no GPUs', { reason: 'gpuMissing' });
     }
+    if (spec.docker !== undefined && !capabilities.dockerInside) {
+      throw simulatedFault('rejected', 'this host can run no Docker inside instances');
+    }
     let container = find(spec.id);
     if (container === undefined) {
       await pass(host.times.create, signal);
@@ -117,6 +122,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
       const { files, generation } = copyOf(spec);
       container.spec = { ...container.spec, files, generation };
       host.keep(container);
+      if (spec.docker !== undefined) host.setDocker(spec.id, 'running');
       return observationOf(container);
     } else {
       container.spec = copyOf(spec);
@@ -132,6 +138,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
 
   async function haltAlone(id: InstanceId, graceMs: number, signal: AbortSignal): Promise<void> {
     const container = find(id);
+    host.setDocker(id, 'stopped');
     if (container?.state !== 'running') return;
     const heardMs = container.script.ignoresTerm ? Infinity : host.spanMs(host.times.halt);
     await sleep(Math.min(heardMs, graceMs), signal);
@@ -162,6 +169,12 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
         }
         return;
       }
+      case 'docker':
+        if (host.isStrangers(installation, engineName))
+          throw simulatedFault('rejected', `${engineName} is not of this installation, so it is not removed`);
+        if (engineName === dockerName(instanceId(id)) && find(instanceId(id)) !== undefined)
+          await alone(instanceId(id), signal, async () => host.setDocker(instanceId(id), 'stopped'));
+        return;
       case 'network':
         for (const { spec } of host.all(installation)) {
           if (spec.ownerId === ownerId && engineName === networkName(installation, spec.ownerId))
@@ -177,6 +190,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
 
   return {
     host,
+    dockerImageRef: options.dockerImageRef,
     misbehave: calls.misbehave,
     leaveHalfMade(spec) {
       host.create(installation, copyOf(spec));

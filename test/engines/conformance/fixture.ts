@@ -18,6 +18,8 @@ export type Need =
   | 'neighbours'
   /** Networks are objects with names, so that a stranger's can have ours: `neighbourNetwork`. */
   | 'neighbourNetworks'
+  /** Instances can have a Docker. */
+  | 'dockerInside'
   /** Images carry labels that a test can set past the engine: `neighbourImage`. */
   | 'neighbourImages';
 
@@ -67,6 +69,8 @@ export interface Fixture {
   leaveHalfMade(spec: EngineSpec): Promise<void>;
   /** Kills the instance's main process behind the engine's back. */
   stopOutside(id: InstanceId): Promise<void>;
+  /** Takes an instance's Docker away behind the engine's back. */
+  loseDocker(id: InstanceId): Promise<void>;
   /** Removes an image that `saveImage` made. */
   dropImage(ref: string): Promise<void>;
   /**

@@ -26,6 +26,7 @@ export function describeSurroundings(current: () => Subject): void {
       expect(probe.capabilities).toEqual({
         rootDiskLimit: expect.stringMatching(/^(hard|none)$/),
         dockerInside: expect.any(Boolean),
+        ...(probe.capabilities.dockerInside ? {} : { whyNoDocker: expect.any(String) }),
         saveImage: expect.any(Boolean),
         gpus: expect.any(Boolean),
         dial: true,

@@ -1,0 +1,91 @@
+/**
+ * fio inside a container: an image of nothing but this machine's fio and the libraries it needs, so that no registry is asked, and runs of it
+ * with folders of the host bound in.
+ */
+import { execFile, spawn } from 'node:child_process';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import type Docker from 'dockerode';
+import { z } from 'zod';
+import { installPackages, missingNeeds, whyNoApt } from '../../scripts/lib/apt.mjs';
+
+const IMAGE = 'berth-bench/fio:latest';
+const US_PER_MS = 1000;
+const LOG = '/var/log/berth-setup.log';
+
+const run = promisify(execFile);
+
+/** Installs what is missing where that can be done here; else says what to install. */
+export async function ensureFio(): Promise<void> {
+  const needs = missingNeeds([
+    { apt: 'fio', programs: ['fio'], why: 'measures disks' },
+    { apt: 'xfsprogs', programs: ['mkfs.xfs'], why: 'makes the disks' },
+  ]);
+  if (needs.length === 0) return;
+  const packages = needs.map(({ apt }) => apt);
+  const why = whyNoApt() ?? (await installPackages({ packages, log: LOG }));
+  if (why !== undefined)
+    throw new Error(`${packages.join(', ')} could not be installed (${why}); install them by hand`);
+}
+
+/** Makes the image; whoever asked for it removes it. */
+export async function makeFioImage(docker: Docker): Promise<Docker.Image> {
+  const { stdout: program } = await run('which', ['fio']);
+  const { stdout: linked } = await run('ldd', [program.trim()]);
+  const libraries = [...linked.matchAll(/(?:^|\s)(\/\S+)/gm)].flatMap(([, path]) => path ?? []);
+  const tar = spawn('tar', ['--create', '--dereference', '--absolute-names', program.trim(), ...libraries], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const stream = await docker.importImage(tar.stdout, { repo: IMAGE.split(':')[0], tag: IMAGE.split(':')[1] });
+  await new Promise<void>((resolve, reject) => {
+    docker.modem.followProgress(stream, (error) => (error ? reject(error) : resolve()));
+  });
+  return docker.getImage(IMAGE);
+}
+
+const report = z.object({
+  jobs: z.array(
+    z.object({
+      jobname: z.string(),
+      /** Milliseconds; with the fsync at the end, where there is one. */
+      job_runtime: z.number(),
+      read: z.object({ io_bytes: z.number() }),
+      write: z.object({ io_bytes: z.number() }),
+    }),
+  ),
+});
+
+/** One run in one container; MB (10⁶ bytes) a second of each job, by its name. Folders are bound in at the paths that are their keys. */
+export async function fio(
+  docker: Docker,
+  { args, folders, results }: { args: string[]; folders: Record<string, string>; results: string },
+): Promise<Map<string, number>> {
+  const out = await mkdtemp(join(results, 'fio-'));
+  const bound = { ...folders, '/results': out };
+  const container = await docker.createContainer({
+    Image: IMAGE,
+    Cmd: ['fio', '--output-format=json', '--output=/results/report.json', ...args],
+    Env: ['PATH=/usr/bin:/bin:/usr/local/bin'],
+    Labels: { 'berth.bench': 'fio' },
+    HostConfig: {
+      NetworkMode: 'none',
+      Mounts: Object.entries(bound).map(([Target, Source]) => ({ Type: 'bind', Source, Target })),
+    },
+  });
+  try {
+    await container.start();
+    const { StatusCode: code } = z.object({ StatusCode: z.number() }).parse(await container.wait());
+    if (code !== 0) throw new Error(`fio ended with ${code}: ${await logOf(container)}`);
+    const { jobs } = report.parse(JSON.parse(await readFile(join(out, 'report.json'), 'utf8')));
+    return new Map(
+      jobs.map((job) => [job.jobname, (job.read.io_bytes + job.write.io_bytes) / (job.job_runtime * US_PER_MS)]),
+    );
+  } finally {
+    await container.remove({ force: true });
+    await rm(out, { recursive: true });
+  }
+}
+
+const logOf = async (container: Docker.Container): Promise<string> =>
+  (await container.logs({ stdout: true, stderr: true })).toString('utf8');

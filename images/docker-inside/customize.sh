@@ -1,0 +1,75 @@
+#!/bin/sh
+# Runs when the recipe's packages are installed; $1 is the image's root.
+set -eu
+root=$1
+
+# Who the daemon is outside, and the range that its containers' users are from: far from the ids of people and of other
+# programs' ranges (systemd keeps 1879048192 and up free). src/engines/docker/docker-inside-options.ts has them too.
+echo 'inside:x:1879048192:1879048192::/run:/bin/sh' >>"$root/etc/passwd"
+echo 'inside:x:1879048192:' >>"$root/etc/group"
+for file in subuid subgid; do echo 'inside:1879113728:65536' >"$root/etc/$file"; done
+
+# These two hand out that range. As setuid programs they would be a root that may not write to another user's
+# /proc/<pid>/uid_map; with one capability each they stay that user.
+chmod u-s "$root/usr/bin/newuidmap" "$root/usr/bin/newgidmap"
+chroot "$root" /sbin/setcap cap_setuid+ep /usr/bin/newuidmap
+chroot "$root" /sbin/setcap cap_setgid+ep /usr/bin/newgidmap
+
+# The instance's disks are mounted below it, and the daemon is nobody there.
+chmod 0755 "$root/root"
+
+cat >"$root/usr/local/sbin/docker-inside" <<'END'
+#!/bin/sh
+# The Docker daemon of one instance: `rootless` or `nested`. What it keeps is in /srv/docker, a disk of its own; its socket
+# is in /run/berth-docker, which the instance sees too, and at the usual place for containers that mount it.
+set -eu
+
+# A daemon that finds its disk full does not start, and nobody could remove anything any more. So some room is held back
+# while there is enough, and given to it when it starts without.
+hold_room() {
+  room_kb=$(df --output=avail -k /srv/docker | tail -n 1)
+  if [ "$room_kb" -lt 65536 ]; then
+    rm -f /srv/docker/held-back
+  elif [ ! -e /srv/docker/held-back ] && [ "$room_kb" -gt 262144 ]; then
+    fallocate -l 64M /srv/docker/held-back || rm -f /srv/docker/held-back
+  fi
+}
+
+daemon() {
+  exec "$@" --data-root=/srv/docker --exec-root=/run/docker --pidfile=/run/docker.pid --log-level=warn \
+    --host=unix:///run/berth-docker/docker.sock --host=unix:///run/docker.sock
+}
+
+case $1 in
+  rootless)
+    chmod 0666 /dev/net/tun
+    exec setpriv --reuid=inside --regid=inside --clear-groups sh "$0" as-user
+    ;;
+  as-user)
+    hold_room
+    export HOME=/run XDG_RUNTIME_DIR=/run
+    daemon rootlesskit --state-dir=/run/rootlesskit --net=slirp4netns --mtu=65520 --slirp4netns-sandbox=auto \
+      --slirp4netns-seccomp=auto --disable-host-loopback --port-driver=builtin --copy-up=/etc --propagation=rslave \
+      dockerd --rootless &
+    kit=$!
+    # Asked to end, rootlesskit ends at once, and all containers with it: so the daemon is asked, which lets them end first.
+    trap 'kill -s TERM "$(cat /run/docker.pid)" 2>/dev/null || kill -s TERM $kit' TERM
+    code=0
+    while kill -0 $kit 2>/dev/null; do wait $kit || code=$?; done
+    exit $code
+    ;;
+  nested)
+    hold_room
+    # The engine mounts these read-only for whoever is not privileged.
+    for folder in /sys/fs/cgroup /sys/fs/cgroup/*/; do
+      ! mountpoint -q "$folder" || mount -o remount,bind,rw "$folder"
+    done
+    echo 1 >/proc/sys/net/ipv4/ip_forward
+    daemon dockerd
+    ;;
+esac
+END
+chmod 0755 "$root/usr/local/sbin/docker-inside"
+
+# What was right for the build only.
+rm -f "$root/etc/apt/apt.conf.d/99mmdebstrap"

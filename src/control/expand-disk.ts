@@ -1,0 +1,65 @@
+/** Larger disks for an instance, whether it runs or not: the room is taken and the wish written; its pass grows them. */
+import { dataDisk, dockerDisk, type DiskId } from '../domain/disk.ts';
+import { expandWish, whyNotExpand, whyNotSizes, type DiskSizes } from '../domain/expand-disk.ts';
+import { operationId } from '../domain/operation.ts';
+import { instanceNotFound, Refusal } from '../domain/refusal.ts';
+import { holdDisk } from '../store/disks.ts';
+import { appendEvent } from '../store/events.ts';
+import { holdInstance, instanceFromRow, writeWish } from '../store/instances.ts';
+import type { Db } from '../store/store.ts';
+import type { ActionNeeds } from './actions.ts';
+import type { Instances } from './control.ts';
+import { poolNamed, takeMore } from './disks.ts';
+import type { RegionHands } from './regions.ts';
+import type { Room } from './room.ts';
+
+export interface ExpandNeeds extends ActionNeeds {
+  room: Room;
+}
+
+export const makeExpandDisk =
+  (needs: ExpandNeeds): Instances['expandDisk'] =>
+  async (caller, { instanceId, ...sizes }, idempotency) => {
+    const { regions } = await needs.offers();
+    const answer = await needs.store.write((tx) => {
+      const nowMs = needs.now();
+      return needs.once(tx, caller.accountId, idempotency, nowMs, async () => {
+        const row = await holdInstance(tx, caller.accountId, instanceId);
+        if (!row) throw instanceNotFound();
+        const before = instanceFromRow(row);
+        refuse(before, sizes);
+        const hands = needs.regions.of(row.regionId);
+        const counted = regions.get(row.regionId);
+        if (!counted)
+          throw new Refusal('unavailable', `region ${row.regionId} is not configured on this server; ask its operator`);
+        needs.room.refuseIfNearlyFull(hands);
+        const wish = expandWish(before, sizes, nowMs);
+        const more = { dueAtMs: nowMs, holdsCapacity: row.holdsCapacity === 1, releasedAtMs: null };
+        await writeWish(tx, before, wish, counted.region, more);
+        await grown(tx, hands, dataDisk(before.id), sizes.dataDiskGB);
+        await grown(tx, hands, dockerDisk(before.id), sizes.dockerStorageGB);
+        const { ownerId: accountId, id: subjectId } = before;
+        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'instance.expandWished', subjectId, data: sizes });
+        return { instanceId, operationId: operationId(instanceId, wish.generation) };
+      });
+    });
+    needs.wake();
+    return answer;
+  };
+
+function refuse(instance: Parameters<typeof whyNotExpand>[0] & Parameters<typeof whyNotSizes>[0], sizes: DiskSizes) {
+  if (sizes.dataDiskGB === undefined && sizes.dockerStorageGB === undefined)
+    throw new Refusal('field_missing', 'field "dataDiskGB" is not set; or send "dockerStorageSize"');
+  const illegal = whyNotExpand(instance);
+  if (illegal !== null) throw new Refusal('not_now', `the disks can't be expanded now: ${illegal}`);
+  const wrong = whyNotSizes(instance, sizes);
+  if (wrong !== null) throw new Refusal('field_value', wrong);
+}
+
+async function grown(tx: Db, hands: RegionHands, id: DiskId, sizeGB: number | undefined): Promise<void> {
+  if (sizeGB === undefined) return;
+  const disk = await holdDisk(tx, id);
+  if (!disk) throw new Refusal('not_now', `the ${id.kind} disk is not there yet; start the instance first`);
+  const what = `a ${id.kind} disk of ${sizeGB} GB needs ${sizeGB - disk.sizeGB} GB more`;
+  await takeMore(tx, poolNamed(hands, disk.pool), disk, sizeGB, what);
+}

@@ -1,0 +1,143 @@
+/**
+ * Files of a volume without an instance. The disk is held and mounted while something is done in it, never longer: a delete of the
+ * volume cuts off what is under way. None of it is a wish, and none has an operation: it is done when it is answered.
+ */
+import { Refusal } from '../domain/refusal.ts';
+import type { Volume } from '../domain/volume.ts';
+import { StorageFault } from '../storage/contract.ts';
+import { FileFault, listFolder, makeFolder, remove, withFile, writeFile } from '../storage/files.ts';
+import type { Caller, Files } from './control.ts';
+import type { DiskUses } from './disk-uses.ts';
+import type { MountVolume } from './mount-volume.ts';
+
+/** Transfers and looks at once, of one account and of all: each holds a file and some pieces of it in memory. */
+const MOST_OF_ACCOUNT = 8;
+const MOST_OF_ALL = 64;
+const ASK_AGAIN_S = 2;
+const BYTES_PER_GB = 1024 ** 3;
+
+export interface FileNeeds {
+  /** The caller's volume, as it is now. */
+  findVolume: (accountId: string, id: string) => Promise<Volume | null>;
+  /** The folder of its files, mounted. */
+  mountVolume: MountVolume;
+  uses: DiskUses;
+}
+
+export function makeFiles({ findVolume, mountVolume, uses }: FileNeeds): Files {
+  const busy = new Map<string, number>();
+  let all = 0;
+
+  function enter(accountId: string): () => void {
+    const mine = busy.get(accountId) ?? 0;
+    const retry = { retryAfterS: ASK_AGAIN_S };
+    const words = 'requests for files are under way; send this one again when one of them has ended';
+    if (mine >= MOST_OF_ACCOUNT) throw new Refusal('too_many_requests', `${mine} of your ${words}`, retry);
+    if (all >= MOST_OF_ALL) throw new Refusal('too_many_requests', `${all} ${words}`, retry);
+    busy.set(accountId, mine + 1);
+    all += 1;
+    return () => {
+      all -= 1;
+      const left = (busy.get(accountId) ?? 1) - 1;
+      if (left === 0) busy.delete(accountId);
+      else busy.set(accountId, left);
+    };
+  }
+
+  async function bound(accountId: string, id: string): Promise<Volume> {
+    const volume = await findVolume(accountId, id);
+    if (volume === null)
+      throw new Refusal('not_found', `volume ${id} not found; POST /api/storage/volume/list names yours`);
+    const why = whyNoFiles(volume);
+    if (why !== null) throw why;
+    return volume;
+  }
+
+  /** Does it in the volume's mounted folder, and lets go of it whatever comes. */
+  async function inVolume<T>(
+    caller: Caller,
+    id: string,
+    deed: (root: string, signal: AbortSignal, volume: Volume) => Promise<T>,
+  ): Promise<T> {
+    const leave = enter(caller.accountId);
+    try {
+      // Whose it is comes before the hold: nobody keeps another's disk mounted.
+      const { id: volumeId } = await bound(caller.accountId, id);
+      const { signal, release } = uses.hold({ kind: 'volume', id: volumeId });
+      try {
+        const volume = await bound(caller.accountId, id);
+        signal.throwIfAborted();
+        return await deed(await mountVolume(volume, signal), signal, volume);
+      } catch (error) {
+        throw signal.aborted ? signal.reason : refusalOf(error);
+      } finally {
+        release();
+      }
+    } finally {
+      leave();
+    }
+  }
+
+  return {
+    list: (caller, { id, path, limit, after }) =>
+      inVolume(caller, id, (root, signal) => listFolder(root, path, { limit, after }, signal)),
+    makeFolder: (caller, { id, path }) => inVolume(caller, id, (root) => makeFolder(root, path)),
+    read: (caller, { id, path }, use) =>
+      inVolume(caller, id, (root, signal) => withFile(root, path, (file) => use(file, signal))),
+    write: (caller, { id, path }, upload) =>
+      inVolume(caller, id, (root, signal, { sizeGB }) =>
+        writeFile(root, path, { ...upload, source: upload.source(signal), maxBytes: sizeGB * BYTES_PER_GB }, signal),
+      ),
+    delete: (caller, { id, path, recursive }) =>
+      inVolume(caller, id, async (root, signal) => {
+        await remove(root, path, { recursive }, signal);
+      }),
+  };
+}
+
+function whyNoFiles({ id, status }: Volume): Refusal | null {
+  switch (status) {
+    case 'Bound':
+      return null;
+    case 'Pending':
+      return new Refusal('not_now', `volume ${id} is still being made; send it again once it is Bound`, {
+        retryAfterS: ASK_AGAIN_S,
+      });
+    case 'Terminating':
+      return new Refusal('not_now', `volume ${id} is being deleted, and its files with it; use another volume`);
+    case 'Lost':
+      return new Refusal(
+        'not_now',
+        `what held volume ${id} is gone from its host; its files are back when the operator has brought that back`,
+      );
+    case 'Failed':
+      return new Refusal('not_now', `volume ${id} could not be made, and has no files; delete it, and make another`);
+    default:
+      return status satisfies never;
+  }
+}
+
+function refusalOf(error: unknown): unknown {
+  if (error instanceof StorageFault)
+    return new Refusal('unavailable', 'the volume can not be opened now; send it again in a moment', {
+      retryAfterS: ASK_AGAIN_S,
+      detail: error,
+    });
+  if (!(error instanceof FileFault)) return error;
+  switch (error.kind) {
+    case 'badPath':
+      return new Refusal('field_value', error.message);
+    case 'notFound':
+      return new Refusal('not_found', error.message);
+    case 'wrongKind':
+      return new Refusal('not_now', error.message);
+    case 'exists':
+      return new Refusal('precondition_failed', error.message);
+    case 'notEmpty':
+      return new Refusal('in_use', `${error.message}; add "?recursive=true" to delete all that is in it`);
+    case 'full':
+      return new Refusal('volume_full', `${error.message}; delete files, or use a larger volume`);
+    default:
+      return error.kind satisfies never;
+  }
+}

@@ -1,0 +1,61 @@
+/**
+ * Measures the root disks of running instances, which their engine counts file by file: one after another, at a hundredth of the time at
+ * most. What takes most of one that is all but full is looked for inside.
+ */
+import { biggestOf } from '../../domain/biggest.ts';
+import { isFull } from '../../domain/disk-warnings.ts';
+import type { Part } from '../../domain/disk.ts';
+import { EngineFault } from '../../domain/engine-fault.ts';
+import { instanceId, type InstanceId } from '../../domain/ids.ts';
+import { instanceFromRow, restingRunningIds, runningAmong } from '../../store/instances.ts';
+import type { RegionHands } from '../regions.ts';
+import { within } from './deeds.ts';
+import { pauseFor, type MeasureNeeds } from './measure.ts';
+
+const COUNT_DEADLINE_MS = 600_000;
+/** The first answer about one comes a second late, in which the engine waits for its CPU's counter (`engines/contract.ts`). */
+const WAITED_MS = 1_000;
+const WALK_S = 60;
+const DU_BLOCK = 1024;
+
+export async function measureRootDisks(needs: MeasureNeeds): Promise<void> {
+  for (const hands of needs.regions.all()) {
+    if (!hands.seen.answers) continue;
+    for (const id of await restingRunningIds(needs.store.read, hands.regionId)) {
+      if (needs.ending.aborted) return;
+      const beganMs = needs.time.elapsed();
+      await measured(needs, hands, instanceId(id));
+      await pauseFor(needs, Math.max(0, needs.time.elapsed() - beganMs - WAITED_MS));
+    }
+  }
+}
+
+/** An engine that is away, or an instance that is going, says nothing of the others. */
+async function measured(needs: MeasureNeeds, hands: RegionHands, id: InstanceId): Promise<void> {
+  const signal = within(needs, COUNT_DEADLINE_MS);
+  try {
+    const [row] = await runningAmong(needs.store.read, [id]);
+    const usage = row && (await hands.engine.usage([id], signal, { rootDisk: true })).get(id);
+    if (!usage || usage.rootDiskBytes === null) return;
+    const { spec } = instanceFromRow(row);
+    const bytes = usage.rootDiskBytes;
+    const full = isFull({ usageBytes: bytes, sizeGB: spec.type.rootDiskGB });
+    needs.sights.foundRoot(id, { bytes, biggest: full ? await biggestInside(hands, id, signal) : null });
+    await needs.sights.show();
+  } catch (error) {
+    if (needs.ending.aborted) return;
+    if (!(error instanceof EngineFault) && !signal.aborted) throw error;
+    needs.log.info({ id, err: error }, 'a root disk could not be measured; it is tried again');
+  }
+}
+
+/** To two levels, what its image brought included; null when nothing inside can tell. */
+async function biggestInside({ engine }: RegionHands, id: InstanceId, signal: AbortSignal): Promise<Part[] | null> {
+  const walk = ['timeout', String(WALK_S), 'du', '-xk', '-d', '2', '/'];
+  const { stdout } = await engine.exec(id, walk, signal);
+  const parts = stdout.split('\n').flatMap((line) => {
+    const [, blocks, path] = /^(\d+)\s+\/(.+)$/.exec(line) ?? [];
+    return path === undefined ? [] : [{ path, bytes: Number(blocks) * DU_BLOCK }];
+  });
+  return parts.length === 0 ? null : biggestOf(parts);
+}

@@ -1,0 +1,133 @@
+/** The pass of one snapshot: its volume is copied, or what is left of it is removed once nothing is restored from it any more. */
+import { endOperation } from '../../domain/operation.ts';
+import { failedSnapshot, planSnapshot, type Snapshot } from '../../domain/snapshot.ts';
+import { deleteDisks } from '../../store/disks.ts';
+import { appendEvent } from '../../store/events.ts';
+import { deleteSnapshotRow, snapshotFromRow, writeSnapshotFound, type SnapshotRow } from '../../store/snapshots.ts';
+import type { Db, Store } from '../../store/store.ts';
+import { isCopied } from '../../store/volumes.ts';
+import { inTurn } from '../disk-turns.ts';
+import { located, type Located } from '../disks.ts';
+import type { Held, Tended } from '../loop.ts';
+import { raced } from '../raced.ts';
+import type { Regions } from '../regions.ts';
+import { isBusy, STILL_USED_MS, whyNever } from './storage-faults.ts';
+
+export interface SnapshotPassNeeds {
+  store: Store;
+  regions: Regions;
+  now: () => number;
+}
+
+interface Work extends SnapshotPassNeeds {
+  held: Held<SnapshotRow>;
+  snapshot: Snapshot;
+}
+
+const ASK_AGAIN_MS = 5_000;
+
+export function makeSnapshotPass(needs: SnapshotPassNeeds) {
+  return async (held: Held<SnapshotRow>): Promise<Tended> => {
+    const snapshot = snapshotFromRow(held.row);
+    const hands = needs.regions.of(snapshot.regionId);
+    const [disk] = await located(needs.store.read, hands, [{ kind: 'snapshot', id: snapshot.id }]);
+    const work = { ...needs, held, snapshot };
+    if (disk) return tend(work, disk);
+    if (snapshot.status === 'Terminating') return forget(work);
+    // Of one that could not be made nothing is left.
+    if (snapshot.status === 'Failed') return { dueAtMs: null };
+    throw new Error(`nothing is written down of the disk of snapshot ${snapshot.id}`);
+  };
+}
+
+async function tend(work: Work, disk: Located): Promise<Tended> {
+  const { held, now, snapshot } = work;
+  const { storage } = disk;
+  let destroyed = false;
+  for (;;) {
+    held.signal.throwIfAborted();
+    const seen = await raced(storage.observe(disk), held.signal);
+    const step = planSnapshot(snapshot, seen, { destroyed });
+    switch (step.do) {
+      case 'rest':
+        return { dueAtMs: seen.kind === 'unknown' ? now() + ASK_AGAIN_MS : null };
+      case 'copy': {
+        const why = await copy(work, disk);
+        if (why) return giveUp(work, disk, why);
+        break;
+      }
+      case 'ready': {
+        const operation = endOperation(snapshot.operation, 'Succeeded', now());
+        return settle(work, { ...snapshot, status: 'Ready', operation }, 'snapshot.ready', {});
+      }
+      case 'destroy':
+        if (!(await destroy(work, disk))) return { dueAtMs: now() + STILL_USED_MS };
+        destroyed = true;
+        break;
+      case 'forget':
+        return forget(work);
+      default:
+        return step.do satisfies never;
+    }
+  }
+}
+
+async function copy({ snapshot, held }: Work, disk: Located): Promise<{ reason: string; message: string } | null> {
+  const from = { kind: 'volume' as const, id: snapshot.volumeId };
+  try {
+    const deed = () => disk.storage.create(disk, snapshot.sizeGB, held.signal, from);
+    await inTurn(disk.storage, disk, deed, held.signal);
+    return null;
+  } catch (error) {
+    held.signal.throwIfAborted();
+    const why = whyNever(error);
+    if (why === null) throw error;
+    return why;
+  }
+}
+
+/** False while a volume is made of it. */
+async function destroy({ store, held }: Work, disk: Located): Promise<boolean> {
+  if (await isCopied(store.read, disk)) return false;
+  try {
+    await inTurn(disk.storage, disk, () => disk.storage.destroy(disk), held.signal);
+    return true;
+  } catch (error) {
+    if (isBusy(error)) return false;
+    throw error;
+  }
+}
+
+const giveUp = (work: Work, disk: Located, why: { reason: string; message: string }): Promise<Tended> =>
+  settle(work, failedSnapshot(work.snapshot, why, work.now()), 'snapshot.failed', why, (tx) => deleteDisks(tx, [disk]));
+
+async function settle(
+  work: Work,
+  found: Snapshot,
+  kind: string,
+  data: object,
+  beside?: (tx: Db) => Promise<void>,
+): Promise<Tended> {
+  const { store, now } = work;
+  const ours = await store.write(async (tx) => {
+    if (!(await writeSnapshotFound(tx, holdOf(work), found))) return false;
+    await beside?.(tx);
+    await appendEvent(tx, { accountId: found.ownerId, atMs: now(), kind, subjectId: found.id, data });
+    return true;
+  });
+  return { dueAtMs: ours ? null : now() };
+}
+
+async function forget(work: Work): Promise<Tended> {
+  const { store, snapshot, now } = work;
+  const { ownerId: accountId, id } = snapshot;
+  const gone = await store.write(async (tx) => {
+    if (!(await deleteSnapshotRow(tx, holdOf(work), snapshot, now()))) return false;
+    await deleteDisks(tx, [{ kind: 'snapshot', id }]);
+    await appendEvent(tx, { accountId, atMs: now(), kind: 'snapshot.removed', subjectId: id, data: {} });
+    return true;
+  });
+  return gone ? 'gone' : { dueAtMs: now() };
+}
+
+const holdOf = ({ held, snapshot: { id, generation } }: Work) => ({ id, leaseToken: held.leaseToken, generation });

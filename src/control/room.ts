@@ -1,0 +1,89 @@
+/**
+ * Room on the host: how much of each pool may be promised follows what its place has, and nothing new is begun once a place is nearly
+ * full, so that what runs, and the database, keep what is left. Administrators are told before it comes to that.
+ */
+import { BYTES_PER_GB } from '../domain/disk.ts';
+import { isNearlyFull, limitGB, wantsRoom, type Space } from '../domain/pool.ts';
+import { Refusal } from '../domain/refusal.ts';
+import { usageOfPools } from '../store/disks.ts';
+import { appendEvent } from '../store/events.ts';
+import { markWarned, poolsOf, savePool, type Pool } from '../store/pools.ts';
+import { administrators } from '../store/strays.ts';
+import type { DeedNeeds } from './passes/deeds.ts';
+import { raced } from './raced.ts';
+import type { PoolHands, RegionHands } from './regions.ts';
+
+export interface Room {
+  /** Looks at every place; its beat is the caller's. */
+  look(): Promise<void>;
+  /** Throws `no_capacity` for what would begin something new in the region. */
+  refuseIfNearlyFull(hands: Pick<RegionHands, 'pools'>): void;
+}
+
+export interface RoomNeeds extends Pick<DeedNeeds, 'store' | 'regions' | 'now' | 'time' | 'log' | 'ending'> {
+  /** Of the place that the database lies on. */
+  dataSpace: () => Promise<Space>;
+}
+
+const ADMIN_ROLE = 'admin';
+const LOOK_DEADLINE_MS = 10_000;
+
+export function makeRoom(needs: RoomNeeds): Room {
+  const { store, regions, log } = needs;
+  let dataSeen: Space | null = null;
+
+  const spaceOf = async (what: string, ask: () => Promise<Space>): Promise<Space | null> => {
+    try {
+      return await raced(ask(), AbortSignal.any([needs.ending, needs.time.deadline(LOOK_DEADLINE_MS)]));
+    } catch (error) {
+      if (!needs.ending.aborted) log.warn({ place: what, err: error }, 'it is not known how much room there is');
+      return null;
+    }
+  };
+
+  async function lookAt({ regionId, pools }: RegionHands): Promise<void> {
+    const [counted, usage] = await Promise.all([poolsOf(store.read, regionId), usageOfPools(store.read, regionId)]);
+    for (const pool of pools) {
+      pool.seen = await spaceOf(`pool ${pool.name}`, () => pool.storage.space());
+      if (pool.seen === null) continue;
+      const limit = limitGB(pool, pool.seen, usage.get(pool.name) ?? 0);
+      const known = counted.find(({ name }) => name === pool.name);
+      if (known?.limitGB !== limit) await store.write((tx) => savePool(tx, { regionId, name: pool.name }, limit));
+      if (known) await tell(pool, { ...known, limitGB: limit }, pool.seen);
+    }
+  }
+
+  async function tell(
+    { name }: PoolHands,
+    { regionId, limitGB: limit, usedGB, warned }: Pool,
+    seen: Space,
+  ): Promise<void> {
+    const wants = wantsRoom({ limitGB: limit, usedGB }, seen);
+    if (wants === warned) return;
+    const freeGB = Math.floor(seen.freeBytes / BYTES_PER_GB);
+    const data = { pool: name, limitGB: limit, promisedGB: usedGB, freeOnHostGB: freeGB };
+    const ours = await store.write(async (tx) => {
+      if (!(await markWarned(tx, regionId, name, wants))) return false;
+      const kind = wants ? 'pool.nearlyFull' : 'pool.hasRoom';
+      for (const accountId of await administrators(tx, ADMIN_ROLE))
+        await appendEvent(tx, { accountId, atMs: needs.now(), kind, subjectId: regionId, data });
+      return true;
+    });
+    if (ours && wants)
+      log.warn({ region: regionId, ...data }, 'a pool is nearly full: give it room, or take some back');
+  }
+
+  return {
+    async look() {
+      dataSeen = await spaceOf('data folder', needs.dataSpace);
+      for (const hands of regions.all()) await lookAt(hands);
+    },
+    refuseIfNearlyFull({ pools }) {
+      const seen = [dataSeen, ...pools.map((pool) => pool.seen)];
+      if (!seen.some((space) => space !== null && isNearlyFull(space))) return;
+      const text =
+        'a disk of the host is nearly full, and nothing new is begun on it; delete what is not needed, or ask the operator for room';
+      throw new Refusal('no_capacity', text, { retryAfterS: 60 });
+    },
+  };
+}

@@ -1,0 +1,25 @@
+/** What takes most of a disk, out of what a walk through it has found. Pure. */
+import type { Part } from './disk.ts';
+
+const NAMED = 5;
+/** A folder of which one entry is so much says no more than that entry does. */
+const ALL_OF_IT_SHARE = 0.9;
+const LONGEST_NAME = 200;
+
+/** Largest first. */
+export const largest = (parts: readonly Part[], count: number): Part[] =>
+  parts.toSorted((one, other) => other.bytes - one.bytes || (one.path < other.path ? -1 : 1)).slice(0, count);
+
+/** The few that tell where its room went, of folders and files on several levels; their paths are safe to print. */
+export function biggestOf(parts: readonly Part[]): Part[] {
+  const isMostOf = (inner: Part, outer: Part): boolean =>
+    inner.path.startsWith(`${outer.path}/`) && inner.bytes >= outer.bytes * ALL_OF_IT_SHARE;
+  const telling = parts.filter((outer) => outer.bytes > 0 && !parts.some((inner) => isMostOf(inner, outer)));
+  return largest(telling, NAMED).map(({ path, bytes }) => ({ path: printable(path), bytes }));
+}
+
+/** Names are whatever an instance wrote: nothing of them may act on a terminal, or look like another line. */
+function printable(path: string): string {
+  const letters = [...path.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '?')];
+  return letters.length > LONGEST_NAME ? `${letters.slice(0, LONGEST_NAME).join('')}…` : letters.join('');
+}

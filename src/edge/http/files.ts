@@ -1,0 +1,220 @@
+/**
+ * # The bytes of a volume's files: `/api/storage/volume/<id>/files/<path>`
+ *
+ * GET and HEAD download, by Range also a part, so that a transfer which was cut off goes on where it was; PUT uploads, streamed to the
+ * disk; DELETE deletes. Outside of the table of routes because their bodies are no JSON.
+ *
+ * - What a file holds is its owner's: it goes out as a download, of no type that a browser would show or run, sandboxed if it were.
+ * - An upload has no limit but the volume's, and no time but that something of it comes each minute; the same goes for a download.
+ * - Who goes away, or whose volume is deleted, is cut off; what an upload brought until then is gone with it.
+ */
+import type { IncomingMessage } from 'node:http';
+import { pipeline } from 'node:stream/promises';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { FILE_METHODS, FILE_PATH, FILE_TYPE } from '../../contract/file.ts';
+import { BASE_PATH } from '../../contract/routes.ts';
+import type { Caller, FilePlace, Files, ReadableFile } from '../../control/control.ts';
+import type { Log } from '../../control/log.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import { namesTag, wantedOf, WHOLE, type Span } from './ranges.ts';
+import { JSON_TYPE } from './refusal-reply.ts';
+import type { SlowSenders } from './slow-senders.ts';
+
+const DEFAULT_STALLED_MS = 60_000;
+const LENGTH = /^\d{1,15}$/;
+
+export interface FileNeeds {
+  files: Files;
+  /** Throws or passes, as for every route that needs a login. */
+  admit: (request: FastifyRequest) => Promise<Caller>;
+  slowSenders: SlowSenders;
+  log: Pick<Log, 'warn'>;
+  /** How long a transfer may wait for its client. */
+  stalledMs?: number | undefined;
+}
+
+const URL = BASE_PATH + FILE_PATH.replace('{id}', ':id').replace('{path}', '*');
+const IS_FILE = new RegExp(`^${BASE_PATH}${FILE_PATH.replace('{id}', '[^/]+').replace('{path}', '')}`);
+
+/** What may be asked of a path, where it is one of a file. */
+export const methodsOfFile = (path: string): string | undefined =>
+  IS_FILE.test(path) ? FILE_METHODS.join(', ') : undefined;
+
+interface Asked {
+  needs: FileNeeds;
+  caller: Caller;
+  place: FilePlace;
+  request: FastifyRequest;
+  reply: FastifyReply;
+}
+
+export function mountFiles(app: FastifyInstance, needs: FileNeeds): void {
+  const mount = (scope: FastifyInstance, method: string | string[], deed: (asked: Asked) => Promise<unknown>): void => {
+    scope.route<{ Params: { id: string; '*': string } }>({
+      method,
+      url: URL,
+      exposeHeadRoute: false,
+      config: { style: { errors: 'problem', withCode: true } },
+      async onRequest(request) {
+        request.caller = await needs.admit(request);
+        // Some clients say of a file what is no media type: nobody here looks at it.
+        delete request.headers['content-type'];
+      },
+      handler(request, reply) {
+        const { caller, params } = request;
+        if (!caller) throw new Error('a file was reached without a caller');
+        return deed({ needs, caller, place: { id: params.id, path: params['*'] }, request, reply });
+      },
+    });
+  };
+  // Bodies are left as they come, which holds for this scope alone.
+  app.register(async (scope) => {
+    scope.removeAllContentTypeParsers();
+    scope.addContentTypeParser('*', (_request, payload, done) => done(null, payload));
+    mount(scope, ['GET', 'HEAD'], download);
+    mount(scope, 'PUT', upload);
+    mount(scope, 'DELETE', remove);
+  });
+}
+
+const etagOf = ({ version }: Pick<ReadableFile, 'version'>): string => `"${version}"`;
+
+const commonHeaders = ({ id }: FastifyRequest): Record<string, string> => ({
+  'cache-control': 'no-store',
+  'x-content-type-options': 'nosniff',
+  'x-request-id': id,
+});
+
+/** With the bytes of the name for those who read them so, and in plain ASCII for all others. */
+function dispositionOf(path: string): string {
+  const name = path.slice(path.lastIndexOf('/') + 1);
+  const plain = name.replaceAll(/[^\x20-\x7e]|["\\%]/g, '_');
+  const encoded = encodeURIComponent(name).replaceAll(/['()*]/g, (one) => `%${one.charCodeAt(0).toString(16)}`);
+  return `attachment; filename="${plain}"; filename*=UTF-8''${encoded}`;
+}
+
+function download({ needs, caller, place, request, reply }: Asked): Promise<void> {
+  return needs.files.read(caller, place, async (file, signal) => {
+    const { status, span, headers } = answerOf(file, place, request, reply);
+    reply.hijack();
+    const { raw } = reply;
+    raw.writeHead(status, { ...commonHeaders(request), ...headers });
+    if (span === null) return void raw.end();
+    request.raw.socket.setTimeout(needs.stalledMs ?? DEFAULT_STALLED_MS);
+    try {
+      await pipeline(file.bytes(span.start, span.end), raw, { signal });
+    } catch (error) {
+      // Ended short of its length, so that nobody takes it for whole.
+      raw.destroy();
+      if (!signal.aborted && !hasLeft(error))
+        needs.log.warn({ err: error, requestId: request.id }, 'a download was cut short');
+    }
+  });
+}
+
+/** `span` is what goes out of the file; null: only the head. Throws where a condition does not hold, or the range is outside. */
+function answerOf(
+  file: ReadableFile,
+  { path }: FilePlace,
+  { headers, method }: FastifyRequest,
+  reply: FastifyReply,
+): { status: number; span: Span | null; headers: Record<string, string> } {
+  const { sizeBytes } = file;
+  const etag = etagOf(file);
+  const { 'if-match': ifMatch, 'if-none-match': ifNoneMatch } = headers;
+  if (ifMatch !== undefined && !namesTag(ifMatch, etag, { weakly: false }))
+    throw new Refusal('precondition_failed', 'the file has changed: none of the tags in "If-Match" is its own');
+  const always = { ...NEVER_SHOWN, etag, 'last-modified': new Date(file.modifiedAtMs).toUTCString() };
+  if (ifNoneMatch !== undefined && namesTag(ifNoneMatch, etag, { weakly: true }))
+    return { status: 304, span: null, headers: always };
+  const wanted = method === 'HEAD' ? WHOLE : wantedOf(headers, etag, sizeBytes);
+  if (wanted.kind === 'outside') {
+    reply.header('content-range', `bytes */${sizeBytes}`);
+    throw new Refusal('range_not_satisfiable', `the range is outside of the file, which has ${sizeBytes} bytes`);
+  }
+  const isPart = wanted.kind === 'part';
+  const span = isPart ? wanted : { start: 0, end: sizeBytes };
+  return {
+    status: isPart ? 206 : 200,
+    span: method === 'HEAD' ? null : span,
+    headers: {
+      ...always,
+      'content-type': FILE_TYPE,
+      'content-disposition': dispositionOf(path),
+      'content-length': String(span.end - span.start),
+      ...(isPart ? { 'content-range': `bytes ${span.start}-${span.end - 1}/${sizeBytes}` } : {}),
+    },
+  };
+}
+
+/** Not even by a browser that was told to, or by a page of another origin. */
+const NEVER_SHOWN = {
+  'accept-ranges': 'bytes',
+  'content-security-policy': "default-src 'none'; sandbox",
+  'cross-origin-resource-policy': 'same-origin',
+};
+
+const LEFT: ReadonlySet<unknown> = new Set(['ERR_STREAM_PREMATURE_CLOSE', 'ECONNRESET', 'EPIPE']);
+const hasLeft = (error: unknown): boolean => error instanceof Error && 'code' in error && LEFT.has(error.code);
+
+async function upload({ needs, caller, place, request, reply }: Asked): Promise<void> {
+  const { raw } = request;
+  try {
+    const { onlyNew, sizeBytes } = uploadOf(request);
+    needs.slowSenders.letOff(raw);
+    const written = await needs.files.write(caller, place, {
+      onlyNew,
+      sizeBytes,
+      source(signal) {
+        signal.addEventListener('abort', () => raw.destroy(), { once: true });
+        return piecesOf(raw, needs.stalledMs ?? DEFAULT_STALLED_MS);
+      },
+    });
+    const { sizeBytes: bytes, modifiedAtMs: modifiedAtUnixMs, created } = written;
+    reply
+      .code(created ? 201 : 200)
+      .headers({ ...commonHeaders(request), etag: etagOf(written), 'content-type': JSON_TYPE });
+    await reply.send(JSON.stringify({ sizeBytes: bytes, modifiedAtUnixMs }));
+  } catch (error) {
+    if (raw.destroyed && !raw.complete) throw new Refusal('body_not_json', 'the request was cut short');
+    needs.slowSenders.drop(raw, reply.raw);
+    throw error;
+  }
+}
+
+/** Its time runs while it waits for the client, and not while the disk takes what came. */
+async function* piecesOf(request: IncomingMessage, stalledMs: number): AsyncGenerator<Uint8Array, void> {
+  // By hand, as a loop that is left would close the connection: a refusal has to go out on it.
+  const pieces: AsyncIterator<Uint8Array> = request.iterator();
+  for (;;) {
+    request.socket.setTimeout(stalledMs);
+    const { done, value } = await pieces.next();
+    request.socket.setTimeout(0);
+    if (done) return;
+    yield value;
+  }
+}
+
+function uploadOf({ headers }: FastifyRequest): { onlyNew: boolean; sizeBytes: number | null } {
+  const refuse = (header: string, words: string): never => {
+    throw new Refusal('field_value', `the header "${header}" ${words}`);
+  };
+  const { 'if-none-match': condition, 'content-length': length, 'content-encoding': encoding } = headers;
+  if (condition !== undefined && condition.trim() !== '*')
+    refuse('If-None-Match', 'can only be * for an upload: it is refused where a file is');
+  if (headers['if-match'] !== undefined) refuse('If-Match', 'is not looked at for an upload; leave it out');
+  if (headers['content-range'] !== undefined) refuse('Content-Range', 'is not taken: a file is uploaded whole');
+  if (encoding !== undefined && encoding !== '' && encoding.toLowerCase() !== 'identity')
+    refuse('Content-Encoding', 'is not taken: send the bytes that the file is to have');
+  if (length !== undefined && !LENGTH.test(length)) refuse('Content-Length', 'is not the size of a file');
+  return { onlyNew: condition !== undefined, sizeBytes: length === undefined ? null : Number(length) };
+}
+
+async function remove({ needs, caller, place, request, reply }: Asked): Promise<void> {
+  const query = typeof request.query === 'object' && request.query !== null ? request.query : {};
+  const recursive: unknown = Reflect.get(query, 'recursive') ?? 'false';
+  if (recursive !== 'true' && recursive !== 'false')
+    throw new Refusal('field_value', 'the query parameter "recursive" is true or false');
+  await needs.files.delete(caller, { ...place, recursive: recursive === 'true' });
+  await reply.code(204).headers(commonHeaders(request)).send();
+}

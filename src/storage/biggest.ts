@@ -1,0 +1,38 @@
+/** What takes most of a folder, to two levels, found by a process of its own: a walk through millions of files must not hold this one. */
+import { spawn } from 'node:child_process';
+import { biggestOf, largest } from '../domain/biggest.ts';
+import type { Part } from '../domain/disk.ts';
+
+const LEVELS = 2;
+/** As many are remembered on the way: each of the two levels may hold millions. */
+const REMEMBERED = 100;
+const DU_BLOCK = 1024;
+
+/** Largest first. Rejects with the signal's reason. What comes and goes meanwhile is counted as it was found. */
+export async function biggestIn(folder: string, signal: AbortSignal): Promise<Part[]> {
+  let found: Part[] = [];
+  for await (const line of entriesOf(folder, signal)) {
+    const tab = line.indexOf('\t');
+    const path = line.slice(tab + 1 + folder.length + 1);
+    if (tab < 1 || path === '') continue;
+    found.push({ path, bytes: Number(line.slice(0, tab)) * DU_BLOCK });
+    if (found.length > 2 * REMEMBERED) found = largest(found, REMEMBERED);
+  }
+  signal.throwIfAborted();
+  return biggestOf(found);
+}
+
+/** Lines of `du`, ended by NUL, as names may hold anything else. */
+async function* entriesOf(folder: string, signal: AbortSignal): AsyncGenerator<string> {
+  const args = ['-n', '19', 'du', '-axk0', `--max-depth=${LEVELS}`, '--', folder];
+  const child = spawn('nice', args, { signal, stdio: ['ignore', 'pipe', 'ignore'] });
+  // Told by the end of its output, or by the signal.
+  child.on('error', () => {});
+  child.stdout.setEncoding('utf8');
+  let rest = '';
+  for await (const piece of child.stdout) {
+    const lines = (rest + String(piece)).split('\0');
+    rest = lines.pop() ?? '';
+    yield* lines;
+  }
+}

@@ -1,0 +1,29 @@
+/** Why nothing could be done with a file. The text is for its owner, and tells nothing of the host. */
+export class FileFault extends Error {
+  readonly kind: 'badPath' | 'notFound' | 'wrongKind' | 'exists' | 'notEmpty' | 'full';
+  constructor(kind: FileFault['kind'], text: string, cause?: unknown) {
+    super(text, { cause });
+    this.kind = kind;
+  }
+}
+
+export const codeOf = (error: unknown): unknown => (error instanceof Error && 'code' in error ? error.code : undefined);
+
+const FULL: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG']);
+
+/** A host's error in these words where it is the caller's to mend, else as it is. */
+export function asFault(error: unknown, path: string): unknown {
+  if (error instanceof FileFault) return error;
+  const code = codeOf(error);
+  if (FULL.has(code)) return new FileFault('full', 'the volume is full', error);
+  switch (code) {
+    case 'ENOENT':
+      return new FileFault('notFound', `"${path}" does not exist`, error);
+    case 'ENOTDIR':
+    case 'EISDIR':
+    case 'ELOOP':
+      return new FileFault('wrongKind', `"${path}" has become something else meanwhile`, error);
+    default:
+      return error;
+  }
+}

@@ -1,0 +1,115 @@
+/**
+ * The way to a file, a name at a time. An instance may put a link, a pipe or a device anywhere, and swap a folder for a link between
+ * any two steps, so nothing is reached by a path of more than one name: each is opened in the handle of the folder before, without
+ * following a link, and only named by that (`O_PATH`): no device is opened, no pipe waits for its other end. What it is, is asked of
+ * the handle. Node has no `openat`; `/proc/self/fd/<n>/<name>` is the same to the kernel.
+ */
+import { constants } from 'node:fs';
+import { open, type FileHandle } from 'node:fs/promises';
+import { namesOf, whyNoFilePath, type FileKind } from '../../domain/file-path.ts';
+import { asFault, codeOf, FileFault } from './fault.ts';
+
+/** Not among Node's constants; the same on x64 and arm64. */
+const O_PATH = 0o10000000;
+const { O_NOFOLLOW, O_DIRECTORY } = constants;
+
+interface Stat {
+  isFile(): boolean;
+  isDirectory(): boolean;
+  isSymbolicLink(): boolean;
+}
+
+export function kindOf(stat: Stat): FileKind {
+  if (stat.isFile()) return 'file';
+  if (stat.isDirectory()) return 'folder';
+  return stat.isSymbolicLink() ? 'link' : 'other';
+}
+
+/** As a sentence has it; a link is refused whatever it leads to. */
+export const kindWords: Record<FileKind, string> = {
+  file: 'a file',
+  folder: 'a folder',
+  link: 'a symbolic link, which is not followed',
+  other: 'no file (a pipe, socket or device), which is not opened',
+};
+
+/** What the handle names. */
+export const itself = (handle: FileHandle): string => `/proc/self/fd/${handle.fd}`;
+export const inside = (folder: FileHandle, name: string): string => `${itself(folder)}/${name}`;
+
+export function namesIn(path: string): string[] {
+  const why = whyNoFilePath(path);
+  if (why !== null) throw new FileFault('badPath', `the path ${why}`);
+  return namesOf(path);
+}
+
+/** The names of the folder that something is to be in, and its own. */
+export function splitPath(path: string): { above: string[]; name: string } {
+  const above = namesIn(path);
+  const name = above.pop();
+  if (name === undefined) throw new FileFault('badPath', 'the path is empty: name a file or folder in the volume');
+  return { above, name };
+}
+
+/** Only a name for what is there, or null: opens nothing. */
+export async function lookAt(folder: FileHandle, name: string): Promise<FileHandle | null> {
+  try {
+    return await open(inside(folder, name), O_PATH | O_NOFOLLOW);
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return null;
+    throw error;
+  }
+}
+
+export async function withHandle<T>(handle: FileHandle, use: (handle: FileHandle) => Promise<T>): Promise<T> {
+  try {
+    return await use(handle);
+  } finally {
+    await handle.close();
+  }
+}
+
+/** Lends the folder at the end of these names. `orElse` is asked for one that is not there. */
+export async function withFolder<T>(
+  root: string,
+  names: readonly string[],
+  use: (folder: FileHandle) => Promise<T>,
+  orElse: (above: FileHandle, name: string) => Promise<void> = async () => {},
+): Promise<T> {
+  let folder = await open(root, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+  try {
+    for (const [index, name] of names.entries()) {
+      const path = names.slice(0, index + 1).join('/');
+      const next = await step(folder, name, path, orElse);
+      await folder.close();
+      folder = next;
+    }
+    return await use(folder);
+  } catch (error) {
+    throw asFault(error, names.join('/'));
+  } finally {
+    await folder.close();
+  }
+}
+
+async function step(
+  above: FileHandle,
+  name: string,
+  path: string,
+  orElse: (above: FileHandle, name: string) => Promise<void>,
+): Promise<FileHandle> {
+  let found = await lookAt(above, name);
+  if (found === null) {
+    await orElse(above, name);
+    found = await lookAt(above, name);
+  }
+  if (found === null) throw new FileFault('notFound', `the folder "${path}" does not exist`);
+  try {
+    const kind = kindOf(await found.stat());
+    if (kind === 'folder') return found;
+    throw new FileFault('wrongKind', `"${path}" is ${kindWords[kind]}, not a folder`);
+  } catch (error) {
+    await found.close();
+    throw error;
+  }
+}

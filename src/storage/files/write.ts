@@ -1,0 +1,130 @@
+/**
+ * Files come in beside the volume's folder, where no instance sees them, and are moved to their place when they are whole and on disk:
+ * a name stands for the file before or the file after, never for half of one. What a server that died left there goes with the next
+ * upload; a storage that mounts file systems takes it away when it mounts one.
+ */
+import { randomUUID } from 'node:crypto';
+import { constants } from 'node:fs';
+import { link, lstat, mkdir, open, readdir, rename, rm, statfs, unlink, type FileHandle } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { asFault, codeOf, FileFault } from './fault.ts';
+import { factsOf, type FileFacts } from './read.ts';
+import { inside, itself, kindOf, kindWords, splitPath, withFolder, withHandle } from './walk.ts';
+
+const FILE_MODE = 0o644;
+
+/** Of the same file system as the files, and in no instance. */
+export const uploadsOf = (root: string): string => join(dirname(root), 'uploads');
+
+/** What this process writes is told by the first part of the name from what another has left. */
+const ofThisProcess = randomUUID();
+let uploads = 0;
+
+export interface Upload {
+  source: AsyncIterable<Uint8Array>;
+  /** Null when it is not told before. */
+  sizeBytes: number | null;
+  maxBytes: number;
+  /** Refuses to take the place of a file that is there. */
+  onlyNew: boolean;
+}
+
+export interface Written extends FileFacts {
+  /** False when it took the place of a file. */
+  created: boolean;
+}
+
+export async function writeFile(root: string, path: string, upload: Upload, signal: AbortSignal): Promise<Written> {
+  const { above, name } = splitPath(path);
+  return withFolder(root, above, async (folder) => {
+    const replaces = await refuseTarget(folder, name, path, upload);
+    await refuseWithoutRoom(root, upload);
+    const fresh = await freshName(root);
+    try {
+      const { O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = constants;
+      return await withHandle(await open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600), async (file) => {
+        await take(file, upload, signal);
+        signal.throwIfAborted();
+        if (upload.onlyNew) await placeNew(fresh, folder, name, path);
+        else await rename(fresh, inside(folder, name));
+        await syncFolder(folder);
+        // Only now: its new name is a change of the file, too.
+        return { ...factsOf(await file.stat({ bigint: true })), created: !replaces };
+      });
+    } catch (error) {
+      throw asFault(error, path);
+    } finally {
+      await rm(fresh, { force: true });
+    }
+  });
+}
+
+/** Whether a file is there already. Said before the first byte; what comes in its place later, the move itself refuses or replaces whole. */
+async function refuseTarget(folder: FileHandle, name: string, path: string, { onlyNew }: Upload): Promise<boolean> {
+  const stat = await lstat(inside(folder, name)).catch((error: unknown) => {
+    if (codeOf(error) === 'ENOENT') return null;
+    throw error;
+  });
+  if (stat === null) return false;
+  const kind = kindOf(stat);
+  if (kind !== 'file')
+    throw new FileFault('wrongKind', `"${path}" is ${kindWords[kind]}; delete it, or use another name`);
+  if (onlyNew) throw alreadyThere(path);
+  return true;
+}
+
+const alreadyThere = (path: string, cause?: unknown): FileFault =>
+  new FileFault('exists', `"${path}" exists already; leave the condition out to replace it`, cause);
+
+const full = (text: string): FileFault => new FileFault('full', text);
+
+async function refuseWithoutRoom(root: string, { sizeBytes, maxBytes }: Upload): Promise<void> {
+  if (sizeBytes === null) return;
+  if (sizeBytes > maxBytes) throw full(`${sizeBytes} bytes are more than the volume holds, ${maxBytes}`);
+  const { bavail, bsize } = await statfs(root);
+  const freeBytes = bavail * bsize;
+  if (sizeBytes > freeBytes) throw full(`${sizeBytes} bytes are more than what is free in the volume, ${freeBytes}`);
+}
+
+async function freshName(root: string): Promise<string> {
+  const folder = uploadsOf(root);
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+  const left = (await readdir(folder)).filter((name) => !name.startsWith(`${ofThisProcess}.`));
+  for (const name of left) await rm(join(folder, name), { recursive: true, force: true });
+  uploads += 1;
+  return join(folder, `${ofThisProcess}.${uploads}`);
+}
+
+/** All of it, on disk. */
+async function take(file: FileHandle, { source, sizeBytes, maxBytes }: Upload, signal: AbortSignal): Promise<void> {
+  let bytes = 0;
+  for await (const piece of source) {
+    signal.throwIfAborted();
+    bytes += piece.length;
+    if (bytes > maxBytes) throw full(`the file is larger than the volume, ${maxBytes} bytes`);
+    await writeWhole(file, piece);
+  }
+  if (sizeBytes !== null && bytes !== sizeBytes)
+    throw new Error(`${bytes} bytes came of the ${sizeBytes} that were announced`);
+  await file.chmod(FILE_MODE);
+  await file.sync();
+}
+
+async function writeWhole(file: FileHandle, piece: Uint8Array): Promise<void> {
+  for (let at = 0; at < piece.length;) at += (await file.write(piece, at)).bytesWritten;
+}
+
+/** Of two that come at once, the second is refused: a link is made only where nothing is. */
+async function placeNew(fresh: string, folder: FileHandle, name: string, path: string): Promise<void> {
+  try {
+    await link(fresh, inside(folder, name));
+  } catch (error) {
+    throw codeOf(error) === 'EEXIST' ? alreadyThere(path, error) : error;
+  }
+  await unlink(fresh);
+}
+
+/** So that the name, too, is there after a crash. */
+export async function syncFolder(folder: FileHandle): Promise<void> {
+  await withHandle(await open(itself(folder), constants.O_RDONLY | constants.O_DIRECTORY), (real) => real.sync());
+}

@@ -1,0 +1,269 @@
+/**
+ * Disks as file systems in sparse image files, mounted over loop devices: a hard limit on any Linux host, as root. A disk is
+ * `<root>/<kind>/<id>/` with `image`, what is written down of it in `disk.json`, and `mount/`, on which the image is mounted while an
+ * instance may want it. Instances get the folder `files` inside the image: where it is not mounted there is no such folder, so that
+ * nothing is ever written beside it. The host's own free room is what the images have not taken yet.
+ */
+import { lstat, mkdir, readFile, rename, rmdir, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { z } from 'zod';
+import type { DiskId } from '../../domain/disk.ts';
+import { biggestIn } from '../biggest.ts';
+import { StorageFault, type Storage } from '../contract.ts';
+import { uploadsOf } from '../files.ts';
+import {
+  copyFiles,
+  disksIn,
+  isFolder,
+  isMissing,
+  observeAt,
+  placeOf,
+  refuseIfNoRoom,
+  removeTree,
+  run,
+  spaceAt,
+  whyUnknown,
+  type Root,
+} from '../layout.ts';
+import { DEVICE_PAUSE_MS, DEVICE_TRIES, loopOf, mountImage, mountPoints } from './mounts.ts';
+import { reflink } from './reflink.ts';
+import { makeFileSystem, roomOf, widen } from './xfs.ts';
+
+/** Written down when it is made, grown and unmounted. */
+const facts = z.object({
+  sizeGB: z.number(),
+  /** What the file system uses when it is empty. */
+  ownBytes: z.number(),
+  /** Of files, when it was last unmounted. */
+  usedBytes: z.number(),
+});
+type Facts = z.infer<typeof facts>;
+
+/** Of a Docker inside: its images have device nodes and setuid programs of their own, for its own containers. */
+const optionsOf = ({ kind }: DiskId): string[] => [
+  'nouuid',
+  'discard',
+  ...(kind === 'docker' ? [] : ['nosuid', 'nodev']),
+];
+
+const imageIn = (folder: string): string => join(folder, 'image');
+const mountIn = (folder: string): string => join(folder, 'mount');
+/** On which what is copied is mounted meanwhile. */
+const sourceIn = (fresh: string): string => join(fresh, 'source');
+const filesIn = (folder: string): string => join(mountIn(folder), 'files');
+const factsIn = (folder: string): string => join(folder, 'disk.json');
+
+const TRIAL_DEADLINE_MS = 60_000;
+
+/** Asked of the folder alone: the table of all mounts grows with the disks that there are. */
+async function isMounted(folder: string): Promise<boolean> {
+  try {
+    const [own, inside] = await Promise.all([lstat(folder), lstat(mountIn(folder))]);
+    return own.dev !== inside.dev;
+  } catch (error) {
+    // A file system that has given up is mounted, and says nothing else of itself.
+    return !isMissing(error);
+  }
+}
+
+async function unmountAt(folder: string): Promise<void> {
+  try {
+    await run('umount', [mountIn(folder)]);
+  } catch (error) {
+    throw new StorageFault('busy', 'somebody on the host works in the disk', error);
+  }
+}
+
+/** Why disks can't be made like this there, in the host's words: found out by making one. Null when they can. */
+export async function whyNoImageFiles(at: Root): Promise<string | null> {
+  const storage = makeImageFileStorage({ ...at, copies: 'live' });
+  const trial: DiskId = { kind: 'volume', id: 'trial' };
+  try {
+    await storage.create(trial, 1, AbortSignal.timeout(TRIAL_DEADLINE_MS));
+    return null;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  } finally {
+    await storage.destroy(trial);
+  }
+}
+
+export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): Storage {
+  async function read(folder: string, disk: DiskId): Promise<Facts> {
+    try {
+      return facts.parse(JSON.parse(await readFile(factsIn(folder), 'utf8')));
+    } catch (error) {
+      if (isMissing(error))
+        throw new StorageFault('notFound', `the ${disk.kind} disk ${disk.id} does not exist`, error);
+      throw error;
+    }
+  }
+
+  async function write(folder: string, now: Facts): Promise<void> {
+    await writeFile(`${factsIn(folder)}.new`, JSON.stringify(now), { flush: true });
+    await rename(`${factsIn(folder)}.new`, factsIn(folder));
+  }
+
+  /** While `work` goes on it is mounted, whether it was before or not. */
+  async function mounted<T>(disk: DiskId, folder: string, work: () => Promise<T>): Promise<T> {
+    if (await isMounted(folder)) return work();
+    await mountImage(imageIn(folder), mountIn(folder), optionsOf(disk));
+    try {
+      return await work();
+    } finally {
+      await unmountAt(folder);
+    }
+  }
+
+  /** Made where nobody looks, and moved to its place when it is whole. */
+  async function make(disk: DiskId, sizeGB: number, signal: AbortSignal, from?: DiskId): Promise<void> {
+    const { folder, fresh } = placeOf(at.root, disk);
+    await discard(fresh);
+    await mkdir(mountIn(fresh), { recursive: true, mode: 0o700 });
+    try {
+      const now =
+        from === undefined ? await makeEmpty(disk, sizeGB, fresh) : await copy(disk, sizeGB, fresh, from, signal);
+      signal.throwIfAborted();
+      await write(fresh, now);
+      await rename(fresh, folder);
+    } catch (error) {
+      await discard(fresh);
+      throw error;
+    }
+  }
+
+  async function makeEmpty(disk: DiskId, sizeGB: number, fresh: string): Promise<Facts> {
+    await makeFileSystem(imageIn(fresh), sizeGB);
+    return mounted(disk, fresh, async () => {
+      await mkdir(filesIn(fresh), { mode: 0o755 });
+      const { usedBytes: ownBytes } = await roomOf(mountIn(fresh));
+      await widen(imageIn(fresh), mountIn(fresh), sizeGB, ownBytes);
+      return { sizeGB, ownBytes, usedBytes: await filesBytes(fresh, ownBytes) };
+    });
+  }
+
+  /** The source has a mount of its own for the copy: it may be mounted and unmounted at its place meanwhile. */
+  async function copy(disk: DiskId, sizeGB: number, fresh: string, from: DiskId, signal: AbortSignal): Promise<Facts> {
+    const source = placeOf(at.root, from).folder;
+    const known = await read(source, from);
+    await mkdir(sourceIn(fresh), { mode: 0o700 });
+    await mountImage(imageIn(source), sourceIn(fresh), optionsOf(from));
+    try {
+      if (at.copies === 'live') {
+        await refuseIfNoRoom(at.root, (await roomOf(sourceIn(fresh))).usedBytes - known.ownBytes);
+        const empty = await makeEmpty(disk, sizeGB, fresh);
+        const files = join(sourceIn(fresh), 'files');
+        const usedBytes = await mounted(disk, fresh, async () => {
+          await copyFiles(files, filesIn(fresh), signal);
+          return filesBytes(fresh, empty.ownBytes);
+        });
+        return { ...empty, usedBytes };
+      }
+      await reflink(imageIn(source), imageIn(fresh), sourceIn(fresh));
+    } finally {
+      await run('umount', [sourceIn(fresh)]);
+      await rmdir(sourceIn(fresh));
+    }
+    const { ownBytes } = known;
+    return mounted(disk, fresh, async () => {
+      await widen(imageIn(fresh), mountIn(fresh), sizeGB, ownBytes);
+      return { sizeGB, ownBytes, usedBytes: await filesBytes(fresh, ownBytes) };
+    });
+  }
+
+  const filesBytes = async (folder: string, ownBytes: number): Promise<number> =>
+    Math.max(0, (await roomOf(mountIn(folder))).usedBytes - ownBytes);
+
+  /** What was begun and is not whole, and the mounts of a server that died over it. */
+  async function discard(fresh: string): Promise<void> {
+    if ((await mountPoints()).has(sourceIn(fresh))) await run('umount', [sourceIn(fresh)]);
+    await letGo(fresh);
+    await removeTree(fresh);
+  }
+
+  /** No mount of ours, and no device: a container that has it mounted keeps that. */
+  async function letGo(folder: string): Promise<void> {
+    if (await isMounted(folder)) await unmountAt(folder);
+    for (let tries = DEVICE_TRIES; (await loopOf(imageIn(folder))) !== null; tries--) {
+      if (tries === 0) throw new StorageFault('busy', 'an instance still uses the disk');
+      await delay(DEVICE_PAUSE_MS);
+    }
+  }
+
+  return {
+    capabilities: () => ({ sizeLimit: 'hard', usage: 'instant', copies: at.copies, dockerInside: true }),
+
+    async create(disk, sizeGB, signal, from) {
+      const { folder } = placeOf(at.root, disk);
+      const reason = await whyUnknown(at);
+      if (reason !== null) throw new Error(reason);
+      await mkdir(dirname(folder), { recursive: true, mode: 0o711 });
+      if (!(await isFolder(folder))) await make(disk, sizeGB, signal, from);
+    },
+
+    async grow(disk, sizeGB) {
+      const { folder } = placeOf(at.root, disk);
+      const before = await read(folder, disk);
+      if (sizeGB <= before.sizeGB) return;
+      await mounted(disk, folder, () => widen(imageIn(folder), mountIn(folder), sizeGB, before.ownBytes));
+      await write(folder, { ...before, sizeGB });
+    },
+
+    async mount(disk) {
+      const { folder } = placeOf(at.root, disk);
+      await read(folder, disk);
+      if (await isMounted(folder)) return filesIn(folder);
+      await mountImage(imageIn(folder), mountIn(folder), optionsOf(disk));
+      // Nobody uploads into what is not mounted: these are of a server that died.
+      await removeTree(uploadsOf(filesIn(folder)));
+      return filesIn(folder);
+    },
+
+    async unmount(disk) {
+      const { folder } = placeOf(at.root, disk);
+      if (!(await isMounted(folder))) return;
+      const before = await read(folder, disk);
+      await write(folder, { ...before, usedBytes: await filesBytes(folder, before.ownBytes) });
+      await unmountAt(folder);
+    },
+
+    observe: (disk) => observeAt(at, disk, async (folder) => (await read(folder, disk)).sizeGB),
+
+    async usage(disk) {
+      const { folder } = placeOf(at.root, disk);
+      try {
+        const known = await read(folder, disk);
+        return (await isMounted(folder)) ? await filesBytes(folder, known.ownBytes) : known.usedBytes;
+      } catch (error) {
+        if (error instanceof StorageFault && error.kind === 'notFound') return null;
+        throw error;
+      }
+    },
+
+    async biggest(disk, signal) {
+      const { folder } = placeOf(at.root, disk);
+      return (await isMounted(folder)) ? biggestIn(filesIn(folder), signal) : null;
+    },
+
+    async destroy(disk) {
+      const { folder, fresh, gone } = placeOf(at.root, disk);
+      await discard(fresh);
+      await removeTree(gone);
+      if (!(await isFolder(folder))) return;
+      await letGo(folder);
+      // Renamed first: what is half deleted can't be mounted any more, and a new one of the name starts empty.
+      await rename(folder, gone);
+      await removeTree(gone);
+    },
+
+    listOwned: () => disksIn(at.root),
+
+    async listMounted() {
+      const points = await mountPoints();
+      return (await disksIn(at.root)).filter((disk) => points.has(mountIn(placeOf(at.root, disk).folder)));
+    },
+
+    space: () => spaceAt(at.root),
+  };
+}

@@ -1,0 +1,79 @@
+/** Mounts and loop devices of this host, as the kernel tells of them. */
+import { readdir, readFile } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
+import { isMissing, run } from '../layout.ts';
+import { oneByOne } from './one-by-one.ts';
+
+/** A device goes a moment after its last mount: what was written and discarded last is still on its way. */
+export const DEVICE_TRIES = 250;
+export const DEVICE_PAUSE_MS = 20;
+
+/** Folders on which something is mounted, in this process's sight. */
+export async function mountPoints(): Promise<Set<string>> {
+  const table = await readFile('/proc/self/mountinfo', 'utf8');
+  return new Set(table.split('\n').map((line) => unescaped(line.split(' ')[4] ?? '')));
+}
+
+/** The kernel writes space, tab, newline and backslash as octal numbers. */
+const unescaped = (text: string): string =>
+  text.replace(/\\([0-7]{3})/g, (_, digits: string) => String.fromCodePoint(Number.parseInt(digits, 8)));
+
+/** The loop device whose backing file this is: as long as anybody has it mounted, a container included. Null when there is none. */
+export async function loopOf(image: string): Promise<string | null> {
+  for (const name of await readdir('/sys/block')) {
+    if (name.startsWith('loop') && (await backingOf(name)) === image) return `/dev/${name}`;
+  }
+  return null;
+}
+
+async function backingOf(name: string): Promise<string | null> {
+  try {
+    return (await readFile(`/sys/block/${name}/loop/backing_file`, 'utf8')).trimEnd();
+  } catch (error) {
+    if (isMissing(error) || isGone(error)) return null;
+    throw error;
+  }
+}
+
+/** Let go by somebody between when its file was opened and when it was read. */
+const isGone = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === 'ENODEV';
+
+/**
+ * Mounts an image on a folder, by the device it has already if it has one: two devices on one image would spoil it, and so they are
+ * looked for and made one by one. The device goes with its last mount, whoever has that.
+ */
+export const mountImage = (image: string, folder: string, options: readonly string[]): Promise<void> =>
+  oneByOne(image, () => mountByDevice(image, folder, options));
+
+async function mountByDevice(image: string, folder: string, options: readonly string[]): Promise<void> {
+  for (let tries = DEVICE_TRIES; ; tries--) {
+    const had = await loopOf(image);
+    const device = had ?? (await attach(image));
+    try {
+      await run('mount', ['-t', 'xfs', '-o', options.join(','), device, folder]);
+      if ((await loopOf(image)) === device) return;
+      await run('umount', [folder]);
+    } catch (error) {
+      if (had === null || tries === 0) throw error;
+    } finally {
+      // Busy by now, so that it is only marked to go with its last user; or gone at once, when the mount failed.
+      if (had === null) await run('losetup', ['-d', device]);
+    }
+    // The last of those that had it mounted let it go just then, and it may be another image's by now.
+    if (tries === 0) throw new Error(`${image} could not be mounted: its device came and went`);
+    await delay(DEVICE_PAUSE_MS);
+  }
+}
+
+/**
+ * Past the host's page cache, where its file system can: it would hold everything twice, and slow writers down by its own write-back.
+ * Asked for as the device is made: asked for later, the kernel first waits until nothing uses it, longer than all the rest takes.
+ */
+async function attach(image: string): Promise<string> {
+  const loop = (...how: string[]) => run('losetup', ['--find', '--show', ...how, image]);
+  const { stdout } = await loop('--direct-io=on').catch(() => loop());
+  return stdout.trim();
+}
+
+/** What a device tells of its size is asked anew. */
+export const refreshSize = (device: string): Promise<unknown> => run('losetup', ['-c', device]);

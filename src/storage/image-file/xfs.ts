@@ -1,0 +1,54 @@
+/**
+ * File systems inside image files. XFS: it grows while it is mounted with no more than the right to mount, and makes inodes as files come, so
+ * that a disk of small files is full when its bytes are and not before. (`docs/decisions/0022-disks-are-xfs-in-image-files.md`)
+ */
+import { rm, stat, statfs, truncate, writeFile } from 'node:fs/promises';
+import { run } from '../layout.ts';
+import { loopOf, refreshSize } from './mounts.ts';
+
+export const GB = 1024 ** 3;
+const MIB = 1024 ** 2;
+/** Its log, which holds no files. */
+const LOG_BYTES = 64 * MIB;
+/** Beyond the promised size: by what large files are found, and the head of each part that a wider file system gets. */
+const MARGIN_BYTES = 4 * MIB;
+const MARGIN_SHARE = 0.001;
+
+/** Bytes of the file system, and those of them that are in use: by files, and by itself. */
+export interface Room {
+  totalBytes: number;
+  usedBytes: number;
+}
+
+export async function roomOf(mountPoint: string): Promise<Room> {
+  const { bsize, blocks, bfree } = await statfs(mountPoint);
+  return { totalBytes: bsize * blocks, usedBytes: bsize * (blocks - bfree) };
+}
+
+/** An empty file system on a new sparse image, a little smaller than `sizeGB` wants: `widen` makes up for it. */
+export async function makeFileSystem(image: string, sizeGB: number): Promise<void> {
+  const draft = `${image}.draft`;
+  await writeFile(draft, '');
+  await truncate(draft, sizeGB * GB + LOG_BYTES);
+  // A file whose blocks are shared makes a device of such sectors, and no smaller ones can be mounted from that.
+  await run('mkfs.xfs', ['-q', '-K', '-s', 'size=4096', '-m', 'reflink=0,rmapbt=0,finobt=0', draft]);
+  // The room of the log is set aside, though it holds nothing yet. A copy of what was written has holes there.
+  await run('cp', ['--sparse=always', '--reflink=never', '--', draft, image]);
+  await rm(draft);
+}
+
+/**
+ * Widens a mounted file system until it holds `sizeGB` of files beside the `ownBytes` that it used when it was empty, whatever is written
+ * meanwhile. One that is as wide already stays as it is.
+ */
+export async function widen(image: string, mountPoint: string, sizeGB: number, ownBytes: number): Promise<void> {
+  const { totalBytes } = await roomOf(mountPoint);
+  const wantedBytes = sizeGB * GB * (1 + MARGIN_SHARE) + MARGIN_BYTES + ownBytes;
+  if (totalBytes >= wantedBytes) return;
+  const { size } = await stat(image);
+  await truncate(image, size + Math.ceil((wantedBytes - totalBytes) / MIB) * MIB);
+  const device = await loopOf(image);
+  if (device === null) throw new Error(`${image} is mounted, and no device has it`);
+  await refreshSize(device);
+  await run('xfs_growfs', ['-d', mountPoint]);
+}

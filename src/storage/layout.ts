@@ -1,0 +1,199 @@
+/**
+ * How disks lie on the host, the same for each storage of this kind: `<root>/<kind>/<id>/`. While one is made it is `.new-<id>` beside that
+ * place, while it is deleted `.gone-<id>`, so that what was cut off is never taken for whole. The root says whose disks they are.
+ */
+import { execFile, spawn, type ChildProcessByStdio } from 'node:child_process';
+import { access, lstat, mkdir, readdir, readFile, rm, rmdir, statfs, writeFile } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { promisify } from 'node:util';
+import { diskKinds, type DiskId } from '../domain/disk.ts';
+import { keptFreeBytes, type Space } from '../domain/pool.ts';
+import { StorageFault, type DiskObservation } from './contract.ts';
+
+export const run = promisify(execFile);
+
+const PART = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
+const PASSING = /^\.(?:new|gone)-(.+)$/;
+
+/** Names the installation whose disks these are. Without it they are somebody else's, or not mounted. */
+const MARKER = '.berth-installation';
+
+export interface Root {
+  root: string;
+  installation: string;
+}
+
+/**
+ * Makes the root of an installation that never had one; later, a root that is not there is not replaced by an empty one. Throws for one
+ * that is another installation's.
+ */
+export async function makeRoot(at: Root): Promise<void> {
+  const { root, installation } = at;
+  await mkdir(root, { recursive: true, mode: 0o711 });
+  if (await isMarked(root)) {
+    const reason = await whyUnknown(at);
+    if (reason !== null) throw new Error(reason);
+  }
+  await writeFile(join(root, MARKER), `${installation}\n`);
+}
+
+const isMarked = (root: string): Promise<boolean> =>
+  access(join(root, MARKER)).then(
+    () => true,
+    () => false,
+  );
+
+/** Why nothing can be said of the disks there now; null when they are there. */
+export async function whyUnknown({ root, installation }: Root): Promise<string | null> {
+  try {
+    const marked = (await readFile(join(root, MARKER), 'utf8')).trim();
+    return marked === installation ? null : `the disks in ${root} belong to another installation, ${marked}`;
+  } catch {
+    return `the disks of this installation are not in ${root}; mount them there`;
+  }
+}
+
+export interface Place {
+  folder: string;
+  /** Where it is while it is made, and while it is deleted. */
+  fresh: string;
+  gone: string;
+}
+
+export function placeOf(root: string, { kind, id }: DiskId): Place {
+  const parts = id.split('/');
+  if (parts.length !== (kind === 'shared' ? 2 : 1) || !parts.every((part) => PART.test(part))) {
+    throw new Error(`not the id of a ${kind} disk: ${JSON.stringify(id)}`);
+  }
+  const folder = join(root, kind, ...parts);
+  const beside = (prefix: string): string => join(dirname(folder), `.${prefix}-${basename(folder)}`);
+  return { folder, fresh: beside('new'), gone: beside('gone') };
+}
+
+/** Present from when it is whole until nothing of it is left. A root that is not mounted must not read as lost data. */
+export async function observeAt(
+  at: Root,
+  disk: DiskId,
+  sizeOf: (folder: string) => Promise<number | null>,
+): Promise<DiskObservation> {
+  const { folder, gone } = placeOf(at.root, disk);
+  try {
+    if (await isFolder(folder)) return { kind: 'present', sizeGB: await sizeOf(folder) };
+    if (await isFolder(gone)) return { kind: 'present', sizeGB: null };
+    const reason = await whyUnknown(at);
+    return reason === null ? { kind: 'absent' } : { kind: 'unknown', reason };
+  } catch (error) {
+    return { kind: 'unknown', reason: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+export async function disksIn(root: string): Promise<DiskId[]> {
+  const found: DiskId[] = [];
+  for (const kind of diskKinds) {
+    for (const name of await idsIn(join(root, kind))) {
+      if (kind !== 'shared') found.push({ kind, id: name });
+      else for (const inner of await idsIn(join(root, kind, name))) found.push({ kind, id: `${name}/${inner}` });
+    }
+  }
+  return found;
+}
+
+async function idsIn(folder: string): Promise<string[]> {
+  try {
+    const names = (await readdir(folder)).map((name) => PASSING.exec(name)?.[1] ?? name);
+    return [...new Set(names)].filter((name) => PART.test(name));
+  } catch (error) {
+    if (isMissing(error)) return [];
+    throw error;
+  }
+}
+
+export async function spaceAt(root: string): Promise<Space> {
+  const { bsize, blocks, bavail } = await statfs(root);
+  return { totalBytes: bsize * blocks, freeBytes: bsize * bavail };
+}
+
+/** Whether files there can share blocks, so that a copy is made at once. */
+export async function canReflink(root: string): Promise<boolean> {
+  const [from, to] = [join(root, MARKER), join(root, '.reflink')];
+  try {
+    await run('cp', ['--reflink=always', '--', from, to]);
+    return true;
+  } catch {
+    return false;
+  } finally {
+    await rm(to, { force: true });
+  }
+}
+
+const codeOf = (error: unknown): unknown => (error instanceof Error && 'code' in error ? error.code : undefined);
+export const isMissing = (error: unknown): boolean => codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR';
+
+/** A link to a folder is none: it would lead out of the root. */
+export async function isFolder(folder: string): Promise<boolean> {
+  try {
+    return (await lstat(folder)).isDirectory();
+  } catch (error) {
+    if (isMissing(error)) return false;
+    throw error;
+  }
+}
+
+/**
+ * An empty folder goes at once. A tree is left to a process of its own: millions of files would keep this one from everything else,
+ * instances nest folders deeper than a path may be long, and take away permissions that an owner who is not root needs.
+ */
+export async function removeTree(folder: string): Promise<void> {
+  try {
+    await rmdir(folder);
+  } catch (error) {
+    if (isMissing(error)) return;
+    await run('rm', ['-rf', '--one-file-system', '--', folder]).catch(async () => {
+      await run('chmod', ['-R', 'u+rwX', '--', folder]).catch(() => {});
+      await run('rm', ['-rf', '--one-file-system', '--', folder]);
+    });
+  }
+}
+
+/** Once a process is over: how it ended, and what it complained of. */
+export async function ended(
+  child: ChildProcessByStdio<null, null, Readable>,
+): Promise<{ code: number | null; said: string }> {
+  let said = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (said = (said + text).slice(-MOST_SAID)));
+  const code = await new Promise<number | null>((resolve, reject) => {
+    child.once('error', reject).once('close', resolve);
+  });
+  return { code, said: said.trim() };
+}
+
+const MOST_SAID = 4_096;
+
+/**
+ * All files of a folder into another, with owners, links, holes and attributes, down to the device. The process that copies dies with this
+ * one, and when it is called off it is over when that is told: whoever comes after begins anew, and two at once would mix.
+ */
+export async function copyFiles(from: string, to: string, signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted();
+  const copy = ['env', 'LC_ALL=C', 'cp', '-a', '--sparse=auto', '--reflink=auto', '--', `${from}/.`, to];
+  const child = spawn('setpriv', ['--pdeathsig', 'KILL', ...copy], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  const stop = (): void => void child.kill('SIGKILL');
+  signal.addEventListener('abort', stop, { once: true });
+  const { code, said } = await ended(child).finally(() => signal.removeEventListener('abort', stop));
+  signal.throwIfAborted();
+  if (code !== 0)
+    throw /No space left on device/.test(said) ? noRoom(said) : new Error(`${from} could not be copied: ${said}`);
+  await run('sync', ['--file-system', to]);
+}
+
+const noRoom = (cause?: unknown): StorageFault =>
+  new StorageFault('full', 'the storage of the region has not enough room for a copy', cause);
+
+/** What is begun on a host that is about to be full takes the room that all else there needs. */
+export async function refuseIfNoRoom(root: string, bytes: number): Promise<void> {
+  const { totalBytes, freeBytes } = await spaceAt(root);
+  if (freeBytes - bytes < keptFreeBytes(totalBytes)) throw noRoom();
+}

@@ -1,0 +1,78 @@
+/** Pools: how much of each is promised, and to whom it may still be. */
+import { sql, type Selectable } from 'kysely';
+import { regionId, type RegionId } from '../domain/ids.ts';
+import { poolNames, type PoolCount, type PoolName } from '../domain/pool.ts';
+import type { PoolTable } from './schema.ts';
+import type { Db } from './store.ts';
+
+export interface Pool extends PoolCount {
+  regionId: RegionId;
+  name: PoolName;
+  /** Administrators know that it wants room. */
+  warned: boolean;
+}
+
+export const poolId = (regionId: string, name: PoolName): string => `${regionId}/${name}`;
+
+export function poolName(text: string): PoolName {
+  const found = poolNames.find((name) => name === text);
+  if (found === undefined) throw new Error(`there is no pool ${text}; known are ${poolNames.join(', ')}`);
+  return found;
+}
+
+const fromRow = (row: Selectable<PoolTable>): Pool => ({
+  regionId: regionId(row.regionId),
+  name: poolName(row.name),
+  limitGB: row.limitGB,
+  usedGB: row.usedGB,
+  warned: row.warned === 1,
+});
+
+export async function poolsOf(db: Db, regionId: string): Promise<Pool[]> {
+  const rows = await db.selectFrom('pool').selectAll().where('regionId', '=', regionId).orderBy('id').execute();
+  return rows.map(fromRow);
+}
+
+/** Says how much of it may be promised; what is promised stays, even if that is more. */
+export async function savePool(
+  tx: Db,
+  { regionId: region, name }: Pick<Pool, 'regionId' | 'name'>,
+  limitGB: number,
+): Promise<void> {
+  await tx
+    .insertInto('pool')
+    .values({ id: poolId(region, name), regionId: region, name, limitGB })
+    .onConflict((conflict) => conflict.column('id').doUpdateSet({ limitGB }))
+    .execute();
+}
+
+/** True when it was the other before: of all that see it at once, one tells. */
+export async function markWarned(tx: Db, region: string, name: PoolName, warned: boolean): Promise<boolean> {
+  const [now, before] = warned ? ([1, 0] as const) : ([0, 1] as const);
+  const result = await tx
+    .updateTable('pool')
+    .set({ warned: now })
+    .where('id', '=', poolId(region, name))
+    .where('warned', '=', before)
+    .executeTakeFirst();
+  return result.numUpdatedRows > 0n;
+}
+
+/** Promises so much of it, or nothing: then it answers how much is free. Less than nothing gives back. */
+export async function take(
+  tx: Db,
+  { regionId: region, pool, sizeGB }: { regionId: string; pool: PoolName; sizeGB: number },
+  { evenIfFull = false }: { evenIfFull?: boolean } = {},
+): Promise<{ freeGB: number } | null> {
+  const id = poolId(region, pool);
+  let query = tx
+    .updateTable('pool')
+    .set({ usedGB: sql<number>`${sql.ref('usedGB')} + ${sizeGB}` })
+    .where('id', '=', id);
+  if (!evenIfFull && sizeGB > 0)
+    query = query.where(sql<boolean>`${sql.ref('usedGB')} + ${sizeGB} <= ${sql.ref('limitGB')}`);
+  const { numUpdatedRows } = await query.executeTakeFirst();
+  if (numUpdatedRows > 0n) return null;
+  const row = await tx.selectFrom('pool').selectAll().where('id', '=', id).executeTakeFirst();
+  return { freeGB: row === undefined ? 0 : Math.max(0, row.limitGB - row.usedGB) };
+}

@@ -1,0 +1,135 @@
+/** What clients ask of volumes beside create and delete: larger, by another name, copied, and kept as snapshots. */
+import type { Caller, CopyWish } from '../../src/control/control.ts';
+import { ask, type Request } from './client.ts';
+import type { World } from './world.ts';
+
+const idIn = (answer: unknown, member: 'volumeText' | 'snapshotText'): string | null => {
+  const text: unknown = typeof answer === 'object' && answer !== null && Reflect.get(answer, member);
+  if (typeof text !== 'string') return null;
+  const { id }: { id?: string } = JSON.parse(text);
+  return id ?? null;
+};
+
+export function expandVolume(world: World, caller: Caller, id: string, key: string | null, sizeGB: number): Request {
+  return {
+    text: `expand volume ${id} to ${sizeGB}`,
+    caller,
+    key,
+    send: (control, idempotency) => control.volumes.expand(caller, { id, sizeGB }, idempotency),
+    sent: () => {},
+    answered(_, first) {
+      const row = world.checker.volumes.get(id);
+      const isLess = row !== undefined && row.sizeGB < sizeGB && JSON.parse(row.operation).state !== 'Failed';
+      if (first && isLess) world.fail(`volume ${id} was to have ${sizeGB} GB, and has ${row.sizeGB}`);
+    },
+    refused: () => {},
+  };
+}
+
+export function renameVolume(world: World, caller: Caller, id: string, key: string | null, name: string): Request {
+  return {
+    text: `rename volume ${id} to ${name}`,
+    caller,
+    key,
+    send: (control, idempotency) => control.volumes.rename(caller, { id, name }, idempotency),
+    sent: () => {},
+    answered(answer) {
+      if (idIn(answer, 'volumeText') !== id) world.fail(`a rename was answered with ${JSON.stringify(answer)}`);
+    },
+    refused: () => {},
+  };
+}
+
+/** Of a volume, or of a snapshot. */
+export function copyVolume(
+  world: World,
+  caller: Caller,
+  from: 'volumes' | 'snapshots',
+  key: string | null,
+  wish: CopyWish,
+): Request {
+  const { model } = world;
+  return {
+    text: `${wish.name} of ${wish.sizeGB ?? 'as many'} GB from ${from} ${wish.id}`,
+    caller,
+    key,
+    send: (control, idempotency) =>
+      from === 'volumes'
+        ? control.volumes.copy(caller, wish, idempotency)
+        : control.snapshots.restore(caller, wish, idempotency),
+    sent: () => {},
+    answered(answer) {
+      const id = idIn(answer, 'volumeText');
+      if (id === null) return world.fail(`a copy was answered with ${JSON.stringify(answer)}`);
+      if (!model.volumes.has(id))
+        model.volumes.set(id, { ownerId: caller.accountId, there: true, maybeDeleted: false });
+      // Many want what was copied no longer, and say so at once.
+      if (!world.schedule.chance(0.3)) return;
+      const gone = from === 'snapshots' ? deleteSnapshot : deleteVolume;
+      ask(world, gone(world, caller, wish.id, null));
+    },
+    refused: () => {},
+  };
+}
+
+export function createSnapshot(
+  world: World,
+  caller: Caller,
+  volumeId: string,
+  key: string | null,
+  name: string,
+): Request {
+  const { model } = world;
+  return {
+    text: `snapshot ${name} of ${volumeId}`,
+    caller,
+    key,
+    send: (control, idempotency) => control.snapshots.create(caller, { volumeId, name }, idempotency),
+    sent: () => {},
+    answered(answer) {
+      const id = idIn(answer, 'snapshotText');
+      if (id === null) return world.fail(`a snapshot was answered with ${JSON.stringify(answer)}`);
+      if (!model.snapshots.has(id))
+        model.snapshots.set(id, { ownerId: caller.accountId, there: true, maybeDeleted: false });
+    },
+    refused: () => {},
+  };
+}
+
+export function deleteSnapshot(world: World, caller: Caller, id: string, key: string | null): Request {
+  const known = world.model.snapshots.get(id);
+  return {
+    text: `delete snapshot ${id}`,
+    caller,
+    key,
+    send: (control, idempotency) => control.snapshots.delete(caller, { id }, idempotency),
+    sent: () => {
+      if (known) known.maybeDeleted = true;
+    },
+    answered: () => {
+      if (known) known.there = known.maybeDeleted = false;
+    },
+    refused: (refusal) => {
+      if (known && refusal.code !== 'not_found') known.maybeDeleted = false;
+    },
+  };
+}
+
+export function deleteVolume(world: World, caller: Caller, id: string, key: string | null): Request {
+  const known = world.model.volumes.get(id);
+  return {
+    text: `delete volume ${id}`,
+    caller,
+    key,
+    send: (control, idempotency) => control.volumes.delete(caller, { id }, idempotency),
+    sent: () => {
+      if (known) known.maybeDeleted = true;
+    },
+    answered: () => {
+      if (known) known.there = known.maybeDeleted = false;
+    },
+    refused: (refusal) => {
+      if (known && refusal.code !== 'not_found') known.maybeDeleted = false;
+    },
+  };
+}
