@@ -19,6 +19,8 @@ export default defineConfig({
           name: 'parts',
           include: ['test/{store,migrations,storage,passes,api,gateway}/**/*.test.ts'],
           globalSetup: ['test/store/global-setup.ts'],
+          // They wait more than they work.
+          maxWorkers: 2,
         },
       },
       {

@@ -32,6 +32,18 @@ export async function located(db: Db, hands: Pick<RegionHands, 'pools'>, ids: re
   return disks.map((disk) => ({ ...disk, storage: poolNamed(hands, disk.pool).storage }));
 }
 
+/** Each of them, or an error: what is to be mounted was written down before. */
+export async function allLocated(
+  db: Db,
+  hands: Pick<RegionHands, 'pools'>,
+  ids: readonly DiskId[],
+): Promise<Located[]> {
+  const disks = await located(db, hands, ids);
+  const missing = ids.find((id) => !disks.some((disk) => diskKey(disk) === diskKey(id)));
+  if (missing) throw new Error(`nothing is written down of the disk ${diskKey(missing)}`);
+  return disks;
+}
+
 /** Of a volume that there is. */
 export async function locateVolume(
   db: Db,

@@ -3,7 +3,7 @@
  * place, while it is deleted `.gone-<id>`, so that what was cut off is never taken for whole. The root says whose disks they are.
  */
 import { execFile, spawn, type ChildProcessByStdio } from 'node:child_process';
-import { access, lstat, mkdir, readdir, readFile, rm, rmdir, statfs, writeFile } from 'node:fs/promises';
+import { access, lstat, mkdir, open, readdir, readFile, rename, rm, rmdir, statfs, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { promisify } from 'node:util';
@@ -137,6 +137,17 @@ export async function isFolder(folder: string): Promise<boolean> {
   } catch (error) {
     if (isMissing(error)) return false;
     throw error;
+  }
+}
+
+/** Under its new name after a power cut, too. */
+export async function moveDurably(from: string, to: string): Promise<void> {
+  await rename(from, to);
+  const above = await open(dirname(to));
+  try {
+    await above.sync();
+  } finally {
+    await above.close();
   }
 }
 

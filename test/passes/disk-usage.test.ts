@@ -65,20 +65,28 @@ onBothEngines('what disks hold', (open) => {
     const room = await diskRoom(await open());
     const volume = await room.volume('data', 10);
     await room.running(volume);
-    const tellOf = async (gb: number): Promise<unknown[]> => {
+    const tellOf = async (gb: number, { tells }: { tells: boolean }): Promise<unknown[]> => {
       const before = (await room.told()).length;
       room.hold('volume', volume, gb, [{ path: 'runs/one', bytes: 9 * GB }]);
+      const percents = async (): Promise<unknown[]> =>
+        (await room.told()).slice(before).map(({ data }) => data['percent']);
       await room.measure();
+      // What takes most of it is looked for at a hundredth of the time, so that its owner may be told later.
+      if (tells)
+        await eventually(async () => {
+          await room.measure();
+          return (await percents()).length > 0;
+        });
       await room.measure();
-      return (await room.told()).slice(before).map(({ data }) => data['percent']);
+      return percents();
     };
-    expect(await tellOf(7.9)).toEqual([]);
-    expect(await tellOf(8)).toEqual([80]);
-    expect(await tellOf(9.65)).toEqual([96]);
-    expect(await tellOf(9.2)).toEqual([]);
-    expect(await tellOf(9.7)).toEqual([]);
-    expect(await tellOf(7.5)).toEqual([]);
-    expect(await tellOf(10)).toEqual([100]);
+    expect(await tellOf(7.9, { tells: false })).toEqual([]);
+    expect(await tellOf(8, { tells: true })).toEqual([80]);
+    expect(await tellOf(9.65, { tells: true })).toEqual([96]);
+    expect(await tellOf(9.2, { tells: false })).toEqual([]);
+    expect(await tellOf(9.7, { tells: false })).toEqual([]);
+    expect(await tellOf(7.5, { tells: false })).toEqual([]);
+    expect(await tellOf(10, { tells: true })).toEqual([100]);
     const [first, second] = await room.told();
     const facts = { disk: 'volume', sizeGB: 10, sizeLimit: 'hard' };
     expect(first).toEqual({ subjectId: volume, data: { ...facts, percent: 80, usageGB: 8, biggest: [] } });

@@ -5,7 +5,7 @@ import { ownDisks, ownMountPaths, type DiskId, type DiskKind } from '../../domai
 import { notebookPath } from '../../domain/public-instance.ts';
 import { authorizedKeysOf } from '../../store/keys.ts';
 import { volumeStatusesOf } from '../../store/volumes.ts';
-import { located, type Located } from '../disks.ts';
+import { allLocated, type Located } from '../disks.ts';
 import { imageRefOf } from './image-of.ts';
 import { inTurn } from '../disk-turns.ts';
 import type { Work } from './work.ts';
@@ -44,16 +44,16 @@ export async function prepareDisks(work: Work): Promise<void> {
 
 /** Those that are there stay as they are, or are made as large as they are promised to be; an adopted instance may have none. */
 export async function makeOwnDisks(work: Work): Promise<void> {
-  for (const disk of await ownDisksOf(work)) {
-    await onDisk(work, disk, async (signal) => {
+  const makeOne = (disk: Located): Promise<void> =>
+    onDisk(work, disk, async (signal) => {
       await disk.storage.create(disk, disk.sizeGB, signal);
       await disk.storage.grow(disk, disk.sizeGB);
     });
-  }
+  await Promise.all((await ownDisksOf(work)).map(makeOne));
 }
 
-const ownDisksOf = async ({ needs, hands, instance }: Work): Promise<Located[]> =>
-  located(needs.store.read, hands, ownDisks(instance, hands.sharedDiskGB));
+const ownDisksOf = ({ needs, hands, instance }: Work): Promise<Located[]> =>
+  allLocated(needs.store.read, hands, ownDisks(instance, hands.sharedDiskGB));
 
 /** A storage that never answers (a network's that is gone) must not hold the pass, nor the wish that overtakes it. */
 async function onDisk<T>(work: Work, disk: Located, deed: (signal: AbortSignal) => Promise<T>): Promise<T> {
@@ -79,12 +79,13 @@ interface Mounted {
 async function mountDisks(work: Work): Promise<Mounted> {
   const { needs, hands, instance } = work;
   const volumes = instance.spec.mounts.map(({ volumeId }): DiskId => ({ kind: 'volume', id: volumeId }));
-  const disks = [...(await ownDisksOf(work)), ...(await located(needs.store.read, hands, volumes))];
-  const targets = new Map(instance.spec.mounts.map(({ volumeId, mountPath }) => [volumeId as string, mountPath]));
+  const disks = [...(await ownDisksOf(work)), ...(await allLocated(needs.store.read, hands, volumes))];
+  const targets = new Map<string, string>(instance.spec.mounts.map(({ volumeId, mountPath }) => [volumeId, mountPath]));
+  const sources = await Promise.all(disks.map((disk) => onDisk(work, disk, () => disk.storage.mount(disk))));
   const mounted: Mounted = { mounts: [] };
-  for (const disk of disks) {
-    const source = await onDisk(work, disk, () => disk.storage.mount(disk));
-    const target = disk.kind === 'volume' ? targets.get(disk.id) : OWN_TARGETS[disk.kind];
+  for (const [index, { kind, id }] of disks.entries()) {
+    const source = sources[index] ?? '';
+    const target = kind === 'volume' ? targets.get(id) : OWN_TARGETS[kind];
     if (target !== undefined) mounted.mounts.push({ source, target, readOnly: false });
     else mounted.docker = { storage: source };
   }

@@ -13,6 +13,7 @@ import {
   copyFiles,
   disksIn,
   isFolder,
+  moveDurably,
   observeAt,
   placeOf,
   refuseIfNoRoom,
@@ -53,7 +54,7 @@ export function makeDirectoryStorage(at: Root): Storage {
           await refuseIfNoRoom(at.root, (await usedBytes(files, signal)) ?? 0);
           await copyFiles(files, filesIn(fresh), signal);
         }
-        await rename(fresh, folder);
+        await moveDurably(fresh, folder);
       } catch (error) {
         await removeTree(fresh);
         throw error;

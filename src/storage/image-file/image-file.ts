@@ -17,6 +17,7 @@ import {
   disksIn,
   isFolder,
   isMissing,
+  moveDurably,
   observeAt,
   placeOf,
   refuseIfNoRoom,
@@ -46,6 +47,9 @@ const optionsOf = ({ kind }: DiskId): string[] => [
   'discard',
   ...(kind === 'docker' ? [] : ['nosuid', 'nodev']),
 ];
+
+/** An instance that starts waits for it: it is not unmounted only to be mounted again. */
+const isWantedAtOnce = ({ kind }: DiskId): boolean => kind !== 'volume' && kind !== 'snapshot';
 
 const imageIn = (folder: string): string => join(folder, 'image');
 const mountIn = (folder: string): string => join(folder, 'mount');
@@ -126,7 +130,7 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
         from === undefined ? await makeEmpty(disk, sizeGB, fresh) : await copy(disk, sizeGB, fresh, from, signal);
       signal.throwIfAborted();
       await write(fresh, now);
-      await rename(fresh, folder);
+      await moveDurably(fresh, folder);
     } catch (error) {
       await discard(fresh);
       throw error;
@@ -135,12 +139,15 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
 
   async function makeEmpty(disk: DiskId, sizeGB: number, fresh: string): Promise<Facts> {
     await makeFileSystem(imageIn(fresh), sizeGB);
-    return mounted(disk, fresh, async () => {
-      await mkdir(filesIn(fresh), { mode: 0o755 });
-      const { usedBytes: ownBytes } = await roomOf(mountIn(fresh));
-      await widen(imageIn(fresh), mountIn(fresh), sizeGB, ownBytes);
-      return { sizeGB, ownBytes, usedBytes: await filesBytes(fresh, ownBytes) };
-    });
+    await mountImage(imageIn(fresh), mountIn(fresh), optionsOf(disk));
+    await mkdir(filesIn(fresh), { mode: 0o755 });
+    const { usedBytes: ownBytes } = await roomOf(mountIn(fresh));
+    await widen(imageIn(fresh), mountIn(fresh), sizeGB, ownBytes);
+    const usedBytes = await filesBytes(fresh, ownBytes);
+    // To be found there after a power cut: unmounting writes it down, too.
+    if (isWantedAtOnce(disk)) await run('sync', ['--file-system', mountIn(fresh)]);
+    else await unmountAt(fresh);
+    return { sizeGB, ownBytes, usedBytes };
   }
 
   /** The source has a mount of its own for the copy: it may be mounted and unmounted at its place meanwhile. */
