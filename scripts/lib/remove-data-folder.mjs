@@ -1,6 +1,6 @@
-/** A data folder that tests and benches are done with: the disks in it are unmounted first, or it could not be removed. */
+/** A data folder that tests and benches are done with: the disks in it are unmounted and let go first, or it could not be removed. */
 import { execFileSync } from 'node:child_process';
-import { readFileSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 
 /** @param {string} folder absolute, with nothing in its path that a mount table writes otherwise */
 export function removeDataFolder(folder) {
@@ -10,5 +10,10 @@ export function removeDataFolder(folder) {
     .filter((point) => point.startsWith(`${folder}/`));
   // The innermost first.
   for (const point of points.toReversed()) execFileSync('umount', [point]);
+  for (const device of readdirSync('/sys/block').filter((name) => name.startsWith('loop'))) {
+    const backing = `/sys/block/${device}/loop/backing_file`;
+    if (existsSync(backing) && readFileSync(backing, 'utf8').startsWith(`${folder}/`))
+      execFileSync('losetup', ['-d', `/dev/${device}`]);
+  }
   rmSync(folder, { recursive: true, force: true });
 }

@@ -1,7 +1,7 @@
 /** Image files on this host's real loop devices: hard limits, growth under load, what a crash leaves. Needs root. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { open, readdir, stat, writeFile } from 'node:fs/promises';
+import { mkdir, open, readdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { makeImageFileStorage } from '../../src/storage/image-file/image-file.ts';
@@ -154,4 +154,30 @@ test('disks made and destroyed by eight at once are none in the way of another, 
   };
   await Promise.all(Array.from({ length: 8 }, inTurn));
   expect(await storage.listOwned()).toEqual([]);
+});
+
+test('a device that a server which died has attached, and no more, keeps nobody from the disk, and goes with it', async () => {
+  const { storage, root } = await place();
+  const disk = volume();
+  const attach = async (folder: string): Promise<void> => {
+    await run('losetup', ['--find', '--show', join(root, 'volume', folder, 'image')]);
+  };
+  await storage.create(disk, 1, soon());
+  await attach(disk.id);
+  const image = join(root, 'volume', disk.id, 'image');
+  await writeFile(join(await storage.mount(disk), 'kept'), 'kept');
+  await storage.unmount(disk);
+  await expect.poll(() => loopOf(image)).toBeNull();
+  await attach(disk.id);
+  await storage.destroy(disk);
+  expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
+  const begun = join(root, 'volume', `.new-${disk.id}`);
+  await mkdir(begun);
+  await writeFile(join(begun, 'image'), Buffer.alloc(1024 ** 2));
+  await attach(`.new-${disk.id}`);
+  await storage.create(disk, 1, soon());
+  expect(await storage.observe(disk)).toMatchObject({ kind: 'present' });
+  await storage.destroy(disk);
+  const { stdout } = await run('losetup', ['-a']);
+  expect(stdout).not.toContain(root);
 });

@@ -27,7 +27,7 @@ import {
   whyUnknown,
   type Root,
 } from '../layout.ts';
-import { DEVICE_PAUSE_MS, DEVICE_TRIES, loopOf, mountImage, mountPoints } from './mounts.ts';
+import { DEVICE_PAUSE_MS, DEVICE_TRIES, letDeviceGo, loopOf, mountImage, mountPoints } from './mounts.ts';
 import { reflink } from './reflink.ts';
 import { makeFileSystem, roomOf, widen } from './xfs.ts';
 
@@ -192,6 +192,10 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
   /** No mount of ours, and no device: a container that has it mounted keeps that. */
   async function letGo(folder: string): Promise<void> {
     if (await isMounted(folder)) await unmountAt(folder);
+    const device = await loopOf(imageIn(folder));
+    if (device === null) return;
+    // It may go just now; or stay without end, when a server died between attaching it and mounting it.
+    await letDeviceGo(device).catch(() => {});
     for (let tries = DEVICE_TRIES; (await loopOf(imageIn(folder))) !== null; tries--) {
       if (tries === 0) throw new StorageFault('busy', 'an instance still uses the disk');
       await delay(DEVICE_PAUSE_MS);

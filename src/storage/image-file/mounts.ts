@@ -49,21 +49,26 @@ async function mountByDevice(image: string, folder: string, options: readonly st
   for (let tries = DEVICE_TRIES; ; tries--) {
     const had = await loopOf(image);
     const device = had ?? (await attach(image));
+    let isMounted = false;
     try {
       await run('mount', ['-t', 'xfs', '-o', options.join(','), device, folder]);
-      if ((await loopOf(image)) === device) return;
+      isMounted = (await loopOf(image)) === device;
+      if (isMounted) return;
       await run('umount', [folder]);
     } catch (error) {
       if (had === null || tries === 0) throw error;
     } finally {
-      // Busy by now, so that it is only marked to go with its last user; or gone at once, when the mount failed.
-      if (had === null) await run('losetup', ['-d', device]);
+      // Also of one that a server which died has attached and no more.
+      if (isMounted || had === null) await letDeviceGo(device);
     }
     // The last of those that had it mounted let it go just then, and it may be another image's by now.
     if (tries === 0) throw new Error(`${image} could not be mounted: its device came and went`);
     await delay(DEVICE_PAUSE_MS);
   }
 }
+
+/** With its last user; at once, when it has none. */
+export const letDeviceGo = (device: string): Promise<unknown> => run('losetup', ['-d', device]);
 
 /**
  * Past the host's page cache, where its file system can: it would hold everything twice, and slow writers down by its own write-back.
