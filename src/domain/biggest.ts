@@ -2,6 +2,7 @@
 import type { Part } from './disk.ts';
 
 const NAMED = 5;
+const CANDIDATES = 200;
 /** A folder of which one entry is so much says no more than that entry does. */
 const ALL_OF_IT_SHARE = 0.9;
 const LONGEST_NAME = 200;
@@ -14,7 +15,9 @@ export const largest = (parts: readonly Part[], count: number): Part[] =>
 export function biggestOf(parts: readonly Part[]): Part[] {
   const isMostOf = (inner: Part, outer: Part): boolean =>
     inner.path.startsWith(`${outer.path}/`) && inner.bytes >= outer.bytes * ALL_OF_IT_SHARE;
-  const telling = parts.filter((outer) => outer.bytes > 0 && !parts.some((inner) => isMostOf(inner, outer)));
+  // However many an instance names: each is held against each.
+  const candidates = largest(parts, CANDIDATES);
+  const telling = candidates.filter((outer) => outer.bytes > 0 && !candidates.some((inner) => isMostOf(inner, outer)));
   return largest(telling, NAMED).map(({ path, bytes }) => ({ path: printable(path), bytes }));
 }
 

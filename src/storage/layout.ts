@@ -2,7 +2,7 @@
  * How disks lie on the host, the same for each storage of this kind: `<root>/<kind>/<id>/`. While one is made it is `.new-<id>` beside that
  * place, while it is deleted `.gone-<id>`, so that what was cut off is never taken for whole. The root says whose disks they are.
  */
-import { execFile, spawn, type ChildProcessByStdio } from 'node:child_process';
+import { execFile, type ChildProcess } from 'node:child_process';
 import { access, lstat, mkdir, open, readdir, readFile, rename, rm, rmdir, statfs, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
@@ -169,7 +169,7 @@ export async function removeTree(folder: string): Promise<void> {
 
 /** Once a process is over: how it ended, and what it complained of. */
 export async function ended(
-  child: ChildProcessByStdio<null, null, Readable>,
+  child: Pick<ChildProcess, 'once'> & { stderr: Readable },
 ): Promise<{ code: number | null; said: string }> {
   let said = '';
   child.stderr.setEncoding('utf8').on('data', (text: string) => (said = (said + text).slice(-MOST_SAID)));
@@ -181,26 +181,7 @@ export async function ended(
 
 const MOST_SAID = 4_096;
 
-/**
- * All files of a folder into another, with owners, links, holes and attributes, down to the device. The process that copies dies with this
- * one, and when it is called off it is over when that is told: whoever comes after begins anew, and two at once would mix.
- */
-export async function copyFiles(from: string, to: string, signal: AbortSignal): Promise<void> {
-  signal.throwIfAborted();
-  const copy = ['env', 'LC_ALL=C', 'cp', '-a', '--sparse=auto', '--reflink=auto', '--', `${from}/.`, to];
-  const child = spawn('setpriv', ['--pdeathsig', 'KILL', ...copy], {
-    stdio: ['ignore', 'ignore', 'pipe'],
-  });
-  const stop = (): void => void child.kill('SIGKILL');
-  signal.addEventListener('abort', stop, { once: true });
-  const { code, said } = await ended(child).finally(() => signal.removeEventListener('abort', stop));
-  signal.throwIfAborted();
-  if (code !== 0)
-    throw /No space left on device/.test(said) ? noRoom(said) : new Error(`${from} could not be copied: ${said}`);
-  await run('sync', ['--file-system', to]);
-}
-
-const noRoom = (cause?: unknown): StorageFault =>
+export const noRoom = (cause?: unknown): StorageFault =>
   new StorageFault('full', 'the storage of the region has not enough room for a copy', cause);
 
 /** What is begun on a host that is about to be full takes the room that all else there needs. */

@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { open, readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { mkdir, open, readFile, readdir, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -129,6 +129,33 @@ describe.each(Object.keys(makes))('a copy (%s)', (kind) => {
     expect(names).toHaveLength(200);
     for (const name of names) expect((await stat(join(copied, name))).size).toBe(500_000);
     expect(await readdir(await storage.mount(disk))).toHaveLength(201);
+  });
+
+  test('is not led out of its source by a folder that becomes a link, nor stopped by files that go', async () => {
+    const { storage, outside } = await placeOf(kind);
+    await writeFile(join(outside, 'shadow'), 'a secret of the host');
+    const disk = volume();
+    await storage.create(disk, 2, soon());
+    const folder = await storage.mount(disk);
+    for (const swapsAfterMs of [30, 80, 150, 250, 400]) {
+      await mkdir(join(folder, 'a'));
+      await writeFile(join(folder, 'a', '0big'), randomBytes(100_000_000));
+      for (const name of ['shadow', 'goes']) await writeFile(join(folder, 'a', name), 'of the volume');
+      const copy = volume();
+      const made = storage.create(copy, 2, soon(), disk);
+      await delay(swapsAfterMs);
+      await rm(join(folder, 'a', 'goes'));
+      await rename(join(folder, 'a'), join(folder, 'old'));
+      await symlink(outside, join(folder, 'a'));
+      await made;
+      const copied = await storage.mount(copy);
+      const { stdout } = await run('grep', ['-rl', 'a secret', copied]).catch(() => ({ stdout: '' }));
+      expect(stdout, `swapped after ${swapsAfterMs} ms`).toBe('');
+      await rm(join(folder, 'a'));
+      await rm(join(folder, 'old'), { recursive: true });
+      await storage.unmount(copy);
+      await storage.destroy(copy);
+    }
   });
 
   test('may be larger than its source, and holds that', async () => {

@@ -10,7 +10,6 @@ import type { DiskId } from '../../domain/disk.ts';
 import { biggestIn } from '../biggest.ts';
 import { StorageFault, type Storage } from '../contract.ts';
 import {
-  copyFiles,
   disksIn,
   isFolder,
   moveDurably,
@@ -22,6 +21,7 @@ import {
   whyUnknown,
   type Root,
 } from '../layout.ts';
+import { copyFiles } from '../copy-files.ts';
 
 /** Bytes of a block as `du -k` counts, and as stat does. */
 const DU_BLOCK = 1024;

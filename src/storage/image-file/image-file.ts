@@ -4,7 +4,7 @@
  * instance may want it. Instances get the folder `files` inside the image: where it is not mounted there is no such folder, so that
  * nothing is ever written beside it. The host's own free room is what the images have not taken yet.
  */
-import { lstat, mkdir, readFile, rename, rmdir, writeFile } from 'node:fs/promises';
+import { lstat, mkdir, readFile, rename, rmdir, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { z } from 'zod';
@@ -13,7 +13,6 @@ import { biggestIn } from '../biggest.ts';
 import { StorageFault, type Storage } from '../contract.ts';
 import { uploadsOf } from '../files.ts';
 import {
-  copyFiles,
   disksIn,
   isFolder,
   isMissing,
@@ -27,17 +26,19 @@ import {
   whyUnknown,
   type Root,
 } from '../layout.ts';
+import { atMost } from '../at-most.ts';
+import { copyFiles } from '../copy-files.ts';
 import { DEVICE_PAUSE_MS, DEVICE_TRIES, letDeviceGo, loopOf, mountImage, mountPoints } from './mounts.ts';
 import { reflink } from './reflink.ts';
-import { makeFileSystem, roomOf, widen } from './xfs.ts';
+import { makeFileSystem, roomOf, settle, widen } from './xfs.ts';
 
 /** Written down when it is made, grown and unmounted. */
 const facts = z.object({
   sizeGB: z.number(),
   /** What the file system uses when it is empty. */
   ownBytes: z.number(),
-  /** Of files, when it was last unmounted. */
-  usedBytes: z.number(),
+  /** Of files, when it was last unmounted; null since it was mounted again, and not known after a crash. */
+  usedBytes: z.number().nullable(),
 });
 type Facts = z.infer<typeof facts>;
 
@@ -45,6 +46,8 @@ type Facts = z.infer<typeof facts>;
 const optionsOf = ({ kind }: DiskId): string[] => [
   'nouuid',
   'discard',
+  // What is set aside for a file that grows counts as used: not more of it than this.
+  'allocsize=1m',
   ...(kind === 'docker' ? [] : ['nosuid', 'nodev']),
 ];
 
@@ -58,6 +61,9 @@ const sourceIn = (fresh: string): string => join(fresh, 'source');
 const filesIn = (folder: string): string => join(mountIn(folder), 'files');
 const factsIn = (folder: string): string => join(folder, 'disk.json');
 
+/** Each keeps processors and disks of the host busy; a copy for long, so that it is not what an instance waits for. */
+const MADE_AT_ONCE = 8;
+const COPIED_AT_ONCE = 2;
 const TRIAL_DEADLINE_MS = 60_000;
 
 /** Asked of the folder alone: the table of all mounts grows with the disks that there are. */
@@ -79,6 +85,28 @@ async function unmountAt(folder: string): Promise<void> {
   }
 }
 
+/** One without is as good as none. */
+async function hasImage(folder: string): Promise<boolean> {
+  try {
+    return (await stat(imageIn(folder))).size > 0;
+  } catch (error) {
+    if (isMissing(error)) return false;
+    throw error;
+  }
+}
+
+/** What the host's file system has no room for, or can't hold in one file. */
+async function asFull<T>(deed: () => Promise<T>): Promise<T> {
+  try {
+    return await deed();
+  } catch (error) {
+    const text = error instanceof Error ? error.message : '';
+    if (/ENOSPC|EFBIG|EDQUOT|No space left on device|File too large/.test(text))
+      throw new StorageFault('full', 'the storage of the region has not enough room for a disk of this size', error);
+    throw error;
+  }
+}
+
 /** Why disks can't be made like this there, in the host's words: found out by making one. Null when they can. */
 export async function whyNoImageFiles(at: Root): Promise<string | null> {
   const storage = makeImageFileStorage({ ...at, copies: 'live' });
@@ -94,6 +122,9 @@ export async function whyNoImageFiles(at: Root): Promise<string | null> {
 }
 
 export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): Storage {
+  const making = atMost(MADE_AT_ONCE);
+  const copying = atMost(COPIED_AT_ONCE);
+
   async function read(folder: string, disk: DiskId): Promise<Facts> {
     try {
       return facts.parse(JSON.parse(await readFile(factsIn(folder), 'utf8')));
@@ -145,9 +176,10 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
     await widen(imageIn(fresh), mountIn(fresh), sizeGB, ownBytes);
     const usedBytes = await filesBytes(fresh, ownBytes);
     // To be found there after a power cut: unmounting writes it down, too.
-    if (isWantedAtOnce(disk)) await run('sync', ['--file-system', mountIn(fresh)]);
+    const stays = isWantedAtOnce(disk);
+    if (stays) await run('sync', ['--file-system', mountIn(fresh)]);
     else await unmountAt(fresh);
-    return { sizeGB, ownBytes, usedBytes };
+    return { sizeGB, ownBytes, usedBytes: stays ? null : usedBytes };
   }
 
   /** The source has a mount of its own for the copy: it may be mounted and unmounted at its place meanwhile. */
@@ -180,7 +212,7 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
   }
 
   const filesBytes = async (folder: string, ownBytes: number): Promise<number> =>
-    Math.max(0, (await roomOf(mountIn(folder))).usedBytes - ownBytes);
+    Math.max(0, (await roomOf(filesIn(folder))).usedBytes - ownBytes);
 
   /** What was begun and is not whole, and the mounts of a server that died over it. */
   async function discard(fresh: string): Promise<void> {
@@ -210,21 +242,28 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
       const reason = await whyUnknown(at);
       if (reason !== null) throw new Error(reason);
       await mkdir(dirname(folder), { recursive: true, mode: 0o711 });
-      if (!(await isFolder(folder))) await make(disk, sizeGB, signal, from);
+      if (!(await isFolder(folder)))
+        await (from === undefined ? making : copying)(() => asFull(() => make(disk, sizeGB, signal, from)));
     },
 
     async grow(disk, sizeGB) {
       const { folder } = placeOf(at.root, disk);
       const before = await read(folder, disk);
       if (sizeGB <= before.sizeGB) return;
-      await mounted(disk, folder, () => widen(imageIn(folder), mountIn(folder), sizeGB, before.ownBytes));
+      await asFull(() =>
+        mounted(disk, folder, async () => {
+          await settle(imageIn(folder), mountIn(folder));
+          await widen(imageIn(folder), mountIn(folder), sizeGB, before.ownBytes);
+        }),
+      );
       await write(folder, { ...before, sizeGB });
     },
 
     async mount(disk) {
       const { folder } = placeOf(at.root, disk);
-      await read(folder, disk);
+      const known = await read(folder, disk);
       if (await isMounted(folder)) return filesIn(folder);
+      await write(folder, { ...known, usedBytes: null });
       await mountImage(imageIn(folder), mountIn(folder), optionsOf(disk));
       // Nobody uploads into what is not mounted: these are of a server that died.
       await removeTree(uploadsOf(filesIn(folder)));
@@ -239,7 +278,11 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
       await unmountAt(folder);
     },
 
-    observe: (disk) => observeAt(at, disk, async (folder) => (await read(folder, disk)).sizeGB),
+    async observe(disk) {
+      const { folder } = placeOf(at.root, disk);
+      if ((await isFolder(folder)) && !(await hasImage(folder))) return { kind: 'absent' };
+      return observeAt(at, disk, async () => (await read(folder, disk)).sizeGB);
+    },
 
     async usage(disk) {
       const { folder } = placeOf(at.root, disk);
@@ -247,7 +290,8 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
         const known = await read(folder, disk);
         return (await isMounted(folder)) ? await filesBytes(folder, known.ownBytes) : known.usedBytes;
       } catch (error) {
-        if (error instanceof StorageFault && error.kind === 'notFound') return null;
+        // Unmounted just now: its file system is asked by what is in it alone, or the host's would answer.
+        if (isMissing(error) || (error instanceof StorageFault && error.kind === 'notFound')) return null;
         throw error;
       }
     },

@@ -47,8 +47,17 @@ export async function widen(image: string, mountPoint: string, sizeGB: number, o
   if (totalBytes >= wantedBytes) return;
   const { size } = await stat(image);
   await truncate(image, size + Math.ceil((wantedBytes - totalBytes) / MIB) * MIB);
+  await settle(image, mountPoint);
+}
+
+/** What a widening that was cut off has left: an image that is larger than its file system. */
+export async function settle(image: string, mountPoint: string): Promise<void> {
+  await refreshSize(await deviceOf(image));
+  await run('xfs_growfs', ['-d', mountPoint]);
+}
+
+async function deviceOf(image: string): Promise<string> {
   const device = await loopOf(image);
   if (device === null) throw new Error(`${image} is mounted, and no device has it`);
-  await refreshSize(device);
-  await run('xfs_growfs', ['-d', mountPoint]);
+  return device;
 }
