@@ -3,13 +3,14 @@ import { dataDisk, dockerDisk, type DiskId } from '../domain/disk.ts';
 import { expandWish, whyNotExpand, whyNotSizes, type DiskSizes } from '../domain/expand-disk.ts';
 import { operationId } from '../domain/operation.ts';
 import { instanceNotFound, Refusal } from '../domain/refusal.ts';
+import { typeOfKind } from '../domain/pool.ts';
 import { holdDisk } from '../store/disks.ts';
 import { appendEvent } from '../store/events.ts';
 import { holdInstance, instanceFromRow, writeWish } from '../store/instances.ts';
 import type { Db } from '../store/store.ts';
 import type { ActionNeeds } from './actions.ts';
 import type { Instances } from './control.ts';
-import { poolNamed, takeMore } from './disks.ts';
+import { poolNamed, poolOfType, takeMore } from './disks.ts';
 import type { RegionHands } from './regions.ts';
 import type { Room } from './room.ts';
 
@@ -32,7 +33,7 @@ export const makeExpandDisk =
         const counted = regions.get(row.regionId);
         if (!counted)
           throw new Refusal('unavailable', `region ${row.regionId} is not configured on this server; ask its operator`);
-        needs.room.refuseIfNearlyFull(hands);
+        needs.room.refuseIfNearlyFull([poolOfType(hands, typeOfKind('data'))]);
         const wish = expandWish(before, sizes, nowMs);
         const more = { dueAtMs: nowMs, holdsCapacity: row.holdsCapacity === 1, releasedAtMs: null };
         await writeWish(tx, before, wish, counted.region, more);

@@ -17,6 +17,7 @@ import type { CountedRegion } from '../store/catalog.ts';
 import { appendEvent } from '../store/events.ts';
 import { insertInstance } from '../store/instances.ts';
 import type { Db, Store } from '../store/store.ts';
+import { volumeTypes } from '../domain/volume.ts';
 import { holdVolumes } from '../store/volumes.ts';
 import type { Caller, Idempotency, LaunchWish } from './control.ts';
 import { joinLine, takeRoom } from './line.ts';
@@ -75,7 +76,7 @@ async function write(
   const { region } = resolved.counted;
   const mounts = await mountsOf(tx, caller, wish, mountPaths);
   const hands = needs.regions.of(region.id);
-  needs.room.refuseIfNearlyFull(hands);
+  needs.room.refuseIfNearlyFull(volumeTypes.map((type) => poolOfType(hands, type)));
   const instance = await placed(tx, intent(needs, caller, wish, resolved, mounts, nowMs), offers, waitMs);
   await takeOwnDisks(tx, hands, instance);
   await insertInstance(tx, instance, region, { notebookToken: needs.randomSecret(), dueAtMs: nowMs });

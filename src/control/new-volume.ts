@@ -62,7 +62,6 @@ export async function copyOf(
   { name, sizeGB = original.sizeGB, volumeType: type = original.type }: CopyWish,
 ): Promise<{ volumeText: string }> {
   const { kind, id, regionId } = original;
-  room.refuseIfNearlyFull(hands);
   if (sizeGB < original.sizeGB)
     throw new Refusal(
       'field_value',
@@ -75,6 +74,7 @@ export async function copyOf(
       'unsupported',
       `field "volumeType" is ${JSON.stringify(type)}: volumes of that type lie in the pool ${pool.name}, and ${kind} ${id} lies in ${lies}; leave it out, or make a volume of that type and copy the files in an instance that mounts both`,
     );
+  room.refuseIfNearlyFull([pool]);
   return newVolume(tx, { ...owner, name, regionId, type, sizeGB, source: { kind, id } }, { pool, uuid, nowMs });
 }
 

@@ -16,8 +16,8 @@ import type { PoolHands, RegionHands } from './regions.ts';
 export interface Room {
   /** Looks at every place; its beat is the caller's. */
   look(): Promise<void>;
-  /** Throws `no_capacity` for what would begin something new in the region. */
-  refuseIfNearlyFull(hands: Pick<RegionHands, 'pools'>): void;
+  /** Throws `no_capacity` for what would begin something new in one of them. */
+  refuseIfNearlyFull(pools: readonly Pick<PoolHands, 'name' | 'seen'>[]): void;
 }
 
 export interface RoomNeeds extends Pick<DeedNeeds, 'store' | 'regions' | 'now' | 'time' | 'log' | 'ending'> {
@@ -46,7 +46,10 @@ export function makeRoom(needs: RoomNeeds): Room {
     for (const pool of pools) {
       pool.seen = await spaceOf(`pool ${pool.name}`, () => pool.storage.space());
       if (pool.seen === null) continue;
-      const limit = limitGB(pool, pool.seen, usage.get(pool.name) ?? 0);
+      const held = usage.get(pool.name) ?? { allBytes: 0, originalBytes: 0 };
+      // Copies of one moment share blocks: what they hold is not room of their own.
+      const shares = pool.storage.capabilities().copies === 'atomic';
+      const limit = limitGB(pool, pool.seen, shares ? held.originalBytes : held.allBytes);
       const known = counted.find(({ name }) => name === pool.name);
       if (known?.limitGB !== limit) await store.write((tx) => savePool(tx, { regionId, name: pool.name }, limit));
       if (known) await tell(pool, { ...known, limitGB: limit }, pool.seen);
@@ -78,11 +81,14 @@ export function makeRoom(needs: RoomNeeds): Room {
       dataSeen = await spaceOf('data folder', needs.dataSpace);
       for (const hands of regions.all()) await lookAt(hands);
     },
-    refuseIfNearlyFull({ pools }) {
-      const seen = [dataSeen, ...pools.map((pool) => pool.seen)];
-      if (!seen.some((space) => space !== null && isNearlyFull(space))) return;
-      const text =
-        'a disk of the host is nearly full, and nothing new is begun on it; delete what is not needed, or ask the operator for room';
+    refuseIfNearlyFull(pools) {
+      const places = [
+        { what: 'the database', seen: dataSeen },
+        ...pools.map(({ name, seen }) => ({ what: `the pool ${name}`, seen })),
+      ];
+      const full = places.find(({ seen }) => seen !== null && isNearlyFull(seen));
+      if (!full) return;
+      const text = `the place of ${full.what} on the host is nearly full, and nothing new is begun; delete what is not needed, or ask the operator for room`;
       throw new Refusal('no_capacity', text, { retryAfterS: 60 });
     },
   };

@@ -32,8 +32,8 @@ export const makeSnapshots = (needs: SnapshotNeeds): Snapshots => {
           refuseUnlessBound(volume, 'take a snapshot of');
           const { regionId, sizeGB } = volume;
           const hands = regions.of(regionId);
-          room.refuseIfNearlyFull(hands);
           const pool = poolNamed(hands, (await diskOf(tx, { kind: 'volume', id: of })).pool);
+          room.refuseIfNearlyFull([pool]);
           const snapshot: Snapshot = {
             id: snapshotId(randomUuid()),
             ownerId: volume.ownerId,

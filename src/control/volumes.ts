@@ -11,6 +11,7 @@ import { snapshotTextsOf } from '../store/snapshots.ts';
 import type { Db, Store } from '../store/store.ts';
 import type { VolumePages } from '../store/volume-pages.ts';
 import {
+  isCopied,
   holdVolumes,
   mountersOf,
   ownedVolume,
@@ -74,7 +75,7 @@ export const makeVolumes = (needs: VolumeNeeds): Volumes => {
             throw new Refusal('not_found', `region ${body.region} not found; POST /api/region/list names them`);
           }
           const place = hands.of(body.region);
-          room.refuseIfNearlyFull(place);
+          room.refuseIfNearlyFull([poolOfType(place, body.volumeType)]);
           const wanted = {
             ownerId: userId(caller.accountId),
             ownerName: caller.username,
@@ -135,7 +136,13 @@ export const makeVolumes = (needs: VolumeNeeds): Volumes => {
             const volumeText = JSON.stringify(publicVolume(volume));
             return { volumeText, sizeLimit, operationId: operationId(id, volume.generation) };
           }
-          room.refuseIfNearlyFull(place);
+          room.refuseIfNearlyFull([pool]);
+          if (await isCopied(tx, disk))
+            throw new Refusal(
+              'not_now',
+              `volume ${id} is being copied, and a copy has the size that it began with; expand it when the copy is made`,
+              { retryAfterS: 10 },
+            );
           const larger: Volume = {
             ...volume,
             sizeGB,

@@ -47,7 +47,7 @@ export const isNearlyFull = ({ totalBytes, freeBytes }: Space): boolean => freeB
 /** How much may be promised. `usageBytes`: what its disks hold already, which is not free and yet theirs. */
 export function limitGB({ sizeGB, overcommit }: PoolRules, space: Space, usageBytes: number): number {
   if (sizeGB !== null) return Math.floor(sizeGB * overcommit);
-  const roomBytes = space.freeBytes + usageBytes - keptFreeBytes(space.totalBytes);
+  const roomBytes = Math.min(space.totalBytes, space.freeBytes + usageBytes) - keptFreeBytes(space.totalBytes);
   return Math.max(0, Math.floor((roomBytes / BYTES_PER_GB) * overcommit));
 }
 

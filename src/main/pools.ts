@@ -2,7 +2,8 @@
  * The pools of the default region, as configured, each with the storage of its place. By which engine the disks of a place are made is
  * settled when it is first used and written down: the disks of one engine are nothing to the other.
  */
-import { join } from 'node:path';
+import { mkdir, realpath, stat } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
 import type { Logger } from 'pino';
 import { z } from 'zod';
 import type { PoolHands } from '../control/regions.ts';
@@ -68,6 +69,7 @@ interface PoolNeeds {
 export async function makePools(needs: PoolNeeds): Promise<PoolHands[]> {
   const { config, store } = needs;
   const made: PoolHands[] = [];
+  const unsized = new Map<number, PoolName>();
   for (const name of poolNames) {
     const configured = config.pools[name];
     if (configured === null && name !== 'default') {
@@ -79,9 +81,23 @@ export async function makePools(needs: PoolNeeds): Promise<PoolHands[]> {
     }
     const { path, engine, ...rules } = configured ?? (config.engine === 'simulated' ? SIMULATED : UNCONFIGURED);
     const root = path ?? join(config.dataFolder, name === 'default' ? 'disks' : `disks-${name}`);
-    made.push({ name, storage: await storageOf(needs, name, root, engine), ...rules, seen: null });
+    const storage = await storageOf(needs, name, root, engine);
+    if (rules.sizeGB === null) await claim(unsized, name, root);
+    made.push({ name, storage, ...rules, seen: null });
   }
   return made;
+}
+
+/** Two that each promise all the room of one place would promise it twice. */
+async function claim(unsized: Map<number, PoolName>, name: PoolName, root: string): Promise<void> {
+  const found = await stat(root).catch(() => null);
+  if (!found) return;
+  const other = unsized.get(found.dev);
+  if (other !== undefined)
+    throw new Error(
+      `The pools ${other} and ${name} lie on one file system, and each would promise all of its room: give size=<GB> to ${variableOf(name)} or to ${variableOf(other)}`,
+    );
+  unsized.set(found.dev, name);
 }
 
 export const variableOf = (name: PoolName): string =>
@@ -96,7 +112,9 @@ async function storageOf(
   root: string,
   wanted: StorageEngine | null,
 ): Promise<Storage> {
-  const at = { root, installation };
+  await mkdir(dirname(root), { recursive: true });
+  // As the kernel names it: mounts are found by their paths.
+  const at = { root: await realPathOf(root), installation };
   const before = name === 'default' && (await setting(store.read, MADE_BEFORE)) !== undefined;
   const known = before ? 'directory' : undefined;
   const engine = (await setting(store.read, `pool.${name}`)) ?? known ?? (await settle(at, name, wanted, log));
@@ -112,6 +130,10 @@ async function storageOf(
   await releaseWriters(root);
   return makeImageFileStorage({ ...at, copies: (await canReflink(root)) ? 'atomic' : 'live' });
 }
+
+/** Also of a place that is not there yet, or not now. */
+const realPathOf = async (path: string): Promise<string> =>
+  realpath(path).catch(async () => join(await realpath(dirname(path)), basename(path)));
 
 /** Makes its place, and finds out by which engine its disks are to be made. */
 async function settle(at: Root, name: PoolName, wanted: StorageEngine | null, log: Logger): Promise<StorageEngine> {

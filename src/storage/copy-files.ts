@@ -27,7 +27,9 @@ export async function copyFiles(from: string, to: string, signal: AbortSignal): 
   });
   // Theirs alone: what is copied does not pass through this process.
   reader.stdout.destroy();
-  const stop = (): void => void [reader, writer].forEach((one) => one.kill('SIGKILL'));
+  const stop = (): void => {
+    for (const one of [reader, writer]) one.kill('SIGKILL');
+  };
   signal.addEventListener('abort', stop, { once: true });
   const ends = Promise.all([ended(reader), ended(writer)]);
   const [read, written] = await ends.finally(() => signal.removeEventListener('abort', stop));

@@ -92,15 +92,30 @@ export async function hasDisks(db: Db, pool: PoolName): Promise<boolean> {
   return (await db.selectFrom('disk').select('id').where('pool', '=', pool).limit(1).executeTakeFirst()) !== undefined;
 }
 
-/** What the disks of each pool of a region hold. */
-export async function usageOfPools(db: Db, region: string): Promise<Map<PoolName, number>> {
+export interface PoolUsage {
+  allBytes: number;
+  originalBytes: number;
+}
+
+/** What the disks of each pool hold: all of them, and those that are no copies. */
+export async function usageOfPools(db: Db, region: string): Promise<Map<PoolName, PoolUsage>> {
   const rows = await db
     .selectFrom('disk')
-    .select(['pool', ({ fn }) => fn.sum<number | string>('usageBytes').as('usageBytes')])
-    .where('regionId', '=', region)
-    .groupBy('pool')
+    .leftJoin('volume', (join) => join.onRef('volume.id', '=', 'disk.subjectId').on('disk.kind', '=', 'volume'))
+    .select([
+      'disk.pool',
+      sql<number | string>`sum(${sql.ref('disk.usageBytes')})`.as('allBytes'),
+      sql<number | string>`sum(case when disk.kind = 'snapshot' or volume.source is not null then 0
+        else ${sql.ref('disk.usageBytes')} end)`.as('originalBytes'),
+    ])
+    .where('disk.regionId', '=', region)
+    .groupBy('disk.pool')
     .execute();
-  return new Map(rows.map(({ pool, usageBytes }) => [poolName(pool), Number(usageBytes)]));
+  const usageOf = (row: (typeof rows)[number]): PoolUsage => ({
+    allBytes: Number(row.allBytes),
+    originalBytes: Number(row.originalBytes),
+  });
+  return new Map(rows.map((row) => [poolName(row.pool), usageOf(row)]));
 }
 
 /** Those that hold at least such a share of their size. */

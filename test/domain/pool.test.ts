@@ -18,6 +18,7 @@ test('all that a place has room for may be promised, what its disks hold already
   expect(limitGB(everything, space, 20 * GB)).toBe(75);
   expect(limitGB({ ...everything, overcommit: 2 }, space, 0)).toBe(110);
   expect(limitGB(everything, { ...space, freeBytes: 2 * GB }, 0)).toBe(0);
+  expect(limitGB(everything, space, 900 * GB), 'never more than there is').toBe(95);
 });
 
 test('a size that the operator names is the limit, whatever the place has', () => {

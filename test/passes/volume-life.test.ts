@@ -148,6 +148,25 @@ onBothEngines('a volume', (open) => {
     await expectConsistent(world);
   });
 
+  test('that is being copied is not made larger until the copy is made', async () => {
+    const world = await makeWorld(await open());
+    const { volumes } = world.running.control;
+    const { id } = await boundVolume(world, 'data');
+    const { create } = world.storage;
+    const { promise: released, resolve: release } = Promise.withResolvers<void>();
+    world.storage.create = async (...given) => {
+      await released;
+      await create(...given);
+    };
+    const { volumeText } = await volumes.copy(world.caller, { id, name: 'copy' }, null);
+    await expectRefused(volumes.expand(world.caller, { id, sizeGB: 9 }, null), 'not_now', /being copied/);
+    release();
+    await volumeIs(world, JSON.parse(volumeText).id, 'Bound');
+    await volumes.expand(world.caller, { id, sizeGB: 9 }, null);
+    await settled(world);
+    await expectConsistent(world);
+  });
+
   test('is copied with all its files, as large or larger; the copy stands alone', async () => {
     const world = await makeWorld(await open());
     const { volumes } = world.running.control;

@@ -1,7 +1,7 @@
 /** Image files on this host's real loop devices: hard limits, growth under load, what a crash leaves. Needs root. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, open, readdir, stat, writeFile } from 'node:fs/promises';
+import { mkdir, open, readdir, rm, stat, statfs, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { makeImageFileStorage } from '../../src/storage/image-file/image-file.ts';
@@ -180,4 +180,52 @@ test('a device that a server which died has attached, and no more, keeps nobody 
   await storage.destroy(disk);
   const { stdout } = await run('losetup', ['-a']);
   expect(stdout).not.toContain(root);
+});
+
+test('a growth that was cut off is gone on with, and gives no more than was promised', async () => {
+  const { storage, root } = await place();
+  const disk = volume();
+  await storage.create(disk, 1, soon());
+  const folder = await storage.mount(disk);
+  const image = join(root, 'volume', disk.id, 'image');
+  // As far as a server came that was killed before the file system was told.
+  for (let tries = 0; tries < 3; tries++) await truncate(image, (await stat(image)).size + GB / 4);
+  await storage.grow(disk, 2);
+  const { bsize, blocks } = await statfs(folder);
+  expect((bsize * blocks) / GB).toBeGreaterThan(2);
+  expect((bsize * blocks) / GB).toBeLessThan(2.1);
+});
+
+test('what a disk held when its host crashed is not known until it is mounted again', async () => {
+  const { storage, root } = await place();
+  const disk = volume();
+  await storage.create(disk, 1, soon());
+  await writeFile(join(await storage.mount(disk), 'kept'), Buffer.alloc(50 * 1024 ** 2, 1), { flush: true });
+  await run('umount', [join(root, 'volume', disk.id, 'mount')]);
+  expect(await storage.usage(disk, soon())).toBeNull();
+  await storage.mount(disk);
+  expect(await used(storage, disk)).toBeGreaterThan(50 * 1024 ** 2);
+});
+
+test('a disk whose image is gone, or empty, is absent', async () => {
+  const { storage, root } = await place();
+  const disk = volume();
+  await storage.create(disk, 1, soon());
+  await truncate(join(root, 'volume', disk.id, 'image'), 0);
+  expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
+  await rm(join(root, 'volume', disk.id, 'image'));
+  expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
+});
+
+test('a size that the host can not hold in one file is refused as full, made or grown to, and leaves nothing', async (context) => {
+  const { storage, root } = await place();
+  const disk = volume();
+  const EXT4 = 0xef53;
+  context.skip((await statfs(root)).type !== EXT4, 'files of this host can be larger than any volume');
+  const TOO_LARGE_GB = 100_000;
+  await expectFault(storage.create(disk, TOO_LARGE_GB, soon()), 'full');
+  expect(await readdir(join(root, 'volume'))).toEqual([]);
+  await storage.create(disk, 1, soon());
+  await expectFault(storage.grow(disk, TOO_LARGE_GB), 'full');
+  expect(await storage.observe(disk)).toEqual({ kind: 'present', sizeGB: 1 });
 });

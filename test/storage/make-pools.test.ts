@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
@@ -68,7 +68,7 @@ onEngine('sqlite', 'the pools of a server', (open) => {
 
   test('one that holds disks and is not configured any more keeps the server from starting, and says what to set', async () => {
     const { make, store } = await place();
-    await make({ ...onlyFolders, filesystem: { ...none, engine: 'directory' } });
+    await make({ ...onlyFolders, filesystem: { ...none, engine: 'directory', sizeGB: 10 } });
     await store.write(async (tx) => {
       await savePool(tx, { regionId: regionId('here'), name: 'filesystem' }, 10);
       await insertDisk(tx, {
@@ -90,6 +90,18 @@ onEngine('sqlite', 'the pools of a server', (open) => {
     const [again] = await make(onlyFolders);
     expect(await again?.storage.observe(id)).toMatchObject({ kind: 'unknown' });
     await expect(again?.storage.create({ ...id, id: 'two' }, 1, soon())).rejects.toThrow(/mount them there/);
+  });
+
+  test('two on one file system that would both promise all of it are refused, and one by way of a link is its place', async () => {
+    const { make, dataFolder } = await place();
+    const filesystem = { ...none, engine: 'directory' as const };
+    await expect(make({ ...onlyFolders, filesystem })).rejects.toThrow(/give size=<GB> to BERTH_POOL_FILESYSTEM/);
+    await mkdir(join(dataFolder, 'real'));
+    await symlink(join(dataFolder, 'real'), join(dataFolder, 'linked'));
+    const linked = { ...filesystem, path: join(dataFolder, 'linked'), sizeGB: 5 };
+    const [, pool] = await make({ ...onlyFolders, highspeedstorage: linked });
+    await pool?.storage.create(id, 1, soon());
+    expect(await pool?.storage.mount(id)).toMatch(join(dataFolder, 'real'));
   });
 
   test("another installation's place is left alone", async () => {

@@ -12,7 +12,9 @@ import type { RegionHands } from '../regions.ts';
 import { within } from './deeds.ts';
 import { pauseFor, type MeasureNeeds } from './measure.ts';
 
-const COUNT_DEADLINE_MS = 600_000;
+const COUNT_DEADLINE_MS = 70_000;
+/** What one instance costs must not keep the others from being measured. */
+const LONGEST_PAUSE_MS = 60_000;
 /** The first answer about one comes a second late, in which the engine waits for its CPU's counter (`engines/contract.ts`). */
 const WAITED_MS = 1_000;
 const WALK_S = 60;
@@ -25,7 +27,8 @@ export async function measureRootDisks(needs: MeasureNeeds): Promise<void> {
       if (needs.ending.aborted) return;
       const beganMs = needs.time.elapsed();
       await measured(needs, hands, instanceId(id));
-      await pauseFor(needs, Math.max(0, needs.time.elapsed() - beganMs - WAITED_MS));
+      const tookMs = Math.max(0, needs.time.elapsed() - beganMs - WAITED_MS);
+      await pauseFor(needs, tookMs, LONGEST_PAUSE_MS);
     }
   }
 }
