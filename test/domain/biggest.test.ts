@@ -20,9 +20,7 @@ test('five are named, the largest, and long names are cut', () => {
   expect(named[0]?.path).toBe(`8${'x'.repeat(199)}…`);
 });
 
-test('as many as an instance likes to name keep nobody waiting', () => {
+test('as many as an instance likes to name keep nobody waiting: it ends within the time of a test', () => {
   const parts = Array.from({ length: 100_000 }, (_, at) => ({ path: `a/${at}`, bytes: 1_000_000 - at }));
-  const beganMs = performance.now();
   expect(biggestOf(parts)).toHaveLength(5);
-  expect(performance.now() - beganMs).toBeLessThan(5_000);
 });
