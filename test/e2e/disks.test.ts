@@ -160,8 +160,10 @@ test('what rests is not mounted, what starts has its files again; common data ca
   await shell(id, 'echo kept >/root/v0/file && echo data >/root/dataDisk/file && sync');
   await inside.client.stop({ instanceId: id });
   await inside.sees(id, { status: 'Stopped' });
-  await until(mountsHere, (points) => points.length === 0);
-  expect(await loopsHere()).toEqual([]);
+  await until(
+    async () => [...(await mountsHere()), ...(await loopsHere())],
+    (found) => found.length === 0,
+  );
   await inside.client.start({ instanceId: id });
   await inside.sees(id, { status: 'Running' });
   expect(await shell(id, 'cat /root/v0/file /root/dataDisk/file')).toBe('kept\ndata\n');

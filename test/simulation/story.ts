@@ -119,8 +119,9 @@ const stories: readonly Tell[] = [
     return [
       [50, told.createVolume],
       [100, told.createSnapshot],
-      [2, told.expandVolume(6)],
-      [800, told.copyVolume('copy')],
+      [300, told.expandVolume(6)],
+      [2, told.copyVolume('copy')],
+      [800, told.expandVolume(7)],
       [1, told.restoreSnapshot('restored')],
       [1, told.deleteSnapshot],
       [1, told.deleteVolume],
