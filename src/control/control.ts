@@ -9,12 +9,12 @@ import type { ShownDisk } from '../domain/disk-usage.ts';
 import type { DiskSizes } from '../domain/expand-disk.ts';
 import type { Ends, EndsWish } from '../domain/ends.ts';
 import type { Signal } from '../domain/idle.ts';
-import type { FileKind } from '../domain/file-path.ts';
 import type { InstanceId } from '../domain/ids.ts';
 import type { Stray } from '../domain/stray.ts';
 import type { PublicOperation, PublicStage } from '../domain/public-operation.ts';
 import type { Source, VolumeType } from '../domain/volume.ts';
 import type { StorageCapabilities } from '../storage/contract.ts';
+import type { FolderPage } from '../storage/files.ts';
 
 /** Who asks. Comes from `access.authenticate` and is handed to every use-case. */
 export interface Caller {
@@ -237,18 +237,6 @@ export interface Snapshots {
   restore(caller: Caller, body: CopyWish, idempotency: Idempotency | null): Promise<{ volumeText: string } & Wished>;
 }
 
-export interface FileEntry {
-  /** With U+FFFD for what is no UTF-8. */
-  name: string;
-  /** False for a name that is no UTF-8, which no path can say. */
-  reachable: boolean;
-  kind: FileKind;
-  sizeBytes: number;
-  modifiedAtMs: number;
-  /** Permissions, in octal. */
-  mode: string;
-}
-
 interface FileState {
   sizeBytes: number;
   modifiedAtMs: number;
@@ -279,10 +267,7 @@ export interface FilePlace {
 /** Files of the caller's volumes, without an instance. Throws `too_many_requests` when too many of these are under way. */
 export interface Files {
   /** By name, in the order of bytes, from where `after` (a `next` of before) says. */
-  list(
-    caller: Caller,
-    asked: FilePlace & { limit: number; after: string | null },
-  ): Promise<{ entries: FileEntry[]; next: string | null }>;
+  list(caller: Caller, asked: FilePlace & { limit: number; after: string | null }): Promise<FolderPage>;
   /** With those above it that are missing; one that is there stays as it is. */
   makeFolder(caller: Caller, place: FilePlace): Promise<void>;
   /** Lends the file; the signal aborts when the volume is deleted or the server stops. */

@@ -2,7 +2,8 @@
  * Files of a volume without an instance. The disk is held and mounted while something is done in it, never longer: a delete of the
  * volume cuts off what is under way. None of it is a wish, and none has an operation: it is done when it is answered.
  */
-import { Refusal } from '../domain/refusal.ts';
+import { BYTES_PER_GB } from '../domain/disk.ts';
+import { Refusal, volumeNotFound } from '../domain/refusal.ts';
 import type { Volume } from '../domain/volume.ts';
 import { StorageFault } from '../storage/contract.ts';
 import { FileFault, listFolder, makeFolder, remove, withFile, writeFile } from '../storage/files.ts';
@@ -14,7 +15,6 @@ import type { MountVolume } from './mount-volume.ts';
 const MOST_OF_ACCOUNT = 8;
 const MOST_OF_ALL = 64;
 const ASK_AGAIN_S = 2;
-const BYTES_PER_GB = 1024 ** 3;
 
 export interface FileNeeds {
   /** The caller's volume, as it is now. */
@@ -46,8 +46,7 @@ export function makeFiles({ findVolume, mountVolume, uses }: FileNeeds): Files {
 
   async function bound(accountId: string, id: string): Promise<Volume> {
     const volume = await findVolume(accountId, id);
-    if (volume === null)
-      throw new Refusal('not_found', `volume ${id} not found; POST /api/storage/volume/list names yours`);
+    if (volume === null) throw volumeNotFound(id);
     const why = whyNoFiles(volume);
     if (why !== null) throw why;
     return volume;

@@ -1,7 +1,7 @@
 /** Operations of an account: how a wish fares, the history of a subject, and taking a wish back. */
 import { bringUps, howToCancel, operationId, supersede } from '../domain/operation.ts';
 import { publicOperation, publicStages, type PublicOperation } from '../domain/public-operation.ts';
-import { instanceNotFound, Refusal } from '../domain/refusal.ts';
+import { instanceNotFound, Refusal, volumeNotFound } from '../domain/refusal.ts';
 import { holdInstance } from '../store/instances.ts';
 import {
   countPastOperations,
@@ -50,7 +50,7 @@ async function find(db: Db, accountId: string, id: string): Promise<SubjectOpera
 
 const notFound: Readonly<Record<SubjectKind, (id: string) => Refusal>> = {
   instance: instanceNotFound,
-  volume: (id) => new Refusal('not_found', `volume ${id} not found; POST /api/storage/volume/list names yours`),
+  volume: volumeNotFound,
   snapshot: (id) => new Refusal('not_found', `snapshot ${id} not found; POST /api/storage/snapshot/list names yours`),
   image: (id) => new Refusal('not_found', `image ${id} not found; POST /api/image/list names yours`),
 };

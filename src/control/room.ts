@@ -6,12 +6,11 @@ import { BYTES_PER_GB } from '../domain/disk.ts';
 import { isNearlyFull, limitGB, wantsRoom, type Space } from '../domain/pool.ts';
 import { Refusal } from '../domain/refusal.ts';
 import { usageOfPools } from '../store/disks.ts';
-import { appendEvent } from '../store/events.ts';
 import { markWarned, poolsOf, savePool, type Pool } from '../store/pools.ts';
-import { administrators } from '../store/strays.ts';
 import type { DeedNeeds } from './passes/deeds.ts';
 import { raced } from './raced.ts';
 import type { PoolHands, RegionHands } from './regions.ts';
+import { tellAdministrators } from './tell-administrators.ts';
 
 export interface Room {
   /** Looks at every place; its beat is the caller's. */
@@ -25,7 +24,6 @@ export interface RoomNeeds extends Pick<DeedNeeds, 'store' | 'regions' | 'now' |
   dataSpace: () => Promise<Space>;
 }
 
-const ADMIN_ROLE = 'admin';
 const LOOK_DEADLINE_MS = 10_000;
 
 export function makeRoom(needs: RoomNeeds): Room {
@@ -68,8 +66,7 @@ export function makeRoom(needs: RoomNeeds): Room {
     const ours = await store.write(async (tx) => {
       if (!(await markWarned(tx, regionId, name, wants))) return false;
       const kind = wants ? 'pool.nearlyFull' : 'pool.hasRoom';
-      for (const accountId of await administrators(tx, ADMIN_ROLE))
-        await appendEvent(tx, { accountId, atMs: needs.now(), kind, subjectId: regionId, data });
+      await tellAdministrators(tx, { atMs: needs.now(), kind, subjectId: regionId, data });
       return true;
     });
     if (ours && wants)

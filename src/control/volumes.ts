@@ -2,7 +2,7 @@
 import { regionId, userId } from '../domain/ids.ts';
 import { beginOperation, FIRST_GENERATION, operationId } from '../domain/operation.ts';
 import { publicOperation } from '../domain/public-operation.ts';
-import { Refusal } from '../domain/refusal.ts';
+import { Refusal, volumeNotFound } from '../domain/refusal.ts';
 import { publicVolume, whyNotNow, type Volume } from '../domain/volume.ts';
 import { disksAmong } from '../store/disks.ts';
 import { isUniqueViolation } from '../store/errors.ts';
@@ -41,13 +41,10 @@ export interface VolumeNeeds {
 
 const SNAPSHOTS_SHOWN = 100;
 
-const notFound = (id: string): Refusal =>
-  new Refusal('not_found', `volume ${id} not found; POST /api/storage/volume/list names yours`);
-
 /** The caller's volume, held by its row until the transaction ends. */
 export async function heldVolume(tx: Db, accountId: string, id: string): Promise<Volume> {
   const [row] = await holdVolumes(tx, accountId, [id]);
-  if (!row) throw notFound(id);
+  if (!row) throw volumeNotFound(id);
   return volumeFromRow(row);
 }
 
@@ -98,7 +95,7 @@ export const makeVolumes = (needs: VolumeNeeds): Volumes => {
 
     async get({ accountId }, { id }) {
       const volume = await ownedVolume(store.read, accountId, id);
-      if (!volume || volume.status === 'Terminating') throw notFound(id);
+      if (!volume || volume.status === 'Terminating') throw volumeNotFound(id);
       const { generation, operation, source, type } = volume;
       const place = hands.of(volume.regionId);
       const [disk] = await disksAmong(store.read, [{ kind: 'volume', id }]);

@@ -43,5 +43,9 @@ export class Refusal extends Error {
   }
 }
 
+/** Whether it never was, is gone, or is another account's. */
+export const volumeNotFound = (id: string): Refusal =>
+  new Refusal('not_found', `volume ${id} not found; POST /api/storage/volume/list names yours`);
+
 /** In the words of `interface.md`, whether it never was, is forgotten, or is another account's. */
 export const instanceNotFound = (): Refusal => new Refusal('not_found', 'ent: instance not found');

@@ -47,3 +47,15 @@ export async function lockAccount(tx: Db, id: string): Promise<AccountRow | unde
 export async function setPasswordHash(tx: Db, id: string, passwordHash: string): Promise<void> {
   await tx.updateTable('account').set({ passwordHash }).where('id', '=', id).execute();
 }
+
+/** Enabled accounts of the role. */
+export async function administrators(db: Db, role: string): Promise<string[]> {
+  const rows = await db
+    .selectFrom('account')
+    .select(['id', 'roles'])
+    .where('roles', 'like', `%"${role}"%`)
+    .where('disabled', '=', 0)
+    .orderBy('id')
+    .execute();
+  return rows.map(({ id }) => id);
+}

@@ -1,20 +1,15 @@
 /** Disks: where each lies, what of its pool it takes, and what it held when it was last measured. */
 import { sql, type Selectable } from 'kysely';
-import { BYTES_PER_GB, diskKey, diskKinds, type Disk, type DiskId, type DiskKind } from '../domain/disk.ts';
+import { BYTES_PER_GB, diskKey, diskKinds, type Disk, type DiskId } from '../domain/disk.ts';
 import { regionId, userId } from '../domain/ids.ts';
 import type { PoolName } from '../domain/pool.ts';
+import { oneOf } from './one-of.ts';
 import { poolName, take } from './pools.ts';
 import type { DiskTable } from './schema.ts';
 import type { Db } from './store.ts';
 
-function kindOf(text: string): DiskKind {
-  const found = diskKinds.find((kind) => kind === text);
-  if (found === undefined) throw new Error(`there is no kind of disk ${text}; known are ${diskKinds.join(', ')}`);
-  return found;
-}
-
 const fromRow = (row: Selectable<DiskTable>): Disk => ({
-  kind: kindOf(row.kind),
+  kind: oneOf(diskKinds, row.kind),
   id: row.subjectId,
   regionId: regionId(row.regionId),
   pool: poolName(row.pool),

@@ -2,6 +2,7 @@
 import { sql, type Selectable } from 'kysely';
 import { regionId, type RegionId } from '../domain/ids.ts';
 import { poolNames, type PoolCount, type PoolName } from '../domain/pool.ts';
+import { oneOf } from './one-of.ts';
 import type { PoolTable } from './schema.ts';
 import type { Db } from './store.ts';
 
@@ -14,11 +15,7 @@ export interface Pool extends PoolCount {
 
 export const poolId = (regionId: string, name: PoolName): string => `${regionId}/${name}`;
 
-export function poolName(text: string): PoolName {
-  const found = poolNames.find((name) => name === text);
-  if (found === undefined) throw new Error(`there is no pool ${text}; known are ${poolNames.join(', ')}`);
-  return found;
-}
+export const poolName = (text: string): PoolName => oneOf(poolNames, text);
 
 const fromRow = (row: Selectable<PoolTable>): Pool => ({
   regionId: regionId(row.regionId),

@@ -6,10 +6,10 @@ import { consistencies, publicSnapshot, snapshotStatuses, type Snapshot } from '
 import { volumeTypes } from '../domain/volume.ts';
 import type { Hold } from './instances.ts';
 import { stillHeld } from './leases.ts';
+import { oneOf } from './one-of.ts';
 import { keepOperation } from './operations.ts';
 import type { SnapshotTable } from './schema.ts';
 import type { Db } from './store.ts';
-import { oneOf } from './volumes.ts';
 
 export type SnapshotRow = Selectable<SnapshotTable>;
 

@@ -192,15 +192,3 @@ export async function forgetStrays(tx: Db, ids: readonly string[]): Promise<void
       .where('id', 'in', ids.slice(from, from + FORGET_AT_ONCE))
       .execute();
 }
-
-/** Accounts that are told what was found. */
-export async function administrators(db: Db, role: string): Promise<string[]> {
-  const rows = await db
-    .selectFrom('account')
-    .select(['id', 'roles'])
-    .where('roles', 'like', `%"${role}"%`)
-    .where('disabled', '=', 0)
-    .orderBy('id')
-    .execute();
-  return rows.map(({ id }) => id);
-}

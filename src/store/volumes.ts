@@ -13,17 +13,12 @@ import {
 } from '../domain/volume.ts';
 import type { Hold } from './instances.ts';
 import { stillHeld } from './leases.ts';
+import { oneOf } from './one-of.ts';
 import { keepOperation } from './operations.ts';
 import type { VolumeTable } from './schema.ts';
 import type { Db } from './store.ts';
 
 export type VolumeRow = Selectable<VolumeTable>;
-
-export const oneOf = <T extends string>(values: readonly T[], text: string): T => {
-  const found = values.find((value) => value === text);
-  if (found === undefined) throw new Error(`unknown value ${text}; known are ${values.join(', ')}`);
-  return found;
-};
 
 export const volumeFromRow = (row: VolumeRow): Volume => ({
   id: volumeId(row.id),

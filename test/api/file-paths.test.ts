@@ -1,31 +1,10 @@
 /** That nothing is reached but the caller's own files, whatever the path, the body or the credential. */
 import { link, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import {
-  ALICE,
-  ALICES,
-  BOB,
-  BOBS,
-  expectNothingLeft,
-  expectRefused,
-  fileUrl,
-  startFilesRoom,
-  type FilesRoom,
-} from './files-room.ts';
-import type { Reply, Send } from './harness.ts';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { ALICE, ALICES, BOB, BOBS, filesRoom, expectRefused, fileUrl } from './files-room.ts';
 
-let api: FilesRoom;
-let folder: string;
-beforeAll(async () => {
-  api = await startFilesRoom();
-  folder = api.folderOf(ALICES);
-});
-afterAll(() => api.stop());
-afterEach(() => expectNothingLeft(api));
-
-const ask = (method: string, path: string, more: Send = {}): Promise<Reply> =>
-  api.send(fileUrl(path), { token: ALICE, ...more, method });
+const { api, folder, ask } = filesRoom();
 
 describe('nothing is reached that is not the caller’s', () => {
   const FORMS: [string, number][] = [
@@ -55,33 +34,33 @@ describe('nothing is reached that is not the caller’s', () => {
     ['loop', 409],
   ];
   beforeAll(async () => {
-    await symlink('/etc/passwd', join(folder, 'link'));
-    await symlink('/etc', join(folder, 'out'));
-    await symlink('nowhere', join(folder, 'dangling'));
-    await symlink('loop', join(folder, 'loop'));
+    await symlink('/etc/passwd', join(folder(), 'link'));
+    await symlink('/etc', join(folder(), 'out'));
+    await symlink('nowhere', join(folder(), 'dangling'));
+    await symlink('loop', join(folder(), 'loop'));
   });
 
   test.each(FORMS)('by the path %j', async (path, status) => {
-    const before = await readdir(folder);
+    const before = await readdir(folder());
     for (const method of ['GET', 'HEAD']) expect((await ask(method, path)).status, method).toBe(status);
     const put = await ask('PUT', path, { body: 'x' });
     // A name that is odd and no more is a name.
     if (status === 404 && put.status === 201) expect((await ask('DELETE', path)).status).toBe(204);
     else expect(put.status).toBe(status);
     if (status !== 409) expect((await ask('DELETE', path)).status).toBe(status);
-    expect(await readdir(folder)).toEqual(before);
+    expect(await readdir(folder())).toEqual(before);
   });
 
   test('by the paths of bodies', async () => {
     for (const route of ['list', 'createFolder']) {
       for (const path of ['..', '../x', '/etc', 'a//b', 'a/', 'a\0b', '\ud800', 'n'.repeat(256), 'x/'.repeat(2100)])
         expectRefused(
-          await api.post(`/storage/files/${route}`, { id: ALICES, path }, { token: ALICE }),
+          await api().post(`/storage/files/${route}`, { id: ALICES, path }, { token: ALICE }),
           400,
           'field_value',
         );
       expectRefused(
-        await api.post(`/storage/files/${route}`, { id: ALICES, path: 'out/x' }, { token: ALICE }),
+        await api().post(`/storage/files/${route}`, { id: ALICES, path: 'out/x' }, { token: ALICE }),
         409,
         'not_now',
       );
@@ -89,7 +68,7 @@ describe('nothing is reached that is not the caller’s', () => {
     const wrong = [{ limit: 0 }, { limit: 1001 }, { limit: 1.5 }, { after: 'no cursor!' }];
     for (const more of wrong)
       expectRefused(
-        await api.post('/storage/files/list', { id: ALICES, path: '', ...more }, { token: ALICE }),
+        await api().post('/storage/files/list', { id: ALICES, path: '', ...more }, { token: ALICE }),
         400,
         'field_value',
       );
@@ -97,19 +76,19 @@ describe('nothing is reached that is not the caller’s', () => {
 
   test('a hard link is a file of the volume', async () => {
     await ask('PUT', 'linked', { body: 'both' });
-    await link(join(folder, 'linked'), join(folder, 'other-name'));
+    await link(join(folder(), 'linked'), join(folder(), 'other-name'));
     expect((await ask('GET', 'other-name')).text).toBe('both');
   });
 
   test('another account’s volume is as unknown as one that never was, and is not mounted', async () => {
-    await writeFile(join(api.folderOf(BOBS), 'secret'), 'of bob');
-    const mounted = api.mounts();
+    await writeFile(join(api().folderOf(BOBS), 'secret'), 'of bob');
+    const mounted = api().mounts();
     for (const [token, volume] of [
       [ALICE, BOBS],
       [BOB, 'never-was'],
     ] as const) {
       for (const method of ['GET', 'HEAD', 'PUT', 'DELETE']) {
-        const reply = await api.send(fileUrl('secret', volume), { method, token });
+        const reply = await api().send(fileUrl('secret', volume), { method, token });
         expect(reply.status).toBe(404);
         if (method !== 'HEAD')
           expect(reply.json).toMatchObject({
@@ -117,26 +96,30 @@ describe('nothing is reached that is not the caller’s', () => {
           });
       }
       for (const route of ['list', 'createFolder'])
-        expectRefused(await api.post(`/storage/files/${route}`, { id: volume, path: '' }, { token }), 404, 'not_found');
+        expectRefused(
+          await api().post(`/storage/files/${route}`, { id: volume, path: '' }, { token }),
+          404,
+          'not_found',
+        );
     }
-    expect(api.mounts()).toBe(mounted);
-    expect(await readFile(join(api.folderOf(BOBS), 'secret'), 'utf8')).toBe('of bob');
+    expect(api().mounts()).toBe(mounted);
+    expect(await readFile(join(api().folderOf(BOBS), 'secret'), 'utf8')).toBe('of bob');
   });
 
   test('a stranger, and a page of another origin with the cookie, are refused before a body is waited for', async () => {
     for (const method of ['GET', 'PUT', 'DELETE']) {
-      const stranger = await api.send(fileUrl('digits'), { method });
+      const stranger = await api().send(fileUrl('digits'), { method });
       expectRefused(stranger, 401, 'not_logged_in');
       expect(stranger.json).toMatchObject({ code: -1 });
       const cookie = { cookie: `AccessToken=${ALICE}`, origin: 'http://evil.test' };
-      expectRefused(await api.send(fileUrl('digits'), { method, headers: cookie }), 403, 'forbidden');
-      const own = await api.send(fileUrl('by-cookie'), {
+      expectRefused(await api().send(fileUrl('digits'), { method, headers: cookie }), 403, 'forbidden');
+      const own = await api().send(fileUrl('by-cookie'), {
         method,
-        headers: { cookie: `AccessToken=${ALICE}`, origin: api.origin },
+        headers: { cookie: `AccessToken=${ALICE}`, origin: api().origin },
       });
       expect([201, 204, 404]).toContain(own.status);
     }
-    const waiting = await api.exchange(
+    const waiting = await api().exchange(
       `PUT ${fileUrl('x')} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 1000000\r\n\r\n`,
     );
     expect(waiting).toMatch(/^HTTP\/1\.1 401 /);

@@ -5,7 +5,7 @@ import { lstat, readdir, readFile, truncate, writeFile } from 'node:fs/promises'
 import { get, request } from 'node:http';
 import { connect } from 'node:net';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { Refusal } from '../../src/domain/refusal.ts';
 import { fakeControl, GOOD_TOKEN } from './fake-control.ts';
 import {
@@ -14,71 +14,61 @@ import {
   BOB,
   BOBS,
   expectNothingLeft,
+  filesRoom,
   expectRefused,
   fileUrl,
   head,
   startFilesRoom,
-  type FilesRoom,
 } from './files-room.ts';
-import { startEdge, type Reply, type Send } from './harness.ts';
+import { startEdge } from './harness.ts';
 
-let api: FilesRoom;
-let folder: string;
-beforeAll(async () => {
-  api = await startFilesRoom();
-  folder = api.folderOf(ALICES);
-});
-afterAll(() => api.stop());
-afterEach(() => expectNothingLeft(api));
-
-const ask = (method: string, path: string, more: Send = {}): Promise<Reply> =>
-  api.send(fileUrl(path), { token: ALICE, ...more, method });
+const { api, folder, ask } = filesRoom();
 
 describe('an upload', () => {
   test('that is cut in the middle, by its length or its chunks, leaves the file before and nothing else', async () => {
     await ask('PUT', 'kept', { body: 'before' });
-    const names = await readdir(folder);
+    const names = await readdir(folder());
     for (const length of ['Content-Length: 1000000', 'Transfer-Encoding: chunked']) {
       const text = length.startsWith('T') ? `10000\r\n${'a'.repeat(0x10000)}\r\n` : 'a'.repeat(500_000);
       for (const path of ['kept', 'never']) {
-        const socket = connect(api.port, '127.0.0.1');
+        const socket = connect(api().port, '127.0.0.1');
         socket.on('error', () => {});
         socket.write(head('PUT', path, length) + text);
-        await expect.poll(async () => (await api.uploadsLeft(ALICES)).length).toBe(1);
+        await expect.poll(async () => (await api().uploadsLeft(ALICES)).length).toBe(1);
         socket.resetAndDestroy();
-        await expect.poll(() => api.uploadsLeft(ALICES)).toEqual([]);
+        await expect.poll(() => api().uploadsLeft(ALICES)).toEqual([]);
       }
     }
-    expect(await readdir(folder)).toEqual(names);
+    expect(await readdir(folder())).toEqual(names);
     expect((await ask('GET', 'kept')).text).toBe('before');
-    expect(api.logged.filter(({ level }) => level === 'error')).toEqual([]);
+    expect(api().logged.filter(({ level }) => level === 'error')).toEqual([]);
   });
 
   test('that does not fit is refused: by its length before a byte of it, by its bytes where they pass the size', async () => {
-    const announced = await api.exchange(
+    const announced = await api().exchange(
       head('PUT', 'huge', `Content-Length: ${2 * 2 ** 30 + 1}`, 'Connection: close'),
     );
     expect(announced).toMatch(/^HTTP\/1\.1 507 /);
     expect(announced).toMatch(/volume holds, 2147483648.*delete files, or use a larger volume/);
-    const volume = api.volumes.get(ALICES);
+    const volume = api().volumes.get(ALICES);
     if (!volume) throw new Error('no volume');
-    api.volumes.set(ALICES, { ...volume, sizeGB: 1 / 1024 });
+    api().volumes.set(ALICES, { ...volume, sizeGB: 1 / 1024 });
     const chunk = Buffer.concat([Buffer.from('40000\r\n'), Buffer.alloc(0x40000), Buffer.from('\r\n')]);
-    const passing = await api.exchange(
+    const passing = await api().exchange(
       head('PUT', 'huge', 'Transfer-Encoding: chunked', 'Connection: close'),
       ...Array.from({ length: 6 }, () => chunk),
       '0\r\n\r\n',
     );
-    api.volumes.set(ALICES, volume);
+    api().volumes.set(ALICES, volume);
     expect(passing).toMatch(/^HTTP\/1\.1 507 /);
     expect(passing).toMatch(/X-Error-Code: volume_full/i);
-    expect(await readdir(folder)).not.toContain('huge');
+    expect(await readdir(folder())).not.toContain('huge');
   });
 
   test('that is refused while it is sent is answered, though its sender goes on for a while', async () => {
     const reply = await new Promise<number>((resolve, reject) => {
       const asked = request({
-        port: api.port,
+        port: api().port,
         host: '127.0.0.1',
         method: 'PUT',
         path: fileUrl('no/such/folder'),
@@ -186,23 +176,23 @@ describe('an upload', () => {
   test('of two to one path, one is there whole', async () => {
     const [one, two] = [randomBytes(3_000_000), randomBytes(3_000_000)];
     await Promise.all([one, two, one, two].map((body) => ask('PUT', 'raced', { body })));
-    const now = await readFile(join(folder, 'raced'));
+    const now = await readFile(join(folder(), 'raced'));
     expect(now.equals(one) || now.equals(two)).toBe(true);
   });
 
   test('and a download of a gigabyte go through a few megabytes of memory', async () => {
     const size = 2 ** 30;
-    await writeFile(join(folder, 'sparse'), '');
-    await truncate(join(folder, 'sparse'), size);
+    await writeFile(join(folder(), 'sparse'), '');
+    await truncate(join(folder(), 'sparse'), size);
     const before = process.memoryUsage().rss;
     let most = 0;
     const watch = setInterval(() => (most = Math.max(most, process.memoryUsage().rss)), 20);
     // Out of one file into the other: neither side holds more than pieces.
     const written = await new Promise<unknown>((resolve, reject) => {
       const headers = { authorization: `Bearer ${ALICE}` };
-      get(api.origin + fileUrl('sparse'), { headers }, (source) => {
+      get(api().origin + fileUrl('sparse'), { headers }, (source) => {
         const asked = request({
-          port: api.port,
+          port: api().port,
           host: '127.0.0.1',
           method: 'PUT',
           path: fileUrl('copy'),
@@ -218,7 +208,7 @@ describe('an upload', () => {
     });
     clearInterval(watch);
     expect(written).toBe(201);
-    expect((await lstat(join(folder, 'copy'))).size).toBe(size);
+    expect((await lstat(join(folder(), 'copy'))).size).toBe(size);
     expect((most - before) / 2 ** 20).toBeLessThan(150);
     await ask('DELETE', 'copy');
     await ask('DELETE', 'sparse');
@@ -227,30 +217,30 @@ describe('an upload', () => {
 
 describe('a volume', () => {
   test('that is not Bound gives no files, and it is said what would work', async () => {
-    const volume = api.volumes.get(BOBS);
+    const volume = api().volumes.get(BOBS);
     if (!volume) throw new Error('no volume');
     const words = { Pending: /once it is Bound/, Terminating: /being deleted/, Lost: /when the operator/ };
     for (const [status, said] of Object.entries(words)) {
-      api.volumes.set(BOBS, {
+      api().volumes.set(BOBS, {
         ...volume,
         status: status === 'Pending' ? 'Pending' : status === 'Lost' ? 'Lost' : 'Terminating',
       });
-      const reply = await api.send(fileUrl('secret', BOBS), { token: BOB });
+      const reply = await api().send(fileUrl('secret', BOBS), { token: BOB });
       expectRefused(reply, 409, 'not_now');
       expect(reply.json).toMatchObject({ message: expect.stringMatching(said) });
     }
-    api.volumes.set(BOBS, volume);
+    api().volumes.set(BOBS, volume);
   });
 
   test('that is deleted cuts off what is being done in it, and nothing else', async () => {
     await ask('PUT', 'digits', { body: '0123456789' });
-    const upload = connect(api.port, '127.0.0.1');
+    const upload = connect(api().port, '127.0.0.1');
     const closed = new Promise((resolve) => upload.on('error', () => {}).on('close', resolve));
     upload.write(`${head('PUT', 'unfinished', 'Content-Length: 1000000')}abc`);
-    await truncate(join(folder, 'digits'), 500 * 2 ** 20);
+    await truncate(join(folder(), 'digits'), 500 * 2 ** 20);
     const download = await new Promise<{ ended: Promise<string> }>((resolve, reject) => {
       const asked = get(
-        api.origin + fileUrl('digits'),
+        api().origin + fileUrl('digits'),
         { headers: { authorization: `Bearer ${ALICE}` } },
         (response) => {
           // Nothing is read: the server waits for room.
@@ -266,34 +256,34 @@ describe('a volume', () => {
       );
       asked.on('error', reject);
     });
-    await expect.poll(async () => (await api.uploadsLeft(ALICES)).length).toBe(1);
-    expect(api.uses.inUse({ kind: 'volume', id: ALICES })).toBe(true);
-    await api.uses.cut({ kind: 'volume', id: BOBS }, new Error('another one'));
-    expect(api.uses.inUse({ kind: 'volume', id: ALICES })).toBe(true);
-    await api.uses.cut({ kind: 'volume', id: ALICES }, new Refusal('not_now', 'it is being deleted'));
-    expect(api.uses.inUse({ kind: 'volume', id: ALICES })).toBe(false);
-    expect(await api.uploadsLeft(ALICES)).toEqual([]);
+    await expect.poll(async () => (await api().uploadsLeft(ALICES)).length).toBe(1);
+    expect(api().uses.inUse({ kind: 'volume', id: ALICES })).toBe(true);
+    await api().uses.cut({ kind: 'volume', id: BOBS }, new Error('another one'));
+    expect(api().uses.inUse({ kind: 'volume', id: ALICES })).toBe(true);
+    await api().uses.cut({ kind: 'volume', id: ALICES }, new Refusal('not_now', 'it is being deleted'));
+    expect(api().uses.inUse({ kind: 'volume', id: ALICES })).toBe(false);
+    expect(await api().uploadsLeft(ALICES)).toEqual([]);
     await closed;
     expect(await download.ended).toBe('cut');
-    expect(await readdir(folder)).not.toContain('unfinished');
-    expect(api.logged.filter(({ level }) => level === 'error')).toEqual([]);
+    expect(await readdir(folder())).not.toContain('unfinished');
+    expect(api().logged.filter(({ level }) => level === 'error')).toEqual([]);
   });
 
   test('takes eight requests of an account at once; the ninth is told to wait, and those of another are not kept', async () => {
     await ask('PUT', 'digits', { body: '0123456789' });
-    await writeFile(join(api.folderOf(BOBS), 'secret'), 'of bob');
+    await writeFile(join(api().folderOf(BOBS), 'secret'), 'of bob');
     const sockets = Array.from({ length: 8 }, (_, n) => {
-      const socket = connect(api.port, '127.0.0.1').on('error', () => {});
+      const socket = connect(api().port, '127.0.0.1').on('error', () => {});
       socket.write(`${head('PUT', `busy-${n}`, 'Content-Length: 10')}abc`);
       return socket;
     });
-    await expect.poll(async () => (await api.uploadsLeft(ALICES)).length).toBe(8);
+    await expect.poll(async () => (await api().uploadsLeft(ALICES)).length).toBe(8);
     const ninth = await ask('GET', 'digits');
     expectRefused(ninth, 429, 'too_many_requests');
     expect(ninth.headers['retry-after']).toBe('2');
-    expect((await api.send(fileUrl('secret', BOBS), { token: BOB })).text).toBe('of bob');
+    expect((await api().send(fileUrl('secret', BOBS), { token: BOB })).text).toBe('of bob');
     for (const socket of sockets) socket.destroy();
-    await expect.poll(() => api.uses.inUse({ kind: 'volume', id: ALICES })).toBe(false);
+    await expect.poll(() => api().uses.inUse({ kind: 'volume', id: ALICES })).toBe(false);
     expect((await ask('HEAD', 'digits')).status).toBe(200);
   });
 });

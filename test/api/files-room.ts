@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect } from 'vitest';
 import { makeDiskUses, type DiskUses } from '../../src/control/disk-uses.ts';
 import { makeFiles } from '../../src/control/files.ts';
 import { regionId, userId, volumeId } from '../../src/domain/ids.ts';
@@ -13,7 +13,7 @@ import type { Volume } from '../../src/domain/volume.ts';
 import type { ApiOptions } from '../../src/edge/http/api.ts';
 import { uploadsOf } from '../../src/storage/files.ts';
 import { fakeCaller, fakeControl } from './fake-control.ts';
-import { startEdge, type BareApi, type Reply } from './harness.ts';
+import { startEdge, type BareApi, type Reply, type Send } from './harness.ts';
 
 export const ALICE = 'alice';
 export const BOB = 'bob';
@@ -47,6 +47,27 @@ export function expectRefused(reply: Reply, status: number, code: string): void 
 export async function expectNothingLeft({ uses, uploadsLeft }: FilesRoom): Promise<void> {
   await expect.poll(() => uses.inUse({ kind: 'volume', id: ALICES })).toBe(false);
   expect(await uploadsLeft(ALICES)).toEqual([]);
+}
+
+/** One room for all tests of a file, and nothing left in it after any of them. */
+export function filesRoom() {
+  let room: FilesRoom | undefined;
+  const api = (): FilesRoom => {
+    if (room === undefined) throw new Error('the room is asked before it is there');
+    return room;
+  };
+  beforeAll(async () => {
+    room = await startFilesRoom();
+  });
+  afterAll(() => api().stop());
+  afterEach(() => expectNothingLeft(api()));
+  return {
+    api,
+    /** Of Alice's volume. */
+    folder: (): string => api().folderOf(ALICES),
+    ask: (method: string, path: string, more: Send = {}): Promise<Reply> =>
+      api().send(fileUrl(path), { token: ALICE, ...more, method }),
+  };
 }
 
 export async function startFilesRoom(more: Partial<ApiOptions> = {}): Promise<FilesRoom> {

@@ -3,40 +3,21 @@ import { randomBytes } from 'node:crypto';
 import { mkdir, truncate, writeFile } from 'node:fs/promises';
 import { get } from 'node:http';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { makeClient } from '../../src/contract/client.ts';
-import {
-  ALICE,
-  ALICES,
-  expectNothingLeft,
-  expectRefused,
-  fileUrl,
-  startFilesRoom,
-  type FilesRoom,
-} from './files-room.ts';
-import type { Reply, Send } from './harness.ts';
+import { ALICE, ALICES, filesRoom, expectRefused, fileUrl } from './files-room.ts';
 
-let api: FilesRoom;
-let folder: string;
-beforeAll(async () => {
-  api = await startFilesRoom();
-  folder = api.folderOf(ALICES);
-});
-afterAll(() => api.stop());
-afterEach(() => expectNothingLeft(api));
-
-const ask = (method: string, path: string, more: Send = {}): Promise<Reply> =>
-  api.send(fileUrl(path), { token: ALICE, ...more, method });
+const { api, folder, ask } = filesRoom();
 
 describe('a file', () => {
   test('is uploaded, told, downloaded and deleted', async () => {
     const bytes = randomBytes(300_000);
-    expect((await api.post('/storage/files/createFolder', { id: ALICES, path: 'a/b' }, { token: ALICE })).json).toEqual(
-      {},
-    );
+    expect(
+      (await api().post('/storage/files/createFolder', { id: ALICES, path: 'a/b' }, { token: ALICE })).json,
+    ).toEqual({});
     const made = await ask('PUT', 'a/b/c%20d', { body: bytes });
     expect([made.status, made.json]).toEqual([201, { sizeBytes: 300_000, modifiedAtUnixMs: expect.any(Number) }]);
-    const listed = await api.post('/storage/files/list', { id: ALICES, path: 'a/b' }, { token: ALICE });
+    const listed = await api().post('/storage/files/list', { id: ALICES, path: 'a/b' }, { token: ALICE });
     expect(listed.json).toEqual({
       files: [
         {
@@ -50,7 +31,9 @@ describe('a file', () => {
       ],
       next: null,
     });
-    const got = await fetch(`${api.origin}${fileUrl('a/b/c%20d')}`, { headers: { authorization: `Bearer ${ALICE}` } });
+    const got = await fetch(`${api().origin}${fileUrl('a/b/c%20d')}`, {
+      headers: { authorization: `Bearer ${ALICE}` },
+    });
     expect(got.status).toBe(200);
     expect(Buffer.from(await got.arrayBuffer()).equals(bytes)).toBe(true);
     expect(got.headers.get('etag')).toBe(made.headers.etag);
@@ -78,7 +61,7 @@ describe('a file', () => {
       expect((await ask('PUT', 'typed', { body: '{', headers: { 'content-type': type } })).json).toMatchObject({
         sizeBytes: 1,
       });
-    await mkdir(join(folder, 'sub'), { recursive: true });
+    await mkdir(join(folder(), 'sub'), { recursive: true });
     expect((await ask('PUT', 'sub%2ffile', { body: 'x' })).status).toBe(201);
     expect((await ask('GET', 'sub/file')).text).toBe('x');
   });
@@ -124,15 +107,15 @@ describe('a file', () => {
   });
 
   test('that shrinks while it is sent is cut off, not ended', async () => {
-    await writeFile(join(folder, 'shrinks'), '');
-    await truncate(join(folder, 'shrinks'), 200 * 2 ** 20);
+    await writeFile(join(folder(), 'shrinks'), '');
+    await truncate(join(folder(), 'shrinks'), 200 * 2 ** 20);
     const cut = new Promise<number>((resolve, reject) => {
       const asked = get(
-        api.origin + fileUrl('shrinks'),
+        api().origin + fileUrl('shrinks'),
         { headers: { authorization: `Bearer ${ALICE}` } },
         (response) => {
           let bytes = 0;
-          response.once('data', () => void truncate(join(folder, 'shrinks'), 10));
+          response.once('data', () => void truncate(join(folder(), 'shrinks'), 10));
           response.on('data', (piece: Buffer) => (bytes += piece.length));
           response.on('end', () => reject(new Error('it was taken for whole')));
           response.on('error', () => resolve(bytes));
@@ -145,7 +128,7 @@ describe('a file', () => {
 });
 
 test('the client of the contract does all of it', async () => {
-  const client = makeClient({ baseUrl: api.baseUrl, credential: { kind: 'token', token: ALICE } });
+  const client = makeClient({ baseUrl: api().baseUrl, credential: { kind: 'token', token: ALICE } });
   await client.createFolder({ id: ALICES, path: 'by client/é' });
   await client.uploadFile(ALICES, 'by client/é/50%.txt', 'in one piece', { onlyNew: true });
   await expect(client.uploadFile(ALICES, 'by client/é/50%.txt', 'x', { onlyNew: true })).rejects.toMatchObject({
@@ -242,7 +225,7 @@ describe('a part of a file', () => {
     const first = await new Promise<Buffer>((resolve, reject) => {
       const got: Buffer[] = [];
       const asked = get(
-        api.origin + fileUrl('large'),
+        api().origin + fileUrl('large'),
         { headers: { authorization: `Bearer ${ALICE}` } },
         (response) => {
           response.on('data', (piece: Buffer) => {
@@ -256,11 +239,11 @@ describe('a part of a file', () => {
     }).catch(() => Buffer.alloc(0));
     expect(first.length).toBeGreaterThan(2 ** 20);
     expect(first.length).toBeLessThan(bytes.length);
-    const rest = await fetch(api.origin + fileUrl('large'), {
+    const rest = await fetch(api().origin + fileUrl('large'), {
       headers: { authorization: `Bearer ${ALICE}`, range: `bytes=${first.length}-` },
     });
     expect(Buffer.concat([first, Buffer.from(await rest.arrayBuffer())]).equals(bytes)).toBe(true);
-    await expect.poll(() => api.connections()).toBeLessThan(3);
-    expect(api.logged.filter(({ text }) => text.includes('cut short'))).toHaveLength(1);
+    await expect.poll(() => api().connections()).toBeLessThan(3);
+    expect(api().logged.filter(({ text }) => text.includes('cut short'))).toHaveLength(1);
   });
 });

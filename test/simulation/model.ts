@@ -16,7 +16,7 @@ interface KnownInstance {
 }
 
 /** A volume or a snapshot. */
-interface KnownDisk {
+export interface KnownDisk {
   ownerId: string;
   there: boolean;
   maybeDeleted: boolean;
@@ -100,6 +100,11 @@ export class Model {
         wrong.push(`the launch ${name} was refused, and there is its instance`);
     }
     return wrong;
+  }
+
+  /** A volume or snapshot was answered with, for the first time or again. */
+  isThere(disks: 'volumes' | 'snapshots', id: string, ownerId: string): void {
+    if (!this[disks].has(id)) this[disks].set(id, { ownerId, there: true, maybeDeleted: false });
   }
 
   wrongDisks(volumes: DiskRows, snapshots: DiskRows): string[] {

@@ -216,7 +216,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-source-goes-while-it-is-copied',
     file: 'control/passes/snapshot-pass.ts',
-    find: 'if (await isCopied(store.read, disk)) return false;',
+    find: '!(await isCopied(store.read, disk)) && ',
     replace: '',
     suffers: 'a restore that was acknowledged fails, because its snapshot was deleted a second later',
   },

@@ -140,7 +140,6 @@ export function act(
 }
 
 export function createVolume(world: World, caller: Caller, key: string | null, name: string): Request {
-  const { model } = world;
   return {
     text: `create volume ${name}`,
     caller,
@@ -153,8 +152,7 @@ export function createVolume(world: World, caller: Caller, key: string | null, n
       const volume: unknown = JSON.parse(answer['volumeText'] ?? '');
       if (!hasText(volume, 'id')) return world.fail('a volume without an id was answered');
       const id = volume['id'] ?? '';
-      if (!model.volumes.has(id))
-        model.volumes.set(id, { ownerId: caller.accountId, there: true, maybeDeleted: false });
+      world.model.isThere('volumes', id, caller.accountId);
     },
     refused: () => {},
   };

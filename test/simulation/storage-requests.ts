@@ -1,6 +1,7 @@
 /** What clients ask of volumes beside create and delete: larger, by another name, copied, and kept as snapshots. */
 import type { Caller, CopyWish } from '../../src/control/control.ts';
 import { ask, type Request } from './client.ts';
+import type { KnownDisk } from './model.ts';
 import type { World } from './world.ts';
 
 const idIn = (answer: unknown, member: 'volumeText' | 'snapshotText'): string | null => {
@@ -48,7 +49,6 @@ export function copyVolume(
   key: string | null,
   wish: CopyWish,
 ): Request {
-  const { model } = world;
   return {
     text: `${wish.name} of ${wish.sizeGB ?? 'as many'} GB from ${from} ${wish.id}`,
     caller,
@@ -61,8 +61,7 @@ export function copyVolume(
     answered(answer) {
       const id = idIn(answer, 'volumeText');
       if (id === null) return world.fail(`a copy was answered with ${JSON.stringify(answer)}`);
-      if (!model.volumes.has(id))
-        model.volumes.set(id, { ownerId: caller.accountId, there: true, maybeDeleted: false });
+      world.model.isThere('volumes', id, caller.accountId);
       // Many want what was copied no longer, and say so at once.
       if (!world.schedule.chance(0.3)) return;
       const gone = from === 'snapshots' ? deleteSnapshot : deleteVolume;
@@ -79,7 +78,6 @@ export function createSnapshot(
   key: string | null,
   name: string,
 ): Request {
-  const { model } = world;
   return {
     text: `snapshot ${name} of ${volumeId}`,
     caller,
@@ -89,39 +87,35 @@ export function createSnapshot(
     answered(answer) {
       const id = idIn(answer, 'snapshotText');
       if (id === null) return world.fail(`a snapshot was answered with ${JSON.stringify(answer)}`);
-      if (!model.snapshots.has(id))
-        model.snapshots.set(id, { ownerId: caller.accountId, there: true, maybeDeleted: false });
+      world.model.isThere('snapshots', id, caller.accountId);
     },
     refused: () => {},
   };
 }
 
 export function deleteSnapshot(world: World, caller: Caller, id: string, key: string | null): Request {
-  const known = world.model.snapshots.get(id);
   return {
     text: `delete snapshot ${id}`,
     caller,
     key,
     send: (control, idempotency) => control.snapshots.delete(caller, { id }, idempotency),
-    sent: () => {
-      if (known) known.maybeDeleted = true;
-    },
-    answered: () => {
-      if (known) known.there = known.maybeDeleted = false;
-    },
-    refused: (refusal) => {
-      if (known && refusal.code !== 'not_found') known.maybeDeleted = false;
-    },
+    ...isGone(world.model.snapshots.get(id)),
   };
 }
 
 export function deleteVolume(world: World, caller: Caller, id: string, key: string | null): Request {
-  const known = world.model.volumes.get(id);
   return {
     text: `delete volume ${id}`,
     caller,
     key,
     send: (control, idempotency) => control.volumes.delete(caller, { id }, idempotency),
+    ...isGone(world.model.volumes.get(id)),
+  };
+}
+
+/** What the model makes of a delete: it may be gone once asked, is once answered, and is not once refused. */
+function isGone(known: KnownDisk | undefined): Pick<Request, 'sent' | 'answered' | 'refused'> {
+  return {
     sent: () => {
       if (known) known.maybeDeleted = true;
     },

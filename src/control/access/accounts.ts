@@ -9,8 +9,8 @@ import type { Once } from '../once.ts';
 import { lockOwnAccount, notLoggedIn } from './callers.ts';
 import type { Passwords } from './passwords.ts';
 import { uuidFrom, type RandomBytes } from './random.ts';
+import { ADMIN_ROLE } from '../tell-administrators.ts';
 
-const ADMIN_ROLE = 'admin';
 const ADMIN_NAME = 'admin';
 const USER_ROLE = 'user';
 

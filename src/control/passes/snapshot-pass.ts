@@ -6,12 +6,11 @@ import { appendEvent } from '../../store/events.ts';
 import { deleteSnapshotRow, snapshotFromRow, writeSnapshotFound, type SnapshotRow } from '../../store/snapshots.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { isCopied } from '../../store/volumes.ts';
-import { inTurn } from '../disk-turns.ts';
-import { located, type Located } from '../disks.ts';
+import type { Located } from '../disks.ts';
 import type { Held, Tended } from '../loop.ts';
 import { raced } from '../raced.ts';
 import type { Regions } from '../regions.ts';
-import { isBusy, STILL_USED_MS, whyNever } from './storage-faults.ts';
+import { ASK_AGAIN_MS, make, onDiskOf, remove, STILL_USED_MS, type Why } from './row-disk.ts';
 
 export interface SnapshotPassNeeds {
   store: Store;
@@ -24,19 +23,16 @@ interface Work extends SnapshotPassNeeds {
   snapshot: Snapshot;
 }
 
-const ASK_AGAIN_MS = 5_000;
-
 export function makeSnapshotPass(needs: SnapshotPassNeeds) {
   return async (held: Held<SnapshotRow>): Promise<Tended> => {
     const snapshot = snapshotFromRow(held.row);
-    const hands = needs.regions.of(snapshot.regionId);
-    const [disk] = await located(needs.store.read, hands, [{ kind: 'snapshot', id: snapshot.id }]);
     const work = { ...needs, held, snapshot };
-    if (disk) return tend(work, disk);
-    if (snapshot.status === 'Terminating') return forget(work);
-    // Of one that could not be made nothing is left.
-    if (snapshot.status === 'Failed') return { dueAtMs: null };
-    throw new Error(`nothing is written down of the disk of snapshot ${snapshot.id}`);
+    const { id, regionId, status } = snapshot;
+    return onDiskOf(
+      needs,
+      { kind: 'snapshot', id, regionId, status },
+      { tend: (disk) => tend(work, disk), forget: () => forget(work) },
+    );
   };
 }
 
@@ -72,33 +68,14 @@ async function tend(work: Work, disk: Located): Promise<Tended> {
   }
 }
 
-async function copy({ snapshot, held }: Work, disk: Located): Promise<{ reason: string; message: string } | null> {
-  const from = { kind: 'volume' as const, id: snapshot.volumeId };
-  try {
-    const deed = () => disk.storage.create(disk, snapshot.sizeGB, held.signal, from);
-    await inTurn(disk.storage, disk, deed, held.signal);
-    return null;
-  } catch (error) {
-    held.signal.throwIfAborted();
-    const why = whyNever(error);
-    if (why === null) throw error;
-    return why;
-  }
-}
+const copy = ({ snapshot: { sizeGB, volumeId: id }, held }: Work, disk: Located): Promise<Why | null> =>
+  make(disk, sizeGB, held.signal, { kind: 'volume', id });
 
 /** False while a volume is made of it. */
-async function destroy({ store, held }: Work, disk: Located): Promise<boolean> {
-  if (await isCopied(store.read, disk)) return false;
-  try {
-    await inTurn(disk.storage, disk, () => disk.storage.destroy(disk), held.signal);
-    return true;
-  } catch (error) {
-    if (isBusy(error)) return false;
-    throw error;
-  }
-}
+const destroy = async ({ store, held }: Work, disk: Located): Promise<boolean> =>
+  !(await isCopied(store.read, disk)) && remove(disk, held.signal);
 
-const giveUp = (work: Work, disk: Located, why: { reason: string; message: string }): Promise<Tended> =>
+const giveUp = (work: Work, disk: Located, why: Why): Promise<Tended> =>
   settle(work, failedSnapshot(work.snapshot, why, work.now()), 'snapshot.failed', why, (tx) => deleteDisks(tx, [disk]));
 
 async function settle(

@@ -9,10 +9,8 @@ import type { InstanceId } from '../../domain/ids.ts';
 import { strayIdOf, type StrayKind } from '../../domain/stray.ts';
 import type { Owned } from '../../engines/contract.ts';
 import { isContainer } from '../../engines/labels.ts';
-import { appendEvent } from '../../store/events.ts';
 import { makeDue, restingRunningIds } from '../../store/instances.ts';
 import {
-  administrators,
   imageRefsAmong,
   intentsAmong,
   ownersAmong,
@@ -23,6 +21,7 @@ import {
 } from '../../store/strays.ts';
 import type { Db } from '../../store/store.ts';
 import type { RegionHands } from '../regions.ts';
+import { tellAdministrators } from '../tell-administrators.ts';
 import { within, type DeedNeeds } from './deeds.ts';
 
 const LIST_DEADLINE_MS = 60_000;
@@ -31,7 +30,6 @@ const IDS_AT_ONCE = 500;
 const HINTS_GATHERED_MS = 50;
 /** Of what was found at once; the list has all of them. */
 const NAMED_IN_EVENT = 20;
-const ADMIN_ROLE = 'admin';
 const INSTANCE_ID_IN = /notebook-[0-9a-f-]{36}/;
 
 /** Finds what is not as the intents say. Throws when the engine can't tell all it holds, and nothing is changed. */
@@ -164,10 +162,8 @@ export async function keepStrays(
     const confirmed = await seeStrays(tx, { regionId, kinds }, seen, nowMs);
     if (confirmed.length === 0) return confirmed;
     const strayIds = confirmed.slice(0, NAMED_IN_EVENT).map(({ id }) => id);
-    for (const accountId of await administrators(tx, ADMIN_ROLE)) {
-      const data = { count: confirmed.length, strayIds };
-      await appendEvent(tx, { accountId, atMs: nowMs, kind: 'stray.found', subjectId: regionId, data });
-    }
+    const data = { count: confirmed.length, strayIds };
+    await tellAdministrators(tx, { atMs: nowMs, kind: 'stray.found', subjectId: regionId, data });
     return confirmed;
   });
   if (found.length === 0) return;

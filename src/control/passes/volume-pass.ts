@@ -23,11 +23,11 @@ import {
 } from '../../store/volumes.ts';
 import { inTurn } from '../disk-turns.ts';
 import type { DiskUses } from '../disk-uses.ts';
-import { located, type Located } from '../disks.ts';
+import type { Located } from '../disks.ts';
 import type { Held, Tended } from '../loop.ts';
 import { raced } from '../raced.ts';
 import type { Regions } from '../regions.ts';
-import { isBusy, STILL_USED_MS, whyNever } from './storage-faults.ts';
+import { ASK_AGAIN_MS, make, onDiskOf, remove, STILL_USED_MS, type Why } from './row-disk.ts';
 
 export interface VolumePassNeeds {
   store: Store;
@@ -43,7 +43,6 @@ interface Work extends VolumePassNeeds {
   volume: Volume;
 }
 
-const ASK_AGAIN_MS = 5_000;
 const LOST = {
   reason: 'VolumeLost',
   message: 'the backing of the volume is gone',
@@ -53,14 +52,13 @@ const LOST = {
 export function makeVolumePass(needs: VolumePassNeeds) {
   return async (held: Held<VolumeRow>): Promise<Tended> => {
     const volume = volumeFromRow(held.row);
-    const hands = needs.regions.of(volume.regionId);
-    const [disk] = await located(needs.store.read, hands, [{ kind: 'volume', id: volume.id }]);
     const work = { ...needs, held, volume };
-    if (disk) return tend(work, disk);
-    if (volume.status === 'Terminating') return forget(work);
-    // Of one that could not be made nothing is left.
-    if (volume.status === 'Failed') return { dueAtMs: null };
-    throw new Error(`nothing is written down of the disk of volume ${volume.id}`);
+    const { id, regionId, status } = volume;
+    return onDiskOf(
+      needs,
+      { kind: 'volume', id, regionId, status },
+      { tend: (disk) => tend(work, disk), forget: () => forget(work) },
+    );
   };
 }
 
@@ -104,21 +102,8 @@ async function tend(begun: Work, disk: Located): Promise<Tended> {
   }
 }
 
-type Why = { reason: string; message: string };
-
-async function create({ volume, held }: Work, disk: Located): Promise<Why | null> {
-  const { sizeGB, source } = volume;
-  try {
-    const deed = () => disk.storage.create(disk, sizeGB, held.signal, source ?? undefined);
-    await inTurn(disk.storage, disk, deed, held.signal);
-    return null;
-  } catch (error) {
-    held.signal.throwIfAborted();
-    const why = whyNever(error);
-    if (why === null) throw error;
-    return why;
-  }
-}
+const create = ({ volume: { sizeGB, source }, held }: Work, disk: Located): Promise<Why | null> =>
+  make(disk, sizeGB, held.signal, source ?? undefined);
 
 async function grow({ volume, held }: Work, disk: Located): Promise<Why | null> {
   try {
@@ -135,13 +120,7 @@ async function grow({ volume, held }: Work, disk: Located): Promise<Why | null> 
 async function destroy({ store, volume, held, diskUses }: Work, disk: Located): Promise<boolean> {
   if ((await mountersOf(store.read, volume.id)).length > 0 || (await isCopied(store.read, disk))) return false;
   await diskUses.cut(disk, new Refusal('not_now', `volume ${volume.id} is being deleted`));
-  try {
-    await inTurn(disk.storage, disk, () => disk.storage.destroy(disk), held.signal);
-    return true;
-  } catch (error) {
-    if (isBusy(error)) return false;
-    throw error;
-  }
+  return remove(disk, held.signal);
 }
 
 /** Room that it was promised and has not got goes back to its pool. */

@@ -3,10 +3,10 @@
  * that a disk of small files is full when its bytes are and not before. (`docs/decisions/0022-disks-are-xfs-in-image-files.md`)
  */
 import { rm, stat, statfs, truncate, writeFile } from 'node:fs/promises';
+import { BYTES_PER_GB } from '../../domain/disk.ts';
 import { run } from '../layout.ts';
 import { loopOf, refreshSize } from './mounts.ts';
 
-export const GB = 1024 ** 3;
 const MIB = 1024 ** 2;
 /** Its log, which holds no files. */
 const LOG_BYTES = 64 * MIB;
@@ -29,7 +29,7 @@ export async function roomOf(mountPoint: string): Promise<Room> {
 export async function makeFileSystem(image: string, sizeGB: number): Promise<void> {
   const draft = `${image}.draft`;
   await writeFile(draft, '');
-  await truncate(draft, sizeGB * GB + LOG_BYTES);
+  await truncate(draft, sizeGB * BYTES_PER_GB + LOG_BYTES);
   // A file whose blocks are shared makes a device of such sectors, and no smaller ones can be mounted from that.
   await run('mkfs.xfs', ['-q', '-K', '-s', 'size=4096', '-m', 'reflink=0,rmapbt=0,finobt=0', draft]);
   // The room of the log is set aside, though it holds nothing yet. A copy of what was written has holes there.
@@ -43,7 +43,7 @@ export async function makeFileSystem(image: string, sizeGB: number): Promise<voi
  */
 export async function widen(image: string, mountPoint: string, sizeGB: number, ownBytes: number): Promise<void> {
   const { totalBytes } = await roomOf(mountPoint);
-  const wantedBytes = sizeGB * GB * (1 + MARGIN_SHARE) + MARGIN_BYTES + ownBytes;
+  const wantedBytes = sizeGB * BYTES_PER_GB * (1 + MARGIN_SHARE) + MARGIN_BYTES + ownBytes;
   if (totalBytes >= wantedBytes) return;
   const { size } = await stat(image);
   await truncate(image, size + Math.ceil((wantedBytes - totalBytes) / MIB) * MIB);

@@ -1,0 +1,6 @@
+/** A text of a row as one of the few that it may be. */
+export function oneOf<T extends string>(values: readonly T[], text: string): T {
+  const found = values.find((value) => value === text);
+  if (found === undefined) throw new Error(`unknown value ${text}; known are ${values.join(', ')}`);
+  return found;
+}
