@@ -368,9 +368,13 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       volumeLoop = startLoop({
         ...loop,
         table: 'volume',
-        tend: makeVolumePass({ store, regions, now, diskUses, wakeInstances }),
+        tend: makeVolumePass({ store, regions, now, log, limits, diskUses, wakeInstances }),
       });
-      snapshotLoop = startLoop({ ...loop, table: 'snapshot', tend: makeSnapshotPass({ store, regions, now }) });
+      snapshotLoop = startLoop({
+        ...loop,
+        table: 'snapshot',
+        tend: makeSnapshotPass({ store, regions, now, log, limits }),
+      });
       imageLoop = startLoop({
         ...loop,
         table: 'image',

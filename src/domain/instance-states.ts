@@ -172,6 +172,8 @@ export const diagnoses = {
   VolumePending: 'A mounted volume is not ready yet. It goes on by itself once the volume is Bound.',
   VolumeLost: 'The backing of a mounted volume is gone. Terminate, and launch without it.',
   DisksFailed: 'The disks could not be made. Start again; if it repeats, ask the operator to look at the host.',
+  DisksLost:
+    'A disk that it had is gone from the storage of the region. Ask the operator to bring it back, and start again; or terminate, and launch anew.',
   BadMount:
     'A disk could not be mounted where it was asked. Terminate, and launch with another mount path or without it.',
   DiskFull: 'The disk of the host is full. The operator has to free space; start again then.',
@@ -270,6 +272,8 @@ export interface Limits {
   /** From a wish to stop or archive until it is killed without grace. */
   stopDeadlineMs: number;
   maxAttempts: number;
+  /** How often a disk is tried to be made or made larger when the host fails: some minutes, for it may be a disk of a network. */
+  maxDiskAttempts: number;
   backOffBaseMs: number;
   backOffMaxMs: number;
   stopGraceMs: number;
@@ -293,6 +297,7 @@ export const defaultLimits: Limits = {
   startDeadlineMs: 60 * 60_000,
   stopDeadlineMs: 120_000,
   maxAttempts: 5,
+  maxDiskAttempts: 10,
   backOffBaseMs: 1_000,
   backOffMaxMs: 60_000,
   stopGraceMs: 10_000,
@@ -323,5 +328,5 @@ export const phaseDeadlines: Readonly<Partial<Record<Phase, Deadline>>> = {
   PrepareDisks: { limit: 'disksDeadlineMs', reason: 'DisksFailed' },
 };
 
-export const backOffMs = (attempts: number, limits: Limits): number =>
+export const backOffMs = (attempts: number, limits: Pick<Limits, 'backOffBaseMs' | 'backOffMaxMs'>): number =>
   Math.min(limits.backOffMaxMs, limits.backOffBaseMs * 2 ** Math.max(0, attempts - 1));

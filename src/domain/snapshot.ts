@@ -91,7 +91,7 @@ export function planSnapshot(
   }
 }
 
-const DELETE_IT = 'Delete it, and take another once there is room; the volume is as it was.';
+const DELETE_IT = 'Delete it, and take another once the operator has seen to what it says; the volume is as it was.';
 
 export const failedSnapshot = (
   snapshot: Snapshot,

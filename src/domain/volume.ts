@@ -109,8 +109,9 @@ export function failedVolume(
   return hasGB === null ? { ...volume, status: 'Failed', operation } : { ...volume, sizeGB: hasGB, operation };
 }
 
-const MAKE_ANEW = 'Delete it, and make it again once there is room; what it was to be a copy of is as it was.';
-const GROW_LATER = 'It is as it was. Expand it again once there is room; the operator can add some.';
+const MAKE_ANEW =
+  'Delete it, and make it again once the operator has seen to what it says; what it was to be a copy of is as it was.';
+const GROW_LATER = 'It is as it was. Expand it again once the operator has seen to what it says.';
 
 /** What can't be done with it as it is, in words; null when it can: it has all its files, and they stay. */
 export function whyNotNow({ status }: Pick<Volume, 'status'>): string | null {

@@ -2,9 +2,11 @@
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
+import type { DiskId } from '../domain/disk.ts';
 import { readImageRef } from '../domain/image-ref.ts';
 import type { PoolName } from '../domain/pool.ts';
 import type { StrayPolicy } from '../domain/stray.ts';
+import { lostDisks } from './lost-disks.ts';
 import { poolConfig, type PoolConfig } from './pools.ts';
 
 const ANY = ['0.0.0.0', '::', '*'];
@@ -99,6 +101,7 @@ const schema = z.object({
   BERTH_POOL_FILESYSTEM: poolConfig.optional(),
   BERTH_POOL_HIGHSPEEDSTORAGE: poolConfig.optional(),
   BERTH_SHARED_DISK_GB: wholeUpTo(MAX_SHARED_GB).optional(),
+  BERTH_LOST_DISKS: lostDisks.optional(),
   BERTH_COMMON_DATA: z.string().min(1).optional(),
   BERTH_DOCKER_INSIDE: z.enum(['rootless', 'nested', 'off']).default('rootless'),
   BERTH_REGISTRY_IMAGES: z.enum(['auto', 'off']).default('auto'),
@@ -139,6 +142,8 @@ export interface Config {
   pools: Record<PoolName, PoolConfig | null>;
   /** Size of the folder that an account's instances of a region share; null: as their data disks have. */
   sharedDiskGB: number | null;
+  /** Given up by the operator: made anew, if they are gone. */
+  lostDisks: readonly DiskId[];
   /** Data sets of the operator, read-only for all who ask. */
   commonDataFolder: string;
   /** How instances may have a Docker of their own; null: not at all. `docs/security.md` says what each way costs. */
@@ -192,6 +197,7 @@ export function readConfig(env: Record<string, string | undefined>): Config {
       highspeedstorage: data.BERTH_POOL_HIGHSPEEDSTORAGE ?? null,
     },
     sharedDiskGB: data.BERTH_SHARED_DISK_GB ?? null,
+    lostDisks: data.BERTH_LOST_DISKS ?? [],
     commonDataFolder: resolve(data.BERTH_COMMON_DATA ?? join(data.BERTH_DATA, 'common')),
     dockerInside: data.BERTH_DOCKER_INSIDE === 'off' ? null : data.BERTH_DOCKER_INSIDE,
     registryImages: data.BERTH_REGISTRY_IMAGES === 'auto',

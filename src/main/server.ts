@@ -24,6 +24,7 @@ import { ensureAdmin, type ShownPassword } from './admin-password.ts';
 import type { Config } from './config.ts';
 import * as firstRun from './first-run.ts';
 import { makeHands, type Hands } from './hands.ts';
+import { giveUpForLost } from './lost-disks.ts';
 import { makePools } from './pools.ts';
 import { offerRegistryImages, prepareImage } from './prepare-images.ts';
 import { ensureSecretsKey } from './secrets-key.ts';
@@ -70,6 +71,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     opened.push(() => store.stop());
     const installation = await firstRun.installationId(store, randomUUID());
     const regionId = await firstRun.defaultRegionId(store, randomUUID());
+    await giveUpForLost(store, config.lostDisks, log);
     const pools = await makePools({ config, store, installation, log });
     const dataDiskGB = await firstRun.dataDiskGBOf(store, pools);
     const sharedDiskGB = config.sharedDiskGB ?? dataDiskGB;

@@ -15,11 +15,12 @@ const fromRow = (row: Selectable<DiskTable>): Disk => ({
   pool: poolName(row.pool),
   ownerId: userId(row.ownerId),
   sizeGB: row.sizeGB,
+  made: row.made === 1,
   usageBytes: row.usageBytes,
   warnedPercent: row.warnedPercent,
 });
 
-export type NewDisk = Omit<Disk, 'usageBytes' | 'warnedPercent'>;
+export type NewDisk = Omit<Disk, 'made' | 'usageBytes' | 'warnedPercent'>;
 
 /** Writes it down and takes its room; a disk that is there already stays as it is. When its pool has not so much, it answers what is free. */
 export async function insertDisk(
@@ -40,6 +41,16 @@ export async function insertDisk(
 export async function growDisk(tx: Db, disk: Disk, sizeGB: number): Promise<{ freeGB: number } | null> {
   await tx.updateTable('disk').set({ sizeGB }).where('id', '=', diskKey(disk)).execute();
   return take(tx, { ...disk, sizeGB: sizeGB - disk.sizeGB });
+}
+
+/** They are there from now on; or, given up for lost, are to be made anew. */
+export async function markMade(tx: Db, ids: readonly DiskId[], made: boolean): Promise<void> {
+  await tx
+    .updateTable('disk')
+    .set({ made: made ? 1 : 0 })
+    .where('id', 'in', ids.map(diskKey))
+    .where('made', '=', made ? 0 : 1)
+    .execute();
 }
 
 /** Nothing of it is left: its room is free. */

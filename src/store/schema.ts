@@ -311,6 +311,7 @@ export interface DiskTable {
   pool: string;
   ownerId: string;
   sizeGB: number;
+  made: Generated<Flag>;
   usageBytes: Generated<number>;
   warnedPercent: Generated<number>;
 }

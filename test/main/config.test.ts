@@ -36,6 +36,15 @@ describe('the configuration', () => {
     });
   });
 
+  test('reads which disks are gone for good, and refuses what names none', () => {
+    expect(readConfig({ BERTH_LOST_DISKS: 'data/i-1, shared/u-1/r-1' }).lostDisks).toEqual([
+      { kind: 'data', id: 'i-1' },
+      { kind: 'shared', id: 'u-1/r-1' },
+    ]);
+    for (const text of ['volume/v-1', 'data/', 'i-1', 'data/a b'])
+      expect(() => readConfig({ BERTH_LOST_DISKS: text })).toThrow(/BERTH_LOST_DISKS: must name disks as data/);
+  });
+
   test('reads addresses of both families', () => {
     expect(readConfig({ BERTH_LISTEN: '[::1]:80' }).listen).toEqual({ host: '::1', port: 80 });
     expect(readConfig({ BERTH_LISTEN: 'example.org:0' }).listen).toEqual({ host: 'example.org', port: 0 });

@@ -112,6 +112,7 @@ const rows: Rows = {
     pool: 'default',
     ownerId: 'ann',
     sizeGB: 20,
+    made: 1,
     usageBytes: BIG,
     warnedPercent: 80,
   },

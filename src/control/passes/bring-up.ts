@@ -2,12 +2,13 @@
  * How an instance is brought to run: image, disks, node ports, container. Each trouble is diagnosed by what the engine says of it;
  * what may pass by itself is tried again with back-off, what can't becomes a lasting failure.
  */
-import { dataDiskGB, dockerDiskGB } from '../../domain/disk.ts';
+import { dataDiskGB, dockerDiskGB, ownDisks } from '../../domain/disk.ts';
 import { EngineFault, type FaultReason } from '../../domain/engine-fault.ts';
 import { after, type Diagnosis } from '../../domain/instance-states.ts';
 import type { Instance, Observed } from '../../domain/instance.ts';
 import { endOperation, enter, type Progress, type StageName } from '../../domain/operation.ts';
 import { diagnosed, giveUp } from '../../domain/plan.ts';
+import { markMade } from '../../store/disks.ts';
 import { markFiles } from '../../store/instances.ts';
 import { appendEvent } from '../../store/events.ts';
 import { freeNodePort } from '../../store/node-ports.ts';
@@ -19,7 +20,7 @@ import { allotNodePorts, PortsUsedUp } from './node-ports.ts';
 import { answers } from './copying.ts';
 import { imageOf, withAdvice } from './image-of.ts';
 import { makeInstanceTeller } from './progress.ts';
-import { DisksFailed, engineSpec, KEYS_FILE, makeOwnDisks, prepareDisks, VolumeNotReady } from './spec.ts';
+import { DisksFailed, DisksLost, engineSpec, KEYS_FILE, makeOwnDisks, prepareDisks, VolumeNotReady } from './spec.ts';
 import { backOff, fail, keep, note, quick, write, type Rest, type Work } from './work.ts';
 
 const VOLUME_POLL_MS = 1_000;
@@ -40,10 +41,15 @@ export async function refresh(work: Work): Promise<Rest> {
     work.instance = { ...instance, filesStale };
     return 'again';
   } catch (error) {
-    if (!(error instanceof DisksFailed)) throw error;
-    needs.log.warn({ id: instance.id, err: error.cause }, error.message);
-    return needs.limits.askAgainMs;
+    return disksLater(work, error);
   }
+}
+
+/** It runs: what its disks lack is told to the operator, and asked for again. */
+function disksLater({ needs, instance: { id } }: Work, error: unknown): Rest {
+  if (!(error instanceof DisksFailed) && !(error instanceof DisksLost)) throw error;
+  needs.log.warn({ id, err: error }, error.message);
+  return needs.limits.askAgainMs;
 }
 
 /** Makes its disks as large as they are wished; whoever writes to one goes on. */
@@ -52,9 +58,7 @@ export async function grow(work: Work): Promise<Rest> {
   try {
     await makeOwnDisks(work);
   } catch (error) {
-    if (!(error instanceof DisksFailed)) throw error;
-    needs.log.warn({ id: instance.id, err: error.cause }, error.message);
-    return needs.limits.askAgainMs;
+    return disksLater(work, error);
   }
   const { ownerId: accountId, id: subjectId, spec } = instance;
   const atMs = needs.now();
@@ -106,6 +110,11 @@ export async function ensure(work: Work, planned: Partial<Observed>): Promise<Re
     if (error instanceof DisksFailed) {
       work.needs.log.error({ id: work.instance.id, err: error.cause }, error.message);
       return retryLater(work, 'DisksFailed', error.message, { ...show, phase: 'PrepareDisks' });
+    }
+    if (error instanceof DisksLost) {
+      const { disk, message } = error;
+      work.needs.log.error({ id: work.instance.id, disk }, 'a disk of an instance is gone from its pool');
+      return fail(work, giveUp(work.instance, 'DisksLost', message));
     }
     if (error instanceof PortsUsedUp) return retryLater(work, 'PortTaken', error.message);
     if (error instanceof EngineFault) return afterFault(work, error);
@@ -284,7 +293,8 @@ async function allot(work: Work, show: Partial<Observed>): Promise<void> {
   work.instance = work.written = await needs.store.write(async (tx) => {
     const nodePorts = await allotNodePorts(tx, hands, instance, needs.random);
     const allotted = { ...instance, nodePorts, everEnsured: true, mustHalt: false, observed };
-    return write(tx, work, allotted);
+    const disks = ownDisks(instance, hands.sharedDiskGB);
+    return write(tx, work, allotted, { beside: () => markMade(tx, disks, true) });
   });
 }
 

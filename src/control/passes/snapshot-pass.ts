@@ -10,9 +10,10 @@ import type { Located } from '../disks.ts';
 import type { Held, Tended } from '../loop.ts';
 import { raced } from '../raced.ts';
 import type { Regions } from '../regions.ts';
-import { ASK_AGAIN_MS, make, onDiskOf, remove, STILL_USED_MS, type Why } from './row-disk.ts';
+import { ASK_AGAIN_MS, onDiskOf, remove, STILL_USED_MS } from './row-disk.ts';
+import { makeStorageTries, type Came, type StorageTries, type StorageTriesNeeds, type Why } from './storage-tries.ts';
 
-export interface SnapshotPassNeeds {
+export interface SnapshotPassNeeds extends StorageTriesNeeds {
   store: Store;
   regions: Regions;
   now: () => number;
@@ -20,16 +21,18 @@ export interface SnapshotPassNeeds {
 
 interface Work extends SnapshotPassNeeds {
   held: Held<SnapshotRow>;
+  tries: StorageTries;
   snapshot: Snapshot;
 }
 
 export function makeSnapshotPass(needs: SnapshotPassNeeds) {
+  const tries = makeStorageTries(needs);
   return async (held: Held<SnapshotRow>): Promise<Tended> => {
     const snapshot = snapshotFromRow(held.row);
-    const work = { ...needs, held, snapshot };
+    const work = { ...needs, held, tries, snapshot };
     const { id, regionId, status } = snapshot;
     return onDiskOf(
-      needs,
+      work,
       { kind: 'snapshot', id, regionId, status },
       { tend: (disk) => tend(work, disk), forget: () => forget(work) },
     );
@@ -48,9 +51,9 @@ async function tend(work: Work, disk: Located): Promise<Tended> {
       case 'rest':
         return { dueAtMs: seen.kind === 'unknown' ? now() + ASK_AGAIN_MS : null };
       case 'copy': {
-        const why = await copy(work, disk);
-        if (why) return giveUp(work, disk, why);
-        break;
+        const came = await copy(work, disk);
+        if (came === 'done') break;
+        return 'never' in came ? giveUp(work, disk, came.never) : { dueAtMs: now() + came.againMs };
       }
       case 'ready': {
         const operation = endOperation(snapshot.operation, 'Succeeded', now());
@@ -68,8 +71,8 @@ async function tend(work: Work, disk: Located): Promise<Tended> {
   }
 }
 
-const copy = ({ snapshot: { sizeGB, volumeId: id }, held }: Work, disk: Located): Promise<Why | null> =>
-  make(disk, sizeGB, held.signal, { kind: 'volume', id });
+const copy = ({ snapshot: { sizeGB, volumeId: id }, held, tries }: Work, disk: Located): Promise<Came> =>
+  tries.attempt(held, disk, (signal) => disk.storage.create(disk, sizeGB, signal, { kind: 'volume', id }));
 
 /** False while a volume is made of it. */
 const destroy = async ({ store, held }: Work, disk: Located): Promise<boolean> =>

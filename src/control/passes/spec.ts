@@ -1,7 +1,7 @@
 /** From the intent to what the engine is asked: disks first, then the container that mounts them. */
 import type { HostMount, EngineSpec } from '../../engines/contract.ts';
 import { capacityOf } from '../../domain/catalog.ts';
-import { ownDisks, ownMountPaths, type DiskId, type DiskKind } from '../../domain/disk.ts';
+import { diskKey, ownDisks, ownMountPaths, type DiskId, type DiskKind } from '../../domain/disk.ts';
 import { notebookPath } from '../../domain/public-instance.ts';
 import { authorizedKeysOf } from '../../store/keys.ts';
 import { volumeStatusesOf } from '../../store/volumes.ts';
@@ -21,6 +21,16 @@ export class VolumeNotReady extends Error {
 
 /** The storage did not do what was asked. Its own words may tell of the host: they are for the log alone. */
 export class DisksFailed extends Error {}
+
+/** What was there is there no more, and only people can bring it back. */
+export class DisksLost extends Error {
+  /** As the operator names it. */
+  readonly disk: string;
+  constructor(message: string, disk: string) {
+    super(message);
+    this.disk = disk;
+  }
+}
 
 export const KEYS_FILE = 'authorized_keys';
 
@@ -42,14 +52,24 @@ export async function prepareDisks(work: Work): Promise<void> {
   await makeOwnDisks(work);
 }
 
-/** Those that are there stay as they are, or are made as large as they are promised to be; an adopted instance may have none. */
+/**
+ * Those that are there stay as they are, or are made as large as they are promised to be; an adopted instance may have none. One that was
+ * there and is gone is not replaced by an empty one: what it held may be brought back.
+ */
 export async function makeOwnDisks(work: Work): Promise<void> {
   const makeOne = (disk: Located): Promise<void> =>
     onDisk(work, disk, async (signal) => {
-      await disk.storage.create(disk, disk.sizeGB, signal);
+      if (disk.made) await expectThere(disk);
+      else await disk.storage.create(disk, disk.sizeGB, signal);
       await disk.storage.grow(disk, disk.sizeGB);
     });
   await Promise.all((await ownDisksOf(work)).map(makeOne));
+}
+
+async function expectThere(disk: Located): Promise<void> {
+  const seen = await disk.storage.observe(disk);
+  if (seen.kind === 'unknown') throw new Error(seen.reason);
+  if (seen.kind === 'absent') throw new DisksLost(`the ${disk.kind} disk of the instance is gone`, diskKey(disk));
 }
 
 const ownDisksOf = ({ needs, hands, instance }: Work): Promise<Located[]> =>
@@ -63,6 +83,7 @@ async function onDisk<T>(work: Work, disk: Located, deed: (signal: AbortSignal) 
     return await inTurn(disk.storage, disk, () => deed(signal), signal);
   } catch (cause) {
     work.held.signal.throwIfAborted();
+    if (cause instanceof DisksLost) throw cause;
     throw new DisksFailed(`the ${disk.kind} disk could not be had from the storage of the region`, { cause });
   }
 }

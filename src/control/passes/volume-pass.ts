@@ -8,7 +8,6 @@ import {
   type VolumeObservation,
   type VolumeStatus,
 } from '../../domain/volume.ts';
-import { StorageFault } from '../../storage/contract.ts';
 import { deleteDisks, growDisk } from '../../store/disks.ts';
 import { appendEvent } from '../../store/events.ts';
 import { makeMountersDue } from '../../store/instances.ts';
@@ -21,15 +20,15 @@ import {
   writeVolumeFound,
   type VolumeRow,
 } from '../../store/volumes.ts';
-import { inTurn } from '../disk-turns.ts';
 import type { DiskUses } from '../disk-uses.ts';
 import type { Located } from '../disks.ts';
 import type { Held, Tended } from '../loop.ts';
 import { raced } from '../raced.ts';
 import type { Regions } from '../regions.ts';
-import { ASK_AGAIN_MS, make, onDiskOf, remove, STILL_USED_MS, type Why } from './row-disk.ts';
+import { ASK_AGAIN_MS, onDiskOf, remove, STILL_USED_MS } from './row-disk.ts';
+import { makeStorageTries, type Came, type StorageTries, type StorageTriesNeeds, type Why } from './storage-tries.ts';
 
-export interface VolumePassNeeds {
+export interface VolumePassNeeds extends StorageTriesNeeds {
   store: Store;
   regions: Regions;
   now: () => number;
@@ -40,6 +39,7 @@ export interface VolumePassNeeds {
 
 interface Work extends VolumePassNeeds {
   held: Held<VolumeRow>;
+  tries: StorageTries;
   volume: Volume;
 }
 
@@ -50,12 +50,13 @@ const LOST = {
 };
 
 export function makeVolumePass(needs: VolumePassNeeds) {
+  const tries = makeStorageTries(needs);
   return async (held: Held<VolumeRow>): Promise<Tended> => {
     const volume = volumeFromRow(held.row);
-    const work = { ...needs, held, volume };
+    const work = { ...needs, held, tries, volume };
     const { id, regionId, status } = volume;
     return onDiskOf(
-      needs,
+      work,
       { kind: 'volume', id, regionId, status },
       { tend: (disk) => tend(work, disk), forget: () => forget(work) },
     );
@@ -75,13 +76,13 @@ async function tend(begun: Work, disk: Located): Promise<Tended> {
       case 'rest':
         return { dueAtMs: seen.kind === 'unknown' ? now() + ASK_AGAIN_MS : null };
       case 'create': {
-        const why = await create(work, disk);
-        if (why) return giveUp(work, disk, { ...why, hasGB: null });
+        const came = await create(work, disk);
+        if (came !== 'done') return later(work, disk, came, null);
         break;
       }
       case 'grow': {
-        const why = await grow(work, disk);
-        if (why) return giveUp(work, disk, { ...why, hasGB: seen.kind === 'present' ? seen.sizeGB : null });
+        const came = await grow(work, disk);
+        if (came !== 'done') return later(work, disk, came, seen.kind === 'present' ? seen.sizeGB : null);
         break;
       }
       case 'destroy':
@@ -102,19 +103,11 @@ async function tend(begun: Work, disk: Located): Promise<Tended> {
   }
 }
 
-const create = ({ volume: { sizeGB, source }, held }: Work, disk: Located): Promise<Why | null> =>
-  make(disk, sizeGB, held.signal, source ?? undefined);
+const create = ({ volume: { sizeGB, source }, held, tries }: Work, disk: Located): Promise<Came> =>
+  tries.attempt(held, disk, (signal) => disk.storage.create(disk, sizeGB, signal, source ?? undefined));
 
-async function grow({ volume, held }: Work, disk: Located): Promise<Why | null> {
-  try {
-    await inTurn(disk.storage, disk, () => disk.storage.grow(disk, volume.sizeGB), held.signal);
-    return null;
-  } catch (error) {
-    held.signal.throwIfAborted();
-    if (!(error instanceof StorageFault) || error.kind !== 'full') throw error;
-    return { reason: 'StorageFull', message: error.message };
-  }
-}
+const grow = ({ volume: { sizeGB }, held, tries }: Work, disk: Located): Promise<Came> =>
+  tries.attempt(held, disk, () => disk.storage.grow(disk, sizeGB));
 
 /** False while somebody mounts it, or a copy of it is being made. */
 async function destroy({ store, volume, held, diskUses }: Work, disk: Located): Promise<boolean> {
@@ -122,6 +115,15 @@ async function destroy({ store, volume, held, diskUses }: Work, disk: Located): 
   await diskUses.cut(disk, new Refusal('not_now', `volume ${volume.id} is being deleted`));
   return remove(disk, held.signal);
 }
+
+/** `hasGB`: how large it is all the same; null: not at all. */
+const later = (
+  work: Work,
+  disk: Located,
+  came: Exclude<Came, 'done'>,
+  hasGB: number | null,
+): Promise<Tended> | Tended =>
+  'never' in came ? giveUp(work, disk, { ...came.never, hasGB }) : { dueAtMs: work.now() + came.againMs };
 
 /** Room that it was promised and has not got goes back to its pool. */
 async function giveUp(work: Work, disk: Located, why: Why & { hasGB: number | null }): Promise<Tended> {

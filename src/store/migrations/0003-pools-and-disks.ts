@@ -21,7 +21,7 @@ export const poolsAndDisks: Migration = {
       "usedGB" ${number} not null default 0, warned smallint not null default 0)`.execute(db);
     await sql`create table disk (
       id ${text} primary key, kind ${text} not null, "subjectId" ${text} not null, "regionId" ${text} not null, pool ${text} not null,
-      "ownerId" ${text} not null, "sizeGB" ${number} not null, "usageBytes" ${number} not null default 0,
+      "ownerId" ${text} not null, "sizeGB" ${number} not null, made smallint not null default 0, "usageBytes" ${number} not null default 0,
       "warnedPercent" ${number} not null default 0)`.execute(db);
     await sql`create index "disk_pool" on disk ("regionId", pool)`.execute(db);
 
