@@ -20,6 +20,8 @@ export interface DiskSights {
   changed(before: Disk, after: Disk): Promise<void>;
   /** What takes most of it was found. */
   found(disk: Disk, biggest: Part[]): Promise<void>;
+  /** Of the others nothing is full any more, or they are gone. */
+  forgetAllBut(full: ReadonlySet<string>): void;
   /** The same of a root disk, and what it holds. */
   foundRoot(id: InstanceId, root: RootSight): void;
   /** Writes on instances what is not on them yet. */
@@ -103,11 +105,13 @@ export function makeDiskSights({ store, regions, now, log, ending }: DeedNeeds):
       if (before.kind === 'data' || before.kind === 'docker') waiting.add(instanceId(before.id));
       else if (isFull(before) || isFull(after))
         for (const id of await instancesWith(store.read, before)) waiting.add(instanceId(id));
-      if (!isFull(after)) biggest.delete(diskKey(after));
     },
     async found(disk, parts) {
       biggest.set(diskKey(disk), parts);
       for (const id of await instancesWith(store.read, disk)) waiting.add(instanceId(id));
+    },
+    forgetAllBut(full) {
+      for (const key of biggest.keys()) if (!full.has(key)) biggest.delete(key);
     },
     foundRoot(id, root) {
       roots.set(id, root);

@@ -48,12 +48,16 @@ export function makeLookIntoFull(needs: MeasureNeeds): LookIntoFull {
   }
 
   return async () => {
+    const full = new Set<string>();
     for (const hands of regions.all()) {
       for (const disk of await disksFullTo(store.read, hands.regionId, FULL_PERCENT)) {
         if (ending.aborted) return;
+        full.add(diskKey(disk));
         if (disk.kind === 'snapshot' || (notBeforeMs.get(diskKey(disk)) ?? 0) > time.elapsed()) continue;
         await lookInto({ ...disk, storage: poolNamed(hands, disk.pool).storage });
       }
     }
+    for (const key of notBeforeMs.keys()) if (!full.has(key)) notBeforeMs.delete(key);
+    needs.sights.forgetAllBut(full);
   };
 }
