@@ -223,8 +223,8 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-copy-begins-empty',
     file: 'control/passes/volume-pass.ts',
-    find: 'held.signal, source ?? undefined);',
-    replace: 'held.signal);',
+    find: 'signal, source ?? undefined)',
+    replace: 'signal)',
     suffers: 'a restored volume is Bound, and none of its files is there',
   },
   {

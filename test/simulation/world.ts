@@ -46,7 +46,10 @@ export class World {
   readonly intents: Intents;
   /** How the next call of that verb about that thing is done; set just before it. */
   readonly armed = new Map<string, 'halfway' | 'lying'>();
-  /** Instances that the engine said to have brought up to date, and had not: nobody can see that of a container that runs. */
+  /**
+   * Instances that the engine said to have brought up to date, and had not; or has been told twice, the second time after something newer:
+   * nobody can see that of a container that runs.
+   */
   readonly liedAbout = new Set<string>();
   /** What is wrong, once something is: the run ends there. */
   wrong: string | null = null;
@@ -164,7 +167,7 @@ export class World {
     const instance = this.checker.instances.get(about)?.instance;
     const how = instance ? ` ${instance.desired} ${instance.observed.status} ${instance.observed.phase}` : '';
     const mishap = this.fateNow.engine({ verb, about, nth: this.engineCalls.push(`${verb}${how}`) });
-    if (verb === 'ensure' && mishap?.mode === 'lying') this.liedAbout.add(about);
+    if (verb === 'ensure' && (mishap?.mode === 'lying' || mishap?.mode === 'twice')) this.liedAbout.add(about);
     return mishap;
   }
 
