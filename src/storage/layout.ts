@@ -35,7 +35,7 @@ export async function makeRoot(at: Root): Promise<void> {
     const reason = await whyUnknown(at);
     if (reason !== null) throw new Error(reason);
   }
-  await writeFile(join(root, MARKER), `${installation}\n`);
+  await writeFile(join(root, MARKER), `${installation}\n`, { flush: true });
 }
 
 const isMarked = (root: string): Promise<boolean> =>

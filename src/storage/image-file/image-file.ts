@@ -28,8 +28,17 @@ import {
 } from '../layout.ts';
 import { atMost } from '../at-most.ts';
 import { copyFiles } from '../copy-files.ts';
-import { DEVICE_PAUSE_MS, DEVICE_TRIES, letDeviceGo, loopOf, mountImage, mountPoints } from './mounts.ts';
+import {
+  DEVICE_PAUSE_MS,
+  DEVICE_TRIES,
+  letDeviceGo,
+  loopOf,
+  mountImage,
+  mountNewImage,
+  mountPoints,
+} from './mounts.ts';
 import { reflink } from './reflink.ts';
+import { makeTemplates } from './templates.ts';
 import { makeFileSystem, roomOf, settle, widen } from './xfs.ts';
 
 /** Written down when it is made, grown and unmounted. */
@@ -43,7 +52,7 @@ const facts = z.object({
 type Facts = z.infer<typeof facts>;
 
 /** Of a Docker inside: its images have device nodes and setuid programs of their own, for its own containers. */
-const optionsOf = ({ kind }: DiskId): string[] => [
+const optionsOf = ({ kind }: Pick<DiskId, 'kind'>): string[] => [
   'nouuid',
   'discard',
   // What is set aside for a file that grows counts as used: not more of it than this.
@@ -113,6 +122,7 @@ export async function whyNoImageFiles(at: Root): Promise<string | null> {
   const trial: DiskId = { kind: 'volume', id: 'trial' };
   try {
     await storage.create(trial, 1, AbortSignal.timeout(TRIAL_DEADLINE_MS));
+    await storage.mount(trial);
     return null;
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
@@ -124,6 +134,7 @@ export async function whyNoImageFiles(at: Root): Promise<string | null> {
 export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): Storage {
   const making = atMost(MADE_AT_ONCE);
   const copying = atMost(COPIED_AT_ONCE);
+  const templates = makeTemplates({ root: at.root, build, discard });
 
   async function read(folder: string, disk: DiskId): Promise<Facts> {
     try {
@@ -154,6 +165,7 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
   /** Made where nobody looks, and moved to its place when it is whole. */
   async function make(disk: DiskId, sizeGB: number, signal: AbortSignal, from?: DiskId): Promise<void> {
     const { folder, fresh } = placeOf(at.root, disk);
+    await mkdir(dirname(folder), { recursive: true, mode: 0o711 });
     await discard(fresh);
     await mkdir(mountIn(fresh), { recursive: true, mode: 0o700 });
     try {
@@ -169,17 +181,27 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
   }
 
   async function makeEmpty(disk: DiskId, sizeGB: number, fresh: string): Promise<Facts> {
-    await makeFileSystem(imageIn(fresh), sizeGB);
-    await mountImage(imageIn(fresh), mountIn(fresh), optionsOf(disk));
-    await mkdir(filesIn(fresh), { mode: 0o755 });
-    const { usedBytes: ownBytes } = await roomOf(mountIn(fresh));
-    await widen(imageIn(fresh), mountIn(fresh), sizeGB, ownBytes);
-    const usedBytes = await filesBytes(fresh, ownBytes);
-    // To be found there after a power cut: unmounting writes it down, too.
+    const { ownBytes, usedBytes } = await templates.writeEmpty(imageIn(fresh), sizeGB);
     const stays = isWantedAtOnce(disk);
-    if (stays) await run('sync', ['--file-system', mountIn(fresh)]);
-    else await unmountAt(fresh);
+    if (stays) await mountNewImage(imageIn(fresh), mountIn(fresh), optionsOf(disk));
     return { sizeGB, ownBytes, usedBytes: stays ? null : usedBytes };
+  }
+
+  /** Without a template. */
+  async function build(
+    folder: string,
+    sizeGB: number,
+  ): Promise<{ image: string; ownBytes: number; usedBytes: number }> {
+    const [image, mountPoint] = [imageIn(folder), mountIn(folder)];
+    await mkdir(mountPoint, { recursive: true, mode: 0o700 });
+    await makeFileSystem(image, sizeGB);
+    await mountNewImage(image, mountPoint, optionsOf({ kind: 'volume' }));
+    await mkdir(filesIn(folder), { mode: 0o755 });
+    const { usedBytes: ownBytes } = await roomOf(mountPoint);
+    await widen(image, mountPoint, sizeGB, ownBytes);
+    const usedBytes = await filesBytes(folder, ownBytes);
+    await unmountAt(folder);
+    return { image, ownBytes, usedBytes };
   }
 
   /** The source has a mount of its own for the copy: it may be mounted and unmounted at its place meanwhile. */
@@ -216,6 +238,7 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
 
   /** What was begun and is not whole, and the mounts of a server that died over it. */
   async function discard(fresh: string): Promise<void> {
+    if (!(await isFolder(fresh))) return;
     if ((await mountPoints()).has(sourceIn(fresh))) await run('umount', [sourceIn(fresh)]);
     await letGo(fresh);
     await removeTree(fresh);
@@ -241,7 +264,6 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
       const { folder } = placeOf(at.root, disk);
       const reason = await whyUnknown(at);
       if (reason !== null) throw new Error(reason);
-      await mkdir(dirname(folder), { recursive: true, mode: 0o711 });
       if (!(await isFolder(folder)))
         await (from === undefined ? making : copying)(() => asFull(() => make(disk, sizeGB, signal, from)));
     },

@@ -1,5 +1,6 @@
 /** Mounts and loop devices of this host, as the kernel tells of them. */
 import { readdir, readFile } from 'node:fs/promises';
+import { basename } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isMissing, run } from '../layout.ts';
 import { oneByOne } from './one-by-one.ts';
@@ -20,10 +21,11 @@ const unescaped = (text: string): string =>
 
 /** The loop device whose backing file this is: as long as anybody has it mounted, a container included. Null when there is none. */
 export async function loopOf(image: string): Promise<string | null> {
-  for (const name of await readdir('/sys/block')) {
-    if (name.startsWith('loop') && (await backingOf(name)) === image) return `/dev/${name}`;
-  }
-  return null;
+  const names = (await readdir('/sys/block')).filter((name) => name.startsWith('loop'));
+  // All at once: one after the other they take longer than all else that a mount needs.
+  const images = await Promise.all(names.map(backingOf));
+  const found = names[images.indexOf(image)];
+  return found === undefined ? null : `/dev/${found}`;
 }
 
 async function backingOf(name: string): Promise<string | null> {
@@ -43,16 +45,24 @@ const isGone = (error: unknown): boolean => error instanceof Error && 'code' in 
  * looked for and made one by one. The device goes with its last mount, whoever has that.
  */
 export const mountImage = (image: string, folder: string, options: readonly string[]): Promise<void> =>
-  oneByOne(image, () => mountByDevice(image, folder, options));
+  oneByOne(image, async () => mountByDevice(image, folder, options, await loopOf(image)));
 
-async function mountByDevice(image: string, folder: string, options: readonly string[]): Promise<void> {
-  for (let tries = DEVICE_TRIES; ; tries--) {
-    const had = await loopOf(image);
+/** An image that was made just now: no device has it, so that none is looked for among those of all disks. */
+export const mountNewImage = (image: string, folder: string, options: readonly string[]): Promise<void> =>
+  oneByOne(image, () => mountByDevice(image, folder, options, null));
+
+async function mountByDevice(
+  image: string,
+  folder: string,
+  options: readonly string[],
+  known: string | null,
+): Promise<void> {
+  for (let tries = DEVICE_TRIES, had = known; ; tries--, had = await loopOf(image)) {
     const device = had ?? (await attach(image));
     let isMounted = false;
     try {
       await run('mount', ['-t', 'xfs', '-o', options.join(','), device, folder]);
-      isMounted = (await loopOf(image)) === device;
+      isMounted = (await backingOf(basename(device))) === image;
       if (isMounted) return;
       await run('umount', [folder]);
     } catch (error) {

@@ -2,7 +2,7 @@
  * File systems inside image files. XFS: it grows while it is mounted with no more than the right to mount, and makes inodes as files come, so
  * that a disk of small files is full when its bytes are and not before. (`docs/decisions/0022-disks-are-xfs-in-image-files.md`)
  */
-import { rm, stat, statfs, truncate, writeFile } from 'node:fs/promises';
+import { stat, statfs, truncate, writeFile } from 'node:fs/promises';
 import { BYTES_PER_GB } from '../../domain/disk.ts';
 import { run } from '../layout.ts';
 import { loopOf, refreshSize } from './mounts.ts';
@@ -25,16 +25,15 @@ export async function roomOf(mountPoint: string): Promise<Room> {
   return { totalBytes: bsize * blocks, usedBytes: bsize * (blocks - bfree) };
 }
 
+/** Empty images are kept under this name. Each change of what is in one takes the next, or later disks would still be made without it. */
+export const MADE_AS = 'v1';
+
 /** An empty file system on a new sparse image, a little smaller than `sizeGB` wants: `widen` makes up for it. */
 export async function makeFileSystem(image: string, sizeGB: number): Promise<void> {
-  const draft = `${image}.draft`;
-  await writeFile(draft, '');
-  await truncate(draft, sizeGB * BYTES_PER_GB + LOG_BYTES);
+  await writeFile(image, '');
+  await truncate(image, sizeGB * BYTES_PER_GB + LOG_BYTES);
   // A file whose blocks are shared makes a device of such sectors, and no smaller ones can be mounted from that.
-  await run('mkfs.xfs', ['-q', '-K', '-s', 'size=4096', '-m', 'reflink=0,rmapbt=0,finobt=0', draft]);
-  // The room of the log is set aside, though it holds nothing yet. A copy of what was written has holes there.
-  await run('cp', ['--sparse=always', '--reflink=never', '--', draft, image]);
-  await rm(draft);
+  await run('mkfs.xfs', ['-q', '-K', '-s', 'size=4096', '-m', 'reflink=0,rmapbt=0,finobt=0', image]);
 }
 
 /**

@@ -1,0 +1,67 @@
+/** What a sparse file holds beside its holes. */
+import { open, stat } from 'node:fs/promises';
+import { run } from '../layout.ts';
+
+export interface Sparse {
+  sizeBytes: number;
+  /** Where each piece begins, and how long it is. */
+  pieces: [start: number, length: number][];
+  /** All pieces, one after the other. */
+  bytes: Buffer;
+}
+
+const STEP_BYTES = 64 * 1024;
+const ZEROS = Buffer.alloc(STEP_BYTES);
+
+/** Zeros that were written are as good as a hole. */
+export async function readSparse(path: string): Promise<Sparse> {
+  const { size: sizeBytes } = await stat(path);
+  const pieces: Sparse['pieces'] = [];
+  const bytes: Buffer[] = [];
+  const file = await open(path);
+  try {
+    for (const { start, end } of await writtenParts(path, sizeBytes)) {
+      for (let at = start; at < end; at += STEP_BYTES) {
+        const length = Math.min(STEP_BYTES, end - at);
+        const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, at);
+        if (bytesRead < length) throw new Error(`${path} became shorter while it was read`);
+        if (buffer.equals(ZEROS.subarray(0, length))) continue;
+        bytes.push(buffer);
+        const last = pieces.at(-1);
+        if (last !== undefined && last[0] + last[1] === at) last[1] += length;
+        else pieces.push([at, length]);
+      }
+    }
+  } finally {
+    await file.close();
+  }
+  return { sizeBytes, pieces, bytes: Buffer.concat(bytes) };
+}
+
+async function writtenParts(path: string, sizeBytes: number): Promise<{ start: number; end: number }[]> {
+  const { stdout } = await run('xfs_io', ['-r', '-c', 'seek -a -r 0', path]);
+  const edges = [...stdout.matchAll(/^(DATA|HOLE)\s+(\d+)$/gm)].map(([, kind, at]) => ({ kind, at: Number(at) }));
+  return edges.flatMap(({ kind, at }, index) =>
+    kind === 'DATA' ? [{ start: at, end: edges[index + 1]?.at ?? sizeBytes }] : [],
+  );
+}
+
+/** To be found there after a power cut. There must be no such file before. */
+export async function writeSparse(path: string, { sizeBytes, pieces, bytes }: Sparse): Promise<void> {
+  const file = await open(path, 'wx');
+  try {
+    await file.truncate(sizeBytes);
+    let done = 0;
+    for (const [start, length] of pieces) {
+      const end = done + length;
+      for (let at = start; done < end;) {
+        const { bytesWritten } = await file.write(bytes, done, end - done, at);
+        done += bytesWritten;
+        at += bytesWritten;
+      }
+    }
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
