@@ -119,26 +119,52 @@ test('a volume that is full is so there and nowhere else, says so within seconds
   await gone(full, other);
 });
 
-test('a data disk that is full holds more once it is expanded, while somebody writes to it; its instance never stops', async () => {
-  const id = await running();
-  const { sizeGB } = await diskOf(id, '/root/dataDisk');
+/** Fills it, expands it by 1 GB while somebody writes more to it than it has room for, and answers how large it was. */
+async function growsUnderAWriter(
+  id: string,
+  folder: string,
+  expand: (sizeGB: number) => Promise<unknown>,
+): Promise<number> {
+  const { sizeGB } = await diskOf(id, folder);
   // All but a little of it is taken without a byte being written.
-  await shell(id, `fallocate -l ${Math.floor((sizeGB - 0.2) * GB)} /root/dataDisk/taken`);
+  await shell(id, `fallocate -l ${Math.floor((sizeGB - 0.2) * GB)} ${folder}/taken`);
   const writing = shell(
     id,
-    'cd /root/dataDisk; i=0; while [ $i -lt 60 ]; do until head -c 10000000 /dev/zero 2>/dev/null >f$i; do sleep 0.1; done; i=$((i+1)); done; echo done',
+    `cd ${folder}; i=0; while [ $i -lt 60 ]; do until head -c 10000000 /dev/zero 2>/dev/null >f$i; do sleep 0.1; done; i=$((i+1)); done; echo done`,
   );
   await until(
-    () => diskOf(id, '/root/dataDisk'),
+    () => diskOf(id, folder),
     ({ percent }) => percent >= 95,
   );
-  const { instanceId } = await inside.client.expandDisk({ instanceId: id, dataDiskGB: sizeGB + 1 });
+  await expand(sizeGB + 1);
   expect(await writing).toBe('done\n');
-  const { instanceRuntimeInfo } = await inside.sees(instanceId, { status: 'Running', message: '' });
+  const now = await until(
+    () => diskOf(id, folder),
+    ({ percent }) => percent < 95,
+  );
+  expect(now.sizeGB).toBe(sizeGB + 1);
+  return sizeGB;
+}
+
+test('a data disk that is full holds more once it is expanded, while somebody writes to it; its instance never stops', async () => {
+  const id = await running();
+  const sizeGB = await growsUnderAWriter(id, '/root/dataDisk', (dataDiskGB) =>
+    inside.client.expandDisk({ instanceId: id, dataDiskGB }),
+  );
+  const { instanceRuntimeInfo } = await inside.sees(id, { status: 'Running', message: '' });
   expect(instanceRuntimeInfo.instanceDiskAmountInfo.dataDiskAmountGi).toBe(sizeGB + 1);
   const { usageGB } = await diskOf(id, '/root/dataDisk');
   expect(instanceRuntimeInfo.instanceDiskUsageInfo.dataDiskUsedGi).toBe(usageGB);
   await inside.removeAll(id);
+});
+
+test('so does a volume, for all who mount it', async () => {
+  const grown = await volume('grown');
+  const [one, two] = [await running(grown), await running(grown)];
+  await growsUnderAWriter(one, '/root/v0', (sizeGB) => inside.client.expandVolume({ id: grown, sizeGB }));
+  await shell(two, 'head -c 100000000 /dev/zero >/root/v0/of-two && sync');
+  await inside.removeAll(one, two);
+  await gone(grown);
 });
 
 test('what rests is not mounted, what starts has its files again; common data can be read and not written', async () => {

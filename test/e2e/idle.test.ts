@@ -1,5 +1,6 @@
 /** Idleness on real parts: a Jupyter kernel, an ssh session, and a container engine that tells of CPU and connections. */
 import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import WebSocket from 'ws';
 import { executeRequest } from './jupyter.ts';
@@ -52,6 +53,25 @@ async function outlastsIdleness(instanceId: string): Promise<void> {
   await inside.sees(instanceId, { status: 'Running' });
 }
 
+/**
+ * To whoever connects, Jupyter shows the kernel by a question of its own. An answer of that which comes after code has begun to run makes
+ * the kernel look idle to Jupyter itself until the code ends.
+ */
+async function atRest(kernelUrl: string): Promise<void> {
+  let before = '';
+  await until(
+    async () => {
+      await sleep(500);
+      return (await fetch(kernelUrl, { headers })).text();
+    },
+    (text) => {
+      const isSame = text === before;
+      before = text;
+      return isSame && JSON.parse(text).execution_state === 'idle';
+    },
+  );
+}
+
 /** Opens a notebook and runs code in its kernel, and does not wait for its end. */
 async function runInNotebook(notebookUrl: string, path: string, code: string): Promise<void> {
   const body = JSON.stringify({ path, name: '', type: 'notebook', kernel: { name: 'python3' } });
@@ -60,6 +80,7 @@ async function runInNotebook(notebookUrl: string, path: string, code: string): P
   const { kernel } = (await made.json()) as { kernel: { id: string } };
   const socket = new WebSocket(`${notebookUrl.replace('http', 'ws')}api/kernels/${kernel.id}/channels`, { headers });
   await once(socket, 'open');
+  await atRest(`${notebookUrl}api/kernels/${kernel.id}`);
   const request = executeRequest(code);
   socket.send(request.text);
   const begun = new Promise<void>((resolve) =>
