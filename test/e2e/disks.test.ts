@@ -162,7 +162,7 @@ test('so does a volume, for all who mount it', async () => {
   const grown = await volume('grown');
   const [one, two] = [await running(grown), await running(grown)];
   await growsUnderAWriter(one, '/root/v0', (sizeGB) => inside.client.expandVolume({ id: grown, sizeGB }));
-  await shell(two, 'head -c 100000000 /dev/zero >/root/v0/of-two && sync');
+  expect(await shell(two, 'head -c 100000000 /dev/zero >/root/v0/of-two && sync && echo written')).toBe('written\n');
   await inside.removeAll(one, two);
   await gone(grown);
 });
