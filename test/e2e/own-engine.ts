@@ -6,7 +6,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
-import { mkdtemp, open, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, open, readdir, readFile, readlink, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -128,11 +128,16 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
     await main.getImage(image).remove({ force: true });
   }
 
-  /** A killed engine forgets those that were on their way, and removing their containers does not end them. */
+  /**
+   * A killed engine forgets those that were on their way, and removing their containers does not end them. One that was about to become a
+   * container does not name the engine in its command, but waits for a word in its folder, and would keep what the container was to mount.
+   */
   async function endShims(): Promise<void> {
     for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
       const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
-      if (command.includes('containerd-shim') && command.includes(folder)) send(Number(pid), 'SIGKILL');
+      const isShim = command.includes('containerd-shim') && command.includes(folder);
+      const isHalfMade = command.startsWith('runc\0init') && (await opens(pid)).some((path) => path.startsWith(folder));
+      if (isShim || isHalfMade) send(Number(pid), 'SIGKILL');
     }
   }
 
@@ -155,6 +160,12 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
       await rm(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** What a process has open; nothing, of one that is gone. */
+async function opens(pid: string): Promise<string[]> {
+  const fds = await readdir(`/proc/${pid}/fd`).catch(() => []);
+  return Promise.all(fds.map((fd) => readlink(`/proc/${pid}/fd/${fd}`).catch(() => '')));
 }
 
 /** False when there is no such process (any more). */
