@@ -158,6 +158,8 @@ onEngine('sqlite', 'start-up repair', (open) => {
       engineWidth: width,
       engine: { times: { create: 0, start: 1, pull: 0, ready: 0 } },
       nodePorts: { first: 20_000, last: 32_000 },
+      // A call that was given up is asked for again.
+      limits: { callDeadlineMs: 60_000 },
     });
     const { instances } = world.running.control;
     const caller = await world.account('rich', 1_000_000);
