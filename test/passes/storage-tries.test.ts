@@ -1,7 +1,7 @@
 /** A host in trouble: what it can't do for a volume or a snapshot is tried again, and in the end given up with the reason. */
 import { expect, test } from 'vitest';
 import { defaultLimits } from '../../src/domain/instance-states.ts';
-import type { Storage } from '../../src/storage/contract.ts';
+import { StorageFault, type Storage } from '../../src/storage/contract.ts';
 import { onBothEngines } from '../store/harness.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, makeWorld, type World } from './harness.ts';
@@ -94,5 +94,19 @@ onBothEngines('a host in trouble', (open) => {
     const second = await volumes.expand(world.caller, { id, sizeGB: 9 }, null);
     await eventually(async () => (await operationOf(world, second.operationId)).state === 'Succeeded');
     expect(hasGB).toBe(9);
+  });
+
+  test('in which a volume vanishes as it is made larger: it is Lost, and not one whose expand failed for want of a source', async () => {
+    const world = await makeWorld(await open(), { mayFail });
+    const { id } = await boundVolume(world, 'data', 5);
+    let isThere = true;
+    world.storage.observe = async () => (isThere ? { kind: 'present', sizeGB: 5 } : { kind: 'absent' });
+    world.storage.grow = async () => {
+      isThere = false;
+      throw new StorageFault('notFound', 'the disk does not exist');
+    };
+    const { operationId } = await world.running.control.volumes.expand(world.caller, { id, sizeGB: 9 }, null);
+    await volumeIs(world, id, 'Lost');
+    expect(await operationOf(world, operationId)).toMatchObject({ state: 'Failed', error: { reason: 'VolumeLost' } });
   });
 });

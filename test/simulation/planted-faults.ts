@@ -223,8 +223,8 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-copy-begins-empty',
     file: 'control/passes/volume-pass.ts',
-    find: 'signal, source ?? undefined)',
-    replace: 'signal)',
+    find: 'volume.sizeGB, signal, from)',
+    replace: 'volume.sizeGB, signal)',
     suffers: 'a restored volume is Bound, and none of its files is there',
   },
   {

@@ -1,4 +1,5 @@
 /** The pass of one snapshot: its volume is copied, or what is left of it is removed once nothing is restored from it any more. */
+import type { DiskId } from '../../domain/disk.ts';
 import { endOperation } from '../../domain/operation.ts';
 import { failedSnapshot, planSnapshot, type Snapshot } from '../../domain/snapshot.ts';
 import { deleteDisks } from '../../store/disks.ts';
@@ -71,8 +72,10 @@ async function tend(work: Work, disk: Located): Promise<Tended> {
   }
 }
 
-const copy = ({ snapshot: { sizeGB, volumeId: id }, held, tries }: Work, disk: Located): Promise<Came> =>
-  tries.attempt(held, disk, (signal) => disk.storage.create(disk, sizeGB, signal, { kind: 'volume', id }));
+function copy({ snapshot: { sizeGB, volumeId: id }, held, tries }: Work, disk: Located): Promise<Came> {
+  const from: DiskId = { kind: 'volume', id };
+  return tries.attempt(held, disk, (signal) => disk.storage.create(disk, sizeGB, signal, from), from);
+}
 
 /** False while a volume is made of it. */
 const destroy = async ({ store, held }: Work, disk: Located): Promise<boolean> =>

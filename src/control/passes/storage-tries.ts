@@ -2,6 +2,7 @@
  * What a pass asks of a storage that may fail by a fault of the host: it is tried a few times, less and less often, and then given up, so that
  * nobody waits without end for what only the operator can mend. A server that starts anew, and a new wish, begin from the first try.
  */
+import type { DiskId } from '../../domain/disk.ts';
 import { backOffMs, type Limits } from '../../domain/instance-states.ts';
 import { StorageFault } from '../../storage/contract.ts';
 import { inTurn } from '../disk-turns.ts';
@@ -20,8 +21,8 @@ export type Came = 'done' | { againMs: number } | { never: Why };
 type Row = Pick<Held<{ id: string; generation: number }>, 'row' | 'signal'>;
 
 export interface StorageTries {
-  /** In the disk's turn. */
-  attempt(held: Row, disk: Located, deed: (signal: AbortSignal) => Promise<void>): Promise<Came>;
+  /** In the disk's turn. `from`: what it copies, which nobody brings back; a disk that is itself gone is looked at again. */
+  attempt(held: Row, disk: Located, deed: (signal: AbortSignal) => Promise<void>, from?: DiskId): Promise<Came>;
   forget(id: string): void;
 }
 
@@ -44,14 +45,14 @@ export function makeStorageTries({ limits, log }: StorageTriesNeeds): StorageTri
   }
 
   return {
-    async attempt({ row, signal }, disk, deed) {
+    async attempt({ row, signal }, disk, deed, from) {
       let came: Came;
       try {
         await inTurn(disk.storage, disk, () => deed(signal), signal);
         came = 'done';
       } catch (error) {
         signal.throwIfAborted();
-        const never = whyNever(error);
+        const never = whyNever(error, from);
         came = never === null ? afterFault(row, error) : { never };
       }
       if (came === 'done' || 'never' in came) failed.delete(row.id);
@@ -67,14 +68,14 @@ const GIVEN_UP: Why = {
   message: 'the storage of the region could not do it, however often it was tried',
 };
 
-function whyNever(error: unknown): Why | null {
+function whyNever(error: unknown, from: DiskId | undefined): Why | null {
   if (!(error instanceof StorageFault)) return null;
   const { kind, message } = error;
   switch (kind) {
     case 'full':
       return { reason: 'StorageFull', message };
     case 'notFound':
-      return { reason: 'SourceGone', message };
+      return from === undefined ? null : { reason: 'SourceGone', message };
     case 'unsupported':
       return { reason: 'Unsupported', message };
     case 'busy':

@@ -103,8 +103,10 @@ async function tend(begun: Work, disk: Located): Promise<Tended> {
   }
 }
 
-const create = ({ volume: { sizeGB, source }, held, tries }: Work, disk: Located): Promise<Came> =>
-  tries.attempt(held, disk, (signal) => disk.storage.create(disk, sizeGB, signal, source ?? undefined));
+function create({ volume, held, tries }: Work, disk: Located): Promise<Came> {
+  const from = volume.source ?? undefined;
+  return tries.attempt(held, disk, (signal) => disk.storage.create(disk, volume.sizeGB, signal, from), from);
+}
 
 const grow = ({ volume: { sizeGB }, held, tries }: Work, disk: Located): Promise<Came> =>
   tries.attempt(held, disk, () => disk.storage.grow(disk, sizeGB));
