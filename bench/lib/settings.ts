@@ -52,7 +52,7 @@ export const configOf = ({ dataFolder, engine, nodePorts, dialTo }: ServerSettin
   }),
   nodePorts,
   // Said, and not left to the port that happens to be free: a region's domain stands in the text of each of its instances.
-  domain: dialTo === null ? DOMAIN : null,
+  domain: dialTo === null ? { name: DOMAIN, isWildcard: false } : null,
 });
 
 export const quietLog = pino({ level: 'error' }, pino.destination(2));

@@ -3,6 +3,7 @@
  * transaction writes the wish, the event and the idempotency record, answers, and wakes the loop; none calls an engine.
  * Every refusal is a `Refusal`; anything else thrown is a fault of ours (500).
  */
+import type { RouteTable } from './route-table.ts';
 import type { Duplex } from 'node:stream';
 import type { ChargeMode, Region } from '../domain/catalog.ts';
 import type { ShownDisk } from '../domain/disk-usage.ts';
@@ -417,6 +418,9 @@ export interface GatewayRoute {
 /** `use` is somebody's; a `poll` is what a notebook's page asks by itself as long as it is open somewhere. */
 export type TrafficKind = 'use' | 'poll';
 
+/** Whose a credential is. Throws `not_logged_in`. */
+export type WhoseCredential = (credential: Credential) => Promise<Pick<Caller, 'accountId'>>;
+
 export interface Forwarding {
   /** Null for an unknown or released instance. Fast: asked on each request. */
   route(instanceId: string): Promise<GatewayRoute | null>;
@@ -476,6 +480,7 @@ export interface Control {
   strays: Strays;
   ends: UseEnds;
   forwarding: Forwarding;
+  routeTable: RouteTable;
   operations: Operations;
   events: Events;
   /** Changes with everything the account can list; an equal number means an equal answer. */

@@ -3,7 +3,7 @@ import { EngineFault } from '../domain/engine-fault.ts';
 import { isInstanceId } from '../domain/ids.ts';
 import { SSH_PORT } from '../domain/ports.ts';
 import type { Engine } from '../engines/contract.ts';
-import { instanceFromRow, instanceRow } from '../store/instances.ts';
+import { instanceFromRow, instanceRow, type InstanceRow } from '../store/instances.ts';
 import type { Store } from '../store/store.ts';
 import type { Forwarding, GatewayRoute } from './control.ts';
 import type { Regions } from './regions.ts';
@@ -24,6 +24,18 @@ export interface Routes extends Pick<Forwarding, 'route' | 'dial'> {
   changed(instanceId: string): void;
 }
 
+export function routeOf(row: InstanceRow): GatewayRoute {
+  const instance = instanceFromRow(row);
+  return {
+    instanceId: instance.id,
+    ownerId: instance.ownerId,
+    publicPorts: new Set(instance.nodePorts.map(({ port }) => port).filter((port) => port !== SSH_PORT)),
+    running: instance.observed.status === 'Running',
+    status: instance.observed.status,
+    notebookToken: row.notebookToken,
+  };
+}
+
 export function makeRoutes({ store, regions, time }: { store: Store; regions: Regions; time: Time }): Routes {
   const kept = new Map<string, Kept>();
 
@@ -33,16 +45,8 @@ export function makeRoutes({ store, regions, time }: { store: Store; regions: Re
     const row = isInstanceId(id) ? await instanceRow(store.read, id) : undefined;
     const fresh: Kept = { route: null, engine: null, untilMs: time.elapsed() + FRESH_MS };
     if (row && row.desired !== 'released') {
-      const instance = instanceFromRow(row);
       fresh.engine = regions.of(row.regionId).engine;
-      fresh.route = {
-        instanceId: instance.id,
-        ownerId: instance.ownerId,
-        publicPorts: new Set(instance.nodePorts.map(({ port }) => port).filter((port) => port !== SSH_PORT)),
-        running: instance.observed.status === 'Running',
-        status: instance.observed.status,
-        notebookToken: row.notebookToken,
-      };
+      fresh.route = routeOf(row);
     }
     if (kept.size >= KEPT_ROUTES) kept.clear();
     kept.set(id, fresh);

@@ -24,6 +24,7 @@ import { makeEventFeed } from './event-feed.ts';
 import { makeExpandDisk } from './expand-disk.ts';
 import { makeFairQueue, type FairQueue } from './fair-queue.ts';
 import { makeRoutes } from './forwarding.ts';
+import { makeRouteTable } from './route-table.ts';
 import { makeFiles } from './files.ts';
 import { makeHealth } from './health.ts';
 import { makeImageWork, type ImageWork } from './image-work.ts';
@@ -71,7 +72,8 @@ export interface ControlNeeds {
   /** 32 bytes; what has to be kept and handed on, such as registry secrets, is sealed with it. */
   secretsKey: Uint8Array;
   /** Address of the gateway as browsers see it, such as `http://127.0.0.1:8081`. */
-  gatewayOrigin: string;
+  /** Where a browser trades the key for a session of the gateway, and sees the notebook, or that port. */
+  openUrl: (link: { instanceId: string; port: number | undefined; key: string }) => string;
   issuer: string;
   audience: string;
   /** Containers brought up at once: about four for each core of the engine. */
@@ -131,6 +133,11 @@ export function makeControl(needs: ControlNeeds): RunningControl {
   const once = makeOnce(needs.secretsKey);
   const registries = makeRegistries({ store, now, once, randomUuid, seal, localRegistries });
   const routes = makeRoutes({ store, regions, time });
+  const routeTable = makeRouteTable({ store, time, log });
+  const routeChanged = (instanceId: string): void => {
+    routes.changed(instanceId);
+    routeTable.changed(instanceId);
+  };
   const queues = new Map<RegionHands, FairQueue>();
   const fairQueue = (hands: RegionHands): FairQueue => {
     const queue = queues.get(hands) ?? makeFairQueue(needs.engineWidth);
@@ -181,7 +188,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
   };
   let sweepSoon = (): void => {};
   const health = makeHealth(deedNeeds);
-  const actionNeeds = { store, regions, offers, now, once, wake: wakeInstances, routeChanged: routes.changed };
+  const actionNeeds = { store, regions, offers, now, once, wake: wakeInstances, routeChanged };
   const endsRules = needs.endsRules ?? { capRunMs: null, idle: null };
   const stopByItself = makeStopByItself(actionNeeds);
   const traffic = makeTraffic(now);
@@ -252,7 +259,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       async open(caller, { instanceId, port }) {
         if (!(await ownedInstanceRow(store.read, caller.accountId, instanceId))) throw instanceNotFound();
         const key = await access.grants.grant(caller, instanceId);
-        return { url: `${needs.gatewayOrigin}/open?key=${key}${port === undefined ? '' : `&port=${port}`}` };
+        return { url: needs.openUrl({ instanceId, port, key }) };
       },
     },
     operations,
@@ -277,6 +284,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       redeem: access.grants.redeem,
       session: access.grants.session,
     },
+    routeTable: { follow: routeTable.follow },
     versionOf: async (accountId) => store.versionOf(accountId),
     async health() {
       try {
@@ -361,7 +369,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
         limits,
         pidsLimit: PIDS_LIMIT,
         health,
-        routeChanged: routes.changed,
+        routeChanged,
         wake: wakeInstances,
       });
       instanceLoop = startLoop({ ...loop, table: 'instance', tend: instancePass });

@@ -13,7 +13,7 @@
  *
  * The conformance suite (`test/engines/conformance.ts`) holds each engine to this page.
  */
-import type { Duplex } from 'node:stream';
+import type { Duplex, Readable, Writable } from 'node:stream';
 import type { Capacity } from '../domain/catalog.ts';
 import type { InstanceId, UserId } from '../domain/ids.ts';
 import type { NodePort } from '../domain/instance.ts';
@@ -155,6 +155,34 @@ export interface Usage {
 }
 
 export type LogSource = 'console';
+
+/** How a command is begun whose streams stay open. Names and values as they are, no shell reads them. */
+export interface ExecWish {
+  command: readonly string[];
+  env: Readonly<Record<string, string>>;
+  /** A terminal of this size; null: none, and then what it writes comes as two streams. */
+  terminal: TerminalSize | null;
+}
+
+export interface TerminalSize {
+  columns: number;
+  rows: number;
+}
+
+/** A command that runs inside an instance. */
+export interface OpenExec {
+  /** Ended by the caller it ends the command's input; a terminal's own way is the byte that it takes for that. */
+  stdin: Writable;
+  /** With a terminal all that it writes. Both end when the command has, and hold it up when nobody reads them. */
+  stdout: Readable;
+  stderr: Readable;
+  /** Of one with a terminal; nothing else minds. */
+  resize(size: TerminalSize): Promise<void>;
+  /** Its exit code (128 and the signal's number for one that was killed), after all it wrote. Rejects with an `EngineFault` when the way to it was lost. */
+  exited: Promise<number>;
+  /** Kills it with all that it began. One that has ended is success. */
+  kill(): Promise<void>;
+}
 
 export interface ExecResult {
   exitCode: number;

@@ -1,5 +1,6 @@
 /** Where a server is, as others are told: what it listens on may be "every address", which nobody can go to. */
 import { lookup } from 'node:dns/promises';
+import { OPEN_ON_HOSTS } from '../edge/gateway/routing.ts';
 import { hostPort, isAny, type Address, type Config } from './config.ts';
 
 export interface Addresses {
@@ -7,6 +8,8 @@ export interface Addresses {
   gatewayUrl: string;
   /** `regionInfo.domain`. */
   domain: string;
+  /** `<port>-<instanceId>` below it is a port's own host; null: ports have none. */
+  portDomain: string | null;
 }
 
 const reached = ({ host, port }: Address, publicAddress: string): string =>
@@ -14,11 +17,12 @@ const reached = ({ host, port }: Address, publicAddress: string): string =>
 
 /** What is told of a server that listens on these ports. Pure. */
 export function addressesOf(config: Config, ports: { api: number; gateway: number }): Addresses {
-  const domain = config.domain ?? reached({ ...config.gatewayListen, port: ports.gateway }, config.publicAddress);
+  const domain = config.domain?.name ?? reached({ ...config.gatewayListen, port: ports.gateway }, config.publicAddress);
   return {
     apiUrl: config.apiUrl ?? `http://${reached({ ...config.listen, port: ports.api }, config.publicAddress)}`,
-    gatewayUrl: config.gatewayUrl ?? `http://${domain}`,
+    gatewayUrl: config.gatewayUrl ?? `${config.gatewayTls === null ? 'http' : 'https'}://${domain}`,
     domain,
+    portDomain: config.domain?.isWildcard === true ? domain : null,
   };
 }
 
@@ -26,4 +30,14 @@ export function addressesOf(config: Config, ports: { api: number; gateway: numbe
 export async function nodePortAddressOf({ nodePortAddress, listen: { host } }: Config): Promise<string> {
   if (nodePortAddress !== null) return nodePortAddress;
   return host === '*' ? '0.0.0.0' : (await lookup(host)).address;
+}
+
+/** The link of `POST /instance/open`: to the host of the port where it has one. */
+export function openUrl(
+  { gatewayUrl, portDomain }: Addresses,
+  { instanceId, port, key }: { instanceId: string; port: number | undefined; key: string },
+): string {
+  if (port === undefined) return `${gatewayUrl}/open?key=${key}`;
+  if (portDomain === null) return `${gatewayUrl}/open?key=${key}&port=${port}`;
+  return `${new URL(gatewayUrl).protocol}//${port}-${instanceId}.${portDomain}${OPEN_ON_HOSTS}?key=${key}`;
 }

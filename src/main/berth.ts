@@ -11,8 +11,7 @@ setFlagsFromString('--semi-space-growth-factor=1');
 
 const { pino } = await import('pino');
 const { hostPort, masked, readConfig } = await import('./config.ts');
-const { startServer, VERSION } = await import('./server.ts');
-const { welcome } = await import('./welcome.ts');
+const { VERSION } = await import('./version.ts');
 
 const fail = (text: string): never => {
   process.stderr.write(`${text}\n`);
@@ -29,11 +28,21 @@ const config = (() => {
 const log = pino({ level: config.logLevel, base: null });
 log.info(masked(config), `Berth ${VERSION} starts`);
 
-const server = await startServer({
-  config,
-  log,
-  onDatabaseLost: () => fail('Another Berth has taken the database; this one ends.'),
-}).catch((error: unknown) => {
+/** Starts what this process is, and says how it greets. */
+async function start(): Promise<{ greeting: string; stop: () => Promise<void> }> {
+  if (config.role === 'gateway') {
+    const { startGateway } = await import('./gateway.ts');
+    const gateway = await startGateway({ config, log });
+    return { greeting: `\n  The gateway serves at ${gateway.gatewayUrl}\n\n`, stop: () => gateway.stop() };
+  }
+  const { startServer } = await import('./server.ts');
+  const { welcome } = await import('./welcome.ts');
+  const onDatabaseLost = (): never => fail('Another Berth has taken the database; this one ends.');
+  const server = await startServer({ config, log, onDatabaseLost });
+  return { greeting: welcome(server), stop: () => server.stop() };
+}
+
+const { greeting, stop } = await start().catch((error: unknown) => {
   if (error instanceof Error && 'code' in error && error.code === 'EADDRINUSE') {
     return fail(
       `${hostPort(config.listen)} or ${hostPort(config.gatewayListen)} is taken by another program; set BERTH_LISTEN and BERTH_GATEWAY_LISTEN.`,
@@ -43,7 +52,7 @@ const server = await startServer({
   return fail(`Berth could not start. ${error instanceof Error ? error.message : String(error)}`);
 });
 setFlagsFromString('--semi-space-growth-factor=2');
-process.stdout.write(welcome(server));
+process.stdout.write(greeting);
 
 /** npm passes a signal on that the terminal has sent to all of the group already: the second of two so close is an echo. */
 const ECHO_MS = 1_000;
@@ -54,7 +63,7 @@ for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     if (endingSinceMs > 0) return;
     endingSinceMs = Date.now();
     log.info({ signal }, 'draining; the same signal again ends at once');
-    server.stop().then(
+    stop().then(
       () => process.exit(0),
       (error: unknown) => {
         log.error({ err: error }, 'could not end cleanly');

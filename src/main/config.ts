@@ -52,6 +52,15 @@ const wholeUpTo = (max: number) =>
     .min(1)
     .max(max);
 
+const gatewayDomain = z.string().transform((text, ctx) => {
+  const isWildcard = text.startsWith('*.');
+  const name = (isWildcard ? text.slice(2) : text).toLowerCase();
+  if (/^[a-z0-9.\-[\]:]+$/.test(name)) return { name, isWildcard };
+  const message = 'must be the name that the gateway is reached by, such as gpu.example.org, or *.gpu.example.org';
+  ctx.addIssue({ code: 'custom', message });
+  return z.NEVER;
+});
+
 /** A path is asked for: what lies at the top of a registry is seldom one's own. */
 const archiveRegistry = z.string().transform((text, ctx) => {
   const read = readImageRef(`${text}/archive`);
@@ -60,6 +69,8 @@ const archiveRegistry = z.string().transform((text, ctx) => {
   ctx.addIssue({ code: 'custom', message: 'must be host[:port]/path, for example registry.example.org/berth' });
   return z.NEVER;
 });
+
+const ABSOLUTE = 'must be the absolute path of a PEM file';
 
 const isRoot = process.getuid?.() === 0;
 
@@ -72,7 +83,9 @@ const schema = z.object({
   BERTH_LISTEN: address.prefault('127.0.0.1:8080'),
   BERTH_GATEWAY_LISTEN: address.prefault('127.0.0.1:8081'),
   BERTH_PUBLIC_ADDRESS: z.string().min(1).optional(),
-  BERTH_DOMAIN: z.string().min(1).optional(),
+  BERTH_DOMAIN: gatewayDomain.optional(),
+  BERTH_GATEWAY_TLS_CERT: z.string().startsWith('/', { error: ABSOLUTE }).optional(),
+  BERTH_GATEWAY_TLS_KEY: z.string().startsWith('/', { error: ABSOLUTE }).optional(),
   BERTH_GATEWAY_URL: url.optional(),
   BERTH_API_URL: url.optional(),
   BERTH_TRUSTED_PROXIES: z
@@ -86,6 +99,7 @@ const schema = z.object({
       ),
     )
     .optional(),
+  BERTH_ROLE: z.enum(['all', 'api', 'gateway']).default('all'),
   BERTH_ENGINE: z.enum(['docker', 'simulated']).default('docker'),
   BERTH_DATABASE_URL: z
     .string()
@@ -121,12 +135,19 @@ export interface Config {
   listen: Address;
   gatewayListen: Address;
   publicAddress: string;
-  /** Host (and port) of the gateway, as `regionInfo.domain` says it; null: the gateway's own address once it listens. */
-  domain: string | null;
+  /**
+   * Host (and port) of the gateway, as `regionInfo.domain` says it; null: the gateway's own address once it listens. `isWildcard`: all names
+   * one below it lead here, too, so that each port has a host of its own.
+   */
+  domain: { name: string; isWildcard: boolean } | null;
   gatewayUrl: string | null;
+  /** Files that browsers are shown the gateway's name by; null: it speaks plain HTTP. */
+  gatewayTls: { cert: string; key: string } | null;
   apiUrl: string | null;
   /** Addresses whose word about the client's own address is believed. */
   trustedProxies: string[];
+  /** What this process is: both, or one of the two, which then find each other in the data folder. */
+  role: 'all' | 'api' | 'gateway';
   engine: 'docker' | 'simulated';
   databaseUrl: string | null;
   adminPassword: string | null;
@@ -170,6 +191,10 @@ export function readConfig(env: Record<string, string | undefined>): Config {
     throw new Error(`The configuration is wrong:\n${lines.join('\n')}`);
   }
   const { data } = read;
+  if (data.BERTH_ROLE !== 'all' && data.BERTH_ENGINE === 'simulated') {
+    const why = 'the simulated engine lives in the process of the API, and no other reaches it: leave BERTH_ROLE out';
+    throw new Error(`The configuration is wrong:\n  BERTH_ROLE: ${why}`);
+  }
   if (isAny(data.BERTH_LISTEN.host) && data.BERTH_PUBLIC_ADDRESS === undefined) {
     const why = `BERTH_LISTEN is ${data.BERTH_LISTEN.host}, which is no address that others could be told`;
     throw new Error(`The configuration is wrong:\n  BERTH_PUBLIC_ADDRESS: must be set, since ${why}`);
@@ -181,8 +206,10 @@ export function readConfig(env: Record<string, string | undefined>): Config {
     publicAddress: data.BERTH_PUBLIC_ADDRESS ?? data.BERTH_LISTEN.host,
     domain: data.BERTH_DOMAIN ?? null,
     gatewayUrl: data.BERTH_GATEWAY_URL ?? null,
+    gatewayTls: gatewayTlsOf(data),
     apiUrl: data.BERTH_API_URL ?? null,
     trustedProxies: data.BERTH_TRUSTED_PROXIES ?? [],
+    role: data.BERTH_ROLE,
     engine: data.BERTH_ENGINE,
     databaseUrl: data.BERTH_DATABASE_URL ?? null,
     adminPassword: data.BERTH_ADMIN_PASSWORD ?? null,
@@ -208,6 +235,18 @@ export function readConfig(env: Record<string, string | undefined>): Config {
     logLevel: data.BERTH_LOG,
     dockerHost: data.DOCKER_HOST ?? null,
   };
+}
+
+function gatewayTlsOf({
+  BERTH_GATEWAY_TLS_CERT: cert,
+  BERTH_GATEWAY_TLS_KEY: key,
+}: z.output<typeof schema>): Config['gatewayTls'] {
+  if (cert !== undefined && key !== undefined) return { cert, key };
+  if (cert === undefined && key === undefined) return null;
+  const [lacks, has] = cert === undefined ? ['CERT', 'KEY'] : ['KEY', 'CERT'];
+  throw new Error(
+    `The configuration is wrong:\n  BERTH_GATEWAY_TLS_${lacks}: must be set too, it goes together with BERTH_GATEWAY_TLS_${has}`,
+  );
 }
 
 function archiveRegistryOf(data: z.output<typeof schema>): Config['archiveRegistry'] {

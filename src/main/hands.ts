@@ -58,10 +58,7 @@ export async function makeHands(
   await mkdir(config.commonDataFolder, { recursive: true, mode: 0o755 });
   const startScript = await readFile(join(IMAGES_FOLDER, 'start.sh'), 'utf8');
   const recipe = await readRecipe(NOTEBOOK_RECIPE);
-  const engine =
-    config.engine === 'docker'
-      ? await dockerEngine(config, installation, log)
-      : await simulatedEngine(config, installation);
+  const engine = await makeEngine(config, installation, log);
   return {
     hands: {
       regionId: region,
@@ -79,6 +76,9 @@ export async function makeHands(
     width: config.engine === 'docker' ? 4 * availableParallelism() : 64,
   };
 }
+
+export const makeEngine = (config: Config, installation: string, log: Logger): Promise<Engine> =>
+  config.engine === 'docker' ? dockerEngine(config, installation, log) : simulatedEngine(config, installation);
 
 // Only the engine that is used is loaded: dockerode alone is 10 MB and a tenth of the start.
 

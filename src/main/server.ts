@@ -6,30 +6,31 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
+import type { Forwarding } from '../control/control.ts';
 import { makeControl, type RunningControl } from '../control/make-control.ts';
 import { makeRegions } from '../control/regions.ts';
 import { realTime, type Time } from '../control/time.ts';
 import type { Region } from '../domain/catalog.ts';
 import { idlePolicy, type IdleLimits } from '../domain/idle.ts';
 import type { Limits } from '../domain/instance-states.ts';
-import { makeGateway } from '../edge/gateway/gateway.ts';
 import { makeApi } from '../edge/http/api.ts';
+import { serveLink } from '../edge/link/serve.ts';
 import { lockDatabase } from '../store/database-lock.ts';
 import { lockFolder } from '../store/lock.ts';
 import { openStore } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
 import { spaceAt } from '../storage/layout.ts';
-import { addressesOf } from './addresses.ts';
+import { addressesOf, openUrl } from './addresses.ts';
 import { ensureAdmin, type ShownPassword } from './admin-password.ts';
 import type { Config } from './config.ts';
 import * as firstRun from './first-run.ts';
+import { linkPath, openGateway } from './gateway.ts';
 import { makeHands, type Hands } from './hands.ts';
 import { giveUpForLost } from './lost-disks.ts';
 import { makePools } from './pools.ts';
 import { offerRegistryImages, prepareImage } from './prepare-images.ts';
 import { ensureSecretsKey } from './secrets-key.ts';
-
-export const VERSION = '0.1.0';
+import { VERSION } from './version.ts';
 
 export interface Server {
   apiUrl: string;
@@ -85,24 +86,25 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       return late.running;
     };
     const ports = { api: config.listen.port, gateway: config.gatewayListen.port };
-    const gateway = makeGateway({
-      forwarding: {
-        route: (id) => ready().control.forwarding.route(id),
-        redeem: (key) => ready().control.forwarding.redeem(key),
-        session: (secret) => ready().control.forwarding.session(secret),
-        dial: (id, port, signal) => ready().control.forwarding.dial(id, port, signal),
-        began: (id, kind) => ready().control.forwarding.began(id, kind),
-      },
-      authenticate: (credential) => ready().access.authenticate(credential),
-      issuer: installation,
-      ...(config.gatewayUrl === null ? {} : { publicOrigin: config.gatewayUrl }),
-      apiOrigin: () => addressesOf(config, ports).apiUrl,
-      trustedProxies: config.trustedProxies,
-      log,
-    });
-    await gateway.listen(config.gatewayListen.host, config.gatewayListen.port);
-    opened.push(() => gateway.stop());
-    ports.gateway = portOf(gateway.address);
+    const forwarding: Forwarding = {
+      route: (id) => ready().control.forwarding.route(id),
+      redeem: (key) => ready().control.forwarding.redeem(key),
+      session: (secret) => ready().control.forwarding.session(secret),
+      dial: (id, port, signal) => ready().control.forwarding.dial(id, port, signal),
+      began: (id, kind) => ready().control.forwarding.began(id, kind),
+    };
+    if (config.role === 'all') {
+      const gateway = await openGateway(config, {
+        forwarding,
+        authenticate: (credential) => ready().access.authenticate(credential),
+        issuer: installation,
+        apiOrigin: () => addressesOf(config, ports).apiUrl,
+        portDomain: () => addressesOf(config, ports).portDomain,
+        log,
+      });
+      opened.push(() => gateway.stop());
+      ports.gateway = gateway.port;
+    }
     const { gatewayUrl, domain } = addressesOf(config, ports);
 
     const machine = firstRun.thisMachine();
@@ -139,7 +141,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       randomUuid: randomUUID,
       randomBytes,
       secretsKey: await ensureSecretsKey(dataFolder),
-      gatewayOrigin: gatewayUrl,
+      openUrl: (link) => openUrl(addressesOf(config, ports), link),
       issuer: installation,
       audience: 'berth',
       engineWidth: hands.width,
@@ -179,6 +181,19 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     await running.start();
     opened.push(() => running.stop());
 
+    if (config.role === 'api') {
+      const { control, access } = running;
+      const link = await serveLink({
+        path: linkPath(config),
+        routeTable: control.routeTable,
+        forwarding: control.forwarding,
+        authenticate: (credential) => access.authenticate(credential),
+        issuer: installation,
+        log,
+      });
+      opened.push(() => link.stop());
+    }
+
     const aside = new AbortController();
     const { imageWork } = running;
     const work = [
@@ -206,5 +221,3 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     throw error;
   }
 }
-
-const portOf = (address: string): number => Number(address.slice(address.lastIndexOf(':') + 1));

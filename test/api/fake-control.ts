@@ -45,6 +45,7 @@ export function fakeControl(
     strays: { list: unasked, handle: unasked, ...given.strays },
     ends: { set: unasked, keepAlive: unasked, activity: unasked, ...given.ends },
     forwarding: unaskedForwarding,
+    routeTable: { follow: unasked },
     operations: { read: unasked, list: unasked, cancel: unasked, ...given.operations },
     events: { follow: unaskedEvents, ...given.events },
     versionOf: given.versionOf ?? (async () => 1),

@@ -114,7 +114,7 @@ export async function wireControl(log: Parameters<typeof makeControl>[0]['log'])
     randomUuid: randomUUID,
     randomBytes,
     secretsKey: new Uint8Array(32).fill(7),
-    gatewayOrigin: GATEWAY_ORIGIN,
+    openUrl: ({ key, port }) => `${GATEWAY_ORIGIN}/open?key=${key}${port === undefined ? '' : `&port=${port}`}`,
     issuer: ISSUER,
     audience: AUDIENCE,
     engineWidth: 1,

@@ -14,16 +14,57 @@ export const PASSWORD = 'correct horse battery';
 const START_DEADLINE_MS = 30_000;
 const ROOT = join(import.meta.dirname, '../..');
 
-export interface ServerProcess {
+export interface Program {
+  output: () => string;
+  kill: (signal: NodeJS.Signals) => Promise<void>;
+  /** Starts it, or starts it again on the same data and the same addresses. */
+  start: () => Promise<void>;
+}
+
+export interface ServerProcess extends Program {
   apiUrl: string;
   gatewayUrl: string;
   folder: string;
-  output: () => string;
-  kill: (signal: NodeJS.Signals) => Promise<void>;
-  /** Starts it again on the same data and the same addresses. */
-  start: () => Promise<void>;
+  /** Where it was asked to be a process of its own. */
+  gateway: Program | null;
   /** Ends it, and removes from the engine whatever it left there. */
   stop: () => Promise<void>;
+}
+
+/** The program with such an environment, not started yet; `greeting`: what it says once it serves. */
+function makeProgram(env: NodeJS.ProcessEnv, greeting: string): Program {
+  let child: ChildProcess | null = null;
+  let text = '';
+  return {
+    output: () => text,
+    async start() {
+      const started = spawn(process.execPath, ['src/main/berth.ts'], {
+        cwd: ROOT,
+        env,
+        stdio: ['ignore', 'pipe', 'pipe'],
+      });
+      child = started;
+      const from = text.length;
+      await new Promise<void>((resolve, reject) => {
+        const timer = setTimeout(() => reject(new Error(`it did not serve in time:\n${text}`)), START_DEADLINE_MS);
+        const read = (bytes: Buffer) => {
+          text += bytes.toString();
+          if (text.includes(greeting, from)) resolve(clearTimeout(timer));
+        };
+        started.stdout.on('data', read);
+        started.stderr.on('data', read);
+        started.once('exit', (code) => reject(new Error(`it ended with ${code}:\n${text}`)));
+      });
+    },
+    async kill(signal) {
+      const running = child;
+      child = null;
+      if (!running || running.exitCode !== null || running.signalCode !== null) return;
+      const gone = new Promise((resolve) => running.once('exit', resolve));
+      running.kill(signal);
+      await gone;
+    },
+  };
 }
 
 const freePort = async (): Promise<number> => {
@@ -43,11 +84,13 @@ export async function startServerProcess({
   nodePorts,
   prepare = async () => {},
   settings = {},
+  gatewayApart = false,
 }: {
   nodePorts: string;
   prepare?: (folder: string) => Promise<void>;
   /** More of the operator's, as the environment has them. */
   settings?: Readonly<Record<string, string>>;
+  gatewayApart?: boolean;
 }): Promise<ServerProcess> {
   const folder = await mkdtemp(join(tmpdir(), 'berth-e2e-'));
   await prepare(folder);
@@ -65,47 +108,20 @@ export async function startServerProcess({
     BERTH_POOL: 'overcommit=100',
     ...settings,
   };
-  let child: ChildProcess | null = null;
-  let text = '';
-
-  const start = async (): Promise<void> => {
-    const started = spawn(process.execPath, ['src/main/berth.ts'], {
-      cwd: ROOT,
-      env,
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
-    child = started;
-    const from = text.length;
-    await new Promise<void>((resolve, reject) => {
-      const timer = setTimeout(() => reject(new Error(`it did not serve in time:\n${text}`)), START_DEADLINE_MS);
-      const read = (bytes: Buffer) => {
-        text += bytes.toString();
-        if (text.includes('Berth serves.', from)) resolve(clearTimeout(timer));
-      };
-      started.stdout.on('data', read);
-      started.stderr.on('data', read);
-      started.once('exit', (code) => reject(new Error(`it ended with ${code}:\n${text}`)));
-    });
-  };
-  const kill = async (signal: NodeJS.Signals): Promise<void> => {
-    const running = child;
-    child = null;
-    if (!running || running.exitCode !== null || running.signalCode !== null) return;
-    const gone = new Promise((resolve) => running.once('exit', resolve));
-    running.kill(signal);
-    await gone;
-  };
-  await start();
+  const api = makeProgram(gatewayApart ? { ...env, BERTH_ROLE: 'api' } : env, 'Berth serves.');
+  const gateway = gatewayApart ? makeProgram({ ...env, BERTH_ROLE: 'gateway' }, 'The gateway serves') : null;
+  await api.start();
+  await gateway?.start();
   return {
     apiUrl: `http://${listen}`,
     gatewayUrl: `http://${gatewayListen}`,
     folder,
-    output: () => text,
-    kill,
-    start,
+    ...api,
+    gateway,
     async stop() {
       const installation = installationOf(folder);
-      await kill('SIGTERM');
+      await gateway?.kill('SIGTERM');
+      await api.kill('SIGTERM');
       await removeAll(installation);
       removeDataFolder(folder);
     },

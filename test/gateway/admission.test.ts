@@ -263,8 +263,9 @@ describe('pages of elsewhere cannot use the login of a browser', () => {
     const harness = await start({ publicOrigin: 'https://gateway.example' });
     harness.add(A, { ports: { 8888: inside.port } });
     harness.sessions.set('session-a', ALICE);
+    const overTls = { cookie: '__Host-berth_gateway=session-a' };
     const post = async (origin: string): Promise<number> =>
-      (await ask(harness, `/notebook/${A}/`, { method: 'POST', headers: { ...session, origin } })).status;
+      (await ask(harness, `/notebook/${A}/`, { method: 'POST', headers: { ...overTls, origin } })).status;
     expect([await post('https://gateway.example'), await post(harness.origin)]).toEqual([200, 403]);
   });
 });

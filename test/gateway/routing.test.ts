@@ -15,7 +15,7 @@ describe('an address means one instance and one port', () => {
     [`/forward/${A}/65535//x//y`, 65535, `/forward/${A}/65535`, '//x//y'],
     [`/forward/${A}/1/.hidden/%2ehidden/...`, 1, `/forward/${A}/1`, '/.hidden/%2ehidden/...'],
   ])('%s', (path, port, prefix, inwardPath) => {
-    expect(targetOf('h', path)).toMatchObject({
+    expect(targetOf('h', path, null)).toMatchObject({
       kind: 'instance',
       instanceId: A,
       port,
@@ -26,11 +26,11 @@ describe('an address means one instance and one port', () => {
   });
 
   test('without the slash, the one with it is named, query and all', () => {
-    expect(targetOf('h', `/notebook/${A}?a=b`)).toMatchObject({
+    expect(targetOf('h', `/notebook/${A}?a=b`, null)).toMatchObject({
       slashed: `/notebook/${A}/?a=b`,
       inwardPath: `/notebook/${A}?a=b`,
     });
-    expect(targetOf('h', `/forward/${A}/80?a=b`)).toMatchObject({
+    expect(targetOf('h', `/forward/${A}/80?a=b`, null)).toMatchObject({
       slashed: `/forward/${A}/80/?a=b`,
       inwardPath: '/?a=b',
     });
@@ -60,7 +60,7 @@ describe('an address means one instance and one port', () => {
     `/forward/${A}?/8000/`,
     '/openx?key=a',
   ])('%s leads to no instance', (path) => {
-    expect(targetOf('h', path).kind).toMatch(/^(unknown|home)$/);
+    expect(targetOf('h', path, null).kind).toMatch(/^(unknown|home)$/);
   });
 
   test.each([
@@ -78,7 +78,7 @@ describe('an address means one instance and one port', () => {
     'host:443',
     '',
   ])('%s is refused', (path) => {
-    expect(targetOf('h', path)).toMatchObject({ kind: 'refused' });
+    expect(targetOf('h', path, null)).toMatchObject({ kind: 'refused' });
   });
 });
 
@@ -128,7 +128,7 @@ test('whatever resolves a path before or after the gateway finds the same instan
   let found = 0;
   fc.assert(
     fc.property(hostilePath, (path) => {
-      const target = targetOf('h', path);
+      const target = targetOf('h', path, null);
       if (target.kind !== 'instance') return;
       found += 1;
       expect(path.startsWith(target.prefix)).toBe(true);
@@ -136,7 +136,7 @@ test('whatever resolves a path before or after the gateway finds the same instan
       // What a browser or a proxy makes of it.
       const resolved = new URL(`http://h${path}`).pathname;
       expect(resolved === target.prefix || resolved.startsWith(`${target.prefix}/`)).toBe(true);
-      expect(targetOf('h', resolved)).toMatchObject({
+      expect(targetOf('h', resolved, null)).toMatchObject({
         instanceId: target.instanceId,
         port: target.port,
         surface: target.surface,
@@ -152,12 +152,12 @@ test('a path below the prefix reaches the instance as it was written', () => {
   fc.assert(
     fc.property(fc.array(segment, { maxLength: 6 }), fc.nat({ max: 65_534 }), (segments, port) => {
       const rest = `/${segments.join('/')}`;
-      expect(targetOf('h', `/forward/${B}/${port + 1}${rest}`)).toMatchObject({
+      expect(targetOf('h', `/forward/${B}/${port + 1}${rest}`, null)).toMatchObject({
         instanceId: B,
         port: port + 1,
         inwardPath: rest,
       });
-      expect(targetOf('h', `/notebook/${B}${rest}`)).toMatchObject({
+      expect(targetOf('h', `/notebook/${B}${rest}`, null)).toMatchObject({
         instanceId: B,
         inwardPath: `/notebook/${B}${rest}`,
       });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { addressesOf, nodePortAddressOf } from '../../src/main/addresses.ts';
+import { addressesOf, nodePortAddressOf, openUrl } from '../../src/main/addresses.ts';
 import { readConfig } from '../../src/main/config.ts';
 
 const ports = { api: 8080, gateway: 8081 };
@@ -10,6 +10,7 @@ describe('what others are told', () => {
       apiUrl: 'http://127.0.0.1:1',
       gatewayUrl: 'http://127.0.0.1:2',
       domain: '127.0.0.1:2',
+      portDomain: null,
     });
   });
 
@@ -23,6 +24,7 @@ describe('what others are told', () => {
       apiUrl: 'http://192.0.2.7:8080',
       gatewayUrl: 'http://192.0.2.7:8081',
       domain: '192.0.2.7:8081',
+      portDomain: null,
     });
   });
 
@@ -36,7 +38,23 @@ describe('what others are told', () => {
       apiUrl: 'https://berth.example',
       gatewayUrl: 'https://notebooks.example',
       domain: 'notebooks.example',
+      portDomain: null,
     });
+  });
+
+  test('is a host for each port below a wildcard domain, and the scheme that the gateway speaks', () => {
+    const tls = { BERTH_GATEWAY_TLS_CERT: '/cert', BERTH_GATEWAY_TLS_KEY: '/key' };
+    const told = addressesOf(readConfig({ BERTH_DOMAIN: '*.GPU.example:8443', ...tls }), ports);
+    expect(told).toMatchObject({
+      gatewayUrl: 'https://gpu.example:8443',
+      domain: 'gpu.example:8443',
+      portDomain: 'gpu.example:8443',
+    });
+    const link = { instanceId: 'notebook-1', key: 'k' };
+    expect(openUrl(told, { ...link, port: 80 })).toBe('https://80-notebook-1.gpu.example:8443/.berth/open?key=k');
+    expect(openUrl(told, { ...link, port: undefined })).toBe('https://gpu.example:8443/open?key=k');
+    const onPaths = addressesOf(readConfig({}), ports);
+    expect(openUrl(onPaths, { ...link, port: 80 })).toBe('http://127.0.0.1:8081/open?key=k&port=80');
   });
 
   test('must be set where nothing could be told', () => {

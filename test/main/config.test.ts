@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
 import { masked, readConfig } from '../../src/main/config.ts';
 import { fittedTypes, machineOf, pricesOf } from '../../src/main/first-run.ts';
-import { VERSION } from '../../src/main/server.ts';
+import { VERSION } from '../../src/main/version.ts';
 import { welcome } from '../../src/main/welcome.ts';
 
 describe('the configuration', () => {
@@ -43,6 +43,17 @@ describe('the configuration', () => {
     ]);
     for (const text of ['volume/v-1', 'data/', 'i-1', 'data/a b'])
       expect(() => readConfig({ BERTH_LOST_DISKS: text })).toThrow(/BERTH_LOST_DISKS: must name disks as data/);
+  });
+
+  test('refuses half a certificate, a domain that is none, and roles that the simulated engine can not have', () => {
+    expect(() => readConfig({ BERTH_GATEWAY_TLS_CERT: '/cert' })).toThrow(/BERTH_GATEWAY_TLS_KEY: must be set too/);
+    expect(() => readConfig({ BERTH_GATEWAY_TLS_KEY: '/key' })).toThrow(/BERTH_GATEWAY_TLS_CERT: must be set too/);
+    expect(() => readConfig({ BERTH_GATEWAY_TLS_KEY: 'key' })).toThrow(/must be the absolute path of a PEM file/);
+    expect(() => readConfig({ BERTH_DOMAIN: 'https://x/' })).toThrow(/BERTH_DOMAIN: must be the name/);
+    expect(() => readConfig({ BERTH_ROLE: 'api', BERTH_ENGINE: 'simulated' })).toThrow(
+      /BERTH_ROLE: the simulated engine/,
+    );
+    expect(readConfig({ BERTH_ROLE: 'gateway' }).role).toBe('gateway');
   });
 
   test('reads addresses of both families', () => {

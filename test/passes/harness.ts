@@ -158,7 +158,7 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
       randomUuid: randomUUID,
       randomBytes,
       secretsKey: new Uint8Array(32).fill(7),
-      gatewayOrigin: 'http://gateway.test',
+      openUrl: ({ key }) => `http://gateway.test/open?key=${key}`,
       issuer: installation,
       audience: 'berth',
       engineWidth: options.engineWidth ?? 8,

@@ -87,7 +87,7 @@ export class Life {
       random: schedule.random,
       randomUuid: () => schedule.uuid(),
       randomBytes: (size) => schedule.bytes(size),
-      gatewayOrigin: 'http://gateway.test',
+      openUrl: ({ key }) => `http://gateway.test/open?key=${key}`,
       secretsKey: new Uint8Array(32),
       issuer: ids.installation,
       audience: 'berth',

@@ -1,5 +1,5 @@
 /**
- * Who may come in. Ports in `route.publicPorts` are everybody's under /forward; the notebook and all other ports are the owner's
+ * Who may come in. Ports in `route.publicPorts` are everybody's under /forward and on their own hosts; the notebook and all other ports are the owner's
  * alone, by a credential in a header or by the gateway's own session cookie. The API's cookie is never looked at.
  *
  * A stranger gets the same 401 for an instance that is unknown and for what is private; somebody logged in gets the same 404 for
@@ -8,11 +8,11 @@
  * The cookie counts only where the browser was not made to send it by a page of elsewhere. SameSite=Lax does not see to that
  * alone: other ports of the same host, which instances can publish, are the same site.
  */
-import type { Access, Credential, Forwarding, GatewayRoute } from '../../control/control.ts';
+import type { Credential, Forwarding, GatewayRoute, WhoseCredential } from '../../control/control.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { crossSite, notFound, notLoggedIn, serviceWorkerRefused } from './answers.ts';
 import type { Answer } from './answers.ts';
-import { sessionSecretOf } from './cookies.ts';
+import { isSecure, sessionSecretOf } from './cookies.ts';
 import { presentedCredential } from './credentials.ts';
 import type { Head } from './head.ts';
 import type { InstanceTarget } from './routing.ts';
@@ -41,7 +41,7 @@ export interface Visit {
 
 export interface AdmissionNeeds {
   forwarding: Pick<Forwarding, 'route' | 'session'>;
-  authenticate: Access['authenticate'];
+  authenticate: WhoseCredential;
   apiOrigin: () => string;
   issuer: string;
 }
@@ -59,12 +59,14 @@ export async function admit(needs: AdmissionNeeds, visit: Visit): Promise<Admiss
     route !== null && isPublic(route, target)
       ? await admitAnybody(needs, visit, route)
       : await admitOwner(needs, visit, route);
-  if ('refused' in admission || admission.owner || !head.serviceWorkerScript) return admission;
+  // On a host of its own it serves none but itself.
+  const mayInstall = target.surface === 'host' || !head.serviceWorkerScript;
+  if ('refused' in admission || admission.owner || mayInstall) return admission;
   return { refused: serviceWorkerRefused() };
 }
 
 const isPublic = (route: GatewayRoute, target: InstanceTarget): boolean =>
-  target.surface === 'forward' && route.publicPorts.has(target.port);
+  target.surface !== 'notebook' && route.publicPorts.has(target.port);
 
 async function admitAnybody(needs: AdmissionNeeds, visit: Visit, route: GatewayRoute): Promise<Admitted> {
   const presented = presentedCredential(visit.head, needs.issuer);
@@ -72,7 +74,7 @@ async function admitAnybody(needs: AdmissionNeeds, visit: Visit, route: GatewayR
     const accountId = await accountOf(needs.authenticate, presented.credential);
     return { route, evidence: PUBLIC, owner: accountId === route.ownerId };
   }
-  const secret = sessionSecretOf(visit.head.cookies);
+  const secret = sessionSecretOf(visit.head.cookies, isSecure(visit.ownOrigin));
   if (secret === null || cookieWeight(visit) !== 'counts') return { route, evidence: PUBLIC, owner: false };
   const session = await needs.forwarding.session(secret);
   return { route, evidence: PUBLIC, owner: session?.accountId === route.ownerId };
@@ -83,7 +85,7 @@ async function admitOwner(needs: AdmissionNeeds, visit: Visit, route: GatewayRou
   let accountId: string | null = null;
   let evidence: Evidence = PUBLIC;
   if (presented?.ours !== true) {
-    const secret = sessionSecretOf(visit.head.cookies);
+    const secret = sessionSecretOf(visit.head.cookies, isSecure(visit.ownOrigin));
     const weight = secret === null ? 'ignored' : cookieWeight(visit);
     if (weight === 'refused') return { refused: crossSite() };
     if (secret !== null && weight === 'counts') {
@@ -101,7 +103,7 @@ async function admitOwner(needs: AdmissionNeeds, visit: Visit, route: GatewayRou
   return { route, evidence, owner: true };
 }
 
-async function accountOf(authenticate: Access['authenticate'], credential: Credential): Promise<string | null> {
+async function accountOf(authenticate: WhoseCredential, credential: Credential): Promise<string | null> {
   try {
     return (await authenticate(credential)).accountId;
   } catch (error) {

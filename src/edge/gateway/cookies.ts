@@ -19,17 +19,23 @@ function isOurName(name: string): boolean {
   return OURS.includes(plain);
 }
 
+export const isSecure = (origin: string): boolean => origin.startsWith('https:');
+
+/** Over TLS browsers let no other host or port plant one of such a name. */
+const nameOf = (secure: boolean): string => (secure ? `__Host-${GATEWAY_COOKIE}` : GATEWAY_COOKIE);
+
 /**
- * The secret in the gateway's cookie. Whoever answers on another port of this host can plant a second cookie of the name: two that
- * differ are no session, since it can't be told which is the visitor's.
+ * The secret in the gateway's cookie. Without TLS whoever answers on another port of this host, or on a neighbouring host, can plant a second
+ * cookie of the name: two that differ are no session, since it can't be told which is the visitor's.
  */
-export function sessionSecretOf(cookies: readonly string[]): string | null {
+export function sessionSecretOf(cookies: readonly string[], secure: boolean): string | null {
+  const name = nameOf(secure);
   let found: string | null = null;
   for (const header of cookies) {
-    if (!header.includes(GATEWAY_COOKIE)) continue;
+    if (!header.includes(name)) continue;
     for (const pair of header.split(';')) {
       const equals = pair.indexOf('=');
-      if (equals < 0 || pair.slice(0, equals).trim() !== GATEWAY_COOKIE) continue;
+      if (equals < 0 || pair.slice(0, equals).trim() !== name) continue;
       const value = pair.slice(equals + 1).trim();
       if (found !== null && found !== value) return null;
       found = value;
@@ -83,5 +89,5 @@ function narrowedPath(path: string, target: InstanceTarget): string {
 
 /** Without an age: control moves a session on while it is used, and the browser is not told. */
 export function sessionCookie(secret: string, secure: boolean): string {
-  return `${GATEWAY_COOKIE}=${secret}; Path=/; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;
+  return `${nameOf(secure)}=${secret}; Path=/; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;
 }

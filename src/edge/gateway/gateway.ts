@@ -13,12 +13,13 @@
  * What it promises and what path mode can't is written in docs/gateway.md.
  */
 import { createServer } from 'node:http';
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { IncomingMessage, Server, ServerOptions, ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import { BlockList, isIPv6 } from 'node:net';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Duplex } from 'node:stream';
-import type { Access, Forwarding, TrafficKind } from '../../control/control.ts';
+import type { Forwarding, TrafficKind, WhoseCredential } from '../../control/control.ts';
 import type { Log } from '../../control/log.ts';
 import { admit } from './admission.ts';
 import type { AdmissionNeeds, Admitted, Visit } from './admission.ts';
@@ -79,9 +80,14 @@ const defaultGatewayLimits: GatewayLimits = {
   stopGraceMs: 10_000,
 };
 
+export interface GatewayTls {
+  first: { cert: string; key: string };
+  follow: (taken: (pair: { cert: string; key: string }) => void) => void;
+}
+
 export interface GatewayNeeds {
   forwarding: Forwarding;
-  authenticate: Access['authenticate'];
+  authenticate: WhoseCredential;
   log: Log;
   /** Where the console is, for the way out of a page: `https://berth.example`. Asked when needed, as the API may listen later. */
   apiOrigin: string | (() => string);
@@ -91,6 +97,10 @@ export interface GatewayNeeds {
   publicOrigin?: string | undefined;
   /** Addresses and ranges (CIDR) of proxies whose `X-Forwarded-For`, `-Proto` and `-Host` are believed. */
   trustedProxies?: readonly string[] | undefined;
+  /** `<port>-<instanceId>` below it leads to that port; in lower case, with the port that browsers name. Asked when needed. */
+  portDomain?: (() => string | null) | undefined;
+  /** TLS on the way to clients; `follow` tells of certificates that take the place of the first. */
+  tls?: GatewayTls | undefined;
   limits?: Partial<GatewayLimits> | undefined;
   now?: (() => number) | undefined;
 }
@@ -108,8 +118,9 @@ export class Gateway {
   readonly #now: () => number;
   readonly #trusted: BlockList;
   readonly #publicOrigin: string | null;
+  readonly #portDomain: () => string | null;
   readonly #admission: AdmissionNeeds;
-  readonly #server: ReturnType<typeof createServer>;
+  readonly #server: Server;
   readonly #pools: InstancePools;
   readonly #revocation: Revocation;
   readonly #tunnels = new Set<Duplex>();
@@ -127,6 +138,7 @@ export class Gateway {
     const apiOrigin = (): string => originOf(typeof needs.apiOrigin === 'string' ? needs.apiOrigin : needs.apiOrigin());
     this.#trusted = addressList(needs.trustedProxies ?? []);
     this.#publicOrigin = needs.publicOrigin === undefined ? null : originOf(needs.publicOrigin);
+    this.#portDomain = needs.portDomain ?? ((): null => null);
     this.#admission = { forwarding, authenticate, issuer, apiOrigin };
     this.#pools = new InstancePools({
       dial: async (id, port, signal) => forwarding.dial(id, port, signal),
@@ -178,9 +190,9 @@ export class Gateway {
     });
   }
 
-  #makeServer(): ReturnType<typeof createServer> {
+  #makeServer(): Server {
     const limits = this.#limits;
-    const server = createServer({
+    const options: ServerOptions = {
       maxHeaderSize: limits.maxHeaderBytes,
       headersTimeout: limits.headMs,
       // A body may take as long as it takes.
@@ -192,7 +204,8 @@ export class Gateway {
       noDelay: true,
       insecureHTTPParser: false,
       shouldUpgradeCallback: (req) => req.method === 'GET' && req.headers.upgrade?.toLowerCase() === 'websocket',
-    });
+    };
+    const server = serverOf(options, this.#needs.tls);
     server.maxConnections = limits.connections;
     // Node would drop what is over the count in silence, checks included; the size bounds it already.
     server.maxHeadersCount = 0;
@@ -255,7 +268,7 @@ export class Gateway {
       sendAnswer(req, res, badRequest(head), '');
       return;
     }
-    const target = targetOf(head.host, req.url ?? '');
+    const target = targetOf(head.host, req.url ?? '', this.#portDomain());
     switch (target.kind) {
       case 'refused':
         sendAnswer(req, res, badRequest(target.why), head.accept);
@@ -265,10 +278,10 @@ export class Gateway {
         sendAnswer(req, res, nothingHere(this.#admission.apiOrigin()), head.accept);
         return;
       case 'open': {
-        const ownOrigin = this.#ownOrigin(this.#senderOf(req.socket, head));
+        const ownOrigin = this.#ownOrigin(this.#senderOf(req.socket, head), target.at !== null);
         await open(
           { forwarding: this.#needs.forwarding, apiOrigin: this.#admission.apiOrigin },
-          { req, res, head, query: target.query, ownOrigin },
+          { req, res, head, query: target.query, at: target.at, ownOrigin },
         );
         return;
       }
@@ -289,7 +302,13 @@ export class Gateway {
     expectsContinue: boolean,
   ): Promise<void> {
     const sender = this.#senderOf(req.socket, head);
-    const entered = await this.#enter({ head, target, method, upgrade: false, ownOrigin: this.#ownOrigin(sender) });
+    const entered = await this.#enter({
+      head,
+      target,
+      method,
+      upgrade: false,
+      ownOrigin: this.#ownOrigin(sender, target.surface === 'host'),
+    });
     if ('refused' in entered) {
       sendAnswer(req, res, entered.refused, head.accept);
       return;
@@ -333,7 +352,7 @@ export class Gateway {
     if (typeof head === 'string') return sendRawAnswer(client, badRequest(head));
     if (this.#stopping) return sendRawAnswer(client, stopping());
     if (hasBody(head)) return sendRawAnswer(client, badRequest('an upgrade has no body'));
-    const target = targetOf(head.host, req.url ?? '');
+    const target = targetOf(head.host, req.url ?? '', this.#portDomain());
     if (target.kind === 'refused') return sendRawAnswer(client, badRequest(target.why));
     if (target.kind !== 'instance') return sendRawAnswer(client, nothingHere(this.#admission.apiOrigin()));
     const sender = this.#senderOf(req.socket, head);
@@ -342,7 +361,7 @@ export class Gateway {
       target,
       method: 'GET',
       upgrade: true,
-      ownOrigin: this.#ownOrigin(sender),
+      ownOrigin: this.#ownOrigin(sender, target.surface === 'host'),
     });
     if ('refused' in entered) return sendRawAnswer(client, entered.refused, head.accept);
     const { admitted, pool } = entered;
@@ -390,9 +409,18 @@ export class Gateway {
     return senderOf(head, from, this.#trusted);
   }
 
-  #ownOrigin(sender: Sender): string {
-    return this.#publicOrigin ?? `${sender.proto}://${sender.host.toLowerCase()}`;
+  /** Of the gateway itself, or of a port's own host. */
+  #ownOrigin(sender: Sender, isOfPort: boolean): string {
+    if (this.#publicOrigin === null) return `${sender.proto}://${sender.host.toLowerCase()}`;
+    return isOfPort ? `${new URL(this.#publicOrigin).protocol}//${sender.host.toLowerCase()}` : this.#publicOrigin;
   }
+}
+
+function serverOf(options: ServerOptions, tls: GatewayTls | undefined): Server {
+  if (tls === undefined) return createServer(options);
+  const server = createTlsServer({ ...options, ...tls.first, minVersion: 'TLSv1.2', ALPNProtocols: ['http/1.1'] });
+  tls.follow((pair) => server.setSecureContext({ ...pair, minVersion: 'TLSv1.2' }));
+  return server;
 }
 
 /** A notebook's page asks its API for ever and keeps WebSockets open, whether or not anybody sits before it. */

@@ -11,9 +11,9 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Forwarding } from '../../control/control.ts';
 import { badRequest, sendAnswer } from './answers.ts';
 import type { Answer } from './answers.ts';
-import { sessionCookie, sessionSecretOf } from './cookies.ts';
+import { isSecure, sessionCookie, sessionSecretOf } from './cookies.ts';
 import type { Head } from './head.ts';
-import { portOf } from './routing.ts';
+import { OPEN_ON_HOSTS, portOf } from './routing.ts';
 
 export interface OpenNeeds {
   forwarding: Pick<Forwarding, 'redeem' | 'session'>;
@@ -25,6 +25,8 @@ export interface OpenVisit {
   res: ServerResponse;
   head: Head;
   query: string;
+  /** The port whose own host it is; null: the gateway's. */
+  at: { instanceId: string; port: number } | null;
   ownOrigin: string;
 }
 
@@ -34,7 +36,7 @@ export async function open(needs: OpenNeeds, visit: OpenVisit): Promise<void> {
   sendAnswer(req, res, answer, head.accept);
 }
 
-async function answerOpen(needs: OpenNeeds, { req, head, query, ownOrigin }: OpenVisit): Promise<Answer> {
+async function answerOpen(needs: OpenNeeds, { req, head, query, at, ownOrigin }: OpenVisit): Promise<Answer> {
   // A HEAD by a previewer of links must not spend the key.
   if (req.method !== 'GET') return { ...badRequest('the link is opened with GET', 405), headers: ['Allow', 'GET'] };
   const search = new URLSearchParams(query);
@@ -44,12 +46,19 @@ async function answerOpen(needs: OpenNeeds, { req, head, query, ownOrigin }: Ope
   if (key === null || key === '')
     return badRequest('the link has no key: take the whole link that the console or the API gave');
   if (portText !== null && port === null) return badRequest('the port of the link is not a number from 1 to 65535');
-  if (openedByStrangers(needs.apiOrigin(), head, ownOrigin)) return confirmation(key, port);
+  if (openedByStrangers(needs.apiOrigin(), head, ownOrigin)) return confirmation(at, key, port);
   const redeemed = await needs.forwarding.redeem(key);
   if (redeemed === null) return spent(needs.apiOrigin());
-  const place = port === null ? `/notebook/${redeemed.instanceId}/` : `/forward/${redeemed.instanceId}/${port}/`;
-  const headers = ['Location', place, 'Set-Cookie', sessionCookie(redeemed.session, ownOrigin.startsWith('https:'))];
-  const before = sessionSecretOf(head.cookies);
+  // The host of one instance is no place to open another's.
+  if (at !== null && redeemed.instanceId !== at.instanceId) return spent(needs.apiOrigin());
+  const place =
+    at !== null
+      ? '/'
+      : port === null
+        ? `/notebook/${redeemed.instanceId}/`
+        : `/forward/${redeemed.instanceId}/${port}/`;
+  const headers = ['Location', place, 'Set-Cookie', sessionCookie(redeemed.session, isSecure(ownOrigin))];
+  const before = sessionSecretOf(head.cookies, isSecure(ownOrigin));
   const accountBefore = before === null ? null : ((await needs.forwarding.session(before))?.accountId ?? null);
   // Not the cookies: they belong to the host, and so to the console as well.
   if (accountBefore !== redeemed.accountId) headers.push('Clear-Site-Data', '"cache", "storage"');
@@ -78,7 +87,7 @@ const originOf = (referer: string | null): string | null => {
   return URL.canParse(referer) ? new URL(referer).origin : 'unreadable';
 };
 
-const confirmation = (key: string, port: number | null): Answer => ({
+const confirmation = (at: OpenVisit['at'], key: string, port: number | null): Answer => ({
   status: 200,
   code: 'forbidden',
   title: 'Open this instance?',
@@ -86,7 +95,7 @@ const confirmation = (key: string, port: number | null): Answer => ({
     'another web site wants to open an instance here, and from then on this gateway shows you that instance with the rights of ' +
     'its account. Go on only if the link is from your own console',
   link: {
-    href: `/open?key=${encodeURIComponent(key)}${port === null ? '' : `&port=${port}`}`,
+    href: `${at === null ? '/open' : OPEN_ON_HOSTS}?key=${encodeURIComponent(key)}${port === null ? '' : `&port=${port}`}`,
     text: 'Go on, the link is mine',
   },
 });

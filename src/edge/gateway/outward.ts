@@ -1,7 +1,8 @@
 /**
- * The head of an instance's response as the browser gets it. In path mode all instances share the gateway's origin, so whatever
+ * The head of an instance's response as the browser gets it. On paths all instances share the gateway's origin, so whatever
  * would let one act beyond its own path is taken off, and content that is not known to be the visitor's own is sandboxed: it
- * gets an origin of its own that can't read the gateway's cookies, storage or other instances' pages.
+ * gets an origin of its own that can't read the gateway's cookies, storage or other instances' pages. A port on a host of its own has
+ * that by its name, and needs no sandbox.
  */
 import { outwardSetCookie } from './cookies.ts';
 import { optionsOf } from './head.ts';
@@ -40,6 +41,7 @@ export interface OutwardHead {
   contentLength: string | null;
 }
 
+/** `owner`: what comes of it is shown to be the visitor's own. */
 export function outwardHeaders(
   raw: RawHeaders,
   status: number,
@@ -47,6 +49,7 @@ export function outwardHeaders(
   owner: boolean,
   host: string,
 ): OutwardHead {
+  const sandboxed = !owner && target.surface !== 'host';
   const headers: string[] = [];
   let contentLength: string | null = null;
   let options: string[] | null = null;
@@ -76,7 +79,7 @@ export function outwardHeaders(
         continue;
       case 'cross-origin-opener-policy':
         // Together with a sandbox, browsers refuse the page altogether.
-        if (owner) headers.push(name, value);
+        if (!sandboxed) headers.push(name, value);
         continue;
       case 'x-content-type-options':
         nosniff = true;
@@ -90,7 +93,7 @@ export function outwardHeaders(
   // The two together are a smuggler's tool, and 1xx and 204 have no length (RFC 9110 §8.6).
   if (chunked || status === 204 || status < 200) contentLength = null;
   if (contentLength !== null) headers.push('Content-Length', contentLength);
-  if (!owner) {
+  if (sandboxed) {
     headers.push('Content-Security-Policy', SANDBOX);
     if (!nosniff) headers.push('X-Content-Type-Options', 'nosniff');
   }

@@ -3,8 +3,8 @@
  * object. Authorisation, dialling and the path sent inward all read that object and never the text again, so that a request can't
  * be allowed for one instance and reach another.
  *
- * Today only paths are read; a name of its own for each port (`<port>-<instanceId>.<domain>`) is another branch here, with an
- * empty prefix.
+ * A port has a path (`/forward/<instanceId>/<port>/…`), and, where the operator has a wildcard domain, a name of its own
+ * (`<port>-<instanceId>.<domain>`), and with that an origin of its own. Notebooks are told by their path.
  */
 import { isInstanceId } from '../../domain/ids.ts';
 import type { InstanceId } from '../../domain/ids.ts';
@@ -12,7 +12,8 @@ import { NOTEBOOK_PORT } from '../../domain/ports.ts';
 
 export interface InstanceTarget {
   kind: 'instance';
-  surface: 'notebook' | 'forward';
+  /** `host`: by a name of its own, where all paths are the instance's, save those under `/.berth/`. */
+  surface: 'notebook' | 'forward' | 'host';
   instanceId: InstanceId;
   port: number;
   /** What of the path is ours, without a slash at its end. Cookies of the instance are kept below it. */
@@ -25,7 +26,8 @@ export interface InstanceTarget {
 
 export type Target =
   | InstanceTarget
-  | { kind: 'open'; query: string }
+  /** `at`: the port whose own host it is; null on the gateway's. */
+  | { kind: 'open'; query: string; at: { instanceId: InstanceId; port: number } | null }
   | { kind: 'home' }
   | { kind: 'unknown' }
   | { kind: 'refused'; why: string };
@@ -33,11 +35,17 @@ export type Target =
 const UNKNOWN: Target = { kind: 'unknown' };
 const INSTANCE_ID_LENGTH = 'notebook-'.length + 36;
 
+const OURS_ON_HOSTS = '/.berth/';
+/** Where a link of the API ends on the host of a port. */
+export const OPEN_ON_HOSTS = `${OURS_ON_HOSTS}open`;
+
 const SLASH = 0x2f;
 const BACKSLASH = 0x5c;
+const DOT = 0x2e;
 const HASH = 0x23;
 
-export function targetOf(_host: string, requestTarget: string): Target {
+/** `domain`: whose names lead to ports, in lower case and with its port if it has one; null: there is none. */
+export function targetOf(host: string, requestTarget: string, domain: string | null): Target {
   if (requestTarget.charCodeAt(0) !== SLASH) {
     return {
       kind: 'refused',
@@ -48,12 +56,31 @@ export function targetOf(_host: string, requestTarget: string): Target {
   const pathEnd = mark < 0 ? requestTarget.length : mark;
   const why = whyUnsafe(requestTarget, pathEnd);
   if (why !== null) return { kind: 'refused', why };
+  if (domain !== null && host.length > domain.length && isBelow(host.toLowerCase(), domain))
+    return hostTarget(host.slice(0, -domain.length - 1).toLowerCase(), requestTarget, mark);
   if (requestTarget.startsWith('/notebook/')) return notebookTarget(requestTarget, pathEnd);
   if (requestTarget.startsWith('/forward/')) return forwardTarget(requestTarget, pathEnd);
   if (pathEnd === 5 && requestTarget.startsWith('/open')) {
-    return { kind: 'open', query: mark < 0 ? '' : requestTarget.slice(mark + 1) };
+    return { kind: 'open', query: mark < 0 ? '' : requestTarget.slice(mark + 1), at: null };
   }
   return pathEnd === 1 ? { kind: 'home' } : UNKNOWN;
+}
+
+const isBelow = (host: string, domain: string): boolean =>
+  host.endsWith(domain) && host.charCodeAt(host.length - domain.length - 1) === DOT;
+
+/** On a port's own host. What is ours there is below a name that nobody else uses. */
+function hostTarget(label: string, whole: string, mark: number): Target {
+  const hyphen = label.indexOf('-');
+  const port = portOf(label.slice(0, Math.max(0, hyphen)));
+  const instanceId = label.slice(hyphen + 1);
+  if (port === null || !isInstanceId(instanceId)) return UNKNOWN;
+  if (whole.startsWith(OURS_ON_HOSTS)) {
+    const path = mark < 0 ? whole : whole.slice(0, mark);
+    if (path !== OPEN_ON_HOSTS) return UNKNOWN;
+    return { kind: 'open', query: mark < 0 ? '' : whole.slice(mark + 1), at: { instanceId, port } };
+  }
+  return { kind: 'instance', surface: 'host', instanceId, port, prefix: '', inwardPath: whole, slashed: null };
 }
 
 function notebookTarget(whole: string, pathEnd: number): Target {

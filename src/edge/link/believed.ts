@@ -1,0 +1,61 @@
+/** Answers that are believed for a second; and, while nobody is there who could be asked, for as long as that lasts. */
+import { Refusal } from '../../domain/refusal.ts';
+
+const FRESH_MS = 1_000;
+/** As long as a session of the gateway lasts that nobody uses. */
+const LONGEST_MS = 24 * 3_600_000;
+const MOST = 10_000;
+
+export interface Believed<Answer> {
+  of(question: string): Promise<Answer>;
+}
+
+export function makeBelieved<Answer>(needs: {
+  ask: (question: string) => Promise<Answer>;
+  isThere: () => boolean;
+  now: () => number;
+}): Believed<Answer> {
+  const { ask, isThere, now } = needs;
+  const known = new Map<string, { answer: Answer; askedAtMs: number }>();
+  const asking = new Map<string, Promise<Answer>>();
+
+  function within(question: string, longestMs: number): { answer: Answer } | null {
+    const found = known.get(question);
+    if (found === undefined) return null;
+    const ageMs = now() - found.askedAtMs;
+    return ageMs >= 0 && ageMs < longestMs ? found : null;
+  }
+
+  async function askAnew(question: string): Promise<Answer> {
+    const askedAtMs = now();
+    try {
+      const answer = await ask(question);
+      known.delete(question);
+      // Nobody is not kept: whoever tries secrets must not push out those that are good.
+      if (answer !== null) known.set(question, { answer, askedAtMs });
+      for (const oldest of known.keys()) {
+        if (known.size <= MOST) break;
+        known.delete(oldest);
+      }
+      return answer;
+    } catch (error) {
+      const isAway = error instanceof Refusal && error.code === 'unavailable';
+      if (!isAway) known.delete(question);
+      const last = isAway ? within(question, LONGEST_MS) : null;
+      if (last === null) throw error;
+      return last.answer;
+    }
+  }
+
+  return {
+    async of(question) {
+      const last = within(question, isThere() ? FRESH_MS : LONGEST_MS);
+      if (last !== null) return last.answer;
+      const underWay = asking.get(question);
+      if (underWay) return underWay;
+      const answer = askAnew(question).finally(() => asking.delete(question));
+      asking.set(question, answer);
+      return answer;
+    },
+  };
+}

@@ -1,0 +1,160 @@
+/**
+ * The gateway's side of the link, where the gateway is a process of its own. Routes are looked up in the table that the API last told; who may
+ * come in is asked of the API, and believed for a second. While the API is away the table stays, and so does whoever was let in: the last
+ * answers are believed until it is back. What was never asked before can't be answered then, and says so.
+ */
+import { randomUUID } from 'node:crypto';
+import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
+import { Pool } from 'undici';
+import { z } from 'zod';
+import type { Forwarding, GatewayRoute, WhoseCredential } from '../../control/control.ts';
+import type { Log } from '../../control/log.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import { makeBelieved } from './believed.ts';
+import { callerAnswer, line, redeemAnswer, refused, sessionAnswer, SILENT_MS } from './wire.ts';
+import { makeReporter } from './reporter.ts';
+
+const AGAIN_MS = 250;
+const ASK_MS = 5_000;
+
+export interface FollowNeeds {
+  path: string;
+  /** Of the engines themselves: a connection must not hang on the API. */
+  dial: Forwarding['dial'];
+  log: Log;
+  now?: () => number;
+}
+
+export interface Following {
+  forwarding: Forwarding;
+  authenticate: WhoseCredential;
+  /** Once the first snapshot is there: the installation that access tokens name. */
+  ready: Promise<{ issuer: string }>;
+  stop(): Promise<void>;
+}
+
+export function followLink({ path, dial, log, now = Date.now }: FollowNeeds): Following {
+  const gateway = randomUUID();
+  const ending = new AbortController();
+  const api = new Pool('http://berth.invalid', {
+    socketPath: path,
+    connections: 8,
+    headersTimeout: ASK_MS,
+    bodyTimeout: 0,
+  });
+  const headers = { 'x-gateway': gateway };
+  let table: Map<string, GatewayRoute> | null = null;
+  let isThere = false;
+  const { promise: ready, resolve: tellReady } = Promise.withResolvers<{ issuer: string }>();
+
+  async function ask<Answer extends z.ZodType>(verb: string, body: object, answer: Answer): Promise<z.output<Answer>> {
+    const reply = await api
+      .request({
+        method: 'POST',
+        path: `/${verb}`,
+        headers,
+        body: JSON.stringify(body),
+        signal: AbortSignal.timeout(ASK_MS),
+      })
+      .catch((cause: unknown) => {
+        throw away(cause);
+      });
+    const told: unknown = await reply.body.json();
+    if (reply.statusCode === 200) return answer.parse(told);
+    const { code, message, ...more } = refused.parse(told);
+    throw new Refusal(code, message, more.retryAfterS === undefined ? {} : { retryAfterS: more.retryAfterS });
+  }
+
+  const sessions = makeBelieved({
+    now,
+    isThere: () => isThere,
+    ask: (secret: string) => ask('session', { secret }, sessionAnswer),
+  });
+  const callers = makeBelieved({
+    now,
+    isThere: () => isThere,
+    ask: (text: string) => ask('authenticate', JSON.parse(text), callerAnswer),
+  });
+  const reporter = makeReporter({
+    isThere: () => isThere,
+    send: (report) => ask('traffic', report, z.null()).then(() => {}),
+  });
+
+  /** Reads lines until the stream ends, or is silent for too long. */
+  async function read(stream: Readable): Promise<void> {
+    let fresh: Map<string, GatewayRoute> | null = null;
+    let timer = setTimeout(() => {}, 0);
+    const listen = (): void => {
+      clearTimeout(timer);
+      timer = setTimeout(() => stream.destroy(new Error('the API says nothing any more')), SILENT_MS);
+    };
+    try {
+      listen();
+      for await (const text of createInterface({ input: stream })) {
+        listen();
+        const { snapshot, routes, gone, issuer } = line.parse(JSON.parse(text));
+        if (snapshot !== null) {
+          fresh ??= new Map();
+          for (const route of routes) fresh.set(route.instanceId, route);
+          if (snapshot === 'part') continue;
+          table = fresh;
+          fresh = null;
+          isThere = true;
+          tellReady({ issuer });
+          reporter.sendAll();
+        } else {
+          for (const route of routes) table?.set(route.instanceId, route);
+          for (const id of gone) table?.delete(id);
+        }
+      }
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async function follow(): Promise<void> {
+    while (!ending.signal.aborted) {
+      try {
+        const reply = await api.request({ method: 'GET', path: '/routes', headers, signal: ending.signal });
+        await read(reply.body);
+      } catch (error) {
+        if (!ending.signal.aborted && isThere) log.warn({ err: error }, 'the API is away; what was open stays open');
+      }
+      isThere = false;
+      await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+    }
+  }
+  const following = follow();
+
+  return {
+    ready,
+    authenticate: (credential) => callers.of(JSON.stringify(credential)),
+    forwarding: {
+      async route(id) {
+        if (table === null) throw away();
+        return table.get(id) ?? null;
+      },
+      session: (secret) => sessions.of(secret),
+      redeem: (handover) => ask('redeem', { handover }, redeemAnswer),
+      dial,
+      began: reporter.began,
+    },
+    async stop() {
+      ending.abort();
+      reporter.stop();
+      await following;
+      await api.destroy();
+    },
+  };
+}
+
+const away = (cause?: unknown): Refusal =>
+  new Refusal(
+    'unavailable',
+    'the API is away for a moment, and only what was open before can be reached: try again soon',
+    {
+      detail: cause,
+      retryAfterS: 2,
+    },
+  );

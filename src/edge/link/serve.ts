@@ -1,0 +1,122 @@
+/** The API's side of the link: tells gateways of their own processes the routes, answers their questions, and counts what they let through. */
+import { chmod, rm } from 'node:fs/promises';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { json } from 'node:stream/consumers';
+import type { Forwarding, WhoseCredential } from '../../control/control.ts';
+import type { RouteTable, ToldRoutes } from '../../control/route-table.ts';
+import type { Log } from '../../control/log.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import { makeCounted, type Counted } from './counted.ts';
+import { authenticateQuestion, HEARTBEAT_MS, lineText, redeemQuestion, sessionQuestion, traffic } from './wire.ts';
+
+const MOST_UNREAD_BYTES = 256 * 1024 ** 2;
+
+export interface LinkNeeds {
+  /** Path of the socket; one that a server which died has left is replaced. */
+  path: string;
+  routeTable: RouteTable;
+  forwarding: Pick<Forwarding, 'redeem' | 'session' | 'began'>;
+  authenticate: WhoseCredential;
+  issuer: string;
+  log: Log;
+}
+
+export interface Link {
+  stop(): Promise<void>;
+}
+
+export async function serveLink(needs: LinkNeeds): Promise<Link> {
+  const { path, log } = needs;
+  const ending = new AbortController();
+  const gateways = new Map<string, Counted>();
+  const served = { ...needs, gateways, ending: ending.signal };
+  const server = createServer((req, res) => {
+    answer(served, req, res).catch((error: unknown) => refuse(log, res, error));
+  });
+  await rm(path, { force: true });
+  await listen(server, path);
+  // The folder may be looked into by others.
+  await chmod(path, 0o600);
+  return {
+    async stop() {
+      ending.abort();
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+const listen = (server: Server, path: string): Promise<void> =>
+  new Promise((resolve, reject) => {
+    server.once('error', reject).listen(path, () => {
+      server.off('error', reject);
+      resolve();
+    });
+  });
+
+interface Served extends LinkNeeds {
+  gateways: Map<string, Counted>;
+  ending: AbortSignal;
+}
+
+async function answer(served: Served, req: IncomingMessage, res: ServerResponse): Promise<void> {
+  const { authenticate, forwarding, gateways } = served;
+  const gateway = String(req.headers['x-gateway'] ?? '');
+  switch (`${req.method} ${req.url}`) {
+    case 'GET /routes':
+      return tellRoutes(served, gateway, res);
+    case 'POST /authenticate': {
+      const { accountId } = await authenticate(authenticateQuestion.parse(await json(req)));
+      return say(res, { accountId });
+    }
+    case 'POST /session':
+      return say(res, await forwarding.session(sessionQuestion.parse(await json(req)).secret));
+    case 'POST /redeem':
+      return say(res, await forwarding.redeem(redeemQuestion.parse(await json(req)).handover));
+    case 'POST /traffic':
+      gateways.get(gateway)?.take(traffic.parse(await json(req)));
+      return say(res, null);
+    default:
+      throw new Refusal('not_found', `the link knows no ${req.method} ${req.url}`);
+  }
+}
+
+/** A gateway is there as long as it listens to this. */
+async function tellRoutes(served: Served, gateway: string, res: ServerResponse): Promise<void> {
+  const { routeTable, forwarding, gateways, issuer, log } = served;
+  const gone = new AbortController();
+  res.once('close', () => gone.abort());
+  const counted = makeCounted(forwarding.began);
+  gateways.set(gateway, counted);
+  log.info({ gateway }, 'a gateway follows');
+  let number = 0;
+  res.writeHead(200, { 'Content-Type': 'application/x-ndjson' });
+  const tell = (told: ToldRoutes): void => {
+    res.write(lineText(told, { number: ++number, issuer }));
+    // One that has stopped reading gets all of it anew when it comes again.
+    if (res.writableLength > MOST_UNREAD_BYTES) res.destroy();
+  };
+  const beat = setInterval(() => tell({ snapshot: null, routes: [], gone: [] }), HEARTBEAT_MS);
+  try {
+    await routeTable.follow(tell, AbortSignal.any([gone.signal, served.ending]));
+  } finally {
+    clearInterval(beat);
+    counted.end();
+    if (gateways.get(gateway) === counted) gateways.delete(gateway);
+    res.end();
+    log.info({ gateway }, 'a gateway follows no longer');
+  }
+}
+
+function say(res: ServerResponse, answered: unknown): void {
+  res.writeHead(200, { 'Content-Type': 'application/json' }).end(JSON.stringify(answered));
+}
+
+function refuse(log: Log, res: ServerResponse, error: unknown): void {
+  if (res.headersSent) return void res.destroy();
+  if (!(error instanceof Refusal)) log.error({ err: error }, 'a question of a gateway could not be answered');
+  const { code, message, retryAfterS } =
+    error instanceof Refusal ? error : new Refusal('unavailable', 'the API could not answer; try again in a moment');
+  res.writeHead(409, { 'Content-Type': 'application/json' }).end(JSON.stringify({ code, message, retryAfterS }));
+}

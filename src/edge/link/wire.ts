@@ -1,0 +1,73 @@
+/**
+ * # Between the API and a gateway that is a process of its own
+ *
+ * HTTP over a socket of this machine that only Berth's own user may open. `GET /routes` is a stream that does not end: all routes, then each
+ * change, a JSON text a line, numbered. `POST /authenticate`, `/session`, `/redeem` ask what only the database knows. `POST /traffic` tells what
+ * goes to which instance, for idleness.
+ */
+import { z } from 'zod';
+import type { Caller, GatewayRoute } from '../../control/control.ts';
+import type { ToldRoutes } from '../../control/route-table.ts';
+import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
+import { refusalCodes } from '../../domain/refusal.ts';
+
+const instanceId = z.custom<InstanceId>((value) => typeof value === 'string' && isInstanceId(value));
+
+const route = z.object({
+  instanceId,
+  ownerId: z.string(),
+  publicPorts: z.array(z.number()).transform((ports): ReadonlySet<number> => new Set(ports)),
+  running: z.boolean(),
+  status: z.string(),
+  notebookToken: z.string(),
+});
+
+/** A line of the stream. `number` counts them since the API was started; `issuer` names the installation, as access tokens do. */
+export const line = z.object({
+  number: z.number(),
+  issuer: z.string(),
+  snapshot: z.enum(['part', 'last']).nullable(),
+  routes: z.array(route),
+  gone: z.array(z.string()),
+});
+
+const routeText = (known: GatewayRoute): object => ({ ...known, publicPorts: [...known.publicPorts] });
+
+export const lineText = (told: ToldRoutes, more: { number: number; issuer: string }): string =>
+  `${JSON.stringify({ ...more, ...told, routes: told.routes.map(routeText) })}\n`;
+
+/** An empty one is sent when there is nothing to tell: who hears nothing for longer than this has lost the other side. */
+export const HEARTBEAT_MS = 2_000;
+export const SILENT_MS = 10_000;
+
+const credential = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('token'), token: z.string() }),
+  z.object({ kind: z.literal('apiKey'), key: z.string() }),
+]);
+export const authenticateQuestion = credential;
+export const sessionQuestion = z.object({ secret: z.string() });
+export const redeemQuestion = z.object({ handover: z.string() });
+
+/** Only what the gateway looks at. */
+export const callerAnswer = z.object({ accountId: z.string() }) satisfies z.ZodType<Pick<Caller, 'accountId'>>;
+export const sessionAnswer = z.object({ accountId: z.string() }).nullable();
+export const redeemAnswer = z
+  .object({ session: z.string(), accountId: z.string(), instanceId: z.string(), expiresAtMs: z.number() })
+  .nullable();
+
+/** What is open now to each instance, of either kind, and what came and went since the last time. */
+export const traffic = z.array(
+  z.object({
+    instanceId,
+    kind: z.enum(['use', 'poll']),
+    open: z.number().int().min(0),
+    began: z.number().int().min(0),
+  }),
+);
+export type TrafficReport = z.output<typeof traffic>;
+
+export const refused = z.object({
+  code: z.enum(refusalCodes),
+  message: z.string(),
+  retryAfterS: z.number().optional(),
+});

@@ -1,0 +1,79 @@
+/** The gateway, in the process of the API or in one of its own: then it follows the API over a socket in the data folder, and serves on while that is away. */
+import { join } from 'node:path';
+import type { Logger } from 'pino';
+import type { Forwarding } from '../control/control.ts';
+import { makeGateway, type GatewayNeeds } from '../edge/gateway/gateway.ts';
+import { followLink } from '../edge/link/follow.ts';
+import { addressesOf } from './addresses.ts';
+import type { Config } from './config.ts';
+import { makeEngine } from './hands.ts';
+import { openTlsFiles } from './tls-files.ts';
+
+/** Closed to all but Berth's own user: who can open it learns the notebooks' secrets. */
+export const linkPath = ({ dataFolder }: Pick<Config, 'dataFolder'>): string => join(dataFolder, 'gateway.sock');
+
+type Given = Pick<GatewayNeeds, 'forwarding' | 'authenticate' | 'issuer' | 'apiOrigin' | 'portDomain' | 'log'>;
+
+export interface OpenGateway {
+  port: number;
+  stop(): Promise<void>;
+}
+
+/** It listens once this is answered. Throws an Error that says which file of a certificate is wrong. */
+export async function openGateway(config: Config, given: Given): Promise<OpenGateway> {
+  const tls = config.gatewayTls === null ? undefined : await openTlsFiles(config.gatewayTls, given.log);
+  const gateway = makeGateway({
+    ...given,
+    ...(config.gatewayUrl === null ? {} : { publicOrigin: config.gatewayUrl }),
+    trustedProxies: config.trustedProxies,
+    tls,
+  });
+  await gateway.listen(config.gatewayListen.host, config.gatewayListen.port);
+  const { address } = gateway;
+  return {
+    port: Number(address.slice(address.lastIndexOf(':') + 1)),
+    async stop() {
+      tls?.stop();
+      await gateway.stop();
+    },
+  };
+}
+
+export interface GatewayProcess {
+  gatewayUrl: string;
+  stop(): Promise<void>;
+}
+
+/** Waits for the API to be there for the first time: without its word nobody is let in anywhere. */
+export async function startGateway({ config, log }: { config: Config; log: Logger }): Promise<GatewayProcess> {
+  const late: { dial: Forwarding['dial'] } = { dial: () => Promise.reject(new Error('no engine yet')) };
+  const following = followLink({
+    path: linkPath(config),
+    dial: (id, port, signal) => late.dial(id, port, signal),
+    log,
+  });
+  log.info({ socket: linkPath(config) }, 'waits for the API');
+  const { issuer } = await following.ready;
+  // Its own way to the containers: a connection must not hang on the API.
+  const engine = await makeEngine(config, issuer, log);
+  late.dial = (id, port, signal) => engine.dial(id, port, signal);
+  const { forwarding, authenticate } = following;
+  const ports = { api: config.listen.port, gateway: config.gatewayListen.port };
+  const gateway = await openGateway(config, {
+    forwarding,
+    authenticate,
+    issuer,
+    apiOrigin: () => addressesOf(config, ports).apiUrl,
+    portDomain: () => addressesOf(config, ports).portDomain,
+    log,
+  });
+  ports.gateway = gateway.port;
+  return {
+    gatewayUrl: addressesOf(config, ports).gatewayUrl,
+    async stop() {
+      await gateway.stop();
+      await following.stop();
+      await engine.stop();
+    },
+  };
+}

@@ -1,0 +1,105 @@
+/** The gateway as a process of its own, on real parts: what is open stays open while the API dies and comes again, and more can be opened. */
+import { once } from 'node:events';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import WebSocket from 'ws';
+import { executeRequest } from './jupyter.ts';
+import { login, startServerProcess, until, type Client, type ServerProcess } from './server-process.ts';
+
+const IMAGE_DEADLINE_MS = 600_000;
+const pager = { currentPage: 1, pageSize: 50 };
+const LINES = 80;
+
+let server: ServerProcess;
+let client: Client;
+let token: string;
+let headers: Record<string, string>;
+beforeAll(async () => {
+  server = await startServerProcess({ nodePorts: '32100-32149', gatewayApart: true });
+  ({ client, token } = await login(server));
+  headers = { authorization: `Bearer ${token}` };
+  await until(
+    () => client.listImages({ pager }),
+    ({ images }) => images[0]?.state === 'Ready',
+    IMAGE_DEADLINE_MS,
+  );
+}, IMAGE_DEADLINE_MS);
+afterAll(async () => {
+  await server?.stop();
+});
+
+async function running(): Promise<{ instanceId: string; notebookUrl: string; portUrl: string }> {
+  const { images } = await client.listImages({ pager });
+  const place = (await client.catalog()).instanceInfos[0]?.regionInfos[0];
+  const { instanceId } = await client.launch({
+    name: 'apart',
+    imageId: images[0]?.imageId ?? '',
+    instanceTypeId: place?.instanceTypeInfos[0]?.instanceTypeId ?? '',
+    region: place?.regionId ?? '',
+    billing: { chargeMode: 'perHour', duration: 1 },
+    remoteStorages: [],
+    instanceConfiguration: {
+      enableCommonData: false,
+      enableDocker: false,
+      initScript: 'cd /root/dataDisk && echo mine > file && exec python3 -m http.server 8000',
+    },
+    nodePorts: [8000],
+  });
+  const one = await until(
+    () => client.getInstance({ instanceId }),
+    ({ instance }) => instance.instanceRuntimeInfo.status === 'Running',
+  );
+  const notebookUrl = `${server.gatewayUrl}${one.instance.instanceRuntimeInfo.subUrl}`;
+  await until(
+    () => fetch(`${notebookUrl}api/status`, { headers }),
+    ({ ok }) => ok,
+  );
+  return { instanceId, notebookUrl, portUrl: `${server.gatewayUrl}/forward/${instanceId}/8000/file` };
+}
+
+/** A kernel that counts, ten lines a second; what came of it so far. */
+async function counting(notebookUrl: string): Promise<{ printed: () => string; socket: WebSocket }> {
+  const made = await fetch(`${notebookUrl}api/kernels`, { method: 'POST', headers, body: '{"name":"python3"}' });
+  const { id }: { id: string } = JSON.parse(await made.text());
+  const socket = new WebSocket(`${notebookUrl.replace('http', 'ws')}api/kernels/${id}/channels`, { headers });
+  let printed = '';
+  socket.on('message', (bytes: Buffer) => {
+    const { msg_type: type, content } = JSON.parse(bytes.toString());
+    if (type === 'stream') printed += content.text;
+  });
+  await once(socket, 'open');
+  const code = `import time\nfor n in range(${LINES}):\n  print(n, flush=True)\n  time.sleep(0.1)`;
+  socket.send(executeRequest(code).text);
+  return { printed: () => printed, socket };
+}
+
+test('a kernel goes on printing while the API is killed and comes again; known people and open ports come in meanwhile', async () => {
+  const { instanceId, notebookUrl, portUrl } = await running();
+  const { printed, socket } = await counting(notebookUrl);
+  let closed = false;
+  socket.on('close', () => (closed = true));
+  await until(
+    async () => printed(),
+    (text) => text.includes('5\n'),
+  );
+
+  await server.kill('SIGKILL');
+  expect((await fetch(`${notebookUrl}api/status`, { headers })).status).toBe(200);
+  expect(await (await fetch(portUrl)).text()).toBe('mine\n');
+  const stranger = await fetch(`${notebookUrl}api/status`, { headers: { 'x-api-key': 'berth_unknown' } });
+  expect(stranger.status).toBe(503);
+  expect(await stranger.json()).toMatchObject({ message: expect.stringMatching(/the API is away for a moment/) });
+
+  await server.start();
+  await until(
+    async () => printed(),
+    (text) => text.includes(`${LINES - 1}\n`),
+  );
+  expect(printed()).toBe(Array.from({ length: LINES }, (_, n) => `${n}\n`).join(''));
+  expect(closed).toBe(false);
+  expect((await fetch(`${notebookUrl}api/status`, { headers: { 'x-api-key': 'berth_unknown' } })).status).toBe(401);
+
+  // What changes at the API that is back is heard: the way in ends with the instance.
+  await client.terminate({ instanceId });
+  await until(async () => closed, Boolean);
+  expect((await fetch(portUrl)).status).toBe(401);
+});

@@ -1,0 +1,190 @@
+/** A gateway in a process of its own: what it knows follows the API, and stays while that is away. */
+import { mkdtemp, rm, stat } from 'node:fs/promises';
+import { createServer, type Server } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { Forwarding, GatewayRoute } from '../../src/control/control.ts';
+import type { RouteTable, ToldRoutes } from '../../src/control/route-table.ts';
+import { Refusal } from '../../src/domain/refusal.ts';
+import { followLink, type Following } from '../../src/edge/link/follow.ts';
+import { serveLink, type Link } from '../../src/edge/link/serve.ts';
+import { ALICE, idOf, ISSUER, MALLORY } from './harness.ts';
+
+const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
+const [ONE, TWO] = [idOf('1'), idOf('2')];
+const route = (instanceId: GatewayRoute['instanceId'], more: Partial<GatewayRoute> = {}): GatewayRoute => ({
+  instanceId,
+  ownerId: ALICE,
+  publicPorts: new Set([8000]),
+  running: true,
+  status: 'Running',
+  notebookToken: 'secret',
+  ...more,
+});
+
+let folder: string;
+let path: string;
+let links: Link[];
+let followings: Following[];
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'berth-link-'));
+  path = join(folder, 'gateway.sock');
+  links = [];
+  followings = [];
+});
+afterEach(async () => {
+  for (const following of followings) await following.stop();
+  for (const link of links) await link.stop();
+  await rm(folder, { recursive: true });
+});
+
+/** An API with these routes and sessions; `tell` tells what changes. */
+async function api(routes: GatewayRoute[], sessions: Record<string, string> = {}) {
+  const followers = new Set<(told: ToldRoutes) => void>();
+  const asked: string[] = [];
+  const open: string[] = [];
+  const began: string[] = [];
+  const routeTable: RouteTable = {
+    async follow(tell, signal) {
+      followers.add(tell);
+      // In two parts: only the last makes a whole.
+      tell({ snapshot: 'part', routes: routes.slice(0, 1), gone: [] });
+      tell({ snapshot: 'last', routes: routes.slice(1), gone: [] });
+      await new Promise((resolve) => signal.addEventListener('abort', resolve));
+      followers.delete(tell);
+    },
+  };
+  const forwarding: Pick<Forwarding, 'redeem' | 'session' | 'began'> = {
+    async session(secret) {
+      asked.push(`session ${secret}`);
+      const accountId = sessions[secret];
+      return accountId === undefined ? null : { accountId };
+    },
+    redeem: async (handover) =>
+      handover === 'good' ? { session: 's', accountId: ALICE, instanceId: ONE, expiresAtMs: 1 } : null,
+    began(id, kind) {
+      const name = `${kind} ${id}`;
+      open.push(name);
+      began.push(name);
+      return () => void open.splice(open.indexOf(name), 1);
+    },
+  };
+  const link = await serveLink({
+    path,
+    routeTable,
+    forwarding,
+    authenticate: async (credential) => {
+      asked.push(credential.kind);
+      if (credential.kind === 'apiKey') return { accountId: ALICE };
+      throw new Refusal('not_logged_in', 'not logged in');
+    },
+    issuer: ISSUER,
+    log,
+  });
+  links.push(link);
+  const tell = (told: Partial<ToldRoutes>): void => {
+    for (const follower of followers) follower({ snapshot: null, routes: [], gone: [], ...told });
+  };
+  return { link, tell, asked, open, began, followers };
+}
+
+function follow(now?: () => number): Following {
+  const dial = async (): Promise<never> => {
+    throw new Error('nobody dials here');
+  };
+  const following = followLink({ path, dial, log, ...(now ? { now } : {}) });
+  followings.push(following);
+  return following;
+}
+
+async function routeIs(following: Following, id: string, wanted: unknown): Promise<void> {
+  await expect.poll(() => following.forwarding.route(id), { timeout: 5_000 }).toEqual(wanted);
+}
+
+test('follows all routes and each change, whoever is there first', async () => {
+  const following = follow();
+  await expect(following.forwarding.route(ONE)).rejects.toMatchObject({ code: 'unavailable' });
+  const { tell } = await api([route(ONE), route(TWO)]);
+  expect(await following.ready).toEqual({ issuer: ISSUER });
+  expect(await following.forwarding.route(ONE)).toEqual(route(ONE));
+  expect(await following.forwarding.route(TWO)).toEqual(route(TWO));
+  tell({ routes: [route(ONE, { running: false, status: 'Stopped' })], gone: [TWO] });
+  await routeIs(following, ONE, route(ONE, { running: false, status: 'Stopped' }));
+  expect(await following.forwarding.route(TWO)).toBeNull();
+});
+
+test('what it knew it knows while the API is away, and what has gone meanwhile is gone once that is back', async () => {
+  const sessions = { mine: ALICE };
+  const first = await api([route(ONE), route(TWO)], sessions);
+  let nowMs = 1_000_000;
+  const following = follow(() => nowMs);
+  await following.ready;
+  expect(await following.forwarding.session('mine')).toMatchObject({ accountId: ALICE });
+  expect(await following.authenticate({ kind: 'apiKey', key: 'k' })).toEqual({ accountId: ALICE });
+  await first.link.stop();
+  nowMs += 3_600_000;
+  // It has looked for the API in vain by then.
+  await sleep(600);
+  expect(await following.forwarding.route(TWO)).toEqual(route(TWO));
+  expect(await following.forwarding.session('mine')).toMatchObject({ accountId: ALICE });
+  expect(await following.authenticate({ kind: 'apiKey', key: 'k' })).toEqual({ accountId: ALICE });
+  await expect(following.forwarding.session('unknown')).rejects.toMatchObject({ code: 'unavailable' });
+  await expect(following.forwarding.redeem('good')).rejects.toMatchObject({ code: 'unavailable', retryAfterS: 2 });
+  await api([route(ONE, { ownerId: MALLORY })]);
+  await routeIs(following, TWO, null);
+  expect(await following.forwarding.route(ONE)).toEqual(route(ONE, { ownerId: MALLORY }));
+  await expect.poll(() => following.forwarding.session('mine')).toBeNull();
+});
+
+test('an answer is believed for a second; nobody is asked for anew each time, and a refusal is passed on as it is', async () => {
+  const { asked } = await api([], { mine: ALICE });
+  let nowMs = 1_000_000;
+  const following = follow(() => nowMs);
+  await following.ready;
+  for (let count = 0; count < 3; count++) await following.forwarding.session('mine');
+  expect(asked).toEqual(['session mine']);
+  nowMs += 1_000;
+  await following.forwarding.session('mine');
+  expect(asked).toEqual(['session mine', 'session mine']);
+  expect(await following.forwarding.session('other')).toBeNull();
+  await expect(following.authenticate({ kind: 'token', token: 't' })).rejects.toMatchObject({ code: 'not_logged_in' });
+  expect(await following.forwarding.redeem('bad')).toBeNull();
+  expect(await following.forwarding.redeem('good')).toMatchObject({ accountId: ALICE, instanceId: ONE });
+});
+
+test('what goes to an instance is counted at the API, and ends there with the gateway', async () => {
+  const { open, began } = await api([route(ONE)]);
+  const following = follow();
+  await following.ready;
+  const dones = [following.forwarding.began(ONE, 'use'), following.forwarding.began(ONE, 'use')];
+  await expect.poll(() => open, { timeout: 5_000 }).toEqual([`use ${ONE}`, `use ${ONE}`]);
+  dones[0]?.();
+  await expect.poll(() => open, { timeout: 5_000 }).toEqual([`use ${ONE}`]);
+  // One that began and ended between two reports was use as well.
+  following.forwarding.began(ONE, 'poll')();
+  await expect.poll(() => began, { timeout: 5_000 }).toContain(`poll ${ONE}`);
+  await following.stop();
+  await expect.poll(() => open, { timeout: 5_000 }).toEqual([]);
+});
+
+test('the API that is back is told what is still open', async () => {
+  const first = await api([route(ONE)]);
+  const following = follow();
+  await following.ready;
+  following.forwarding.began(ONE, 'use');
+  await expect.poll(() => first.open, { timeout: 5_000 }).toHaveLength(1);
+  await first.link.stop();
+  const second = await api([route(ONE)]);
+  await expect.poll(() => second.open, { timeout: 5_000 }).toEqual([`use ${ONE}`]);
+});
+
+test('its socket is for nobody else, and one that a killed server left is replaced', async () => {
+  const left: Server = createServer().listen(path);
+  await new Promise((resolve) => left.once('listening', resolve));
+  await api([]);
+  expect((await stat(path)).mode & 0o777).toBe(0o600);
+  await expect(follow().ready).resolves.toEqual({ issuer: ISSUER });
+  left.close();
+});
