@@ -53,6 +53,22 @@ const sshKey = z.strictObject({ id: z.string(), name: z.string(), fingerprint: z
 export const sshKeyCreateAnswer = z.strictObject({ sshKey });
 export const sshKeyListAnswer = z.strictObject({ sshKeys: z.array(sshKey.extend({ createdAt: z.number().int() })) });
 
+/** What browsers have at the gateway: never its secret. */
+export const sessionListAnswer = z.strictObject({
+  sessions: z.array(
+    z.strictObject({
+      id: z.string(),
+      /** The one that it was opened for. */
+      instanceId: z.string(),
+      openedAtUnixMs: z.number().int(),
+      /** To the minute. */
+      lastUsedAtUnixMs: z.number().int(),
+      /** What it was opened with, and ends with. */
+      from: z.enum(['login', 'apiKey']),
+    }),
+  ),
+});
+
 export const balanceAnswer = z.strictObject({
   balance: z.number(),
   availableBalance: z.number(),

@@ -11,6 +11,7 @@ import * as image from './image.ts';
 import * as ends from './ends.ts';
 import * as instance from './instance.ts';
 import * as operation from './operation.ts';
+import * as port from './port.ts';
 import * as stray from './stray.ts';
 import * as registry from './registry.ts';
 import * as snapshot from './snapshot.ts';
@@ -238,8 +239,38 @@ export const routes = {
   }),
   open: route('/instance/open', instance.openRequest, instance.openAnswer, {
     errors: 'problem',
-    summary: 'A link that opens the notebook (or a port) in a browser: good once, and for a minute',
+    summary:
+      'A link that opens the notebook (or a port) in a browser: good once, and for a minute. Of an instance of another account only a port that is set so',
     source: notes('Instances: gateway for programs'),
+  }),
+  setPortAccess: route('/instance/port/access', port.portAccessRequest, port.portAccessAnswer, {
+    errors: 'problem',
+    summary:
+      'Who may come to a port through the gateway: its owner, any account (signedIn), everybody (public), or as without a setting (default)',
+    source: 'ours; the default is of interface.md §4.1, nodePorts',
+  }),
+  listPorts: route('/instance/port/list', instance.instanceIdBody, port.portListAnswer, {
+    errors: 'problem',
+    summary: 'Ports that are in nodePorts, set or shared: who may come to each, and where it is',
+    source: 'ours',
+  }),
+  sharePort: route('/instance/port/share', port.shareRequest, port.shareAnswer, {
+    idempotent: true,
+    errors: 'problem',
+    summary:
+      'A link that opens one port to whoever has it, until it expires or is revoked; its token is shown this once, and programs may send it as X-Berth-Share',
+    source: 'ours',
+  }),
+  listShares: route('/instance/port/shares', instance.instanceIdBody, port.shareListAnswer, {
+    errors: 'problem',
+    summary: 'Links to the ports of an instance that have not expired, oldest first, without their tokens',
+    source: 'ours',
+  }),
+  unsharePort: route('/instance/port/unshare', port.unshareRequest, account.emptyAnswer, {
+    idempotent: true,
+    errors: 'problem',
+    summary: 'Revoke a link to a port; whoever came in by it is sent away',
+    source: 'ours',
   }),
   catalog: route('/resource/user/instance/list', empty, catalog.catalogAnswer, {
     summary: 'Instance types, regions, prices and stock',
@@ -355,6 +386,17 @@ export const routes = {
     idempotent: true,
     summary: 'Delete an ssh key',
     source: notes('Instances: account'),
+  }),
+  listSessions: route('/user/session/list', empty, account.sessionListAnswer, {
+    errors: 'problem',
+    summary: "List the sessions that browsers have at the gateway as the caller's account, the last used first",
+    source: 'ours',
+  }),
+  revokeSession: route('/user/session/revoke', account.idBody, account.emptyAnswer, {
+    idempotent: true,
+    errors: 'problem',
+    summary: 'End a session at the gateway; what is open in it is cut',
+    source: 'ours',
   }),
   balance: route('/balance', empty, account.balanceAnswer, {
     method: 'GET',

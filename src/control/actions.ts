@@ -5,6 +5,7 @@ import { enter, operationId, type Cause } from '../domain/operation.ts';
 import { instanceNotFound, Refusal } from '../domain/refusal.ts';
 import { wishOf } from '../domain/wish.ts';
 import { endGrantsFor } from '../store/gateway-grants.ts';
+import { endSharesOf } from '../store/port-shares.ts';
 import { appendEvent } from '../store/events.ts';
 import { holdInstance, instanceFromRow, writeWish, type InstanceRow } from '../store/instances.ts';
 import type { Db, Store } from '../store/store.ts';
@@ -130,6 +131,9 @@ export async function act(tx: Db, row: InstanceRow, how: Act): Promise<string> {
   const data = cause === 'user' ? {} : { cause, ...why };
   await appendEvent(tx, { accountId: ownerId, atMs: nowMs, kind: eventOf[action], subjectId: id, data });
   // Under the account's lock, which the event has taken: a redeem under way comes before or finds nothing.
-  if (action === 'terminate') await endGrantsFor(tx, id);
+  if (action === 'terminate') {
+    await endGrantsFor(tx, id);
+    await endSharesOf(tx, id);
+  }
   return operationId(id, wish.generation);
 }

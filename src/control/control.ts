@@ -3,19 +3,19 @@
  * transaction writes the wish, the event and the idempotency record, answers, and wakes the loop; none calls an engine.
  * Every refusal is a `Refusal`; anything else thrown is a fault of ours (500).
  */
-import type { RouteTable } from './route-table.ts';
-import type { Duplex } from 'node:stream';
 import type { ChargeMode, Region } from '../domain/catalog.ts';
 import type { ShownDisk } from '../domain/disk-usage.ts';
 import type { DiskSizes } from '../domain/expand-disk.ts';
 import type { Ends, EndsWish } from '../domain/ends.ts';
 import type { Signal } from '../domain/idle.ts';
-import type { InstanceId } from '../domain/ids.ts';
 import type { Stray } from '../domain/stray.ts';
 import type { PublicOperation, PublicStage } from '../domain/public-operation.ts';
 import type { Source, VolumeType } from '../domain/volume.ts';
 import type { StorageCapabilities } from '../storage/contract.ts';
 import type { FolderPage } from '../storage/files.ts';
+import type { Forwarding, GatewaySessions, Ports, RouteTable } from './ways-in.ts';
+
+export type { Forwarding, GatewayRoute, RouteTable, ToldRoutes, TrafficKind, WhoseCredential } from './ways-in.ts';
 
 /** Who asks. Comes from `access.authenticate` and is handed to every use-case. */
 export interface Caller {
@@ -52,7 +52,7 @@ export interface TextPage<Text extends string | Uint8Array = string | Uint8Array
   totalEntries: number;
 }
 
-export interface Access {
+export interface Access extends GatewaySessions {
   /** Throws `not_logged_in`. Fast for a credential seen before: what it was found to be is believed for a second, unless asked `anew`. */
   authenticate(credential: Credential, how?: { anew?: boolean }): Promise<Caller>;
   /** `from` is the client's address, for the rate limit. Throws `not_logged_in` (wrong words) or `too_many_requests`. */
@@ -148,7 +148,7 @@ export interface Instances {
     caller: Caller,
     body: { instanceId: string },
   ): Promise<{ instanceText: string; timeline: PublicStage[]; operationId: string | null; disks: ShownDisk[] }>;
-  /** A link to the gateway that hands the caller's browser a session for this instance: good once, for a minute. */
+  /** A link to the gateway that hands the caller's browser a session: good once, for a minute. Of another's instance for a port that is set so. */
   open(caller: Caller, body: { instanceId: string; port?: number | undefined }): Promise<{ url: string }>;
 }
 
@@ -402,40 +402,6 @@ export interface Registries {
   delete(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<void>;
 }
 
-/** Where the gateway may send a request, and who may send it. */
-export interface GatewayRoute {
-  instanceId: InstanceId;
-  ownerId: string;
-  /** Ports that anyone may reach: those named in `nodePorts`, 22 aside. */
-  publicPorts: ReadonlySet<number>;
-  running: boolean;
-  /** For the page a person sees when it does not run. */
-  status: string;
-  /** Sent inward to the notebook, never outward. */
-  notebookToken: string;
-}
-
-/** `use` is somebody's; a `poll` is what a notebook's page asks by itself as long as it is open somewhere. */
-export type TrafficKind = 'use' | 'poll';
-
-/** Whose a credential is. Throws `not_logged_in`. */
-export type WhoseCredential = (credential: Credential) => Promise<Pick<Caller, 'accountId'>>;
-
-export interface Forwarding {
-  /** Null for an unknown or released instance. Fast: asked on each request. */
-  route(instanceId: string): Promise<GatewayRoute | null>;
-  /** Turns a one-time handover key into a session: its secret (for the gateway's cookie) and whose and which it is. Null if spent. */
-  redeem(
-    handover: string,
-  ): Promise<{ session: string; accountId: string; instanceId: string; expiresAtMs: number } | null>;
-  /** The instances of which account a gateway session opens; null when it is unknown, ended, or its login was. */
-  session(secret: string): Promise<{ accountId: string } | null>;
-  /** A connection to a port of an instance: rejects with an `EngineFault` (`busy`: nothing listens there yet; `not_found`: it does not run). */
-  dial(instanceId: InstanceId, port: number, signal: AbortSignal): Promise<Duplex>;
-  /** A request or a WebSocket goes to the instance, until what is answered is called, once. For idleness. */
-  began(instanceId: InstanceId, kind: TrafficKind): () => void;
-}
-
 type ToldOfStray =
   'kind' | 'regionId' | 'engineName' | 'subjectId' | 'ownerId' | 'imageRef' | 'running' | 'handling' | 'note';
 
@@ -479,6 +445,7 @@ export interface Control {
   registries: Registries;
   strays: Strays;
   ends: UseEnds;
+  ports: Ports;
   forwarding: Forwarding;
   routeTable: RouteTable;
   operations: Operations;

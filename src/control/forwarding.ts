@@ -1,9 +1,10 @@
 /** What the gateway may ask: where an instance's ports are, and who may reach them. */
 import { EngineFault } from '../domain/engine-fault.ts';
 import { isInstanceId } from '../domain/ids.ts';
-import { SSH_PORT } from '../domain/ports.ts';
+import { accessOf } from '../domain/port-access.ts';
 import type { Engine } from '../engines/contract.ts';
 import { instanceFromRow, instanceRow, type InstanceRow } from '../store/instances.ts';
+import { accessSettings } from '../store/port-access.ts';
 import type { Store } from '../store/store.ts';
 import type { Forwarding, GatewayRoute } from './control.ts';
 import type { Regions } from './regions.ts';
@@ -29,7 +30,10 @@ export function routeOf(row: InstanceRow): GatewayRoute {
   return {
     instanceId: instance.id,
     ownerId: instance.ownerId,
-    publicPorts: new Set(instance.nodePorts.map(({ port }) => port).filter((port) => port !== SSH_PORT)),
+    access: accessOf(
+      instance.nodePorts.map(({ port }) => port),
+      accessSettings(row),
+    ),
     running: instance.observed.status === 'Running',
     status: instance.observed.status,
     notebookToken: row.notebookToken,

@@ -4,14 +4,16 @@ import { defaultIdleLimits, type IdleLimits } from '../domain/idle.ts';
 import type { Space } from '../domain/pool.ts';
 import type { Limits } from '../domain/instance-states.ts';
 import { defaultLimits } from '../domain/instance-states.ts';
+import { mayCome } from '../domain/port-access.ts';
 import { instanceNotFound, Refusal } from '../domain/refusal.ts';
 import { defaultStrayPolicy, type StrayPolicy } from '../domain/stray.ts';
-import { instancePage, makeFilesStale, ownedInstanceRow } from '../store/instances.ts';
+import { instancePage, instanceRow, makeFilesStale } from '../store/instances.ts';
 import { freeLeases } from '../store/leases.ts';
 import type { Store } from '../store/store.ts';
 import { makeVolumePages } from '../store/volume-pages.ts';
 import { ownedVolume } from '../store/volumes.ts';
 import { makeAccess, type FullAccess } from './access/access.ts';
+import { makeShares } from './access/shares.ts';
 import { makeActivity } from './activity/activity.ts';
 import { makeTraffic } from './activity/traffic.ts';
 import { makeAction, makeStopByItself } from './actions.ts';
@@ -23,7 +25,7 @@ import { makeEnds } from './ends.ts';
 import { makeEventFeed } from './event-feed.ts';
 import { makeExpandDisk } from './expand-disk.ts';
 import { makeFairQueue, type FairQueue } from './fair-queue.ts';
-import { makeRoutes } from './forwarding.ts';
+import { makeRoutes, routeOf } from './forwarding.ts';
 import { makeRouteTable } from './route-table.ts';
 import { makeFiles } from './files.ts';
 import { makeHealth } from './health.ts';
@@ -47,6 +49,7 @@ import { probeEngines, type ProbeNeeds } from './passes/probe.ts';
 import { handleStrays, type HandlingNeeds } from './passes/handle-strays.ts';
 import { measureRootDisks } from './passes/root-disks.ts';
 import { sweepRegion, watchEngines } from './passes/sweep.ts';
+import { makePorts, type PortNeeds } from './ports.ts';
 import { tidy } from './passes/tidy.ts';
 import { makeSnapshotPass } from './passes/snapshot-pass.ts';
 import { unmountUnneeded } from './passes/unmount.ts';
@@ -71,9 +74,12 @@ export interface ControlNeeds {
   randomBytes: (size: number) => Uint8Array;
   /** 32 bytes; what has to be kept and handed on, such as registry secrets, is sealed with it. */
   secretsKey: Uint8Array;
-  /** Address of the gateway as browsers see it, such as `http://127.0.0.1:8081`. */
   /** Where a browser trades the key for a session of the gateway, and sees the notebook, or that port. */
   openUrl: (link: { instanceId: string; port: number | undefined; key: string }) => string;
+  /** Where a port is behind the gateway: below its address, and on a host of its own where it has one. */
+  portUrls: PortNeeds['portUrls'];
+  /** The link that opens a port to whoever has it. */
+  shareUrl: (link: { instanceId: string; port: number; token: string }) => string;
   issuer: string;
   audience: string;
   /** Containers brought up at once: about four for each core of the engine. */
@@ -162,6 +168,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
     once,
     onSshKeysChanged: (tx, accountId) => makeFilesStale(tx, accountId, now()),
   });
+  const shares = makeShares({ ...needs, now, once });
   /** The loop is woken after the commit, or it would not see what the deed made due. */
   const waking =
     <Given extends unknown[], Answer>(deed: (...given: Given) => Promise<Answer>) =>
@@ -257,7 +264,10 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       expandDisk: makeExpandDisk({ ...actionNeeds, room }),
       get,
       async open(caller, { instanceId, port }) {
-        if (!(await ownedInstanceRow(store.read, caller.accountId, instanceId))) throw instanceNotFound();
+        const row = await instanceRow(store.read, instanceId);
+        if (!row || row.desired === 'released') throw instanceNotFound();
+        const setTo = (port !== undefined && routeOf(row).access.get(port)) || 'owner';
+        if (!mayCome(setTo, caller.accountId, row.ownerId)) throw instanceNotFound();
         const key = await access.grants.grant(caller, instanceId);
         return { url: needs.openUrl({ instanceId, port, key }) };
       },
@@ -276,6 +286,12 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       strays,
       sweepSoon: () => sweepSoon(),
     }),
+    ports: {
+      ...makePorts({ store, offers, now, routeChanged, portUrls: needs.portUrls }),
+      share: shares.share,
+      shares: shares.shares,
+      unshare: shares.unshare,
+    },
     ends: makeEnds({ store, offers, now, rules: endsRules, activity }),
     forwarding: {
       route: routes.route,
@@ -283,6 +299,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       began: traffic.began,
       redeem: access.grants.redeem,
       session: access.grants.session,
+      share: shares.opens,
     },
     routeTable: { follow: routeTable.follow },
     versionOf: async (accountId) => store.versionOf(accountId),

@@ -4,23 +4,10 @@
  */
 import { standingAmong, standingRows } from '../store/standing.ts';
 import type { Store } from '../store/store.ts';
-import type { GatewayRoute } from './control.ts';
+import type { RouteTable, ToldRoutes } from './control.ts';
 import { routeOf } from './forwarding.ts';
 import type { Log } from './log.ts';
 import type { Time } from './time.ts';
-
-/** What a gateway of its own process is told. `snapshot`: a part, or the last part, of all there are; null: what has changed since. */
-export interface ToldRoutes {
-  snapshot: 'part' | 'last' | null;
-  routes: GatewayRoute[];
-  /** Released, or never there. */
-  gone: string[];
-}
-
-export interface RouteTable {
-  /** Tells all routes, then each change once it is committed, until the signal ends it. A snapshot may come again. */
-  follow(tell: (told: ToldRoutes) => void, signal: AbortSignal): Promise<void>;
-}
 
 const PAGE = 1_000;
 const ASK_AGAIN_MS = 1_000;

@@ -1,6 +1,7 @@
 /** Where a server is, as others are told: what it listens on may be "every address", which nobody can go to. */
 import { lookup } from 'node:dns/promises';
 import { OPEN_ON_HOSTS } from '../edge/gateway/routing.ts';
+import { SHARE_PARAMETER } from '../edge/gateway/share-token.ts';
 import { hostPort, isAny, type Address, type Config } from './config.ts';
 
 export interface Addresses {
@@ -39,5 +40,25 @@ export function openUrl(
 ): string {
   if (port === undefined) return `${gatewayUrl}/open?key=${key}`;
   if (portDomain === null) return `${gatewayUrl}/open?key=${key}&port=${port}`;
-  return `${new URL(gatewayUrl).protocol}//${port}-${instanceId}.${portDomain}${OPEN_ON_HOSTS}?key=${key}`;
+  return `${hostOrigin(gatewayUrl, { instanceId, port }, portDomain)}${OPEN_ON_HOSTS}?key=${key}`;
+}
+
+const hostOrigin = (gatewayUrl: string, { instanceId, port }: PortAt, portDomain: string): string =>
+  `${new URL(gatewayUrl).protocol}//${port}-${instanceId}.${portDomain}`;
+
+interface PortAt {
+  instanceId: string;
+  port: number;
+}
+
+/** Where a port is behind the gateway; `host`: null where ports have none of their own. */
+export const portUrls = ({ gatewayUrl, portDomain }: Addresses, at: PortAt): { path: string; host: string | null } => ({
+  path: `${gatewayUrl}/forward/${at.instanceId}/${at.port}/`,
+  host: portDomain === null ? null : `${hostOrigin(gatewayUrl, at, portDomain)}/`,
+});
+
+/** The link of `POST /instance/port/share`: to the host of the port where it has one. */
+export function shareUrl(addresses: Addresses, { token, ...at }: PortAt & { token: string }): string {
+  const { path, host } = portUrls(addresses, at);
+  return `${host ?? path}?${SHARE_PARAMETER}=${token}`;
 }

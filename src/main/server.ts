@@ -20,7 +20,7 @@ import { lockFolder } from '../store/lock.ts';
 import { openStore } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
 import { spaceAt } from '../storage/layout.ts';
-import { addressesOf, openUrl } from './addresses.ts';
+import { addressesOf, openUrl, portUrls, shareUrl } from './addresses.ts';
 import { ensureAdmin, type ShownPassword } from './admin-password.ts';
 import type { Config } from './config.ts';
 import * as firstRun from './first-run.ts';
@@ -90,6 +90,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       route: (id) => ready().control.forwarding.route(id),
       redeem: (key) => ready().control.forwarding.redeem(key),
       session: (secret) => ready().control.forwarding.session(secret),
+      share: (token) => ready().control.forwarding.share(token),
       dial: (id, port, signal) => ready().control.forwarding.dial(id, port, signal),
       began: (id, kind) => ready().control.forwarding.began(id, kind),
     };
@@ -142,6 +143,8 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       randomBytes,
       secretsKey: await ensureSecretsKey(dataFolder),
       openUrl: (link) => openUrl(addressesOf(config, ports), link),
+      portUrls: (at) => portUrls(addressesOf(config, ports), at),
+      shareUrl: (link) => shareUrl(addressesOf(config, ports), link),
       issuer: installation,
       audience: 'berth',
       engineWidth: hands.width,

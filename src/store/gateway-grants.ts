@@ -48,6 +48,29 @@ export async function extendGrant(tx: Db, hash: string, expiresAtMs: number): Pr
     .execute();
 }
 
+/** The account's sessions that have not expired, the last used first. */
+export async function sessionGrantsOf(db: Db, accountId: string, nowMs: number): Promise<GatewayGrantRow[]> {
+  return db
+    .selectFrom('gatewayGrant')
+    .selectAll()
+    .where('accountId', '=', accountId)
+    .where('kind', '=', 'session')
+    .where('expiresAtMs', '>', nowMs)
+    .orderBy('expiresAtMs', 'desc')
+    .orderBy('id')
+    .execute();
+}
+
+export async function deleteSessionGrant(tx: Db, accountId: string, id: string): Promise<GatewayGrantRow | undefined> {
+  return tx
+    .deleteFrom('gatewayGrant')
+    .where('id', '=', id)
+    .where('accountId', '=', accountId)
+    .where('kind', '=', 'session')
+    .returningAll()
+    .executeTakeFirst();
+}
+
 /** In the transaction that terminates the instance. */
 export async function endGrantsFor(tx: Db, instanceId: string): Promise<void> {
   await tx.deleteFrom('gatewayGrant').where('instanceId', '=', instanceId).execute();

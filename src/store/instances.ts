@@ -102,7 +102,7 @@ const columnsOf = (instance: Instance, region: Region) => ({
   ...endsColumns(instance, region),
 });
 
-const insertRow = prepared<InstanceRow>()((db, p) =>
+const insertRow = prepared<Omit<InstanceRow, 'portAccess'>>()((db, p) =>
   db.insertInto('instance').values({
     id: p('id'),
     ownerId: p('ownerId'),

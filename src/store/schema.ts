@@ -220,6 +220,8 @@ export interface InstanceTable {
   waitsUntilMs: Generated<number | null>;
   /** JSON `Ends`. */
   ends: Generated<string>;
+  /** JSON object: port → `PortAccess` that its owner has set. */
+  portAccess: Generated<string>;
   /** When the clock alone stops it: what of `ends` comes first, while it is wished to run. */
   endsAtMs: Generated<number | null>;
   /** After how long idleness stops it: of one that runs and is watched, null for all others. */
@@ -378,6 +380,23 @@ export interface GatewayGrantTable {
   /** Login it came from; it dies with it. Null when it came from an API key. */
   sessionId: string | null;
   expiresAtMs: number;
+  /** What its owner calls it by, who is never told the secret again. */
+  id: string;
+  openedAtMs: number;
+}
+
+/** A link that opens one port of an instance to whoever has it. */
+export interface PortShareTable {
+  id: string;
+  /** SHA-256 of its token, hex. */
+  hash: string;
+  instanceId: string;
+  accountId: string;
+  port: number;
+  /** '' when it was given none. */
+  name: string;
+  createdAtMs: number;
+  expiresAtMs: number;
 }
 
 export interface Schema {
@@ -403,4 +422,5 @@ export interface Schema {
   operation: OperationTable;
   stray: StrayTable;
   gatewayGrant: GatewayGrantTable;
+  portShare: PortShareTable;
 }

@@ -43,6 +43,14 @@ export function fakeControl(
     images: { ...unaskedImages, ...given.images },
     registries: { ...unaskedRegistries, ...given.registries },
     strays: { list: unasked, handle: unasked, ...given.strays },
+    ports: {
+      setAccess: unasked,
+      list: unasked,
+      share: unasked,
+      shares: unasked,
+      unshare: unasked,
+      ...given.ports,
+    },
     ends: { set: unasked, keepAlive: unasked, activity: unasked, ...given.ends },
     forwarding: unaskedForwarding,
     routeTable: { follow: unasked },
@@ -80,6 +88,8 @@ const refusingAccess: Access = {
   listSshKeys: unasked,
   deleteSshKey: unasked,
   balance: unasked,
+  listSessions: unasked,
+  revokeSession: unasked,
 };
 const unaskedInstances: Instances = {
   launch: unasked,
@@ -111,6 +121,7 @@ const unaskedForwarding: Forwarding = {
   route: unasked,
   redeem: unasked,
   session: unasked,
+  share: unasked,
   dial: unasked,
   began: () => () => {},
 };

@@ -115,6 +115,11 @@ export async function wireControl(log: Parameters<typeof makeControl>[0]['log'])
     randomBytes,
     secretsKey: new Uint8Array(32).fill(7),
     openUrl: ({ key, port }) => `${GATEWAY_ORIGIN}/open?key=${key}${port === undefined ? '' : `&port=${port}`}`,
+    portUrls: ({ instanceId, port }) => ({
+      path: `${GATEWAY_ORIGIN}/forward/${instanceId}/${port}/`,
+      host: `http://${port}-${instanceId}.gpu.test/`,
+    }),
+    shareUrl: ({ instanceId, port, token }) => `${GATEWAY_ORIGIN}/forward/${instanceId}/${port}/?berth_share=${token}`,
     issuer: ISSUER,
     audience: AUDIENCE,
     engineWidth: 1,

@@ -4,11 +4,13 @@ import { actions, chargeModes, instanceStatuses } from '../../src/contract/insta
 import { errorCodes } from '../../src/contract/errors.ts';
 import { strayHandlings, strayKinds } from '../../src/contract/stray.ts';
 import { operationKinds, operationStates, stageNames } from '../../src/contract/operation.ts';
+import { portAccesses } from '../../src/contract/port.ts';
 import { volumeTypes } from '../../src/contract/volume.ts';
 import * as catalog from '../../src/domain/catalog.ts';
 import * as filePath from '../../src/domain/file-path.ts';
 import * as states from '../../src/domain/instance-states.ts';
 import * as operations from '../../src/domain/operation.ts';
+import * as portAccess from '../../src/domain/port-access.ts';
 import { refusalCodes } from '../../src/domain/refusal.ts';
 import * as stray from '../../src/domain/stray.ts';
 import * as volume from '../../src/domain/volume.ts';
@@ -21,6 +23,7 @@ test('what crosses the wire and what is true use the same words', () => {
   expect(operationStates).toEqual(operations.operationStates);
   expect(stageNames).toEqual(operations.stageNames);
   expect(volumeTypes).toEqual(volume.volumeTypes);
+  expect(portAccesses).toEqual(portAccess.portAccesses);
   expect(fileKinds).toEqual(filePath.fileKinds);
   expect(strayKinds).toEqual(stray.strayKinds);
   expect(strayHandlings).toEqual(stray.strayHandlings);

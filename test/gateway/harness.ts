@@ -13,6 +13,7 @@ import type { Log } from '../../src/control/log.ts';
 import { EngineFault } from '../../src/domain/engine-fault.ts';
 import { instanceIdOf } from '../../src/domain/ids.ts';
 import type { InstanceId } from '../../src/domain/ids.ts';
+import type { PortAccess } from '../../src/domain/port-access.ts';
 import { Refusal } from '../../src/domain/refusal.ts';
 import { makeGateway } from '../../src/edge/gateway/gateway.ts';
 import type { Gateway, GatewayNeeds } from '../../src/edge/gateway/gateway.ts';
@@ -43,6 +44,8 @@ export interface Harness {
   port: number;
   instances: Map<string, FakeInstance>;
   sessions: Map<string, string>;
+  /** By token. */
+  shares: Map<string, { instanceId: string; port: number; expiresAtMs: number }>;
   handovers: Map<string, { accountId: string; instanceId: string }>;
   logged: { facts: Record<string, unknown>; text: string }[];
   dials: number;
@@ -51,7 +54,13 @@ export interface Harness {
   began: { id: string; kind: TrafficKind; done: boolean }[];
   add(
     id: InstanceId,
-    more: { owner?: string; publicPorts?: number[]; ports?: Record<number, number>; route?: Partial<GatewayRoute> },
+    more: {
+      owner?: string;
+      publicPorts?: number[];
+      access?: Record<number, PortAccess>;
+      ports?: Record<number, number>;
+      route?: Partial<GatewayRoute>;
+    },
   ): FakeInstance;
 }
 
@@ -66,6 +75,7 @@ export const onCleanup = (clean: () => Promise<void>): void => {
 export async function start(more: Partial<GatewayNeeds> = {}): Promise<Harness> {
   const instances = new Map<string, FakeInstance>();
   const sessions = new Map<string, string>();
+  const shares: Harness['shares'] = new Map();
   const handovers = new Map<string, { accountId: string; instanceId: string }>();
   const logged: Harness['logged'] = [];
   const dialled = new Set<Socket>();
@@ -86,6 +96,7 @@ export async function start(more: Partial<GatewayNeeds> = {}): Promise<Harness> 
       const accountId = sessions.get(secret);
       return accountId === undefined ? null : { accountId };
     },
+    share: async (token) => shares.get(token) ?? null,
     began: (id, kind) => {
       const one = { id, kind, done: false };
       began.push(one);
@@ -116,17 +127,21 @@ export async function start(more: Partial<GatewayNeeds> = {}): Promise<Harness> 
     port,
     instances,
     sessions,
+    shares,
     handovers,
     logged,
     dials: 0,
     dialled,
     began,
-    add(id, { owner = ALICE, publicPorts = [], ports = {}, route = {} }) {
+    add(id, { owner = ALICE, publicPorts = [], access = {}, ports = {}, route = {} }) {
       const instance: FakeInstance = {
         route: {
           instanceId: id,
           ownerId: owner,
-          publicPorts: new Set(publicPorts),
+          access: new Map<number, PortAccess>([
+            ...publicPorts.map((port): [number, PortAccess] => [port, 'public']),
+            ...Object.entries(access).map(([port, who]): [number, PortAccess] => [Number(port), who]),
+          ]),
           running: true,
           status: 'Running',
           notebookToken: `token-of-${id}`,

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { Forwarding, GatewayRoute } from '../../src/control/control.ts';
-import type { RouteTable, ToldRoutes } from '../../src/control/route-table.ts';
+import type { Forwarding, GatewayRoute, RouteTable, ToldRoutes } from '../../src/control/control.ts';
+import type { OpenedPort } from '../../src/control/ways-in.ts';
 import { Refusal } from '../../src/domain/refusal.ts';
 import { followLink, type Following } from '../../src/edge/link/follow.ts';
 import { serveLink, type Link } from '../../src/edge/link/serve.ts';
@@ -17,7 +17,10 @@ const [ONE, TWO] = [idOf('1'), idOf('2')];
 const route = (instanceId: GatewayRoute['instanceId'], more: Partial<GatewayRoute> = {}): GatewayRoute => ({
   instanceId,
   ownerId: ALICE,
-  publicPorts: new Set([8000]),
+  access: new Map([
+    [8000, 'public'],
+    [8001, 'signedIn'],
+  ]),
   running: true,
   status: 'Running',
   notebookToken: 'secret',
@@ -41,7 +44,11 @@ afterEach(async () => {
 });
 
 /** An API with these routes and sessions; `tell` tells what changes. */
-async function api(routes: GatewayRoute[], sessions: Record<string, string> = {}) {
+async function api(
+  routes: GatewayRoute[],
+  sessions: Record<string, string> = {},
+  shares: Record<string, OpenedPort> = {},
+) {
   const followers = new Set<(told: ToldRoutes) => void>();
   const asked: string[] = [];
   const open: string[] = [];
@@ -56,11 +63,15 @@ async function api(routes: GatewayRoute[], sessions: Record<string, string> = {}
       followers.delete(tell);
     },
   };
-  const forwarding: Pick<Forwarding, 'redeem' | 'session' | 'began'> = {
+  const forwarding: Pick<Forwarding, 'redeem' | 'session' | 'share' | 'began'> = {
     async session(secret) {
       asked.push(`session ${secret}`);
       const accountId = sessions[secret];
       return accountId === undefined ? null : { accountId };
+    },
+    async share(token) {
+      asked.push(`share ${token}`);
+      return shares[token] ?? null;
     },
     redeem: async (handover) =>
       handover === 'good' ? { session: 's', accountId: ALICE, instanceId: ONE, expiresAtMs: 1 } : null,
@@ -152,6 +163,22 @@ test('an answer is believed for a second; nobody is asked for anew each time, an
   await expect(following.authenticate({ kind: 'token', token: 't' })).rejects.toMatchObject({ code: 'not_logged_in' });
   expect(await following.forwarding.redeem('bad')).toBeNull();
   expect(await following.forwarding.redeem('good')).toMatchObject({ accountId: ALICE, instanceId: ONE });
+});
+
+test('a link to a port is believed while the API is away, and no longer than it holds', async () => {
+  let nowMs = 1_000_000;
+  const open = { instanceId: ONE, port: 8000, expiresAtMs: nowMs + 600_000 };
+  const { link, asked } = await api([route(ONE)], {}, { good: open });
+  const following = follow(() => nowMs);
+  await following.ready;
+  for (let count = 0; count < 3; count++) expect(await following.forwarding.share('good')).toEqual(open);
+  expect(await following.forwarding.share('bad')).toBeNull();
+  expect(asked).toEqual(['share good', 'share bad']);
+  await link.stop();
+  nowMs += 599_999;
+  expect(await following.forwarding.share('good')).toEqual(open);
+  nowMs += 1;
+  expect(await following.forwarding.share('good')).toBeNull();
 });
 
 test('what goes to an instance is counted at the API, and ends there with the gateway', async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { addressesOf, nodePortAddressOf, openUrl } from '../../src/main/addresses.ts';
+import { addressesOf, nodePortAddressOf, openUrl, portUrls, shareUrl } from '../../src/main/addresses.ts';
 import { readConfig } from '../../src/main/config.ts';
 
 const ports = { api: 8080, gateway: 8081 };
@@ -61,6 +61,22 @@ describe('what others are told', () => {
     expect(() => readConfig({ BERTH_LISTEN: '0.0.0.0:8080' })).toThrow(/BERTH_PUBLIC_ADDRESS: must be set/);
     expect(() => readConfig({ BERTH_LISTEN: '[::]:8080' })).toThrow(/BERTH_PUBLIC_ADDRESS: must be set/);
   });
+});
+
+test('a port is below the gateway’s address, and on a host of its own where there is a wildcard domain', () => {
+  const at = { instanceId: 'notebook-x', port: 8000 };
+  const plain = addressesOf(readConfig({}), ports);
+  expect(portUrls(plain, at)).toEqual({ path: 'http://127.0.0.1:8081/forward/notebook-x/8000/', host: null });
+  expect(shareUrl(plain, { ...at, token: 't' })).toBe('http://127.0.0.1:8081/forward/notebook-x/8000/?berth_share=t');
+  const wild = addressesOf(
+    readConfig({ BERTH_DOMAIN: '*.gpu.example', BERTH_GATEWAY_URL: 'https://gpu.example' }),
+    ports,
+  );
+  expect(portUrls(wild, at)).toEqual({
+    path: 'https://gpu.example/forward/notebook-x/8000/',
+    host: 'https://8000-notebook-x.gpu.example/',
+  });
+  expect(shareUrl(wild, { ...at, token: 't' })).toBe('https://8000-notebook-x.gpu.example/?berth_share=t');
 });
 
 test('node ports are published on an IP address, whatever name the server listens by', async () => {

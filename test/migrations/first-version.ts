@@ -1,4 +1,5 @@
 /** A database of the first version, with rows in every state that it knew. */
+import { sql } from 'kysely';
 import type { Region } from '../../src/domain/catalog.ts';
 import { regionId } from '../../src/domain/ids.ts';
 import type { Operation, StageName } from '../../src/domain/operation.ts';
@@ -361,6 +362,9 @@ const openWith = (place: Place, known: readonly Migration[]): Promise<Store> =>
     ? openSqlite({ ...place, migrations: known, log: quietLog })
     : openPostgres({ ...place, migrations: known, log: quietLog });
 
+/** Hashes of sessions of the gateway that were in use then. */
+export const oldSessions = ['a'.repeat(64), 'b'.repeat(64)];
+
 /** A database of the first version with all of them, as this version opens it. */
 export async function upgraded(open: Open): Promise<Store> {
   const place = await open.empty();
@@ -378,6 +382,9 @@ export async function upgraded(open: Open): Promise<Store> {
       .execute();
     for (const [id, old] of Object.entries(olds)) await insertOld(tx, id, old);
     for (const status of Object.keys(volumeOperations)) await insertOldVolume(tx, status);
+    for (const hash of oldSessions)
+      await sql`insert into "gatewayGrant" (hash, kind, "accountId", "instanceId", "expiresAtMs")
+        values (${hash}, 'session', 'ann', 'notebook-x', ${WISHED_MS})`.execute(tx);
     // As the first version left it once all texts were written.
     await saveSetting(tx, `texts.${region.id}`, JSON.stringify(region));
   });

@@ -14,6 +14,8 @@ import { publicOperation } from '../../src/domain/public-operation.ts';
 import { rewriteTexts } from '../../src/main/first-run.ts';
 import { diskKey } from '../../src/domain/disk.ts';
 import { disksOfRegion } from '../../src/store/disks.ts';
+import { sessionGrantsOf } from '../../src/store/gateway-grants.ts';
+import { accessSettings } from '../../src/store/port-access.ts';
 import { poolsOf } from '../../src/store/pools.ts';
 import { instanceFromRow, type InstanceRow } from '../../src/store/instances.ts';
 import type { Store } from '../../src/store/store.ts';
@@ -30,6 +32,7 @@ import {
   volumeOperations,
   WISHED_MS,
   olds,
+  oldSessions,
   oldText,
   type Old,
 } from './first-version.ts';
@@ -129,6 +132,19 @@ onBothEngines('an upgrade from the first version', (open) => {
     const usedGB = disks.reduce((sum, { sizeGB }) => sum + sizeGB, 0);
     expect(await poolsOf(store.read, region.id)).toMatchObject([{ name: 'default', usedGB }]);
     expect(disks.every(({ pool, ownerId }) => pool === 'default' && ownerId === 'ann')).toBe(true);
+    await store.stop();
+  });
+
+  test('gives sessions of the gateway ids to end them by, opened at the latest when they were last used; no port is set', async () => {
+    const store = await upgraded(open);
+    const found = await sessionGrantsOf(store.read, 'ann', WISHED_MS - 1);
+    expect(found.map(({ hash, openedAtMs }) => ({ hash, openedAtMs }))).toEqual(
+      oldSessions.map((hash) => ({ hash, openedAtMs: WISHED_MS - 24 * 3_600_000 })),
+    );
+    const ids = found.map(({ id }) => id);
+    expect(new Set(ids).size).toBe(oldSessions.length);
+    expect(ids.every((id) => id.length === 32)).toBe(true);
+    for (const [, row] of await rowsOf(store)) expect(accessSettings(row)).toEqual(new Map());
     await store.stop();
   });
 

@@ -127,6 +127,7 @@ export async function everythingIn(store: Store): Promise<string> {
     'idempotency',
     'event',
     'gatewayGrant',
+    'portShare',
   ] as const;
   const rows = await Promise.all(tables.map((table) => store.read.selectFrom(table).selectAll().execute()));
   return JSON.stringify(rows);

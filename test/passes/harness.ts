@@ -159,6 +159,12 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
       randomBytes,
       secretsKey: new Uint8Array(32).fill(7),
       openUrl: ({ key }) => `http://gateway.test/open?key=${key}`,
+      portUrls: ({ instanceId, port }) => ({
+        path: `http://gateway.test/forward/${instanceId}/${port}/`,
+        host: null,
+      }),
+      shareUrl: ({ instanceId, port, token }) =>
+        `http://gateway.test/forward/${instanceId}/${port}/?berth_share=${token}`,
       issuer: installation,
       audience: 'berth',
       engineWidth: options.engineWidth ?? 8,

@@ -88,6 +88,12 @@ export class Life {
       randomUuid: () => schedule.uuid(),
       randomBytes: (size) => schedule.bytes(size),
       openUrl: ({ key }) => `http://gateway.test/open?key=${key}`,
+      portUrls: ({ instanceId, port }) => ({
+        path: `http://gateway.test/forward/${instanceId}/${port}/`,
+        host: null,
+      }),
+      shareUrl: ({ instanceId, port, token }) =>
+        `http://gateway.test/forward/${instanceId}/${port}/?berth_share=${token}`,
       secretsKey: new Uint8Array(32),
       issuer: ids.installation,
       audience: 'berth',

@@ -75,6 +75,7 @@ const rows: Rows = {
     waitsSinceMs: BIG,
     waitsUntilMs: null,
     ends: '{}',
+    portAccess: '{}',
     endsAtMs: BIG,
     idleAfterMs: BIG,
     archive: null,
@@ -147,7 +148,26 @@ const rows: Rows = {
     watchedMs: BIG,
     running: 1,
   },
-  gatewayGrant: { hash: 'h', kind: 'session', accountId: 'ann', instanceId: 'x', sessionId: 's', expiresAtMs: BIG },
+  gatewayGrant: {
+    hash: 'h',
+    kind: 'session',
+    accountId: 'ann',
+    instanceId: 'x',
+    sessionId: 's',
+    expiresAtMs: BIG,
+    id: 'g',
+    openedAtMs: BIG,
+  },
+  portShare: {
+    id: 'p',
+    hash: 'h',
+    instanceId: 'x',
+    accountId: 'ann',
+    port: 8000,
+    name: '',
+    createdAtMs: BIG,
+    expiresAtMs: BIG,
+  },
 };
 
 onBothEngines('schema', (open) => {

@@ -4,15 +4,18 @@
  *     password ──login──► token (a JWT, one day; its `jti` is a row of `session`) ──► Caller
  *     API key (until deleted; a row of `apiKey`) ───────────────────────────────────► Caller
  *     Caller ──grant──► handover (once, a minute) ──redeem──► gateway session (while used)
+ *     Caller ──share──► link to one port (until it expires), of whoever has it
  *
  * - `tokens.ts` signs and verifies, `signing-ring.ts` keeps the keys for it; `known.ts` and `callers.ts` remember what was verified.
  * - `logins.ts` with `passwords.ts` (argon2id, few at once) and `attempts.ts` (how often one may guess).
- * - `accounts.ts`, `api-keys.ts`, `ssh-keys.ts`: what an account is and has. `grants.ts`: the way into the gateway.
+ * - `accounts.ts`, `api-keys.ts`, `ssh-keys.ts`: what an account is and has. `grants.ts`: the way into the gateway. `shares.ts`: links to
+ *   a port.
  *
  * Whatever ends a login, a key or an account is a row changed in a transaction under the account's lock. This process forgets it with
  * the commit; any other, which may share the database, within a second.
  */
 import { deleteSpentGrants } from '../../store/gateway-grants.ts';
+import { deleteSpentShares } from '../../store/port-shares.ts';
 import { deleteSpentSessions } from '../../store/sessions.ts';
 import type { Db, Store } from '../../store/store.ts';
 import type { Access, Caller } from '../control.ts';
@@ -70,19 +73,22 @@ export const makeAccess = (needs: AccessNeeds): FullAccess => {
   const ring = makeSigningRing({ store, now, randomBytes });
   const tokens = makeTokens({ ring, issuer, audience, now });
   const callers = makeCallers({ store, now, tokens });
-  const grants = makeGrants({ store, now, randomBytes, log });
+  const grants = makeGrants({ store, now, once, randomBytes, log });
 
   return {
     ...makeAccounts({ store, now, once, randomBytes, passwords }),
     ...makeLogins({ store, now, randomBytes, log, passwords, tokens, callers, grants }),
     ...makeApiKeys({ store, now, once, randomBytes, callers, grants }),
     ...makeSshKeys({ store, now, once, randomBytes, onSshKeysChanged }),
+    listSessions: grants.listSessions,
+    revokeSession: grants.revokeSession,
     authenticate: callers.authenticate,
     authenticateCached: callers.authenticateCached,
     ensureSigningKey: async () => (await ring.signer()).kid,
     rotateSigningKey: ring.rotate,
     async sweep() {
       await store.write((tx) => deleteSpentGrants(tx, now()));
+      await store.write((tx) => deleteSpentShares(tx, now()));
       await store.write((tx) => deleteSpentSessions(tx, now()));
       await ring.sweep();
     },

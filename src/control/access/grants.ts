@@ -7,26 +7,32 @@
  *     grant ──(60 s)──► redeem ──► session ──(24 h, moved on while it is used)──► …
  *
  * A session outlives the one-day token it came from for as long as it is used: a notebook open on a Monday still saves on a Friday.
- * It ends with the logout of that login, a change of password, the account being disabled, the instance being terminated, or, when
+ * It ends with the logout of that login, by hand, with a change of password, the account being disabled, the instance being terminated, or, when
  * it came from an API key, the deletion of any API key of the account. Only hashes are stored.
  */
 import { lockAccount } from '../../store/accounts.ts';
 import {
   deleteGrant,
+  deleteSessionGrant,
   endGrantsFor,
   extendGrant,
   insertGrant,
+  sessionGrantsOf,
   standingGrant,
   type GatewayGrantRow,
 } from '../../store/gateway-grants.ts';
 import { hasApiKey } from '../../store/keys.ts';
 import { hasLiveSession } from '../../store/sessions.ts';
 import type { Db, Store } from '../../store/store.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import { appendEvent } from '../../store/events.ts';
 import type { Caller } from '../control.ts';
 import type { Log } from '../log.ts';
+import type { Once } from '../once.ts';
+import type { GatewaySessions } from '../ways-in.ts';
 import { lockOwnAccount, notLoggedIn } from './callers.ts';
 import { makeKnown } from './known.ts';
-import { secretFrom, SECRET, sha256Hex, type RandomBytes } from './random.ts';
+import { secretFrom, SECRET, sha256Hex, uuidFrom, type RandomBytes } from './random.ts';
 
 const HANDOVER_LIFE_MS = 60_000;
 const SESSION_LIFE_MS = 24 * 3600 * 1000;
@@ -34,6 +40,7 @@ const EXTEND_EVERY_MS = 60_000;
 const MAX_KNOWN = 10_000;
 
 export interface GatewaySession {
+  id: string;
   accountId: string;
   /** The instance it was opened for. */
   instanceId: string;
@@ -41,7 +48,7 @@ export interface GatewaySession {
   sessionId: string | null;
 }
 
-export interface Grants {
+export interface Grants extends GatewaySessions {
   /** The handover. That the instance is the caller's own is for the asker to check. */
   grant(caller: Caller, instanceId: string): Promise<string>;
   /** Null for a handover that is unknown, spent or too old. */
@@ -61,8 +68,14 @@ const stillHolds = (tx: Db, caller: Caller): Promise<boolean> => {
   return caller.apiKeyId === undefined ? Promise.resolve(false) : hasApiKey(tx, caller.accountId, caller.apiKeyId);
 };
 
-export const makeGrants = (needs: { store: Store; now: () => number; randomBytes: RandomBytes; log: Log }): Grants => {
-  const { store, now, randomBytes, log } = needs;
+export const makeGrants = (needs: {
+  store: Store;
+  now: () => number;
+  once: Once;
+  randomBytes: RandomBytes;
+  log: Log;
+}): Grants => {
+  const { store, now, once, randomBytes, log } = needs;
 
   /** A request in the gateway must not fail because its session could not be moved on: the next one tries again. */
   const extend = async (grant: GatewayGrantRow): Promise<number> => {
@@ -85,8 +98,8 @@ export const makeGrants = (needs: { store: Store; now: () => number; randomBytes
         ? await standingGrant(store.read, sha256Hex(secret), 'session', now())
         : undefined;
       if (grant === undefined) return null;
-      const { accountId, instanceId, sessionId } = grant;
-      return { subject: { accountId, instanceId, sessionId }, expiresAtMs: await extend(grant) };
+      const { id, accountId, instanceId, sessionId } = grant;
+      return { subject: { id, accountId, instanceId, sessionId }, expiresAtMs: await extend(grant) };
     },
   });
 
@@ -97,14 +110,16 @@ export const makeGrants = (needs: { store: Store; now: () => number; randomBytes
       await store.write(async (tx) => {
         await lockOwnAccount(tx, accountId);
         if (!(await stillHolds(tx, caller))) throw notLoggedIn();
-        const expiresAtMs = now() + HANDOVER_LIFE_MS;
+        const nowMs = now();
         await insertGrant(tx, {
+          id: uuidFrom(randomBytes),
           hash: sha256Hex(secret),
           kind: 'handover',
           accountId,
           instanceId,
           sessionId,
-          expiresAtMs,
+          openedAtMs: nowMs,
+          expiresAtMs: nowMs + HANDOVER_LIFE_MS,
         });
       });
       return secret;
@@ -122,7 +137,8 @@ export const makeGrants = (needs: { store: Store; now: () => number; randomBytes
         const grant = await standingGrant(tx, hash, 'handover', nowMs);
         if (!grant || !(await deleteGrant(tx, hash))) return null;
         const expiresAtMs = nowMs + SESSION_LIFE_MS;
-        await insertGrant(tx, { ...grant, hash: sha256Hex(session), kind: 'session', expiresAtMs });
+        const made = { id: uuidFrom(randomBytes), hash: sha256Hex(session), openedAtMs: nowMs, expiresAtMs };
+        await insertGrant(tx, { ...grant, ...made, kind: 'session' });
         return { session, accountId: grant.accountId, instanceId: grant.instanceId, expiresAtMs };
       });
     },
@@ -130,6 +146,35 @@ export const makeGrants = (needs: { store: Store; now: () => number; randomBytes
     session(secret) {
       const session = known.fresh(secret);
       return session === null ? known.find(secret) : Promise.resolve(session);
+    },
+
+    async listSessions({ accountId }) {
+      return (await sessionGrantsOf(store.read, accountId, now())).map((grant) => ({
+        id: grant.id,
+        instanceId: grant.instanceId,
+        openedAtMs: grant.openedAtMs,
+        lastUsedAtMs: grant.expiresAtMs - SESSION_LIFE_MS,
+        from: grant.sessionId === null ? 'apiKey' : 'login',
+      }));
+    },
+
+    async revokeSession({ accountId }, { id }, idempotency) {
+      await store.write(async (tx) => {
+        const nowMs = now();
+        await lockOwnAccount(tx, accountId);
+        await once(tx, accountId, idempotency, nowMs, async () => {
+          const grant = await deleteSessionGrant(tx, accountId, id);
+          if (!grant)
+            throw new Refusal(
+              'not_found',
+              `session ${JSON.stringify(id)} not found; POST /api/user/session/list names yours`,
+            );
+          const data = { instanceId: grant.instanceId };
+          await appendEvent(tx, { accountId, atMs: nowMs, kind: 'account.sessionRevoked', subjectId: id, data });
+          return {};
+        });
+      });
+      known.end((session) => session.id === id);
     },
 
     async endFor(instanceId) {

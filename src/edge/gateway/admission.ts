@@ -1,31 +1,38 @@
 /**
- * Who may come in. Ports in `route.publicPorts` are everybody's under /forward and on their own hosts; the notebook and all other ports are the owner's
- * alone, by a credential in a header or by the gateway's own session cookie. The API's cookie is never looked at.
+ * Who may come in. What a port is set to (`route.access`) holds under /forward and on its own host: it is everybody's, every
+ * account's, or its owner's alone; the notebook is always its owner's. An account is shown by a credential in a header or by the
+ * gateway's own session cookie; the API's cookie is never looked at. Whoever has a link to a port comes in to that one, too.
  *
  * A stranger gets the same 401 for an instance that is unknown and for what is private; somebody logged in gets the same 404 for
- * one that is unknown and for another account's. So neither learns which ids exist.
+ * one that is unknown and for what is not theirs. So neither learns which ids exist.
  *
- * The cookie counts only where the browser was not made to send it by a page of elsewhere. SameSite=Lax does not see to that
+ * Cookies count only where the browser was not made to send them by a page of elsewhere. SameSite=Lax does not see to that
  * alone: other ports of the same host, which instances can publish, are the same site.
  */
 import type { Credential, Forwarding, GatewayRoute, WhoseCredential } from '../../control/control.ts';
+import { mayCome, type PortAccess } from '../../domain/port-access.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { crossSite, notFound, notLoggedIn, serviceWorkerRefused } from './answers.ts';
+import { crossSite, linkEnded, notFound, notLoggedIn, serviceWorkerRefused } from './answers.ts';
 import type { Answer } from './answers.ts';
-import { isSecure, sessionSecretOf } from './cookies.ts';
-import { presentedCredential } from './credentials.ts';
+import { isSecure, sessionSecretOf, shareTokenOf } from './cookies.ts';
+import { presentedCredential, type Presented } from './credentials.ts';
 import type { Head } from './head.ts';
 import type { InstanceTarget } from './routing.ts';
 
 /** What a visitor was let in by; asked again for what stays open long. */
 export type Evidence =
-  { kind: 'public' } | { kind: 'session'; secret: string } | { kind: 'credential'; credential: Credential };
+  | { kind: 'public' }
+  | { kind: 'session'; secret: string }
+  | { kind: 'credential'; credential: Credential }
+  | { kind: 'share'; token: string };
 
 export interface Admitted {
   route: GatewayRoute;
   evidence: Evidence;
   /** Shown to be the owner; the content of others is sandboxed. */
   owner: boolean;
+  /** What the browser is to keep, of who brought a link. */
+  setCookie?: string;
 }
 
 export type Admission = Admitted | { refused: Answer };
@@ -33,6 +40,8 @@ export type Admission = Admitted | { refused: Answer };
 export interface Visit {
   head: Head;
   target: InstanceTarget;
+  /** Of a link to a port, shown by query or header. */
+  shareToken: string | null;
   method: string;
   upgrade: boolean;
   /** `https://gateway.example`: what pages of this gateway have as their origin. */
@@ -40,7 +49,7 @@ export interface Visit {
 }
 
 export interface AdmissionNeeds {
-  forwarding: Pick<Forwarding, 'route' | 'session'>;
+  forwarding: Pick<Forwarding, 'route' | 'session' | 'share'>;
   authenticate: WhoseCredential;
   apiOrigin: () => string;
   issuer: string;
@@ -51,56 +60,95 @@ const PUBLIC: Evidence = { kind: 'public' };
 export async function admit(needs: AdmissionNeeds, visit: Visit): Promise<Admission> {
   const { head, target } = visit;
   const route = await needs.forwarding.route(target.instanceId);
+  const access = route === null ? 'owner' : accessTo(route, target);
   // Most requests to public ports bring nothing that would have to be looked at.
   const bare =
     head.authorization === null && head.apiKey === null && head.cookies.length === 0 && !head.serviceWorkerScript;
-  if (bare && route !== null && isPublic(route, target)) return { route, evidence: PUBLIC, owner: false };
+  if (bare && route !== null && access === 'public') return { route, evidence: PUBLIC, owner: false };
   const admission =
-    route !== null && isPublic(route, target)
+    route !== null && access === 'public'
       ? await admitAnybody(needs, visit, route)
-      : await admitOwner(needs, visit, route);
+      : await admitSome(needs, visit, route, access);
   // On a host of its own it serves none but itself.
   const mayInstall = target.surface === 'host' || !head.serviceWorkerScript;
   if ('refused' in admission || admission.owner || mayInstall) return admission;
   return { refused: serviceWorkerRefused() };
 }
 
-const isPublic = (route: GatewayRoute, target: InstanceTarget): boolean =>
-  target.surface !== 'notebook' && route.publicPorts.has(target.port);
+const accessTo = (route: GatewayRoute, { surface, port }: InstanceTarget): PortAccess =>
+  (surface !== 'notebook' && route.access.get(port)) || 'owner';
 
 async function admitAnybody(needs: AdmissionNeeds, visit: Visit, route: GatewayRoute): Promise<Admitted> {
-  const presented = presentedCredential(visit.head, needs.issuer);
-  if (presented?.ours === true) {
-    const accountId = await accountOf(needs.authenticate, presented.credential);
-    return { route, evidence: PUBLIC, owner: accountId === route.ownerId };
-  }
-  const secret = sessionSecretOf(visit.head.cookies, isSecure(visit.ownOrigin));
-  if (secret === null || cookieWeight(visit) !== 'counts') return { route, evidence: PUBLIC, owner: false };
-  const session = await needs.forwarding.session(secret);
-  return { route, evidence: PUBLIC, owner: session?.accountId === route.ownerId };
+  const login = await shownLogin(needs, visit, presentedCredential(visit.head, needs.issuer));
+  const owner = login !== null && login !== 'crossSite' && login.accountId === route.ownerId;
+  return { route, evidence: PUBLIC, owner };
 }
 
-async function admitOwner(needs: AdmissionNeeds, visit: Visit, route: GatewayRoute | null): Promise<Admission> {
+/** In by what one is, or by a link. What is looked at, and in which order, must not depend on whether there is a route. */
+async function admitSome(
+  needs: AdmissionNeeds,
+  visit: Visit,
+  route: GatewayRoute | null,
+  access: PortAccess,
+): Promise<Admission> {
   const presented = presentedCredential(visit.head, needs.issuer);
-  let accountId: string | null = null;
-  let evidence: Evidence = PUBLIC;
-  if (presented?.ours !== true) {
-    const secret = sessionSecretOf(visit.head.cookies, isSecure(visit.ownOrigin));
-    const weight = secret === null ? 'ignored' : cookieWeight(visit);
-    if (weight === 'refused') return { refused: crossSite() };
-    if (secret !== null && weight === 'counts') {
-      accountId = (await needs.forwarding.session(secret))?.accountId ?? null;
-      evidence = { kind: 'session', secret };
-    }
-  }
+  const login = await shownLogin(needs, visit, presented);
+  const come = (by: Login): Admitted | null =>
+    route !== null && mayCome(access, by.accountId, route.ownerId)
+      ? { route, evidence: by.evidence, owner: by.accountId === route.ownerId }
+      : null;
+  const asAccount = login === null || login === 'crossSite' ? null : come(login);
+  if (asAccount !== null) return asAccount;
+  const link = await shownLink(needs, visit);
+  if (link !== null && link !== 'crossSite' && route !== null) return { route, evidence: link, owner: false };
+  if (login === 'crossSite' || link === 'crossSite') return { refused: crossSite() };
   // One not recognised may still be good, for instance after the issuer was renamed.
-  if (accountId === null && presented !== null) {
-    accountId = await accountOf(needs.authenticate, presented.credential);
-    evidence = { kind: 'credential', credential: presented.credential };
-  }
-  if (accountId === null) return { refused: notLoggedIn(needs.apiOrigin()) };
-  if (route === null || route.ownerId !== accountId) return { refused: notFound(needs.apiOrigin()) };
-  return { route, evidence, owner: true };
+  const guessed = login === null && presented?.ours === false ? await loginBy(needs, presented.credential) : null;
+  const found = login ?? guessed;
+  if (found === null) return { refused: (visit.shareToken === null ? notLoggedIn : linkEnded)(needs.apiOrigin()) };
+  return come(found) ?? { refused: notFound(needs.apiOrigin()) };
+}
+
+interface Login {
+  accountId: string;
+  evidence: Evidence;
+}
+
+/** By a credential that is recognised as ours, else by the session; `crossSite`: of a page of elsewhere that would do something. */
+async function shownLogin(
+  needs: AdmissionNeeds,
+  visit: Visit,
+  presented: Presented | null,
+): Promise<Login | 'crossSite' | null> {
+  if (presented?.ours === true) return loginBy(needs, presented.credential);
+  const secret = sessionSecretOf(visit.head.cookies, isSecure(visit.ownOrigin));
+  const weight = secret === null ? 'ignored' : cookieWeight(visit);
+  if (weight === 'refused') return 'crossSite';
+  if (secret === null || weight === 'ignored') return null;
+  const session = await needs.forwarding.session(secret);
+  return session && { accountId: session.accountId, evidence: { kind: 'session', secret } };
+}
+
+async function loginBy(needs: AdmissionNeeds, credential: Credential): Promise<Login | null> {
+  const accountId = await accountOf(needs.authenticate, credential);
+  return accountId === null ? null : { accountId, evidence: { kind: 'credential', credential } };
+}
+
+/** By a token that is shown, else by the cookie that was made of one. */
+async function shownLink(needs: AdmissionNeeds, visit: Visit): Promise<Evidence | 'crossSite' | null> {
+  const { head, target, shareToken } = visit;
+  if (target.surface === 'notebook') return null;
+  const kept = shareToken === null ? shareTokenOf(head.cookies, isSecure(visit.ownOrigin), target.surface) : null;
+  const weight = kept === null ? 'counts' : cookieWeight(visit);
+  if (weight === 'refused') return 'crossSite';
+  const token = shareToken ?? kept;
+  if (token === null || weight === 'ignored') return null;
+  return (await opens(needs, token, target)) ? { kind: 'share', token } : null;
+}
+
+async function opens(needs: AdmissionNeeds, token: string, target: InstanceTarget): Promise<boolean> {
+  const opened = await needs.forwarding.share(token);
+  return opened !== null && opened.instanceId === target.instanceId && opened.port === target.port;
 }
 
 async function accountOf(authenticate: WhoseCredential, credential: Credential): Promise<string | null> {
@@ -121,7 +169,7 @@ export function cookieWeight({
   method,
   upgrade,
   ownOrigin,
-}: Omit<Visit, 'target'>): 'counts' | 'ignored' | 'refused' {
+}: Pick<Visit, 'head' | 'method' | 'upgrade' | 'ownOrigin'>): 'counts' | 'ignored' | 'refused' {
   const { origin, fetchSite } = head;
   if (origin === 'null') return 'ignored';
   const unsafe = upgrade || (method !== 'GET' && method !== 'HEAD' && method !== 'OPTIONS');
@@ -141,13 +189,17 @@ export async function stillAdmitted(
 ): Promise<boolean> {
   const route = await needs.forwarding.route(target.instanceId);
   if (route === null) return false;
+  const access = accessTo(route, target);
+  const mayStay = (accountId: string | null): boolean => mayCome(access, accountId, route.ownerId);
   switch (evidence.kind) {
     case 'public':
-      return isPublic(route, target);
+      return mayStay(null);
     case 'session':
-      return (await needs.forwarding.session(evidence.secret))?.accountId === route.ownerId;
+      return mayStay((await needs.forwarding.session(evidence.secret))?.accountId ?? null);
     case 'credential':
-      return (await accountOf(needs.authenticate, evidence.credential)) === route.ownerId;
+      return mayStay(await accountOf(needs.authenticate, evidence.credential));
+    case 'share':
+      return mayStay(null) || opens(needs, evidence.token, target);
     default:
       return evidence satisfies never;
   }

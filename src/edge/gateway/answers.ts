@@ -62,6 +62,24 @@ export const notLoggedIn = (apiOrigin: string): Answer => ({
   headers: ['WWW-Authenticate', 'Bearer realm="berth"'],
 });
 
+/** Whatever it is that the link does not open. */
+export const linkEnded = (apiOrigin: string): Answer => ({
+  ...notLoggedIn(apiOrigin),
+  title: 'This link does not open this',
+  message:
+    'the link has expired, was revoked, or is for another port: ask whoever gave it to you for a new one, ' +
+    'and use it as it is',
+});
+
+/** The page, at its address without the token. */
+export const withoutToken = (address: string, setCookie: string | undefined): Answer => ({
+  status: 303,
+  code: 'internal',
+  title: 'Opening',
+  message: 'the page is at the address in Location',
+  headers: ['Location', address, ...(setCookie === undefined ? [] : ['Set-Cookie', setCookie])],
+});
+
 /** One and the same for an instance that is unknown and for another account's. */
 export const notFound = (apiOrigin: string): Answer => ({
   status: 404,

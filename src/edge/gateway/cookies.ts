@@ -1,6 +1,6 @@
 /**
  * Cookies know no ports and hardly any paths, so every instance in path mode, the gateway and the API of the same host share one
- * jar. Three things are done about it: our two cookies never go inward, an instance can't set cookies of our names, and what it
+ * jar. Three things are done about it: our cookies never go inward, an instance can't set cookies of our names, and what it
  * sets is kept under its own prefix so that no other instance is sent it.
  */
 import { ACCESS_COOKIE } from '../../contract/routes.ts';
@@ -9,7 +9,10 @@ import type { InstanceTarget } from './routing.ts';
 /** Holds the secret of a gateway session. */
 const GATEWAY_COOKIE = 'berth_gateway';
 
-const OURS: readonly string[] = [ACCESS_COOKIE.toLowerCase(), GATEWAY_COOKIE];
+/** Holds the token of the link that its visitor came by; one for each port. */
+const SHARE_COOKIE = 'berth_share';
+
+const OURS: readonly string[] = [ACCESS_COOKIE.toLowerCase(), GATEWAY_COOKIE, SHARE_COOKIE];
 
 /** In any letter case, and with the prefixes browsers give a meaning to. */
 function isOurName(name: string): boolean {
@@ -24,12 +27,25 @@ export const isSecure = (origin: string): boolean => origin.startsWith('https:')
 /** Over TLS browsers let no other host or port plant one of such a name. */
 const nameOf = (secure: boolean): string => (secure ? `__Host-${GATEWAY_COOKIE}` : GATEWAY_COOKIE);
 
+/** On a path it can't have the name that is good for a whole host alone. */
+const shareNameOf = (secure: boolean, surface: InstanceTarget['surface']): string =>
+  `${secure ? (surface === 'host' ? '__Host-' : '__Secure-') : ''}${SHARE_COOKIE}`;
+
 /**
  * The secret in the gateway's cookie. Without TLS whoever answers on another port of this host, or on a neighbouring host, can plant a second
  * cookie of the name: two that differ are no session, since it can't be told which is the visitor's.
  */
-export function sessionSecretOf(cookies: readonly string[], secure: boolean): string | null {
-  const name = nameOf(secure);
+export const sessionSecretOf = (cookies: readonly string[], secure: boolean): string | null =>
+  theOne(cookies, nameOf(secure));
+
+/** As of a session. */
+export const shareTokenOf = (
+  cookies: readonly string[],
+  secure: boolean,
+  surface: InstanceTarget['surface'],
+): string | null => theOne(cookies, shareNameOf(secure, surface));
+
+function theOne(cookies: readonly string[], name: string): string | null {
   let found: string | null = null;
   for (const header of cookies) {
     if (!header.includes(name)) continue;
@@ -91,3 +107,7 @@ function narrowedPath(path: string, target: InstanceTarget): string {
 export function sessionCookie(secret: string, secure: boolean): string {
   return `${nameOf(secure)}=${secret}; Path=/; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;
 }
+
+/** For that port alone: its path, or its host. The token is good for as long as the link, and so is this. */
+export const shareCookie = (token: string, secure: boolean, { surface, prefix }: InstanceTarget): string =>
+  `${shareNameOf(secure, surface)}=${token}; Path=${prefix === '' ? '/' : prefix}; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;

@@ -98,6 +98,7 @@ class Passing implements Dispatcher.DispatchHandler {
       this.#passInformation(status, headers);
       return;
     }
+    if (admitted.setCookie !== undefined) headers.push('Set-Cookie', admitted.setCookie);
     if (contentLength !== null) this.#lengthLeft = Number(contentLength);
     if (statusText !== undefined && statusText !== '' && PLAIN.test(statusText))
       res.writeHead(status, statusText, headers);

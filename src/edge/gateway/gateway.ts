@@ -5,7 +5,8 @@
  * request goes through these rooms, each a file:
  *
  * 1. `head.ts` reads the head once and refuses what can be read in two ways; `routing.ts` makes one object of the address.
- * 2. `admission.ts` decides who may come in, by `credentials.ts` and `cookies.ts`; `open.ts` turns a link into a session.
+ * 2. `admission.ts` decides who may come in, by `credentials.ts`, `cookies.ts` and `share-token.ts`; `open.ts` turns a link into a
+ *    session.
  * 3. `instance-pools.ts` has or makes a connection; `inward.ts` writes the head that the instance gets.
  * 4. `forward.ts` passes request and response, `upgrade.ts` WebSockets; `outward.ts` writes the head that the browser gets.
  * 5. `answers.ts` speaks when no instance can, and `revocation.ts` cuts what was let in and no longer would be.
@@ -35,8 +36,10 @@ import {
   stopping,
   tooMany,
   unavailable,
+  withoutToken,
 } from './answers.ts';
 import type { Answer } from './answers.ts';
+import { isSecure, shareCookie } from './cookies.ts';
 import { forward } from './forward.ts';
 import { hasBody, readHead } from './head.ts';
 import type { Head } from './head.ts';
@@ -45,6 +48,7 @@ import type { PoolLimits, PortPool } from './instance-pools.ts';
 import { inwardHeaders, senderOf } from './inward.ts';
 import type { Sender } from './inward.ts';
 import { open } from './open.ts';
+import { addressWithout, isNavigation, shownToken, type Shown } from './share-token.ts';
 import { Revocation } from './revocation.ts';
 import type { Live } from './revocation.ts';
 import { targetOf } from './routing.ts';
@@ -297,18 +301,18 @@ export class Gateway {
     req: IncomingMessage,
     res: ServerResponse,
     head: Head,
-    target: InstanceTarget,
+    asked: InstanceTarget,
     method: string,
     expectsContinue: boolean,
   ): Promise<void> {
     const sender = this.#senderOf(req.socket, head);
-    const entered = await this.#enter({
-      head,
-      target,
-      method,
-      upgrade: false,
-      ownOrigin: this.#ownOrigin(sender, target.surface === 'host'),
-    });
+    const shown = shownToken(asked, head);
+    const { target } = shown;
+    const ownOrigin = this.#ownOrigin(sender, target.surface === 'host');
+    const entered = await this.#enter(
+      { head, target, shareToken: shown.token, method, upgrade: false, ownOrigin },
+      shown,
+    );
     if ('refused' in entered) {
       sendAnswer(req, res, entered.refused, head.accept);
       return;
@@ -352,17 +356,15 @@ export class Gateway {
     if (typeof head === 'string') return sendRawAnswer(client, badRequest(head));
     if (this.#stopping) return sendRawAnswer(client, stopping());
     if (hasBody(head)) return sendRawAnswer(client, badRequest('an upgrade has no body'));
-    const target = targetOf(head.host, req.url ?? '', this.#portDomain());
-    if (target.kind === 'refused') return sendRawAnswer(client, badRequest(target.why));
-    if (target.kind !== 'instance') return sendRawAnswer(client, nothingHere(this.#admission.apiOrigin()));
+    const asked = targetOf(head.host, req.url ?? '', this.#portDomain());
+    if (asked.kind === 'refused') return sendRawAnswer(client, badRequest(asked.why));
+    if (asked.kind !== 'instance') return sendRawAnswer(client, nothingHere(this.#admission.apiOrigin()));
     const sender = this.#senderOf(req.socket, head);
-    const entered = await this.#enter({
-      head,
-      target,
-      method: 'GET',
-      upgrade: true,
-      ownOrigin: this.#ownOrigin(sender, target.surface === 'host'),
-    });
+    const shown = shownToken(asked, head);
+    const { target } = shown;
+    const ownOrigin = this.#ownOrigin(sender, target.surface === 'host');
+    const visit = { head, target, shareToken: shown.token, method: 'GET', upgrade: true, ownOrigin };
+    const entered = await this.#enter(visit, shown);
     if ('refused' in entered) return sendRawAnswer(client, entered.refused, head.accept);
     const { admitted, pool } = entered;
     const live: Live = { target, evidence: admitted.evidence, cut: () => client.destroy() };
@@ -387,12 +389,17 @@ export class Gateway {
     }
   }
 
-  /** In by the owner's or the public door, to an instance that runs, with a place among what runs at the same time. */
-  async #enter(visit: Visit): Promise<{ admitted: Admitted; pool: PortPool } | { refused: Answer }> {
+  /** Let in, to an instance that runs, with a place among what runs at the same time. */
+  async #enter(visit: Visit, shown: Shown): Promise<{ admitted: Admitted; pool: PortPool } | { refused: Answer }> {
     const admitted = await admit(this.#admission, visit);
     if ('refused' in admitted) return admitted;
-    const { route } = admitted;
-    const { target, method, upgrade } = visit;
+    const { route, evidence } = admitted;
+    const { target, method, upgrade, head } = visit;
+    if (shown.inAddress && !upgrade) {
+      if (evidence.kind === 'share')
+        admitted.setCookie = shareCookie(evidence.token, isSecure(visit.ownOrigin), target);
+      if (isNavigation(head, method)) return { refused: withoutToken(addressWithout(target), admitted.setCookie) };
+    }
     if (target.slashed !== null && !upgrade && (method === 'GET' || method === 'HEAD')) {
       return { refused: slashed(target.slashed) };
     }

@@ -11,6 +11,8 @@ export interface Head {
   cookies: readonly string[];
   authorization: string | null;
   apiKey: string | null;
+  /** Of a link to a port. */
+  shareToken: string | null;
   origin: string | null;
   referer: string | null;
   fetchSite: string | null;
@@ -40,6 +42,7 @@ export function readHead(raw: readonly string[], method: string, httpVersion: st
     cookies: NONE,
     authorization: null,
     apiKey: null,
+    shareToken: null,
     origin: null,
     referer: null,
     fetchSite: null,
@@ -97,6 +100,10 @@ export function readHead(raw: readonly string[], method: string, httpVersion: st
       case 'x-api-key':
         if (head.apiKey !== null) return twice(name);
         head.apiKey = value.trim();
+        break;
+      case 'x-berth-share':
+        if (head.shareToken !== null) return twice(name);
+        head.shareToken = value.trim();
         break;
       case 'origin':
         if (head.origin !== null) return twice(name);

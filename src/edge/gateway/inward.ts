@@ -6,6 +6,7 @@ import { inwardCookie } from './cookies.ts';
 import { holdsOurs } from './credentials.ts';
 import type { Head } from './head.ts';
 import type { InstanceTarget } from './routing.ts';
+import { SHARE_PARAMETER } from './share-token.ts';
 
 /** Who sent the request, as far as the gateway can vouch for it. */
 export interface Sender {
@@ -31,6 +32,7 @@ const ENDS_HERE: ReadonlySet<string> = new Set([
   'expect',
   'forwarded',
   'x-real-ip',
+  'x-berth-share',
 ]);
 
 export function senderOf(
@@ -69,6 +71,8 @@ export function inwardHeaders(
     const value = raw[2 * at + 1] ?? '';
     if (ENDS_HERE.has(name) || isForwardedFamily(name)) continue;
     if (connection.length > 0 && name !== 'host' && name !== 'content-length' && connection.includes(name)) continue;
+    // Of who followed a link out of an address that still had its token.
+    if (name === 'referer' && value.includes(SHARE_PARAMETER)) continue;
     if (name === 'cookie') {
       const kept = inwardCookie(value);
       if (kept !== null) headers.push('cookie', kept);

@@ -1,6 +1,6 @@
 /**
  * A WebSocket lives for days, and a login does not. What stays open is asked for anew from time to time, and cut when its session
- * ended, its key was deleted, or the instance is gone or has another owner.
+ * or link ended, its key was deleted, the port was set to less, or the instance is gone or has another owner.
  */
 import { stillAdmitted } from './admission.ts';
 import type { AdmissionNeeds, Evidence } from './admission.ts';
@@ -69,6 +69,8 @@ function keyOf({ target, evidence }: Live): string {
       return `${place}:s:${evidence.secret}`;
     case 'credential':
       return `${place}:c:${evidence.credential.kind === 'token' ? evidence.credential.token : evidence.credential.key}`;
+    case 'share':
+      return `${place}:l:${evidence.token}`;
     default:
       return evidence satisfies never;
   }

@@ -6,9 +6,20 @@ import { OPERATION_HEADER } from '../../contract/operation.ts';
 import type { AnswerOf, BodyOf, RouteName, routes } from '../../contract/routes.ts';
 import type { Caller, Control, Idempotency, Wished } from '../../control/control.ts';
 import { publicRegion } from '../../domain/public-instance.ts';
+import type { ListedShare } from '../../control/ways-in.ts';
 import { accessCookie } from './credentials.ts';
 import { activityAnswer, endsAnswer, endsWish } from './ends-answers.ts';
 import type { ListPages } from './list-pages.ts';
+
+const shareAnswer = ({
+  createdAtMs,
+  expiresAtMs,
+  ...share
+}: ListedShare): AnswerOf<'listShares'>['shares'][number] => ({
+  ...share,
+  createdAtUnixMs: createdAtMs,
+  expiresAtUnixMs: expiresAtMs,
+});
 
 type NamesFor<Who> = { [Name in RouteName]: (typeof routes)[Name]['who'] extends Who ? Name : never }[RouteName];
 /** Routes that need no login, and all the others. */
@@ -57,8 +68,8 @@ export function makeHandlers({
   pages: ListPages;
   secureCookies: boolean;
 }): Handlers {
-  const { access, instances, volumes, snapshots, files, catalog, strays, operations, ends, images, registries } =
-    control;
+  const { access, instances, volumes, snapshots, files, catalog, strays, operations } = control;
+  const { ends, ports, images, registries } = control;
   const open: OpenHandlers = {
     async login({ body, from, setHeader }) {
       const { accessToken, accessExpire } = await access.login(body, from);
@@ -94,6 +105,23 @@ export function makeHandlers({
     },
     activity: async (caller, { body: { instanceId } }) =>
       activityAnswer(instanceId, await ends.activity(caller, instanceId)),
+    async setPortAccess(caller, { body }) {
+      return { instanceId: body.instanceId, port: await ports.setAccess(caller, body) };
+    },
+    async listPorts(caller, { body: { instanceId } }) {
+      return { instanceId, ports: await ports.list(caller, instanceId) };
+    },
+    async sharePort(caller, { body: { seconds, name = '', ...at }, idempotency }) {
+      const { url, token, ...share } = await ports.share(caller, { ...at, forMs: seconds * 1_000, name }, idempotency);
+      return { ...shareAnswer(share), url, token };
+    },
+    async listShares(caller, { body: { instanceId } }) {
+      return { shares: (await ports.shares(caller, instanceId)).map(shareAnswer) };
+    },
+    async unsharePort(caller, { body, idempotency }) {
+      await ports.unshare(caller, body, idempotency);
+      return {};
+    },
     async getInstance(caller, { body }) {
       const { instanceText, ...rest } = await instances.get(caller, body);
       return Buffer.from(`{"instance":${instanceText},${JSON.stringify(rest).slice(1)}`);
@@ -232,6 +260,20 @@ export function makeHandlers({
     listSshKeys: (caller) => access.listSshKeys(caller),
     async deleteSshKey(caller, { body, idempotency }) {
       await access.deleteSshKey(caller, body, idempotency);
+      return {};
+    },
+    async listSessions(caller) {
+      const sessions = await access.listSessions(caller);
+      return {
+        sessions: sessions.map(({ openedAtMs, lastUsedAtMs, ...session }) => ({
+          ...session,
+          openedAtUnixMs: openedAtMs,
+          lastUsedAtUnixMs: lastUsedAtMs,
+        })),
+      };
+    },
+    async revokeSession(caller, { body, idempotency }) {
+      await access.revokeSession(caller, body, idempotency);
       return {};
     },
     balance: (caller) => access.balance(caller),

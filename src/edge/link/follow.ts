@@ -12,7 +12,7 @@ import type { Forwarding, GatewayRoute, WhoseCredential } from '../../control/co
 import type { Log } from '../../control/log.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeBelieved } from './believed.ts';
-import { callerAnswer, line, redeemAnswer, refused, sessionAnswer, SILENT_MS } from './wire.ts';
+import { callerAnswer, line, redeemAnswer, refused, sessionAnswer, shareAnswer, SILENT_MS } from './wire.ts';
 import { makeReporter } from './reporter.ts';
 
 const AGAIN_MS = 250;
@@ -70,6 +70,11 @@ export function followLink({ path, dial, log, now = Date.now }: FollowNeeds): Fo
     now,
     isThere: () => isThere,
     ask: (secret: string) => ask('session', { secret }, sessionAnswer),
+  });
+  const shares = makeBelieved({
+    now,
+    isThere: () => isThere,
+    ask: (token: string) => ask('share', { token }, shareAnswer),
   });
   const callers = makeBelieved({
     now,
@@ -136,6 +141,11 @@ export function followLink({ path, dial, log, now = Date.now }: FollowNeeds): Fo
         return table.get(id) ?? null;
       },
       session: (secret) => sessions.of(secret),
+      async share(token) {
+        const opened = await shares.of(token);
+        // It may be believed for longer than it holds.
+        return opened !== null && opened.expiresAtMs > now() ? opened : null;
+      },
       redeem: (handover) => ask('redeem', { handover }, redeemAnswer),
       dial,
       began: reporter.began,

@@ -2,12 +2,19 @@
 import { chmod, rm } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
-import type { Forwarding, WhoseCredential } from '../../control/control.ts';
-import type { RouteTable, ToldRoutes } from '../../control/route-table.ts';
+import type { Forwarding, RouteTable, ToldRoutes, WhoseCredential } from '../../control/control.ts';
 import type { Log } from '../../control/log.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeCounted, type Counted } from './counted.ts';
-import { authenticateQuestion, HEARTBEAT_MS, lineText, redeemQuestion, sessionQuestion, traffic } from './wire.ts';
+import {
+  authenticateQuestion,
+  HEARTBEAT_MS,
+  lineText,
+  redeemQuestion,
+  sessionQuestion,
+  shareQuestion,
+  traffic,
+} from './wire.ts';
 
 const MOST_UNREAD_BYTES = 256 * 1024 ** 2;
 
@@ -15,7 +22,7 @@ export interface LinkNeeds {
   /** Path of the socket; one that a server which died has left is replaced. */
   path: string;
   routeTable: RouteTable;
-  forwarding: Pick<Forwarding, 'redeem' | 'session' | 'began'>;
+  forwarding: Pick<Forwarding, 'redeem' | 'session' | 'share' | 'began'>;
   authenticate: WhoseCredential;
   issuer: string;
   log: Log;
@@ -72,6 +79,8 @@ async function answer(served: Served, req: IncomingMessage, res: ServerResponse)
     }
     case 'POST /session':
       return say(res, await forwarding.session(sessionQuestion.parse(await json(req)).secret));
+    case 'POST /share':
+      return say(res, await forwarding.share(shareQuestion.parse(await json(req)).token));
     case 'POST /redeem':
       return say(res, await forwarding.redeem(redeemQuestion.parse(await json(req)).handover));
     case 'POST /traffic':

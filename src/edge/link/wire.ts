@@ -2,12 +2,12 @@
  * # Between the API and a gateway that is a process of its own
  *
  * HTTP over a socket of this machine that only Berth's own user may open. `GET /routes` is a stream that does not end: all routes, then each
- * change, a JSON text a line, numbered. `POST /authenticate`, `/session`, `/redeem` ask what only the database knows. `POST /traffic` tells what
+ * change, a JSON text a line, numbered. `POST /authenticate`, `/session`, `/share`, `/redeem` ask what only the database knows. `POST /traffic` tells what
  * goes to which instance, for idleness.
  */
 import { z } from 'zod';
-import type { Caller, GatewayRoute } from '../../control/control.ts';
-import type { ToldRoutes } from '../../control/route-table.ts';
+import type { Caller, GatewayRoute, ToldRoutes } from '../../control/control.ts';
+import { portAccesses, type PortAccess } from '../../domain/port-access.ts';
 import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
 import { refusalCodes } from '../../domain/refusal.ts';
 
@@ -16,7 +16,9 @@ const instanceId = z.custom<InstanceId>((value) => typeof value === 'string' && 
 const route = z.object({
   instanceId,
   ownerId: z.string(),
-  publicPorts: z.array(z.number()).transform((ports): ReadonlySet<number> => new Set(ports)),
+  access: z
+    .array(z.tuple([z.number(), z.enum(portAccesses)]))
+    .transform((entries): ReadonlyMap<number, PortAccess> => new Map(entries)),
   running: z.boolean(),
   status: z.string(),
   notebookToken: z.string(),
@@ -31,7 +33,7 @@ export const line = z.object({
   gone: z.array(z.string()),
 });
 
-const routeText = (known: GatewayRoute): object => ({ ...known, publicPorts: [...known.publicPorts] });
+const routeText = (known: GatewayRoute): object => ({ ...known, access: [...known.access] });
 
 export const lineText = (told: ToldRoutes, more: { number: number; issuer: string }): string =>
   `${JSON.stringify({ ...more, ...told, routes: told.routes.map(routeText) })}\n`;
@@ -46,11 +48,13 @@ const credential = z.discriminatedUnion('kind', [
 ]);
 export const authenticateQuestion = credential;
 export const sessionQuestion = z.object({ secret: z.string() });
+export const shareQuestion = z.object({ token: z.string() });
 export const redeemQuestion = z.object({ handover: z.string() });
 
 /** Only what the gateway looks at. */
 export const callerAnswer = z.object({ accountId: z.string() }) satisfies z.ZodType<Pick<Caller, 'accountId'>>;
 export const sessionAnswer = z.object({ accountId: z.string() }).nullable();
+export const shareAnswer = z.object({ instanceId: z.string(), port: z.number(), expiresAtMs: z.number() }).nullable();
 export const redeemAnswer = z
   .object({ session: z.string(), accountId: z.string(), instanceId: z.string(), expiresAtMs: z.number() })
   .nullable();

@@ -3,5 +3,6 @@ import type { Migration } from '../migrate.ts';
 import { first } from './0001-first.ts';
 import { endsAndOperations } from './0002-ends-and-operations.ts';
 import { poolsAndDisks } from './0003-pools-and-disks.ts';
+import { portAccess } from './0004-port-access.ts';
 
-export const migrations: readonly Migration[] = [first, endsAndOperations, poolsAndDisks];
+export const migrations: readonly Migration[] = [first, endsAndOperations, poolsAndDisks, portAccess];

@@ -1,0 +1,113 @@
+/**
+ * Links that open one port of an instance to whoever has them, until they expire, are revoked, or the instance is terminated. They
+ * outlive the login that made them, and end with nobody's password: they are listed, and revoked one by one. Only hashes are kept.
+ */
+import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
+import { appendEvent } from '../../store/events.ts';
+import { holdInstance, ownedInstanceRow } from '../../store/instances.ts';
+import { deleteShare, insertShare, sharesOf, standingShare, type PortShareRow } from '../../store/port-shares.ts';
+import type { Store } from '../../store/store.ts';
+import type { ListedShare, OpenedPort, Ports } from '../ways-in.ts';
+import type { Once } from '../once.ts';
+import { lockOwnAccount } from './callers.ts';
+import { makeKnown } from './known.ts';
+import { secretFrom, SECRET, sha256Hex, uuidFrom, type RandomBytes } from './random.ts';
+
+const MOST_OF_AN_INSTANCE = 50;
+const MAX_KNOWN = 10_000;
+
+export interface Shares extends Pick<Ports, 'share' | 'shares' | 'unshare'> {
+  /** Null for a token that is unknown, or whose link has ended. */
+  opens(token: string): Promise<OpenedPort | null>;
+}
+
+const listed = ({ id, port, name, createdAtMs, expiresAtMs }: PortShareRow): ListedShare => ({
+  shareId: id,
+  port,
+  name,
+  createdAtMs,
+  expiresAtMs,
+});
+
+export const makeShares = (needs: {
+  store: Store;
+  now: () => number;
+  once: Once;
+  randomBytes: RandomBytes;
+  shareUrl: (link: { instanceId: string; port: number; token: string }) => string;
+}): Shares => {
+  const { store, now, once, randomBytes, shareUrl } = needs;
+
+  const known = makeKnown<OpenedPort & { shareId: string }>({
+    now,
+    max: MAX_KNOWN,
+    async ask(token) {
+      const share = SECRET.test(token) ? await standingShare(store.read, sha256Hex(token), now()) : undefined;
+      if (share === undefined) return null;
+      const { id: shareId, instanceId, port, expiresAtMs } = share;
+      return { subject: { shareId, instanceId, port, expiresAtMs }, expiresAtMs };
+    },
+  });
+
+  return {
+    opens(token) {
+      const opened = known.fresh(token);
+      return opened === null ? known.find(token) : Promise.resolve(opened);
+    },
+
+    async share({ accountId }, { instanceId, port, forMs, name }, idempotency) {
+      const token = secretFrom(randomBytes);
+      const shareId = uuidFrom(randomBytes);
+      const made = await store.write(async (tx) => {
+        const nowMs = now();
+        if (!(await holdInstance(tx, accountId, instanceId))) throw instanceNotFound();
+        await lockOwnAccount(tx, accountId);
+        // To answer it again the token would have to be kept in clear; so only the id is kept, and a repeat is refused.
+        return once(tx, accountId, idempotency, nowMs, async () => {
+          const { length } = await sharesOf(tx, instanceId, nowMs);
+          if (length >= MOST_OF_AN_INSTANCE)
+            throw new Refusal(
+              'over_quota',
+              `the instance has ${length} links to its ports, and may have ${MOST_OF_AN_INSTANCE}; revoke one first with /instance/port/unshare`,
+            );
+          const told = { port, name, createdAtMs: nowMs, expiresAtMs: nowMs + forMs };
+          await insertShare(tx, { ...told, id: shareId, hash: sha256Hex(token), instanceId, accountId });
+          const data = { shareId, port, name, expiresAt: told.expiresAtMs };
+          await appendEvent(tx, { accountId, atMs: nowMs, kind: 'instance.portShared', subjectId: instanceId, data });
+          return { shareId, ...told };
+        });
+      });
+      if (made.shareId !== shareId)
+        throw new Refusal(
+          'not_now',
+          `this request made the link "${made.shareId}" before, and it was shown that once; if it is lost, revoke it with /instance/port/unshare and make another under a new Idempotency-Key`,
+        );
+      return { ...made, token, url: shareUrl({ instanceId, port, token }) };
+    },
+
+    async shares({ accountId }, instanceId) {
+      if (!(await ownedInstanceRow(store.read, accountId, instanceId))) throw instanceNotFound();
+      return (await sharesOf(store.read, instanceId, now())).map(listed);
+    },
+
+    async unshare({ accountId }, { instanceId, shareId }, idempotency) {
+      await store.write(async (tx) => {
+        const nowMs = now();
+        if (!(await holdInstance(tx, accountId, instanceId))) throw instanceNotFound();
+        await lockOwnAccount(tx, accountId);
+        await once(tx, accountId, idempotency, nowMs, async () => {
+          const share = await deleteShare(tx, instanceId, shareId);
+          if (!share)
+            throw new Refusal(
+              'not_found',
+              `link ${JSON.stringify(shareId)} not found; POST /api/instance/port/shares names those of the instance`,
+            );
+          const data = { shareId, port: share.port, name: share.name };
+          await appendEvent(tx, { accountId, atMs: nowMs, kind: 'instance.portUnshared', subjectId: instanceId, data });
+          return {};
+        });
+      });
+      known.end((share) => share.shareId === shareId);
+    },
+  };
+};
