@@ -14,6 +14,7 @@ import { launch } from './launch.ts';
 import { machineFacts } from './lib/machine.ts';
 import { keepSection, sectionOf } from './lib/results.ts';
 import { list } from './list.ts';
+import { metrics } from './metrics.ts';
 import { settle } from './settle.ts';
 import { start } from './start.ts';
 import { storageFio } from './storage-fio.ts';
@@ -28,6 +29,7 @@ const benches: Record<string, Bench> = {
   start,
   settle,
   gateway,
+  metrics,
   'storage-fio': storageFio,
   'volume-create': volumeCreate,
   'volume-list': volumeList,

@@ -158,6 +158,7 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
     open: caller('open'),
     ends: caller('ends'),
     activity: caller('activity'),
+    metrics: caller('metrics'),
     keepAlive: caller('keepAlive'),
     setPortAccess: caller('setPortAccess'),
     listPorts: caller('listPorts'),

@@ -10,6 +10,7 @@ import * as file from './file.ts';
 import * as image from './image.ts';
 import * as ends from './ends.ts';
 import * as instance from './instance.ts';
+import * as metrics from './metrics.ts';
 import * as operation from './operation.ts';
 import * as port from './port.ts';
 import * as stray from './stray.ts';
@@ -230,6 +231,12 @@ export const routes = {
   activity: route('/instance/activity', instance.instanceIdBody, ends.activityAnswer, {
     errors: 'problem',
     summary: 'Whether the instance is used, by which signal, and when idleness will stop it',
+    source: 'ours',
+  }),
+  metrics: route('/instance/metrics', metrics.metricsRequest, metrics.metricsAnswer, {
+    errors: 'problem',
+    summary:
+      'What an instance uses, now and over the last 24 hours: processor, memory, network, disk, processes, GPUs; every 15 seconds of the last hour, by the minute before that',
     source: 'ours',
   }),
   keepAlive: route('/instance/keepalive', ends.keepAliveRequest, ends.keepAliveAnswer, {

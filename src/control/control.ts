@@ -13,6 +13,7 @@ import type { PublicOperation, PublicStage } from '../domain/public-operation.ts
 import type { Source, VolumeType } from '../domain/volume.ts';
 import type { StorageCapabilities } from '../storage/contract.ts';
 import type { FolderPage } from '../storage/files.ts';
+import type { Metrics } from './metrics.ts';
 import type { Forwarding, GatewaySessions, Ports, RouteTable } from './ways-in.ts';
 
 export type { Forwarding, GatewayRoute, RouteTable, ToldRoutes, TrafficKind, WhoseCredential } from './ways-in.ts';
@@ -446,6 +447,7 @@ export interface Control {
   strays: Strays;
   ends: UseEnds;
   ports: Ports;
+  metrics: Metrics;
   forwarding: Forwarding;
   routeTable: RouteTable;
   operations: Operations;

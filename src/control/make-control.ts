@@ -33,6 +33,8 @@ import { makeImageWork, type ImageWork } from './image-work.ts';
 import { makeImages } from './images.ts';
 import { makeLaunch } from './launch.ts';
 import type { Log } from './log.ts';
+import { makeMetrics } from './metrics.ts';
+import { makeSampler } from './metrics/sampler.ts';
 import { startLoop, type Loop } from './loop.ts';
 import { makeMountVolume } from './mount-volume.ts';
 import { makeOffers } from './offers.ts';
@@ -127,6 +129,8 @@ const TIDY_EVERY_MS = 60_000;
 const ENDS_EVERY_MS = 1_000;
 /** Whose time it is to be looked at is asked so often, and so late may an idle stop come. */
 const ACTIVITY_EVERY_MS = 1_000;
+/** So late may a sample be. */
+const SAMPLER_EVERY_MS = 1_000;
 const ACCESS_SWEEP_EVERY_MS = 3_600_000;
 
 export function makeControl(needs: ControlNeeds): RunningControl {
@@ -204,6 +208,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
   const room = makeRoom({ ...deedNeeds, dataSpace: needs.dataSpace });
   const { get, ...operations } = makeOperations(actionNeeds);
   const events = makeEventFeed({ store, time, log });
+  const sampler = makeSampler(deedNeeds);
   const diskUses = makeDiskUses();
   const volumeNeeds = {
     store,
@@ -293,6 +298,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       unshare: shares.unshare,
     },
     ends: makeEnds({ store, offers, now, rules: endsRules, activity }),
+    metrics: makeMetrics({ store, now, sampler }),
     forwarding: {
       route: routes.route,
       dial: routes.dial,
@@ -426,6 +432,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       every(HEALTH_EVERY_MS, 'health', () => health.check());
       every(ENDS_EVERY_MS, 'ends', makeStopDue({ ...deedNeeds, stopByItself }));
       every(Math.min(ACTIVITY_EVERY_MS, idleLimits.lookEveryMs), 'activity', () => activity.look());
+      every(SAMPLER_EVERY_MS, 'sample figures', () => sampler.look());
       every(TIDY_EVERY_MS, 'tidy', () =>
         tidy({ store, now, releasedListedMs: RELEASED_LISTED_MS, eventsKeptMs: needs.eventsKeptMs }),
       );

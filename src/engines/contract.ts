@@ -138,20 +138,49 @@ export interface ImageProgress {
   unit: 'bytes' | 'steps';
 }
 
-/** What an instance used at one moment: never an older reading. Who can't be read is not in the answer. */
+/** What an instance used at one moment: never an older reading. Who can't be read is not in the answer. With its Docker, if it has one. */
 export interface Usage {
   /** Epoch milliseconds of the engine's clock: when it was read. */
   atMs: number;
+  /** When its present run began, by the same clock: counters were 0 then. 0 when it does not run, as all counters are. */
+  startedAtMs: number;
   /** Mean over the `cpuOverMs` before `atMs`: since it was last asked for, and over a second at least. 0 when it does not run. */
   cpuMilli: number;
   cpuOverMs: number;
+  /** Counter: a millisecond of one core is one. */
+  cpuTimeMs: number;
+  /** The working set: what is held by processes, and files that they read or wrote of late; not the page cache that the kernel gives back first. */
   memoryBytes: number;
-  /** Received and sent since its start, all interfaces together. */
-  networkBytes: number;
+  /** Null when it is not told. */
+  memoryLimitBytes: number | null;
+  /** Counters of all its network interfaces together. */
+  receivedBytes: number;
+  sentBytes: number;
+  /** Counters of what came from and went to block devices: the page cache answers without one, and is written out later. Null when not told. */
+  readBytes: number | null;
+  writtenBytes: number | null;
+  /** Threads count too, as they do for the limit. */
+  processes: number | null;
+  processLimit: number | null;
   /** One for each GPU it has; null when it has none, and when that can't be told. */
-  gpus: { busyPercent: number }[] | null;
+  gpus: GpuUsage[] | null;
   /** Null unless asked for: counting a root disk costs the host's disk a walk through all files. */
   rootDiskBytes: number | null;
+}
+
+export interface UsageWish {
+  rootDisk?: boolean;
+  /** No mean of the CPU (`cpuMilli` is 0 or says nothing): nothing is waited for, and others' means go on as if nobody had asked. */
+  countersOnly?: boolean;
+}
+
+/** Null is what this GPU does not tell. */
+export interface GpuUsage {
+  busyPercent: number | null;
+  memoryUsedBytes: number | null;
+  memoryTotalBytes: number | null;
+  powerMilliwatts: number | null;
+  temperatureCelsius: number | null;
 }
 
 export type LogSource = 'console';
@@ -257,8 +286,8 @@ export interface Engine {
   exec(id: InstanceId, command: readonly string[], signal: AbortSignal): Promise<ExecResult>;
   /** A connection to a TCP port inside. Rejects with `busy` when nothing listens there (yet), `not_found` when it does not run. */
   dial(id: InstanceId, port: number, signal: AbortSignal): Promise<Duplex>;
-  /** Takes a second for those that it was not asked for before. */
-  usage(ids: readonly InstanceId[], signal: AbortSignal, more?: { rootDisk: boolean }): Promise<Map<InstanceId, Usage>>;
+  /** Takes a second for those that it was not asked for before, unless only for counters. */
+  usage(ids: readonly InstanceId[], signal: AbortSignal, more?: UsageWish): Promise<Map<InstanceId, Usage>>;
   /** Lets go of connections and children; what runs keeps running. */
   stop(): Promise<void>;
 }

@@ -399,7 +399,24 @@ export interface PortShareTable {
   expiresAtMs: number;
 }
 
+/** The samples of one minute, of all instances: only read when a server starts. Packed by `control/metrics`. */
+export interface MetricMinuteTable {
+  atMs: number;
+  /** They stand in several rows, of some hundred instances each. */
+  part: number;
+  body: Uint8Array;
+}
+
+/** The minutes of one hour of an instance. */
+export interface MetricHourTable {
+  instanceId: string;
+  atMs: number;
+  body: Uint8Array;
+}
+
 export interface Schema {
+  metricMinute: MetricMinuteTable;
+  metricHour: MetricHourTable;
   setting: SettingTable;
   signingKey: SigningKeyTable;
   account: AccountTable;

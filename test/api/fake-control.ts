@@ -52,6 +52,7 @@ export function fakeControl(
       ...given.ports,
     },
     ends: { set: unasked, keepAlive: unasked, activity: unasked, ...given.ends },
+    metrics: { read: unasked, ...given.metrics },
     forwarding: unaskedForwarding,
     routeTable: { follow: unasked },
     operations: { read: unasked, list: unasked, cancel: unasked, ...given.operations },

@@ -121,6 +121,7 @@ describe('create options', () => {
     gpus: [],
     dial: true,
     whyNoDocker: null,
+    controlGroups: 1,
     sharesLimits: false,
   };
   const id = instanceIdOf('00000000-0000-4000-8000-000000000001');

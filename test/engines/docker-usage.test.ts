@@ -3,7 +3,7 @@ import http from 'node:http';
 import { describe, expect, it } from 'vitest';
 import { gpuLabel } from '../../src/engines/docker/create-options.ts';
 import { containerName } from '../../src/engines/labels.ts';
-import { deadline, echoPort, until, type Subject } from './conformance/subject.ts';
+import { deadline, until, type Subject } from './conformance/subject.ts';
 import { endpoint, onDocker, type DockerFixture } from './docker-fixture.ts';
 import { withSocket } from './sockets.ts';
 
@@ -29,7 +29,7 @@ describe('usage', () => {
     expect(usage.get(idle.id)?.rootDiskBytes).toBeGreaterThanOrEqual(5 * 1024 * 1024);
     await fixture.engine.halt(idle.id, 5_000, deadline());
     const halted = (await fixture.engine.usage(ids, deadline())).get(idle.id);
-    expect(halted).toMatchObject({ cpuMilli: 0, memoryBytes: 0, networkBytes: 0 });
+    expect(halted).toMatchObject({ startedAtMs: 0, cpuMilli: 0, cpuTimeMs: 0, memoryBytes: 0, receivedBytes: 0 });
   });
 
   it('is of now: over a second at the first look and since the last one later, however long it idled before', async () => {
@@ -48,17 +48,60 @@ describe('usage', () => {
     expect(last.cpuOverMs).toBeLessThan(last.atMs - first.atMs);
   });
 
-  it('counts the bytes of its network', async () => {
+  it('asked only for counters it waits for nothing, and the mean of others goes on', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
-    const bytes = async (): Promise<number> =>
-      (await fixture.engine.usage([spec.id], deadline())).get(spec.id)?.networkBytes ?? expect.fail();
-    const before = await bytes();
-    const stream = await subject.dial(spec.id, echoPort);
-    stream.on('error', () => {}).resume();
-    stream.write(Buffer.alloc(200_000));
-    await until('they are counted', async () => (await bytes()) >= before + 400_000);
-    stream.destroy();
+    const ask = async (countersOnly: boolean) =>
+      (await fixture.engine.usage([spec.id], deadline(), { countersOnly })).get(spec.id) ?? expect.fail();
+    const first = await ask(false);
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
+    const counted = await ask(true);
+    expect(counted).toMatchObject({ startedAtMs: first.startedAtMs, cpuOverMs: 0, cpuMilli: 0 });
+    expect(counted.cpuTimeMs).toBeGreaterThanOrEqual(first.cpuTimeMs);
+    const last = await ask(false);
+    expect(last.cpuOverMs).toBe(last.atMs - first.atMs);
+  });
+
+  it('counts the bytes of its network, those received and those sent apart', async () => {
+    const spec = subject.spec();
+    await subject.ensure(spec);
+    const look = async () => (await fixture.engine.usage([spec.id], deadline())).get(spec.id) ?? expect.fail();
+    const before = await look();
+    await subject.exec(
+      spec.id,
+      'sh',
+      '-c',
+      'nc -l -p 7070 >/dev/null 2>&1 & nc -l -p 7071 </dev/zero >/dev/null 2>&1 &',
+    );
+    const dial = (port: number) =>
+      until('it listens', async () => (await subject.dial(spec.id, port).catch(() => undefined)) ?? false);
+    const inward = await dial(7070);
+    inward.on('error', () => {}).resume();
+    inward.write(Buffer.alloc(400_000));
+    const received = await until('what it received is counted', async () => {
+      const now = await look();
+      return now.receivedBytes >= before.receivedBytes + 400_000 && now;
+    });
+    expect(received.sentBytes - before.sentBytes).toBeLessThan(100_000);
+    inward.destroy();
+    const outward = await dial(7071);
+    outward.on('error', () => {}).resume();
+    await until('what it sent is counted', async () => (await look()).sentBytes >= received.sentBytes + 400_000);
+    outward.destroy();
+  });
+
+  it('counts anew when it was started anew, also from outside', async () => {
+    const spec = subject.spec({ cpuMilli: 500 });
+    await subject.ensure(spec);
+    await subject.exec(spec.id, 'sh', '-c', 'n=0; while [ $n -lt 300000 ]; do n=$((n+1)); done');
+    const look = async () => (await fixture.engine.usage([spec.id], deadline())).get(spec.id) ?? expect.fail();
+    const first = await look();
+    expect((await look()).startedAtMs).toBe(first.startedAtMs);
+    await fixture.stopOutside(spec.id);
+    await fixture.docker.getContainer(containerName(spec.id)).start();
+    const again = await look();
+    expect(again.startedAtMs).toBeGreaterThan(first.atMs);
+    expect(again.cpuTimeMs).toBeLessThan(first.cpuTimeMs);
   });
 
   it("asks an instance with GPUs how busy they are, and says that it can't tell rather than nought", async () => {
@@ -73,11 +116,31 @@ describe('usage', () => {
     await fixture.docker.getContainer(name).start();
     const gpus = async () => (await fixture.engine.usage([spec.id], deadline())).get(spec.id)?.gpus;
     expect(await gpus()).toBeNull();
-    const tool = '#!/bin/sh\n[ "$1" = --query-gpu=utilization.gpu ] && printf "93\\n 4\\n"\n';
+    const question = '--query-gpu=utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu';
+    const answer = '93, 40000, 81920, 311.52, 67\\n 4, [N/A], 81920, [Not Supported], 31\\n';
+    const tool = `#!/bin/sh\n[ "$1" = ${question} ] && printf "${answer}"\n`;
     await subject.exec(spec.id, 'sh', '-c', `printf '%s' '${tool}' >/bin/nvidia-smi; chmod 755 /bin/nvidia-smi`);
-    expect(await gpus()).toEqual([{ busyPercent: 93 }, { busyPercent: 4 }]);
-    await subject.exec(spec.id, 'sh', '-c', 'echo echo "[N/A]" >/bin/nvidia-smi');
-    expect(await gpus()).toBeNull();
+    const GiB = 1024 ** 3;
+    expect(await gpus()).toEqual([
+      {
+        busyPercent: 93,
+        memoryUsedBytes: 40_000 * 1024 ** 2,
+        memoryTotalBytes: 80 * GiB,
+        powerMilliwatts: 311_520,
+        temperatureCelsius: 67,
+      },
+      {
+        busyPercent: 4,
+        memoryUsedBytes: null,
+        memoryTotalBytes: 80 * GiB,
+        powerMilliwatts: null,
+        temperatureCelsius: 31,
+      },
+    ]);
+    for (const nonsense of ['[N/A]', 'NVIDIA-SMI has failed', '193, 1, 1, 1, 1', '3, 1, 1, 1, hot']) {
+      await subject.exec(spec.id, 'sh', '-c', `echo "echo '${nonsense}'" >/bin/nvidia-smi`);
+      expect(await gpus(), nonsense).toBeNull();
+    }
   });
 
   it('one that can not be read is left out, and the others are told all the same', async () => {

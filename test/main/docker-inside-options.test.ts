@@ -108,6 +108,7 @@ describe('the container of a Docker', () => {
       gpus: [],
       dial: true,
       whyNoDocker: null,
+      controlGroups: 1,
       sharesLimits: true,
     };
     const placed = { installation: 'i', network: 'n', controlFolder: '/c', gpuIds: [], host };

@@ -60,8 +60,9 @@ export async function gather(needs: GatherNeeds): Promise<Signal[]> {
     },
     async gpu() {
       const { gpus, atMs: readAtMs } = await usage();
-      if (gpus === null) throw new Error('its GPUs could not be read');
-      const percent = Math.max(...gpus.map(({ busyPercent }) => busyPercent));
+      const percents = (gpus ?? []).flatMap(({ busyPercent }) => busyPercent ?? []);
+      if (gpus === null || percents.length < gpus.length) throw new Error('its GPUs could not be read');
+      const percent = Math.max(...percents);
       const text = `its busiest GPU is at ${percent} %`;
       return { atMs: readAtMs, inUse: percent >= policy.gpuPercent, usedAtMs: 0, text };
     },

@@ -9,6 +9,7 @@ import { publicRegion } from '../../domain/public-instance.ts';
 import type { ListedShare } from '../../control/ways-in.ts';
 import { accessCookie } from './credentials.ts';
 import { activityAnswer, endsAnswer, endsWish } from './ends-answers.ts';
+import { metricsAnswer } from './metrics-answer.ts';
 import type { ListPages } from './list-pages.ts';
 
 const shareAnswer = ({
@@ -69,7 +70,7 @@ export function makeHandlers({
   secureCookies: boolean;
 }): Handlers {
   const { access, instances, volumes, snapshots, files, catalog, strays, operations } = control;
-  const { ends, ports, images, registries } = control;
+  const { ends, ports, images, registries, metrics } = control;
   const open: OpenHandlers = {
     async login({ body, from, setHeader }) {
       const { accessToken, accessExpire } = await access.login(body, from);
@@ -121,6 +122,11 @@ export function makeHandlers({
     async unsharePort(caller, { body, idempotency }) {
       await ports.unshare(caller, body, idempotency);
       return {};
+    },
+    async metrics(caller, { body: { instanceId, fromUnixMs, toUnixMs, stepSeconds } }) {
+      const stepMs = stepSeconds === undefined ? undefined : stepSeconds * 1000;
+      const wish = { fromMs: fromUnixMs, toMs: toUnixMs, stepMs };
+      return metricsAnswer(instanceId, await metrics.read(caller, instanceId, wish));
     },
     async getInstance(caller, { body }) {
       const { instanceText, ...rest } = await instances.get(caller, body);

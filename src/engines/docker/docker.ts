@@ -165,7 +165,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
       return dial({ id, port, signal, addresses, get: containers.get });
     },
 
-    usage: (ids, signal, more = { rootDisk: false }) => usage(ids, signal, more),
+    usage: (ids, signal, more = {}) => usage(ids, signal, more),
 
     async stop() {
       stopping.abort();

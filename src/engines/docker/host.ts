@@ -27,6 +27,8 @@ export interface HostFacts {
   dial: boolean;
   /** Why instances can't have a Docker; null: they can. */
   whyNoDocker: string | null;
+  /** Its version of them; null where it is not said. */
+  controlGroups: 1 | 2 | null;
   /** A container's limits can hold for another one too, by putting that below it. */
   sharesLimits: boolean;
 }
@@ -124,6 +126,7 @@ async function factsOf(info: Info, local: boolean, docker: DockerWay | null): Pr
     // Rootless engines and Docker Desktop keep their networks in a namespace or a machine of their own.
     dial: local && !rootless && process.platform === 'linux' && info.OperatingSystem !== 'Docker Desktop',
     whyNoDocker: whyNoDocker(docker, await groundOf(info, { local, rootless, podman })),
+    controlGroups: info.CgroupVersion === '2' ? 2 : info.CgroupVersion === '1' ? 1 : null,
     sharesLimits: local && !podman && info.CgroupDriver === 'cgroupfs' && info.CgroupVersion !== '2',
   };
 }

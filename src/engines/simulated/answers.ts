@@ -1,5 +1,5 @@
 /** What a simulated engine answers, made of what its host holds. */
-import type { Capabilities, EngineSpec, Observation, Owned, Probe, Usage } from '../contract.ts';
+import type { Capabilities, EngineSpec, GpuUsage, Observation, Owned, Probe, Usage, UsageWish } from '../contract.ts';
 import { containerName, dockerName, networkName } from '../labels.ts';
 import { addressOf, type Container } from './container.ts';
 import { useOf } from './uses.ts';
@@ -79,29 +79,50 @@ export const lieOf = ({ clock }: SimulatedHost): Observation => ({
   nodePorts: [],
 });
 
-const networkBytesPerMs = 10;
+/** Each a millisecond that it runs. */
+const traffic = { receivedBytes: 6, sentBytes: 4, readBytes: 1, writtenBytes: 2 };
+/** Of what it may use: what it always does, for the counter. */
+const restingShare = 0.02;
+const gpuMemoryBytes = 80 * 1024 ** 3;
 
-/** A little load, drawn anew each time. */
+/** A little load, drawn anew each time; counters grow evenly from each start. */
 export function usageOf(
   { random, clock }: SimulatedHost,
   container: Container | undefined,
-  more: { rootDisk: boolean },
+  more: UsageWish,
 ): Usage | undefined {
   if (container === undefined) return undefined;
-  const { state, spec, rootDisk, startedAtMs } = container;
+  const { state, spec, rootDisk, script } = container;
   const atMs = clock.now();
   const runs = state === 'running';
   const share = runs ? 0.02 + 0.05 * random() : 0;
+  const forMs = runs ? Math.max(0, atMs - container.startedAtMs) : 0;
+  const cpu = script.uses.get('cpu') ?? { amount: 0, forMs: 0 };
+  const limitBytes = spec.memoryMiB * 1024 * 1024;
+  const gpu = (): GpuUsage => {
+    const busyPercent = useOf(container, 'gpu', atMs);
+    const memoryUsedBytes = Math.round((gpuMemoryBytes * busyPercent) / 100);
+    const heat = {
+      powerMilliwatts: 60_000 + 3_000 * busyPercent,
+      temperatureCelsius: 35 + Math.round(busyPercent / 3),
+    };
+    return { busyPercent, memoryUsedBytes, memoryTotalBytes: gpuMemoryBytes, ...heat };
+  };
   return {
     atMs,
+    startedAtMs: runs ? container.startedAtMs : 0,
     cpuMilli: Math.max(10 * useOf(container, 'cpu', atMs), Math.round(spec.cpuMilli * share)),
     cpuOverMs: runs ? 1_000 : 0,
-    networkBytes: runs ? networkBytesPerMs * (atMs - startedAtMs) : 0,
-    gpus:
-      runs && spec.gpus > 0
-        ? Array.from({ length: spec.gpus }, () => ({ busyPercent: useOf(container, 'gpu', atMs) }))
-        : null,
-    memoryBytes: Math.round(spec.memoryMiB * 1024 * 1024 * share),
+    cpuTimeMs: (forMs * spec.cpuMilli * restingShare) / 1000 + (Math.min(forMs, cpu.forMs) * cpu.amount) / 100,
+    memoryBytes: Math.round(limitBytes * share),
+    memoryLimitBytes: limitBytes,
+    receivedBytes: traffic.receivedBytes * forMs,
+    sentBytes: traffic.sentBytes * forMs,
+    readBytes: traffic.readBytes * forMs,
+    writtenBytes: traffic.writtenBytes * forMs,
+    processes: runs ? 3 : 0,
+    processLimit: spec.pidsLimit,
+    gpus: runs && spec.gpus > 0 ? Array.from({ length: spec.gpus }, gpu) : null,
     rootDiskBytes: more.rootDisk ? 4096 * (1 + rootDisk.size) : null,
   };
 }

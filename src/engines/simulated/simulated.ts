@@ -359,7 +359,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
           return outside;
         },
       }),
-    async usage(ids, signal, more = { rootDisk: false }) {
+    async usage(ids, signal, more = {}) {
       const look = (id: InstanceId): Usage | undefined => usageOf(host, find(id), more);
       const used = await calls.each({ verb: 'usage', ids, signal, look, lie: () => undefined });
       const told = new Map<InstanceId, Usage>();

@@ -43,12 +43,22 @@ export function describeSurroundings(current: () => Subject): void {
       const { engine } = subject.fixture;
       const usage = await engine.usage([spec.id, absent], deadline());
       expect(usage.has(absent)).toBe(false);
-      const { atMs, cpuMilli, cpuOverMs, memoryBytes, networkBytes, gpus, rootDiskBytes } =
+      const { atMs, cpuMilli, cpuOverMs, memoryBytes, gpus, rootDiskBytes, ...more } =
         usage.get(spec.id) ?? expect.fail('no usage told');
       expect(Math.abs(atMs - Date.now())).toBeLessThan(10_000);
       expect(cpuMilli).toBeGreaterThanOrEqual(0);
       expect(cpuOverMs).toBeGreaterThanOrEqual(1_000);
-      expect(networkBytes).toBeGreaterThanOrEqual(0);
+      expect(more.startedAtMs, 'when its counters were 0').toBe(
+        expectRunning(await subject.observe(spec.id)).startedAtMs,
+      );
+      expect(more.startedAtMs).toBeLessThanOrEqual(atMs);
+      expect(more.cpuTimeMs).toBeGreaterThanOrEqual(0);
+      expect(more.cpuTimeMs).toBeLessThan(60_000);
+      expect(more.receivedBytes).toBeGreaterThanOrEqual(0);
+      expect(more.sentBytes).toBeGreaterThanOrEqual(0);
+      expect(more.processes).toBeGreaterThan(0);
+      expect(more.processLimit).toBe(spec.pidsLimit);
+      expect(more.memoryLimitBytes).toBe(spec.memoryMiB * 1024 * 1024);
       expect(gpus, 'it has none').toBeNull();
       expect(rootDiskBytes, 'it was not asked for').toBeNull();
       expect(memoryBytes).toBeGreaterThan(0);

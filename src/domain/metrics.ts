@@ -1,0 +1,140 @@
+/**
+ * # Figures of running instances
+ *
+ * A reading of the engine tells gauges (memory, processes) and counters that began at zero with the present run of the instance
+ * (CPU time, bytes). Two readings make a sample: rates are what a counter grew by over the time between them. Samples are folded into
+ * minutes and steps, each with mean and maximum.
+ *
+ * Not known is NaN here and null outside, and never nought: the first reading after a gap has no rates, and a time without samples
+ * has no figures.
+ */
+
+/** In the order in which they stand in `Values`. All whole numbers. */
+export const figureNames = [
+  'cpuMilli',
+  'memoryBytes',
+  'receivedBytesPerSecond',
+  'sentBytesPerSecond',
+  'readBytesPerSecond',
+  'writtenBytesPerSecond',
+  'processes',
+] as const;
+export type FigureName = (typeof figureNames)[number];
+
+/** The same for each GPU, behind those of the instance. */
+export const gpuFigureNames = ['busyPercent', 'memoryUsedBytes', 'powerMilliwatts', 'temperatureCelsius'] as const;
+export type GpuFigureName = (typeof gpuFigureNames)[number];
+
+export type GpuReading = Readonly<Record<GpuFigureName, number | null>>;
+
+export interface Counters {
+  cpuTimeMs: number;
+  receivedBytes: number;
+  sentBytes: number;
+  readBytes: number | null;
+  writtenBytes: number | null;
+}
+
+export interface Reading extends Counters {
+  atMs: number;
+  /** When the counters were zero, by the same clock. */
+  startedAtMs: number;
+  memoryBytes: number;
+  processes: number | null;
+  gpus: readonly GpuReading[] | null;
+}
+
+export type Values = readonly number[];
+
+/** Figures of a time that begins at `atMs`: of one sample both are the same. */
+export interface Span {
+  atMs: number;
+  mean: Values;
+  max: Values;
+}
+
+export const SAMPLE_MS = 15_000;
+export const MINUTE_MS = 60_000;
+export const HOUR_MS = 3_600_000;
+/** Over a longer time a mean says nothing of what happened in it. */
+export const LONGEST_RATE_MS = 3 * SAMPLE_MS;
+
+export const startOf = (atMs: number, stepMs: number): number => Math.floor(atMs / stepMs) * stepMs;
+
+export function valuesOf(now: Reading, before: Reading | null): Values {
+  const rate = (name: keyof Counters, per: number): number => {
+    const counted = now[name];
+    const since = begunAt(now, before, name);
+    if (counted === null || since === null || now.atMs <= since.atMs) return Number.NaN;
+    // Less than before in the same run: a part of it began anew, such as its Docker. By how much it grew nobody knows.
+    if (counted < since.counted) return Number.NaN;
+    return Math.round(((counted - since.counted) * per) / (now.atMs - since.atMs));
+  };
+  const figures: Record<FigureName, number | null> = {
+    cpuMilli: rate('cpuTimeMs', 1_000),
+    memoryBytes: now.memoryBytes,
+    receivedBytesPerSecond: rate('receivedBytes', 1_000),
+    sentBytesPerSecond: rate('sentBytes', 1_000),
+    readBytesPerSecond: rate('readBytes', 1_000),
+    writtenBytesPerSecond: rate('writtenBytes', 1_000),
+    processes: now.processes,
+  };
+  return [
+    ...figureNames.map((name) => figures[name] ?? Number.NaN),
+    ...(now.gpus ?? []).flatMap((gpu) => gpuFigureNames.map((name) => gpu[name] ?? Number.NaN)),
+  ];
+}
+
+/** What a rate is counted from: the reading before, or the beginning of a run that is so young; null: neither. */
+function begunAt(now: Reading, before: Reading | null, name: keyof Counters): { atMs: number; counted: number } | null {
+  const isNear = (atMs: number): boolean => atMs > 0 && atMs <= now.atMs && now.atMs - atMs <= LONGEST_RATE_MS;
+  if (before?.startedAtMs === now.startedAtMs && isNear(before.atMs)) {
+    const counted = before[name];
+    return counted === null ? null : { atMs: before.atMs, counted };
+  }
+  return isNear(now.startedAtMs) ? { atMs: now.startedAtMs, counted: 0 } : null;
+}
+
+/** Several times as one; a figure that some of them don't know is of the others. */
+export function folded(atMs: number, spans: readonly Span[]): Span {
+  const width = Math.max(0, ...spans.map(({ mean }) => mean.length));
+  const mean: number[] = [];
+  const max: number[] = [];
+  for (let at = 0; at < width; at++) {
+    let [sum, known, most] = [0, 0, Number.NaN];
+    for (const span of spans) {
+      const value = span.mean[at] ?? Number.NaN;
+      const top = span.max[at] ?? Number.NaN;
+      if (Number.isNaN(value)) continue;
+      sum += value;
+      known++;
+      if (!(most >= top)) most = top;
+    }
+    mean.push(known === 0 ? Number.NaN : Math.round(sum / known));
+    max.push(most);
+  }
+  return { atMs, mean, max };
+}
+
+/** Folded to minutes, in order. */
+export const minutesOf = (samples: readonly Span[]): Span[] =>
+  [...Map.groupBy(samples, ({ atMs }) => startOf(atMs, MINUTE_MS))]
+    .toSorted(([one], [other]) => one - other)
+    .map(([atMs, within]) => folded(atMs, within));
+
+/** A question: whole steps from `fromMs` up to `toMs`, which is not in it. */
+export interface MetricsRange {
+  fromMs: number;
+  toMs: number;
+  stepMs: number;
+}
+
+/** One for each step; null: nothing is known of it. */
+export function stepped(spans: readonly Span[], { fromMs, toMs, stepMs }: MetricsRange): (Span | null)[] {
+  const within = Map.groupBy(spans, ({ atMs }) => startOf(atMs, stepMs));
+  return Array.from({ length: Math.round((toMs - fromMs) / stepMs) }, (_, nth) => {
+    const atMs = fromMs + nth * stepMs;
+    const found = within.get(atMs);
+    return found === undefined ? null : folded(atMs, found);
+  });
+}

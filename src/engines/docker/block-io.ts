@@ -1,0 +1,81 @@
+/**
+ * Bytes that came from and went to block devices. With control groups of version 2 the engine tells them by device. Those of version 1 count
+ * what is written past the page cache at best, and newer kernels nothing at all: there the kernel's accounts of processes are added up,
+ * where they are this host's. A process that has ended counts with the one that waited for it, so that only what was begun from outside
+ * (a terminal, say) and has ended is lost.
+ */
+import { readdir, readFile } from 'node:fs/promises';
+import path from 'node:path';
+
+export interface BlockBytes {
+  readBytes: number | null;
+  writtenBytes: number | null;
+}
+
+/** As the engine lists it. */
+export interface DeviceBytes {
+  major: number;
+  minor: number;
+  op: string;
+  value: number;
+}
+
+const LOOP_MAJOR = 7;
+const CGROUPS = '/sys/fs/cgroup';
+const untold: BlockBytes = { readBytes: null, writtenBytes: null };
+
+/** `hasParts`: whether a device passes on all that it gets to others of the host, which count it too. */
+export function makeDeviceBytes(
+  hasParts: (device: string) => Promise<boolean>,
+): (listed: readonly DeviceBytes[]) => Promise<BlockBytes> {
+  /** An engine that counts none tells the same as of a container that has done none: only one that has tells them apart. */
+  let counts = false;
+  const known = new Map<string, Promise<boolean>>();
+  return async (listed) => {
+    counts ||= listed.length > 0;
+    if (!counts) return untold;
+    const sum = { read: 0, write: 0 };
+    for (const { major, minor, op, value } of listed) {
+      // Since Linux 5.14 what goes through a loop device is its user's at the device below, too.
+      if (major === LOOP_MAJOR) continue;
+      const device = `${major}:${minor}`;
+      const parts = known.get(device) ?? hasParts(device);
+      known.set(device, parts);
+      if (await parts) continue;
+      if (op.toLowerCase() === 'read') sum.read += value;
+      if (op.toLowerCase() === 'write') sum.write += value;
+    }
+    return { readBytes: sum.read, writtenBytes: sum.write };
+  };
+}
+
+/** Volumes of LVM, RAIDs, encrypted disks. */
+export const hasPartsHere = (device: string): Promise<boolean> =>
+  readdir(`/sys/dev/block/${device}/slaves`).then(
+    (parts) => parts.length > 0,
+    () => false,
+  );
+
+/** Of all processes in the control group of this one, and in those below it. */
+export async function bytesOfProcesses(pid: number): Promise<BlockBytes> {
+  const groups = await readFile(`/proc/${pid}/cgroup`, 'utf8').catch(() => '');
+  const below = /^\d+:pids:(\/.+)$/m.exec(groups)?.[1];
+  if (below === undefined) return untold;
+  const pids = await pidsBelow(path.join(CGROUPS, 'pids', below));
+  const accounts = await Promise.all(pids.map((one) => readFile(`/proc/${one}/io`, 'utf8').catch(() => '')));
+  const sum = (name: string): number =>
+    accounts.reduce((all, text) => all + Number(new RegExp(`^${name}: (\\d+)$`, 'm').exec(text)?.[1] ?? 0), 0);
+  return accounts.some((text) => text !== '')
+    ? { readBytes: sum('read_bytes'), writtenBytes: sum('write_bytes') }
+    : untold;
+}
+
+async function pidsBelow(folder: string): Promise<string[]> {
+  const [text, entries] = await Promise.all([
+    readFile(path.join(folder, 'cgroup.procs'), 'utf8').catch(() => ''),
+    readdir(folder, { withFileTypes: true }).catch(() => []),
+  ]);
+  const groups = entries.filter((entry) => entry.isDirectory());
+  const deeper = await Promise.all(groups.map(({ name }) => pidsBelow(path.join(folder, name))));
+  return [...text.split('\n').filter((line) => line !== ''), ...deeper.flat()];
+}
