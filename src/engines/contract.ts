@@ -183,11 +183,37 @@ export interface GpuUsage {
   temperatureCelsius: number | null;
 }
 
-export type LogSource = 'console';
+/**
+ * What may be read of an instance: its `console`, as long as its container is there, of which the engine keeps 10 MB at most, so that
+ * the oldest lines go first; and `init`, the log of its init script, of which the first 10 MiB are kept on its root disk. That one is
+ * read by commands inside (`sh`, `tail`), so only while the instance runs: `not_found` otherwise.
+ */
+export type LogSource = 'console' | 'init';
+
+/** Each is a bound of its own. */
+export interface LogRange {
+  /** Epoch milliseconds of the engine's clock, itself included. The init script's log bears no times, so there it is no bound. */
+  sinceMs?: number | undefined;
+  /** Itself excluded. As `sinceMs`. */
+  untilMs?: number | undefined;
+  /** The last so many of what the others leave. */
+  tail?: number | undefined;
+}
+
+export interface LogLine {
+  /** When it was begun, in epoch milliseconds of the engine's clock; null where that isn't kept. */
+  atMs: number | null;
+  /** Without its end. What is no UTF-8 is shown as U+FFFD; control characters are left as they are. */
+  text: string;
+  /** It was longer than 16 KiB, and is its beginning. */
+  cut: boolean;
+}
 
 /** How a command is begun whose streams stay open. Names and values as they are, no shell reads them. */
 export interface ExecWish {
+  /** The program, looked for in PATH, and its arguments. */
   command: readonly string[];
+  /** Beside what the instance has. */
   env: Readonly<Record<string, string>>;
   /** A terminal of this size; null: none, and then what it writes comes as two streams. */
   terminal: TerminalSize | null;
@@ -198,18 +224,31 @@ export interface TerminalSize {
   rows: number;
 }
 
-/** A command that runs inside an instance. */
+/** A command that runs inside an instance, until it ends, `kill`, or the end of the instance: nobody's leaving ends it. */
 export interface OpenExec {
-  /** Ended by the caller it ends the command's input; a terminal's own way is the byte that it takes for that. */
+  /**
+   * Ended by the caller it ends the command's input; a terminal's own way is the byte that it takes for that. It is destroyed when
+   * the command has ended; what could not be written any more is dropped.
+   */
   stdin: Writable;
-  /** With a terminal all that it writes. Both end when the command has, and hold it up when nobody reads them. */
+  /**
+   * With a terminal all that it writes. Both end, whatever became of the command (`exited` says that), and hold it up, each for both, when
+   * nobody reads them. One that is destroyed is read on and dropped.
+   */
   stdout: Readable;
   stderr: Readable;
-  /** Of one with a terminal; nothing else minds. */
+  /** Of one with a terminal; nothing else minds, nor one that has ended. */
   resize(size: TerminalSize): Promise<void>;
-  /** Its exit code (128 and the signal's number for one that was killed), after all it wrote. Rejects with an `EngineFault` when the way to it was lost. */
+  /**
+   * Its exit code, when all that it wrote is in the streams: 128 and the signal's number for one that was killed, 127 for one that isn't there,
+   * 126 for one that can't be run. Rejects with an `EngineFault` when that can't be told: `not_found` when the instance ended with
+   * it, `unreachable` when the way to it was lost. Nobody has to listen.
+   */
   exited: Promise<number>;
-  /** Kills it with all that it began. One that has ended is success. */
+  /**
+   * Kills it with its children, theirs, and whoever else is in a session of one of them. What made itself a daemon before (in a session of
+   * its own, its parent gone) stays. One that has ended is success. `rejected` where the engine can't: one on another machine.
+   */
   kill(): Promise<void>;
 }
 
@@ -280,9 +319,25 @@ export interface Engine {
   discard(owned: Owned, signal: AbortSignal): Promise<void>;
   /** Calls `onHint` with an id whenever something may have changed. Only a hint: may be late, doubled or lost. Ends by the signal. */
   watch(onHint: (id: InstanceId) => void, signal: AbortSignal): void;
-  /** The last `tail` lines of the console, oldest first. */
-  logs(id: InstanceId, source: LogSource, tail: number, signal: AbortSignal): Promise<string[]>;
-  /** Runs a command to its end inside a running instance; output is cut at 1 MiB a stream. */
+  /** What there is now of a range, oldest first. */
+  logs(id: InstanceId, source: LogSource, range: LogRange, signal: AbortSignal): Promise<LogLine[]>;
+  /**
+   * The same, and then each new line as it is written, until the instance (or the init script) ends, or the signal: both end it quietly.
+   * Throws an `EngineFault` while it is read when the way was lost. Who doesn't read holds up nobody. It holds a connection from the
+   * call on: who begins to read it and leaves off, or gives the signal, lets go of it.
+   */
+  followLogs(
+    id: InstanceId,
+    source: LogSource,
+    range: Omit<LogRange, 'untilMs'>,
+    signal: AbortSignal,
+  ): Promise<AsyncIterable<LogLine>>;
+  /**
+   * Begins a command inside a running instance. The signal ends the opening alone. Faults: `not_found` when it does not run, `busy` while it
+   * stands still (`saveImage`), `no_capacity` when it has no room for one more process, `unreachable`. A command that isn't there is no fault.
+   */
+  openExec(id: InstanceId, wish: ExecWish, signal: AbortSignal): Promise<OpenExec>;
+  /** Runs a command without input to its end; output is cut at 1 MiB a stream. When the signal fires it goes on inside. */
   exec(id: InstanceId, command: readonly string[], signal: AbortSignal): Promise<ExecResult>;
   /** A connection to a TCP port inside. Rejects with `busy` when nothing listens there (yet), `not_found` when it does not run. */
   dial(id: InstanceId, port: number, signal: AbortSignal): Promise<Duplex>;

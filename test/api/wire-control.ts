@@ -172,6 +172,8 @@ const restingEngine: Engine = {
   discard: away,
   watch: () => {},
   logs: away,
+  followLogs: away,
+  openExec: away,
   exec: away,
   dial: away,
   usage: away,

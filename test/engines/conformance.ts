@@ -9,16 +9,19 @@
  * an instance behind the engine's back. What an engine can't do is said in `fixture.lacks`, with the reason; the test is then
  * skipped by name and shows that reason. What the suite makes it destroys, and the last test sees that nothing was left.
  *
- * It speaks to the inside of an instance in plain argument lists (`cat`, `touch`, `ls`, `stat`, `head`, `nc`, `hostname`), so that
+ * It speaks to the inside of an instance in plain argument lists (`cat`, `touch`, `ls`, `stat`, `head`, `nc`, `hostname`, `sleep`,
+ * `env`, `stty size`; `sh` with lines of these and `echo`), so that
  * a busybox image will do, and so that the simulation can pretend them; only tests that need `shell` give real scripts.
  */
 import { afterAll, afterEach, beforeAll, describe } from 'vitest';
 import type { Fixture } from './conformance/fixture.ts';
 import { describeDockerInside } from './conformance/docker-inside.ts';
+import { describeOpenExec } from './conformance/exec.ts';
 import { describeFaults } from './conformance/faults.ts';
 import { describeImages } from './conformance/images.ts';
 import { describeInside } from './conformance/inside.ts';
 import { describeLifecycle } from './conformance/lifecycle.ts';
+import { describeLogs } from './conformance/logs.ts';
 import { describeNetwork } from './conformance/network.ts';
 import { describeOwnership } from './conformance/ownership.ts';
 import { describeSurroundings } from './conformance/surroundings.ts';
@@ -47,6 +50,8 @@ export function describeConformance(name: string, makeFixture: () => Promise<Fix
     });
     describeLifecycle(current);
     describeInside(current);
+    describeOpenExec(current);
+    describeLogs(current);
     describeNetwork(current);
     describeFaults(current);
     describeImages(current);

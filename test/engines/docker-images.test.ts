@@ -221,7 +221,7 @@ describe('pulls', () => {
       await subject.ensure(spec);
       const { exitCode } = await untilStopped(subject, spec.id);
       expect(exitCode, 'it has no shell').toBe(127);
-      expect(await fixture.engine.logs(spec.id, 'console', 5, deadline())).toEqual([
+      expect((await fixture.engine.logs(spec.id, 'console', { tail: 5 }, deadline())).map(({ text }) => text)).toEqual([
         expect.stringContaining('/bin/sh'),
       ]);
     } finally {

@@ -337,7 +337,10 @@ describe('an instance without a Docker', () => {
     const without = subject.spec({ imageRef: ref, files: had.spec.files.slice(1), memoryMiB: 512, pidsLimit: 256 });
     const spec = { ...without, files: had.spec.files };
     await subject.ensure(spec);
-    await until('it has begun', async () => (await fixture.engine.logs(spec.id, 'console', 5, deadline())).length > 0);
+    await until(
+      'it has begun',
+      async () => (await fixture.engine.logs(spec.id, 'console', { tail: 5 }, deadline())).length > 0,
+    );
     await until(
       'the link is gone',
       async () => (await subject.exec(spec.id, 'readlink', '/var/run/docker.sock')).exitCode === 1,

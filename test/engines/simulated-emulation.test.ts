@@ -102,8 +102,8 @@ describe('time', () => {
 });
 
 describe('scripts', () => {
-  const linesOf = (engine: SimulatedEngine, id: InstanceId): Promise<string[]> =>
-    engine.logs(id, 'console', 100, noSignal());
+  const linesOf = async (engine: SimulatedEngine, id: InstanceId): Promise<string[]> =>
+    (await engine.logs(id, 'console', { tail: 100 }, noSignal())).map(({ text }) => text);
 
   it('an init script plays what its comment says, once in the life of a root disk', async () => {
     const { engine, clock } = emulator();

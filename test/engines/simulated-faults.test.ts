@@ -351,7 +351,11 @@ function callOf(engine: SimulatedEngine, verb: Verb, wish = spec, signal = noSig
       engine.watch(() => {}, signal);
       return Promise.resolve();
     case 'logs':
-      return engine.logs(wish.id, 'console', 1, signal);
+      return engine.logs(wish.id, 'console', { tail: 1 }, signal);
+    case 'followLogs':
+      return engine.followLogs(wish.id, 'console', { tail: 1 }, signal);
+    case 'openExec':
+      return engine.openExec(wish.id, { command: ['true'], env: {}, terminal: null }, signal);
     case 'exec':
       return engine.exec(wish.id, ['true'], signal);
     case 'dial':

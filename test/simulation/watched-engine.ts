@@ -195,8 +195,12 @@ export function watchedEngine(life: Life): Engine {
         AbortSignal.any([signal, life.ended.signal]),
       );
     },
-    logs: (id, source, tail, signal) =>
-      ask({ verb: 'logs', about: id, signal, deed: (by) => engine.logs(id, source, tail, by) }),
+    logs: (id, source, range, signal) =>
+      ask({ verb: 'logs', about: id, signal, deed: (by) => engine.logs(id, source, range, by) }),
+    followLogs: (id, source, range, signal) =>
+      ask({ verb: 'followLogs', about: id, signal, deed: (by) => engine.followLogs(id, source, range, by) }),
+    openExec: (id, wish, signal) =>
+      ask({ verb: 'openExec', about: id, signal, deed: (by) => engine.openExec(id, wish, by) }),
     exec: (id, command, signal) => ask({ verb: 'exec', about: id, signal, deed: (by) => engine.exec(id, command, by) }),
     dial: (id, port, signal) => ask({ verb: 'dial', about: id, signal, deed: (by) => engine.dial(id, port, by) }),
     usage: (ids, signal, more) =>

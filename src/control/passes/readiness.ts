@@ -48,9 +48,9 @@ export function readConsole(lines: readonly string[]): Console {
 
 /** Polls until ssh answers (or what the image has instead), the container ends, or a while is over. */
 export async function checkReady(work: Work, show: Partial<Observed>): Promise<'again' | number> {
-  const { needs, hands, instance } = work;
+  const { needs, instance } = work;
   if (await answersWithin(work, PATIENCE_MS)) return ready(work, 'ssh');
-  const lines = await hands.engine.logs(instance.id, 'console', CONSOLE_LINES, quick(work)).catch(emptyOnFault);
+  const lines = await consoleOf(work);
   const { services } = readConsole(lines);
   // Until this start has spoken the console is that of the one before: what has ended meanwhile is not ready.
   if (services && !services.includes('ssh') && (await runsNow(work))) {
@@ -126,8 +126,8 @@ async function ready(work: Work, answersBy: Observed['answersBy']): Promise<'aga
 
 /** Looks how the init script fares; less often the longer it runs. */
 export async function checkInit(work: Work): Promise<'again' | number> {
-  const { needs, hands, instance } = work;
-  const lines = await hands.engine.logs(instance.id, 'console', CONSOLE_LINES, quick(work)).catch(emptyOnFault);
+  const { needs, instance } = work;
+  const lines = await consoleOf(work);
   const said = readConsole(lines).initExit;
   const initExit = said === null || said === 'running' ? await keptExit(work) : said;
   if (initExit !== null) {
@@ -152,7 +152,12 @@ async function keptExit(work: Work): Promise<number | null> {
   }
 }
 
-const emptyOnFault = (error: unknown): string[] => {
-  if (error instanceof EngineFault) return [];
-  throw error;
-};
+async function consoleOf(work: Work): Promise<string[]> {
+  try {
+    const lines = await work.hands.engine.logs(work.instance.id, 'console', { tail: CONSOLE_LINES }, quick(work));
+    return lines.map(({ text }) => text);
+  } catch (error) {
+    if (error instanceof EngineFault) return [];
+    throw error;
+  }
+}

@@ -4,7 +4,7 @@
  * Hands on a Docker Engine (20.10 and newer), or on Podman through its Docker-compatible API. Each file holds one noun:
  * `containers` the life of a container, `create-options` what it may do, `networks` and `subnets` where it lives, `images`,
  * `transfers` (pulls and pushes), `saves` (an image of a root disk), `refs` (names of images), `control-files`, `addresses` (dial),
- * `inside` (logs, exec), `docker-inside` and `docker-inside-options` (the daemon beside an instance with Docker), `usage`, `owned` (what is ours), `watch`, `host` (probe), `faults` and `registry-faults` (what answers
+ * `exec`, `kill` and `inside` (commands), `logs` and `log-lines`, `docker-inside` and `docker-inside-options` (the daemon beside an instance with Docker), `usage`, `owned` (what is ours), `watch`, `host` (probe), `faults` and `registry-faults` (what answers
  * mean), `client` (the connection), `streams` (its formats), `turns` (how many at once), `observation` and `out-of-memory` (how an
  * inspect is read), `recipes` (images built here).
  *
@@ -24,7 +24,9 @@ import { makeDockerInside, type DockerInsideSetting } from './docker-inside.ts';
 import { faultOf } from './faults.ts';
 import { makeHost } from './host.ts';
 import { makeImages, type BuildLocalImage } from './images.ts';
-import { readLogs, runInside } from './inside.ts';
+import { openInside } from './exec.ts';
+import { runInside } from './inside.ts';
+import { openLog, readLog } from './logs.ts';
 import { makeNetworks } from './networks.ts';
 import { makeOwnedObjects } from './owned.ts';
 import { makeSaves } from './saves.ts';
@@ -92,6 +94,12 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
     }
   }
 
+  /** What is asked of one, for as long as this engine object is there. */
+  async function about(id: InstanceId, signal: AbortSignal) {
+    const info = await containers.get(id, signal);
+    return { client, info, signal: AbortSignal.any([signal, stopping.signal]) };
+  }
+
   return {
     dockerImageRef: setting?.imageRef,
     probe: (signal) => host.probe(signal),
@@ -146,15 +154,16 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
       void watching.finally(() => watches.delete(watching));
     },
 
-    async logs(id, _source, tail, signal) {
-      const { Id } = await containers.get(id, signal);
-      return readLogs(client, Id, tail, signal);
+    logs: async (id, source, range, signal) => readLog({ ...(await about(id, signal)), source, range }),
+    followLogs: async (id, source, range, signal) =>
+      openLog({ ...(await about(id, signal)), source, range, follow: true }),
+
+    async openExec(id, wish, signal) {
+      const info = await containers.get(id, signal);
+      return openInside({ client, info, wish, signal, stopping: stopping.signal });
     },
 
-    async exec(id, command, signal) {
-      const { Id } = await containers.get(id, signal);
-      return runInside(client, Id, command, signal);
-    },
+    exec: async (id, command, signal) => runInside({ ...(await about(id, signal)), command }),
 
     async dial(id, port, signal) {
       const { dial: can } = await host.facts(signal);

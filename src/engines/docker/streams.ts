@@ -15,9 +15,9 @@ export async function* linesOf(stream: AsyncIterable<Buffer | string>): AsyncGen
 
 const HEADER = 8;
 
-/** Takes chunks cut anywhere, and hands on what the frames in them carry, as it comes. */
+/** Takes chunks cut anywhere, and hands on what the frames in them carry, as it comes, and whether a frame ends with it. */
 export function makeDemultiplexer(
-  onPayload: (source: 'stdout' | 'stderr', bytes: Buffer) => void,
+  onPayload: (source: 'stdout' | 'stderr', bytes: Buffer, ends: boolean) => void,
 ): (chunk: Buffer) => void {
   let header = Buffer.alloc(0);
   let source: 'stdout' | 'stderr' = 'stdout';
@@ -29,7 +29,7 @@ export function makeDemultiplexer(
         const part = rest.subarray(0, left);
         left -= part.length;
         rest = rest.subarray(part.length);
-        onPayload(source, part);
+        onPayload(source, part, left === 0);
         continue;
       }
       const need = HEADER - header.length;

@@ -67,6 +67,7 @@ interface Reading extends Pick<
 /** What stays as it is for one run. */
 interface Run {
   containerId: string;
+  info: Pick<ContainerInspectInfo, 'Id' | 'State'>;
   /** Of its first process, on the engine's host. */
   pid: number;
   startedAtMs: number;
@@ -178,10 +179,10 @@ export function makeUsage(client: Client, installation: string, host: Host): Rea
   }
 
   /** Asked of the driver's own tool inside, as the engine counts no GPUs. */
-  async function gpusIn({ containerId, hasGpus }: Run, signal: AbortSignal): Promise<Usage['gpus']> {
+  async function gpusIn({ info, hasGpus }: Run, signal: AbortSignal): Promise<Usage['gpus']> {
     if (!hasGpus) return null;
     const within = AbortSignal.any([signal, AbortSignal.timeout(GPU_DEADLINE_MS)]);
-    const told = await runInside(client, containerId, gpuQuestion, within).catch(() => null);
+    const told = await runInside({ client, info, command: gpuQuestion, signal: within }).catch(() => null);
     return told?.exitCode === 0 ? gpusFrom(told.stdout) : null;
   }
 
@@ -197,6 +198,7 @@ export function makeUsage(client: Client, installation: string, host: Host): Rea
     if (!isRunning(info.State)) return { run: null, rootDiskBytes };
     const run: Run = {
       containerId: info.Id,
+      info,
       pid: info.State.Pid,
       startedAtMs: startedAtMs(info.State),
       hasGpus: gpusOf(info.Config.Labels).length > 0,

@@ -12,7 +12,7 @@ import { connectionTable } from './uses.ts';
 export const outputLimitBytes = 1024 * 1024;
 
 const pretended =
-  'true, false, echo, hostname [-i], cat, ls, touch, stat -c %a, head -c N /dev/zero, nc -w S ADDRESS PORT, sh -c "exit N"';
+  'true, false, echo, hostname [-i], cat, ls, touch, stat -c %a, head -c N /dev/zero, nc -w S ADDRESS PORT, sh -c "exit N"; with open streams also cat, sleep, stty size, env, sh';
 /** Folders that every image has. */
 const folders = new Set(['/', '/root', '/tmp', '/etc', '/var', '/var/log', '/etc/berth']);
 /** Files that may be touched on one root disk. */
@@ -103,6 +103,12 @@ function mounted({ spec }: Container, file: string): { hostPath: string; readOnl
     .toSorted((one, other) => other.target.length - one.target.length)[0];
   return mount && { hostPath: path.join(mount.source, whole.slice(mount.target.length)), readOnly: mount.readOnly };
 }
+
+/** Of a program that is named by its path. */
+export const permissionOf = (container: Container, file: string): 'executable' | 'not executable' | undefined => {
+  const found = file.includes('/') ? controlFile(container, file) : undefined;
+  return found && ((found.mode & 0o111) !== 0 ? 'executable' : 'not executable');
+};
 
 const controlFile = (container: Container, file: string): ReturnType<typeof fileOf> => {
   const whole = path.posix.resolve('/root', file);

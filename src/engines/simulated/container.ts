@@ -30,6 +30,8 @@ export interface Container {
   init: { code: number; endsAtMs: number; lost: boolean } | undefined;
   /** Lines of the future included; they are dropped if it ends before. */
   console: Line[];
+  /** Lines of the init script's own log, those of the future included. */
+  initLog: Line[];
   /** From the control files. */
   script: Script;
 }
@@ -65,6 +67,7 @@ export function makeContainer(
     rootDisk: new Set(rootDisk),
     init: undefined,
     console: [],
+    initLog: [],
     script: scriptOf(spec),
   };
 }
@@ -96,7 +99,10 @@ export function start(
     container.init = { code, endsAtMs: nowMs + afterMs, lost: false };
     say(container, nowMs, 'berth: init started');
     say(container, container.init.endsAtMs, `berth: init exit ${code}`);
+    container.initLog = script.initSays.map((line) => ({ atMs: nowMs + line.afterMs, text: line.text }));
   }
+  for (const line of script.says) say(container, nowMs + line.afterMs, line.text);
+  container.console.sort((one, other) => one.atMs - other.atMs);
 }
 
 function say(container: Container, atMs: number, text: string): void {
@@ -110,6 +116,7 @@ export function end(container: Container, atMs: number, exitCode: number, outOfM
   container.exitCode = exitCode;
   container.outOfMemory = outOfMemory;
   container.console = container.console.filter((line) => line.atMs <= atMs);
+  container.initLog = container.initLog.filter((line) => line.atMs <= atMs);
   if (container.init !== undefined && container.init.endsAtMs > atMs) container.init.lost = true;
 }
 
@@ -136,14 +143,6 @@ export function catchUp(container: Container, nowMs: number): boolean {
 
 export const isReady = (container: Container, nowMs: number): boolean =>
   container.state === 'running' && nowMs >= container.readyAtMs;
-
-export const linesOf = (container: Container, nowMs: number, tail: number): string[] =>
-  tail <= 0
-    ? []
-    : container.console
-        .filter(({ atMs }) => atMs <= nowMs)
-        .slice(-tail)
-        .map(({ text }) => text);
 
 export const observationOf = (container: Container): Observation => ({
   kind: 'present',

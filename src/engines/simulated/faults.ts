@@ -19,6 +19,8 @@ export const verbs = [
   'discard',
   'watch',
   'logs',
+  'followLogs',
+  'openExec',
   'exec',
   'dial',
   'usage',

@@ -6,6 +6,7 @@
  * itself or by others (a crash, an outage, a stranger with our name, a node port that another program took) is a method of it.
  */
 import type { Duplex } from 'node:stream';
+import type { EngineFault } from '../../domain/engine-fault.ts';
 import type { Capacity } from '../../domain/catalog.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { containerName } from '../labels.ts';
@@ -70,6 +71,7 @@ const copyOf = (container: Container): Container => ({
   rootDisk: new Set(container.rootDisk),
   init: container.init && { ...container.init },
   console: [...container.console],
+  initLog: [...container.initLog],
 });
 
 type Listener = (installation: string, id: InstanceId) => void;
@@ -91,6 +93,7 @@ export class SimulatedHost {
   readonly #ports: Ports;
   readonly #strangers = new Set<string>();
   readonly #streams = new Map<string, Set<Duplex>>();
+  readonly #attached = new Map<Container, Set<(fault: EngineFault) => void>>();
   readonly #listeners = new Set<Listener>();
   readonly #services: Map<number, Service>;
   readonly #http = makeHttpService();
@@ -247,6 +250,15 @@ export class SimulatedHost {
     return outside;
   }
 
+  /** Whoever holds on to it hears when it ends, or is out of reach. Answers with how to let go. */
+  attach(container: Container, lose: (fault: EngineFault) => void): () => void {
+    const all = this.#attached.get(container) ?? new Set();
+    this.#attached.set(container, all.add(lose));
+    return () => {
+      if (all.delete(lose) && all.size === 0 && this.#attached.get(container) === all) this.#attached.delete(container);
+    };
+  }
+
   listen(listener: Listener): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
@@ -265,6 +277,8 @@ export class SimulatedHost {
   /** No engine reaches it for that long; what runs keeps running. */
   goAway(ms: number): void {
     this.#awayUntilMs = this.clock.now() + ms;
+    for (const container of this.#attached.keys())
+      this.#cut(container, simulatedFault('unreachable', 'the simulated host does not answer'));
   }
 
   comeBack(): void {
@@ -362,6 +376,8 @@ export class SimulatedHost {
   /** Lets go of everything real: listeners, connections, sleepers, the file. What ran is in the file as running. */
   async stop(): Promise<void> {
     this.#end.abort();
+    for (const container of this.#attached.keys())
+      this.#cut(container, simulatedFault('unreachable', 'the simulated host was stopped'));
     await this.restored;
     await this.#ports.stop();
     for (const streams of this.#streams.values()) for (const stream of streams) stream.destroy();
@@ -381,9 +397,14 @@ export class SimulatedHost {
     this.#gpusUsed -= container.spec.gpus;
     const name = containerName(container.spec.id);
     for (const stream of this.#streams.get(name) ?? []) stream.destroy();
+    this.#cut(container, simulatedFault('not_found', `${container.spec.id} has ended`));
     this.keep(container);
     this.hint(container);
     return this.#ports.close(name, container.spec.nodePorts);
+  }
+
+  #cut(container: Container, fault: EngineFault): void {
+    for (const lose of this.#attached.get(container) ?? []) lose(fault);
   }
 
   /** Looks again when something of its script is due, so that a hint goes out. Those without a script cost no timer. */

@@ -48,6 +48,8 @@ const containerLine = z.object({
   rootDisk: z.array(z.string()),
   init: z.object({ code: z.number(), endsAtMs: z.number(), lost: z.boolean() }).nullable(),
   console: z.array(z.object({ atMs: z.number(), text: z.string() })),
+  /** Journals of before have none. */
+  initLog: z.array(z.object({ atMs: z.number(), text: z.string() })).default([]),
 });
 const imageLine = {
   rootDisk: z.array(z.string()),

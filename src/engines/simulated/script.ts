@@ -7,6 +7,7 @@
  *     # berth-sim: crash after 2s out of memory
  *     # berth-sim: ignore TERM                a halt takes its whole grace
  *     # berth-sim: listen 7000 echo           something listens: `echo` or `http`
+ *     # berth-sim: say after 2s hello         a line on the console; `init says after 2s hello` in the init script's log
  *     # berth-sim: ready after 5s             ssh, notebook and `listen` answer that late; `never ready` never
  *     # berth-sim: kernel busy for 10m          it is used so long from each start, or always; also `terminal used`,
  *                                           `ssh sessions 2`, `cpu 80%` (of one CPU), `gpu 90%`
@@ -28,6 +29,11 @@ export interface Use {
   forMs: number;
 }
 
+export interface Saying {
+  afterMs: number;
+  text: string;
+}
+
 export interface Script {
   initExit: { code: number; afterMs: number } | undefined;
   crash: Crash | undefined;
@@ -36,6 +42,10 @@ export interface Script {
   ignoresTerm: boolean;
   listens: ReadonlyMap<number, 'echo' | 'http'>;
   uses: ReadonlyMap<UseName, Use>;
+  /** On the console, from each start. */
+  says: readonly Saying[];
+  /** In its own log, from its beginning. */
+  initSays: readonly Saying[];
   misunderstood: readonly string[];
 }
 
@@ -46,6 +56,8 @@ const plain: Script = {
   ignoresTerm: false,
   listens: new Map(),
   uses: new Map(),
+  says: [],
+  initSays: [],
   misunderstood: [],
 };
 
@@ -58,6 +70,7 @@ const readyLine = new RegExp(`^ready after ${time}$`);
 const useLine = new RegExp(
   `^(?:(kernel) busy|(terminal) used|(ssh) sessions (\\d{1,3})|(cpu|gpu) (\\d{1,4})%)(?: for ${time})?$`,
 );
+const sayLine = new RegExp(`^(say|init says) after ${time} (.+)$`);
 const listenLine = /^listen (\d{1,5}) (echo|http)$/;
 
 const msOf = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 } as const;
@@ -70,10 +83,12 @@ export function readScript(texts: readonly string[]): Script {
   const listens = new Map<number, 'echo' | 'http'>();
   const uses = new Map<UseName, Use>();
   const misunderstood: string[] = [];
-  const script: Script = { ...plain, listens, uses, misunderstood };
+  const says = { say: new Array<Saying>(), 'init says': new Array<Saying>() };
+  const script: Script = { ...plain, listens, uses, says: says.say, initSays: says['init says'], misunderstood };
   for (const [, said = ''] of texts.flatMap((text) => [...text.matchAll(line)])) {
     const wish = said.trim().replace(/\s+/g, ' ');
-    const [exit, crash, ready, listen] = [exitLine, crashLine, readyLine, listenLine].map((form) => form.exec(wish));
+    const forms = [exitLine, crashLine, readyLine, listenLine, sayLine];
+    const [exit, crash, ready, listen, saying] = forms.map((form) => form.exec(wish));
     const use = readUse(wish);
     if (exit) script.initExit = { code: Number(exit[1]), afterMs: duration(exit[2], exit[3]) };
     else if (crash) {
@@ -82,6 +97,11 @@ export function readScript(texts: readonly string[]): Script {
       script.crash = { once: crash[1] !== undefined, afterMs: duration(crash[2], crash[3]), exitCode, outOfMemory };
     } else if (ready) script.readyAfterMs = duration(ready[1], ready[2]);
     else if (listen) listens.set(Number(listen[1]), listen[2] === 'http' ? 'http' : 'echo');
+    else if (saying)
+      says[saying[1] === 'say' ? 'say' : 'init says'].push({
+        afterMs: duration(saying[2], saying[3]),
+        text: saying[4] ?? '',
+      });
     else if (use) uses.set(...use);
     else if (wish === 'ignore TERM') script.ignoresTerm = true;
     else if (wish === 'never ready') script.readyAfterMs = Infinity;

@@ -6,7 +6,7 @@
  *
  * Start here: `host.ts` is what holds the containers and what can befall them, `container.ts` one of them, `script.ts` what an
  * instance can be told to play, `faults.ts` how the engine misbehaves, `images.ts` what it has and pulls, `services.ts` what answers
- * inside, `journal.ts` what is kept.
+ * inside, `commands.ts`, `shell.ts`, `processes.ts` and `terminal.ts` the commands, `logs.ts` the logs, `journal.ts` what is kept.
  *
  * It emulates: states, root disks that live and die with containers, node ports and who holds them, images and their pull, ssh's
  * banner, HTTP on 8888, the console of `images/start.sh`. It doesn't: run commands or scripts, or limit anything.
@@ -18,20 +18,24 @@ import type {
   Engine,
   EngineSpec,
   ImageProgress,
+  LogSource,
   Observation,
   Owned,
   RegistryCredentials,
   Usage,
 } from '../contract.ts';
 import { containerName, dockerName, networkName } from '../labels.ts';
-import { pretend } from './commands.ts';
+import { pretend, type Inside } from './commands.ts';
 import { copyOf, lieOf, ownedBy, probeOf, reachable, usageOf } from './answers.ts';
 import { brokenOff, makeCalls } from './calls.ts';
-import { linesOf, observationOf, scriptOf, type Container } from './container.ts';
+import { observationOf, scriptOf, type Container } from './container.ts';
 import { orGivenUp, simulatedFault, type Faults } from './faults.ts';
 import { SimulatedHost, type HostOptions, type Span } from './host.ts';
 import * as images from './images.ts';
+import { follow, linesOf, silence } from './logs.ts';
 import { makePair } from './pair.ts';
+import { openProcess } from './processes.ts';
+import { play } from './shell.ts';
 
 export interface SimulatedEngineOptions extends HostOptions {
   /** What `listOwned` goes by. */
@@ -100,6 +104,32 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
     if (container?.state !== 'running') throw simulatedFault('not_found', `${id} does not run`);
     return container;
   }
+
+  function withLog(id: InstanceId, source: LogSource): Container {
+    const container = find(id);
+    if (container === undefined) throw simulatedFault('not_found', `${id} is not there`);
+    return source === 'init' ? running(id) : container;
+  }
+
+  const insideOf = (container: Container) => (): Inside => ({
+    container,
+    nowMs: host.clock.now(),
+    reaches: (address, port) => reachable(host, container, address, port),
+    onWrite: () => host.keep(container),
+  });
+
+  /** It is cut off by its host, or with this engine object. */
+  const attachTo =
+    (container: Container) =>
+    (lose: (fault: EngineFault) => void): (() => void) => {
+      const stop = (): void => lose(simulatedFault('unreachable', 'this engine object was stopped'));
+      ending.signal.addEventListener('abort', stop, { once: true });
+      const detach = host.attach(container, lose);
+      return () => {
+        ending.signal.removeEventListener('abort', stop);
+        detach();
+      };
+    };
 
   /** Time passes; the host may have gone away by then. */
   async function pass(span: Span, signal: AbortSignal): Promise<void> {
@@ -319,28 +349,45 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
       });
       stop.addEventListener('abort', leave, { once: true });
     },
-    logs: (id, _source, tail, signal) =>
+    logs: (id, source, range, signal) =>
       call({
         verb: 'logs',
         about: id,
         signal,
-        work: () => {
-          const container = find(id);
-          if (container === undefined) throw simulatedFault('not_found', `${id} is not there`);
-          return linesOf(container, host.clock.now(), tail);
-        },
+        work: () => linesOf(withLog(id, source), source, range, host.clock.now()),
         lie: () => [],
+      }),
+    followLogs: (id, source, range, signal) =>
+      call({
+        verb: 'followLogs',
+        about: id,
+        signal,
+        work: () => {
+          const ended = AbortSignal.any([signal, ending.signal]);
+          return follow(host, withLog(id, source), { source, range, signal: ended });
+        },
+        lie: silence,
+      }),
+    openExec: (id, wish, signal) =>
+      call({
+        verb: 'openExec',
+        about: id,
+        signal,
+        work: () => {
+          const container = running(id);
+          const { clock } = host;
+          const attach = attachTo(container);
+          const inside = insideOf(container);
+          return openProcess({ wish, attach, program: (io) => play({ inside, clock, io, env: wish.env }, wish) });
+        },
+        lie: () => openProcess({ wish, attach: () => () => {}, program: async () => 0 }),
       }),
     exec: (id, command, signal) =>
       call({
         verb: 'exec',
         about: id,
         signal,
-        work: () => {
-          const container = running(id);
-          const reaches = (address: string, port: number): boolean => reachable(host, container, address, port);
-          return pretend({ container, nowMs: host.clock.now(), reaches, onWrite: () => host.keep(container) }, command);
-        },
+        work: () => pretend(insideOf(running(id))(), command),
         lie: () => ({ exitCode: 0, stdout: '', stderr: '' }),
       }),
     dial: (id, port, signal) =>

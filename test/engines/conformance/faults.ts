@@ -28,7 +28,9 @@ const calls = (engine: Engine, spec: EngineSpec, signal: AbortSignal): Record<st
   ensure: () => engine.ensure(spec, signal),
   halt: () => engine.halt(spec.id, 1_000, signal),
   destroy: () => engine.destroy(spec.id, signal),
-  logs: () => engine.logs(spec.id, 'console', 10, signal),
+  logs: () => engine.logs(spec.id, 'console', { tail: 10 }, signal),
+  followLogs: () => engine.followLogs(spec.id, 'console', { tail: 10 }, signal),
+  openExec: () => engine.openExec(spec.id, { command: ['true'], env: {}, terminal: null }, signal),
   exec: () => engine.exec(spec.id, ['true'], signal),
   dial: () => engine.dial(spec.id, 22, signal),
 });

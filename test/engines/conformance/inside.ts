@@ -191,22 +191,6 @@ export function describeInside(current: () => Subject): void {
       await expectFault(subject.exec(newInstanceId(), 'true'), 'not_found');
     });
   });
-
-  describe('logs', () => {
-    it('are the last lines of the console, oldest first, also after it has stopped', async () => {
-      const subject = current();
-      const { engine } = subject.fixture;
-      const spec = subject.spec();
-      await subject.ensure(spec);
-      const read = (tail: number): Promise<string[]> => engine.logs(spec.id, 'console', tail, deadline());
-      const said = ['berth: services ssh notebook', 'berth: init none'];
-      await until('it has said both lines', async () => (await read(100)).length >= 2);
-      expect(await read(100)).toEqual(said);
-      expect(await read(1)).toEqual(said.slice(1));
-      await engine.halt(spec.id, 5_000, deadline());
-      expect(await read(100)).toEqual(said);
-    });
-  });
 }
 
 /** The first of these files of `/sys/fs/cgroup` that is there, trimmed. */

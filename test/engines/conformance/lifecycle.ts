@@ -154,7 +154,7 @@ export function describeLifecycle(current: () => Subject): void {
       const spec = subject.spec({ start: 'stubborn' });
       await subject.ensure(spec);
       await until('its trap is set', async () => {
-        const lines = await subject.fixture.engine.logs(spec.id, 'console', 10, deadline());
+        const lines = await subject.fixture.engine.logs(spec.id, 'console', { tail: 10 }, deadline());
         return lines.length >= 2;
       });
       const beganMs = performance.now();

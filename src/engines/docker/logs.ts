@@ -1,0 +1,119 @@
+/** The logs of an instance: its console from the engine's own file, its init script's by a command inside. */
+import type { ContainerInspectInfo } from 'dockerode';
+import { EngineFault } from '../../domain/engine-fault.ts';
+import type { LogLine, LogRange, LogSource } from '../contract.ts';
+import type { Client } from './client.ts';
+import { openInside } from './exec.ts';
+import { faultOf } from './faults.ts';
+import { makeFrameReader, makeLineReader, type ReadLines } from './log-lines.ts';
+
+export interface Asked {
+  client: Client;
+  info: ContainerInspectInfo;
+  source: LogSource;
+  range: LogRange;
+  follow: boolean;
+  signal: AbortSignal;
+}
+
+/** All at once. Of what the engine gives the last are taken here, as it counts pieces of lines and knows of no end. */
+export async function readLog(asked: Omit<Asked, 'follow'>): Promise<LogLine[]> {
+  const { range, signal } = asked;
+  const lines = await Array.fromAsync(await openLog({ ...asked, follow: false }));
+  if (signal.aborted) throw faultOf(signal.reason);
+  const from = range.tail === undefined ? 0 : lines.length - wholeOf(range.tail);
+  return lines.slice(Math.max(0, from));
+}
+
+export async function openLog(asked: Asked): Promise<AsyncIterable<LogLine>> {
+  const { sinceMs = -Infinity, untilMs = Infinity } = asked.range;
+  const lines = await (asked.source === 'console' ? openConsole(asked) : openInit(asked));
+  return within(lines, ({ atMs }) => atMs === null || (atMs >= sinceMs && atMs < untilMs));
+}
+
+async function openConsole({ client, info, range, follow, signal }: Asked): Promise<AsyncIterable<LogLine>> {
+  const { sinceMs, untilMs, tail } = range;
+  const request = {
+    stdout: true,
+    stderr: true,
+    timestamps: true,
+    ...(sinceMs === undefined ? {} : { since: (sinceMs / 1000).toFixed(3) }),
+    ...(untilMs === undefined ? {} : { until: (untilMs / 1000).toFixed(3) }),
+    // Of what is before an end the engine can't give the last lines.
+    ...(tail === undefined || untilMs !== undefined ? {} : { tail: wholeOf(tail) }),
+  };
+  const container = client.docker.getContainer(info.Id);
+  const chunks = await client.call(signal, async (abortSignal) =>
+    follow
+      ? container.logs({ ...request, follow, abortSignal })
+      : [await container.logs({ ...request, follow, abortSignal })],
+  );
+  return linesOf(chunks, makeFrameReader(), signal);
+}
+
+/**
+ * How many lines, and whether to follow: until the script has ended and a moment has passed, as the tail of some looks once a second.
+ * An instance whose script has not begun to write yet has no such file; one without a script never will.
+ */
+const READ_INIT = `
+log=/var/log/berth/init.log
+if [ "$2" != follow ]; then
+  [ ! -e "$log" ] || exec tail -n "$1" "$log"
+  exit 0
+fi
+[ -e "$log" ] || [ -s /etc/berth/init-script ] || exit 0
+tail -n "$1" -F "$log" 2>/dev/null &
+while [ ! -e /var/log/berth/init.exit ]; do sleep 1; done
+sleep 2
+kill $!`;
+
+async function openInit({ client, info, range: { tail }, follow, signal }: Asked): Promise<AsyncIterable<LogLine>> {
+  const lines = tail === undefined ? '+1' : String(wholeOf(tail));
+  const command = ['/bin/sh', '-c', READ_INIT, 'sh', lines, follow ? 'follow' : 'once'];
+  const wish = { command, env: {}, terminal: null };
+  const stopping = new AbortController();
+  const reading = await openInside({ client, info, wish, signal, stopping: stopping.signal });
+  reading.stderr.resume();
+  const leave = (): void => {
+    reading.stdout.destroy();
+    reading.kill().then(
+      () => stopping.abort(),
+      () => stopping.abort(),
+    );
+  };
+  signal.addEventListener('abort', leave, { once: true });
+  async function* read(): AsyncGenerator<LogLine> {
+    try {
+      yield* linesOf(reading.stdout, makeLineReader(), signal);
+      if (!signal.aborted) await reading.exited.catch(unlessEnded);
+    } finally {
+      signal.removeEventListener('abort', leave);
+      if (!signal.aborted) leave();
+    }
+  }
+  return read();
+}
+
+/** With the instance its log has ended. */
+function unlessEnded(fault: unknown): void {
+  if (!(fault instanceof EngineFault && fault.kind === 'not_found')) throw fault;
+}
+
+const wholeOf = (tail: number): number => Math.max(0, Math.floor(tail));
+
+async function* within(lines: AsyncIterable<LogLine>, wanted: (line: LogLine) => boolean): AsyncGenerator<LogLine> {
+  for await (const line of lines) if (wanted(line)) yield line;
+}
+
+async function* linesOf(
+  chunks: AsyncIterable<Buffer | string> | Iterable<Buffer>,
+  reader: ReadLines,
+  signal: AbortSignal,
+): AsyncGenerator<LogLine> {
+  try {
+    for await (const chunk of chunks) yield* reader.take(Buffer.from(chunk));
+    yield* reader.rest();
+  } catch (error) {
+    if (!signal.aborted) throw faultOf(error);
+  }
+}

@@ -1,0 +1,69 @@
+/** The logs of a simulated instance: lines of the past, and of the future, which are told when their time has come. */
+import type { LogLine, LogRange, LogSource } from '../contract.ts';
+import type { EngineFault } from '../../domain/engine-fault.ts';
+import type { Container, Line } from './container.ts';
+import { untilAborted } from './faults.ts';
+import type { SimulatedHost } from './host.ts';
+
+const linesIn = (container: Container, source: LogSource): readonly Line[] =>
+  source === 'console' ? container.console : container.initLog;
+
+/** The init script's log keeps no times. */
+const toldAs = ({ atMs, text }: Line, source: LogSource): LogLine => ({
+  atMs: source === 'console' ? atMs : null,
+  text,
+  cut: false,
+});
+
+function inRange(container: Container, source: LogSource, range: LogRange, nowMs: number): Line[] {
+  const { sinceMs, untilMs, tail } =
+    source === 'console' ? range : { ...range, sinceMs: undefined, untilMs: undefined };
+  const lines = linesIn(container, source).filter(
+    ({ atMs }) => atMs <= nowMs && atMs >= (sinceMs ?? -Infinity) && atMs < (untilMs ?? Infinity),
+  );
+  return tail === undefined ? lines : lines.slice(Math.max(0, lines.length - Math.max(0, Math.floor(tail))));
+}
+
+export const linesOf = (container: Container, source: LogSource, range: LogRange, nowMs: number): LogLine[] =>
+  inRange(container, source, range, nowMs).map((line) => toldAs(line, source));
+
+export async function* follow(
+  host: SimulatedHost,
+  container: Container,
+  { source, range, signal }: { source: LogSource; range: LogRange; signal: AbortSignal },
+): AsyncGenerator<LogLine> {
+  const { clock } = host;
+  let fault: EngineFault | undefined;
+  const over = new AbortController();
+  const detach = host.attach(container, (how) => {
+    fault = how;
+    over.abort();
+  });
+  const ended = AbortSignal.any([over.signal, signal]);
+  try {
+    const begunMs = clock.now();
+    for (const line of inRange(container, source, range, begunMs)) yield toldAs(line, source);
+    for (let untilMs = begunMs; ;) {
+      const nowMs = clock.now();
+      const due = linesIn(container, source).filter(({ atMs }) => atMs > untilMs && atMs <= nowMs);
+      for (const line of due) yield toldAs(line, source);
+      untilMs = nowMs;
+      if (signal.aborted) return;
+      if (fault !== undefined && fault.kind !== 'not_found') throw fault;
+      if (over.signal.aborted || container.state !== 'running' || (source === 'init' && initIsOver(container, nowMs)))
+        return;
+      const next = Math.min(...linesIn(container, source).map(({ atMs }) => (atMs > nowMs ? atMs : Infinity)));
+      const wakeMs = source === 'init' ? Math.min(next, container.init?.endsAtMs ?? Infinity) : next;
+      if (wakeMs === Infinity) await untilAborted(ended).catch(() => {});
+      else await clock.sleep(wakeMs - nowMs, ended).catch(() => {});
+    }
+  } finally {
+    detach();
+  }
+}
+
+/** What a liar lets one read. */
+export async function* silence(): AsyncGenerator<LogLine> {}
+
+const initIsOver = ({ init }: Container, nowMs: number): boolean =>
+  init === undefined || init.lost || init.endsAtMs <= nowMs;

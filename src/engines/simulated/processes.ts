@@ -1,0 +1,128 @@
+/** A pretended command with its streams: what it reads and writes, its terminal, and its end by itself, by a kill, or with its host. */
+import { PassThrough, Writable } from 'node:stream';
+import type { ExecWish, OpenExec, TerminalSize } from '../contract.ts';
+import type { EngineFault } from '../../domain/engine-fault.ts';
+import { makeTerminal } from './terminal.ts';
+
+export interface Io {
+  /** Null at the end of the input. */
+  read(signal: AbortSignal): Promise<Buffer | null>;
+  out(bytes: Buffer | string): Promise<void>;
+  err(bytes: Buffer | string): Promise<void>;
+  /** Null without a terminal. */
+  size(): TerminalSize | null;
+  /** Ctrl-C on its terminal. */
+  onInterrupt: (() => void) | undefined;
+  /** It is killed, or lost. */
+  signal: AbortSignal;
+}
+
+const KILLED = 137;
+/** Unread input that is taken. */
+const INPUT_BYTES = 64 * 1024;
+
+export function openProcess({
+  wish,
+  program,
+  attach,
+}: {
+  wish: ExecWish;
+  program: (io: Io) => Promise<number>;
+  /** To its host, whose loss or end is told. */
+  attach: (lose: (fault: EngineFault) => void) => () => void;
+}): OpenExec {
+  const input = new Input();
+  const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+  const ended = new AbortController();
+  let size = wish.terminal;
+  const io: Io = {
+    read: (signal) => input.take(signal),
+    out: (bytes) => writeTo(stdout, size === null ? bytes : onTerminal(bytes), ended.signal),
+    err: (bytes) => writeTo(size === null ? stderr : stdout, size === null ? bytes : onTerminal(bytes), ended.signal),
+    size: () => size,
+    onInterrupt: undefined,
+    signal: ended.signal,
+  };
+  const stdin =
+    size === null
+      ? input
+      : makeTerminal({ echo: (text) => void stdout.write(text), input, interrupt: () => io.onInterrupt?.() });
+  stdin.on('error', () => {}); // what the command didn't wait for
+
+  const { promise: cut, resolve: die, reject: lose } = Promise.withResolvers<number>();
+  const detach = attach(lose);
+  const exited = Promise.race([program(io), cut]).finally(() => {
+    detach();
+    ended.abort();
+    for (const stream of [stdin, input]) stream.destroy();
+    for (const stream of [stdout, stderr]) stream.end();
+  });
+  exited.catch(() => {}); // nobody has to listen
+  return {
+    stdin,
+    stdout,
+    stderr,
+    async resize(next) {
+      if (size !== null) size = { ...next };
+    },
+    exited,
+    async kill() {
+      die(KILLED);
+      await exited.catch(() => {});
+    },
+  };
+}
+
+const onTerminal = (bytes: Buffer | string): string => bytes.toString().replaceAll('\n', '\r\n');
+
+function writeTo(stream: PassThrough, bytes: Buffer | string, signal: AbortSignal): Promise<void> {
+  if (stream.destroyed || signal.aborted || stream.write(bytes)) return Promise.resolve();
+  return new Promise((resolve) => {
+    const done = (): void => {
+      stream.off('drain', done).off('close', done);
+      signal.removeEventListener('abort', done);
+      resolve();
+    };
+    stream.on('drain', done).on('close', done);
+    signal.addEventListener('abort', done);
+  });
+}
+
+/** Takes what is written as it is read. */
+class Input extends Writable {
+  #chunks: Buffer[] = [];
+  #bytes = 0;
+  #held: (() => void) | undefined;
+  #wake: (() => void) | undefined;
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
+    this.#chunks.push(Buffer.from(chunk)); // a copy: the writer may use its buffer again
+    this.#bytes += chunk.length;
+    if (this.#bytes < INPUT_BYTES) done();
+    else this.#held = done;
+    this.#wake?.();
+  }
+
+  override _final(done: () => void): void {
+    done();
+    setImmediate(() => this.#wake?.());
+  }
+
+  async take(signal: AbortSignal): Promise<Buffer | null> {
+    while (this.#chunks.length === 0 && !this.writableFinished) {
+      signal.throwIfAborted();
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const wake = (): void => resolve();
+      this.#wake = wake;
+      signal.addEventListener('abort', wake, { once: true });
+      await promise;
+      signal.removeEventListener('abort', wake);
+    }
+    const chunk = this.#chunks.shift() ?? null;
+    this.#bytes -= chunk?.length ?? 0;
+    const held = this.#held;
+    this.#held = undefined;
+    held?.();
+    return chunk;
+  }
+}
