@@ -2,11 +2,11 @@
  * What the gateway says itself, when nothing of an instance can be said: a small page for a person, `{"message"}` for a program.
  * Each tells what is the matter and what would help, and nothing that a stranger should not learn.
  */
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { ErrorCode } from '../../contract/errors.ts';
 import type { InstanceStatus } from '../../domain/instance-states.ts';
 import { Refusal } from '../../domain/refusal.ts';
+import type { ClientRequest, ClientResponse } from './client-exchange.ts';
 
 export interface Answer {
   status: number;
@@ -238,7 +238,7 @@ function rendered(answer: Answer, asPage: boolean): { headers: string[]; body: B
 /** A program that uploads may still be sending when it is refused: it gets a while to finish, so that it can read the answer. */
 const LINGER_MS = 5_000;
 
-export function sendAnswer(req: IncomingMessage, res: ServerResponse, answer: Answer, accept: string): void {
+export function sendAnswer(req: ClientRequest, res: ClientResponse, answer: Answer, accept: string): void {
   if (res.headersSent || res.destroyed) {
     res.destroy();
     return;
@@ -250,7 +250,7 @@ export function sendAnswer(req: IncomingMessage, res: ServerResponse, answer: An
 }
 
 /** Reads what a client still sends of a body that nobody wants, for a while. */
-export function drainOrCut(req: IncomingMessage): void {
+export function drainOrCut(req: ClientRequest): void {
   if (req.complete || req.destroyed) return;
   req.resume();
   const timer = setTimeout(() => {

@@ -5,13 +5,13 @@
  * looks whole.
  */
 import { Readable } from 'node:stream';
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Dispatcher } from 'undici';
 import type { Log } from '../../control/log.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Admitted } from './admission.ts';
 import { died, drainOrCut, notListening, notRunning, sendAnswer, unreachable } from './answers.ts';
 import type { Answer } from './answers.ts';
+import type { ClientRequest, ClientResponse } from './client-exchange.ts';
 import { hasBody } from './head.ts';
 import type { Head } from './head.ts';
 import type { PortPool } from './instance-pools.ts';
@@ -20,8 +20,8 @@ import type { RawHeaders } from './outward.ts';
 import type { InstanceTarget } from './routing.ts';
 
 export interface Exchange {
-  req: IncomingMessage;
-  res: ServerResponse;
+  req: ClientRequest;
+  res: ClientResponse;
   head: Head;
   target: InstanceTarget;
   admitted: Admitted;
@@ -42,7 +42,7 @@ export function forward(pool: PortPool, exchange: Exchange): void {
     exchange.onDone();
     return;
   }
-  const body = hasBody(head) ? new RequestBody(req) : null;
+  const body = (req.bodyFollows ?? hasBody(head)) ? new RequestBody(req) : null;
   const passing = new Passing(exchange, body);
   res.once('close', () => {
     passing.clientClosed();
@@ -52,7 +52,7 @@ export function forward(pool: PortPool, exchange: Exchange): void {
   pool.pool.dispatch({ path: target.inwardPath, method: methodOf(req), headers: exchange.headers, body }, passing);
 }
 
-const methodOf = (req: IncomingMessage): Dispatcher.HttpMethod => req.method ?? 'GET';
+const methodOf = (req: ClientRequest): Dispatcher.HttpMethod => req.method ?? 'GET';
 
 class Passing implements Dispatcher.DispatchHandler {
   readonly #exchange: Exchange;
@@ -113,7 +113,7 @@ class Passing implements Dispatcher.DispatchHandler {
   #passInformation(status: number, headers: readonly string[]): void {
     const { req, res } = this.#exchange;
     if (status === 102) res.writeProcessing();
-    if (status !== 103 || req.httpVersion !== '1.1') return;
+    if (status !== 103 || req.httpVersion === '1.0') return;
     const hints: { [name: string]: string[] } = Object.create(null);
     for (let at = 0; at + 1 < headers.length; at += 2) {
       if (headers[at]?.toLowerCase() === 'link') (hints['link'] ??= []).push(headers[at + 1] ?? '');
@@ -202,23 +202,26 @@ export function answerTo(error: Error, target: InstanceTarget, status: string): 
  * that would cut the connection on which the answer still has to go out.
  */
 class RequestBody extends Readable {
-  readonly #req: IncomingMessage;
+  readonly #req: ClientRequest;
   readonly #onData = (chunk: Buffer): void => {
     if (!this.push(chunk)) this.#req.pause();
   };
   readonly #onEnd = (): void => {
-    this.push(null);
+    if (this.#req.complete) this.push(null);
   };
   readonly #onBroken = (): void => {
     if (!this.#req.complete) this.destroy(new Error('the client broke off its request'));
   };
 
-  constructor(req: IncomingMessage) {
+  constructor(req: ClientRequest) {
     super({ highWaterMark: 65_536 });
     this.#req = req;
     // undici listens only as long as it wants the body, and an error without a listener would end the process.
     this.on('error', () => {});
-    req.on('data', this.#onData).on('end', this.#onEnd).on('error', this.#onBroken).on('close', this.#onBroken);
+    req.on('data', this.#onData);
+    req.on('end', this.#onEnd);
+    req.on('error', this.#onBroken);
+    req.on('close', this.#onBroken);
     req.pause();
   }
 
@@ -227,7 +230,9 @@ class RequestBody extends Readable {
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    this.#req.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onBroken);
+    this.#req.off('data', this.#onData);
+    this.#req.off('end', this.#onEnd);
+    this.#req.off('close', this.#onBroken);
     // Nobody wants the rest; `drainOrCut` bounds how long it may come.
     if (!this.#req.complete) this.#req.resume();
     done(error);

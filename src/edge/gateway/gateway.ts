@@ -11,10 +11,12 @@
  * 4. `forward.ts` passes request and response, `upgrade.ts` WebSockets; `outward.ts` writes the head that the browser gets.
  * 5. `answers.ts` speaks when no instance can, and `revocation.ts` cuts what was let in and no longer would be.
  *
+ * Clients speak HTTP/1.1, or HTTP/2 where TLS is on: `http2.ts` makes of each stream what the rooms above know (`client-exchange.ts`).
+ *
  * What it promises and what path mode can't is written in docs/gateway.md.
  */
 import { createServer } from 'node:http';
-import type { IncomingMessage, Server, ServerOptions, ServerResponse } from 'node:http';
+import type { IncomingMessage, Server, ServerOptions } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import { BlockList, isIPv6 } from 'node:net';
 import type { Socket } from 'node:net';
@@ -40,9 +42,11 @@ import {
 } from './answers.ts';
 import type { Answer } from './answers.ts';
 import { isSecure, shareCookie } from './cookies.ts';
+import type { ClientRequest, ClientResponse } from './client-exchange.ts';
 import { forward } from './forward.ts';
 import { hasBody, readHead } from './head.ts';
 import type { Head } from './head.ts';
+import { Http2Clients } from './http2.ts';
 import { InstancePools } from './instance-pools.ts';
 import type { PoolLimits, PortPool } from './instance-pools.ts';
 import { inwardHeaders, senderOf } from './inward.ts';
@@ -62,6 +66,8 @@ export interface GatewayLimits extends PoolLimits, TunnelLimits {
   /** Until the head of a request must have come. */
   headMs: number;
   connections: number;
+  /** Requests under way on one connection of HTTP/2. */
+  streams: number;
   /** How often open connections are asked for anew. */
   revocationMs: number;
   /** What runs when `stop` is called may go on for as long. */
@@ -80,6 +86,7 @@ const defaultGatewayLimits: GatewayLimits = {
   idleClientMs: 65_000,
   headMs: 30_000,
   connections: 20_000,
+  streams: 128,
   revocationMs: 30_000,
   stopGraceMs: 10_000,
 };
@@ -125,6 +132,7 @@ export class Gateway {
   readonly #portDomain: () => string | null;
   readonly #admission: AdmissionNeeds;
   readonly #server: Server;
+  readonly #http2: Http2Clients;
   readonly #pools: InstancePools;
   readonly #revocation: Revocation;
   readonly #tunnels = new Set<Duplex>();
@@ -150,6 +158,7 @@ export class Gateway {
       now: this.#now,
     });
     this.#revocation = new Revocation({ ...this.#admission, log: needs.log }, this.#limits.revocationMs);
+    this.#http2 = new Http2Clients(this.#limits, (req, res, waits) => void this.#onRequest(req, res, waits));
     this.#server = this.#makeServer();
   }
 
@@ -175,10 +184,12 @@ export class Gateway {
     this.#stopping = true;
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
     this.#server.closeIdleConnections();
+    this.#http2.close();
     await this.#quiet(this.#limits.stopGraceMs);
     this.#revocation.stop();
     for (const client of this.#tunnels) client.destroy();
     this.#server.closeAllConnections();
+    this.#http2.cut();
     await this.#pools.stop();
     await closed;
   }
@@ -209,13 +220,13 @@ export class Gateway {
       insecureHTTPParser: false,
       shouldUpgradeCallback: (req) => req.method === 'GET' && req.headers.upgrade?.toLowerCase() === 'websocket',
     };
-    const server = serverOf(options, this.#needs.tls);
+    const server = serverOf(options, this.#needs.tls, (socket) => this.#http2.serve(socket));
     server.maxConnections = limits.connections;
     // Node would drop what is over the count in silence, checks included; the size bounds it already.
     server.maxHeadersCount = 0;
     server.on('request', (req, res) => void this.#onRequest(req, res, false));
-    server.on('checkContinue', (req: IncomingMessage, res: ServerResponse) => void this.#onRequest(req, res, true));
-    server.on('checkExpectation', (req: IncomingMessage, res: ServerResponse) => {
+    server.on('checkContinue', (req: ClientRequest, res: ClientResponse) => void this.#onRequest(req, res, true));
+    server.on('checkExpectation', (req: ClientRequest, res: ClientResponse) => {
       sendAnswer(req, res, badRequest('of expectations only "100-continue" is known', 417), req.headers.accept ?? '');
     });
     server.on('upgrade', (req, socket, early) => void this.#onUpgrade(req, socket, early));
@@ -240,7 +251,7 @@ export class Gateway {
     } else sendRawAnswer(socket, badRequest('the request is not well-formed HTTP/1.1'));
   }
 
-  async #onRequest(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): Promise<void> {
+  async #onRequest(req: ClientRequest, res: ClientResponse, expectsContinue: boolean): Promise<void> {
     let underWay = this.#underWay.get(req.socket);
     if (underWay === undefined) this.#underWay.set(req.socket, (underWay = { responses: 0 }));
     const connection = underWay;
@@ -264,7 +275,7 @@ export class Gateway {
     }
   }
 
-  async #answer(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): Promise<void> {
+  async #answer(req: ClientRequest, res: ClientResponse, expectsContinue: boolean): Promise<void> {
     const method = req.method ?? 'GET';
     const head = readHead(req.rawHeaders, method, req.httpVersion);
     if (typeof head === 'string') {
@@ -298,8 +309,8 @@ export class Gateway {
   }
 
   async #answerFromInstance(
-    req: IncomingMessage,
-    res: ServerResponse,
+    req: ClientRequest,
+    res: ClientResponse,
     head: Head,
     asked: InstanceTarget,
     method: string,
@@ -423,10 +434,22 @@ export class Gateway {
   }
 }
 
-function serverOf(options: ServerOptions, tls: GatewayTls | undefined): Server {
+/** With TLS a client chooses between HTTP/2 and HTTP/1.1; who does not choose speaks HTTP/1.1. */
+function serverOf(
+  options: ServerOptions,
+  tls: GatewayTls | undefined,
+  serveHttp2: (socket: TLSSocket) => void,
+): Server {
   if (tls === undefined) return createServer(options);
-  const server = createTlsServer({ ...options, ...tls.first, minVersion: 'TLSv1.2', ALPNProtocols: ['http/1.1'] });
+  const ALPNProtocols = ['h2', 'http/1.1'];
+  const server = createTlsServer({ ...options, ...tls.first, minVersion: 'TLSv1.2', ALPNProtocols });
   tls.follow((pair) => server.setSecureContext({ ...pair, minVersion: 'TLSv1.2' }));
+  const serveHttp1 = server.listeners('secureConnection');
+  server.removeAllListeners('secureConnection');
+  server.on('secureConnection', (socket) => {
+    if (socket.alpnProtocol === 'h2') serveHttp2(socket);
+    else for (const serve of serveHttp1) Reflect.apply(serve, server, [socket]);
+  });
   return server;
 }
 

@@ -7,10 +7,10 @@
  * session. Hence: a new account replaces the old one, and takes with it what the old one's pages stored here; and a link that a
  * page of elsewhere opened is not followed before the visitor says so.
  */
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Forwarding } from '../../control/control.ts';
 import { badRequest, sendAnswer } from './answers.ts';
 import type { Answer } from './answers.ts';
+import type { ClientRequest, ClientResponse } from './client-exchange.ts';
 import { isSecure, sessionCookie, sessionSecretOf } from './cookies.ts';
 import type { Head } from './head.ts';
 import { OPEN_ON_HOSTS, portOf } from './routing.ts';
@@ -21,8 +21,8 @@ export interface OpenNeeds {
 }
 
 export interface OpenVisit {
-  req: IncomingMessage;
-  res: ServerResponse;
+  req: ClientRequest;
+  res: ClientResponse;
   head: Head;
   query: string;
   /** The port whose own host it is; null: the gateway's. */

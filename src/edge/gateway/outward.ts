@@ -20,6 +20,7 @@ const ENDS_HERE: ReadonlySet<string> = new Set([
   'te',
   'transfer-encoding',
   'upgrade',
+  'http2-settings',
   // What reaches beyond the instance's own path, or speaks to a proxy before us.
   'service-worker-allowed',
   'clear-site-data',

@@ -1,0 +1,170 @@
+/**
+ * One stream of HTTP/2 as a request and its response. Over the stream itself and not over node:http2's request and response objects: these
+ * keep headers by name, and so hand out joined what was sent apart.
+ */
+import { constants } from 'node:http2';
+import type { ServerHttp2Stream } from 'node:http2';
+import type { Socket } from 'node:net';
+import type { ClientRequest, ClientResponse } from './client-exchange.ts';
+
+export class StreamRequest implements ClientRequest {
+  readonly httpVersion = '2.0';
+  readonly method: string;
+  readonly url: string;
+  readonly rawHeaders: readonly string[];
+  readonly headers: { readonly accept?: string | undefined };
+  readonly socket: Socket;
+  readonly bodyFollows: boolean;
+  readonly #stream: ServerHttp2Stream;
+
+  constructor(
+    stream: ServerHttp2Stream,
+    head: { method: string; path: string; raw: readonly string[]; accept: string | undefined },
+    socket: Socket,
+  ) {
+    this.#stream = stream;
+    this.method = head.method;
+    this.url = head.path;
+    this.rawHeaders = head.raw;
+    this.headers = { accept: head.accept };
+    this.socket = socket;
+    this.bodyFollows = !stream.endAfterHeaders;
+  }
+
+  /** Node ends what it hands out of a stream that was reset, too: only one that nobody broke off came whole. */
+  get complete(): boolean {
+    return !this.#stream.aborted && (!this.bodyFollows || this.#stream.readableEnded);
+  }
+
+  get destroyed(): boolean {
+    return this.#stream.destroyed;
+  }
+
+  pause(): void {
+    this.#stream.pause();
+  }
+
+  resume(): void {
+    this.#stream.resume();
+  }
+
+  /** Once the response is out, a reset without an error asks the client to send no more (RFC 9113 §8.1). */
+  destroy(): void {
+    this.#stream.close(constants.NGHTTP2_NO_ERROR);
+  }
+
+  on(event: 'data', listener: (chunk: Buffer) => void): void;
+  on(event: 'error', listener: (error: Error) => void): void;
+  on(event: 'end' | 'close', listener: () => void): void;
+  on(event: string, listener: (value: Buffer & Error) => void): void {
+    this.#stream.on(event, listener);
+  }
+
+  once(event: 'close', listener: () => void): void {
+    this.#stream.once(event, listener);
+  }
+
+  off(event: 'data', listener: (chunk: Buffer) => void): void;
+  off(event: 'end' | 'close', listener: () => void): void;
+  off(event: string, listener: (value: Buffer) => void): void {
+    this.#stream.off(event, listener);
+  }
+}
+
+const WITHOUT_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
+
+export class StreamResponse implements ClientResponse {
+  shouldKeepAlive = true;
+  readonly #stream: ServerHttp2Stream;
+  #ended = false;
+  #trailers: { [name: string]: string[] } = Object.create(null);
+
+  constructor(stream: ServerHttp2Stream) {
+    this.#stream = stream;
+  }
+
+  get headersSent(): boolean {
+    return this.#stream.headersSent;
+  }
+
+  get destroyed(): boolean {
+    return this.#stream.destroyed || (this.#stream.closed && !this.#ended);
+  }
+
+  get writableEnded(): boolean {
+    return this.#ended;
+  }
+
+  /** Of a HEAD Node ends our side before it is answered. */
+  get writableFinished(): boolean {
+    return this.#ended && this.#stream.writableFinished;
+  }
+
+  writeContinue(): void {
+    this.#inform(100);
+  }
+
+  writeProcessing(): void {
+    this.#inform(102);
+  }
+
+  writeEarlyHints(hints: { [name: string]: string[] }): void {
+    this.#inform(103, hints);
+  }
+
+  #inform(status: number, headers: { [name: string]: string[] } = {}): void {
+    if (!this.destroyed) this.#stream.additionalHeaders({ ...headers, ':status': status });
+  }
+
+  writeHead(status: number, statusText: string, headers: string[]): void;
+  writeHead(status: number, headers: string[]): void;
+  writeHead(status: number, textOrHeaders: string | string[], more: string[] = []): void {
+    if (this.destroyed) return;
+    // There are no reason phrases here.
+    const headers = typeof textOrHeaders === 'string' ? more : textOrHeaders;
+    const fields = [':status', String(status)];
+    let sized = this.#stream.writableEnded || WITHOUT_BODY.has(status);
+    for (let at = 0; at + 1 < headers.length; at += 2) {
+      const name = (headers[at] ?? '').toLowerCase();
+      if (name === 'content-length') sized = true;
+      fields.push(name, headers[at + 1] ?? '');
+    }
+    // What has a length came without trailers.
+    if (!sized) this.#stream.once('wantTrailers', () => this.#stream.sendTrailers(this.#trailers));
+    this.#stream.respond(fields, { waitForTrailers: !sized });
+  }
+
+  /** They are under way already. */
+  flushHeaders(): void {}
+
+  write(chunk: Buffer): boolean {
+    return this.#stream.writableEnded || this.#stream.write(chunk);
+  }
+
+  addTrailers(trailers: readonly [string, string][]): void {
+    for (const [name, value] of trailers) (this.#trailers[name.toLowerCase()] ??= []).push(value);
+  }
+
+  end(chunk?: Buffer): void;
+  end(text: string, encoding: 'latin1'): void;
+  end(chunk?: Buffer | string): void {
+    this.#ended = true;
+    if (this.#stream.writableEnded) return;
+    if (chunk === undefined) this.#stream.end();
+    else if (typeof chunk === 'string') this.#stream.end(chunk, 'latin1');
+    else this.#stream.end(chunk);
+  }
+
+  /** With an error, since without one Node resets the stream by the code that says that all is well. */
+  destroy(): void {
+    this.#stream.destroy(new Error('the response broke off'));
+  }
+
+  on(event: 'error', listener: (error: Error) => void): void {
+    this.#stream.on(event, listener);
+  }
+
+  once(event: 'close' | 'drain', listener: () => void): void {
+    this.#stream.once(event, listener);
+  }
+}

@@ -1,0 +1,78 @@
+/**
+ * The head of an HTTP/2 request in the terms of HTTP/1.1, which instances speak and `head.ts` reads: `:authority` is the Host, the crumbs
+ * of the cookie are one header again. What is malformed by itself (connection-specific headers, capitals, pseudo-headers twice, late or
+ * unknown, a length that the frames belie) nghttp2 has answered with a reset before anything gets here.
+ */
+import { METHODS } from 'node:http';
+
+export interface Http2Head {
+  method: string;
+  path: string;
+  /** Name, value, name, value …, without pseudo-headers. */
+  raw: string[];
+  expectsContinue: boolean;
+}
+
+export interface Refused {
+  status: number;
+  why: string;
+}
+
+const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS);
+
+/** What RFC 9113 §6.5.2 counts for each field besides its name and value. */
+const FIELD_OVERHEAD = 32;
+
+export function http2Head(fields: readonly string[], maxBytes: number): Http2Head | Refused {
+  let method = '';
+  let path = '';
+  let authority: string | null = null;
+  let host: string | null = null;
+  let expectsContinue = false;
+  let bytes = 0;
+  const crumbs: string[] = [];
+  const rest: string[] = [];
+  for (let at = 0; at + 1 < fields.length; at += 2) {
+    const name = fields[at] ?? '';
+    const value = fields[at + 1] ?? '';
+    bytes += name.length + value.length + FIELD_OVERHEAD;
+    switch (name) {
+      case ':method':
+        method = value;
+        break;
+      case ':path':
+        path = value;
+        break;
+      case ':authority':
+        authority = value;
+        break;
+      case ':scheme':
+        break;
+      case 'host':
+        if (host !== null) return refused('the header host came twice: send it once');
+        host = value;
+        break;
+      case 'cookie':
+        crumbs.push(value);
+        break;
+      case 'expect':
+        if (value.toLowerCase() !== '100-continue')
+          return { status: 417, why: 'of expectations only "100-continue" is known' };
+        expectsContinue = true;
+        break;
+      default:
+        rest.push(name, value);
+    }
+  }
+  if (bytes > maxBytes) return { status: 431, why: `the headers are larger than ${maxBytes} bytes` };
+  if (!KNOWN_METHODS.has(method)) return refused('the method is unknown: use another one');
+  if (authority !== null && host !== null && authority.toLowerCase() !== host.toLowerCase())
+    return refused(':authority and the header host name two hosts: send :authority alone');
+  const named = authority ?? host ?? '';
+  if (named === '') return refused('the request names no host: send it in :authority');
+  const raw = ['host', named, ...rest];
+  if (crumbs.length > 0) raw.push('cookie', crumbs.join('; '));
+  return { method, path, raw, expectsContinue };
+}
+
+const refused = (why: string): Refused => ({ status: 400, why });
