@@ -6,6 +6,7 @@ import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { copyFile, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import http from 'node:http';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -280,6 +281,13 @@ describe('a Docker inside', () => {
         answer.pipe(response);
       });
       request.pipe(onward);
+    });
+    between.on('upgrade', ({ method, url, rawHeaders }, client, early) => {
+      const fields = rawHeaders.map((text, at) => (at % 2 === 0 ? `${text}: ` : `${text}\r\n`)).join('');
+      const onward = connect(daemonSocket).on('error', () => client.destroy());
+      onward.write(`${method} ${url} HTTP/1.1\r\n${fields}\r\n`);
+      onward.write(early);
+      onward.pipe(client).pipe(onward);
     });
     await withSocket(fixture, between, async (socketPath) => {
       const engine = fixture.make({ endpoint: { socketPath } });
