@@ -7,12 +7,15 @@ import { ZodError } from 'zod';
 import type { z } from 'zod';
 import { errorCodes, plainError } from './errors.ts';
 import type { ErrorCode } from './errors.ts';
-import { EVENT_STREAM_TYPE, EVENTS_PATH, readEvents } from './events.ts';
+import { EVENTS_PATH, readEvents } from './events.ts';
 import type { EventOptions, OpenStream, Told } from './events.ts';
 import { fileCalls } from './file-client.ts';
 import type { FileCalls } from './file-client.ts';
+import { logCalls } from './log-client.ts';
+import type { LogCalls } from './log-client.ts';
 import { routeOf } from './routes.ts';
 import type { AnswerOf, InputOf, RouteName } from './routes.ts';
+import { EVENT_STREAM_TYPE } from './server-sent.ts';
 import { WAIT_HEADER } from './wait.ts';
 
 /** `cookie`: the browser's own, of a login on the same origin. */
@@ -62,10 +65,11 @@ type Arguments<Name extends RouteName> =
     ? [body?: InputOf<Name>, options?: CallOptions]
     : [body: InputOf<Name>, options?: CallOptions];
 
-export type Client = FileCalls & { [Name in RouteName]: (...call: Arguments<Name>) => Promise<AnswerOf<Name>> } & {
-  /** The account's events as they happen: a loop that resumes by itself when the connection is lost (`events.ts`). */
-  events(options?: EventOptions): AsyncGenerator<Told, void>;
-};
+export type Client = FileCalls &
+  LogCalls & { [Name in RouteName]: (...call: Arguments<Name>) => Promise<AnswerOf<Name>> } & {
+    /** The account's events as they happen: a loop that resumes by itself when the connection is lost (`events.ts`). */
+    events(options?: EventOptions): AsyncGenerator<Told, void>;
+  };
 
 type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
@@ -159,6 +163,7 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
     ends: caller('ends'),
     activity: caller('activity'),
     metrics: caller('metrics'),
+    logs: caller('logs'),
     keepAlive: caller('keepAlive'),
     setPortAccess: caller('setPortAccess'),
     listPorts: caller('listPorts'),
@@ -191,6 +196,7 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
     revokeSession: caller('revokeSession'),
     balance: caller('balance'),
     ...fileCalls((path, init) => open(root + path, '*/*', init)),
+    ...logCalls({ call: (path, accept, init) => open(root + path, accept, init), retryAfterS }),
     events: (options = {}) => readEvents(options, { open: openEvents, retryAfterS }),
   };
 }

@@ -6,13 +6,15 @@ import { z } from 'zod';
 import { MAX_BODY_BYTES, pagerAnswer, pagerRequest } from './common.ts';
 import { errorCodes, notLoggedInError, plainError, problem, PROBLEM_TYPE } from './errors.ts';
 import type { ErrorCode } from './errors.ts';
-import { EVENT_STREAM_TYPE, EVENTS_PATH } from './events.ts';
+import { EVENTS_PATH } from './events.ts';
 import { FILE_PATH, fileWritten } from './file.ts';
 import { instance, launchRequest, regionInfo } from './instance.ts';
+import { LOGS_PATH, logStreamRequest } from './log.ts';
 import { operation as operationObject, OPERATION_HEADER } from './operation.ts';
 import { ACCESS_COOKIE, ADMIN_ROLE, BASE_PATH, routeNames, routes } from './routes.ts';
 import type { Route, RouteName } from './routes.ts';
 import { filePaths } from './openapi-files.ts';
+import { streamPaths } from './openapi-streams.ts';
 import { volume } from './volume.ts';
 import { DEFAULT_WAIT_S, MAX_WAIT_S, WAIT_HEADER } from './wait.ts';
 
@@ -48,7 +50,14 @@ export function openapiDocument({ version, errorKinds }: { version: string; erro
     const route: Route = routes[name];
     paths[route.path] = { [route.method.toLowerCase()]: operation(name, route, errorKinds, schemas) };
   }
-  paths[EVENTS_PATH] = { get: eventStream(errorKinds) };
+  const streams = streamPaths({
+    problems: (codes) => problems(errorKinds, codes),
+    commonHeaders: { 'X-Request-Id': ref('headers', 'RequestId') },
+    whoMayCall: whoMayCall.account,
+    logQuery: asObject(schemaOf(logStreamRequest, 'input', schemas)['properties'] ?? {}),
+  });
+  paths[EVENTS_PATH] = { get: streams.events };
+  paths[LOGS_PATH] = { ...asObject(paths[LOGS_PATH] ?? {}), get: streams.logs };
   paths[FILE_PATH] = filePaths({
     problems: (codes) => problems(errorKinds, codes),
     commonHeaders: { 'X-Request-Id': ref('headers', 'RequestId') },
@@ -153,42 +162,6 @@ function operation(name: RouteName, route: Route, errorKinds: ErrorKinds, schema
         }
       : {}),
     responses: { 200: success, ...errorResponses(route, errorKinds) },
-  };
-}
-
-/** No answer ends it, and so it is outside of the table. */
-function eventStream(errorKinds: ErrorKinds): JsonObject {
-  const number: JsonObject = { type: 'integer', minimum: 0 };
-  const after =
-    'The number of the last event that is known; without it the stream begins with what happens from now on';
-  const codes: readonly ErrorCode[] = [
-    'not_logged_in',
-    'forbidden',
-    'field_value',
-    'too_many_requests',
-    'unavailable',
-    'internal',
-  ];
-  return {
-    operationId: 'events',
-    summary: "The account's events as they happen, numbered 1, 2, 3 … without holes (Server-Sent Events)",
-    description:
-      `${whoMayCall.account} Each event has its number as \`id\`, its kind as \`event\`, and as \`data\` the JSON ` +
-      '`{seq, kind, subjectId, atUnixMs, data}`. Numbers that can not be told any more are an event `gap`: ' +
-      '`{fromSeq, toSeq, why}`. A comment comes at least every 15 seconds. Source of the rule: ours.',
-    tags: ['events'],
-    parameters: [
-      { name: 'Last-Event-ID', in: 'header', required: false, description: after, schema: number },
-      { name: 'after', in: 'query', required: false, description: `${after}. The header decides`, schema: number },
-    ],
-    responses: {
-      200: {
-        description: 'The stream, until either side ends it or the login does',
-        headers: { 'X-Request-Id': ref('headers', 'RequestId') },
-        content: { [EVENT_STREAM_TYPE]: { schema: { type: 'string' } } },
-      },
-      ...problems(errorKinds, codes),
-    },
   };
 }
 

@@ -10,6 +10,7 @@ import * as file from './file.ts';
 import * as image from './image.ts';
 import * as ends from './ends.ts';
 import * as instance from './instance.ts';
+import * as log from './log.ts';
 import * as metrics from './metrics.ts';
 import * as operation from './operation.ts';
 import * as port from './port.ts';
@@ -237,6 +238,12 @@ export const routes = {
     errors: 'problem',
     summary:
       'What an instance uses, now and over the last 24 hours: processor, memory, network, disk, processes, GPUs; every 15 seconds of the last hour, by the minute before that',
+    source: 'ours',
+  }),
+  logs: route(log.LOGS_PATH, log.logsRequest, log.logsAnswer, {
+    errors: 'problem',
+    summary:
+      'What an instance wrote on its console, what its init script did, or what happened to it (events): by range, by the page. The same path answers GET with a stream that follows it, or a download',
     source: 'ours',
   }),
   keepAlive: route('/instance/keepalive', ends.keepAliveRequest, ends.keepAliveAnswer, {

@@ -13,9 +13,12 @@ import type { PublicOperation, PublicStage } from '../domain/public-operation.ts
 import type { Source, VolumeType } from '../domain/volume.ts';
 import type { StorageCapabilities } from '../storage/contract.ts';
 import type { FolderPage } from '../storage/files.ts';
+import type { Logs } from './logs.ts';
 import type { Metrics } from './metrics.ts';
 import type { Forwarding, GatewaySessions, Ports, RouteTable } from './ways-in.ts';
 
+export type { LogPage, Logs, LogWish } from './logs.ts';
+export type { FollowedLog } from './logs/follow.ts';
 export type { Forwarding, GatewayRoute, RouteTable, ToldRoutes, TrafficKind, WhoseCredential } from './ways-in.ts';
 
 /** Who asks. Comes from `access.authenticate` and is handed to every use-case. */
@@ -448,6 +451,7 @@ export interface Control {
   ends: UseEnds;
   ports: Ports;
   metrics: Metrics;
+  logs: Logs;
   forwarding: Forwarding;
   routeTable: RouteTable;
   operations: Operations;

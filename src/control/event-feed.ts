@@ -2,23 +2,18 @@
  * # The event feed
  *
  * Follows an account's events, for as long as somebody reads. Each reader draws: it is handed a page of the store, and the next one only
- * when it asks for it, so that a slow one holds one page and nothing more. Who has read all there is waits to be woken by a commit.
- *
- * That is seen by the account's `version`, which every commit moves: one timer asks the store for the versions of all accounts that
- * somebody waits for, and there is none while nobody does. On SQLite a version is a look into a map, on PostgreSQL all are one query.
- * A call from the commit itself would be quicker by a tenth of a second, and would not hear of commits of another process.
+ * when it asks for it, so that a slow one holds one page and nothing more. Who has read all there is waits to be woken by a commit
+ * (`account-moves.ts`).
  *
  * Numbers are never reused, and old events are forgotten oldest first. So what a reader can't be given any more is a range of numbers,
  * and it is told which: a gap.
  */
-import { Refusal } from '../domain/refusal.ts';
-import { eventsSince, latestSeq, versionsOf } from '../store/events.ts';
+import { eventsSince, latestSeq } from '../store/events.ts';
 import type { Store } from '../store/store.ts';
+import type { AccountMoves } from './account-moves.ts';
 import type { Events, ToldEvents } from './control.ts';
-import type { Log } from './log.ts';
-import type { Time } from './time.ts';
+import { makeSeats } from './seats.ts';
 
-const LOOK_EVERY_MS = 100;
 const PAGE = 100;
 /** A browser has six connections to one server, and a person two or three programs. */
 const MAX_STREAMS_EACH = 8;
@@ -32,55 +27,17 @@ export interface EventFeed extends Events {
   readonly size: number;
 }
 
-interface Waiter {
-  accountId: string;
-  version: number;
-  wake: () => void;
-}
-
-export function makeEventFeed({ store, time, log }: { store: Store; time: Time; log: Log }): EventFeed {
+export function makeEventFeed({ store, moves }: { store: Store; moves: AccountMoves }): EventFeed {
   const ending = new AbortController();
-  const streams = new Map<string, number>();
-  const waiters = new Set<Waiter>();
-  let size = 0;
-  let stopLooking: (() => void) | null = null;
-  let looking = false;
-
-  const look = async (): Promise<void> => {
-    const versions = await versionsOf(store, [...new Set([...waiters].map(({ accountId }) => accountId))]);
-    for (const waiter of waiters) if (versions.get(waiter.accountId) !== waiter.version) waiter.wake();
-  };
-
-  const tick = (): void => {
-    if (looking) return;
-    looking = true;
-    look()
-      .catch((error: unknown) => log.warn({ err: error }, 'the store did not tell what moved; it is asked again'))
-      .finally(() => (looking = false));
-  };
-
-  /** Until the account's version is another one. Rejects when the signal aborts. */
-  const moved = (accountId: string, version: number, signal: AbortSignal): Promise<void> =>
-    new Promise((resolve, reject) => {
-      const leave = (): void => {
-        waiters.delete(waiter);
-        signal.removeEventListener('abort', abort);
-        if (waiters.size > 0) return;
-        stopLooking?.();
-        stopLooking = null;
-      };
-      const abort = (): void => {
-        leave();
-        reject(signal.reason);
-      };
-      const waiter: Waiter = { accountId, version, wake: () => (leave(), resolve()) };
-      if (signal.aborted) return reject(signal.reason);
-      signal.addEventListener('abort', abort);
-      waiters.add(waiter);
-      stopLooking ??= time.every(LOOK_EVERY_MS, tick);
-    });
-
-  const versionOf = async (accountId: string): Promise<number> => store.versionOf(accountId);
+  const seats = makeSeats({
+    ofAccount: MAX_STREAMS_EACH,
+    ofAll: MAX_STREAMS,
+    retryAfterS: RETRY_AFTER_S,
+    full: {
+      mine: (count) => `this account has ${count} event streams open, and ${MAX_STREAMS_EACH} is the most; close one`,
+      all: (count) => `this server has ${count} event streams open, and that is the most; try again later`,
+    },
+  });
 
   /** What comes after the number `after`: a page with a gap before it if there is one. Null when that is nothing. */
   const draw = async (accountId: string, after: number): Promise<ToldEvents | null> => {
@@ -114,9 +71,9 @@ export function makeEventFeed({ store, time, log }: { store: Store; time: Time; 
     yield { gap: null, events: [], lastSeq: after };
     for (;;) {
       signal.throwIfAborted();
-      const version = await versionOf(accountId);
+      const version = await moves.versionOf(accountId);
       const told = await draw(accountId, after);
-      if (told === null) await moved(accountId, version, signal);
+      if (told === null) await moves.moved(accountId, version, signal);
       else {
         after = told.lastSeq;
         yield told;
@@ -124,41 +81,21 @@ export function makeEventFeed({ store, time, log }: { store: Store; time: Time; 
     }
   }
 
-  const enter = (accountId: string): void => {
-    const mine = streams.get(accountId) ?? 0;
-    const why =
-      mine >= MAX_STREAMS_EACH
-        ? `this account has ${mine} event streams open, and ${MAX_STREAMS_EACH} is the most; close one`
-        : size >= MAX_STREAMS
-          ? `this server has ${size} event streams open, and that is the most; try again later`
-          : null;
-    if (why !== null) throw new Refusal('too_many_requests', why, { retryAfterS: RETRY_AFTER_S });
-    streams.set(accountId, mine + 1);
-    size += 1;
-  };
-
-  const leave = (accountId: string): void => {
-    const mine = streams.get(accountId) ?? 0;
-    if (mine > 1) streams.set(accountId, mine - 1);
-    else streams.delete(accountId);
-    size -= 1;
-  };
-
   return {
     async *follow({ accountId }, from, given) {
       const signal = AbortSignal.any([given, ending.signal]);
-      enter(accountId);
+      const leave = seats.enter(accountId);
       try {
         yield* read(accountId, from, signal);
       } catch (error) {
         if (!signal.aborted) throw error;
       } finally {
-        leave(accountId);
+        leave();
       }
     },
     stop: () => ending.abort(),
     get size() {
-      return size;
+      return seats.taken;
     },
   };
 }

@@ -10,6 +10,7 @@ import { FileFault, listFolder, makeFolder, remove, withFile, writeFile } from '
 import type { Caller, Files } from './control.ts';
 import type { DiskUses } from './disk-uses.ts';
 import type { MountVolume } from './mount-volume.ts';
+import { makeSeats } from './seats.ts';
 
 /** Transfers and looks at once, of one account and of all: each holds a file and some pieces of it in memory. */
 const MOST_OF_ACCOUNT = 8;
@@ -25,24 +26,13 @@ export interface FileNeeds {
 }
 
 export function makeFiles({ findVolume, mountVolume, uses }: FileNeeds): Files {
-  const busy = new Map<string, number>();
-  let all = 0;
-
-  function enter(accountId: string): () => void {
-    const mine = busy.get(accountId) ?? 0;
-    const retry = { retryAfterS: ASK_AGAIN_S };
-    const words = 'requests for files are under way; send this one again when one of them has ended';
-    if (mine >= MOST_OF_ACCOUNT) throw new Refusal('too_many_requests', `${mine} of your ${words}`, retry);
-    if (all >= MOST_OF_ALL) throw new Refusal('too_many_requests', `${all} ${words}`, retry);
-    busy.set(accountId, mine + 1);
-    all += 1;
-    return () => {
-      all -= 1;
-      const left = (busy.get(accountId) ?? 1) - 1;
-      if (left === 0) busy.delete(accountId);
-      else busy.set(accountId, left);
-    };
-  }
+  const words = 'requests for files are under way; send this one again when one of them has ended';
+  const seats = makeSeats({
+    ofAccount: MOST_OF_ACCOUNT,
+    ofAll: MOST_OF_ALL,
+    retryAfterS: ASK_AGAIN_S,
+    full: { mine: (count) => `${count} of your ${words}`, all: (count) => `${count} ${words}` },
+  });
 
   async function bound(accountId: string, id: string): Promise<Volume> {
     const volume = await findVolume(accountId, id);
@@ -58,7 +48,7 @@ export function makeFiles({ findVolume, mountVolume, uses }: FileNeeds): Files {
     id: string,
     deed: (root: string, signal: AbortSignal, volume: Volume) => Promise<T>,
   ): Promise<T> {
-    const leave = enter(caller.accountId);
+    const leave = seats.enter(caller.accountId);
     try {
       // Whose it is comes before the hold: nobody keeps another's disk mounted.
       const { id: volumeId } = await bound(caller.accountId, id);

@@ -12,6 +12,7 @@ import { freeLeases } from '../store/leases.ts';
 import type { Store } from '../store/store.ts';
 import { makeVolumePages } from '../store/volume-pages.ts';
 import { ownedVolume } from '../store/volumes.ts';
+import { makeAccountMoves } from './account-moves.ts';
 import { makeAccess, type FullAccess } from './access/access.ts';
 import { makeShares } from './access/shares.ts';
 import { makeActivity } from './activity/activity.ts';
@@ -33,6 +34,7 @@ import { makeImageWork, type ImageWork } from './image-work.ts';
 import { makeImages } from './images.ts';
 import { makeLaunch } from './launch.ts';
 import type { Log } from './log.ts';
+import { makeLogs } from './logs.ts';
 import { makeMetrics } from './metrics.ts';
 import { makeSampler } from './metrics/sampler.ts';
 import { startLoop, type Loop } from './loop.ts';
@@ -207,7 +209,9 @@ export function makeControl(needs: ControlNeeds): RunningControl {
   const activity = makeActivity({ ...deedNeeds, limits: idleLimits, traffic, stopByItself });
   const room = makeRoom({ ...deedNeeds, dataSpace: needs.dataSpace });
   const { get, ...operations } = makeOperations(actionNeeds);
-  const events = makeEventFeed({ store, time, log });
+  const moves = makeAccountMoves({ store, time, log });
+  const events = makeEventFeed({ store, moves });
+  const logs = makeLogs({ store, regions, time, moves });
   const sampler = makeSampler(deedNeeds);
   const diskUses = makeDiskUses();
   const volumeNeeds = {
@@ -299,6 +303,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
     },
     ends: makeEnds({ store, offers, now, rules: endsRules, activity }),
     metrics: makeMetrics({ store, now, sampler }),
+    logs,
     forwarding: {
       route: routes.route,
       dial: routes.dial,
@@ -445,6 +450,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
     async stop() {
       ending.abort();
       events.stop();
+      logs.stop();
       for (const end of timers) end();
       await diskUses.stop(new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 }));
       await Promise.all([instanceLoop, volumeLoop, snapshotLoop, imageLoop].map(async (loop) => loop?.stop()));

@@ -319,13 +319,13 @@ export interface Engine {
   discard(owned: Owned, signal: AbortSignal): Promise<void>;
   /** Calls `onHint` with an id whenever something may have changed. Only a hint: may be late, doubled or lost. Ends by the signal. */
   watch(onHint: (id: InstanceId) => void, signal: AbortSignal): void;
-  /** What there is now of a range, oldest first. */
-  logs(id: InstanceId, source: LogSource, range: LogRange, signal: AbortSignal): Promise<LogLine[]>;
   /**
-   * The same, and then each new line as it is written, until the instance (or the init script) ends, or the signal: both end it quietly.
-   * Throws an `EngineFault` while it is read when the way was lost. Who doesn't read holds up nobody. It holds a connection from the
-   * call on: who begins to read it and leaves off, or gives the signal, lets go of it.
+   * What there is now of a range, oldest first, but for the last words of an init script that runs on: they may be the beginning of a line.
+   * Throws an `EngineFault` while it is read when the way was lost, or the signal came: an end is the end. Who doesn't read holds up nobody.
+   * It holds a connection from the call on: who begins to read it and leaves off, or gives the signal, lets go of it.
    */
+  logs(id: InstanceId, source: LogSource, range: LogRange, signal: AbortSignal): Promise<AsyncIterable<LogLine>>;
+  /** The same, and then each new line as it is written, until the instance (or the init script) ends, or the signal: both end it quietly. */
   followLogs(
     id: InstanceId,
     source: LogSource,

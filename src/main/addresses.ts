@@ -1,5 +1,6 @@
 /** Where a server is, as others are told: what it listens on may be "every address", which nobody can go to. */
 import { lookup } from 'node:dns/promises';
+import { isIP } from 'node:net';
 import { OPEN_ON_HOSTS } from '../edge/gateway/routing.ts';
 import { SHARE_PARAMETER } from '../edge/gateway/share-token.ts';
 import { hostPort, isAny, type Address, type Config } from './config.ts';
@@ -16,12 +17,16 @@ export interface Addresses {
 const reached = ({ host, port }: Address, publicAddress: string): string =>
   hostPort({ host: isAny(host) ? publicAddress : host, port });
 
+const schemeOf = (tls: object | null): string => (tls === null ? 'http' : 'https');
+
 /** What is told of a server that listens on these ports. Pure. */
 export function addressesOf(config: Config, ports: { api: number; gateway: number }): Addresses {
   const domain = config.domain?.name ?? reached({ ...config.gatewayListen, port: ports.gateway }, config.publicAddress);
   return {
-    apiUrl: config.apiUrl ?? `http://${reached({ ...config.listen, port: ports.api }, config.publicAddress)}`,
-    gatewayUrl: config.gatewayUrl ?? `${config.gatewayTls === null ? 'http' : 'https'}://${domain}`,
+    apiUrl:
+      config.apiUrl ??
+      `${schemeOf(config.apiTls)}://${reached({ ...config.listen, port: ports.api }, config.publicAddress)}`,
+    gatewayUrl: config.gatewayUrl ?? `${schemeOf(config.gatewayTls)}://${domain}`,
     domain,
     portDomain: config.domain?.isWildcard === true ? domain : null,
   };
@@ -61,4 +66,27 @@ export const portUrls = ({ gatewayUrl, portDomain }: Addresses, at: PortAt): { p
 export function shareUrl(addresses: Addresses, { token, ...at }: PortAt & { token: string }): string {
   const { path, host } = portUrls(addresses, at);
   return `${host ?? path}?${SHARE_PARAMETER}=${token}`;
+}
+
+/** Second-level names that belong to nobody, below the domains of countries: no browser takes a cookie for these. */
+const NOBODYS = new Set(['ac', 'co', 'com', 'edu', 'gov', 'net', 'org']);
+
+/**
+ * The domain above both the API and the hosts of ports, for which any page on such a host can set cookies that browsers then send to the
+ * API; null where there is none, as far as that can be told without the list of public suffixes.
+ */
+export function sharedParent({ apiUrl, portDomain }: Pick<Addresses, 'apiUrl' | 'portDomain'>): string | null {
+  if (portDomain === null) return null;
+  const api = new URL(apiUrl).hostname;
+  const ports = new URL(`http://${portDomain}`).hostname;
+  if (isIP(api.replace(/^\[|\]$/g, '')) !== 0) return null;
+  const [ofApi, ofPorts] = [api, ports].map((name) => name.split('.').toReversed());
+  const shared: string[] = [];
+  for (const [at, label] of (ofApi ?? []).entries()) {
+    if (label !== ofPorts?.[at]) break;
+    shared.unshift(label);
+  }
+  const [second = '', top = ''] = shared;
+  const isNobodys = shared.length < 2 || (shared.length === 2 && top.length === 2 && NOBODYS.has(second));
+  return isNobodys ? null : shared.join('.');
 }

@@ -52,6 +52,15 @@ const wholeUpTo = (max: number) =>
     .min(1)
     .max(max);
 
+const MAX_AT_ONCE = 1_000_000;
+const DAY_SECONDS = 86_400;
+/** 0: for as long as it likes. */
+const idleSeconds = z.coerce
+  .number({ error: `must be a whole number from 0 (no limit) to ${DAY_SECONDS}` })
+  .int()
+  .min(0)
+  .max(DAY_SECONDS);
+
 const gatewayDomain = z.string().transform((text, ctx) => {
   const isWildcard = text.startsWith('*.');
   const name = (isWildcard ? text.slice(2) : text).toLowerCase();
@@ -86,6 +95,14 @@ const schema = z.object({
   BERTH_DOMAIN: gatewayDomain.optional(),
   BERTH_GATEWAY_TLS_CERT: z.string().startsWith('/', { error: ABSOLUTE }).optional(),
   BERTH_GATEWAY_TLS_KEY: z.string().startsWith('/', { error: ABSOLUTE }).optional(),
+  BERTH_API_TLS_CERT: z.string().startsWith('/', { error: ABSOLUTE }).optional(),
+  BERTH_API_TLS_KEY: z.string().startsWith('/', { error: ABSOLUTE }).optional(),
+  BERTH_GATEWAY_CLIENT_IDLE_SECONDS: idleSeconds.default(600),
+  BERTH_GATEWAY_INSTANCE_IDLE_SECONDS: idleSeconds.default(0),
+  BERTH_GATEWAY_WEBSOCKET_IDLE_SECONDS: idleSeconds.default(0),
+  BERTH_GATEWAY_PORT_REQUESTS: wholeUpTo(MAX_AT_ONCE).default(1_024),
+  BERTH_GATEWAY_INSTANCE_REQUESTS: wholeUpTo(MAX_AT_ONCE).default(4_096),
+  BERTH_GATEWAY_CONNECTIONS: wholeUpTo(MAX_AT_ONCE).default(20_000),
   BERTH_GATEWAY_URL: url.optional(),
   BERTH_API_URL: url.optional(),
   BERTH_TRUSTED_PROXIES: z
@@ -143,7 +160,18 @@ export interface Config {
   gatewayUrl: string | null;
   /** Files that browsers are shown the gateway's name by; null: it speaks plain HTTP. */
   gatewayTls: { cert: string; key: string } | null;
+  /** What passes through the gateway at once, and how long it may stand still; 0: as long as it likes. */
+  gatewayLimits: {
+    clientIdleMs: number;
+    instanceIdleMs: number;
+    tunnelIdleMs: number;
+    perPort: number;
+    perInstance: number;
+    connections: number;
+  };
   apiUrl: string | null;
+  /** The same for the API. */
+  apiTls: { cert: string; key: string } | null;
   /** Addresses whose word about the client's own address is believed. */
   trustedProxies: string[];
   /** What this process is: both, or one of the two, which then find each other in the data folder. */
@@ -206,8 +234,17 @@ export function readConfig(env: Record<string, string | undefined>): Config {
     publicAddress: data.BERTH_PUBLIC_ADDRESS ?? data.BERTH_LISTEN.host,
     domain: data.BERTH_DOMAIN ?? null,
     gatewayUrl: data.BERTH_GATEWAY_URL ?? null,
-    gatewayTls: gatewayTlsOf(data),
+    gatewayTls: tlsOf('BERTH_GATEWAY_TLS', data.BERTH_GATEWAY_TLS_CERT, data.BERTH_GATEWAY_TLS_KEY),
+    gatewayLimits: {
+      clientIdleMs: data.BERTH_GATEWAY_CLIENT_IDLE_SECONDS * 1_000,
+      instanceIdleMs: data.BERTH_GATEWAY_INSTANCE_IDLE_SECONDS * 1_000,
+      tunnelIdleMs: data.BERTH_GATEWAY_WEBSOCKET_IDLE_SECONDS * 1_000,
+      perPort: data.BERTH_GATEWAY_PORT_REQUESTS,
+      perInstance: data.BERTH_GATEWAY_INSTANCE_REQUESTS,
+      connections: data.BERTH_GATEWAY_CONNECTIONS,
+    },
     apiUrl: data.BERTH_API_URL ?? null,
+    apiTls: tlsOf('BERTH_API_TLS', data.BERTH_API_TLS_CERT, data.BERTH_API_TLS_KEY),
     trustedProxies: data.BERTH_TRUSTED_PROXIES ?? [],
     role: data.BERTH_ROLE,
     engine: data.BERTH_ENGINE,
@@ -237,15 +274,12 @@ export function readConfig(env: Record<string, string | undefined>): Config {
   };
 }
 
-function gatewayTlsOf({
-  BERTH_GATEWAY_TLS_CERT: cert,
-  BERTH_GATEWAY_TLS_KEY: key,
-}: z.output<typeof schema>): Config['gatewayTls'] {
+function tlsOf(name: string, cert: string | undefined, key: string | undefined): { cert: string; key: string } | null {
   if (cert !== undefined && key !== undefined) return { cert, key };
   if (cert === undefined && key === undefined) return null;
   const [lacks, has] = cert === undefined ? ['CERT', 'KEY'] : ['KEY', 'CERT'];
   throw new Error(
-    `The configuration is wrong:\n  BERTH_GATEWAY_TLS_${lacks}: must be set too, it goes together with BERTH_GATEWAY_TLS_${has}`,
+    `The configuration is wrong:\n  ${name}_${lacks}: must be set too, it goes together with ${name}_${has}`,
   );
 }
 

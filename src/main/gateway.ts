@@ -27,6 +27,7 @@ export async function openGateway(config: Config, given: Given): Promise<OpenGat
     ...(config.gatewayUrl === null ? {} : { publicOrigin: config.gatewayUrl }),
     trustedProxies: config.trustedProxies,
     tls,
+    limits: config.gatewayLimits,
   });
   await gateway.listen(config.gatewayListen.host, config.gatewayListen.port);
   const { address } = gateway;

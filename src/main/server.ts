@@ -20,7 +20,7 @@ import { lockFolder } from '../store/lock.ts';
 import { openStore } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
 import { spaceAt } from '../storage/layout.ts';
-import { addressesOf, openUrl, portUrls, shareUrl } from './addresses.ts';
+import { addressesOf, openUrl, portUrls, sharedParent, shareUrl } from './addresses.ts';
 import { ensureAdmin, type ShownPassword } from './admin-password.ts';
 import type { Config } from './config.ts';
 import * as firstRun from './first-run.ts';
@@ -30,6 +30,7 @@ import { giveUpForLost } from './lost-disks.ts';
 import { makePools } from './pools.ts';
 import { offerRegistryImages, prepareImage } from './prepare-images.ts';
 import { ensureSecretsKey } from './secrets-key.ts';
+import { openTlsFiles } from './tls-files.ts';
 import { VERSION } from './version.ts';
 
 export interface Server {
@@ -168,12 +169,15 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     const adminPassword = await ensureAdmin(running.access, config);
 
     await running.room.look();
+    const tls = config.apiTls === null ? null : await openTlsFiles(config.apiTls, log);
+    opened.push(async () => tls?.stop());
     const api = makeApi({
       control: running.control,
       log,
       version: VERSION,
       gatewayOrigin: gatewayUrl,
-      secureCookies: config.apiUrl?.startsWith('https:') ?? false,
+      secureCookies: addressesOf(config, ports).apiUrl.startsWith('https:'),
+      ...(tls === null ? {} : { tls }),
       ownOrigins: config.apiUrl === null ? [] : [config.apiUrl],
       trustProxy: config.trustedProxies,
     });
@@ -181,6 +185,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     opened.push(() => api.close());
     const [listening] = api.addresses();
     if (typeof listening === 'object') ports.api = listening.port;
+    warnOfSharedParent(sharedParent(addressesOf(config, ports)), log);
     await running.start();
     opened.push(() => running.stop());
 
@@ -223,4 +228,10 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     await stop();
     throw error;
   }
+}
+
+function warnOfSharedParent(domain: string | null, log: Logger): void {
+  if (domain === null) return;
+  const text = `pages on hosts of ports can set cookies for ${domain}, which browsers send to the API, too: they could log people out of it. Give instances a domain of their own (BERTH_DOMAIN), or the API another name (BERTH_API_URL)`;
+  log.warn({ domain }, text);
 }

@@ -11,6 +11,8 @@ import { count, prepared } from './prepared.ts';
 import type { EventTable } from './schema.ts';
 import type { Db, Store } from './store.ts';
 
+export type EventRow = Selectable<EventTable>;
+
 export interface NewEvent {
   accountId: string;
   atMs: number;
@@ -97,8 +99,39 @@ const eventsAfter = prepared<{ accountId: string; seq: number; limit: number }>(
 );
 
 /** The account's events after number `seq`, in order, at most `limit`. */
-export const eventsSince = (db: Db, accountId: string, seq: number, limit: number): Promise<Selectable<EventTable>[]> =>
+export const eventsSince = (db: Db, accountId: string, seq: number, limit: number): Promise<EventRow[]> =>
   eventsAfter(db, { accountId, seq, limit });
+
+const eventsOfSubject = prepared<{ accountId: string; subjectId: string; after: number; to: number }>()((db, p) =>
+  db
+    .selectFrom('event')
+    .selectAll()
+    .where('accountId', '=', p('accountId'))
+    .where('seq', '>', p('after'))
+    .where('seq', '<=', p('to'))
+    .where('subjectId', '=', p('subjectId'))
+    .orderBy('seq'),
+);
+
+/** Those of one thing, among the numbers after `after` up to `to`. It costs a look at each of these. */
+export const eventsAbout = (
+  db: Db,
+  span: { accountId: string; subjectId: string; after: number; to: number },
+): Promise<EventRow[]> => eventsOfSubject(db, span);
+
+/** The number after which what happened at that time and later comes, as far as the clock went forward; found by halving. */
+export async function seqBefore(db: Db, accountId: string, atMs: number): Promise<number> {
+  const [first] = await eventsSince(db, accountId, 0, 1);
+  let before = (first?.seq ?? 1) - 1;
+  let until = await latestSeq(db, accountId);
+  while (before < until) {
+    const middle = before + Math.ceil((until - before) / 2);
+    const [event] = await eventsSince(db, accountId, middle - 1, 1);
+    if (event && event.atMs < atMs) before = middle;
+    else until = middle - 1;
+  }
+  return before;
+}
 
 const lastNumber = prepared<{ accountId: string }>()((db, p) =>
   db.selectFrom('account').select('eventSeq').where('id', '=', p('accountId')),

@@ -101,6 +101,8 @@ const RENAME = '/storage/volume/rename';
 const COPY = '/storage/volume/copy';
 const SNAPSHOT = '/storage/snapshot/create';
 const RESTORE = '/storage/snapshot/restore';
+const NO_INSTANCE = 'notebook-00000000-0000-4000-8000-000000000000';
+const LOGS = '/instance/logs';
 const CREATE = '/instance/create';
 const VOLUME = '/storage/volume/create';
 const of = (route: string, what: string, bodies: Record<string, unknown>): BadInput[] =>
@@ -310,6 +312,31 @@ export const badInputs: BadInput[] = [
     ),
     'one byte over the limit': `"${'a'.repeat(1024 * 1024 - 1)}"`,
     '10 MB': JSON.stringify({ name: 'a'.repeat(10 * 1024 * 1024) }),
+  }),
+  ...of(LOGS, 'logs', {
+    'no instance': {},
+    'id as number': { instanceId: 7 },
+    'NUL in the id': { instanceId: 'a\0b' },
+    'unknown instance': { instanceId: NO_INSTANCE },
+    'unknown source': { instanceId: NO_INSTANCE, source: 'stderr' },
+    'other case': { instanceId: NO_INSTANCE, source: 'Console' },
+    'source null': { instanceId: NO_INSTANCE, source: null },
+    'tail zero': { instanceId: NO_INSTANCE, tail: 0 },
+    'tail as text': { instanceId: NO_INSTANCE, tail: '5' },
+    'limit over the most': { instanceId: NO_INSTANCE, limit: 5_001 },
+    'half a line': { instanceId: NO_INSTANCE, limit: 0.5 },
+    'tail and limit': { instanceId: NO_INSTANCE, tail: 5, limit: 5 },
+    'since before time': { instanceId: NO_INSTANCE, sinceUnixMs: -1 },
+    'until beyond all dates': { instanceId: NO_INSTANCE, untilUnixMs: 8_640_000_000_000_001 },
+    'since after until': { instanceId: NO_INSTANCE, sinceUnixMs: 2, untilUnixMs: 1 },
+    'times of an init script': { instanceId: NO_INSTANCE, source: 'init', sinceUnixMs: 5 },
+    'after: empty': { instanceId: NO_INSTANCE, after: '' },
+    'after: of another source': { instanceId: NO_INSTANCE, source: 'events', after: '5.1' },
+    'after: very long': { instanceId: NO_INSTANCE, after: '9'.repeat(100_000) },
+    'after: not a place': { instanceId: NO_INSTANCE, after: '1e3.1' },
+    'after and since': { instanceId: NO_INSTANCE, after: '5.1', sinceUnixMs: 5 },
+    'after and tail': { instanceId: NO_INSTANCE, after: '5.1', tail: 5 },
+    'good, but no such instance': { instanceId: NO_INSTANCE, after: '5.1', limit: 5, untilUnixMs: 6 },
   }),
   ...of('/user/login', 'login', {
     'no password': { username: 'admin' },

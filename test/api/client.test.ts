@@ -21,8 +21,8 @@ afterEach(async () => {
 
 const page = { pager: { currentPage: 1, pageSize: 10 } };
 
-test('has a method for every route, for the stream of events and for the bytes of files, and no other', () => {
-  const outsideOfTheTable = ['events', 'downloadFile', 'uploadFile', 'deleteFile'];
+test('has a method for every route, for streams and for the bytes of files, and no other', () => {
+  const outsideOfTheTable = ['events', 'downloadFile', 'uploadFile', 'deleteFile', 'followLogs', 'downloadLog'];
   expect(Object.keys(makeClient({ baseUrl: '' })).toSorted()).toEqual([...routeNames, ...outsideOfTheTable].toSorted());
 });
 

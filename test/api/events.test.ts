@@ -2,6 +2,7 @@
 import { connect } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Caller, Credential } from '../../src/control/control.ts';
+import { makeAccountMoves } from '../../src/control/account-moves.ts';
 import { makeEventFeed } from '../../src/control/event-feed.ts';
 import type { RunningControl } from '../../src/control/make-control.ts';
 import { realTime } from '../../src/control/time.ts';
@@ -369,11 +370,8 @@ test('nobody is asked while nobody waits: the feed has a timer only as long as s
     };
   };
   const ignore = (): void => {};
-  const feed = makeEventFeed({
-    store,
-    time: { ...realTime, every },
-    log: { debug: ignore, info: ignore, warn: ignore, error: ignore },
-  });
+  const log = { debug: ignore, info: ignore, warn: ignore, error: ignore };
+  const feed = makeEventFeed({ store, moves: makeAccountMoves({ store, time: { ...realTime, every }, log }) });
   const caller = { accountId: 'ann', username: 'ann', email: '', roles: [], sessionId: null };
   const endings = range(1, 3).map(() => new AbortController());
   const reading = endings.map(async ({ signal }) => {

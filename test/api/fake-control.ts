@@ -53,6 +53,7 @@ export function fakeControl(
     },
     ends: { set: unasked, keepAlive: unasked, activity: unasked, ...given.ends },
     metrics: { read: unasked, ...given.metrics },
+    logs: { read: unasked, follow: unaskedEvents, all: unaskedEvents, ...given.logs },
     forwarding: unaskedForwarding,
     routeTable: { follow: unasked },
     operations: { read: unasked, list: unasked, cancel: unasked, ...given.operations },

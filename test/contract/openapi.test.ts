@@ -1,7 +1,9 @@
 /** The API document is the committed one, is whole, and says of each route what the table says. */
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
-import { EVENT_STREAM_TYPE, EVENTS_PATH } from '../../src/contract/events.ts';
+import { EVENTS_PATH } from '../../src/contract/events.ts';
+import { EVENT_STREAM_TYPE } from '../../src/contract/server-sent.ts';
+import { LOGS_PATH } from '../../src/contract/log.ts';
 import { FILE_METHODS, FILE_PATH } from '../../src/contract/file.ts';
 import { openapiDocument } from '../../src/contract/openapi.ts';
 import type { Json } from '../../src/contract/openapi.ts';
@@ -37,6 +39,7 @@ test('every route is in the document once, by its method, with its summary and a
   }
   // The stream that no answer ends is outside of the table.
   expect(at(document, 'paths', EVENTS_PATH, 'get', 'responses', '200', 'content')).toHaveProperty(EVENT_STREAM_TYPE);
+  expect(at(document, 'paths', LOGS_PATH, 'get', 'responses', '200', 'content')).toHaveProperty(EVENT_STREAM_TYPE);
   seen.push(EVENTS_PATH);
   // So are the bytes of files, which are no JSON.
   for (const method of FILE_METHODS)

@@ -61,7 +61,10 @@ describe('an engine that vanishes', () => {
       const log = await engine.followLogs(spec.id, 'console', {}, deadline());
       const reading = Array.fromAsync(log);
       reading.catch(() => {});
-      await until('it reads', async () => (await engine.logs(spec.id, 'console', {}, deadline())).length === 2);
+      await until(
+        'it reads',
+        async () => (await Array.fromAsync(await engine.logs(spec.id, 'console', {}, deadline()))).length === 2,
+      );
       cut();
       await expectFault(reading, 'unreachable');
     });

@@ -221,9 +221,12 @@ describe('pulls', () => {
       await subject.ensure(spec);
       const { exitCode } = await untilStopped(subject, spec.id);
       expect(exitCode, 'it has no shell').toBe(127);
-      expect((await fixture.engine.logs(spec.id, 'console', { tail: 5 }, deadline())).map(({ text }) => text)).toEqual([
-        expect.stringContaining('/bin/sh'),
-      ]);
+      expect(
+        await Array.fromAsync(
+          await fixture.engine.logs(spec.id, 'console', { tail: 5 }, deadline()),
+          ({ text }) => text,
+        ),
+      ).toEqual([expect.stringContaining('/bin/sh')]);
     } finally {
       await subject.clear();
     }

@@ -347,7 +347,8 @@ describe('an instance without a Docker', () => {
     await subject.ensure(spec);
     await until(
       'it has begun',
-      async () => (await fixture.engine.logs(spec.id, 'console', { tail: 5 }, deadline())).length > 0,
+      async () =>
+        (await Array.fromAsync(await fixture.engine.logs(spec.id, 'console', { tail: 5 }, deadline()))).length > 0,
     );
     await until(
       'the link is gone',

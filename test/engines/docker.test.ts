@@ -233,7 +233,7 @@ describe('signals', () => {
     await fixture.engine.ensure(spec, signal);
     for (let round = 0; round < 25; round++) {
       await fixture.engine.observe([spec.id], signal);
-      await fixture.engine.logs(spec.id, 'console', { tail: 1 }, signal);
+      await Array.fromAsync(await fixture.engine.logs(spec.id, 'console', { tail: 1 }, signal));
       await fixture.engine.listOwned(signal);
       await expectFault(fixture.engine.exec(newInstanceId(), ['true'], signal), 'not_found');
     }

@@ -103,7 +103,7 @@ describe('time', () => {
 
 describe('scripts', () => {
   const linesOf = async (engine: SimulatedEngine, id: InstanceId): Promise<string[]> =>
-    (await engine.logs(id, 'console', { tail: 100 }, noSignal())).map(({ text }) => text);
+    Array.fromAsync(await engine.logs(id, 'console', { tail: 100 }, noSignal()), ({ text }) => text);
 
   it('an init script plays what its comment says, once in the life of a root disk', async () => {
     const { engine, clock } = emulator();

@@ -166,15 +166,19 @@ async function authenticate(credential: Credential): Promise<Caller> {
   throw new Refusal('not_logged_in', 'you are not logged in');
 }
 
+/** The signal ends the dialling, not what was dialled. */
 async function dialTcp(port: number, signal: AbortSignal): Promise<Socket> {
   return new Promise((resolve, reject) => {
-    const socket = connect({ port, host: '127.0.0.1', signal, allowHalfOpen: true });
+    const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+    const giveUp = (): void => void socket.destroy(new Error('given up', { cause: signal.reason }));
+    const refuse = (cause: Error): void => reject(new EngineFault('busy', 'nothing listens', { retry: true, cause }));
+    signal.addEventListener('abort', giveUp, { once: true });
+    socket.once('error', refuse);
     socket.once('connect', () => {
+      signal.removeEventListener('abort', giveUp);
       socket.off('error', refuse);
       resolve(socket);
     });
-    const refuse = (cause: Error): void => reject(new EngineFault('busy', 'nothing listens', { retry: true, cause }));
-    socket.once('error', refuse);
   });
 }
 

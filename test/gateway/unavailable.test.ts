@@ -1,5 +1,6 @@
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
+import { EngineFault } from '../../src/domain/engine-fault.ts';
 import { API_ORIGIN, ask, sendRaw, idOf, onCleanup, serve, start, until } from './harness.ts';
 
 const A = idOf('a');
@@ -15,7 +16,9 @@ describe('when nothing inside can answer, the gateway says why', () => {
       status: 503,
       headers: { 'retry-after': '3', 'content-type': 'application/json; charset=utf-8' },
     });
-    expect(JSON.parse(forProgram.body)).toEqual({ message: expect.stringContaining('port 80 does not listen yet') });
+    expect(JSON.parse(forProgram.body)).toEqual({
+      message: expect.stringMatching(/nothing listens on its port 80: .*let it listen on 0\.0\.0\.0/),
+    });
     const forPerson = await ask(harness, `/forward/${A}/80/`, browser);
     expect(forPerson.headers['content-type']).toBe('text/html; charset=utf-8');
     expect(forPerson.body).toContain('http-equiv="refresh"');
@@ -44,23 +47,70 @@ describe('when nothing inside can answer, the gateway says why', () => {
     expect(await ask(harness, `/forward/${A}/80/`)).toMatchObject({ status: 503 });
   });
 
-  test('the instance starts: the page looks again by itself', async () => {
+  const pages: [status: string, title: string, says: RegExp, looksAgain: boolean][] = [
+    ['Initializing', 'The instance is starting', /The instance is Initializing\..*It answers here once it runs/s, true],
+    ['PullingImage', 'The instance is starting', /The instance is PullingImage\./, true],
+    ['Starting', 'The instance is starting', /The instance is Starting\./, true],
+    ['Restarting', 'The instance is starting', /The instance is Restarting\./, true],
+    [
+      'Stopped',
+      'The instance does not run',
+      /The instance is Stopped\..*Its owner can start it from the console/s,
+      false,
+    ],
+    [
+      'Archived',
+      'The instance does not run',
+      /The instance is Archived\..*Its owner can start it from the console/s,
+      false,
+    ],
+    ['StartingFailed', 'The instance could not be started', /learns why from the console.*start it again/s, false],
+    [
+      'InitializationFailed',
+      'The instance could not be started',
+      /diagnosisMessage of POST \/api\/instance\/get/,
+      false,
+    ],
+  ];
+  for (const [status, title, says, looksAgain] of pages)
+    test(`an instance that is ${status} has a page that says what would help`, async () => {
+      const harness = await start();
+      harness.add(A, { publicPorts: [80], route: { running: false, status } });
+      const page = await ask(harness, `/forward/${A}/80/`, browser);
+      expect(page).toMatchObject({
+        status: 503,
+        headers: { 'cache-control': 'no-store', 'x-error-code': 'unavailable' },
+      });
+      expect(page.body).toContain(`<h1>${title}</h1>`);
+      expect(page.body).toMatch(says);
+      expect(page.body.includes('http-equiv="refresh"')).toBe(looksAgain);
+      expect(page.body.includes('looks again by itself')).toBe(looksAgain);
+      expect(page.headers['retry-after']).toBe(looksAgain ? '3' : undefined);
+      expect(page.body.includes(`href="${API_ORIGIN}/"`)).toBe(!looksAgain);
+      const program = await ask(harness, `/forward/${A}/80/`);
+      expect(JSON.parse(program.body)).toEqual({ message: expect.stringContaining(`the instance is ${status}: `) });
+    });
+
+  test('an instance that stops while it is asked is said to be between two runs, and looked for again', async () => {
     const harness = await start();
-    harness.add(A, { publicPorts: [80], route: { running: false, status: 'PullingImage' } });
-    const answered = await ask(harness, `/forward/${A}/80/`, browser);
-    expect(answered).toMatchObject({ status: 503, headers: { 'retry-after': '3', 'cache-control': 'no-store' } });
-    expect(answered.body).toMatch(/PullingImage[^]*/);
-    expect(answered.body).toContain('http-equiv="refresh"');
+    const instance = harness.add(A, { publicPorts: [80] });
+    instance.streams.set(80, () => {
+      throw new EngineFault('not_found', 'it does not run', { retry: false });
+    });
+    const page = await ask(harness, `/forward/${A}/80/`, browser);
+    expect(page).toMatchObject({ status: 503, headers: { 'retry-after': '3' } });
+    expect(page.body).toContain('The instance has just stopped, or is being restarted.');
+    expect(page.body).toContain('http-equiv="refresh"');
   });
 
-  test('the instance is stopped: the page says what would help and does not look again', async () => {
-    const harness = await start();
-    harness.add(A, { publicPorts: [80], route: { running: false, status: 'Stopped' } });
-    const answered = await ask(harness, `/forward/${A}/80/`, browser);
-    expect(answered.status).toBe(503);
-    expect(answered.headers['retry-after']).toBeUndefined();
-    expect(answered.body).not.toContain('http-equiv="refresh"');
-    expect(answered.body).toContain('start it');
+  test('of a notebook that does not listen the page says where it tells why', async () => {
+    const harness = await start({ limits: { notebookPatienceMs: 0 } });
+    harness.add(A, {});
+    harness.sessions.set('s', 'account-alice');
+    const headers = { ...browser.headers, cookie: 'berth_gateway=s', 'sec-fetch-site': 'none' };
+    const page = await ask(harness, `/notebook/${A}/lab`, { headers });
+    expect(page.body).toContain('/var/log/berth/notebook.log');
+    expect(page.body).toContain('An image without Jupyter has no notebook');
   });
 
   test('an address that is no instance has a way out', async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { addressesOf, nodePortAddressOf, openUrl, portUrls, shareUrl } from '../../src/main/addresses.ts';
+import { addressesOf, nodePortAddressOf, openUrl, portUrls, sharedParent, shareUrl } from '../../src/main/addresses.ts';
 import { readConfig } from '../../src/main/config.ts';
 
 const ports = { api: 8080, gateway: 8081 };
@@ -84,4 +84,32 @@ test('node ports are published on an IP address, whatever name the server listen
   const any = readConfig({ BERTH_LISTEN: '0.0.0.0:1', BERTH_PUBLIC_ADDRESS: 'x' });
   expect(await nodePortAddressOf(any)).toBe('0.0.0.0');
   expect(await nodePortAddressOf(readConfig({ BERTH_NODE_PORT_ADDRESS: '127.0.0.2' }))).toBe('127.0.0.2');
+});
+
+test('a domain above the API and the hosts of ports is found, for which pages of ports could set cookies', () => {
+  const shared = (apiUrl: string, portDomain: string | null) => sharedParent({ apiUrl, portDomain });
+  expect(shared('https://berth.example.org', 'gpu.example.org')).toBe('example.org');
+  expect(shared('https://gpu.example.org:8080', 'gpu.example.org:8443')).toBe('gpu.example.org');
+  expect(shared('https://api.gpu.example.org', 'gpu.example.org')).toBe('gpu.example.org');
+  expect(shared('https://example.org', 'gpu.example.org')).toBe('example.org');
+  expect(shared('https://berth.example.co.uk', 'gpu.example.co.uk')).toBe('example.co.uk');
+  for (const [apiUrl, portDomain] of [
+    ['https://berth.example.org', 'gpu.example.net'],
+    ['https://berth.org', 'gpu.example.org'],
+    ['https://berth.co.uk', 'gpu.co.uk'],
+    ['http://127.0.0.1:8080', 'gpu.example.org'],
+    ['http://[::1]:8080', 'gpu.example.org'],
+    ['http://localhost:8080', 'localhost:8081'],
+    ['http://192.0.2.7', '192.0.2.7'],
+    ['https://berth.example.org', null],
+  ] as const)
+    expect(shared(apiUrl, portDomain), `${apiUrl} ${portDomain}`).toBe(null);
+});
+
+test('the API is told as it speaks', () => {
+  const tls = { BERTH_API_TLS_CERT: '/cert', BERTH_API_TLS_KEY: '/key' };
+  expect(addressesOf(readConfig(tls), ports).apiUrl).toBe('https://127.0.0.1:8080');
+  expect(addressesOf(readConfig({ ...tls, BERTH_API_URL: 'http://berth.example' }), ports).apiUrl).toBe(
+    'http://berth.example',
+  );
 });

@@ -48,12 +48,40 @@ describe('the configuration', () => {
   test('refuses half a certificate, a domain that is none, and roles that the simulated engine can not have', () => {
     expect(() => readConfig({ BERTH_GATEWAY_TLS_CERT: '/cert' })).toThrow(/BERTH_GATEWAY_TLS_KEY: must be set too/);
     expect(() => readConfig({ BERTH_GATEWAY_TLS_KEY: '/key' })).toThrow(/BERTH_GATEWAY_TLS_CERT: must be set too/);
+    expect(() => readConfig({ BERTH_API_TLS_CERT: '/cert' })).toThrow(/BERTH_API_TLS_KEY: must be set too/);
     expect(() => readConfig({ BERTH_GATEWAY_TLS_KEY: 'key' })).toThrow(/must be the absolute path of a PEM file/);
     expect(() => readConfig({ BERTH_DOMAIN: 'https://x/' })).toThrow(/BERTH_DOMAIN: must be the name/);
     expect(() => readConfig({ BERTH_ROLE: 'api', BERTH_ENGINE: 'simulated' })).toThrow(
       /BERTH_ROLE: the simulated engine/,
     );
     expect(readConfig({ BERTH_ROLE: 'gateway' }).role).toBe('gateway');
+  });
+
+  test('has limits of the gateway that an operator may set, and 0 for none', () => {
+    expect(readConfig({}).gatewayLimits).toEqual({
+      clientIdleMs: 600_000,
+      instanceIdleMs: 0,
+      tunnelIdleMs: 0,
+      perPort: 1_024,
+      perInstance: 4_096,
+      connections: 20_000,
+    });
+    const set = {
+      BERTH_GATEWAY_CLIENT_IDLE_SECONDS: '0',
+      BERTH_GATEWAY_INSTANCE_IDLE_SECONDS: '90',
+      BERTH_GATEWAY_WEBSOCKET_IDLE_SECONDS: '3600',
+      BERTH_GATEWAY_PORT_REQUESTS: '10',
+      BERTH_GATEWAY_INSTANCE_REQUESTS: '20',
+      BERTH_GATEWAY_CONNECTIONS: '30',
+    };
+    expect(readConfig(set).gatewayLimits).toEqual({
+      clientIdleMs: 0,
+      instanceIdleMs: 90_000,
+      tunnelIdleMs: 3_600_000,
+      perPort: 10,
+      perInstance: 20,
+      connections: 30,
+    });
   });
 
   test('reads addresses of both families', () => {
@@ -77,6 +105,9 @@ describe('the configuration', () => {
     ['BERTH_NODE_PORTS', '2000-1000', /first-last/],
     ['BERTH_CPU_OVERCOMMIT', 'much', /number/],
     ['BERTH_GATEWAY_URL', 'gateway', /http/],
+    ['BERTH_GATEWAY_CLIENT_IDLE_SECONDS', '-1', /whole number from 0 \(no limit\) to 86400/],
+    ['BERTH_GATEWAY_INSTANCE_IDLE_SECONDS', '2.5', /BERTH_GATEWAY_INSTANCE_IDLE_SECONDS/],
+    ['BERTH_GATEWAY_PORT_REQUESTS', '0', /BERTH_GATEWAY_PORT_REQUESTS/],
     ['BERTH_ARCHIVE_REGISTRY', 'registry.example.org', /host\[:port\]\/path/],
     ['BERTH_ARCHIVE_REGISTRY', 'https://registry.example.org/berth', /host\[:port\]\/path/],
     ['BERTH_ARCHIVE_REGISTRY', 'berth/kept', /host\[:port\]\/path/],

@@ -155,7 +155,7 @@ async function keptExit(work: Work): Promise<number | null> {
 async function consoleOf(work: Work): Promise<string[]> {
   try {
     const lines = await work.hands.engine.logs(work.instance.id, 'console', { tail: CONSOLE_LINES }, quick(work));
-    return lines.map(({ text }) => text);
+    return await Array.fromAsync(lines, ({ text }) => text);
   } catch (error) {
     if (error instanceof EngineFault) return [];
     throw error;

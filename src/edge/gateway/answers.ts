@@ -12,7 +12,10 @@ export interface Answer {
   status: number;
   code: ErrorCode;
   title: string;
+  /** What is the matter. */
   message: string;
+  /** What would help: a list on a page, the rest of the sentence for a program. */
+  help?: readonly string[];
   retryAfterS?: number;
   /** The page asks again by itself after as many seconds. */
   refreshS?: number;
@@ -119,33 +122,89 @@ const STARTING: ReadonlySet<string> = new Set<InstanceStatus>([
   'Starting',
   'Restarting',
 ]);
-export const isStarting = (status: string): boolean => STARTING.has(status);
+const FAILED: ReadonlySet<string> = new Set<InstanceStatus>(['StartingFailed', 'InitializationFailed']);
+const START_IT = 'its owner can start it from the console, or with POST /api/instance/start';
 
-export const notRunning = (status: string, starting: boolean): Answer =>
-  starting
-    ? {
-        status: 503,
-        code: 'unavailable',
-        title: 'The instance is starting',
-        message: `the instance is ${status}: it answers here once it runs, which usually takes some seconds`,
-        retryAfterS: 3,
-        refreshS: 3,
-      }
-    : {
-        status: 503,
-        code: 'unavailable',
-        title: 'The instance does not run',
-        message: `the instance is ${status}: its owner can start it from the console or with POST /api/instance/start`,
-      };
+/** Of one that is known not to run. */
+export function notRunning(status: string, apiOrigin: string): Answer {
+  const answer = { status: 503, code: 'unavailable', message: `the instance is ${status}` } as const;
+  if (STARTING.has(status))
+    return {
+      ...answer,
+      title: 'The instance is starting',
+      help: ['it answers here once it runs, which takes seconds, or as long as its image has to be pulled'],
+      ...AGAIN_SOON,
+    };
+  const link = toConsole(apiOrigin);
+  if (FAILED.has(status))
+    return {
+      ...answer,
+      title: 'The instance could not be started',
+      help: [
+        'its owner learns why from the console, or from diagnosisMessage of POST /api/instance/get',
+        'once that is mended, the owner can start it again with POST /api/instance/start',
+      ],
+      link,
+    };
+  return { ...answer, title: 'The instance does not run', help: [START_IT], link };
+}
 
-export const notListening = (what: string): Answer => ({
+const AGAIN_SOON = { retryAfterS: 3, refreshS: 3 } as const;
+
+/** Of one that ran a moment ago. */
+export const betweenRuns = (): Answer => ({
+  status: 503,
+  code: 'unavailable',
+  title: 'The instance does not run at the moment',
+  message: 'the instance has just stopped, or is being restarted',
+  help: [`if it stays so, ${START_IT}`],
+  ...AGAIN_SOON,
+});
+
+export const notebookNotListening = (): Answer => ({
+  status: 503,
+  code: 'unavailable',
+  title: 'The notebook does not answer yet',
+  message: 'the instance runs, but its notebook does not listen yet',
+  help: [
+    'wait a moment: a notebook comes up some seconds after its instance',
+    'what it says while it starts is in /var/log/berth/notebook.log, inside the instance',
+    'an image without Jupyter has no notebook: use ssh, or a port of your own program',
+  ],
+  ...AGAIN_SOON,
+});
+
+export const notListening = (port: number): Answer => ({
   status: 503,
   code: 'unavailable',
   title: 'Nothing answers yet',
-  message: `the instance runs, but ${what} does not listen yet: start the program (on 0.0.0.0, not only on 127.0.0.1), or wait a moment`,
-  retryAfterS: 3,
-  refreshS: 3,
+  message: `the instance runs, but nothing listens on its port ${port}`,
+  help: [
+    'start the program that is to answer there, or wait until it has come up',
+    'let it listen on 0.0.0.0: what listens on 127.0.0.1 alone is reached from inside the instance only',
+    `look whether it listens on another port than ${port}: the address has to name that one`,
+  ],
+  ...AGAIN_SOON,
 });
+
+/** The client's turn, and nothing came. */
+export const clientStalled = (afterMs: number): Answer => ({
+  status: 408,
+  code: 'unavailable',
+  title: 'The request stood still',
+  message: `nothing of the request has come for ${seconds(afterMs)}, and so it was not waited for any longer`,
+  help: ['send it again'],
+});
+
+export const instanceStalled = (afterMs: number): Answer => ({
+  status: 504,
+  code: 'unavailable',
+  title: 'The program does not answer',
+  message: `the program inside the instance has sent nothing for ${seconds(afterMs)}, which is as long as this gateway waits`,
+  help: ['look at what it does, and at its log', 'let it send something now and then while it works'],
+});
+
+const seconds = (ms: number): string => `${ms / 1_000} s`;
 
 export const unreachable = (): Answer => ({
   status: 503,
@@ -217,8 +276,11 @@ const wantsPage = (accept: string): boolean => accept.includes('text/html');
 const PAGE_POLICY =
   "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+const sentenceOf = ({ message, help = [] }: Answer): string =>
+  help.length === 0 ? message : `${message}: ${help.join('; ')}`;
+
 function rendered(answer: Answer, asPage: boolean): { headers: string[]; body: Buffer } {
-  const body = Buffer.from(asPage ? page(answer) : `${JSON.stringify({ message: answer.message })}\n`, 'utf8');
+  const body = Buffer.from(asPage ? page(answer) : `${JSON.stringify({ message: sentenceOf(answer) })}\n`, 'utf8');
   const headers = ['Content-Type', asPage ? 'text/html; charset=utf-8' : 'application/json; charset=utf-8'];
   headers.push('Content-Length', String(body.length), 'Cache-Control', 'no-store', 'Vary', 'Accept, Cookie');
   headers.push(
@@ -275,8 +337,9 @@ export function sendRawAnswer(socket: Duplex, answer: Answer, accept = ''): void
 const escapes: { [char: string]: string } = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
 const escaped = (text: string): string => text.replace(/[&<>"']/g, (char) => escapes[char] ?? '');
 
-function page({ title, message, link, refreshS }: Answer): string {
-  const sentence = message.charAt(0).toUpperCase() + message.slice(1);
+const asSentence = (text: string): string => `${escaped(text.charAt(0).toUpperCase() + text.slice(1))}.`;
+
+function page({ title, message, help = [], link, refreshS }: Answer): string {
   return `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -286,12 +349,13 @@ ${refreshS === undefined ? '' : `<meta http-equiv="refresh" content="${refreshS}
 :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
 body { max-width: 34rem; margin: 18vh auto 0; padding: 0 1.5rem }
 h1 { font-size: 1.4rem; margin: 0 0 .5rem }
+ul { padding-left: 1.2rem }
 a { color: inherit }
 </style>
 <h1>${escaped(title)}</h1>
-<p>${escaped(sentence)}.</p>
-${link === undefined ? '' : `<p><a href="${escaped(link.href)}">${escaped(link.text)}</a></p>\n`}${
-    refreshS === undefined ? '' : '<p>This page looks again by itself.</p>\n'
-  }</html>
+<p>${asSentence(message)}</p>
+${help.length === 0 ? '' : `<ul>${help.map((one) => `<li>${asSentence(one)}</li>`).join('\n')}</ul>\n`}${
+    link === undefined ? '' : `<p><a href="${escaped(link.href)}">${escaped(link.text)}</a></p>\n`
+  }${refreshS === undefined ? '' : '<p>This page looks again by itself.</p>\n'}</html>
 `;
 }

@@ -9,9 +9,20 @@ import type { Dispatcher } from 'undici';
 import type { Log } from '../../control/log.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Admitted } from './admission.ts';
-import { died, drainOrCut, notListening, notRunning, sendAnswer, unreachable } from './answers.ts';
+import {
+  betweenRuns,
+  clientStalled,
+  died,
+  drainOrCut,
+  instanceStalled,
+  notebookNotListening,
+  notListening,
+  sendAnswer,
+  unreachable,
+} from './answers.ts';
 import type { Answer } from './answers.ts';
 import type { ClientRequest, ClientResponse } from './client-exchange.ts';
+import type { IdleWatch, Moving } from './idle.ts';
 import { hasBody } from './head.ts';
 import type { Head } from './head.ts';
 import type { PortPool } from './instance-pools.ts';
@@ -31,8 +42,18 @@ export interface Exchange {
   /** The client waits with its body until it is told to go on. */
   expectsContinue: boolean;
   log: Log;
+  idle: IdleWatch;
+  limits: ExchangeLimits;
   /** Called once, when nothing of the exchange is left. */
   onDone: () => void;
+}
+
+/** How long nothing may move, by whose turn it is; 0: as long as it likes. */
+export interface ExchangeLimits {
+  /** To send more of the request, or to take more of the response. */
+  clientIdleMs: number;
+  /** To take more of the request, or to send more of the response, its head included. */
+  instanceIdleMs: number;
 }
 
 /** Throws nothing: what goes wrong is answered. */
@@ -46,15 +67,17 @@ export function forward(pool: PortPool, exchange: Exchange): void {
   const passing = new Passing(exchange, body);
   res.once('close', () => {
     passing.clientClosed();
+    exchange.idle.done(passing);
     exchange.onDone();
   });
+  exchange.idle.watch(passing);
   if (exchange.expectsContinue) res.writeContinue();
   pool.pool.dispatch({ path: target.inwardPath, method: methodOf(req), headers: exchange.headers, body }, passing);
 }
 
 const methodOf = (req: ClientRequest): Dispatcher.HttpMethod => req.method ?? 'GET';
 
-class Passing implements Dispatcher.DispatchHandler {
+class Passing implements Dispatcher.DispatchHandler, Moving {
   readonly #exchange: Exchange;
   readonly #body: RequestBody | null;
   #controller: Dispatcher.DispatchController | null = null;
@@ -63,10 +86,36 @@ class Passing implements Dispatcher.DispatchHandler {
   /** A body that came whole with the head is sent with it in one write. */
   #whole: Buffer | null = null;
   #lengthLeft = -1;
+  #moves = 0;
+  /** What was written waits for the client to take it. */
+  #waitsForReader = false;
+  #stalled: Answer | null = null;
 
   constructor(exchange: Exchange, body: RequestBody | null) {
     this.#exchange = exchange;
     this.#body = body;
+  }
+
+  moves(): number {
+    return this.#moves + (this.#body?.moves ?? 0);
+  }
+
+  limitMs(): number {
+    // Until it has begun there is a limit of its own, that of dialling.
+    if (this.#controller === null) return 0;
+    const { clientIdleMs, instanceIdleMs } = this.#exchange.limits;
+    return this.#waitsForClient ? clientIdleMs : instanceIdleMs;
+  }
+
+  get #waitsForClient(): boolean {
+    return this.#waitsForReader || this.#body?.waitsForClient === true;
+  }
+
+  /** Once the head is out, only a cut says that it is not whole. */
+  expire(): void {
+    const limitMs = this.limitMs();
+    this.#stalled = this.#waitsForClient ? clientStalled(limitMs) : instanceStalled(limitMs);
+    this.#controller?.abort(new Error(this.#stalled.message));
   }
 
   clientClosed(): void {
@@ -86,6 +135,7 @@ class Passing implements Dispatcher.DispatchHandler {
     _parsed: unknown,
     statusText?: string,
   ): void {
+    this.#moves += 1;
     const { res, target, admitted, host } = this.#exchange;
     const { headers, contentLength } = outwardHeaders(
       rawOf(controller.rawHeaders),
@@ -132,9 +182,15 @@ class Passing implements Dispatcher.DispatchHandler {
       return;
     }
     this.#headSent = true;
+    this.#moves += 1;
     if (res.write(chunk)) return;
     controller.pause();
-    res.once('drain', () => controller.resume());
+    this.#waitsForReader = true;
+    res.once('drain', () => {
+      this.#waitsForReader = false;
+      this.#moves += 1;
+      controller.resume();
+    });
   }
 
   onResponseEnd(controller: Dispatcher.DispatchController): void {
@@ -148,7 +204,7 @@ class Passing implements Dispatcher.DispatchHandler {
   }
 
   onResponseError(_controller: unknown, error: Error): void {
-    const { req, res, head, target, admitted, log } = this.#exchange;
+    const { req, res, head, target, log } = this.#exchange;
     // undici leaves it open when there was no connection to write it to; the client may still be sending.
     this.#body?.destroy();
     if (this.#clientGone || res.destroyed) return;
@@ -164,7 +220,7 @@ class Passing implements Dispatcher.DispatchHandler {
       { instanceId: target.instanceId, port: target.port, reason: error.message },
       'a request did not reach its instance',
     );
-    sendAnswer(req, res, answerTo(error, target, admitted.route.status), head.accept);
+    sendAnswer(req, res, this.#stalled ?? answerTo(error, target), head.accept);
   }
 }
 
@@ -179,14 +235,14 @@ function rawOf(raw: Dispatcher.DispatchController['rawHeaders']): RawHeaders {
 }
 
 /** What a failure to reach an instance means to the visitor. */
-export function answerTo(error: Error, target: InstanceTarget, status: string): Answer {
+export function answerTo(error: Error, target: InstanceTarget): Answer {
   if (!(error instanceof EngineFault))
     return error.name === 'TimeoutError' || error.name === 'AbortError' ? unreachable() : died();
   switch (error.kind) {
     case 'busy':
-      return notListening(target.surface === 'notebook' ? 'the notebook' : `port ${target.port}`);
+      return target.surface === 'notebook' ? notebookNotListening() : notListening(target.port);
     case 'not_found':
-      return notRunning(status === 'Running' ? 'not running at the moment' : status, true);
+      return betweenRuns();
     case 'no_capacity':
     case 'rejected':
     case 'unreachable':
@@ -202,9 +258,15 @@ export function answerTo(error: Error, target: InstanceTarget, status: string): 
  * that would cut the connection on which the answer still has to go out.
  */
 class RequestBody extends Readable {
+  /** As `Moving` has it. */
+  moves = 0;
   readonly #req: ClientRequest;
+  #isWanted = false;
   readonly #onData = (chunk: Buffer): void => {
-    if (!this.push(chunk)) this.#req.pause();
+    this.moves += 1;
+    if (this.push(chunk)) return;
+    this.#isWanted = false;
+    this.#req.pause();
   };
   readonly #onEnd = (): void => {
     if (this.#req.complete) this.push(null);
@@ -225,7 +287,13 @@ class RequestBody extends Readable {
     req.pause();
   }
 
+  get waitsForClient(): boolean {
+    return this.#isWanted && !this.destroyed && !this.#req.complete;
+  }
+
   override _read(): void {
+    this.moves += 1;
+    this.#isWanted = true;
     this.#req.resume();
   }
 

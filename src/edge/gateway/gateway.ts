@@ -29,7 +29,6 @@ import type { AdmissionNeeds, Admitted, Visit } from './admission.ts';
 import {
   badRequest,
   internal,
-  isStarting,
   notRunning,
   nothingHere,
   sendAnswer,
@@ -44,9 +43,11 @@ import type { Answer } from './answers.ts';
 import { isSecure, shareCookie } from './cookies.ts';
 import type { ClientRequest, ClientResponse } from './client-exchange.ts';
 import { forward } from './forward.ts';
+import type { ExchangeLimits } from './forward.ts';
 import { hasBody, readHead } from './head.ts';
 import type { Head } from './head.ts';
 import { Http2Clients } from './http2.ts';
+import { IdleWatch } from './idle.ts';
 import { InstancePools } from './instance-pools.ts';
 import type { PoolLimits, PortPool } from './instance-pools.ts';
 import { inwardHeaders, senderOf } from './inward.ts';
@@ -60,7 +61,7 @@ import type { InstanceTarget } from './routing.ts';
 import { tunnel } from './upgrade.ts';
 import type { TunnelLimits } from './upgrade.ts';
 
-export interface GatewayLimits extends PoolLimits, TunnelLimits {
+export interface GatewayLimits extends PoolLimits, TunnelLimits, ExchangeLimits {
   /** A connection of a client on which nothing happens between requests is closed after as long. */
   idleClientMs: number;
   /** Until the head of a request must have come. */
@@ -76,6 +77,7 @@ export interface GatewayLimits extends PoolLimits, TunnelLimits {
 
 const defaultGatewayLimits: GatewayLimits = {
   perPort: 1_024,
+  perInstance: 4_096,
   idlePoolMs: 30_000,
   idleConnectionMs: 4_000,
   dialMs: 10_000,
@@ -83,6 +85,10 @@ const defaultGatewayLimits: GatewayLimits = {
   maxHeaderBytes: 32_768,
   handshakeMs: 60_000,
   halfOpenMs: 120_000,
+  // Notebooks and language models think for hours, and WebSockets are silent for days.
+  clientIdleMs: 600_000,
+  instanceIdleMs: 0,
+  tunnelIdleMs: 0,
   idleClientMs: 65_000,
   headMs: 30_000,
   connections: 20_000,
@@ -135,6 +141,7 @@ export class Gateway {
   readonly #http2: Http2Clients;
   readonly #pools: InstancePools;
   readonly #revocation: Revocation;
+  readonly #idle: IdleWatch;
   readonly #tunnels = new Set<Duplex>();
   /** Responses under way on a connection: nothing may be written into them from aside. */
   readonly #underWay = new WeakMap<Duplex, { responses: number }>();
@@ -158,6 +165,8 @@ export class Gateway {
       now: this.#now,
     });
     this.#revocation = new Revocation({ ...this.#admission, log: needs.log }, this.#limits.revocationMs);
+    const { clientIdleMs, instanceIdleMs, tunnelIdleMs } = this.#limits;
+    this.#idle = new IdleWatch([clientIdleMs, instanceIdleMs, tunnelIdleMs], this.#now);
     this.#http2 = new Http2Clients(this.#limits, (req, res, waits) => void this.#onRequest(req, res, waits));
     this.#server = this.#makeServer();
   }
@@ -187,6 +196,7 @@ export class Gateway {
     this.#http2.close();
     await this.#quiet(this.#limits.stopGraceMs);
     this.#revocation.stop();
+    this.#idle.stop();
     for (const client of this.#tunnels) client.destroy();
     this.#server.closeAllConnections();
     this.#http2.cut();
@@ -342,6 +352,8 @@ export class Gateway {
       headers: inwardHeaders(head, target, admitted, sender, this.#needs.issuer),
       expectsContinue,
       log: this.#needs.log,
+      idle: this.#idle,
+      limits: this.#limits,
       onDone: () => {
         done();
         this.#revocation.done(live);
@@ -391,6 +403,7 @@ export class Gateway {
         host: sender.host,
         accept: head.accept,
         headers,
+        idle: this.#idle,
         limits: this.#limits,
       });
     } finally {
@@ -416,7 +429,7 @@ export class Gateway {
     }
     if (!route.running) {
       this.#pools.forget(route.instanceId);
-      return { refused: notRunning(route.status, isStarting(route.status)) };
+      return { refused: notRunning(route.status, this.#admission.apiOrigin()) };
     }
     const pool = this.#pools.acquire(target);
     return pool === null ? { refused: tooMany() } : { admitted, pool };

@@ -19,6 +19,8 @@ import { socketOver } from './socket-over.ts';
 export interface PoolLimits {
   /** Requests and tunnels to one instance and port at the same time. */
   perPort: number;
+  /** The same of all ports of an instance together. */
+  perInstance: number;
   /** A pool that nobody used for as long is closed. */
   idlePoolMs: number;
   /** A connection that nobody used for as long is closed; less than what common servers allow (5 s). */
@@ -44,6 +46,8 @@ const LONGEST_WAIT_MS = 1_000;
 
 export class InstancePools {
   readonly #pools = new Map<string, PortPool>();
+  /** By instance, what runs on all of its ports. */
+  readonly #active = new Map<InstanceId, number>();
   readonly #dial: Forwarding['dial'];
   readonly #limits: PoolLimits;
   readonly #now: () => number;
@@ -66,14 +70,19 @@ export class InstancePools {
       entry = this.#make(target.instanceId, target.port);
       this.#pools.set(key, entry);
     }
-    if (entry.active >= this.#limits.perPort) return null;
+    const ofInstance = this.#active.get(target.instanceId) ?? 0;
+    if (entry.active >= this.#limits.perPort || ofInstance >= this.#limits.perInstance) return null;
     entry.active += 1;
+    this.#active.set(target.instanceId, ofInstance + 1);
     return entry;
   }
 
   release(entry: PortPool): void {
     entry.active -= 1;
     entry.usedAtMs = this.#now();
+    const left = (this.#active.get(entry.instanceId) ?? 1) - 1;
+    if (left === 0) this.#active.delete(entry.instanceId);
+    else this.#active.set(entry.instanceId, left);
   }
 
   /** The instance was seen not to run: its idle connections lead nowhere. Running requests end by themselves. */

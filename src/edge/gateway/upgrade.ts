@@ -14,6 +14,7 @@ import type { Admitted } from './admission.ts';
 import { sendRawAnswer } from './answers.ts';
 import { answerTo } from './forward.ts';
 import { outwardHeaders } from './outward.ts';
+import type { IdleWatch, Moving } from './idle.ts';
 import type { PortPool } from './instance-pools.ts';
 import type { InstanceTarget } from './routing.ts';
 
@@ -26,10 +27,13 @@ export interface Tunnel {
   host: string;
   accept: string;
   headers: string[];
+  idle: IdleWatch;
   limits: TunnelLimits;
 }
 
 export interface TunnelLimits {
+  /** A tunnel on which nothing moves, either way, is closed after as long; 0: never. */
+  tunnelIdleMs: number;
   /** Until the instance must have answered the upgrade. */
   handshakeMs: number;
   /** A tunnel of which one side has ended is closed after as long. */
@@ -39,7 +43,7 @@ export interface TunnelLimits {
 
 /** The returned promise settles when nothing of the tunnel is left, and never rejects. */
 export async function tunnel(pool: PortPool, wish: Tunnel): Promise<void> {
-  const { client, target, admitted } = wish;
+  const { client, target } = wish;
   const closed = new Promise<void>((resolve) => {
     if (client.closed) resolve();
     else client.once('close', () => resolve());
@@ -49,7 +53,7 @@ export async function tunnel(pool: PortPool, wish: Tunnel): Promise<void> {
     upstream = await pool.dial();
   } catch (error) {
     const fault = error instanceof Error ? error : new Error(String(error));
-    if (!client.destroyed) sendRawAnswer(client, answerTo(fault, target, admitted.route.status), wish.accept);
+    if (!client.destroyed) sendRawAnswer(client, answerTo(fault, target), wish.accept);
     await closed;
     return;
   }
@@ -76,7 +80,7 @@ function shakeHands(upstream: Duplex, wish: Tunnel): void {
   const fail = (error: Error): void => {
     upstream.destroy();
     if (answered || client.destroyed) client.destroy();
-    else sendRawAnswer(client, answerTo(error, target, wish.admitted.route.status), wish.accept);
+    else sendRawAnswer(client, answerTo(error, target), wish.accept);
     answered = true;
   };
   const timer = setTimeout(() => fail(new Error('no answer to the upgrade')), limits.handshakeMs);
@@ -93,7 +97,7 @@ function shakeHands(upstream: Duplex, wish: Tunnel): void {
     client.write(headOf(response, wish, ['Connection', 'Upgrade', 'Upgrade', response.headers.upgrade ?? 'websocket']));
     if (first.length > 0) client.write(first);
     if (wish.early.length > 0) upstream.write(wish.early);
-    pipeBoth(client, upstream, limits.halfOpenMs);
+    pipeBoth(upstream, wish);
   });
   asked.on('response', (response) => {
     clearTimeout(timer);
@@ -120,17 +124,24 @@ function headOf(response: IncomingMessage, wish: Tunnel, more: string[]): string
   return `${head}\r\n`;
 }
 
-function pipeBoth(client: Duplex, upstream: Duplex, halfOpenMs: number): void {
+function pipeBoth(upstream: Duplex, { client, idle, limits }: Tunnel): void {
   if (upstream instanceof Socket) upstream.setNoDelay(true).setKeepAlive(true, 60_000);
   let timer: NodeJS.Timeout | null = null;
   const half = (): void => {
-    timer ??= setTimeout(() => client.destroy(), halfOpenMs);
+    timer ??= setTimeout(() => client.destroy(), limits.halfOpenMs);
   };
   client.pipe(upstream);
   upstream.pipe(client);
   client.on('end', half);
   upstream.on('end', half);
+  const moving: Moving = {
+    moves: () => (client instanceof Socket ? client.bytesRead + client.bytesWritten : 0),
+    limitMs: () => (client instanceof Socket ? limits.tunnelIdleMs : 0),
+    expire: () => client.destroy(),
+  };
+  idle.watch(moving);
   client.once('close', () => {
+    idle.done(moving);
     if (timer !== null) clearTimeout(timer);
     upstream.destroy();
   });

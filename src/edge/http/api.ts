@@ -8,10 +8,12 @@
  * Read on in `handlers.ts` (what each route asks control), `validate.ts` (the words of a refused body), `status.ts` (codes to
  * statuses), `credentials.ts` and `cross-site.ts` (who calls), `list-pages.ts` (why a list is cheap).
  */
+import { createServer } from 'node:http';
 import fastify from 'fastify';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { MAX_BODY_BYTES } from '../../contract/common.ts';
 import { EVENTS_PATH } from '../../contract/events.ts';
+import { LOGS_PATH } from '../../contract/log.ts';
 import { openapiDocument } from '../../contract/openapi.ts';
 import { ADMIN_ROLE, BASE_PATH, routeNames, routeOf, routes } from '../../contract/routes.ts';
 import type { BodyOf, Route, RouteName } from '../../contract/routes.ts';
@@ -29,11 +31,15 @@ import { makeHandlers } from './handlers.ts';
 import type { ClosedRoute, OpenRoute } from './handlers.ts';
 import { idempotencyOf } from './idempotency.ts';
 import { makeListPages } from './list-pages.ts';
+import { mountLogStream } from './log-stream.ts';
 import { answerError, errorBody, JSON_TYPE, pathOf, PLAIN } from './refusal-reply.ts';
 import type { ErrorStyle } from './refusal-reply.ts';
 import { makeRequestIds } from './request-id.ts';
+import { makeStreams } from './server-sent.ts';
 import { watchSlowSenders } from './slow-senders.ts';
 import { watchSpareConnections } from './spare-connections.ts';
+import { tlsServer } from './tls-server.ts';
+import type { ApiTls } from './tls-server.ts';
 import { errorKinds } from './status.ts';
 import { makeValidate } from './validate.ts';
 import { waitMsOf } from './wait-header.ts';
@@ -65,6 +71,8 @@ export interface ApiOptions {
   version: string;
   /** Where instances are reached; never an origin of this API. */
   gatewayOrigin: string;
+  /** Absent: plain HTTP. */
+  tls?: ApiTls;
   /** Whether browsers reach this API by https. */
   secureCookies: boolean;
   /** Origins that browsers know this API by, where a proxy sends another Host header inward. */
@@ -85,15 +93,17 @@ export interface ApiOptions {
 export function makeApi(options: ApiOptions): FastifyInstance {
   const { control, log, version, gatewayOrigin, secureCookies, slowMs = DEFAULT_SLOW_MS } = options;
   const requestId = makeRequestIds();
-  const app = fastify({
-    bodyLimit: MAX_BODY_BYTES,
+  const serverOptions = {
+    headersTimeout: HEADERS_TIMEOUT_MS,
+    connectionsCheckingInterval: TIMEOUTS_CHECKED_EVERY_MS,
+    maxHeaderSize: MAX_HEADER_BYTES,
     requestTimeout: NO_LIMIT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
-    http: {
-      headersTimeout: HEADERS_TIMEOUT_MS,
-      connectionsCheckingInterval: TIMEOUTS_CHECKED_EVERY_MS,
-      maxHeaderSize: MAX_HEADER_BYTES,
-    },
+  };
+  const { tls } = options;
+  const app = fastify({
+    bodyLimit: MAX_BODY_BYTES,
+    serverFactory: (handler) => (tls ? tlsServer(serverOptions, tls, handler) : createServer(serverOptions, handler)),
     genReqId: (raw) => requestId(raw.headers['x-request-id']),
     trustProxy: options.trustProxy ?? false,
     logger: false,
@@ -200,16 +210,13 @@ export function makeApi(options: ApiOptions): FastifyInstance {
     else mountClosed(name);
   }
 
-  mountEventStream(app, {
-    events: control.events,
-    access: control.access,
-    admit: (request) => admit(request, { who: 'account' }),
-    log,
-    beatMs: options.eventBeatMs,
-  });
+  const admitAccount = (request: FastifyRequest): Promise<Caller> => admit(request, { who: 'account' });
+  const streams = makeStreams(app, { access: control.access, log, beatMs: options.eventBeatMs });
+  mountEventStream(app, { events: control.events, streams, admit: admitAccount });
+  mountLogStream(app, { logs: control.logs, streams, admit: admitAccount, log, stalledMs: options.fileStalledMs });
   mountFiles(app, {
     files: control.files,
-    admit: (request) => admit(request, { who: 'account' }),
+    admit: admitAccount,
     slowSenders,
     log,
     stalledMs: options.fileStalledMs,
@@ -267,6 +274,7 @@ const allowedMethods: ReadonlyMap<string, string> = new Map([
   ...['/', '/healthz', '/readyz', `${BASE_PATH}/openapi.json`, BASE_PATH + EVENTS_PATH].map(
     (path): [string, string] => [path, 'GET'],
   ),
+  [BASE_PATH + LOGS_PATH, 'GET, POST'],
 ]);
 
 function answerUnknownRoute(request: FastifyRequest, reply: FastifyReply): void {

@@ -2,6 +2,7 @@
  * One handler per route of the table; a forgotten one does not compile. A handler turns a validated body into one question to
  * control, and control's answer into the route's. It answers an object, or the bytes where control has the JSON already.
  */
+import { DEFAULT_LOG_LINES } from '../../contract/log.ts';
 import { OPERATION_HEADER } from '../../contract/operation.ts';
 import type { AnswerOf, BodyOf, RouteName, routes } from '../../contract/routes.ts';
 import type { Caller, Control, Idempotency, Wished } from '../../control/control.ts';
@@ -9,6 +10,7 @@ import { publicRegion } from '../../domain/public-instance.ts';
 import type { ListedShare } from '../../control/ways-in.ts';
 import { accessCookie } from './credentials.ts';
 import { activityAnswer, endsAnswer, endsWish } from './ends-answers.ts';
+import { fromOf, publicLine } from './log-answers.ts';
 import { metricsAnswer } from './metrics-answer.ts';
 import type { ListPages } from './list-pages.ts';
 
@@ -70,7 +72,7 @@ export function makeHandlers({
   secureCookies: boolean;
 }): Handlers {
   const { access, instances, volumes, snapshots, files, catalog, strays, operations } = control;
-  const { ends, ports, images, registries, metrics } = control;
+  const { ends, ports, images, registries, metrics, logs } = control;
   const open: OpenHandlers = {
     async login({ body, from, setHeader }) {
       const { accessToken, accessExpire } = await access.login(body, from);
@@ -127,6 +129,11 @@ export function makeHandlers({
       const stepMs = stepSeconds === undefined ? undefined : stepSeconds * 1000;
       const wish = { fromMs: fromUnixMs, toMs: toUnixMs, stepMs };
       return metricsAnswer(instanceId, await metrics.read(caller, instanceId, wish));
+    },
+    async logs(caller, { body: { instanceId, source, untilUnixMs: untilMs, limit = DEFAULT_LOG_LINES, ...where } }) {
+      const atMost = where.tail ?? limit;
+      const page = await logs.read(caller, { instanceId, source, from: fromOf(where), untilMs, limit: atMost });
+      return { instanceId, source, ...page, lines: page.lines.map(publicLine) };
     },
     async getInstance(caller, { body }) {
       const { instanceText, ...rest } = await instances.get(caller, body);

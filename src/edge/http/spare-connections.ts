@@ -8,11 +8,19 @@ import type { Socket } from 'node:net';
 /** Answers what cuts them. */
 export function watchSpareConnections(server: Pick<Server, 'on'>): () => void {
   const sockets = new Set<Socket>();
-  server.on('connection', (socket) => {
-    sockets.add(socket);
-    socket.once('close', () => sockets.delete(socket));
-  });
+  /** Over TLS a handshake has come on each. */
+  const secured = new Set<Socket>();
+  const watch =
+    (among: Set<Socket>) =>
+    (socket: Socket): void => {
+      among.add(socket);
+      socket.once('close', () => among.delete(socket));
+    };
+  server.on('connection', watch(sockets));
+  server.on('secureConnection', watch(secured));
+  server.on('request', ({ socket }) => secured.delete(socket));
   return () => {
     for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy();
+    for (const socket of secured) socket.destroy();
   };
 }

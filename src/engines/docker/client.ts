@@ -6,6 +6,7 @@
  */
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
+import { Readable } from 'node:stream';
 import { inspect } from 'node:util';
 import Docker from 'dockerode';
 import { faultOf } from './faults.ts';
@@ -38,6 +39,8 @@ export interface Client {
   call<T>(signal: AbortSignal, request: (abortSignal: AbortSignal) => Promise<T>): Promise<T>;
   /** A GET for which dockerode's types take no signal. */
   get(path: string, signal: AbortSignal): Promise<unknown>;
+  /** The same, its answer as it comes. */
+  stream(path: string, signal: AbortSignal): Promise<Readable>;
   stop(): void;
 }
 
@@ -66,17 +69,24 @@ export function makeClient(endpoint: Endpoint): Client {
     }
   };
 
-  const get = (path: string, signal: AbortSignal): Promise<unknown> =>
+  const ask = (path: string, signal: AbortSignal, isStream: boolean): Promise<unknown> =>
     call(
       signal,
       (abortSignal) =>
         new Promise((resolve, reject) => {
           // Of a path with a query the modem cuts the last character, in which it expects a lone question mark.
           const whole = path.includes('?') ? `${path}&` : path;
-          const request = { path: whole, method: 'GET', abortSignal, statusCodes: { 200: true, 500: 'server error' } };
+          const statusCodes = { 200: true, 500: 'server error' };
+          const request = { path: whole, method: 'GET', isStream, abortSignal, statusCodes };
           docker.modem.dial(request, (error: unknown, answer: unknown) => (error ? reject(error) : resolve(answer)));
         }),
     );
+  const get: Client['get'] = (path, signal) => ask(path, signal, false);
+  const stream: Client['stream'] = async (path, signal) => {
+    const answer = await ask(path, signal, true);
+    if (!(answer instanceof Readable)) throw new Error(`the engine's answer to ${path} is no stream`);
+    return answer;
+  };
 
-  return { docker, local: 'socketPath' in endpoint, call, get, stop: () => agent.destroy() };
+  return { docker, local: 'socketPath' in endpoint, call, get, stream, stop: () => agent.destroy() };
 }

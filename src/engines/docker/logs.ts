@@ -16,13 +16,23 @@ export interface Asked {
   signal: AbortSignal;
 }
 
-/** All at once. Of what the engine gives the last are taken here, as it counts pieces of lines and knows of no end. */
-export async function readLog(asked: Omit<Asked, 'follow'>): Promise<LogLine[]> {
-  const { range, signal } = asked;
-  const lines = await Array.fromAsync(await openLog({ ...asked, follow: false }));
+/** Of what the engine gives the last are taken here, as it counts pieces of lines and knows of no end. */
+export async function readLog(asked: Omit<Asked, 'follow'>): Promise<AsyncIterable<LogLine>> {
+  const { tail } = asked.range;
+  const lines = whole(await openLog({ ...asked, follow: false }), asked.signal);
+  return tail === undefined ? lines : lastOf(lines, wholeOf(tail));
+}
+
+/** What was cut short by the signal must not look as if it were all. */
+async function* whole(lines: AsyncIterable<LogLine>, signal: AbortSignal): AsyncGenerator<LogLine> {
+  yield* lines;
   if (signal.aborted) throw faultOf(signal.reason);
-  const from = range.tail === undefined ? 0 : lines.length - wholeOf(range.tail);
-  return lines.slice(Math.max(0, from));
+}
+
+async function* lastOf(lines: AsyncIterable<LogLine>, count: number): AsyncGenerator<LogLine> {
+  const last: LogLine[] = [];
+  for await (const line of lines) if (last.push(line) > 2 * count) last.splice(0, last.length - count);
+  yield* last.slice(Math.max(0, last.length - count));
 }
 
 export async function openLog(asked: Asked): Promise<AsyncIterable<LogLine>> {
@@ -43,23 +53,28 @@ async function openConsole({ client, info, range, follow, signal }: Asked): Prom
     ...(tail === undefined || untilMs !== undefined ? {} : { tail: wholeOf(tail) }),
   };
   const container = client.docker.getContainer(info.Id);
-  const chunks = await client.call(signal, async (abortSignal) =>
-    follow
-      ? container.logs({ ...request, follow, abortSignal })
-      : [await container.logs({ ...request, follow, abortSignal })],
-  );
+  const chunks = follow
+    ? await client.call(signal, (abortSignal) => container.logs({ ...request, follow, abortSignal }))
+    : await client.stream(`/containers/${info.Id}/logs?${queryOf(request)}`, signal);
   return linesOf(chunks, makeFrameReader(), signal);
 }
 
+const queryOf = (request: Record<string, unknown>): string =>
+  new URLSearchParams(
+    Object.entries(request).map(([name, value]): [string, string] => [name, String(value)]),
+  ).toString();
+
 /**
  * How many lines, and whether to follow: until the script has ended and a moment has passed, as the tail of some looks once a second.
- * An instance whose script has not begun to write yet has no such file; one without a script never will.
+ * Without following it ends with 1 when the script had not ended before. An instance whose script has not begun to write yet has no such file; one without a script never will.
  */
 const READ_INIT = `
 log=/var/log/berth/init.log
 if [ "$2" != follow ]; then
-  [ ! -e "$log" ] || exec tail -n "$1" "$log"
-  exit 0
+  [ -e /var/log/berth/init.exit ]
+  code=$?
+  [ ! -e "$log" ] || tail -n "$1" "$log"
+  exit $code
 fi
 [ -e "$log" ] || [ -s /etc/berth/init-script ] || exit 0
 tail -n "$1" -F "$log" 2>/dev/null &
@@ -84,8 +99,10 @@ async function openInit({ client, info, range: { tail }, follow, signal }: Asked
   signal.addEventListener('abort', leave, { once: true });
   async function* read(): AsyncGenerator<LogLine> {
     try {
-      yield* linesOf(reading.stdout, makeLineReader(), signal);
-      if (!signal.aborted) await reading.exited.catch(unlessEnded);
+      const lines = makeLineReader();
+      yield* linesOf(reading.stdout, { ...lines, rest: () => [] }, signal);
+      const code = signal.aborted ? null : await reading.exited.catch(unlessEnded);
+      if (follow || code === 0) yield* lines.rest();
     } finally {
       signal.removeEventListener('abort', leave);
       if (!signal.aborted) leave();
@@ -95,8 +112,9 @@ async function openInit({ client, info, range: { tail }, follow, signal }: Asked
 }
 
 /** With the instance its log has ended. */
-function unlessEnded(fault: unknown): void {
-  if (!(fault instanceof EngineFault && fault.kind === 'not_found')) throw fault;
+function unlessEnded(fault: unknown): null {
+  if (fault instanceof EngineFault && fault.kind === 'not_found') return null;
+  throw fault;
 }
 
 const wholeOf = (tail: number): number => Math.max(0, Math.floor(tail));

@@ -2,7 +2,7 @@
 import type { LogLine, LogRange, LogSource } from '../contract.ts';
 import type { EngineFault } from '../../domain/engine-fault.ts';
 import type { Container, Line } from './container.ts';
-import { untilAborted } from './faults.ts';
+import { givenUp, untilAborted } from './faults.ts';
 import type { SimulatedHost } from './host.ts';
 
 const linesIn = (container: Container, source: LogSource): readonly Line[] =>
@@ -15,7 +15,7 @@ const toldAs = ({ atMs, text }: Line, source: LogSource): LogLine => ({
   cut: false,
 });
 
-function inRange(container: Container, source: LogSource, range: LogRange, nowMs: number): Line[] {
+export function inRange(container: Container, source: LogSource, range: LogRange, nowMs: number): Line[] {
   const { sinceMs, untilMs, tail } =
     source === 'console' ? range : { ...range, sinceMs: undefined, untilMs: undefined };
   const lines = linesIn(container, source).filter(
@@ -24,8 +24,15 @@ function inRange(container: Container, source: LogSource, range: LogRange, nowMs
   return tail === undefined ? lines : lines.slice(Math.max(0, lines.length - Math.max(0, Math.floor(tail))));
 }
 
-export const linesOf = (container: Container, source: LogSource, range: LogRange, nowMs: number): LogLine[] =>
-  inRange(container, source, range, nowMs).map((line) => toldAs(line, source));
+export async function* read(
+  lines: readonly Line[],
+  { source, signal }: { source: LogSource; signal: AbortSignal },
+): AsyncGenerator<LogLine> {
+  for (const line of lines) {
+    if (signal.aborted) throw givenUp(signal);
+    yield toldAs(line, source);
+  }
+}
 
 export async function* follow(
   host: SimulatedHost,

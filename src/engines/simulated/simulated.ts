@@ -32,7 +32,7 @@ import { observationOf, scriptOf, type Container } from './container.ts';
 import { orGivenUp, simulatedFault, type Faults } from './faults.ts';
 import { SimulatedHost, type HostOptions, type Span } from './host.ts';
 import * as images from './images.ts';
-import { follow, linesOf, silence } from './logs.ts';
+import { follow, inRange, read, silence } from './logs.ts';
 import { makePair } from './pair.ts';
 import { openProcess } from './processes.ts';
 import { play } from './shell.ts';
@@ -354,8 +354,8 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
         verb: 'logs',
         about: id,
         signal,
-        work: () => linesOf(withLog(id, source), source, range, host.clock.now()),
-        lie: () => [],
+        work: () => read(inRange(withLog(id, source), source, range, host.clock.now()), { source, signal }),
+        lie: silence,
       }),
     followLogs: (id, source, range, signal) =>
       call({

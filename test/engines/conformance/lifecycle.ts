@@ -154,7 +154,9 @@ export function describeLifecycle(current: () => Subject): void {
       const spec = subject.spec({ start: 'stubborn' });
       await subject.ensure(spec);
       await until('its trap is set', async () => {
-        const lines = await subject.fixture.engine.logs(spec.id, 'console', { tail: 10 }, deadline());
+        const lines = await Array.fromAsync(
+          await subject.fixture.engine.logs(spec.id, 'console', { tail: 10 }, deadline()),
+        );
         return lines.length >= 2;
       });
       const beganMs = performance.now();

@@ -27,7 +27,7 @@ export function describeLogs(current: () => Subject): void {
     return { subject, id: spec.id };
   };
   const read = (subject: Subject, id: InstanceId, range: LogRange = {}, source: LogSource = 'console') =>
-    subject.fixture.engine.logs(id, source, range, deadline());
+    subject.fixture.engine.logs(id, source, range, deadline()).then((lines) => Array.fromAsync(lines));
   const textsOf = (lines: LogLine[]): string[] => lines.map(({ text }) => text);
   /** Reads on beside the test. */
   const follow = async (
@@ -168,6 +168,24 @@ export function describeLogs(current: () => Subject): void {
       expect(textsOf(await read(subject, id, { sinceMs: Date.now() + 60_000 }, 'init'))).toHaveLength(4);
       await subject.fixture.engine.halt(id, 10_000, deadline());
       await expectFault(read(subject, id, {}, 'init'), 'not_found');
+    });
+
+    it('of an init script that runs on: a line is told once it is complete', async (context) => {
+      const subject = current();
+      skipWithout('shell', subject, context);
+      const log = '/var/log/berth';
+      const script =
+        `mkdir -p ${log}; printf 'one\\nhal' >${log}/init.log; while [ ! -e ${log}/go ]; do sleep 0.1; done; ` +
+        `printf f >>${log}/init.log; echo 0 >${log}/init.exit; trap 'exit 0' TERM`;
+      const place = await started({ files: [control('init-script', 'true\n', 0o755)] }, startWith('', script));
+      const { lines, over } = await follow(place, {}, 'init');
+      await until('the first is there', async () => (await read(subject, place.id, {}, 'init')).length > 0);
+      expect(textsOf(await read(subject, place.id, {}, 'init'))).toEqual(['one']);
+      expect(textsOf(lines).includes('hal')).toBe(false);
+      await subject.exec(place.id, 'touch', `${log}/go`);
+      await over;
+      expect(textsOf(lines)).toEqual(['one', 'half']);
+      expect(textsOf(await read(subject, place.id, {}, 'init'))).toEqual(['one', 'half']);
     });
 
     it('of an init script that there is none of are none', async () => {

@@ -1,0 +1,99 @@
+/** The part of the client that follows logs, over as many connections as it takes, and downloads them. */
+import { z } from 'zod';
+import { logLine, LOG_END_EVENT, LOG_GAP_EVENT, LOG_LINE_EVENT, LOG_STATUS_EVENT, LOGS_PATH } from './log.ts';
+import type { logSources } from './log.ts';
+import { EVENT_STREAM_TYPE, readStream, type Message } from './server-sent.ts';
+
+const gap = z.object({ why: z.string() });
+const status = z.object({ status: z.string() });
+
+export type ToldLog =
+  | ({ type: 'line' } & z.output<typeof logLine> & {
+        /** To go on after it, another time; null: nothing says where it is. */
+        after: string | null;
+      })
+  /** Lines before the next one are no longer kept. */
+  | { type: 'gap'; why: string }
+  /** Its run has ended, or another begins. */
+  | { type: 'status'; status: string }
+  /** The last. */
+  | { type: 'end'; why: string };
+
+export interface LogOptions {
+  source?: (typeof logSources)[number];
+  /** Begins with the last so many lines, or from a time on, or after a line of before; without them with the oldest that is kept. */
+  tail?: number;
+  sinceUnixMs?: number;
+  after?: string;
+  /** Ends the loop, without an error. */
+  signal?: AbortSignal;
+}
+
+export interface LogCalls {
+  /** The lines that there are, and each that comes: a loop that resumes by itself when the connection is lost. */
+  followLogs(instanceId: string, options?: LogOptions): AsyncGenerator<ToldLog, void>;
+  /** All that there is now, as text, its body unread; each line with its time unless `times` is false. */
+  downloadLog(
+    instanceId: string,
+    options?: Pick<LogOptions, 'source' | 'tail' | 'sinceUnixMs' | 'signal'> & { times?: boolean },
+  ): Promise<Response>;
+}
+
+export interface LogCallNeeds {
+  /** Answers what is no refusal, with its body unread. */
+  call: (
+    url: string,
+    accept: string,
+    init: { headers: Record<string, string>; signal?: AbortSignal },
+  ) => Promise<Response>;
+  retryAfterS: (error: unknown) => number | null;
+}
+
+export function logCalls({ call, retryAfterS }: LogCallNeeds): LogCalls {
+  return {
+    followLogs: (instanceId, { signal, after, ...where } = {}) =>
+      readStream<ToldLog>(
+        { after: after ?? null, signal },
+        {
+          retryAfterS,
+          toldBy,
+          isEnd: ({ type }) => type === 'end',
+          async open(last, by) {
+            const headers: Record<string, string> = last === null ? {} : { 'last-event-id': last };
+            const url = urlOf({ instanceId, ...where });
+            const { body } = await call(url, EVENT_STREAM_TYPE, { headers, ...(by ? { signal: by } : {}) });
+            return body ?? new ReadableStream({ start: (empty) => empty.close() });
+          },
+        },
+      ),
+    downloadLog: (instanceId, { signal, times = true, ...where } = {}) =>
+      call(urlOf({ instanceId, ...where, download: true, times }), '*/*', {
+        headers: {},
+        ...(signal ? { signal } : {}),
+      }),
+  };
+}
+
+const urlOf = (query: Record<string, string | number | boolean | undefined>): string => {
+  const set = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) if (value !== undefined) set.set(name, String(value));
+  return `${LOGS_PATH}?${set}`;
+};
+
+function toldBy({ id, name, data }: Message): ToldLog | null {
+  if (data === '') return null;
+  const json: unknown = JSON.parse(data);
+  switch (name) {
+    case LOG_LINE_EVENT:
+      return { type: 'line', ...logLine.parse(json), after: id };
+    case LOG_GAP_EVENT:
+      return { type: 'gap', ...gap.parse(json) };
+    case LOG_STATUS_EVENT:
+      return { type: 'status', ...status.parse(json) };
+    case LOG_END_EVENT:
+      return { type: 'end', ...gap.parse(json) };
+    default:
+      // Of a newer server.
+      return null;
+  }
+}

@@ -1,0 +1,108 @@
+/** A reader of Server-Sent Events (WHATWG HTML, 9.2), as this server writes them, that resumes by itself. */
+
+export const EVENT_STREAM_TYPE = 'text/event-stream';
+
+/** One message of a stream, or its number alone. */
+export interface Message {
+  id: string | null;
+  name: string;
+  data: string;
+}
+
+export interface StreamNeeds<Told> {
+  /** Opens a stream after that id (null: where it begins). Rejects with the refusal, or with what says that it can't be reached. */
+  open: (after: string | null, signal: AbortSignal | undefined) => Promise<ReadableStream<Uint8Array<ArrayBuffer>>>;
+  /** Seconds after which an attempt that failed may be made again; null: it is refused for good. */
+  retryAfterS: (error: unknown) => number | null;
+  /** What a message tells; null: nothing. `last` is the id before it. */
+  toldBy: (message: Message, last: string | null) => Told | 'known' | null;
+  /** Nothing comes after it. */
+  isEnd?: (told: Told) => boolean;
+  silenceMs?: number;
+}
+
+const FIRST_WAIT_MS = 500;
+const LONGEST_WAIT_MS = 30_000;
+/** The server says something every 15 s: three times that in silence is a connection that was lost without a word. */
+const SILENCE_MS = 45_000;
+
+/** Over as many connections as it takes. What the first attempt is refused with is thrown; the signal ends it without an error. */
+export async function* readStream<Told>(
+  { after, signal }: { after: string | null; signal: AbortSignal | undefined },
+  needs: StreamNeeds<Told>,
+): AsyncGenerator<Told, void> {
+  let last = after;
+  let waitMs = FIRST_WAIT_MS;
+  for (let connected = false; !signal?.aborted;) {
+    try {
+      const stream = await needs.open(last, signal);
+      connected = true;
+      for await (const message of messagesOf(stream, needs.silenceMs ?? SILENCE_MS)) {
+        waitMs = FIRST_WAIT_MS;
+        const told = needs.toldBy(message, last);
+        if (told === 'known') continue;
+        // Before it is handed out: whoever breaks off and begins anew goes on from what it has.
+        last = message.id ?? last;
+        if (told === null) continue;
+        yield told;
+        if (needs.isEnd?.(told)) return;
+      }
+    } catch (error) {
+      if (signal?.aborted) return;
+      const againS = needs.retryAfterS(error);
+      if (!connected || againS === null) throw error;
+      waitMs = Math.max(waitMs, againS * 1000);
+    }
+    await pause(waitMs, signal);
+    waitMs = Math.min(LONGEST_WAIT_MS, waitMs * 2);
+  }
+}
+
+/** Ends when the stream does, or is silent for too long. */
+async function* messagesOf(
+  stream: ReadableStream<Uint8Array<ArrayBuffer>>,
+  silenceMs: number,
+): AsyncGenerator<Message, void> {
+  const reader = stream.getReader();
+  const decoder = new TextDecoder();
+  let text = '';
+  try {
+    for (;;) {
+      // What is read ends with its reader, which rejects nothing that waits.
+      const timer = setTimeout(() => void reader.cancel().catch(() => {}), silenceMs);
+      const piece = await reader.read().finally(() => clearTimeout(timer));
+      if (piece.done) return;
+      text += decoder.decode(piece.value, { stream: true });
+      for (let end = text.indexOf('\n\n'); end >= 0; end = text.indexOf('\n\n')) {
+        yield messageOf(text.slice(0, end));
+        text = text.slice(end + 2);
+      }
+    }
+  } finally {
+    await reader.cancel().catch(() => {});
+  }
+}
+
+/** Of one block of lines as this server writes them: `name: value`, each once. */
+function messageOf(block: string): Message {
+  const fields = new Map(
+    block.split('\n').map((line): [string, string] => {
+      const colon = line.indexOf(': ');
+      return colon < 1 ? ['', line] : [line.slice(0, colon), line.slice(colon + 2)];
+    }),
+  );
+  return { id: fields.get('id') ?? null, name: fields.get('event') ?? '', data: fields.get('data') ?? '' };
+}
+
+function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal?.aborted) return resolve();
+    const done = (): void => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', done);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    signal?.addEventListener('abort', done);
+  });
+}

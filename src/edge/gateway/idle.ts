@@ -1,0 +1,58 @@
+/**
+ * What is under way and stands still. Each says how much has moved on it so far, and whose turn it is; one look now and then compares, so
+ * that a request costs no timer and a chunk no clock.
+ */
+
+export interface Moving {
+  /** Grows whenever something moves, either way. */
+  moves(): number;
+  /** How long it may stand still as it is now; 0: as long as it likes. */
+  limitMs(): number;
+  /** It stood still for so long. */
+  expire(): void;
+}
+
+const LOOKS_IN_A_LIMIT = 10;
+const LONGEST_PAUSE_MS = 5_000;
+
+export class IdleWatch {
+  readonly #all = new Map<Moving, { moves: number; sinceMs: number }>();
+  readonly #now: () => number;
+  readonly #timer: NodeJS.Timeout | null = null;
+
+  /** `limitsMs`: all that there are; without one nothing is looked at. */
+  constructor(limitsMs: readonly number[], now: () => number) {
+    this.#now = now;
+    const shortestMs = Math.min(...limitsMs.filter((ms) => ms > 0));
+    if (shortestMs === Infinity) return;
+    this.#timer = setInterval(() => this.look(), Math.min(LONGEST_PAUSE_MS, shortestMs / LOOKS_IN_A_LIMIT));
+    this.#timer.unref();
+  }
+
+  watch(one: Moving): void {
+    if (this.#timer !== null) this.#all.set(one, { moves: one.moves(), sinceMs: this.#now() });
+  }
+
+  done(one: Moving): void {
+    this.#all.delete(one);
+  }
+
+  stop(): void {
+    if (this.#timer !== null) clearInterval(this.#timer);
+  }
+
+  look(): void {
+    const nowMs = this.#now();
+    for (const [one, seen] of this.#all) {
+      const moves = one.moves();
+      const limitMs = one.limitMs();
+      if (moves !== seen.moves) {
+        seen.moves = moves;
+        seen.sinceMs = nowMs;
+      } else if (limitMs > 0 && nowMs - seen.sinceMs >= limitMs) {
+        this.#all.delete(one);
+        one.expire();
+      }
+    }
+  }
+}

@@ -1,0 +1,208 @@
+/**
+ * # Logs as they come, and as a file: `GET /api/instance/logs`
+ *
+ * At the path of the route that reads them by the page, and outside of the table because no answer ends it. Server-Sent Events
+ * (`server-sent.ts`): each line is an event `line` whose `id` is what to go on after, so that a browser's EventSource resumes by itself;
+ * `gap`, `status` and `end` tell of the stream. Lines that come together go out together. With `download=true` all that there is now is
+ * text, and ends.
+ */
+import { pipeline } from 'node:stream/promises';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import {
+  LOG_END_EVENT,
+  LOG_GAP_EVENT,
+  LOG_LINE_EVENT,
+  LOG_STATUS_EVENT,
+  LOG_TEXT_TYPE,
+  LOGS_PATH,
+  logStreamRequest,
+} from '../../contract/log.ts';
+import { BASE_PATH } from '../../contract/routes.ts';
+import type { Caller, FollowedLog, Logs, LogWish } from '../../control/control.ts';
+import type { Log } from '../../control/log.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import { fromOf, publicLine } from './log-answers.ts';
+import type { Streams, Telling } from './server-sent.ts';
+import { makeValidate } from './validate.ts';
+
+/** Lines wait so long for others that come with them, and never for more than this. */
+const TOGETHER_BYTES = 64 * 1024;
+/** What is told more often than this asks for its login no more often. */
+const ASK_EVERY_MS = 1_000;
+const DEFAULT_STALLED_MS = 60_000;
+const WHOLE = /^\d{1,16}$/;
+const NUMBERS: ReadonlySet<string> = new Set(['tail', 'sinceUnixMs', 'untilUnixMs']);
+
+export interface LogStreamNeeds {
+  logs: Logs;
+  streams: Streams;
+  /** Throws or passes, as for every route that needs a login. */
+  admit: (request: FastifyRequest) => Promise<Caller>;
+  log: Pick<Log, 'warn'>;
+  /** How long a download may wait for its client. */
+  stalledMs?: number | undefined;
+}
+
+const validate = makeValidate(logStreamRequest);
+
+export function mountLogStream(app: FastifyInstance, needs: LogStreamNeeds): void {
+  app.get(BASE_PATH + LOGS_PATH, {
+    exposeHeadRoute: false,
+    config: { style: { errors: 'problem', withCode: true } },
+    async handler(request, reply) {
+      const caller = await needs.admit(request);
+      const { download, times, instanceId, source, untilUnixMs, ...where } = validate(askedFor(request));
+      const wish = { instanceId, source, from: fromOf(where), untilMs: untilUnixMs };
+      await needs.streams.lend(async (ending) => {
+        const asked = { needs, request, reply, caller, wish, ending };
+        if (download === 'true') await give(asked, times === 'true');
+        else await follow(asked);
+      });
+    },
+  });
+}
+
+/** A stream that is resumed goes on where it was, whatever it began with. */
+function askedFor({ headers, query }: FastifyRequest): object {
+  const asked: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(typeof query === 'object' && query !== null ? query : {}))
+    asked[name] = NUMBERS.has(name) && typeof value === 'string' && WHOLE.test(value) ? Number(value) : value;
+  const last = headers['last-event-id'];
+  if (last === undefined || last === '') return asked;
+  return { ...asked, after: last, tail: undefined, sinceUnixMs: undefined };
+}
+
+interface Asked {
+  needs: LogStreamNeeds;
+  request: FastifyRequest;
+  reply: FastifyReply;
+  caller: Caller;
+  wish: LogWish & { untilMs: number | undefined };
+  ending: AbortController;
+}
+
+async function follow({ needs, request, reply, caller, wish, ending }: Asked): Promise<void> {
+  const told = needs.logs.follow(caller, wish, ending.signal);
+  try {
+    // Before the head: whoever is refused gets an answer like all others.
+    const begun = await told.next();
+    if (begun.done) throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 });
+    const isOver = begun.value.kind === 'begun' && begun.value.over;
+    const first = isOver && request.headers['last-event-id'] !== undefined ? await told.next() : null;
+    // A browser that would ask for what has ended again and again stops at this.
+    if (first?.value?.kind === 'end') return void (await reply.code(204).send());
+    await needs.streams.send({ request, reply, caller, ending }, async (telling) => {
+      const together = makeTogether(telling);
+      if (first !== null && !first.done) await together.tell(first.value);
+      else await together.tell(begun.value);
+      for await (const one of told) await together.tell(one);
+      await together.rest();
+    });
+  } finally {
+    ending.abort();
+    await told.return();
+  }
+}
+
+/** Gathers what comes in one turn of the event loop, and waits for the socket once that is a good piece. */
+function makeTogether({ write, stands }: Telling): { tell(one: FollowedLog): Promise<void>; rest(): Promise<void> } {
+  let text = '';
+  let sending: Promise<void> | null = null;
+  let askedAtMs = performance.now();
+  const send = async (): Promise<void> => {
+    await nextTurn();
+    while (text !== '') {
+      if (performance.now() - askedAtMs > ASK_EVERY_MS) {
+        askedAtMs = performance.now();
+        if (!(await stands(false))) return;
+      }
+      const piece = text;
+      text = '';
+      await write(piece);
+    }
+  };
+  return {
+    async tell(one) {
+      text += textOf(one);
+      if (sending === null) {
+        const now = send().finally(() => (sending = null));
+        // Whoever is told next, or the end, hears of it: the stream is ended then.
+        now.catch(() => {});
+        sending = now;
+      }
+      if (text.length >= TOGETHER_BYTES) await sending;
+    },
+    async rest() {
+      await sending;
+    },
+  };
+}
+
+const nextTurn = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
+
+const GAP = 'before the next line others may be missing, which are no longer kept';
+
+const message = (event: string, data: object, id: string | null = null): string =>
+  `${id === null ? '' : `id: ${id}\n`}event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
+
+function textOf(told: FollowedLog): string {
+  switch (told.kind) {
+    case 'begun':
+      return ': begun\n\n';
+    case 'line': {
+      const gap = told.gap ? message(LOG_GAP_EVENT, { why: GAP }) : '';
+      return gap + message(LOG_LINE_EVENT, publicLine(told.line), told.at);
+    }
+    case 'status':
+      return message(LOG_STATUS_EVENT, { status: told.status });
+    case 'end':
+      return message(LOG_END_EVENT, { why: told.why });
+    default:
+      return told satisfies never;
+  }
+}
+
+async function give({ needs, request, reply, caller, wish, ending }: Asked, times: boolean): Promise<void> {
+  const lines = needs.logs.all(caller, wish, ending.signal);
+  try {
+    const begun = await lines.next();
+    if (begun.done) throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 });
+    reply.hijack();
+    const { raw } = reply;
+    raw.writeHead(200, {
+      'content-type': LOG_TEXT_TYPE,
+      'content-disposition': `attachment; filename="${wish.instanceId}-${wish.source}.log"`,
+      'content-security-policy': "default-src 'none'; sandbox",
+      'cache-control': 'no-store',
+      'x-content-type-options': 'nosniff',
+      'x-request-id': request.id,
+    });
+    request.raw.socket.setTimeout(needs.stalledMs ?? DEFAULT_STALLED_MS);
+    try {
+      await pipeline(piecesOf(lines, times), raw, { signal: ending.signal });
+    } catch (error) {
+      // Without its end, so that nobody takes it for whole.
+      raw.destroy();
+      if (!ending.signal.aborted && !raw.destroyed)
+        needs.log.warn({ err: error, requestId: request.id }, 'a download of a log was cut short');
+    }
+  } finally {
+    await lines.return();
+  }
+}
+
+async function* piecesOf(
+  lines: AsyncIterable<{ atMs: number | null; text: string; cut: boolean } | null>,
+  times: boolean,
+): AsyncGenerator<string> {
+  let piece = '';
+  for await (const line of lines) {
+    if (line === null) continue;
+    const time = times && line.atMs !== null ? `${new Date(line.atMs).toISOString()} ` : '';
+    piece += `${time}${line.text}${line.cut ? ' […]' : ''}\n`;
+    if (piece.length < TOGETHER_BYTES) continue;
+    yield piece;
+    piece = '';
+  }
+  if (piece !== '') yield piece;
+}

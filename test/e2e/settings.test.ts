@@ -1,0 +1,134 @@
+/** Settings that only the whole program can show to be heeded: TLS of the API, limits of the gateway, and the warning of a domain that both share. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { request } from 'node:https';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { generate } from 'selfsigned';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { startServerProcess, until, PASSWORD, type ServerProcess } from './server-process.ts';
+
+const files = { folder: '', cert: '', key: '' };
+
+let server: ServerProcess;
+beforeAll(async () => {
+  files.folder = await mkdtemp(join(tmpdir(), 'berth-e2e-tls-'));
+  files.cert = join(files.folder, 'cert.pem');
+  files.key = join(files.folder, 'key.pem');
+  await write('first.test');
+  server = await startServerProcess({
+    nodePorts: '32300-32309',
+    settings: {
+      BERTH_ENGINE: 'simulated',
+      BERTH_API_TLS_CERT: files.cert,
+      BERTH_API_TLS_KEY: files.key,
+      BERTH_DOMAIN: '*.gpu.example.org',
+      BERTH_API_URL: 'https://berth.example.org',
+      BERTH_GATEWAY_CLIENT_IDLE_SECONDS: '1',
+    },
+  });
+});
+afterAll(async () => {
+  await server?.stop();
+  await rm(files.folder, { recursive: true });
+});
+
+async function write(name: string): Promise<void> {
+  const { cert, private: key } = await generate([{ name: 'commonName', value: name }], { keyType: 'ec' });
+  await writeFile(files.key, key);
+  await writeFile(files.cert, cert);
+}
+
+interface Answer {
+  cookie: string | undefined;
+  json: Record<string, unknown>;
+  shownAs: string;
+}
+
+const post = (path: string, body: object, token?: string): Promise<Answer> =>
+  new Promise((resolve, reject) => {
+    const headers = {
+      'content-type': 'application/json',
+      ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+    };
+    const url = `${server.apiUrl.replace('http:', 'https:')}/api${path}`;
+    const asked = request(url, { method: 'POST', rejectUnauthorized: false, agent: false, headers }, (res) => {
+      const { socket } = asked;
+      const certificate =
+        socket && 'getPeerCertificate' in socket && typeof socket.getPeerCertificate === 'function'
+          ? socket.getPeerCertificate()
+          : null;
+      let text = '';
+      res.on('data', (piece: Buffer) => (text += piece.toString()));
+      res.on('end', () =>
+        resolve({
+          cookie: res.headers['set-cookie']?.[0],
+          json: JSON.parse(text),
+          shownAs: String(certificate?.subject.CN),
+        }),
+      );
+    });
+    asked.on('error', reject);
+    asked.end(JSON.stringify(body));
+  });
+
+const credentials = { username: 'admin', password: PASSWORD };
+
+test('the API speaks TLS, its cookie is Secure, and a renewed certificate is taken up', async () => {
+  const { cookie, shownAs } = await post('/user/login', credentials);
+  expect(cookie).toMatch(/; Secure$/);
+  expect(shownAs).toBe('first.test');
+  await write('second.test');
+  await until(
+    async () => (await post('/user/login', credentials)).shownAs,
+    (name) => name === 'second.test',
+  );
+  expect(server.output()).toContain('a new certificate is in use');
+});
+
+test('a domain that the API shares with hosts of ports is named in a warning', () => {
+  expect(server.output()).toMatch(/"domain":"example\.org".*pages on hosts of ports can set cookies for example\.org/);
+});
+
+test('a client that stands still at the gateway is given up after what is set', async () => {
+  const token = String((await post('/user/login', credentials)).json['accessToken']);
+  const pager = { currentPage: 1, pageSize: 1 };
+  const { json: listed } = await post('/image/list', { pager }, token);
+  const { json: catalog } = await post('/resource/user/instance/list', {}, token);
+  const found = JSON.stringify(catalog);
+  const { json: launched } = await post(
+    '/instance/create',
+    {
+      name: 'listens',
+      imageId: /"imageId":"([^"]+)"/.exec(JSON.stringify(listed))?.[1],
+      instanceTypeId: /"instanceTypeId":"([^"]+)"/.exec(found)?.[1],
+      region: /"regionId":"([^"]+)"/.exec(found)?.[1],
+      billing: { chargeMode: 'perHour', duration: 1 },
+      remoteStorages: [],
+      instanceConfiguration: {
+        enableCommonData: false,
+        enableDocker: false,
+        initScript: '# berth-sim: listen 7000 http\n',
+      },
+      nodePorts: [7000],
+    },
+    token,
+  );
+  const instanceId = String(launched['instanceId']);
+  await until(
+    async () => JSON.stringify((await post('/instance/get', { instanceId }, token)).json),
+    (text) => text.includes('"status":"Running"'),
+  );
+  const { port } = new URL(server.gatewayUrl);
+  const text = await new Promise<string>((resolve, reject) => {
+    const socket = connect(Number(port), '127.0.0.1');
+    let got = '';
+    socket.on('error', reject).on('data', (piece: Buffer) => (got += piece.toString('latin1')));
+    socket.on('close', () => resolve(got));
+    socket.write(
+      `POST /forward/${instanceId}/7000/ HTTP/1.1\r\nHost: gpu.example.org\r\nContent-Length: 9\r\n\r\nhalf`,
+    );
+  });
+  expect(text).toMatch(/^HTTP\/1\.1 408 /);
+  expect(text).toContain('nothing of the request has come for 1 s');
+});
