@@ -3,6 +3,7 @@
 #
 # Plain POSIX sh (dash, busybox ash and bash are tried), root, /etc/berth read-only and written by Berth:
 #   init-script  authorized_keys (replaced while we run)  notebook-token  env (BERTH_INSTANCE_ID, BERTH_BASE_URL)
+#   ssh-host-key (what sshd has when the instance has no host key yet)
 # What it keeps, on the root disk, so across stop and start:
 #   /var/lib/berth/instance/<id>/  host key, marker of the init script. By id, so that an instance made from a
 #                                  saved image gets a host key and a first start of its own
@@ -46,7 +47,7 @@ anybody_left() {
 trap stopping TERM INT
 
 export HOME=/root USER=root LOGNAME=root LANG="${LANG:-C.UTF-8}"
-for dir in /usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin /opt/conda/bin; do
+for dir in /usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin /opt/conda/bin /opt/berth/bin; do
   case ":$PATH:" in *":$dir:"*) ;; *) PATH=$PATH:$dir ;; esac
 done
 export PATH
@@ -77,6 +78,8 @@ if ! has_room "$run"; then
   export JUPYTER_RUNTIME_DIR="$run/jupyter/runtime"
 fi
 chmod 0700 "$state" "$run"
+# sftp-server, and others too, serve nobody whom this file doesn't know.
+[ -e /etc/passwd ] || echo 'root:x:0:0:root:/root:/bin/sh' >/etc/passwd
 
 # Runs a function beside us. Not with '&': a shell without job control makes background jobs ignore SIGINT, and that
 # is inherited, so Ctrl-C would be dead in every ssh session, notebook terminal and kernel. So a process forks in the
@@ -155,11 +158,19 @@ $2
 END
 }
 
+make_host_key() {
+  if [ -s /etc/berth/ssh-host-key ]; then
+    (umask 077 && cat /etc/berth/ssh-host-key >"$1") && ssh-keygen -y -f "$1" >"$1.pub" </dev/null && return
+    rm -f "$1" "$1.pub"
+  fi
+  ssh-keygen -q -t ed25519 -N '' -C "$BERTH_INSTANCE_ID" -f "$1"
+}
+
 prepare_ssh() {
   key=$state/ssh_host_ed25519_key
   if [ ! -s "$key" ]; then
     rm -f "$key.new" "$key.new.pub"
-    ssh-keygen -q -t ed25519 -N '' -C "$BERTH_INSTANCE_ID" -f "$key.new" && mv "$key.new.pub" "$key.pub" && mv "$key.new" "$key"
+    make_host_key "$key.new" && mv "$key.new.pub" "$key.pub" && mv "$key.new" "$key"
   fi
   mkdir -p /run/sshd /var/empty
   # without PAM, sshd refuses a locked root even by key; '*' is no password either, but not locked

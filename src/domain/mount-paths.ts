@@ -16,7 +16,14 @@ const RESERVED_TREES = [
   '/var',
 ];
 const RESERVED_PLACES = ['/', '/root', '/home', '/tmp', '/opt', '/mnt', '/media', '/srv'];
-const OWN_TREES = ['/root/dataDisk', '/root/sharedDisk', '/root/commonData', '/root/.ssh', '/root/.jupyter'];
+const OWN_TREES = [
+  '/opt/berth',
+  '/root/dataDisk',
+  '/root/sharedDisk',
+  '/root/commonData',
+  '/root/.ssh',
+  '/root/.jupyter',
+];
 
 const MAX_LENGTH = 255;
 

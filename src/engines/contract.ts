@@ -31,6 +31,8 @@ export interface Capabilities {
   gpus: boolean;
   /** `dial` reaches any port of an instance. */
   dial: boolean;
+  /** `joinNetwork`: from within an instance's network, its loopback included, both ways. */
+  joinNetwork: boolean;
 }
 
 export interface Probe {
@@ -252,6 +254,50 @@ export interface OpenExec {
   kill(): Promise<void>;
 }
 
+/** A place in an instance's network, for one run of the instance. All that was opened by it ends with `close`, and with the run. */
+export interface InstanceNetwork {
+  /**
+   * As a program inside would: names are those of the instance, and each side is ended by itself. The signal ends the opening alone.
+   * Faults: `busy` when nothing listens there, `not_found` for a name that the instance does not know, `no_capacity` when too much is
+   * being opened at once, `unreachable` when there is no way, and when this is over.
+   */
+  connect(at: InstanceAddress, signal: AbortSignal): Promise<Duplex>;
+  /**
+   * `host` is an address of the instance, `localhost`, or '' for all; `port` 0: any that is free. Connections come until `close`, or the
+   * end of all; how many at once is for the caller to bound. Faults: `busy` when it is taken, `rejected` when it is no address of the
+   * instance, `unreachable` when this is over.
+   */
+  listen(
+    at: InstanceAddress,
+    onConnection: (connection: Duplex & { remoteAddress?: string | undefined }) => void,
+    signal: AbortSignal,
+  ): Promise<Listening>;
+  /**
+   * Resolves when this run of the instance is over or was told to end, the way to it is lost, or with `close`: what was opened is
+   * destroyed, and nothing can be reached by it any more.
+   */
+  ended: Promise<void>;
+  close(): void;
+}
+
+export interface InstanceAddress {
+  host: string;
+  port: number;
+}
+
+export interface Listening {
+  port: number;
+  /** No more connections come; those that did go on. */
+  close(): void;
+}
+
+/** A Unix socket of ours that programs in an instance connect to. */
+export interface InsideSocket {
+  pathInside: string;
+  /** It is gone then; connections go on. */
+  close(): void;
+}
+
 export interface ExecResult {
   exitCode: number;
   stdout: string;
@@ -341,6 +387,16 @@ export interface Engine {
   exec(id: InstanceId, command: readonly string[], signal: AbortSignal): Promise<ExecResult>;
   /** A connection to a TCP port inside. Rejects with `busy` when nothing listens there (yet), `not_found` when it does not run. */
   dial(id: InstanceId, port: number, signal: AbortSignal): Promise<Duplex>;
+  /**
+   * From within the network of an instance, its loopback included, as one of its own programs. The signal ends the joining alone.
+   * Faults: `rejected` where the engine can't (`capabilities.joinNetwork`), `not_found` when it does not run.
+   */
+  joinNetwork(id: InstanceId, signal: AbortSignal): Promise<InstanceNetwork>;
+  /**
+   * Listens at a path of the instance under `/etc/berth/`, until `close`, at the longest until its run ends. Whoever is root inside can
+   * connect, 64 at once. The signal ends the opening alone. Faults: `not_found` when it does not run, `rejected`.
+   */
+  listenUnix(id: InstanceId, onConnection: (connection: Duplex) => void, signal: AbortSignal): Promise<InsideSocket>;
   /** Takes a second for those that it was not asked for before, unless only for counters. */
   usage(ids: readonly InstanceId[], signal: AbortSignal, more?: UsageWish): Promise<Map<InstanceId, Usage>>;
   /** Lets go of connections and children; what runs keeps running. */

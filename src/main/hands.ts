@@ -121,6 +121,10 @@ async function dockerEngine(config: Config, installation: string, log: Logger): 
       config.dockerInside === null
         ? undefined
         : { way: config.dockerInside, imageRef: recipeRef(await readRecipe(DOCKER_RECIPE)) },
+    tools: {
+      folder: join(config.dataFolder, 'tools'),
+      imageRef: recipeRef(await readRecipe(NOTEBOOK_RECIPE)),
+    },
     log,
   });
 }

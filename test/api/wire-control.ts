@@ -151,7 +151,14 @@ const probe: Probe = {
   capacity: { cpuMilli: 1_000_000, memoryMiB: 1_000_000, gpus: 0 },
   devices: [],
   architecture: 'x86_64',
-  capabilities: { rootDiskLimit: 'none', dockerInside: true, saveImage: false, gpus: false, dial: false },
+  capabilities: {
+    rootDiskLimit: 'none',
+    dockerInside: true,
+    saveImage: false,
+    gpus: false,
+    dial: false,
+    joinNetwork: false,
+  },
 };
 
 const away = async (): Promise<never> => {
@@ -176,6 +183,8 @@ const restingEngine: Engine = {
   openExec: away,
   exec: away,
   dial: away,
+  joinNetwork: away,
+  listenUnix: away,
   usage: away,
   stop: async () => {},
 };

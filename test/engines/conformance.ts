@@ -20,6 +20,7 @@ import { describeOpenExec } from './conformance/exec.ts';
 import { describeFaults } from './conformance/faults.ts';
 import { describeImages } from './conformance/images.ts';
 import { describeInside } from './conformance/inside.ts';
+import { describeJoining } from './conformance/joining.ts';
 import { describeLifecycle } from './conformance/lifecycle.ts';
 import { describeLogs } from './conformance/logs.ts';
 import { describeNetwork } from './conformance/network.ts';
@@ -53,6 +54,7 @@ export function describeConformance(name: string, makeFixture: () => Promise<Fix
     describeOpenExec(current);
     describeLogs(current);
     describeNetwork(current);
+    describeJoining(current);
     describeFaults(current);
     describeImages(current);
     describeSurroundings(current);

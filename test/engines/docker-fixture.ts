@@ -4,6 +4,7 @@
  */
 import { execFile, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
 import { access, chmod, copyFile, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
@@ -201,6 +202,13 @@ export async function makeDockerFixture(): Promise<DockerFixture> {
     async stopOutside(id) {
       await docker.getContainer(containerName(id)).kill();
     },
+    async connectUnix(id, pathInside) {
+      // Through the mounts that its programs see.
+      const { State } = await docker.getContainer(containerName(id)).inspect();
+      const connection = net.connect({ path: `/proc/${State.Pid}/root${pathInside}`, allowHalfOpen: true });
+      await once(connection, 'connect');
+      return connection;
+    },
     async loseDocker(id) {
       await docker.getContainer(dockerName(id)).remove({ force: true });
     },
@@ -208,7 +216,10 @@ export async function makeDockerFixture(): Promise<DockerFixture> {
       await unlessGone(docker.getImage(ref).remove({ force: true }));
     },
     generationFollows: 'creation',
-    lacks: facts.whyNoDocker === null ? {} : { dockerInside: facts.whyNoDocker },
+    lacks: {
+      ...(facts.whyNoDocker === null ? {} : { dockerInside: facts.whyNoDocker }),
+      ...(facts.enter === null ? { joinNetwork: 'Berth is not root here, or has no nsenter' } : {}),
+    },
     async stop() {
       try {
         await Promise.all(engines.map((engine) => engine.stop()));
@@ -254,12 +265,13 @@ done
 `,
 };
 
-/** Imports busybox under `ref`, with all its applets and the `files`. `folder` is a scratch one, the caller's to remove. */
+/** Imports busybox under `ref`, with all its applets, or these `only`, and the `files`. `folder` is a scratch one, the caller's to remove. */
 export async function importBusybox(
   docker: Docker,
   ref: string,
   folder: string,
   files: Readonly<Record<string, ImageFile>> = {},
+  only?: readonly string[],
 ): Promise<void> {
   const busybox = '/bin/busybox';
   if (
@@ -276,7 +288,7 @@ export async function importBusybox(
   await copyFile(busybox, path.join(root, 'bin/busybox'));
   await chmod(path.join(root, 'bin/busybox'), 0o755);
   const { stdout: applets } = await run(busybox, ['--list']);
-  for (const applet of applets.trim().split('\n')) {
+  for (const applet of only ?? applets.trim().split('\n')) {
     if (applet !== 'busybox') await symlink('busybox', path.join(root, 'bin', applet));
   }
   for (const [name, { content, mode }] of Object.entries(files)) {

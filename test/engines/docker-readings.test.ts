@@ -120,6 +120,7 @@ describe('create options', () => {
     gpuDriver: null,
     gpus: [],
     dial: true,
+    enter: null,
     whyNoDocker: null,
     controlGroups: 1,
     sharesLimits: false,

@@ -105,6 +105,20 @@ describe('scripts', () => {
   const linesOf = async (engine: SimulatedEngine, id: InstanceId): Promise<string[]> =>
     Array.fromAsync(await engine.logs(id, 'console', { tail: 100 }, noSignal()), ({ text }) => text);
 
+  it('one without ssh leaves its port to whoever joins its network, and says that it has none', async () => {
+    const { engine, clock } = emulator();
+    const [without, having] = [specOf('one', { start: '# berth-sim: no ssh\n' }), specOf('other')];
+    for (const spec of [without, having]) await clock.run(engine.ensure(spec, noSignal()));
+    await clock.advance(60_000);
+    expect((await linesOf(engine, without.id))[0]).toBe('berth: services notebook');
+    await expect(engine.dial(without.id, 22, noSignal())).rejects.toMatchObject({ kind: 'busy' });
+    const taken = await engine.joinNetwork(having.id, noSignal());
+    await expect(taken.listen({ host: '', port: 22 }, () => {}, noSignal())).rejects.toMatchObject({ kind: 'busy' });
+    const network = await engine.joinNetwork(without.id, noSignal());
+    await network.listen({ host: '', port: 22 }, (connection) => connection.end('ours'), noSignal());
+    expect(await text(await engine.dial(without.id, 22, noSignal()))).toBe('ours');
+  });
+
   it('an init script plays what its comment says, once in the life of a root disk', async () => {
     const { engine, clock } = emulator();
     const spec = specOf('one', { initScript: '#!/bin/sh\n# berth-sim: exit 3 after 200ms\napt install everything\n' });

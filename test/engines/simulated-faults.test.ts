@@ -360,6 +360,10 @@ function callOf(engine: SimulatedEngine, verb: Verb, wish = spec, signal = noSig
       return engine.exec(wish.id, ['true'], signal);
     case 'dial':
       return engine.dial(wish.id, 22, signal);
+    case 'joinNetwork':
+      return engine.joinNetwork(wish.id, signal);
+    case 'listenUnix':
+      return engine.listenUnix(wish.id, () => {}, signal);
     case 'usage':
       return engine.usage([wish.id], signal);
     default:

@@ -42,6 +42,12 @@ async function makeFixture(publishPorts: boolean): Promise<Fixture> {
     }),
     leaveHalfMade: async (spec) => engine.leaveHalfMade(spec),
     stopOutside: (id) => host.crash(id),
+    async connectUnix(id, pathInside) {
+      const container = host.find(installation, id);
+      const connection = container && host.connectUnix(container, pathInside);
+      if (connection === undefined) throw new Error(`nothing listens at ${pathInside}`);
+      return connection;
+    },
     loseDocker: async (id) => host.setDocker(id, 'stopped'),
     dropImage: async (ref) => host.dropImage(ref),
     generationFollows: 'ensure',

@@ -38,6 +38,7 @@ async function start(options: {
   env?: string[];
   before?: string;
   tmpfs?: Record<string, string>;
+  hostKey?: string;
 }) {
   const id = `notebook-${randomUUID()}`;
   const control = await mkdtemp(join(lab, 'control-'));
@@ -48,6 +49,7 @@ async function start(options: {
   await copyFile(`${key}.pub`, join(control, 'authorized_keys'));
   await writeFile(join(control, 'init-script'), options.initScript ?? '');
   await writeFile(join(control, 'notebook-token'), `${token}\n`, { mode: 0o600 });
+  if (options.hostKey !== undefined) await writeFile(join(control, 'ssh-host-key'), options.hostKey, { mode: 0o600 });
   await writeFile(join(control, 'env'), `BERTH_INSTANCE_ID=${id}\nBERTH_BASE_URL=${baseUrl}\n`);
   const begin = ['/bin/sh', '/etc/berth/start'];
   const container = await docker.createContainer({
@@ -75,6 +77,7 @@ async function start(options: {
   return {
     container,
     control,
+    address,
     token,
     baseUrl,
     /** What Berth reads: the lines of stdout that are its. */
@@ -147,6 +150,28 @@ describe('ssh', () => {
     await eventually(async () =>
       expect(await instance.ssh('cat /var/lib/berth/instance/*/ssh_host_ed25519_key.pub', other)).toBe(hostKey),
     );
+  });
+
+  it('has the host key that it is given, unless it has one already', async () => {
+    const [given, other] = [join(lab, `given-${randomUUID()}`), join(lab, `other-${randomUUID()}`)];
+    for (const file of [given, other]) await run('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-f', file]);
+    const instance = await start({ hostKey: await readFile(given, 'utf8') });
+    const publicKey = (text: string): string => text.split(' ').slice(0, 2).join(' ').trim();
+    const shown = async (): Promise<string> => {
+      const { stdout } = await run('ssh-keyscan', ['-t', 'ed25519', await instance.address()]);
+      return stdout.trim().slice(stdout.indexOf(' ') + 1);
+    };
+    const expected = publicKey(await readFile(`${given}.pub`, 'utf8'));
+    await eventually(async () => expect(await shown()).toBe(expected));
+    await writeFile(join(instance.control, 'ssh-host-key'), await readFile(other, 'utf8'));
+    await instance.container.restart();
+    await eventually(async () => expect(await shown()).toBe(expected));
+    expect(await instance.ssh('stat -c %a /var/lib/berth/instance/*/ssh_host_ed25519_key')).toBe('600\n');
+  });
+
+  it('has a host key of its own when the one that it is given is none', async () => {
+    const instance = await start({ hostKey: 'this is no key\n' });
+    await eventually(async () => expect(await instance.ssh('echo in')).toBe('in\n'));
   });
 
   it('comes back when sshd dies', async () => {

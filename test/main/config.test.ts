@@ -213,6 +213,7 @@ describe('the first types', () => {
       saveImage: true,
       gpus: true,
       dial: true,
+      joinNetwork: true,
     } as const;
     const capacity = { cpuMilli: 8000, memoryMiB: 16_384, gpus: 1 };
     const probe = {

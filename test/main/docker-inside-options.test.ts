@@ -107,6 +107,7 @@ describe('the container of a Docker', () => {
       gpuDriver: null,
       gpus: [],
       dial: true,
+      enter: null,
       whyNoDocker: null,
       controlGroups: 1,
       sharesLimits: true,

@@ -203,6 +203,10 @@ export function watchedEngine(life: Life): Engine {
       ask({ verb: 'openExec', about: id, signal, deed: (by) => engine.openExec(id, wish, by) }),
     exec: (id, command, signal) => ask({ verb: 'exec', about: id, signal, deed: (by) => engine.exec(id, command, by) }),
     dial: (id, port, signal) => ask({ verb: 'dial', about: id, signal, deed: (by) => engine.dial(id, port, by) }),
+    joinNetwork: (id, signal) =>
+      ask({ verb: 'joinNetwork', about: id, signal, deed: (by) => engine.joinNetwork(id, by) }),
+    listenUnix: (id, onConnection, signal) =>
+      ask({ verb: 'listenUnix', about: id, signal, deed: (by) => engine.listenUnix(id, onConnection, by) }),
     usage: (ids, signal, more) =>
       ask({ verb: 'usage', about: ids.join(','), signal, deed: (by) => engine.usage(ids, by, more) }),
     stop: async () => {},

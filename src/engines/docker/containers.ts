@@ -53,6 +53,7 @@ import {
   startedAtMs,
 } from './observation.ts';
 import { makeOutOfMemory } from './out-of-memory.ts';
+import type { Tools } from './tools.ts';
 import { makeGate, makeLocks, type Gate } from './turns.ts';
 
 const STARTS_FOR_EACH_CORE = 4;
@@ -86,10 +87,11 @@ export function makeContainers(options: {
   files: ControlFiles;
   addresses: Addresses;
   inside: DockerInside;
+  tools: Tools;
   /** Told when the engine says that an image is gone after all. */
   onImageGone: (ref: string) => void;
 }): Containers {
-  const { client, installation, host, networks, files, addresses, inside } = options;
+  const { client, installation, host, networks, files, addresses, inside, tools } = options;
   const { docker, call } = client;
   const outOfMemory = makeOutOfMemory(client);
   /**
@@ -134,6 +136,7 @@ export function makeContainers(options: {
     const info = typeof found === 'string' ? await inspect(found, signal) : found;
     if (info === null) throw goneMeanwhile();
     await inside.ensure(spec, info, signal);
+    tools.prepare();
     return see(spec.id, info, signal);
   }
 
@@ -179,6 +182,8 @@ export function makeContainers(options: {
       } else {
         await ensureGpusFree(info, facts, signal);
         await inside.clear(spec, signal);
+        await files.removeSockets(spec.id);
+        await tools.folder();
         await start(info.Id, spec, { hasRun }, signal);
       }
       return info.Id;
@@ -196,11 +201,13 @@ export function makeContainers(options: {
   ): Promise<string | null> {
     if (client.local) await refuseFiles(spec.mounts);
     const dockerSocketFolder = await inside.prepare(spec, signal);
+    const toolsFolder = await tools.folder();
     const withGpus = async (gpuIds: readonly string[]): Promise<string | null> => {
       const request = createOptions(spec, {
         installation,
         network,
         controlFolder: files.folder(spec.id),
+        toolsFolder,
         dockerSocketFolder,
         gpuIds,
         host: facts,
@@ -361,6 +368,7 @@ export function makeContainers(options: {
       const info = await find(id, signal);
       // First, as it is in the instance's network and under its limits. Its containers may have half of the time.
       if (info !== null && hasDocker(info.Mounts)) await inside.remove(id, graceMs / 2, signal);
+      await files.removeSockets(id);
       if (info === null || !(info.State.Running || info.State.Restarting)) return;
       try {
         const t = Math.ceil(Math.max(0, untilMs - performance.now()) / 1000);

@@ -8,12 +8,17 @@ import { join } from 'node:path';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { ControlFile } from '../contract.ts';
 
+/** Folder among the files, for sockets of this run (`inside-sockets.ts`). */
+export const SOCKETS = 'sockets';
+
 const FILE_NAME = /^[A-Za-z0-9_][A-Za-z0-9._-]*$/;
 
 export interface ControlFiles {
   folder(id: InstanceId): string;
   /** Brings the folder to hold exactly these, touching only what differs. */
   write(id: InstanceId, files: readonly ControlFile[]): Promise<void>;
+  /** Those of a run that is over. */
+  removeSockets(id: InstanceId): Promise<void>;
   remove(id: InstanceId): Promise<void>;
 }
 
@@ -22,15 +27,16 @@ export function makeControlFiles(stateFolder: string): ControlFiles {
   return {
     folder,
     async write(id, files) {
-      const odd = files.find(({ name }) => !FILE_NAME.test(name));
+      const odd = files.find(({ name }) => !FILE_NAME.test(name) || name === SOCKETS);
       if (odd !== undefined) throw new Error(`a control file can not be called "${odd.name}"`);
       const present = await listOrMake(folder(id));
       await Promise.all(files.map((file) => writeFile(folder(id), file, present.includes(file.name))));
-      const wanted = new Set(files.map(({ name }) => name));
+      const wanted = new Set([...files.map(({ name }) => name), SOCKETS]);
       // Names with a dot in front are halves of a write, perhaps of one that still goes on.
       const left = present.filter((name) => !wanted.has(name) && !name.startsWith('.'));
       await Promise.all(left.map((name) => rm(join(folder(id), name), { force: true, recursive: true })));
     },
+    removeSockets: (id) => rm(join(folder(id), SOCKETS), { force: true, recursive: true }),
     remove: (id) => rm(folder(id), { force: true, recursive: true }),
   };
 }

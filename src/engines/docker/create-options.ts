@@ -17,6 +17,9 @@ export const CONTROL_FOLDER = '/etc/berth';
 /** Where it sees the folder with the socket of its Docker, and the daemon's own container sees it too. */
 export const SOCKET_FOLDER = '/run/berth-docker';
 
+/** Where it sees what its image may lack (`tools.ts`). */
+export const TOOLS_FOLDER = '/opt/berth';
+
 /** Ids of the GPUs given at create, joined by commas: Docker does not say them in an inspect of every runtime. */
 export const gpuLabel = 'berth.gpus';
 
@@ -24,6 +27,8 @@ export interface Placed {
   installation: string;
   network: string;
   controlFolder: string;
+  /** Folder of the host with what its image may lack. */
+  toolsFolder?: string | undefined;
   /** Folder of the host in which the socket of its Docker is, if it has one. */
   dockerSocketFolder?: string | undefined;
   /** Ids of the devices it gets. */
@@ -33,7 +38,7 @@ export interface Placed {
 
 export function createOptions(
   spec: EngineSpec,
-  { installation, network, controlFolder, dockerSocketFolder, gpuIds, host }: Placed,
+  { installation, network, controlFolder, toolsFolder, dockerSocketFolder, gpuIds, host }: Placed,
 ): ContainerCreateOptions {
   const memory = spec.memoryMiB * MIB;
   const bindings: Record<string, { HostIp: string; HostPort: string }[]> = {};
@@ -72,6 +77,10 @@ export function createOptions(
         ...(dockerSocketFolder === undefined
           ? []
           : [{ source: dockerSocketFolder, target: SOCKET_FOLDER, readOnly: true }]),
+        // One who has a disk there, from before it was ours, keeps it.
+        ...(toolsFolder === undefined || spec.mounts.some(({ target }) => `${target}/`.startsWith(`${TOOLS_FOLDER}/`))
+          ? []
+          : [{ source: toolsFolder, target: TOOLS_FOLDER, readOnly: true }]),
         ...spec.mounts,
       ].map(bindOf),
       Memory: memory,

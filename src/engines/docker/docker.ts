@@ -4,12 +4,13 @@
  * Hands on a Docker Engine (20.10 and newer), or on Podman through its Docker-compatible API. Each file holds one noun:
  * `containers` the life of a container, `create-options` what it may do, `networks` and `subnets` where it lives, `images`,
  * `transfers` (pulls and pushes), `saves` (an image of a root disk), `refs` (names of images), `control-files`, `addresses` (dial),
- * `exec`, `kill` and `inside` (commands), `logs` and `log-lines`, `docker-inside` and `docker-inside-options` (the daemon beside an instance with Docker), `usage`, `owned` (what is ours), `watch`, `host` (probe), `faults` and `registry-faults` (what answers
+ * `exec`, `kill` and `inside` (commands), `network-joins`, `network-parent` and `network-child` (from within a network), `names`, `inside-sockets`, `ends` (of runs), `logs` and `log-lines`, `docker-inside` and `docker-inside-options` (the daemon beside an instance with Docker), `usage`, `owned` (what is ours), `watch`, `host` (probe), `faults` and `registry-faults` (what answers
  * mean), `client` (the connection), `streams` (its formats), `turns` (how many at once), `observation` and `out-of-memory` (how an
- * inspect is read), `recipes` (images built here).
+ * inspect is read), `recipes` (images built here), `tools` (what images may lack).
  *
  * Nothing here decides: it is told, and says what it sees. What it can't see is unknown.
  */
+import type { ContainerInspectInfo } from 'dockerode';
 import type { Logger } from 'pino';
 import type { InstanceId } from '../../domain/ids.ts';
 import { isInstanceId } from '../../domain/ids.ts';
@@ -21,16 +22,20 @@ import { makeClient, type Endpoint } from './client.ts';
 import { makeContainers } from './containers.ts';
 import { makeControlFiles } from './control-files.ts';
 import { makeDockerInside, type DockerInsideSetting } from './docker-inside.ts';
+import { makeEnds } from './ends.ts';
 import { faultOf } from './faults.ts';
 import { makeHost } from './host.ts';
 import { makeImages, type BuildLocalImage } from './images.ts';
 import { openInside } from './exec.ts';
+import { openInsideSocket } from './inside-sockets.ts';
 import { runInside } from './inside.ts';
 import { openLog, readLog } from './logs.ts';
+import { joinNetwork } from './network-joins.ts';
 import { makeNetworks } from './networks.ts';
 import { makeOwnedObjects } from './owned.ts';
 import { makeSaves } from './saves.ts';
 import { defaultPool, type NetworkPool } from './subnets.ts';
+import { makeTools, type ToolsSetting } from './tools.ts';
 import { makeGate } from './turns.ts';
 import { makeUsage } from './usage.ts';
 import { watchEvents } from './watch.ts';
@@ -46,6 +51,8 @@ export interface DockerEngineOptions {
   networkPool?: NetworkPool | undefined;
   /** How instances may have a Docker; absent: not at all. */
   dockerInside?: DockerInsideSetting | undefined;
+  /** What instances get whose images lack it; absent: nothing. */
+  tools?: ToolsSetting | undefined;
   log: Pick<Logger, 'info' | 'warn'>;
 }
 
@@ -65,6 +72,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
   const addresses = makeAddresses();
   const images = makeImages({ client, installation, buildLocalImage: options.buildLocalImage });
   const inside = makeDockerInside({ client, installation, host, setting, onImageGone: images.forget });
+  const tools = makeTools({ client, installation, host, setting: options.tools, log });
   const containers = makeContainers({
     client,
     installation,
@@ -73,11 +81,15 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
     files,
     addresses,
     inside,
+    tools,
     onImageGone: images.forget,
   });
   const owned = makeOwnedObjects({ client, installation, containers, inside, networks, images });
   const save = makeSaves({ client, installation, containers, images });
   const usage = makeUsage(client, installation, host);
+  const onLost = (error: unknown, pauseMs: number): void =>
+    log.warn({ err: error, pauseMs }, 'the stream of engine events broke; it is opened again');
+  const ends = makeEnds({ client, installation, onLost });
   const inspectGate = makeGate(INSPECTS_AT_ONCE);
   const stopping = new AbortController();
   const watches = new Set<Promise<void>>();
@@ -98,6 +110,12 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
   async function about(id: InstanceId, signal: AbortSignal) {
     const info = await containers.get(id, signal);
     return { client, info, signal: AbortSignal.any([signal, stopping.signal]) };
+  }
+
+  async function getRunning(id: InstanceId, signal: AbortSignal): Promise<ContainerInspectInfo> {
+    const info = await containers.get(id, signal);
+    if (!info.State.Running) throw new EngineFault('not_found', 'the instance does not run', { retry: false });
+    return info;
   }
 
   return {
@@ -127,8 +145,10 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
       return new Map(await Promise.all(seen));
     },
 
-    ensureImage: (ref, onProgress, signal, credentials, more) =>
-      images.ensure(ref, onProgress, signal, credentials, more),
+    async ensureImage(ref, onProgress, signal, credentials, more) {
+      await images.ensure(ref, onProgress, signal, credentials, more);
+      if (ref === options.tools?.imageRef) tools.prepare();
+    },
     pushImage: (ref, onProgress, signal, credentials) => images.push(ref, onProgress, signal, credentials),
     removeImage: (ref, signal) => images.remove(ref, signal),
     saveImage: save,
@@ -147,9 +167,12 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
 
     watch(onHint, signal) {
       const ended = AbortSignal.any([signal, stopping.signal]);
-      const onLost = (error: unknown, pauseMs: number): void =>
-        log.warn({ err: error, pauseMs }, 'the stream of engine events broke; it is opened again');
-      const watching = watchEvents({ client, installation, addresses, onHint, onLost, signal: ended });
+      const forgetAndHint = (id: InstanceId): void => {
+        addresses.forget(id);
+        onHint(id);
+      };
+      const onLive = addresses.setLive;
+      const watching = watchEvents({ client, installation, onHint: forgetAndHint, onLive, onLost, signal: ended });
       watches.add(watching);
       void watching.finally(() => watches.delete(watching));
     },
@@ -174,11 +197,34 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
       return dial({ id, port, signal, addresses, get: containers.get });
     },
 
+    async joinNetwork(id, signal) {
+      const { enter } = await host.facts(signal);
+      if (enter === null) {
+        const text =
+          "Berth can not enter the networks of this container engine: that needs root, nsenter, and the engine on Berth's own machine";
+        throw new EngineFault('rejected', text, { retry: false });
+      }
+      return joinNetwork({ id, info: await getRunning(id, signal), enter, ends });
+    },
+
+    async listenUnix(id, onConnection, signal) {
+      const info = await getRunning(id, signal);
+      const socket = await openInsideSocket(files.folder(id), onConnection, signal);
+      const stopTelling = ends.tell(id, info, socket.close);
+      return {
+        ...socket,
+        close() {
+          stopTelling();
+          socket.close();
+        },
+      };
+    },
+
     usage: (ids, signal, more = {}) => usage(ids, signal, more),
 
     async stop() {
       stopping.abort();
-      await Promise.all(watches);
+      await Promise.all([...watches, ends.stop(), tools.stop()]);
       client.stop();
     },
   };

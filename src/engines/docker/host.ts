@@ -2,7 +2,7 @@
  * What the engine says about itself and its host. Asked by `probe` each time, and once before the first container is made:
  * what of the create options can be used depends on it.
  */
-import { access, readFile, readdir } from 'node:fs/promises';
+import { access, constants, readFile, readdir } from 'node:fs/promises';
 import { z } from 'zod';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Probe } from '../contract.ts';
@@ -25,6 +25,8 @@ export interface HostFacts {
   gpus: { kind: 'gpu'; name: string; id: string }[];
   /** Containers' addresses can be reached from this process. */
   dial: boolean;
+  /** The program by which this process enters their networks; null where it can't. */
+  enter: string | null;
   /** Why instances can't have a Docker; null: they can. */
   whyNoDocker: string | null;
   /** Its version of them; null where it is not said. */
@@ -95,6 +97,7 @@ export function makeHost(client: Client, docker: DockerWay | null = null): Host 
           saveImage: true,
           gpus: facts.gpus.length > 0,
           dial: facts.dial,
+          joinNetwork: facts.enter !== null,
         },
       };
     },
@@ -111,6 +114,9 @@ async function factsOf(info: Info, local: boolean, docker: DockerWay | null): Pr
   const gpuDriver = info.Runtimes?.['nvidia'] !== undefined ? 'nvidia' : cdi.length > 0 ? 'cdi' : null;
   const inProc = gpuDriver !== null && local ? await gpusOfProc() : [];
   const inCdi = cdi.map(({ ID }) => ({ kind: 'gpu' as const, name: 'NVIDIA', id: ID.slice(ID.indexOf('=') + 1) }));
+  // Rootless engines and Docker Desktop keep their networks in a namespace or a machine of their own.
+  const networksAreHere =
+    local && !rootless && process.platform === 'linux' && info.OperatingSystem !== 'Docker Desktop';
   return {
     podman,
     version: info.ServerVersion,
@@ -123,8 +129,8 @@ async function factsOf(info: Info, local: boolean, docker: DockerWay | null): Pr
     rootDiskLimit: await canLimitRootDisk(info, local),
     gpuDriver,
     gpus: gpuDriver === 'cdi' ? inCdi : inProc,
-    // Rootless engines and Docker Desktop keep their networks in a namespace or a machine of their own.
-    dial: local && !rootless && process.platform === 'linux' && info.OperatingSystem !== 'Docker Desktop',
+    dial: networksAreHere,
+    enter: networksAreHere && process.getuid?.() === 0 ? await entering() : null,
     whyNoDocker: whyNoDocker(docker, await groundOf(info, { local, rootless, podman })),
     controlGroups: info.CgroupVersion === '2' ? 2 : info.CgroupVersion === '1' ? 1 : null,
     sharesLimits: local && !podman && info.CgroupDriver === 'cgroupfs' && info.CgroupVersion !== '2',
@@ -171,6 +177,19 @@ async function canLimitRootDisk(info: Info, local: boolean): Promise<boolean> {
     .filter(({ point }) => point === '/' || `${info.DockerRootDir}/`.startsWith(`${point}/`))
     .sort((a, b) => b.point.length - a.point.length)[0];
   return holder !== undefined && /\b(prjquota|pquota)\b/.test(holder.line);
+}
+
+/** Of util-linux, or busybox: where systems have it. */
+async function entering(): Promise<string | null> {
+  for (const folder of ['/usr/bin', '/bin', '/usr/sbin', '/sbin', '/usr/local/bin']) {
+    const program = `${folder}/nsenter`;
+    const found = await access(program, constants.X_OK).then(
+      () => true,
+      () => false,
+    );
+    if (found) return program;
+  }
+  return null;
 }
 
 /** NVIDIA's driver lists its devices there; without the folder there are none. */

@@ -6,7 +6,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
 import { labels } from '../labels.ts';
-import type { Addresses } from './addresses.ts';
 import type { Client } from './client.ts';
 import { linesOf } from './streams.ts';
 
@@ -18,21 +17,25 @@ const event = z.object({
 /** Of what goes on inside, not of the container's state; an exec a second would be a hint a second. */
 const ofNoInterest = /^(exec_|attach|top|resize|health_status|copy|export|archive)/;
 
+/** By their numbers: what a halt sends, and what it sends last. */
+const ending = new Set(['15', '9']);
+
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 10_000;
 
 export interface WatchOptions {
   client: Client;
   installation: string;
-  addresses: Addresses;
-  onHint: (id: InstanceId) => void;
+  onHint: (id: InstanceId, more: { toldToEnd: boolean }) => void;
+  /** Whether what happens is heard of from now on. */
+  onLive: (live: boolean) => void;
   onLost: (error: unknown, pauseMs: number) => void;
   signal: AbortSignal;
 }
 
 /** Ends, without an error, when the signal fires. */
 export async function watchEvents(options: WatchOptions): Promise<void> {
-  const { signal, addresses } = options;
+  const { signal, onLive } = options;
   let pauseMs = FIRST_PAUSE_MS;
   while (!signal.aborted) {
     try {
@@ -41,7 +44,7 @@ export async function watchEvents(options: WatchOptions): Promise<void> {
     } catch (error) {
       if (!signal.aborted) options.onLost(error, pauseMs);
     } finally {
-      addresses.setLive(false);
+      onLive(false);
     }
     await sleep(pauseMs, undefined, { signal }).catch(() => {});
     pauseMs = Math.min(LONGEST_PAUSE_MS, pauseMs * 2);
@@ -49,19 +52,19 @@ export async function watchEvents(options: WatchOptions): Promise<void> {
 }
 
 async function follow(
-  { client, installation, addresses, onHint, signal }: WatchOptions,
+  { client, installation, onHint, onLive, signal }: WatchOptions,
   onOpen: () => void,
 ): Promise<void> {
   const filters = { type: ['container' as const], label: [`${labels.installation}=${installation}`] };
   const stream = await client.call(signal, (abortSignal) => client.docker.getEvents({ filters, abortSignal }));
   onOpen();
-  addresses.setLive(true);
+  onLive(true);
   for await (const line of linesOf(stream)) {
     const parsed = event.safeParse(JSON.parse(line));
     if (!parsed.success || ofNoInterest.test(parsed.data.Action)) continue;
     const id = parsed.data.Actor.Attributes?.[labels.id] ?? '';
     if (!isInstanceId(id)) continue;
-    addresses.forget(id);
-    onHint(id);
+    const { Action, Actor } = parsed.data;
+    onHint(id, { toldToEnd: Action === 'kill' && ending.has(Actor.Attributes?.['signal'] ?? '') });
   }
 }

@@ -1,7 +1,7 @@
 /** What a simulated engine answers, made of what its host holds. */
 import type { Capabilities, EngineSpec, GpuUsage, Observation, Owned, Probe, Usage, UsageWish } from '../contract.ts';
 import { containerName, dockerName, networkName } from '../labels.ts';
-import { addressOf, type Container } from './container.ts';
+import type { Container } from './container.ts';
 import { useOf } from './uses.ts';
 import type { SimulatedHost } from './host.ts';
 
@@ -129,11 +129,8 @@ export function usageOf(
 
 /** Within the account's network: what listens at that address. */
 export function reachable(host: SimulatedHost, from: Container, address: string, port: number): boolean {
-  for (const other of host.all(from.installation)) {
-    if (other.spec.ownerId !== from.spec.ownerId || addressOf(other) !== address) continue;
-    const stream = host.connect(other, port);
-    stream?.destroy();
-    return stream !== undefined;
-  }
-  return false;
+  const other = host.neighbourAt(from, address);
+  const stream = other && host.connect(other, port);
+  stream?.destroy();
+  return stream !== undefined;
 }

@@ -89,7 +89,7 @@ export function start(
   container.outOfMemory = false;
   container.docker &&= 'running';
   for (const text of script.misunderstood) say(container, nowMs, text);
-  say(container, nowMs, 'berth: services ssh notebook');
+  say(container, nowMs, `berth: services${script.hasSsh ? ' ssh' : ''} notebook`);
   if (container.init !== undefined) {
     say(container, nowMs, container.init.lost ? 'berth: init lost' : `berth: init exit ${container.init.code}`);
   } else if ((fileOf(spec, 'init-script')?.content ?? '') === '') {

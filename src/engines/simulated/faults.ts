@@ -23,6 +23,8 @@ export const verbs = [
   'openExec',
   'exec',
   'dial',
+  'joinNetwork',
+  'listenUnix',
   'usage',
 ] as const;
 export type Verb = (typeof verbs)[number];

@@ -17,6 +17,7 @@ import type { Container } from './container.ts';
 import { simulatedFault } from './faults.ts';
 import { defaultImages, pulledImage, type ImageSource, type KeptImage } from './images.ts';
 import { Journal, nothing, type Kept } from './journal.ts';
+import { makeGuests, type Guests } from './guests.ts';
 import { makeLocks, type Locks } from './locks.ts';
 import { makePair } from './pair.ts';
 import { makePorts, type Ports } from './ports.ts';
@@ -83,6 +84,7 @@ export class SimulatedHost {
   readonly images: ImageSource;
   readonly times: Times;
   readonly locks: Locks = makeLocks();
+  readonly guests: Guests = makeGuests();
   /** Settled when the node ports of what ran before are open again. */
   readonly restored: Promise<void>;
   #kept: Kept = nothing();
@@ -230,12 +232,45 @@ export class SimulatedHost {
   }
 
   /** A connection to what listens there; undefined when nothing does (yet). */
-  connect(container: Container, port: number): Duplex | undefined {
+  connect(container: Container, port: number, { fromLoopback = false } = {}): Duplex | undefined {
     this.#look(container);
-    if (!containers.isReady(container, this.clock.now())) return undefined;
-    const scripted = container.script.listens.get(port);
-    const service = scripted === undefined ? this.#services.get(port) : scripted === 'echo' ? echo : this.#http;
-    if (service === undefined) return undefined;
+    if (container.state !== 'running') return undefined;
+    const guest = this.guests.at(container, port);
+    const found = guest ?? (containers.isReady(container, this.clock.now()) && this.#serviceOf(container, port));
+    if (!found || (found.onLoopback && !fromLoopback)) return undefined;
+    return this.#open(container, (inside) => {
+      if (guest !== undefined) return guest.accept(inside);
+      const notebook = (what: string): object | undefined => notebookAnswer(container, what, this.clock.now());
+      const { id: instanceId, hostname } = container.spec;
+      if ('service' in found) found.service(inside, { instanceId, hostname, port, notebook });
+    });
+  }
+
+  /** A connection to a Unix socket of ours, as a program inside would make it. */
+  connectUnix(container: Container, path: string): Duplex | undefined {
+    const guest = this.guests.at(container, path);
+    return guest && this.#open(container, guest.accept);
+  }
+
+  /** Another instance of the account, by its address. */
+  neighbourAt(from: Container, address: string): Container | undefined {
+    for (const other of this.all(from.installation))
+      if (other.spec.ownerId === from.spec.ownerId && containers.addressOf(other) === address) return other;
+    return undefined;
+  }
+
+  /** Whether a program of the instance listens there, or will when it is ready. */
+  hasService = (container: Container, port: number): boolean => this.#serviceOf(container, port) !== undefined;
+
+  #serviceOf(container: Container, port: number): { service: Service; onLoopback: boolean } | undefined {
+    const { listens, hasSsh } = container.script;
+    const scripted = listens.get(port);
+    if (scripted) return { service: scripted.what === 'echo' ? echo : this.#http, onLoopback: scripted.onLoopback };
+    const service = port === 22 && !hasSsh ? undefined : this.#services.get(port);
+    return service && { service, onLoopback: false };
+  }
+
+  #open(container: Container, accept: (inside: Duplex) => void): Duplex {
     const [inside, outside] = makePair();
     const name = containerName(container.spec.id);
     const streams = this.#streams.get(name) ?? new Set();
@@ -245,8 +280,7 @@ export class SimulatedHost {
       streams.delete(inside);
       if (streams.size === 0 && this.#streams.get(name) === streams) this.#streams.delete(name);
     });
-    const notebook = (what: string): object | undefined => notebookAnswer(container, what, this.clock.now());
-    service(inside, { instanceId: container.spec.id, hostname: container.spec.hostname, port, notebook });
+    accept(inside);
     return outside;
   }
 
@@ -396,6 +430,7 @@ export class SimulatedHost {
   #ended(container: Container): Promise<void> {
     this.#gpusUsed -= container.spec.gpus;
     const name = containerName(container.spec.id);
+    this.guests.forget(container);
     for (const stream of this.#streams.get(name) ?? []) stream.destroy();
     this.#cut(container, simulatedFault('not_found', `${container.spec.id} has ended`));
     this.keep(container);

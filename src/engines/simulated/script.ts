@@ -6,7 +6,8 @@
  *     # berth-sim: crash after 2s exit 1      the main process ends so, at each start; `crash once after …` at the first only
  *     # berth-sim: crash after 2s out of memory
  *     # berth-sim: ignore TERM                a halt takes its whole grace
- *     # berth-sim: listen 7000 echo           something listens: `echo` or `http`
+ *     # berth-sim: listen 7000 echo           something listens: `echo` or `http`; `listen 7000 http on loopback` there alone
+ *     # berth-sim: no ssh                     the image has no sshd
  *     # berth-sim: say after 2s hello         a line on the console; `init says after 2s hello` in the init script's log
  *     # berth-sim: ready after 5s             ssh, notebook and `listen` answer that late; `never ready` never
  *     # berth-sim: kernel busy for 10m          it is used so long from each start, or always; also `terminal used`,
@@ -34,13 +35,19 @@ export interface Saying {
   text: string;
 }
 
+export interface Listener {
+  what: 'echo' | 'http';
+  onLoopback: boolean;
+}
+
 export interface Script {
   initExit: { code: number; afterMs: number } | undefined;
   crash: Crash | undefined;
   /** Infinity: never. */
   readyAfterMs: number | undefined;
   ignoresTerm: boolean;
-  listens: ReadonlyMap<number, 'echo' | 'http'>;
+  listens: ReadonlyMap<number, Listener>;
+  hasSsh: boolean;
   uses: ReadonlyMap<UseName, Use>;
   /** On the console, from each start. */
   says: readonly Saying[];
@@ -55,6 +62,7 @@ const plain: Script = {
   readyAfterMs: undefined,
   ignoresTerm: false,
   listens: new Map(),
+  hasSsh: true,
   uses: new Map(),
   says: [],
   initSays: [],
@@ -71,7 +79,7 @@ const useLine = new RegExp(
   `^(?:(kernel) busy|(terminal) used|(ssh) sessions (\\d{1,3})|(cpu|gpu) (\\d{1,4})%)(?: for ${time})?$`,
 );
 const sayLine = new RegExp(`^(say|init says) after ${time} (.+)$`);
-const listenLine = /^listen (\d{1,5}) (echo|http)$/;
+const listenLine = /^listen (\d{1,5}) (echo|http)( on loopback)?$/;
 
 const msOf = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 } as const;
 const duration = (number = '0', unit = 'ms'): number =>
@@ -80,7 +88,7 @@ const duration = (number = '0', unit = 'ms'): number =>
 export function readScript(texts: readonly string[]): Script {
   // Nearly all files have no such line: one search, and nothing is made.
   if (!texts.some((text) => text.includes(mark))) return plain;
-  const listens = new Map<number, 'echo' | 'http'>();
+  const listens = new Map<number, Listener>();
   const uses = new Map<UseName, Use>();
   const misunderstood: string[] = [];
   const says = { say: new Array<Saying>(), 'init says': new Array<Saying>() };
@@ -96,13 +104,18 @@ export function readScript(texts: readonly string[]): Script {
       const exitCode = outOfMemory ? 137 : Number(crash[4] ?? 1);
       script.crash = { once: crash[1] !== undefined, afterMs: duration(crash[2], crash[3]), exitCode, outOfMemory };
     } else if (ready) script.readyAfterMs = duration(ready[1], ready[2]);
-    else if (listen) listens.set(Number(listen[1]), listen[2] === 'http' ? 'http' : 'echo');
+    else if (listen)
+      listens.set(Number(listen[1]), {
+        what: listen[2] === 'http' ? 'http' : 'echo',
+        onLoopback: listen[3] !== undefined,
+      });
     else if (saying)
       says[saying[1] === 'say' ? 'say' : 'init says'].push({
         afterMs: duration(saying[2], saying[3]),
         text: saying[4] ?? '',
       });
     else if (use) uses.set(...use);
+    else if (wish === 'no ssh') script.hasSsh = false;
     else if (wish === 'ignore TERM') script.ignoresTerm = true;
     else if (wish === 'never ready') script.readyAfterMs = Infinity;
     else misunderstood.push(`berth-sim: not understood: ${JSON.stringify(wish)}`);

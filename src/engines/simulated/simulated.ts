@@ -5,7 +5,7 @@
  * misbehaves as it is told. With it Berth is an emulator of itself, for those who write clients of its API and for our own tests.
  *
  * Start here: `host.ts` is what holds the containers and what can befall them, `container.ts` one of them, `script.ts` what an
- * instance can be told to play, `faults.ts` how the engine misbehaves, `images.ts` what it has and pulls, `services.ts` what answers
+ * instance can be told to play, `faults.ts` how the engine misbehaves, `networks.ts` and `guests.ts` what we do from within, `images.ts` what it has and pulls, `services.ts` what answers
  * inside, `commands.ts`, `shell.ts`, `processes.ts` and `terminal.ts` the commands, `logs.ts` the logs, `journal.ts` what is kept.
  *
  * It emulates: states, root disks that live and die with containers, node ports and who holds them, images and their pull, ssh's
@@ -33,6 +33,7 @@ import { orGivenUp, simulatedFault, type Faults } from './faults.ts';
 import { SimulatedHost, type HostOptions, type Span } from './host.ts';
 import * as images from './images.ts';
 import { follow, inRange, read, silence } from './logs.ts';
+import { joinNetwork, listenUnix, nowhere } from './networks.ts';
 import { makePair } from './pair.ts';
 import { openProcess } from './processes.ts';
 import { play } from './shell.ts';
@@ -68,6 +69,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
     saveImage: true,
     gpus: capacity.gpus > 0,
     dial: true,
+    joinNetwork: true,
     ...options.capabilities,
   };
   const ending = new AbortController();
@@ -405,6 +407,30 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
           inside.destroy();
           return outside;
         },
+      }),
+    joinNetwork: (id, signal) =>
+      call({
+        verb: 'joinNetwork',
+        about: id,
+        signal,
+        work: () => {
+          if (!capabilities.joinNetwork)
+            throw simulatedFault('rejected', 'this engine can not join the networks of instances');
+          const container = running(id);
+          return joinNetwork({ host, container, attach: attachTo(container) });
+        },
+        lie: () => nowhere,
+      }),
+    listenUnix: (id, onConnection, signal) =>
+      call({
+        verb: 'listenUnix',
+        about: id,
+        signal,
+        work: () => {
+          const container = running(id);
+          return listenUnix({ host, container, attach: attachTo(container) }, onConnection);
+        },
+        lie: () => ({ pathInside: '/etc/berth/sockets/nothing', close: () => {} }),
       }),
     async usage(ids, signal, more = {}) {
       const look = (id: InstanceId): Usage | undefined => usageOf(host, find(id), more);

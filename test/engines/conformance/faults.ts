@@ -33,6 +33,8 @@ const calls = (engine: Engine, spec: EngineSpec, signal: AbortSignal): Record<st
   openExec: () => engine.openExec(spec.id, { command: ['true'], env: {}, terminal: null }, signal),
   exec: () => engine.exec(spec.id, ['true'], signal),
   dial: () => engine.dial(spec.id, 22, signal),
+  joinNetwork: () => engine.joinNetwork(spec.id, signal),
+  listenUnix: () => engine.listenUnix(spec.id, () => {}, signal),
 });
 
 export function describeFaults(current: () => Subject): void {

@@ -1,4 +1,5 @@
 /** What an engine lends the conformance suite. */
+import type { Duplex } from 'node:stream';
 import type { Engine, EngineSpec, RegistryCredentials } from '../../../src/engines/contract.ts';
 import type { InstanceId } from '../../../src/domain/ids.ts';
 
@@ -20,6 +21,8 @@ export type Need =
   | 'neighbourNetworks'
   /** Instances can have a Docker. */
   | 'dockerInside'
+  /** An instance's network can be joined. */
+  | 'joinNetwork'
   /** Images carry labels that a test can set past the engine: `neighbourImage`. */
   | 'neighbourImages';
 
@@ -69,6 +72,8 @@ export interface Fixture {
   leaveHalfMade(spec: EngineSpec): Promise<void>;
   /** Kills the instance's main process behind the engine's back. */
   stopOutside(id: InstanceId): Promise<void>;
+  /** As a program of the instance connects to a Unix socket. */
+  connectUnix(id: InstanceId, pathInside: string): Promise<Duplex>;
   /** Takes an instance's Docker away behind the engine's back. */
   loseDocker(id: InstanceId): Promise<void>;
   /** Removes an image that `saveImage` made. */

@@ -11,6 +11,9 @@ import type { Fixture, Need } from './fixture.ts';
 /** The port on which the `serve` start file echoes. */
 export const echoPort = 7000;
 
+/** The port of 127.0.0.1 on which `serve` answers HTTP. */
+export const loopbackPort = 7001;
+
 /**
  * Start files. Each is a real script for a real engine, and carries, in a comment, what the simulation is to play instead.
  * They say on stdout what `images/start.sh` says.
@@ -18,8 +21,8 @@ export const echoPort = 7000;
 const said = `echo 'berth: services ssh notebook'\necho 'berth: init none'`;
 const forever = 'while :; do sleep 3600 & wait $!; done';
 export const startFiles = {
-  /** Echoes on `echoPort`, and ends with 0 on SIGTERM. */
-  serve: `#!/bin/sh\n# berth-sim: listen ${echoPort} echo\n${said}\ntrap 'exit 0' TERM\nnc -ll -p ${echoPort} -e cat &\n${forever}\n`,
+  /** Echoes on `echoPort`, answers HTTP on `loopbackPort`, and ends with 0 on SIGTERM. */
+  serve: `#!/bin/sh\n# berth-sim: listen ${echoPort} echo\n# berth-sim: listen ${loopbackPort} http on loopback\n${said}\ntrap 'exit 0' TERM\nhttpd -p 127.0.0.1:${loopbackPort} -h /tmp\nnc -ll -p ${echoPort} -e cat &\n${forever}\n`,
   /** Doesn't hear SIGTERM. */
   stubborn: `#!/bin/sh\n# berth-sim: ignore TERM\n${said}\ntrap '' TERM\nwhile :; do sleep 1; done\n`,
   /** Ends at once with 3. */

@@ -30,6 +30,7 @@ export function describeSurroundings(current: () => Subject): void {
         saveImage: expect.any(Boolean),
         gpus: expect.any(Boolean),
         dial: true,
+        joinNetwork: expect.any(Boolean),
       });
     });
   });

@@ -1,0 +1,112 @@
+/** From within a simulated instance's network, and at a path of it. */
+import net from 'node:net';
+import { randomUUID } from 'node:crypto';
+import type { Duplex } from 'node:stream';
+import type { EngineFault } from '../../domain/engine-fault.ts';
+import type { InsideSocket, InstanceAddress, InstanceNetwork, Listening } from '../contract.ts';
+import { addressOf, type Container } from './container.ts';
+import { simulatedFault } from './faults.ts';
+import type { SimulatedHost } from './host.ts';
+
+/** From here on the system gives out ports by itself. */
+const FIRST_FREE_PORT = 32_768;
+
+export interface Joining {
+  host: SimulatedHost;
+  container: Container;
+  /** To its host, whose loss or end is told. */
+  attach: (lose: (fault: EngineFault) => void) => () => void;
+}
+
+export function joinNetwork({ host, container, attach }: Joining): InstanceNetwork {
+  const { promise: ended, resolve } = Promise.withResolvers<void>();
+  const streams = new Set<Duplex>();
+  const listening = new Set<() => void>();
+  let over = false;
+  const close = (): void => {
+    if (over) return;
+    over = true;
+    detach();
+    for (const leave of listening) leave();
+    for (const stream of streams) stream.destroy();
+    resolve();
+  };
+  const detach = attach(close);
+  const checkOpen = (signal: AbortSignal): void => {
+    if (signal.aborted) throw simulatedFault('unreachable', 'the call was given up');
+    if (over) throw simulatedFault('unreachable', 'this run of the instance is over');
+  };
+  const hold = (stream: Duplex): Duplex => {
+    streams.add(stream);
+    return stream.on('error', () => {}).on('close', () => streams.delete(stream));
+  };
+
+  return {
+    async connect(at, signal) {
+      checkOpen(signal);
+      return hold(reach(host, container, at));
+    },
+
+    async listen(at, onConnection, signal): Promise<Listening> {
+      checkOpen(signal);
+      const onLoopback = isLoopback(at.host);
+      if (!onLoopback && !['', '0.0.0.0', '::', addressOf(container)].includes(at.host))
+        throw simulatedFault('rejected', `${at.host} is no address of ${container.spec.id}`);
+      const accept = (connection: Duplex): void => onConnection(hold(connection));
+      const take = (port: number): (() => void) | undefined =>
+        host.hasService(container, port) ? undefined : host.guests.listen(container, port, { accept, onLoopback });
+      let port = at.port === 0 ? FIRST_FREE_PORT : at.port;
+      let leave = take(port);
+      while (leave === undefined && at.port === 0) leave = take(++port);
+      if (leave === undefined) throw simulatedFault('busy', `port ${port} of ${container.spec.id} is taken`);
+      const shut = leave;
+      listening.add(shut);
+      return {
+        port,
+        close() {
+          listening.delete(shut);
+          shut();
+        },
+      };
+    },
+
+    ended,
+    close,
+  };
+}
+
+export function listenUnix(
+  { host, container, attach }: Joining,
+  onConnection: (connection: Duplex) => void,
+): InsideSocket {
+  const pathInside = `/etc/berth/sockets/${randomUUID()}`;
+  const accept = (connection: Duplex): void => onConnection(connection.on('error', () => {}));
+  const leave = host.guests.listen(container, pathInside, { accept, onLoopback: true });
+  const close = (): void => {
+    detach();
+    leave?.();
+  };
+  const detach = attach(close);
+  return { pathInside, close };
+}
+
+function reach(host: SimulatedHost, from: Container, { host: name, port }: InstanceAddress): Duplex {
+  const { hostname } = from.spec;
+  const own = isLoopback(name) || [hostname, addressOf(from)].includes(name);
+  if (!own && net.isIP(name) === 0) throw simulatedFault('not_found', `${hostname} knows no host called ${name}`);
+  const to = own ? from : host.neighbourAt(from, name);
+  if (to === undefined) throw simulatedFault('unreachable', `there is no way from ${hostname} to ${name}`);
+  const stream = host.connect(to, port, { fromLoopback: isLoopback(name) });
+  if (stream === undefined) throw simulatedFault('busy', `nothing listens on port ${port} of ${name} (yet)`);
+  return stream;
+}
+
+/** What one who lies joins: nothing is there. */
+export const nowhere: InstanceNetwork = {
+  connect: () => Promise.reject(simulatedFault('unreachable', 'there is no way')),
+  listen: () => Promise.reject(simulatedFault('unreachable', 'there is no way')),
+  ended: Promise.resolve(),
+  close: () => {},
+};
+
+const isLoopback = (name: string): boolean => name === 'localhost' || name === '::1' || name.startsWith('127.');
