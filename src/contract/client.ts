@@ -13,6 +13,8 @@ import { fileCalls } from './file-client.ts';
 import type { FileCalls } from './file-client.ts';
 import { logCalls } from './log-client.ts';
 import type { LogCalls } from './log-client.ts';
+import { socketCalls } from './socket-client.ts';
+import type { SocketCalls } from './socket-client.ts';
 import { routeOf } from './routes.ts';
 import type { AnswerOf, InputOf, RouteName } from './routes.ts';
 import { EVENT_STREAM_TYPE } from './server-sent.ts';
@@ -66,7 +68,8 @@ type Arguments<Name extends RouteName> =
     : [body: InputOf<Name>, options?: CallOptions];
 
 export type Client = FileCalls &
-  LogCalls & { [Name in RouteName]: (...call: Arguments<Name>) => Promise<AnswerOf<Name>> } & {
+  LogCalls &
+  SocketCalls & { [Name in RouteName]: (...call: Arguments<Name>) => Promise<AnswerOf<Name>> } & {
     /** The account's events as they happen: a loop that resumes by itself when the connection is lost (`events.ts`). */
     events(options?: EventOptions): AsyncGenerator<Told, void>;
   };
@@ -133,6 +136,24 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
       return readAnswer(route.answer, reply);
     };
 
+  /** A page can't set headers of a WebSocket, and leans on its cookie; Node can. */
+  const connect = (path: string, protocol: string): WebSocket => {
+    const page = 'location' in globalThis ? String(Reflect.get(globalThis, 'location')) : undefined;
+    const url = new URL(root + path, page);
+    url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
+    const { headers, credentials } = asCaller('*/*');
+    return credentials === 'omit'
+      ? new WebSocket(url, { protocols: [protocol], headers })
+      : new WebSocket(url, protocol);
+  };
+  const whyNotLetIn = async (path: string): Promise<never> => {
+    await open(root + path, 'application/json', {}).catch((error: unknown) => {
+      // Asked without an upgrade, the server refuses that alone when all else is right.
+      if (!(error instanceof ApiError && /this is a WebSocket/.test(error.message))) throw error;
+    });
+    return unreachable(root + path, new Error('the WebSocket was not let in'));
+  };
+
   return {
     launch: caller('launch'),
     listInstances: caller('listInstances'),
@@ -164,6 +185,9 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
     activity: caller('activity'),
     metrics: caller('metrics'),
     logs: caller('logs'),
+    exec: caller('exec'),
+    listTerminals: caller('listTerminals'),
+    closeTerminal: caller('closeTerminal'),
     keepAlive: caller('keepAlive'),
     setPortAccess: caller('setPortAccess'),
     listPorts: caller('listPorts'),
@@ -197,6 +221,7 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
     balance: caller('balance'),
     ...fileCalls((path, init) => open(root + path, '*/*', init)),
     ...logCalls({ call: (path, accept, init) => open(root + path, accept, init), retryAfterS }),
+    ...socketCalls(connect, whyNotLetIn),
     events: (options = {}) => readEvents(options, { open: openEvents, retryAfterS }),
   };
 }

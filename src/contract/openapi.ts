@@ -15,6 +15,7 @@ import { ACCESS_COOKIE, ADMIN_ROLE, BASE_PATH, routeNames, routes } from './rout
 import type { Route, RouteName } from './routes.ts';
 import { filePaths } from './openapi-files.ts';
 import { streamPaths } from './openapi-streams.ts';
+import { socketOperations } from './openapi-sockets.ts';
 import { volume } from './volume.ts';
 import { DEFAULT_WAIT_S, MAX_WAIT_S, WAIT_HEADER } from './wait.ts';
 
@@ -58,6 +59,11 @@ export function openapiDocument({ version, errorKinds }: { version: string; erro
   });
   paths[EVENTS_PATH] = { get: streams.events };
   paths[LOGS_PATH] = { ...asObject(paths[LOGS_PATH] ?? {}), get: streams.logs };
+  for (const { path, operation: socket } of socketOperations({
+    problems: (codes) => problems(errorKinds, codes),
+    schemaOf: (schema) => schemaOf(schema, 'input', schemas),
+  }))
+    paths[path] = { ...asObject(paths[path] ?? {}), get: socket };
   paths[FILE_PATH] = filePaths({
     problems: (codes) => problems(errorKinds, codes),
     commonHeaders: { 'X-Request-Id': ref('headers', 'RequestId') },

@@ -9,6 +9,7 @@ import { empty } from './common.ts';
 import * as file from './file.ts';
 import * as image from './image.ts';
 import * as ends from './ends.ts';
+import * as exec from './exec.ts';
 import * as instance from './instance.ts';
 import * as log from './log.ts';
 import * as metrics from './metrics.ts';
@@ -244,6 +245,23 @@ export const routes = {
     errors: 'problem',
     summary:
       'What an instance wrote on its console, what its init script did, or what happened to it (events): by range, by the page. The same path answers GET with a stream that follows it, or a download',
+    source: 'ours',
+  }),
+  exec: route(exec.EXEC_PATH, exec.execRequest, exec.execAnswer, {
+    errors: 'problem',
+    summary:
+      'Run a command inside a running instance to its end: exit code, stdout and stderr; it is killed at its time limit, and when the caller leaves. GET the same path with a WebSocket for its streams',
+    source: 'ours',
+  }),
+  listTerminals: route(`${exec.TERMINAL_PATH}/list`, instance.instanceIdBody, exec.terminalListAnswer, {
+    errors: 'problem',
+    summary:
+      'The terminals of an instance that are open, attached or left; GET /instance/terminal attaches to one, by WebSocket',
+    source: 'ours',
+  }),
+  closeTerminal: route(`${exec.TERMINAL_PATH}/close`, exec.terminalBody, account.emptyAnswer, {
+    errors: 'problem',
+    summary: 'Close a terminal: its shell is killed with all that it began, and whoever is attached is sent away',
     source: 'ours',
   }),
   keepAlive: route('/instance/keepalive', ends.keepAliveRequest, ends.keepAliveAnswer, {

@@ -14,11 +14,17 @@ import type { Source, VolumeType } from '../domain/volume.ts';
 import type { StorageCapabilities } from '../storage/contract.ts';
 import type { FolderPage } from '../storage/files.ts';
 import type { Logs } from './logs.ts';
+import type { Commands } from './commands.ts';
 import type { Metrics } from './metrics.ts';
+import type { UseTerminals } from './terminals/use.ts';
 import type { Forwarding, GatewaySessions, Ports, RouteTable } from './ways-in.ts';
 
 export type { LogPage, Logs, LogWish } from './logs.ts';
 export type { FollowedLog } from './logs/follow.ts';
+export type { Commands } from './commands.ts';
+export type { UseTerminals } from './terminals/use.ts';
+export type { OpenExec } from '../engines/contract.ts';
+export type { AttachedTerminal, Terminals, Told } from './terminals/terminals.ts';
 export type { Forwarding, GatewayRoute, RouteTable, ToldRoutes, TrafficKind, WhoseCredential } from './ways-in.ts';
 
 /** Who asks. Comes from `access.authenticate` and is handed to every use-case. */
@@ -452,6 +458,8 @@ export interface Control {
   ports: Ports;
   metrics: Metrics;
   logs: Logs;
+  commands: Commands;
+  terminals: UseTerminals;
   forwarding: Forwarding;
   routeTable: RouteTable;
   operations: Operations;

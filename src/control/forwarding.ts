@@ -1,6 +1,6 @@
 /** What the gateway may ask: where an instance's ports are, and who may reach them. */
 import { EngineFault } from '../domain/engine-fault.ts';
-import { isInstanceId } from '../domain/ids.ts';
+import { isInstanceId, type InstanceId } from '../domain/ids.ts';
 import { accessOf } from '../domain/port-access.ts';
 import type { Engine } from '../engines/contract.ts';
 import { instanceFromRow, instanceRow, type InstanceRow } from '../store/instances.ts';
@@ -20,7 +20,7 @@ interface Kept {
   untilMs: number;
 }
 
-export interface Routes extends Pick<Forwarding, 'route' | 'dial'> {
+export interface Routes extends Pick<Forwarding, 'route' | 'dial'>, Pick<Engine, 'openExec' | 'exec'> {
   /** Forgets what is kept of an instance, because it changed. */
   changed(instanceId: string): void;
 }
@@ -57,15 +57,19 @@ export function makeRoutes({ store, regions, time }: { store: Store; regions: Re
     return fresh;
   };
 
+  const engineOf = async (id: InstanceId): Promise<Engine> => {
+    const { engine } = await find(id);
+    if (!engine) throw new EngineFault('not_found', `instance ${id} does not run`, { retry: false });
+    return engine;
+  };
+
   return {
     async route(id) {
       return (await find(id)).route;
     },
-    async dial(id, port, signal) {
-      const { engine } = await find(id);
-      if (!engine) throw new EngineFault('not_found', `instance ${id} does not run`, { retry: false });
-      return engine.dial(id, port, signal);
-    },
+    dial: async (id, port, signal) => (await engineOf(id)).dial(id, port, signal),
+    openExec: async (id, wish, signal) => (await engineOf(id)).openExec(id, wish, signal),
+    exec: async (id, command, signal) => (await engineOf(id)).exec(id, command, signal),
     changed: (id) => void kept.delete(id),
   };
 }

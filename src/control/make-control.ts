@@ -19,6 +19,7 @@ import { makeActivity } from './activity/activity.ts';
 import { makeTraffic } from './activity/traffic.ts';
 import { makeAction, makeStopByItself } from './actions.ts';
 import { makeCatalog } from './catalog.ts';
+import { makeCommands } from './commands.ts';
 import type { Control } from './control.ts';
 import { makeDiskUses } from './disk-uses.ts';
 import { locateVolume } from './disks.ts';
@@ -63,6 +64,9 @@ import { makeRegistries } from './registries.ts';
 import { makeRoom, type Room } from './room.ts';
 import { makeSeal } from './seal.ts';
 import { makeStrays } from './strays.ts';
+import { makeTerminals } from './terminals/holder.ts';
+import type { Terminals } from './terminals/terminals.ts';
+import { makeUseTerminals } from './terminals/use.ts';
 import type { Time } from './time.ts';
 import { makeSnapshots } from './snapshots.ts';
 import { makeVolumes } from './volumes.ts';
@@ -103,6 +107,8 @@ export interface ControlNeeds {
   localRegistries?: boolean;
   /** How long events and past operations are kept; 30 days if not given. */
   eventsKeptMs?: number;
+  /** Where the gateway is a process of its own, it holds the terminals; not given, they are held here. */
+  terminals?: Terminals;
   /** True where no other process shares the store: leases that stand are those of a dead one. */
   alone: boolean;
 }
@@ -145,6 +151,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
   const once = makeOnce(needs.secretsKey);
   const registries = makeRegistries({ store, now, once, randomUuid, seal, localRegistries });
   const routes = makeRoutes({ store, regions, time });
+  const heldHere = makeTerminals({ engine: routes, holder: randomUuid(), time, log });
   const routeTable = makeRouteTable({ store, time, log });
   const routeChanged = (instanceId: string): void => {
     routes.changed(instanceId);
@@ -302,6 +309,8 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       unshare: shares.unshare,
     },
     ends: makeEnds({ store, offers, now, rules: endsRules, activity }),
+    commands: makeCommands({ store, openExec: routes.openExec, began: traffic.began, time }),
+    terminals: makeUseTerminals({ store, terminals: needs.terminals ?? heldHere, began: traffic.began }),
     metrics: makeMetrics({ store, now, sampler }),
     logs,
     forwarding: {
@@ -451,6 +460,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       ending.abort();
       events.stop();
       logs.stop();
+      await heldHere.stop();
       for (const end of timers) end();
       await diskUses.stop(new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 }));
       await Promise.all([instanceLoop, volumeLoop, snapshotLoop, imageLoop].map(async (loop) => loop?.stop()));

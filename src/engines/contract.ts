@@ -248,10 +248,11 @@ export interface OpenExec {
    */
   exited: Promise<number>;
   /**
-   * Kills it with its children, theirs, and whoever else is in a session of one of them. What made itself a daemon before (in a session of
-   * its own, its parent gone) stays. One that has ended is success. `rejected` where the engine can't: one on another machine.
+   * With no signal, or KILL: kills it with its children, theirs, and whoever else is in a session of one of them. What made itself a daemon before (in a session of
+   * its own, its parent gone) stays. Another signal goes to its process group, as a shell's would that has it in the foreground.
+   * One that has ended is success. `rejected` where the engine can't: one on another machine.
    */
-  kill(): Promise<void>;
+  kill(signal?: ExecSignal): Promise<void>;
 }
 
 /** A place in an instance's network, for one run of the instance. All that was opened by it ends with `close`, and with the run. */
@@ -297,6 +298,7 @@ export interface InsideSocket {
   /** It is gone then; connections go on. */
   close(): void;
 }
+export type ExecSignal = 'HUP' | 'INT' | 'QUIT' | 'TERM' | 'USR1' | 'USR2' | 'KILL';
 
 export interface ExecResult {
   exitCode: number;

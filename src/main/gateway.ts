@@ -1,9 +1,13 @@
 /** The gateway, in the process of the API or in one of its own: then it follows the API over a socket in the data folder, and serves on while that is away. */
+import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import type { Forwarding } from '../control/control.ts';
+import { makeTerminals } from '../control/terminals/holder.ts';
+import { realTime } from '../control/time.ts';
 import { makeGateway, type GatewayNeeds } from '../edge/gateway/gateway.ts';
 import { followLink } from '../edge/link/follow.ts';
+import { serveTerminals } from '../edge/link/serve-terminals.ts';
 import { addressesOf } from './addresses.ts';
 import type { Config } from './config.ts';
 import { makeEngine } from './hands.ts';
@@ -11,6 +15,9 @@ import { openTlsFiles } from './tls-files.ts';
 
 /** Closed to all but Berth's own user: who can open it learns the notebooks' secrets. */
 export const linkPath = ({ dataFolder }: Pick<Config, 'dataFolder'>): string => join(dataFolder, 'gateway.sock');
+
+/** The same the other way: what terminals show, and what is typed there, goes over it. */
+export const terminalsPath = ({ dataFolder }: Pick<Config, 'dataFolder'>): string => join(dataFolder, 'terminals.sock');
 
 type Given = Pick<GatewayNeeds, 'forwarding' | 'authenticate' | 'issuer' | 'apiOrigin' | 'portDomain' | 'log'>;
 
@@ -69,10 +76,13 @@ export async function startGateway({ config, log }: { config: Config; log: Logge
     log,
   });
   ports.gateway = gateway.port;
+  const terminals = makeTerminals({ engine, holder: randomUUID(), time: realTime, log });
+  const served = await serveTerminals({ path: terminalsPath(config), terminals, log });
   return {
     gatewayUrl: addressesOf(config, ports).gatewayUrl,
     async stop() {
-      await gateway.stop();
+      await Promise.all([gateway.stop(), terminals.stop()]);
+      await served.stop();
       await following.stop();
       await engine.stop();
     },

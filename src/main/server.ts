@@ -14,6 +14,7 @@ import type { Region } from '../domain/catalog.ts';
 import { idlePolicy, type IdleLimits } from '../domain/idle.ts';
 import type { Limits } from '../domain/instance-states.ts';
 import { makeApi } from '../edge/http/api.ts';
+import { askTerminals } from '../edge/link/ask-terminals.ts';
 import { serveLink } from '../edge/link/serve.ts';
 import { lockDatabase } from '../store/database-lock.ts';
 import { lockFolder } from '../store/lock.ts';
@@ -24,7 +25,7 @@ import { addressesOf, openUrl, portUrls, sharedParent, shareUrl } from './addres
 import { ensureAdmin, type ShownPassword } from './admin-password.ts';
 import type { Config } from './config.ts';
 import * as firstRun from './first-run.ts';
-import { linkPath, openGateway } from './gateway.ts';
+import { linkPath, openGateway, terminalsPath } from './gateway.ts';
 import { makeHands, type Hands } from './hands.ts';
 import { giveUpForLost } from './lost-disks.ts';
 import { makePools } from './pools.ts';
@@ -134,7 +135,10 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       );
     const imageId = await offer({ key: 'notebook', ...hands.notebookImage });
 
+    const terminals = config.role === 'api' ? askTerminals({ path: terminalsPath(config) }) : null;
+    if (terminals) opened.push(() => terminals.stop());
     const running = makeControl({
+      ...(terminals ? { terminals } : {}),
       store,
       regions: makeRegions([hands.hands]),
       log,

@@ -95,6 +95,8 @@ const mounted = (...mountPaths: string[]): object =>
   });
 
 /** Of a volume that there is not: what is good otherwise comes as far as that. */
+const NOBODY = 'notebook-00000000-0000-4000-8000-000000000000';
+const command = (given: unknown, more: object = {}): object => ({ instanceId: NOBODY, command: given, ...more });
 const NO_VOLUME = '00000000-0000-4000-8000-000000000000';
 const EXPAND = '/storage/volume/expand';
 const RENAME = '/storage/volume/rename';
@@ -357,5 +359,35 @@ export const badInputs: BadInput[] = [
     'not a key': { name: 'k', publicKey: 'hello' },
     'two lines': { name: 'k', publicKey: 'ssh-ed25519 AAAA a\nssh-ed25519 BBBB b' },
     'private key': { name: 'k', publicKey: '-----BEGIN OPENSSH PRIVATE KEY-----' },
+  }),
+  ...of('/instance/exec', 'exec', {
+    'no command': { instanceId: NOBODY },
+    'command as text': command('true'),
+    'empty command': command([]),
+    'no program': command(['']),
+    'empty argument, no such instance': command(['true', '']),
+    'number in it': command(['sleep', 1]),
+    NUL: command(['true', 'a\0b']),
+    'lone surrogate': command(['\ud800']),
+    '1,001 words': command(Array.from({ length: 1_001 }, () => 'x')),
+    'env as object': command(['true'], { env: { A: '1' } }),
+    'env without =': command(['true'], { env: ['A'] }),
+    'env without a name': command(['true'], { env: ['=1'] }),
+    'NUL in env': command(['true'], { env: ['A=\0'] }),
+    'stdin as bytes': command(['cat'], { stdin: [1, 2] }),
+    'lone surrogate in stdin': command(['cat'], { stdin: '\udc00' }),
+    'no such encoding': command(['cat'], { encoding: 'latin1' }),
+    'no base64': command(['cat'], { stdin: '*', encoding: 'base64' }),
+    'base64 without its padding': command(['cat'], { stdin: 'YQ', encoding: 'base64' }),
+    'no time': command(['true'], { timeoutSeconds: 0 }),
+    'too much time': command(['true'], { timeoutSeconds: 601 }),
+    'time as text': command(['true'], { timeoutSeconds: '60' }),
+  }),
+  ...of('/instance/terminal/close', 'terminal', {
+    'no name': { instanceId: NOBODY },
+    ...each({ ...names, 'a dash first': '-a', 'good, no such instance': 'a.b_c-D' }, (terminal) => ({
+      instanceId: NOBODY,
+      terminal,
+    })),
   }),
 ];

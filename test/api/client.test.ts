@@ -21,8 +21,9 @@ afterEach(async () => {
 
 const page = { pager: { currentPage: 1, pageSize: 10 } };
 
-test('has a method for every route, for streams and for the bytes of files, and no other', () => {
-  const outsideOfTheTable = ['events', 'downloadFile', 'uploadFile', 'deleteFile', 'followLogs', 'downloadLog'];
+test('has a method for every route, for streams, for the bytes of files and for WebSockets, and no other', () => {
+  const streams = ['events', 'followLogs', 'downloadLog', 'openExec', 'openTerminal'];
+  const outsideOfTheTable = [...streams, 'downloadFile', 'uploadFile', 'deleteFile'];
   expect(Object.keys(makeClient({ baseUrl: '' })).toSorted()).toEqual([...routeNames, ...outsideOfTheTable].toSorted());
 });
 

@@ -1,6 +1,5 @@
 /** What the edge alone decides: routes and methods, error bodies and headers, what a foreign page may do, health. */
 import { afterEach, describe, expect, test } from 'vitest';
-import { LOGS_PATH } from '../../src/contract/log.ts';
 import { BASE_PATH, routeNames, routes } from '../../src/contract/routes.ts';
 import type { Idempotency } from '../../src/control/control.ts';
 import { Refusal, refusalCodes } from '../../src/domain/refusal.ts';
@@ -47,8 +46,8 @@ describe('routes and methods', () => {
     const api = await start();
     for (const name of routeNames) {
       const { method, path } = routes[name];
-      // At the same path logs are read, and followed.
-      const takes = path === LOGS_PATH ? 'GET, POST' : method;
+      // At these paths logs are followed and the streams of a command opened, by GET.
+      const takes = name === 'logs' || name === 'exec' ? 'GET, POST' : method;
       const other = takes !== method ? 'PUT' : method === 'GET' ? 'POST' : 'GET';
       const reply = await api.send(BASE_PATH + path, { method: other });
       expect(reply.status, name).toBe(405);

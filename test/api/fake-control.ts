@@ -54,6 +54,8 @@ export function fakeControl(
     ends: { set: unasked, keepAlive: unasked, activity: unasked, ...given.ends },
     metrics: { read: unasked, ...given.metrics },
     logs: { read: unasked, follow: unaskedEvents, all: unaskedEvents, ...given.logs },
+    commands: { run: unasked, open: unasked, check: unasked, ...given.commands },
+    terminals: { attach: unasked, list: unasked, close: unasked, ...given.terminals },
     forwarding: unaskedForwarding,
     routeTable: { follow: unasked },
     operations: { read: unasked, list: unasked, cancel: unasked, ...given.operations },

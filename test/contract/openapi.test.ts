@@ -8,6 +8,7 @@ import { FILE_METHODS, FILE_PATH } from '../../src/contract/file.ts';
 import { openapiDocument } from '../../src/contract/openapi.ts';
 import type { Json } from '../../src/contract/openapi.ts';
 import { OPERATION_HEADER } from '../../src/contract/operation.ts';
+import { EXEC_PATH, TERMINAL_PATH } from '../../src/contract/exec.ts';
 import { routeNames, routes } from '../../src/contract/routes.ts';
 import { errorKinds } from '../../src/edge/http/status.ts';
 import { openapiFile, openapiText } from '../../src/main/write-openapi.ts';
@@ -45,6 +46,10 @@ test('every route is in the document once, by its method, with its summary and a
   for (const method of FILE_METHODS)
     expect(at(document, 'paths', FILE_PATH, method.toLowerCase(), 'responses', '401')).toBeTypeOf('object');
   seen.push(FILE_PATH);
+  // And WebSockets.
+  for (const path of [EXEC_PATH, TERMINAL_PATH])
+    expect(at(document, 'paths', path, 'get', 'responses', '101', 'description')).toBeTypeOf('string');
+  seen.push(TERMINAL_PATH);
   expect(Object.keys(at(document, 'paths') ?? {}).toSorted()).toEqual(seen.toSorted());
 });
 

@@ -16,6 +16,8 @@ const ROOT = join(import.meta.dirname, '../..');
 
 export interface Program {
   output: () => string;
+  /** Null while it does not run. */
+  pid: () => number | null;
   kill: (signal: NodeJS.Signals) => Promise<void>;
   /** Starts it, or starts it again on the same data and the same addresses. */
   start: () => Promise<void>;
@@ -37,6 +39,7 @@ function makeProgram(env: NodeJS.ProcessEnv, greeting: string): Program {
   let text = '';
   return {
     output: () => text,
+    pid: () => child?.pid ?? null,
     async start() {
       const started = spawn(process.execPath, ['src/main/berth.ts'], {
         cwd: ROOT,

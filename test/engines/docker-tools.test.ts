@@ -120,7 +120,8 @@ describe('tools', () => {
       control('authorized_keys', ''),
     ];
     await engine.ensure({ ...spec, files }, deadline());
-    await until('it has begun', async () => (await engine.logs(spec.id, 'console', {}, deadline())).length > 1);
+    const said = async () => Array.fromAsync(await engine.logs(spec.id, 'console', {}, deadline()));
+    await until('it has begun', async () => (await said()).length > 1);
     expect(await sftp(engine, spec)).toEqual(spoken);
   });
 

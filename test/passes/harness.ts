@@ -4,7 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished } from 'vitest';
-import type { Caller, LaunchWish } from '../../src/control/control.ts';
+import type { Caller, LaunchWish, Terminals } from '../../src/control/control.ts';
 import { makeControl, type RunningControl } from '../../src/control/make-control.ts';
 import { makeRegions, type PoolHands, type RegionHands } from '../../src/control/regions.ts';
 import type { Space } from '../../src/domain/pool.ts';
@@ -80,6 +80,10 @@ export interface WorldOptions {
   idleLimits?: Partial<IdleLimits>;
   /** Added to the time of the machine, for what takes an hour. */
   clock?: { aheadMs: number };
+  /** Held outside of control. */
+  terminals?: (engine: SimulatedEngine) => Promise<Terminals>;
+  /** In place of the machine's own. */
+  time?: Partial<Time>;
   /** Timed deeds come so many times as often. */
   hurry?: number;
   log?: Log;
@@ -142,6 +146,7 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
   const image = { key: 'test', name: 'test image', ref: IMAGE_REF, tags: [], architecture: 'amd64' };
   const imageId = await firstRun.offerImage(store, image, { nowMs: Date.now(), uuid: randomUUID });
 
+  const terminals = await options.terminals?.(engine);
   const errors: unknown[] = [];
   const told = (facts: Record<string, unknown>, text: string): void => {
     if (!options.mayFail?.test(text)) errors.push({ text, ...facts });
@@ -153,7 +158,7 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
       store: more.store ?? store,
       regions: makeRegions([more.hands ?? hands]),
       log,
-      time: { ...realTime, now, ...hurried(options.hurry, () => options.clock?.aheadMs ?? 0) },
+      time: { ...realTime, now, ...hurried(options.hurry, () => options.clock?.aheadMs ?? 0), ...options.time },
       random: Math.random,
       randomUuid: randomUUID,
       randomBytes,
@@ -175,6 +180,7 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
       limits: { ...quickLimits, ...options.limits },
       ...(options.endsRules ? { endsRules: options.endsRules } : {}),
       ...(options.idleLimits ? { idleLimits: options.idleLimits } : {}),
+      ...(terminals ? { terminals } : {}),
       localRegistries: more.localRegistries ?? false,
       alone: store.kind === 'sqlite',
     });

@@ -9,11 +9,13 @@
  * statuses), `credentials.ts` and `cross-site.ts` (who calls), `list-pages.ts` (why a list is cheap).
  */
 import { createServer } from 'node:http';
+import type { ServerResponse } from 'node:http';
 import fastify from 'fastify';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { MAX_BODY_BYTES } from '../../contract/common.ts';
 import { EVENTS_PATH } from '../../contract/events.ts';
 import { LOGS_PATH } from '../../contract/log.ts';
+import { EXEC_PATH, TERMINAL_PATH } from '../../contract/exec.ts';
 import { openapiDocument } from '../../contract/openapi.ts';
 import { ADMIN_ROLE, BASE_PATH, routeNames, routeOf, routes } from '../../contract/routes.ts';
 import type { BodyOf, Route, RouteName } from '../../contract/routes.ts';
@@ -25,6 +27,7 @@ import { checkBodyHeaders, parseBody } from './body.ts';
 import { presentedCredential } from './credentials.ts';
 import { refuseCrossSite } from './cross-site.ts';
 import { mountEventStream } from './event-stream.ts';
+import { execSocket } from './exec-socket.ts';
 import { methodsOfFile, mountFiles } from './files.ts';
 import { frontPage, HTML_TYPE } from './front-page.ts';
 import { makeHandlers } from './handlers.ts';
@@ -40,7 +43,9 @@ import { watchSlowSenders } from './slow-senders.ts';
 import { watchSpareConnections } from './spare-connections.ts';
 import { tlsServer } from './tls-server.ts';
 import type { ApiTls } from './tls-server.ts';
+import { isSocketRequest, mountSockets } from './sockets.ts';
 import { errorKinds } from './status.ts';
+import { terminalSocket } from './terminal-socket.ts';
 import { makeValidate } from './validate.ts';
 import { waitMsOf } from './wait-header.ts';
 import { answerWireError, MAX_HEADER_BYTES } from './wire-errors.ts';
@@ -88,6 +93,8 @@ export interface ApiOptions {
   maxPageCacheBytes?: number;
   /** How often an event stream says that it lives, and asks whether its login does. */
   eventBeatMs?: number;
+  /** The same of a WebSocket. */
+  socketBeatMs?: number;
 }
 
 export function makeApi(options: ApiOptions): FastifyInstance {
@@ -99,6 +106,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
     maxHeaderSize: MAX_HEADER_BYTES,
     requestTimeout: NO_LIMIT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
+    shouldUpgradeCallback: isSocketRequest,
   };
   const { tls } = options;
   const app = fastify({
@@ -149,6 +157,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
         idempotency: Idempotency | null;
         waitMs: number | null;
         from: string;
+        gone: () => AbortSignal;
         setHeader(key: string, value: string): void;
       },
     ) => Promise<unknown>,
@@ -187,6 +196,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
           idempotency,
           waitMs: route.waits ? waitMsOf(request.headers[WAIT_HEADER.toLowerCase()]) : null,
           from: request.ip,
+          gone: () => goneSignal(reply.raw),
           setHeader: (key, value) => void reply.header(key, value),
         });
         setCommonHeaders(request, reply, JSON_TYPE);
@@ -221,6 +231,13 @@ export function makeApi(options: ApiOptions): FastifyInstance {
     log,
     stalledMs: options.fileStalledMs,
   });
+  const mountSocket = mountSockets(app, {
+    access: control.access,
+    admit: (request) => admit(request, { who: 'account' }),
+    beatMs: options.socketBeatMs,
+  });
+  mountSocket(execSocket({ commands: control.commands, log }));
+  mountSocket(terminalSocket(control));
   mountSelfDescription(app, { control, version, gatewayOrigin });
   return app;
 }
@@ -255,6 +272,17 @@ function jsonOf({ headers, body }: FastifyRequest): unknown {
   return parseBody(body);
 }
 
+/** Aborts when the caller has left before the answer was out. */
+function goneSignal(response: ServerResponse): AbortSignal {
+  const gone = new AbortController();
+  const leave = (): void => {
+    if (!response.writableFinished) gone.abort(new Refusal('unavailable', 'the caller has left'));
+  };
+  if (response.destroyed) leave();
+  else response.once('close', leave);
+  return gone.signal;
+}
+
 const isOpen = (name: RouteName): name is OpenRoute => routes[name].who === 'anyone';
 
 function onlyAdmins(caller: Caller): Caller {
@@ -271,7 +299,8 @@ const setCommonHeaders = (request: FastifyRequest, reply: FastifyReply, contentT
 
 const allowedMethods: ReadonlyMap<string, string> = new Map([
   ...routeNames.map((name): [string, string] => [BASE_PATH + routes[name].path, routes[name].method]),
-  ...['/', '/healthz', '/readyz', `${BASE_PATH}/openapi.json`, BASE_PATH + EVENTS_PATH].map(
+  [BASE_PATH + EXEC_PATH, 'GET, POST'],
+  ...['/', '/healthz', '/readyz', `${BASE_PATH}/openapi.json`, BASE_PATH + EVENTS_PATH, BASE_PATH + TERMINAL_PATH].map(
     (path): [string, string] => [path, 'GET'],
   ),
   [BASE_PATH + LOGS_PATH, 'GET, POST'],

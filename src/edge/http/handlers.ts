@@ -11,6 +11,7 @@ import type { ListedShare } from '../../control/ways-in.ts';
 import { accessCookie } from './credentials.ts';
 import { activityAnswer, endsAnswer, endsWish } from './ends-answers.ts';
 import { fromOf, publicLine } from './log-answers.ts';
+import { commandOf, execAnswer, listedTerminal } from './exec-answers.ts';
 import { metricsAnswer } from './metrics-answer.ts';
 import type { ListPages } from './list-pages.ts';
 
@@ -36,6 +37,8 @@ interface Asked<Name extends RouteName> {
   waitMs: number | null;
   /** The client's address. */
   from: string;
+  /** Aborts when the caller has left. */
+  gone: () => AbortSignal;
   setHeader(name: string, value: string): void;
 }
 
@@ -72,7 +75,7 @@ export function makeHandlers({
   secureCookies: boolean;
 }): Handlers {
   const { access, instances, volumes, snapshots, files, catalog, strays, operations } = control;
-  const { ends, ports, images, registries, metrics, logs } = control;
+  const { ends, ports, images, registries, metrics, logs, commands, terminals } = control;
   const open: OpenHandlers = {
     async login({ body, from, setHeader }) {
       const { accessToken, accessExpire } = await access.login(body, from);
@@ -123,6 +126,14 @@ export function makeHandlers({
     },
     async unsharePort(caller, { body, idempotency }) {
       await ports.unshare(caller, body, idempotency);
+      return {};
+    },
+    exec: async (caller, { body, gone }) => execAnswer(body, await commands.run(caller, commandOf(body), gone())),
+    async listTerminals(caller, { body: { instanceId } }) {
+      return { terminals: (await terminals.list(caller, instanceId)).map(listedTerminal) };
+    },
+    async closeTerminal(caller, { body: { instanceId, terminal } }) {
+      await terminals.close(caller, { instanceId, name: terminal });
       return {};
     },
     async metrics(caller, { body: { instanceId, fromUnixMs, toUnixMs, stepSeconds } }) {

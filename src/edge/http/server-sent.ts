@@ -14,8 +14,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { EVENT_STREAM_TYPE } from '../../contract/server-sent.ts';
 import type { Access, Caller } from '../../control/control.ts';
 import type { Log } from '../../control/log.ts';
-import { Refusal } from '../../domain/refusal.ts';
-import { presentedCredential } from './credentials.ts';
+import { whyLoginEnded } from './login-ended.ts';
 
 const BEAT_MS = 15_000;
 const RETRY_MS = 2_000;
@@ -56,17 +55,6 @@ export function makeStreams(app: FastifyInstance, { access, log, beatMs = BEAT_M
     for (const ending of open) ending.abort();
   });
 
-  /** Why nothing may be told any more; null while the credential stands. Throws when that can't be asked. */
-  async function whyEnded({ request, caller }: Asked, anew: boolean): Promise<string | null> {
-    try {
-      const { accountId } = await access.authenticate(presentedCredential(request.headers).credential, { anew });
-      return accountId === caller.accountId ? null : 'the login is another account now';
-    } catch (error) {
-      if (error instanceof Refusal && error.code === 'not_logged_in') return 'the login or key has ended: log in again';
-      throw error;
-    }
-  }
-
   /** Until it is called off: a comment when the socket has room, and the question whether the credential still stands. */
   function beat(asked: Asked): () => void {
     const { raw } = asked.reply;
@@ -74,7 +62,7 @@ export function makeStreams(app: FastifyInstance, { access, log, beatMs = BEAT_M
     let asking = false;
     const ask = async (): Promise<void> => {
       // A store that does not answer has ended no login.
-      const why = await whyEnded(asked, false).catch(() => null);
+      const why = await whyLoginEnded(access, asked).catch(() => null);
       if (why !== null && !asked.ending.signal.aborted) cut(asked, why);
     };
     const timer = setInterval(() => {
@@ -125,7 +113,7 @@ export function makeStreams(app: FastifyInstance, { access, log, beatMs = BEAT_M
         await tell({
           write,
           async stands(anew) {
-            const why = await whyEnded(asked, anew);
+            const why = await whyLoginEnded(access, asked, { anew });
             if (why !== null) cut(asked, why);
             return why === null;
           },

@@ -12,7 +12,8 @@ import type { Forwarding, GatewayRoute, WhoseCredential } from '../../control/co
 import type { Log } from '../../control/log.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeBelieved } from './believed.ts';
-import { callerAnswer, line, redeemAnswer, refused, sessionAnswer, shareAnswer, SILENT_MS } from './wire.ts';
+import { refusalIn } from './replies.ts';
+import { callerAnswer, line, redeemAnswer, sessionAnswer, shareAnswer, SILENT_MS } from './wire.ts';
 import { makeReporter } from './reporter.ts';
 
 const AGAIN_MS = 250;
@@ -62,8 +63,7 @@ export function followLink({ path, dial, log, now = Date.now }: FollowNeeds): Fo
       });
     const told: unknown = await reply.body.json();
     if (reply.statusCode === 200) return answer.parse(told);
-    const { code, message, ...more } = refused.parse(told);
-    throw new Refusal(code, message, more.retryAfterS === undefined ? {} : { retryAfterS: more.retryAfterS });
+    throw refusalIn(told);
   }
 
   const sessions = makeBelieved({

@@ -1,11 +1,12 @@
 /** The API's side of the link: tells gateways of their own processes the routes, answers their questions, and counts what they let through. */
-import { chmod, rm } from 'node:fs/promises';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
 import type { Forwarding, RouteTable, ToldRoutes, WhoseCredential } from '../../control/control.ts';
 import type { Log } from '../../control/log.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeCounted, type Counted } from './counted.ts';
+import { listenAt } from './listen.ts';
+import { refuse, say } from './replies.ts';
 import {
   authenticateQuestion,
   HEARTBEAT_MS,
@@ -40,10 +41,7 @@ export async function serveLink(needs: LinkNeeds): Promise<Link> {
   const server = createServer((req, res) => {
     answer(served, req, res).catch((error: unknown) => refuse(log, res, error));
   });
-  await rm(path, { force: true });
-  await listen(server, path);
-  // The folder may be looked into by others.
-  await chmod(path, 0o600);
+  await listenAt(server, path);
   return {
     async stop() {
       ending.abort();
@@ -53,14 +51,6 @@ export async function serveLink(needs: LinkNeeds): Promise<Link> {
     },
   };
 }
-
-const listen = (server: Server, path: string): Promise<void> =>
-  new Promise((resolve, reject) => {
-    server.once('error', reject).listen(path, () => {
-      server.off('error', reject);
-      resolve();
-    });
-  });
 
 interface Served extends LinkNeeds {
   gateways: Map<string, Counted>;
@@ -116,16 +106,4 @@ async function tellRoutes(served: Served, gateway: string, res: ServerResponse):
     res.end();
     log.info({ gateway }, 'a gateway follows no longer');
   }
-}
-
-function say(res: ServerResponse, answered: unknown): void {
-  res.writeHead(200, { 'Content-Type': 'application/json' }).end(JSON.stringify(answered));
-}
-
-function refuse(log: Log, res: ServerResponse, error: unknown): void {
-  if (res.headersSent) return void res.destroy();
-  if (!(error instanceof Refusal)) log.error({ err: error }, 'a question of a gateway could not be answered');
-  const { code, message, retryAfterS } =
-    error instanceof Refusal ? error : new Refusal('unavailable', 'the API could not answer; try again in a moment');
-  res.writeHead(409, { 'Content-Type': 'application/json' }).end(JSON.stringify({ code, message, retryAfterS }));
 }

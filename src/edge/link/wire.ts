@@ -4,6 +4,9 @@
  * HTTP over a socket of this machine that only Berth's own user may open. `GET /routes` is a stream that does not end: all routes, then each
  * change, a JSON text a line, numbered. `POST /authenticate`, `/session`, `/share`, `/redeem` ask what only the database knows. `POST /traffic` tells what
  * goes to which instance, for idleness.
+ *
+ * And the other way, over a socket of the gateway's: `POST /list` and `/close` of terminals, and `GET /attach`, which is upgraded to a WebSocket
+ * that speaks what viewers of a terminal speak (`berth.terminal.v1`).
  */
 import { z } from 'zod';
 import type { Caller, GatewayRoute, ToldRoutes } from '../../control/control.ts';
@@ -69,6 +72,21 @@ export const traffic = z.array(
   }),
 );
 export type TrafficReport = z.output<typeof traffic>;
+
+/** Asked of the process that holds terminals, which is the gateway's. */
+export const terminalPlace = z.object({ instanceId, name: z.string() });
+const size = { columns: z.number(), rows: z.number() };
+export const terminalWish = terminalPlace.extend({ ownerId: z.string(), size: z.object(size) });
+export const listQuestion = z.object({ instanceId });
+export const listAnswer = z.array(
+  z.object({
+    name: z.string(),
+    ...size,
+    viewers: z.number(),
+    createdAtMs: z.number(),
+    closesAtMs: z.number().nullable(),
+  }),
+);
 
 export const refused = z.object({
   code: z.enum(refusalCodes),

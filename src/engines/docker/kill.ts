@@ -5,6 +5,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import { EngineFault } from '../../domain/engine-fault.ts';
+import type { ExecSignal } from '../contract.ts';
 import type { Client } from './client.ts';
 
 /**
@@ -37,17 +38,22 @@ done
 kill -s KILL $family 2>/dev/null
 :`;
 
-export async function endFamily({
+const SIGNAL_GROUP = `kill -s "$2" -- "-$1"`;
+
+/** A KILL goes to all its kin, another signal to its process group, which it leads: the runtime begins each with a session of its own. */
+export async function signalCommand({
   client,
   containerId,
   hostPid,
   run,
+  signal,
 }: {
   client: Client;
   containerId: string;
   hostPid: number;
   /** Inside. */
   run: (command: readonly string[]) => Promise<{ exitCode: number; said: string }>;
+  signal: ExecSignal;
 }): Promise<void> {
   const pid = client.local ? await pidInside(hostPid, containerId) : null;
   if (pid === null) {
@@ -55,7 +61,8 @@ export async function endFamily({
       'Berth does not see the processes of this container engine, so it can end no command; stop the instance';
     throw new EngineFault('rejected', text, { retry: false });
   }
-  const { exitCode, said } = await run(['/bin/sh', '-c', KILL_FAMILY, 'sh', String(pid)]);
+  const script = signal === 'KILL' ? KILL_FAMILY : SIGNAL_GROUP;
+  const { exitCode, said } = await run(['/bin/sh', '-c', script, 'sh', String(pid), signal]);
   if (exitCode !== 0)
     throw new EngineFault('rejected', `the command could not be ended: ${said.trim()}`, { retry: true });
 }

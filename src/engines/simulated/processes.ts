@@ -1,5 +1,6 @@
 /** A pretended command with its streams: what it reads and writes, its terminal, and its end by itself, by a kill, or with its host. */
 import { PassThrough, Writable } from 'node:stream';
+import { constants } from 'node:os';
 import type { ExecWish, OpenExec, TerminalSize } from '../contract.ts';
 import type { EngineFault } from '../../domain/engine-fault.ts';
 import { makeTerminal } from './terminal.ts';
@@ -17,7 +18,8 @@ export interface Io {
   signal: AbortSignal;
 }
 
-const KILLED = 137;
+/** And the number of the signal. */
+const ENDED_BY = 128;
 /** Unread input that is taken. */
 const INPUT_BYTES = 64 * 1024;
 
@@ -66,8 +68,8 @@ export function openProcess({
       if (size !== null) size = { ...next };
     },
     exited,
-    async kill() {
-      die(KILLED);
+    async kill(signal = 'KILL') {
+      die(ENDED_BY + constants.signals[`SIG${signal}`]);
       await exited.catch(() => {});
     },
   };
@@ -76,7 +78,9 @@ export function openProcess({
 const onTerminal = (bytes: Buffer | string): string => bytes.toString().replaceAll('\n', '\r\n');
 
 function writeTo(stream: PassThrough, bytes: Buffer | string, signal: AbortSignal): Promise<void> {
-  if (stream.destroyed || signal.aborted || stream.write(bytes)) return Promise.resolve();
+  // In a turn of its own: a program that nobody reads any more would leave no other turn to anybody.
+  if (stream.destroyed || signal.aborted) return new Promise((resolve) => setImmediate(resolve));
+  if (stream.write(bytes)) return Promise.resolve();
   return new Promise((resolve) => {
     const done = (): void => {
       stream.off('drain', done).off('close', done);

@@ -1,7 +1,7 @@
 /**
  * The commands of a simulated instance that have time and streams (`cat`, `sleep`, `head -c`, `stty size`, `env`), and as much of a shell as
  * a client needs to try a terminal against: lines of simple commands, parted by `;`, with quotes, `$NAME`, `$?`, `$$` and `>&2`. No
- * pipes, no loops, no files. All else is what `commands.ts` pretends.
+ * pipes, no loops, no files; a script that ends with `exec "$SHELL"` is taken for that shell. All else is what `commands.ts` pretends.
  */
 import type { ExecWish } from '../contract.ts';
 import type { Clock } from './clock.ts';
@@ -85,8 +85,9 @@ async function fail(io: Io, text: string, code = 1): Promise<number> {
 async function shell(place: Place, args: readonly string[]): Promise<number> {
   const { io } = place;
   const script = args.find((arg) => !arg.startsWith('-'));
-  if (args.some((arg) => /^-[a-z]*c$/.test(arg))) return runLines(place, script ?? '', 0);
-  if (script !== undefined) return fail(io, `sh: ${script}: the simulation runs no scripts`, 127);
+  const becomesShell = script?.endsWith('exec "$SHELL"') === true;
+  if (!becomesShell && args.some((arg) => /^-[a-z]*c$/.test(arg))) return runLines(place, script ?? '', 0);
+  if (script !== undefined && !becomesShell) return fail(io, `sh: ${script}: the simulation runs no scripts`, 127);
   const prompt = `root@${place.inside().container.spec.hostname}:~# `;
   let status = 0;
   let typed = '';

@@ -1,0 +1,217 @@
+/** The part of the client that is about WebSockets: the streams of a command, and terminals (`exec.ts`, `docs/terminal.md`). */
+import type { z } from 'zod';
+import {
+  channels,
+  EXEC_PATH,
+  EXEC_PROTOCOL,
+  exitMessage,
+  TERMINAL_PATH,
+  TERMINAL_PROTOCOL,
+  terminalTold,
+  type execQuery,
+  type signals,
+  type terminalQuery,
+  type terminalSize,
+} from './exec.ts';
+
+export type Size = z.output<typeof terminalSize>;
+export type Signal = (typeof signals)[number];
+type Bytes = Uint8Array<ArrayBuffer>;
+
+/** A socket was closed before what it was for had ended: by which code, and why (`closeCodes`). */
+export class SocketClosed extends Error {
+  override readonly name = 'SocketClosed';
+  readonly code: number;
+
+  constructor(code: number, why: string) {
+    super(why === '' ? `the connection was closed (${code})` : why);
+    this.code = code;
+  }
+}
+
+/** A WebSocket can't be told to wait, so who reads slowly has here what came meanwhile. */
+export interface ExecStreams {
+  stdout: ReadableStream<Bytes>;
+  stderr: ReadableStream<Bytes>;
+  /** Resolves when there is room for more. */
+  write(bytes: Bytes): Promise<void>;
+  /** The end of its input. */
+  end(): void;
+  resize(size: Size): void;
+  signal(name: Signal): void;
+  /** Its exit code. Rejects with a `SocketClosed`. */
+  exited: Promise<number>;
+  /** Kills it. */
+  close(): void;
+}
+
+export interface TerminalViewer extends Omit<z.output<Attached>, 'type'> {
+  /** `onReset`: what was shown is to be forgotten, and what follows begins anew. */
+  shown: ReadableStream<Bytes>;
+  write(bytes: Bytes): Promise<void>;
+  resize(size: Size): void;
+  /** The shell's exit code. Rejects with a `SocketClosed`, which 1000 is after `leave`. */
+  ended: Promise<number>;
+  /** The terminal goes on. */
+  leave(): void;
+}
+type Attached = (typeof terminalTold)['options'][0];
+
+export interface ViewerOptions {
+  onSize?: (size: Size) => void;
+  /** What was shown is to be forgotten; what comes next begins anew. */
+  onReset?: () => void;
+}
+
+export interface SocketCalls {
+  /** A command with open streams. Throws the refusal, as other calls do. */
+  openExec(query: z.input<typeof execQuery>): Promise<ExecStreams>;
+  /** Attaches to a terminal, which is made if it isn't there. */
+  openTerminal(query: z.input<typeof terminalQuery>, options?: ViewerOptions): Promise<TerminalViewer>;
+}
+
+/** As browsers have it, and Node. */
+export type OpenWebSocket = (url: string, protocol: string) => WebSocket;
+
+const ROOM_BYTES = 1024 * 1024;
+const ROOM_EVERY_MS = 10;
+
+/** `refusal`: throws why it was not let in, which a WebSocket does not tell. */
+export function socketCalls(connect: OpenWebSocket, refusal: (path: string) => Promise<never>): SocketCalls {
+  async function open(path: string, protocol: string, take: (data: Bytes | string) => void): Promise<WebSocket> {
+    const socket = connect(path, protocol);
+    socket.binaryType = 'arraybuffer';
+    socket.addEventListener('message', (event) => {
+      const data: unknown = event.data;
+      if (typeof data === 'string') take(data);
+      else if (data instanceof ArrayBuffer) take(new Uint8Array(data));
+    });
+    const isOpen = await new Promise<boolean>((resolve) => {
+      socket.addEventListener('open', () => resolve(true));
+      socket.addEventListener('close', () => resolve(false));
+      socket.addEventListener('error', () => resolve(false));
+    });
+    return isOpen ? socket : refusal(path);
+  }
+
+  return {
+    async openExec(query) {
+      const outputs = { [channels.stdout]: makeOutput(), [channels.stderr]: makeOutput() };
+      const { promise: exited, resolve, reject } = Promise.withResolvers<number>();
+      exited.catch(() => {}); // nobody has to listen
+      const socket = await open(pathOf(EXEC_PATH, query), EXEC_PROTOCOL, (data) => {
+        if (typeof data === 'string') return;
+        const [channel] = data;
+        const rest = data.subarray(1);
+        if (channel === channels.stdout || channel === channels.stderr) outputs[channel].put(rest);
+        else if (channel === channels.exit) resolve(exitMessage.parse(JSON.parse(textOf(rest))).exitCode);
+      });
+      onClosed(socket, (closed) => {
+        for (const output of Object.values(outputs)) output.end();
+        reject(closed);
+      });
+      const send = (channel: number, bytes: Bytes): void => sendTo(socket, joined(channel, bytes));
+      const say = (channel: number, said: object): void => send(channel, bytesOf(JSON.stringify(said)));
+      return {
+        stdout: outputs[channels.stdout].stream,
+        stderr: outputs[channels.stderr].stream,
+        async write(bytes) {
+          for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
+            send(channels.stdin, bytes.subarray(at, at + PIECE_BYTES));
+            await roomIn(socket);
+          }
+        },
+        end: () => send(channels.stdin, new Uint8Array()),
+        resize: (size) => say(channels.resize, size),
+        signal: (name) => say(channels.signal, { signal: name }),
+        exited,
+        close: () => socket.close(),
+      };
+    },
+    async openTerminal(query, { onSize = () => {}, onReset = () => {} } = {}) {
+      const output = makeOutput();
+      const { promise: first, resolve: attach, reject: fail } = Promise.withResolvers<z.output<Attached>>();
+      const { promise: ended, resolve, reject } = Promise.withResolvers<number>();
+      for (const one of [first, ended]) one.catch(() => {});
+      const socket = await open(pathOf(TERMINAL_PATH, query), TERMINAL_PROTOCOL, (data) => {
+        if (typeof data !== 'string') return output.put(data);
+        const told = terminalTold.parse(JSON.parse(data));
+        if (told.type === 'attached') attach(told);
+        else if (told.type === 'size') onSize({ columns: told.columns, rows: told.rows });
+        else if (told.type === 'reset') onReset();
+        else resolve(told.exitCode);
+      });
+      onClosed(socket, (closed) => {
+        output.end();
+        fail(closed);
+        reject(closed);
+      });
+      const { type: _, ...attached } = await first;
+      return {
+        ...attached,
+        shown: output.stream,
+        async write(bytes) {
+          for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
+            sendTo(socket, bytes.subarray(at, at + PIECE_BYTES));
+            await roomIn(socket);
+          }
+        },
+        resize: (size) => sendTo(socket, JSON.stringify({ type: 'resize', ...size })),
+        ended,
+        leave: () => socket.close(1000),
+      };
+    },
+  };
+}
+
+/** Well below the longest message that the server takes. */
+const PIECE_BYTES = 64 * 1024;
+
+function makeOutput(): { stream: ReadableStream<Bytes>; put: (bytes: Bytes) => void; end: () => void } {
+  let controller: ReadableStreamDefaultController<Bytes> | null = null;
+  const stream = new ReadableStream<Bytes>({
+    start: (given) => void (controller = given),
+    cancel: () => void (controller = null),
+  });
+  return {
+    stream,
+    put: (bytes) => controller?.enqueue(bytes),
+    end() {
+      controller?.close();
+      controller = null;
+    },
+  };
+}
+
+function onClosed(socket: WebSocket, deed: (closed: SocketClosed) => void): void {
+  socket.addEventListener('close', ({ code, reason }: CloseEvent) => deed(new SocketClosed(code, reason)));
+}
+
+/** After its end nothing is sent any more, and that is told by its end. */
+function sendTo(socket: WebSocket, data: Bytes | string): void {
+  if (socket.readyState === socket.OPEN) socket.send(data);
+}
+
+async function roomIn(socket: WebSocket): Promise<void> {
+  while (socket.readyState === socket.OPEN && socket.bufferedAmount > ROOM_BYTES)
+    await new Promise((resolve) => setTimeout(resolve, ROOM_EVERY_MS));
+}
+
+function joined(channel: number, bytes: Bytes): Bytes {
+  const message = new Uint8Array(1 + bytes.length);
+  message[0] = channel;
+  message.set(bytes, 1);
+  return message;
+}
+
+const textOf = (bytes: Bytes): string => new TextDecoder().decode(bytes);
+const bytesOf = (text: string): Bytes => new TextEncoder().encode(text);
+
+function pathOf(path: string, query: object): string {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value === undefined) continue;
+    for (const one of Array.isArray(value) ? value : [value]) search.append(name, String(one));
+  }
+  return `${path}?${search}`;
+}

@@ -1,0 +1,64 @@
+/** Terminals for the owners of instances: whoever is somebody else's finds none. Attaching is use, as an open WebSocket to a notebook is. */
+import type { Store } from '../../store/store.ts';
+import { makeAtOnce } from '../at-once.ts';
+import type { Caller, Forwarding } from '../control.ts';
+import { ownInstance, runningInstance } from '../running-instance.ts';
+import type { TerminalSize } from '../../engines/contract.ts';
+import type { AttachedTerminal, ListedTerminal, Terminals } from './terminals.ts';
+
+export interface UseTerminals {
+  /** Makes it when it isn't there. Throws `not_now` when the instance does not run. */
+  attach(
+    caller: Caller,
+    wish: { instanceId: string; name: string; size: TerminalSize },
+    signal: AbortSignal,
+  ): Promise<AttachedTerminal>;
+  list(caller: Caller, instanceId: string): Promise<ListedTerminal[]>;
+  close(caller: Caller, place: { instanceId: string; name: string }): Promise<void>;
+}
+
+/** Each may hold a scrollback's worth for as long as it takes to be told. */
+const VIEWERS = { each: 64, all: 2_000 };
+
+interface Needs {
+  store: Pick<Store, 'read'>;
+  terminals: Terminals;
+  began: Forwarding['began'];
+}
+
+export function makeUseTerminals({ store, terminals, began }: Needs): UseTerminals {
+  const atOnce = makeAtOnce(VIEWERS, 'viewers are attached to terminals');
+  return {
+    async attach(caller, { instanceId: asked, name, size }, signal) {
+      const instanceId = await runningInstance(store, caller, asked);
+      const free = atOnce.enter(caller.accountId);
+      const attached = await terminals
+        .attach({ instanceId, name, size, ownerId: caller.accountId }, signal)
+        .catch((error: unknown) => {
+          free();
+          throw error;
+        });
+      const done = began(instanceId, 'use');
+      let left = false;
+      const leave = (): void => {
+        if (left) return;
+        left = true;
+        done();
+        free();
+        attached.leave();
+      };
+      async function* told() {
+        try {
+          yield* attached.told;
+        } finally {
+          leave();
+        }
+      }
+      return { ...attached, told: told(), leave };
+    },
+    list: async (caller, asked) => terminals.list(await ownInstance(store, caller, asked)),
+    async close(caller, { instanceId, name }) {
+      await terminals.close({ instanceId: await ownInstance(store, caller, instanceId), name });
+    },
+  };
+}

@@ -1,0 +1,137 @@
+/**
+ * # The streams of a command: `GET /api/instance/exec`
+ *
+ * `berth.exec.v1` (docs/terminal.md): binary messages, of which the first byte is the channel. What the command writes is read no faster than
+ * the client takes it, and what the client sends no faster than the command does, so a slow one holds the command up and nothing here.
+ * Whoever leaves, however it comes, leaves no command behind: it is killed.
+ */
+import type { Readable } from 'node:stream';
+import type { WebSocket } from 'ws';
+import type { z } from 'zod';
+import {
+  channels,
+  closeCodes,
+  EXEC_PATH,
+  EXEC_PROTOCOL,
+  execQuery,
+  signalMessage,
+  terminalSize,
+} from '../../contract/exec.ts';
+import type { Commands, OpenExec } from '../../control/control.ts';
+import type { Log } from '../../control/log.ts';
+import { roomIn } from '../../control/room-in.ts';
+import { EngineFault } from '../../domain/engine-fault.ts';
+import { BadMessage, makeLine, type Line, type LineNeeds } from '../line.ts';
+import type { SocketRoute } from './sockets.ts';
+
+interface Needs {
+  commands: Pick<Commands, 'open' | 'check'>;
+  log: Pick<Log, 'warn'>;
+}
+
+export const execSocket = ({ commands, log }: Needs): SocketRoute<z.output<typeof execQuery>> => ({
+  path: EXEC_PATH,
+  protocol: EXEC_PROTOCOL,
+  query: execQuery,
+  check: (caller, { instanceId }) => commands.check(caller, instanceId),
+  async begin(caller, { terminal, columns, rows, timeoutSeconds, ...wish }, gone) {
+    const size = terminal ? { columns, rows } : null;
+    const running = await commands.open(caller, { ...wish, terminal: size }, gone);
+    const kill = (): void =>
+      void running.kill().catch((error: unknown) => log.warn({ err: error }, 'a command could not be killed'));
+    return {
+      abandon: kill,
+      carry: (socket, kept) => carry({ socket, kept, running, kill, timeoutSeconds }),
+    };
+  },
+});
+
+interface Carried {
+  socket: WebSocket;
+  kept: Pick<LineNeeds, 'whyEnded' | 'beatMs'>;
+  running: OpenExec;
+  kill: () => void;
+  timeoutSeconds: number | undefined;
+}
+
+function carry({ socket, kept, running, kill, timeoutSeconds }: Carried): Line {
+  const line = makeLine({
+    socket,
+    badMessage: closeCodes.badMessage,
+    ...kept,
+    take: (data, isText) => take(running, data, isText),
+  });
+  let timedOut = false;
+  const timer =
+    timeoutSeconds === undefined
+      ? undefined
+      : setTimeout(() => {
+          timedOut = true;
+          kill();
+        }, timeoutSeconds * 1_000);
+  void line.closed.then(() => {
+    clearTimeout(timer);
+    for (const stream of [running.stdout, running.stderr]) stream.destroy();
+    kill();
+  });
+  const toItsEnd = async (): Promise<void> => {
+    await Promise.all([pump(running.stdout, channels.stdout, line), pump(running.stderr, channels.stderr, line)]);
+    const exitCode = await running.exited;
+    await line.send(message(channels.exit, Buffer.from(JSON.stringify({ exitCode }))));
+    line.close(
+      timedOut ? closeCodes.timedOut : 1000,
+      timedOut ? 'it was killed at its time limit' : 'the command ended',
+    );
+  };
+  toItsEnd().catch((error: unknown) => {
+    if (!(error instanceof EngineFault)) return line.close(1011, 'the server failed');
+    line.close(error.kind === 'unreachable' ? closeCodes.lost : closeCodes.ended, error.message);
+  });
+  return line;
+}
+
+async function pump(stream: Readable, channel: number, line: Line): Promise<void> {
+  for await (const chunk of stream) await line.send(message(channel, chunk));
+}
+
+const message = (channel: number, bytes: Uint8Array): Buffer => Buffer.concat([Buffer.of(channel), bytes]);
+
+function take(running: OpenExec, data: Buffer, isText: boolean): Promise<void> | void {
+  if (isText) throw new BadMessage('messages are binary, and their first byte is the channel');
+  const rest = data.subarray(1);
+  switch (data[0]) {
+    case channels.stdin:
+      return type(running, rest);
+    case channels.resize:
+      return resize(running, parsed(terminalSize, rest, '{"columns":…,"rows":…}, each from 1 to 1000'));
+    case channels.signal:
+      return signal(running, parsed(signalMessage, rest, '{"signal":"TERM"}, or another that docs/terminal.md names'));
+    default:
+      throw new BadMessage('the first byte of a message is 0 (stdin), 4 (resize) or 5 (signal)');
+  }
+}
+
+/** An empty message is the end of the input. What the command doesn't wait for any more is dropped. */
+function type({ stdin }: OpenExec, bytes: Buffer): Promise<void> | void {
+  if (stdin.destroyed || stdin.writableEnded) return;
+  if (bytes.length === 0) return void stdin.end();
+  if (!stdin.write(bytes)) return roomIn(stdin);
+}
+
+async function resize(running: OpenExec, size: z.output<typeof terminalSize>): Promise<void> {
+  await running.resize(size).catch(() => {}); // its exit says what became of it
+}
+
+async function signal(running: OpenExec, { signal: name }: z.output<typeof signalMessage>): Promise<void> {
+  await running.kill(name).catch((error: unknown) => {
+    throw error instanceof EngineFault ? new BadMessage(error.message) : error;
+  });
+}
+
+function parsed<Schema extends z.ZodType>(schema: Schema, bytes: Buffer, words: string): z.output<Schema> {
+  try {
+    return schema.parse(JSON.parse(bytes.toString('utf8')));
+  } catch {
+    throw new BadMessage(`this message is ${words}`);
+  }
+}

@@ -1,0 +1,170 @@
+/**
+ * # WebSockets of the API
+ *
+ * Outside of the table of routes. An upgrade goes through the same rooms as a request: credential, right to call, query; so whoever is refused,
+ * because the instance does not run, say, reads an answer like all others, and only what has begun already is upgraded. Other
+ * protocols than WebSocket are no upgrade here: their requests are answered as if they had not asked.
+ *
+ * A page of another origin can't use a browser's login here (`cross-site.ts`); the credential is asked for anew every 30 seconds, and when it
+ * has ended the socket is closed.
+ */
+import { ServerResponse, type IncomingMessage } from 'node:http';
+import { Socket } from 'node:net';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { WebSocketServer, type WebSocket } from 'ws';
+import type { z } from 'zod';
+import { closeCodes, EXEC_PATH, MAX_MESSAGE_BYTES, TERMINAL_PATH } from '../../contract/exec.ts';
+import { BASE_PATH } from '../../contract/routes.ts';
+import type { Access, Caller } from '../../control/control.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import type { Line, LineNeeds } from '../line.ts';
+import { whyLoginEnded } from './login-ended.ts';
+import { pathOf } from './refusal-reply.ts';
+import { shapeOf } from './schema-shape.ts';
+import { makeValidate } from './validate.ts';
+
+const PATHS: ReadonlySet<string> = new Set([BASE_PATH + EXEC_PATH, BASE_PATH + TERMINAL_PATH]);
+const TOKEN = /^[!#$%&'*+.^_`|~\w-]+$/;
+const KEY = /^[+/0-9A-Za-z]{22}==$/;
+/** For whoever is open when the server stops to answer the close. */
+const STOP_MS = 1_000;
+
+/** Whether a request is taken as an upgrade: `shouldUpgradeCallback` of the HTTP server. */
+export const isSocketRequest = ({ method, url = '', headers }: IncomingMessage): boolean =>
+  method === 'GET' &&
+  headers.upgrade?.toLowerCase() === 'websocket' &&
+  PATHS.has(pathOf(url)) &&
+  headers['content-length'] === undefined &&
+  headers['transfer-encoding'] === undefined;
+
+export interface SocketNeeds {
+  access: Pick<Access, 'authenticate'>;
+  /** Throws or passes, as for every route that needs a login. */
+  admit: (request: FastifyRequest) => Promise<Caller>;
+  beatMs?: number | undefined;
+}
+
+/** What was begun for a socket, before there is one. */
+export interface Begun {
+  carry(socket: WebSocket, kept: Pick<LineNeeds, 'whyEnded' | 'beatMs'>): Line;
+  /** There will be none. */
+  abandon(): void;
+}
+
+export interface SocketRoute<Query> {
+  path: string;
+  protocol: string;
+  query: z.ZodType<Query>;
+  /** Throws what would refuse it first; nothing is begun. */
+  check(caller: Caller, query: Query): Promise<void>;
+  /** Throws a refusal. `gone`: nobody waits for it any more. */
+  begin(caller: Caller, query: Query, gone: AbortSignal): Promise<Begun>;
+}
+
+export type MountSocket = <Query>(route: SocketRoute<Query>) => void;
+
+export function mountSockets(app: FastifyInstance, needs: SocketNeeds): MountSocket {
+  const upgrades = new WeakMap<IncomingMessage, { socket: Socket; head: Buffer }>();
+  const open = new Map<WebSocket, Line>();
+  const protocols = new Set<string>();
+  const server = new WebSocketServer({
+    noServer: true,
+    clientTracking: false,
+    perMessageDeflate: false,
+    maxPayload: MAX_MESSAGE_BYTES,
+    handleProtocols: (offered) => [...protocols].find((one) => offered.has(one)) ?? false,
+  });
+
+  app.server.on('upgrade', (request: IncomingMessage, socket, head: Buffer) => {
+    socket.on('error', () => socket.destroy());
+    if (!(socket instanceof Socket)) return void socket.destroy();
+    const response = new ServerResponse(request);
+    response.shouldKeepAlive = false;
+    response.assignSocket(socket);
+    response.once('finish', () => socket.destroySoon());
+    upgrades.set(request, { socket, head });
+    app.routing(request, response);
+  });
+  let stopping = false;
+  app.addHook('preClose', async () => {
+    stopping = true;
+    for (const line of open.values()) line.close(1001, 'the server stops');
+    const all = Promise.all([...open.values()].map(({ closed }) => closed));
+    await Promise.race([all, new Promise((resolve) => setTimeout(resolve, STOP_MS).unref())]);
+    for (const socket of open.keys()) socket.terminate();
+  });
+
+  return (route) => {
+    const validate = makeValidate(route.query);
+    protocols.add(route.protocol);
+    app.get(BASE_PATH + route.path, {
+      exposeHeadRoute: false,
+      config: { style: { errors: 'problem', withCode: true } },
+      async handler(request, reply) {
+        const caller = await needs.admit(request);
+        const query = validate(queryOf(request, route.query));
+        const upgrade = upgrades.get(request.raw);
+        if (upgrade === undefined) {
+          // A browser does not tell why a WebSocket was refused: who asks again without one is told.
+          await route.check(caller, query);
+          throw new Refusal('field_value', `this is a WebSocket: ${HOW(route.protocol)}`);
+        }
+        checkHandshake(request, route.protocol);
+        const { socket, head } = upgrade;
+        const gone = new AbortController();
+        socket.once('close', () => gone.abort(new Refusal('unavailable', 'the caller has left')));
+        const begun = await route.begin(caller, query, gone.signal);
+        if (stopping || socket.destroyed) {
+          begun.abandon();
+          throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 });
+        }
+        reply.hijack();
+        reply.raw.detachSocket(socket);
+        let isUpgraded = false;
+        server.handleUpgrade(request.raw, socket, head, (made) => {
+          isUpgraded = true;
+          const line = begun.carry(made, {
+            beatMs: needs.beatMs,
+            async whyEnded() {
+              const why = await whyLoginEnded(needs.access, { request, caller });
+              return why === null ? null : { code: closeCodes.loginEnded, why };
+            },
+          });
+          open.set(made, line);
+          void line.closed.then(() => open.delete(made));
+        });
+        if (!isUpgraded) begun.abandon();
+      },
+    });
+  };
+}
+
+const HOW = (protocol: string): string =>
+  `send the headers "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key" and "Sec-WebSocket-Protocol: ${protocol}"`;
+
+function checkHandshake({ headers }: FastifyRequest, protocol: string): void {
+  const offered = headers['sec-websocket-protocol']?.split(',').map((one) => one.trim()) ?? [];
+  const isGood =
+    offered.includes(protocol) &&
+    offered.every((one) => TOKEN.test(one)) &&
+    new Set(offered).size === offered.length &&
+    headers['sec-websocket-version'] === '13' &&
+    KEY.test(headers['sec-websocket-key'] ?? '');
+  if (!isGood) throw new Refusal('field_value', `this is no handshake of ${protocol}: ${HOW(protocol)}`);
+}
+
+/** A query is text alone: what the schema wants as a number, a boolean or a list is made so where it can be. */
+function queryOf({ query }: FastifyRequest, schema: z.ZodType): Record<string, unknown> {
+  const shape = shapeOf(schema);
+  if (shape.type !== 'object' || typeof query !== 'object' || query === null) return {};
+  const given = new Map<string, unknown>(Object.entries(query));
+  return Object.fromEntries(
+    shape.fields.map(({ name, shape: { type } }) => {
+      const value = given.get(name);
+      if (type === 'array' && typeof value === 'string') return [name, [value]];
+      if (type === 'number' && typeof value === 'string' && /^\d{1,9}$/.test(value)) return [name, Number(value)];
+      if (type === 'boolean' && (value === 'true' || value === 'false')) return [name, value === 'true'];
+      return [name, value];
+    }),
+  );
+}

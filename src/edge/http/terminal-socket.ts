@@ -1,0 +1,25 @@
+/** Terminals that can be left and taken up again: `GET /api/instance/terminal`, in `berth.terminal.v1` (docs/terminal.md). */
+import type { z } from 'zod';
+import { TERMINAL_PATH, TERMINAL_PROTOCOL, terminalQuery } from '../../contract/exec.ts';
+import type { Commands, UseTerminals } from '../../control/control.ts';
+import { carryTerminal } from '../carry-terminal.ts';
+import type { SocketRoute } from './sockets.ts';
+
+interface Needs {
+  terminals: Pick<UseTerminals, 'attach'>;
+  commands: Pick<Commands, 'check'>;
+}
+
+export const terminalSocket = ({ terminals, commands }: Needs): SocketRoute<z.output<typeof terminalQuery>> => ({
+  path: TERMINAL_PATH,
+  protocol: TERMINAL_PROTOCOL,
+  query: terminalQuery,
+  check: (caller, { instanceId }) => commands.check(caller, instanceId),
+  async begin(caller, { instanceId, terminal: name, columns, rows }, gone) {
+    const attached = await terminals.attach(caller, { instanceId, name, size: { columns, rows } }, gone);
+    return {
+      abandon: () => attached.leave(),
+      carry: (socket, kept) => carryTerminal({ socket, name, attached, ...kept }),
+    };
+  },
+});

@@ -1,0 +1,25 @@
+/** Answers over a socket of the link: JSON, or the refusal that the other side throws again. */
+import type { ServerResponse } from 'node:http';
+import type { Log } from '../../control/log.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import { refused } from './wire.ts';
+
+const JSON_TYPE = { 'Content-Type': 'application/json' };
+
+export function say(res: ServerResponse, answered: unknown): void {
+  res.writeHead(200, JSON_TYPE).end(JSON.stringify(answered));
+}
+
+export function refuse(log: Pick<Log, 'error'>, res: ServerResponse, error: unknown): void {
+  if (res.headersSent) return void res.destroy();
+  if (!(error instanceof Refusal)) log.error({ err: error }, 'a question of another process could not be answered');
+  const { code, message, retryAfterS } =
+    error instanceof Refusal ? error : new Refusal('unavailable', 'it could not be answered; try again in a moment');
+  res.writeHead(409, JSON_TYPE).end(JSON.stringify({ code, message, retryAfterS }));
+}
+
+/** What was refused over there. */
+export function refusalIn(told: unknown): Refusal {
+  const { code, message, retryAfterS } = refused.parse(told);
+  return new Refusal(code, message, retryAfterS === undefined ? {} : { retryAfterS });
+}
