@@ -11,6 +11,7 @@ import { serveTerminals } from '../edge/link/serve-terminals.ts';
 import { addressesOf } from './addresses.ts';
 import type { Config } from './config.ts';
 import { makeEngine } from './hands.ts';
+import { connectionsOf, openFilesLimit } from './open-files.ts';
 import { openTlsFiles } from './tls-files.ts';
 
 /** Closed to all but Berth's own user: who can open it learns the notebooks' secrets. */
@@ -29,12 +30,15 @@ export interface OpenGateway {
 /** It listens once this is answered. Throws an Error that says which file of a certificate is wrong. */
 export async function openGateway(config: Config, given: Given): Promise<OpenGateway> {
   const tls = config.gatewayTls === null ? undefined : await openTlsFiles(config.gatewayTls, given.log);
+  const openFiles = await openFilesLimit();
+  const { connections } = config.gatewayLimits;
+  const mostConnections = openFiles === null ? connections : Math.min(connections, connectionsOf(openFiles));
   const gateway = makeGateway({
     ...given,
     ...(config.gatewayUrl === null ? {} : { publicOrigin: config.gatewayUrl }),
     trustedProxies: config.trustedProxies,
     tls,
-    limits: config.gatewayLimits,
+    limits: { ...config.gatewayLimits, connections: mostConnections },
   });
   await gateway.listen(config.gatewayListen.host, config.gatewayListen.port);
   const { address } = gateway;

@@ -33,15 +33,16 @@ export interface ServerProcess extends Program {
   stop: () => Promise<void>;
 }
 
-/** The program with such an environment, not started yet; `greeting`: what it says once it serves. */
-function makeProgram(env: NodeJS.ProcessEnv, greeting: string): Program {
+/** The program with such an environment, not started yet; `greeting`: what it says once it serves; `openFiles`: as many and no more. */
+function makeProgram(env: NodeJS.ProcessEnv, greeting: string, openFiles: number | null = null): Program {
   let child: ChildProcess | null = null;
   let text = '';
   return {
     output: () => text,
     pid: () => child?.pid ?? null,
     async start() {
-      const started = spawn(process.execPath, ['src/main/berth.ts'], {
+      const limit = openFiles === null ? '' : `ulimit -n ${openFiles} && `;
+      const started = spawn('sh', ['-c', `${limit}exec "$0" src/main/berth.ts`, process.execPath], {
         cwd: ROOT,
         env,
         stdio: ['ignore', 'pipe', 'pipe'],
@@ -88,12 +89,14 @@ export async function startServerProcess({
   prepare = async () => {},
   settings = {},
   gatewayApart = false,
+  openFiles = null,
 }: {
   nodePorts: string;
   prepare?: (folder: string) => Promise<void>;
   /** More of the operator's, as the environment has them. */
   settings?: Readonly<Record<string, string>>;
   gatewayApart?: boolean;
+  openFiles?: number | null;
 }): Promise<ServerProcess> {
   const folder = await mkdtemp(join(tmpdir(), 'berth-e2e-'));
   await prepare(folder);
@@ -111,7 +114,7 @@ export async function startServerProcess({
     BERTH_POOL: 'overcommit=100',
     ...settings,
   };
-  const api = makeProgram(gatewayApart ? { ...env, BERTH_ROLE: 'api' } : env, 'Berth serves.');
+  const api = makeProgram(gatewayApart ? { ...env, BERTH_ROLE: 'api' } : env, 'Berth serves.', openFiles);
   const gateway = gatewayApart ? makeProgram({ ...env, BERTH_ROLE: 'gateway' }, 'The gateway serves') : null;
   await api.start();
   await gateway?.start();

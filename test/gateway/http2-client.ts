@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { connect } from 'node:http2';
 import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2';
 import { generate } from 'selfsigned';
-import type { GatewayLimits, GatewayNeeds } from '../../src/edge/gateway/gateway.ts';
+import type { GatewayLimits, GatewayNeeds, GatewayTls } from '../../src/edge/gateway/gateway.ts';
 import { idOf, onCleanup, start } from './harness.ts';
 import type { Harness } from './harness.ts';
 
@@ -12,10 +12,10 @@ export const ignore = (): void => {};
 export const P = `/forward/${A}/80`;
 
 const made = await generate([{ name: 'commonName', value: 'gw.test' }], { keyType: 'ec' });
-const pair = { cert: made.cert, key: made.private };
+export const tls: GatewayTls = { first: { cert: made.cert, key: made.private }, follow: () => {} };
 
 export async function gateway(limits: Partial<GatewayLimits> = {}, more: Partial<GatewayNeeds> = {}): Promise<Harness> {
-  return start({ tls: { first: pair, follow: () => {} }, limits, ...more });
+  return start({ tls, limits, ...more });
 }
 
 export async function gatewayTo(port: number, limits: Partial<GatewayLimits> = {}): Promise<Harness> {

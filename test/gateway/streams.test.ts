@@ -4,6 +4,7 @@ import type { IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { ask, idOf, sendRaw, serve, serveTcp, start, until } from './harness.ts';
+import type { Harness } from './harness.ts';
 
 const A = idOf('a');
 
@@ -191,4 +192,24 @@ describe('who leaves is missed', () => {
     const raw = await sendRaw(harness, `GET /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`);
     expect(raw).not.toMatch(/\r\n0\r\n\r\n$/);
   });
+});
+
+test.each([
+  ['when it would not be let in any more', async (harness: Harness) => void harness.instances.delete(A)],
+  ['at a stop', async (harness: Harness) => harness.gateway.stop()],
+])('a client of HTTP/1.0 that is cut off %s can not take what it got for all', async (_when, end) => {
+  const inside = await serve((_req, res) => res.write('beginning'));
+  const harness = await start({ limits: { revocationMs: 20, stopGraceMs: 20 } });
+  harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
+  const client = connect(harness.port, '127.0.0.1');
+  let got = '';
+  let code: string | undefined;
+  client.on('data', (chunk: Buffer) => (got += chunk.toString()));
+  client.on('error', (error: NodeJS.ErrnoException) => (code = error.code));
+  client.write(`GET /forward/${A}/80/ HTTP/1.0\r\nHost: h\r\n\r\n`);
+  await until('it has begun', () => got.endsWith('beginning'));
+  const ended = end(harness);
+  await until('it is cut off', () => client.closed);
+  expect(code).toBe('ECONNRESET');
+  await ended;
 });

@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto';
 import { createServer } from 'node:http';
 import type { IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
-import type { Socket } from 'node:net';
 import { duplexPair } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import { WebSocket, WebSocketServer } from 'ws';
@@ -300,53 +299,6 @@ describe('a tunnel that cannot be is told so', () => {
     await until('nothing is left', () => harness.dialled.size === 0);
   });
 });
-
-test('5,000 resets, of either side and at every stage, leave no socket and end nothing', async () => {
-  const faults: unknown[] = [];
-  const onFault = (error: unknown): void => void faults.push(error);
-  process.on('unhandledRejection', onFault);
-  onCleanup(async () => void process.off('unhandledRejection', onFault));
-  let stage = 0;
-  const inside = await serveTcp((socket) => {
-    stage += 1;
-    const mine = stage % 5;
-    socket.once('end', () => socket.end());
-    if (mine === 0) return void socket.resetAndDestroy();
-    socket.once('data', () => {
-      if (mine === 1) return void socket.resetAndDestroy();
-      socket.write('HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello');
-      if (mine === 2) setImmediate(() => socket.resetAndDestroy());
-      else socket.pipe(socket);
-    });
-  });
-  const harness = await start();
-  harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
-  let open = 0;
-  const resetOne = (count: number): void => {
-    open += 1;
-    const socket: Socket = connect(harness.port, '127.0.0.1');
-    const reset = (): void => void socket.resetAndDestroy();
-    socket.on('error', () => {}).once('close', () => (open -= 1));
-    socket.once('connect', () => {
-      socket.write(`GET /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\n${HANDSHAKE}\r\nearly`);
-      if (count % 3 === 0) setImmediate(reset);
-      else if (count % 3 === 1) setTimeout(reset, 5);
-      else socket.once('data', reset);
-    });
-  };
-  for (let count = 0; count < 5_000; count += 1) {
-    resetOne(count);
-    if (count % 50 === 49) await until('few are open', () => open < 25);
-  }
-  await until('no client is open', () => open === 0);
-  await until('no connection inside is open', () => harness.dialled.size === 0 && inside.sockets.size === 0);
-  expect(faults).toEqual([]);
-  const echo = await echoServer();
-  harness.add(A, { publicPorts: [80], ports: { 80: echo.port } });
-  const socket = openSocket(harness, `/forward/${A}/80/`);
-  await opened(socket);
-  socket.terminate();
-}, 120_000);
 
 test('stop ends tunnels', async () => {
   const echo = await echoServer();

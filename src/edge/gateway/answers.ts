@@ -223,6 +223,14 @@ export const tooMany = (): Answer => ({
   retryAfterS: 1,
 });
 
+export const crowded = (): Answer => ({
+  status: 503,
+  code: 'too_many_requests',
+  title: 'Too many connections',
+  message: 'as many clients are connected to this gateway as it takes: try again in a moment',
+  retryAfterS: 5,
+});
+
 export const died = (): Answer => ({
   status: 502,
   code: 'unavailable',

@@ -2,7 +2,9 @@
  * What the gateway needs of a client's request and of the response to it, whichever HTTP the client speaks. For HTTP/1.1 these are
  * the objects of node:http as they are; for HTTP/2 see `http2-exchange.ts`.
  */
-import type { Socket } from 'node:net';
+import { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { TLSSocket } from 'node:tls';
 
 export interface ClientRequest {
   readonly method?: string | undefined;
@@ -50,4 +52,19 @@ export interface ClientResponse {
   destroy(): unknown;
   on(event: 'error', listener: (error: Error) => void): unknown;
   once(event: 'close' | 'drain', listener: () => void): unknown;
+}
+
+/**
+ * Ends a connection so that what came over it can't be taken for whole, where only its end would be the end of a body. Over TLS that is an
+ * end without a close_notify.
+ */
+export function reset(client: Duplex): void {
+  if (client instanceof Socket && !(client instanceof TLSSocket)) client.resetAndDestroy();
+  else client.destroy();
+}
+
+/** Breaks a response off. HTTP/1.0 knows no chunks. */
+export function breakOff(req: ClientRequest, res: ClientResponse): void {
+  if (req.httpVersion === '1.0') reset(req.socket);
+  res.destroy();
 }

@@ -21,6 +21,7 @@ import {
   unreachable,
 } from './answers.ts';
 import type { Answer } from './answers.ts';
+import { breakOff } from './client-exchange.ts';
 import type { ClientRequest, ClientResponse } from './client-exchange.ts';
 import type { IdleWatch, Moving } from './idle.ts';
 import { hasBody } from './head.ts';
@@ -90,6 +91,7 @@ class Passing implements Dispatcher.DispatchHandler, Moving {
   /** What was written waits for the client to take it. */
   #waitsForReader = false;
   #stalled: Answer | null = null;
+  #informed = 0;
 
   constructor(exchange: Exchange, body: RequestBody | null) {
     this.#exchange = exchange;
@@ -162,6 +164,8 @@ class Passing implements Dispatcher.DispatchHandler, Moving {
   /** 103 Early Hints and its like; a client of HTTP/1.0 knows nothing of them. */
   #passInformation(status: number, headers: readonly string[]): void {
     const { req, res } = this.#exchange;
+    // Information flows past backpressure: without end it would fill our memory for a client that does not read.
+    if ((this.#informed += 1) > MOST_INFORMATION) return;
     if (status === 102) res.writeProcessing();
     if (status !== 103 || req.httpVersion === '1.0') return;
     const hints: { [name: string]: string[] } = Object.create(null);
@@ -213,7 +217,7 @@ class Passing implements Dispatcher.DispatchHandler, Moving {
         { instanceId: target.instanceId, port: target.port, reason: error.message },
         'an instance broke off a response',
       );
-      res.destroy();
+      breakOff(req, res);
       return;
     }
     log.debug(
@@ -226,6 +230,9 @@ class Passing implements Dispatcher.DispatchHandler, Moving {
 
 /** Up to here copying a body is cheaper than handing the system two pieces. */
 const SMALL_BYTES = 16_384;
+
+/** Responses before the response that a client is told of. */
+const MOST_INFORMATION = 16;
 
 /** A reason phrase that Node will write: it refuses others, and clients don't read it. */
 const PLAIN = /^[\t\x20-\x7e]*$/;

@@ -28,6 +28,7 @@ import { admit } from './admission.ts';
 import type { AdmissionNeeds, Admitted, Visit } from './admission.ts';
 import {
   badRequest,
+  crowded,
   internal,
   notRunning,
   nothingHere,
@@ -41,7 +42,9 @@ import {
 } from './answers.ts';
 import type { Answer } from './answers.ts';
 import { isSecure, shareCookie } from './cookies.ts';
+import { breakOff } from './client-exchange.ts';
 import type { ClientRequest, ClientResponse } from './client-exchange.ts';
+import { Crowd } from './crowd.ts';
 import { forward } from './forward.ts';
 import type { ExchangeLimits } from './forward.ts';
 import { hasBody, readHead } from './head.ts';
@@ -66,6 +69,7 @@ export interface GatewayLimits extends PoolLimits, TunnelLimits, ExchangeLimits 
   idleClientMs: number;
   /** Until the head of a request must have come. */
   headMs: number;
+  /** Of clients, at once. */
   connections: number;
   /** Requests under way on one connection of HTTP/2. */
   streams: number;
@@ -75,6 +79,7 @@ export interface GatewayLimits extends PoolLimits, TunnelLimits, ExchangeLimits 
   stopGraceMs: number;
 }
 
+/** Of clients at once, where the files that may be open are enough. */
 const defaultGatewayLimits: GatewayLimits = {
   perPort: 1_024,
   perInstance: 4_096,
@@ -138,6 +143,7 @@ export class Gateway {
   readonly #portDomain: () => string | null;
   readonly #admission: AdmissionNeeds;
   readonly #server: Server;
+  readonly #crowd: Crowd;
   readonly #http2: Http2Clients;
   readonly #pools: InstancePools;
   readonly #revocation: Revocation;
@@ -169,6 +175,7 @@ export class Gateway {
     this.#idle = new IdleWatch([clientIdleMs, instanceIdleMs, tunnelIdleMs], this.#now);
     this.#http2 = new Http2Clients(this.#limits, (req, res, waits) => void this.#onRequest(req, res, waits));
     this.#server = this.#makeServer();
+    this.#crowd = new Crowd(this.#server, this.#limits.connections, needs.log);
   }
 
   async listen(host: string, port: number): Promise<void> {
@@ -231,7 +238,6 @@ export class Gateway {
       shouldUpgradeCallback: (req) => req.method === 'GET' && req.headers.upgrade?.toLowerCase() === 'websocket',
     };
     const server = serverOf(options, this.#needs.tls, (socket) => this.#http2.serve(socket));
-    server.maxConnections = limits.connections;
     // Node would drop what is over the count in silence, checks included; the size bounds it already.
     server.maxHeadersCount = 0;
     server.on('request', (req, res) => void this.#onRequest(req, res, false));
@@ -287,12 +293,19 @@ export class Gateway {
 
   async #answer(req: ClientRequest, res: ClientResponse, expectsContinue: boolean): Promise<void> {
     const method = req.method ?? 'GET';
+    if (this.#crowd.isLate(req.socket)) {
+      res.shouldKeepAlive = false;
+      sendAnswer(req, res, crowded(), req.headers.accept ?? '');
+      return;
+    }
     const head = readHead(req.rawHeaders, method, req.httpVersion);
     if (typeof head === 'string') {
       res.shouldKeepAlive = false;
       sendAnswer(req, res, badRequest(head), '');
       return;
     }
+    // Of a client that offers another protocol Node drops what came in one piece behind the head: nothing may be waited for there.
+    if (head.connection.includes('upgrade')) res.shouldKeepAlive = false;
     const target = targetOf(head.host, req.url ?? '', this.#portDomain());
     switch (target.kind) {
       case 'refused':
@@ -339,7 +352,7 @@ export class Gateway {
       return;
     }
     const { admitted, pool } = entered;
-    const live: Live = { target, evidence: admitted.evidence, cut: () => res.destroy() };
+    const live: Live = { target, evidence: admitted.evidence, cut: () => breakOff(req, res) };
     this.#revocation.watch(live);
     const done = this.#needs.forwarding.began(target.instanceId, trafficKind(target, method, false));
     forward(pool, {
@@ -378,6 +391,7 @@ export class Gateway {
     const head = readHead(req.rawHeaders, 'GET', req.httpVersion);
     if (typeof head === 'string') return sendRawAnswer(client, badRequest(head));
     if (this.#stopping) return sendRawAnswer(client, stopping());
+    if (this.#crowd.isLate(req.socket)) return sendRawAnswer(client, crowded());
     if (hasBody(head)) return sendRawAnswer(client, badRequest('an upgrade has no body'));
     const asked = targetOf(head.host, req.url ?? '', this.#portDomain());
     if (asked.kind === 'refused') return sendRawAnswer(client, badRequest(asked.why));

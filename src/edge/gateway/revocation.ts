@@ -33,8 +33,10 @@ export class Revocation {
     this.#lives.delete(live);
   }
 
+  /** What is open still is cut as well. */
   stop(): void {
     clearInterval(this.#timer);
+    for (const live of this.#lives) live.cut();
   }
 
   async #pass(): Promise<void> {

@@ -5,7 +5,19 @@
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 
-export const socketOver = (stream: Duplex): Socket => (stream instanceof Socket ? stream : new SocketOver(stream));
+export function socketOver(stream: Duplex): Socket {
+  const socket = stream instanceof Socket ? stream : new SocketOver(stream);
+  socket.on('error', asError);
+  return socket;
+}
+
+/**
+ * undici takes a reset for the end of a body that only the connection ends, and so a part for the whole. It knows one by its code, and hears
+ * of it after this.
+ */
+function asError(error: NodeJS.ErrnoException): void {
+  if (error.code === 'ECONNRESET') error.code = 'ERR_RESET_BY_INSTANCE';
+}
 
 class SocketOver extends Socket {
   readonly #stream: Duplex;
@@ -20,7 +32,7 @@ class SocketOver extends Socket {
     stream.on('error', (error) => this.destroy(error));
     stream.on('close', () => {
       // The end may still wait in our buffer behind what was read before it.
-      if (!stream.readableEnded) this.destroy();
+      if (!stream.readableEnded) this.destroy(new Error('the connection broke off'));
     });
     stream.pause();
   }

@@ -12,6 +12,7 @@ import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Admitted } from './admission.ts';
 import { sendRawAnswer } from './answers.ts';
+import { reset } from './client-exchange.ts';
 import { answerTo } from './forward.ts';
 import { outwardHeaders } from './outward.ts';
 import type { IdleWatch, Moving } from './idle.ts';
@@ -91,22 +92,25 @@ function shakeHands(upstream: Duplex, wish: Tunnel): void {
   client.once('close', onClientGone);
   asked.on('error', fail);
   asked.on('upgrade', (response, _socket, first) => {
+    if (response.headers.upgrade?.toLowerCase() !== 'websocket')
+      return fail(new Error('a switch to what was not asked for'));
     clearTimeout(timer);
     client.off('close', onClientGone);
     answered = true;
-    client.write(headOf(response, wish, ['Connection', 'Upgrade', 'Upgrade', response.headers.upgrade ?? 'websocket']));
+    client.write(headOf(response, wish, ['Connection', 'Upgrade', 'Upgrade', 'websocket']));
     if (first.length > 0) client.write(first);
     if (wish.early.length > 0) upstream.write(wish.early);
     pipeBoth(upstream, wish);
   });
   asked.on('response', (response) => {
+    if (response.statusCode === 101) return fail(new Error('a switch to nothing'));
     clearTimeout(timer);
     answered = true;
     // Whatever length it has, the connection ends with it.
     client.write(headOf(response, wish, ['Connection', 'close']));
-    response.on('error', () => client.destroy());
+    response.on('error', () => reset(client));
     response.on('close', () => {
-      if (!response.complete) client.destroy();
+      if (!response.complete) reset(client);
     });
     response.pipe(client);
   });

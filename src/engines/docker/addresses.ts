@@ -4,7 +4,7 @@
  * An address may be another instance's a moment after this one stopped, so it is remembered only while the stream of events is
  * open, which says when a container ends; without the stream each dial asks the engine first (about half a millisecond).
  */
-import { connect, type Socket } from 'node:net';
+import { BlockList, connect, isIP, isIPv6, type Socket } from 'node:net';
 import type { ContainerInspectInfo } from 'dockerode';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
@@ -75,6 +75,7 @@ const hasCode = (error: unknown, code: string): boolean =>
 const isRefusal = (error: unknown): boolean => hasCode(error, 'ECONNREFUSED');
 
 function dialFault(error: unknown, port: number, signal: AbortSignal): EngineFault {
+  if (error instanceof EngineFault) return error;
   if (signal.aborted) return faultOf(signal.reason);
   // In the first moment after a start nobody answers for the address, though the container runs.
   if (isRefusal(error) || hasCode(error, 'EHOSTUNREACH'))
@@ -88,7 +89,27 @@ function dialFault(error: unknown, port: number, signal: AbortSignal): EngineFau
   });
 }
 
+/** This machine itself, and what answers for a cloud's machines: whatever an engine says, no instance is there. */
+const notInstances = new BlockList();
+for (const [net, bits] of [
+  ['0.0.0.0', 8],
+  ['127.0.0.0', 8],
+  ['169.254.0.0', 16],
+  ['224.0.0.0', 3],
+] as const)
+  notInstances.addSubnet(net, bits, 'ipv4');
+for (const [net, bits] of [
+  ['::', 127],
+  ['fe80::', 10],
+  ['ff00::', 8],
+] as const)
+  notInstances.addSubnet(net, bits, 'ipv6');
+
 function open(host: string, port: number, signal: AbortSignal): Promise<Socket> {
+  if (isIP(host) === 0 || notInstances.check(host, isIPv6(host) ? 'ipv6' : 'ipv4')) {
+    const text = `the engine says that the instance is at ${host}, where no instance can be`;
+    return Promise.reject(new EngineFault('rejected', text, { retry: false }));
+  }
   const { promise, resolve, reject } = Promise.withResolvers<Socket>();
   if (signal.aborted) {
     reject(signal.reason);

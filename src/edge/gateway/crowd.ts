@@ -1,0 +1,57 @@
+/**
+ * Connections beyond those that may be open at once. A few of them are taken in to be told so: who asks anything gets a 503, who does not is
+ * soon closed, and whatever still comes then is closed as it comes. Those that were there before go on.
+ */
+import type { Server } from 'node:http';
+import type { Socket } from 'node:net';
+import type { TLSSocket } from 'node:tls';
+import type { Log } from '../../control/log.ts';
+
+/** Beyond the limit, to be told so. */
+const TOLD = 64;
+const TOLD_MS = 2_000;
+const LOGGED_MS = 60_000;
+
+export class Crowd {
+  readonly #late = new WeakSet<Socket>();
+  readonly #limit: number;
+  readonly #log: Pick<Log, 'warn'>;
+  #loggedAtMs = -LOGGED_MS;
+  #open = 0;
+
+  constructor(server: Server, limit: number, log: Pick<Log, 'warn'>) {
+    this.#limit = limit;
+    this.#log = log;
+    server.maxConnections = limit + TOLD;
+    server.on('connection', (socket) => {
+      this.#open += 1;
+      socket.once('close', () => (this.#open -= 1));
+      this.#look(socket);
+    });
+    // With TLS requests come by another socket than connections.
+    server.on('secureConnection', (socket: TLSSocket) => this.#look(socket));
+    server.on('drop', () => this.#tell());
+  }
+
+  /** Its requests are to be answered with a 503. */
+  isLate(socket: Socket): boolean {
+    return this.#late.has(socket);
+  }
+
+  #look(socket: Socket): void {
+    if (this.#open <= this.#limit) return;
+    this.#late.add(socket);
+    const timer = setTimeout(() => socket.destroy(), TOLD_MS);
+    socket.once('close', () => clearTimeout(timer));
+    this.#tell();
+  }
+
+  #tell(): void {
+    if (performance.now() - this.#loggedAtMs < LOGGED_MS) return;
+    this.#loggedAtMs = performance.now();
+    this.#log.warn(
+      { connections: this.#limit },
+      'as many clients are connected to the gateway as may be: further ones are turned away (docs/gateway.md, limits)',
+    );
+  }
+}

@@ -1,0 +1,45 @@
+/** A server that may open few files: more clients of its gateway than it can have take nothing of what its API and its store need. */
+import { connect } from 'node:net';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { login, startServerProcess, until, type ServerProcess } from './server-process.ts';
+
+const FLOOD = 600;
+
+let server: ServerProcess;
+beforeAll(async () => {
+  server = await startServerProcess({
+    nodePorts: '32250-32299',
+    settings: { BERTH_ENGINE: 'simulated' },
+    openFiles: 256,
+  });
+});
+afterAll(async () => {
+  await server?.stop();
+});
+
+test('beside a flood of clients that say half a word the API serves on, and afterwards the gateway serves again', async () => {
+  const port = Number(new URL(server.gatewayUrl).port);
+  const sockets = Array.from({ length: FLOOD }, () => {
+    const socket = connect(port, '127.0.0.1');
+    socket.on('error', () => {}).write('GET / HT');
+    return socket;
+  });
+  const open = (): number => sockets.filter(({ closed }) => !closed).length;
+  await until(
+    async () => open(),
+    (count) => count <= 96,
+  );
+  expect(open()).toBeGreaterThan(80);
+  const { client } = await login(server);
+  expect((await client.listInstances({ pager: { currentPage: 1, pageSize: 10 } })).instances).toEqual([]);
+  // Who comes late is told so.
+  const late = await fetch(`${server.gatewayUrl}/`);
+  expect([late.status, late.headers.get('retry-after')]).toEqual([503, '5']);
+  expect(await late.json()).toEqual({ message: expect.stringContaining('as many clients are connected') });
+  expect(server.output()).toContain('further ones are turned away');
+  for (const socket of sockets) socket.destroy();
+  await until(
+    () => fetch(`${server.gatewayUrl}/`).then(({ status }) => status),
+    (status) => status === 404,
+  );
+});

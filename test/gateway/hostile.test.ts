@@ -1,0 +1,20 @@
+/** Named cases of what clients and instances can do to a gateway. What two servers could read in two ways is in `smuggling.test.ts`, HTTP/2 in its own. */
+import { expect, test } from 'vitest';
+import { play } from './hostile.ts';
+import { answers } from './hostile-answers.ts';
+import { dying } from './hostile-deaths.ts';
+import { heads } from './hostile-heads.ts';
+import { places } from './hostile-places.ts';
+
+const cases = [...heads, ...answers, ...dying, ...places];
+
+test.each(cases)('$name', async (one) => {
+  const seen = await play(one);
+  await one.holds(seen);
+  expect(seen.harness.logged.filter(({ text }) => text.includes('failed at'))).toEqual([]);
+});
+
+test('the cases are as many as they should be, and no two of one name', () => {
+  expect(new Set(cases.map(({ name }) => name)).size).toBe(cases.length);
+  expect(cases.length).toBeGreaterThanOrEqual(280);
+});

@@ -1,0 +1,114 @@
+/** The doors of `two-accounts.test.ts` by HTTP/2: each spelling of path and `:authority`, beside other hosts, on a connection that the owner uses, too. */
+import type { ClientHttp2Session, OutgoingHttpHeaders } from 'node:http2';
+import { describe, expect, test } from 'vitest';
+import { A, closedTo, DOMAIN, doors, house, NEVER, nowhere, OWN, visitors } from './doors.ts';
+import type { Door, Visitor } from './doors.ts';
+import { ALICE, jwtOf } from './harness.ts';
+import { connected, heard, tls } from './http2-client.ts';
+import type { Told } from './http2-client.ts';
+import { hosts, spellings } from './spellings.ts';
+
+const asOwner: OutgoingHttpHeaders = { authorization: `Bearer ${jwtOf(ALICE)}` };
+
+/** Over TLS the cookies have the names that no neighbour can plant. */
+function shownBy({ shows }: Visitor): OutgoingHttpHeaders {
+  const lines = shows.map((line): [string, string] => {
+    const colon = line.indexOf(': ');
+    return [line.slice(0, colon).toLowerCase(), line.slice(colon + 2)];
+  });
+  const { cookie, ...rest } = Object.fromEntries(lines);
+  if (cookie === undefined) return rest;
+  return {
+    ...rest,
+    cookie: cookie.startsWith('berth_share') ? [`__Secure-${cookie}`, `__Host-${cookie}`] : `__Host-${cookie}`,
+  };
+}
+
+function headersOf(door: Door): Record<string, OutgoingHttpHeaders> {
+  const id = door.name === '' ? NEVER : (/notebook-[0-9a-f-]{36}/.exec(door.host + door.path)?.[0] ?? A);
+  const path = door.host === DOMAIN ? door.path : `/forward/${id}/${door.port}/`;
+  const at = { ':authority': door.host, ':path': door.path };
+  const all: Record<string, OutgoingHttpHeaders> = {
+    plain: at,
+    'another scheme': { ...at, ':scheme': 'http' },
+    'an own authority, and this as host': { ...at, ':authority': OWN.hostOfPort, host: door.host },
+    'an own host, and this as authority': { ...at, host: OWN.hostOfPort },
+    'this as host alone': { ':path': door.path, ':authority': '', host: door.host },
+    'an own authority, and the path of this': { ':authority': OWN.hostOfPort, ':path': path },
+    'this as authority in capitals, and as host': { ...at, ':authority': door.host.toUpperCase(), host: door.host },
+    HEAD: { ...at, ':method': 'HEAD' },
+    POST: { ...at, ':method': 'POST' },
+    OPTIONS: { ...at, ':method': 'OPTIONS' },
+    'another path': { ...at, ':path': OWN.path, 'x-original-url': door.path, 'x-rewrite-url': door.path },
+    'another host': {
+      ':authority': OWN.hostOfPort,
+      ':path': '/',
+      'x-forwarded-host': door.host,
+      'x-original-host': door.host,
+    },
+    'another method': { ...at, 'x-http-method-override': 'OPTIONS' },
+    'from nearby': { ...at, 'x-forwarded-for': '127.0.0.1', 'x-real-ip': '127.0.0.1', forwarded: 'for=127.0.0.1' },
+    'with a name': { ...at, 'x-forwarded-user': ALICE, 'remote-user': ALICE, 'x-berth-account': ALICE },
+  };
+  for (const [name, spell] of Object.entries(spellings))
+    all[`path: ${name}`] = { ':authority': DOMAIN, ':path': spell(path, id, door.port) };
+  if (door.host !== DOMAIN)
+    for (const [name, spell] of Object.entries(hosts))
+      all[`host: ${name}`] = { ':authority': spell(door.host), ':path': door.path };
+  return all;
+}
+
+/** `null`: what the client itself does not send. */
+async function asked(session: ClientHttp2Session, headers: OutgoingHttpHeaders): Promise<Told | null> {
+  try {
+    const stream = session.request(headers, { endStream: true });
+    stream.on('error', () => {});
+    return await heard(stream);
+  } catch {
+    return null;
+  }
+}
+
+const seen = (told: Told | null): string =>
+  told === null
+    ? ''
+    : JSON.stringify([told.status, told.rstCode, told.body, { ...told.headers, date: '' }]).replaceAll(A, NEVER);
+
+describe.each(doors)('$name', (door) => {
+  const strangersHere = visitors.filter(({ isAccount }) => !(isAccount && door.forAccounts));
+
+  test.each(strangersHere)('is closed to $name', async (visitor) => {
+    const { harness, reached } = await house({ tls });
+    const session = await connected(harness);
+    const plain = { ':authority': door.host, ':path': door.path };
+    const comesIn = async (): Promise<void> => {
+      const told = await asked(session, { ...plain, ...asOwner });
+      expect(told).toMatchObject(door.port === 22 ? { status: 502 } : { status: 200, body: `inside a:${door.port}` });
+    };
+    await comesIn();
+    const shows = shownBy(visitor);
+    const closed = closedTo(visitor);
+    const there = headersOf(door);
+    const elsewhere = headersOf(nowhere(door));
+    const wrong: string[] = [];
+    let tried = 0;
+    for (const [name, headers] of Object.entries(there)) {
+      reached.length = 0;
+      const told = await asked(session, { ...headers, ...shows });
+      if (told === null) continue;
+      tried += 1;
+      if (reached.some((place) => closed.includes(place))) wrong.push(`${name}: reached ${reached.join()}`);
+      else if (told.headers['x-inside'] !== 'a:80') {
+        const nobody = await asked(session, { ...elsewhere[name], ...shows });
+        if (seen(nobody) !== seen(told)) wrong.push(`${name}: tells that it is there: ${seen(told).slice(0, 300)}`);
+      }
+    }
+    expect(wrong).toEqual([]);
+    expect(tried).toBeGreaterThan(100);
+    // On this very connection, before and after.
+    await comesIn();
+    expect(await asked(session, { ':authority': DOMAIN, ':path': visitor.mayEnter, ...shows })).toMatchObject({
+      status: 200,
+    });
+  });
+});

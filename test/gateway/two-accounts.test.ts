@@ -1,0 +1,85 @@
+/**
+ * Two accounts on one gateway: each door of Alice's, by each trick, for each who has no business there. None comes in, and none learns from
+ * the answer whether there is such an instance. Beside each line its counter-proof: the owner comes in the plain way, and what the visitor
+ * shows opens what it should.
+ */
+import { describe, expect, test } from 'vitest';
+import {
+  A,
+  DOMAIN,
+  NEVER,
+  closedTo,
+  doors,
+  exchange,
+  house,
+  nowhere,
+  OWNER_SHOWS,
+  plain,
+  upgrade,
+  visitors,
+} from './doors.ts';
+import type { House } from './doors.ts';
+import { tricks } from './tricks.ts';
+
+const withoutIds = (answer: string | null): string | undefined =>
+  answer
+    ?.replaceAll(A, NEVER)
+    .replaceAll(A.toUpperCase(), NEVER.toUpperCase())
+    .replaceAll(/^date:.*$/gim, '');
+
+async function tellWhoCameIn(
+  { harness, reached }: House,
+  bytes: string | readonly string[],
+): Promise<{ answer: string | null; places: string[] }> {
+  reached.length = 0;
+  const answer = await exchange(harness.port, bytes);
+  return { answer, places: [...reached] };
+}
+
+test('the tricks are as many as they should be, and no two of one name', () => {
+  expect(new Set(tricks.map(({ name }) => name)).size).toBe(tricks.length);
+  expect(tricks.length).toBeGreaterThanOrEqual(380);
+});
+
+describe.each(doors)('$name', (door) => {
+  const strangersHere = visitors.filter(({ isAccount }) => !(isAccount && door.forAccounts));
+
+  test.each(strangersHere)('is closed to $name', async (visitor) => {
+    const built = await house();
+    const closed = closedTo(visitor);
+    const wrong: string[] = [];
+    let tried = 0;
+    for (const { name, bytes, owner = 0 } of tricks) {
+      const sent = bytes(door, visitor.shows);
+      if (sent === null) continue;
+      tried += 1;
+      const { answer, places } = await tellWhoCameIn(built, sent);
+      const told = [...(answer ?? '').matchAll(/inside (\w+:\d+)/g)].map(([, place]) => place ?? '');
+      const came = told.filter((place) => closed.includes(place)).length;
+      if (answer === null) wrong.push(`${name}: no end`);
+      else if (came > owner) wrong.push(`${name}: was told of ${told.join()}`);
+      else if (owner === 0 && places.some((place) => closed.includes(place)))
+        wrong.push(`${name}: reached ${places.join()}`);
+      // A public port of hers is no secret.
+      else if (owner === 0 && visitor.isCompared && !told.includes('a:80')) {
+        const elsewhere = await exchange(built.harness.port, bytes(nowhere(door), visitor.shows) ?? '');
+        if (withoutIds(elsewhere) !== withoutIds(answer))
+          wrong.push(`${name}: tells that it is there: ${answer.slice(0, 300)}`);
+      }
+    }
+    expect(wrong).toEqual([]);
+    expect(tried).toBeGreaterThan(330);
+    // The counter-proof.
+    const place = `inside a:${door.port}`;
+    const shows = door.port === 22 ? /^HTTP\/1\.1 502 / : new RegExp(`^HTTP/1\\.1 200 [^]*${place}$`);
+    expect((await tellWhoCameIn(built, plain(door, OWNER_SHOWS))).answer).toMatch(shows);
+    expect(built.reached).toContain(`a:${door.port}`);
+    if (door.port !== 22)
+      expect((await tellWhoCameIn(built, upgrade(door, OWNER_SHOWS))).answer).toMatch(
+        new RegExp(`^HTTP/1\\.1 101 [^]*${place}$`),
+      );
+    expect((await tellWhoCameIn(built, plain({ host: DOMAIN, path: visitor.mayEnter }, visitor.shows))).answer).toMatch(
+      /^HTTP\/1\.1 200 [^]*inside/,
+    );
+  });
+});
