@@ -5,6 +5,18 @@ root=$1
 
 mv "$root/usr/bin/py3compile.real" "$root/usr/bin/py3compile"
 chroot "$root" dpkg-divert --quiet --local --remove --no-rename /usr/bin/py3compile
+
+# Output that comes while no page is there for it: a part in Jupyter's server and a part in its page.
+part=$(dirname "$0")
+lab=$root/usr/share/jupyter/labextensions/berth-kept-output
+mkdir -p "$lab/static" "$root/etc/jupyter/jupyter_server_config.d"
+cp "$part/kept_output.py" "$root/usr/lib/python3/dist-packages/"
+cp "$part/kept-output.js" "$lab/static/"
+printf '{"name":"berth-kept-output","version":"1.0.0","jupyterlab":{"extension":true,"_build":{"load":"static/kept-output.js","extension":"./extension"}}}\n' \
+  >"$lab/package.json"
+printf '{"ServerApp":{"jpserver_extensions":{"kept_output":true}}}\n' >"$root/etc/jupyter/jupyter_server_config.d/kept_output.json"
+chmod -R u=rwX,go=rX "$lab" "$root/usr/lib/python3/dist-packages/kept_output.py" "$root/etc/jupyter"
+
 chroot "$root" python3 -m compileall -q -j 0 /usr/lib/python3/dist-packages
 
 # The stand-in goes, and with it what two packages say they depend on: were it to stay, 'apt-get install npm' would take

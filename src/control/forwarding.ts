@@ -42,10 +42,12 @@ export function routeOf(row: InstanceRow): GatewayRoute {
 
 export function makeRoutes({ store, regions, time }: { store: Store; regions: Regions; time: Time }): Routes {
   const kept = new Map<string, Kept>();
+  let changes = 0;
 
   const find = async (id: string): Promise<Kept> => {
     const old = kept.get(id);
     if (old && old.untilMs > time.elapsed()) return old;
+    const changesBefore = changes;
     const row = isInstanceId(id) ? await instanceRow(store.read, id) : undefined;
     const fresh: Kept = { route: null, engine: null, untilMs: time.elapsed() + FRESH_MS };
     if (row && row.desired !== 'released') {
@@ -53,7 +55,8 @@ export function makeRoutes({ store, regions, time }: { store: Store; regions: Re
       fresh.route = routeOf(row);
     }
     if (kept.size >= KEPT_ROUTES) kept.clear();
-    kept.set(id, fresh);
+    // What was read before a change must not be kept after it.
+    if (changes === changesBefore) kept.set(id, fresh);
     return fresh;
   };
 
@@ -70,6 +73,9 @@ export function makeRoutes({ store, regions, time }: { store: Store; regions: Re
     dial: async (id, port, signal) => (await engineOf(id)).dial(id, port, signal),
     openExec: async (id, wish, signal) => (await engineOf(id)).openExec(id, wish, signal),
     exec: async (id, command, signal) => (await engineOf(id)).exec(id, command, signal),
-    changed: (id) => void kept.delete(id),
+    changed(id) {
+      changes += 1;
+      kept.delete(id);
+    },
   };
 }

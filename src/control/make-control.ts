@@ -20,13 +20,14 @@ import { makeTraffic } from './activity/traffic.ts';
 import { makeAction, makeStopByItself } from './actions.ts';
 import { makeCatalog } from './catalog.ts';
 import { makeCommands } from './commands.ts';
-import type { Control } from './control.ts';
+import type { Caller, Control } from './control.ts';
 import { makeDiskUses } from './disk-uses.ts';
 import { locateVolume } from './disks.ts';
 import { makeEnds } from './ends.ts';
 import { makeEventFeed } from './event-feed.ts';
 import { makeExpandDisk } from './expand-disk.ts';
 import { makeFairQueue, type FairQueue } from './fair-queue.ts';
+import { makeEndings } from './endings.ts';
 import { makeRoutes, routeOf } from './forwarding.ts';
 import { makeRouteTable } from './route-table.ts';
 import { makeFiles } from './files.ts';
@@ -153,9 +154,11 @@ export function makeControl(needs: ControlNeeds): RunningControl {
   const routes = makeRoutes({ store, regions, time });
   const heldHere = makeTerminals({ engine: routes, holder: randomUuid(), time, log });
   const routeTable = makeRouteTable({ store, time, log });
+  const endings = makeEndings();
   const routeChanged = (instanceId: string): void => {
     routes.changed(instanceId);
     routeTable.changed(instanceId);
+    endings.tell({ instanceId });
   };
   const queues = new Map<RegionHands, FairQueue>();
   const fairQueue = (hands: RegionHands): FairQueue => {
@@ -188,6 +191,14 @@ export function makeControl(needs: ControlNeeds): RunningControl {
     async (...given: Given): Promise<Answer> => {
       const answer = await deed(...given);
       wakeInstances();
+      return answer;
+    };
+  /** What is open by what such a deed ends is looked at anew after the commit. */
+  const cutting =
+    <More extends unknown[], Answer>(deed: (caller: Caller, ...more: More) => Promise<Answer>) =>
+    async (caller: Caller, ...more: More): Promise<Answer> => {
+      const answer = await deed(caller, ...more);
+      endings.tell({ accountId: caller.accountId });
       return answer;
     };
   const ending = new AbortController();
@@ -236,7 +247,15 @@ export function makeControl(needs: ControlNeeds): RunningControl {
   const randomSecret = (): string => Buffer.from(needs.randomBytes(32)).toString('base64url');
 
   const control: Control = {
-    access: { ...access, createSshKey: waking(access.createSshKey), deleteSshKey: waking(access.deleteSshKey) },
+    access: {
+      ...access,
+      createSshKey: waking(access.createSshKey),
+      deleteSshKey: waking(access.deleteSshKey),
+      logout: cutting(access.logout),
+      changePassword: cutting(access.changePassword),
+      deleteApiKey: cutting(access.deleteApiKey),
+      revokeSession: cutting(access.revokeSession),
+    },
     catalog: makeCatalog({ offers, regions, store, now }),
     images: makeImages({
       store,
@@ -306,7 +325,10 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       ...makePorts({ store, offers, now, routeChanged, portUrls: needs.portUrls }),
       share: shares.share,
       shares: shares.shares,
-      unshare: shares.unshare,
+      async unshare(caller, body, idempotency) {
+        await shares.unshare(caller, body, idempotency);
+        routeChanged(body.instanceId);
+      },
     },
     ends: makeEnds({ store, offers, now, rules: endsRules, activity }),
     commands: makeCommands({ store, openExec: routes.openExec, began: traffic.began, time }),
@@ -320,6 +342,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       redeem: access.grants.redeem,
       session: access.grants.session,
       share: shares.opens,
+      onEnded: endings.onEnded,
     },
     routeTable: { follow: routeTable.follow },
     versionOf: async (accountId) => store.versionOf(accountId),

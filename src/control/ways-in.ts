@@ -89,6 +89,9 @@ export type TrafficKind = 'use' | 'poll';
 /** Whose a credential is. Throws `not_logged_in`. */
 export type WhoseCredential = (credential: Credential) => Promise<Pick<Caller, 'accountId'>>;
 
+/** Where a way in may have ended: at an account's logins, keys or sessions, or at what an instance lets in. */
+export type Ended = { accountId: string } | { instanceId: string };
+
 export interface Forwarding {
   /** Null for an unknown or released instance. Fast: asked on each request. */
   route(instanceId: string): Promise<GatewayRoute | null>;
@@ -104,6 +107,8 @@ export interface Forwarding {
   dial(instanceId: InstanceId, port: number, signal: AbortSignal): Promise<Duplex>;
   /** A request or a WebSocket goes to the instance, until what is answered is called, once. For idleness. */
   began(instanceId: InstanceId, kind: TrafficKind): () => void;
+  /** Calls `look` where a way in may have ended, once that is committed, until what is answered is called. */
+  onEnded(look: (ended: Ended) => void): () => void;
 }
 
 /** What a gateway of its own process is told. `snapshot`: a part, or the last part, of all there are; null: what has changed since. */

@@ -250,7 +250,7 @@ export function readConfig(env: Record<string, string | undefined>): Config {
     engine: data.BERTH_ENGINE,
     databaseUrl: data.BERTH_DATABASE_URL ?? null,
     adminPassword: data.BERTH_ADMIN_PASSWORD ?? null,
-    nodePortAddress: data.BERTH_NODE_PORT_ADDRESS ?? null,
+    nodePortAddress: data.BERTH_NODE_PORT_ADDRESS ?? apartOnLoopback(data),
     nodePorts: data.BERTH_NODE_PORTS,
     cpuOvercommit: data.BERTH_CPU_OVERCOMMIT,
     capRunMs: data.BERTH_MAX_RUN_HOURS === undefined ? null : data.BERTH_MAX_RUN_HOURS * 3_600_000,
@@ -273,6 +273,17 @@ export function readConfig(env: Record<string, string | undefined>): Config {
     dockerHost: data.DOCKER_HOST ?? null,
   };
 }
+
+/**
+ * Browsers send the cookies of a host to all of its ports. On loopback there is another address for the asking, and so the login at the
+ * API stays out of the reach of what instances serve on node ports. Only Linux has all of 127.0.0.0/8.
+ */
+const apartOnLoopback = ({ BERTH_LISTEN, BERTH_PUBLIC_ADDRESS }: z.output<typeof schema>): string | null =>
+  process.platform === 'linux' &&
+  BERTH_PUBLIC_ADDRESS === undefined &&
+  ['127.0.0.1', 'localhost'].includes(BERTH_LISTEN.host)
+    ? '127.0.0.2'
+    : null;
 
 function tlsOf(name: string, cert: string | undefined, key: string | undefined): { cert: string; key: string } | null {
   if (cert !== undefined && key !== undefined) return { cert, key };

@@ -7,6 +7,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import type { Forwarding } from '../control/control.ts';
+import { makeEndings } from '../control/endings.ts';
 import { makeControl, type RunningControl } from '../control/make-control.ts';
 import { makeRegions } from '../control/regions.ts';
 import { realTime, type Time } from '../control/time.ts';
@@ -88,6 +89,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       return late.running;
     };
     const ports = { api: config.listen.port, gateway: config.gatewayListen.port };
+    const endings = makeEndings();
     const forwarding: Forwarding = {
       route: (id) => ready().control.forwarding.route(id),
       redeem: (key) => ready().control.forwarding.redeem(key),
@@ -95,6 +97,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       share: (token) => ready().control.forwarding.share(token),
       dial: (id, port, signal) => ready().control.forwarding.dial(id, port, signal),
       began: (id, kind) => ready().control.forwarding.began(id, kind),
+      onEnded: endings.onEnded,
     };
     if (config.role === 'all') {
       const gateway = await openGateway(config, {
@@ -169,6 +172,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       alone: true,
     });
     late.running = running;
+    running.control.forwarding.onEnded(endings.tell);
     await running.access.ensureSigningKey();
     const adminPassword = await ensureAdmin(running.access, config);
 

@@ -71,9 +71,34 @@ export async function deleteSessionGrant(tx: Db, accountId: string, id: string):
     .executeTakeFirst();
 }
 
-/** In the transaction that terminates the instance. */
+/**
+ * In the transaction that terminates the instance. A session opens all that its account has, and a browser keeps one: it stays while there
+ * is another instance of the account's, whose notebook may be saved by it, or the one it was opened for, and goes with the last.
+ */
 export async function endGrantsFor(tx: Db, instanceId: string): Promise<void> {
-  await tx.deleteFrom('gatewayGrant').where('instanceId', '=', instanceId).execute();
+  await tx.deleteFrom('gatewayGrant').where('instanceId', '=', instanceId).where('kind', '=', 'handover').execute();
+  const owner = tx.selectFrom('instance').select('ownerId').where('id', '=', instanceId);
+  await tx
+    .deleteFrom('gatewayGrant')
+    .where('kind', '=', 'session')
+    .where(({ or, eb }) => or([eb('instanceId', '=', instanceId), eb('accountId', 'in', owner)]))
+    .where(({ not, exists, selectFrom }) =>
+      not(
+        exists(
+          selectFrom('instance')
+            .select('instance.id')
+            .where('instance.id', '<>', instanceId)
+            .where('instance.desired', '<>', 'released')
+            .where(({ or, eb, ref }) =>
+              or([
+                eb('instance.ownerId', '=', ref('gatewayGrant.accountId')),
+                eb('instance.id', '=', ref('gatewayGrant.instanceId')),
+              ]),
+            ),
+        ),
+      ),
+    )
+    .execute();
 }
 
 export async function endGrantsOfLogin(tx: Db, sessionId: string): Promise<void> {

@@ -128,4 +128,5 @@ const unaskedForwarding: Forwarding = {
   share: unasked,
   dial: unasked,
   began: () => () => {},
+  onEnded: () => () => {},
 };

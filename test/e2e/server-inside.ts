@@ -98,6 +98,7 @@ export async function startInside({
     BERTH_GATEWAY_LISTEN: '127.0.0.1:0',
     BERTH_ADMIN_PASSWORD: PASSWORD,
     BERTH_NODE_PORTS: nodePorts,
+    BERTH_NODE_PORT_ADDRESS: '127.0.0.1',
     BERTH_REGISTRY_IMAGES: 'off',
     BERTH_LOCAL_REGISTRIES: 'allow',
     BERTH_CPU_OVERCOMMIT: '50',

@@ -71,7 +71,7 @@ function makeProgram(env: NodeJS.ProcessEnv, greeting: string, openFiles: number
   };
 }
 
-const freePort = async (): Promise<number> => {
+export const freePort = async (): Promise<number> => {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const address = server.address();
@@ -109,6 +109,7 @@ export async function startServerProcess({
     BERTH_GATEWAY_LISTEN: gatewayListen,
     BERTH_ADMIN_PASSWORD: PASSWORD,
     BERTH_NODE_PORTS: nodePorts,
+    BERTH_NODE_PORT_ADDRESS: '127.0.0.1',
     BERTH_REGISTRY_IMAGES: 'off',
     BERTH_CPU_OVERCOMMIT: '50',
     BERTH_POOL: 'overcommit=100',

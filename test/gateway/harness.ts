@@ -9,7 +9,9 @@ import type { Server as TcpServer, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { afterEach } from 'vitest';
 import type { Caller, Credential, Forwarding, GatewayRoute, TrafficKind } from '../../src/control/control.ts';
+import { makeEndings } from '../../src/control/endings.ts';
 import type { Log } from '../../src/control/log.ts';
+import type { Ended } from '../../src/control/ways-in.ts';
 import { EngineFault } from '../../src/domain/engine-fault.ts';
 import { instanceIdOf } from '../../src/domain/ids.ts';
 import type { InstanceId } from '../../src/domain/ids.ts';
@@ -48,6 +50,8 @@ export interface Harness {
   shares: Map<string, { instanceId: string; port: number; expiresAtMs: number }>;
   handovers: Map<string, { accountId: string; instanceId: string }>;
   logged: { facts: Record<string, unknown>; text: string }[];
+  /** Tells the gateway where something ended. */
+  ended: (ended: Ended) => void;
   dials: number;
   dialled: Set<Socket>;
   /** What was told of traffic. */
@@ -80,6 +84,7 @@ export async function start(more: Partial<GatewayNeeds> = {}): Promise<Harness> 
   const logged: Harness['logged'] = [];
   const dialled = new Set<Socket>();
   const began: Harness['began'] = [];
+  const endings = makeEndings();
   const write: Log['info'] = (facts, text) => void logged.push({ facts, text });
   const log: Log = { debug: write, info: write, warn: write, error: write };
   const forwarding: Forwarding = {
@@ -97,6 +102,7 @@ export async function start(more: Partial<GatewayNeeds> = {}): Promise<Harness> 
       return accountId === undefined ? null : { accountId };
     },
     share: async (token) => shares.get(token) ?? null,
+    onEnded: endings.onEnded,
     began: (id, kind) => {
       const one = { id, kind, done: false };
       began.push(one);
@@ -130,6 +136,7 @@ export async function start(more: Partial<GatewayNeeds> = {}): Promise<Harness> 
     shares,
     handovers,
     logged,
+    ended: endings.tell,
     dials: 0,
     dialled,
     began,

@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Forwarding, GatewayRoute, RouteTable, ToldRoutes } from '../../src/control/control.ts';
-import type { OpenedPort } from '../../src/control/ways-in.ts';
+import { makeEndings } from '../../src/control/endings.ts';
+import type { Ended, OpenedPort } from '../../src/control/ways-in.ts';
 import { Refusal } from '../../src/domain/refusal.ts';
 import { followLink, type Following } from '../../src/edge/link/follow.ts';
 import { serveLink, type Link } from '../../src/edge/link/serve.ts';
@@ -63,7 +64,9 @@ async function api(
       followers.delete(tell);
     },
   };
-  const forwarding: Pick<Forwarding, 'redeem' | 'session' | 'share' | 'began'> = {
+  const endings = makeEndings();
+  const forwarding: Pick<Forwarding, 'redeem' | 'session' | 'share' | 'began' | 'onEnded'> = {
+    onEnded: endings.onEnded,
     async session(secret) {
       asked.push(`session ${secret}`);
       const accountId = sessions[secret];
@@ -98,7 +101,7 @@ async function api(
   const tell = (told: Partial<ToldRoutes>): void => {
     for (const follower of followers) follower({ snapshot: null, routes: [], gone: [], ...told });
   };
-  return { link, tell, asked, open, began, followers };
+  return { link, tell, asked, open, began, followers, ended: endings.tell };
 }
 
 function follow(now?: () => number): Following {
@@ -110,7 +113,7 @@ function follow(now?: () => number): Following {
   return following;
 }
 
-async function routeIs(following: Following, id: string, wanted: unknown): Promise<void> {
+async function routeIs(following: Pick<Following, 'forwarding'>, id: string, wanted: unknown): Promise<void> {
   await expect.poll(() => following.forwarding.route(id), { timeout: 5_000 }).toEqual(wanted);
 }
 
@@ -179,6 +182,36 @@ test('a link to a port is believed while the API is away, and no longer than it 
   expect(await following.forwarding.share('good')).toEqual(open);
   nowMs += 1;
   expect(await following.forwarding.share('good')).toBeNull();
+});
+
+test('what is told to have ended is believed no more, and passed on to who holds it open', async () => {
+  const sessions: Record<string, string> = { mine: ALICE, other: MALLORY };
+  const shares: Record<string, OpenedPort> = { link: { instanceId: ONE, port: 8000, expiresAtMs: 2_000_000 } };
+  const { tell, ended, asked } = await api([route(ONE), route(TWO)], sessions, shares);
+  const { ready, forwarding, authenticate } = follow(() => 1_000_000);
+  await ready;
+  const looks: Ended[] = [];
+  const unfollow = forwarding.onEnded((look) => looks.push(look));
+  for (const secret of ['mine', 'other']) await forwarding.session(secret);
+  await authenticate({ kind: 'apiKey', key: 'k' });
+  await forwarding.share('link');
+  delete sessions['mine'];
+  delete shares['link'];
+  expect(await forwarding.session('mine')).toEqual({ accountId: ALICE });
+  asked.length = 0;
+  ended({ accountId: ALICE });
+  await expect.poll(() => looks).toEqual([{ accountId: ALICE }]);
+  expect(await forwarding.session('mine')).toBeNull();
+  expect(await forwarding.session('other')).toEqual({ accountId: MALLORY });
+  await authenticate({ kind: 'apiKey', key: 'k' });
+  expect(asked).toEqual(['session mine', 'apiKey']);
+  tell({ routes: [route(ONE)], gone: [TWO] });
+  await expect.poll(() => looks.slice(1)).toEqual([{ instanceId: ONE }, { instanceId: TWO }]);
+  expect(await forwarding.share('link')).toBeNull();
+  unfollow();
+  tell({ gone: [ONE] });
+  await routeIs({ forwarding }, ONE, null);
+  expect(looks).toHaveLength(3);
 });
 
 test('what goes to an instance is counted at the API, and ends there with the gateway', async () => {

@@ -80,7 +80,8 @@ test('a port is below the gateway’s address, and on a host of its own where th
 });
 
 test('node ports are published on an IP address, whatever name the server listens by', async () => {
-  expect(await nodePortAddressOf(readConfig({ BERTH_LISTEN: 'localhost:8080' }))).toMatch(/^(127\.0\.0\.1|::1)$/);
+  const named = readConfig({ BERTH_LISTEN: 'localhost:8080', BERTH_PUBLIC_ADDRESS: 'localhost' });
+  expect(await nodePortAddressOf(named)).toMatch(/^(127\.0\.0\.1|::1)$/);
   const any = readConfig({ BERTH_LISTEN: '0.0.0.0:1', BERTH_PUBLIC_ADDRESS: 'x' });
   expect(await nodePortAddressOf(any)).toBe('0.0.0.0');
   expect(await nodePortAddressOf(readConfig({ BERTH_NODE_PORT_ADDRESS: '127.0.0.2' }))).toBe('127.0.0.2');
@@ -112,4 +113,13 @@ test('the API is told as it speaks', () => {
   expect(addressesOf(readConfig({ ...tls, BERTH_API_URL: 'http://berth.example' }), ports).apiUrl).toBe(
     'http://berth.example',
   );
+});
+
+test('node ports are not on the host of the API where that is loopback, so that browsers send no login to instances', async () => {
+  // Elsewhere loopback has one address alone.
+  const apart = process.platform === 'linux' ? '127.0.0.2' : '127.0.0.1';
+  expect(await nodePortAddressOf(readConfig({}))).toBe(apart);
+  // Who says how this machine is reached is taken by the word.
+  expect(await nodePortAddressOf(readConfig({ BERTH_PUBLIC_ADDRESS: '192.0.2.7' }))).toBe('127.0.0.1');
+  expect(await nodePortAddressOf(readConfig({ BERTH_LISTEN: '192.0.2.7:8080' }))).toBe('192.0.2.7');
 });

@@ -7,8 +7,8 @@
  *     grant ──(60 s)──► redeem ──► session ──(24 h, moved on while it is used)──► …
  *
  * A session outlives the one-day token it came from for as long as it is used: a notebook open on a Monday still saves on a Friday.
- * It ends with the logout of that login, by hand, with a change of password, the account being disabled, the instance being terminated, or, when
- * it came from an API key, the deletion of any API key of the account. Only hashes are stored.
+ * It ends with the logout of that login, by hand, with a change of password, the account being disabled, the last instance that it opens being
+ * terminated, or, when it came from an API key, the deletion of any API key of the account. Only hashes are stored.
  */
 import { lockAccount } from '../../store/accounts.ts';
 import {

@@ -22,8 +22,8 @@ import type { InstanceTarget } from './routing.ts';
 /** What a visitor was let in by; asked again for what stays open long. */
 export type Evidence =
   | { kind: 'public' }
-  | { kind: 'session'; secret: string }
-  | { kind: 'credential'; credential: Credential }
+  | { kind: 'session'; secret: string; accountId: string }
+  | { kind: 'credential'; credential: Credential; accountId: string }
   | { kind: 'share'; token: string };
 
 export interface Admitted {
@@ -126,12 +126,14 @@ async function shownLogin(
   if (weight === 'refused') return 'crossSite';
   if (secret === null || weight === 'ignored') return null;
   const session = await needs.forwarding.session(secret);
-  return session && { accountId: session.accountId, evidence: { kind: 'session', secret } };
+  if (session === null) return null;
+  const { accountId } = session;
+  return { accountId, evidence: { kind: 'session', secret, accountId } };
 }
 
 async function loginBy(needs: AdmissionNeeds, credential: Credential): Promise<Login | null> {
   const accountId = await accountOf(needs.authenticate, credential);
-  return accountId === null ? null : { accountId, evidence: { kind: 'credential', credential } };
+  return accountId === null ? null : { accountId, evidence: { kind: 'credential', credential, accountId } };
 }
 
 /** By a token that is shown, else by the cookie that was made of one. */

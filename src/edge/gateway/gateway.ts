@@ -170,9 +170,10 @@ export class Gateway {
       limits: this.#limits,
       now: this.#now,
     });
-    this.#revocation = new Revocation({ ...this.#admission, log: needs.log }, this.#limits.revocationMs);
     const { clientIdleMs, instanceIdleMs, tunnelIdleMs } = this.#limits;
     this.#idle = new IdleWatch([clientIdleMs, instanceIdleMs, tunnelIdleMs], this.#now);
+    const onEnded: Forwarding['onEnded'] = (look) => forwarding.onEnded(look);
+    this.#revocation = new Revocation({ ...this.#admission, onEnded, log: needs.log }, this.#limits.revocationMs);
     this.#http2 = new Http2Clients(this.#limits, (req, res, waits) => void this.#onRequest(req, res, waits));
     this.#server = this.#makeServer();
     this.#crowd = new Crowd(this.#server, this.#limits.connections, needs.log);

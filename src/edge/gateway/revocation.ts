@@ -1,9 +1,11 @@
 /**
- * A WebSocket lives for days, and a login does not. What stays open is asked for anew from time to time, and cut when its session
- * or link ended, its key was deleted, the port was set to less, or the instance is gone or has another owner.
+ * A WebSocket lives for days, and a login does not. What stays open is asked for anew, at once where control says that something ended
+ * and all of it from time to time, and cut when its session or link ended, its key was deleted, the port was set to less, or the
+ * instance is gone or has another owner.
  */
 import { stillAdmitted } from './admission.ts';
 import type { AdmissionNeeds, Evidence } from './admission.ts';
+import type { Forwarding } from '../../control/control.ts';
 import type { Log } from '../../control/log.ts';
 import type { InstanceTarget } from './routing.ts';
 
@@ -13,16 +15,30 @@ export interface Live {
   cut: () => void;
 }
 
+interface RevocationNeeds extends AdmissionNeeds, Pick<Forwarding, 'onEnded'> {
+  log: Log;
+}
+
 export class Revocation {
   readonly #lives = new Set<Live>();
-  readonly #needs: AdmissionNeeds & { log: Log };
+  readonly #needs: RevocationNeeds;
   readonly #timer: NodeJS.Timeout;
+  readonly #unfollow: () => void;
+  /** Where something ended and was not looked at yet. */
+  readonly #accounts = new Set<string>();
+  readonly #instances = new Set<string>();
+  #looking = false;
   #running = false;
 
-  constructor(needs: AdmissionNeeds & { log: Log }, everyMs: number) {
+  constructor(needs: RevocationNeeds, everyMs: number) {
     this.#needs = needs;
     this.#timer = setInterval(() => void this.#pass(), everyMs);
     this.#timer.unref();
+    this.#unfollow = needs.onEnded((ended) => {
+      if ('accountId' in ended) this.#accounts.add(ended.accountId);
+      else this.#instances.add(ended.instanceId);
+      void this.#look();
+    });
   }
 
   watch(live: Live): void {
@@ -36,16 +52,39 @@ export class Revocation {
   /** What is open still is cut as well. */
   stop(): void {
     clearInterval(this.#timer);
+    this.#unfollow();
     for (const live of this.#lives) live.cut();
   }
 
   async #pass(): Promise<void> {
     if (this.#running) return;
     this.#running = true;
+    await this.#askAnew(this.#lives);
+    this.#running = false;
+  }
+
+  /** What ends while it looks is looked at after it, so that many ends at once make few rounds. */
+  async #look(): Promise<void> {
+    if (this.#looking) return;
+    this.#looking = true;
+    while (this.#accounts.size + this.#instances.size > 0) {
+      const concerned = [...this.#lives].filter(
+        ({ target, evidence }) =>
+          this.#instances.has(target.instanceId) || ('accountId' in evidence && this.#accounts.has(evidence.accountId)),
+      );
+      this.#accounts.clear();
+      this.#instances.clear();
+      await this.#askAnew(concerned);
+    }
+    this.#looking = false;
+  }
+
+  /** Never rejects. */
+  async #askAnew(lives: Iterable<Live>): Promise<void> {
     // Many tabs hang on one session: each is asked for once.
     const verdicts = new Map<string, boolean>();
     try {
-      for (const live of this.#lives) {
+      for (const live of lives) {
         const key = keyOf(live);
         const verdict = verdicts.get(key) ?? (await stillAdmitted(this.#needs, live.target, live.evidence));
         verdicts.set(key, verdict);
@@ -56,8 +95,6 @@ export class Revocation {
         { err: error },
         'could not ask anew whether open connections may stay; they stay until the next time',
       );
-    } finally {
-      this.#running = false;
     }
   }
 }

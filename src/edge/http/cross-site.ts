@@ -5,10 +5,13 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { Refusal } from '../../domain/refusal.ts';
 
+/** Of requests without an Origin: other ports of this host are of the same site. */
+const FOREIGN: ReadonlySet<unknown> = new Set(['cross-site', 'same-site']);
+
 /** `ownOrigins`: origins that reach this API under another name than the Host header says, e.g. behind a proxy. */
 export function refuseCrossSite(headers: IncomingHttpHeaders, ownOrigins: ReadonlySet<string>): void {
   const { origin, host } = headers;
-  if (origin === undefined ? headers['sec-fetch-site'] !== 'cross-site' : ownOrigins.has(origin)) return;
+  if (origin === undefined ? !FOREIGN.has(headers['sec-fetch-site']) : ownOrigins.has(origin)) return;
   if (host !== undefined && origin !== undefined && URL.canParse(origin) && new URL(origin).host === host.toLowerCase())
     return;
   throw new Refusal(

@@ -8,6 +8,8 @@ const MOST = 10_000;
 
 export interface Believed<Answer> {
   of(question: string): Promise<Answer>;
+  /** Believes these no more, and no answer to a question that was asked before. */
+  forget(which: (answer: Answer) => boolean): void;
 }
 
 export function makeBelieved<Answer>(needs: {
@@ -18,6 +20,7 @@ export function makeBelieved<Answer>(needs: {
   const { ask, isThere, now } = needs;
   const known = new Map<string, { answer: Answer; askedAtMs: number }>();
   const asking = new Map<string, Promise<Answer>>();
+  let forgettings = 0;
 
   function within(question: string, longestMs: number): { answer: Answer } | null {
     const found = known.get(question);
@@ -28,11 +31,12 @@ export function makeBelieved<Answer>(needs: {
 
   async function askAnew(question: string): Promise<Answer> {
     const askedAtMs = now();
+    const forgettingsBefore = forgettings;
     try {
       const answer = await ask(question);
       known.delete(question);
       // Nobody is not kept: whoever tries secrets must not push out those that are good.
-      if (answer !== null) known.set(question, { answer, askedAtMs });
+      if (answer !== null && forgettings === forgettingsBefore) known.set(question, { answer, askedAtMs });
       for (const oldest of known.keys()) {
         if (known.size <= MOST) break;
         known.delete(oldest);
@@ -53,9 +57,17 @@ export function makeBelieved<Answer>(needs: {
       if (last !== null) return last.answer;
       const underWay = asking.get(question);
       if (underWay) return underWay;
-      const answer = askAnew(question).finally(() => asking.delete(question));
+      const answer = askAnew(question).finally(() => {
+        if (asking.get(question) === answer) asking.delete(question);
+      });
       asking.set(question, answer);
       return answer;
+    },
+
+    forget(which) {
+      forgettings += 1;
+      asking.clear();
+      for (const [question, { answer }] of known) if (which(answer)) known.delete(question);
     },
   };
 }

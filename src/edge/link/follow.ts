@@ -9,6 +9,7 @@ import type { Readable } from 'node:stream';
 import { Pool } from 'undici';
 import { z } from 'zod';
 import type { Forwarding, GatewayRoute, WhoseCredential } from '../../control/control.ts';
+import { makeEndings } from '../../control/endings.ts';
 import type { Log } from '../../control/log.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeBelieved } from './believed.ts';
@@ -45,6 +46,7 @@ export function followLink({ path, dial, log, now = Date.now }: FollowNeeds): Fo
     bodyTimeout: 0,
   });
   const headers = { 'x-gateway': gateway };
+  const endings = makeEndings();
   let table: Map<string, GatewayRoute> | null = null;
   let isThere = false;
   const { promise: ready, resolve: tellReady } = Promise.withResolvers<{ issuer: string }>();
@@ -86,6 +88,17 @@ export function followLink({ path, dial, log, now = Date.now }: FollowNeeds): Fo
     send: (report) => ask('traffic', report, z.null()).then(() => {}),
   });
 
+  /** What was believed there may be what has ended. */
+  function lookAnew(accounts: ReadonlySet<string>, instances: ReadonlySet<string>): void {
+    if (accounts.size > 0) {
+      sessions.forget((session) => session !== null && accounts.has(session.accountId));
+      callers.forget(({ accountId }) => accounts.has(accountId));
+    }
+    if (instances.size > 0) shares.forget((opened) => opened !== null && instances.has(opened.instanceId));
+    for (const accountId of accounts) endings.tell({ accountId });
+    for (const instanceId of instances) endings.tell({ instanceId });
+  }
+
   /** Reads lines until the stream ends, or is silent for too long. */
   async function read(stream: Readable): Promise<void> {
     let fresh: Map<string, GatewayRoute> | null = null;
@@ -98,7 +111,7 @@ export function followLink({ path, dial, log, now = Date.now }: FollowNeeds): Fo
       listen();
       for await (const text of createInterface({ input: stream })) {
         listen();
-        const { snapshot, routes, gone, issuer } = line.parse(JSON.parse(text));
+        const { snapshot, routes, gone, ended, issuer } = line.parse(JSON.parse(text));
         if (snapshot !== null) {
           fresh ??= new Map();
           for (const route of routes) fresh.set(route.instanceId, route);
@@ -111,6 +124,7 @@ export function followLink({ path, dial, log, now = Date.now }: FollowNeeds): Fo
         } else {
           for (const route of routes) table?.set(route.instanceId, route);
           for (const id of gone) table?.delete(id);
+          lookAnew(new Set(ended), new Set([...routes.map(({ instanceId }) => instanceId), ...gone]));
         }
       }
     } finally {
@@ -149,6 +163,7 @@ export function followLink({ path, dial, log, now = Date.now }: FollowNeeds): Fo
       redeem: (handover) => ask('redeem', { handover }, redeemAnswer),
       dial,
       began: reporter.began,
+      onEnded: endings.onEnded,
     },
     async stop() {
       ending.abort();

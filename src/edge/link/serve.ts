@@ -18,12 +18,13 @@ import {
 } from './wire.ts';
 
 const MOST_UNREAD_BYTES = 256 * 1024 ** 2;
+const NO_ROUTES: ToldRoutes = { snapshot: null, routes: [], gone: [] };
 
 export interface LinkNeeds {
   /** Path of the socket; one that a server which died has left is replaced. */
   path: string;
   routeTable: RouteTable;
-  forwarding: Pick<Forwarding, 'redeem' | 'session' | 'share' | 'began'>;
+  forwarding: Pick<Forwarding, 'redeem' | 'session' | 'share' | 'began' | 'onEnded'>;
   authenticate: WhoseCredential;
   issuer: string;
   log: Log;
@@ -91,16 +92,19 @@ async function tellRoutes(served: Served, gateway: string, res: ServerResponse):
   log.info({ gateway }, 'a gateway follows');
   let number = 0;
   res.writeHead(200, { 'Content-Type': 'application/x-ndjson' });
-  const tell = (told: ToldRoutes): void => {
-    res.write(lineText(told, { number: ++number, issuer }));
+  const tell = (told: ToldRoutes, ended: string[] = []): void => {
+    res.write(lineText(told, { number: ++number, issuer, ended }));
     // One that has stopped reading gets all of it anew when it comes again.
     if (res.writableLength > MOST_UNREAD_BYTES) res.destroy();
   };
-  const beat = setInterval(() => tell({ snapshot: null, routes: [], gone: [] }), HEARTBEAT_MS);
+  const beat = setInterval(() => tell(NO_ROUTES), HEARTBEAT_MS);
+  // What ends at an instance is told with its route.
+  const unfollow = forwarding.onEnded((ended) => 'accountId' in ended && tell(NO_ROUTES, [ended.accountId]));
   try {
     await routeTable.follow(tell, AbortSignal.any([gone.signal, served.ending]));
   } finally {
     clearInterval(beat);
+    unfollow();
     counted.end();
     if (gateways.get(gateway) === counted) gateways.delete(gateway);
     res.end();

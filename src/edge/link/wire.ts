@@ -2,7 +2,7 @@
  * # Between the API and a gateway that is a process of its own
  *
  * HTTP over a socket of this machine that only Berth's own user may open. `GET /routes` is a stream that does not end: all routes, then each
- * change, a JSON text a line, numbered. `POST /authenticate`, `/session`, `/share`, `/redeem` ask what only the database knows. `POST /traffic` tells what
+ * change and each account at which a way in ended, a JSON text a line, numbered. `POST /authenticate`, `/session`, `/share`, `/redeem` ask what only the database knows. `POST /traffic` tells what
  * goes to which instance, for idleness.
  *
  * And the other way, over a socket of the gateway's: `POST /list` and `/close` of terminals, and `GET /attach`, which is upgraded to a WebSocket
@@ -34,11 +34,13 @@ export const line = z.object({
   snapshot: z.enum(['part', 'last']).nullable(),
   routes: z.array(route),
   gone: z.array(z.string()),
+  /** Accounts at which a login, key or session has ended. */
+  ended: z.array(z.string()).default([]),
 });
 
 const routeText = (known: GatewayRoute): object => ({ ...known, access: [...known.access] });
 
-export const lineText = (told: ToldRoutes, more: { number: number; issuer: string }): string =>
+export const lineText = (told: ToldRoutes, more: { number: number; issuer: string; ended: string[] }): string =>
   `${JSON.stringify({ ...more, ...told, routes: told.routes.map(routeText) })}\n`;
 
 /** An empty one is sent when there is nothing to tell: who hears nothing for longer than this has lost the other side. */

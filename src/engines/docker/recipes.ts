@@ -43,6 +43,8 @@ type HookName = (typeof hookNames)[number];
 
 export type Recipe = z.infer<typeof recipeFile> & {
   readonly hooks: Readonly<Partial<Record<HookName, string>>>;
+  /** What else is in the folder, for the hooks: they lie beside it. */
+  readonly files: Readonly<Record<string, string>>;
   /** Of every file of the folder: names and contents. */
   readonly hash: string;
 };
@@ -68,7 +70,9 @@ export async function readRecipe(folder: string): Promise<Recipe> {
     const script = contents.get(name);
     if (script !== undefined) hooks[name] = script;
   }
-  return { ...parsed.data, hooks, hash: hash.digest('hex') };
+  const isKnown = (name: string): boolean => name === 'recipe.json' || hookNames.some((hook) => hook === name);
+  const files = Object.fromEntries([...contents].filter(([name]) => !isKnown(name)));
+  return { ...parsed.data, hooks, files, hash: hash.digest('hex') };
 }
 
 const repository = (recipe: Recipe): string => `berth.local/${recipe.name}`;
@@ -119,9 +123,10 @@ export function dockerfile(recipe: Recipe): string {
   const file = (path: string, text: string) =>
     `printf %s ${Buffer.from(text).toString('base64')} | base64 -d > ${path}`;
   const hook = (name: HookName) =>
-    recipe.hooks[name] === undefined ? [] : [file('/tmp/hook.sh', recipe.hooks[name]), 'sh /tmp/hook.sh /'];
+    recipe.hooks[name] === undefined ? [] : [file(`/tmp/hook/${name}`, recipe.hooks[name]), `sh /tmp/hook/${name} /`];
   const steps = [
     'set -e',
+    'mkdir /tmp/hook',
     file('/etc/dpkg/dpkg.cfg.d/99berth', dpkgFile(recipe)),
     'echo I: downloading packages with apt',
     'rm -f /etc/apt/sources.list.d/*',
@@ -132,8 +137,9 @@ export function dockerfile(recipe: Recipe): string {
     'echo I: installing remaining packages',
     `apt-get -y install --no-install-recommends ${recipe.packages.join(' ')}`,
     'echo I: running --customize-hook',
+    ...Object.entries(recipe.files).map(([name, text]) => file(`/tmp/hook/${name}`, text)),
     ...hook('customize.sh'),
-    'rm -rf /tmp/hook.sh /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb',
+    'rm -rf /tmp/hook /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb',
   ];
   const run = JSON.stringify([
     '/bin/sh',

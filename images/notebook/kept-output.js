@@ -1,0 +1,96 @@
+/**
+ * An extension of JupyterLab as its page loads it, without a step that builds it: when a notebook finds its kernel, what the kernel's
+ * cells said to pages that are gone is put into its cells, and what they say from now on goes on there (kept_output.py).
+ */
+(() => {
+  const NAME = 'berth-kept-output';
+  const CUT = '\n[what came then, with no page there, was more than is kept]\n';
+  let shared = {};
+
+  /** A module of JupyterLab's own: tokens and signals must be the very same. */
+  const moduleOf = async (name) => (await Object.values(shared[name])[0].get())();
+
+  const plugin = (INotebookTracker, ServerConnection) => ({
+    id: `${NAME}:plugin`,
+    autoStart: true,
+    requires: [INotebookTracker],
+    activate(app, tracker) {
+      const settings = app.serviceManager.serverSettings;
+      tracker.widgetAdded.connect((_, panel) => {
+        const follow = (kernel) => {
+          if (kernel)
+            takeUp(panel, kernel).catch((error) => console.warn('what was printed could not be taken up', error));
+        };
+        panel.sessionContext.kernelChanged.connect((_, { newValue }) => follow(newValue));
+        follow(panel.sessionContext.session?.kernel);
+      });
+
+      async function takeUp(panel, kernel) {
+        const taken = new Map();
+        const heard = new Set();
+        const early = [];
+        let hear = (message) => early.push(message);
+        kernel.iopubMessage.connect((_, message) => hear(message));
+        await panel.context.ready;
+        const address = `${settings.baseUrl}berth/kept/${kernel.id}?session=${encodeURIComponent(kernel.clientId)}`;
+        const answer = await ServerConnection.makeRequest(address, {}, settings);
+        const { runs } = answer.ok ? await answer.json() : { runs: [] };
+        hear = (message) => {
+          const run = taken.get(message.parent_header.msg_id);
+          // What came while we asked may also be in the answer.
+          if (run === undefined || heard.has(message.header.msg_id)) return;
+          heard.add(message.header.msg_id);
+          show(run, message);
+        };
+        for (const { id, cell: cellId, done, cut, messages } of runs) {
+          const cell = panel.content.widgets.find(({ model }) => model.type === 'code' && model.id === cellId);
+          if (cell === undefined) continue;
+          const run = { cell, future: { msg: { header: { msg_id: id } }, dispose() {} }, count: null };
+          taken.set(id, run);
+          // As if it were run here: what it printed until it was saved is taken away, for it comes again.
+          cell.model.trusted = true;
+          cell.model.executionCount = null;
+          cell.outputArea.future = run.future;
+          cell.setPrompt('*');
+          for (const message of messages) hear(message);
+          if (cut) cell.outputArea.model.add({ output_type: 'stream', name: 'stderr', text: CUT });
+          if (done) finish(run);
+        }
+        for (const message of early) hear(message);
+      }
+    },
+  });
+
+  function show(run, message) {
+    // Run anew, or deleted: its output is not this run's any more.
+    if (run.cell.isDisposed || run.cell.outputArea.future !== run.future) return;
+    switch (message.header.msg_type) {
+      case 'execute_input':
+        run.count = message.content.execution_count;
+        return;
+      case 'status':
+        if (message.content.execution_state === 'idle') finish(run);
+        return;
+      default:
+        run.future.onIOPub(message);
+    }
+  }
+
+  function finish({ cell, count }) {
+    cell.model.executionCount = count;
+    cell.setPrompt(`${count ?? ''}`);
+  }
+
+  (window._JUPYTERLAB ??= {})[NAME] = {
+    init(scope) {
+      shared = scope;
+    },
+    async get() {
+      const [{ INotebookTracker }, { ServerConnection }] = [
+        await moduleOf('@jupyterlab/notebook'),
+        await moduleOf('@jupyterlab/services'),
+      ];
+      return () => ({ __esModule: true, default: plugin(INotebookTracker, ServerConnection) });
+    },
+  };
+})();
