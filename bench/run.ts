@@ -10,6 +10,8 @@ import type { Bench } from './bench.ts';
 import { burst } from './burst.ts';
 import { create } from './create.ts';
 import { gateway } from './gateway.ts';
+import { gatewayStreams } from './gateway-streams.ts';
+import { gatewayUpgrades } from './gateway-upgrades.ts';
 import { launch } from './launch.ts';
 import { machineFacts } from './lib/machine.ts';
 import { keepSection, sectionOf } from './lib/results.ts';
@@ -29,6 +31,8 @@ const benches: Record<string, Bench> = {
   start,
   settle,
   gateway,
+  'gateway-streams': gatewayStreams,
+  'gateway-upgrades': gatewayUpgrades,
   metrics,
   'storage-fio': storageFio,
   'volume-create': volumeCreate,

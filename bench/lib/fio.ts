@@ -8,26 +8,18 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type Docker from 'dockerode';
 import { z } from 'zod';
-import { installPackages, missingNeeds, whyNoApt } from '../../scripts/lib/apt.mjs';
+import { ensurePackages } from './packages.ts';
 
 const IMAGE = 'berth-bench/fio:latest';
 const US_PER_MS = 1000;
-const LOG = '/var/log/berth-setup.log';
 
 const run = promisify(execFile);
 
-/** Installs what is missing where that can be done here; else says what to install. */
-export async function ensureFio(): Promise<void> {
-  const needs = missingNeeds([
+export const ensureFio = (): Promise<void> =>
+  ensurePackages([
     { apt: 'fio', programs: ['fio'], why: 'measures disks' },
     { apt: 'xfsprogs', programs: ['mkfs.xfs'], why: 'makes the disks' },
   ]);
-  if (needs.length === 0) return;
-  const packages = needs.map(({ apt }) => apt);
-  const why = whyNoApt() ?? (await installPackages({ packages, log: LOG }));
-  if (why !== undefined)
-    throw new Error(`${packages.join(', ')} could not be installed (${why}); install them by hand`);
-}
 
 /** Makes the image; whoever asked for it removes it. */
 export async function makeFioImage(docker: Docker): Promise<Docker.Image> {

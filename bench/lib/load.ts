@@ -51,8 +51,3 @@ export const postText = (port: number, path: string, cookie: string, body: unkno
   const head = `POST ${path} HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\n${CONTENT}cookie: ${cookie}\r\n`;
   return `${head}content-length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
 };
-
-export const getText = (port: number, path: string, headers: Record<string, string> = {}): string => {
-  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
-  return `GET ${path} HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\n${lines.join('')}\r\n`;
-};

@@ -48,3 +48,9 @@ export function machineFacts(folder: string): string[] {
       : 'not pinned: taskset or a second core is missing',
   ];
 }
+
+/** How many files a process may have open: Node takes all that it may. */
+export function openFiles(): number {
+  const { stdout } = spawnSync('sh', ['-c', 'ulimit -Hn'], { encoding: 'utf8' });
+  return Number(stdout) || Infinity;
+}

@@ -9,6 +9,8 @@ export const PASSWORD = 'a password of the benches';
 export const serverSettings = z.object({
   dataFolder: z.string(),
   engine: z.enum(['simulated', 'docker']),
+  /** `api`: without a gateway, which follows it in a process of its own. */
+  role: z.enum(['all', 'api']),
   /** `off`: launches are accepted and stay queued. */
   loop: z.enum(['on', 'off']),
   /**
@@ -30,6 +32,7 @@ const PORTS_WITHOUT_END = { first: 1, last: 1_000_000_000 };
 export const simulated = (dataFolder: string, more: Partial<ServerSettings> = {}): ServerSettings => ({
   dataFolder,
   engine: 'simulated',
+  role: 'all',
   loop: 'on',
   version: 'kept',
   nodePorts: PORTS_WITHOUT_END,
@@ -38,7 +41,7 @@ export const simulated = (dataFolder: string, more: Partial<ServerSettings> = {}
   ...more,
 });
 
-export const configOf = ({ dataFolder, engine, nodePorts, dialTo }: ServerSettings): Config => ({
+export const configOf = ({ dataFolder, engine, role, nodePorts, dialTo }: ServerSettings): Config => ({
   ...readConfig({
     BERTH_DATA: dataFolder,
     BERTH_LISTEN: '127.0.0.1:0',
@@ -51,6 +54,8 @@ export const configOf = ({ dataFolder, engine, nodePorts, dialTo }: ServerSettin
     BERTH_LOG: 'error',
   }),
   nodePorts,
+  // Not by its variable: a gateway in a process of its own can't reach the simulated engine, and the benches' is told where to go instead.
+  role,
   // Said, and not left to the port that happens to be free: a region's domain stands in the text of each of its instances.
   domain: dialTo === null ? { name: DOMAIN, isWildcard: false } : null,
 });

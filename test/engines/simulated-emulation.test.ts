@@ -6,9 +6,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { buffer, text } from 'node:stream/consumers';
 import { afterEach, describe, expect, it } from 'vitest';
-import { Client } from 'undici';
 import WebSocket from 'ws';
-import { socketOver } from '../../src/edge/gateway/socket-over.ts';
 import type { InstanceId } from '../../src/domain/ids.ts';
 import type { ImageProgress } from '../../src/engines/contract.ts';
 import { makeVirtualClock } from '../../src/engines/simulated/clock.ts';
@@ -208,13 +206,15 @@ describe('services', () => {
   it('HTTP on 8888 tells what it was asked, twice on one connection', async () => {
     const { engine, id } = await runningOne();
     const stream = await engine.dial(id, 8888, noSignal());
-    const client = new Client('http://notebook', {
-      connect: (_options, done) => setImmediate(done, null, socketOver(stream)),
-    });
-    undos.push(() => client.destroy());
-    const ask = async (method: 'GET' | 'POST', url: string, body: string): Promise<unknown> => {
-      const response = await client.request({ method, path: url, headers: { 'x-mine': 'yes' }, body });
-      return response.body.json();
+    undos.push(async () => stream.destroy());
+    const ask = async (method: 'GET' | 'POST', path: string, body: string): Promise<unknown> => {
+      stream.write(
+        `${method} ${path} HTTP/1.1\r\nHost: notebook\r\nX-Mine: yes\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+      );
+      let got = '';
+      while (!got.endsWith('\r\n0\r\n\r\n')) got += String((await once(stream, 'data'))[0]);
+      expect(got).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
+      return JSON.parse(/\{.*\}/s.exec(got)?.[0] ?? '');
     };
     expect(await ask('POST', '/notebook/a?b=c', 'hello')).toMatchObject({
       simulated: true,

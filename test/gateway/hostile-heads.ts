@@ -232,7 +232,7 @@ export const heads: Hostile[] = [
     name: 'inward: a length that Connection names stays with its body',
     inside: after('body'),
     sent: request(['Connection: Content-Length', 'Content-Length: 4'], { method: 'POST', body: 'body' }),
-    holds: ({ inward: got }) => expect(got[0]).toMatch(/^content-length: 4\r\n\r\nbody$/im),
+    holds: ({ inward: got }) => expect(got[0]).toMatch(/^content-length: 4\r\n[^]*\r\n\r\nbody$/im),
   },
   {
     name: 'inward: an encoding that Connection names stays with its body',

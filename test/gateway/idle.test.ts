@@ -5,7 +5,7 @@ import { connect, type Socket } from 'node:net';
 import { generate } from 'selfsigned';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { GatewayLimits } from '../../src/edge/gateway/gateway.ts';
-import { IdleWatch } from '../../src/edge/gateway/idle.ts';
+import { IdleWatch, Moving } from '../../src/edge/gateway/idle.ts';
 import { ask, idOf, onCleanup, serve, serveTcp, start, until, type Harness } from './harness.ts';
 
 const A = idOf('a');
@@ -46,7 +46,13 @@ test('what moves may go on, what stands still ends at its own limit, and what ha
   const moved = { a: 0, b: 0, c: 0 };
   const limits = { a: 100, b: 100, c: 0 };
   for (const name of ['a', 'b', 'c'] as const)
-    watch.watch({ moves: () => moved[name], limitMs: () => limits[name], expire: () => void ended.push(name) });
+    watch.watch(
+      new (class extends Moving {
+        override moves = () => moved[name];
+        override limitMs = () => limits[name];
+        override expire = () => void ended.push(name);
+      })(),
+    );
   for (nowMs = 0; nowMs <= 95; nowMs += 5) {
     if (nowMs % 50 === 0) moved.a += 1;
     watch.look();

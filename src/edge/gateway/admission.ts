@@ -15,7 +15,7 @@ import { Refusal } from '../../domain/refusal.ts';
 import { crossSite, linkEnded, notFound, notLoggedIn, serviceWorkerRefused } from './answers.ts';
 import type { Answer } from './answers.ts';
 import { isSecure, sessionSecretOf, shareTokenOf } from './cookies.ts';
-import { presentedCredential, type Presented } from './credentials.ts';
+import type { Credentials, Presented } from './credentials.ts';
 import type { Head } from './head.ts';
 import type { InstanceTarget } from './routing.ts';
 
@@ -39,6 +39,7 @@ export type Admission = Admitted | { refused: Answer };
 
 export interface Visit {
   head: Head;
+  credentials: Credentials;
   target: InstanceTarget;
   /** Of a link to a port, shown by query or header. */
   shareToken: string | null;
@@ -52,7 +53,6 @@ export interface AdmissionNeeds {
   forwarding: Pick<Forwarding, 'route' | 'session' | 'share'>;
   authenticate: WhoseCredential;
   apiOrigin: () => string;
-  issuer: string;
 }
 
 const PUBLIC: Evidence = { kind: 'public' };
@@ -79,7 +79,7 @@ const accessTo = (route: GatewayRoute, { surface, port }: InstanceTarget): PortA
   (surface !== 'notebook' && route.access.get(port)) || 'owner';
 
 async function admitAnybody(needs: AdmissionNeeds, visit: Visit, route: GatewayRoute): Promise<Admitted> {
-  const login = await shownLogin(needs, visit, presentedCredential(visit.head, needs.issuer));
+  const login = await shownLogin(needs, visit, visit.credentials.presentedBy(visit.head));
   const owner = login !== null && login !== 'crossSite' && login.accountId === route.ownerId;
   return { route, evidence: PUBLIC, owner };
 }
@@ -91,7 +91,7 @@ async function admitSome(
   route: GatewayRoute | null,
   access: PortAccess,
 ): Promise<Admission> {
-  const presented = presentedCredential(visit.head, needs.issuer);
+  const presented = visit.credentials.presentedBy(visit.head);
   const login = await shownLogin(needs, visit, presented);
   const come = (by: Login): Admitted | null =>
     route !== null && mayCome(access, by.accountId, route.ownerId)
@@ -115,25 +115,32 @@ interface Login {
 }
 
 /** By a credential that is recognised as ours, else by the session; `crossSite`: of a page of elsewhere that would do something. */
-async function shownLogin(
+const shownLogin = (
   needs: AdmissionNeeds,
   visit: Visit,
   presented: Presented | null,
-): Promise<Login | 'crossSite' | null> {
-  if (presented?.ours === true) return loginBy(needs, presented.credential);
+): Promise<Login | 'crossSite' | null> =>
+  presented?.ours === true ? loginBy(needs, presented.credential) : sessionLogin(needs, visit);
+
+async function loginBy({ authenticate }: AdmissionNeeds, credential: Credential): Promise<Login | null> {
+  try {
+    const { accountId } = await authenticate(credential);
+    return { accountId, evidence: { kind: 'credential', credential, accountId } };
+  } catch (error) {
+    if (error instanceof Refusal && error.code === 'not_logged_in') return null;
+    throw error;
+  }
+}
+
+async function sessionLogin({ forwarding }: AdmissionNeeds, visit: Visit): Promise<Login | 'crossSite' | null> {
   const secret = sessionSecretOf(visit.head.cookies, isSecure(visit.ownOrigin));
   const weight = secret === null ? 'ignored' : cookieWeight(visit);
   if (weight === 'refused') return 'crossSite';
   if (secret === null || weight === 'ignored') return null;
-  const session = await needs.forwarding.session(secret);
+  const session = await forwarding.session(secret);
   if (session === null) return null;
   const { accountId } = session;
   return { accountId, evidence: { kind: 'session', secret, accountId } };
-}
-
-async function loginBy(needs: AdmissionNeeds, credential: Credential): Promise<Login | null> {
-  const accountId = await accountOf(needs.authenticate, credential);
-  return accountId === null ? null : { accountId, evidence: { kind: 'credential', credential, accountId } };
 }
 
 /** By a token that is shown, else by the cookie that was made of one. */
@@ -151,15 +158,6 @@ async function shownLink(needs: AdmissionNeeds, visit: Visit): Promise<Evidence 
 async function opens(needs: AdmissionNeeds, token: string, target: InstanceTarget): Promise<boolean> {
   const opened = await needs.forwarding.share(token);
   return opened !== null && opened.instanceId === target.instanceId && opened.port === target.port;
-}
-
-async function accountOf(authenticate: WhoseCredential, credential: Credential): Promise<string | null> {
-  try {
-    return (await authenticate(credential)).accountId;
-  } catch (error) {
-    if (error instanceof Refusal && error.code === 'not_logged_in') return null;
-    throw error;
-  }
 }
 
 /**
@@ -199,7 +197,7 @@ export async function stillAdmitted(
     case 'session':
       return mayStay((await needs.forwarding.session(evidence.secret))?.accountId ?? null);
     case 'credential':
-      return mayStay(await accountOf(needs.authenticate, evidence.credential));
+      return mayStay((await loginBy(needs, evidence.credential))?.accountId ?? null);
     case 'share':
       return mayStay(null) || opens(needs, evidence.token, target);
     default:

@@ -16,13 +16,34 @@ export interface Presented {
   ours: boolean;
 }
 
+/** What one client's connection presents: mostly the same again, so that what it is need not be found out for each request. */
+export class Credentials {
+  readonly #issuer: string;
+  #authorization: string | null = null;
+  #apiKey: string | null = null;
+  #presented: Presented | null = null;
+
+  constructor(issuer: string) {
+    this.#issuer = issuer;
+  }
+
+  presentedBy({ authorization, apiKey }: Pick<Head, 'authorization' | 'apiKey'>): Presented | null {
+    if (authorization !== this.#authorization || apiKey !== this.#apiKey) {
+      this.#presented = presentedCredential(authorization, apiKey, this.#issuer);
+      this.#authorization = authorization;
+      this.#apiKey = apiKey;
+    }
+    return this.#presented;
+  }
+}
+
 /** What the headers present as a login; `Authorization` is preferred, as the API does, unless only the other is ours. */
-export function presentedCredential(head: Head, issuer: string): Presented | null {
-  const bearer = head.authorization === null ? null : bearerOf(head.authorization);
+function presentedCredential(authorization: string | null, apiKey: string | null, issuer: string): Presented | null {
+  const bearer = authorization === null ? null : bearerOf(authorization);
   const fromBearer: Presented | null =
     bearer === null ? null : { credential: credentialOf(bearer), ours: isOurs(bearer, issuer) };
-  if (fromBearer?.ours === true || head.apiKey === null) return fromBearer;
-  const fromKey: Presented = { credential: { kind: 'apiKey', key: head.apiKey }, ours: isOurs(head.apiKey, issuer) };
+  if (fromBearer?.ours === true || apiKey === null) return fromBearer;
+  const fromKey: Presented = { credential: { kind: 'apiKey', key: apiKey }, ours: isOurs(apiKey, issuer) };
   return fromKey.ours || fromBearer === null ? fromKey : fromBearer;
 }
 

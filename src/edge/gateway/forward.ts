@@ -1,11 +1,8 @@
 /**
- * One request passed to an instance and its response passed back, by undici's `dispatch`: chunk by chunk, each side waiting for
- * the other, so that a slow reader or writer holds a few buffers and never a body. A client that leaves aborts the request to the
+ * One request passed to an instance and its response passed back: chunk by chunk, each side waiting for the other, so that a slow reader or writer holds a few buffers and never a body. A client that leaves aborts the request to the
  * instance; an instance that dies before its head becomes a 502, and later a broken connection, never a response cut short that
  * looks whole.
  */
-import { Readable } from 'node:stream';
-import type { Dispatcher } from 'undici';
 import type { Log } from '../../control/log.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Admitted } from './admission.ts';
@@ -23,12 +20,15 @@ import {
 import type { Answer } from './answers.ts';
 import { breakOff } from './client-exchange.ts';
 import type { ClientRequest, ClientResponse } from './client-exchange.ts';
-import type { IdleWatch, Moving } from './idle.ts';
+import { Moving, type IdleWatch } from './idle.ts';
 import { hasBody } from './head.ts';
 import type { Head } from './head.ts';
-import type { PortPool } from './instance-pools.ts';
+import type { InstanceConnection, Receiver } from './instance-connection.ts';
 import { outwardHeaders, outwardTrailers } from './outward.ts';
-import type { RawHeaders } from './outward.ts';
+import type { PortPool } from './port-pool.ts';
+import { requestHead } from './request-head.ts';
+import { RequestBody } from './request-body.ts';
+import { ResponseFault, type ResponseHead } from './response-head.ts';
 import type { InstanceTarget } from './routing.ts';
 
 export interface Exchange {
@@ -59,13 +59,13 @@ export interface ExchangeLimits {
 
 /** Throws nothing: what goes wrong is answered. */
 export function forward(pool: PortPool, exchange: Exchange): void {
-  const { req, res, head, target } = exchange;
+  const { req, res, head } = exchange;
   if (res.destroyed) {
     exchange.onDone();
     return;
   }
-  const body = (req.bodyFollows ?? hasBody(head)) ? new RequestBody(req) : null;
-  const passing = new Passing(exchange, body);
+  const body = (req.bodyFollows ?? hasBody(head)) ? new RequestBody(req, head.contentLength) : null;
+  const passing = new Passing(pool, exchange, body);
   res.once('close', () => {
     passing.clientClosed();
     exchange.idle.done(passing);
@@ -73,17 +73,23 @@ export function forward(pool: PortPool, exchange: Exchange): void {
   });
   exchange.idle.watch(passing);
   if (exchange.expectsContinue) res.writeContinue();
-  pool.pool.dispatch({ path: target.inwardPath, method: methodOf(req), headers: exchange.headers, body }, passing);
+  passing.begin();
 }
 
-const methodOf = (req: ClientRequest): Dispatcher.HttpMethod => req.method ?? 'GET';
-
-class Passing implements Dispatcher.DispatchHandler, Moving {
+class Passing extends Moving implements Receiver {
+  readonly #pool: PortPool;
   readonly #exchange: Exchange;
   readonly #body: RequestBody | null;
-  #controller: Dispatcher.DispatchController | null = null;
+  readonly #method: string;
+  #head = '';
+  #connection: InstanceConnection | null = null;
   #clientGone = false;
-  #headSent = false;
+  /** May be asked once more: on a connection at rest that the instance has just closed, it was not heard. */
+  #again: boolean;
+  /** Of the instance's response: nothing yet, its head, some of its body, all of it. */
+  #came: 'nothing' | 'head' | 'body' | 'all' = 'nothing';
+  /** Its head, until what came in the same piece was in order: before that there can still be an answer of ours. */
+  #unsent: { status: number; reason: string; headers: string[] } | null = null;
   /** A body that came whole with the head is sent with it in one write. */
   #whole: Buffer | null = null;
   #lengthLeft = -1;
@@ -93,72 +99,90 @@ class Passing implements Dispatcher.DispatchHandler, Moving {
   #stalled: Answer | null = null;
   #informed = 0;
 
-  constructor(exchange: Exchange, body: RequestBody | null) {
+  constructor(pool: PortPool, exchange: Exchange, body: RequestBody | null) {
+    super();
+    this.#pool = pool;
     this.#exchange = exchange;
     this.#body = body;
+    this.#method = exchange.req.method ?? 'GET';
+    this.#again = body === null && (this.#method === 'GET' || this.#method === 'HEAD');
   }
 
-  moves(): number {
+  begin(): void {
+    const { headers, target } = this.#exchange;
+    this.#head = requestHead(this.#method, target.inwardPath, headers, this.#body);
+    const rested = this.#pool.rested();
+    if (rested === null) this.#connect();
+    else this.#send(rested);
+  }
+
+  #connect(): void {
+    this.#pool.connect().then(
+      (connection) => {
+        if (this.#clientGone) connection.destroy();
+        else this.#send(connection);
+      },
+      (error: unknown) => this.onBroken(error instanceof Error ? error : new Error(String(error))),
+    );
+  }
+
+  #send(connection: InstanceConnection): void {
+    this.#connection = connection;
+    connection.send(this.#method, this.#head, this.#body !== null, this);
+    this.#body?.flowTo(connection);
+  }
+
+  override moves(): number {
     return this.#moves + (this.#body?.moves ?? 0);
   }
 
-  limitMs(): number {
+  override limitMs(): number {
     // Until it has begun there is a limit of its own, that of dialling.
-    if (this.#controller === null) return 0;
+    if (this.#connection === null) return 0;
     const { clientIdleMs, instanceIdleMs } = this.#exchange.limits;
     return this.#waitsForClient ? clientIdleMs : instanceIdleMs;
   }
 
   get #waitsForClient(): boolean {
-    return this.#waitsForReader || this.#body?.waitsForClient === true;
+    return this.#came === 'all' || this.#waitsForReader || this.#body?.waitsForClient === true;
   }
 
   /** Once the head is out, only a cut says that it is not whole. */
-  expire(): void {
+  override expire(): void {
+    const { req, res } = this.#exchange;
+    if (this.#came === 'all') return breakOff(req, res); // the connection may be another's by now
     const limitMs = this.limitMs();
     this.#stalled = this.#waitsForClient ? clientStalled(limitMs) : instanceStalled(limitMs);
-    this.#controller?.abort(new Error(this.#stalled.message));
+    this.#connection?.destroy(new Error(this.#stalled.message));
   }
 
   clientClosed(): void {
     this.#clientGone = true;
-    // After the whole response this does nothing.
-    if (!this.#exchange.res.writableFinished) this.#controller?.abort(new Error('the client left'));
+    if (this.#came !== 'all') this.#connection?.destroy();
   }
 
-  onRequestStart(controller: Dispatcher.DispatchController): void {
-    this.#controller = controller;
-    if (this.#clientGone) controller.abort(new Error('the client left'));
-  }
-
-  onResponseStart(
-    controller: Dispatcher.DispatchController,
-    status: number,
-    _parsed: unknown,
-    statusText?: string,
-  ): void {
+  onHead({ status, reason, raw }: ResponseHead): void {
     this.#moves += 1;
-    const { res, target, admitted, host } = this.#exchange;
-    const { headers, contentLength } = outwardHeaders(
-      rawOf(controller.rawHeaders),
-      status,
-      target,
-      admitted.owner,
-      host,
-    );
+    const { target, admitted, host } = this.#exchange;
+    this.#again = false;
+    const { headers, contentLength } = outwardHeaders(raw, status, target, admitted.owner, host);
     if (status < 200) {
       this.#passInformation(status, headers);
       return;
     }
     if (admitted.setCookie !== undefined) headers.push('Set-Cookie', admitted.setCookie);
     if (contentLength !== null) this.#lengthLeft = Number(contentLength);
-    if (statusText !== undefined && statusText !== '' && PLAIN.test(statusText))
-      res.writeHead(status, statusText, headers);
+    this.#unsent = { status, reason, headers };
+    this.#came = 'head';
+  }
+
+  #writeHead(): void {
+    if (this.#unsent === null) return;
+    const { status, reason, headers } = this.#unsent;
+    this.#unsent = null;
+    const { res } = this.#exchange;
+    if (reason !== '' && PLAIN.test(reason)) res.writeHead(status, reason, headers);
     else res.writeHead(status, headers);
-    // What arrived in the same piece as the head is handed over before this runs, and leaves in one write with it.
-    queueMicrotask(() => {
-      if (!this.#headSent && this.#whole === null && !res.writableEnded) res.flushHeaders();
-    });
   }
 
   /** 103 Early Hints and its like; a client of HTTP/1.0 knows nothing of them. */
@@ -179,27 +203,39 @@ class Passing implements Dispatcher.DispatchHandler, Moving {
     }
   }
 
-  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+  onData(chunk: Buffer): boolean {
     const { res } = this.#exchange;
-    if (!this.#headSent && chunk.length === this.#lengthLeft) {
+    if (this.#came === 'head' && chunk.length === this.#lengthLeft) {
       this.#whole = chunk;
-      return;
+      return true;
     }
-    this.#headSent = true;
+    this.#writeHead();
+    this.#came = 'body';
     this.#moves += 1;
-    if (res.write(chunk)) return;
-    controller.pause();
+    if (res.write(chunk)) return true;
     this.#waitsForReader = true;
     res.once('drain', () => {
       this.#waitsForReader = false;
       this.#moves += 1;
-      controller.resume();
+      // What came last may have filled it: then the connection is another's by now.
+      if (this.#came === 'body') this.#connection?.resume();
     });
+    return false;
   }
 
-  onResponseEnd(controller: Dispatcher.DispatchController): void {
+  /** What came in the same piece as the head leaves in one write with it; else the head goes out by itself. */
+  onPieceEnd(): void {
+    if (this.#came !== 'head' || this.#whole !== null) return;
+    this.#writeHead();
+    this.#exchange.res.flushHeaders();
+  }
+
+  onEnd(raw: string[]): void {
     const { req, res } = this.#exchange;
-    const trailers = outwardTrailers(rawOf(controller.rawTrailers));
+    this.#writeHead();
+    this.#came = 'all';
+    this.#body?.stop();
+    const trailers = outwardTrailers(raw);
     if (trailers.length > 0) res.addTrailers(trailers);
     if (this.#whole === null) res.end();
     else if (this.#whole.length > SMALL_BYTES) res.end(this.#whole);
@@ -207,11 +243,17 @@ class Passing implements Dispatcher.DispatchHandler, Moving {
     drainOrCut(req);
   }
 
-  onResponseError(_controller: unknown, error: Error): void {
+  onBroken(error: Error): void {
     const { req, res, head, target, log } = this.#exchange;
-    // undici leaves it open when there was no connection to write it to; the client may still be sending.
-    this.#body?.destroy();
+    this.#body?.stop();
     if (this.#clientGone || res.destroyed) return;
+    const isOver = this.#stalled !== null || error instanceof ResponseFault;
+    if (this.#again && !isOver && (this.#connection?.served ?? 0) > 0) {
+      this.#again = false;
+      this.#connection = null;
+      this.#connect();
+      return;
+    }
     if (res.headersSent) {
       log.debug(
         { instanceId: target.instanceId, port: target.port, reason: error.message },
@@ -237,10 +279,6 @@ const MOST_INFORMATION = 16;
 /** A reason phrase that Node will write: it refuses others, and clients don't read it. */
 const PLAIN = /^[\t\x20-\x7e]*$/;
 
-function rawOf(raw: Dispatcher.DispatchController['rawHeaders']): RawHeaders {
-  return Array.isArray(raw) ? raw : [];
-}
-
 /** What a failure to reach an instance means to the visitor. */
 export function answerTo(error: Error, target: InstanceTarget): Answer {
   if (!(error instanceof EngineFault))
@@ -257,59 +295,5 @@ export function answerTo(error: Error, target: InstanceTarget): Answer {
       return unreachable();
     default:
       return error.kind satisfies never;
-  }
-}
-
-/**
- * The client's body as undici reads it. Not the request itself: undici destroys a body it no longer wants, and with a request
- * that would cut the connection on which the answer still has to go out.
- */
-class RequestBody extends Readable {
-  /** As `Moving` has it. */
-  moves = 0;
-  readonly #req: ClientRequest;
-  #isWanted = false;
-  readonly #onData = (chunk: Buffer): void => {
-    this.moves += 1;
-    if (this.push(chunk)) return;
-    this.#isWanted = false;
-    this.#req.pause();
-  };
-  readonly #onEnd = (): void => {
-    if (this.#req.complete) this.push(null);
-  };
-  readonly #onBroken = (): void => {
-    if (!this.#req.complete) this.destroy(new Error('the client broke off its request'));
-  };
-
-  constructor(req: ClientRequest) {
-    super({ highWaterMark: 65_536 });
-    this.#req = req;
-    // undici listens only as long as it wants the body, and an error without a listener would end the process.
-    this.on('error', () => {});
-    req.on('data', this.#onData);
-    req.on('end', this.#onEnd);
-    req.on('error', this.#onBroken);
-    req.on('close', this.#onBroken);
-    req.pause();
-  }
-
-  get waitsForClient(): boolean {
-    return this.#isWanted && !this.destroyed && !this.#req.complete;
-  }
-
-  override _read(): void {
-    this.moves += 1;
-    this.#isWanted = true;
-    this.#req.resume();
-  }
-
-  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    this.#req.off('data', this.#onData);
-    this.#req.off('end', this.#onEnd);
-    this.#req.off('close', this.#onBroken);
-    // Nobody wants the rest; `drainOrCut` bounds how long it may come.
-    if (!this.#req.complete) this.#req.resume();
-    done(error);
   }
 }

@@ -25,7 +25,7 @@ import type { Duplex } from 'node:stream';
 import type { Forwarding, TrafficKind, WhoseCredential } from '../../control/control.ts';
 import type { Log } from '../../control/log.ts';
 import { admit } from './admission.ts';
-import type { AdmissionNeeds, Admitted, Visit } from './admission.ts';
+import type { Admission, AdmissionNeeds, Admitted, Visit } from './admission.ts';
 import {
   badRequest,
   crowded,
@@ -44,17 +44,19 @@ import type { Answer } from './answers.ts';
 import { isSecure, shareCookie } from './cookies.ts';
 import { breakOff } from './client-exchange.ts';
 import type { ClientRequest, ClientResponse } from './client-exchange.ts';
+import { Credentials } from './credentials.ts';
 import { Crowd } from './crowd.ts';
 import { forward } from './forward.ts';
-import type { ExchangeLimits } from './forward.ts';
+import type { Exchange, ExchangeLimits } from './forward.ts';
 import { hasBody, readHead } from './head.ts';
 import type { Head } from './head.ts';
 import { Http2Clients } from './http2.ts';
 import { IdleWatch } from './idle.ts';
 import { InstancePools } from './instance-pools.ts';
-import type { PoolLimits, PortPool } from './instance-pools.ts';
-import { inwardHeaders, senderOf } from './inward.ts';
-import type { Sender } from './inward.ts';
+import type { PoolLimits } from './instance-pools.ts';
+import type { PortPool } from './port-pool.ts';
+import { inwardHeaders, peerOf, senderOf } from './inward.ts';
+import type { Peer, Sender } from './inward.ts';
 import { open } from './open.ts';
 import { addressWithout, isNavigation, shownToken, type Shown } from './share-token.ts';
 import { Revocation } from './revocation.ts';
@@ -127,6 +129,14 @@ export interface GatewayNeeds {
   now?: (() => number) | undefined;
 }
 
+/** Of a client. */
+interface Connection {
+  /** Under way on it: nothing may be written into them from aside. */
+  responses: number;
+  peer: Peer;
+  credentials: Credentials;
+}
+
 /** A client that leaves: the 'close' of its response tells. */
 const ignore = (): void => {};
 
@@ -149,8 +159,7 @@ export class Gateway {
   readonly #revocation: Revocation;
   readonly #idle: IdleWatch;
   readonly #tunnels = new Set<Duplex>();
-  /** Responses under way on a connection: nothing may be written into them from aside. */
-  readonly #underWay = new WeakMap<Duplex, { responses: number }>();
+  readonly #connections = new WeakMap<Duplex, Connection>();
   #requests = 0;
   #stopping = false;
   #onQuiet: (() => void) | null = null;
@@ -159,12 +168,12 @@ export class Gateway {
     this.#needs = needs;
     this.#limits = { ...defaultGatewayLimits, ...needs.limits };
     this.#now = needs.now ?? Date.now;
-    const { forwarding, authenticate, issuer } = needs;
+    const { forwarding, authenticate } = needs;
     const apiOrigin = (): string => originOf(typeof needs.apiOrigin === 'string' ? needs.apiOrigin : needs.apiOrigin());
     this.#trusted = addressList(needs.trustedProxies ?? []);
     this.#publicOrigin = needs.publicOrigin === undefined ? null : originOf(needs.publicOrigin);
     this.#portDomain = needs.portDomain ?? ((): null => null);
-    this.#admission = { forwarding, authenticate, issuer, apiOrigin };
+    this.#admission = { forwarding, authenticate, apiOrigin };
     this.#pools = new InstancePools({
       dial: async (id, port, signal) => forwarding.dial(id, port, signal),
       limits: this.#limits,
@@ -208,7 +217,7 @@ export class Gateway {
     for (const client of this.#tunnels) client.destroy();
     this.#server.closeAllConnections();
     this.#http2.cut();
-    await this.#pools.stop();
+    this.#pools.stop();
     await closed;
   }
 
@@ -256,7 +265,7 @@ export class Gateway {
   }
 
   #onClientError(error: NodeJS.ErrnoException, socket: Duplex): void {
-    if (socket.destroyed || (this.#underWay.get(socket)?.responses ?? 0) > 0 || error.code === 'ECONNRESET') {
+    if (socket.destroyed || (this.#connections.get(socket)?.responses ?? 0) > 0 || error.code === 'ECONNRESET') {
       socket.destroy();
       return;
     }
@@ -269,9 +278,7 @@ export class Gateway {
   }
 
   async #onRequest(req: ClientRequest, res: ClientResponse, expectsContinue: boolean): Promise<void> {
-    let underWay = this.#underWay.get(req.socket);
-    if (underWay === undefined) this.#underWay.set(req.socket, (underWay = { responses: 0 }));
-    const connection = underWay;
+    const connection = this.#connectionOf(req.socket);
     connection.responses += 1;
     this.#requests += 1;
     req.on('error', ignore);
@@ -285,25 +292,30 @@ export class Gateway {
     });
     if (this.#stopping) res.shouldKeepAlive = false;
     try {
-      await this.#answer(req, res, expectsContinue);
+      await this.#answer(req, res, expectsContinue, connection);
     } catch (error) {
       this.#needs.log.error({ err: error, method: req.method }, 'the gateway failed at a request');
       sendAnswer(req, res, unavailable(error) ?? internal(), req.headers.accept ?? '');
     }
   }
 
-  async #answer(req: ClientRequest, res: ClientResponse, expectsContinue: boolean): Promise<void> {
+  #answer(
+    req: ClientRequest,
+    res: ClientResponse,
+    expectsContinue: boolean,
+    connection: Connection,
+  ): Promise<void> | undefined {
     const method = req.method ?? 'GET';
     if (this.#crowd.isLate(req.socket)) {
       res.shouldKeepAlive = false;
       sendAnswer(req, res, crowded(), req.headers.accept ?? '');
-      return;
+      return undefined;
     }
     const head = readHead(req.rawHeaders, method, req.httpVersion);
     if (typeof head === 'string') {
       res.shouldKeepAlive = false;
       sendAnswer(req, res, badRequest(head), '');
-      return;
+      return undefined;
     }
     // Of a client that offers another protocol Node drops what came in one piece behind the head: nothing may be waited for there.
     if (head.connection.includes('upgrade')) res.shouldKeepAlive = false;
@@ -311,60 +323,54 @@ export class Gateway {
     switch (target.kind) {
       case 'refused':
         sendAnswer(req, res, badRequest(target.why), head.accept);
-        return;
+        return undefined;
       case 'home':
       case 'unknown':
         sendAnswer(req, res, nothingHere(this.#admission.apiOrigin()), head.accept);
-        return;
+        return undefined;
       case 'open': {
-        const ownOrigin = this.#ownOrigin(this.#senderOf(req.socket, head), target.at !== null);
-        await open(
+        const ownOrigin = this.#ownOrigin(senderOf(head, connection.peer), target.at !== null);
+        return open(
           { forwarding: this.#needs.forwarding, apiOrigin: this.#admission.apiOrigin },
           { req, res, head, query: target.query, at: target.at, ownOrigin },
         );
-        return;
       }
       case 'instance':
-        await this.#answerFromInstance(req, res, head, target, method, expectsContinue);
-        return;
+        return this.#answerFromInstance({ req, res, expectsContinue }, head, target, method, connection);
       default:
-        target satisfies never;
+        return target satisfies never;
     }
   }
 
   async #answerFromInstance(
-    req: ClientRequest,
-    res: ClientResponse,
+    client: Pick<Exchange, 'req' | 'res' | 'expectsContinue'>,
     head: Head,
     asked: InstanceTarget,
     method: string,
-    expectsContinue: boolean,
+    { peer, credentials }: Connection,
   ): Promise<void> {
-    const sender = this.#senderOf(req.socket, head);
+    const { req, res } = client;
+    const sender = senderOf(head, peer);
     const shown = shownToken(asked, head);
     const { target } = shown;
     const ownOrigin = this.#ownOrigin(sender, target.surface === 'host');
-    const entered = await this.#enter(
-      { head, target, shareToken: shown.token, method, upgrade: false, ownOrigin },
-      shown,
-    );
+    const visit: Visit = { head, credentials, target, shareToken: shown.token, method, upgrade: false, ownOrigin };
+    const entered = this.#enter(visit, shown, await admit(this.#admission, visit));
     if ('refused' in entered) {
       sendAnswer(req, res, entered.refused, head.accept);
       return;
     }
     const { admitted, pool } = entered;
-    const live: Live = { target, evidence: admitted.evidence, cut: () => breakOff(req, res) };
+    const live: Live = { target, evidence: admitted.evidence, cut: () => breakOff(req, res), at: -1 };
     this.#revocation.watch(live);
     const done = this.#needs.forwarding.began(target.instanceId, trafficKind(target, method, false));
     forward(pool, {
-      req,
-      res,
+      ...client,
       head,
       target,
       admitted,
       host: sender.host,
       headers: inwardHeaders(head, target, admitted, sender, this.#needs.issuer),
-      expectsContinue,
       log: this.#needs.log,
       idle: this.#idle,
       limits: this.#limits,
@@ -397,40 +403,33 @@ export class Gateway {
     const asked = targetOf(head.host, req.url ?? '', this.#portDomain());
     if (asked.kind === 'refused') return sendRawAnswer(client, badRequest(asked.why));
     if (asked.kind !== 'instance') return sendRawAnswer(client, nothingHere(this.#admission.apiOrigin()));
-    const sender = this.#senderOf(req.socket, head);
+    const { peer, credentials } = this.#connectionOf(req.socket);
+    const sender = senderOf(head, peer);
     const shown = shownToken(asked, head);
     const { target } = shown;
     const ownOrigin = this.#ownOrigin(sender, target.surface === 'host');
-    const visit = { head, target, shareToken: shown.token, method: 'GET', upgrade: true, ownOrigin };
-    const entered = await this.#enter(visit, shown);
+    const visit = { head, credentials, target, shareToken: shown.token, method: 'GET', upgrade: true, ownOrigin };
+    const entered = this.#enter(visit, shown, await admit(this.#admission, visit));
     if ('refused' in entered) return sendRawAnswer(client, entered.refused, head.accept);
     const { admitted, pool } = entered;
-    const live: Live = { target, evidence: admitted.evidence, cut: () => client.destroy() };
+    const live: Live = { target, evidence: admitted.evidence, cut: () => client.destroy(), at: -1 };
     this.#revocation.watch(live);
     const done = this.#needs.forwarding.began(target.instanceId, trafficKind(target, 'GET', true));
-    try {
-      const headers = inwardHeaders(head, target, admitted, sender, this.#needs.issuer);
-      await tunnel(pool, {
-        client,
-        early,
-        target,
-        admitted,
-        host: sender.host,
-        accept: head.accept,
-        headers,
-        idle: this.#idle,
-        limits: this.#limits,
-      });
-    } finally {
+    const headers = inwardHeaders(head, target, admitted, sender, this.#needs.issuer);
+    const wish = { client, early, target, admitted, host: sender.host, accept: head.accept, headers };
+    tunnel(pool, { ...wish, idle: this.#idle, limits: this.#limits }, () => {
       done();
       this.#revocation.done(live);
       this.#pools.release(pool);
-    }
+    });
   }
 
   /** Let in, to an instance that runs, with a place among what runs at the same time. */
-  async #enter(visit: Visit, shown: Shown): Promise<{ admitted: Admitted; pool: PortPool } | { refused: Answer }> {
-    const admitted = await admit(this.#admission, visit);
+  #enter(
+    visit: Visit,
+    shown: Shown,
+    admitted: Admission,
+  ): { admitted: Admitted; pool: PortPool } | { refused: Answer } {
     if ('refused' in admitted) return admitted;
     const { route, evidence } = admitted;
     const { target, method, upgrade, head } = visit;
@@ -450,9 +449,18 @@ export class Gateway {
     return pool === null ? { refused: tooMany() } : { admitted, pool };
   }
 
-  #senderOf(socket: Socket, head: Head): Sender {
-    const from = { remoteAddress: socket.remoteAddress, encrypted: socket instanceof TLSSocket };
-    return senderOf(head, from, this.#trusted);
+  #connectionOf(socket: Socket): Connection {
+    let found = this.#connections.get(socket);
+    if (found === undefined) {
+      const from = { remoteAddress: socket.remoteAddress, encrypted: socket instanceof TLSSocket };
+      found = {
+        responses: 0,
+        peer: peerOf(from, this.#trusted),
+        credentials: new Credentials(this.#needs.issuer),
+      };
+      this.#connections.set(socket, found);
+    }
+    return found;
   }
 
   /** Of the gateway itself, or of a port's own host. */

@@ -29,6 +29,8 @@ export class StreamRequest implements ClientRequest {
     this.headers = { accept: head.accept };
     this.socket = socket;
     this.bodyFollows = !stream.endAfterHeaders;
+    // Node closes one that was reset once all of it has been read; whoever has paused it for an instance that does not read would wait for ever.
+    stream.once('aborted', () => stream.removeAllListeners('data').resume());
   }
 
   /** Node ends what it hands out of a stream that was reset, too: only one that nobody broke off came whole. */

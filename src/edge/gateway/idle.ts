@@ -2,21 +2,26 @@
  * What is under way and stands still. Each says how much has moved on it so far, and whose turn it is; one look now and then compares, so
  * that a request costs no timer and a chunk no clock.
  */
+import { Bag, type InBag } from './bag.ts';
 
-export interface Moving {
+export abstract class Moving implements InBag {
+  at = -1;
+  /** As the last look found it. */
+  seenMoves = -1;
+  seenAtMs = 0;
   /** Grows whenever something moves, either way. */
-  moves(): number;
+  abstract moves(): number;
   /** How long it may stand still as it is now; 0: as long as it likes. */
-  limitMs(): number;
+  abstract limitMs(): number;
   /** It stood still for so long. */
-  expire(): void;
+  abstract expire(): void;
 }
 
 const LOOKS_IN_A_LIMIT = 10;
 const LONGEST_PAUSE_MS = 5_000;
 
 export class IdleWatch {
-  readonly #all = new Map<Moving, { moves: number; sinceMs: number }>();
+  readonly #all = new Bag<Moving>();
   readonly #now: () => number;
   readonly #timer: NodeJS.Timeout | null = null;
 
@@ -30,7 +35,7 @@ export class IdleWatch {
   }
 
   watch(one: Moving): void {
-    if (this.#timer !== null) this.#all.set(one, { moves: one.moves(), sinceMs: this.#now() });
+    if (this.#timer !== null) this.#all.add(one);
   }
 
   done(one: Moving): void {
@@ -43,13 +48,14 @@ export class IdleWatch {
 
   look(): void {
     const nowMs = this.#now();
-    for (const [one, seen] of this.#all) {
+    for (const one of this.#all.all()) {
+      if (one.at < 0) continue;
       const moves = one.moves();
       const limitMs = one.limitMs();
-      if (moves !== seen.moves) {
-        seen.moves = moves;
-        seen.sinceMs = nowMs;
-      } else if (limitMs > 0 && nowMs - seen.sinceMs >= limitMs) {
+      if (moves !== one.seenMoves) {
+        one.seenMoves = moves;
+        one.seenAtMs = nowMs;
+      } else if (limitMs > 0 && nowMs - one.seenAtMs >= limitMs) {
         this.#all.delete(one);
         one.expire();
       }

@@ -8,13 +8,12 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Duplex } from 'node:stream';
-import { Pool } from 'undici';
 import type { Forwarding } from '../../control/control.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { NOTEBOOK_PORT } from '../../domain/ports.ts';
+import { PortPool } from './port-pool.ts';
 import type { InstanceTarget } from './routing.ts';
-import { socketOver } from './socket-over.ts';
 
 export interface PoolLimits {
   /** Requests and tunnels to one instance and port at the same time. */
@@ -30,22 +29,11 @@ export interface PoolLimits {
   maxHeaderBytes: number;
 }
 
-export interface PortPool {
-  readonly pool: Pool;
-  readonly dial: () => Promise<Duplex>;
-  readonly instanceId: InstanceId;
-  readonly port: number;
-  active: number;
-  usedAtMs: number;
-  /** When the port was first found closed, since it last answered. */
-  closedSinceMs: number | null;
-}
-
 const FIRST_WAIT_MS = 100;
 const LONGEST_WAIT_MS = 1_000;
 
 export class InstancePools {
-  readonly #pools = new Map<string, PortPool>();
+  readonly #pools = new Map<InstanceId, Map<number, PortPool>>();
   /** By instance, what runs on all of its ports. */
   readonly #active = new Map<InstanceId, number>();
   readonly #dial: Forwarding['dial'];
@@ -58,17 +46,25 @@ export class InstancePools {
     this.#dial = needs.dial;
     this.#limits = needs.limits;
     this.#now = needs.now;
-    this.#sweep = setInterval(() => this.#closeIdle(), Math.max(50, this.#limits.idlePoolMs / 2));
+    const { idlePoolMs, idleConnectionMs } = needs.limits;
+    this.#sweep = setInterval(() => this.#closeIdle(), Math.max(50, Math.min(idlePoolMs, idleConnectionMs) / 2));
     this.#sweep.unref();
   }
 
   /** A place among what may run at the same time; null when all are taken. Give it back by `release`. */
   acquire(target: InstanceTarget): PortPool | null {
-    const key = `${target.instanceId}:${target.port}`;
-    let entry = this.#pools.get(key);
+    const { instanceId, port } = target;
+    let ports = this.#pools.get(instanceId);
+    if (ports === undefined) this.#pools.set(instanceId, (ports = new Map()));
+    let entry = ports.get(port);
     if (entry === undefined) {
-      entry = this.#make(target.instanceId, target.port);
-      this.#pools.set(key, entry);
+      entry = new PortPool(target, {
+        dial: (pool) => this.#dialPatiently(pool),
+        maxHeaderBytes: this.#limits.maxHeaderBytes,
+        idleMs: this.#limits.idleConnectionMs,
+        now: this.#now,
+      });
+      ports.set(port, entry);
     }
     const ofInstance = this.#active.get(target.instanceId) ?? 0;
     if (entry.active >= this.#limits.perPort || ofInstance >= this.#limits.perInstance) return null;
@@ -87,52 +83,24 @@ export class InstancePools {
 
   /** The instance was seen not to run: its idle connections lead nowhere. Running requests end by themselves. */
   forget(instanceId: InstanceId): void {
-    for (const [key, entry] of this.#pools) {
-      if (entry.instanceId === instanceId && entry.active === 0) this.#close(key, entry);
-    }
+    for (const entry of this.#pools.get(instanceId)?.values() ?? []) if (entry.active === 0) this.#close(entry);
   }
 
-  async stop(): Promise<void> {
+  stop(): void {
     clearInterval(this.#sweep);
     this.#stopping.abort();
-    const pools = [...this.#pools.values()];
-    this.#pools.clear();
-    await Promise.all(pools.map(async (entry) => entry.pool.destroy(new Error('the gateway stops'))));
-  }
-
-  #make(instanceId: InstanceId, port: number): PortPool {
-    const dial = async (): Promise<Duplex> => this.#dialPatiently(entry);
-    const pool = new Pool('http://instance.invalid', {
-      connections: this.#limits.perPort,
-      pipelining: 1,
-      // Notebooks and language models think for minutes: whether the other end lives is TCP's to find out.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-      keepAliveTimeout: this.#limits.idleConnectionMs,
-      keepAliveMaxTimeout: 60_000,
-      maxHeaderSize: this.#limits.maxHeaderBytes,
-      connect: (_options, done) => {
-        dial().then(
-          (stream) => {
-            if (stream.destroyed) done(new Error('the connection ended at once'), null);
-            else done(null, socketOver(stream));
-          },
-          (error: unknown) => done(error instanceof Error ? error : new Error(String(error)), null),
-        );
-      },
-    });
-    const entry: PortPool = { pool, dial, instanceId, port, active: 0, usedAtMs: this.#now(), closedSinceMs: null };
-    return entry;
+    for (const entry of this.#all()) this.#close(entry);
   }
 
   async #dialPatiently(entry: PortPool): Promise<Duplex> {
     const patienceMs = entry.port === NOTEBOOK_PORT ? this.#limits.notebookPatienceMs : 0;
     for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(2 * waitMs, LONGEST_WAIT_MS)) {
       try {
-        const signal = AbortSignal.any([this.#stopping.signal, AbortSignal.timeout(this.#limits.dialMs)]);
-        const stream = await this.#dial(entry.instanceId, entry.port, signal);
+        const stream = await this.#dialOnce(entry);
         entry.closedSinceMs = null;
-        return stream;
+        if (!this.#stopping.signal.aborted) return stream;
+        stream.destroy();
+        throw new Error('the gateway stops');
       } catch (error) {
         if (!(error instanceof EngineFault) || error.kind !== 'busy') throw error;
         entry.closedSinceMs ??= this.#now();
@@ -143,15 +111,40 @@ export class InstancePools {
     }
   }
 
-  #closeIdle(): void {
-    const before = this.#now() - this.#limits.idlePoolMs;
-    for (const [key, entry] of this.#pools) {
-      if (entry.active === 0 && entry.usedAtMs <= before) this.#close(key, entry);
+  async #dialOnce({ instanceId, port }: PortPool): Promise<Duplex> {
+    const { signal } = this.#stopping;
+    signal.throwIfAborted();
+    const ending = new AbortController();
+    const end = (): void => ending.abort(signal.reason);
+    const timer = setTimeout(
+      () => ending.abort(new DOMException('the connection took too long', 'TimeoutError')),
+      this.#limits.dialMs,
+    );
+    signal.addEventListener('abort', end, { once: true });
+    try {
+      return await this.#dial(instanceId, port, ending.signal);
+    } finally {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', end);
     }
   }
 
-  #close(key: string, entry: PortPool): void {
-    this.#pools.delete(key);
-    entry.pool.close().catch(() => {}); // rejects only when it is closed already
+  #closeIdle(): void {
+    const before = this.#now() - this.#limits.idlePoolMs;
+    for (const entry of this.#all()) {
+      if (entry.active === 0 && entry.usedAtMs <= before) this.#close(entry);
+      else entry.closeOld();
+    }
+  }
+
+  *#all(): Iterable<PortPool> {
+    for (const ports of this.#pools.values()) yield* ports.values();
+  }
+
+  #close(entry: PortPool): void {
+    const ports = this.#pools.get(entry.instanceId);
+    ports?.delete(entry.port);
+    if (ports?.size === 0) this.#pools.delete(entry.instanceId);
+    entry.destroy();
   }
 }

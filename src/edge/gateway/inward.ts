@@ -35,16 +35,26 @@ const ENDS_HERE: ReadonlySet<string> = new Set([
   'x-berth-share',
 ]);
 
-export function senderOf(
-  head: Head,
-  socket: { remoteAddress?: string | undefined; encrypted: boolean },
-  trusted: BlockList,
-): Sender {
+/** The other end of a client's connection: the same for all that comes over it. */
+export interface Peer {
+  address: string;
+  proto: 'http' | 'https';
+  /** What it says of the way before it is believed. */
+  trusted: boolean;
+}
+
+export function peerOf(socket: { remoteAddress?: string | undefined; encrypted: boolean }, trusted: BlockList): Peer {
   const peer = socket.remoteAddress ?? '';
   const address = peer.startsWith('::ffff:') ? peer.slice(7) : peer;
-  const proto = socket.encrypted ? 'https' : 'http';
-  if (!trusted.check(address, isIPv6(address) ? 'ipv6' : 'ipv4'))
-    return { address, proto, host: head.host, forwardedFor: null };
+  return {
+    address,
+    proto: socket.encrypted ? 'https' : 'http',
+    trusted: trusted.check(address, isIPv6(address) ? 'ipv6' : 'ipv4'),
+  };
+}
+
+export function senderOf(head: Head, { address, proto, trusted }: Peer): Sender {
+  if (!trusted) return { address, proto, host: head.host, forwardedFor: null };
   return {
     address,
     proto: firstOf(head.forwardedProto) === 'https' ? 'https' : proto,

@@ -34,9 +34,6 @@ const ENDS_HERE: ReadonlySet<string> = new Set([
   'x-sendfile',
 ]);
 
-/** What undici hands over: in HTTP/1 buffers, or strings. */
-export type RawHeaders = readonly (Buffer | string)[];
-
 export interface OutwardHead {
   headers: string[];
   contentLength: string | null;
@@ -44,7 +41,7 @@ export interface OutwardHead {
 
 /** `owner`: what comes of it is shown to be the visitor's own. */
 export function outwardHeaders(
-  raw: RawHeaders,
+  raw: readonly string[],
   status: number,
   target: InstanceTarget,
   owner: boolean,
@@ -57,8 +54,8 @@ export function outwardHeaders(
   let chunked = false;
   let nosniff = false;
   for (let at = 0; at + 1 < raw.length; at += 2) {
-    const name = text(raw[at]);
-    const value = text(raw[at + 1]);
+    const name = raw[at] ?? '';
+    const value = raw[at + 1] ?? '';
     const lower = name.toLowerCase();
     switch (lower) {
       case 'content-length':
@@ -103,9 +100,6 @@ export function outwardHeaders(
   return { headers, contentLength };
 }
 
-const text = (value: Buffer | string | undefined): string =>
-  typeof value === 'string' ? value : (value?.toString('latin1') ?? '');
-
 /** Headers that `Connection` names end here; those that protect the visitor can't be named away. */
 function dropNamed(headers: string[], options: readonly string[]): void {
   for (let at = headers.length - 2; at >= 0; at -= 2) {
@@ -133,14 +127,14 @@ function pathOn(value: string, host: string): string | null {
 }
 
 /** Fields that a trailer may not carry (RFC 9110 §6.5.1): framing, routing, and what is checked in the head. */
-export function outwardTrailers(raw: RawHeaders): [string, string][] {
+export function outwardTrailers(raw: readonly string[]): [string, string][] {
   const trailers: [string, string][] = [];
   for (let at = 0; at + 1 < raw.length; at += 2) {
-    const name = text(raw[at]);
+    const name = raw[at] ?? '';
     const lower = name.toLowerCase();
     const refused =
       ENDS_HERE.has(lower) || lower === 'set-cookie' || lower.startsWith('content-') || lower === 'trailer';
-    if (!refused) trailers.push([name, text(raw[at + 1])]);
+    if (!refused) trailers.push([name, raw[at + 1] ?? '']);
   }
   return trailers;
 }

@@ -5,14 +5,15 @@
  */
 import { stillAdmitted } from './admission.ts';
 import type { AdmissionNeeds, Evidence } from './admission.ts';
+import { Bag, type InBag } from './bag.ts';
 import type { Forwarding } from '../../control/control.ts';
 import type { Log } from '../../control/log.ts';
 import type { InstanceTarget } from './routing.ts';
 
-export interface Live {
-  target: InstanceTarget;
-  evidence: Evidence;
-  cut: () => void;
+export interface Live extends InBag {
+  readonly target: InstanceTarget;
+  readonly evidence: Evidence;
+  readonly cut: () => void;
 }
 
 interface RevocationNeeds extends AdmissionNeeds, Pick<Forwarding, 'onEnded'> {
@@ -20,7 +21,7 @@ interface RevocationNeeds extends AdmissionNeeds, Pick<Forwarding, 'onEnded'> {
 }
 
 export class Revocation {
-  readonly #lives = new Set<Live>();
+  readonly #lives = new Bag<Live>();
   readonly #needs: RevocationNeeds;
   readonly #timer: NodeJS.Timeout;
   readonly #unfollow: () => void;
@@ -53,13 +54,13 @@ export class Revocation {
   stop(): void {
     clearInterval(this.#timer);
     this.#unfollow();
-    for (const live of this.#lives) live.cut();
+    for (const live of this.#lives.all()) live.cut();
   }
 
   async #pass(): Promise<void> {
     if (this.#running) return;
     this.#running = true;
-    await this.#askAnew(this.#lives);
+    await this.#askAnew(this.#lives.all());
     this.#running = false;
   }
 
@@ -68,10 +69,13 @@ export class Revocation {
     if (this.#looking) return;
     this.#looking = true;
     while (this.#accounts.size + this.#instances.size > 0) {
-      const concerned = [...this.#lives].filter(
-        ({ target, evidence }) =>
-          this.#instances.has(target.instanceId) || ('accountId' in evidence && this.#accounts.has(evidence.accountId)),
-      );
+      const concerned = this.#lives
+        .all()
+        .filter(
+          ({ target, evidence }) =>
+            this.#instances.has(target.instanceId) ||
+            ('accountId' in evidence && this.#accounts.has(evidence.accountId)),
+        );
       this.#accounts.clear();
       this.#instances.clear();
       await this.#askAnew(concerned);
@@ -80,15 +84,16 @@ export class Revocation {
   }
 
   /** Never rejects. */
-  async #askAnew(lives: Iterable<Live>): Promise<void> {
+  async #askAnew(lives: readonly Live[]): Promise<void> {
     // Many tabs hang on one session: each is asked for once.
     const verdicts = new Map<string, boolean>();
     try {
       for (const live of lives) {
+        if (live.at < 0) continue;
         const key = keyOf(live);
         const verdict = verdicts.get(key) ?? (await stillAdmitted(this.#needs, live.target, live.evidence));
         verdicts.set(key, verdict);
-        if (!verdict && this.#lives.has(live)) live.cut();
+        if (!verdict && live.at >= 0) live.cut();
       }
     } catch (error) {
       this.#needs.log.warn(

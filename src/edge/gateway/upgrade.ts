@@ -6,8 +6,6 @@
  *
  * Only `websocket` is upgraded. Other protocols, `h2c` above all, would carry further requests past every check of the gateway.
  */
-import { request } from 'node:http';
-import type { ClientRequest, IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Admitted } from './admission.ts';
@@ -15,8 +13,11 @@ import { sendRawAnswer } from './answers.ts';
 import { reset } from './client-exchange.ts';
 import { answerTo } from './forward.ts';
 import { outwardHeaders } from './outward.ts';
-import type { IdleWatch, Moving } from './idle.ts';
-import type { PortPool } from './instance-pools.ts';
+import { Moving, type IdleWatch } from './idle.ts';
+import type { PortPool } from './port-pool.ts';
+import { requestHead } from './request-head.ts';
+import { ResponseFault, type ResponseHead } from './response-head.ts';
+import { ResponseReader, type ResponseSink } from './response-reader.ts';
 import type { InstanceTarget } from './routing.ts';
 
 export interface Tunnel {
@@ -42,90 +43,134 @@ export interface TunnelLimits {
   maxHeaderBytes: number;
 }
 
-/** The returned promise settles when nothing of the tunnel is left, and never rejects. */
-export async function tunnel(pool: PortPool, wish: Tunnel): Promise<void> {
-  const { client, target } = wish;
-  const closed = new Promise<void>((resolve) => {
-    if (client.closed) resolve();
-    else client.once('close', () => resolve());
-  });
-  let upstream: Duplex;
-  try {
-    upstream = await pool.dial();
-  } catch (error) {
-    const fault = error instanceof Error ? error : new Error(String(error));
-    if (!client.destroyed) sendRawAnswer(client, answerTo(fault, target), wish.accept);
-    await closed;
-    return;
-  }
-  upstream.on('error', () => upstream.destroy()); // what it means to the client, the two stages below say
-  if (client.destroyed) {
-    upstream.destroy();
-    return;
-  }
-  shakeHands(upstream, wish);
-  await closed;
-  upstream.destroy();
+/** `onDone` is called once, when nothing of the tunnel is left. What opened it is not held for as long as it lasts. */
+export function tunnel(pool: PortPool, wish: Tunnel, onDone: () => void): void {
+  const { client, target, headers } = wish;
+  if (client.closed) onDone();
+  else client.once('close', onDone);
+  const head = requestHead('GET', target.inwardPath, [...headers, 'Upgrade', 'websocket'], null, 'Upgrade');
+  pool.dial().then(
+    (upstream) => {
+      endByError(upstream);
+      if (client.destroyed) upstream.destroy();
+      else if (upstream.destroyed) refuse(wish, new Error('the connection ended at once'));
+      else new Handshake(upstream, wish).begin(head);
+    },
+    (error: unknown) => refuse(wish, error instanceof Error ? error : new Error(String(error))),
+  );
 }
 
-function shakeHands(upstream: Duplex, wish: Tunnel): void {
-  const { client, target, limits } = wish;
-  let answered = false;
-  const asked: ClientRequest = request({
-    createConnection: () => upstream,
-    method: 'GET',
-    path: target.inwardPath,
-    headers: [...wish.headers, 'Connection', 'Upgrade', 'Upgrade', 'websocket'],
-    maxHeaderSize: limits.maxHeaderBytes,
-  });
-  const fail = (error: Error): void => {
-    upstream.destroy();
-    if (answered || client.destroyed) client.destroy();
-    else sendRawAnswer(client, answerTo(error, target), wish.accept);
-    answered = true;
-  };
-  const timer = setTimeout(() => fail(new Error('no answer to the upgrade')), limits.handshakeMs);
-  const onClientGone = (): void => {
-    clearTimeout(timer);
-    asked.destroy();
-  };
-  client.once('close', onClientGone);
-  asked.on('error', fail);
-  asked.on('upgrade', (response, _socket, first) => {
-    if (response.headers.upgrade?.toLowerCase() !== 'websocket')
-      return fail(new Error('a switch to what was not asked for'));
-    clearTimeout(timer);
-    client.off('close', onClientGone);
-    answered = true;
-    client.write(headOf(response, wish, ['Connection', 'Upgrade', 'Upgrade', 'websocket']));
-    if (first.length > 0) client.write(first);
-    if (wish.early.length > 0) upstream.write(wish.early);
-    pipeBoth(upstream, wish);
-  });
-  asked.on('response', (response) => {
-    if (response.statusCode === 101) return fail(new Error('a switch to nothing'));
-    clearTimeout(timer);
-    answered = true;
-    // Whatever length it has, the connection ends with it.
-    client.write(headOf(response, wish, ['Connection', 'close']));
-    response.on('error', () => reset(client));
-    response.on('close', () => {
-      if (!response.complete) reset(client);
-    });
-    response.pipe(client);
-  });
-  asked.end();
+/** What it means to the client, the stages below say. */
+const endByError = (upstream: Duplex): void => void upstream.on('error', () => upstream.destroy());
+
+function refuse({ client, target, accept }: Tunnel, error: Error): void {
+  if (!client.destroyed) sendRawAnswer(client, answerTo(error, target), accept);
 }
 
-function headOf(response: IncomingMessage, wish: Tunnel, more: string[]): string {
-  const status = response.statusCode ?? 502;
-  const { headers } = outwardHeaders(response.rawHeaders, status, wish.target, wish.admitted.owner, wish.host);
-  const message = (response.statusMessage ?? '').replace(/[^\t\x20-\x7e]/g, '');
-  let head = `HTTP/1.1 ${status} ${message}\r\n`;
+class Handshake implements ResponseSink {
+  readonly #upstream: Duplex;
+  readonly #wish: Tunnel;
+  readonly #reader: ResponseReader;
+  readonly #timer: NodeJS.Timeout;
+  #came: 'nothing' | 'upgrade' | 'head' | 'all' = 'nothing';
+  readonly #onPiece = (piece: Buffer): void => this.#take(piece);
+  readonly #onUpstreamEnd = (): void => {
+    this.#reader.end();
+    this.#upstream.destroy();
+  };
+  readonly #onUpstreamClose = (): void => this.#fail(new Error('the instance closed the connection'));
+  readonly #onClientClose = (): void => {
+    clearTimeout(this.#timer);
+    this.#upstream.destroy();
+  };
+
+  constructor(upstream: Duplex, wish: Tunnel) {
+    this.#upstream = upstream;
+    this.#wish = wish;
+    this.#reader = new ResponseReader(wish.limits.maxHeaderBytes);
+    this.#timer = setTimeout(() => this.#fail(new Error('no answer to the upgrade')), wish.limits.handshakeMs);
+  }
+
+  begin(head: string): void {
+    this.#wish.client.once('close', this.#onClientClose);
+    this.#upstream.on('data', this.#onPiece).on('end', this.#onUpstreamEnd).on('close', this.#onUpstreamClose);
+    this.#reader.expect('GET', this, true);
+    this.#upstream.write(head, 'latin1');
+  }
+
+  onHead(head: ResponseHead): void {
+    const { client } = this.#wish;
+    if (head.status < 200 && head.status !== 101) return;
+    if (head.status === 101 && protocolOf(head)?.toLowerCase() !== 'websocket')
+      throw new ResponseFault('a switch to what was not asked for');
+    clearTimeout(this.#timer);
+    this.#came = head.status === 101 ? 'upgrade' : 'head';
+    // Whatever length another answer has, the connection ends with it.
+    const more = head.status === 101 ? ['Connection', 'Upgrade', 'Upgrade', 'websocket'] : ['Connection', 'close'];
+    client.write(headOf(head, this.#wish, more), 'latin1');
+  }
+
+  onData(chunk: Buffer): void {
+    const { client } = this.#wish;
+    if (client.write(chunk) || this.#came === 'upgrade') return;
+    this.#upstream.pause();
+    client.once('drain', () => this.#upstream.resume());
+  }
+
+  onEnd(): void {
+    this.#came = 'all';
+    this.#upstream.destroy();
+    this.#wish.client.end();
+  }
+
+  #take(piece: Buffer): void {
+    try {
+      this.#reader.feed(piece);
+    } catch (error) {
+      this.#fail(error instanceof Error ? error : new Error(String(error)));
+      return;
+    }
+    if (this.#came !== 'upgrade') return;
+    const { client, early } = this.#wish;
+    client.off('close', this.#onClientClose);
+    this.#upstream.off('data', this.#onPiece).off('end', this.#onUpstreamEnd).off('close', this.#onUpstreamClose);
+    if (early.length > 0) this.#upstream.write(early);
+    pipeBoth(this.#upstream, this.#wish);
+  }
+
+  #fail(error: Error): void {
+    clearTimeout(this.#timer);
+    this.#upstream.destroy();
+    const before = this.#came;
+    this.#came = 'all';
+    if (before === 'nothing') refuse(this.#wish, error);
+    else if (before !== 'all') reset(this.#wish.client);
+  }
+}
+
+function protocolOf({ raw }: ResponseHead): string | undefined {
+  for (let at = 0; at + 1 < raw.length; at += 2) if (raw[at]?.toLowerCase() === 'upgrade') return raw[at + 1];
+  return undefined;
+}
+
+function headOf({ status, reason, raw }: ResponseHead, { target, admitted, host }: Tunnel, more: string[]): string {
+  const { headers } = outwardHeaders(raw, status, target, admitted.owner, host);
+  let head = `HTTP/1.1 ${status} ${reason.replace(/[^\t\x20-\x7e]/g, '')}\r\n`;
   for (const list of [headers, more]) {
     for (let at = 0; at + 1 < list.length; at += 2) head += `${list[at]}: ${list[at + 1]}\r\n`;
   }
   return `${head}\r\n`;
+}
+
+/** As `pipe` does, in a third of its memory: an end as an end, and no more read than is taken. */
+function pass(from: Duplex, to: Duplex): void {
+  const goOn = (): void => void from.resume();
+  from.on('data', (chunk: Buffer) => {
+    if (to.write(chunk)) return;
+    from.pause();
+    to.once('drain', goOn);
+  });
+  from.on('end', () => to.end());
 }
 
 function pipeBoth(upstream: Duplex, { client, idle, limits }: Tunnel): void {
@@ -134,15 +179,11 @@ function pipeBoth(upstream: Duplex, { client, idle, limits }: Tunnel): void {
   const half = (): void => {
     timer ??= setTimeout(() => client.destroy(), limits.halfOpenMs);
   };
-  client.pipe(upstream);
-  upstream.pipe(client);
+  pass(client, upstream);
+  pass(upstream, client);
   client.on('end', half);
   upstream.on('end', half);
-  const moving: Moving = {
-    moves: () => (client instanceof Socket ? client.bytesRead + client.bytesWritten : 0),
-    limitMs: () => (client instanceof Socket ? limits.tunnelIdleMs : 0),
-    expire: () => client.destroy(),
-  };
+  const moving = new MovingTunnel(client, limits);
   idle.watch(moving);
   client.once('close', () => {
     idle.done(moving);
@@ -154,4 +195,27 @@ function pipeBoth(upstream: Duplex, { client, idle, limits }: Tunnel): void {
     if (upstream.readableEnded) client.end();
     else client.destroy();
   });
+}
+
+class MovingTunnel extends Moving {
+  readonly #client: Duplex;
+  readonly #limits: TunnelLimits;
+
+  constructor(client: Duplex, limits: TunnelLimits) {
+    super();
+    this.#client = client;
+    this.#limits = limits;
+  }
+
+  override moves(): number {
+    return this.#client instanceof Socket ? this.#client.bytesRead + this.#client.bytesWritten : 0;
+  }
+
+  override limitMs(): number {
+    return this.#client instanceof Socket ? this.#limits.tunnelIdleMs : 0;
+  }
+
+  override expire(): void {
+    this.#client.destroy();
+  }
 }

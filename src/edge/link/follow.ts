@@ -6,12 +6,12 @@
 import { randomUUID } from 'node:crypto';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
-import { Pool } from 'undici';
 import { z } from 'zod';
 import type { Forwarding, GatewayRoute, WhoseCredential } from '../../control/control.ts';
 import { makeEndings } from '../../control/endings.ts';
 import type { Log } from '../../control/log.ts';
 import { Refusal } from '../../domain/refusal.ts';
+import { makeAsker } from './asker.ts';
 import { makeBelieved } from './believed.ts';
 import { refusalIn } from './replies.ts';
 import { callerAnswer, line, redeemAnswer, sessionAnswer, shareAnswer, SILENT_MS } from './wire.ts';
@@ -39,32 +39,17 @@ export interface Following {
 export function followLink({ path, dial, log, now = Date.now }: FollowNeeds): Following {
   const gateway = randomUUID();
   const ending = new AbortController();
-  const api = new Pool('http://berth.invalid', {
-    socketPath: path,
-    connections: 8,
-    headersTimeout: ASK_MS,
-    bodyTimeout: 0,
-  });
-  const headers = { 'x-gateway': gateway };
+  const api = makeAsker({ socketPath: path, headers: { 'x-gateway': gateway }, patienceMs: ASK_MS });
   const endings = makeEndings();
   let table: Map<string, GatewayRoute> | null = null;
   let isThere = false;
   const { promise: ready, resolve: tellReady } = Promise.withResolvers<{ issuer: string }>();
 
   async function ask<Answer extends z.ZodType>(verb: string, body: object, answer: Answer): Promise<z.output<Answer>> {
-    const reply = await api
-      .request({
-        method: 'POST',
-        path: `/${verb}`,
-        headers,
-        body: JSON.stringify(body),
-        signal: AbortSignal.timeout(ASK_MS),
-      })
-      .catch((cause: unknown) => {
-        throw away(cause);
-      });
-    const told: unknown = await reply.body.json();
-    if (reply.statusCode === 200) return answer.parse(told);
+    const { status, told } = await api.ask(`/${verb}`, body).catch((cause: unknown) => {
+      throw away(cause);
+    });
+    if (status === 200) return answer.parse(told);
     throw refusalIn(told);
   }
 
@@ -78,10 +63,15 @@ export function followLink({ path, dial, log, now = Date.now }: FollowNeeds): Fo
     isThere: () => isThere,
     ask: (token: string) => ask('share', { token }, shareAnswer),
   });
-  const callers = makeBelieved({
+  const tokens = makeBelieved({
     now,
     isThere: () => isThere,
-    ask: (text: string) => ask('authenticate', JSON.parse(text), callerAnswer),
+    ask: (token: string) => ask('authenticate', { kind: 'token', token }, callerAnswer),
+  });
+  const keys = makeBelieved({
+    now,
+    isThere: () => isThere,
+    ask: (key: string) => ask('authenticate', { kind: 'apiKey', key }, callerAnswer),
   });
   const reporter = makeReporter({
     isThere: () => isThere,
@@ -92,7 +82,7 @@ export function followLink({ path, dial, log, now = Date.now }: FollowNeeds): Fo
   function lookAnew(accounts: ReadonlySet<string>, instances: ReadonlySet<string>): void {
     if (accounts.size > 0) {
       sessions.forget((session) => session !== null && accounts.has(session.accountId));
-      callers.forget(({ accountId }) => accounts.has(accountId));
+      for (const callers of [tokens, keys]) callers.forget(({ accountId }) => accounts.has(accountId));
     }
     if (instances.size > 0) shares.forget((opened) => opened !== null && instances.has(opened.instanceId));
     for (const accountId of accounts) endings.tell({ accountId });
@@ -135,8 +125,7 @@ export function followLink({ path, dial, log, now = Date.now }: FollowNeeds): Fo
   async function follow(): Promise<void> {
     while (!ending.signal.aborted) {
       try {
-        const reply = await api.request({ method: 'GET', path: '/routes', headers, signal: ending.signal });
-        await read(reply.body);
+        await read(await api.open('/routes', ending.signal));
       } catch (error) {
         if (!ending.signal.aborted && isThere) log.warn({ err: error }, 'the API is away; what was open stays open');
       }
@@ -148,7 +137,7 @@ export function followLink({ path, dial, log, now = Date.now }: FollowNeeds): Fo
 
   return {
     ready,
-    authenticate: (credential) => callers.of(JSON.stringify(credential)),
+    authenticate: (credential) => (credential.kind === 'token' ? tokens.of(credential.token) : keys.of(credential.key)),
     forwarding: {
       async route(id) {
         if (table === null) throw away();
@@ -169,7 +158,7 @@ export function followLink({ path, dial, log, now = Date.now }: FollowNeeds): Fo
       ending.abort();
       reporter.stop();
       await following;
-      await api.destroy();
+      api.stop();
     },
   };
 }

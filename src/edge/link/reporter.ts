@@ -15,32 +15,30 @@ export function makeReporter(needs: {
   send: (report: TrafficReport) => Promise<void>;
   isThere: () => boolean;
 }): Reporter {
-  const counts = new Map<string, TrafficReport[number]>();
-  const changed = new Set<string>();
+  const counts: Record<TrafficKind, Map<string, TrafficReport[number]>> = { use: new Map(), poll: new Map() };
+  const changed = new Set<TrafficReport[number]>();
   let sending = false;
 
   async function send(): Promise<void> {
     if (sending || changed.size === 0 || !needs.isThere()) return;
     sending = true;
-    const keys = [...changed];
+    const told = [...changed];
     changed.clear();
-    const report = keys.flatMap((key) => counts.get(key) ?? []).map((one) => ({ ...one }));
+    const report = told.map((one) => ({ ...one }));
     try {
       await needs.send(report);
-      for (const { instanceId, kind, began } of report) forget(`${kind} ${instanceId}`, began);
+      for (const [at, one] of told.entries()) forget(one, report[at]?.began ?? 0);
     } catch {
       // The API is away, or was: it is told with the next.
-      for (const key of keys) changed.add(key);
+      for (const one of told) changed.add(one);
     } finally {
       sending = false;
     }
   }
 
-  function forget(key: string, told: number): void {
-    const one = counts.get(key);
-    if (one === undefined) return;
+  function forget(one: TrafficReport[number], told: number): void {
     one.began -= told;
-    if (one.open === 0 && one.began === 0 && !changed.has(key)) counts.delete(key);
+    if (one.open === 0 && one.began === 0 && !changed.has(one)) counts[one.kind].delete(one.instanceId);
   }
 
   const timer = setInterval(() => void send(), EVERY_MS);
@@ -48,19 +46,19 @@ export function makeReporter(needs: {
 
   return {
     began(instanceId: InstanceId, kind: TrafficKind) {
-      const key = `${kind} ${instanceId}`;
-      const one = counts.get(key) ?? { instanceId, kind, open: 0, began: 0 };
-      counts.set(key, one);
-      one.open += 1;
-      one.began += 1;
-      changed.add(key);
+      let one = counts[kind].get(instanceId);
+      if (one === undefined) counts[kind].set(instanceId, (one = { instanceId, kind, open: 0, began: 0 }));
+      const counted = one;
+      counted.open += 1;
+      counted.began += 1;
+      changed.add(counted);
       return () => {
-        one.open -= 1;
-        changed.add(key);
+        counted.open -= 1;
+        changed.add(counted);
       };
     },
     sendAll() {
-      for (const key of counts.keys()) changed.add(key);
+      for (const kind of [counts.use, counts.poll]) for (const one of kind.values()) changed.add(one);
       void send();
     },
     stop: () => clearInterval(timer),

@@ -1,0 +1,15 @@
+/** Programs of Debian and Ubuntu that a bench needs: installed where that can be done here. */
+import { installPackages, maskServices, missingNeeds, whyNoApt, type Need } from '../../scripts/lib/apt.mjs';
+
+const LOG = '/var/log/berth-setup.log';
+
+/** Throws an Error that says what to install by hand, where it can't be done. */
+export async function ensurePackages(wanted: Need[]): Promise<void> {
+  const needs = missingNeeds(wanted);
+  if (needs.length === 0) return;
+  const packages = needs.map(({ apt }) => apt);
+  maskServices(needs);
+  const why = whyNoApt() ?? (await installPackages({ packages, log: LOG }));
+  if (why !== undefined)
+    throw new Error(`${packages.join(', ')} could not be installed (${why}); install them by hand`);
+}

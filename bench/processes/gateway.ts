@@ -1,0 +1,43 @@
+/**
+ * The gateway as the role `gateway` runs it, following an API over its socket; only where instances are is another: any port of any of them is
+ * one port of this host. Modules come from Node's cache and the young generation stays small while they load, as `src/main/berth.ts` has it.
+ */
+import { enableCompileCache } from 'node:module';
+import { connect } from 'node:net';
+import { setFlagsFromString } from 'node:v8';
+
+enableCompileCache();
+setFlagsFromString('--semi-space-growth-factor=1');
+
+const { z } = await import('zod');
+const { followLink } = await import('../../src/edge/link/follow.ts');
+const { linkPath, openGateway } = await import('../../src/main/gateway.ts');
+const { answerAsks, settingsOf } = await import('../lib/child.ts');
+const { configOf, quietLog, serverSettings } = await import('../lib/settings.ts');
+
+const settings = settingsOf(serverSettings.extend({ dialTo: z.number() }));
+const config = configOf(settings);
+const following = followLink({
+  path: linkPath(config),
+  dial: async () => connect({ host: '127.0.0.1', port: settings.dialTo, noDelay: true }),
+  log: quietLog,
+});
+const { issuer } = await following.ready;
+const { forwarding, authenticate } = following;
+const gateway = await openGateway(config, {
+  forwarding,
+  authenticate,
+  issuer,
+  apiOrigin: () => 'http://127.0.0.1',
+  portDomain: () => null,
+  log: quietLog,
+});
+
+setFlagsFromString('--semi-space-growth-factor=2');
+answerAsks(
+  async () => ({ port: gateway.port }),
+  async () => {
+    await gateway.stop();
+    await following.stop();
+  },
+);

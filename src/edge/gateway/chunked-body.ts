@@ -1,0 +1,98 @@
+/**
+ * A body in chunks (RFC 9112 §7.1), as an instance sends it. Extensions are read over; trailers are handed on. Sizes are hexadecimal digits and
+ * nothing else, and every line ends in CRLF.
+ */
+import { readFields, ResponseFault } from './response-head.ts';
+
+export interface BodySink {
+  onData(chunk: Buffer): void;
+}
+
+type Stage = 'size' | 'data' | 'dataEnd' | 'trailers';
+
+const CR = 0x0d;
+const LF = 0x0a;
+/** Of the line with a chunk's size, extensions and all. */
+const MAX_LINE_BYTES = 4_096;
+const SIZE = /^([0-9a-f]{1,13})[\t ]*(?:;[\t\x20-\x7e\x80-\xff]*)?$/i;
+
+export class ChunkedBody {
+  readonly #maxTrailerBytes: number;
+  #stage: Stage = 'size';
+  /** Of the present chunk; within `dataEnd` of the CRLF behind it. */
+  #left = 0;
+  #line = '';
+  #trailers = '';
+
+  constructor(maxTrailerBytes: number) {
+    this.#maxTrailerBytes = maxTrailerBytes;
+  }
+
+  /** How much of the piece, from a place on, belongs to the body: where the next would begin; -1 while it has not ended. */
+  feed(piece: Buffer, from: number, sink: BodySink): number {
+    let at = from;
+    while (at < piece.length) {
+      switch (this.#stage) {
+        case 'data': {
+          const end = Math.min(piece.length, at + this.#left);
+          this.#left -= end - at;
+          sink.onData(at === 0 && end === piece.length ? piece : piece.subarray(at, end));
+          at = end;
+          if (this.#left > 0) break;
+          this.#stage = 'dataEnd';
+          this.#left = 2;
+          break;
+        }
+        case 'dataEnd':
+          if (piece[at] !== (this.#left === 2 ? CR : LF)) throw new ResponseFault('a chunk longer than its size');
+          at += 1;
+          this.#left -= 1;
+          if (this.#left === 0) this.#stage = 'size';
+          break;
+        case 'size':
+        case 'trailers': {
+          const end = piece.indexOf(LF, at);
+          this.#line += piece.toString('latin1', at, end < 0 ? piece.length : end + 1);
+          this.#checkLength();
+          if (end < 0) return -1;
+          at = end + 1;
+          if (this.#onLine()) return at;
+          break;
+        }
+        default:
+          this.#stage satisfies never;
+      }
+    }
+    return -1;
+  }
+
+  trailers(): string[] {
+    return readFields(this.#trailers, 0);
+  }
+
+  #checkLength(): void {
+    const isOver =
+      this.#stage === 'size'
+        ? this.#line.length > MAX_LINE_BYTES
+        : this.#trailers.length + this.#line.length > this.#maxTrailerBytes;
+    if (isOver) throw new ResponseFault('a line of a chunk, or trailers, without end');
+  }
+
+  /** Whether the body has ended. */
+  #onLine(): boolean {
+    const line = this.#line;
+    this.#line = '';
+    if (!line.endsWith('\r\n')) throw new ResponseFault('a line of a chunk that does not end in CRLF');
+    const text = line.slice(0, -2);
+    if (this.#stage === 'size') {
+      const digits = SIZE.exec(text)?.[1];
+      if (digits === undefined) throw new ResponseFault('a chunk without a size');
+      this.#left = Number.parseInt(digits, 16);
+      this.#stage = this.#left === 0 ? 'trailers' : 'data';
+      return false;
+    }
+    if (text === '') return true;
+    this.#trailers += line;
+    return false;
+  }
+}

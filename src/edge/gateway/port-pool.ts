@@ -1,0 +1,69 @@
+/** The connections to one port of one instance: those at rest are used again, the last used first, so that what nobody needs grows old. */
+import type { Duplex } from 'node:stream';
+import type { InstanceId } from '../../domain/ids.ts';
+import { InstanceConnection, type ConnectionNeeds } from './instance-connection.ts';
+
+export class PortPool {
+  readonly instanceId: InstanceId;
+  readonly port: number;
+  /** Requests and tunnels under way. */
+  active = 0;
+  usedAtMs: number;
+  /** When the port was first found closed, since it last answered. */
+  closedSinceMs: number | null = null;
+  readonly #dial: (pool: PortPool) => Promise<Duplex>;
+  readonly #needs: ConnectionNeeds;
+  readonly #all = new Set<InstanceConnection>();
+  readonly #resting: InstanceConnection[] = [];
+
+  constructor(
+    { instanceId, port }: { instanceId: InstanceId; port: number },
+    needs: Omit<ConnectionNeeds, 'onRest' | 'onGone'> & { dial: (pool: PortPool) => Promise<Duplex> },
+  ) {
+    this.instanceId = instanceId;
+    this.port = port;
+    this.usedAtMs = needs.now();
+    this.#dial = needs.dial;
+    this.#needs = {
+      ...needs,
+      onRest: (connection) => void this.#resting.push(connection),
+      onGone: (connection) => this.#forget(connection),
+    };
+  }
+
+  /** A connection of its own, for whoever knows what to say on it. */
+  dial(): Promise<Duplex> {
+    return this.#dial(this);
+  }
+
+  /** One at rest that is still good; null when there is none. */
+  rested(): InstanceConnection | null {
+    for (let found = this.#resting.pop(); found !== undefined; found = this.#resting.pop()) {
+      if (found.isGood()) return found;
+      found.destroy();
+    }
+    return null;
+  }
+
+  async connect(): Promise<InstanceConnection> {
+    const stream = await this.#dial(this);
+    if (stream.destroyed) throw new Error('the connection ended at once');
+    const connection = new InstanceConnection(stream, this.#needs);
+    this.#all.add(connection);
+    return connection;
+  }
+
+  closeOld(): void {
+    for (const connection of this.#resting) if (!connection.isGood()) connection.destroy();
+  }
+
+  destroy(): void {
+    for (const connection of this.#all) connection.destroy();
+  }
+
+  #forget(connection: InstanceConnection): void {
+    this.#all.delete(connection);
+    const at = this.#resting.indexOf(connection);
+    if (at >= 0) this.#resting.splice(at, 1);
+  }
+}

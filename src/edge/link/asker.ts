@@ -1,0 +1,47 @@
+/** Questions to the API over its socket, by the client that Node has already loaded: a gateway's process is small without another one. */
+import { Agent, request, type IncomingMessage } from 'node:http';
+import { json } from 'node:stream/consumers';
+
+const AT_ONCE = 8;
+
+export interface Asker {
+  /** The status and the JSON of the answer. Rejects when none came in time. */
+  ask(path: string, body: object): Promise<{ status: number; told: unknown }>;
+  /** A stream that does not end by itself. Rejects when it did not begin in time. */
+  open(path: string, signal: AbortSignal): Promise<IncomingMessage>;
+  stop(): void;
+}
+
+export function makeAsker(needs: { socketPath: string; headers: Record<string, string>; patienceMs: number }): Asker {
+  const { socketPath, headers, patienceMs } = needs;
+  const agent = new Agent({ keepAlive: true, maxSockets: AT_ONCE });
+
+  function send(method: string, path: string, body: string | null, signal: AbortSignal): Promise<IncomingMessage> {
+    return new Promise((resolve, reject) => {
+      // The stream has a connection of its own, which is none of those for questions.
+      const from = body === null ? false : agent;
+      const length = body === null ? {} : { 'content-length': Buffer.byteLength(body) };
+      const asked = request({ socketPath, method, path, agent: from, headers: { ...headers, ...length }, signal });
+      asked.on('response', resolve);
+      asked.on('error', reject);
+      asked.end(body ?? undefined);
+    });
+  }
+
+  return {
+    async ask(path, body) {
+      const reply = await send('POST', path, JSON.stringify(body), AbortSignal.timeout(patienceMs));
+      return { status: reply.statusCode ?? 0, told: await json(reply) };
+    },
+    async open(path, signal) {
+      const late = new AbortController();
+      const timer = setTimeout(() => late.abort(new Error('the API does not answer')), patienceMs);
+      try {
+        return await send('GET', path, null, AbortSignal.any([signal, late.signal]));
+      } finally {
+        clearTimeout(timer);
+      }
+    },
+    stop: () => agent.destroy(),
+  };
+}

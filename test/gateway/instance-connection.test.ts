@@ -1,0 +1,88 @@
+/** Connections to instances are used again, and only where what was said on them before can't be taken for something else. */
+import type { Socket } from 'node:net';
+import { expect, test } from 'vitest';
+import { ask, idOf, sendRaw, serveTcp, start, until, type Harness } from './harness.ts';
+
+const A = idOf('a');
+const P = `/forward/${A}/80`;
+
+/** An instance that does with each request what is told, which is the number of its connection and the text that came. */
+async function instance(onRequest: (socket: Socket, connection: number, text: string) => void): Promise<Harness> {
+  let count = 0;
+  const { port } = await serveTcp((socket) => {
+    const connection = ++count;
+    socket.on('data', (text) => onRequest(socket, connection, text.toString('latin1')));
+  });
+  const harness = await start();
+  harness.add(A, { publicPorts: [80], ports: { 80: port } });
+  return harness;
+}
+
+const answer = (text: string, more = ''): string =>
+  `HTTP/1.1 200 OK\r\n${more}Content-Length: ${text.length}\r\n\r\n${text}`;
+
+test.each([
+  ['says nothing', '', ['1', '1', '1']],
+  ['keeps it for long', 'Keep-Alive: timeout=60\r\n', ['1', '1', '1']],
+  ['closes it soon', 'Keep-Alive: timeout=2\r\n', ['1', '2', '3']],
+  ['closes it', 'Connection: close\r\n', ['1', '2', '3']],
+])('an instance that %s', async (_what, header, connections) => {
+  const harness = await instance((socket, connection) => socket.write(answer(String(connection), header)));
+  const seen: string[] = [];
+  for (let count = 0; count < 3; count += 1) seen.push((await ask(harness, `${P}/`)).body);
+  expect(seen).toEqual(connections);
+});
+
+test('a request that meets the end of a connection at rest is sent again, if that can do no harm', async () => {
+  let requests = 0;
+  const harness = await instance((socket, connection, text) => {
+    requests += 1;
+    // The second on each connection finds it closed.
+    if (text.includes('second')) socket.resetAndDestroy();
+    else socket.write(answer(String(connection)));
+  });
+  expect((await ask(harness, `${P}/first`)).body).toBe('1');
+  const get = await ask(harness, `${P}/second`);
+  expect([get.status, requests]).toEqual([502, 3]); // once more, and not for ever
+  expect((await ask(harness, `${P}/first`)).body).toBe('3');
+  const post = await ask(harness, `${P}/second`, { method: 'POST', body: 'x' });
+  expect(post.status).toBe(502);
+  expect(requests).toBe(5);
+});
+
+test('a connection on which a request was answered before its end is not used again', async () => {
+  const harness = await instance((socket, connection, text) => {
+    if (text.startsWith('POST') || text.startsWith('GET')) socket.write(answer(String(connection)));
+  });
+  const upload = `POST ${P}/ HTTP/1.1\r\nHost: h\r\nContent-Length: 40\r\nConnection: close\r\n\r\nGET /inner HTTP/1.1`;
+  const asked = sendRaw(harness, upload);
+  await until('it is closed inside', () => harness.dials === 1 && harness.dialled.size === 0);
+  expect((await ask(harness, `${P}/`)).body).toBe('2');
+  expect(await asked).toMatch(/^HTTP\/1\.1 200 OK[^]*\r\n\r\n1$/);
+});
+
+test('what an instance says at rest ends the connection', async () => {
+  const harness = await instance((socket, connection) => {
+    socket.write(answer(String(connection)));
+    setTimeout(() => socket.write(answer('nobody asked')), 20);
+  });
+  expect((await ask(harness, `${P}/`)).body).toBe('1');
+  await until('it is closed', () => harness.dialled.size === 0);
+  expect((await ask(harness, `${P}/`)).body).toBe('2');
+});
+
+test('a body of unknown length goes in in chunks, one without a body says so', async () => {
+  const seen: string[] = [];
+  const harness = await instance((socket, _connection, text) => {
+    seen.push(text);
+    if (text.endsWith('\r\n\r\n')) socket.write(answer('ok'));
+  });
+  const chunked = `POST ${P}/ HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n3\r\nabc\r\n0\r\n\r\n`;
+  await sendRaw(harness, chunked);
+  expect(seen.join('')).toMatch(
+    /^POST \/ HTTP\/1\.1\r\n[^]*Transfer-Encoding: chunked\r\n[^]*\r\n\r\n3\r\nabc\r\n0\r\n\r\n$/,
+  );
+  seen.length = 0;
+  await sendRaw(harness, `POST ${P}/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`);
+  expect(seen.join('')).toContain('\r\nContent-Length: 0\r\n');
+});
