@@ -282,7 +282,8 @@ services="${sshd:+ ssh}${jupyter:+ notebook}"
 echo "berth: services${services:- none}"
 link_docker
 
-[ -z "$sshd" ] || { prepare_ssh; beside keep ssh_server; }
+# Sessions come without sshd too, and their login shells read the same profile.
+if [ -n "$sshd" ]; then prepare_ssh; beside keep ssh_server; else session_environment >/dev/null; fi
 
 if [ -s "$logs/init.exit" ]; then
   echo "berth: init exit $(cat "$logs/init.exit")"

@@ -15,6 +15,8 @@ import { addUp, closingLines, totalsOfRun } from './lib/totals.mjs';
 /** @type {import('./lib/apt.mjs').Need[]} */
 const testNeeds = [
   { apt: 'openssh-client', programs: ['ssh'], why: 'logs in to instances' },
+  { apt: 'rsync', programs: ['rsync'], why: 'copies to and from instances over ssh' },
+  { apt: 'curl', programs: ['curl'], why: 'goes through the ports that ssh forwards' },
   // The dynamically linked busybox won't do: it becomes an image with nothing else in it.
   { apt: 'busybox-static', programs: ['busybox'], exact: true, why: 'the smallest image that tests launch' },
   {

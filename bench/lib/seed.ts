@@ -115,6 +115,7 @@ async function seedTemplate(store: Store): Promise<void> {
       runningSinceMs: 0,
       countedFromMs: 0,
       answersBy: 'ssh',
+      sshFront: false,
       progress: null,
       stoppedAtMs: FIRST_LAUNCH_MS + 3_600_000,
     },

@@ -204,6 +204,7 @@ function intent({ wish, stray, owner, type: offered, seen, offers, hands, firstE
       countedFromMs: 0,
       progress: null,
       answersBy: 'ssh',
+      sshFront: false,
     },
   };
 }

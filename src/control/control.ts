@@ -25,7 +25,16 @@ export type { Commands } from './commands.ts';
 export type { UseTerminals } from './terminals/use.ts';
 export type { OpenExec } from '../engines/contract.ts';
 export type { AttachedTerminal, Terminals, Told } from './terminals/terminals.ts';
-export type { Forwarding, GatewayRoute, RouteTable, ToldRoutes, TrafficKind, WhoseCredential } from './ways-in.ts';
+export type {
+  Forwarding,
+  GatewayRoute,
+  RouteTable,
+  SshHands,
+  SshIdentity,
+  ToldRoutes,
+  TrafficKind,
+  WhoseCredential,
+} from './ways-in.ts';
 
 /** Who asks. Comes from `access.authenticate` and is handed to every use-case. */
 export interface Caller {

@@ -37,6 +37,7 @@ export function routeOf(row: InstanceRow): GatewayRoute {
     running: instance.observed.status === 'Running',
     status: instance.observed.status,
     notebookToken: row.notebookToken,
+    sshFront: instance.observed.sshFront && instance.desired === 'running',
   };
 }
 

@@ -262,6 +262,7 @@ function intent(
       countedFromMs: 0,
       progress: null,
       answersBy: 'ssh',
+      sshFront: false,
     },
   };
 }

@@ -64,6 +64,8 @@ import type { RegionHands, Regions } from './regions.ts';
 import { makeRegistries } from './registries.ts';
 import { makeRoom, type Room } from './room.ts';
 import { makeSeal } from './seal.ts';
+import { makeSshHostKeys } from './ssh-host-key.ts';
+import { makeSshIdentity } from './ssh-identity.ts';
 import { makeStrays } from './strays.ts';
 import { makeTerminals } from './terminals/holder.ts';
 import type { Terminals } from './terminals/terminals.ts';
@@ -149,6 +151,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
   const offers = makeOffers({ store, time });
   const imageWork = makeImageWork();
   const seal = makeSeal({ key: needs.secretsKey, randomBytes: needs.randomBytes });
+  const sshHostKey = makeSshHostKeys(needs.secretsKey);
   const once = makeOnce(needs.secretsKey);
   const registries = makeRegistries({ store, now, once, randomUuid, seal, localRegistries });
   const routes = makeRoutes({ store, regions, time });
@@ -343,6 +346,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
       session: access.grants.session,
       share: shares.opens,
       onEnded: endings.onEnded,
+      ssh: makeSshIdentity({ store, sshHostKey }),
     },
     routeTable: { follow: routeTable.follow },
     versionOf: async (accountId) => store.versionOf(accountId),
@@ -429,6 +433,7 @@ export function makeControl(needs: ControlNeeds): RunningControl {
         limits,
         pidsLimit: PIDS_LIMIT,
         health,
+        sshHostKey,
         routeChanged,
         wake: wakeInstances,
       });

@@ -2,6 +2,7 @@
 import type { Duplex } from 'node:stream';
 import type { InstanceId } from '../domain/ids.ts';
 import type { AccessByPort, PortAccess } from '../domain/port-access.ts';
+import type { Engine } from '../engines/contract.ts';
 import type { Caller, Credential, Idempotency } from './control.ts';
 
 export interface ListedPort {
@@ -81,7 +82,20 @@ export interface GatewayRoute {
   status: string;
   /** Sent inward to the notebook, never outward. */
   notebookToken: string;
+  /** Whether its ssh is to be served by the gateway's process: its image has no sshd. */
+  sshFront: boolean;
 }
+
+/** As whom an instance answers ssh, and whom it lets in. */
+export interface SshIdentity {
+  /** Its host key, as OpenSSH writes a private key of type ed25519. */
+  hostKey: string;
+  /** The account's public keys: each is the base64 of its blob. */
+  keys: string[];
+}
+
+/** What serving ssh needs of the engine that holds the instance, past the API: a session must not hang on that. */
+export type SshHands = Pick<Engine, 'joinNetwork' | 'listenUnix' | 'openExec' | 'exec'>;
 
 /** `use` is somebody's; a `poll` is what a notebook's page asks by itself as long as it is open somewhere. */
 export type TrafficKind = 'use' | 'poll';
@@ -103,6 +117,8 @@ export interface Forwarding {
   session(secret: string): Promise<{ accountId: string } | null>;
   /** What a link to a port opens; null when its token is unknown, or it has ended. */
   share(token: string): Promise<OpenedPort | null>;
+  /** Asked at each login, and again while it lasts; null for an unknown or released instance. */
+  ssh(instanceId: string): Promise<SshIdentity | null>;
   /** A connection to a port of an instance: rejects with an `EngineFault` (`busy`: nothing listens there yet; `not_found`: it does not run). */
   dial(instanceId: InstanceId, port: number, signal: AbortSignal): Promise<Duplex>;
   /** A request or a WebSocket goes to the instance, until what is answered is called, once. For idleness. */

@@ -267,6 +267,8 @@ export interface Limits {
   disksDeadlineMs: number;
   /** From a started container until ssh (or else the notebook) must answer. */
   readyDeadlineMs: number;
+  /** So long the gateway's process is waited for to serve ssh of an image that has no sshd; without it the instance is ready all the same. */
+  sshFrontMs: number;
   /** From a wish to run until it must run, whatever it waits for: what no deadline above has ended. */
   startDeadlineMs: number;
   /** From a wish to stop or archive until it is killed without grace. */
@@ -294,6 +296,7 @@ export const defaultLimits: Limits = {
   imageDeadlineMs: 30 * 60_000, // interface-notes.md: ends as StartingFailed after 30 minutes
   disksDeadlineMs: 10 * 60_000,
   readyDeadlineMs: 120_000,
+  sshFrontMs: 5_000,
   startDeadlineMs: 60 * 60_000,
   stopDeadlineMs: 120_000,
   maxAttempts: 5,

@@ -56,6 +56,8 @@ export interface Observed {
   countedFromMs: number;
   /** What told that it was ready: an image without sshd and notebook is not asked for its health. */
   answersBy: 'ssh' | 'notebook' | 'nothing';
+  /** Its image has no sshd, so the gateway's process serves ssh in its stead; said anew by each start. */
+  sshFront: boolean;
   /** How far a pull, a build or an archive is; null while none is under way. */
   progress: Progress | null;
 }

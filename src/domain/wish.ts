@@ -23,6 +23,7 @@ export function wishOf(action: Action, instance: Instance, nowMs: number, cause:
     message: '',
     countedFromMs: 0,
     progress: null,
+    sshFront: false,
   } as const;
   switch (action) {
     case 'stop':

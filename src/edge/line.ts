@@ -17,8 +17,8 @@ const MOST_REASON_BYTES = 123;
 export class BadMessage extends Error {}
 
 export interface Line {
-  /** Resolves when it has gone; rejects when it can't go any more. Bytes go as a binary message, a string as text. */
-  send(data: Uint8Array | string): Promise<void>;
+  /** Resolves when it has gone; rejects when it can't go any more. Bytes go as a binary message, behind those of `head`, a string as text. */
+  send(data: Uint8Array | string, head?: Uint8Array): Promise<void>;
   close(code: number, why: string): void;
   /** Once nothing of it is left. */
   closed: Promise<{ code: number; why: string }>;
@@ -113,10 +113,13 @@ export function makeLine({ socket, take, badMessage, whyEnded, beatMs = BEAT_MS 
     closed,
     settled: closed.then((how) => last.then(() => how)),
     close,
-    send(data) {
+    send(data, head) {
       sending += 1;
       return new Promise<void>((sent, refused) => {
-        socket.send(data, { binary: typeof data !== 'string' }, (error) => {
+        const binary = typeof data !== 'string';
+        // In two frames: one would be a copy of all of it.
+        if (head) socket.send(head, { binary, fin: false });
+        socket.send(data, { binary }, (error) => {
           sending -= 1;
           heard();
           if (error) refused(error);

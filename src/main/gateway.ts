@@ -2,12 +2,13 @@
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import type { Forwarding } from '../control/control.ts';
+import type { Forwarding, ToldRoutes } from '../control/control.ts';
 import { makeTerminals } from '../control/terminals/holder.ts';
 import { realTime } from '../control/time.ts';
 import { makeGateway, type GatewayNeeds } from '../edge/gateway/gateway.ts';
 import { followLink } from '../edge/link/follow.ts';
 import { serveTerminals } from '../edge/link/serve-terminals.ts';
+import { makeSshFronts, type SshFronts } from '../edge/ssh/fronts.ts';
 import { addressesOf } from './addresses.ts';
 import type { Config } from './config.ts';
 import { makeEngine } from './hands.ts';
@@ -58,10 +59,15 @@ export interface GatewayProcess {
 
 /** Waits for the API to be there for the first time: without its word nobody is let in anywhere. */
 export async function startGateway({ config, log }: { config: Config; log: Logger }): Promise<GatewayProcess> {
-  const late: { dial: Forwarding['dial'] } = { dial: () => Promise.reject(new Error('no engine yet')) };
+  const late: { dial: Forwarding['dial']; fronts: SshFronts | null } = {
+    dial: () => Promise.reject(new Error('no engine yet')),
+    fronts: null,
+  };
+  const before: ToldRoutes[] = [];
   const following = followLink({
     path: linkPath(config),
     dial: (id, port, signal) => late.dial(id, port, signal),
+    onTold: (told) => (late.fronts === null ? void before.push(told) : late.fronts.told(told)),
     log,
   });
   log.info({ socket: linkPath(config) }, 'waits for the API');
@@ -70,6 +76,9 @@ export async function startGateway({ config, log }: { config: Config; log: Logge
   const engine = await makeEngine(config, issuer, log);
   late.dial = (id, port, signal) => engine.dial(id, port, signal);
   const { forwarding, authenticate } = following;
+  const fronts = makeSshFronts({ hands: engine, access: forwarding.ssh, log });
+  late.fronts = fronts;
+  for (const told of before) fronts.told(told);
   const ports = { api: config.listen.port, gateway: config.gatewayListen.port };
   const gateway = await openGateway(config, {
     forwarding,
@@ -85,7 +94,7 @@ export async function startGateway({ config, log }: { config: Config; log: Logge
   return {
     gatewayUrl: addressesOf(config, ports).gatewayUrl,
     async stop() {
-      await Promise.all([gateway.stop(), terminals.stop()]);
+      await Promise.all([gateway.stop(), fronts.stop(), terminals.stop()]);
       await served.stop();
       await following.stop();
       await engine.stop();

@@ -17,6 +17,7 @@ import type { Limits } from '../domain/instance-states.ts';
 import { makeApi } from '../edge/http/api.ts';
 import { askTerminals } from '../edge/link/ask-terminals.ts';
 import { serveLink } from '../edge/link/serve.ts';
+import { makeSshFronts } from '../edge/ssh/fronts.ts';
 import { lockDatabase } from '../store/database-lock.ts';
 import { lockFolder } from '../store/lock.ts';
 import { openStore } from '../store/open.ts';
@@ -95,6 +96,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       redeem: (key) => ready().control.forwarding.redeem(key),
       session: (secret) => ready().control.forwarding.session(secret),
       share: (token) => ready().control.forwarding.share(token),
+      ssh: (id) => ready().control.forwarding.ssh(id),
       dial: (id, port, signal) => ready().control.forwarding.dial(id, port, signal),
       began: (id, kind) => ready().control.forwarding.began(id, kind),
       onEnded: endings.onEnded,
@@ -197,6 +199,17 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     await running.start();
     opened.push(() => running.stop());
 
+    if (config.role === 'all') {
+      const { routeTable } = running.control;
+      const fronts = makeSshFronts({ hands: hands.hands.engine, access: forwarding.ssh, log });
+      const following = new AbortController();
+      const told = routeTable.follow(fronts.told, following.signal);
+      opened.push(async () => {
+        following.abort();
+        await told;
+        await fronts.stop();
+      });
+    }
     if (config.role === 'api') {
       const { control, access } = running;
       const link = await serveLink({

@@ -34,6 +34,7 @@ const observedOfOld = ({ status, wishedAtMs }: InstanceRow) => ({
   countedFromMs: 0,
   progress: null,
   answersBy: 'ssh',
+  sshFront: false,
 });
 
 export function instanceFromRow(row: InstanceRow): Instance {

@@ -96,6 +96,19 @@ export async function deleteSshKeyRow(tx: Db, accountId: string, id: string): Pr
     .executeTakeFirst();
 }
 
+/** The lines of the keys that open an instance: none while its account is disabled; null when it is unknown or released. */
+export async function keysOfInstance(db: Db, instanceId: string): Promise<string[] | null> {
+  const rows = await db
+    .selectFrom('instance')
+    .innerJoin('account', 'account.id', 'instance.ownerId')
+    .leftJoin('sshKey', (join) => join.onRef('sshKey.accountId', '=', 'account.id').on('account.disabled', '=', 0))
+    .select('sshKey.publicKey')
+    .where('instance.id', '=', instanceId)
+    .where('instance.desired', '!=', 'released')
+    .execute();
+  return rows.length === 0 ? null : rows.flatMap(({ publicKey }) => publicKey ?? []);
+}
+
 /** What `authorized_keys` of the account's instances holds: a line a key, '' without keys. Equal keys give equal text. */
 export async function authorizedKeysOf(db: Db, accountId: string): Promise<string> {
   return (await sshKeysOf(db, accountId)).map(({ publicKey }) => `${publicKey}\n`).join('');

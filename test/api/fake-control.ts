@@ -126,6 +126,7 @@ const unaskedForwarding: Forwarding = {
   redeem: unasked,
   session: unasked,
   share: unasked,
+  ssh: unasked,
   dial: unasked,
   began: () => () => {},
   onEnded: () => () => {},

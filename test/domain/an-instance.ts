@@ -73,6 +73,7 @@ export const anInstance = (over: Partial<Instance> = {}): Instance => ({
     countedFromMs: 0,
     progress: null,
     answersBy: 'ssh',
+    sshFront: false,
   },
   ...over,
 });

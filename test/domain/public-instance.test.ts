@@ -69,6 +69,7 @@ const instances: fc.Arbitrary<Instance> = fc
       runningSinceMs: fc.nat(2 ** 45),
       countedFromMs: fc.nat(2 ** 45),
       answersBy: fc.constantFrom('ssh', 'notebook', 'nothing'),
+      sshFront: fc.boolean(),
       progress: fc.constant(null),
     }),
   })

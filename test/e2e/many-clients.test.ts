@@ -166,7 +166,7 @@ const told = async (child: ChildProcess): Promise<number> => {
 };
 
 test(`${SOCKETS} idle WebSockets stay while ${SLOW} slow clients come, who starve nobody`, async () => {
-  const before = await quick(5);
+  const before = await quick(3);
   const emptyBytes = await gatewayBytes();
   const sockets = await openSockets();
   const since = performance.now();
@@ -192,7 +192,7 @@ test(`${SOCKETS} idle WebSockets stay while ${SLOW} slow clients come, who starv
     slow.kill();
     await gone;
   }
-  const after = await quick(5);
+  const after = await quick(3);
   const kb = (bytes: number): string => `${Math.round(bytes / 1024)} KiB`;
   const ms = ({ through, past }: Quick): string => `${through.toFixed(1)} ms (past it ${past.toFixed(1)})`;
   console.info(

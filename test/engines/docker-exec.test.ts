@@ -1,13 +1,14 @@
 /** Commands with open streams on Docker: a connection that breaks, what is left behind, and how the engine's words are read. */
 import { once } from 'node:events';
 import net from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 import { text } from 'node:stream/consumers';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { readNotBegun } from '../../src/engines/docker/exec.ts';
 import { makeFrameReader, makeLineReader } from '../../src/engines/docker/log-lines.ts';
 import type { Engine, EngineSpec, LogLine } from '../../src/engines/contract.ts';
 import { containerName } from '../../src/engines/labels.ts';
-import { heldBytes } from './conformance/exec.ts';
+import { heldBytes, settlesBelow } from './conformance/exec.ts';
 import { deadline, expectFault, faultOf, until, type Subject } from './conformance/subject.ts';
 import { endpoint, onDocker, type DockerFixture } from './docker-fixture.ts';
 import { withSocket } from './sockets.ts';
@@ -76,25 +77,32 @@ describe('signals and memory', () => {
   it('a signal goes to its process group, which a trap sees and its children do', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
-    const script = 'trap "echo caught; exit 7" INT; sleep 1000; echo no';
+    const script = 'trap "echo caught; exit 7" INT; echo ready; sleep 1000; echo no';
     const running = await fixture.engine.openExec(spec.id, { ...cat, command: ['sh', '-c', script] }, deadline());
-    await until('it sleeps', async () => (await subject.exec(spec.id, 'ps')).stdout.includes('sleep 1000'));
+    let said = '';
+    running.stdout.on('data', (chunk: Buffer) => (said += chunk.toString()));
+    await until('its trap is set', async () => said === 'ready\n');
     await running.kill('INT');
-    expect([await running.exited, await text(running.stdout)]).toEqual([7, 'caught\n']);
+    expect(await running.exited).toBe(7);
+    expect(said).toBe('ready\ncaught\n');
   });
 
   it('small pieces that nobody reads do not keep what came beside them', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
-    const script = 'n=0; while [ $n -lt 400 ]; do head -c 60000 /dev/zero; printf x >&2; n=$((n + 1)); done';
-    const before = await heldBytes();
+    const script = 'n=0; while [ $n -lt 1500 ]; do head -c 20000 /dev/zero; printf x >&2; n=$((n + 1)); done';
+    const before = heldBytes();
     const running = await fixture.engine.openExec(spec.id, { ...cat, command: ['sh', '-c', script] }, deadline());
     let bytes = 0;
-    for await (const chunk of running.stdout) bytes += Buffer.from(chunk).length;
-    expect(bytes).toBe(400 * 60_000);
-    expect(running.stderr.readableLength).toBe(400);
-    expect((await heldBytes()) - before).toBeLessThan(4 * 1024 * 1024);
-    expect(await text(running.stderr)).toBe('x'.repeat(400));
+    for await (const chunk of running.stdout) {
+      bytes += Buffer.from(chunk).length;
+      // So slowly that much is read at once, of both.
+      await delay(1);
+    }
+    expect(bytes).toBe(1_500 * 20_000);
+    expect(running.stderr.readableLength).toBe(1_500);
+    expect(await settlesBelow(before + 4 * 1024 * 1024)).toBe(true);
+    expect(await text(running.stderr)).toBe('x'.repeat(1_500));
   });
 });
 

@@ -153,6 +153,18 @@ describe('tools', () => {
     expect(left).not.toContain(first);
   });
 
+  it('are made as soon as their image is there', async () => {
+    const imageRef = `berth.local/test-later:${fixture.installation}`;
+    const made = await withTools(imageRef);
+    await made.engine.ensure(subject.spec(), deadline());
+    await made.engine.ensure(subject.spec(), deadline());
+    await fixture.docker.getImage(notebook).tag({ repo: 'berth.local/test-later', tag: fixture.installation });
+    subject.after(() => fixture.dropImage(imageRef));
+    await made.engine.ensureImage(imageRef, () => {}, deadline());
+    await isReady(made);
+    expect((await stat(path.join(made.folder, 'bin/rsync'))).isFile()).toBe(true);
+  });
+
   it('are made once, whoever asks, and again after nothing but a half was made', async () => {
     const folder = path.join(await fixture.hostFolder(), 'tools');
     await mkdir(`${folder}.of-an-earlier-life/made/bin`, { recursive: true });

@@ -103,6 +103,7 @@ export async function start(more: Partial<GatewayNeeds> = {}): Promise<Harness> 
     },
     share: async (token) => shares.get(token) ?? null,
     onEnded: endings.onEnded,
+    ssh: async () => null,
     began: (id, kind) => {
       const one = { id, kind, done: false };
       began.push(one);
@@ -152,6 +153,7 @@ export async function start(more: Partial<GatewayNeeds> = {}): Promise<Harness> 
           running: true,
           status: 'Running',
           notebookToken: `token-of-${id}`,
+          sshFront: false,
           ...route,
         },
         ports: new Map(Object.entries(ports).map(([inside, real]) => [Number(inside), real])),

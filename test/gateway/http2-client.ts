@@ -3,7 +3,8 @@ import { once } from 'node:events';
 import { connect } from 'node:http2';
 import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2';
 import { generate } from 'selfsigned';
-import type { GatewayLimits, GatewayNeeds, GatewayTls } from '../../src/edge/gateway/gateway.ts';
+import type { GatewayNeeds, GatewayTls } from '../../src/edge/gateway/gateway.ts';
+import type { GatewayLimits } from '../../src/edge/gateway/limits.ts';
 import { idOf, onCleanup, start } from './harness.ts';
 import type { Harness } from './harness.ts';
 

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { Forwarding, GatewayRoute, RouteTable, ToldRoutes } from '../../src/control/control.ts';
+import type { Forwarding, GatewayRoute, RouteTable, SshIdentity, ToldRoutes } from '../../src/control/control.ts';
 import { makeEndings } from '../../src/control/endings.ts';
 import type { Ended, OpenedPort } from '../../src/control/ways-in.ts';
 import { Refusal } from '../../src/domain/refusal.ts';
@@ -25,6 +25,7 @@ const route = (instanceId: GatewayRoute['instanceId'], more: Partial<GatewayRout
   running: true,
   status: 'Running',
   notebookToken: 'secret',
+  sshFront: false,
   ...more,
 });
 
@@ -49,6 +50,7 @@ async function api(
   routes: GatewayRoute[],
   sessions: Record<string, string> = {},
   shares: Record<string, OpenedPort> = {},
+  identities: Record<string, SshIdentity> = {},
 ) {
   const followers = new Set<(told: ToldRoutes) => void>();
   const asked: string[] = [];
@@ -65,7 +67,7 @@ async function api(
     },
   };
   const endings = makeEndings();
-  const forwarding: Pick<Forwarding, 'redeem' | 'session' | 'share' | 'began' | 'onEnded'> = {
+  const forwarding: Pick<Forwarding, 'redeem' | 'session' | 'share' | 'ssh' | 'began' | 'onEnded'> = {
     onEnded: endings.onEnded,
     async session(secret) {
       asked.push(`session ${secret}`);
@@ -75,6 +77,10 @@ async function api(
     async share(token) {
       asked.push(`share ${token}`);
       return shares[token] ?? null;
+    },
+    async ssh(instanceId) {
+      asked.push(`ssh ${instanceId}`);
+      return identities[instanceId] ?? null;
     },
     redeem: async (handover) =>
       handover === 'good' ? { session: 's', accountId: ALICE, instanceId: ONE, expiresAtMs: 1 } : null,
@@ -104,11 +110,11 @@ async function api(
   return { link, tell, asked, open, began, followers, ended: endings.tell };
 }
 
-function follow(now?: () => number): Following {
+function follow(now?: () => number, onTold?: (told: ToldRoutes) => void): Following {
   const dial = async (): Promise<never> => {
     throw new Error('nobody dials here');
   };
-  const following = followLink({ path, dial, log, ...(now ? { now } : {}) });
+  const following = followLink({ path, dial, log, ...(now ? { now } : {}), ...(onTold ? { onTold } : {}) });
   followings.push(following);
   return following;
 }
@@ -212,6 +218,39 @@ test('what is told to have ended is believed no more, and passed on to who holds
   tell({ gone: [ONE] });
   await routeIs({ forwarding }, ONE, null);
   expect(looks).toHaveLength(3);
+});
+
+test('as whom an instance answers ssh is asked once a second, and believed while the API is away; a key that was deleted is not', async () => {
+  const identity = { hostKey: 'a key', keys: ['one', 'two'] };
+  const identities: Record<string, SshIdentity> = { [ONE]: identity };
+  const { link, asked } = await api([route(ONE)], {}, {}, identities);
+  let nowMs = 1_000_000;
+  const following = follow(() => nowMs);
+  await following.ready;
+  for (let count = 0; count < 3; count++) expect(await following.forwarding.ssh(ONE)).toEqual(identity);
+  expect(await following.forwarding.ssh(TWO)).toBeNull();
+  expect(asked).toEqual([`ssh ${ONE}`, `ssh ${TWO}`]);
+  identities[ONE] = { ...identity, keys: ['two'] };
+  nowMs += 1_000;
+  expect(await following.forwarding.ssh(ONE)).toEqual({ hostKey: 'a key', keys: ['two'] });
+  await link.stop();
+  nowMs += 3_600_000;
+  expect(await following.forwarding.ssh(ONE)).toEqual({ hostKey: 'a key', keys: ['two'] });
+  await expect(following.forwarding.ssh(TWO)).rejects.toMatchObject({ code: 'unavailable' });
+});
+
+test('who listens hears the whole table, then each change, and the whole again when the API has come back', async () => {
+  const told: ToldRoutes[] = [];
+  const fronted = route(ONE, { sshFront: true });
+  const first = await api([fronted, route(TWO)]);
+  const following = follow(undefined, (one) => void (one.routes.length + one.gone.length > 0 && told.push(one)));
+  await following.ready;
+  expect(told).toEqual([{ snapshot: 'last', routes: [fronted, route(TWO)], gone: [] }]);
+  first.tell({ routes: [route(ONE)], gone: [TWO] });
+  await expect.poll(() => told[1], { timeout: 5_000 }).toEqual({ snapshot: null, routes: [route(ONE)], gone: [TWO] });
+  await first.link.stop();
+  await api([fronted]);
+  await expect.poll(() => told[2], { timeout: 5_000 }).toEqual({ snapshot: 'last', routes: [fronted], gone: [] });
 });
 
 test('what goes to an instance is counted at the API, and ends there with the gateway', async () => {

@@ -16,6 +16,7 @@ test('whoever is still there when access ends is cut, in whatever order others c
           ownerId: ALICE,
           access: new Map([[80, 'public']]),
           running: true,
+          sshFront: false,
           status: 'Running',
           notebookToken: '',
         };

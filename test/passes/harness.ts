@@ -54,6 +54,7 @@ export const quickLimits: Limits = {
   backOffBaseMs: 5,
   backOffMaxMs: 20,
   readyDeadlineMs: 3_000,
+  sshFrontMs: 100,
   stopGraceMs: 200,
   callDeadlineMs: 300,
   askAgainMs: 25,

@@ -288,6 +288,7 @@ async function allot(work: Work, show: Partial<Observed>): Promise<void> {
     ...show,
     phase: 'CreateContainer',
     message: '',
+    sshFront: false,
     ...diagnosed('', ''),
   } as const;
   work.instance = work.written = await needs.store.write(async (tx) => {

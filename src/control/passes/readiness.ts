@@ -49,11 +49,13 @@ export function readConsole(lines: readonly string[]): Console {
 /** Polls until ssh answers (or what the image has instead), the container ends, or a while is over. */
 export async function checkReady(work: Work, show: Partial<Observed>): Promise<'again' | number> {
   const { needs, instance } = work;
-  if (await answersWithin(work, PATIENCE_MS)) return ready(work, 'ssh');
+  // What answers then is the gateway's process, and says nothing of the instance.
+  if (!instance.observed.sshFront && (await answersWithin(work, PATIENCE_MS))) return ready(work, 'ssh');
   const lines = await consoleOf(work);
   const { services } = readConsole(lines);
   // Until this start has spoken the console is that of the one before: what has ended meanwhile is not ready.
   if (services && !services.includes('ssh') && (await runsNow(work))) {
+    if (!instance.observed.sshFront) await callFront(work);
     if (!services.includes('notebook')) return ready(work, 'nothing');
     if ((await accepts(insideOf(work), NOTEBOOK_PORT)) === true) return ready(work, 'notebook');
   }
@@ -62,6 +64,13 @@ export async function checkReady(work: Work, show: Partial<Observed>): Promise<'
   if (services?.includes('ssh') && (await answersWithin(work, MORE_PATIENCE_MS))) return ready(work, 'ssh');
   // A tenth of the wait so far: software that is slow to come up is not made slower by being asked too seldom.
   return Math.min(LONGEST_POLL_MS, Math.max(SHORTEST_REST_MS, (needs.now() - instance.wishedAtMs) / 10));
+}
+
+/** Has ssh served by the gateway's process, and gives it the time to come. */
+async function callFront(work: Work): Promise<void> {
+  if (work.hands.seen.probe?.capabilities.joinNetwork !== true) return;
+  await note(work, { observed: { sshFront: true } });
+  await answersWithin(work, work.needs.limits.sshFrontMs);
 }
 
 const insideOf = ({ needs, hands, instance, held }: Work): Inside => ({

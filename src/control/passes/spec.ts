@@ -140,6 +140,7 @@ export async function engineSpec(work: Work): Promise<EngineSpec> {
       { name: 'start', content: hands.startScript, mode: 0o555 },
       { name: 'init-script', content: spec.initScript, mode: 0o555 },
       { name: KEYS_FILE, content: await authorizedKeysOf(needs.store.read, instance.ownerId), mode: 0o644 },
+      { name: 'ssh-host-key', content: needs.sshHostKey(instance.id), mode: 0o600 },
       { name: 'notebook-token', content: `${notebookToken}\n`, mode: 0o600 },
       {
         name: 'env',

@@ -16,6 +16,7 @@ import type { Held } from '../loop.ts';
 import type { Offers } from '../offers.ts';
 import type { CredentialsFor } from '../registries.ts';
 import type { RegionHands, Regions } from '../regions.ts';
+import type { SshHostKeys } from '../ssh-host-key.ts';
 import type { Time } from '../time.ts';
 
 export interface InstancePassNeeds {
@@ -32,6 +33,7 @@ export interface InstancePassNeeds {
   limits: Limits;
   pidsLimit: number;
   health: Pick<Health, 'takeAnswer'>;
+  sshHostKey: SshHostKeys;
   routeChanged: (instanceId: string) => void;
   /** Wakes the loop: a pass that goes on made others due. */
   wake: () => void;

@@ -47,16 +47,16 @@ import type { ClientRequest, ClientResponse } from './client-exchange.ts';
 import { Credentials } from './credentials.ts';
 import { Crowd } from './crowd.ts';
 import { forward } from './forward.ts';
-import type { Exchange, ExchangeLimits } from './forward.ts';
+import type { Exchange } from './forward.ts';
 import { hasBody, readHead } from './head.ts';
 import type { Head } from './head.ts';
 import { Http2Clients } from './http2.ts';
 import { IdleWatch } from './idle.ts';
 import { InstancePools } from './instance-pools.ts';
-import type { PoolLimits } from './instance-pools.ts';
 import type { PortPool } from './port-pool.ts';
 import { inwardHeaders, peerOf, senderOf } from './inward.ts';
 import type { Peer, Sender } from './inward.ts';
+import { defaultGatewayLimits, type GatewayLimits } from './limits.ts';
 import { open } from './open.ts';
 import { addressWithout, isNavigation, shownToken, type Shown } from './share-token.ts';
 import { Revocation } from './revocation.ts';
@@ -64,45 +64,6 @@ import type { Live } from './revocation.ts';
 import { targetOf } from './routing.ts';
 import type { InstanceTarget } from './routing.ts';
 import { tunnel } from './upgrade.ts';
-import type { TunnelLimits } from './upgrade.ts';
-
-export interface GatewayLimits extends PoolLimits, TunnelLimits, ExchangeLimits {
-  /** A connection of a client on which nothing happens between requests is closed after as long. */
-  idleClientMs: number;
-  /** Until the head of a request must have come. */
-  headMs: number;
-  /** Of clients, at once. */
-  connections: number;
-  /** Requests under way on one connection of HTTP/2. */
-  streams: number;
-  /** How often open connections are asked for anew. */
-  revocationMs: number;
-  /** What runs when `stop` is called may go on for as long. */
-  stopGraceMs: number;
-}
-
-/** Of clients at once, where the files that may be open are enough. */
-const defaultGatewayLimits: GatewayLimits = {
-  perPort: 1_024,
-  perInstance: 4_096,
-  idlePoolMs: 30_000,
-  idleConnectionMs: 4_000,
-  dialMs: 10_000,
-  notebookPatienceMs: 10_000,
-  maxHeaderBytes: 32_768,
-  handshakeMs: 60_000,
-  halfOpenMs: 120_000,
-  // Notebooks and language models think for hours, and WebSockets are silent for days.
-  clientIdleMs: 600_000,
-  instanceIdleMs: 0,
-  tunnelIdleMs: 0,
-  idleClientMs: 65_000,
-  headMs: 30_000,
-  connections: 20_000,
-  streams: 128,
-  revocationMs: 30_000,
-  stopGraceMs: 10_000,
-};
 
 export interface GatewayTls {
   first: { cert: string; key: string };

@@ -77,7 +77,7 @@ function carry({ socket, kept, running, kill, timeoutSeconds }: Carried): Line {
   const toItsEnd = async (): Promise<void> => {
     await Promise.all([pump(running.stdout, channels.stdout, line), pump(running.stderr, channels.stderr, line)]);
     const exitCode = await running.exited;
-    await line.send(message(channels.exit, Buffer.from(JSON.stringify({ exitCode }))));
+    await line.send(Buffer.from(JSON.stringify({ exitCode })), Buffer.of(channels.exit));
     line.close(
       timedOut ? closeCodes.timedOut : 1000,
       timedOut ? 'it was killed at its time limit' : 'the command ended',
@@ -91,10 +91,8 @@ function carry({ socket, kept, running, kill, timeoutSeconds }: Carried): Line {
 }
 
 async function pump(stream: Readable, channel: number, line: Line): Promise<void> {
-  for await (const chunk of stream) await line.send(message(channel, chunk));
+  for await (const chunk of stream) await line.send(chunk, Buffer.of(channel));
 }
-
-const message = (channel: number, bytes: Uint8Array): Buffer => Buffer.concat([Buffer.of(channel), bytes]);
 
 function take(running: OpenExec, data: Buffer, isText: boolean): Promise<void> | void {
   if (isText) throw new BadMessage('messages are binary, and their first byte is the channel');

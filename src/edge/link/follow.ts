@@ -7,14 +7,14 @@ import { randomUUID } from 'node:crypto';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { z } from 'zod';
-import type { Forwarding, GatewayRoute, WhoseCredential } from '../../control/control.ts';
+import type { Forwarding, GatewayRoute, ToldRoutes, WhoseCredential } from '../../control/control.ts';
 import { makeEndings } from '../../control/endings.ts';
 import type { Log } from '../../control/log.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeAsker } from './asker.ts';
 import { makeBelieved } from './believed.ts';
 import { refusalIn } from './replies.ts';
-import { callerAnswer, line, redeemAnswer, sessionAnswer, shareAnswer, SILENT_MS } from './wire.ts';
+import { callerAnswer, line, redeemAnswer, sessionAnswer, shareAnswer, sshAnswer, SILENT_MS } from './wire.ts';
 import { makeReporter } from './reporter.ts';
 
 const AGAIN_MS = 250;
@@ -24,6 +24,8 @@ export interface FollowNeeds {
   path: string;
   /** Of the engines themselves: a connection must not hang on the API. */
   dial: Forwarding['dial'];
+  /** Hears the whole table each time that it is told, and each change of it. */
+  onTold?: (told: ToldRoutes) => void;
   log: Log;
   now?: () => number;
 }
@@ -36,7 +38,7 @@ export interface Following {
   stop(): Promise<void>;
 }
 
-export function followLink({ path, dial, log, now = Date.now }: FollowNeeds): Following {
+export function followLink({ path, dial, onTold = () => {}, log, now = Date.now }: FollowNeeds): Following {
   const gateway = randomUUID();
   const ending = new AbortController();
   const api = makeAsker({ socketPath: path, headers: { 'x-gateway': gateway }, patienceMs: ASK_MS });
@@ -62,6 +64,11 @@ export function followLink({ path, dial, log, now = Date.now }: FollowNeeds): Fo
     now,
     isThere: () => isThere,
     ask: (token: string) => ask('share', { token }, shareAnswer),
+  });
+  const identities = makeBelieved({
+    now,
+    isThere: () => isThere,
+    ask: (instanceId: string) => ask('ssh', { instanceId }, sshAnswer),
   });
   const tokens = makeBelieved({
     now,
@@ -111,10 +118,12 @@ export function followLink({ path, dial, log, now = Date.now }: FollowNeeds): Fo
           isThere = true;
           tellReady({ issuer });
           reporter.sendAll();
+          onTold({ snapshot, routes: [...table.values()], gone });
         } else {
           for (const route of routes) table?.set(route.instanceId, route);
           for (const id of gone) table?.delete(id);
           lookAnew(new Set(ended), new Set([...routes.map(({ instanceId }) => instanceId), ...gone]));
+          onTold({ snapshot, routes, gone });
         }
       }
     } finally {
@@ -149,6 +158,7 @@ export function followLink({ path, dial, log, now = Date.now }: FollowNeeds): Fo
         // It may be believed for longer than it holds.
         return opened !== null && opened.expiresAtMs > now() ? opened : null;
       },
+      ssh: (instanceId) => identities.of(instanceId),
       redeem: (handover) => ask('redeem', { handover }, redeemAnswer),
       dial,
       began: reporter.began,

@@ -14,6 +14,7 @@ import {
   redeemQuestion,
   sessionQuestion,
   shareQuestion,
+  sshQuestion,
   traffic,
 } from './wire.ts';
 
@@ -24,7 +25,7 @@ export interface LinkNeeds {
   /** Path of the socket; one that a server which died has left is replaced. */
   path: string;
   routeTable: RouteTable;
-  forwarding: Pick<Forwarding, 'redeem' | 'session' | 'share' | 'began' | 'onEnded'>;
+  forwarding: Pick<Forwarding, 'redeem' | 'session' | 'share' | 'ssh' | 'began' | 'onEnded'>;
   authenticate: WhoseCredential;
   issuer: string;
   log: Log;
@@ -74,6 +75,8 @@ async function answer(served: Served, req: IncomingMessage, res: ServerResponse)
       return say(res, await forwarding.share(shareQuestion.parse(await json(req)).token));
     case 'POST /redeem':
       return say(res, await forwarding.redeem(redeemQuestion.parse(await json(req)).handover));
+    case 'POST /ssh':
+      return say(res, await forwarding.ssh(sshQuestion.parse(await json(req)).instanceId));
     case 'POST /traffic':
       gateways.get(gateway)?.take(traffic.parse(await json(req)));
       return say(res, null);

@@ -2,7 +2,7 @@
  * # Between the API and a gateway that is a process of its own
  *
  * HTTP over a socket of this machine that only Berth's own user may open. `GET /routes` is a stream that does not end: all routes, then each
- * change and each account at which a way in ended, a JSON text a line, numbered. `POST /authenticate`, `/session`, `/share`, `/redeem` ask what only the database knows. `POST /traffic` tells what
+ * change and each account at which a way in ended, a JSON text a line, numbered. `POST /authenticate`, `/session`, `/share`, `/redeem`, `/ssh` ask what only the database knows. `POST /traffic` tells what
  * goes to which instance, for idleness.
  *
  * And the other way, over a socket of the gateway's: `POST /list` and `/close` of terminals, and `GET /attach`, which is upgraded to a WebSocket
@@ -25,6 +25,7 @@ const route = z.object({
   running: z.boolean(),
   status: z.string(),
   notebookToken: z.string(),
+  sshFront: z.boolean(),
 });
 
 /** A line of the stream. `number` counts them since the API was started; `issuer` names the installation, as access tokens do. */
@@ -55,6 +56,7 @@ export const authenticateQuestion = credential;
 export const sessionQuestion = z.object({ secret: z.string() });
 export const shareQuestion = z.object({ token: z.string() });
 export const redeemQuestion = z.object({ handover: z.string() });
+export const sshQuestion = z.object({ instanceId: z.string() });
 
 /** Only what the gateway looks at. */
 export const callerAnswer = z.object({ accountId: z.string() }) satisfies z.ZodType<Pick<Caller, 'accountId'>>;
@@ -63,6 +65,8 @@ export const shareAnswer = z.object({ instanceId: z.string(), port: z.number(), 
 export const redeemAnswer = z
   .object({ session: z.string(), accountId: z.string(), instanceId: z.string(), expiresAtMs: z.number() })
   .nullable();
+
+export const sshAnswer = z.object({ hostKey: z.string(), keys: z.array(z.string()) }).nullable();
 
 /** What is open now to each instance, of either kind, and what came and went since the last time. */
 export const traffic = z.array(

@@ -147,7 +147,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
 
     async ensureImage(ref, onProgress, signal, credentials, more) {
       await images.ensure(ref, onProgress, signal, credentials, more);
-      if (ref === options.tools?.imageRef) tools.prepare();
+      tools.sawImage(ref);
     },
     pushImage: (ref, onProgress, signal, credentials) => images.push(ref, onProgress, signal, credentials),
     removeImage: (ref, signal) => images.remove(ref, signal),

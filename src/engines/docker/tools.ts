@@ -56,6 +56,8 @@ export interface Tools {
   folder(): Promise<string | undefined>;
   /** Sees to it, beside whatever else goes on, that they are there. */
   prepare(): void;
+  /** The same, when this image was seen just now. */
+  sawImage(ref: string): void;
   stop(): Promise<void>;
 }
 
@@ -68,7 +70,12 @@ export function makeTools(options: {
 }): Tools {
   const { client, installation, host, setting, log } = options;
   if (setting === undefined || !client.local)
-    return { folder: () => Promise.resolve(undefined), prepare: () => {}, stop: () => Promise.resolve() };
+    return {
+      folder: () => Promise.resolve(undefined),
+      prepare: () => {},
+      sawImage: () => {},
+      stop: () => Promise.resolve(),
+    };
   const { docker, call } = client;
   const { folder, imageRef } = setting;
   const hash = createHash('sha256').update([imageRef, process.arch, COLLECT].join('\0'));
@@ -77,6 +84,7 @@ export function makeTools(options: {
   let preparing: Promise<void> | undefined;
   let isReady = false;
   let notBeforeMs = -Infinity;
+  let lacksImage = false;
 
   async function hasImage(signal: AbortSignal): Promise<boolean> {
     try {
@@ -169,7 +177,7 @@ export function makeTools(options: {
     }
     if (!(await isThere(path.join(folder, version)))) {
       // It is made when it is wanted for instances, or never: then they do without.
-      if (!(await hasImage(signal))) return;
+      if (!(await hasImage(signal))) return void (lacksImage = true);
       await makeVersion(signal);
       log.info(
         { folder, ms: Math.round(performance.now() - beganMs) },
@@ -180,23 +188,31 @@ export function makeTools(options: {
     isReady = true;
   }
 
+  function begin(): void {
+    if (isReady || preparing !== undefined || stopping.signal.aborted || performance.now() < notBeforeMs) return;
+    notBeforeMs = performance.now() + LOOK_AGAIN_MS;
+    lacksImage = false;
+    const signal = AbortSignal.any([stopping.signal, AbortSignal.timeout(PREPARE_MS)]);
+    preparing = prepare(signal)
+      .catch((error: unknown) => {
+        notBeforeMs = performance.now() + TRY_AGAIN_MS;
+        if (!stopping.signal.aborted)
+          log.warn({ err: error }, 'instances whose images have no sftp-server and no rsync do without for now');
+      })
+      .finally(() => (preparing = undefined));
+  }
+
   return {
     folder: () =>
       mkdir(folder, { recursive: true }).then(
         () => folder,
         () => undefined,
       ),
-    prepare() {
-      if (isReady || preparing !== undefined || stopping.signal.aborted || performance.now() < notBeforeMs) return;
-      notBeforeMs = performance.now() + LOOK_AGAIN_MS;
-      const signal = AbortSignal.any([stopping.signal, AbortSignal.timeout(PREPARE_MS)]);
-      preparing = prepare(signal)
-        .catch((error: unknown) => {
-          notBeforeMs = performance.now() + TRY_AGAIN_MS;
-          if (!stopping.signal.aborted)
-            log.warn({ err: error }, 'instances whose images have no sftp-server and no rsync do without for now');
-        })
-        .finally(() => (preparing = undefined));
+    prepare: begin,
+    sawImage(ref) {
+      if (ref !== imageRef) return;
+      if (lacksImage) notBeforeMs = -Infinity;
+      begin();
     },
     async stop() {
       stopping.abort();

@@ -1,0 +1,41 @@
+/** The client's agent, for programs inside: a socket that only this connection's sessions are told of, and that ends with it. */
+import type { Duplex } from 'node:stream';
+import type { SshHands } from '../../control/control.ts';
+import type { InstanceId } from '../../domain/ids.ts';
+import type { Client } from './client.ts';
+import { joinStreams } from './join.ts';
+import { openAgentChannel } from './ssh2-inside.ts';
+
+const LISTEN_MS = 10_000;
+
+export interface Agent {
+  /** Where it is inside; null when it could not be had. One for all sessions of the connection. */
+  path(): Promise<string | null>;
+}
+
+export function makeAgent(client: Client, hands: Pick<SshHands, 'listenUnix'>, id: InstanceId): Agent {
+  let asked: Promise<string | null> | null = null;
+
+  const arrived = (connection: Duplex): void => {
+    connection.on('error', () => {});
+    const over = client.begin();
+    if (over === null) return void connection.destroy();
+    connection.once('close', over);
+    openAgentChannel(client.ssh, (channel) => {
+      if (channel === null) connection.destroy();
+      else joinStreams(client, channel, connection);
+    });
+  };
+
+  async function listen(): Promise<string> {
+    const signal = AbortSignal.any([client.gone, AbortSignal.timeout(LISTEN_MS)]);
+    const { pathInside, close } = await hands.listenUnix(id, arrived, signal);
+    if (client.gone.aborted) close();
+    else client.gone.addEventListener('abort', close, { once: true });
+    return pathInside;
+  }
+
+  return {
+    path: () => (asked ??= listen().catch(() => null)),
+  };
+}

@@ -1,0 +1,28 @@
+/** Whether a connection takes more just now: not while it has enough unsent, nor while keys are exchanged, as ssh2 keeps all that is written then. */
+import type { Connection } from 'ssh2';
+import { isExchangingKeys } from './ssh2-inside.ts';
+
+/** Null: it does; else what resolves when it is worth asking again, for however many ask. */
+export type Busy = () => Promise<void> | null;
+
+export function makeBusy(ssh: Connection, gone: AbortSignal): Busy {
+  const { _sock: socket } = ssh;
+  let waiting: Promise<void> | null = null;
+  const wait = (): Promise<void> =>
+    new Promise((resolve) => {
+      const again = (): void => {
+        socket.off('drain', again);
+        ssh.off('handshake', again);
+        gone.removeEventListener('abort', again);
+        waiting = null;
+        resolve();
+      };
+      socket.on('drain', again);
+      ssh.on('handshake', again);
+      gone.addEventListener('abort', again);
+    });
+  return () => {
+    if (gone.aborted || !(socket.writableNeedDrain || isExchangingKeys(ssh))) return null;
+    return (waiting ??= wait());
+  };
+}

@@ -1,0 +1,128 @@
+/**
+ * How commands of a session are begun inside, as sshd would: as root in its home, with its shell of `/etc/passwd`, and what the image, the
+ * engine and `images/start.sh` say of the environment. The first that is written, on the terminal or else on stderr, is the number of the
+ * process: signals have to find it, and an engine knows none.
+ */
+import type { ExecWish, TerminalSize } from './hands.ts';
+
+export type Begun = { kind: 'shell' } | { kind: 'command'; command: string } | { kind: 'sftp' };
+
+const PROGRAM = 'berth-ssh';
+
+/** What follows PATH: as in `images/start.sh`, and then what Berth brings for images that have no such programs. */
+const FOLDERS = '/usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin /opt/conda/bin /opt/berth/bin';
+/** Of Debian, Fedora, Alpine and Arch. */
+const SFTP_SERVERS =
+  '/usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-server /usr/lib/ssh/sftp-server /usr/libexec/sftp-server /opt/berth/bin/sftp-server';
+
+const BEGIN = `
+if [ "$3" = terminal ]; then echo $$; SSH_TTY=$(tty 2>/dev/null) && export SSH_TTY; else echo $$ >&2; fi
+HOME=/root USER=root LOGNAME=root LANG="\${LANG:-C.UTF-8}" SHELL=
+for dir in ${FOLDERS}; do
+  case ":$PATH:" in *":$dir:"*) ;; *) PATH=$PATH:$dir ;; esac
+done
+while IFS=: read -r user _ _ _ _ _ shell; do
+  [ "$user" != root ] || SHELL=$shell
+done 2>/dev/null </etc/passwd
+case $SHELL in */nologin | */false) SHELL= ;; esac
+[ -x "$SHELL" ] || SHELL=$(command -v bash || command -v sh)
+export HOME USER LOGNAME LANG SHELL PATH
+while IFS== read -r name value; do
+  case $name in BERTH_*) export "$name=$value" ;; esac
+done 2>/dev/null </etc/berth/env
+unset OLDPWD
+cd /root 2>/dev/null || cd /
+case $1 in
+  shell) exec "$SHELL" -l ;;
+  command) exec "$SHELL" -c "$2" ;;
+esac
+for program in ${SFTP_SERVERS}; do
+  [ ! -x "$program" ] || exec "$program"
+done
+echo 'this image has no sftp-server, and this installation of Berth brings none: install openssh-sftp-server in the instance' >&2
+exit 127
+`;
+
+/** A group of processes, and who else has its terminal: what is in front of it, as when the line of a terminal is lost. */
+const SIGNAL = `
+read -r stat </proc/$2/stat || exit 1
+set -- "$1" "$2" \${stat##*) }
+kill -s "$1" -- "-$2" 2>/dev/null
+case $1 in HUP) [ "$8" -le 1 ] || [ "$8" = "$2" ] || kill -s HUP -- "-$8" 2>/dev/null ;; esac
+`;
+
+/** The leaders of sessions that were begun from outside, on a terminal, by ssh; who has none of the programs has none of them left. */
+const HANG_UP = `
+for process in /proc/[0-9]*; do
+  read -r stat 2>/dev/null <$process/stat || continue
+  set -- \${stat##*) }
+  [ "$2" = 0 ] && [ "$5" != 0 ] && grep -qs SSH_CONNECTION= $process/environ || continue
+  pid=\${process#/proc/}
+  kill -s HUP -- "-$pid" "-$6" 2>/dev/null
+done
+`;
+
+export interface BeginWish {
+  begun: Begun;
+  env: Readonly<Record<string, string>>;
+  terminal: TerminalSize | null;
+}
+
+export const execWish = ({ begun, env, terminal }: BeginWish): ExecWish => ({
+  command: [
+    '/bin/sh',
+    '-c',
+    BEGIN,
+    PROGRAM,
+    begun.kind,
+    begun.kind === 'command' ? begun.command : '',
+    terminal === null ? '' : 'terminal',
+  ],
+  env,
+  terminal,
+});
+
+/** Signals that a client may send (RFC 4254 §6.10), with their numbers on Linux. */
+export const signalNumbers: Readonly<Record<string, number>> = {
+  HUP: 1,
+  INT: 2,
+  QUIT: 3,
+  ILL: 4,
+  ABRT: 6,
+  FPE: 8,
+  KILL: 9,
+  USR1: 10,
+  SEGV: 11,
+  USR2: 12,
+  PIPE: 13,
+  ALRM: 14,
+  TERM: 15,
+};
+
+export const signalCommand = (signal: string, pid: number): string[] => [
+  '/bin/sh',
+  '-c',
+  SIGNAL,
+  PROGRAM,
+  signal,
+  String(pid),
+];
+
+export const hangUpCommand: readonly string[] = ['/bin/sh', '-c', HANG_UP, PROGRAM];
+
+const LONGEST_PID = 12;
+
+/** The number of the process from the first bytes that were written, and what of them is the command's own; null: more has to come. */
+export function readPid(bytes: Buffer): { pid: number | null; rest: Buffer } | null {
+  const end = bytes.indexOf('\n');
+  if (end === -1 && bytes.length < LONGEST_PID) return null;
+  const said = /^\d+$/.exec(bytes.subarray(0, Math.max(end, 0)).toString('latin1').trim());
+  return said === null ? { pid: null, rest: bytes } : { pid: Number(said[0]), rest: bytes.subarray(end + 1) };
+}
+
+/** Ours to set, or sshd's way too: an image has few locales, and a client's that is not among them breaks more than it helps. */
+const NOT_THE_CLIENTS =
+  /^(HOME|USER|LOGNAME|SHELL|PATH|MAIL|LANG|LANGUAGE|LC_.*|SSH_.*|BERTH_.*|LD_.*|ENV|BASH_ENV|IFS)$/;
+
+export const mayBeSet = (name: string, value: string): boolean =>
+  /^[A-Za-z_][A-Za-z0-9_]{0,127}$/.test(name) && !NOT_THE_CLIENTS.test(name) && !value.includes('\0');

@@ -1,0 +1,88 @@
+/** Ports forwarded in an ssh connection: to what programs in the instance reach (-L, -D), and from ports that it opens inside (-R). */
+import type { TcpipBindInfo } from 'ssh2';
+import type { Client } from './client.ts';
+import type { InstanceNetwork, NetworkConnection } from './hands.ts';
+import { joinStreams } from './join.ts';
+
+const CONNECT_MS = 30_000;
+const LISTEN_MS = 5_000;
+const MOST_LISTENING = 64;
+/** As sshd without `GatewayPorts`: what is forwarded to the client is nobody's but the instance's own. */
+const INSIDE = '127.0.0.1';
+
+export function serveForwards(client: Client, network: InstanceNetwork): void {
+  const listening = new Map<string, { close(): void }>();
+  const within = (ms: number): AbortSignal => AbortSignal.any([client.gone, AbortSignal.timeout(ms)]);
+
+  client.ssh.on('tcpip', (accept, reject, { destIP: host, destPort: port }) => {
+    const over = client.begin();
+    if (over === null) return reject();
+    network.connect({ host, port }, within(CONNECT_MS)).then(
+      (connection) => {
+        connection.on('error', () => {});
+        connection.once('close', over);
+        if (client.gone.aborted) return connection.destroy();
+        joinStreams(client, accept(), connection);
+      },
+      () => {
+        over();
+        if (!client.gone.aborted) reject();
+      },
+    );
+  });
+
+  /** A connection to a port that the client has asked for. */
+  const arrived = (asked: TcpipBindInfo, port: number, connection: NetworkConnection): void => {
+    connection.on('error', () => {});
+    const over = client.begin();
+    if (over === null) return void connection.destroy();
+    connection.once('close', over);
+    const from = connection.remoteAddress ?? INSIDE;
+    client.ssh.forwardOut(asked.bindAddr, port, from, 0, (error, channel) => {
+      if (error) connection.destroy();
+      else joinStreams(client, channel, connection);
+    });
+  };
+
+  async function listen(asked: TcpipBindInfo): Promise<number> {
+    if (listening.size >= MOST_LISTENING) throw new Error(`it listens on ${MOST_LISTENING} ports already`);
+    let chosen = asked.bindPort;
+    const onConnection = (connection: NetworkConnection): void => arrived(asked, chosen, connection);
+    const opened = await network.listen({ host: INSIDE, port: asked.bindPort }, onConnection, within(LISTEN_MS));
+    chosen = opened.port;
+    if (client.gone.aborted) opened.close();
+    else listening.set(keyOf({ ...asked, bindPort: chosen }), opened);
+    return chosen;
+  }
+
+  const cancel = (asked: TcpipBindInfo): boolean => {
+    const key = keyOf(asked);
+    listening.get(key)?.close();
+    return listening.delete(key);
+  };
+
+  client.ssh.on('request', (accept, reject, name, asked) => {
+    if (name === 'cancel-tcpip-forward' && 'bindPort' in asked) return cancel(asked) ? accept?.() : reject?.();
+    if (name !== 'tcpip-forward' || !('bindPort' in asked)) return reject?.();
+    // ssh2 answers in the order of the questions, and keeps those that come meanwhile.
+    client.ssh._sock.pause();
+    listen(asked)
+      .then(
+        (port) => !client.gone.aborted && accept?.(port),
+        () => !client.gone.aborted && reject?.(),
+      )
+      .catch((error: unknown) => client.end(String(error)))
+      .finally(() => client.ssh._sock.resume());
+  });
+
+  client.gone.addEventListener(
+    'abort',
+    () => {
+      for (const one of listening.values()) one.close();
+      listening.clear();
+    },
+    { once: true },
+  );
+}
+
+const keyOf = ({ bindAddr, bindPort }: TcpipBindInfo): string => `${bindAddr} ${bindPort}`;

@@ -1,0 +1,222 @@
+/**
+ * # The front of one instance
+ *
+ * Joins the network of an instance whose image has no sshd, listens there on 22, and serves ssh on it, as long as it is wanted. What ends it
+ * (a stop, a restart) ends all that it holds; it comes again by itself.
+ */
+import ssh2, { type Connection } from 'ssh2';
+import type { Duplex } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Forwarding, SshHands } from '../../control/control.ts';
+import type { Log } from '../../control/log.ts';
+import { EngineFault } from '../../domain/engine-fault.ts';
+import type { InstanceId } from '../../domain/ids.ts';
+import { SSH_PORT } from '../../domain/ports.ts';
+import { makeAgent } from './agent.ts';
+import { hangUpCommand } from './commands.ts';
+import { makeClient, makeHeld, type Client } from './client.ts';
+import type { Crowd } from './crowd.ts';
+import { serveForwards } from './forwards.ts';
+import type { InstanceNetwork, NetworkConnection } from './hands.ts';
+import { askForLogin } from './login.ts';
+import { makePace, type PaceLimits } from './pace.ts';
+import { serveSession } from './session.ts';
+
+const JOIN_MS = 30_000;
+const FIRST_PAUSE_MS = 250;
+const LONGEST_PAUSE_MS = 15_000;
+const MOST_CLIENTS = 128;
+const MOST_COMMANDS = 256;
+/** Its identity is asked for so often, so that it is known when nobody can be asked. */
+const ASK_AGAIN_MS = 60_000;
+const GOODBYE_MS = 500;
+
+export interface FrontNeeds {
+  id: InstanceId;
+  hands: SshHands;
+  access: Forwarding['ssh'];
+  crowd: Crowd;
+  limits: FrontLimits;
+  log: Log;
+}
+
+export interface FrontLimits {
+  /** From the connection to the login. A person may have to find a security key. */
+  loginMs: number;
+  /** Connections of an instance, since each exchange of keys costs everybody a millisecond. */
+  pace: PaceLimits;
+  /** Who is silent is asked so often, and so many times in a row, whether they are still there. */
+  keepaliveMs: number;
+  keepalives: number;
+}
+
+export const frontLimits: FrontLimits = {
+  loginMs: 120_000,
+  pace: { burst: 200, perSecond: 50 },
+  // As sshd is set by `images/start.sh`.
+  keepaliveMs: 60_000,
+  keepalives: 60,
+};
+
+export interface Front {
+  /** Asks whether those who are logged in may stay. */
+  check(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+const algorithms = {
+  kex: ['curve25519-sha256', 'curve25519-sha256@libssh.org', 'ecdh-sha2-nistp256', 'diffie-hellman-group14-sha256'],
+  cipher: ['aes128-gcm@openssh.com', 'aes256-gcm@openssh.com', 'aes256-ctr', 'aes128-ctr'],
+  hmac: ['hmac-sha2-256-etm@openssh.com', 'hmac-sha2-512-etm@openssh.com', 'hmac-sha2-256', 'hmac-sha2-512'],
+  compress: ['none'],
+} satisfies ConstructorParameters<typeof ssh2.Server>[0]['algorithms'];
+
+export function startFront(needs: FrontNeeds): Front {
+  const { id, hands, access, crowd, limits, log } = needs;
+  const ending = new AbortController();
+  const held = makeHeld();
+  const pace = makePace(limits.pace, () => performance.now());
+  /** With the key that each is logged in by. */
+  const known = new Map<Client, string>();
+  let commands = 0;
+  let askedAtMs = -Infinity;
+
+  const beginCommand = (): (() => void) | null => {
+    if (commands >= MOST_COMMANDS) return null;
+    commands += 1;
+    return () => void (commands -= 1);
+  };
+
+  const welcome = (network: InstanceNetwork, ssh: Connection, toldApart: () => void): void => {
+    const client = makeClient({ ssh, log, instanceId: id, held });
+    const agent = makeAgent(client, hands, id);
+    client.gone.addEventListener('abort', () => known.delete(client), { once: true });
+    askForLogin({
+      client,
+      access: () => access(id),
+      onLogin(key) {
+        if (known.size >= MOST_CLIENTS) return client.end(`the instance has ${MOST_CLIENTS} ssh connections`);
+        known.set(client, key);
+        toldApart();
+      },
+    });
+    ssh.once('ready', () => {
+      serveForwards(client, network);
+      ssh.on('session', (accept, reject) => {
+        const over = client.begin();
+        if (over === null) return reject();
+        const session = accept();
+        session.once('close', over);
+        const connection = connectionOf(ssh._sock);
+        serveSession({ client, agent, session, connection, hands, id, log, begin: beginCommand });
+      });
+    });
+  };
+
+  /** Serves on one run of the instance, to its end. */
+  async function serve(signal: AbortSignal): Promise<void> {
+    const identity = await access(id);
+    if (identity === null) throw new Error('the instance is gone');
+    askedAtMs = performance.now();
+    const network = await hands.joinNetwork(id, within(signal, JOIN_MS));
+    const sockets = new Map<Duplex, () => void>();
+    const settings = { keepaliveInterval: limits.keepaliveMs, keepaliveCountMax: limits.keepalives };
+    const server = new ssh2.Server({ hostKeys: [identity.hostKey], ident: 'Berth', algorithms, ...settings });
+    server.on('connection', (ssh) => {
+      const toldApart = sockets.get(ssh._sock);
+      if (toldApart) welcome(network, ssh, toldApart);
+      else ssh._sock.destroy();
+    });
+    const arrived = (socket: NetworkConnection): void => {
+      socket.on('error', () => {});
+      if (!pace.take()) return void socket.destroy();
+      const leave = (): void => void socket.destroy();
+      const late = setTimeout(leave, limits.loginMs);
+      const forget = crowd.add({ instanceId: id, address: socket.remoteAddress ?? '', leave });
+      const toldApart = (): void => {
+        clearTimeout(late);
+        forget();
+      };
+      sockets.set(socket, toldApart);
+      // Of no use to anybody half open.
+      socket.once('end', leave);
+      socket.once('close', () => {
+        sockets.delete(socket);
+        toldApart();
+      });
+      server.injectSocket(socket);
+    };
+    try {
+      const listening = await network.listen({ host: '', port: SSH_PORT }, arrived, within(signal, JOIN_MS));
+      log.info({ id }, 'serves ssh for an instance without sshd');
+      hangUpLeftBehind(signal);
+      await Promise.race([network.ended, aborted(signal)]);
+      listening.close();
+      for (const client of known.keys()) client.ssh.end();
+      if (signal.aborted && known.size > 0) await sleep(GOODBYE_MS);
+    } finally {
+      for (const socket of sockets.keys()) socket.destroy();
+      network.close();
+    }
+  }
+
+  /** Terminals of a process that was killed: nobody else serves ssh there, and nobody comes back to them. */
+  function hangUpLeftBehind(signal: AbortSignal): void {
+    hands.exec(id, hangUpCommand, within(signal, JOIN_MS)).catch((error: unknown) => {
+      if (!signal.aborted) log.debug({ id, err: error }, 'could not look for terminals that were left behind');
+    });
+  }
+
+  async function keep(): Promise<void> {
+    let pauseMs = FIRST_PAUSE_MS;
+    let told = '';
+    while (!ending.signal.aborted) {
+      const beganMs = performance.now();
+      try {
+        await serve(ending.signal);
+      } catch (error) {
+        if (ending.signal.aborted) return;
+        const text = error instanceof Error ? error.message : String(error);
+        const level = error instanceof EngineFault && error.kind === 'not_found' ? 'debug' : 'warn';
+        if (text !== told) log[level]({ id, err: error }, 'ssh can not be served for an instance; tried again');
+        told = text;
+      }
+      pauseMs = performance.now() - beganMs > LONGEST_PAUSE_MS ? FIRST_PAUSE_MS : pauseMs;
+      await sleep(pauseMs, undefined, { signal: ending.signal }).catch(() => {});
+      pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS);
+    }
+  }
+  const keeping = keep();
+
+  return {
+    async check() {
+      if (known.size === 0 && performance.now() - askedAtMs < ASK_AGAIN_MS) return;
+      const identity = await access(id);
+      askedAtMs = performance.now();
+      for (const [client, key] of known)
+        if (identity === null || !identity.keys.includes(key)) client.end('its key was deleted');
+    },
+    async stop() {
+      ending.abort();
+      await keeping;
+    },
+  };
+}
+
+const within = (signal: AbortSignal, ms: number): AbortSignal => AbortSignal.any([signal, AbortSignal.timeout(ms)]);
+
+const aborted = (signal: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+
+/** As SSH_CONNECTION has it; a port that is not told is 0. */
+function connectionOf(socket: Connection['_sock']): string {
+  const of = (name: string): string => {
+    const value: unknown = Reflect.get(socket, name);
+    return typeof value === 'string' || typeof value === 'number' ? String(value).replace(/^::ffff:/, '') : '';
+  };
+  const [from, to] = [of('remoteAddress') || '0.0.0.0', of('localAddress') || '0.0.0.0'];
+  return `${from} ${of('remotePort') || '0'} ${to} ${of('localPort') || SSH_PORT}`;
+}

@@ -1,0 +1,77 @@
+/**
+ * # Ssh for images without sshd
+ *
+ * The routes say which instances have none; each of these gets a front (`front.ts`) in the process of the gateway, so that the API may be
+ * restarted under open sessions. `client.ts` is one connection and its end, `login.ts` who may come in, `session.ts` and `program.ts` what a
+ * shell or command is, `forwards.ts` and `agent.ts` what else goes through. The protocol itself is ssh2's.
+ */
+import type { Forwarding, GatewayRoute, SshHands, ToldRoutes } from '../../control/control.ts';
+import type { Log } from '../../control/log.ts';
+import type { InstanceId } from '../../domain/ids.ts';
+import { crowdLimits, makeCrowd } from './crowd.ts';
+import { frontLimits, startFront, type Front, type FrontLimits } from './front.ts';
+
+const CHECK_EVERY_MS = 10_000;
+
+export interface SshFrontsNeeds {
+  hands: SshHands;
+  access: Forwarding['ssh'];
+  log: Log;
+  checkEveryMs?: number;
+  limits?: Partial<FrontLimits>;
+}
+
+export interface SshFronts {
+  /** What the routes are: all, or what changed. */
+  told(told: ToldRoutes): void;
+  stop(): Promise<void>;
+}
+
+export function makeSshFronts(needs: SshFrontsNeeds): SshFronts {
+  const { hands, access, log, checkEveryMs = CHECK_EVERY_MS } = needs;
+  const limits = { ...frontLimits, ...needs.limits };
+  const fronts = new Map<InstanceId, Front>();
+  const crowd = makeCrowd(crowdLimits);
+  const stopping = new Set<Promise<void>>();
+  let snapshot = new Set<string>();
+  let isOver = false;
+
+  const leave = (id: InstanceId): void => {
+    const front = fronts.get(id);
+    if (!front) return;
+    fronts.delete(id);
+    const stopped = front.stop().finally(() => stopping.delete(stopped));
+    stopping.add(stopped);
+  };
+  const heard = ({ instanceId: id, sshFront }: GatewayRoute): void => {
+    if (!sshFront) leave(id);
+    else if (!fronts.has(id)) fronts.set(id, startFront({ id, hands, access, crowd, limits, log }));
+  };
+
+  const timer = setInterval(() => {
+    for (const [id, front] of fronts)
+      front.check().catch((error: unknown) => {
+        log.warn({ id, err: error }, 'could not ask anew whether ssh sessions may stay; they stay until the next time');
+      });
+  }, checkEveryMs);
+  timer.unref();
+
+  return {
+    told({ snapshot: part, routes, gone }) {
+      if (isOver) return;
+      for (const route of routes) heard(route);
+      for (const id of fronts.keys()) if (gone.includes(id)) leave(id);
+      if (part === null) return;
+      for (const { instanceId } of routes) snapshot.add(instanceId);
+      if (part === 'part') return;
+      for (const id of fronts.keys()) if (!snapshot.has(id)) leave(id);
+      snapshot = new Set();
+    },
+    async stop() {
+      isOver = true;
+      clearInterval(timer);
+      for (const id of fronts.keys()) leave(id);
+      await Promise.all(stopping);
+    },
+  };
+}

@@ -1,0 +1,85 @@
+/** One session of a client: what it asks for first (terminal, environment, agent), and then the one command, shell or subsystem that it is. */
+import type { PseudoTtyInfo, ServerChannel, Session } from 'ssh2';
+import type { Agent } from './agent.ts';
+import type { Client } from './client.ts';
+import { mayBeSet, type Begun } from './commands.ts';
+import type { TerminalSize } from './hands.ts';
+import { runProgram, type Program, type ProgramNeeds } from './program.ts';
+
+const MOST_VARIABLES = 128;
+const MOST_TEXT = 32 * 1024;
+const LARGEST_TERMINAL = 4_096;
+
+export interface SessionNeeds extends Omit<ProgramNeeds, 'channel' | 'outlet' | 'wish'> {
+  client: Client;
+  agent: Agent;
+  session: Session;
+  /** As sshd tells it in SSH_CONNECTION. */
+  connection: string;
+}
+
+const sizeOf = ({ cols, rows }: Pick<PseudoTtyInfo, 'cols' | 'rows'>): TerminalSize => ({
+  columns: Math.min(Math.max(1, cols || 80), LARGEST_TERMINAL),
+  rows: Math.min(Math.max(1, rows || 24), LARGEST_TERMINAL),
+});
+
+export function serveSession(needs: SessionNeeds): void {
+  const { client, agent, session, connection } = needs;
+  const env: Record<string, string> = { SSH_CONNECTION: connection, SSH_CLIENT: clientOf(connection) };
+  let textSize = 0;
+  let terminal: TerminalSize | null = null;
+  let wantsAgent = false;
+  let program: Program | null = null;
+
+  session.on('pty', (accept, _reject, info) => {
+    terminal = sizeOf(info);
+    if (mayBeSet('TERM', info.term) && info.term.length < 128) env['TERM'] = info.term;
+    accept?.();
+  });
+  session.on('window-change', (accept, _reject, info) => {
+    terminal = sizeOf(info);
+    program?.resize(terminal);
+    accept?.();
+  });
+  session.on('env', (accept, reject, { key, val }) => {
+    textSize += key.length + val.length;
+    const isBounded = Object.keys(env).length < MOST_VARIABLES && textSize < MOST_TEXT;
+    if (!isBounded || !mayBeSet(key, val)) return reject?.();
+    env[key] = val;
+    accept?.();
+  });
+  session.on('auth-agent', (accept) => {
+    wantsAgent = true;
+    accept?.();
+  });
+  session.on('signal', (accept, _reject, { name }) => {
+    program?.signal(name);
+    accept?.();
+  });
+
+  session.once('close', () => program?.leave());
+
+  const run = (begun: Begun, channel: ServerChannel): void => {
+    const outlet = client.adopt(channel);
+    const wish = async () => {
+      const socket = wantsAgent ? await agent.path() : null;
+      // What of its size has changed meanwhile comes with it.
+      return { begun, terminal, env: socket === null ? env : { ...env, SSH_AUTH_SOCK: socket } };
+    };
+    program = runProgram({ ...needs, channel, outlet, wish });
+  };
+  session.on('shell', (accept) => run({ kind: 'shell' }, accept()));
+  session.on('exec', (accept, reject, { command }) => {
+    if (command.length > MOST_TEXT || command.includes('\0')) return reject?.();
+    run({ kind: 'command', command }, accept());
+  });
+  session.on('subsystem', (accept, reject, { name }) => {
+    if (name !== 'sftp') return reject?.();
+    run({ kind: 'sftp' }, accept());
+  });
+}
+
+const clientOf = (connection: string): string => {
+  const [address = '', port = '', , ownPort = ''] = connection.split(' ');
+  return `${address} ${port} ${ownPort}`;
+};

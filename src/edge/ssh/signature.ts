@@ -1,0 +1,128 @@
+/**
+ * # Proof of a key
+ *
+ * Whether a signature was made with the private half of a public key, for every type that accounts may have: ed25519, ECDSA on the curves of
+ * NIST, RSA with SHA-2, and the two of security keys (OpenSSH's PROTOCOL.u2f), which sign a text of their own around the hash of what they
+ * are shown, and say whether a person touched them. SHA-1 and everything else is no proof.
+ */
+import { createHash, createPublicKey, verify, type JsonWebKey, type KeyObject } from 'node:crypto';
+
+export interface Proof {
+  /** As the client names its key: `ssh-rsa` also for what is signed with SHA-2. */
+  type: string;
+  /** The public key, as `ssh-keygen` writes it in base64. */
+  blob: Buffer;
+  /** Of RSA alone: what the client says that it signs with; absent: SHA-1. */
+  hash: string | undefined;
+  signed: Buffer;
+  /** Without its type. That of ECDSA on NIST's curves is DER already, since ssh2 makes it so; that of a security key is as it came. */
+  signature: Buffer;
+}
+
+const USER_PRESENT = 0x01;
+/** Of the key's flags and its counter, which follow the signature. */
+const SECURITY_KEY_TAIL_BYTES = 5;
+const UNCOMPRESSED = 4;
+
+const curves: Readonly<Record<string, { name: string; hash: string; bytes: number }>> = {
+  nistp256: { name: 'P-256', hash: 'sha256', bytes: 32 },
+  nistp384: { name: 'P-384', hash: 'sha384', bytes: 48 },
+  nistp521: { name: 'P-521', hash: 'sha512', bytes: 66 },
+};
+const rsaHashes: readonly (string | undefined)[] = ['sha256', 'sha512'];
+
+/** False for whatever can't be read, too. */
+export function proves(proof: Proof): boolean {
+  try {
+    return holds(proof);
+  } catch {
+    return false; // a key or a signature that is none is told by a throw
+  }
+}
+
+function holds({ type, blob, hash, signed, signature }: Proof): boolean {
+  const key = readerOf(blob);
+  if (key.text() !== type) return false;
+  switch (type) {
+    case 'ssh-ed25519':
+      return verify(null, signed, ed25519(key.bytes()), signature);
+    case 'ecdsa-sha2-nistp256':
+    case 'ecdsa-sha2-nistp384':
+    case 'ecdsa-sha2-nistp521': {
+      const curve = curveOf(key.text());
+      return verify(curve.hash, signed, pointOn(curve, key.bytes()), signature);
+    }
+    case 'ssh-rsa': {
+      if (!rsaHashes.includes(hash)) return false;
+      const [e, n] = [base64url(key.bytes()), base64url(key.bytes())];
+      return verify(hash, signed, fromJwk({ kty: 'RSA', e, n }), signature);
+    }
+    case 'sk-ssh-ed25519@openssh.com': {
+      const point = key.bytes();
+      const { made, text } = bySecurityKey({ application: key.bytes(), signed, signature });
+      return text !== null && verify(null, text, ed25519(point), made);
+    }
+    case 'sk-ecdsa-sha2-nistp256@openssh.com': {
+      const curve = curveOf(key.text());
+      const point = pointOn(curve, key.bytes());
+      const { made, text } = bySecurityKey({ application: key.bytes(), signed, signature });
+      const numbers = readerOf(made);
+      const [r, s] = [fixed(numbers.bytes(), curve.bytes), fixed(numbers.bytes(), curve.bytes)];
+      return text !== null && verify(curve.hash, text, ecdsaKey(point), Buffer.concat([r, s]));
+    }
+    default:
+      return false;
+  }
+}
+
+const ecdsaKey = (key: KeyObject) => ({ key, dsaEncoding: 'ieee-p1363' as const });
+
+/** What a security key signs in place of the text; null when nobody touched it. */
+function bySecurityKey(given: { application: Buffer; signed: Buffer; signature: Buffer }): {
+  made: Buffer;
+  text: Buffer | null;
+} {
+  const { application, signed, signature } = given;
+  const tailFrom = signature.length - SECURITY_KEY_TAIL_BYTES;
+  const tail = signature.subarray(tailFrom);
+  const isTouched = tail.length === SECURITY_KEY_TAIL_BYTES && ((tail[0] ?? 0) & USER_PRESENT) !== 0;
+  const text = Buffer.concat([sha256(application), tail, sha256(signed)]);
+  return { made: signature.subarray(0, tailFrom), text: isTouched ? text : null };
+}
+
+const sha256 = (bytes: Buffer): Buffer => createHash('sha256').update(bytes).digest();
+const base64url = (bytes: Buffer): string => bytes.toString('base64url');
+const fromJwk = (key: JsonWebKey): KeyObject => createPublicKey({ key, format: 'jwk' });
+const ed25519 = (point: Buffer): KeyObject => fromJwk({ kty: 'OKP', crv: 'Ed25519', x: base64url(point) });
+
+function curveOf(name: string): { name: string; hash: string; bytes: number } {
+  const curve = curves[name];
+  if (curve === undefined) throw new Error(`no curve ${name}`);
+  return curve;
+}
+
+function pointOn(curve: { name: string; bytes: number }, point: Buffer): KeyObject {
+  if (point[0] !== UNCOMPRESSED || point.length !== 1 + 2 * curve.bytes) throw new Error('no point of its curve');
+  const [x, y] = [point.subarray(1, 1 + curve.bytes), point.subarray(1 + curve.bytes)];
+  return fromJwk({ kty: 'EC', crv: curve.name, x: base64url(x), y: base64url(y) });
+}
+
+/** A number of ssh, which has no more bytes than it needs, and one in front that says that it is positive. */
+function fixed(number: Buffer, bytes: number): Buffer {
+  const short = number[0] === 0 ? number.subarray(1) : number;
+  if (short.length > bytes) throw new Error('larger than its curve');
+  return Buffer.concat([Buffer.alloc(bytes - short.length), short]);
+}
+
+/** The fields of ssh's own encoding, each with its length before it. */
+function readerOf(whole: Buffer): { bytes: () => Buffer; text: () => string } {
+  let at = 0;
+  const bytes = (): Buffer => {
+    const from = at + 4;
+    const to = from + whole.readUInt32BE(at);
+    if (to > whole.length) throw new Error('it is cut short');
+    at = to;
+    return whole.subarray(from, to);
+  };
+  return { bytes, text: () => bytes().toString('latin1') };
+}

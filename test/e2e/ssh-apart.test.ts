@@ -1,0 +1,126 @@
+/** Ssh served by a gateway of its own process: sessions outlive the API, and the host is the same through every restart, with sshd and without. */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { login, startServerProcess, until, type Client, type ServerProcess } from './server-process.ts';
+import { makeSshUser, type SshUser } from './ssh-user.ts';
+
+const IMAGE_DEADLINE_MS = 600_000;
+const pager = { currentPage: 1, pageSize: 50 };
+
+let server: ServerProcess;
+let client: Client;
+let user: SshUser;
+beforeAll(async () => {
+  server = await startServerProcess({ nodePorts: '32250-32269', gatewayApart: true });
+  ({ client } = await login(server));
+  user = await makeSshUser();
+  await client.createSshKey({ name: 'laptop', publicKey: user.publicKey });
+  await until(
+    () => client.listImages({ pager }),
+    ({ images }) => images[0]?.state === 'Ready',
+    IMAGE_DEADLINE_MS,
+  );
+}, IMAGE_DEADLINE_MS);
+afterAll(async () => {
+  await server?.stop();
+  await user?.remove();
+});
+
+test('a session goes on while the API is killed; the host key stays through a restart of everything, and whoever answers', async () => {
+  const { images } = await client.listImages({ pager });
+  const place = (await client.catalog()).instanceInfos[0]?.regionInfos[0];
+  const { instanceId } = await client.launch({
+    name: 'apart',
+    imageId: images[0]?.imageId ?? '',
+    instanceTypeId: place?.instanceTypeInfos[0]?.instanceTypeId ?? '',
+    region: place?.regionId ?? '',
+    billing: { chargeMode: 'perHour', duration: 1 },
+    remoteStorages: [],
+    instanceConfiguration: { enableCommonData: false, enableDocker: false, initScript: '' },
+    nodePorts: [],
+  });
+  const runs = () =>
+    until(
+      () => client.getInstance({ instanceId }),
+      ({ instance }) => instance.instanceRuntimeInfo.status === 'Running',
+    );
+  const portOf = async (): Promise<number> =>
+    (await runs()).instance.instanceSpecInfo.nodePorts.find(({ port }) => port === 22)?.nodePort ?? 0;
+  const restart = async (): Promise<number> => {
+    await client.restart({ instanceId });
+    return portOf();
+  };
+  let port = await portOf();
+  const ssh = (command: string) => user.sh(port, `$SSH '${command}'`);
+  const banner = async () =>
+    (await user.sh(port, `timeout 5 bash -c 'read -r line </dev/tcp/127.0.0.1/'$PORT'; echo "$line"'`)).stdout;
+
+  expect(await banner()).toMatch(/^SSH-2\.0-OpenSSH/);
+  expect((await ssh('mv /usr/sbin/sshd /root/sshd; echo moved')).stdout).toBe('moved\n');
+  const host = await user.knownHost(port);
+  expect(host).not.toBe('');
+  port = await restart();
+  expect(await banner()).toMatch(/^SSH-2\.0-Berth/);
+  expect((await ssh('echo in')).stdout).toBe('in\n');
+  expect(await user.knownHost(port)).toBe(host);
+
+  const counting = user.begin(port, `exec $SSH 'for n in $(seq 60); do echo $n; sleep 0.2; done'`);
+  await until(
+    async () => counting.said(),
+    (said) => said.includes('5\n'),
+  );
+  await server.kill('SIGKILL');
+  expect((await ssh('echo while it is away')).stdout).toBe('while it is away\n');
+  const stranger = await makeSshUser();
+  expect((await stranger.sh(port, '$SSH true')).stderr).toMatch(/Permission denied/);
+  await server.start();
+  ({ client } = await login(server));
+  expect(await counting.ended).toMatchObject({
+    code: 0,
+    stdout: Array.from({ length: 60 }, (_, n) => `${n + 1}\n`).join(''),
+  });
+
+  const terminal = user.begin(port, 'exec $SSH -tt', { columns: 80, rows: 24 });
+  terminal.type('sleep 4321\n');
+  const sleeps = async () =>
+    (await ssh('for p in /proc/[0-9]*; do grep -qsxz 4321 $p/cmdline && echo $p; done')).stdout;
+  await until(sleeps, (found) => found !== '');
+  await server.gateway?.kill('SIGKILL');
+  await server.kill('SIGKILL');
+  await server.start();
+  await server.gateway?.start();
+  ({ client } = await login(server));
+  await until(
+    () => ssh('echo back'),
+    ({ stdout }) => stdout === 'back\n',
+    30_000,
+  );
+  expect(await user.knownHost(port)).toBe(host);
+  // Nobody comes back to what was on a terminal then.
+  await until(sleeps, (found) => found === '', 10_000);
+  // Nobody was told that it was unhealthy meanwhile.
+  expect((await client.getInstance({ instanceId })).instance.instanceRuntimeInfo).toMatchObject({
+    status: 'Running',
+    healthy: true,
+  });
+
+  const { sshKey } = await client.createSshKey({ name: 'other', publicKey: stranger.publicKey });
+  await until(
+    () => stranger.sh(port, '$SSH true'),
+    ({ code }) => code === 0,
+    10_000,
+  );
+  await client.deleteSshKey({ id: sshKey.id });
+  await until(
+    () => stranger.sh(port, '$SSH true'),
+    ({ code }) => code === 255,
+    10_000,
+  );
+  await stranger.remove();
+
+  expect((await ssh('mv /root/sshd /usr/sbin/sshd; echo moved')).stdout).toBe('moved\n');
+  port = await restart();
+  expect(await banner()).toMatch(/^SSH-2\.0-OpenSSH/);
+  expect((await ssh('echo in')).stdout).toBe('in\n');
+  expect(await user.knownHost(port)).toBe(host);
+  await client.terminate({ instanceId });
+});

@@ -1,0 +1,459 @@
+/** Ssh for images without sshd: who comes in, what they get, and that nobody ends or fills the process. */
+import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { connect, createServer } from 'node:net';
+import { PassThrough } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { BaseAgent, utils, type Client, type ClientChannel, type ParsedKey } from 'ssh2';
+import { expect, test } from 'vitest';
+import { onCleanup } from './harness.ts';
+import { keyPair, openRoom, run, told as routeTold } from './ssh-room.ts';
+
+const mine = keyPair();
+const other = keyPair();
+const sha = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
+
+test('the key of the account opens it to root; no other key, name, password or nothing at all does', async () => {
+  const room = await openRoom([mine]);
+  const client = await room.login(mine);
+  expect(await run(client, 'echo hello; echo trouble >&2; exit 3')).toMatchObject({
+    code: 3,
+    stdout: Buffer.from('hello\n'),
+    stderr: 'trouble\n',
+  });
+  const refused = /authentication methods failed/;
+  await expect(room.login(other)).rejects.toThrow(refused);
+  await expect(room.login(mine, { username: 'admin' })).rejects.toThrow(refused);
+  await expect(room.login({ ...mine, private: '' }, { privateKey: undefined, password: 'x' })).rejects.toThrow(refused);
+});
+
+test('keys come and go at a running instance: a new one logs in at once, a deleted one no more, and its sessions are cut', async () => {
+  const room = await openRoom([mine], { checkEveryMs: 50 });
+  const client = await room.login(mine);
+  const closed = once(client, 'close');
+  room.identity.keys = [mine.blob, other.blob];
+  const second = await room.login(other);
+  room.identity.keys = [other.blob];
+  await closed;
+  await expect(room.login(mine)).rejects.toThrow(/authentication methods failed/);
+  expect((await run(second, 'echo still')).stdout.toString()).toBe('still\n');
+});
+
+test('a program that tries key after key is cut, and who proves nothing in time too', async () => {
+  const room = await openRoom([mine]);
+  const tries = { count: 0 };
+  const keys = Array.from({ length: 40 }, () => keyPair());
+  const failed = room.login(mine, {
+    authHandler: (_left, _partial, next) => {
+      const key = keys[tries.count];
+      tries.count += 1;
+      next({ type: 'publickey', username: 'root', key: key?.private ?? '' });
+    },
+  });
+  await expect(failed).rejects.toThrow();
+  expect(tries.count).toBeLessThan(30);
+  const hasty = await openRoom([mine], { limits: { loginMs: 300 } });
+  const silent = connect(hasty.port(), '127.0.0.1').on('error', () => {});
+  silent.resume();
+  await once(silent, 'close');
+});
+
+test('strangers who hold connections shut nobody out, and hold no more than a few', async () => {
+  const room = await openRoom([mine]);
+  const idle = Array.from({ length: 150 }, () =>
+    connect(room.port(), '127.0.0.1')
+      .on('error', () => {})
+      .resume(),
+  );
+  onCleanup(async () => {
+    for (const one of idle) one.destroy();
+  });
+  await expect.poll(() => idle.filter(({ destroyed }) => !destroyed).length).toBeLessThanOrEqual(32);
+  expect((await run(await room.login(mine), 'echo in')).stdout.toString()).toBe('in\n');
+});
+
+test('connections begin no faster than they may', async () => {
+  const room = await openRoom([mine], { limits: { pace: { burst: 20, perSecond: 0 } } });
+  const greeted = await Promise.all(
+    Array.from({ length: 40 }, async () => {
+      const one = connect(room.port(), '127.0.0.1').on('error', () => {});
+      const isGreeted = await new Promise<boolean>((resolve) => {
+        one.once('data', () => resolve(true)).once('close', () => resolve(false));
+      });
+      one.destroy();
+      return isGreeted;
+    }),
+  );
+  expect(greeted.filter(Boolean).length).toBe(20);
+});
+
+test('a key that is known opens nothing to who can not sign with it', async () => {
+  const room = await openRoom([mine]);
+  const [shown, used] = [utils.parseKey(mine.private), utils.parseKey(other.private)];
+  if (shown instanceof Error || used instanceof Error) throw new Error('no keys');
+  class Liar extends BaseAgent {
+    override getIdentities(done: (error: Error | undefined, keys: ParsedKey[]) => void): void {
+      done(undefined, [shown as ParsedKey]);
+    }
+    override sign(_key: ParsedKey, data: Buffer, ...more: unknown[]): void {
+      const done = more.at(-1);
+      if (typeof done === 'function') done(undefined, (used as ParsedKey).sign(data));
+    }
+  }
+  await expect(room.login(mine, { privateKey: undefined, agent: new Liar() })).rejects.toThrow(
+    /authentication methods failed/,
+  );
+});
+
+test('who is silent and there stays; who is silent and gone is not kept', async () => {
+  const room = await openRoom([mine], { limits: { keepaliveMs: 50, keepalives: 3 } });
+  const there = await room.login(mine);
+  const gone = await room.login(mine);
+  await expect.poll(() => room.accepted.size).toBe(2);
+  Reflect.get(gone, '_sock').pause();
+  await expect.poll(() => room.accepted.size, { timeout: 5_000 }).toBe(1);
+  await sleep(1_000);
+  expect((await run(there, 'echo there')).stdout.toString()).toBe('there\n');
+});
+
+test('what a command gets and gives arrives whole, both ways', async () => {
+  const room = await openRoom([mine]);
+  const client = await room.login(mine);
+  const bytes = randomBytes(20 * 1024 ** 2);
+  const there = await run(client, 'sha256sum', bytes);
+  expect(there.stdout.toString()).toBe(`${sha(bytes)}  -\n`);
+  const back = await run(client, 'tee /dev/stderr | sha256sum; cat', bytes.subarray(0, 5_000_000));
+  expect(back).toMatchObject({ code: 0, stdout: Buffer.from(`${sha(bytes.subarray(0, 5_000_000))}  -\n`) });
+  const echoed = await run(client, 'cat', bytes);
+  expect(sha(echoed.stdout)).toBe(sha(bytes));
+});
+
+test('stdout and stderr that both wait for a slow reader stay what they are', async () => {
+  const room = await openRoom([mine]);
+  const client = await room.login(mine);
+  const { promise, resolve } = Promise.withResolvers<ClientChannel>();
+  // Each is larger than a window.
+  const size = 6_000_000;
+  const script = `(head -c ${size} /dev/zero | tr '\\0' o) & (head -c ${size} /dev/zero | tr '\\0' e >&2) & wait`;
+  client.exec(script, (_error, channel) => resolve(channel));
+  const channel = await promise;
+  const seen = { o: 0, e: 0, wrong: 0 };
+  // It lets the windows fill, takes a little, and lets them fill again.
+  await sleep(1_000);
+  let count = 0;
+  const slow = setInterval(() => {
+    count += 1;
+    for (const stream of [channel, channel.stderr]) {
+      if (count % 20 === 0) stream.resume();
+      else stream.pause();
+    }
+  }, 10);
+  onCleanup(async () => clearInterval(slow));
+  channel.on('data', (chunk: Buffer) => {
+    seen.o += chunk.length;
+    if (chunk.includes('e')) seen.wrong += 1;
+  });
+  channel.stderr.on('data', (chunk: Buffer) => {
+    seen.e += chunk.length;
+    if (chunk.includes('o')) seen.wrong += 1;
+  });
+  await once(channel, 'close');
+  expect(seen).toEqual({ o: size, e: size, wrong: 0 });
+});
+
+test('a command that writes much before its number arrives is not held up by that', async () => {
+  // Two streams over one connection, as an engine has them: who does not read the one holds up the other.
+  const stdout = new PassThrough();
+  const stderr = new PassThrough();
+  const written = Buffer.alloc(3_000_000, 'o');
+  const write = async (): Promise<number> => {
+    if (!stdout.write(written)) await once(stdout, 'drain');
+    stderr.end('42\ntrouble\n');
+    stdout.end();
+    return 5;
+  };
+  const openExec = async () => {
+    const exited = write();
+    return { stdin: new PassThrough().resume(), stdout, stderr, resize: async () => {}, exited, kill: async () => {} };
+  };
+  const room = await openRoom([mine], { openExec });
+  const ran = await run(await room.login(mine), 'anything');
+  expect(ran).toMatchObject({ code: 5, stderr: 'trouble\n' });
+  expect(sha(ran.stdout)).toBe(sha(written));
+});
+
+test('a terminal has its size, and the next one; names and values of the client are set, but not those that sshd would keep', async () => {
+  const room = await openRoom([mine]);
+  const client = await room.login(mine);
+  const { promise, resolve } = Promise.withResolvers<ClientChannel>();
+  const window = { term: 'xterm-256color', cols: 132, rows: 43 };
+  client.shell(window, { env: { EDITOR: 'vi', LANG: 'xx_XX', PATH: '/nowhere', LD_PRELOAD: 'x' } }, (_error, channel) =>
+    resolve(channel),
+  );
+  const channel = await promise;
+  await expect.poll(() => room.execs.length).toBe(1);
+  const [exec] = room.execs;
+  expect(exec?.terminal).toEqual({ columns: 132, rows: 43 });
+  expect(exec?.env).toMatchObject({ TERM: 'xterm-256color', EDITOR: 'vi' });
+  expect(Object.keys(exec?.env ?? {}).toSorted()).toEqual(['EDITOR', 'SSH_CLIENT', 'SSH_CONNECTION', 'TERM']);
+  channel.setWindow(50, 200, 0, 0);
+  await expect.poll(() => exec?.resizes).toEqual([{ columns: 200, rows: 50 }]);
+  channel.end('exit 0\n');
+});
+
+test('a signal of the client reaches the command, and how that ended is told', async () => {
+  const room = await openRoom([mine]);
+  const client = await room.login(mine);
+  const { promise, resolve } = Promise.withResolvers<ClientChannel>();
+  client.exec('echo ready; exec sleep 100', (_error, channel) => resolve(channel));
+  const channel = await promise;
+  await once(channel, 'data');
+  const exited = once(channel, 'exit');
+  channel.signal('TERM');
+  expect((await exited).slice(0, 2)).toEqual([null, 'SIGTERM']);
+  expect((await run(client, 'kill -9 $$')).code).toBe(137);
+});
+
+test('who leaves a terminal hangs it up, and what ignores that is ended', async () => {
+  const stdout = new PassThrough();
+  stdout.write('42\r\n');
+  const openExec = async () => ({
+    stdin: new PassThrough().resume(),
+    stdout,
+    stderr: new PassThrough().end(),
+    resize: async () => {},
+    exited: new Promise<number>(() => {}),
+    kill: async () => {},
+  });
+  const room = await openRoom([mine], { openExec });
+  const client = await room.login(mine);
+  const { promise, resolve } = Promise.withResolvers<ClientChannel>();
+  client.shell((_error, channel) => resolve(channel));
+  const channel = await promise;
+  channel.close();
+  await expect.poll(() => room.signals).toEqual(['HUP 42']);
+  await expect.poll(() => room.signals, { timeout: 15_000 }).toEqual(['HUP 42', 'KILL 42']);
+  // The connection goes on, and others in it.
+  expect(room.accepted.size).toBe(1);
+});
+
+test('without a terminal a command goes on when its client leaves, until it writes to who is gone', async () => {
+  const room = await openRoom([mine]);
+  const runs = (pid: string): boolean => {
+    try {
+      return process.kill(Number(pid), 0);
+    } catch {
+      return false;
+    }
+  };
+  const begin = async (client: Client, command: string): Promise<string> => {
+    const { promise, resolve } = Promise.withResolvers<ClientChannel>();
+    client.exec(`echo $$; ${command}`, (_error, channel) => resolve(channel));
+    const [bytes]: Buffer[] = await once(await promise, 'data');
+    return String(bytes).trim();
+  };
+  const client = await room.login(mine);
+  const quiet = await begin(client, 'exec sleep 100');
+  const loud = await begin(client, 'while :; do echo loud; sleep 0.05; done');
+  const stubborn = await begin(client, `trap '' PIPE HUP; while :; do echo loud; sleep 0.05; done`);
+  client.destroy();
+  await expect.poll(() => runs(loud), { timeout: 5_000 }).toBe(false);
+  await expect.poll(() => runs(stubborn), { timeout: 15_000 }).toBe(false);
+  expect(runs(quiet)).toBe(true);
+});
+
+test('ports are forwarded both ways, each half of them by itself; a port that is given up is free again', async () => {
+  const room = await openRoom([mine]);
+  const client = await room.login(mine);
+  // Says what it was told once it was told all of it: that takes a half-closed connection.
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    const parts: Buffer[] = [];
+    socket.on('data', (part: Buffer) => parts.push(part));
+    socket.on('end', () => socket.end(`got ${sha(Buffer.concat(parts))}`));
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onCleanup(async () => void server.close());
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  const bytes = randomBytes(3_000_000);
+
+  const say = async (out: NodeJS.ReadWriteStream): Promise<string> => {
+    let text = '';
+    out.on('data', (part: Buffer) => (text += part.toString()));
+    out.end(bytes);
+    await once(out, 'end');
+    return text;
+  };
+  const forward = (to: number): Promise<ClientChannel> =>
+    new Promise((resolve, reject) => {
+      client.forwardOut('127.0.0.1', 1, 'localhost', to, (error, channel) =>
+        error ? reject(error) : resolve(channel),
+      );
+    });
+  const early = createServer({ allowHalfOpen: true }, (socket) => {
+    const parts: Buffer[] = [];
+    socket.end('enough');
+    socket.on('data', (part: Buffer) => parts.push(part)).on('end', () => told(sha(Buffer.concat(parts))));
+  }).listen(0, '127.0.0.1');
+  const { promise: heard, resolve: told } = Promise.withResolvers<string>();
+  await once(early, 'listening');
+  onCleanup(async () => void early.close());
+  const there = early.address();
+  const half = await forward(typeof there === 'object' && there !== null ? there.port : 0);
+  half.resume();
+  await once(half, 'end');
+  half.end(bytes);
+  expect(await heard).toBe(sha(bytes));
+
+  const all = await Promise.all(Array.from({ length: 20 }, async () => say(await forward(port))));
+  expect(new Set(all)).toEqual(new Set([`got ${sha(bytes)}`]));
+  await expect(forward(1)).rejects.toThrow(/open failure/);
+
+  client.on('tcp connection', (_info, accept) => {
+    const channel = accept();
+    channel.pipe(channel);
+  });
+  const bound = await new Promise<number>((resolve) =>
+    client.forwardIn('localhost', 0, (_error, chosen) => resolve(chosen)),
+  );
+  const inside = connect({ port: bound, host: '127.0.0.1', allowHalfOpen: true });
+  inside.write('there and back');
+  const [answer] = await once(inside, 'data');
+  expect(String(answer)).toBe('there and back');
+  inside.destroy();
+  await new Promise((resolve) => client.unforwardIn('localhost', bound, resolve));
+  await expect(once(connect(bound, '127.0.0.1'), 'connect')).rejects.toThrow(/ECONNREFUSED/);
+});
+
+test('a stopped instance cuts its sessions, and answers again by itself with the same host key; what the routes no longer name is left', async () => {
+  const room = await openRoom([mine]);
+  const hostKeys: string[] = [];
+  const hostVerifier = (key: Buffer): boolean => hostKeys.push(key.toString('base64')) > 0;
+  const client = await room.login(mine, { hostVerifier });
+  const closed = once(client, 'close');
+  room.endRun();
+  await closed;
+  await expect.poll(() => room.port(), { timeout: 5_000 }).toBeGreaterThan(0);
+  await room.login(mine, { hostVerifier });
+  expect(hostKeys[1]).toBe(hostKeys[0]);
+  const port = room.port();
+  room.fronts.told(routeTold(room.id, false));
+  await expect.poll(() => room.accepted.size).toBe(0);
+  await expect(once(connect(port, '127.0.0.1'), 'connect')).rejects.toThrow(/ECONNREFUSED/);
+});
+
+test('a client that resets at any point ends no process and leaves nothing open', async () => {
+  const room = await openRoom([mine], { limits: { pace: { burst: 10_000, perSecond: 10_000 } } });
+  const key = keyPair();
+  for (let round = 0; round < 60; round++) {
+    const proxy = createServer((from) => {
+      const to = connect(room.port(), '127.0.0.1');
+      let left = 40 * (round + 1) + (round % 7);
+      // By a reset, or by a farewell of the transport alone.
+      const leave = (): unknown => (round % 2 === 0 ? to.resetAndDestroy() : to.destroy());
+      from.on('error', () => {}).on('close', () => leave());
+      to.on('error', () => {}).on('close', () => from.destroy());
+      to.pipe(from);
+      from.on('data', (bytes: Buffer) => {
+        to.write(bytes.subarray(0, left));
+        left -= bytes.length;
+        if (left <= 0) setImmediate(leave);
+      });
+    }).listen(0, '127.0.0.1');
+    await once(proxy, 'listening');
+    const address = proxy.address();
+    const port = typeof address === 'object' && address !== null ? address.port : 0;
+    await room.login(round % 5 === 0 ? key : mine, { port }).then(
+      async (client) => {
+        client.forwardIn('localhost', 0, () => {});
+        client.forwardOut('127.0.0.1', 1, 'localhost', room.port(), () => {});
+        client.shell({ rows: 5 }, () => {});
+        await Promise.race([
+          run(client, 'yes | head -c 100000; sleep 0.01', Buffer.alloc(5_000)),
+          once(client, 'close'),
+          sleep(100),
+        ]).catch(() => {});
+        client.destroy();
+      },
+      () => {},
+    );
+    proxy.close();
+  }
+  await expect.poll(() => room.accepted.size, { timeout: 10_000 }).toBe(0);
+  expect((await run(await room.login(mine), 'echo fine')).stdout.toString()).toBe('fine\n');
+});
+
+test('who reads nothing holds up their own command, and next to no memory of the process', async () => {
+  const room = await openRoom([mine]);
+  const client = await room.login(mine);
+  // A window as large as the protocol has.
+  await shellWithWindow(client, 'head -c 400000000 /dev/zero', { window: 0xffff_ffff, packet: 32_768 });
+  Reflect.get(client, '_sock').pause();
+  globalThis.gc?.();
+  const before = process.memoryUsage();
+  await sleep(1_500);
+  const after = process.memoryUsage();
+  const held = [...room.accepted].reduce((sum, socket) => sum + socket.writableLength, 0);
+  expect(held).toBeLessThan(2_000_000);
+  expect(after.rss - before.rss).toBeLessThan(60_000_000);
+});
+
+test('keys that are exchanged while much is under way change none of it; while the exchange lasts nothing is kept for it', async () => {
+  const room = await openRoom([mine]);
+  const client = await room.login(mine);
+  const rekeys = { count: 0 };
+  client.on('handshake', () => (rekeys.count += 1));
+  const protocol = Reflect.get(client, '_protocol');
+  const exchanging = setInterval(() => protocol.rekey(), 200);
+  const given = await run(client, 'sleep 0.5; head -c 30000000 /dev/zero; sleep 0.3');
+  clearInterval(exchanging);
+  expect(sha(given.stdout)).toBe(sha(Buffer.alloc(30_000_000)));
+  expect(rekeys.count).toBeGreaterThan(2);
+
+  await shellWithWindow(client, 'head -c 400000000 /dev/zero', { window: 0xffff_ffff, packet: 32_768 });
+  const before = process.memoryUsage();
+  // Begun, and never gone on with; what comes is taken all the same.
+  protocol.rekey();
+  Reflect.get(client, '_sock').removeAllListeners('data').resume();
+  await sleep(1_500);
+  expect(process.memoryUsage().rss - before.rss).toBeLessThan(60_000_000);
+});
+
+/** Opens a session as no client of good will does. */
+async function shellWithWindow(
+  client: Client,
+  command: string,
+  { window, packet }: { window: number; packet: number },
+) {
+  const protocol = Reflect.get(client, '_protocol');
+  const original = protocol.session.bind(protocol);
+  protocol.session = (channel: number) => original(channel, window, packet);
+  return new Promise<unknown>((resolve) => {
+    client.exec(command, (error, channel) => resolve({ error, channel }));
+    client.once('close', () => resolve({ closed: true }));
+  });
+}
+
+test('what no client of good will sends ends its own connection: packets of nothing, more than the window, keys exchanged without end', async () => {
+  const room = await openRoom([mine]);
+  const empty = await room.login(mine);
+  await shellWithWindow(empty, 'echo hello', { window: 1_000_000, packet: 0 });
+  await expect.poll(() => room.accepted.size).toBe(0);
+
+  const greedy = await room.login(mine);
+  const { promise, resolve } = Promise.withResolvers<ClientChannel>();
+  greedy.exec('exec sleep 30', (_error, channel) => resolve(channel));
+  const channel = await promise;
+  const { outgoing }: { outgoing?: object } = Object(channel);
+  Object.defineProperty(outgoing ?? {}, 'window', { get: () => 1e12, set: () => {} });
+  const { promise: closed, resolve: close } = Promise.withResolvers<void>();
+  greedy.once('close', () => close());
+  channel.on('error', () => {});
+  const block = Buffer.alloc(1024 * 1024 - 1);
+  const flood = setInterval(() => {
+    if (channel.writableLength < 16 * block.length) channel.write(block);
+  }, 1);
+  await closed;
+  clearInterval(flood);
+  expect((await run(await room.login(mine), 'echo fine')).stdout.toString()).toBe('fine\n');
+});
