@@ -38,7 +38,8 @@ export default defineConfig({
           name: 'engines',
           include: ['test/{engines,e2e}/**/*.test.ts'],
           testTimeout: 180_000,
-          fileParallelism: false,
+          // They wait for containers and browsers more than they work.
+          maxWorkers: 2,
         },
       },
     ],

@@ -3,13 +3,13 @@ import type { Readable } from 'node:stream';
 import { Refusal } from '../domain/refusal.ts';
 import type { Engine, OpenExec, TerminalSize } from '../engines/contract.ts';
 import type { Store } from '../store/store.ts';
-import { makeAtOnce } from './at-once.ts';
 import type { Caller, Forwarding } from './control.ts';
 import { refusalOfFault } from './engine-refusal.ts';
 import { runningInstance } from './running-instance.ts';
+import { makeSeats } from './seats.ts';
 import type { Time } from './time.ts';
 
-const LIMITS = { each: 16, all: 256 };
+const LIMITS = { ofAccount: 16, ofAll: 256, retryAfterS: 2 };
 const OPEN_MS = 30_000;
 /** For one that was killed to be over. */
 const END_MS = 15_000;
@@ -53,15 +53,21 @@ interface Needs {
   store: Pick<Store, 'read'>;
   openExec: Engine['openExec'];
   began: Forwarding['began'];
-  time: Pick<Time, 'deadline'>;
+  time: Pick<Time, 'deadline' | 'after'>;
 }
 
 export function makeCommands({ store, openExec, began, time }: Needs): Commands {
-  const atOnce = makeAtOnce(LIMITS, 'commands run');
+  const seats = makeSeats({
+    ...LIMITS,
+    full: {
+      mine: (count) => `${count} of your commands run, and that is the most; wait for one of them to end`,
+      all: (count) => `${count} commands run on this server, and that is the most; try again later`,
+    },
+  });
 
   const open: Commands['open'] = async (caller, { instanceId: asked, command, env, terminal }, gone) => {
     const instanceId = await runningInstance(store, caller, asked);
-    const leave = atOnce.enter(caller.accountId);
+    const leave = seats.enter(caller.accountId);
     const done = began(instanceId, 'use');
     const over = (): void => {
       leave();
@@ -85,35 +91,43 @@ export function makeCommands({ store, openExec, began, time }: Needs): Commands 
     },
     async run(caller, { stdin, limitMs, keptBytes, ...wish }, gone) {
       const running = await open(caller, { ...wish, terminal: null }, gone);
-      const limit = time.deadline(limitMs);
-      const stopped = AbortSignal.any([gone, limit]);
+      const { promise: stopped, resolve: stop } = Promise.withResolvers<void>();
+      const onGone = (): void => stop();
+      let timedOut = false;
+      const callOff = time.after(limitMs, () => {
+        timedOut = true;
+        stop();
+      });
+      if (gone.aborted) stop();
+      else gone.addEventListener('abort', onGone);
       const stdout = keep(running.stdout, keptBytes);
       const stderr = keep(running.stderr, keptBytes);
       running.stdin.end(stdin);
-      const killed = whenAborted(stopped).then(() => kill(running, time));
-      const exitCode = await Promise.race([running.exited, killed]).catch((error: unknown) => {
+      const killed = stopped.then(() => kill(running, time));
+      try {
+        const exitCode = await Promise.race([running.exited, killed]);
+        gone.throwIfAborted();
+        return { exitCode, stdout: await stdout, stderr: await stderr, timedOut };
+      } catch (error) {
         throw refusalOfFault(error);
-      });
-      gone.throwIfAborted();
-      return { exitCode, stdout: await stdout, stderr: await stderr, timedOut: limit.aborted };
+      } finally {
+        // Either would hold the output until then.
+        callOff();
+        gone.removeEventListener('abort', onGone);
+      }
     },
   };
 }
 
 /** Answers its exit code; rejects when it can't be ended. */
-async function kill(running: OpenExec, time: Pick<Time, 'deadline'>): Promise<number> {
+async function kill(running: OpenExec, time: Pick<Time, 'after'>): Promise<number> {
   await running.kill();
-  const tooLong = whenAborted(time.deadline(END_MS)).then(() => {
-    throw new Refusal('unavailable', 'the command was killed at its time limit, and does not end');
-  });
-  return Promise.race([running.exited, tooLong]);
+  const { promise: tooLong, reject } = Promise.withResolvers<never>();
+  const callOff = time.after(END_MS, () =>
+    reject(new Refusal('unavailable', 'the command was killed at its time limit, and does not end')),
+  );
+  return Promise.race([running.exited, tooLong]).finally(callOff);
 }
-
-const whenAborted = (signal: AbortSignal): Promise<void> =>
-  new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener('abort', () => resolve(), { once: true });
-  });
 
 const envOf = (lines: readonly string[]): Record<string, string> =>
   Object.fromEntries(lines.map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]));

@@ -2,7 +2,7 @@
 import { Refusal } from '../domain/refusal.ts';
 
 export interface Seats {
-  /** Answers what leaves the place again. Throws `too_many_requests` when none is free. */
+  /** Answers what leaves the place again, once. Throws `too_many_requests` when none is free. */
   enter(accountId: string): () => void;
   /** How many are taken. */
   readonly taken: number;
@@ -26,7 +26,10 @@ export function makeSeats({ ofAccount, ofAll, retryAfterS, full }: SeatRules): S
       if (why !== null) throw new Refusal('too_many_requests', why, { retryAfterS });
       byAccount.set(accountId, mine + 1);
       taken += 1;
+      let hasLeft = false;
       return () => {
+        if (hasLeft) return;
+        hasLeft = true;
         taken -= 1;
         const left = (byAccount.get(accountId) ?? 1) - 1;
         if (left === 0) byAccount.delete(accountId);

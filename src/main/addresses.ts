@@ -33,8 +33,12 @@ export function addressesOf(config: Config, ports: { api: number; gateway: numbe
 }
 
 /** The address of the host on which node ports are published: engines take an IP address alone. */
-export async function nodePortAddressOf({ nodePortAddress, listen: { host } }: Config): Promise<string> {
-  if (nodePortAddress !== null) return nodePortAddress;
+export async function nodePortAddressOf(config: Config): Promise<string> {
+  const {
+    listen: { host },
+  } = config;
+  const named = config.nodePortAddress ?? config.nodePortAddressApart;
+  if (named !== null) return named;
   return host === '*' ? '0.0.0.0' : (await lookup(host)).address;
 }
 

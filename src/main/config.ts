@@ -181,6 +181,8 @@ export interface Config {
   adminPassword: string | null;
   /** Where node ports are published and reached; null: where the API listens, and by its public address. */
   nodePortAddress: string | null;
+  /** Where they are if that says nothing and no instance was published elsewhere; null: on the host of `listen`. */
+  nodePortAddressApart: string | null;
   nodePorts: { first: number; last: number };
   cpuOvercommit: number;
   /** No instance runs longer without a stop; null: as long as it likes. */
@@ -250,7 +252,8 @@ export function readConfig(env: Record<string, string | undefined>): Config {
     engine: data.BERTH_ENGINE,
     databaseUrl: data.BERTH_DATABASE_URL ?? null,
     adminPassword: data.BERTH_ADMIN_PASSWORD ?? null,
-    nodePortAddress: data.BERTH_NODE_PORT_ADDRESS ?? apartOnLoopback(data),
+    nodePortAddress: data.BERTH_NODE_PORT_ADDRESS ?? null,
+    nodePortAddressApart: apartOnLoopback(data),
     nodePorts: data.BERTH_NODE_PORTS,
     cpuOvercommit: data.BERTH_CPU_OVERCOMMIT,
     capRunMs: data.BERTH_MAX_RUN_HOURS === undefined ? null : data.BERTH_MAX_RUN_HOURS * 3_600_000,

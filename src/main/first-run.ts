@@ -208,6 +208,16 @@ export async function saveDefaultRegion(
 }
 
 /**
+ * Containers stay published on the address that they were made with, and what is told of it holds for the whole region: an installation whose
+ * node ports were on the API's own address goes on there (decision 31).
+ */
+export async function withNodePortsWhereTheyAre(config: Config, store: Store, regionId: string): Promise<Config> {
+  const before = await countedRegion(store.read, regionId);
+  const isWithApi = before?.region.sshAddress === config.publicAddress;
+  return isWithApi ? { ...config, nodePortAddressApart: null } : config;
+}
+
+/**
  * Writes the texts of the region's instances anew if what they show of it, or their shape, has changed since they were last all
  * written. That they were is kept after the last of them, so that a crash in between only begins again. Lists are served meanwhile: a
  * migration leaves texts that keep the contract, and what is written here is the same thing said by today's rules.

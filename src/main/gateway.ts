@@ -12,7 +12,7 @@ import { makeSshFronts, type SshFronts } from '../edge/ssh/fronts.ts';
 import { addressesOf } from './addresses.ts';
 import type { Config } from './config.ts';
 import { makeEngine } from './hands.ts';
-import { connectionsOf, openFilesLimit } from './open-files.ts';
+import { connectionsOf, openFilesLimit, sshFiles } from './open-files.ts';
 import { openTlsFiles } from './tls-files.ts';
 
 /** Closed to all but Berth's own user: who can open it learns the notebooks' secrets. */
@@ -70,22 +70,23 @@ export async function startGateway({ config, log }: { config: Config; log: Logge
     onTold: (told) => (late.fronts === null ? void before.push(told) : late.fronts.told(told)),
     log,
   });
-  log.info({ socket: linkPath(config) }, 'waits for the API');
+  log.info({ socket: linkPath(config) }, 'waits for the API, which is another process (BERTH_ROLE=api)');
   const { issuer } = await following.ready;
   // Its own way to the containers: a connection must not hang on the API.
   const engine = await makeEngine(config, issuer, log);
   late.dial = (id, port, signal) => engine.dial(id, port, signal);
   const { forwarding, authenticate } = following;
-  const fronts = makeSshFronts({ hands: engine, access: forwarding.ssh, log });
+  const fronts = makeSshFronts({ hands: engine, access: forwarding.ssh, log, files: await sshFiles() });
   late.fronts = fronts;
   for (const told of before) fronts.told(told);
   const ports = { api: config.listen.port, gateway: config.gatewayListen.port };
+  const { portDomain } = addressesOf(config, ports);
   const gateway = await openGateway(config, {
     forwarding,
     authenticate,
     issuer,
     apiOrigin: () => addressesOf(config, ports).apiUrl,
-    portDomain: () => addressesOf(config, ports).portDomain,
+    portDomain: () => portDomain,
     log,
   });
   ports.gateway = gateway.port;

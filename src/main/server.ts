@@ -30,6 +30,7 @@ import * as firstRun from './first-run.ts';
 import { linkPath, openGateway, terminalsPath } from './gateway.ts';
 import { makeHands, type Hands } from './hands.ts';
 import { giveUpForLost } from './lost-disks.ts';
+import { sshFiles } from './open-files.ts';
 import { makePools } from './pools.ts';
 import { offerRegistryImages, prepareImage } from './prepare-images.ts';
 import { ensureSecretsKey } from './secrets-key.ts';
@@ -59,8 +60,8 @@ export interface ServerOptions {
 }
 
 export async function startServer(options: ServerOptions): Promise<Server> {
-  const { config, log, limits = {}, idleLimits = {}, time = realTime, onDatabaseLost = () => {} } = options;
-  const { dataFolder, databaseUrl } = config;
+  const { config: asked, log, limits = {}, idleLimits = {}, time = realTime, onDatabaseLost = () => {} } = options;
+  const { dataFolder, databaseUrl } = asked;
   await mkdir(dataFolder, { recursive: true, mode: 0o711 });
   const lock = lockFolder(dataFolder);
   const opened: (() => Promise<unknown>)[] = [async () => lock.release()];
@@ -76,6 +77,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     opened.push(() => store.stop());
     const installation = await firstRun.installationId(store, randomUUID());
     const regionId = await firstRun.defaultRegionId(store, randomUUID());
+    const config = await firstRun.withNodePortsWhereTheyAre(asked, store, regionId);
     await giveUpForLost(store, config.lostDisks, log);
     const pools = await makePools({ config, store, installation, log });
     const dataDiskGB = await firstRun.dataDiskGBOf(store, pools);
@@ -102,12 +104,13 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       onEnded: endings.onEnded,
     };
     if (config.role === 'all') {
+      const { portDomain } = addressesOf(config, ports);
       const gateway = await openGateway(config, {
         forwarding,
         authenticate: (credential) => ready().access.authenticate(credential),
         issuer: installation,
         apiOrigin: () => addressesOf(config, ports).apiUrl,
-        portDomain: () => addressesOf(config, ports).portDomain,
+        portDomain: () => portDomain,
         log,
       });
       opened.push(() => gateway.stop());
@@ -122,7 +125,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       value: 'default',
       location: 'local',
       domain,
-      sshAddress: config.nodePortAddress ?? config.publicAddress,
+      sshAddress: config.nodePortAddress ?? config.nodePortAddressApart ?? config.publicAddress,
       engine: config.engine,
     };
     await firstRun.saveDefaultRegion(store, region, machine, config);
@@ -141,7 +144,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     const imageId = await offer({ key: 'notebook', ...hands.notebookImage });
 
     const terminals = config.role === 'api' ? askTerminals({ path: terminalsPath(config) }) : null;
-    if (terminals) opened.push(() => terminals.stop());
+    if (terminals) opened.push(async () => terminals.stop());
     const running = makeControl({
       ...(terminals ? { terminals } : {}),
       store,
@@ -201,7 +204,8 @@ export async function startServer(options: ServerOptions): Promise<Server> {
 
     if (config.role === 'all') {
       const { routeTable } = running.control;
-      const fronts = makeSshFronts({ hands: hands.hands.engine, access: forwarding.ssh, log });
+      const { engine } = hands.hands;
+      const fronts = makeSshFronts({ hands: engine, access: forwarding.ssh, log, files: await sshFiles() });
       const following = new AbortController();
       const told = routeTable.follow(fronts.told, following.signal);
       opened.push(async () => {

@@ -112,7 +112,7 @@ describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
       'echo "$HOME $USER $LANG $BERTH_INSTANCE_ID"; pwd; tty; [ -x "$SHELL" ] && echo shell',
     );
     expect(stdout).toBe(`/root root C.UTF-8 ${id}\n/root\nnot a tty\nshell\n`);
-    if (hasBash) expect((await ssh('exec bash -lc "echo \$PATH"')).stdout).toContain('/opt/conda/bin');
+    if (hasBash) expect((await ssh('exec bash -lc "echo \\$PATH"')).stdout).toContain('/opt/conda/bin');
     expect((await ssh('kill -9 $$')).code).toBeGreaterThan(127);
     expect((await ssh('nothing-that-is-there')).code).toBe(127);
   });
@@ -356,10 +356,18 @@ describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
     const { client } = await login(inside.server, `mallory-${port}`);
     const mallory = await makeSshUser();
     await client.createSshKey({ name: 'theirs', publicKey: mallory.publicKey });
-    await new Promise((resolve) => setTimeout(resolve, 2_000));
+    // A key that came after theirs lets its owner in: theirs is as old here.
+    const later = await makeSshUser();
+    const { sshKey } = await inside.client.createSshKey({ name: later.folder, publicKey: later.publicKey });
+    await until(
+      () => later.sh(port, '$SSH true'),
+      ({ code }) => code === 0,
+      15_000,
+    );
     expect((await mallory.sh(port, '$SSH true')).stderr).toMatch(/Permission denied \(publickey/);
     expect((await mallory.sh(port, '$SSH -l admin true')).stderr).toMatch(/Permission denied \(publickey/);
-    await mallory.remove();
+    await inside.client.deleteSshKey({ id: sshKey.id });
+    for (const one of [later, mallory]) await one.remove();
   });
 
   test('after stop and start it is the same host, and what was open is cut', async () => {

@@ -39,7 +39,11 @@ export async function makeSshUser(type = 'ed25519', more: string[] = []): Promis
   const known = join(folder, 'known_hosts');
   const running = new Set<ChildProcess>();
   const run = (command: string, args: string[], env: NodeJS.ProcessEnv = {}): Running => {
-    const child = spawn(command, args, { env: { ...process.env, ...env }, stdio: 'pipe', detached: true });
+    const child = spawn(command, args, {
+      env: { TERM: 'xterm', ...process.env, ...env },
+      stdio: 'pipe',
+      detached: true,
+    });
     running.add(child);
     let [stdout, stderr] = ['', ''];
     child.stdout.on('data', (bytes: Buffer) => (stdout += bytes.toString()));

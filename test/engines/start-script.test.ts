@@ -303,7 +303,7 @@ it('an image with neither ssh nor a notebook nor bash runs its init script and s
 
 it('is plain POSIX shell of a size that can be read', async () => {
   const script = await readFile(join(images, 'start.sh'), 'utf8');
-  expect(script.split('\n').length).toBeLessThan(300);
+  expect(script.split('\n').length).toBeLessThan(320);
   const functions = [...script.matchAll(/^(\w+)\(\) \{/gm)].map(([, name]) => name);
   expect(functions).toEqual([...new Set(functions)]);
   await run('dash', ['-n', join(images, 'start.sh')]);

@@ -80,12 +80,27 @@ test('who says nothing then is soon closed, and what comes beyond at once', asyn
 });
 
 test.each([
-  [256, 96],
-  [1_024, 384],
-  [4_096, 1_536],
-  [20_000, 9_488],
-  [1_048_576, 523_776],
+  [256, 72],
+  [1_024, 288],
+  [4_096, 1_152],
+  [20_000, 7_116],
+  [1_048_576, 519_680],
   [10, 1],
 ])('of %i open files the half of what the rest leaves is for clients: %i', (files, connections) => {
   expect(connectionsOf(files)).toBe(connections);
+});
+
+test('over TLS whoever was within the limit when they came is in, also if others came during their handshake', async () => {
+  const { harness, held } = await full({ tls });
+  const next = connect(harness.port, '127.0.0.1').on('error', () => {});
+  onCleanup(async () => void next.destroy());
+  await until('the gateway has seen one too many', () => warnings(harness) === 1);
+  const [first] = held;
+  if (first === undefined) throw new Error('nobody came');
+  const spoken = connectTls({ socket: first, rejectUnauthorized: false });
+  let got = '';
+  spoken.on('data', (chunk: Buffer) => (got += chunk.toString())).on('error', () => {});
+  spoken.write(`GET ${PATH} HTTP/1.1\r\nHost: h\r\n\r\n`);
+  await until('it is answered', () => got.includes('\r\n\r\n'));
+  expect(got).toMatch(/^HTTP\/1\.1 200 /);
 });

@@ -136,3 +136,12 @@ async function session(harness: Harness): Promise<string> {
   const opened = await ask(harness, '/.berth/open?key=two', { headers: { host: at(81) } });
   return /berth_gateway=([^;]+)/.exec(String(opened.headers['set-cookie']))?.[1] ?? '';
 }
+
+test('who is nowhere is told all addresses that there are', async () => {
+  const nowhere = { headers: { host: 'other.test' } };
+  const withHosts = await ask(await start({ portDomain: () => DOMAIN }), '/', nowhere);
+  expect(withHosts).toMatchObject({ status: 404, body: expect.stringContaining(`<port>-<instanceId>.${DOMAIN}`) });
+  const without = await ask(await start(), '/', nowhere);
+  expect(without).toMatchObject({ status: 404, body: expect.stringContaining('/forward/<instanceId>/<port>/') });
+  expect(without.body).not.toContain('<port>-<instanceId>');
+});

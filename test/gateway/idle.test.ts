@@ -214,6 +214,28 @@ describe('a WebSocket', () => {
     expect(heard.closed() || speaks.closed()).toBe(false);
   });
 
+  test('that was refused keeps no place when its client reads nothing of the answer, or never closes behind it', async () => {
+    const large = Buffer.alloc(30_000_000, 'x');
+    const inside = await serve((_req, res) => res.end());
+    inside.server.on('upgrade', (req, socket: Socket) => {
+      socket.on('error', () => {});
+      const body = req.url === '/large' ? large : Buffer.from('no');
+      socket.end(Buffer.concat([Buffer.from(`HTTP/1.1 403 No\r\nContent-Length: ${body.length}\r\n\r\n`), body]));
+    });
+    const harness = await before(inside.port, { clientIdleMs: 200 });
+    const clients = ['large', 'small'].map((name) => {
+      const client = connect({ port: harness.port, host: '127.0.0.1', allowHalfOpen: true }).on('error', () => {});
+      onCleanup(async () => void client.destroy());
+      if (name === 'large') client.pause();
+      else client.resume();
+      client.write(shake.replace('/80/', `/80/${name}`), 'latin1');
+      return client;
+    });
+    await until('both have begun', () => harness.began.length === clients.length);
+    await until('their places are given back', () => harness.began.every(({ done }) => done));
+    await expect.poll(() => harness.dialled.size).toBe(0);
+  });
+
   test('is left alone where nothing is set', async () => {
     const inside = await serveTcp((socket) => void socket.once('data', () => void socket.write(accept)));
     const harness = await before(inside.port, { clientIdleMs: 50, instanceIdleMs: 50 });

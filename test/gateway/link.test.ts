@@ -1,5 +1,6 @@
 /** A gateway in a process of its own: what it knows follows the API, and stays while that is away. */
 import { mkdtemp, rm, stat } from 'node:fs/promises';
+import { createServer as createHttpServer } from 'node:http';
 import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,6 +12,7 @@ import type { Ended, OpenedPort } from '../../src/control/ways-in.ts';
 import { Refusal } from '../../src/domain/refusal.ts';
 import { followLink, type Following } from '../../src/edge/link/follow.ts';
 import { serveLink, type Link } from '../../src/edge/link/serve.ts';
+import { lineText } from '../../src/edge/link/wire.ts';
 import { ALICE, idOf, ISSUER, MALLORY } from './harness.ts';
 
 const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
@@ -286,4 +288,66 @@ test('its socket is for nobody else, and one that a killed server left is replac
   expect((await stat(path)).mode & 0o777).toBe(0o600);
   await expect(follow().ready).resolves.toEqual({ issuer: ISSUER });
   left.close();
+});
+
+test('what ended while the API was away is looked at as soon as it is back, and asked anew', async () => {
+  const sessions: Record<string, string> = { mine: ALICE };
+  const shares: Record<string, OpenedPort> = { link: { instanceId: ONE, port: 8000, expiresAtMs: 2_000_000 } };
+  const [THREE, FOUR] = [idOf('3'), idOf('4')];
+  const first = await api([route(ONE), route(TWO), route(THREE), route(FOUR)], sessions, shares);
+  const { ready, forwarding } = follow(() => 1_000_000);
+  await ready;
+  expect(await forwarding.session('mine')).toEqual({ accountId: ALICE });
+  expect(await forwarding.share('link')).not.toBeNull();
+  const looks: Ended[] = [];
+  const found: unknown[] = [];
+  forwarding.onEnded((look) => {
+    looks.push(look);
+    if ('accountId' in look) found.push(forwarding.session('mine'));
+  });
+  await first.link.stop();
+  await api([route(ONE), route(TWO, { access: new Map([[8000, 'owner']]) }), route(THREE)]);
+  await expect.poll(() => looks.length, { timeout: 5_000 }).toBeGreaterThan(0);
+  expect(new Set(looks)).toEqual(
+    new Set([{ accountId: ALICE }, { instanceId: ONE }, { instanceId: TWO }, { instanceId: FOUR }]),
+  );
+  expect(looks).toHaveLength(4);
+  expect(await Promise.all(found)).toEqual([null]);
+  expect(await forwarding.share('link')).toBeNull();
+});
+
+test('an API that is away again before it could be asked takes nothing from who was let in', async () => {
+  const first = await api([route(ONE)], { mine: ALICE });
+  const { ready, forwarding } = follow(() => 1_000_000);
+  await ready;
+  await forwarding.session('mine');
+  await first.link.stop();
+  const second = await api([], { mine: ALICE });
+  await routeIs({ forwarding }, ONE, null);
+  await second.link.stop();
+  expect(await forwarding.session('mine')).toEqual({ accountId: ALICE });
+  expect(second.asked).toEqual([]);
+});
+
+test('where a line was lost all of it is told anew', async () => {
+  const told: ToldRoutes = { snapshot: 'last', routes: [route(ONE)], gone: [] };
+  let streams = 0;
+  let closed = 0;
+  const server = createHttpServer((_req, res) => {
+    streams += 1;
+    const numbers = streams === 1 ? [1, 2, 4] : [1];
+    res.once('close', () => (closed += 1));
+    for (const number of numbers)
+      res.write(
+        lineText(number === 1 ? told : { ...told, snapshot: null, routes: [] }, { number, issuer: ISSUER, ended: [] }),
+      );
+  });
+  await new Promise<void>((resolve) => server.listen(path, resolve));
+  const following = follow();
+  await expect.poll(() => streams, { timeout: 5_000 }).toBe(2);
+  await expect.poll(() => closed).toBe(1);
+  expect(await following.forwarding.route(ONE)).toEqual(route(ONE));
+  await following.stop();
+  await new Promise((resolve) => server.close(resolve));
+  expect(streams).toBe(2);
 });

@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { expect, test } from 'vitest';
 import { execWish, mayBeSet, readPid } from '../../src/edge/ssh/commands.ts';
-import { makeCrowd, whoGoes, type Stranger } from '../../src/edge/ssh/crowd.ts';
+import { makeStrangers, whoGoes, type Stranger } from '../../src/edge/ssh/strangers.ts';
 import { makePace } from '../../src/edge/ssh/pace.ts';
 
 const limits = { ofAddress: 3, ofInstance: 5, ofAll: 8 };
@@ -25,9 +25,9 @@ test('whoever comes is let try; the oldest of the largest crowd goes for it', ()
 
 test('a crowd cuts who has to go, once, and forgets who is known', () => {
   const cut: string[] = [];
-  const crowd = makeCrowd({ ofAddress: 2, ofInstance: 9, ofAll: 9 });
+  const strangers = makeStrangers({ ofAddress: 2, ofInstance: 9, ofAll: 9 });
   const add = (name: string): (() => void) =>
-    crowd.add({ instanceId: 'one', address: 'a', leave: () => void cut.push(name) });
+    strangers.add({ instanceId: 'one', address: 'a', leave: () => void cut.push(name) });
   add('first');
   const known = add('second');
   add('third');

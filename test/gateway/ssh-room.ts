@@ -174,7 +174,7 @@ export async function openRoom(
     asked.count += 1;
     return asking === id ? { ...identity } : null;
   };
-  const fronts = makeSshFronts({ hands, access, log, ...more });
+  const fronts = makeSshFronts({ hands, access, log, files: 8_192, ...more });
   const clients = new Set<Client>();
   onCleanup(async () => {
     for (const client of clients) client.destroy();

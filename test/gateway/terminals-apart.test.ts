@@ -1,10 +1,12 @@
 /** Terminals that another process holds, over its socket: they outlive the API, and what goes over is what goes without. */
+import { once } from 'node:events';
 import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { makeTerminals } from '../../src/control/terminals/holder.ts';
+import type { Terminals, Told } from '../../src/control/terminals/terminals.ts';
 import { realTime } from '../../src/control/time.ts';
 import { askTerminals } from '../../src/edge/link/ask-terminals.ts';
 import { serveTerminals, type ServedTerminals } from '../../src/edge/link/serve-terminals.ts';
@@ -12,6 +14,7 @@ import type { SimulatedEngine } from '../../src/engines/simulated/simulated.ts';
 import { execRoom, openTerminal, RefusedUpgrade, type ExecRoom } from '../api/exec-room.ts';
 import { startEdge } from '../api/harness.ts';
 import { eventually, hasStatus } from '../passes/harness.ts';
+import { idOf } from './harness.ts';
 
 const ignore = (): void => {};
 const log = { debug: ignore, info: ignore, warn: ignore, error: ignore };
@@ -44,7 +47,7 @@ async function apart(): Promise<Apart> {
       const asked = askTerminals({ path });
       onTestFinished(async () => {
         if (served) await end();
-        await asked.stop();
+        asked.stop();
         await rm(folder, { recursive: true });
       });
       return asked;
@@ -159,6 +162,43 @@ test('a slow viewer over the socket holds the shell up, and loses nothing', asyn
   expect(bytes).toBeGreaterThan(30_000_000);
   expect(viewer.told.some(({ type }) => type === 'reset')).toBe(false);
 }, 60_000);
+
+async function* untilAborted(signal: AbortSignal): AsyncGenerator<Told, void> {
+  if (!signal.aborted) await once(signal, 'abort');
+  yield { kind: 'ended', exitCode: null, why: 'the viewer left' };
+}
+
+test('of sizes wanted faster than they go over the socket one is on its way, and the last arrives', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'berth-terminals-'));
+  const path = join(folder, 'terminals.sock');
+  const size = { columns: 80, rows: 24 };
+  const sized: number[] = [];
+  const over = new AbortController();
+  const terminals: Terminals = {
+    list: async () => [],
+    close: async () => {},
+    attach: async () => ({
+      created: true,
+      size,
+      told: untilAborted(over.signal),
+      type: async () => {},
+      resize: ({ columns }) => void sized.push(columns),
+      leave: () => over.abort(),
+    }),
+  };
+  const served = await serveTerminals({ path, terminals, log });
+  const asked = askTerminals({ path });
+  onTestFinished(async () => {
+    asked.stop();
+    await served.stop();
+    await rm(folder, { recursive: true });
+  });
+  const wish = { instanceId: idOf('a'), name: 'main', ownerId: 'somebody', size };
+  const there = await asked.attach(wish, new AbortController().signal);
+  for (let n = 1; n <= 1_000; n++) there.resize({ columns: n, rows: 24 });
+  await eventually(() => sized.at(-1) === 1_000);
+  expect(sized).toEqual([1, 1_000]);
+});
 
 test('the socket is Berth’s own user’s alone, and garbage on it ends nothing', async () => {
   const { admin, api, path } = await apart();

@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { get } from 'node:https';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
@@ -10,6 +11,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import WebSocket, { WebSocketServer } from 'ws';
 import { openTlsFiles, type TlsFiles, type TlsPair } from '../../src/main/tls-files.ts';
 import { ALICE, echoHead, idOf, onCleanup, seenBy, serve, start, type Harness } from './harness.ts';
+import { tls as bare } from './http2-client.ts';
 
 const A = idOf('a');
 const DOMAIN = 'gpu.test';
@@ -110,4 +112,35 @@ test('files that are missing, no certificate, or do not belong together are refu
   // As a file is for a moment that is being written.
   await write({ cert: one.cert, key: '' });
   await expect(open()).rejects.toThrow();
+});
+
+/** Who says nothing, and who stops in the middle of their first words. */
+async function silent(port: number): Promise<{ closed: () => number }> {
+  let closed = 0;
+  const sockets = ['', '\x16\x03\x01\x02\x00\x01'].map((text) => {
+    const socket = connect(port, '127.0.0.1').on('error', () => {});
+    socket.resume().once('close', () => (closed += 1));
+    socket.write(text, 'latin1');
+    return socket;
+  });
+  onCleanup(async () => {
+    for (const socket of sockets) socket.destroy();
+  });
+  await Promise.all(sockets.map((socket) => once(socket, 'connect')));
+  return { closed: () => closed };
+}
+
+test('a connection without a handshake is closed when its time is over', async () => {
+  const { port } = await start({ tls: bare, limits: { headMs: 100 } });
+  const { closed } = await silent(port);
+  await expect.poll(closed, { timeout: 15_000 }).toBe(2);
+});
+
+test('a connection without a handshake does not hold the stop up', async () => {
+  const { gateway, port } = await start({ tls: bare });
+  const { closed } = await silent(port);
+  // What came after these has shaken hands: so they were taken in.
+  await shown(port);
+  await gateway.stop();
+  await expect.poll(closed, { timeout: 15_000 }).toBe(2);
 });

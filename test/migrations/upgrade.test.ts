@@ -11,7 +11,9 @@ import type { Operation } from '../../src/domain/operation.ts';
 import { plan } from '../../src/domain/plan.ts';
 import { publicInstance } from '../../src/domain/public-instance.ts';
 import { publicOperation } from '../../src/domain/public-operation.ts';
-import { rewriteTexts } from '../../src/main/first-run.ts';
+import { nodePortAddressOf } from '../../src/main/addresses.ts';
+import { readConfig } from '../../src/main/config.ts';
+import { rewriteTexts, withNodePortsWhereTheyAre } from '../../src/main/first-run.ts';
 import { diskKey } from '../../src/domain/disk.ts';
 import { disksOfRegion } from '../../src/store/disks.ts';
 import { sessionGrantsOf } from '../../src/store/gateway-grants.ts';
@@ -146,6 +148,18 @@ onBothEngines('an upgrade from the first version', (open) => {
     expect(ids.every((id) => id.length === 32)).toBe(true);
     for (const [, row] of await rowsOf(store)) expect(accessSettings(row)).toEqual(new Map());
     await store.stop();
+  });
+
+  test('keeps node ports where they are, on the host of the API, unless they are told to be elsewhere', async () => {
+    const store = await upgraded(open);
+    const old = readConfig({ BERTH_PUBLIC_ADDRESS: region.sshAddress });
+    const today = { ...readConfig({}), publicAddress: region.sshAddress };
+    const addressOf = async (config: typeof today): Promise<string> =>
+      nodePortAddressOf(await withNodePortsWhereTheyAre(config, store, region.id));
+    expect(await addressOf({ ...today, nodePortAddressApart: '127.0.0.2' })).toBe(await nodePortAddressOf(old));
+    expect(await addressOf({ ...today, nodePortAddress: '127.0.0.3' })).toBe('127.0.0.3');
+    const fresh = await withNodePortsWhereTheyAre({ ...today, nodePortAddressApart: '127.0.0.2' }, store, 'none yet');
+    expect(await nodePortAddressOf(fresh)).toBe('127.0.0.2');
   });
 
   test('lets the longest run be set on an instance that runs since before it, counted from its wish', async () => {

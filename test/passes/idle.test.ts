@@ -302,7 +302,8 @@ describe('never on what is not known:', () => {
     const fromMs = Date.now();
     await setIdle(world, watched, idlePolicy(3_600_000));
     await looksGoOn(world, watched);
-    const most = 1 + Math.ceil((Date.now() - fromMs) / 300);
+    // One may be of the figures, which are sampled every 15 seconds.
+    const most = 2 + Math.ceil((Date.now() - fromMs) / 300);
     expect(execs).toBeGreaterThan(2);
     expect(execs).toBeLessThanOrEqual(most);
     await setIdle(world, watched, null);

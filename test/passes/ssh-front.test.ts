@@ -63,7 +63,7 @@ onBothEngines('ssh for images without sshd', (open) => {
   function serveSsh(world: World): void {
     const { routeTable, forwarding } = world.running.control;
     const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
-    const fronts = makeSshFronts({ hands: world.engine, access: forwarding.ssh, log, checkEveryMs: 100 });
+    const fronts = makeSshFronts({ hands: world.engine, access: forwarding.ssh, log, files: 1_000, checkEveryMs: 100 });
     const ending = new AbortController();
     const following = routeTable.follow((told: ToldRoutes) => fronts.told(told), ending.signal);
     onTestFinished(async () => {

@@ -23,8 +23,8 @@ onBothEngines('the sweep', (open) => {
     for (const { instanceId: id } of [gone, stopped]) await world.until(id, hasStatus('Running'));
     await instances.stop(world.caller, stopped, null);
     await world.until(stopped.instanceId, hasStatus('Stopped'));
+    deaf(world); // also to what is under way yet
     await settled(world);
-    deaf(world);
     await world.engine.host.forget(instanceId(gone.instanceId));
     const container = world.engine.host.find(await installationOf(world), instanceId(stopped.instanceId));
     if (!container) throw new Error('it is gone');

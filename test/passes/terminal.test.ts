@@ -5,6 +5,7 @@ import { expect, test } from 'vitest';
 import { makeTerminal, type Terminal } from '../../src/control/terminals/terminal.ts';
 import type { AttachedTerminal, Told } from '../../src/control/terminals/terminals.ts';
 import { EngineFault } from '../../src/domain/engine-fault.ts';
+import type { TerminalSize } from '../../src/engines/contract.ts';
 import { realTime } from '../../src/control/time.ts';
 import { eventually } from './harness.ts';
 
@@ -20,7 +21,7 @@ interface Stage {
   lose: (fault: EngineFault) => void;
 }
 
-function stage(): Stage {
+function stage(resize: (size: TerminalSize) => Promise<void> = async () => {}): Stage {
   const { promise: exited, resolve, reject } = Promise.withResolvers<number>();
   const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()];
   const warnings: string[] = [];
@@ -33,7 +34,7 @@ function stage(): Stage {
     stdout,
     stderr,
     exited,
-    resize: async () => {},
+    resize,
     kill: async () => {
       over();
       resolve(137);
@@ -199,4 +200,49 @@ test('what is typed waits for the shell, and what is typed after the end is drop
   attached.leave();
   await attached.type(Buffer.from('later'));
   expect(stages.warnings).toEqual([]);
+});
+
+/** A terminal whose shell takes a size only when it is let. */
+function slowlySized() {
+  const sizes: string[] = [];
+  const waiting: (() => void)[] = [];
+  const resize = ({ columns, rows }: TerminalSize): Promise<void> => {
+    sizes.push(`${columns}x${rows}`);
+    return new Promise((resolve) => waiting.push(resolve));
+  };
+  return { stage: stage(resize), sizes, waiting, let: () => waiting.shift()?.() };
+}
+
+test('of sizes wanted faster than the shell takes them it sees one at a time, and the last', async () => {
+  const { stage: stages, sizes, waiting, let: go } = slowlySized();
+  const attached = stages.terminal.attach(SIZE, true);
+  for (let n = 1; n <= 1_000; n++) attached.resize({ columns: 80 + n, rows: 24 });
+  await turn();
+  expect({ sizes, underWay: waiting.length }).toEqual({ sizes: ['81x24'], underWay: 1 });
+  go();
+  await turn();
+  expect(sizes).toEqual(['81x24', '1080x24']);
+  go();
+  await turn();
+  attached.resize(SIZE);
+  expect(sizes).toEqual(['81x24', '1080x24', '80x24']);
+});
+
+test('a screen is drawn anew once for all who come while a size is under way, and has the last size then', async () => {
+  const { stage: stages, sizes, let: go } = slowlySized();
+  stages.stdout.write('\x1b[?1049h');
+  await turn();
+  const first = stages.terminal.attach(SIZE, true);
+  first.resize({ columns: 90, rows: 24 });
+  for (let n = 0; n < 100; n++) await viewer(stages.terminal.attach({ columns: 90, rows: 24 }, false)).next();
+  first.resize({ columns: 100, rows: 24 });
+  first.resize({ columns: 90, rows: 24 });
+  expect(sizes).toEqual(['90x24']);
+  for (const seen of [2, 3]) {
+    go();
+    await eventually(() => sizes.length === seen);
+  }
+  go();
+  await turn();
+  expect(sizes).toEqual(['90x24', '90x23', '90x24']);
 });

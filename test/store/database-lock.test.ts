@@ -42,6 +42,9 @@ test('a lost connection is taken again, and its loss to another server is told',
   const killer = new pg.Client({ connectionString: url() });
   await killer.connect();
   onTestFinished(() => killer.end());
+  const waiters = `select pid from pg_locks where locktype = 'advisory' and not granted
+    and database = (select oid from pg_database where datname = current_database())`;
+  await expect.poll(async () => (await killer.query(waiters)).rowCount, { timeout: 10_000 }).toBe(1);
   await killer.query(`select pg_terminate_backend(pid) from (${holders}) held`);
   await waiting;
   await lost.promise;

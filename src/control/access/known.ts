@@ -3,6 +3,8 @@
  * credential, dies with it, and is believed for a second: then the store is asked again, so that what another process ended is
  * refused here within that second. What this process ends, it forgets at once.
  */
+import { copied } from '../copied.ts';
+
 export interface Standing<Subject> {
   subject: Subject;
   expiresAtMs: number;
@@ -37,9 +39,7 @@ export const makeKnown = <Subject>(needs: {
   /** One in use is kept anew each second, which moves it to the end: the first is the one unused for longest. */
   const keep = (credential: string, standing: Standing<Subject>, askedAtMs: number): void => {
     entries.delete(credential);
-    // A string cut from a header holds on to the whole header; the copy holds on to itself.
-    const key = Buffer.from(credential, 'latin1').toString('latin1');
-    entries.set(key, { ...standing, askedAtMs });
+    entries.set(copied(credential), { ...standing, askedAtMs });
     for (const oldest of entries.keys()) {
       if (entries.size <= max) break;
       entries.delete(oldest);

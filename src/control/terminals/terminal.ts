@@ -92,23 +92,41 @@ export function makeTerminal({ shell, size: first, time, log, onViewers }: Termi
   }
   const ended = toItsEnd();
 
-  let sizing: Promise<unknown> = Promise.resolve();
-  function setSize(next: TerminalSize): void {
-    sizing = sizing
-      .then(() => shell.resize(next))
-      .catch((error: unknown) => log.warn({ err: error }, 'a terminal could not be sized'));
+  let shellSize = first;
+  let wantsRedraw = false;
+  let isSizing = false;
+  async function tellShell(next: TerminalSize): Promise<void> {
+    try {
+      await shell.resize(next);
+    } catch (error) {
+      log.warn({ err: error }, 'a terminal could not be sized');
+    }
+  }
+  /** One size at a time: of what is wanted meanwhile the shell sees the last alone. */
+  async function sizeShell(): Promise<void> {
+    if (isSizing) return;
+    isSizing = true;
+    while (wantsRedraw || shellSize !== size) {
+      if (wantsRedraw) {
+        wantsRedraw = false;
+        await tellShell({ ...size, rows: size.rows > 1 ? size.rows - 1 : size.rows + 1 });
+        await time.sleep(REDRAW_MS, over.signal).catch(() => {});
+      }
+      shellSize = size;
+      await tellShell(shellSize);
+    }
+    isSizing = false;
   }
   function resize(next: TerminalSize): void {
     if (next.columns === size.columns && next.rows === size.rows) return;
     size = next;
-    setSize(next);
+    void sizeShell();
     wakeAll();
   }
   /** A program that has the screen for itself draws it anew when the size changes, and only then. */
   function redraw(): void {
-    setSize({ ...size, rows: size.rows > 1 ? size.rows - 1 : size.rows + 1 });
-    sizing = sizing.then(() => time.sleep(REDRAW_MS, over.signal)).catch(() => {});
-    sizing = sizing.then(() => shell.resize(size)).catch(() => {});
+    wantsRedraw = true;
+    void sizeShell();
   }
 
   async function* tell(viewer: Viewer, resized: boolean): AsyncGenerator<Told, void> {

@@ -1,8 +1,8 @@
 /** Terminals for the owners of instances: whoever is somebody else's finds none. Attaching is use, as an open WebSocket to a notebook is. */
 import type { Store } from '../../store/store.ts';
-import { makeAtOnce } from '../at-once.ts';
 import type { Caller, Forwarding } from '../control.ts';
 import { ownInstance, runningInstance } from '../running-instance.ts';
+import { makeSeats } from '../seats.ts';
 import type { TerminalSize } from '../../engines/contract.ts';
 import type { AttachedTerminal, ListedTerminal, Terminals } from './terminals.ts';
 
@@ -18,7 +18,7 @@ export interface UseTerminals {
 }
 
 /** Each may hold a scrollback's worth for as long as it takes to be told. */
-const VIEWERS = { each: 64, all: 2_000 };
+const VIEWERS = { ofAccount: 64, ofAll: 2_000, retryAfterS: 2 };
 
 interface Needs {
   store: Pick<Store, 'read'>;
@@ -27,11 +27,19 @@ interface Needs {
 }
 
 export function makeUseTerminals({ store, terminals, began }: Needs): UseTerminals {
-  const atOnce = makeAtOnce(VIEWERS, 'viewers are attached to terminals');
+  const seats = makeSeats({
+    ...VIEWERS,
+    full: {
+      mine: (count) =>
+        `${count} of your viewers are attached to terminals, and that is the most; wait for one of them to end`,
+      all: (count) =>
+        `${count} viewers are attached to terminals on this server, and that is the most; try again later`,
+    },
+  });
   return {
     async attach(caller, { instanceId: asked, name, size }, signal) {
       const instanceId = await runningInstance(store, caller, asked);
-      const free = atOnce.enter(caller.accountId);
+      const free = seats.enter(caller.accountId);
       const attached = await terminals
         .attach({ instanceId, name, size, ownerId: caller.accountId }, signal)
         .catch((error: unknown) => {

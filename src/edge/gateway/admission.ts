@@ -10,6 +10,7 @@
  * alone: other ports of the same host, which instances can publish, are the same site.
  */
 import type { Credential, Forwarding, GatewayRoute, WhoseCredential } from '../../control/control.ts';
+import { copied } from '../../control/copied.ts';
 import { mayCome, type PortAccess } from '../../domain/port-access.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { crossSite, linkEnded, notFound, notLoggedIn, serviceWorkerRefused } from './answers.ts';
@@ -17,7 +18,7 @@ import type { Answer } from './answers.ts';
 import { isSecure, sessionSecretOf, shareTokenOf } from './cookies.ts';
 import type { Credentials, Presented } from './credentials.ts';
 import type { Head } from './head.ts';
-import type { InstanceTarget } from './routing.ts';
+import type { InstanceTarget, Place } from './routing.ts';
 
 /** What a visitor was let in by; asked again for what stays open long. */
 export type Evidence =
@@ -25,6 +26,30 @@ export type Evidence =
   | { kind: 'session'; secret: string; accountId: string }
   | { kind: 'credential'; credential: Credential; accountId: string }
   | { kind: 'share'; token: string };
+
+/** The same, to be kept for longer than the headers that it was cut from. */
+export function lasting(evidence: Evidence): Evidence {
+  switch (evidence.kind) {
+    case 'public':
+      return evidence;
+    case 'session':
+      return { ...evidence, secret: copied(evidence.secret) };
+    case 'credential': {
+      const { credential } = evidence;
+      return {
+        ...evidence,
+        credential:
+          credential.kind === 'token'
+            ? { kind: 'token', token: copied(credential.token) }
+            : { kind: 'apiKey', key: copied(credential.key) },
+      };
+    }
+    case 'share':
+      return { ...evidence, token: copied(evidence.token) };
+    default:
+      return evidence satisfies never;
+  }
+}
 
 export interface Admitted {
   route: GatewayRoute;
@@ -75,7 +100,7 @@ export async function admit(needs: AdmissionNeeds, visit: Visit): Promise<Admiss
   return { refused: serviceWorkerRefused() };
 }
 
-const accessTo = (route: GatewayRoute, { surface, port }: InstanceTarget): PortAccess =>
+const accessTo = (route: GatewayRoute, { surface, port }: Place): PortAccess =>
   (surface !== 'notebook' && route.access.get(port)) || 'owner';
 
 async function admitAnybody(needs: AdmissionNeeds, visit: Visit, route: GatewayRoute): Promise<Admitted> {
@@ -155,7 +180,7 @@ async function shownLink(needs: AdmissionNeeds, visit: Visit): Promise<Evidence 
   return (await opens(needs, token, target)) ? { kind: 'share', token } : null;
 }
 
-async function opens(needs: AdmissionNeeds, token: string, target: InstanceTarget): Promise<boolean> {
+async function opens(needs: AdmissionNeeds, token: string, target: Place): Promise<boolean> {
   const opened = await needs.forwarding.share(token);
   return opened !== null && opened.instanceId === target.instanceId && opened.port === target.port;
 }
@@ -182,11 +207,7 @@ export function cookieWeight({
 }
 
 /** Whether what was let in before would still be. Faults of the store change nothing: unknown is not ended. */
-export async function stillAdmitted(
-  needs: AdmissionNeeds,
-  target: InstanceTarget,
-  evidence: Evidence,
-): Promise<boolean> {
+export async function stillAdmitted(needs: AdmissionNeeds, target: Place, evidence: Evidence): Promise<boolean> {
   const route = await needs.forwarding.route(target.instanceId);
   if (route === null) return false;
   const access = accessTo(route, target);

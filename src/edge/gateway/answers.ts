@@ -92,11 +92,14 @@ export const notFound = (apiOrigin: string): Answer => ({
   link: toConsole(apiOrigin),
 });
 
-export const nothingHere = (apiOrigin: string): Answer => ({
+export const nothingHere = (apiOrigin: string, portDomain: string | null): Answer => ({
   status: 404,
   code: 'not_found',
   title: 'Nothing here',
-  message: 'addresses of this gateway are /notebook/<instanceId>/ and /forward/<instanceId>/<port>/',
+  message:
+    portDomain === null
+      ? 'addresses of this gateway are /notebook/<instanceId>/ and /forward/<instanceId>/<port>/'
+      : `addresses of this gateway are /notebook/<instanceId>/, /forward/<instanceId>/<port>/ and <port>-<instanceId>.${portDomain}`,
   link: toConsole(apiOrigin),
 });
 

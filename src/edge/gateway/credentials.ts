@@ -10,6 +10,9 @@ import type { Head } from './head.ts';
 /** Every API key of Berth begins with it. */
 const API_KEY_PREFIX = 'berth_';
 
+/** Nothing of ours is as long, and a connection may be kept for days. */
+const MOST_KEPT = 4_096;
+
 export interface Presented {
   credential: Credential;
   /** Recognised by its shape; a mere guess otherwise. */
@@ -28,12 +31,13 @@ export class Credentials {
   }
 
   presentedBy({ authorization, apiKey }: Pick<Head, 'authorization' | 'apiKey'>): Presented | null {
-    if (authorization !== this.#authorization || apiKey !== this.#apiKey) {
-      this.#presented = presentedCredential(authorization, apiKey, this.#issuer);
-      this.#authorization = authorization;
-      this.#apiKey = apiKey;
-    }
-    return this.#presented;
+    if (authorization === this.#authorization && apiKey === this.#apiKey) return this.#presented;
+    const presented = presentedCredential(authorization, apiKey, this.#issuer);
+    if ((authorization?.length ?? 0) + (apiKey?.length ?? 0) > MOST_KEPT) return presented;
+    this.#presented = presented;
+    this.#authorization = authorization;
+    this.#apiKey = apiKey;
+    return presented;
   }
 }
 

@@ -1,7 +1,7 @@
 /**
- * One request passed to an instance and its response passed back: chunk by chunk, each side waiting for the other, so that a slow reader or writer holds a few buffers and never a body. A client that leaves aborts the request to the
- * instance; an instance that dies before its head becomes a 502, and later a broken connection, never a response cut short that
- * looks whole.
+ * One request passed to an instance and its response passed back: chunk by chunk, each side waiting for the other, so that a slow
+ * reader or writer holds a few buffers and never a body. A client that leaves aborts the request to the instance; an instance that
+ * dies before its head becomes a 502, and later a broken connection, never a response cut short that looks whole.
  */
 import type { Log } from '../../control/log.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
@@ -24,7 +24,7 @@ import { Moving, type IdleWatch } from './idle.ts';
 import { hasBody } from './head.ts';
 import type { Head } from './head.ts';
 import type { InstanceConnection, Receiver } from './instance-connection.ts';
-import { outwardHeaders, outwardTrailers } from './outward.ts';
+import { announcedTrailers, outwardHeaders, outwardTrailers } from './outward.ts';
 import type { PortPool } from './port-pool.ts';
 import { requestHead } from './request-head.ts';
 import { RequestBody } from './request-body.ts';
@@ -161,15 +161,16 @@ class Passing extends Moving implements Receiver {
     if (this.#came !== 'all') this.#connection?.destroy();
   }
 
-  onHead({ status, reason, raw }: ResponseHead): void {
+  onHead({ status, reason, raw, framing }: ResponseHead): void {
     this.#moves += 1;
-    const { target, admitted, host } = this.#exchange;
+    const { req, target, admitted, host } = this.#exchange;
     this.#again = false;
     const { headers, contentLength } = outwardHeaders(raw, status, target, admitted.owner, host);
     if (status < 200) {
       this.#passInformation(status, headers);
       return;
     }
+    if (framing === 'chunked' && req.httpVersion !== '1.0') headers.push(...announcedTrailers(raw));
     if (admitted.setCookie !== undefined) headers.push('Set-Cookie', admitted.setCookie);
     if (contentLength !== null) this.#lengthLeft = Number(contentLength);
     this.#unsent = { status, reason, headers };

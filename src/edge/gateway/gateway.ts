@@ -24,7 +24,7 @@ import { TLSSocket } from 'node:tls';
 import type { Duplex } from 'node:stream';
 import type { Forwarding, TrafficKind, WhoseCredential } from '../../control/control.ts';
 import type { Log } from '../../control/log.ts';
-import { admit } from './admission.ts';
+import { admit, lasting } from './admission.ts';
 import type { Admission, AdmissionNeeds, Admitted, Visit } from './admission.ts';
 import {
   badRequest,
@@ -62,7 +62,7 @@ import { addressWithout, isNavigation, shownToken, type Shown } from './share-to
 import { Revocation } from './revocation.ts';
 import type { Live } from './revocation.ts';
 import { targetOf } from './routing.ts';
-import type { InstanceTarget } from './routing.ts';
+import type { InstanceTarget, Place } from './routing.ts';
 import { tunnel } from './upgrade.ts';
 
 export interface GatewayTls {
@@ -110,7 +110,7 @@ export class Gateway {
   readonly #limits: GatewayLimits;
   readonly #now: () => number;
   readonly #trusted: BlockList;
-  readonly #publicOrigin: string | null;
+  readonly #publicOrigin: { origin: string; scheme: string } | null;
   readonly #portDomain: () => string | null;
   readonly #admission: AdmissionNeeds;
   readonly #server: Server;
@@ -132,7 +132,8 @@ export class Gateway {
     const { forwarding, authenticate } = needs;
     const apiOrigin = (): string => originOf(typeof needs.apiOrigin === 'string' ? needs.apiOrigin : needs.apiOrigin());
     this.#trusted = addressList(needs.trustedProxies ?? []);
-    this.#publicOrigin = needs.publicOrigin === undefined ? null : originOf(needs.publicOrigin);
+    const told = needs.publicOrigin === undefined ? null : new URL(needs.publicOrigin);
+    this.#publicOrigin = told && { origin: told.origin, scheme: told.protocol };
     this.#portDomain = needs.portDomain ?? ((): null => null);
     this.#admission = { forwarding, authenticate, apiOrigin };
     this.#pools = new InstancePools({
@@ -173,6 +174,7 @@ export class Gateway {
     this.#server.closeIdleConnections();
     this.#http2.close();
     await this.#quiet(this.#limits.stopGraceMs);
+    this.#crowd.cutShaking();
     this.#revocation.stop();
     this.#idle.stop();
     for (const client of this.#tunnels) client.destroy();
@@ -208,7 +210,8 @@ export class Gateway {
       insecureHTTPParser: false,
       shouldUpgradeCallback: (req) => req.method === 'GET' && req.headers.upgrade?.toLowerCase() === 'websocket',
     };
-    const server = serverOf(options, this.#needs.tls, (socket) => this.#http2.serve(socket));
+    const tls = this.#needs.tls && { ...this.#needs.tls, handshakeTimeout: limits.headMs };
+    const server = serverOf(options, tls, (socket) => this.#http2.serve(socket));
     // Node would drop what is over the count in silence, checks included; the size bounds it already.
     server.maxHeadersCount = 0;
     server.on('request', (req, res) => void this.#onRequest(req, res, false));
@@ -255,8 +258,9 @@ export class Gateway {
     try {
       await this.#answer(req, res, expectsContinue, connection);
     } catch (error) {
-      this.#needs.log.error({ err: error, method: req.method }, 'the gateway failed at a request');
-      sendAnswer(req, res, unavailable(error) ?? internal(), req.headers.accept ?? '');
+      const known = unavailable(error);
+      if (known === null) this.#needs.log.error({ err: error, method: req.method }, 'the gateway failed at a request');
+      sendAnswer(req, res, known ?? internal(), req.headers.accept ?? '');
     }
   }
 
@@ -287,7 +291,7 @@ export class Gateway {
         return undefined;
       case 'home':
       case 'unknown':
-        sendAnswer(req, res, nothingHere(this.#admission.apiOrigin()), head.accept);
+        sendAnswer(req, res, this.#nothingHere(), head.accept);
         return undefined;
       case 'open': {
         const ownOrigin = this.#ownOrigin(senderOf(head, connection.peer), target.at !== null);
@@ -322,9 +326,10 @@ export class Gateway {
       return;
     }
     const { admitted, pool } = entered;
-    const live: Live = { target, evidence: admitted.evidence, cut: () => breakOff(req, res), at: -1 };
+    const { place } = entered;
+    const live: Live = { place, evidence: admitted.evidence, cut: () => breakOff(req, res), at: -1 };
     this.#revocation.watch(live);
-    const done = this.#needs.forwarding.began(target.instanceId, trafficKind(target, method, false));
+    const done = this.#needs.forwarding.began(place.instanceId, trafficKind(target, method, false));
     forward(pool, {
       ...client,
       head,
@@ -350,8 +355,9 @@ export class Gateway {
     try {
       await this.#answerUpgrade(req, client, early);
     } catch (error) {
-      this.#needs.log.error({ err: error }, 'the gateway failed at an upgrade');
-      sendRawAnswer(client, unavailable(error) ?? internal());
+      const known = unavailable(error);
+      if (known === null) this.#needs.log.error({ err: error }, 'the gateway failed at an upgrade');
+      sendRawAnswer(client, known ?? internal());
     }
   }
 
@@ -363,7 +369,7 @@ export class Gateway {
     if (hasBody(head)) return sendRawAnswer(client, badRequest('an upgrade has no body'));
     const asked = targetOf(head.host, req.url ?? '', this.#portDomain());
     if (asked.kind === 'refused') return sendRawAnswer(client, badRequest(asked.why));
-    if (asked.kind !== 'instance') return sendRawAnswer(client, nothingHere(this.#admission.apiOrigin()));
+    if (asked.kind !== 'instance') return sendRawAnswer(client, this.#nothingHere());
     const { peer, credentials } = this.#connectionOf(req.socket);
     const sender = senderOf(head, peer);
     const shown = shownToken(asked, head);
@@ -372,10 +378,10 @@ export class Gateway {
     const visit = { head, credentials, target, shareToken: shown.token, method: 'GET', upgrade: true, ownOrigin };
     const entered = this.#enter(visit, shown, await admit(this.#admission, visit));
     if ('refused' in entered) return sendRawAnswer(client, entered.refused, head.accept);
-    const { admitted, pool } = entered;
-    const live: Live = { target, evidence: admitted.evidence, cut: () => client.destroy(), at: -1 };
+    const { admitted, place, pool } = entered;
+    const live: Live = { place, evidence: lasting(admitted.evidence), cut: () => client.destroy(), at: -1 };
     this.#revocation.watch(live);
-    const done = this.#needs.forwarding.began(target.instanceId, trafficKind(target, 'GET', true));
+    const done = this.#needs.forwarding.began(place.instanceId, trafficKind(target, 'GET', true));
     const headers = inwardHeaders(head, target, admitted, sender, this.#needs.issuer);
     const wish = { client, early, target, admitted, host: sender.host, accept: head.accept, headers };
     tunnel(pool, { ...wish, idle: this.#idle, limits: this.#limits }, () => {
@@ -390,7 +396,7 @@ export class Gateway {
     visit: Visit,
     shown: Shown,
     admitted: Admission,
-  ): { admitted: Admitted; pool: PortPool } | { refused: Answer } {
+  ): { admitted: Admitted; place: Place; pool: PortPool } | { refused: Answer } {
     if ('refused' in admitted) return admitted;
     const { route, evidence } = admitted;
     const { target, method, upgrade, head } = visit;
@@ -406,8 +412,14 @@ export class Gateway {
       this.#pools.forget(route.instanceId);
       return { refused: notRunning(route.status, this.#admission.apiOrigin()) };
     }
-    const pool = this.#pools.acquire(target);
-    return pool === null ? { refused: tooMany() } : { admitted, pool };
+    // The id as the route has it: that of the target is cut from the address, and would hold on to all of it.
+    const place: Place = { instanceId: route.instanceId, port: target.port, surface: target.surface };
+    const pool = this.#pools.acquire(place);
+    return pool === null ? { refused: tooMany() } : { admitted, place, pool };
+  }
+
+  #nothingHere(): Answer {
+    return nothingHere(this.#admission.apiOrigin(), this.#portDomain());
   }
 
   #connectionOf(socket: Socket): Connection {
@@ -427,20 +439,25 @@ export class Gateway {
   /** Of the gateway itself, or of a port's own host. */
   #ownOrigin(sender: Sender, isOfPort: boolean): string {
     if (this.#publicOrigin === null) return `${sender.proto}://${sender.host.toLowerCase()}`;
-    return isOfPort ? `${new URL(this.#publicOrigin).protocol}//${sender.host.toLowerCase()}` : this.#publicOrigin;
+    const { origin, scheme } = this.#publicOrigin;
+    return isOfPort ? `${scheme}//${sender.host.toLowerCase()}` : origin;
   }
 }
 
 /** With TLS a client chooses between HTTP/2 and HTTP/1.1; who does not choose speaks HTTP/1.1. */
 function serverOf(
   options: ServerOptions,
-  tls: GatewayTls | undefined,
+  tls: (GatewayTls & { handshakeTimeout: number }) | undefined,
   serveHttp2: (socket: TLSSocket) => void,
 ): Server {
   if (tls === undefined) return createServer(options);
+  const { handshakeTimeout } = tls;
   const ALPNProtocols = ['h2', 'http/1.1'];
-  const server = createTlsServer({ ...options, ...tls.first, minVersion: 'TLSv1.2', ALPNProtocols });
+  const server = createTlsServer({ ...options, ...tls.first, minVersion: 'TLSv1.2', ALPNProtocols, handshakeTimeout });
   tls.follow((pair) => server.setSecureContext({ ...pair, minVersion: 'TLSv1.2' }));
+  // Else it is a 'clientError' as well, and would be answered in words that nobody without a handshake can be sent.
+  server.removeAllListeners('tlsClientError');
+  server.on('tlsClientError', (_error, socket) => socket.destroy());
   const serveHttp1 = server.listeners('secureConnection');
   server.removeAllListeners('secureConnection');
   server.on('secureConnection', (socket) => {

@@ -128,14 +128,15 @@ export class InstanceConnection implements ResponseSink {
     const receiver = this.#receiver;
     try {
       this.#reader.feed(piece);
+      if (receiver !== null && !this.#answered) receiver.onPieceEnd();
     } catch (error) {
+      // Also what Node will not write: it must end nobody but this request.
       this.destroy(error instanceof Error ? error : new Error(String(error)));
       return;
     }
-    if (receiver === null) return;
-    if (!this.#answered) receiver.onPieceEnd();
+    if (receiver === null || !this.#answered) return;
     // An answer before the end of the request: what is still sent of that would be read as the next one.
-    else if (this.#sent) this.#rest();
+    if (this.#sent) this.#rest();
     else this.destroy();
   }
 

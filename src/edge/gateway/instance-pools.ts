@@ -13,7 +13,7 @@ import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { NOTEBOOK_PORT } from '../../domain/ports.ts';
 import { PortPool } from './port-pool.ts';
-import type { InstanceTarget } from './routing.ts';
+import type { Place } from './routing.ts';
 
 export interface PoolLimits {
   /** Requests and tunnels to one instance and port at the same time. */
@@ -52,13 +52,13 @@ export class InstancePools {
   }
 
   /** A place among what may run at the same time; null when all are taken. Give it back by `release`. */
-  acquire(target: InstanceTarget): PortPool | null {
-    const { instanceId, port } = target;
+  acquire(place: Place): PortPool | null {
+    const { instanceId, port } = place;
     let ports = this.#pools.get(instanceId);
     if (ports === undefined) this.#pools.set(instanceId, (ports = new Map()));
     let entry = ports.get(port);
     if (entry === undefined) {
-      entry = new PortPool(target, {
+      entry = new PortPool(place, {
         dial: (pool) => this.#dialPatiently(pool),
         maxHeaderBytes: this.#limits.maxHeaderBytes,
         idleMs: this.#limits.idleConnectionMs,
@@ -66,10 +66,10 @@ export class InstancePools {
       });
       ports.set(port, entry);
     }
-    const ofInstance = this.#active.get(target.instanceId) ?? 0;
+    const ofInstance = this.#active.get(instanceId) ?? 0;
     if (entry.active >= this.#limits.perPort || ofInstance >= this.#limits.perInstance) return null;
     entry.active += 1;
-    this.#active.set(target.instanceId, ofInstance + 1);
+    this.#active.set(instanceId, ofInstance + 1);
     return entry;
   }
 

@@ -28,8 +28,8 @@ export const defaultGatewayLimits: GatewayLimits = {
   maxHeaderBytes: 32_768,
   handshakeMs: 60_000,
   halfOpenMs: 120_000,
-  // Notebooks and language models think for hours, and WebSockets are silent for days.
   clientIdleMs: 600_000,
+  // Notebooks and language models think for hours, and WebSockets are silent for days.
   instanceIdleMs: 0,
   tunnelIdleMs: 0,
   idleClientMs: 65_000,

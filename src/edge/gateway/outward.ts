@@ -18,6 +18,8 @@ const ENDS_HERE: ReadonlySet<string> = new Set([
   'proxy-authenticate',
   'proxy-authentication-info',
   'te',
+  // Told anew where trailers can follow (`announcedTrailers`): elsewhere Node refuses to write it.
+  'trailer',
   'transfer-encoding',
   'upgrade',
   'http2-settings',
@@ -126,14 +128,21 @@ function pathOn(value: string, host: string): string | null {
   return null;
 }
 
+/** What a body in chunks says of its trailers, in names and values. */
+export function announcedTrailers(raw: readonly string[]): string[] {
+  const announced: string[] = [];
+  for (let at = 0; at + 1 < raw.length; at += 2)
+    if (raw[at]?.toLowerCase() === 'trailer') announced.push('Trailer', raw[at + 1] ?? '');
+  return announced;
+}
+
 /** Fields that a trailer may not carry (RFC 9110 §6.5.1): framing, routing, and what is checked in the head. */
 export function outwardTrailers(raw: readonly string[]): [string, string][] {
   const trailers: [string, string][] = [];
   for (let at = 0; at + 1 < raw.length; at += 2) {
     const name = raw[at] ?? '';
     const lower = name.toLowerCase();
-    const refused =
-      ENDS_HERE.has(lower) || lower === 'set-cookie' || lower.startsWith('content-') || lower === 'trailer';
+    const refused = ENDS_HERE.has(lower) || lower === 'set-cookie' || lower.startsWith('content-');
     if (!refused) trailers.push([name, raw[at + 1] ?? '']);
   }
   return trailers;

@@ -20,7 +20,7 @@ export type Framing = number | 'chunked' | 'close';
 /** What is no HTTP/1 response. */
 export class ResponseFault extends Error {}
 
-const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: ([\t\x20-\x7e\x80-\xff]*))?$/;
+const STATUS_LINE = /^HTTP\/1\.([01]) ([1-5]\d\d)(?: ([\t\x20-\x7e\x80-\xff]*))?$/;
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 /** Control characters other than tab; and so line ends that are none. */
 const BROKEN = /[^\t\x20-\x7e\x80-\xff]/;

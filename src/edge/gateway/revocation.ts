@@ -8,10 +8,10 @@ import type { AdmissionNeeds, Evidence } from './admission.ts';
 import { Bag, type InBag } from './bag.ts';
 import type { Forwarding } from '../../control/control.ts';
 import type { Log } from '../../control/log.ts';
-import type { InstanceTarget } from './routing.ts';
+import type { Place } from './routing.ts';
 
 export interface Live extends InBag {
-  readonly target: InstanceTarget;
+  readonly place: Place;
   readonly evidence: Evidence;
   readonly cut: () => void;
 }
@@ -72,8 +72,8 @@ export class Revocation {
       const concerned = this.#lives
         .all()
         .filter(
-          ({ target, evidence }) =>
-            this.#instances.has(target.instanceId) ||
+          ({ place, evidence }) =>
+            this.#instances.has(place.instanceId) ||
             ('accountId' in evidence && this.#accounts.has(evidence.accountId)),
         );
       this.#accounts.clear();
@@ -87,25 +87,30 @@ export class Revocation {
   async #askAnew(lives: readonly Live[]): Promise<void> {
     // Many tabs hang on one session: each is asked for once.
     const verdicts = new Map<string, boolean>();
-    try {
-      for (const live of lives) {
-        if (live.at < 0) continue;
-        const key = keyOf(live);
-        const verdict = verdicts.get(key) ?? (await stillAdmitted(this.#needs, live.target, live.evidence));
+    let unknown = 0;
+    let why: unknown;
+    for (const live of lives) {
+      if (live.at < 0) continue;
+      const key = keyOf(live);
+      try {
+        const verdict = verdicts.get(key) ?? (await stillAdmitted(this.#needs, live.place, live.evidence));
         verdicts.set(key, verdict);
         if (!verdict && live.at >= 0) live.cut();
+      } catch (error) {
+        unknown += 1;
+        why ??= error;
       }
-    } catch (error) {
-      this.#needs.log.warn(
-        { err: error },
-        'could not ask anew whether open connections may stay; they stay until the next time',
-      );
     }
+    if (unknown === 0) return;
+    this.#needs.log.warn(
+      { err: why, connections: unknown },
+      'could not ask anew whether open connections may stay; they stay until the next time',
+    );
   }
 }
 
-function keyOf({ target, evidence }: Live): string {
-  const place = `${target.instanceId}:${target.port}:${target.surface}`;
+function keyOf({ place: { instanceId, port, surface }, evidence }: Live): string {
+  const place = `${instanceId}:${port}:${surface}`;
   switch (evidence.kind) {
     case 'public':
       return place;

@@ -24,6 +24,9 @@ export interface InstanceTarget {
   slashed: string | null;
 }
 
+/** What is kept of it for as long as a connection lasts. */
+export type Place = Pick<InstanceTarget, 'instanceId' | 'port' | 'surface'>;
+
 export type Target =
   | InstanceTarget
   /** `at`: the port whose own host it is; null on the gateway's. */

@@ -11,7 +11,7 @@ import type { Duplex } from 'node:stream';
 import type { Admitted } from './admission.ts';
 import { sendRawAnswer } from './answers.ts';
 import { reset } from './client-exchange.ts';
-import { answerTo } from './forward.ts';
+import { answerTo, type ExchangeLimits } from './forward.ts';
 import { outwardHeaders } from './outward.ts';
 import { Moving, type IdleWatch } from './idle.ts';
 import type { PortPool } from './port-pool.ts';
@@ -30,7 +30,7 @@ export interface Tunnel {
   accept: string;
   headers: string[];
   idle: IdleWatch;
-  limits: TunnelLimits;
+  limits: TunnelLimits & ExchangeLimits;
 }
 
 export interface TunnelLimits {
@@ -72,6 +72,7 @@ class Handshake implements ResponseSink {
   readonly #wish: Tunnel;
   readonly #reader: ResponseReader;
   readonly #timer: NodeJS.Timeout;
+  readonly #moving: Moving;
   #came: 'nothing' | 'upgrade' | 'head' | 'all' = 'nothing';
   readonly #onPiece = (piece: Buffer): void => this.#take(piece);
   readonly #onUpstreamEnd = (): void => {
@@ -81,6 +82,7 @@ class Handshake implements ResponseSink {
   readonly #onUpstreamClose = (): void => this.#fail(new Error('the instance closed the connection'));
   readonly #onClientClose = (): void => {
     clearTimeout(this.#timer);
+    this.#wish.idle.done(this.#moving);
     this.#upstream.destroy();
   };
 
@@ -88,6 +90,7 @@ class Handshake implements ResponseSink {
     this.#upstream = upstream;
     this.#wish = wish;
     this.#reader = new ResponseReader(wish.limits.maxHeaderBytes);
+    this.#moving = new MovingAnswer(wish, () => this.#came === 'all');
     this.#timer = setTimeout(() => this.#fail(new Error('no answer to the upgrade')), wish.limits.handshakeMs);
   }
 
@@ -105,6 +108,7 @@ class Handshake implements ResponseSink {
       throw new ResponseFault('a switch to what was not asked for');
     clearTimeout(this.#timer);
     this.#came = head.status === 101 ? 'upgrade' : 'head';
+    if (this.#came === 'head') this.#wish.idle.watch(this.#moving);
     // Whatever length another answer has, the connection ends with it.
     const more = head.status === 101 ? ['Connection', 'Upgrade', 'Upgrade', 'websocket'] : ['Connection', 'close'];
     client.write(headOf(head, this.#wish, more), 'latin1');
@@ -197,6 +201,33 @@ function pipeBoth(upstream: Duplex, { client, idle, limits }: Tunnel): void {
   });
 }
 
+const movesOf = (client: Duplex): number => (client instanceof Socket ? client.bytesRead + client.bytesWritten : 0);
+
+/** Of an instance that did not agree: who reads nothing of its answer, or never closes behind it, keeps a place of it. */
+class MovingAnswer extends Moving {
+  readonly #wish: Tunnel;
+  readonly #isWhole: () => boolean;
+
+  constructor(wish: Tunnel, isWhole: () => boolean) {
+    super();
+    this.#wish = wish;
+    this.#isWhole = isWhole;
+  }
+
+  override moves(): number {
+    return movesOf(this.#wish.client);
+  }
+
+  override limitMs(): number {
+    const { client, limits } = this.#wish;
+    return client.writableNeedDrain || this.#isWhole() ? limits.clientIdleMs : limits.instanceIdleMs;
+  }
+
+  override expire(): void {
+    reset(this.#wish.client);
+  }
+}
+
 class MovingTunnel extends Moving {
   readonly #client: Duplex;
   readonly #limits: TunnelLimits;
@@ -208,7 +239,7 @@ class MovingTunnel extends Moving {
   }
 
   override moves(): number {
-    return this.#client instanceof Socket ? this.#client.bytesRead + this.#client.bytesWritten : 0;
+    return movesOf(this.#client);
   }
 
   override limitMs(): number {

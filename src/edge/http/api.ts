@@ -34,6 +34,7 @@ import { makeHandlers } from './handlers.ts';
 import type { ClosedRoute, OpenRoute } from './handlers.ts';
 import { idempotencyOf } from './idempotency.ts';
 import { makeListPages } from './list-pages.ts';
+import { makeOpenLogins } from './login-ended.ts';
 import { mountLogStream } from './log-stream.ts';
 import { answerError, errorBody, JSON_TYPE, pathOf, PLAIN } from './refusal-reply.ts';
 import type { ErrorStyle } from './refusal-reply.ts';
@@ -221,19 +222,21 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   }
 
   const admitAccount = (request: FastifyRequest): Promise<Caller> => admit(request, { who: 'account' });
-  const streams = makeStreams(app, { access: control.access, log, beatMs: options.eventBeatMs });
+  const logins = makeOpenLogins(app, control);
+  const streams = makeStreams(app, { logins, log, beatMs: options.eventBeatMs });
   mountEventStream(app, { events: control.events, streams, admit: admitAccount });
   mountLogStream(app, { logs: control.logs, streams, admit: admitAccount, log, stalledMs: options.fileStalledMs });
   mountFiles(app, {
     files: control.files,
     admit: admitAccount,
+    logins,
     slowSenders,
     log,
     stalledMs: options.fileStalledMs,
   });
   const mountSocket = mountSockets(app, {
-    access: control.access,
-    admit: (request) => admit(request, { who: 'account' }),
+    logins,
+    admit: admitAccount,
     beatMs: options.socketBeatMs,
   });
   mountSocket(execSocket({ commands: control.commands, log }));

@@ -31,14 +31,14 @@ export function mountEventStream(app: FastifyInstance, { events, streams, admit 
     async handler(request, reply) {
       const caller = await admit(request);
       const after = askedFor(request);
-      await streams.lend(async (ending) => {
+      await streams.lend({ request, caller }, async ({ ending, stands }) => {
         const pages = events.follow(caller, after, ending.signal);
         try {
           // Before the head: whoever is refused gets an answer like all others.
           const first = await pages.next();
           if (first.done) throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 });
           const { lastSeq } = first.value;
-          await streams.send({ request, reply, caller, ending }, async ({ write, stands }) => {
+          await streams.send({ request, reply, ending, stands }, async ({ write }) => {
             await write(`id: ${lastSeq}\n\n`);
             for await (const page of pages) {
               if (!(await stands(page.events.some(({ kind }) => ENDINGS.has(kind))))) return;

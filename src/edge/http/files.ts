@@ -6,7 +6,7 @@
  *
  * - What a file holds is its owner's: it goes out as a download, of no type that a browser would show or run, sandboxed if it were.
  * - An upload has no limit but the volume's, and no time but that something of it comes each minute; the same goes for a download.
- * - Who goes away, or whose volume is deleted, is cut off; what an upload brought until then is gone with it.
+ * - Who goes away, or whose volume is deleted or login ended, is cut off; what an upload brought until then is gone with it.
  */
 import type { IncomingMessage } from 'node:http';
 import { pipeline } from 'node:stream/promises';
@@ -16,6 +16,7 @@ import { BASE_PATH } from '../../contract/routes.ts';
 import type { Caller, FilePlace, Files, ReadableFile } from '../../control/control.ts';
 import type { Log } from '../../control/log.ts';
 import { Refusal } from '../../domain/refusal.ts';
+import type { OpenLogins } from './login-ended.ts';
 import { namesTag, wantedOf, WHOLE, type Span } from './ranges.ts';
 import { JSON_TYPE } from './refusal-reply.ts';
 import type { SlowSenders } from './slow-senders.ts';
@@ -27,6 +28,7 @@ export interface FileNeeds {
   files: Files;
   /** Throws or passes, as for every route that needs a login. */
   admit: (request: FastifyRequest) => Promise<Caller>;
+  logins: Pick<OpenLogins, 'watch'>;
   slowSenders: SlowSenders;
   log: Pick<Log, 'warn'>;
   /** How long a transfer may wait for its client. */
@@ -60,10 +62,15 @@ export function mountFiles(app: FastifyInstance, needs: FileNeeds): void {
         // Some clients say of a file what is no media type: nobody here looks at it.
         delete request.headers['content-type'];
       },
-      handler(request, reply) {
+      async handler(request, reply) {
         const { caller, params } = request;
         if (!caller) throw new Error('a file was reached without a caller');
-        return deed({ needs, caller, place: { id: params.id, path: params['*'] }, request, reply });
+        const unwatch = needs.logins.watch({ request, caller }, () => request.raw.socket.destroy());
+        try {
+          await deed({ needs, caller, place: { id: params.id, path: params['*'] }, request, reply });
+        } finally {
+          unwatch();
+        }
       },
     });
   };

@@ -22,12 +22,11 @@ import type { Caller, FollowedLog, Logs, LogWish } from '../../control/control.t
 import type { Log } from '../../control/log.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { fromOf, publicLine } from './log-answers.ts';
-import type { Streams, Telling } from './server-sent.ts';
+import type { Lent, Streams, Telling } from './server-sent.ts';
 import { makeValidate } from './validate.ts';
 
 /** Lines wait so long for others that come with them, and never for more than this. */
 const TOGETHER_BYTES = 64 * 1024;
-/** What is told more often than this asks for its login no more often. */
 const ASK_EVERY_MS = 1_000;
 const DEFAULT_STALLED_MS = 60_000;
 const WHOLE = /^\d{1,16}$/;
@@ -53,8 +52,8 @@ export function mountLogStream(app: FastifyInstance, needs: LogStreamNeeds): voi
       const caller = await needs.admit(request);
       const { download, times, instanceId, source, untilUnixMs, ...where } = validate(askedFor(request));
       const wish = { instanceId, source, from: fromOf(where), untilMs: untilUnixMs };
-      await needs.streams.lend(async (ending) => {
-        const asked = { needs, request, reply, caller, wish, ending };
+      await needs.streams.lend({ request, caller }, async (lent) => {
+        const asked = { needs, request, reply, caller, wish, ...lent };
         if (download === 'true') await give(asked, times === 'true');
         else await follow(asked);
       });
@@ -72,16 +71,15 @@ function askedFor({ headers, query }: FastifyRequest): object {
   return { ...asked, after: last, tail: undefined, sinceUnixMs: undefined };
 }
 
-interface Asked {
+interface Asked extends Lent {
   needs: LogStreamNeeds;
   request: FastifyRequest;
   reply: FastifyReply;
   caller: Caller;
   wish: LogWish & { untilMs: number | undefined };
-  ending: AbortController;
 }
 
-async function follow({ needs, request, reply, caller, wish, ending }: Asked): Promise<void> {
+async function follow({ needs, request, reply, caller, wish, ending, stands }: Asked): Promise<void> {
   const told = needs.logs.follow(caller, wish, ending.signal);
   try {
     // Before the head: whoever is refused gets an answer like all others.
@@ -91,8 +89,8 @@ async function follow({ needs, request, reply, caller, wish, ending }: Asked): P
     const first = isOver && request.headers['last-event-id'] !== undefined ? await told.next() : null;
     // A browser that would ask for what has ended again and again stops at this.
     if (first?.value?.kind === 'end') return void (await reply.code(204).send());
-    await needs.streams.send({ request, reply, caller, ending }, async (telling) => {
-      const together = makeTogether(telling);
+    await needs.streams.send({ request, reply, ending, stands }, async ({ write }) => {
+      const together = makeTogether(write, nowAndThen(stands));
       if (first !== null && !first.done) await together.tell(first.value);
       else await together.tell(begun.value);
       for await (const one of told) await together.tell(one);
@@ -105,17 +103,16 @@ async function follow({ needs, request, reply, caller, wish, ending }: Asked): P
 }
 
 /** Gathers what comes in one turn of the event loop, and waits for the socket once that is a good piece. */
-function makeTogether({ write, stands }: Telling): { tell(one: FollowedLog): Promise<void>; rest(): Promise<void> } {
+function makeTogether(
+  write: Telling['write'],
+  stands: () => Promise<boolean>,
+): { tell(one: FollowedLog): Promise<void>; rest(): Promise<void> } {
   let text = '';
   let sending: Promise<void> | null = null;
-  let askedAtMs = performance.now();
   const send = async (): Promise<void> => {
     await nextTurn();
     while (text !== '') {
-      if (performance.now() - askedAtMs > ASK_EVERY_MS) {
-        askedAtMs = performance.now();
-        if (!(await stands(false))) return;
-      }
+      if (!(await stands())) return;
       const piece = text;
       text = '';
       await write(piece);
@@ -135,6 +132,16 @@ function makeTogether({ write, stands }: Telling): { tell(one: FollowedLog): Pro
     async rest() {
       await sending;
     },
+  };
+}
+
+/** What is told more often than each second asks for its login no more often. */
+function nowAndThen(stands: Lent['stands']): () => Promise<boolean> {
+  let askedAtMs = performance.now();
+  return async () => {
+    if (performance.now() - askedAtMs <= ASK_EVERY_MS) return true;
+    askedAtMs = performance.now();
+    return stands(false);
   };
 }
 
@@ -162,7 +169,7 @@ function textOf(told: FollowedLog): string {
   }
 }
 
-async function give({ needs, request, reply, caller, wish, ending }: Asked, times: boolean): Promise<void> {
+async function give({ needs, request, reply, caller, wish, ending, stands }: Asked, times: boolean): Promise<void> {
   const lines = needs.logs.all(caller, wish, ending.signal);
   try {
     const begun = await lines.next();
@@ -179,7 +186,7 @@ async function give({ needs, request, reply, caller, wish, ending }: Asked, time
     });
     request.raw.socket.setTimeout(needs.stalledMs ?? DEFAULT_STALLED_MS);
     try {
-      await pipeline(piecesOf(lines, times), raw, { signal: ending.signal });
+      await pipeline(piecesOf(lines, times, nowAndThen(stands)), raw, { signal: ending.signal });
     } catch (error) {
       // Without its end, so that nobody takes it for whole.
       raw.destroy();
@@ -194,6 +201,7 @@ async function give({ needs, request, reply, caller, wish, ending }: Asked, time
 async function* piecesOf(
   lines: AsyncIterable<{ atMs: number | null; text: string; cut: boolean } | null>,
   times: boolean,
+  stands: () => Promise<boolean>,
 ): AsyncGenerator<string> {
   let piece = '';
   for await (const line of lines) {
@@ -201,6 +209,8 @@ async function* piecesOf(
     const time = times && line.atMs !== null ? `${new Date(line.atMs).toISOString()} ` : '';
     piece += `${time}${line.text}${line.cut ? ' […]' : ''}\n`;
     if (piece.length < TOGETHER_BYTES) continue;
+    // A store that does not answer has ended no login.
+    if (!(await stands().catch(() => true))) return;
     yield piece;
     piece = '';
   }

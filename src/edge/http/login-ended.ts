@@ -1,21 +1,106 @@
-/** What is open for longer than a request is asked for anew: a login or key may end meanwhile. */
-import type { FastifyRequest } from 'fastify';
-import type { Access, Caller } from '../../control/control.ts';
+/**
+ * What is open for longer than a request is asked for anew, for a login or key may end meanwhile: at once where control says that something of its
+ * account ended, and by its own clock besides, since another process may have ended it.
+ */
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { Access, Caller, Credential, Forwarding } from '../../control/control.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { presentedCredential } from './credentials.ts';
 
-/** Why its caller may not go on; null while the credential stands. Throws when that can't be asked. */
-export async function whyLoginEnded(
-  access: Pick<Access, 'authenticate'>,
-  { request, caller }: { request: Pick<FastifyRequest, 'headers'>; caller: Pick<Caller, 'accountId'> },
-  { anew } = { anew: false },
-): Promise<string | null> {
-  try {
-    const { credential } = presentedCredential(request.headers);
-    const { accountId } = await access.authenticate(credential, { anew });
-    return accountId === caller.accountId ? null : 'the login is another account now';
-  } catch (error) {
-    if (error instanceof Refusal && error.code === 'not_logged_in') return 'the login or key has ended: log in again';
-    throw error;
-  }
+export interface Asker {
+  request: Pick<FastifyRequest, 'headers'>;
+  caller: Pick<Caller, 'accountId'>;
 }
+
+export interface OpenLogins {
+  /** Why its caller may not go on; null while the credential stands. Throws when that can't be asked. `anew`: an answer that is a second old will not do. */
+  whyEnded(asker: Asker, how?: { anew: boolean }): Promise<string | null>;
+  /** Cuts what has ended, once and in words, until what is answered is called. */
+  watch(asker: Asker, cut: (why: string) => void): () => void;
+}
+
+interface Watched {
+  asker: Asker;
+  cut: (why: string) => void;
+}
+
+interface Needs {
+  access: Pick<Access, 'authenticate'>;
+  forwarding: Pick<Forwarding, 'onEnded'>;
+}
+
+export function makeOpenLogins(app: FastifyInstance, { access, forwarding }: Needs): OpenLogins {
+  const byAccount = new Map<string, Set<Watched>>();
+  /** Where something ended and was not looked at yet. */
+  const ended = new Set<string>();
+  let looking = false;
+
+  const whyEnded: OpenLogins['whyEnded'] = async ({ request, caller }, how = { anew: false }) => {
+    try {
+      const { credential } = presentedCredential(request.headers);
+      const { accountId } = await access.authenticate(credential, how);
+      return accountId === caller.accountId ? null : 'the login is another account now';
+    } catch (error) {
+      if (error instanceof Refusal && error.code === 'not_logged_in') return 'the login or key has ended: log in again';
+      throw error;
+    }
+  };
+
+  /** What ends while it looks is looked at after it, so that many ends at once make few rounds. */
+  async function look(): Promise<void> {
+    if (looking) return;
+    looking = true;
+    while (ended.size > 0) {
+      const concerned = [...ended].flatMap((accountId) => [...(byAccount.get(accountId) ?? [])]);
+      ended.clear();
+      await askAnew(concerned);
+    }
+    looking = false;
+  }
+
+  async function askAnew(concerned: readonly Watched[]): Promise<void> {
+    // Many tabs hang on one login: each is asked for once.
+    const verdicts = new Map<string, string | null>();
+    for (const { asker, cut } of concerned) {
+      const key = keyOf(presentedCredential(asker.request.headers).credential);
+      const known = verdicts.get(key);
+      // A store that does not answer has ended no login.
+      const why = known === undefined ? await whyEnded(asker, { anew: true }).catch(() => null) : known;
+      verdicts.set(key, why);
+      if (why !== null) cut(why);
+    }
+  }
+
+  const unfollow = forwarding.onEnded((end) => {
+    if (!('accountId' in end) || !byAccount.has(end.accountId)) return;
+    ended.add(end.accountId);
+    void look();
+  });
+  app.addHook('onClose', async () => unfollow());
+
+  return {
+    whyEnded,
+    watch(asker, cut) {
+      const { accountId } = asker.caller;
+      const mine = byAccount.get(accountId) ?? new Set();
+      byAccount.set(accountId, mine);
+      const leave = (): void => {
+        mine.delete(watched);
+        if (mine.size === 0 && byAccount.get(accountId) === mine) byAccount.delete(accountId);
+      };
+      const watched: Watched = {
+        asker,
+        cut(why) {
+          if (!mine.has(watched)) return;
+          leave();
+          cut(why);
+        },
+      };
+      mine.add(watched);
+      return leave;
+    },
+  };
+}
+
+const keyOf = (credential: Credential): string =>
+  credential.kind === 'token' ? `token ${credential.token}` : `key ${credential.key}`;

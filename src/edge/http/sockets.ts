@@ -5,8 +5,8 @@
  * because the instance does not run, say, reads an answer like all others, and only what has begun already is upgraded. Other
  * protocols than WebSocket are no upgrade here: their requests are answered as if they had not asked.
  *
- * A page of another origin can't use a browser's login here (`cross-site.ts`); the credential is asked for anew every 30 seconds, and when it
- * has ended the socket is closed.
+ * A page of another origin can't use a browser's login here (`cross-site.ts`). The socket is closed when its login or key has ended
+ * (`login-ended.ts`), which is asked every 30 seconds, too.
  */
 import { ServerResponse, type IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
@@ -15,10 +15,10 @@ import { WebSocketServer, type WebSocket } from 'ws';
 import type { z } from 'zod';
 import { closeCodes, EXEC_PATH, MAX_MESSAGE_BYTES, TERMINAL_PATH } from '../../contract/exec.ts';
 import { BASE_PATH } from '../../contract/routes.ts';
-import type { Access, Caller } from '../../control/control.ts';
+import type { Caller } from '../../control/control.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Line, LineNeeds } from '../line.ts';
-import { whyLoginEnded } from './login-ended.ts';
+import type { OpenLogins } from './login-ended.ts';
 import { pathOf } from './refusal-reply.ts';
 import { shapeOf } from './schema-shape.ts';
 import { makeValidate } from './validate.ts';
@@ -38,7 +38,7 @@ export const isSocketRequest = ({ method, url = '', headers }: IncomingMessage):
   headers['transfer-encoding'] === undefined;
 
 export interface SocketNeeds {
-  access: Pick<Access, 'authenticate'>;
+  logins: OpenLogins;
   /** Throws or passes, as for every route that needs a login. */
   admit: (request: FastifyRequest) => Promise<Caller>;
   beatMs?: number | undefined;
@@ -113,27 +113,43 @@ export function mountSockets(app: FastifyInstance, needs: SocketNeeds): MountSoc
         const { socket, head } = upgrade;
         const gone = new AbortController();
         socket.once('close', () => gone.abort(new Refusal('unavailable', 'the caller has left')));
-        const begun = await route.begin(caller, query, gone.signal);
-        if (stopping || socket.destroyed) {
+        let line: Line | undefined;
+        const asker = { request, caller };
+        const unwatch = needs.logins.watch(asker, (why) => {
+          if (line) line.close(closeCodes.loginEnded, why);
+          else gone.abort(new Refusal('not_logged_in', why));
+        });
+        const begun = await route.begin(caller, query, gone.signal).catch((error: unknown) => {
+          unwatch();
+          gone.signal.throwIfAborted();
+          throw error;
+        });
+        if (stopping || socket.destroyed || gone.signal.aborted) {
+          unwatch();
           begun.abandon();
+          gone.signal.throwIfAborted();
           throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 });
         }
         reply.hijack();
         reply.raw.detachSocket(socket);
-        let isUpgraded = false;
         server.handleUpgrade(request.raw, socket, head, (made) => {
-          isUpgraded = true;
-          const line = begun.carry(made, {
+          const carried = begun.carry(made, {
             beatMs: needs.beatMs,
             async whyEnded() {
-              const why = await whyLoginEnded(needs.access, { request, caller });
+              const why = await needs.logins.whyEnded(asker);
               return why === null ? null : { code: closeCodes.loginEnded, why };
             },
           });
-          open.set(made, line);
-          void line.closed.then(() => open.delete(made));
+          line = carried;
+          open.set(made, carried);
+          void carried.closed.then(() => {
+            unwatch();
+            open.delete(made);
+          });
         });
-        if (!isUpgraded) begun.abandon();
+        if (line) return;
+        unwatch();
+        begun.abandon();
       },
     });
   };

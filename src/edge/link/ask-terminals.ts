@@ -2,13 +2,13 @@
 import type { IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
 import { json } from 'node:stream/consumers';
-import { Pool } from 'undici';
 import { WebSocket } from 'ws';
 import type { z } from 'zod';
 import { closeCodes, TERMINAL_PROTOCOL, terminalTold } from '../../contract/exec.ts';
 import type { AttachedTerminal, Terminals, Told } from '../../control/control.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeLine, type Line } from '../line.ts';
+import { makeAsker } from './asker.ts';
 import { refusalIn } from './replies.ts';
 import { listAnswer } from './wire.ts';
 
@@ -17,19 +17,17 @@ const ASK_MS = 40_000;
 const MOST_SHOWN_BYTES = 1024 * 1024;
 
 export interface AskedTerminals extends Terminals {
-  stop(): Promise<void>;
+  stop(): void;
 }
 
 export function askTerminals({ path }: { path: string }): AskedTerminals {
-  const there = new Pool('http://berth.invalid', { socketPath: path, connections: 8, headersTimeout: ASK_MS });
+  const there = makeAsker({ socketPath: path, headers: {}, patienceMs: ASK_MS });
 
   async function ask(verb: string, body: object): Promise<unknown> {
-    const asked = { method: 'POST', path: `/${verb}`, body: JSON.stringify(body) } as const;
-    const reply = await there.request({ ...asked, signal: AbortSignal.timeout(ASK_MS) }).catch((cause: unknown) => {
+    const { status, told } = await there.ask(`/${verb}`, body).catch((cause: unknown) => {
       throw away(cause);
     });
-    const told: unknown = await reply.body.json();
-    if (reply.statusCode !== 200) throw refusalIn(told);
+    if (status !== 200) throw refusalIn(told);
     return told;
   }
 
@@ -58,7 +56,7 @@ export function askTerminals({ path }: { path: string }): AskedTerminals {
         signal.removeEventListener('abort', leave);
       }
     },
-    stop: () => there.destroy(),
+    stop: () => there.stop(),
   };
 }
 
@@ -118,12 +116,27 @@ function terminalOver(
   told: AsyncIterable<Told>,
 ): AttachedTerminal {
   const lost = (): void => {}; // its end is told
+  let wanted: Parameters<AttachedTerminal['resize']>[0] | null = null;
+  let isSizing = false;
+  /** One size at a time on its way: of what is wanted meanwhile the last alone goes. */
+  async function sendSize(): Promise<void> {
+    if (isSizing) return;
+    isSizing = true;
+    for (let size = wanted; size !== null; size = wanted) {
+      wanted = null;
+      await line.send(JSON.stringify({ type: 'resize', ...size })).catch(lost);
+    }
+    isSizing = false;
+  }
   return {
     created,
     size: { columns, rows },
     told,
     type: (bytes) => line.send(bytes).catch(lost),
-    resize: (size) => void line.send(JSON.stringify({ type: 'resize', ...size })).catch(lost),
+    resize(size) {
+      wanted = size;
+      void sendSize();
+    },
     leave: () => line.close(1000, 'the viewer left'),
   };
 }

@@ -1,4 +1,4 @@
-/** Questions to the API over its socket, by the client that Node has already loaded: a gateway's process is small without another one. */
+/** Questions to another process of Berth over its socket, by the client that Node has already loaded: a gateway's process is small without another one. */
 import { Agent, request, type IncomingMessage } from 'node:http';
 import { json } from 'node:stream/consumers';
 
@@ -35,7 +35,7 @@ export function makeAsker(needs: { socketPath: string; headers: Record<string, s
     },
     async open(path, signal) {
       const late = new AbortController();
-      const timer = setTimeout(() => late.abort(new Error('the API does not answer')), patienceMs);
+      const timer = setTimeout(() => late.abort(new Error('it does not answer')), patienceMs);
       try {
         return await send('GET', path, null, AbortSignal.any([signal, late.signal]));
       } finally {

@@ -1,4 +1,5 @@
 /** Answers that are believed for a second; and, while nobody is there who could be asked, for as long as that lasts. */
+import { copied } from '../../control/copied.ts';
 import { Refusal } from '../../domain/refusal.ts';
 
 const FRESH_MS = 1_000;
@@ -10,6 +11,8 @@ export interface Believed<Answer> {
   of(question: string): Promise<Answer>;
   /** Believes these no more, and no answer to a question that was asked before. */
   forget(which: (answer: Answer) => boolean): void;
+  /** Asks each anew before it is believed again, unless nobody is there. Answers what was believed. */
+  doubt(): Answer[];
 }
 
 export function makeBelieved<Answer>(needs: {
@@ -36,7 +39,7 @@ export function makeBelieved<Answer>(needs: {
       const answer = await ask(question);
       known.delete(question);
       // Nobody is not kept: whoever tries secrets must not push out those that are good.
-      if (answer !== null && forgettings === forgettingsBefore) known.set(question, { answer, askedAtMs });
+      if (answer !== null && forgettings === forgettingsBefore) known.set(copied(question), { answer, askedAtMs });
       for (const oldest of known.keys()) {
         if (known.size <= MOST) break;
         known.delete(oldest);
@@ -68,6 +71,13 @@ export function makeBelieved<Answer>(needs: {
       forgettings += 1;
       asking.clear();
       for (const [question, { answer }] of known) if (which(answer)) known.delete(question);
+    },
+
+    doubt() {
+      forgettings += 1;
+      asking.clear();
+      for (const one of known.values()) one.askedAtMs = Math.min(one.askedAtMs, now() - FRESH_MS);
+      return Array.from(known.values(), ({ answer }) => answer);
     },
   };
 }

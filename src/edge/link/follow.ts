@@ -6,6 +6,7 @@
 import { randomUUID } from 'node:crypto';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
+import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import type { Forwarding, GatewayRoute, ToldRoutes, WhoseCredential } from '../../control/control.ts';
 import { makeEndings } from '../../control/endings.ts';
@@ -92,13 +93,30 @@ export function followLink({ path, dial, onTold = () => {}, log, now = Date.now 
       for (const callers of [tokens, keys]) callers.forget(({ accountId }) => accounts.has(accountId));
     }
     if (instances.size > 0) shares.forget((opened) => opened !== null && instances.has(opened.instanceId));
+    tellEnded(accounts, instances);
+  }
+
+  /** What ended while the API was away, nobody has told. */
+  function lookAtAll(before: ReadonlyMap<string, GatewayRoute>, after: ReadonlyMap<string, GatewayRoute>): void {
+    const accounts = new Set<string>();
+    const instances = new Set<string>();
+    for (const session of sessions.doubt()) if (session !== null) accounts.add(session.accountId);
+    for (const callers of [tokens, keys]) for (const { accountId } of callers.doubt()) accounts.add(accountId);
+    for (const opened of shares.doubt()) if (opened !== null) instances.add(opened.instanceId);
+    identities.doubt();
+    for (const [id, route] of before) if (!isDeepStrictEqual(route, after.get(id))) instances.add(id);
+    tellEnded(accounts, instances);
+  }
+
+  function tellEnded(accounts: ReadonlySet<string>, instances: ReadonlySet<string>): void {
     for (const accountId of accounts) endings.tell({ accountId });
     for (const instanceId of instances) endings.tell({ instanceId });
   }
 
-  /** Reads lines until the stream ends, or is silent for too long. */
+  /** Reads lines until the stream ends, is silent for too long, or a line was lost. */
   async function read(stream: Readable): Promise<void> {
     let fresh: Map<string, GatewayRoute> | null = null;
+    let last = 0;
     let timer = setTimeout(() => {}, 0);
     const listen = (): void => {
       clearTimeout(timer);
@@ -108,14 +126,18 @@ export function followLink({ path, dial, onTold = () => {}, log, now = Date.now 
       listen();
       for await (const text of createInterface({ input: stream })) {
         listen();
-        const { snapshot, routes, gone, ended, issuer } = line.parse(JSON.parse(text));
+        const { number, snapshot, routes, gone, ended, issuer } = line.parse(JSON.parse(text));
+        if (number !== last + 1) throw new Error(`line ${number} of the API came behind line ${last}`);
+        last = number;
         if (snapshot !== null) {
           fresh ??= new Map();
           for (const route of routes) fresh.set(route.instanceId, route);
           if (snapshot === 'part') continue;
+          const before = table;
           table = fresh;
           fresh = null;
           isThere = true;
+          if (before !== null) lookAtAll(before, table);
           tellReady({ issuer });
           reporter.sendAll();
           onTold({ snapshot, routes: [...table.values()], gone });
@@ -128,6 +150,7 @@ export function followLink({ path, dial, onTold = () => {}, log, now = Date.now 
       }
     } finally {
       clearTimeout(timer);
+      stream.destroy();
     }
   }
 

@@ -2,8 +2,8 @@
  * # Between the API and a gateway that is a process of its own
  *
  * HTTP over a socket of this machine that only Berth's own user may open. `GET /routes` is a stream that does not end: all routes, then each
- * change and each account at which a way in ended, a JSON text a line, numbered. `POST /authenticate`, `/session`, `/share`, `/redeem`, `/ssh` ask what only the database knows. `POST /traffic` tells what
- * goes to which instance, for idleness.
+ * change and each account at which a way in ended, a JSON text a line, numbered. `POST /authenticate`, `/session`, `/share`, `/redeem`,
+ * `/ssh` ask what only the database knows. `POST /traffic` tells what goes to which instance, for idleness.
  *
  * And the other way, over a socket of the gateway's: `POST /list` and `/close` of terminals, and `GET /attach`, which is upgraded to a WebSocket
  * that speaks what viewers of a terminal speak (`berth.terminal.v1`).
@@ -28,7 +28,7 @@ const route = z.object({
   sshFront: z.boolean(),
 });
 
-/** A line of the stream. `number` counts them since the API was started; `issuer` names the installation, as access tokens do. */
+/** A line of the stream. `number` counts them from 1: where one is left out, a line was lost. `issuer` names the installation, as access tokens do. */
 export const line = z.object({
   number: z.number(),
   issuer: z.string(),

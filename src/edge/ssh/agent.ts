@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 import type { SshHands } from '../../control/control.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { Client } from './client.ts';
-import { joinStreams } from './join.ts';
+import { knock } from './knock.ts';
 import { openAgentChannel } from './ssh2-inside.ts';
 
 const LISTEN_MS = 10_000;
@@ -16,18 +16,11 @@ export interface Agent {
 export function makeAgent(client: Client, hands: Pick<SshHands, 'listenUnix'>, id: InstanceId): Agent {
   let asked: Promise<string | null> | null = null;
 
-  const arrived = (connection: Duplex): void => {
-    connection.on('error', () => {});
-    const over = client.begin();
-    if (over === null) return void connection.destroy();
-    connection.once('close', over);
-    openAgentChannel(client.ssh, (channel) => {
-      if (channel === null) connection.destroy();
-      else joinStreams(client, channel, connection);
-    });
-  };
+  const arrived = (connection: Duplex): void =>
+    knock(client, connection, (opened) => openAgentChannel(client.ssh, opened));
 
   async function listen(): Promise<string> {
+    if (client.begin() === null) throw new Error('it has too many channels');
     const signal = AbortSignal.any([client.gone, AbortSignal.timeout(LISTEN_MS)]);
     const { pathInside, close } = await hands.listenUnix(id, arrived, signal);
     if (client.gone.aborted) close();

@@ -8,8 +8,10 @@ import { setMaxListeners } from 'node:events';
 import type { Connection, ServerChannel } from 'ssh2';
 import type { Log } from '../../control/log.ts';
 import { isExchangingKeys, outgoingOf } from './ssh2-inside.ts';
-import { makeBusy } from './busy.ts';
+import { makeBusy, type Busy } from './busy.ts';
+import type { HeldShare } from './held.ts';
 import { makeOutlet, type Outlet } from './outlet.ts';
+import { atMost, type Take } from './places.ts';
 
 const MOST_CHANNELS = 512;
 /** RFC 4253 §6.1 has every client take 32,768; less would make a packet of each few bytes. */
@@ -25,8 +27,9 @@ export interface Client {
   gone: AbortSignal;
   /** To be called with each channel as it is made. */
   adopt(channel: ServerChannel): Outlet;
-  /** Whether one more channel is let be, from now until what is answered is called; null: it has too many. */
-  begin(): (() => void) | null;
+  whileBusy: Busy;
+  /** Whether one more channel is let be, or port, until what is answered is called or it ends; null: there are too many. */
+  begin: Take;
   end(why: string): void;
 }
 
@@ -34,44 +37,16 @@ export interface ClientNeeds {
   ssh: Connection;
   log: Log;
   instanceId: string;
-  held: Held;
+  held: HeldShare;
+  /** Channels of the instance. */
+  beginChannel: Take;
 }
 
-/** What clients of one instance have sent and nobody has taken, together. */
-export interface Held {
-  /** False: it is too much. */
-  mayTake(bytes: number): boolean;
-  watch(channel: ServerChannel): () => void;
-}
-
-const MOST_HELD_BYTES = 128 * 1024 ** 2;
-const COUNT_EVERY_BYTES = 4 * 1024 ** 2;
-
-export function makeHeld(): Held {
-  const channels = new Set<ServerChannel>();
-  let uncounted = 0;
-  return {
-    mayTake(bytes) {
-      uncounted += bytes;
-      if (uncounted < COUNT_EVERY_BYTES) return true;
-      uncounted = 0;
-      let all = 0;
-      for (const { readableLength } of channels) all += readableLength;
-      return all < MOST_HELD_BYTES;
-    },
-    watch(channel) {
-      channels.add(channel);
-      return () => void channels.delete(channel);
-    },
-  };
-}
-
-export function makeClient({ ssh, log, instanceId, held }: ClientNeeds): Client {
+export function makeClient({ ssh, log, instanceId, held, beginChannel }: ClientNeeds): Client {
   const ending = new AbortController();
   // Each of its channels listens.
   setMaxListeners(0, ending.signal);
   const { _sock: socket } = ssh;
-  let count = 0;
   let exchangingSinceMs: number | null = null;
 
   const end = (why: string): void => {
@@ -79,20 +54,29 @@ export function makeClient({ ssh, log, instanceId, held }: ClientNeeds): Client 
     clearInterval(timer);
     ending.abort();
     for (const forget of forgets) forget();
+    for (const over of begun) over();
     socket.destroy();
     log.debug({ instanceId, why }, 'an ssh connection ended');
   };
-  const forgets = new Set<() => void>();
+  const forgets = new Set([held.watch(() => socket.writableLength)]);
+  const begun = new Set<() => void>();
+  const take = atMost(MOST_CHANNELS, beginChannel);
   const whileBusy = makeBusy(ssh, ending.signal);
 
   ssh.on('error', (error) => end(error.message));
   ssh.on('end', () => end('the client left'));
   ssh.on('close', () => end('the connection was closed'));
 
-  socket.on('data', () => {
-    if (socket.writableLength > MOST_UNREAD_BYTES) end('it reads none of the answers that it asks for');
+  const look = (): void => {
+    if (socket.writableLength > MOST_UNREAD_BYTES) end('it reads none of what it is sent');
+  };
+  socket.on('data', ({ length }: Buffer) => {
+    look();
+    if (!held.mayTake(length)) end('what it sends is taken by nobody');
   });
   const timer = setInterval(() => {
+    // Of whoever sends nothing, too.
+    look();
     exchangingSinceMs = isExchangingKeys(ssh) ? (exchangingSinceMs ?? Date.now()) : null;
     if (exchangingSinceMs !== null && Date.now() - exchangingSinceMs > KEYS_EXCHANGED_MS)
       end('it began an exchange of keys and never finished it');
@@ -103,17 +87,19 @@ export function makeClient({ ssh, log, instanceId, held }: ClientNeeds): Client 
     ssh,
     gone: ending.signal,
     end,
+    whileBusy,
     begin() {
-      if (count >= MOST_CHANNELS || ending.signal.aborted) return null;
-      count += 1;
-      let isOver = false;
-      return () => {
-        if (!isOver) count -= 1;
-        isOver = true;
+      const over = ending.signal.aborted ? null : take();
+      if (over === null) return null;
+      const forget = (): void => {
+        begun.delete(forget);
+        over();
       };
+      begun.add(forget);
+      return forget;
     },
     adopt(channel) {
-      const forget = held.watch(channel);
+      const forget = held.watch(() => channel.readableLength);
       forgets.add(forget);
       channel.on('error', () => {}); // of a connection that broke: `gone` tells
       channel.stderr.on('error', () => {});
@@ -121,13 +107,6 @@ export function makeClient({ ssh, log, instanceId, held }: ClientNeeds): Client 
         forgets.delete(forget);
         forget();
       });
-      const push = channel.push.bind(channel);
-      // ssh2 takes what goes beyond the window that it gave.
-      channel.push = (bytes: Buffer | null) => {
-        if (bytes === null || held.mayTake(bytes.length)) return push(bytes);
-        end('what it sends is taken by nobody');
-        return false;
-      };
       if (outgoingOf(channel).packetSize < LEAST_PACKET_BYTES) end('its packets are too small');
       return makeOutlet({ channel, whileBusy, gone: ending.signal });
     },

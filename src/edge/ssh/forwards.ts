@@ -3,6 +3,8 @@ import type { TcpipBindInfo } from 'ssh2';
 import type { Client } from './client.ts';
 import type { InstanceNetwork, NetworkConnection } from './hands.ts';
 import { joinStreams } from './join.ts';
+import { knock } from './knock.ts';
+import { atMost } from './places.ts';
 
 const CONNECT_MS = 30_000;
 const LISTEN_MS = 5_000;
@@ -12,6 +14,8 @@ const INSIDE = '127.0.0.1';
 
 export function serveForwards(client: Client, network: InstanceNetwork): void {
   const listening = new Map<string, { close(): void }>();
+  /** Those that are being opened, too: what one block of the client's asks for is asked at once. */
+  const beginListening = atMost(MOST_LISTENING, client.begin);
   const within = (ms: number): AbortSignal => AbortSignal.any([client.gone, AbortSignal.timeout(ms)]);
 
   client.ssh.on('tcpip', (accept, reject, { destIP: host, destPort: port }) => {
@@ -20,9 +24,11 @@ export function serveForwards(client: Client, network: InstanceNetwork): void {
     network.connect({ host, port }, within(CONNECT_MS)).then(
       (connection) => {
         connection.on('error', () => {});
-        connection.once('close', over);
         if (client.gone.aborted) return connection.destroy();
-        joinStreams(client, accept(), connection);
+        const channel = accept();
+        // That of the connection alone would leave ssh2 with channels that a client never closes.
+        channel.once('close', over);
+        joinStreams(client, channel, connection);
       },
       () => {
         over();
@@ -33,26 +39,31 @@ export function serveForwards(client: Client, network: InstanceNetwork): void {
 
   /** A connection to a port that the client has asked for. */
   const arrived = (asked: TcpipBindInfo, port: number, connection: NetworkConnection): void => {
-    connection.on('error', () => {});
-    const over = client.begin();
-    if (over === null) return void connection.destroy();
-    connection.once('close', over);
     const from = connection.remoteAddress ?? INSIDE;
-    client.ssh.forwardOut(asked.bindAddr, port, from, 0, (error, channel) => {
-      if (error) connection.destroy();
-      else joinStreams(client, channel, connection);
+    knock(client, connection, (opened) => {
+      client.ssh.forwardOut(asked.bindAddr, port, from, 0, (error, channel) => opened(error ? null : channel));
     });
   };
 
   async function listen(asked: TcpipBindInfo): Promise<number> {
-    if (listening.size >= MOST_LISTENING) throw new Error(`it listens on ${MOST_LISTENING} ports already`);
-    let chosen = asked.bindPort;
-    const onConnection = (connection: NetworkConnection): void => arrived(asked, chosen, connection);
-    const opened = await network.listen({ host: INSIDE, port: asked.bindPort }, onConnection, within(LISTEN_MS));
-    chosen = opened.port;
-    if (client.gone.aborted) opened.close();
-    else listening.set(keyOf({ ...asked, bindPort: chosen }), opened);
-    return chosen;
+    const over = beginListening();
+    if (over === null) throw new Error('it listens on too many ports already');
+    try {
+      let chosen = asked.bindPort;
+      const onConnection = (connection: NetworkConnection): void => arrived(asked, chosen, connection);
+      const opened = await network.listen({ host: INSIDE, port: asked.bindPort }, onConnection, within(LISTEN_MS));
+      chosen = opened.port;
+      const close = (): void => {
+        opened.close();
+        over();
+      };
+      if (client.gone.aborted) close();
+      else listening.set(keyOf({ ...asked, bindPort: chosen }), { close });
+      return chosen;
+    } catch (error) {
+      over();
+      throw error;
+    }
   }
 
   const cancel = (asked: TcpipBindInfo): boolean => {

@@ -14,19 +14,23 @@ import type { InstanceId } from '../../domain/ids.ts';
 import { SSH_PORT } from '../../domain/ports.ts';
 import { makeAgent } from './agent.ts';
 import { hangUpCommand } from './commands.ts';
-import { makeClient, makeHeld, type Client } from './client.ts';
-import type { Crowd } from './crowd.ts';
+import { makeClient, type Client } from './client.ts';
+import type { Strangers } from './strangers.ts';
 import { serveForwards } from './forwards.ts';
 import type { InstanceNetwork, NetworkConnection } from './hands.ts';
+import type { Held } from './held.ts';
 import { askForLogin } from './login.ts';
 import { makePace, type PaceLimits } from './pace.ts';
+import { atMost, type Places } from './places.ts';
 import { serveSession } from './session.ts';
+import { forgetSession } from './ssh2-inside.ts';
 
 const JOIN_MS = 30_000;
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 15_000;
 const MOST_CLIENTS = 128;
 const MOST_COMMANDS = 256;
+const MOST_CHANNELS = 1_024;
 /** Its identity is asked for so often, so that it is known when nobody can be asked. */
 const ASK_AGAIN_MS = 60_000;
 const GOODBYE_MS = 500;
@@ -35,7 +39,9 @@ export interface FrontNeeds {
   id: InstanceId;
   hands: SshHands;
   access: Forwarding['ssh'];
-  crowd: Crowd;
+  strangers: Strangers;
+  places: Places;
+  held: Held;
   limits: FrontLimits;
   log: Log;
 }
@@ -72,30 +78,29 @@ const algorithms = {
 } satisfies ConstructorParameters<typeof ssh2.Server>[0]['algorithms'];
 
 export function startFront(needs: FrontNeeds): Front {
-  const { id, hands, access, crowd, limits, log } = needs;
+  const { id, hands, access, strangers, places, limits, log } = needs;
   const ending = new AbortController();
-  const held = makeHeld();
+  const held = needs.held.share();
+  const share = places.share();
+  const beginClient = atMost(MOST_CLIENTS, share);
+  const beginChannel = atMost(MOST_CHANNELS, share);
+  const beginCommand = atMost(MOST_COMMANDS, share);
   const pace = makePace(limits.pace, () => performance.now());
   /** With the key that each is logged in by. */
   const known = new Map<Client, string>();
-  let commands = 0;
   let askedAtMs = -Infinity;
 
-  const beginCommand = (): (() => void) | null => {
-    if (commands >= MOST_COMMANDS) return null;
-    commands += 1;
-    return () => void (commands -= 1);
-  };
-
   const welcome = (network: InstanceNetwork, ssh: Connection, toldApart: () => void): void => {
-    const client = makeClient({ ssh, log, instanceId: id, held });
+    const client = makeClient({ ssh, log, instanceId: id, held, beginChannel });
     const agent = makeAgent(client, hands, id);
     client.gone.addEventListener('abort', () => known.delete(client), { once: true });
     askForLogin({
       client,
       access: () => access(id),
       onLogin(key) {
-        if (known.size >= MOST_CLIENTS) return client.end(`the instance has ${MOST_CLIENTS} ssh connections`);
+        const over = beginClient();
+        if (over === null) return client.end('the instance, or all of them together, have too many ssh connections');
+        client.gone.addEventListener('abort', over, { once: true });
         known.set(client, key);
         toldApart();
       },
@@ -106,7 +111,10 @@ export function startFront(needs: FrontNeeds): Front {
         const over = client.begin();
         if (over === null) return reject();
         const session = accept();
-        session.once('close', over);
+        session.once('close', () => {
+          forgetSession(ssh, session);
+          over();
+        });
         const connection = connectionOf(ssh._sock);
         serveSession({ client, agent, session, connection, hands, id, log, begin: beginCommand });
       });
@@ -132,7 +140,7 @@ export function startFront(needs: FrontNeeds): Front {
       if (!pace.take()) return void socket.destroy();
       const leave = (): void => void socket.destroy();
       const late = setTimeout(leave, limits.loginMs);
-      const forget = crowd.add({ instanceId: id, address: socket.remoteAddress ?? '', leave });
+      const forget = strangers.add({ instanceId: id, address: socket.remoteAddress ?? '', leave });
       const toldApart = (): void => {
         clearTimeout(late);
         forget();

@@ -3,12 +3,15 @@
  *
  * The routes say which instances have none; each of these gets a front (`front.ts`) in the process of the gateway, so that the API may be
  * restarted under open sessions. `client.ts` is one connection and its end, `login.ts` who may come in, `session.ts` and `program.ts` what a
- * shell or command is, `forwards.ts` and `agent.ts` what else goes through. The protocol itself is ssh2's.
+ * shell or command is, `forwards.ts` and `agent.ts` what else goes through, `places.ts` and `held.ts` how much of it.
+ * The protocol itself is ssh2's.
  */
 import type { Forwarding, GatewayRoute, SshHands, ToldRoutes } from '../../control/control.ts';
 import type { Log } from '../../control/log.ts';
 import type { InstanceId } from '../../domain/ids.ts';
-import { crowdLimits, makeCrowd } from './crowd.ts';
+import { heldLimits, makeHeld } from './held.ts';
+import { makePlaces } from './places.ts';
+import { makeStrangers, strangerLimits } from './strangers.ts';
 import { frontLimits, startFront, type Front, type FrontLimits } from './front.ts';
 
 const CHECK_EVERY_MS = 10_000;
@@ -17,6 +20,8 @@ export interface SshFrontsNeeds {
   hands: SshHands;
   access: Forwarding['ssh'];
   log: Log;
+  /** So many may be open for all instances together: connections, ports and commands. */
+  files: number;
   checkEveryMs?: number;
   limits?: Partial<FrontLimits>;
 }
@@ -28,10 +33,13 @@ export interface SshFronts {
 }
 
 export function makeSshFronts(needs: SshFrontsNeeds): SshFronts {
-  const { hands, access, log, checkEveryMs = CHECK_EVERY_MS } = needs;
+  const { hands, access, log, files, checkEveryMs = CHECK_EVERY_MS } = needs;
   const limits = { ...frontLimits, ...needs.limits };
   const fronts = new Map<InstanceId, Front>();
-  const crowd = makeCrowd(crowdLimits);
+  const mostStrangers = Math.min(strangerLimits.ofAll, Math.ceil(files / 4));
+  const strangers = makeStrangers({ ...strangerLimits, ofAll: mostStrangers });
+  const places = makePlaces(files - mostStrangers);
+  const held = makeHeld(heldLimits);
   const stopping = new Set<Promise<void>>();
   let snapshot = new Set<string>();
   let isOver = false;
@@ -45,7 +53,7 @@ export function makeSshFronts(needs: SshFrontsNeeds): SshFronts {
   };
   const heard = ({ instanceId: id, sshFront }: GatewayRoute): void => {
     if (!sshFront) leave(id);
-    else if (!fronts.has(id)) fronts.set(id, startFront({ id, hands, access, crowd, limits, log }));
+    else if (!fronts.has(id)) fronts.set(id, startFront({ id, hands, access, strangers, places, held, limits, log }));
   };
 
   const timer = setInterval(() => {

@@ -26,6 +26,8 @@ export function askForLogin({ client, access, onLogin }: LoginNeeds): void {
     if (asked.signature === undefined || asked.blob === undefined) return 'offered';
     const proof = { type: asked.key.algo, blob: asked.key.data, hash: asked.hashAlgo };
     if (!proves({ ...proof, signed: asked.blob, signature: asked.signature })) return 'refused';
+    // Its leave was taken while that was asked for.
+    if (client.gone.aborted) return 'refused';
     onLogin(key);
     return 'in';
   }

@@ -19,6 +19,7 @@ import { execWish, readPid, signalCommand, signalNumbers, type BeginWish } from 
 import type { OpenExec, TerminalSize } from './hands.ts';
 import { feed } from './join.ts';
 import type { Outlet } from './outlet.ts';
+import type { Take } from './places.ts';
 
 const OPEN_MS = 30_000;
 const SIGNAL_MS = 10_000;
@@ -37,8 +38,8 @@ export interface ProgramNeeds {
   hands: Pick<SshHands, 'openExec' | 'exec'>;
   id: InstanceId;
   log: Log;
-  /** As long as it is there: also after its client has left. Null: the instance has too many. */
-  begin: () => (() => void) | null;
+  /** As long as it is there: also after its client has left. Null: there are too many. */
+  begin: Take;
   channel: ServerChannel;
   outlet: Outlet;
   wish: () => Promise<BeginWish>;
@@ -60,18 +61,21 @@ export function runProgram(needs: ProgramNeeds): Program {
   let left = (): void => {};
   const sent = new Set<string>();
 
-  async function kill(signal: string): Promise<void> {
+  const signals = oneByOne(async (signal: string) => {
     const leader = await pid;
     if (leader === null || hasEnded) return;
     await hands.exec(id, signalCommand(signal, leader), AbortSignal.timeout(SIGNAL_MS)).catch((error: unknown) => {
       log.debug({ id, err: error }, 'a signal of an ssh session was not delivered');
     });
-  }
+  });
+  const sizes = oneByOne(async (size: TerminalSize) => exec?.resize(size).catch(() => {}));
 
   async function run(): Promise<void> {
     const over = needs.begin();
     if (over === null)
-      return refuse('this instance has too many commands open; end some of them, or close other sessions');
+      return refuse(
+        'this instance, or all of them together, have too many commands open; end some of them, or close other sessions',
+      );
     try {
       const wish = await needs.wish();
       if (client.gone.aborted) return;
@@ -86,7 +90,7 @@ export function runProgram(needs: ProgramNeeds): Program {
 
   async function carry(opened: OpenExec, terminal: TerminalSize | null): Promise<void> {
     const hasTerminal = terminal !== null;
-    const leave = makeLeave(hasTerminal, kill);
+    const leave = makeLeave(hasTerminal, signals.instead);
     // Listened to before anything is waited for: it may end at once.
     const exited = opened.exited.then(
       (code) => ({ code }),
@@ -153,11 +157,11 @@ export function runProgram(needs: ProgramNeeds): Program {
     .catch((error: unknown) => client.end(String(error)));
 
   return {
-    resize: (size) => void exec?.resize(size).catch(() => {}),
+    resize: sizes.instead,
     signal(name) {
       if (signalNumbers[name] === undefined) return;
       sent.add(name);
-      void kill(name);
+      signals.also(name);
     },
     leave() {
       isClosed = true;
@@ -166,19 +170,45 @@ export function runProgram(needs: ProgramNeeds): Program {
   };
 }
 
-/** What a command is told of a client that is gone. */
-function makeLeave(hasTerminal: boolean, kill: (signal: string) => Promise<void>) {
+/** One under way, however many are asked for; what waits is there once, as a signal that is pending is. */
+function oneByOne<T>(deed: (asked: T) => Promise<unknown>): { also(asked: T): void; instead(asked: T): void } {
+  const waiting = new Set<T>();
+  let isUnderWay = false;
+  const go = async (): Promise<void> => {
+    if (isUnderWay) return;
+    isUnderWay = true;
+    for (const next of waiting) {
+      waiting.delete(next);
+      await deed(next);
+    }
+    isUnderWay = false;
+  };
+  const also = (asked: T): void => {
+    waiting.add(asked);
+    void go();
+  };
+  return {
+    also,
+    instead(asked) {
+      waiting.clear();
+      also(asked);
+    },
+  };
+}
+
+/** What a command is told of a client that is gone: that alone, and nothing more of what the client wanted. */
+function makeLeave(hasTerminal: boolean, kill: (signal: string) => void) {
   let timer: NodeJS.Timeout | null = null;
   let next = 0;
   return {
     left() {
       if (!hasTerminal) return;
-      void kill('HUP');
-      timer = setTimeout(() => void kill('KILL'), HUNG_UP_MS);
+      kill('HUP');
+      timer = setTimeout(() => kill('KILL'), HUNG_UP_MS);
     },
     wrote() {
       if (hasTerminal || timer !== null) return;
-      void kill(TO_WRITERS[next] ?? 'KILL');
+      kill(TO_WRITERS[next] ?? 'KILL');
       next += 1;
       timer = setTimeout(() => (timer = null), PIPE_MS);
     },

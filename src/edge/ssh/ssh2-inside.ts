@@ -3,7 +3,7 @@
  * read again at these places.
  */
 import type { Duplex } from 'node:stream';
-import type { Connection, ServerChannel } from 'ssh2';
+import type { Connection, ServerChannel, Session } from 'ssh2';
 
 interface Outgoing {
   /** Of the client's own choosing: with 0, ssh2 would write for ever. */
@@ -25,7 +25,11 @@ declare module 'ssh2' {
       _kexinit: unknown;
       openssh_authAgent(channel: number, windowBytes: number, packetBytes: number): void;
     };
-    _chanMgr: { add(opened: ChannelOpened): number };
+    _chanMgr: { add(opened: ChannelOpened): number; remove(channel: number): void };
+  }
+  interface Session {
+    _chanInfo: { incoming: { id: number } };
+    _channel: unknown;
   }
   interface Channel {
     /** What did not fit into the client's window. It is not taken off once it is written, and would be written again after the next block. */
@@ -66,6 +70,11 @@ export function outgoingOf({ outgoing }: ServerChannel): Outgoing {
 }
 
 export const isExchangingKeys = (client: Connection): boolean => client._protocol._kexinit !== undefined;
+
+/** To be called when a client closes a session: ssh2 keeps those that nothing was begun in. */
+export function forgetSession(client: Connection, session: Session): void {
+  if (session._channel === undefined) client._chanMgr.remove(session._chanInfo.incoming.id);
+}
 
 /** To be called when a write of the channel is done. */
 export function forgetWritten(channel: ServerChannel): void {

@@ -38,7 +38,8 @@ done
 kill -s KILL $family 2>/dev/null
 :`;
 
-const SIGNAL_GROUP = `kill -s "$2" -- "-$1"`;
+/** The one way of saying it that every shell reads alike: busybox takes `--` for a process. */
+const SIGNAL_GROUP = `kill "-$2" "-$1"`;
 
 /** A KILL goes to all its kin, another signal to its process group, which it leads: the runtime begins each with a session of its own. */
 export async function signalCommand({

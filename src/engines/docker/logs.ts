@@ -64,6 +64,9 @@ const queryOf = (request: Record<string, unknown>): string =>
     Object.entries(request).map(([name, value]): [string, string] => [name, String(value)]),
   ).toString();
 
+/** Of the init script's log: more than the 10 MiB that it is held to, as whoever is root inside may have put anything in its place. */
+export const MOST_INIT_BYTES = 11 * 1024 * 1024;
+
 /**
  * How many lines, and whether to follow: until the script has ended and a moment has passed, as the tail of some looks once a second.
  * Without following it ends with 1 when the script had not ended before. An instance whose script has not begun to write yet has no such file; one without a script never will.
@@ -73,7 +76,7 @@ log=/var/log/berth/init.log
 if [ "$2" != follow ]; then
   [ -e /var/log/berth/init.exit ]
   code=$?
-  [ ! -e "$log" ] || tail -n "$1" "$log"
+  [ ! -e "$log" ] || head -c ${MOST_INIT_BYTES} "$log" | tail -n "$1"
   exit $code
 fi
 [ -e "$log" ] || [ -s /etc/berth/init-script ] || exit 0
@@ -100,9 +103,18 @@ async function openInit({ client, info, range: { tail }, follow, signal }: Asked
   async function* read(): AsyncGenerator<LogLine> {
     try {
       const lines = makeLineReader();
-      yield* linesOf(reading.stdout, { ...lines, rest: () => [] }, signal);
-      const code = signal.aborted ? null : await reading.exited.catch(unlessEnded);
-      if (follow || code === 0) yield* lines.rest();
+      let left = MOST_INIT_BYTES;
+      async function* bounded(): AsyncGenerator<Buffer> {
+        for await (const chunk of reading.stdout) {
+          const bytes = Buffer.from(chunk).subarray(0, left);
+          left -= bytes.length;
+          yield bytes;
+          if (left === 0) return;
+        }
+      }
+      yield* linesOf(bounded(), { ...lines, rest: () => [] }, signal);
+      const code = signal.aborted || left === 0 ? null : await reading.exited.catch(unlessEnded);
+      if (follow || left === 0 || code === 0) yield* lines.rest();
     } finally {
       signal.removeEventListener('abort', leave);
       if (!signal.aborted) leave();

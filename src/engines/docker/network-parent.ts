@@ -122,6 +122,7 @@ export function makeNetworkChild({
     }
     const waiting = begun.waiting.get(id);
     begun.waiting.delete(id);
+    if (code !== undefined) begun.early.delete(id);
     if (code !== undefined) return waiting?.reject(new Refusal(code, text));
     if (waiting === undefined) letGo(handle);
     else if (handle instanceof net.Socket || handle instanceof net.Server) waiting.resolve(handle);
@@ -149,6 +150,7 @@ export function makeNetworkChild({
       const answer = Promise.withResolvers<net.Socket | net.Server>();
       const giveUp = (): void => {
         answer.reject(faultOf(signal.reason));
+        child.early.delete(id);
         if (child.waiting.delete(id) && child.process.connected) child.process.send({ id, cancel: true }, () => {});
       };
       child.waiting.set(id, answer);

@@ -166,6 +166,7 @@ export function describeOpenExec(current: () => Subject): void {
       running.stdin.write('stty size\r');
       await until('its next size', async () => said().includes('\r\n33 77\r\n'));
       running.stdin.write('sh -c "exit 5"\r');
+      await until('it is echoed', async () => said().includes('sh -c "exit 5"\r\n'));
       running.stdin.write('\x04');
       expect(await running.exited).toBe(5);
       await running.resize({ columns: 1, rows: 1 });

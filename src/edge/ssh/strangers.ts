@@ -11,20 +11,20 @@ export interface Stranger {
   leave: () => void;
 }
 
-export interface CrowdLimits {
+export interface StrangerLimits {
   ofAddress: number;
   ofInstance: number;
   ofAll: number;
 }
 
-export const crowdLimits: CrowdLimits = { ofAddress: 32, ofInstance: 64, ofAll: 1_024 };
+export const strangerLimits: StrangerLimits = { ofAddress: 32, ofInstance: 64, ofAll: 1_024 };
 
-export interface Crowd {
+export interface Strangers {
   /** Answers what takes the stranger out again: gone, or somebody known. */
   add(stranger: Stranger): () => void;
 }
 
-export function makeCrowd(limits: CrowdLimits): Crowd {
+export function makeStrangers(limits: StrangerLimits): Strangers {
   // In the order of their coming.
   const all = new Set<Stranger>();
   return {
@@ -41,7 +41,7 @@ export function makeCrowd(limits: CrowdLimits): Crowd {
 }
 
 /** Pure. `all`: the oldest first, with the one who has just come. */
-export function whoGoes(all: readonly Stranger[], comer: Stranger, limits: CrowdLimits): Stranger | null {
+export function whoGoes(all: readonly Stranger[], comer: Stranger, limits: StrangerLimits): Stranger | null {
   const atInstance = all.filter(({ instanceId }) => instanceId === comer.instanceId);
   const ofAddress = atInstance.filter(({ address }) => address === comer.address);
   if (ofAddress.length > limits.ofAddress) return ofAddress[0] ?? null;

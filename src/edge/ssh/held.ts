@@ -1,0 +1,74 @@
+/**
+ * What of clients' bytes lies in this process: what they have sent and nobody has taken, and what was sent to them and they don't read. ssh2
+ * takes what goes beyond the window that it gave, and keeps every answer. So much is let be of one instance, and no more than is left for all
+ * others; who sends more while it is too much goes.
+ */
+export interface Held {
+  /** That of one instance. */
+  share(): HeldShare;
+}
+
+export interface HeldShare {
+  /** Asked with what has come. False: it is too much. */
+  mayTake(bytes: number): boolean;
+  /** Until what is answered is called. */
+  watch(length: () => number): () => void;
+}
+
+export interface HeldLimits {
+  ofInstance: number;
+  ofAll: number;
+  /** As what is held is not known before it is counted. */
+  countEvery: number;
+}
+
+export const heldLimits: HeldLimits = {
+  ofInstance: 128 * 1024 ** 2,
+  ofAll: 512 * 1024 ** 2,
+  countEvery: 4 * 1024 ** 2,
+};
+
+interface Instance {
+  watched: Set<() => number>;
+  bytes: number;
+}
+
+export function makeHeld({ ofInstance, ofAll, countEvery }: HeldLimits): Held {
+  const instances = new Set<Instance>();
+  let all = 0;
+  let uncounted = 0;
+
+  const count = (): void => {
+    uncounted = all = 0;
+    for (const one of instances) {
+      one.bytes = 0;
+      for (const length of one.watched) one.bytes += length();
+      all += one.bytes;
+    }
+  };
+  const isTooMuch = ({ bytes }: Instance): boolean => bytes >= Math.min(ofInstance, Math.max(1, ofAll - all));
+
+  return {
+    share() {
+      const mine: Instance = { watched: new Set(), bytes: 0 };
+      return {
+        mayTake(bytes) {
+          uncounted += bytes;
+          if (uncounted < countEvery && !isTooMuch(mine)) return true;
+          count();
+          return !isTooMuch(mine);
+        },
+        watch(length) {
+          mine.watched.add(length);
+          instances.add(mine);
+          return () => {
+            mine.watched.delete(length);
+            if (mine.watched.size > 0) return;
+            instances.delete(mine);
+            mine.bytes = 0;
+          };
+        },
+      };
+    },
+  };
+}
