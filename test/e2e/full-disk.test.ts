@@ -61,6 +61,9 @@ async function fill(): Promise<void> {
 
 test('no room for a container: DiskFull, then given up; a start goes through when there is room', async () => {
   await fill();
+  // What Berth collects its tools in may be under way, and its room comes free; no further one can be made.
+  await expect.poll(() => engine.docker.listContainers({ all: true }), { timeout: 20_000 }).toEqual([]);
+  await fill();
   const id = await inside.launch({});
   const { instanceRuntimeInfo: now } = await inside.sees(id, { diagnosisReason: 'DiskFull' });
   expect(now).toMatchObject({ phase: 'CreateContainer', diagnosisMessage: said });
