@@ -27,9 +27,10 @@ test('beside a flood of clients that say half a word the API serves on, and afte
   const open = (): number => sockets.filter(({ closed }) => !closed).length;
   await until(
     async () => open(),
-    (count) => count <= 96,
+    // Of 256 files a quarter is spare, a quarter of the rest ssh's, and each client may need one to an instance: 72.
+    (count) => count <= 72,
   );
-  expect(open()).toBeGreaterThan(80);
+  expect(open()).toBeGreaterThan(64);
   const { client } = await login(server);
   expect((await client.listInstances({ pager: { currentPage: 1, pageSize: 10 } })).instances).toEqual([]);
   // Who comes late is told so.
