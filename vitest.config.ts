@@ -1,6 +1,19 @@
 import { defineConfig } from 'vitest/config';
 
-/** `fast` and `simulation` need nothing but Node, `parts` a PostgreSQL, `engines` a container engine, an ssh client and a browser. */
+/**
+ * `fast` and `simulation` need nothing but Node, `parts` a PostgreSQL, `engines` a container engine and an ssh client, `browsers` a browser, too:
+ * Chromium gives up what it loads whenever a container comes or goes, and so none but its own may.
+ */
+const browsers = [
+  'hosts',
+  'notebook',
+  'notebook-lasts',
+  'port-link',
+  'terminal-browser',
+  'visitor',
+  'waiting-pages',
+].map((name) => `test/e2e/${name}.test.ts`);
+
 export default defineConfig({
   test: {
     testTimeout: 30_000,
@@ -37,10 +50,15 @@ export default defineConfig({
         test: {
           name: 'engines',
           include: ['test/{engines,e2e}/**/*.test.ts'],
+          exclude: browsers,
           testTimeout: 180_000,
           // They wait for containers and browsers more than they work.
           maxWorkers: 2,
         },
+      },
+      {
+        extends: true,
+        test: { name: 'browsers', include: browsers, testTimeout: 180_000, fileParallelism: false },
       },
     ],
   },

@@ -32,7 +32,7 @@ const testNeeds = [
   },
 ];
 
-const allProjects = ['fast', 'simulation', 'parts', 'engines'];
+const allProjects = ['fast', 'simulation', 'parts', 'engines', 'browsers'];
 /** These need nothing but Node. */
 const plainProjects = ['fast', 'simulation'];
 
