@@ -15,6 +15,8 @@ const OPEN_MS = 30_000;
 const END_MS = 15_000;
 /** Room for output at first. */
 const FIRST_BYTES = 16 * 1024;
+/** What nobody will see is read on, or the command would stand still; no faster than this, or it would cost all others. */
+const DROPPED_BYTES_PER_MS = 4 * 1024;
 
 export interface CommandWish {
   instanceId: string;
@@ -100,8 +102,8 @@ export function makeCommands({ store, openExec, began, time }: Needs): Commands 
       });
       if (gone.aborted) stop();
       else gone.addEventListener('abort', onGone);
-      const stdout = keep(running.stdout, keptBytes);
-      const stderr = keep(running.stderr, keptBytes);
+      const stdout = keep(running.stdout, keptBytes, time);
+      const stderr = keep(running.stderr, keptBytes, time);
       running.stdin.end(stdin);
       const killed = stopped.then(() => kill(running, time));
       try {
@@ -133,7 +135,7 @@ const envOf = (lines: readonly string[]): Record<string, string> =>
   Object.fromEntries(lines.map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]));
 
 /** Reads all of it to its end, and keeps the beginning. */
-function keep(stream: Readable, most: number): Promise<KeptOutput> {
+function keep(stream: Readable, most: number, time: Pick<Time, 'after'>): Promise<KeptOutput> {
   let kept = Buffer.alloc(Math.min(most, FIRST_BYTES));
   let bytes = 0;
   let cut = false;
@@ -148,6 +150,9 @@ function keep(stream: Readable, most: number): Promise<KeptOutput> {
     }
     kept.set(piece, bytes);
     bytes += piece.length;
+    if (!cut) return;
+    stream.pause();
+    time.after(chunk.length / DROPPED_BYTES_PER_MS, () => stream.resume());
   });
   return new Promise((resolve) => stream.once('close', () => resolve({ bytes: kept.subarray(0, bytes), cut })));
 }

@@ -230,7 +230,7 @@ test('lines that the engine no longer keeps are a gap in the stream', async () =
 });
 
 test('a download is text, with times or without, all of what there is or the last of it; one that breaks off does not look whole', async () => {
-  const { world, client, launched } = await logRoom();
+  const { world, api, client, launched } = await logRoom();
   const instanceId = await launched(SAYS);
   await eventually(async () => (await client.logs({ instanceId, tail: 1 })).lines[0]?.text === 'line 5');
   const whole = await client.downloadLog(instanceId);
@@ -255,6 +255,9 @@ test('a download is text, with times or without, all of what there is or the las
     })();
   const broken = await client.downloadLog(instanceId);
   await expect(broken.text()).rejects.toThrow();
+  expect(api.logged).toContainEqual(
+    expect.objectContaining({ level: 'warn', text: 'a download of a log was cut short' }),
+  );
 });
 
 test('what is wrong in the query is said before the stream begins', async () => {

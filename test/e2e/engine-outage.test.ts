@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { labels } from '../../src/engines/labels.ts';
 import { readRecipe, recipeRef } from '../../src/engines/docker/recipes.ts';
+import { firstWish } from './first-launch.ts';
 import { startOwnEngine, type OwnEngine } from './own-engine.ts';
 import {
   installationOf,
@@ -30,10 +31,6 @@ beforeAll(async () => {
   await engine.importTiny(recipeRef(await readRecipe(join(import.meta.dirname, '../../images/notebook'))));
   server = await startServerProcess({ nodePorts: '31300-31399', settings: { DOCKER_HOST: engine.dockerHost } });
   ({ client } = await login(server));
-  await until(
-    () => client.listImages({ pager }),
-    ({ images }) => images[0]?.state === 'Ready',
-  );
 }, 120_000);
 afterAll(async () => {
   await server?.stop();
@@ -48,23 +45,8 @@ function shrinkTypes(): void {
   database.close();
 }
 
-async function launch(number: number): Promise<string> {
-  const image = (await client.listImages({ pager })).images[0];
-  const place = (await client.catalog()).instanceInfos[0]?.regionInfos[0];
-  const type = place?.instanceTypeInfos[0];
-  if (!image || !place || !type) throw new Error('nothing is on offer');
-  const { instanceId } = await client.launch({
-    name: `outage ${number}`,
-    imageId: image.imageId,
-    instanceTypeId: type.instanceTypeId,
-    region: place.regionId,
-    billing: { chargeMode: 'perHour', duration: 1 },
-    remoteStorages: [],
-    instanceConfiguration: { enableCommonData: false, enableDocker: false, initScript: '' },
-    nodePorts: [],
-  });
-  return instanceId;
-}
+const launch = async (number: number): Promise<string> =>
+  (await client.launch(await firstWish(client, { name: `outage ${number}` }))).instanceId;
 
 const states = async () =>
   (await client.listInstances({ pager })).instances.map(({ instanceMetadata, instanceRuntimeInfo: now }) => ({

@@ -8,7 +8,7 @@ const FLOOD = 600;
 let server: ServerProcess;
 beforeAll(async () => {
   server = await startServerProcess({
-    nodePorts: '32250-32299',
+    nodePorts: '32270-32279',
     settings: { BERTH_ENGINE: 'simulated' },
     openFiles: 256,
   });

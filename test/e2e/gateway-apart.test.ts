@@ -2,11 +2,10 @@
 import { once } from 'node:events';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import WebSocket from 'ws';
+import { IMAGE_DEADLINE_MS, launchFirst } from './first-launch.ts';
 import { executeRequest } from './jupyter.ts';
 import { login, startServerProcess, until, type Client, type ServerProcess } from './server-process.ts';
 
-const IMAGE_DEADLINE_MS = 600_000;
-const pager = { currentPage: 1, pageSize: 50 };
 const LINES = 80;
 
 let server: ServerProcess;
@@ -17,38 +16,19 @@ beforeAll(async () => {
   server = await startServerProcess({ nodePorts: '32100-32149', gatewayApart: true });
   ({ client, token } = await login(server));
   headers = { authorization: `Bearer ${token}` };
-  await until(
-    () => client.listImages({ pager }),
-    ({ images }) => images[0]?.state === 'Ready',
-    IMAGE_DEADLINE_MS,
-  );
 }, IMAGE_DEADLINE_MS);
 afterAll(async () => {
   await server?.stop();
 });
 
-async function running(): Promise<{ instanceId: string; notebookUrl: string; portUrl: string }> {
-  const { images } = await client.listImages({ pager });
-  const place = (await client.catalog()).instanceInfos[0]?.regionInfos[0];
-  const { instanceId } = await client.launch({
+async function launched(): Promise<{ instanceId: string; notebookUrl: string; portUrl: string }> {
+  const initScript = 'cd /root/dataDisk && echo mine > file && exec python3 -m http.server 8000';
+  const { instanceId, instanceRuntimeInfo } = await launchFirst(client, {
     name: 'apart',
-    imageId: images[0]?.imageId ?? '',
-    instanceTypeId: place?.instanceTypeInfos[0]?.instanceTypeId ?? '',
-    region: place?.regionId ?? '',
-    billing: { chargeMode: 'perHour', duration: 1 },
-    remoteStorages: [],
-    instanceConfiguration: {
-      enableCommonData: false,
-      enableDocker: false,
-      initScript: 'cd /root/dataDisk && echo mine > file && exec python3 -m http.server 8000',
-    },
+    initScript,
     nodePorts: [8000],
   });
-  const one = await until(
-    () => client.getInstance({ instanceId }),
-    ({ instance }) => instance.instanceRuntimeInfo.status === 'Running',
-  );
-  const notebookUrl = `${server.gatewayUrl}${one.instance.instanceRuntimeInfo.subUrl}`;
+  const notebookUrl = `${server.gatewayUrl}${instanceRuntimeInfo.subUrl}`;
   await until(
     () => fetch(`${notebookUrl}api/status`, { headers }),
     ({ ok }) => ok,
@@ -73,7 +53,7 @@ async function counting(notebookUrl: string): Promise<{ printed: () => string; s
 }
 
 test('a kernel goes on printing while the API is killed and comes again; known people and open ports come in meanwhile', async () => {
-  const { instanceId, notebookUrl, portUrl } = await running();
+  const { instanceId, notebookUrl, portUrl } = await launched();
   const { printed, socket } = await counting(notebookUrl);
   let closed = false;
   socket.on('close', () => (closed = true));

@@ -3,50 +3,24 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { ToldLog } from '../../src/contract/log-client.ts';
+import { IMAGE_DEADLINE_MS, launchFirst, running } from './first-launch.ts';
 import { shell } from './inside-container.ts';
 import { login, startServerProcess, until, type Client, type ServerProcess } from './server-process.ts';
 
-const IMAGE_DEADLINE_MS = 600_000;
-const pager = { currentPage: 1, pageSize: 50 };
 const MB = 1_000_000;
 
 let server: ServerProcess;
 let client: Client;
 beforeAll(async () => {
-  server = await startServerProcess({ nodePorts: '32250-32299' });
+  server = await startServerProcess({ nodePorts: '32280-32299' });
   ({ client } = await login(server));
-  await until(
-    () => client.listImages({ pager }),
-    ({ images }) => images[0]?.state === 'Ready',
-    IMAGE_DEADLINE_MS,
-  );
 }, IMAGE_DEADLINE_MS);
 afterAll(async () => {
   await server?.stop();
 });
 
-async function launched(initScript: string): Promise<string> {
-  const { images } = await client.listImages({ pager });
-  const place = (await client.catalog()).instanceInfos[0]?.regionInfos[0];
-  const { instanceId } = await client.launch({
-    name: 'talks',
-    imageId: images[0]?.imageId ?? '',
-    instanceTypeId: place?.instanceTypeInfos[0]?.instanceTypeId ?? '',
-    region: place?.regionId ?? '',
-    billing: { chargeMode: 'perHour', duration: 1 },
-    remoteStorages: [],
-    instanceConfiguration: { enableCommonData: false, enableDocker: false, initScript },
-    nodePorts: [],
-  });
-  await running(instanceId);
-  return instanceId;
-}
-
-const running = (instanceId: string) =>
-  until(
-    () => client.getInstance({ instanceId }),
-    ({ instance }) => instance.instanceRuntimeInfo.status === 'Running',
-  );
+const launched = async (initScript: string): Promise<string> =>
+  (await launchFirst(client, { name: 'talks', initScript })).instanceId;
 
 /** Follows beside the test; what came so far. */
 function following(instanceId: string, source: 'console' | 'init' = 'console') {
@@ -124,7 +98,7 @@ test('the console: live within a second, by range, over a server that is killed,
     async () => log.texts().slice(before),
     (texts) => texts.includes('berth: services ssh notebook'),
   );
-  await running(id);
+  await running(client, id);
   await shell(id, 'setsid sh /usr/local/bin/ticks >/proc/1/fd/1 2>&1 </dev/null &');
   await until(
     async () => log.texts(),

@@ -12,6 +12,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import WebSocket from 'ws';
 import { labels } from '../../src/engines/labels.ts';
+import { IMAGE_DEADLINE_MS, launchFirst } from './first-launch.ts';
 import { docker, login, startServerProcess, until, type Client, type ServerProcess } from './server-process.ts';
 
 const isLong = process.env['BERTH_LONG'] === '1';
@@ -20,7 +21,6 @@ const IDLE_MS = isLong ? 600_000 : 20_000;
 const SLOW = 5_000;
 /** For one quick request, and for all slow clients to be connected. */
 const DEADLINE_MS = 60_000;
-const IMAGE_DEADLINE_MS = 600_000;
 
 /** On one port come at most 1,024 at once. */
 const [FAST, ...SLOW_PORTS] = [8000, 8001, 8002, 8003, 8004, 8005];
@@ -51,32 +51,12 @@ asyncio.run(main())
 let server: ServerProcess;
 let client: Client;
 let instanceId: string;
-const pager = { currentPage: 1, pageSize: 50 };
 
 beforeAll(async () => {
-  server = await startServerProcess({ nodePorts: '32150-32199', gatewayApart: true });
+  server = await startServerProcess({ nodePorts: '32150-32179', gatewayApart: true });
   ({ client } = await login(server));
-  await until(
-    () => client.listImages({ pager }),
-    ({ images }) => images[0]?.state === 'Ready',
-    IMAGE_DEADLINE_MS,
-  );
-  const { images } = await client.listImages({ pager });
-  const place = (await client.catalog()).instanceInfos[0]?.regionInfos[0];
-  ({ instanceId } = await client.launch({
-    name: 'many',
-    imageId: images[0]?.imageId ?? '',
-    instanceTypeId: place?.instanceTypeInfos[0]?.instanceTypeId ?? '',
-    region: place?.regionId ?? '',
-    billing: { chargeMode: 'perHour', duration: 1 },
-    remoteStorages: [],
-    instanceConfiguration: {
-      enableCommonData: false,
-      enableDocker: false,
-      initScript: `cat >/tmp/many.py <<'PY'\n${SERVER}\nPY\nexec python3 /tmp/many.py`,
-    },
-    nodePorts: [],
-  }));
+  const initScript = `cat >/tmp/many.py <<'PY'\n${SERVER}\nPY\nexec python3 /tmp/many.py`;
+  ({ instanceId } = await launchFirst(client, { name: 'many', initScript }));
   for (const port of [FAST, ...SLOW_PORTS, ...SOCKET_PORTS])
     await client.setPortAccess({ instanceId, port: port ?? 0, access: 'public' });
   await until(

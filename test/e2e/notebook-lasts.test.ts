@@ -6,14 +6,13 @@ import { chromium, type Browser, type Locator, type Page } from 'playwright-core
 import { Agent, request } from 'undici';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { browserPath, networkSettled } from './browser.ts';
+import { IMAGE_DEADLINE_MS, launchFirst } from './first-launch.ts';
 import { login, startServerProcess, until, type Client, type ServerProcess } from './server-process.ts';
 import { makeTlsDomain, type TlsDomain } from './tls-domain.ts';
 
-const IMAGE_DEADLINE_MS = 600_000;
 const isLong = process.env['BERTH_LONG'] === '1';
 const LINES = isLong ? 60 : 12;
 const LONG_MS = 180_000;
-const pager = { currentPage: 1, pageSize: 10 };
 
 let server: ServerProcess;
 let client: Client;
@@ -35,33 +34,8 @@ async function serve(nodePorts: string, settings: Record<string, string>): Promi
   const { client: mine, token } = await login(server);
   client = mine;
   headers = { authorization: `Bearer ${token}` };
-  await until(
-    () => client.listImages({ pager }),
-    ({ images }) => images[0]?.state === 'Ready',
-    IMAGE_DEADLINE_MS,
-  );
-  instanceId = await launched();
+  ({ instanceId } = await launchFirst(client, { name: 'lasts' }));
   await networkSettled();
-}
-
-async function launched(): Promise<string> {
-  const { images } = await client.listImages({ pager });
-  const place = (await client.catalog()).instanceInfos[0]?.regionInfos[0];
-  const made = await client.launch({
-    name: 'lasts',
-    imageId: images[0]?.imageId ?? '',
-    instanceTypeId: place?.instanceTypeInfos[0]?.instanceTypeId ?? '',
-    region: place?.regionId ?? '',
-    billing: { chargeMode: 'perHour', duration: 1 },
-    remoteStorages: [],
-    instanceConfiguration: { enableCommonData: false, enableDocker: false, initScript: '' },
-    nodePorts: [],
-  });
-  await until(
-    () => client.getInstance(made),
-    ({ instance }) => instance.instanceRuntimeInfo.status === 'Running',
-  );
-  return made.instanceId;
 }
 
 /** Where the gateway is, and how a program comes there. */
@@ -216,7 +190,7 @@ const NAME =
 
 describe('in path mode', () => {
   beforeAll(async () => {
-    await serve('32250-32274', {});
+    await serve('30850-30874', {});
     gateway = { url: server.gatewayUrl, dispatcher: new Agent() };
   }, IMAGE_DEADLINE_MS);
   afterAll(async () => {
@@ -231,7 +205,7 @@ describe('below a wildcard domain, over TLS', () => {
   beforeAll(async () => {
     if (!isLong) return;
     domain = await makeTlsDomain('gpu.localhost');
-    await serve('32275-32299', domain.settings);
+    await serve('30875-30899', domain.settings);
     gateway = { url: `https://${domain.at}`, dispatcher: new Agent({ connect: domain.connect }) };
   }, IMAGE_DEADLINE_MS);
   afterAll(async () => {

@@ -4,6 +4,7 @@ import { chromium } from 'playwright-core';
 import type { InstanceObject } from '../../src/contract/instance.ts';
 import { runCell } from './jupyter.ts';
 import { browserPath } from './browser.ts';
+import { firstWish, IMAGE_DEADLINE_MS, launchFirst } from './first-launch.ts';
 import {
   installationOf,
   login,
@@ -16,22 +17,17 @@ import {
 } from './server-process.ts';
 import { makeSshKey, type SshKey } from './ssh.ts';
 
-const IMAGE_DEADLINE_MS = 600_000;
-
 let server: ServerProcess;
 let key: SshKey;
 let client: Client;
 let token: string;
+let first: Awaited<ReturnType<typeof firstWish>>;
 
 beforeAll(async () => {
   server = await startServerProcess({ nodePorts: '31000-31099' });
   key = await makeSshKey();
   ({ client, token } = await login(server));
-  await until(
-    () => client.listImages({ pager: { currentPage: 1, pageSize: 10 } }),
-    ({ images }) => images[0]?.state === 'Ready',
-    IMAGE_DEADLINE_MS,
-  );
+  first = await firstWish(client, { name: 'e2e' });
 }, IMAGE_DEADLINE_MS);
 
 afterAll(async () => {
@@ -50,19 +46,10 @@ const statusOf = (one: InstanceObject): string => one.instanceRuntimeInfo.status
 const nodePortOf = (one: InstanceObject, port: number): number =>
   one.instanceSpecInfo.nodePorts.find((each) => each.port === port)?.nodePort ?? 0;
 
-async function offer() {
-  const { images } = await client.listImages({ pager });
-  const { instanceInfos } = await client.catalog();
-  const place = instanceInfos[0]?.regionInfos[0];
-  const type = place?.instanceTypeInfos[0];
-  if (!images[0] || !place || !type) throw new Error('nothing is on offer');
-  return { imageId: images[0].imageId, region: place.regionId, instanceTypeId: type.instanceTypeId };
-}
-
 const perHour = { chargeMode: 'perHour', duration: 1 } as const;
 
 test('a notebook with a volume, ports and ssh lives through stop and start, and leaves nothing behind', async () => {
-  const { imageId, region, instanceTypeId } = await offer();
+  const { imageId, region, instanceTypeId } = first;
   await client.createSshKey({ name: 'e2e', publicKey: key.publicKey });
   const { volume } = await client.createVolume({ name: 'e2e', sizeGB: 1, region, volumeType: 'filesystem' });
   expect(volume).toMatchObject({ status: 'Pending', usageGB: 0 });
@@ -210,13 +197,7 @@ nohup python3 /root/echo.py > /dev/null 2>&1 &`,
 }, 300_000);
 
 test('a browser comes in by the link of the API, runs a cell in JupyterLab, and the link is good once', async () => {
-  const wish = { ...(await offer()), name: 'browser', billing: perHour, remoteStorages: [], nodePorts: [] };
-  const instanceConfiguration = { enableCommonData: false, enableDocker: false, initScript: '' };
-  const { instanceId } = await client.launch({ ...wish, instanceConfiguration });
-  await until(
-    () => instance(instanceId),
-    (one) => statusOf(one) === 'Running',
-  );
+  const { instanceId } = await launchFirst(client, { name: 'browser' });
   const { url } = await client.open({ instanceId });
 
   const browser = await chromium.launch({

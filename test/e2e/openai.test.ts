@@ -5,12 +5,11 @@ import { TLSSocket } from 'node:tls';
 import OpenAI from 'openai';
 import { Agent, fetch as undiciFetch } from 'undici';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { IMAGE_DEADLINE_MS, launchFirst, nodePortOf } from './first-launch.ts';
 import { login, startServerProcess, until, type Client, type ServerProcess } from './server-process.ts';
 import { makeTlsDomain, type TlsDomain } from './tls-domain.ts';
 
-const IMAGE_DEADLINE_MS = 600_000;
 const OWN_KEY = 'sk-of-the-server';
-const pager = { currentPage: 1, pageSize: 10 };
 
 let domain: TlsDomain;
 let server: ServerProcess;
@@ -21,14 +20,9 @@ let nodePort: { address: string; nodePort: number };
 
 beforeAll(async () => {
   domain = await makeTlsDomain('gpu.test');
-  server = await startServerProcess({ nodePorts: '32150-32199', settings: domain.settings });
+  server = await startServerProcess({ nodePorts: '32180-32199', settings: domain.settings });
   ({ client } = await login(server));
   berthKey = (await client.createApiKey({ name: 'openai' })).key.fullKey;
-  await until(
-    () => client.listImages({ pager }),
-    ({ images }) => images[0]?.state === 'Ready',
-    IMAGE_DEADLINE_MS,
-  );
   ({ instanceId, nodePort } = await launched());
 }, IMAGE_DEADLINE_MS);
 afterAll(async () => {
@@ -37,29 +31,10 @@ afterAll(async () => {
 });
 
 async function launched(): Promise<{ instanceId: string; nodePort: { address: string; nodePort: number } }> {
-  const { images } = await client.listImages({ pager });
-  const place = (await client.catalog()).instanceInfos[0]?.regionInfos[0];
   const program = await readFile(new URL('openai-server.py', import.meta.url), 'utf8');
-  const made = await client.launch({
-    name: 'model',
-    imageId: images[0]?.imageId ?? '',
-    instanceTypeId: place?.instanceTypeInfos[0]?.instanceTypeId ?? '',
-    region: place?.regionId ?? '',
-    billing: { chargeMode: 'perHour', duration: 1 },
-    remoteStorages: [],
-    instanceConfiguration: {
-      enableCommonData: false,
-      enableDocker: false,
-      initScript: `cat > /root/server.py <<'PY'\n${program}\nPY\nexec python3 /root/server.py`,
-    },
-    nodePorts: [8000],
-  });
-  const { instance } = await until(
-    () => client.getInstance(made),
-    (one) => one.instance.instanceRuntimeInfo.status === 'Running',
-  );
-  const at = instance.instanceSpecInfo.nodePorts.find(({ port }) => port === 8000);
-  if (!at) throw new Error('it has no node port');
+  const initScript = `cat > /root/server.py <<'PY'\n${program}\nPY\nexec python3 /root/server.py`;
+  const made = await launchFirst(client, { name: 'model', initScript, nodePorts: [8000] });
+  const at = nodePortOf(made, 8000);
   await until(
     () =>
       fetch(`http://${at.address}:${at.nodePort}/notes`).then(

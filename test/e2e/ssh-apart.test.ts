@@ -1,10 +1,8 @@
 /** Ssh served by a gateway of its own process: sessions outlive the API, and the host is the same through every restart, with sshd and without. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { IMAGE_DEADLINE_MS, launchFirst, nodePortOf, running } from './first-launch.ts';
 import { login, startServerProcess, until, type Client, type ServerProcess } from './server-process.ts';
 import { makeSshUser, type SshUser } from './ssh-user.ts';
-
-const IMAGE_DEADLINE_MS = 600_000;
-const pager = { currentPage: 1, pageSize: 50 };
 
 let server: ServerProcess;
 let client: Client;
@@ -14,11 +12,6 @@ beforeAll(async () => {
   ({ client } = await login(server));
   user = await makeSshUser();
   await client.createSshKey({ name: 'laptop', publicKey: user.publicKey });
-  await until(
-    () => client.listImages({ pager }),
-    ({ images }) => images[0]?.state === 'Ready',
-    IMAGE_DEADLINE_MS,
-  );
 }, IMAGE_DEADLINE_MS);
 afterAll(async () => {
   await server?.stop();
@@ -26,25 +19,8 @@ afterAll(async () => {
 });
 
 test('a session goes on while the API is killed; the host key stays through a restart of everything, and whoever answers', async () => {
-  const { images } = await client.listImages({ pager });
-  const place = (await client.catalog()).instanceInfos[0]?.regionInfos[0];
-  const { instanceId } = await client.launch({
-    name: 'apart',
-    imageId: images[0]?.imageId ?? '',
-    instanceTypeId: place?.instanceTypeInfos[0]?.instanceTypeId ?? '',
-    region: place?.regionId ?? '',
-    billing: { chargeMode: 'perHour', duration: 1 },
-    remoteStorages: [],
-    instanceConfiguration: { enableCommonData: false, enableDocker: false, initScript: '' },
-    nodePorts: [],
-  });
-  const runs = () =>
-    until(
-      () => client.getInstance({ instanceId }),
-      ({ instance }) => instance.instanceRuntimeInfo.status === 'Running',
-    );
-  const portOf = async (): Promise<number> =>
-    (await runs()).instance.instanceSpecInfo.nodePorts.find(({ port }) => port === 22)?.nodePort ?? 0;
+  const { instanceId } = await launchFirst(client, { name: 'apart' });
+  const portOf = async (): Promise<number> => nodePortOf(await running(client, instanceId), 22).nodePort;
   const restart = async (): Promise<number> => {
     await client.restart({ instanceId });
     return portOf();

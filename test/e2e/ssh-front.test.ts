@@ -23,7 +23,7 @@ let inside: ServerInside;
 let user: SshUser;
 let withoutSshd: string;
 beforeAll(async () => {
-  inside = await startInside({ nodePorts: '32150-32199', limits: { stopGraceMs: 1_000 } });
+  inside = await startInside({ nodePorts: '30950-30999', limits: { stopGraceMs: 1_000 } });
   user = await makeSshUser();
   const { client, server } = inside;
   await client.createSshKey({ name: 'laptop', publicKey: user.publicKey });

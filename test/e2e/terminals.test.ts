@@ -4,10 +4,9 @@ import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { channels } from '../../src/contract/exec.ts';
 import { openExec, openTerminal, type TerminalSocket } from '../api/exec-room.ts';
+import { IMAGE_DEADLINE_MS, launchFirst } from './first-launch.ts';
 import { login, startServerProcess, until, type Client, type ServerProcess } from './server-process.ts';
 
-const IMAGE_DEADLINE_MS = 600_000;
-const pager = { currentPage: 1, pageSize: 50 };
 const mebibyte = 1024 * 1024;
 
 let server: ServerProcess;
@@ -16,30 +15,10 @@ let token: string;
 let instanceId: string;
 let port: number;
 beforeAll(async () => {
-  server = await startServerProcess({ nodePorts: '32860-32869', gatewayApart: true });
+  server = await startServerProcess({ nodePorts: '32310-32319', gatewayApart: true });
   ({ client, token } = await login(server));
   port = Number(new URL(server.apiUrl).port);
-  await until(
-    () => client.listImages({ pager }),
-    ({ images }) => images[0]?.state === 'Ready',
-    IMAGE_DEADLINE_MS,
-  );
-  const { images } = await client.listImages({ pager });
-  const place = (await client.catalog()).instanceInfos[0]?.regionInfos[0];
-  ({ instanceId } = await client.launch({
-    name: 'terminals',
-    imageId: images[0]?.imageId ?? '',
-    instanceTypeId: place?.instanceTypeInfos[0]?.instanceTypeId ?? '',
-    region: place?.regionId ?? '',
-    billing: { chargeMode: 'perHour', duration: 1 },
-    remoteStorages: [],
-    instanceConfiguration: { enableCommonData: false, enableDocker: false, initScript: '' },
-    nodePorts: [],
-  }));
-  await until(
-    () => client.getInstance({ instanceId }),
-    ({ instance }) => instance.instanceRuntimeInfo.status === 'Running',
-  );
+  ({ instanceId } = await launchFirst(client, { name: 'terminals' }));
 }, IMAGE_DEADLINE_MS);
 afterAll(async () => {
   await server?.stop();

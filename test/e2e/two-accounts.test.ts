@@ -9,7 +9,8 @@ import { BASE_PATH, routeNames, routes, type RouteName } from '../../src/contrac
 import { fileUrl } from '../../src/contract/file.ts';
 import { exchange, M as OTHER, plain, upgrade, DOMAIN } from '../gateway/doors.ts';
 import { hosts, spellings } from '../gateway/spellings.ts';
-import { login, startServerProcess, until, type Client, type ServerProcess } from './server-process.ts';
+import { firstWish, running } from './first-launch.ts';
+import { login, startServerProcess, type Client, type ServerProcess } from './server-process.ts';
 
 interface Person {
   client: Client;
@@ -39,25 +40,16 @@ async function person(admin: Client, username: string): Promise<Person> {
   const password = `the password of ${username}`;
   await admin.createUser({ username, password, balance: 1_000 });
   const { client, token } = await login(server, username, password);
-  const { images } = await client.listImages({ pager });
-  const at = (await client.catalog()).instanceInfos[0]?.regionInfos[0];
-  const region = at?.regionId ?? '';
-  place = { region, type: at?.instanceTypeInfos[0]?.instanceTypeId ?? '', image: images[0]?.imageId ?? '' };
-  const { volume } = await client.createVolume({ name: 'mine', sizeGB: 1, region, volumeType: 'filesystem' });
-  const { instanceId } = await client.launch({
+  const wish = await firstWish(client, { name: 'mine', initScript: LISTENS, nodePorts: [8000] });
+  place = { region: wish.region, type: wish.instanceTypeId, image: wish.imageId };
+  const { volume } = await client.createVolume({
     name: 'mine',
-    imageId: place.image,
-    instanceTypeId: place.type,
-    region,
-    billing: { chargeMode: 'perHour', duration: 1 },
-    remoteStorages: [],
-    instanceConfiguration: { enableCommonData: false, enableDocker: false, initScript: LISTENS },
-    nodePorts: [8000],
+    sizeGB: 1,
+    region: wish.region,
+    volumeType: 'filesystem',
   });
-  await until(
-    () => client.getInstance({ instanceId }),
-    ({ instance }) => instance.instanceRuntimeInfo.status === 'Running',
-  );
+  const { instanceId } = await client.launch(wish);
+  await running(client, instanceId);
   const { key } = await client.createApiKey({ name: 'mine' });
   const opened = await fetch((await client.open({ instanceId })).url.replace(DOMAIN, `127.0.0.1:${gatewayPort}`), {
     redirect: 'manual',
@@ -73,10 +65,6 @@ beforeAll(async () => {
   });
   [gatewayPort = 0, apiPort = 0] = [server.gatewayUrl, server.apiUrl].map((url) => Number(new URL(url).port));
   const { client: admin } = await login(server);
-  await until(
-    () => admin.listImages({ pager }),
-    ({ images }) => images[0]?.state === 'Ready',
-  );
   [alice, mallory] = await Promise.all([person(admin, 'alice'), person(admin, 'mallory')]);
   const { client, instanceId, volumeId } = alice;
   await client.setPortAccess({ instanceId, port: 8001, access: 'signedIn' });

@@ -2,6 +2,7 @@
 import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { browserPath, networkSettled } from './browser.ts';
+import { IMAGE_DEADLINE_MS, launchFirst, nodePortOf } from './first-launch.ts';
 import {
   freePort,
   login,
@@ -11,9 +12,6 @@ import {
   type Client,
   type ServerProcess,
 } from './server-process.ts';
-
-const IMAGE_DEADLINE_MS = 600_000;
-const pager = { currentPage: 1, pageSize: 10 };
 
 /** Tells on /seen with which cookies it was asked; plants cookies of our names where the address says which. */
 const SERVER = `
@@ -45,7 +43,7 @@ let nodePort: { address: string; nodePort: number };
 beforeAll(async () => {
   gatewayPort = await freePort();
   server = await startServerProcess({
-    nodePorts: '32200-32249',
+    nodePorts: '30900-30949',
     settings: {
       BERTH_GATEWAY_LISTEN: `127.0.0.1:${gatewayPort}`,
       BERTH_DOMAIN: `*.gpu.localhost:${gatewayPort}`,
@@ -53,11 +51,6 @@ beforeAll(async () => {
     },
   });
   ({ client: admin } = await login(server));
-  await until(
-    () => admin.listImages({ pager }),
-    ({ images }) => images[0]?.state === 'Ready',
-    IMAGE_DEADLINE_MS,
-  );
   ({ instanceId, nodePort } = await launchedByMallory());
   await networkSettled();
   browser = await chromium.launch({
@@ -80,28 +73,9 @@ async function launchedByMallory(): Promise<{ instanceId: string; nodePort: { ad
   const account = { username: 'mallory', email: 'mallory@example.org', password: PASSWORD, balance: 100 };
   await admin.createUser(account);
   const { client } = await login(server, 'mallory');
-  const { images } = await client.listImages({ pager });
-  const place = (await client.catalog()).instanceInfos[0]?.regionInfos[0];
-  const made = await client.launch({
-    name: 'theirs',
-    imageId: images[0]?.imageId ?? '',
-    instanceTypeId: place?.instanceTypeInfos[0]?.instanceTypeId ?? '',
-    region: place?.regionId ?? '',
-    billing: { chargeMode: 'perHour', duration: 1 },
-    remoteStorages: [],
-    instanceConfiguration: {
-      enableCommonData: false,
-      enableDocker: false,
-      initScript: `exec python3 - <<'PY'${SERVER}\nPY`,
-    },
-    nodePorts: [8000],
-  });
-  const { instance } = await until(
-    () => client.getInstance(made),
-    (one) => one.instance.instanceRuntimeInfo.status === 'Running',
-  );
-  const at = instance.instanceSpecInfo.nodePorts.find(({ port }) => port === 8000);
-  if (!at) throw new Error('it has no node port');
+  const initScript = `exec python3 - <<'PY'${SERVER}\nPY`;
+  const made = await launchFirst(client, { name: 'theirs', initScript, nodePorts: [8000] });
+  const at = nodePortOf(made, 8000);
   await until(
     () =>
       fetch(`http://${at.address}:${at.nodePort}/seen`).then(

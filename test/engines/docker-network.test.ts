@@ -8,6 +8,7 @@ import { text } from 'node:stream/consumers';
 import { createInterface } from 'node:readline';
 import { setTimeout as delay } from 'node:timers/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
+import { EngineFault } from '../../src/domain/engine-fault.ts';
 import { makeNetworkChild } from '../../src/engines/docker/network-parent.ts';
 import type { EngineSpec, InstanceNetwork } from '../../src/engines/contract.ts';
 import { containerName } from '../../src/engines/labels.ts';
@@ -213,7 +214,9 @@ describe('the process in a network', () => {
     stream.end('still here');
     expect(await text(stream)).toBe('still here');
     expect(await text(await fixture.engine.dial(spec.id, listening.port, deadline()))).toBe('in');
-    expect(await says(network, echo)).toBe('hello');
+    // Whoever asks before its end is heard of is told to try again.
+    const again = () => says(network, echo).catch((error: unknown) => error instanceof EngineFault && !error.retry);
+    expect(await until('another one', again)).toBe('hello');
     expect(await child()).not.toBe(first);
   });
 

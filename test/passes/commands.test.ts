@@ -60,7 +60,7 @@ async function commandRoom() {
   const result = commands.run(world.caller, wish, gone.signal);
   result.catch(() => {});
   await begun;
-  return { clock, gone, exit, result, kills: () => kills };
+  return { clock, gone, exit, result, stdout, kills: () => kills };
 }
 
 test('of a command that ended nothing is left: no timer, no listener, and no kill at its limit', async () => {
@@ -94,6 +94,21 @@ test('one that does not end when it is killed is answered as that', async () => 
   await expect.poll(clock.pending).toEqual([15_000]);
   clock.pass();
   await expect(result).rejects.toMatchObject({ code: 'unavailable' });
+});
+
+test('what is dropped is read at 4 MiB a second, and what is kept as fast as it comes', async () => {
+  const { clock, stdout, exit, result } = await commandRoom();
+  stdout.write(Buffer.alloc(1_000, 'a'));
+  await expect.poll(() => stdout.readableLength).toBe(0);
+  expect(clock.pending()).toEqual([60_000]);
+  for (let n = 0; n < 3; n++) stdout.write(Buffer.alloc(8 * 1024, 'b'));
+  await expect.poll(clock.pending).toEqual([60_000, 2]);
+  expect(stdout.readableLength).toBe(16 * 1024);
+  stdout.resume();
+  await expect.poll(() => stdout.readableLength).toBe(8 * 1024);
+  exit(0);
+  const { stdout: kept } = await result;
+  expect(kept).toMatchObject({ cut: true, bytes: Buffer.alloc(1_000, 'a') });
 });
 
 test('a caller who leaves has it killed, and its time limit is called off', async () => {

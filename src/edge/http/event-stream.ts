@@ -11,6 +11,7 @@ import { EVENTS_PATH, GAP_EVENT } from '../../contract/events.ts';
 import { BASE_PATH } from '../../contract/routes.ts';
 import type { Caller, Events, ToldEvents } from '../../control/control.ts';
 import { Refusal } from '../../domain/refusal.ts';
+import { parameterOf } from './query.ts';
 import type { Streams } from './server-sent.ts';
 
 const SEQ = /^\d{1,15}$/;
@@ -54,11 +55,10 @@ export function mountEventStream(app: FastifyInstance, { events, streams, admit 
   });
 }
 
-function askedFor({ headers, query }: FastifyRequest): number | null {
-  const asked = typeof query === 'object' && query !== null ? new Map<string, unknown>(Object.entries(query)) : null;
-  const header = headers['last-event-id'];
+function askedFor(request: FastifyRequest): number | null {
+  const header = request.headers['last-event-id'];
   const name = header === undefined || header === '' ? 'query parameter "after"' : 'header "Last-Event-ID"';
-  const text = header === undefined || header === '' ? asked?.get('after') : header;
+  const text = header === undefined || header === '' ? parameterOf(request, 'after') : header;
   if (text === undefined) return null;
   if (typeof text !== 'string' || !SEQ.test(text))
     throw new Refusal(

@@ -16,7 +16,9 @@ import { BASE_PATH } from '../../contract/routes.ts';
 import type { Caller, FilePlace, Files, ReadableFile } from '../../control/control.ts';
 import type { Log } from '../../control/log.ts';
 import { Refusal } from '../../domain/refusal.ts';
+import { clientLeft } from './client-left.ts';
 import type { OpenLogins } from './login-ended.ts';
+import { parameterOf } from './query.ts';
 import { namesTag, wantedOf, WHOLE, type Span } from './ranges.ts';
 import { JSON_TYPE } from './refusal-reply.ts';
 import type { SlowSenders } from './slow-senders.ts';
@@ -113,7 +115,7 @@ function download({ needs, caller, place, request, reply }: Asked): Promise<void
     } catch (error) {
       // Ended short of its length, so that nobody takes it for whole.
       raw.destroy();
-      if (!signal.aborted && !hasLeft(error))
+      if (!signal.aborted && !clientLeft(error))
         needs.log.warn({ err: error, requestId: request.id }, 'a download was cut short');
     }
   });
@@ -160,9 +162,6 @@ const NEVER_SHOWN = {
   'content-security-policy': "default-src 'none'; sandbox",
   'cross-origin-resource-policy': 'same-origin',
 };
-
-const LEFT: ReadonlySet<unknown> = new Set(['ERR_STREAM_PREMATURE_CLOSE', 'ECONNRESET', 'EPIPE']);
-const hasLeft = (error: unknown): boolean => error instanceof Error && 'code' in error && LEFT.has(error.code);
 
 async function upload({ needs, caller, place, request, reply }: Asked): Promise<void> {
   const { raw } = request;
@@ -218,8 +217,7 @@ function uploadOf({ headers }: FastifyRequest): { onlyNew: boolean; sizeBytes: n
 }
 
 async function remove({ needs, caller, place, request, reply }: Asked): Promise<void> {
-  const query = typeof request.query === 'object' && request.query !== null ? request.query : {};
-  const recursive: unknown = Reflect.get(query, 'recursive') ?? 'false';
+  const recursive = parameterOf(request, 'recursive') ?? 'false';
   if (recursive !== 'true' && recursive !== 'false')
     throw new Refusal('field_value', 'the query parameter "recursive" is true or false');
   await needs.files.delete(caller, { ...place, recursive: recursive === 'true' });

@@ -21,7 +21,9 @@ import { BASE_PATH } from '../../contract/routes.ts';
 import type { Caller, FollowedLog, Logs, LogWish } from '../../control/control.ts';
 import type { Log } from '../../control/log.ts';
 import { Refusal } from '../../domain/refusal.ts';
+import { clientLeft } from './client-left.ts';
 import { fromOf, publicLine } from './log-answers.ts';
+import { queryOf } from './query.ts';
 import type { Lent, Streams, Telling } from './server-sent.ts';
 import { makeValidate } from './validate.ts';
 
@@ -29,8 +31,6 @@ import { makeValidate } from './validate.ts';
 const TOGETHER_BYTES = 64 * 1024;
 const ASK_EVERY_MS = 1_000;
 const DEFAULT_STALLED_MS = 60_000;
-const WHOLE = /^\d{1,16}$/;
-const NUMBERS: ReadonlySet<string> = new Set(['tail', 'sinceUnixMs', 'untilUnixMs']);
 
 export interface LogStreamNeeds {
   logs: Logs;
@@ -62,11 +62,9 @@ export function mountLogStream(app: FastifyInstance, needs: LogStreamNeeds): voi
 }
 
 /** A stream that is resumed goes on where it was, whatever it began with. */
-function askedFor({ headers, query }: FastifyRequest): object {
-  const asked: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(typeof query === 'object' && query !== null ? query : {}))
-    asked[name] = NUMBERS.has(name) && typeof value === 'string' && WHOLE.test(value) ? Number(value) : value;
-  const last = headers['last-event-id'];
+function askedFor(request: FastifyRequest): object {
+  const asked = queryOf(request, logStreamRequest);
+  const last = request.headers['last-event-id'];
   if (last === undefined || last === '') return asked;
   return { ...asked, after: last, tail: undefined, sinceUnixMs: undefined };
 }
@@ -190,7 +188,7 @@ async function give({ needs, request, reply, caller, wish, ending, stands }: Ask
     } catch (error) {
       // Without its end, so that nobody takes it for whole.
       raw.destroy();
-      if (!ending.signal.aborted && !raw.destroyed)
+      if (!ending.signal.aborted && !clientLeft(error))
         needs.log.warn({ err: error, requestId: request.id }, 'a download of a log was cut short');
     }
   } finally {

@@ -19,8 +19,8 @@ import type { Caller } from '../../control/control.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Line, LineNeeds } from '../line.ts';
 import type { OpenLogins } from './login-ended.ts';
+import { queryOf } from './query.ts';
 import { pathOf } from './refusal-reply.ts';
-import { shapeOf } from './schema-shape.ts';
 import { makeValidate } from './validate.ts';
 
 const PATHS: ReadonlySet<string> = new Set([BASE_PATH + EXEC_PATH, BASE_PATH + TERMINAL_PATH]);
@@ -167,20 +167,4 @@ function checkHandshake({ headers }: FastifyRequest, protocol: string): void {
     headers['sec-websocket-version'] === '13' &&
     KEY.test(headers['sec-websocket-key'] ?? '');
   if (!isGood) throw new Refusal('field_value', `this is no handshake of ${protocol}: ${HOW(protocol)}`);
-}
-
-/** A query is text alone: what the schema wants as a number, a boolean or a list is made so where it can be. */
-function queryOf({ query }: FastifyRequest, schema: z.ZodType): Record<string, unknown> {
-  const shape = shapeOf(schema);
-  if (shape.type !== 'object' || typeof query !== 'object' || query === null) return {};
-  const given = new Map<string, unknown>(Object.entries(query));
-  return Object.fromEntries(
-    shape.fields.map(({ name, shape: { type } }) => {
-      const value = given.get(name);
-      if (type === 'array' && typeof value === 'string') return [name, [value]];
-      if (type === 'number' && typeof value === 'string' && /^\d{1,9}$/.test(value)) return [name, Number(value)];
-      if (type === 'boolean' && (value === 'true' || value === 'false')) return [name, value === 'true'];
-      return [name, value];
-    }),
-  );
 }

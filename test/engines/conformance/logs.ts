@@ -149,13 +149,15 @@ export function describeLogs(current: () => Subject): void {
       const followed = await follow({ subject, id });
       await followed.over;
       expect(followed.lines.map(({ atMs, text, cut }) => ({ atMs, text, cut }))).toEqual(lines);
-      const [long, short, bad, split, ...rest] = lines;
+      // Where a line of the other stream stands among these is the engine's to say.
+      const [long, short, bad, split, ...rest] = lines.filter(({ text }) => text !== 'to stderr');
       expect(long).toMatchObject({ text: 'x'.repeat(16 * 1024), cut: true });
       expect(short).toMatchObject({ text: 'short', cut: false });
       expect(bad).toMatchObject({ text: 'bad \uFFFD\uFFFD bytes', cut: false });
       expect(split?.cut).toBe(true);
       expect(split?.text.startsWith('x'.repeat(16_382))).toBe(true);
-      expect(textsOf(rest)).toEqual(expect.arrayContaining(['to stderr', 'last words']));
+      expect(textsOf(rest).at(-1)).toBe('last words');
+      expect(textsOf(lines)).toContain('to stderr');
     });
 
     it('of the init script are its own, followed until it has ended', { timeout: 30_000 }, async () => {
