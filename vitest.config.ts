@@ -33,7 +33,7 @@ export default defineConfig({
           include: ['test/{store,migrations,storage,passes,api,gateway}/**/*.test.ts'],
           globalSetup: ['test/store/global-setup.ts'],
           // They wait more than they work.
-          maxWorkers: 2,
+          maxWorkers: 3,
         },
       },
       {
