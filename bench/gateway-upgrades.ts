@@ -1,6 +1,7 @@
 /** Upgraded connections through the gateway: how fast, what an idle one costs, and that a restart of the API cuts none. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
+import { connectionsOf } from '../src/main/open-files.ts';
 import type { Bench, Lent } from './bench.ts';
 import { startChild, type Child } from './lib/child.ts';
 import { launchMany, startApart, type Apart, type Region } from './lib/deployed.ts';
@@ -15,9 +16,8 @@ const BUSY = 64;
 const MESSAGE_BYTES = 1024;
 const IDLE = 10_000;
 const IDLE_SHORT = 1_000;
-/** Each has two ends in the gateway; the rest is for what else it has open. */
-const FILES_EACH = 2;
-const OTHER_FILES = 300;
+/** Of the gateway's connections, for what else comes. */
+const OTHERS = 16;
 const INSTANCES = 100;
 const KB = 1024;
 const MB = 1e6;
@@ -35,7 +35,7 @@ export const gatewayUpgrades: Bench = {
     try {
       const rounds = await talking(lent, region, inside.port, short);
       const asked = short ? IDLE_SHORT : IDLE;
-      const count = Math.min(asked, Math.floor((openFiles() - OTHER_FILES) / FILES_EACH));
+      const count = Math.min(asked, connectionsOf(openFiles()) - OTHERS);
       lent.say(`  ${count.toLocaleString('en')} idle`);
       const gateway = await startApart(region, inside.port);
       const client = startChild('tunnels.ts', 1);
@@ -172,7 +172,7 @@ function outcome(rounds: Rounds<Talk>, idle: Idle) {
     ],
     notes: [
       `${rounds.kept} rounds. Client and instance are Node as well and share a core: where the client’s share is near half, they and not the proxy are the limit, and the processor time of the proxy tells.`,
-      `Memory is the resident memory of the gateway’s process (role \`gateway\`), ${SETTLE_MS / 1000} s after the last was opened, over ${INSTANCES} instances, with a check of the owner’s token for each. As many as the limit of open files allows (${openFiles().toLocaleString('en')} here, two for each).`,
+      `Memory is the resident memory of the gateway’s process (role \`gateway\`), ${SETTLE_MS / 1000} s after the last was opened, over ${INSTANCES} instances, with a check of the owner’s token for each. As many as the limit of open files allows (${openFiles().toLocaleString('en')} here, of which a part is kept for ssh).`,
     ],
   };
 }
