@@ -4,6 +4,7 @@
  */
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { program } from '../scripts/lib/program.mjs';
 import { z } from 'zod';
 import { makeClient } from '../src/contract/client.ts';
 import type { Bench } from './bench.ts';
@@ -86,8 +87,7 @@ async function kills(
     BERTH_CPU_OVERCOMMIT: '100',
     BERTH_LOG: 'error',
   };
-  const start = (): Promise<Started> =>
-    startProgram(['src/main/berth.ts'], env, async () => (await fetch(`${url}/readyz`)).ok);
+  const start = (): Promise<Started> => startProgram(program, env, async () => (await fetch(`${url}/readyz`)).ok);
   let server = await start();
   try {
     const { accessToken } = await makeClient({ baseUrl: `${url}/api` }).login({

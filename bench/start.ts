@@ -4,6 +4,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { program } from '../scripts/lib/program.mjs';
 import { z } from 'zod';
 import type { Bench, Lent } from './bench.ts';
 import { startBerth } from './lib/berth.ts';
@@ -69,7 +70,7 @@ export const start: Bench = {
       };
       const headers = { 'content-type': 'application/json', cookie };
       const body = JSON.stringify({ pager: { currentPage: 1, pageSize: 10 } });
-      return startProgram(['src/main/berth.ts'], env, async () => {
+      return startProgram(program, env, async () => {
         const answer = await fetch(`http://127.0.0.1:${port}/api/instance/list`, { method: 'POST', headers, body });
         return page.safeParse(await answer.json()).success;
       });

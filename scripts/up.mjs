@@ -9,6 +9,7 @@ import { ensureDependencies } from './lib/dependencies.mjs';
 import { usualAddress } from './lib/engine-address.mjs';
 import { ensureEngine } from './lib/engine.mjs';
 import { envWithNode, findNode24 } from './lib/node24.mjs';
+import { program } from './lib/program.mjs';
 import { becomeProgram, runCommand } from './lib/run.mjs';
 
 await runCommand(async () => {
@@ -20,5 +21,5 @@ await runCommand(async () => {
     // Found where Berth does not look by itself (Podman, a rootless engine): then it is told.
     if (engine !== undefined && engine !== usualAddress) env['DOCKER_HOST'] = engine;
   }
-  return becomeProgram({ command: node, args: ['src/main/berth.ts', ...process.argv.slice(2)], env });
+  return becomeProgram({ command: node, args: [...program, ...process.argv.slice(2)], env });
 });

@@ -4,10 +4,13 @@
  */
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
+import { asTheServer } from '../../scripts/lib/program.mjs';
 import { z } from 'zod';
 import { pinned, type Core } from './machine.ts';
 
 const FOLDER = join(import.meta.dirname, '../processes');
+/** They run as the server does; the peers as Node is. */
+const OURS: ReadonlySet<string> = new Set(['server.ts', 'gateway.ts']);
 
 const reply = z.object({ id: z.number(), answer: z.unknown(), error: z.string().optional() });
 const asked = z.object({ id: z.number(), question: z.unknown() });
@@ -20,7 +23,8 @@ export interface Child {
 
 /** `settings` is told to the child as its first argument. */
 export function startChild(program: string, core: Core, settings: unknown = null): Child {
-  const command = [...pinned(core), process.execPath, join(FOLDER, program), JSON.stringify(settings)];
+  const flags = OURS.has(program) ? asTheServer : [];
+  const command = [...pinned(core), process.execPath, ...flags, join(FOLDER, program), JSON.stringify(settings)];
   const child = spawn(command[0] ?? '', command.slice(1), { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
   const waiting = new Map<number, { resolve: (answer: unknown) => void; reject: (error: Error) => void }>();
   let count = 0;

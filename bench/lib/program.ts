@@ -33,7 +33,7 @@ export interface Started {
 }
 
 export async function startProgram(
-  args: string[],
+  args: readonly string[],
   env: Record<string, string>,
   ask: () => Promise<boolean>,
 ): Promise<Started> {

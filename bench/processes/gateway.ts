@@ -1,13 +1,11 @@
 /**
  * The gateway as the role `gateway` runs it, following an API over its socket; only where instances are is another: any port of any of them is
- * one port of this host. Modules come from Node's cache and the young generation stays small while they load, as `src/main/berth.ts` has it.
+ * one port of this host. Modules come from Node's cache, as `src/main/berth.ts` has it.
  */
 import { enableCompileCache } from 'node:module';
 import { connect } from 'node:net';
-import { setFlagsFromString } from 'node:v8';
 
 enableCompileCache();
-setFlagsFromString('--semi-space-growth-factor=1');
 
 const { z } = await import('zod');
 const { followLink } = await import('../../src/edge/link/follow.ts');
@@ -33,7 +31,6 @@ const gateway = await openGateway(config, {
   log: quietLog,
 });
 
-setFlagsFromString('--semi-space-growth-factor=2');
 answerAsks(
   async () => ({ port: gateway.port }),
   async () => {

@@ -25,13 +25,13 @@ interface Needs {
 export function makeRouteTable({ store, time, log }: Needs): FollowedRoutes {
   const changedOf = new Set<(id: string) => void>();
 
-  async function tellAll(tell: (told: ToldRoutes) => void): Promise<void> {
-    for (let after = ''; ;) {
-      const rows = await standingRows(store.read, after, PAGE);
+  async function tellAll(tell: (told: ToldRoutes) => void, onlyRunning: boolean): Promise<void> {
+    for (let afterId = ''; ;) {
+      const rows = await standingRows(store.read, { afterId, limit: PAGE, onlyRunning });
       const isLast = rows.length < PAGE;
       tell({ snapshot: isLast ? 'last' : 'part', routes: rows.map(routeOf), gone: [] });
       if (isLast) return;
-      after = rows.at(-1)?.id ?? '';
+      afterId = rows.at(-1)?.id ?? '';
     }
   }
 
@@ -41,7 +41,7 @@ export function makeRouteTable({ store, time, log }: Needs): FollowedRoutes {
     tell({ snapshot: null, routes, gone: ids.filter((id) => !there.has(id)) });
   }
 
-  async function follow(tell: (told: ToldRoutes) => void, signal: AbortSignal): Promise<void> {
+  const follow: RouteTable['follow'] = async (tell, signal, { onlyRunning } = { onlyRunning: false }) => {
     const waiting = new Set<string>();
     let wake = (): void => {};
     const note = (id: string): void => {
@@ -56,7 +56,7 @@ export function makeRouteTable({ store, time, log }: Needs): FollowedRoutes {
         const ids = [...waiting];
         waiting.clear();
         try {
-          if (!knowsAll) await tellAll(tell);
+          if (!knowsAll) await tellAll(tell, onlyRunning);
           else if (ids.length > 0) await tellOf(ids, tell);
           knowsAll = true;
         } catch (error) {
@@ -70,7 +70,7 @@ export function makeRouteTable({ store, time, log }: Needs): FollowedRoutes {
     } finally {
       changedOf.delete(note);
     }
-  }
+  };
 
   return {
     follow,

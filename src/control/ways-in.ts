@@ -136,6 +136,9 @@ export interface ToldRoutes {
 }
 
 export interface RouteTable {
-  /** Tells all routes, then each change once it is committed, until the signal ends it. A snapshot may come again. */
-  follow(tell: (told: ToldRoutes) => void, signal: AbortSignal): Promise<void>;
+  /**
+   * Tells all routes, then each change once it is committed, until the signal ends it. A snapshot may come again. `onlyRunning`: the snapshot is
+   * without those that stand still, which may be many; a change may be of any.
+   */
+  follow(tell: (told: ToldRoutes) => void, signal: AbortSignal, which?: { onlyRunning: boolean }): Promise<void>;
 }

@@ -1,13 +1,8 @@
 /** The program: reads the environment, starts, says where it is and what to do first, and ends by a signal. */
 import { enableCompileCache } from 'node:module';
-import { setFlagsFromString } from 'node:v8';
 
 // Before anything large is loaded: the second start then takes the compiled modules from the cache.
 enableCompileCache();
-
-// Loading modules would grow the young generation to its full size, where it stays while nobody asks for anything: 30 of 160 MB. It may
-// grow (twofold each time, V8's default) once there is work.
-setFlagsFromString('--semi-space-growth-factor=1');
 
 const { pino } = await import('pino');
 const { hostPort, masked, readConfig } = await import('./config.ts');
@@ -51,7 +46,6 @@ const { greeting, stop } = await start().catch((error: unknown) => {
   log.debug({ err: error }, 'Berth could not start');
   return fail(`Berth could not start. ${error instanceof Error ? error.message : String(error)}`);
 });
-setFlagsFromString('--semi-space-growth-factor=2');
 process.stdout.write(greeting);
 
 /** npm passes a signal on that the terminal has sent to all of the group already: the second of two so close is an echo. */

@@ -207,7 +207,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       const { engine } = hands.hands;
       const fronts = makeSshFronts({ hands: engine, access: forwarding.ssh, log, files: await sshFiles() });
       const following = new AbortController();
-      const told = routeTable.follow(fronts.told, following.signal);
+      const told = routeTable.follow(fronts.told, following.signal, { onlyRunning: true });
       opened.push(async () => {
         following.abort();
         await told;

@@ -5,6 +5,7 @@ import { regionId, userId } from '../domain/ids.ts';
 import type { PoolName } from '../domain/pool.ts';
 import { oneOf } from './one-of.ts';
 import { poolName, take } from './pools.ts';
+import { prepared } from './prepared.ts';
 import type { DiskTable } from './schema.ts';
 import type { Db } from './store.ts';
 
@@ -28,14 +29,29 @@ export async function insertDisk(
   disk: NewDisk,
   more: { evenIfFull?: boolean } = {},
 ): Promise<{ freeGB: number } | null> {
-  const { kind, id, ...rest } = disk;
-  const { numInsertedOrUpdatedRows } = await tx
-    .insertInto('disk')
-    .values({ id: diskKey(disk), kind, subjectId: id, ...rest })
-    .onConflict((conflict) => conflict.column('id').doNothing())
-    .executeTakeFirst();
-  return (numInsertedOrUpdatedRows ?? 0n) === 0n ? null : take(tx, disk, more);
+  const { kind, id, regionId: region, pool, ownerId, sizeGB } = disk;
+  const row = { id: diskKey(disk), kind, subjectId: id, regionId: region, pool, ownerId, sizeGB };
+  const inserted = await insert(tx, row);
+  return inserted.length === 0 ? null : take(tx, disk, more);
 }
+
+type NewRow = Pick<Selectable<DiskTable>, 'id' | 'kind' | 'subjectId' | 'regionId' | 'pool' | 'ownerId' | 'sizeGB'>;
+
+const insert = prepared<NewRow>()((db, p) =>
+  db
+    .insertInto('disk')
+    .values({
+      id: p('id'),
+      kind: p('kind'),
+      subjectId: p('subjectId'),
+      regionId: p('regionId'),
+      pool: p('pool'),
+      ownerId: p('ownerId'),
+      sizeGB: p('sizeGB'),
+    })
+    .onConflict((conflict) => conflict.column('id').doNothing())
+    .returning('id'),
+);
 
 /** Promises it more room, or answers how much of its pool is free. */
 export async function growDisk(tx: Db, disk: Disk, sizeGB: number): Promise<{ freeGB: number } | null> {

@@ -3,6 +3,7 @@ import { sql, type Selectable } from 'kysely';
 import { regionId, type RegionId } from '../domain/ids.ts';
 import { poolNames, type PoolCount, type PoolName } from '../domain/pool.ts';
 import { oneOf } from './one-of.ts';
+import { prepared } from './prepared.ts';
 import type { PoolTable } from './schema.ts';
 import type { Db } from './store.ts';
 
@@ -55,6 +56,22 @@ export async function markWarned(tx: Db, region: string, name: PoolName, warned:
   return result.numUpdatedRows > 0n;
 }
 
+const addAnyway = prepared<{ id: string; sizeGB: number }>()((db, p) =>
+  db
+    .updateTable('pool')
+    .set({ usedGB: sql<number>`${sql.ref('usedGB')} + ${p('sizeGB')}` })
+    .where('id', '=', p('id'))
+    .returning('id'),
+);
+const addIfRoom = prepared<{ id: string; sizeGB: number }>()((db, p) =>
+  db
+    .updateTable('pool')
+    .set({ usedGB: sql<number>`${sql.ref('usedGB')} + ${p('sizeGB')}` })
+    .where('id', '=', p('id'))
+    .where(sql<boolean>`${sql.ref('usedGB')} + ${p('sizeGB')} <= ${sql.ref('limitGB')}`)
+    .returning('id'),
+);
+
 /** Promises so much of it, or nothing: then it answers how much is free. Less than nothing gives back. */
 export async function take(
   tx: Db,
@@ -62,14 +79,8 @@ export async function take(
   { evenIfFull = false }: { evenIfFull?: boolean } = {},
 ): Promise<{ freeGB: number } | null> {
   const id = poolId(region, pool);
-  let query = tx
-    .updateTable('pool')
-    .set({ usedGB: sql<number>`${sql.ref('usedGB')} + ${sizeGB}` })
-    .where('id', '=', id);
-  if (!evenIfFull && sizeGB > 0)
-    query = query.where(sql<boolean>`${sql.ref('usedGB')} + ${sizeGB} <= ${sql.ref('limitGB')}`);
-  const { numUpdatedRows } = await query.executeTakeFirst();
-  if (numUpdatedRows > 0n) return null;
+  const change = evenIfFull || sizeGB <= 0 ? addAnyway : addIfRoom;
+  if ((await change(tx, { id, sizeGB })).length > 0) return null;
   const row = await tx.selectFrom('pool').selectAll().where('id', '=', id).executeTakeFirst();
   return { freeGB: row === undefined ? 0 : Math.max(0, row.limitGB - row.usedGB) };
 }

@@ -2,16 +2,21 @@
 import type { InstanceRow } from './instances.ts';
 import type { Db } from './store.ts';
 
-/** Those that are not released, by id from `afterId` on. */
-export async function standingRows(db: Db, afterId: string, limit: number): Promise<InstanceRow[]> {
-  return db
+/** Those that are not released, by id from `afterId` on. `onlyRunning`: only what is to run and has node ports, by which it is found. */
+export async function standingRows(
+  db: Db,
+  { afterId, limit, onlyRunning }: { afterId: string; limit: number; onlyRunning: boolean },
+): Promise<InstanceRow[]> {
+  const rows = db
     .selectFrom('instance')
     .selectAll()
     .where('desired', '<>', 'released')
     .where('id', '>', afterId)
     .orderBy('id')
-    .limit(limit)
-    .execute();
+    .limit(limit);
+  return onlyRunning
+    ? rows.where('desired', '=', 'running').where('id', 'in', db.selectFrom('nodePort').select('instanceId')).execute()
+    : rows.execute();
 }
 
 /** Those of them that are not released. */

@@ -4,6 +4,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { program } from '../../scripts/lib/program.mjs';
 import { expect, onTestFinished, test } from 'vitest';
 import { makeClient } from '../../src/contract/client.ts';
 import { until } from './server-process.ts';
@@ -26,7 +27,7 @@ async function newFolder(): Promise<string> {
   return folder;
 }
 
-function start(folder: string, env: Record<string, string> = {}, args = ['src/main/berth.ts']): Program {
+function start(folder: string, env: Record<string, string> = {}, args = program): Program {
   const child = spawn(process.execPath, args, {
     cwd: ROOT,
     stdio: ['ignore', 'pipe', 'pipe'],

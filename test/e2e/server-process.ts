@@ -6,6 +6,7 @@ import { createServer } from 'node:net';
 import { DatabaseSync } from 'node:sqlite';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { program } from '../../scripts/lib/program.mjs';
 import Docker from 'dockerode';
 import { makeClient } from '../../src/contract/client.ts';
 import { labels } from '../../src/engines/labels.ts';
@@ -42,7 +43,7 @@ function makeProgram(env: NodeJS.ProcessEnv, greeting: string, openFiles: number
     pid: () => child?.pid ?? null,
     async start() {
       const limit = openFiles === null ? '' : `ulimit -n ${openFiles} && `;
-      const started = spawn('sh', ['-c', `${limit}exec "$0" src/main/berth.ts`, process.execPath], {
+      const started = spawn('sh', ['-c', `${limit}exec "$0" "$@"`, process.execPath, ...program], {
         cwd: ROOT,
         env,
         stdio: ['ignore', 'pipe', 'pipe'],

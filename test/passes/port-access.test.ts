@@ -28,6 +28,24 @@ const eventsOf = async (world: World, id: string) =>
     .filter((kind) => kind.startsWith('instance.port'));
 
 onBothEngines('who may come to a port', (open) => {
+  test('is told of all that stand, or of those alone that are to run', async () => {
+    const world = await makeWorld(await open());
+    const [runs, stopped] = [await launched(world), await launched(world)];
+    await world.running.control.instances.stop(world.caller, { instanceId: stopped }, null);
+    await world.until(stopped, hasStatus('Stopped'));
+    const snapshotOf = async (which?: { onlyRunning: boolean }): Promise<string[]> => {
+      const following = new AbortController();
+      const told = Promise.withResolvers<ToldRoutes>();
+      const follows = world.running.control.routeTable.follow(told.resolve, following.signal, which);
+      const { routes } = await told.promise;
+      following.abort();
+      await follows;
+      return routes.map(({ instanceId }) => instanceId);
+    };
+    expect((await snapshotOf()).toSorted()).toEqual([runs, stopped].toSorted());
+    expect(await snapshotOf({ onlyRunning: true })).toEqual([runs]);
+  });
+
   test('is what its owner has set, at once and for gateways of their own, through stop, start and restart of the server', async () => {
     const world = await makeWorld(await open());
     const id = await launched(world);

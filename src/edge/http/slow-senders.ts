@@ -3,6 +3,7 @@
  * for all requests of a server alike, which an upload of hours could not be let off from.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { answerWireError } from './wire-errors.ts';
 
@@ -20,36 +21,48 @@ export function watchSlowSenders(
   app: FastifyInstance,
   { limitMs, checkedEveryMs }: { limitMs: number; checkedEveryMs: number },
 ): SlowSenders {
-  const due = new Map<IncomingMessage, { atMs: number; cut: () => void; response: ServerResponse }>();
+  // A connection has one body under way. Nothing listens for its end: that would cost each request more than the rest of this.
+  const due = new Map<Socket, Due>();
   const timer = setInterval(() => {
     const nowMs = performance.now();
-    for (const [request, { atMs, cut }] of due) {
-      if (nowMs < atMs) continue;
-      due.delete(request);
-      if (!request.complete) cut();
+    for (const [socket, { atMs, request, cut }] of due) {
+      const isOver = request.complete || request.destroyed;
+      if (!isOver && nowMs < atMs) continue;
+      due.delete(socket);
+      if (!isOver) cut(request);
     }
   }, checkedEveryMs).unref();
   app.addHook('onClose', async () => clearInterval(timer));
   app.addHook('preClose', async () => {
     // Their answers are out: a server that stops waits for nobody's rest.
-    for (const [request, { response }] of due) if (response.writableFinished) request.destroy();
+    for (const { request, response } of due.values())
+      if (!request.complete && response.writableFinished) request.destroy();
   });
-  app.addHook('onRequest', (request, reply, done) => {
-    const { raw } = request;
-    if (raw.headers['content-length'] !== undefined || raw.headers['transfer-encoding'] !== undefined) {
-      const tooLate = new Error('the body took too long');
-      const cut = (): void => answerWireError(Object.assign(tooLate, { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), raw.socket);
-      due.set(raw, { atMs: performance.now() + limitMs, cut, response: reply.raw });
-      raw.once('close', () => due.delete(raw));
-    }
+  app.addHook('onRequest', ({ raw }, reply, done) => {
+    if (raw.headers['content-length'] !== undefined || raw.headers['transfer-encoding'] !== undefined)
+      due.set(raw.socket, { request: raw, response: reply.raw, atMs: performance.now() + limitMs, cut: cutLate });
     done();
   });
   return {
-    letOff: (request) => void due.delete(request),
+    letOff: ({ socket }) => void due.delete(socket),
     drop(request, response) {
       if (request.complete || request.destroyed) return;
-      due.set(request, { atMs: performance.now() + DROPPED_FOR_MS, cut: () => request.destroy(), response });
+      due.set(request.socket, { request, response, atMs: performance.now() + DROPPED_FOR_MS, cut: destroy });
       request.resume();
     },
   };
+}
+
+interface Due {
+  request: IncomingMessage;
+  response: ServerResponse;
+  atMs: number;
+  cut: (request: IncomingMessage) => void;
+}
+
+const destroy = (request: IncomingMessage): void => void request.destroy();
+
+function cutLate({ socket }: IncomingMessage): void {
+  const tooLate = new Error('the body took too long');
+  answerWireError(Object.assign(tooLate, { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), socket);
 }

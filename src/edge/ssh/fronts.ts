@@ -70,7 +70,7 @@ export function makeSshFronts(needs: SshFrontsNeeds): SshFronts {
       for (const route of routes) heard(route);
       for (const id of fronts.keys()) if (gone.includes(id)) leave(id);
       if (part === null) return;
-      for (const { instanceId } of routes) snapshot.add(instanceId);
+      for (const { instanceId, sshFront } of routes) if (sshFront) snapshot.add(instanceId);
       if (part === 'part') return;
       for (const id of fronts.keys()) if (!snapshot.has(id)) leave(id);
       snapshot = new Set();
