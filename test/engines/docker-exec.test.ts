@@ -148,11 +148,11 @@ describe('what is left behind', () => {
     const spec = subject.spec({ pidsLimit: 16 });
     await subject.ensure(spec);
     const sleepers = { ...cat, command: ['sleep', '1000'] };
-    const fault = await faultOf(
-      (async () => {
-        // Each that begins has at least a process of its own, however long it takes.
-        for (let begun = 0; begun <= 16; begun++) await fixture.engine.openExec(spec.id, sleepers, deadline());
-      })(),
+    const fault = await until('there is no room', () =>
+      fixture.engine.openExec(spec.id, sleepers, deadline()).then(
+        () => undefined,
+        (error: unknown) => faultOf(Promise.reject(error)),
+      ),
     );
     expect(fault.kind, fault.message).toBe('no_capacity');
   });
