@@ -15,7 +15,10 @@ export async function standingRows(
     .orderBy('id')
     .limit(limit);
   return onlyRunning
-    ? rows.where('desired', '=', 'running').where('id', 'in', db.selectFrom('nodePort').select('instanceId')).execute()
+    ? rows
+        .where('desired', '=', 'running')
+        .where('id', 'in', db.selectFrom('nodePort').select('instanceId').where('instanceId', '>', afterId))
+        .execute()
     : rows.execute();
 }
 
