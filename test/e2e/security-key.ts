@@ -2,6 +2,7 @@
 import { createHash, generateKeyPairSync, sign } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Socket } from 'node:net';
+import { field, mpint } from '../gateway/ssh-wire.ts';
 
 export interface SecurityKey {
   publicKey: string;
@@ -14,17 +15,6 @@ export interface SecurityKey {
 const [REQUEST, IDENTITIES, SIGN, SIGNED, FAILED] = [11, 12, 13, 14, 5];
 const USER_PRESENT = 1;
 const sha256 = (bytes: Buffer | string): Buffer => createHash('sha256').update(bytes).digest();
-
-const field = (content: string | Buffer): Buffer => {
-  const bytes = Buffer.from(content);
-  const length = Buffer.alloc(4);
-  length.writeUInt32BE(bytes.length);
-  return Buffer.concat([length, bytes]);
-};
-const mpint = (bytes: Buffer): Buffer => {
-  const short = bytes.subarray(bytes.findIndex((byte) => byte !== 0));
-  return field((short[0] ?? 0) & 0x80 ? Buffer.concat([Buffer.from([0]), short]) : short);
-};
 
 export async function makeSecurityKey(curve: 'ed25519' | 'P-256', socket: string): Promise<SecurityKey> {
   const type = curve === 'ed25519' ? 'sk-ssh-ed25519@openssh.com' : 'sk-ecdsa-sha2-nistp256@openssh.com';

@@ -1,6 +1,5 @@
 /** Commands with open streams on Docker: a connection that breaks, what is left behind, and how the engine's words are read. */
 import { once } from 'node:events';
-import net from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { text } from 'node:stream/consumers';
 import { beforeEach, describe, expect, it } from 'vitest';
@@ -11,7 +10,7 @@ import { containerName } from '../../src/engines/labels.ts';
 import { heldBytes, settlesBelow } from './conformance/exec.ts';
 import { deadline, expectFault, faultOf, until, type Subject } from './conformance/subject.ts';
 import { endpoint, onDocker, type DockerFixture } from './docker-fixture.ts';
-import { withSocket } from './sockets.ts';
+import { makeCuttable, withSocket } from './sockets.ts';
 
 let fixture: DockerFixture;
 let subject: Subject;
@@ -28,20 +27,11 @@ describe('an engine that vanishes', () => {
 
   /** Between the engine object and the daemon is a socket that can be cut. */
   async function cutOff(work: (engine: Engine, cut: () => void) => Promise<void>): Promise<void> {
-    const open = new Set<net.Socket>();
-    let there = true;
-    const listener = net.createServer({ allowHalfOpen: true }, (socket) => {
-      if (!there || !('socketPath' in endpoint)) return void socket.destroy();
-      const daemon = net.connect({ path: endpoint.socketPath, allowHalfOpen: true });
-      for (const one of [socket, daemon]) open.add(one.on('error', () => {}));
-      socket.pipe(daemon).pipe(socket);
-    });
+    if (!('socketPath' in endpoint)) return expect.fail('the engine is not on a socket');
+    const { listener, cut } = makeCuttable(endpoint.socketPath);
     await withSocket(fixture, listener, async (socketPath) => {
       const engine = fixture.make({ endpoint: { socketPath } });
-      await work(engine, () => {
-        there = false;
-        for (const socket of open) socket.destroy();
-      });
+      await work(engine, cut);
       await engine.stop();
     });
   }

@@ -14,7 +14,7 @@ import type { EngineSpec, InstanceNetwork } from '../../src/engines/contract.ts'
 import { containerName } from '../../src/engines/labels.ts';
 import { control, deadline, echoPort, expectFault, until, type Subject, type Wish } from './conformance/subject.ts';
 import { endpoint, onDocker, type DockerFixture } from './docker-fixture.ts';
-import { withSocket } from './sockets.ts';
+import { makeCuttable, withSocket } from './sockets.ts';
 
 let fixture: DockerFixture;
 let subject: Subject;
@@ -321,25 +321,18 @@ describe('an engine that is away', () => {
     const spec = subject.spec();
     await subject.ensure(spec);
     (await subject.dial(spec.id, echoPort)).destroy();
-    const open = new Set<net.Socket>();
-    let there = true;
-    const listener = net.createServer({ allowHalfOpen: true }, (socket) => {
-      if (!there || !('socketPath' in endpoint)) return void socket.destroy();
-      const daemon = net.connect({ path: endpoint.socketPath, allowHalfOpen: true });
-      for (const one of [socket, daemon]) open.add(one.on('error', () => {}));
-      socket.pipe(daemon).pipe(socket);
-    });
+    if (!('socketPath' in endpoint)) return expect.fail('the engine is not on a socket');
+    const { listener, cut, mend } = makeCuttable(endpoint.socketPath);
     await withSocket(fixture, listener, async (socketPath) => {
       const engine = fixture.make({ endpoint: { socketPath } });
       const network = await engine.joinNetwork(spec.id, deadline());
       const stream = await network.connect(echo, deadline());
-      there = false;
-      for (const socket of open) socket.destroy();
+      cut();
       stream.write('a');
       expect(String((await once(stream, 'data'))[0])).toBe('a');
       expect(await says(network, echo)).toBe('hello');
       await fixture.engine.halt(spec.id, 5_000, deadline());
-      there = true;
+      mend();
       await network.ended;
       await engine.stop();
     });

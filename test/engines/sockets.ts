@@ -11,6 +11,26 @@ export async function squat(address: string, port: number): Promise<() => Promis
   return () => new Promise((resolve) => server.close(() => resolve()));
 }
 
+/** Passes on to a daemon until it is cut: what is open ends then, and what comes is refused until it is mended. */
+export function makeCuttable(daemonPath: string): { listener: net.Server; cut: () => void; mend: () => void } {
+  const open = new Set<net.Socket>();
+  let there = true;
+  const listener = net.createServer({ allowHalfOpen: true }, (socket) => {
+    if (!there) return void socket.destroy();
+    const daemon = net.connect({ path: daemonPath, allowHalfOpen: true });
+    for (const one of [socket, daemon]) open.add(one.on('error', () => {}));
+    socket.pipe(daemon).pipe(socket);
+  });
+  return {
+    listener,
+    cut() {
+      there = false;
+      for (const socket of open) socket.destroy();
+    },
+    mend: () => void (there = true),
+  };
+}
+
 /** An engine behind a socket of ours, to be cut, made silent, or made to lie. */
 export async function withSocket(
   { hostFolder }: Pick<Fixture, 'hostFolder'>,

@@ -2,19 +2,8 @@
 import { createHash, generateKeyPairSync, randomBytes, sign, type KeyObject } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { proves, type Proof } from '../../src/edge/ssh/signature.ts';
+import { field, mpint } from './ssh-wire.ts';
 
-const field = (content: string | Buffer): Buffer => {
-  const bytes = Buffer.from(content);
-  const length = Buffer.alloc(4);
-  length.writeUInt32BE(bytes.length);
-  return Buffer.concat([length, bytes]);
-};
-/** A positive number, as ssh writes it. */
-const mpint = (bytes: Buffer): Buffer => {
-  const from = bytes.findIndex((byte) => byte !== 0);
-  const short = bytes.subarray(from);
-  return field((short[0] ?? 0) & 0x80 ? Buffer.concat([Buffer.from([0]), short]) : short);
-};
 const jwkPart = (key: KeyObject, name: 'x' | 'y' | 'n' | 'e'): Buffer =>
   Buffer.from(String(key.export({ format: 'jwk' })[name]), 'base64url');
 const sha256 = (bytes: Buffer | string): Buffer => createHash('sha256').update(bytes).digest();
