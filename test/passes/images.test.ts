@@ -79,6 +79,17 @@ onEngine('sqlite', 'an image', (open) => {
     });
   });
 
+  test('whose pull hangs at the deadline says why the try before it failed', async () => {
+    const world = await makeWorld(await open(), { limits: { imageDeadlineMs: 300 } });
+    world.engine.misbehave(({ verb, nth }) => {
+      if (verb !== 'ensureImage') return undefined;
+      return nth === 1 ? { mode: 'failBefore', kind: 'not_found' } : { mode: 'slow', ms: 60_000 };
+    });
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const failed = await world.until(instanceId, hasStatus('StartingFailed'));
+    expect(failed.instanceRuntimeInfo.diagnosisMessage).toMatch(/was not there after \d+ s; before that: .*ensureImage/);
+  });
+
   test('lost by the engine long after the wish is tried for again', async () => {
     const { told, engine } = registry(found);
     const clock = { aheadMs: 0 };

@@ -83,6 +83,7 @@ onBothEngines('the sweep', (open) => {
     const { needs } = sweeping(world);
     const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.wish(), null);
     await world.until(id, hasStatus('Running'));
+    deaf(world); // a hint of its start that comes late is a look at it
     await settled(world);
     const before = await world.store.read.selectFrom('instance').selectAll().execute();
     await sweepRegion(needs, world.hands);

@@ -173,8 +173,11 @@ async function ensureImage(work: Work, show: Partial<Observed>, image: WantedIma
   const fromMs = Math.max(work.instance.wishedAtMs, work.instance.observed.countedFromMs);
   const leftMs = Math.max(fromMs + imageDeadlineMs - needs.now(), imageDeadlineMs / LEAST_SHARE_OF_A_TRY);
   const overdue = new AbortController();
+  // Why a try before this one failed says more than that this one took too long.
+  const { diagnosisMessage: before } = work.instance.observed;
+  const failedBefore = before === '' ? '' : `; before that: ${before}`;
   const callOff = needs.time.after(leftMs, () => {
-    const text = `the image was not there after ${Math.round((needs.now() - fromMs) / 1000)} s`;
+    const text = `the image was not there after ${Math.round((needs.now() - fromMs) / 1000)} s${failedBefore}`;
     overdue.abort(new ImageFault(new EngineFault('unreachable', text, { retry: false })));
   });
   try {
