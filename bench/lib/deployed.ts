@@ -19,6 +19,8 @@ export interface Region {
   ids: string[];
   /** Of the account whose they are. */
   token: string;
+  /** Where the gateway of them all is to be. */
+  gatewayPort: number;
 }
 
 /** Launches so many, and answers once all run. */
@@ -43,18 +45,20 @@ export async function launchMany(dataFolder: string, count: number, some: number
       else throw new Error(`of ${count} instances not all run in time`);
     }
     const step = Math.floor(count / some);
-    return { dataFolder, token, ids: ids.filter((_, index) => index % step === 0).slice(0, some) };
+    const gatewayPort = portOf(berth);
+    return { dataFolder, token, gatewayPort, ids: ids.filter((_, index) => index % step === 0).slice(0, some) };
   } finally {
     await berth.child.stop();
   }
 }
 
 /** One process for API and gateway; its loop is at rest, as with nothing launched or ended. */
-export async function startAll({ dataFolder }: Region, dialTo: number): Promise<Served> {
-  const berth = await startBerth(simulated(dataFolder, { loop: 'off', dialTo }));
-  const port = Number(new URL(berth.gatewayUrl).port);
-  return { pid: berth.child.pid, port, stop: () => berth.child.stop() };
+export async function startAll({ dataFolder, gatewayPort }: Region, dialTo: number): Promise<Served> {
+  const berth = await startBerth(simulated(dataFolder, { loop: 'off', dialTo, gatewayPort }));
+  return { pid: berth.child.pid, port: portOf(berth), stop: () => berth.child.stop() };
 }
+
+const portOf = ({ gatewayUrl }: Berth): number => Number(new URL(gatewayUrl).port);
 
 export interface Apart extends Served {
   /** Ends the API, and starts it again on the same data; milliseconds that it was away. */
@@ -62,8 +66,8 @@ export interface Apart extends Served {
 }
 
 /** A process of its own, following an API that is another. */
-export async function startApart({ dataFolder }: Region, dialTo: number): Promise<Apart> {
-  const settings = simulated(dataFolder, { role: 'api', loop: 'off', dialTo });
+export async function startApart({ dataFolder, gatewayPort }: Region, dialTo: number): Promise<Apart> {
+  const settings = simulated(dataFolder, { role: 'api', loop: 'off', dialTo, gatewayPort });
   let api: Berth = await startBerth(settings, 1);
   try {
     const gateway = await servedBy('gateway.ts', 0, settings);

@@ -23,6 +23,8 @@ export const serverSettings = z.object({
   smallType: z.boolean(),
   /** Dialling any port of any instance but 22 reaches this port of the host; null: the engine's own way. */
   dialTo: z.number().nullable(),
+  /** Of the gateway; 0: any. It stands in the text of each instance, which a server at another one writes anew as it starts. */
+  gatewayPort: z.number(),
 });
 export type ServerSettings = z.infer<typeof serverSettings>;
 
@@ -38,14 +40,15 @@ export const simulated = (dataFolder: string, more: Partial<ServerSettings> = {}
   nodePorts: PORTS_WITHOUT_END,
   smallType: false,
   dialTo: null,
+  gatewayPort: 0,
   ...more,
 });
 
-export const configOf = ({ dataFolder, engine, role, nodePorts, dialTo }: ServerSettings): Config => ({
+export const configOf = ({ dataFolder, engine, role, nodePorts, dialTo, gatewayPort }: ServerSettings): Config => ({
   ...readConfig({
     BERTH_DATA: dataFolder,
     BERTH_LISTEN: '127.0.0.1:0',
-    BERTH_GATEWAY_LISTEN: '127.0.0.1:0',
+    BERTH_GATEWAY_LISTEN: `127.0.0.1:${gatewayPort}`,
     BERTH_ENGINE: engine,
     BERTH_ADMIN_PASSWORD: PASSWORD,
     BERTH_CPU_OVERCOMMIT: '50',

@@ -22,12 +22,13 @@ import {
   withdrawTypes,
 } from '../store/catalog.ts';
 import { moveVersion } from '../store/events.ts';
-import { instanceFromRow, instanceRowsOfRegion, rewriteText } from '../store/instances.ts';
+import { instanceRowsOfRegion, rewriteText } from '../store/instances.ts';
 import type { Probe } from '../engines/contract.ts';
 import type { Db, Store } from '../store/store.ts';
 import type { Config } from './config.ts';
 
-const REWRITTEN_AT_ONCE = 500;
+/** A write of so many texts holds up all else for some 20 ms. */
+const REWRITTEN_AT_ONCE = 50;
 const MIB_PER_GB = 1024;
 /** Memory that stays with the host: its own programs, the engine and Berth. */
 export const HOST_MEMORY_MIB = 1024;
@@ -233,7 +234,7 @@ export async function rewriteTexts(store: Store, region: Region, signal: AbortSi
     if (!last) break;
     after = last.id;
     await store.write(async (tx: Db) => {
-      for (const row of rows) await rewriteText(tx, instanceFromRow(row), region);
+      for (const row of rows) await rewriteText(tx, row, region);
       const owners = new Set(rows.map((row) => row.ownerId));
       for (const ownerId of [...owners].toSorted()) await moveVersion(tx, ownerId);
     });
