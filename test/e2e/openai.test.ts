@@ -153,7 +153,10 @@ describe.each(wayNames)('by %s', (way) => {
       }
       expect(text).toBe(counted(20));
       // What it notes at its end may come after what it sends.
-      const notes = await until(() => notesOf(run), ({ length }) => length >= 2);
+      const notes = await until(
+        () => notesOf(run),
+        ({ length }) => length >= 2,
+      );
       expect(notes.map(({ what }) => what)).toEqual(['asked', 'done']);
       expect(new Set(open.protocols)).toEqual(new Set(ways[way].protocol));
     });

@@ -87,7 +87,9 @@ onEngine('sqlite', 'an image', (open) => {
     });
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
     const failed = await world.until(instanceId, hasStatus('StartingFailed'));
-    expect(failed.instanceRuntimeInfo.diagnosisMessage).toMatch(/was not there after \d+ s; before that: .*ensureImage/);
+    expect(failed.instanceRuntimeInfo.diagnosisMessage).toMatch(
+      /was not there after \d+ s; before that: .*ensureImage/,
+    );
   });
 
   test('lost by the engine long after the wish is tried for again', async () => {
