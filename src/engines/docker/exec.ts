@@ -5,6 +5,8 @@
  *
  * - **Whether it began.** The start answers before, and what kept the command from beginning comes as text on its stdout. So the exec is
  *   looked at until it has a process; without one the text is read as a fault, or as the shell's 126 and 127.
+ * - **The limit of processes.** A command is put into it when its process is made already: at the limit it mostly begins all the same and
+ *   can make none of its own; now and then the engine is refused one as well, and then it has not begun.
  * - **A slow reader.** Docker keeps up to 1 MB of a stream for it, then holds the command up; but two seconds after the command ended
  *   it drops what has not reached that store. So whoever is held up here asks now and then whether the command ended, and then
  *   takes all that is left: 3 MB at most, for both streams, kernel's and Docker's buffers together.
