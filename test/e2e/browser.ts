@@ -1,13 +1,27 @@
-/** The browser that is installed here, under any of the names it goes by. */
+/** The browser that is installed here, under any of the names it goes by, as tests begin it. */
 import { accessSync, constants } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { chromium, type Browser } from 'playwright-core';
 
 const NAMES = ['chromium', 'chromium-browser', 'google-chrome'];
 
-export function browserPath(): string {
+/** What a browser asks of the world by itself finds nobody here. */
+const ALONE = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+];
+
+export const launchBrowser = (...more: string[]): Promise<Browser> =>
+  chromium.launch({ executablePath: browserPath(), args: [...ALONE, ...more] });
+
+function browserPath(): string {
   const folders = (process.env['PATH'] ?? '').split(':');
   for (const path of NAMES.flatMap((name) => folders.map((folder) => join(folder, name)))) {
     try {

@@ -3,28 +3,19 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import type { RequestListener } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { chromium, type Browser, type BrowserContext } from 'playwright-core';
+import type { Browser, BrowserContext } from 'playwright-core';
 import { generate } from 'selfsigned';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { openTlsFiles } from '../../src/main/tls-files.ts';
 import { ALICE, idOf, MALLORY, onCleanup, serve, start, type Harness } from '../gateway/harness.ts';
-import { browserPath } from './browser.ts';
+import { launchBrowser } from './browser.ts';
 
 const [MINE, THEIRS] = [idOf('a'), idOf('b')];
 const log = { info: () => {}, error: () => {} };
 
 let browser: Browser;
 beforeAll(async () => {
-  browser = await chromium.launch({
-    executablePath: browserPath(),
-    args: [
-      '--no-sandbox',
-      '--disable-gpu',
-      '--disable-quic',
-      '--ignore-certificate-errors',
-      '--host-resolver-rules=MAP *.gpu.test 127.0.0.1',
-    ],
-  });
+  browser = await launchBrowser('--ignore-certificate-errors', '--host-resolver-rules=MAP *.gpu.test 127.0.0.1');
 });
 afterAll(() => browser?.close());
 

@@ -2,10 +2,10 @@
  * A notebook in a real browser while the API dies beside it: what a cell prints is there, whole, and so is the notebook. The cell
  * prints for 12 seconds in path mode; with `BERTH_LONG=1` for a minute, and over TLS too.
  */
-import { chromium, type Browser, type Locator, type Page } from 'playwright-core';
+import type { Browser, Locator, Page } from 'playwright-core';
 import { Agent, request } from 'undici';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { browserPath, networkSettled } from './browser.ts';
+import { launchBrowser, networkSettled } from './browser.ts';
 import { IMAGE_DEADLINE_MS, launchFirst } from './first-launch.ts';
 import { login, startServerProcess, until, type Client, type ServerProcess } from './server-process.ts';
 import { makeTlsDomain, type TlsDomain } from './tls-domain.ts';
@@ -20,11 +20,8 @@ let headers: Record<string, string>;
 let instanceId: string;
 let browser: Browser;
 beforeAll(async () => {
-  browser = await chromium.launch({
-    executablePath: browserPath(),
-    // Of HTTP/2 all requests are lost when another container's address comes or goes, of HTTP/1.1 only those that begin just then.
-    args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--disable-background-networking', '--disable-http2'],
-  });
+  // Of HTTP/2 all requests are lost when another container's address comes or goes, of HTTP/1.1 only those that begin just then.
+  browser = await launchBrowser('--disable-http2');
 });
 afterAll(() => browser?.close());
 

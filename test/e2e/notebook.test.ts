@@ -1,9 +1,8 @@
 /** The whole promise on real parts: the program, a container engine, JupyterLab, a browser, an ssh client. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { chromium } from 'playwright-core';
 import type { InstanceObject } from '../../src/contract/instance.ts';
 import { runCell } from './jupyter.ts';
-import { browserPath } from './browser.ts';
+import { launchBrowser } from './browser.ts';
 import { firstWish, IMAGE_DEADLINE_MS, launchFirst } from './first-launch.ts';
 import {
   installationOf,
@@ -200,17 +199,7 @@ test('a browser comes in by the link of the API, runs a cell in JupyterLab, and 
   const { instanceId } = await launchFirst(client, { name: 'browser' });
   const { url } = await client.open({ instanceId });
 
-  const browser = await chromium.launch({
-    executablePath: browserPath(),
-    args: [
-      '--no-sandbox',
-      '--disable-gpu',
-      '--disable-quic',
-      '--disable-background-networking',
-      '--disable-component-update',
-      '--disable-sync',
-    ],
-  });
+  const browser = await launchBrowser();
   try {
     const page = await browser.newPage();
     await page.goto(url);

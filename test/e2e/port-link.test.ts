@@ -1,9 +1,9 @@
 /** A real browser follows a link to a port: what it keeps, what it sends, and what a page in there learns of it. */
 import type { RequestListener } from 'node:http';
-import { chromium, type Browser } from 'playwright-core';
+import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ALICE, idOf, serve, start, type Harness } from '../gateway/harness.ts';
-import { browserPath } from './browser.ts';
+import { launchBrowser } from './browser.ts';
 
 const A = idOf('a');
 const TOKEN = 'the-token-of-a-link';
@@ -12,7 +12,7 @@ const DOMAIN = 'gpu.localhost';
 
 let browser: Browser;
 beforeAll(async () => {
-  browser = await chromium.launch({ executablePath: browserPath(), args: ['--no-sandbox', '--disable-quic'] });
+  browser = await launchBrowser();
 });
 afterAll(() => browser.close());
 

@@ -1,9 +1,8 @@
 /** A terminal from a page, in a real browser: by its cookie from the API's own origin, and from no other, such as those that instances show. */
 import { createServer } from 'node:http';
-import { chromium } from 'playwright-core';
 import { expect, onTestFinished, test } from 'vitest';
 import { execRoom } from '../api/exec-room.ts';
-import { browserPath } from './browser.ts';
+import { launchBrowser } from './browser.ts';
 
 /** Runs in the page: what a terminal shows after one line was typed, or how it was not let in. */
 const IN_PAGE = `async ({ url, line }) => new Promise((resolve) => {
@@ -25,7 +24,7 @@ test('a page of the API’s origin has a terminal by its cookie; a page of anoth
   const foreign = createServer((_request, response) => response.end('<p>elsewhere</p>'));
   await new Promise<void>((resolve) => foreign.listen(0, '127.0.0.1', resolve));
   const address = foreign.address();
-  const browser = await chromium.launch({ executablePath: browserPath(), args: ['--no-sandbox'] });
+  const browser = await launchBrowser();
   onTestFinished(async () => {
     await browser.close();
     foreign.close();

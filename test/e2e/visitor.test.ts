@@ -1,7 +1,7 @@
 /** In a real browser: what a page of an instance can do with the login that its visitor has at the API, by each way in. */
-import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { browserPath, networkSettled } from './browser.ts';
+import { launchBrowser, networkSettled } from './browser.ts';
 import { IMAGE_DEADLINE_MS, launchFirst, nodePortOf } from './first-launch.ts';
 import {
   freePort,
@@ -53,16 +53,10 @@ beforeAll(async () => {
   ({ client: admin } = await login(server));
   ({ instanceId, nodePort } = await launchedByMallory());
   await networkSettled();
-  browser = await chromium.launch({
-    executablePath: browserPath(),
-    args: [
-      '--no-sandbox',
-      '--disable-gpu',
-      '--disable-quic',
-      // An operator's machine, on whose one name everything is reached.
-      `--host-resolver-rules=MAP one.test:${nodePort.nodePort} ${nodePort.address}:${nodePort.nodePort},MAP one.test 127.0.0.1`,
-    ],
-  });
+  browser = await launchBrowser(
+    // An operator's machine, on whose one name everything is reached.
+    `--host-resolver-rules=MAP one.test:${nodePort.nodePort} ${nodePort.address}:${nodePort.nodePort},MAP one.test 127.0.0.1`,
+  );
 }, IMAGE_DEADLINE_MS);
 afterAll(async () => {
   await browser?.close();

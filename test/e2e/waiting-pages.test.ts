@@ -1,18 +1,15 @@
 /** What a person sees in a real browser when there is nothing to show yet: the page says what would help, and looks again by itself where that helps. */
-import { chromium, type Browser, type Page, type Response } from 'playwright-core';
+import type { Browser, Page, Response } from 'playwright-core';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { API_ORIGIN, idOf, serve, start, type FakeInstance, type Harness } from '../gateway/harness.ts';
-import { browserPath } from './browser.ts';
+import { launchBrowser } from './browser.ts';
 
 const A = idOf('a');
 const PORT = 7000;
 
 let browser: Browser;
 beforeAll(async () => {
-  browser = await chromium.launch({
-    executablePath: browserPath(),
-    args: ['--no-sandbox', '--disable-gpu', '--disable-quic'],
-  });
+  browser = await launchBrowser();
 });
 afterAll(() => browser?.close());
 

@@ -118,7 +118,7 @@ onBothEngines('an image of an account', (open) => {
   });
 
   test('that stays denied is given up as ImageDenied, and runs once it is started with credentials', async () => {
-    const world = await makeWorld(await open(), { limits: { imageDeadlineMs: 50, maxAttempts: 2 } });
+    const world = await makeWorld(await open(), { limits: { imageDeadlineMs: 500, maxAttempts: 2 } });
     const { images, registries, instances } = world.running.control;
     const { imageId } = await images.create(world.caller, { name: 'tool', ref: REF }, null);
     const { instanceId } = await launch(world, imageId);

@@ -48,7 +48,7 @@ onEngine('sqlite', 'an image', (open) => {
 
   test('that can not be had in time ends as StartingFailed, frees the place, and may be started again', async () => {
     const { told, engine } = registry({ kind: 'not_found' });
-    const world = await makeWorld(await open(), { engine, limits: { imageDeadlineMs: 50, maxAttempts: 2 } });
+    const world = await makeWorld(await open(), { engine, limits: { imageDeadlineMs: 500, maxAttempts: 2 } });
     const { instances } = world.running.control;
     const { instanceId } = await instances.launch(world.caller, world.wish(), null);
     const failed = await world.until(instanceId, hasStatus('StartingFailed'));

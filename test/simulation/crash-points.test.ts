@@ -1,16 +1,17 @@
 /**
  * A server that dies loses nothing, wherever it dies: each step of stories that together use everything is tried in turn. A step is whatever the
  * process does that others see, or hears from others: before and after each commit, each call to engine and storage, each answer, each
- * timer. They are counted by the run itself, so none is forgotten.
+ * timer. They are counted by the run itself, so none is forgotten; the ordinary run dies at two of three, a long one at each.
  */
 import { expect, test } from 'vitest';
 import { stories } from './cases.ts';
 import { failuresOf, outcomeOf } from './failures.ts';
 
+const long = process.env['BERTH_LONG'] === '1';
 const OF_INSTANCES = ['commit instance', 'engine ensure', 'hint'];
 const tellsOfInstances = (story: string[]): boolean => story.some((line) => line.includes('launch'));
 
-test.for(stories)('survives its end at each step of story %i, all of them tried', { timeout: 600_000 }, async (nth) => {
+test.for(stories)('survives its end at any step of story %i', { timeout: 600_000 }, async (nth) => {
   const { wrong, trace } = await outcomeOf(`crash:${nth}:0`);
   expect(wrong).toBeNull();
   const last = /^\S+ all faults stop$/m.exec(trace);
@@ -23,5 +24,6 @@ test.for(stories)('survives its end at each step of story %i, all of them tried'
       story.some((line) => line.includes(` ${kind}`)),
       `the story has a step of the kind ${kind}`,
     ).toBe(true);
-  expect(await failuresOf(numbered.map((step) => `crash:${nth}:${step}`))).toEqual([]);
+  const tried = numbered.filter((_, at) => long || at % 3 !== nth % 3);
+  expect(await failuresOf(tried.map((step) => `crash:${nth}:${step}`))).toEqual([]);
 });

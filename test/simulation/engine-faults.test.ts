@@ -39,9 +39,11 @@ test('a call to the engine may go wrong in any way, from any state', TIMEOUT, as
   expect(await failuresOf(names)).toEqual([]);
 });
 
-test('a call to the storage may go wrong in any way, each of them', TIMEOUT, async () => {
+test('a call to the storage may go wrong in any way, each of them in half of the ways', TIMEOUT, async () => {
   const names = counted.flatMap(({ storageCalls }, story) =>
-    upTo(storageCalls).flatMap((nth) => storageModes.map((mode) => `storage:${story}:${nth}:${mode}`)),
+    upTo(storageCalls).flatMap((nth) =>
+      storageModes.flatMap((mode, at) => (long || nth % 2 === at % 2 ? [`storage:${story}:${nth}:${mode}`] : [])),
+    ),
   );
   expect(names.length).toBeGreaterThan(100);
   expect(await failuresOf(names)).toEqual([]);

@@ -137,9 +137,9 @@ describe.each(Object.keys(makes))('a copy (%s)', (kind) => {
     const disk = volume();
     await storage.create(disk, 2, soon());
     const folder = await storage.mount(disk);
-    for (const swapsAfterMs of [60, 120, 180, 260]) {
+    for (const swapsAfterMs of [15, 30, 45, 65]) {
       await mkdir(join(folder, 'a'));
-      await writeFile(join(folder, 'a', '0big'), Buffer.alloc(400_000_000, 1));
+      await writeFile(join(folder, 'a', '0big'), Buffer.alloc(100_000_000, 1));
       for (const name of ['shadow', 'goes']) await writeFile(join(folder, 'a', name), 'of the volume');
       const copy = volume();
       const made = storage.create(copy, 2, soon(), disk);
