@@ -1,5 +1,5 @@
 /** Disks of instances that were there and are gone: their instances are told, and get no empty ones until the operator says so. */
-import { readdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { giveUpForLost } from '../../src/main/lost-disks.ts';
@@ -55,7 +55,7 @@ onBothEngines('a disk of an instance that is gone', (open) => {
         ],
         log,
       );
-      await rename(disk, `${world.folder}-gone-${kind}`);
+      await rm(disk, { recursive: true });
       const { instances } = world.running.control;
       for (const instanceId of [id, other.id]) {
         await instances.start(world.caller, { instanceId }, null);
@@ -70,7 +70,7 @@ onBothEngines('a disk of an instance that is gone', (open) => {
   test('keeps nobody from terminating the instance', async () => {
     const world = await makeWorld(await open());
     const { id, disk } = await stopped(world, 'data');
-    await rename(disk, `${world.folder}-gone`);
+    await rm(disk, { recursive: true });
     await world.running.control.instances.terminate(world.caller, { instanceId: id }, null);
     await world.until(id, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.phase === 'Cleaned');
     expect(await world.store.read.selectFrom('disk').select('id').where('subjectId', '=', id).execute()).toEqual([]);
