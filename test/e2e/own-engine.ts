@@ -130,14 +130,15 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
 
   /**
    * A killed engine forgets those that were on their way, and removing their containers does not end them. One that was about to become a
-   * container does not name the engine in its command, but waits for a word in its folder, and would keep what the container was to mount.
+   * container does not name the engine in its command, but waits for a word in its folder, and one that has become it has its root there:
+   * both would keep what the container was to mount.
    */
-  async function endShims(): Promise<void> {
+  async function endForgotten(): Promise<void> {
     for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
       const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
       const isShim = command.includes('containerd-shim') && command.includes(folder);
       const isHalfMade = command.startsWith('runc\0init') && (await opens(pid)).some((path) => path.startsWith(folder));
-      if (isShim || isHalfMade) send(Number(pid), 'SIGKILL');
+      if (isShim || isHalfMade || (await rootOf(pid)).includes(folder)) send(Number(pid), 'SIGKILL');
     }
   }
 
@@ -152,7 +153,7 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
     async stop() {
       await removeAll();
       await kill('SIGTERM');
-      await endShims();
+      await endForgotten();
       await removeBridgesOfNobody();
       for (const mount of await mountsUnder(folder)) await run('umount', [mount]);
       await lent.remove();
@@ -166,6 +167,12 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
 async function opens(pid: string): Promise<string[]> {
   const fds = await readdir(`/proc/${pid}/fd`).catch(() => []);
   return Promise.all(fds.map((fd) => readlink(`/proc/${pid}/fd/${fd}`).catch(() => '')));
+}
+
+/** What its root is mounted from; nothing, of one that is gone. */
+async function rootOf(pid: string): Promise<string> {
+  const table = await readFile(`/proc/${pid}/mountinfo`, 'utf8').catch(() => '');
+  return table.split('\n').find((line) => line.split(' ')[4] === '/') ?? '';
 }
 
 /** False when there is no such process (any more). */
