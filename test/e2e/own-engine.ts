@@ -92,6 +92,7 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
     const gone = new Promise((resolve) => running.once('exit', resolve));
     running.kill(signal);
     await gone;
+    if (running.pid !== undefined) await endProxies(running.pid);
     // It dies with its parent, a moment later. A start in that moment would wait for it and in vain.
     const containerd = Number(await readFile(join(folder, 'exec/containerd/containerd.pid'), 'utf8').catch(() => ''));
     if (containerd > 0)
@@ -161,6 +162,15 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
       await rm(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** What serves node ports for an engine is in its process group, and one that was begun as it ended would keep its port. */
+async function endProxies(group: number): Promise<void> {
+  for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
+    // Number, name, state, parent, group.
+    const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
+    if (stat.includes(' (docker-proxy) ') && stat.split(' ')[4] === String(group)) send(Number(pid), 'SIGKILL');
+  }
 }
 
 /** What a process has open; nothing, of one that is gone. */
