@@ -135,7 +135,7 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
    * both would keep what the container was to mount.
    */
   async function endForgotten(): Promise<void> {
-    for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
+    for (const pid of await processes()) {
       const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
       const isShim = command.includes('containerd-shim') && command.includes(folder);
       const isHalfMade = command.startsWith('runc\0init') && (await opens(pid)).some((path) => path.startsWith(folder));
@@ -164,9 +164,12 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
   };
 }
 
+/** The numbers of all that run. */
+const processes = async (): Promise<string[]> => (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
+
 /** What serves node ports for an engine is in its process group, and one that was begun as it ended would keep its port. */
 async function endProxies(group: number): Promise<void> {
-  for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
+  for (const pid of await processes()) {
     // Number, name, state, parent, group.
     const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
     if (stat.includes(' (docker-proxy) ') && stat.split(' ')[4] === String(group)) send(Number(pid), 'SIGKILL');
