@@ -10,7 +10,7 @@ import { usualAddress } from './lib/engine-address.mjs';
 import { ensureEngine } from './lib/engine.mjs';
 import { envWithNode, findNode24 } from './lib/node24.mjs';
 import { runCommand, runInFront, say, secondsSince } from './lib/run.mjs';
-import { addUp, closingLines, totalsOfRun } from './lib/totals.mjs';
+import { addUp, closingLines, failure, totalsOfRun } from './lib/totals.mjs';
 
 /** @type {import('./lib/apt.mjs').Need[]} */
 const testNeeds = [
@@ -48,7 +48,6 @@ await runCommand(async () => {
 
   const folder = mkdtempSync(path.join(os.tmpdir(), 'berth-totals-'));
   const all = [];
-  const faults = [];
   try {
     for (const project of projects) {
       const startedAt = performance.now();
@@ -58,13 +57,10 @@ await runCommand(async () => {
       const reporters = ['--reporter=default', '--reporter=./scripts/totals-reporter.ts'];
       const run = { command: node, args: [...args, ...reporters, ...rest], env: { ...env, BERTH_TOTALS_FILE: file } };
       const { code, signal } = await runInFront(run);
-      const { totals, fault } = totalsOfRun({ project, file, code });
-      all.push(totals);
-      if (fault !== undefined) faults.push(fault);
+      all.push(totalsOfRun({ project, file, code }));
       say(`== ${project}: ${secondsSince(startedAt)}`);
       if (signal !== null || code === 130 || code === 143) {
-        all.push({ passed: 0, failed: 1, skipped: [] });
-        faults.push('interrupted before all tests had run');
+        all.push(failure('the tests', 'interrupted before all had run'));
         break;
       }
     }
@@ -72,15 +68,12 @@ await runCommand(async () => {
     rmSync(folder, { recursive: true, force: true });
   }
 
+  if (all.every(({ passed, failed, skipped }) => passed + failed.length + skipped.length === 0))
+    all.push(failure('the tests', `none was found${rest.length > 0 ? ` by ${rest.join(' ')}` : ''}`));
   const totals = addUp(all);
-  if (totals.passed + totals.failed + totals.skipped.length === 0) {
-    totals.failed = 1;
-    faults.push(`no test was found${rest.length > 0 ? ` by ${rest.join(' ')}` : ''}`);
-  }
   say('');
-  for (const fault of faults) say(`failed: ${fault}`);
   for (const line of closingLines(totals)) say(line);
-  return totals.failed === 0 ? 0 : 1;
+  return totals.failed.length === 0 ? 0 : 1;
 });
 
 /**

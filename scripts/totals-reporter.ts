@@ -1,34 +1,51 @@
 /**
  * A vitest reporter that writes what a run came to into the file named by `BERTH_TOTALS_FILE`, for `scripts/test.mjs` to add up.
  * Whatever went wrong counts as failed, also where no test was there to fail: a file that did not load, a hook that threw, an
- * error nobody caught.
+ * error nobody caught. A test that passed at its second try only counts as passed, and is named.
  */
 import { writeFileSync } from 'node:fs';
 import type { Reporter, TestCase, TestModule } from 'vitest/node';
+import type { Named, Totals } from './lib/totals.mjs';
+
+type ThrownError = { message?: string };
 
 export default class TotalsReporter implements Reporter {
-  onTestRunEnd(modules: readonly TestModule[], unhandledErrors: readonly unknown[]): void {
+  onTestRunEnd(modules: readonly TestModule[], unhandledErrors: readonly ThrownError[]): void {
     const file = process.env['BERTH_TOTALS_FILE'];
     if (file === undefined) return;
-    let passed = 0;
-    let failed = unhandledErrors.length;
-    const skipped: { name: string; note?: string }[] = [];
-    for (const module of modules) {
-      failed += module.errors().length;
-      for (const suite of module.children.allSuites()) failed += suite.errors().length;
-      for (const test of module.children.allTests()) {
-        const result = test.result();
-        if (result.state === 'passed') passed += 1;
-        else if (result.state === 'skipped') skipped.push(skippedTest(module, test, result.note));
-        else failed += 1; // failed, or never came to its end
-      }
-    }
-    writeFileSync(file, JSON.stringify({ passed, failed, skipped }));
+    const totals: Totals = {
+      passed: 0,
+      failed: unhandledErrors.map((error) => named('an error nobody caught', [error])),
+      unsteady: [],
+      skipped: [],
+    };
+    for (const module of modules) addModule(totals, module);
+    writeFileSync(file, JSON.stringify(totals));
   }
 }
 
-function skippedTest(module: TestModule, test: TestCase, note: string | undefined): { name: string; note?: string } {
-  const name = `${module.relativeModuleId} > ${test.fullName}`;
+function addModule(totals: Totals, module: TestModule): void {
+  const file = module.relativeModuleId;
+  for (const error of module.errors()) totals.failed.push(named(file, [error]));
+  for (const suite of module.children.allSuites())
+    for (const error of suite.errors()) totals.failed.push(named(`${file} > ${suite.fullName}`, [error]));
+  for (const test of module.children.allTests()) {
+    const name = `${file} > ${test.fullName}`;
+    const result = test.result();
+    if (result.state === 'passed') {
+      totals.passed += 1;
+      if (test.diagnostic()?.flaky === true) totals.unsteady.push(named(name, result.errors));
+    } else if (result.state === 'skipped') totals.skipped.push(skipped(name, test, result.note));
+    else totals.failed.push(named(name, result.errors, 'did not come to its end'));
+  }
+}
+
+function named(name: string, errors: readonly ThrownError[] = [], otherwise?: string): Named {
+  const note = errors[0]?.message ?? otherwise;
+  return note === undefined ? { name } : { name, note };
+}
+
+function skipped(name: string, test: TestCase, note: string | undefined): Named {
   if (note !== undefined) return { name, note };
   return test.options.mode === 'todo' ? { name, note: 'to do' } : { name };
 }

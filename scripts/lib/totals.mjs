@@ -5,15 +5,22 @@
 import { readFileSync } from 'node:fs';
 
 /**
+ * A test, or what stands for one, and why it is told of.
+ * @typedef {{ name: string, note?: string }} Named
+ *
  * @typedef {object} Totals
  * @property {number} passed
- * @property {number} failed tests, and files that did not load, hooks that threw, errors nobody caught
- * @property {{ name: string, note?: string }[]} skipped
+ * @property {Named[]} failed tests, and files that did not load, hooks that threw, errors nobody caught
+ * @property {Named[]} unsteady tests that passed, but not at their first try; `note` is what went wrong with that
+ * @property {Named[]} skipped
  */
+
+/** The longest note of a closing line, in characters. */
+const noteLength = 600;
 
 /**
  * @param {{ project: string, file: string, code: number }} given the exit code of the run
- * @returns {{ totals: Totals, fault?: string }} `fault` is a failure that no test shows
+ * @returns {Totals}
  */
 export function totalsOfRun({ project, file, code }) {
   /** @type {Totals} */
@@ -21,16 +28,20 @@ export function totalsOfRun({ project, file, code }) {
   try {
     totals = JSON.parse(readFileSync(file, 'utf8'));
   } catch {
-    return {
-      totals: { passed: 0, failed: 1, skipped: [] },
-      fault: `the tests of ${project} ended before they had totals (exit code ${code})`,
-    };
+    return failure(`the tests of ${project}`, `ended before they had totals (exit code ${code})`);
   }
-  if (code === 0 || totals.failed > 0) return { totals };
-  return {
-    totals: { ...totals, failed: 1 },
-    fault: `no test of ${project} failed, but their run did (exit code ${code})`,
-  };
+  if (code === 0 || totals.failed.length > 0) return totals;
+  return addUp([totals, failure(`the run of ${project}`, `no test failed, but the run did (exit code ${code})`)]);
+}
+
+/**
+ * The totals of a failure that no test shows.
+ * @param {string} name
+ * @param {string} note
+ * @returns {Totals}
+ */
+export function failure(name, note) {
+  return { passed: 0, failed: [{ name, note }], unsteady: [], skipped: [] };
 }
 
 /**
@@ -40,18 +51,28 @@ export function totalsOfRun({ project, file, code }) {
 export function addUp(all) {
   return {
     passed: all.reduce((sum, { passed }) => sum + passed, 0),
-    failed: all.reduce((sum, { failed }) => sum + failed, 0),
+    failed: all.flatMap(({ failed }) => failed),
+    unsteady: all.flatMap(({ unsteady }) => unsteady),
     skipped: all.flatMap(({ skipped }) => skipped),
   };
 }
 
 /**
- * The last lines of a test command: what was skipped and why, then the totals.
+ * The last lines of a test command: what was skipped, what passed at its second try only, what failed, each with its reason, then
+ * the totals.
  * @param {Totals} totals
  */
-export function closingLines({ passed, failed, skipped }) {
-  const lines = skipped.map(
-    ({ name, note }) => `skipped: ${name}${note === undefined || note === '' ? '' : ` (${note})`}`,
-  );
-  return [...lines, `${passed} passed, ${failed} failed, ${skipped.length} skipped`];
+export function closingLines({ passed, failed, unsteady, skipped }) {
+  return [
+    ...skipped.map((test) => `skipped: ${told(test)}`),
+    ...unsteady.map((test) => `passed at its second try: ${told(test)}`),
+    ...failed.map((test) => `failed: ${told(test)}`),
+    `${passed} passed, ${failed.length} failed, ${skipped.length} skipped`,
+  ];
+}
+
+/** @param {Named} test */
+function told({ name, note = '' }) {
+  const line = note.replaceAll(/\s+/g, ' ').trim().slice(0, noteLength);
+  return line === '' ? name : `${name} (${line})`;
 }

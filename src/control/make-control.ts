@@ -13,7 +13,7 @@ import type { Store } from '../store/store.ts';
 import { makeVolumePages } from '../store/volume-pages.ts';
 import { ownedVolume } from '../store/volumes.ts';
 import { makeAccountMoves } from './account-moves.ts';
-import { makeAccess, type FullAccess } from './access/access.ts';
+import { makeAccess, type AccessNeeds, type FullAccess } from './access/access.ts';
 import { makeShares } from './access/shares.ts';
 import { makeActivity } from './activity/activity.ts';
 import { makeTraffic } from './activity/traffic.ts';
@@ -93,6 +93,7 @@ export interface ControlNeeds {
   shareUrl: (link: { instanceId: string; port: number; token: string }) => string;
   issuer: string;
   audience: string;
+  argon2id?: AccessNeeds['argon2id'];
   /** Containers brought up at once: about four for each core of the engine. */
   engineWidth: number;
   /** Of the place that the database lies on. */

@@ -15,6 +15,7 @@ import type { Engine, Probe } from '../../src/engines/contract.ts';
 import type { Storage } from '../../src/storage/contract.ts';
 import { saveImage, saveInstanceType, saveRegion } from '../../src/store/catalog.ts';
 import { signingKeysSince } from '../../src/store/signing-keys.ts';
+import { cheapArgon2id } from '../passes/cheap-argon2id.ts';
 import { openTempStore } from '../store/harness.ts';
 
 export const ADMIN_PASSWORD = 'a password for tests';
@@ -122,6 +123,7 @@ export async function wireControl(log: Parameters<typeof makeControl>[0]['log'])
     shareUrl: ({ instanceId, port, token }) => `${GATEWAY_ORIGIN}/forward/${instanceId}/${port}/?berth_share=${token}`,
     issuer: ISSUER,
     audience: AUDIENCE,
+    argon2id: cheapArgon2id,
     engineWidth: 1,
     cpuOvercommit: 1,
     hostMemoryMiB: 0,

@@ -100,8 +100,9 @@ function first(answer: string): (socket: Socket) => void {
 }
 
 /** The next client gets what is its own. */
-async function nextIsRight({ harness }: Seen): Promise<void> {
+async function nextIsRight({ harness }: Seen, before: () => Promise<void> = async () => {}): Promise<void> {
   for (let round = 0; round < 3; round += 1) {
+    await before();
     const next = await exchange(harness.port, request());
     expect(finalOf(next.answer)).toMatchObject({ status: 200, rest: 'ok' });
   }
@@ -152,8 +153,8 @@ export const answers: Hostile[] = [
     inside,
     holds: async (seen) => {
       isOne(seen);
-      await new Promise((resolve) => setTimeout(resolve, 40));
-      await nextIsRight(seen);
+      const { dialled } = seen.harness;
+      await nextIsRight(seen, () => until('the gateway has hung up', () => dialled.size === 0));
     },
   })),
   {
@@ -177,8 +178,8 @@ export const answers: Hostile[] = [
     },
     holds: async (seen) => {
       isOne(seen);
-      await new Promise((resolve) => setTimeout(resolve, 40));
-      await nextIsRight(seen);
+      const { dialled } = seen.harness;
+      await nextIsRight(seen, () => until('the gateway has hung up', () => dialled.size === 0));
     },
   },
   {

@@ -2,13 +2,14 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'vitest';
 import { makeAccess, type AccessNeeds, type FullAccess } from '../../src/control/access/access.ts';
-import { argon2id, type Argon2id } from '../../src/control/access/passwords.ts';
+import type { Argon2id } from '../../src/control/access/passwords.ts';
 import type { Caller, Idempotency } from '../../src/control/control.ts';
 import type { Log } from '../../src/control/log.ts';
 import { makeOnce } from '../../src/control/once.ts';
 import { Refusal, type RefusalCode } from '../../src/domain/refusal.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { Open } from '../store/harness.ts';
+import { cheapArgon2id } from './cheap-argon2id.ts';
 
 export const ISSUER = 'https://berth.test';
 export const AUDIENCE = 'berth-api';
@@ -29,8 +30,6 @@ export interface Room {
   keysChanged: string[];
 }
 
-const cheap = { memory: 64, passes: 1 };
-
 /** Over a store that another room may use, too: that is what a second process is. */
 export function roomOver(store: Store, clock: { nowMs: number }, given: Partial<AccessNeeds> = {}): Room {
   const hashes: Room['hashes'] = [];
@@ -49,7 +48,7 @@ export function roomOver(store: Store, clock: { nowMs: number }, given: Partial<
     onSshKeysChanged: async (_, accountId) => void keysChanged.push(accountId),
     argon2id: (parameters) => {
       hashes.push(parameters);
-      return argon2id({ ...parameters, ...cheap });
+      return cheapArgon2id(parameters);
     },
     ...given,
   });

@@ -26,6 +26,7 @@ import type { Log } from '../../src/control/log.ts';
 import type { Storage } from '../../src/storage/contract.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { PublicInstance } from '../../src/domain/public-instance.ts';
+import { cheapArgon2id } from './cheap-argon2id.ts';
 
 export interface World {
   store: Store;
@@ -173,6 +174,7 @@ export async function makeWorld(store: Store, options: WorldOptions = {}): Promi
         `http://gateway.test/forward/${instanceId}/${port}/?berth_share=${token}`,
       issuer: installation,
       audience: 'berth',
+      argon2id: cheapArgon2id,
       engineWidth: options.engineWidth ?? 8,
       cpuOvercommit: 1,
       hostMemoryMiB: firstRun.HOST_MEMORY_MIB,

@@ -6,16 +6,23 @@ import { tidy } from '../../src/control/passes/tidy.ts';
 import { instanceId, instanceIdOf } from '../../src/domain/ids.ts';
 import { makeSimulatedEngine } from '../../src/engines/simulated/simulated.ts';
 import { makeDue } from '../../src/store/instances.ts';
+import type { Store } from '../../src/store/store.ts';
 import { onBothEngines } from '../store/harness.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, textOf, type World } from './harness.ts';
 import { containersOf, specOf, sweeping, tableOf } from './sweeping.ts';
 
-const deaf = (world: World): void =>
+/** One whose engine gives no hint of anything. */
+async function deafWorld(store: Store): Promise<World> {
+  const world = await makeWorld(store, { start: false });
   world.engine.misbehave(({ verb }) => (verb === 'watch' ? { mode: 'lost' } : undefined));
+  await world.running.start();
+  return world;
+}
+
 onBothEngines('the sweep', (open) => {
   test('finds what no hint told of: a container that is gone, and one that runs although it should not', async () => {
-    const world = await makeWorld(await open());
+    const world = await deafWorld(await open());
     const { needs } = sweeping(world);
     const { instances } = world.running.control;
     const gone = await instances.launch(world.caller, world.wish(), null);
@@ -23,7 +30,6 @@ onBothEngines('the sweep', (open) => {
     for (const { instanceId: id } of [gone, stopped]) await world.until(id, hasStatus('Running'));
     await instances.stop(world.caller, stopped, null);
     await world.until(stopped.instanceId, hasStatus('Stopped'));
-    deaf(world); // also to what is under way yet
     await settled(world);
     await world.engine.host.forget(instanceId(gone.instanceId));
     const container = world.engine.host.find(await installationOf(world), instanceId(stopped.instanceId));
@@ -79,11 +85,10 @@ onBothEngines('the sweep', (open) => {
   });
 
   test('changes nothing when all is as it should be, or when the engine does not answer', async () => {
-    const world = await makeWorld(await open());
+    const world = await deafWorld(await open()); // a hint of its start that comes late is a look at it
     const { needs } = sweeping(world);
     const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.wish(), null);
     await world.until(id, hasStatus('Running'));
-    deaf(world); // a hint of its start that comes late is a look at it
     await settled(world);
     const before = await world.store.read.selectFrom('instance').selectAll().execute();
     await sweepRegion(needs, world.hands);

@@ -23,36 +23,38 @@ describe('totals', () => {
     return totalsOfRun({ project: 'parts', file, code });
   }
 
-  test('of all runs are added up, the skipped are named with their reason, the last line is the sum', () => {
+  const clean = { passed: 3, failed: [], unsteady: [], skipped: [] };
+  const broken = { name: 'c.test.ts > three', note: 'expected 1 to be 2\n\n  seen: 1' };
+
+  test('of all runs are added up; who was skipped, needed a second try or failed is named with the reason; the last line is the sum', () => {
     const skipped = [{ name: 'a.test.ts > one', note: 'no GPU here' }, { name: 'b.test.ts > two' }];
-    const totals = addUp([
-      { passed: 3, failed: 0, skipped: [] },
-      { passed: 4, failed: 1, skipped },
-    ]);
+    const unsteady = [{ name: 'd.test.ts > four', note: 'too late' }];
+    const totals = addUp([clean, { passed: 4, failed: [broken], unsteady, skipped }]);
     expect(closingLines(totals)).toEqual([
       'skipped: a.test.ts > one (no GPU here)',
       'skipped: b.test.ts > two',
+      'passed at its second try: d.test.ts > four (too late)',
+      'failed: c.test.ts > three (expected 1 to be 2 seen: 1)',
       '7 passed, 1 failed, 2 skipped',
     ]);
   });
 
+  test('a long reason is cut', () => {
+    const long = { ...broken, note: 'x'.repeat(100_000) };
+    expect(closingLines({ ...clean, failed: [long] })[0]?.length).toBeLessThan(1000);
+  });
+
   test('a run that broke off counts as a failure, whatever it left', () => {
-    expect(run('{"passed": 3', 0)).toMatchObject({
-      totals: { failed: 1 },
-      fault: expect.stringMatching(/before they had totals/),
-    });
-    expect(totalsOfRun({ project: 'parts', file: path.join(folder, 'none'), code: 137 })).toMatchObject({
-      totals: { failed: 1 },
-    });
+    const told = [{ name: 'the tests of parts', note: expect.stringMatching(/before they had totals/) }];
+    expect(run('{"passed": 3', 0).failed).toEqual(told);
+    expect(totalsOfRun({ project: 'parts', file: path.join(folder, 'none'), code: 137 }).failed).toEqual(told);
   });
 
   test('a run that failed without a failed test counts as a failure, and only then', () => {
-    expect(run({ passed: 3, failed: 0, skipped: [] }, 1)).toMatchObject({
-      totals: { passed: 3, failed: 1 },
-      fault: expect.stringMatching(/no test of parts/),
-    });
-    expect(run({ passed: 3, failed: 2, skipped: [] }, 1)).toEqual({ totals: { passed: 3, failed: 2, skipped: [] } });
-    expect(run({ passed: 3, failed: 0, skipped: [] }, 0)).toEqual({ totals: { passed: 3, failed: 0, skipped: [] } });
+    const told = [{ name: 'the run of parts', note: expect.stringMatching(/no test failed/) }];
+    expect(run(clean, 1)).toEqual({ ...clean, failed: told });
+    expect(run({ ...clean, failed: [broken] }, 1)).toEqual({ ...clean, failed: [broken] });
+    expect(run(clean, 0)).toEqual(clean);
   });
 });
 

@@ -74,7 +74,7 @@ function postgresGrounds(): Grounds {
     make: async (content) => {
       const name = `berth_${randomBytes(8).toString('hex')}`;
       const template = content === 'migrated' ? TEMPLATE : 'template0';
-      await administer(await urlOf('postgres'), `create database ${name} template ${template}`);
+      await administer(await urlOf('postgres'), `create database ${name} template ${template} strategy file_copy`);
       return { url: await urlOf(name) };
     },
     remove: async (place) => {

@@ -5,6 +5,12 @@ test('passes', () => {
   expect(1).toBe(1);
 });
 
+let tries = 0;
+test('passes at the second try', { retry: 1 }, () => {
+  tries += 1;
+  if (tries === 1) throw new Error('not at the first');
+});
+
 test('fails', () => {
   expect(1).toBe(2);
 });
