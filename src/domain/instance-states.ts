@@ -177,7 +177,8 @@ export const diagnoses = {
   BadMount:
     'A disk could not be mounted where it was asked. Terminate, and launch with another mount path or without it.',
   DiskFull: 'The disk of the host is full. The operator has to free space; start again then.',
-  PortTaken: 'A node port was taken by another program of the host; another one is tried by itself.',
+  PortTaken:
+    'A node port is taken. Another one is tried by itself; one that has run keeps its ports, and is tried again until the port is free.',
   PortsUsedUp:
     'Node ports of the region are used up, or taken by other programs of the host. Start it again later, or ask the operator for a wider range.',
   EngineRejected: 'The engine refused the instance. The message says why; change the request and launch anew.',

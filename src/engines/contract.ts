@@ -343,7 +343,7 @@ export interface Engine {
   /**
    * Brings the instance to run as `spec` says: creates it, starts it, or finishes what is half there, and replaces control
    * files that differ. An instance of ours that runs already is left running; its Docker is brought back if that was lost. Before it returns the container was started;
-   * nothing is said of the software inside. Faults: `not_found` (image), `busy` (a node port is taken: `takenNodePort`),
+   * nothing is said of the software inside. Faults: `not_found` (image), `busy` (a node port is taken: `takenNodePort`, where another would help),
    * `no_capacity`, `rejected`, `unreachable`.
    */
   ensure(spec: EngineSpec, signal: AbortSignal): Promise<Observation>;

@@ -19,6 +19,7 @@ import {
 
 const OUTAGE_MS = process.env['BERTH_LONG'] === '1' ? 60_000 : 10_000;
 const LAUNCHES = 20;
+const MOST_RESTARTS = 4;
 const SETTLE_DEADLINE_MS = 120_000;
 const pager = { currentPage: 1, pageSize: 500 };
 
@@ -72,6 +73,13 @@ async function containers(): Promise<{ of: string; container: string; state: str
     .sort((a, b) => a.of.localeCompare(b.of));
 }
 
+const restarted = async () => ({ unsettled: await unsettled(), containers: await containers() });
+type Restarted = Awaited<ReturnType<typeof restarted>>;
+
+/** Docker can leave ports counted as given when it ends (`portTakenText`): their instances wait, and say what the operator has to do. */
+const areAllLostCountOf = (now: Restarted): boolean =>
+  now.unsettled.length > 0 && now.unsettled.every(({ diagnosisMessage: said }) => /its restart frees it/.test(said));
+
 test(`an engine that is away for ${OUTAGE_MS / 1000} s during ${LAUNCHES} launches fails none, and one that ends all containers gets them all back`, async () => {
   await until(
     async () => {
@@ -103,12 +111,16 @@ test(`an engine that is away for ${OUTAGE_MS / 1000} s during ${LAUNCHES} launch
   );
   for (const id of ids) expect(statusesOf(server.folder, id).filter((status) => status.includes('Failed'))).toEqual([]);
 
-  await engine.kill('SIGTERM');
-  await engine.start();
   // The very same ones, started again.
-  const restarted = async () => ({ unsettled: await unsettled(), containers: await containers() });
   const same = JSON.stringify({ unsettled: [], containers: settled });
-  await until(restarted, (now) => JSON.stringify(now) === same, SETTLE_DEADLINE_MS);
+  const isSame = (now: Restarted): boolean => JSON.stringify(now) === same;
+  for (let restarts = 1; ; restarts += 1) {
+    await engine.kill('SIGTERM');
+    await engine.start();
+    const now = await until(restarted, (seen) => isSame(seen) || areAllLostCountOf(seen), SETTLE_DEADLINE_MS);
+    if (isSame(now)) break;
+    expect(restarts, 'the engine lost count of node ports at each restart').toBeLessThan(MOST_RESTARTS);
+  }
   for (const id of ids) expect(statusesOf(server.folder, id).filter((status) => status.includes('Failed'))).toEqual([]);
   expect(await client.listStrays()).toEqual({ strays: [] });
 }, 600_000);

@@ -92,7 +92,6 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
     const gone = new Promise((resolve) => running.once('exit', resolve));
     running.kill(signal);
     await gone;
-    if (running.pid !== undefined) await endProxies(running.pid);
     // It dies with its parent, a moment later. A start in that moment would wait for it and in vain.
     const containerd = Number(await readFile(join(folder, 'exec/containerd/containerd.pid'), 'utf8').catch(() => ''));
     if (containerd > 0)
@@ -166,15 +165,6 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
 
 /** The numbers of all that run. */
 const processes = async (): Promise<string[]> => (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
-
-/** What serves node ports for an engine is in its process group, and one that was begun as it ended would keep its port. */
-async function endProxies(group: number): Promise<void> {
-  for (const pid of await processes()) {
-    // Number, name, state, parent, group.
-    const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
-    if (stat.includes(' (docker-proxy) ') && stat.split(' ')[4] === String(group)) send(Number(pid), 'SIGKILL');
-  }
-}
 
 /** What a process has open; nothing, of one that is gone. */
 async function opens(pid: string): Promise<string[]> {

@@ -144,7 +144,7 @@ describe('what the host does not give', () => {
       const releaseAgain = await hold(31_650, onTestFinished);
       await inside.client.start({ instanceId: second });
       const kept = await inside.sees(second, { diagnosisReason: 'PortTaken' });
-      expect(kept.instanceRuntimeInfo.diagnosisMessage).toMatch(/starts when that one is free/);
+      expect(kept.instanceRuntimeInfo.diagnosisMessage).toMatch(/starts when the port is free/);
       await releaseAgain();
       await inside.sees(second, { status: 'Running', diagnosisReason: '' });
       await inside.removeAll(first, second);

@@ -69,6 +69,8 @@ const kinds: Kind[] = [
   { name: 'a Debian with sshd', image: async () => undefined, hasSshd: true, hasBash: true },
 ];
 
+const LARGE_MB = process.env['BERTH_LONG'] === '1' ? 200 : 60;
+
 describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
   let id: string;
   let port: number;
@@ -153,9 +155,9 @@ describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
     expect((await resized.ended).stdout).toContain('30 100');
   });
 
-  test('200 MB go in and come back whole', async () => {
+  test(`${LARGE_MB} MB go in and come back whole`, async () => {
     const file = join(user.folder, 'large');
-    const bytes = randomBytes(200_000_000);
+    const bytes = randomBytes(LARGE_MB * 1_000_000);
     await writeFile(file, bytes);
     const began = performance.now();
     const there = await user.sh(port, '$SSH sha256sum <$DIR/large');
@@ -167,7 +169,7 @@ describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
       '$SSH "cat >/tmp/large" <$DIR/large; $SSH cat /tmp/large | sha256sum; $SSH rm /tmp/large',
     );
     expect(back.stdout).toBe(`${sha(bytes)}  -\n`);
-    process.stderr.write(`200 MB in: ${Math.round(inMs)} ms (${hasSshd ? 'sshd' : 'front'})\n`);
+    process.stderr.write(`${LARGE_MB} MB in: ${Math.round(inMs)} ms (${hasSshd ? 'sshd' : 'front'})\n`);
   });
 
   test('scp, sftp and rsync, both ways, and keys exchanged in the middle of it', async () => {

@@ -5,7 +5,14 @@ import { EngineFault } from '../../src/domain/engine-fault.ts';
 import { instanceIdOf, userId } from '../../src/domain/ids.ts';
 import { endpointOf } from '../../src/engines/docker/client.ts';
 import { chooseGpus, createOptions, gpuLabel, gpusOf } from '../../src/engines/docker/create-options.ts';
-import { faultOf, isLostSightOf, isNameTaken, isNetworkGone, takenPort } from '../../src/engines/docker/faults.ts';
+import {
+  faultOf,
+  isLostSightOf,
+  isNameTaken,
+  isNetworkGone,
+  portTakenText,
+  takenPort,
+} from '../../src/engines/docker/faults.ts';
 import type { HostFacts } from '../../src/engines/docker/host.ts';
 import { linesOf, makeDemultiplexer } from '../../src/engines/docker/streams.ts';
 import { checkPool, defaultPool, freeSubnets, rangeOf, subnetsOfRoutes } from '../../src/engines/docker/subnets.ts';
@@ -91,6 +98,14 @@ describe('faults', () => {
   ])('"%s" names the port', (sentence) => {
     expect(takenPort(faultOf(answer(500, sentence)), [30_000, 30_001])).toBe(30_001);
     expect(takenPort(faultOf(answer(500, 'out of luck at 30001')), [30_001])).toBeNull();
+  });
+
+  it('of a port that the engine gave away itself says what to look for, and of another only that it is taken', () => {
+    const said = (sentence: string): string => portTakenText(30_001, faultOf(answer(500, sentence)));
+    expect(said('Bind for 0.0.0.0:30001 failed: port is already allocated')).toMatch(/30001 .*restart frees it/);
+    expect(said('listen tcp4 0.0.0.0:30001: bind: address already in use')).toBe(
+      'node port 30001 is taken by another program of the host',
+    );
   });
 
   it('tells a taken name and a network that is gone', () => {

@@ -170,6 +170,42 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     await expectConsistent(world);
   });
 
+  test('one that has run waits for its node port however often it is tried, and is given up at its deadline only', async () => {
+    const limits = { maxAttempts: 3, startDeadlineMs: 60_000 };
+    const world = await makeWorld(await open(), { limits });
+    const { instances } = world.running.control;
+    const one = await instances.launch(world.caller, world.wish(), null);
+    const { instanceSpecInfo } = await world.until(one.instanceId, hasStatus('Running'));
+    const nodePort = instanceSpecInfo.nodePorts[0]?.nodePort ?? 0;
+    await instances.stop(world.caller, one, null);
+    await world.until(one.instanceId, hasStatus('Stopped'));
+    world.engine.host.takePort(nodePort);
+    let starts = 0;
+    world.engine.misbehave(({ verb }) => void (starts += verb === 'ensure' ? 1 : 0));
+    await instances.start(world.caller, one, null);
+    await eventually(() => starts > 3 * limits.maxAttempts);
+    const waits = await world.until(one.instanceId, reasonIs('PortTaken'));
+    expect(waits.instanceRuntimeInfo).toMatchObject({
+      status: 'Starting',
+      diagnosisMessage: `node port ${nodePort} is taken by another program of the host`,
+    });
+    world.engine.host.freePort(nodePort);
+    const again = await world.until(one.instanceId, hasStatus('Running'));
+    expect(again.instanceSpecInfo.nodePorts).toEqual(instanceSpecInfo.nodePorts);
+
+    await instances.stop(world.caller, one, null);
+    await world.until(one.instanceId, hasStatus('Stopped'));
+    world.engine.host.takePort(nodePort);
+    limits.startDeadlineMs = 300;
+    await world.again();
+    await instances.start(world.caller, one, null);
+    const failed = await world.until(one.instanceId, hasStatus('StartingFailed'));
+    expect(failed.instanceRuntimeInfo).toMatchObject({
+      diagnosisReason: 'PortsUsedUp',
+      diagnosisMessage: expect.stringMatching(/is taken by another program of the host \(still Starting .*\)/),
+    });
+  });
+
   test('out of memory has its own reason', async () => {
     const world = await makeWorld(await open(), { limits: { maxAttempts: 1 } });
     const { instanceId } = await world.running.control.instances.launch(

@@ -242,6 +242,7 @@ async function afterFault(work: Work, fault: EngineFault): Promise<Rest> {
     return backOff(attempts, work);
   }
   if (fault.takenNodePort !== undefined) return changeNodePort(work, fault.takenNodePort, fault.message);
+  if (fault.reason === 'portTaken') return awaitNodePort(work, fault.message);
   // The container can go back to wanting its image, for instance when somebody removed it from the engine meanwhile.
   if (fault.retry || fault.kind === 'not_found')
     return retryLater(
@@ -300,6 +301,15 @@ async function allot(work: Work, show: Partial<Observed>): Promise<void> {
     const disks = ownDisks(instance, hands.sharedDiskGB);
     return write(tx, work, allotted, { beside: () => markMade(tx, disks, true) });
   });
+}
+
+/** An instance that has run keeps its node ports. Who has one may go, so the start is tried until its deadline, however often. */
+async function awaitNodePort(work: Work, text: string): Promise<Rest> {
+  const { instance, needs } = work;
+  // Another fault is given its tries, too.
+  const attempts = Math.min(instance.attempts + 1, needs.limits.maxAttempts - 1);
+  await note(work, { attempts, observed: diagnosed('PortTaken', text) });
+  return backOff(attempts, work);
 }
 
 /** Another program of the host has the port: it is given up for another one. Where there is none left it stays, as its taker may go. */

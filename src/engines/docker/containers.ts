@@ -37,6 +37,7 @@ import {
   isNetworkGone,
   sentenceOf,
   statusOf,
+  portTakenText,
   takenPort,
 } from './faults.ts';
 import { hasDocker, type DockerInside } from './docker-inside.ts';
@@ -259,14 +260,15 @@ export function makeContainers(options: {
         spec.nodePorts.map(({ nodePort }) => nodePort),
       );
       if (taken === null) throw error;
-      const text = `node port ${taken} is taken by another program of the host`;
+      const text = portTakenText(taken, error);
+      const told = { retry: true, reason: 'portTaken', cause: error } as const;
       throw hasRun
         ? new EngineFault(
             'busy',
-            `${text}; an instance that has run keeps its ports, so it starts when that one is free`,
-            { retry: true, reason: 'portTaken', cause: error },
+            `${text}; an instance that has run keeps its ports, and starts when the port is free`,
+            told,
           )
-        : new EngineFault('busy', text, { retry: true, reason: 'portTaken', takenNodePort: taken, cause: error });
+        : new EngineFault('busy', text, { ...told, takenNodePort: taken });
     }
   }
 

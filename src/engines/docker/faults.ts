@@ -224,6 +224,16 @@ export function takenPort(fault: unknown, wanted: readonly number[]): number | n
   return wanted[0] ?? null;
 }
 
+/**
+ * Who has a node port: the engine says it otherwise of what it gave away itself than of what the host refused it. One that is ended while
+ * containers of its come or go can have ports counted as given afterwards that no container has, until it is ended once more (seen
+ * with 28.2).
+ */
+export const portTakenText = (nodePort: number, fault: unknown): string =>
+  /already allocated/i.test(sentenceOf(fault))
+    ? `the container engine has node port ${nodePort} given to another container; if none has it, the engine has lost count, and its restart frees it`
+    : `node port ${nodePort} is taken by another program of the host`;
+
 export const isNameTaken = (fault: unknown): boolean => {
   const status = statusOf(fault);
   return (

@@ -6,7 +6,7 @@
  * itself or by others (a crash, an outage, a stranger with our name, a node port that another program took) is a method of it.
  */
 import type { Duplex } from 'node:stream';
-import type { EngineFault } from '../../domain/engine-fault.ts';
+import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Capacity } from '../../domain/catalog.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { containerName } from '../labels.ts';
@@ -181,7 +181,7 @@ export class SimulatedHost {
       }
     } catch (fault) {
       this.#gpusUsed -= spec.gpus;
-      throw fault;
+      throw container.startedAtMs > 0 ? keepingPorts(fault) : fault;
     }
     const { ready, init } = this.times;
     const nowMs = this.clock.now();
@@ -482,3 +482,9 @@ export class SimulatedHost {
     }
   }
 }
+
+/** One that has run keeps its root disk, and with it its ports: another one would not help it. */
+const keepingPorts = (fault: unknown): unknown =>
+  fault instanceof EngineFault && fault.takenNodePort !== undefined
+    ? simulatedFault('busy', fault.message, { reason: 'portTaken' })
+    : fault;
