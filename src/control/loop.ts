@@ -20,6 +20,8 @@ const LONGEST_SLEEP_MS = 30_000;
 const SLOTS = 4_096;
 const CLAIM_PER_OWNER = 64;
 const RETRY_AFTER_FAULT_MS = 5_000;
+/** Of the time, at most, goes into looking for what was overtaken: each pass that ends asks for a look at all that are in hand. */
+const LOOKS_SHARE = 0.1;
 /** A date that is set right by less than this makes nobody late that matters. */
 const SLACK_MS = 1_000;
 
@@ -66,6 +68,8 @@ export function startLoop<Table extends LeaseTable>(needs: LoopNeeds<Table>): Lo
   let woken = false;
   let turning: Promise<void> | null = null;
   let callOff = (): void => {};
+  /** When what was overtaken may be looked for again, in `elapsed`, and whether somebody waits for that. */
+  const look = { fromMs: 0, isWanted: false };
   /** What the date said when it was last looked at; at the start nobody knows what it said before. */
   let latestMs = Infinity;
 
@@ -110,11 +114,15 @@ export function startLoop<Table extends LeaseTable>(needs: LoopNeeds<Table>): Lo
 
   /** Passes whose row was moved on by a wish, or taken by another process, work for nothing. */
   const abortOvertaken = async (): Promise<void> => {
-    if (inHand.size === 0) return;
+    look.isWanted = inHand.size > 0 && time.elapsed() < look.fromMs;
+    if (inHand.size === 0 || look.isWanted) return;
+    const beganMs = time.elapsed();
     const held = new Map(
       (await heldGenerations(store.read, table, leaseOwner)).map(({ id, generation }) => [id, generation]),
     );
     for (const [id, { generation, abort }] of inHand) if (held.get(id) !== generation) abort.abort();
+    const endedMs = time.elapsed();
+    look.fromMs = endedMs + (endedMs - beganMs) * (1 / LOOKS_SHARE - 1);
   };
 
   /** Times were written down by another date: whoever waits for one of them could wait for days. */
@@ -149,7 +157,9 @@ export function startLoop<Table extends LeaseTable>(needs: LoopNeeds<Table>): Lo
   const sleep = async (): Promise<void> => {
     // With all slots taken, what is due has to wait for a pass that ends, and that one wakes.
     const dueAtMs = inHand.size < SLOTS ? await nextDueAt(store.read, table) : null;
-    const waitMs = dueAtMs === null ? LONGEST_SLEEP_MS : Math.min(LONGEST_SLEEP_MS, Math.max(5, dueAtMs - now()));
+    const dueMs = dueAtMs === null ? LONGEST_SLEEP_MS : dueAtMs - now();
+    const lookMs = look.isWanted ? look.fromMs - time.elapsed() : LONGEST_SLEEP_MS;
+    const waitMs = Math.min(LONGEST_SLEEP_MS, Math.max(5, Math.min(dueMs, lookMs)));
     if (!stopped) callOff = time.after(waitMs, wake);
   };
 

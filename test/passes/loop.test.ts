@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { expect, onTestFinished, test } from 'vitest';
 import { makeFairQueue } from '../../src/control/fair-queue.ts';
 import { startLoop, type Held, type Loop, type Tended } from '../../src/control/loop.ts';
-import { realTime } from '../../src/control/time.ts';
+import { realTime, type Time } from '../../src/control/time.ts';
 import { makeDue } from '../../src/store/instances.ts';
 import type { LeaseRow } from '../../src/store/leases.ts';
 import type { Store } from '../../src/store/store.ts';
@@ -15,11 +15,11 @@ import { eventually, hasStatus, makeWorld } from './harness.ts';
 const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
 type Tend = (held: Held<LeaseRow<'instance'>>) => Promise<Tended>;
 
-function loopOver(store: Store, tend: Tend, now: () => number = Date.now): Loop {
+function loopOver(store: Store, tend: Tend, time: Partial<Time> = {}): Loop {
   const loop = startLoop({
     table: 'instance',
     store,
-    time: { ...realTime, now },
+    time: { ...realTime, ...time },
     log,
     leaseOwner: randomUUID(),
     randomUuid: randomUUID,
@@ -28,6 +28,9 @@ function loopOver(store: Store, tend: Tend, now: () => number = Date.now): Loop 
   onTestFinished(() => loop.stop());
   return loop;
 }
+
+/** Whether it asks for the generations of what is in hand. */
+const isLook = (node: object): boolean => JSON.stringify(node).includes('select id, generation from');
 
 async function insertRows(store: Store, ids: string[], dueAtMs: number | null): Promise<void> {
   await store.write(async (tx) => {
@@ -91,7 +94,7 @@ onBothEngines('the loop', (open) => {
         inside -= 1;
         return { dueAtMs: null };
       },
-      () => Date.now() + clock.aheadMs,
+      { now: () => Date.now() + clock.aheadMs },
     );
     await eventually(() => begun === 1);
     clock.aheadMs = 60_000;
@@ -123,6 +126,46 @@ onBothEngines('the loop', (open) => {
     await eventually(() => aborted);
     await loop.stop();
     expect(await store.read.selectFrom('instance').select('leaseToken').execute()).toEqual([{ leaseToken: 'theirs' }]);
+  });
+
+  test('looks for what was overtaken a share of the time only, and makes up for a look that was put off', async () => {
+    const store = await open();
+    await insertRows(store, ['a', 'b'], 0);
+    const clock = { elapsedMs: 0 };
+    let looks = 0;
+    const read = store.read.withPlugin({
+      transformQuery({ node }) {
+        // As long as a look at thousands takes.
+        if (isLook(node)) clock.elapsedMs += ((looks += 1), 20);
+        return node;
+      },
+      transformResult: async ({ result }) => result,
+    });
+    const aborted: string[] = [];
+    let begun = 0;
+    const loop = loopOver(
+      { ...store, read },
+      async ({ row, signal }) => {
+        begun += 1;
+        await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+        aborted.push(row.id);
+        return { dueAtMs: null };
+      },
+      // No heartbeat, which would wake it.
+      { elapsed: () => clock.elapsedMs, every: () => () => {} },
+    );
+    await eventually(() => begun === 2);
+    loop.wake();
+    await eventually(() => looks === 1);
+    await store.write((tx) => tx.updateTable('instance').set({ generation: 7 }).where('id', '=', 'a').execute());
+    for (let wakes = 0; wakes < 20; wakes += 1) {
+      loop.wake();
+      await new Promise((resolve) => setTimeout(resolve, 2));
+    }
+    expect(looks).toBe(1);
+    clock.elapsedMs += 1_000;
+    await eventually(() => aborted.length > 0);
+    expect(aborted).toEqual(['a']);
   });
 
   test('a time that is not whole is as good as one that is', async () => {
@@ -178,7 +221,7 @@ onBothEngines('the loop', (open) => {
     const clock = { aheadMs: 86_400_000 };
     const now = (): number => Date.now() + clock.aheadMs;
     let tended = 0;
-    const loop = loopOver(store, async () => ((tended += 1), { dueAtMs: now() + 3_600_000 }), now);
+    const loop = loopOver(store, async () => ((tended += 1), { dueAtMs: now() + 3_600_000 }), { now });
     const isFree = async (): Promise<boolean> =>
       (await store.read.selectFrom('instance').select('leaseOwner').executeTakeFirst())?.leaseOwner === null;
     await eventually(async () => tended === 1 && (await isFree()));
