@@ -32,10 +32,10 @@ import {
   type ServerProcess,
 } from './server-process.ts';
 
-const long = process.env['BERTH_LONG'] === '1';
-const KILLS = long ? 200 : 15;
+/** In the ordinary run, and where there is time. */
+const KILLS = process.env['BERTH_LONG'] === '1' ? 200 : 25;
 /** After so many it is let settle, and looked at. */
-const KILLS_A_PHASE = long ? 25 : 15;
+const KILLS_A_PHASE = 25;
 const MOST_TIMES = 3;
 const WORKERS_AN_ACCOUNT = 3;
 const INSTANCES_A_WORKER = 2;
