@@ -30,11 +30,11 @@ const SETTINGS = {
  * SIGINT is PostgreSQL's fast stop, which ends connections instead of waiting for them.
  */
 const TETHERED = `
-  folder=$1; shift
+  folder=$1; data=$2; shift 2
   "$@" & server=$!
   read -r word
   kill -INT "$server"; wait "$server"
-  [ "$word" = halt ] || rm -rf "$folder"`;
+  [ "$word" = halt ] || rm -rf "$folder" "$data"`;
 
 export interface PostgresServer {
   urlOf(database: string): string;
@@ -45,28 +45,28 @@ export interface PostgresServer {
 }
 
 export async function startPostgres(): Promise<PostgresServer> {
-  const folder = await mkdtemp(join(await quickFolder(), 'berth-postgres-'));
+  const folder = await mkdtemp(join(tmpdir(), 'berth-postgres-'));
+  const data = await mkdtemp(join(await quickFolder(), 'berth-postgres-data-'));
   try {
-    return await startIn(folder);
+    return await startIn(folder, data);
   } catch (error) {
-    await rm(folder, { recursive: true, force: true });
+    for (const one of [folder, data]) await rm(one, { recursive: true, force: true });
     throw error;
   }
 }
 
-/** A database has hundreds of files, and most tests have one of their own: in memory that is quick, where there is enough of it. */
+/** For data: a database has hundreds of files, and most tests have one of their own. In memory that is quick, where there is enough of it. */
 async function quickFolder(): Promise<string> {
   const inMemory = '/dev/shm';
   const space = await statfs(inMemory).catch(() => null);
   return space && space.bavail * space.bsize > 4 * 2 ** 30 ? inMemory : tmpdir();
 }
 
-async function startIn(folder: string): Promise<PostgresServer> {
+async function startIn(folder: string, data: string): Promise<PostgresServer> {
   const isRoot = process.getuid?.() === 0;
   const as = isRoot ? { uid: NOBODY, gid: NOBODY } : {};
-  if (isRoot) await chown(folder, NOBODY, NOBODY);
+  if (isRoot) for (const one of [folder, data]) await chown(one, NOBODY, NOBODY);
   const bin = await binaries(folder, as);
-  const data = join(folder, 'data');
   const env = { PATH: process.env['PATH'] ?? '', LC_ALL: 'C.UTF-8', TZ: 'UTC' };
   const initdb = [
     '--pgdata',
@@ -84,17 +84,14 @@ async function startIn(folder: string): Promise<PostgresServer> {
   await promisify(execFile)(join(bin, 'initdb'), initdb, { ...as, env, cwd: folder });
 
   const flags = Object.entries(SETTINGS).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
+  const postgres = [join(bin, 'postgres'), '-D', data, '-k', folder, '-p', String(PORT), ...flags];
   const start = async (): Promise<ChildProcess> => {
-    const server = spawn(
-      'sh',
-      ['-c', TETHERED, 'sh', folder, join(bin, 'postgres'), '-D', data, '-k', folder, '-p', String(PORT), ...flags],
-      {
-        ...as,
-        env,
-        cwd: '/',
-        stdio: ['pipe', 'ignore', 'pipe'],
-      },
-    );
+    const server = spawn('sh', ['-c', TETHERED, 'sh', folder, data, ...postgres], {
+      ...as,
+      env,
+      cwd: '/',
+      stdio: ['pipe', 'ignore', 'pipe'],
+    });
     await ready(server);
     return server;
   };
@@ -116,7 +113,7 @@ async function startIn(folder: string): Promise<PostgresServer> {
     },
     stop: async () => {
       await end('');
-      await rm(folder, { recursive: true, force: true });
+      for (const one of [folder, data]) await rm(one, { recursive: true, force: true });
     },
   };
 }
