@@ -127,7 +127,7 @@ async function storageOf(
   // Written down once its place is made: from then on a place that is not there is never replaced by an empty one.
   await store.write((tx) => saveSetting(tx, `pool.${name}`, engine));
   if (engine === 'directory') return makeDirectoryStorage(at);
-  await releaseWriters(root);
+  await releaseWriters(at.root);
   return makeImageFileStorage({ ...at, copies: (await canReflink(root)) ? 'atomic' : 'live' });
 }
 

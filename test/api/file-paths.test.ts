@@ -51,6 +51,15 @@ describe('nothing is reached that is not the caller’s', () => {
     expect(await readdir(folder())).toEqual(before);
   });
 
+  test('by what is no id of a volume', async () => {
+    for (const volume of ['%00', 'a%00', '%0a'])
+      for (const method of ['GET', 'PUT', 'DELETE']) {
+        const more = method === 'PUT' ? { body: 'x' } : {};
+        const reply = await api().send(fileUrl('x', volume), { token: ALICE, method, ...more });
+        expectRefused(reply, 404, 'not_found');
+      }
+  });
+
   test('by the paths of bodies', async () => {
     for (const route of ['list', 'createFolder']) {
       for (const path of ['..', '../x', '/etc', 'a//b', 'a/', 'a\0b', '\ud800', 'n'.repeat(256), 'x/'.repeat(2100)])

@@ -190,3 +190,12 @@ test('a slow sender is cut off: headers and body have their time', async () => {
     await hasty.stop();
   }
 });
+
+test('an upgrade that is sent behind a request without its answer ends the connection, and nothing else', async () => {
+  for (const path of ['/api/instance/terminal', '/api/instance/exec']) {
+    const first = 'GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n';
+    const upgrade = `GET ${path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n`;
+    expect(await exchangeRaw(first + upgrade)).toBe('');
+    expect(await exchangeRaw(first + first + upgrade)).toBe('');
+  }
+});

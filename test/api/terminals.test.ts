@@ -140,19 +140,37 @@ test('with a screen of its own a program is made to draw anew for whoever comes'
   expect(sizes).toEqual(['80x23', '80x24']);
 });
 
-test('one that nobody comes back to is closed after a day, and not before', async () => {
-  const clock = { aheadMs: 0 };
-  const due: { atMs: number; deed: () => void }[] = [];
-  const { admin, api, world } = await execRoom({
+/** `days`: what waits for a day or longer. */
+async function roomOfDays() {
+  const due: { ms: number; deed: () => void }[] = [];
+  const room = await execRoom({
     time: {
       after(ms, deed) {
-        const one = { atMs: clock.aheadMs + ms, deed };
+        const one = { ms, deed };
         due.push(one);
         return () => void due.splice(due.indexOf(one), 1);
       },
     },
   });
-  const days = () => due.filter(({ atMs }) => atMs >= DAY_MS);
+  return { ...room, days: () => due.filter(({ ms }) => ms >= DAY_MS) };
+}
+
+test('one that ends while somebody looks at it is kept by nothing', async () => {
+  const { admin, api, days } = await roomOfDays();
+  const instanceId = await admin.launch();
+  for (const end of ['exit', 'close']) {
+    const viewer = await openTerminal(api.port, { instanceId }, admin);
+    await viewer.shows('# ');
+    if (end === 'exit') viewer.type('exit\r');
+    else await admin.client.closeTerminal({ instanceId, terminal: 'main' });
+    await viewer.closed;
+    await eventually(async () => (await admin.client.listTerminals({ instanceId })).terminals.length === 0);
+    expect(days(), end).toEqual([]);
+  }
+});
+
+test('one that nobody comes back to is closed after a day, and not before', async () => {
+  const { admin, api, world, days } = await roomOfDays();
   const instanceId = await admin.launch();
   const viewer = await openTerminal(api.port, { instanceId }, admin);
   await viewer.shows('# ');

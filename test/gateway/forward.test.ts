@@ -71,6 +71,15 @@ describe('a request reaches the instance, and its response the client', () => {
     });
   });
 
+  test('of a trusted proxy that adds a line of its own behind that of its client both are passed on, in order', async () => {
+    const inside = await serve(echoHead);
+    const harness = await start({ trustedProxies: ['127.0.0.0/8'] });
+    harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
+    const headers = { 'X-Forwarded-For': ['6.6.6.6', '192.0.2.7'] };
+    const seen = seenBy(await ask(harness, `/forward/${A}/80/`, { headers }));
+    expect(seen.headers['x-forwarded-for']).toBe('6.6.6.6, 192.0.2.7, 127.0.0.1');
+  });
+
   test('hop-by-hop headers and those that Connection names end at the gateway, both ways', async () => {
     let raw: string[] = [];
     const inside = await serveTcp((socket) => {

@@ -136,3 +136,18 @@ test.each(refused)('%s is refused, in one piece and in many', (_name, text) => {
   expect(() => read([text])).toThrow(ResponseFault);
   expect(() => read(text.split(''))).toThrow(ResponseFault);
 });
+
+test('what came in one piece is handed on in one, however small its chunks are', () => {
+  const reader = new ResponseReader(1_024);
+  const got: string[] = [];
+  let ended = false;
+  reader.expect('GET', {
+    onHead: () => {},
+    onData: (chunk) => void got.push(chunk.toString('latin1')),
+    onEnd: () => void (ended = true),
+  });
+  reader.feed(Buffer.from(ok('Transfer-Encoding: chunked\r\n', '1\r\na\r\n'.repeat(1_000)), 'latin1'));
+  expect(got).toEqual(['a'.repeat(1_000)]);
+  reader.feed(Buffer.from('2\r\nbc\r\n1\r\nd\r\n0\r\n\r\n', 'latin1'));
+  expect([got[1], ended]).toEqual(['bcd', true]);
+});

@@ -3,7 +3,7 @@ import { request } from 'node:http';
 import type { IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { ask, idOf, sendRaw, serve, serveTcp, start, until } from './harness.ts';
+import { ask, idOf, onCleanup, sendRaw, serve, serveTcp, start, until } from './harness.ts';
 import type { Harness } from './harness.ts';
 
 const A = idOf('a');
@@ -70,6 +70,39 @@ describe('bodies flow, whatever their size and pace', () => {
     expect(gotBytes).toBe(200 << 20);
     expect(got.digest('hex')).toBe(sent.digest('hex'));
     expect(peakBytes).toBeLessThan(48 << 20); // mostly in the buffers of eight sockets, which the system makes as large
+  });
+
+  test('a reader that does not read costs one listener, whatever the size of the chunks', async () => {
+    const told: string[] = [];
+    const onWarning = ({ message }: Error): void => void told.push(message);
+    process.on('warning', onWarning);
+    onCleanup(async () => void process.off('warning', onWarning));
+    let written = 0;
+    const inside = await serveTcp((socket) => {
+      socket.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n');
+      const piece = '1\r\nx\r\n'.repeat(1_000);
+      const fill = (): void => {
+        while (!socket.destroyed) {
+          written += piece.length;
+          if (!socket.write(piece)) return void socket.once('drain', fill);
+        }
+      };
+      fill();
+    });
+    const harness = await start();
+    harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
+    const client = connect(harness.port, '127.0.0.1');
+    client.pause();
+    client.write(`GET /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\n\r\n`);
+    let last = -1;
+    let still = 0;
+    await until('the instance stands still', () => {
+      still = written > 0 && written === last ? still + 1 : 0;
+      last = written;
+      return still > 40;
+    });
+    client.destroy();
+    expect(told).toEqual([]);
   });
 
   test('a reader that does not read stops the instance, and a reading one lets it go on', async () => {

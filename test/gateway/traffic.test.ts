@@ -1,8 +1,10 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
+import { connect, type Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import WebSocket, { WebSocketServer } from 'ws';
-import { ALICE, idOf, jwtOf, onCleanup, start, type Harness } from './harness.ts';
+import { defaultGatewayLimits } from '../../src/edge/gateway/limits.ts';
+import { ALICE, idOf, jwtOf, onCleanup, sendRaw, start, until, type Harness } from './harness.ts';
 
 const ID = idOf('1');
 const credential = { authorization: `Bearer ${jwtOf(ALICE)}` };
@@ -73,3 +75,48 @@ test('who is not let in is no use of it', async () => {
   expect(reply.ok).toBe(false);
   expect(told(harness)).toEqual([]);
 });
+
+test.each([
+  ['CONNECT', 'CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n'],
+  ['an upgrade', `GET /forward/${ID}/7000/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n`],
+])('%s behind requests that are not answered yet ends them all, and no place stays taken', async (_name, last) => {
+  const { harness } = await answering();
+  const get = (path: string): string =>
+    `GET /forward/${ID}/${path} HTTP/1.1\r\nHost: x\r\nAuthorization: ${credential.authorization}\r\n\r\n`;
+  // The second is answered at once, waits behind the first, and nothing listens for the third.
+  expect(await sendRaw(harness, get('7000/slow') + get('7000/') + get('9/') + last)).toBe('');
+  await until('all are done', () => harness.began.length > 0 && harness.began.every(({ done }) => done));
+  const began = performance.now();
+  await harness.gateway.stop();
+  // The grace of a stop is for what is under way.
+  expect(performance.now() - began).toBeLessThan(defaultGatewayLimits.stopGraceMs / 2);
+});
+
+test('a WebSocket on a connection whose requests are all answered is let through', async () => {
+  const { harness } = await answering();
+  const { socket, read } = await rawConnection(harness);
+  const head = (path: string, ...more: string[]): string =>
+    [
+      `GET /forward/${ID}/7000/${path} HTTP/1.1`,
+      'Host: x',
+      `Authorization: ${credential.authorization}`,
+      ...more,
+      '',
+      '',
+    ].join('\r\n');
+  socket.write(head(''));
+  await until('the first is answered', () => read().includes('at once'));
+  const key = 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==';
+  socket.write(head('', 'Connection: Upgrade', 'Upgrade: websocket', key, 'Sec-WebSocket-Version: 13'));
+  await until('it is upgraded', () => read().includes('101 Switching Protocols'));
+  socket.destroy();
+});
+
+async function rawConnection({ port }: Harness): Promise<{ socket: Socket; read: () => string }> {
+  const socket = connect(port, '127.0.0.1');
+  let got = '';
+  socket.setEncoding('latin1').on('data', (text: string) => (got += text));
+  await once(socket, 'connect');
+  onCleanup(async () => void socket.destroy());
+  return { socket, read: () => got };
+}

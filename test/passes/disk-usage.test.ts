@@ -202,25 +202,28 @@ onBothEngines('what disks hold', (open) => {
 });
 
 onEngine('sqlite', 'ten thousand disks', (open) => {
-  test('are measured in a few seconds, all of them changed', async () => {
+  test('are all measured, and each takes no longer than each of a thousand', async () => {
     const room = await diskRoom(await open(), { start: false });
     const { store, hands, caller } = room.world;
-    const ids = Array.from({ length: 10_000 }, (_, at) => `disk-${at}`);
     const of = { kind: 'snapshot', regionId: hands.regionId, pool: 'default', ownerId: caller.accountId, sizeGB: 1 };
-    await store.write(async (tx) => {
-      for (let from = 0; from < ids.length; from += 1_000)
-        await tx
-          .insertInto('disk')
-          .values(ids.slice(from, from + 1_000).map((id) => ({ ...of, id: `snapshot/${id}`, subjectId: id })))
-          .execute();
-    });
-    for (const id of ids) {
-      await room.memory.create({ kind: 'snapshot', id }, 1, new AbortController().signal);
-      room.hold('snapshot', id, 0.5);
-    }
-    const beganMs = performance.now();
-    await room.measure();
-    expect(performance.now() - beganMs).toBeLessThan(5_000);
+    const addThousand = async (from: number): Promise<void> => {
+      const ids = Array.from({ length: 1_000 }, (_, at) => `disk-${from + at}`);
+      const rows = ids.map((id) => ({ ...of, id: `snapshot/${id}`, subjectId: id }));
+      await store.write((tx) => tx.insertInto('disk').values(rows).execute());
+      for (const id of ids) {
+        await room.memory.create({ kind: 'snapshot', id }, 1, new AbortController().signal);
+        room.hold('snapshot', id, 0.5);
+      }
+    };
+    const timeOf = async (deed: () => Promise<void>): Promise<number> => {
+      const beganMs = performance.now();
+      await deed();
+      return performance.now() - beganMs;
+    };
+    await addThousand(0);
+    const ofThousandMs = await timeOf(room.measure);
+    for (let from = 1_000; from < 10_000; from += 1_000) await addThousand(from);
+    expect(await timeOf(room.measure)).toBeLessThan(4 * 10 * ofThousandMs);
     const left = await store.read.selectFrom('disk').select('id').where('usageBytes', '=', 0).execute();
     expect(left).toEqual([]);
   });

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import type { Caller, Idempotency, LaunchWish } from '../../src/control/control.ts';
 import type { RefusalCode } from '../../src/domain/refusal.ts';
 import { regionId } from '../../src/domain/ids.ts';
+import type { EngineSpec } from '../../src/engines/contract.ts';
 import { saveRegion } from '../../src/store/catalog.ts';
 import * as firstRun from '../../src/main/first-run.ts';
 import { onBothEngines } from '../store/harness.ts';
@@ -163,11 +164,23 @@ onBothEngines('a launch', (open) => {
       );
     }
     expect(await pictureOf(world.store)).toEqual(before);
-    await world.running.control.instances.launch(
-      world.caller,
-      world.wish({ remoteStorages: [mounting('/root/a', mine), mounting('/root/b/', mine)] }),
-      null,
-    );
+  });
+
+  test('with one volume at two places has it at both', async () => {
+    const world = await makeWorld(await open());
+    const { volumes, instances } = world.running.control;
+    const wish = { name: 'v', sizeGB: 1, region: world.hands.regionId, volumeType: 'filesystem' as const };
+    const { volumeText } = await volumes.create(world.caller, wish, null);
+    const { id }: { id: string } = JSON.parse(volumeText);
+    const asked: EngineSpec[] = [];
+    const { ensure } = world.engine;
+    world.engine.ensure = (spec, signal) => (asked.push(spec), ensure(spec, signal));
+    const remoteStorages = [mounting('/root/a', id), mounting('/root/b/', id)];
+    const { instanceId: one } = await instances.launch(world.caller, world.wish({ remoteStorages }), null);
+    await world.until(one, hasStatus('Running'));
+    const mounts = asked[0]?.mounts.filter(({ source }) => source.includes(id)) ?? [];
+    expect(mounts.map(({ target }) => target)).toEqual(['/root/a', '/root/b']);
+    expect(new Set(mounts.map(({ source }) => source)).size).toBe(1);
   });
 
   test('of a type of another region is refused', async () => {

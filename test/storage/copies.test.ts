@@ -2,7 +2,19 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdir, open, readFile, readdir, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import {
+  mkdir,
+  open,
+  readFile,
+  readdir,
+  rename,
+  rm,
+  stat,
+  statfs,
+  symlink,
+  truncate,
+  writeFile,
+} from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -79,6 +91,17 @@ describe('where files can share blocks', () => {
     writing = false;
     await writer;
     await Promise.all([first.close(), second.close()]);
+  });
+
+  test('a copy of a disk whose growth was cut off, or given up, holds what it is promised and no more', async () => {
+    const { storage, root } = await placeOf('atomic');
+    const [disk, copy] = [volume(), volume()];
+    await storage.create(disk, 1, soon());
+    await truncate(join(root, 'volume', disk.id, 'image'), 10 * 1024 ** 3);
+    await storage.create(copy, 2, soon(), disk);
+    const { bsize, blocks } = await statfs(await storage.mount(copy));
+    expect((bsize * blocks) / 1024 ** 3).toBeGreaterThan(2);
+    expect((bsize * blocks) / 1024 ** 3).toBeLessThan(2.1);
   });
 
   test('several copies of one disk at once are all made', async () => {

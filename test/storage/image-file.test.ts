@@ -196,6 +196,23 @@ test('a growth that was cut off is gone on with, and gives no more than was prom
   expect((bsize * blocks) / GB).toBeLessThan(2.1);
 });
 
+test('a growth that was given up takes nothing of what a later, smaller one is promised', async () => {
+  const { storage, root } = await place();
+  const disk = volume();
+  await storage.create(disk, 1, soon());
+  const folder = await storage.mount(disk);
+  await truncate(join(root, 'volume', disk.id, 'image'), 10 * GB);
+  for (const isMounted of [true, false]) {
+    if (!isMounted) await storage.unmount(disk);
+    const sizeGB = isMounted ? 2 : 3;
+    await storage.grow(disk, sizeGB);
+    await storage.mount(disk);
+    const { bsize, blocks } = await statfs(folder);
+    expect((bsize * blocks) / GB).toBeGreaterThan(sizeGB);
+    expect((bsize * blocks) / GB).toBeLessThan(sizeGB + 0.1);
+  }
+});
+
 test('what a disk held when its host crashed is not known until it is mounted again', async () => {
   const { storage, root } = await place();
   const disk = volume();
@@ -211,8 +228,11 @@ test('a disk whose image is gone, or empty, is absent', async () => {
   const { storage, root } = await place();
   const disk = volume();
   await storage.create(disk, 1, soon());
+  expect(await storage.usage(disk, soon())).not.toBeNull();
   await truncate(join(root, 'volume', disk.id, 'image'), 0);
   expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
+  // Who measures it looks closer then.
+  expect(await storage.usage(disk, soon())).toBeNull();
   await rm(join(root, 'volume', disk.id, 'image'));
   expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
 });

@@ -99,14 +99,16 @@ interface Mounted {
 
 async function mountDisks(work: Work): Promise<Mounted> {
   const { needs, hands, instance } = work;
-  const volumes = instance.spec.mounts.map(({ volumeId }): DiskId => ({ kind: 'volume', id: volumeId }));
-  const disks = [...(await ownDisksOf(work)), ...(await allLocated(needs.store.read, hands, volumes))];
-  const targets = new Map<string, string>(instance.spec.mounts.map(({ volumeId, mountPath }) => [volumeId, mountPath]));
+  const { mounts } = instance.spec;
+  const volumes = mounts.map(({ volumeId }): DiskId => ({ kind: 'volume', id: volumeId }));
+  const own = await ownDisksOf(work);
+  const disks = [...own, ...(await allLocated(needs.store.read, hands, volumes))];
   const sources = await Promise.all(disks.map((disk) => onDisk(work, disk, () => disk.storage.mount(disk))));
   const mounted: Mounted = { mounts: [] };
-  for (const [index, { kind, id }] of disks.entries()) {
+  for (const [index, { kind }] of disks.entries()) {
     const source = sources[index] ?? '';
-    const target = kind === 'volume' ? targets.get(id) : OWN_TARGETS[kind];
+    // Not by the volume: it may be mounted at several places.
+    const target = kind === 'volume' ? mounts[index - own.length]?.mountPath : OWN_TARGETS[kind];
     if (target !== undefined) mounted.mounts.push({ source, target, readOnly: false });
     else mounted.docker = { storage: source };
   }

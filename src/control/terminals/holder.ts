@@ -76,6 +76,8 @@ export function makeTerminals({ engine, holder, time, log }: TerminalNeeds): Hel
 
   function onViewers(one: Held, viewers: number): void {
     one.callOff();
+    // The last to look leaves after its end: nothing is left to be closed then.
+    if (held.get(keyOf(one)) !== one) return;
     one.closesAtMs = viewers > 0 ? null : time.now() + KEPT_MS;
     one.callOff = viewers > 0 ? () => {} : time.after(KEPT_MS, () => void closeNow(one));
   }

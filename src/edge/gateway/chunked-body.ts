@@ -28,15 +28,28 @@ export class ChunkedBody {
     this.#maxTrailerBytes = maxTrailerBytes;
   }
 
-  /** How much of the piece, from a place on, belongs to the body: where the next would begin; -1 while it has not ended. */
+  /**
+   * How much of the piece, from a place on, belongs to the body: where the next would begin; -1 while it has not ended. The sink is given all
+   * of the piece at once: each part that waits for a slow reader would cost many times what is in it.
+   */
   feed(piece: Buffer, from: number, sink: BodySink): number {
+    const parts: Buffer[] = [];
+    try {
+      return this.#read(piece, from, parts);
+    } finally {
+      const [first] = parts;
+      if (first !== undefined) sink.onData(parts.length === 1 ? first : Buffer.concat(parts));
+    }
+  }
+
+  #read(piece: Buffer, from: number, parts: Buffer[]): number {
     let at = from;
     while (at < piece.length) {
       switch (this.#stage) {
         case 'data': {
           const end = Math.min(piece.length, at + this.#left);
           this.#left -= end - at;
-          sink.onData(at === 0 && end === piece.length ? piece : piece.subarray(at, end));
+          parts.push(at === 0 && end === piece.length ? piece : piece.subarray(at, end));
           at = end;
           if (this.#left > 0) break;
           this.#stage = 'dataEnd';

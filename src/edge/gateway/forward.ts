@@ -214,6 +214,7 @@ class Passing extends Moving implements Receiver {
     this.#came = 'body';
     this.#moves += 1;
     if (res.write(chunk)) return true;
+    if (this.#waitsForReader) return false;
     this.#waitsForReader = true;
     res.once('drain', () => {
       this.#waitsForReader = false;

@@ -93,7 +93,7 @@ export interface GatewayNeeds {
 /** Of a client. */
 interface Connection {
   /** Under way on it: nothing may be written into them from aside. */
-  responses: number;
+  responses: Set<ClientResponse>;
   peer: Peer;
   credentials: Credentials;
 }
@@ -222,6 +222,7 @@ export class Gateway {
     server.on('upgrade', (req, socket, early) => void this.#onUpgrade(req, socket, early));
     server.on('connect', (_req, socket) => {
       socket.on('error', () => socket.destroy());
+      if (!this.#isFree(socket)) return;
       sendRawAnswer(socket, badRequest('CONNECT is not passed on: send the request itself', 405));
     });
     server.on('clientError', (error: NodeJS.ErrnoException, socket) => this.#onClientError(error, socket));
@@ -229,7 +230,7 @@ export class Gateway {
   }
 
   #onClientError(error: NodeJS.ErrnoException, socket: Duplex): void {
-    if (socket.destroyed || (this.#connections.get(socket)?.responses ?? 0) > 0 || error.code === 'ECONNRESET') {
+    if (socket.destroyed || (this.#connections.get(socket)?.responses.size ?? 0) > 0 || error.code === 'ECONNRESET') {
       socket.destroy();
       return;
     }
@@ -243,12 +244,12 @@ export class Gateway {
 
   async #onRequest(req: ClientRequest, res: ClientResponse, expectsContinue: boolean): Promise<void> {
     const connection = this.#connectionOf(req.socket);
-    connection.responses += 1;
+    connection.responses.add(res);
     this.#requests += 1;
     req.on('error', ignore);
     res.on('error', ignore);
     res.once('close', () => {
-      connection.responses -= 1;
+      connection.responses.delete(res);
       this.#requests -= 1;
       if (!this.#stopping) return;
       if (this.#requests === 0) this.#onQuiet?.();
@@ -348,8 +349,21 @@ export class Gateway {
     });
   }
 
+  /**
+   * Whether a connection that leaves HTTP has answered all that was asked before. If not it is ended, and so is each answer: Node gives the
+   * connection away with those that wait for their turn, and they would never end.
+   */
+  #isFree(client: Duplex): boolean {
+    const responses = [...(this.#connections.get(client)?.responses ?? [])];
+    if (responses.length < 2 && responses.every((res) => res.writableEnded)) return true;
+    for (const res of responses) res.destroy();
+    client.destroy();
+    return false;
+  }
+
   async #onUpgrade(req: IncomingMessage, client: Duplex, early: Buffer): Promise<void> {
     client.on('error', () => client.destroy());
+    if (!this.#isFree(client)) return;
     this.#tunnels.add(client);
     client.once('close', () => this.#tunnels.delete(client));
     try {
@@ -427,7 +441,7 @@ export class Gateway {
     if (found === undefined) {
       const from = { remoteAddress: socket.remoteAddress, encrypted: socket instanceof TLSSocket };
       found = {
-        responses: 0,
+        responses: new Set(),
         peer: peerOf(from, this.#trusted),
         credentials: new Credentials(this.#needs.issuer),
       };

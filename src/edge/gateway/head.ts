@@ -74,7 +74,8 @@ export function readHead(raw: readonly string[], method: string, httpVersion: st
         head.accept = value;
         break;
       case 'x-forwarded-for':
-        head.forwardedFor ??= value;
+        // Several lines are one list (RFC 9110 §5.3), and a proxy may add its own behind the client's.
+        head.forwardedFor = head.forwardedFor === null ? value : `${head.forwardedFor}, ${value}`;
         break;
       case 'x-forwarded-proto':
         head.forwardedProto ??= value;

@@ -72,14 +72,15 @@ async function answerOpen(needs: OpenNeeds, { req, head, query, at, ownOrigin }:
 }
 
 /**
- * A page of another site made the browser come. The console may, wherever it is served; what runs in a sandbox here may not.
+ * A page of another origin made the browser come: also one of the same site, as ports of strangers on hosts of their own are. The console
+ * may, wherever it is served; what runs in a sandbox here may not.
  * Browsers tell only over TLS or on this machine; elsewhere the Referer is all there is, and it may be left out.
  */
 function openedByStrangers(apiOrigin: string, { fetchSite, referer }: Head, ownOrigin: string): boolean {
-  if (fetchSite !== null && fetchSite !== 'cross-site') return false;
+  if (fetchSite === 'none' || fetchSite === 'same-origin') return false;
   const from = originOf(referer);
   if (from === apiOrigin) return false;
-  return fetchSite === 'cross-site' || (from !== null && from !== ownOrigin);
+  return fetchSite !== null || (from !== null && from !== ownOrigin);
 }
 
 const originOf = (referer: string | null): string | null => {
@@ -92,7 +93,7 @@ const confirmation = (at: OpenVisit['at'], key: string, port: number | null): An
   code: 'forbidden',
   title: 'Open this instance?',
   message:
-    'another web site wants to open an instance here, and from then on this gateway shows you that instance with the rights of ' +
+    'another page wants to open an instance here, and from then on this gateway shows you that instance with the rights of ' +
     'its account. Go on only if the link is from your own console',
   link: {
     href: `${at === null ? '/open' : OPEN_ON_HOSTS}?key=${encodeURIComponent(key)}${port === null ? '' : `&port=${port}`}`,

@@ -11,11 +11,12 @@
 import type { IncomingMessage } from 'node:http';
 import { pipeline } from 'node:stream/promises';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { id } from '../../contract/common.ts';
 import { FILE_METHODS, FILE_PATH, FILE_TYPE } from '../../contract/file.ts';
 import { BASE_PATH } from '../../contract/routes.ts';
 import type { Caller, FilePlace, Files, ReadableFile } from '../../control/control.ts';
 import type { Log } from '../../control/log.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
 import { clientLeft } from './client-left.ts';
 import type { OpenLogins } from './login-ended.ts';
 import { parameterOf } from './query.ts';
@@ -67,6 +68,7 @@ export function mountFiles(app: FastifyInstance, needs: FileNeeds): void {
       async handler(request, reply) {
         const { caller, params } = request;
         if (!caller) throw new Error('a file was reached without a caller');
+        if (!id.safeParse(params.id).success) throw volumeNotFound('of the path');
         const unwatch = needs.logins.watch({ request, caller }, () => request.raw.socket.destroy());
         try {
           await deed({ needs, caller, place: { id: params.id, path: params['*'] }, request, reply });

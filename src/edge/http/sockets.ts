@@ -80,7 +80,12 @@ export function mountSockets(app: FastifyInstance, needs: SocketNeeds): MountSoc
     if (!(socket instanceof Socket)) return void socket.destroy();
     const response = new ServerResponse(request);
     response.shouldKeepAlive = false;
-    response.assignSocket(socket);
+    try {
+      response.assignSocket(socket);
+    } catch {
+      // Sent behind a request that is not answered yet: nothing may be written into its response.
+      return void socket.destroy();
+    }
     response.once('finish', () => socket.destroySoon());
     upgrades.set(request, { socket, head });
     app.routing(request, response);

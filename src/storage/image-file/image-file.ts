@@ -39,7 +39,7 @@ import {
 } from './mounts.ts';
 import { reflink } from './reflink.ts';
 import { makeTemplates } from './templates.ts';
-import { makeFileSystem, roomOf, settle, widen } from './xfs.ts';
+import { makeFileSystem, roomOf, widen } from './xfs.ts';
 
 /** Written down when it is made, grown and unmounted. */
 const facts = z.object({
@@ -272,12 +272,7 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
       const { folder } = placeOf(at.root, disk);
       const before = await read(folder, disk);
       if (sizeGB <= before.sizeGB) return;
-      await asFull(() =>
-        mounted(disk, folder, async () => {
-          await settle(imageIn(folder), mountIn(folder));
-          await widen(imageIn(folder), mountIn(folder), sizeGB, before.ownBytes);
-        }),
-      );
+      await asFull(() => mounted(disk, folder, () => widen(imageIn(folder), mountIn(folder), sizeGB, before.ownBytes)));
       await write(folder, { ...before, sizeGB });
     },
 
@@ -310,7 +305,8 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
       const { folder } = placeOf(at.root, disk);
       try {
         const known = await read(folder, disk);
-        return (await isMounted(folder)) ? await filesBytes(folder, known.ownBytes) : known.usedBytes;
+        if (await isMounted(folder)) return await filesBytes(folder, known.ownBytes);
+        return (await hasImage(folder)) ? known.usedBytes : null;
       } catch (error) {
         // Unmounted just now: its file system is asked by what is in it alone, or the host's would answer.
         if (isMissing(error) || (error instanceof StorageFault && error.kind === 'notFound')) return null;

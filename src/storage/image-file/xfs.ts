@@ -2,7 +2,7 @@
  * File systems inside image files. XFS: it grows while it is mounted with no more than the right to mount, and makes inodes as files come, so
  * that a disk of small files is full when its bytes are and not before. (`docs/decisions/0022-disks-are-xfs-in-image-files.md`)
  */
-import { stat, statfs, truncate, writeFile } from 'node:fs/promises';
+import { statfs, truncate, writeFile } from 'node:fs/promises';
 import { BYTES_PER_GB } from '../../domain/disk.ts';
 import { run } from '../layout.ts';
 import { loopOf, refreshSize } from './mounts.ts';
@@ -38,21 +38,24 @@ export async function makeFileSystem(image: string, sizeGB: number): Promise<voi
 
 /**
  * Widens a mounted file system until it holds `sizeGB` of files beside the `ownBytes` that it used when it was empty, whatever is written
- * meanwhile. One that is as wide already stays as it is.
+ * meanwhile. One that is as wide already stays as it is. A widening that was cut off, or given up, has left an image that is longer than
+ * its file system: it is cut to what is wanted now, or the file system would take all of it.
  */
 export async function widen(image: string, mountPoint: string, sizeGB: number, ownBytes: number): Promise<void> {
   const { totalBytes } = await roomOf(mountPoint);
   const wantedBytes = sizeGB * BYTES_PER_GB * (1 + MARGIN_SHARE) + MARGIN_BYTES + ownBytes;
   if (totalBytes >= wantedBytes) return;
-  const { size } = await stat(image);
-  await truncate(image, size + Math.ceil((wantedBytes - totalBytes) / MIB) * MIB);
-  await settle(image, mountPoint);
-}
-
-/** What a widening that was cut off has left: an image that is larger than its file system. */
-export async function settle(image: string, mountPoint: string): Promise<void> {
+  await truncate(image, (await lengthOf(mountPoint)) + Math.ceil((wantedBytes - totalBytes) / MIB) * MIB);
   await refreshSize(await deviceOf(image));
   await run('xfs_growfs', ['-d', mountPoint]);
+}
+
+/** Bytes of a device that a mounted file system takes, its log included. */
+async function lengthOf(mountPoint: string): Promise<number> {
+  const { stdout } = await run('xfs_growfs', ['-n', mountPoint]);
+  const said = /^data\s.*\bbsize=(\d+)\s+blocks=(\d+)/m.exec(stdout);
+  if (said === null) throw new Error(`xfs_growfs does not say how long the file system on ${mountPoint} is: ${stdout}`);
+  return Number(said[1]) * Number(said[2]);
 }
 
 async function deviceOf(image: string): Promise<string> {
