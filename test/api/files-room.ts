@@ -85,6 +85,7 @@ export async function startFilesRoom(more: Partial<ApiOptions> = {}): Promise<Fi
   let mounts = 0;
   const files = makeFiles({
     async findVolume(accountId, id) {
+      if (/\p{Cc}/u.test(id)) throw new Error('PostgreSQL takes no such text');
       const volume = volumes.get(id);
       return volume?.ownerId === accountId ? volume : null;
     },

@@ -1,6 +1,6 @@
 import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
 import { regionId, userId } from '../../src/domain/ids.ts';
@@ -10,6 +10,7 @@ import { saveSetting } from '../../src/store/catalog.ts';
 import { insertDisk } from '../../src/store/disks.ts';
 import { savePool } from '../../src/store/pools.ts';
 import { onEngine } from '../store/harness.ts';
+import { run } from './conformance.ts';
 
 const none: PoolConfig = { path: null, engine: null, sizeGB: null, overcommit: 1 };
 const unset: Record<PoolName, PoolConfig | null> = { default: null, filesystem: null, highspeedstorage: null };
@@ -102,6 +103,27 @@ onEngine('sqlite', 'the pools of a server', (open) => {
     const [, pool] = await make({ ...onlyFolders, highspeedstorage: linked });
     await pool?.storage.create(id, 1, soon());
     expect(await pool?.storage.mount(id)).toMatch(join(dataFolder, 'real'));
+  });
+
+  test('writers that a server left stopped when it died are released at the next start, also by way of a link', async () => {
+    const { make, dataFolder } = await place();
+    await mkdir(join(dataFolder, 'real'));
+    await symlink(join(dataFolder, 'real'), join(dataFolder, 'linked'));
+    const highspeedstorage = { ...none, path: join(dataFolder, 'linked'), engine: 'image-file' as const, sizeGB: 5 };
+    const [, pool] = await make({ ...onlyFolders, highspeedstorage });
+    if (!pool) throw new Error('there is no such pool');
+    await pool.storage.create(id, 1, soon());
+    const folder = await pool.storage.mount(id);
+    const thaw = () => run('fsfreeze', ['--unfreeze', dirname(folder)]).catch(() => {});
+    onTestFinished(async () => {
+      await thaw();
+      await pool.storage.destroy(id);
+    });
+    await run('fsfreeze', ['--freeze', dirname(folder)]);
+    const writing = writeFile(join(folder, 'file'), 'x', { flush: true }).then(() => 'written');
+    await make({ ...onlyFolders, highspeedstorage });
+    const late = new Promise((resolve) => setTimeout(resolve, 5_000, 'still stopped'));
+    expect(await Promise.race([writing, late])).toBe('written');
   });
 
   test("another installation's place is left alone", async () => {
