@@ -2,11 +2,23 @@ import { createHash } from 'node:crypto';
 import { request } from 'node:http';
 import type { IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
+import { duplexPair, type Duplex } from 'node:stream';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
 import { ask, idOf, onCleanup, sendRaw, serve, serveTcp, start, until } from './harness.ts';
 import type { Harness } from './harness.ts';
 
 const A = idOf('a');
+
+setFlagsFromString('--expose-gc');
+const collect: unknown = runInNewContext('gc');
+
+/** What is in use, in bytes, once the rest is given back. */
+function heapUsed(): number {
+  if (typeof collect === 'function') collect();
+  return process.memoryUsage().heapUsed;
+}
 
 describe('bodies flow, whatever their size and pace', () => {
   test('events arrive one by one, as they are sent, in order', async () => {
@@ -70,6 +82,53 @@ describe('bodies flow, whatever their size and pace', () => {
     expect(gotBytes).toBe(200 << 20);
     expect(got.digest('hex')).toBe(sent.digest('hex'));
     expect(peakBytes).toBeLessThan(48 << 20); // mostly in the buffers of eight sockets, which the system makes as large
+  });
+
+  test('chunks of one byte to an instance that does not read are held as bytes, stop their client, and all arrive', async () => {
+    const waiting: Duplex[] = [];
+    const harness = await start();
+    // Without sockets of the system between, so that what was sent is what the gateway holds.
+    harness.add(A, { publicPorts: [80] }).streams.set(80, () => {
+      const [ours, theirs] = duplexPair();
+      waiting.push(theirs);
+      return ours;
+    });
+    const CHUNKS = 100_000;
+    const body = Buffer.from('1\r\nx\r\n'.repeat(CHUNKS));
+    const head = `POST /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n`;
+    const heldBefore = heapUsed();
+    const clients = Array.from({ length: 8 }, () => {
+      const client = connect(harness.port, '127.0.0.1');
+      const one = { client, answer: '' };
+      client.setEncoding('latin1').on('data', (text: string) => (one.answer += text));
+      client.write(head);
+      client.write(body);
+      client.write('0\r\n\r\n');
+      return one;
+    });
+    await until('all are there', () => waiting.length === clients.length);
+    const told = (): number =>
+      clients.reduce((sum, { client }) => sum + client.bytesWritten - client.writableLength, 0);
+    let last = -1;
+    let still = 0;
+    await until('all stand still', () => {
+      still = told() === last ? still + 1 : 0;
+      last = told();
+      return still > 40;
+    });
+    // 11 MB for each, where pieces are kept one by one.
+    expect((heapUsed() - heldBefore) / clients.length).toBeLessThan(2 ** 20);
+    for (const instance of waiting) {
+      let text = '';
+      instance.setEncoding('latin1').on('data', (more: string) => {
+        text += more;
+        if (!text.endsWith('\r\n0\r\n\r\n')) return;
+        const said = `${text.slice(text.indexOf('\r\n\r\n')).match(/x/g)?.length} bytes`;
+        instance.write(`HTTP/1.1 200 OK\r\nContent-Length: ${said.length}\r\n\r\n${said}`);
+      });
+    }
+    await until('all are answered', () => clients.every(({ answer }) => answer.endsWith(`${CHUNKS} bytes`)));
+    for (const { client } of clients) client.destroy();
   });
 
   test('a reader that does not read costs one listener, whatever the size of the chunks', async () => {
