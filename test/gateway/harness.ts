@@ -308,3 +308,15 @@ export async function until(what: string, holds: () => boolean, timeoutMs = 15_0
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }
+
+/** Waits until a number that grows, from nought, grows no more; answers it. */
+export async function standsStill(value: () => number): Promise<number> {
+  let last = -1;
+  let still = 0;
+  await until('it stands still', () => {
+    still = value() > 0 && value() === last ? still + 1 : 0;
+    last = value();
+    return still > 40;
+  });
+  return last;
+}

@@ -8,7 +8,7 @@ import type { ClientHttp2Stream } from 'node:http2';
 import { connect as connectTls } from 'node:tls';
 import { duplexPair } from 'node:stream';
 import { describe, expect, test } from 'vitest';
-import { ALICE, onCleanup, serve, serveTcp, until } from './harness.ts';
+import { ALICE, onCleanup, serve, serveTcp, standsStill, until } from './harness.ts';
 import type { Harness } from './harness.ts';
 import * as raw from './http2-frames.ts';
 import { A, P, ask, connected, gateway, gatewayTo, heard, ignore, send } from './http2-client.ts';
@@ -23,17 +23,6 @@ function serveInMemory(harness: Harness, listener: RequestListener): void {
     server.emit('connection', theirs);
     return ours;
   });
-}
-
-async function standsStill(value: () => number): Promise<number> {
-  let last = -1;
-  let still = 0;
-  await until('it stands still', () => {
-    still = value() > 0 && value() === last ? still + 1 : 0;
-    last = value();
-    return still > 40;
-  });
-  return last;
 }
 
 describe('bodies flow, and each stream for itself', () => {

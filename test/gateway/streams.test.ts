@@ -6,7 +6,7 @@ import { duplexPair, type Duplex } from 'node:stream';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
-import { ask, idOf, onCleanup, sendRaw, serve, serveTcp, start, until } from './harness.ts';
+import { ask, idOf, onCleanup, sendRaw, serve, serveTcp, standsStill, start, until } from './harness.ts';
 import type { Harness } from './harness.ts';
 
 const A = idOf('a');
@@ -109,13 +109,7 @@ describe('bodies flow, whatever their size and pace', () => {
     await until('all are there', () => waiting.length === clients.length);
     const told = (): number =>
       clients.reduce((sum, { client }) => sum + client.bytesWritten - client.writableLength, 0);
-    let last = -1;
-    let still = 0;
-    await until('all stand still', () => {
-      still = told() === last ? still + 1 : 0;
-      last = told();
-      return still > 40;
-    });
+    await standsStill(told);
     // 11 MB for each, where pieces are kept one by one.
     expect((heapUsed() - heldBefore) / clients.length).toBeLessThan(2 ** 20);
     for (const instance of waiting) {
@@ -153,13 +147,7 @@ describe('bodies flow, whatever their size and pace', () => {
     const client = connect(harness.port, '127.0.0.1');
     client.pause();
     client.write(`GET /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\n\r\n`);
-    let last = -1;
-    let still = 0;
-    await until('the instance stands still', () => {
-      still = written > 0 && written === last ? still + 1 : 0;
-      last = written;
-      return still > 40;
-    });
+    await standsStill(() => written);
     client.destroy();
     expect(told).toEqual([]);
   });
@@ -182,13 +170,7 @@ describe('bodies flow, whatever their size and pace', () => {
     const client = connect(harness.port, '127.0.0.1');
     client.pause();
     client.write(`GET /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`);
-    let last = -1;
-    let still = 0;
-    await until('the instance stands still', () => {
-      still = written > 0 && written === last ? still + 1 : 0;
-      last = written;
-      return still > 40;
-    });
+    await standsStill(() => written);
     expect(written).toBeLessThan(32 << 20); // what the sockets of the system hold
     client.resume();
     await until('all is written', () => written === 64 << 20);

@@ -5,7 +5,19 @@ import { connect } from 'node:net';
 import { duplexPair } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import { WebSocket, WebSocketServer } from 'ws';
-import { ALICE, idOf, jwtOf, keyOf, onCleanup, sendRaw, serve, serveTcp, start, until } from './harness.ts';
+import {
+  ALICE,
+  idOf,
+  jwtOf,
+  keyOf,
+  onCleanup,
+  sendRaw,
+  serve,
+  serveTcp,
+  standsStill,
+  start,
+  until,
+} from './harness.ts';
 import type { Harness } from './harness.ts';
 
 const A = idOf('a');
@@ -188,13 +200,7 @@ describe('WebSockets pass both ways', () => {
     const client = connect(harness.port, '127.0.0.1');
     client.pause();
     client.write(`GET /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\n${HANDSHAKE}\r\n`);
-    let last = -1;
-    let still = 0;
-    await until('the instance stands still', () => {
-      still = written > 0 && written === last ? still + 1 : 0;
-      last = written;
-      return still > 40;
-    });
+    await standsStill(() => written);
     expect(written).toBeLessThan(32 << 20);
     client.resume();
     await until('all is written', () => written === 64 << 20);
