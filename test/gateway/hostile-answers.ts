@@ -100,9 +100,9 @@ function first(answer: string): (socket: Socket) => void {
 }
 
 /** The next client gets what is its own. */
-async function nextIsRight({ harness }: Seen, before: () => Promise<void> = async () => {}): Promise<void> {
+async function nextIsRight({ harness }: Seen, { hungUp } = { hungUp: false }): Promise<void> {
   for (let round = 0; round < 3; round += 1) {
-    await before();
+    if (hungUp) await until('the gateway has hung up', () => harness.dialled.size === 0);
     const next = await exchange(harness.port, request());
     expect(finalOf(next.answer)).toMatchObject({ status: 200, rest: 'ok' });
   }
@@ -153,8 +153,7 @@ export const answers: Hostile[] = [
     inside,
     holds: async (seen) => {
       isOne(seen);
-      const { dialled } = seen.harness;
-      await nextIsRight(seen, () => until('the gateway has hung up', () => dialled.size === 0));
+      await nextIsRight(seen, { hungUp: true });
     },
   })),
   {
@@ -178,8 +177,7 @@ export const answers: Hostile[] = [
     },
     holds: async (seen) => {
       isOne(seen);
-      const { dialled } = seen.harness;
-      await nextIsRight(seen, () => until('the gateway has hung up', () => dialled.size === 0));
+      await nextIsRight(seen, { hungUp: true });
     },
   },
   {

@@ -110,7 +110,7 @@ describe('bodies flow, whatever their size and pace', () => {
     const told = (): number =>
       clients.reduce((sum, { client }) => sum + client.bytesWritten - client.writableLength, 0);
     await standsStill(told);
-    // 11 MB for each, where pieces are kept one by one.
+    // 25 MB for each, where pieces are kept one by one.
     expect((heapUsed() - heldBefore) / clients.length).toBeLessThan(2 ** 20);
     for (const instance of waiting) {
       let text = '';

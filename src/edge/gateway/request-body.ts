@@ -79,8 +79,8 @@ export class RequestBody {
   /** Once the piece in hand is read: ticks pass between its chunks. */
   #gather(): void {
     this.#gathers = false;
-    if (this.#held.length > 1) this.#held = [Buffer.concat(this.#held)];
     if (!this.#isFull) this.#giveHeld();
+    else if (this.#held.length > 1) this.#held = [Buffer.concat(this.#held)];
   }
 
   #giveHeld(): void {
