@@ -5,9 +5,9 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { join } from 'node:path';
 import { sql } from 'kysely';
-import { makeSampler } from '../src/control/metrics/sampler.ts';
-import { makeRegions, type RegionHands } from '../src/control/regions.ts';
-import { realTime } from '../src/control/time.ts';
+import { makeSampler } from '../src/control/inside/metrics/sampler.ts';
+import { makeRegions, type RegionDrivers } from '../src/control/base/regions.ts';
+import { realTime } from '../src/control/base/time.ts';
 import { HOUR_MS, SAMPLE_MS } from '../src/domain/metrics.ts';
 import { instanceId, regionId, userId } from '../src/domain/ids.ts';
 import { makeVirtualClock } from '../src/engines/simulated/clock.ts';
@@ -67,7 +67,7 @@ export const metrics: Bench = {
       ),
     );
     await clock.run(Promise.all(ensured));
-    const hands: RegionHands = {
+    const drivers: RegionDrivers = {
       regionId: regionId(rows[0]?.regionId ?? ''),
       engine,
       pools: [],
@@ -83,7 +83,7 @@ export const metrics: Bench = {
     };
     const sampler = makeSampler({
       store,
-      regions: makeRegions([hands]),
+      regions: makeRegions([drivers]),
       now: clock.now,
       time: { ...realTime, now: clock.now },
       log: quietLog,

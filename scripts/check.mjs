@@ -1,5 +1,5 @@
 /**
- * `npm run check`: what a change must pass before it is worth a reader's time: types, lint, format, dead code, the fast tests.
+ * `npm run check`: what a change must pass before it is worth a reader's time: types, lint, format, dead code, the unit tests.
  * All at once; the output of a step is shown when it failed.
  */
 import { ensureDependencies } from './lib/dependencies.mjs';
@@ -19,8 +19,8 @@ await runCommand(async () => {
       args: ['node_modules/knip/bin/knip.js', '--no-progress', '--cache', '--cache-location=node_modules/.cache/knip'],
     },
     {
-      name: 'fast tests',
-      args: ['node_modules/vitest/vitest.mjs', 'run', '--project', 'fast', '--passWithNoTests', '--reporter=dot'],
+      name: 'unit tests',
+      args: ['node_modules/vitest/vitest.mjs', 'run', '--project', 'unit', '--passWithNoTests', '--reporter=dot'],
     },
   ];
   const startedAt = performance.now();

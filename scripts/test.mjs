@@ -1,5 +1,5 @@
 /**
- * `npm test [-- --fast] [-- arguments for vitest]`: everything the tests need, then all of them, and as the very last line
+ * `npm test [-- arguments for vitest]`: everything the tests need, then all of them, and as the very last line
  * `N passed, N failed, N skipped`. The projects of `vitest.config.ts` run one after the other, the quick ones first.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -32,9 +32,9 @@ const testNeeds = [
   },
 ];
 
-const allProjects = ['fast', 'simulation', 'parts', 'engines', 'browsers'];
+const allProjects = ['unit', 'simulation', 'db', 'http', 'docker', 'browser'];
 /** These need nothing but Node. */
-const plainProjects = ['fast', 'simulation'];
+const plainProjects = ['unit', 'simulation'];
 
 await runCommand(async () => {
   const { projects, rest } = readArguments(process.argv.slice(2));
@@ -77,7 +77,7 @@ await runCommand(async () => {
 });
 
 /**
- * `--fast` and `--project name` choose projects, all else is vitest's.
+ * `--project name` chooses projects, all else is vitest's.
  * @param {string[]} given
  */
 function readArguments(given) {
@@ -85,8 +85,7 @@ function readArguments(given) {
   const rest = [];
   for (let at = 0; at < given.length; at += 1) {
     const argument = given[at] ?? '';
-    if (argument === '--fast') chosen.push('fast');
-    else if (argument.startsWith('--project=')) chosen.push(argument.slice('--project='.length));
+    if (argument.startsWith('--project=')) chosen.push(argument.slice('--project='.length));
     else if (argument === '--project') chosen.push(given[(at += 1)] ?? '');
     else rest.push(argument);
   }

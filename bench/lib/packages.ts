@@ -5,10 +5,10 @@ const LOG = '/var/log/berth-setup.log';
 
 /** Throws an Error that says what to install by hand, where it can't be done. */
 export async function ensurePackages(wanted: Need[]): Promise<void> {
-  const needs = missingNeeds(wanted);
-  if (needs.length === 0) return;
-  const packages = needs.map(({ apt }) => apt);
-  maskServices(needs);
+  const deps = missingNeeds(wanted);
+  if (deps.length === 0) return;
+  const packages = deps.map(({ apt }) => apt);
+  maskServices(deps);
   const why = whyNoApt() ?? (await installPackages({ packages, log: LOG }));
   if (why !== undefined)
     throw new Error(`${packages.join(', ')} could not be installed (${why}); install them by hand`);

@@ -13,8 +13,8 @@ import { configOf, PASSWORD, quietLog, simulated } from './settings.ts';
 export async function seedVolumes(dataFolder: string, accounts: Record<string, number>): Promise<void> {
   const server = await startServer({ config: configOf(simulated(dataFolder)), log: quietLog });
   try {
-    const { hands } = server.hands;
-    while (!hands.seen.answers) await new Promise((resolve) => setTimeout(resolve, 5));
+    const { drivers } = server.drivers;
+    while (!drivers.seen.answers) await new Promise((resolve) => setTimeout(resolve, 5));
     await server.running.stop();
     const baseUrl = `${server.apiUrl}/api`;
     const signedIn = async (username: string) => {

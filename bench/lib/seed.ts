@@ -6,11 +6,11 @@
 import { noUsage } from '../../src/domain/disk.ts';
 import { sql } from 'kysely';
 import { startServer } from '../../src/main/server.ts';
-import { insertAccount } from '../../src/store/accounts.ts';
-import { insertInstance } from '../../src/store/instances.ts';
-import { offeredImages, offeredTypes, countedRegions } from '../../src/store/catalog.ts';
+import { insertAccount } from '../../src/store/tables/accounts.ts';
+import { insertInstance } from '../../src/store/tables/instances.ts';
+import { offeredImages, offeredTypes, countedRegions } from '../../src/store/tables/catalog.ts';
 import { instanceIdOf, userId } from '../../src/domain/ids.ts';
-import { noEnds } from '../../src/domain/ends.ts';
+import { noEnds } from '../../src/domain/stop-policy.ts';
 import { beginOperation, endOperation } from '../../src/domain/operation.ts';
 import type { Instance } from '../../src/domain/instance.ts';
 import type { Store } from '../../src/store/store.ts';

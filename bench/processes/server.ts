@@ -5,8 +5,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { startServer } from '../../src/main/server.ts';
 import { instanceTypeId } from '../../src/domain/ids.ts';
-import { offeredTypes, saveInstanceType } from '../../src/store/catalog.ts';
-import { moveVersion } from '../../src/store/events.ts';
+import { offeredTypes, saveInstanceType } from '../../src/store/tables/catalog.ts';
+import { moveVersion } from '../../src/store/tables/events.ts';
 import { answerAsks, settingsOf } from '../lib/child.ts';
 import { configOf, quietLog, serverSettings } from '../lib/settings.ts';
 
@@ -21,10 +21,10 @@ const wait = z.object({ instanceId: z.string(), status: z.string(), phase: z.str
 
 const settings = settingsOf(serverSettings);
 const server = await startServer({ config: configOf(settings), log: quietLog });
-const { hands } = server.hands;
+const { drivers } = server.drivers;
 const { store } = server;
 
-while (!hands.seen.answers) await new Promise((resolve) => setTimeout(resolve, 5));
+while (!drivers.seen.answers) await new Promise((resolve) => setTimeout(resolve, 5));
 if (settings.smallType) await offerSmallType();
 if (settings.loop === 'off') await server.running.stop();
 
@@ -40,9 +40,9 @@ if (settings.version !== 'kept') {
 }
 if (settings.dialTo !== null) {
   const { dialTo } = settings;
-  const { engine } = hands;
+  const { engine } = drivers;
   const here = (): Socket => connect({ host: '127.0.0.1', port: dialTo, noDelay: true });
-  hands.engine = {
+  drivers.engine = {
     ...engine,
     dial: async (id, port, signal) => (port === SSH_PORT ? engine.dial(id, port, signal) : here()),
   };
@@ -62,9 +62,9 @@ async function offerSmallType(): Promise<null> {
 
 /** When a pass first asked the engine for each image, by the order of asking: what a wake is timed by. */
 const nextAsk: ((atMs: number) => void)[] = [];
-const { engine: wakened } = hands;
-hands.engine = {
-  ...hands.engine,
+const { engine: wakened } = drivers;
+drivers.engine = {
+  ...drivers.engine,
   ensure: (...given) => {
     nextAsk.shift()?.(performance.now());
     return wakened.ensure(...given);

@@ -4,7 +4,7 @@ set -eu
 root=$1
 
 # Who the daemon is outside, and the range that its containers' users are from: far from the ids of people and of other
-# programs' ranges (systemd keeps 1879048192 and up free). src/engines/docker/docker-inside-options.ts has them too.
+# programs' ranges (systemd keeps 1879048192 and up free). src/engines/docker/container/docker-inside-options.ts has them too.
 echo 'inside:x:1879048192:1879048192::/run:/bin/sh' >>"$root/etc/passwd"
 echo 'inside:x:1879048192:' >>"$root/etc/group"
 for file in subuid subgid; do echo 'inside:1879113728:65536' >"$root/etc/$file"; done

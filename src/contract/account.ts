@@ -40,7 +40,7 @@ export const keyListAnswer = z.strictObject({
   ),
 });
 
-/** What a good key is, and why another is not, is for `domain/ssh-key.ts` to say: a private key pasted by mistake must not be quoted back. */
+/** What a good key is, and why another is not, is for `control/access/ssh-public-key.ts` to say: a private key pasted by mistake must not be quoted back. */
 const publicKey = z
   .string()
   .refine((text) => text.length <= 16 * 1024 && text.isWellFormed(), {

@@ -3,7 +3,7 @@
  * itself (`server-sent.ts`). Events of an account are numbered 1, 2, 3 … without holes; what can't be told any more is handed out as a gap.
  */
 import { z } from 'zod';
-import { readStream, type Message, type StreamNeeds } from './server-sent.ts';
+import { readStream, type Message, type StreamDeps } from './server-sent.ts';
 
 export const EVENTS_PATH = '/events';
 /** The name of the event that says which numbers are not told. All others are named for their kind. */
@@ -34,17 +34,17 @@ export type OpenStream = (
   signal: AbortSignal | undefined,
 ) => Promise<ReadableStream<Uint8Array<ArrayBuffer>>>;
 
-export interface ReaderNeeds extends Pick<StreamNeeds<Told>, 'retryAfterS' | 'silenceMs'> {
+export interface ReaderDeps extends Pick<StreamDeps<Told>, 'retryAfterS' | 'silenceMs'> {
   open: OpenStream;
 }
 
 /** Every event once and in order, over as many connections as it takes. What the first attempt is refused with is thrown. */
-export const readEvents = ({ after, signal }: EventOptions, needs: ReaderNeeds): AsyncGenerator<Told, void> =>
+export const readEvents = ({ after, signal }: EventOptions, deps: ReaderDeps): AsyncGenerator<Told, void> =>
   readStream(
     { after: after === undefined ? null : String(after), signal },
     {
-      ...needs,
-      open: (last, by) => needs.open(last === null ? null : Number(last), by),
+      ...deps,
+      open: (last, by) => deps.open(last === null ? null : Number(last), by),
       toldBy(message, last) {
         const told = toldBy(message);
         return told?.type === 'event' && last !== null && told.seq <= Number(last) ? 'known' : told;

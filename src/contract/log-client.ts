@@ -39,7 +39,7 @@ export interface LogCalls {
   ): Promise<Response>;
 }
 
-export interface LogCallNeeds {
+export interface LogCallDeps {
   /** Answers what is no refusal, with its body unread. */
   call: (
     url: string,
@@ -49,7 +49,7 @@ export interface LogCallNeeds {
   retryAfterS: (error: unknown) => number | null;
 }
 
-export function logCalls({ call, retryAfterS }: LogCallNeeds): LogCalls {
+export function logCalls({ call, retryAfterS }: LogCallDeps): LogCalls {
   return {
     followLogs: (instanceId, { signal, after, ...where } = {}) =>
       readStream<ToldLog>(

@@ -31,7 +31,7 @@ const meanings: Record<string, string> = {
   timeoutSeconds: 'After which the command is killed; left out: never',
 };
 
-export function socketOperations(needs: {
+export function socketOperations(deps: {
   problems: (codes: readonly ErrorCode[]) => JsonObject;
   schemaOf: (schema: z.ZodType) => JsonObject;
 }): { path: string; operation: JsonObject }[] {
@@ -51,7 +51,7 @@ export function socketOperations(needs: {
           in: 'query',
           required: !schema.safeParse(undefined).success,
           description: meanings[name] ?? '',
-          schema: needs.schemaOf(schema),
+          schema: deps.schemaOf(schema),
           ...(isMany ? { style: 'form', explode: true } : {}),
         };
       }),
@@ -65,7 +65,7 @@ export function socketOperations(needs: {
     ],
     responses: {
       101: { description: 'The command, or the terminal, is there, and its streams are open' },
-      ...needs.problems(CODES),
+      ...deps.problems(CODES),
     },
   });
   return [

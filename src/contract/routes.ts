@@ -8,14 +8,14 @@ import * as catalog from './catalog.ts';
 import { empty } from './common.ts';
 import * as file from './file.ts';
 import * as image from './image.ts';
-import * as ends from './ends.ts';
+import * as ends from './stop-policy.ts';
 import * as exec from './exec.ts';
 import * as instance from './instance.ts';
 import * as log from './log.ts';
 import * as metrics from './metrics.ts';
 import * as operation from './operation.ts';
 import * as port from './port.ts';
-import * as stray from './stray.ts';
+import * as orphan from './orphan.ts';
 import * as registry from './registry.ts';
 import * as snapshot from './snapshot.ts';
 import * as volume from './volume.ts';
@@ -380,12 +380,12 @@ export const routes = {
     summary: 'Create an account (administrators)',
     source: 'ours',
   }),
-  listStrays: routeFor('admin')('/admin/stray/list', empty, stray.strayListAnswer, {
+  listStrays: routeFor('admin')('/admin/stray/list', empty, orphan.orphanListAnswer, {
     errors: 'problem',
     summary: 'What the engines hold of this installation and nobody wished (administrators)',
     source: 'ours',
   }),
-  handleStray: routeFor('admin')('/admin/stray/handle', stray.strayHandleRequest, stray.strayHandleAnswer, {
+  handleStray: routeFor('admin')('/admin/stray/handle', orphan.orphanHandleRequest, orphan.orphanHandleAnswer, {
     errors: 'problem',
     summary:
       'Adopt, stop or delete one of these; what is adopted keeps its mounts as long as its container lives (administrators)',

@@ -9,7 +9,7 @@ export interface Message {
   data: string;
 }
 
-export interface StreamNeeds<Told> {
+export interface StreamDeps<Told> {
   /** Opens a stream after that id (null: where it begins). Rejects with the refusal, or with what says that it can't be reached. */
   open: (after: string | null, signal: AbortSignal | undefined) => Promise<ReadableStream<Uint8Array<ArrayBuffer>>>;
   /** Seconds after which an attempt that failed may be made again; null: it is refused for good. */
@@ -29,27 +29,27 @@ const SILENCE_MS = 45_000;
 /** Over as many connections as it takes. What the first attempt is refused with is thrown; the signal ends it without an error. */
 export async function* readStream<Told>(
   { after, signal }: { after: string | null; signal: AbortSignal | undefined },
-  needs: StreamNeeds<Told>,
+  deps: StreamDeps<Told>,
 ): AsyncGenerator<Told, void> {
   let last = after;
   let waitMs = FIRST_WAIT_MS;
   for (let connected = false; !signal?.aborted;) {
     try {
-      const stream = await needs.open(last, signal);
+      const stream = await deps.open(last, signal);
       connected = true;
-      for await (const message of messagesOf(stream, needs.silenceMs ?? SILENCE_MS)) {
+      for await (const message of messagesOf(stream, deps.silenceMs ?? SILENCE_MS)) {
         waitMs = FIRST_WAIT_MS;
-        const told = needs.toldBy(message, last);
+        const told = deps.toldBy(message, last);
         if (told === 'known') continue;
         // Before it is handed out: whoever breaks off and begins anew goes on from what it has.
         last = message.id ?? last;
         if (told === null) continue;
         yield told;
-        if (needs.isEnd?.(told)) return;
+        if (deps.isEnd?.(told)) return;
       }
     } catch (error) {
       if (signal?.aborted) return;
-      const againS = needs.retryAfterS(error);
+      const againS = deps.retryAfterS(error);
       if (!connected || againS === null) throw error;
       waitMs = Math.max(waitMs, againS * 1000);
     }

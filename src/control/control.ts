@@ -6,35 +6,35 @@
 import type { ChargeMode, Region } from '../domain/catalog.ts';
 import type { ShownDisk } from '../domain/disk-usage.ts';
 import type { DiskSizes } from '../domain/expand-disk.ts';
-import type { Ends, EndsWish } from '../domain/ends.ts';
+import type { Ends, EndsWish } from '../domain/stop-policy.ts';
 import type { Signal } from '../domain/idle.ts';
-import type { Stray } from '../domain/stray.ts';
+import type { Orphan } from '../domain/orphan.ts';
 import type { PublicOperation, PublicStage } from '../domain/public-operation.ts';
 import type { Source, VolumeType } from '../domain/volume.ts';
 import type { StorageCapabilities } from '../storage/contract.ts';
 import type { FolderPage } from '../storage/files.ts';
-import type { Logs } from './logs.ts';
-import type { Commands } from './commands.ts';
-import type { Metrics } from './metrics.ts';
-import type { UseTerminals } from './terminals/use.ts';
-import type { Forwarding, GatewaySessions, Ports, RouteTable } from './ways-in.ts';
+import type { Logs } from './inside/logs/logs.ts';
+import type { Commands } from './inside/commands.ts';
+import type { Metrics } from './inside/metrics/metrics.ts';
+import type { UseTerminals } from './inside/terminals/use.ts';
+import type { Forwarding, GatewaySessions, Ports, RouteTable } from './routing/gateway-types.ts';
 
-export type { LogPage, Logs, LogWish } from './logs.ts';
-export type { FollowedLog } from './logs/follow.ts';
-export type { Commands } from './commands.ts';
-export type { UseTerminals } from './terminals/use.ts';
+export type { LogPage, Logs, LogWish } from './inside/logs/logs.ts';
+export type { FollowedLog } from './inside/logs/follow.ts';
+export type { Commands } from './inside/commands.ts';
+export type { UseTerminals } from './inside/terminals/use.ts';
 export type { OpenExec } from '../engines/contract.ts';
-export type { AttachedTerminal, Terminals, Told } from './terminals/terminals.ts';
+export type { AttachedTerminal, Terminals, Told } from './inside/terminals/terminals.ts';
 export type {
   Forwarding,
   GatewayRoute,
   RouteTable,
-  SshHands,
+  SshDrivers,
   SshIdentity,
   ToldRoutes,
   TrafficKind,
   WhoseCredential,
-} from './ways-in.ts';
+} from './routing/gateway-types.ts';
 
 /** Who asks. Comes from `access.authenticate` and is handed to every use-case. */
 export interface Caller {
@@ -421,10 +421,10 @@ export interface Registries {
   delete(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<void>;
 }
 
-type ToldOfStray =
+type ToldOfOrphan =
   'kind' | 'regionId' | 'engineName' | 'subjectId' | 'ownerId' | 'imageRef' | 'running' | 'handling' | 'note';
 
-export interface ListedStray extends Pick<Stray, ToldOfStray> {
+export interface ListedOrphan extends Pick<Orphan, ToldOfOrphan> {
   strayId: string;
   /** Of the account on its label; '' when there is none. */
   ownerName: string;
@@ -435,7 +435,7 @@ export interface ListedStray extends Pick<Stray, ToldOfStray> {
   deletedInSeconds: number | null;
 }
 
-export interface StrayWish {
+export interface OrphanWish {
   strayId: string;
   action: 'adopt' | 'stop' | 'delete';
   /** To adopt what was made for an account that is gone. */
@@ -446,11 +446,11 @@ export interface StrayWish {
 }
 
 /** What an engine holds of ours that no intent explains; for administrators. */
-export interface Strays {
+export interface Orphans {
   /** The longest known first. */
-  list(): Promise<ListedStray[]>;
+  list(): Promise<ListedOrphan[]>;
   /** Answers the instance that it became, when it was adopted. */
-  handle(caller: Caller, wish: StrayWish): Promise<{ strayId: string; instanceId: string | null }>;
+  handle(caller: Caller, wish: OrphanWish): Promise<{ strayId: string; instanceId: string | null }>;
 }
 
 export interface Control {
@@ -462,7 +462,7 @@ export interface Control {
   catalog: Catalog;
   images: Images;
   registries: Registries;
-  strays: Strays;
+  orphans: Orphans;
   ends: UseEnds;
   ports: Ports;
   metrics: Metrics;

@@ -5,7 +5,7 @@
  */
 import type { ChargeMode, Image, InstanceType } from './catalog.ts';
 import type { InstanceId, RegionId, UserId, VolumeId } from './ids.ts';
-import type { Ends } from './ends.ts';
+import type { Ends } from './stop-policy.ts';
 import type { Desired, Diagnosis, InstanceStatus, Phase } from './instance-states.ts';
 import type { DiskUsage } from './disk.ts';
 import type { Micros } from './money.ts';

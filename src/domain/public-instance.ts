@@ -5,7 +5,7 @@
 import type { Region } from './catalog.ts';
 import { dataDiskGB, inGB } from './disk.ts';
 import { fullText } from './disk-warnings.ts';
-import { endsAtMs } from './ends.ts';
+import { endsAtMs } from './stop-policy.ts';
 import { legalActions, type Action } from './instance-states.ts';
 import type { Instance } from './instance.ts';
 import { toDollars } from './money.ts';

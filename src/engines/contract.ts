@@ -11,7 +11,7 @@
  *   ever touched, even if it has one of our names.
  * - **Faults are `EngineFault`s** (`domain/engine-fault.ts`) of a closed set, saying whether to try again. Anything else thrown is a bug.
  *
- * The conformance suite (`test/engines/conformance.ts`) holds each engine to this page.
+ * The conformance suite (`test/conformance/engine.ts`) holds each engine to this page.
  */
 import type { Duplex, Readable, Writable } from 'node:stream';
 import type { Capacity } from '../domain/catalog.ts';

@@ -5,7 +5,7 @@ import { z } from 'zod';
 import type { DiskId } from '../domain/disk.ts';
 import { readImageRef } from '../domain/image-ref.ts';
 import type { PoolName } from '../domain/pool.ts';
-import type { StrayPolicy } from '../domain/stray.ts';
+import type { OrphanPolicy } from '../domain/orphan.ts';
 import { lostDisks } from './lost-disks.ts';
 import { poolConfig, type PoolConfig } from './pools.ts';
 
@@ -205,7 +205,7 @@ export interface Config {
   /** How long events and past operations are kept. */
   eventsKeptMs: number;
   /** What becomes of what the engine holds of ours and nobody wished: `docs/operations.md`. */
-  strays: StrayPolicy;
+  orphans: OrphanPolicy;
   /** Where archived and saved root disks are pushed; null: they stay in the engine's own store. */
   archiveRegistry: { prefix: string; username: string; secret: string } | null;
   logLevel: 'debug' | 'info' | 'warn' | 'error';
@@ -270,7 +270,7 @@ export function readConfig(env: Record<string, string | undefined>): Config {
     registryImages: data.BERTH_REGISTRY_IMAGES === 'auto',
     localRegistries: data.BERTH_LOCAL_REGISTRIES === 'allow',
     eventsKeptMs: data.BERTH_EVENTS_DAYS * 24 * 3_600_000,
-    strays: { does: data.BERTH_STRAYS, keptMs: data.BERTH_STRAY_HOURS * 3_600_000 },
+    orphans: { does: data.BERTH_STRAYS, keptMs: data.BERTH_STRAY_HOURS * 3_600_000 },
     archiveRegistry: archiveRegistryOf(data),
     logLevel: data.BERTH_LOG,
     dockerHost: data.DOCKER_HOST ?? null,

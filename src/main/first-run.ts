@@ -3,8 +3,8 @@
  * kept; facts that follow from the configuration are brought up to date at each start.
  */
 import { arch, availableParallelism, totalmem } from 'node:os';
-import { poolOfType } from '../control/disks.ts';
-import type { PoolHands } from '../control/regions.ts';
+import { poolOfType } from '../control/volumes/disks.ts';
+import type { PoolDrivers } from '../control/base/regions.ts';
 import type { ChargeMode, InstanceType, Region } from '../domain/catalog.ts';
 import { imageId, instanceTypeId, regionId, type RegionId } from '../domain/ids.ts';
 import { BYTES_PER_GB } from '../domain/disk.ts';
@@ -20,9 +20,9 @@ import {
   setting,
   settingOnce,
   withdrawTypes,
-} from '../store/catalog.ts';
-import { moveVersion } from '../store/events.ts';
-import { instanceRowsOfRegion, rewriteText } from '../store/instances.ts';
+} from '../store/tables/catalog.ts';
+import { moveVersion } from '../store/tables/events.ts';
+import { instanceRowsOfRegion, rewriteText } from '../store/tables/instances.ts';
 import type { Probe } from '../engines/contract.ts';
 import type { Db, Store } from '../store/store.ts';
 import type { Config } from './config.ts';
@@ -89,7 +89,7 @@ const DATA_DISKS = 25;
  * How large the data disk of an instance is, by the place that they lie on: a small machine has small ones, and holds a few all the same.
  * Found out once, and kept.
  */
-export async function dataDiskGBOf(store: Store, pools: readonly PoolHands[]): Promise<number> {
+export async function dataDiskGBOf(store: Store, pools: readonly PoolDrivers[]): Promise<number> {
   const known = await setting(store.read, 'dataDiskGB');
   if (known !== undefined) return Number(known);
   const { storage } = poolOfType({ pools }, typeOfKind('data'));

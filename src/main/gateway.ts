@@ -3,15 +3,15 @@ import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import type { Forwarding, ToldRoutes } from '../control/control.ts';
-import { makeTerminals } from '../control/terminals/holder.ts';
-import { realTime } from '../control/time.ts';
-import { makeGateway, type GatewayNeeds } from '../edge/gateway/gateway.ts';
+import { makeTerminals } from '../control/inside/terminals/holder.ts';
+import { realTime } from '../control/base/time.ts';
+import { makeGateway, type GatewayDeps } from '../edge/gateway/gateway.ts';
 import { followLink } from '../edge/link/follow.ts';
 import { serveTerminals } from '../edge/link/serve-terminals.ts';
 import { makeSshFronts, type SshFronts } from '../edge/ssh/fronts.ts';
 import { addressesOf } from './addresses.ts';
 import type { Config } from './config.ts';
-import { makeEngine } from './hands.ts';
+import { makeEngine } from './drivers.ts';
 import { connectionsOf, openFilesLimit, sshFiles } from './open-files.ts';
 import { openTlsFiles } from './tls-files.ts';
 
@@ -21,7 +21,7 @@ export const linkPath = ({ dataFolder }: Pick<Config, 'dataFolder'>): string => 
 /** The same the other way: what terminals show, and what is typed there, goes over it. */
 export const terminalsPath = ({ dataFolder }: Pick<Config, 'dataFolder'>): string => join(dataFolder, 'terminals.sock');
 
-type Given = Pick<GatewayNeeds, 'forwarding' | 'authenticate' | 'issuer' | 'apiOrigin' | 'portDomain' | 'log'>;
+type Given = Pick<GatewayDeps, 'forwarding' | 'authenticate' | 'issuer' | 'apiOrigin' | 'portDomain' | 'log'>;
 
 export interface OpenGateway {
   port: number;
@@ -76,7 +76,7 @@ export async function startGateway({ config, log }: { config: Config; log: Logge
   const engine = await makeEngine(config, issuer, log);
   late.dial = (id, port, signal) => engine.dial(id, port, signal);
   const { forwarding, authenticate } = following;
-  const fronts = makeSshFronts({ hands: engine, access: forwarding.ssh, log, files: await sshFiles() });
+  const fronts = makeSshFronts({ drivers: engine, access: forwarding.ssh, log, files: await sshFiles() });
   late.fronts = fronts;
   for (const told of before) fronts.told(told);
   const ports = { api: config.listen.port, gateway: config.gatewayListen.port };

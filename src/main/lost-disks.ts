@@ -2,7 +2,7 @@
 import type { Logger } from 'pino';
 import { z } from 'zod';
 import { diskKey, type DiskId } from '../domain/disk.ts';
-import { markMade } from '../store/disks.ts';
+import { markMade } from '../store/tables/disks.ts';
 import type { Store } from '../store/store.ts';
 
 const NAME = /^(?<kind>data|docker|shared)\/(?<id>[^\s]+)$/;

@@ -6,15 +6,15 @@ import { mkdir, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { Logger } from 'pino';
 import { z } from 'zod';
-import type { PoolHands } from '../control/regions.ts';
+import type { PoolDrivers } from '../control/base/regions.ts';
 import { poolNames, type PoolName, type PoolRules } from '../domain/pool.ts';
 import { makeDirectoryStorage } from '../storage/directory/directory.ts';
 import type { Storage } from '../storage/contract.ts';
 import { makeImageFileStorage, whyNoImageFiles } from '../storage/image-file/image-file.ts';
 import { releaseWriters } from '../storage/image-file/reflink.ts';
 import { canReflink, makeRoot, type Root } from '../storage/layout.ts';
-import { hasDisks } from '../store/disks.ts';
-import { saveSetting, setting } from '../store/catalog.ts';
+import { hasDisks } from '../store/tables/disks.ts';
+import { saveSetting, setting } from '../store/tables/catalog.ts';
 import type { Store } from '../store/store.ts';
 import type { Config } from './config.ts';
 
@@ -58,7 +58,7 @@ const SIMULATED: PoolConfig = { path: null, engine: 'directory', sizeGB: MAX_GB,
 
 const UNCONFIGURED: PoolConfig = { path: null, engine: null, sizeGB: null, overcommit: 1 };
 
-interface PoolNeeds {
+interface PoolDeps {
   config: Pick<Config, 'dataFolder' | 'pools' | 'engine'>;
   store: Store;
   installation: string;
@@ -66,9 +66,9 @@ interface PoolNeeds {
 }
 
 /** Throws an Error that says what is wrong with the configured ones, and what would be right. */
-export async function makePools(needs: PoolNeeds): Promise<PoolHands[]> {
-  const { config, store } = needs;
-  const made: PoolHands[] = [];
+export async function makePools(deps: PoolDeps): Promise<PoolDrivers[]> {
+  const { config, store } = deps;
+  const made: PoolDrivers[] = [];
   const unsized = new Map<number, PoolName>();
   for (const name of poolNames) {
     const configured = config.pools[name];
@@ -81,7 +81,7 @@ export async function makePools(needs: PoolNeeds): Promise<PoolHands[]> {
     }
     const { path, engine, ...rules } = configured ?? (config.engine === 'simulated' ? SIMULATED : UNCONFIGURED);
     const root = path ?? join(config.dataFolder, name === 'default' ? 'disks' : `disks-${name}`);
-    const storage = await storageOf(needs, name, root, engine);
+    const storage = await storageOf(deps, name, root, engine);
     if (rules.sizeGB === null) await claim(unsized, name, root);
     made.push({ name, storage, ...rules, seen: null });
   }
@@ -107,7 +107,7 @@ export const variableOf = (name: PoolName): string =>
 const MADE_BEFORE = 'done.disks';
 
 async function storageOf(
-  { store, installation, log }: PoolNeeds,
+  { store, installation, log }: PoolDeps,
   name: PoolName,
   root: string,
   wanted: StorageEngine | null,

@@ -1,7 +1,7 @@
 /** Image work that begins by itself: the default image is made, and public images are offered where their registry answers. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import type { ImageWork } from '../control/image-work.ts';
+import type { ImageWork } from '../control/images/image-work.ts';
 import type { Engine } from '../engines/contract.ts';
 import type { OfferedImage } from './first-run.ts';
 import { registries } from './registry-images.ts';

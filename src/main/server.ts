@@ -7,10 +7,10 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import type { Forwarding } from '../control/control.ts';
-import { makeEndings } from '../control/endings.ts';
-import { makeControl, type RunningControl } from '../control/make-control.ts';
-import { makeRegions } from '../control/regions.ts';
-import { realTime, type Time } from '../control/time.ts';
+import { makeEndings } from '../control/routing/revocations.ts';
+import { makeControl, type RunningControl } from '../control/wiring.ts';
+import { makeRegions } from '../control/base/regions.ts';
+import { realTime, type Time } from '../control/base/time.ts';
 import type { Region } from '../domain/catalog.ts';
 import { idlePolicy, type IdleLimits } from '../domain/idle.ts';
 import type { Limits } from '../domain/instance-states.ts';
@@ -18,8 +18,8 @@ import { makeApi } from '../edge/http/api.ts';
 import { askTerminals } from '../edge/link/ask-terminals.ts';
 import { serveLink } from '../edge/link/serve.ts';
 import { makeSshFronts } from '../edge/ssh/fronts.ts';
-import { lockDatabase } from '../store/database-lock.ts';
-import { lockFolder } from '../store/lock.ts';
+import { lockDatabase } from '../store/db/database-lock.ts';
+import { lockFolder } from '../store/db/folder-lock.ts';
 import { openStore } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
 import { spaceAt } from '../storage/layout.ts';
@@ -28,7 +28,7 @@ import { ensureAdmin, type ShownPassword } from './admin-password.ts';
 import type { Config } from './config.ts';
 import * as firstRun from './first-run.ts';
 import { linkPath, openGateway, terminalsPath } from './gateway.ts';
-import { makeHands, type Hands } from './hands.ts';
+import { makeDrivers, type Drivers } from './drivers.ts';
 import { giveUpForLost } from './lost-disks.ts';
 import { sshFiles } from './open-files.ts';
 import { makePools } from './pools.ts';
@@ -45,7 +45,7 @@ export interface Server {
   example: { region: string; imageId: string; instanceTypeId: string };
   store: Store;
   running: RunningControl;
-  hands: Hands;
+  drivers: Drivers;
   stop(): Promise<void>;
 }
 
@@ -82,8 +82,8 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     const pools = await makePools({ config, store, installation, log });
     const dataDiskGB = await firstRun.dataDiskGBOf(store, pools);
     const sharedDiskGB = config.sharedDiskGB ?? dataDiskGB;
-    const hands = await makeHands(config, regionId, { pools, sharedDiskGB }, installation, log);
-    opened.push(() => hands.hands.engine.stop());
+    const drivers = await makeDrivers(config, regionId, { pools, sharedDiskGB }, installation, log);
+    opened.push(() => drivers.drivers.engine.stop());
 
     // The gateway listens first: the region's domain is its address unless one is configured.
     const late: { running: RunningControl | null } = { running: null };
@@ -141,14 +141,14 @@ export async function startServer(options: ServerOptions): Promise<Server> {
         { ...image, architecture: machine.architecture },
         { nowMs: time.now(), uuid: randomUUID },
       );
-    const imageId = await offer({ key: 'notebook', ...hands.notebookImage });
+    const imageId = await offer({ key: 'notebook', ...drivers.notebookImage });
 
     const terminals = config.role === 'api' ? askTerminals({ path: terminalsPath(config) }) : null;
     if (terminals) opened.push(async () => terminals.stop());
     const running = makeControl({
       ...(terminals ? { terminals } : {}),
       store,
-      regions: makeRegions([hands.hands]),
+      regions: makeRegions([drivers.drivers]),
       log,
       time,
       random: Math.random,
@@ -160,7 +160,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       shareUrl: (link) => shareUrl(addressesOf(config, ports), link),
       issuer: installation,
       audience: 'berth',
-      engineWidth: hands.width,
+      engineWidth: drivers.width,
       cpuOvercommit: config.cpuOvercommit,
       hostMemoryMiB: firstRun.HOST_MEMORY_MIB,
       dataSpace: () => spaceAt(dataFolder),
@@ -172,7 +172,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       endsRules: { capRunMs: config.capRunMs, idle: config.idleStopMs === null ? null : idlePolicy(config.idleStopMs) },
       idleLimits,
       eventsKeptMs: config.eventsKeptMs,
-      strays: config.strays,
+      orphans: config.orphans,
       localRegistries: config.localRegistries,
       alone: true,
     });
@@ -204,8 +204,8 @@ export async function startServer(options: ServerOptions): Promise<Server> {
 
     if (config.role === 'all') {
       const { routeTable } = running.control;
-      const { engine } = hands.hands;
-      const fronts = makeSshFronts({ hands: engine, access: forwarding.ssh, log, files: await sshFiles() });
+      const { engine } = drivers.drivers;
+      const fronts = makeSshFronts({ drivers: engine, access: forwarding.ssh, log, files: await sshFiles() });
       const following = new AbortController();
       const told = routeTable.follow(fronts.told, following.signal, { onlyRunning: true });
       opened.push(async () => {
@@ -230,7 +230,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     const aside = new AbortController();
     const { imageWork } = running;
     const work = [
-      prepareImage({ imageWork, engine: hands.hands.engine, ref: hands.notebookImage.ref, log }, aside.signal),
+      prepareImage({ imageWork, engine: drivers.drivers.engine, ref: drivers.notebookImage.ref, log }, aside.signal),
       firstRun.rewriteTexts(store, region, aside.signal),
       ...(config.registryImages ? [offerRegistryImages({ offer, log }, aside.signal)] : []),
     ];
@@ -246,7 +246,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       example: { region: regionId, imageId, instanceTypeId: types[0]?.id ?? '' },
       store,
       running,
-      hands,
+      drivers,
       stop,
     };
   } catch (error) {

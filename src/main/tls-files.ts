@@ -5,7 +5,7 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { createSecureContext } from 'node:tls';
-import type { Log } from '../control/log.ts';
+import type { Log } from '../control/base/log.ts';
 
 export interface TlsPair {
   cert: string;

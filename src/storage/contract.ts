@@ -7,12 +7,12 @@
  *
  * - **Idempotent**: called twice, or again after it was cut off anywhere, it ends in the same place.
  * - **Nothing is half there**: a disk that `observe` calls present holds its whole size, and all of what it was made from.
- * - **One deed on a disk at a time**: the caller sees to that (`control/disk-turns.ts`); deeds on different disks go side by side.
+ * - **One deed on a disk at a time**: the caller sees to that (`control/volumes/disk-mutex.ts`); deeds on different disks go side by side.
  * - **Nothing is deleted that this storage did not make itself**, and nothing while a container still uses it.
  * - What is not done for a caller's fault or a full host rejects with a `StorageFault`; anything else thrown is a fault of the host.
  *
  * The verbs are those that a cluster's claims have (provision, publish, expand, snapshot, list), so that one may stand behind it later.
- * `test/storage/conformance.ts` holds each storage to this page.
+ * `test/docker/storage/conformance.ts` holds each storage to this page.
  */
 import type { DiskId, Part } from '../domain/disk.ts';
 import type { Space } from '../domain/pool.ts';

@@ -3,7 +3,7 @@
  * brought to the newest migration first. For SQLite, take the data folder's lock (`lock.ts`) before.
  */
 import { migrations } from './migrations/all.ts';
-import { openSqlite } from './sqlite.ts';
+import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
 
 export async function openStore(options: {
@@ -17,7 +17,7 @@ export async function openStore(options: {
       throw new Error('The database URL must begin with postgres:// or postgresql://. For SQLite, leave it out.');
     }
     // Not loaded where it is not used.
-    const { openPostgres } = await import('./postgres.ts');
+    const { openPostgres } = await import('./db/postgres.ts');
     return openPostgres({ url, migrations, log });
   }
   if (file) return openSqlite({ file, migrations, log });

@@ -19,7 +19,7 @@
  * put in order. Where such two cross, PostgreSQL ends one of them, and `write` runs it again: the order saves that wait of a second.
  */
 import type { Kysely } from 'kysely';
-import type { Schema } from './schema.ts';
+import type { Schema } from './db/schema.ts';
 
 export type Db = Kysely<Schema>;
 

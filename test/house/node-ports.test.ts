@@ -4,11 +4,12 @@ import path from 'node:path';
 import { expect, test } from 'vitest';
 
 const FIRST_EPHEMERAL = 32_768;
-const folder = path.join(import.meta.dirname, '../e2e');
-const ranges = readdirSync(folder)
+const testRoot = path.join(import.meta.dirname, '..');
+const ranges = ['docker/e2e', 'browser']
+  .flatMap((folder) => readdirSync(path.join(testRoot, folder)).map((file) => path.join(testRoot, folder, file)))
   .filter((file) => file.endsWith('.test.ts'))
   .flatMap((file) =>
-    [...readFileSync(path.join(folder, file), 'utf8').matchAll(/'(\d{5})-(\d{5})'/g)].map(([, first, last]) => ({
+    [...readFileSync(file, 'utf8').matchAll(/'(\d{5})-(\d{5})'/g)].map(([, first, last]) => ({
       file,
       first: Number(first),
       last: Number(last),

@@ -1,5 +1,5 @@
 /** What may befall the simulated machine by itself or by others, each drawn whole. */
-import { leaveStray } from './stray-requests.ts';
+import { leaveOrphan } from './orphan-requests.ts';
 import type { World } from './world.ts';
 
 const SECOND = 1_000;
@@ -55,7 +55,7 @@ const befalls: readonly (readonly [number, string, Befall])[] = [
       });
     },
   ],
-  [2, 'a container of ours stands there that nobody wished', leaveStray],
+  [2, 'a container of ours stands there that nobody wished', leaveOrphan],
   [1, 'the image is removed', ({ engine }) => engine.host.dropImage('berth.local/test:1')],
   [
     2,

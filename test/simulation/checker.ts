@@ -1,10 +1,10 @@
 /** Looks at the database after each commit, through a connection of its own, and says what is wrong. Only what changed is looked at anew. */
 import { DatabaseSync } from 'node:sqlite';
 import { transitions, type InstanceStatus } from '../../src/domain/instance-states.ts';
-import { instanceFromRow, type InstanceRow } from '../../src/store/instances.ts';
-import { SqliteConnection } from '../../src/store/sqlite-kysely.ts';
-import type { SnapshotRow } from '../../src/store/snapshots.ts';
-import type { VolumeRow } from '../../src/store/volumes.ts';
+import { instanceFromRow, type InstanceRow } from '../../src/store/tables/instances.ts';
+import { SqliteConnection } from '../../src/store/db/sqlite-kysely.ts';
+import type { SnapshotRow } from '../../src/store/tables/snapshots.ts';
+import type { VolumeRow } from '../../src/store/tables/volumes.ts';
 import { ownersOfChanges, stoppedForNothing, wrongLine, wrongTurns } from './fairness.ts';
 import {
   overbooked,

@@ -9,9 +9,9 @@ import { publicInstance } from '../../src/domain/public-instance.ts';
 import { publicSnapshot } from '../../src/domain/snapshot.ts';
 import { publicVolume } from '../../src/domain/volume.ts';
 import type { Owned } from '../../src/engines/contract.ts';
-import type { InstanceRow } from '../../src/store/instances.ts';
-import { snapshotFromRow, type SnapshotRow } from '../../src/store/snapshots.ts';
-import { volumeFromRow, type VolumeRow } from '../../src/store/volumes.ts';
+import type { InstanceRow } from '../../src/store/tables/instances.ts';
+import { snapshotFromRow, type SnapshotRow } from '../../src/store/tables/snapshots.ts';
+import { volumeFromRow, type VolumeRow } from '../../src/store/tables/volumes.ts';
 
 export interface Kept {
   row: InstanceRow;

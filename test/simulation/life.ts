@@ -3,14 +3,14 @@
  * it is: whatever it waits for never comes, whatever it asks for is not heard, and the next life begins with the same disk, engine and
  * storage.
  */
-import { makeControl, type RunningControl } from '../../src/control/make-control.ts';
-import { makeRegions, type RegionHands } from '../../src/control/regions.ts';
-import type { Time } from '../../src/control/time.ts';
+import { makeControl, type RunningControl } from '../../src/control/wiring.ts';
+import { makeRegions, type RegionDrivers } from '../../src/control/base/regions.ts';
+import type { Time } from '../../src/control/base/time.ts';
 import type { Limits } from '../../src/domain/instance-states.ts';
 import { regionId } from '../../src/domain/ids.ts';
 import { migrations } from '../../src/store/migrations/all.ts';
-import type { Pace } from '../../src/store/group-commit.ts';
-import { openSqlite } from '../../src/store/sqlite.ts';
+import type { Pace } from '../../src/store/db/group-commit.ts';
+import { openSqlite } from '../../src/store/db/sqlite.ts';
 import type { Store } from '../../src/store/store.ts';
 import { watchedEngine } from './watched-engine.ts';
 import { watchedStorage } from './watched-storage.ts';
@@ -65,7 +65,7 @@ export class Life {
     const store = await openSqlite({ file: disk.file, migrations, log, pace: this.#pace() });
     if (!this.alive) return;
     disk.opened();
-    const hands: RegionHands = {
+    const drivers: RegionDrivers = {
       regionId: regionId(ids.region),
       engine: watchedEngine(this),
       pools: [{ name: 'default', storage: watchedStorage(this), sizeGB: poolGB, overcommit: 1, seen: null }],
@@ -81,7 +81,7 @@ export class Life {
     };
     const running = makeControl({
       store: this.#gated(store),
-      regions: makeRegions([hands]),
+      regions: makeRegions([drivers]),
       log,
       time: this.#time(),
       random: schedule.random,
@@ -103,7 +103,7 @@ export class Life {
       dataSpace: async () => ({ totalBytes: 2 ** 50, freeBytes: 2 ** 50 }),
       onEngineAnswers: async () => {},
       limits,
-      strays: world.strays,
+      orphans: world.orphans,
       alone: true,
     });
     await running.start();

@@ -13,7 +13,7 @@ import {
   expandVolume,
   renameVolume,
 } from './storage-requests.ts';
-import { handleStray } from './stray-requests.ts';
+import { handleStray } from './orphan-requests.ts';
 import type { World } from './world.ts';
 
 const initScripts = [

@@ -1,7 +1,7 @@
 /** What is still to be done in a world, or wrong in one in which nothing is: empty when all is at rest and every wish is met. */
 import { diskKey } from '../../src/domain/disk.ts';
 import { disksOf } from '../../src/domain/disk-usage.ts';
-import { endsAtMs } from '../../src/domain/ends.ts';
+import { endsAtMs } from '../../src/domain/stop-policy.ts';
 import { isLasting } from '../../src/domain/instance-states.ts';
 import { ownedBy } from '../../src/engines/simulated/answers.ts';
 import { fileOf } from '../../src/engines/simulated/container.ts';

@@ -72,7 +72,7 @@ export async function run(what: Case, at: { folder: string; template: Uint8Array
     fate: (schedule) => fateOf(what, schedule),
     pushes: (schedule) => what.kind === 'seed' && schedule.chance(0.2),
     // Mostly what it would remove in a day it removes at once: so what it must not is seen.
-    strays: (schedule) =>
+    orphans: (schedule) =>
       what.kind === 'seed' && schedule.chance(0.4)
         ? { does: 'stop', keptMs: schedule.spread(60_000, 600_000) }
         : { does: 'delete', keptMs: 0 },

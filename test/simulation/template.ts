@@ -5,11 +5,11 @@ import type { Caller } from '../../src/control/control.ts';
 import type { InstanceType, Region } from '../../src/domain/catalog.ts';
 import { imageId, instanceTypeId, regionId } from '../../src/domain/ids.ts';
 import { pricesOf } from '../../src/main/first-run.ts';
-import { savePool } from '../../src/store/pools.ts';
-import { saveImage, saveInstanceType, saveRegion, saveSetting } from '../../src/store/catalog.ts';
+import { savePool } from '../../src/store/tables/pools.ts';
+import { saveImage, saveInstanceType, saveRegion, saveSetting } from '../../src/store/tables/catalog.ts';
 import { migrations } from '../../src/store/migrations/all.ts';
-import { openSqlite } from '../../src/store/sqlite.ts';
-import { insertAccount } from '../../src/store/accounts.ts';
+import { openSqlite } from '../../src/store/db/sqlite.ts';
+import { insertAccount } from '../../src/store/tables/accounts.ts';
 import { fromDollars } from '../../src/domain/money.ts';
 
 const uuid = (kind: number, number: number): string =>

@@ -6,7 +6,7 @@ import type { Verb } from '../../src/engines/simulated/faults.ts';
 import { makeSimulatedEngine, type SimulatedEngine } from '../../src/engines/simulated/simulated.ts';
 import type { Times } from '../../src/engines/simulated/host.ts';
 import type { Limits } from '../../src/domain/instance-states.ts';
-import type { StrayPolicy } from '../../src/domain/stray.ts';
+import type { OrphanPolicy } from '../../src/domain/orphan.ts';
 import { Checker, LISTED_FOR_MS } from './checker.ts';
 import { Disk, type Watcher } from './disk.ts';
 import { kindly, type Fate, type Mishap, type StorageCall, type StorageMishap } from './fate.ts';
@@ -62,7 +62,7 @@ export class World {
   fateNow: Fate;
   /** Whether archives go to a registry. */
   readonly pushes: boolean;
-  readonly strays: StrayPolicy;
+  readonly orphans: OrphanPolicy;
   limits: Partial<Limits>;
   /** Of each call to the engine: its verb, and how what it is about stood then. */
   readonly engineCalls: string[] = [];
@@ -76,7 +76,7 @@ export class World {
     template: Uint8Array;
     fate: (schedule: Schedule) => Fate;
     limits?: (schedule: Schedule) => Partial<Limits>;
-    strays?: (schedule: Schedule) => StrayPolicy;
+    orphans?: (schedule: Schedule) => OrphanPolicy;
     pushes?: (schedule: Schedule) => boolean;
     times?: (schedule: Schedule) => Partial<Times>;
   }) {
@@ -87,7 +87,7 @@ export class World {
     this.storage = makeMemoryStorage();
     this.fateNow = options.fate(schedule);
     this.pushes = options.pushes?.(schedule) ?? false;
-    this.strays = options.strays?.(schedule) ?? { does: 'delete', keptMs: 0 };
+    this.orphans = options.orphans?.(schedule) ?? { does: 'delete', keptMs: 0 };
     this.limits = options.limits?.(schedule) ?? {};
     this.engine = makeSimulatedEngine({
       installation: ids.installation,

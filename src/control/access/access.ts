@@ -14,13 +14,13 @@
  * Whatever ends a login, a key or an account is a row changed in a transaction under the account's lock. This process forgets it with
  * the commit; any other, which may share the database, within a second.
  */
-import { deleteSpentGrants } from '../../store/gateway-grants.ts';
-import { deleteSpentShares } from '../../store/port-shares.ts';
-import { deleteSpentSessions } from '../../store/sessions.ts';
+import { deleteSpentGrants } from '../../store/tables/gateway-grants.ts';
+import { deleteSpentShares } from '../../store/tables/port-shares.ts';
+import { deleteSpentSessions } from '../../store/tables/sessions.ts';
 import type { Db, Store } from '../../store/store.ts';
 import type { Access, Caller } from '../control.ts';
-import type { Log } from '../log.ts';
-import type { Once } from '../once.ts';
+import type { Log } from '../base/log.ts';
+import type { Once } from '../base/idempotent.ts';
 import { makeAccounts, type Accounts } from './accounts.ts';
 import { makeApiKeys } from './api-keys.ts';
 import { makeCallers } from './callers.ts';
@@ -32,7 +32,7 @@ import { makeSigningRing } from './signing-ring.ts';
 import { makeSshKeys } from './ssh-keys.ts';
 import { makeTokens } from './tokens.ts';
 
-export interface AccessNeeds {
+export interface AccessDeps {
   store: Store;
   now: () => number;
   once: Once;
@@ -63,12 +63,12 @@ export interface FullAccess extends Access, Pick<Accounts, 'ensureAdmin'> {
 /** Half of the four threads that Node hashes on: the others are left for files and name look-ups. */
 const PASSWORDS_AT_ONCE = 2;
 
-export const makeAccess = (needs: AccessNeeds): FullAccess => {
-  const { store, now, once, randomBytes, issuer, audience, log, onSshKeysChanged } = needs;
+export const makeAccess = (deps: AccessDeps): FullAccess => {
+  const { store, now, once, randomBytes, issuer, audience, log, onSshKeysChanged } = deps;
   const passwords = makePasswords({
     randomBytes,
-    argon2id: needs.argon2id ?? argon2id,
-    atOnce: needs.passwordsAtOnce ?? PASSWORDS_AT_ONCE,
+    argon2id: deps.argon2id ?? argon2id,
+    atOnce: deps.passwordsAtOnce ?? PASSWORDS_AT_ONCE,
   });
   const ring = makeSigningRing({ store, now, randomBytes });
   const tokens = makeTokens({ ring, issuer, audience, now });

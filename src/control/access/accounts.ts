@@ -1,15 +1,15 @@
 /** Making accounts: the first one at the first start, the others by an administrator. And what money an account has. */
 import { fromDollars, toDollars } from '../../domain/money.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { accountById, accountByLogin, insertAccount } from '../../store/accounts.ts';
-import { appendEvent } from '../../store/events.ts';
+import { accountById, accountByLogin, insertAccount } from '../../store/tables/accounts.ts';
+import { appendEvent } from '../../store/tables/events.ts';
 import type { Db, Store } from '../../store/store.ts';
 import type { Access, Idempotency } from '../control.ts';
-import type { Once } from '../once.ts';
+import type { Once } from '../base/idempotent.ts';
 import { lockOwnAccount, notLoggedIn } from './callers.ts';
 import type { Passwords } from './passwords.ts';
 import { uuidFrom, type RandomBytes } from './random.ts';
-import { ADMIN_ROLE } from '../tell-administrators.ts';
+import { ADMIN_ROLE } from '../base/notify-administrators.ts';
 
 const ADMIN_NAME = 'admin';
 const USER_ROLE = 'user';
@@ -33,14 +33,14 @@ export interface Accounts extends Pick<Access, 'createUser' | 'balance'> {
   ensureAdmin(first: { password: string; balance: number }): Promise<boolean>;
 }
 
-export const makeAccounts = (needs: {
+export const makeAccounts = (deps: {
   store: Store;
   now: () => number;
   once: Once;
   randomBytes: RandomBytes;
   passwords: Passwords;
 }): Accounts => {
-  const { store, now, once, randomBytes, passwords } = needs;
+  const { store, now, once, randomBytes, passwords } = deps;
 
   /** What is taken already, or null. */
   const makeAccount = async (tx: Db, id: string, account: NewAccount): Promise<'username' | 'email' | null> => {

@@ -1,18 +1,18 @@
 /** API keys: minted, listed, deleted. The full key is shown once and exists nowhere after that, only its hash does. */
 import { Refusal } from '../../domain/refusal.ts';
-import { appendEvent } from '../../store/events.ts';
-import { endGrantsOfKeys } from '../../store/gateway-grants.ts';
-import { apiKeysOf, countApiKeys, deleteApiKeyRow, insertApiKey } from '../../store/keys.ts';
+import { appendEvent } from '../../store/tables/events.ts';
+import { endGrantsOfKeys } from '../../store/tables/gateway-grants.ts';
+import { apiKeysOf, countApiKeys, deleteApiKeyRow, insertApiKey } from '../../store/tables/keys.ts';
 import type { Store } from '../../store/store.ts';
 import type { Access } from '../control.ts';
-import type { Once } from '../once.ts';
+import type { Once } from '../base/idempotent.ts';
 import { API_KEY_PREFIX, lockOwnAccount, type Callers } from './callers.ts';
 import type { Grants } from './grants.ts';
 import { secretFrom, sha256Hex, uuidFrom, type RandomBytes } from './random.ts';
 
 const MAX_KEYS = 50;
 
-export const makeApiKeys = (needs: {
+export const makeApiKeys = (deps: {
   store: Store;
   now: () => number;
   once: Once;
@@ -20,7 +20,7 @@ export const makeApiKeys = (needs: {
   callers: Callers;
   grants: Grants;
 }): Pick<Access, 'createApiKey' | 'listApiKeys' | 'deleteApiKey'> => {
-  const { store, now, once, randomBytes, callers, grants } = needs;
+  const { store, now, once, randomBytes, callers, grants } = deps;
   return {
     async createApiKey({ accountId }, { name }, idempotency) {
       const fullKey = `${API_KEY_PREFIX}${secretFrom(randomBytes)}`;

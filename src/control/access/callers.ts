@@ -1,11 +1,11 @@
 /** From a credential to who asks: tokens and API keys, each through a bounded memory of those found good (`known.ts`). */
 import { Refusal } from '../../domain/refusal.ts';
-import { lockAccount, type AccountRow } from '../../store/accounts.ts';
-import { holderOfApiKey } from '../../store/keys.ts';
-import { holderOfSession, type Holder } from '../../store/sessions.ts';
+import { lockAccount, type AccountRow } from '../../store/tables/accounts.ts';
+import { holderOfApiKey } from '../../store/tables/keys.ts';
+import { holderOfSession, type Holder } from '../../store/tables/sessions.ts';
 import type { Db, Store } from '../../store/store.ts';
 import type { Caller, Credential } from '../control.ts';
-import { makeKnown } from './known.ts';
+import { makeKnown } from './verified-cache.ts';
 import { sha256Hex } from './random.ts';
 import type { Tokens } from './tokens.ts';
 
@@ -48,8 +48,8 @@ export interface Callers {
   readonly size: number;
 }
 
-export const makeCallers = (needs: { store: Store; now: () => number; tokens: Tokens }): Callers => {
-  const { store, now, tokens } = needs;
+export const makeCallers = (deps: { store: Store; now: () => number; tokens: Tokens }): Callers => {
+  const { store, now, tokens } = deps;
 
   const byToken = makeKnown<Caller & { expiresAtMs: number }>({
     now,

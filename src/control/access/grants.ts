@@ -10,7 +10,7 @@
  * It ends with the logout of that login, by hand, with a change of password, the account being disabled, the last instance that it opens being
  * terminated, or, when it came from an API key, the deletion of any API key of the account. Only hashes are stored.
  */
-import { lockAccount } from '../../store/accounts.ts';
+import { lockAccount } from '../../store/tables/accounts.ts';
 import {
   deleteGrant,
   deleteSessionGrant,
@@ -20,18 +20,18 @@ import {
   sessionGrantsOf,
   standingGrant,
   type GatewayGrantRow,
-} from '../../store/gateway-grants.ts';
-import { hasApiKey } from '../../store/keys.ts';
-import { hasLiveSession } from '../../store/sessions.ts';
+} from '../../store/tables/gateway-grants.ts';
+import { hasApiKey } from '../../store/tables/keys.ts';
+import { hasLiveSession } from '../../store/tables/sessions.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { appendEvent } from '../../store/events.ts';
+import { appendEvent } from '../../store/tables/events.ts';
 import type { Caller } from '../control.ts';
-import type { Log } from '../log.ts';
-import type { Once } from '../once.ts';
-import type { GatewaySessions } from '../ways-in.ts';
+import type { Log } from '../base/log.ts';
+import type { Once } from '../base/idempotent.ts';
+import type { GatewaySessions } from '../routing/gateway-types.ts';
 import { lockOwnAccount, notLoggedIn } from './callers.ts';
-import { makeKnown } from './known.ts';
+import { makeKnown } from './verified-cache.ts';
 import { secretFrom, SECRET, sha256Hex, uuidFrom, type RandomBytes } from './random.ts';
 
 const HANDOVER_LIFE_MS = 60_000;
@@ -68,14 +68,14 @@ const stillHolds = (tx: Db, caller: Caller): Promise<boolean> => {
   return caller.apiKeyId === undefined ? Promise.resolve(false) : hasApiKey(tx, caller.accountId, caller.apiKeyId);
 };
 
-export const makeGrants = (needs: {
+export const makeGrants = (deps: {
   store: Store;
   now: () => number;
   once: Once;
   randomBytes: RandomBytes;
   log: Log;
 }): Grants => {
-  const { store, now, once, randomBytes, log } = needs;
+  const { store, now, once, randomBytes, log } = deps;
 
   /** A request in the gateway must not fail because its session could not be moved on: the next one tries again. */
   const extend = async (grant: GatewayGrantRow): Promise<number> => {

@@ -1,12 +1,12 @@
 /** Logging in, out, and changing the password, which ends every login but leaves the API keys: programs run on those. */
 import { Refusal } from '../../domain/refusal.ts';
-import { accountById, accountByLogin, lockAccount, setPasswordHash } from '../../store/accounts.ts';
-import { appendEvent } from '../../store/events.ts';
-import { endGrantsOf, endGrantsOfLogin } from '../../store/gateway-grants.ts';
-import { insertSession, revokeSession, revokeSessionsOf } from '../../store/sessions.ts';
+import { accountById, accountByLogin, lockAccount, setPasswordHash } from '../../store/tables/accounts.ts';
+import { appendEvent } from '../../store/tables/events.ts';
+import { endGrantsOf, endGrantsOfLogin } from '../../store/tables/gateway-grants.ts';
+import { insertSession, revokeSession, revokeSessionsOf } from '../../store/tables/sessions.ts';
 import type { Store } from '../../store/store.ts';
 import type { Access } from '../control.ts';
-import type { Log } from '../log.ts';
+import type { Log } from '../base/log.ts';
 import { makeAttempts } from './attempts.ts';
 import { lockOwnAccount, notLoggedIn, rolesFrom, type Callers } from './callers.ts';
 import type { Grants } from './grants.ts';
@@ -19,7 +19,7 @@ import type { Tokens } from './tokens.ts';
 const wrongWords = (): Refusal =>
   new Refusal('not_logged_in', 'The username (or email) or the password is wrong. Check both and log in again.');
 
-export const makeLogins = (needs: {
+export const makeLogins = (deps: {
   store: Store;
   now: () => number;
   randomBytes: RandomBytes;
@@ -29,7 +29,7 @@ export const makeLogins = (needs: {
   callers: Callers;
   grants: Grants;
 }): Pick<Access, 'login' | 'logout' | 'changePassword'> => {
-  const { store, now, randomBytes, log, passwords, tokens, callers, grants } = needs;
+  const { store, now, randomBytes, log, passwords, tokens, callers, grants } = deps;
   const logins = makeAttempts({ now });
   /** Apart from the logins: a stranger who fails at these must not keep the owner from changing the password. */
   const changes = makeAttempts({ now });

@@ -83,19 +83,19 @@ export interface Passwords {
   stretch(secret: string, salt: Uint8Array): Promise<string>;
 }
 
-export const makePasswords = (needs: {
+export const makePasswords = (deps: {
   randomBytes: (size: number) => Uint8Array;
   argon2id: Argon2id;
   atOnce: number;
 }): Passwords => {
-  const inTurn = makeTurns(needs.atOnce);
-  const nobody = toPhc(needs.randomBytes(SALT_BYTES), needs.randomBytes(TAG_BYTES));
+  const inTurn = makeTurns(deps.atOnce);
+  const nobody = toPhc(deps.randomBytes(SALT_BYTES), deps.randomBytes(TAG_BYTES));
   const tagOf = (message: Uint8Array, salt: Uint8Array) =>
-    inTurn(() => needs.argon2id({ message, nonce: salt, tagLength: TAG_BYTES, ...cost }));
+    inTurn(() => deps.argon2id({ message, nonce: salt, tagLength: TAG_BYTES, ...cost }));
 
   return {
     async hash(password) {
-      const salt = needs.randomBytes(SALT_BYTES);
+      const salt = deps.randomBytes(SALT_BYTES);
       return toPhc(salt, await tagOf(bytesOf(password), salt));
     },
 
@@ -104,7 +104,7 @@ export const makePasswords = (needs: {
       return inTurn(async () => {
         attempt.mayStart();
         const message = bytesOf(password);
-        const tag = await needs.argon2id({ message, nonce: stored.salt, tagLength: stored.tag.length, ...stored.cost });
+        const tag = await deps.argon2id({ message, nonce: stored.salt, tagLength: stored.tag.length, ...stored.cost });
         const right = timingSafeEqual(tag, stored.tag) && phc !== null;
         if (!right) attempt.failed();
         return right;

@@ -3,14 +3,20 @@
  * outlive the login that made them, and end with nobody's password: they are listed, and revoked one by one. Only hashes are kept.
  */
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
-import { appendEvent } from '../../store/events.ts';
-import { holdInstance, ownedInstanceRow } from '../../store/instances.ts';
-import { deleteShare, insertShare, sharesOf, standingShare, type PortShareRow } from '../../store/port-shares.ts';
+import { appendEvent } from '../../store/tables/events.ts';
+import { holdInstance, ownedInstanceRow } from '../../store/tables/instances.ts';
+import {
+  deleteShare,
+  insertShare,
+  sharesOf,
+  standingShare,
+  type PortShareRow,
+} from '../../store/tables/port-shares.ts';
 import type { Store } from '../../store/store.ts';
-import type { ListedShare, OpenedPort, Ports } from '../ways-in.ts';
-import type { Once } from '../once.ts';
+import type { ListedShare, OpenedPort, Ports } from '../routing/gateway-types.ts';
+import type { Once } from '../base/idempotent.ts';
 import { lockOwnAccount } from './callers.ts';
-import { makeKnown } from './known.ts';
+import { makeKnown } from './verified-cache.ts';
 import { secretFrom, SECRET, sha256Hex, uuidFrom, type RandomBytes } from './random.ts';
 
 const MOST_OF_AN_INSTANCE = 50;
@@ -29,14 +35,14 @@ const listed = ({ id, port, name, createdAtMs, expiresAtMs }: PortShareRow): Lis
   expiresAtMs,
 });
 
-export const makeShares = (needs: {
+export const makeShares = (deps: {
   store: Store;
   now: () => number;
   once: Once;
   randomBytes: RandomBytes;
   shareUrl: (link: { instanceId: string; port: number; token: string }) => string;
 }): Shares => {
-  const { store, now, once, randomBytes, shareUrl } = needs;
+  const { store, now, once, randomBytes, shareUrl } = deps;
 
   const known = makeKnown<OpenedPort & { shareId: string }>({
     now,

@@ -8,7 +8,7 @@ import {
   deleteSigningKeysRetiredBefore,
   signingKeysSince,
   succeedSigningKey,
-} from '../../store/signing-keys.ts';
+} from '../../store/tables/signing-keys.ts';
 import type { Store } from '../../store/store.ts';
 import { secretFrom, type RandomBytes } from './random.ts';
 
@@ -44,8 +44,8 @@ const keyFrom = async (jwk: string): Promise<CryptoKey> => {
 /** A key that leaked unseen is good for a month, not for ever. */
 const ROTATE_AFTER_MS = 30 * 24 * 3600 * 1000;
 
-export const makeSigningRing = (needs: { store: Store; now: () => number; randomBytes: RandomBytes }): SigningRing => {
-  const { store, now } = needs;
+export const makeSigningRing = (deps: { store: Store; now: () => number; randomBytes: RandomBytes }): SigningRing => {
+  const { store, now } = deps;
   const lifeMs = TOKEN_LIFE_S * 1000 + ROTATION_SLACK_MS;
   let ring: Ring = { current: null, publicKeys: new Map() };
   let reading: Promise<void> | null = null;
@@ -77,7 +77,7 @@ export const makeSigningRing = (needs: { store: Store; now: () => number; random
   const succeed = async (over: string | undefined): Promise<string> => {
     const pair = await generateKeyPair(ALGORITHM, { crv: 'Ed25519', extractable: true });
     const key = {
-      kid: secretFrom(needs.randomBytes),
+      kid: secretFrom(deps.randomBytes),
       privateJwk: JSON.stringify(await exportJWK(pair.privateKey)),
       publicJwk: JSON.stringify(await exportJWK(pair.publicKey)),
     };

@@ -1,12 +1,12 @@
 /** The account's ssh keys. A change of them makes the account's instances due in the same transaction, and so reaches the running ones. */
 import { createHash } from 'node:crypto';
 import { Refusal } from '../../domain/refusal.ts';
-import { parseSshPublicKey } from '../../domain/ssh-key.ts';
-import { appendEvent } from '../../store/events.ts';
-import { countSshKeys, deleteSshKeyRow, insertSshKey, sshKeysOf } from '../../store/keys.ts';
+import { parseSshPublicKey } from './ssh-public-key.ts';
+import { appendEvent } from '../../store/tables/events.ts';
+import { countSshKeys, deleteSshKeyRow, insertSshKey, sshKeysOf } from '../../store/tables/keys.ts';
 import type { Db, Store } from '../../store/store.ts';
 import type { Access } from '../control.ts';
-import type { Once } from '../once.ts';
+import type { Once } from '../base/idempotent.ts';
 import { lockOwnAccount } from './callers.ts';
 import { uuidFrom, type RandomBytes } from './random.ts';
 
@@ -16,14 +16,14 @@ const MAX_KEYS = 100;
 export const fingerprintOf = (blob: Uint8Array): string =>
   `SHA256:${createHash('sha256').update(blob).digest('base64').replace(/=+$/, '')}`;
 
-export const makeSshKeys = (needs: {
+export const makeSshKeys = (deps: {
   store: Store;
   now: () => number;
   once: Once;
   randomBytes: RandomBytes;
   onSshKeysChanged: (tx: Db, accountId: string) => Promise<void>;
 }): Pick<Access, 'createSshKey' | 'listSshKeys' | 'deleteSshKey'> => {
-  const { store, now, once, randomBytes, onSshKeysChanged } = needs;
+  const { store, now, once, randomBytes, onSshKeysChanged } = deps;
   return {
     async createSshKey({ accountId }, { name, publicKey }, idempotency) {
       const key = parseSshPublicKey(publicKey);

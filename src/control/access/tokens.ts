@@ -39,13 +39,13 @@ const headerOf = (token: string): ProtectedHeaderParameters | null => {
 
 const isWhole = (value: unknown): value is number => Number.isSafeInteger(value);
 
-export const makeTokens = (needs: {
+export const makeTokens = (deps: {
   ring: SigningRing;
   issuer: string;
   audience: string;
   now: () => number;
 }): Tokens => {
-  const { ring, issuer, audience, now } = needs;
+  const { ring, issuer, audience, now } = deps;
 
   const payloadOf = async (token: string, kid: string): Promise<JWTPayload | null> => {
     // Outside the try: a store that does not answer is not a bad token.

@@ -10,7 +10,7 @@
  * alone: other ports of the same host, which instances can publish, are the same site.
  */
 import type { Credential, Forwarding, GatewayRoute, WhoseCredential } from '../../control/control.ts';
-import { copied } from '../../control/copied.ts';
+import { copied } from '../../control/inside/copy-string.ts';
 import { mayCome, type PortAccess } from '../../domain/port-access.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { crossSite, linkEnded, notFound, notLoggedIn, serviceWorkerRefused } from './answers.ts';
@@ -74,7 +74,7 @@ export interface Visit {
   ownOrigin: string;
 }
 
-export interface AdmissionNeeds {
+export interface AdmissionDeps {
   forwarding: Pick<Forwarding, 'route' | 'session' | 'share'>;
   authenticate: WhoseCredential;
   apiOrigin: () => string;
@@ -82,9 +82,9 @@ export interface AdmissionNeeds {
 
 const PUBLIC: Evidence = { kind: 'public' };
 
-export async function admit(needs: AdmissionNeeds, visit: Visit): Promise<Admission> {
+export async function admit(deps: AdmissionDeps, visit: Visit): Promise<Admission> {
   const { head, target } = visit;
-  const route = await needs.forwarding.route(target.instanceId);
+  const route = await deps.forwarding.route(target.instanceId);
   const access = route === null ? 'owner' : accessTo(route, target);
   // Most requests to public ports bring nothing that would have to be looked at.
   const bare =
@@ -92,8 +92,8 @@ export async function admit(needs: AdmissionNeeds, visit: Visit): Promise<Admiss
   if (bare && route !== null && access === 'public') return { route, evidence: PUBLIC, owner: false };
   const admission =
     route !== null && access === 'public'
-      ? await admitAnybody(needs, visit, route)
-      : await admitSome(needs, visit, route, access);
+      ? await admitAnybody(deps, visit, route)
+      : await admitSome(deps, visit, route, access);
   // On a host of its own it serves none but itself.
   const mayInstall = target.surface === 'host' || !head.serviceWorkerScript;
   if ('refused' in admission || admission.owner || mayInstall) return admission;
@@ -103,35 +103,35 @@ export async function admit(needs: AdmissionNeeds, visit: Visit): Promise<Admiss
 const accessTo = (route: GatewayRoute, { surface, port }: Place): PortAccess =>
   (surface !== 'notebook' && route.access.get(port)) || 'owner';
 
-async function admitAnybody(needs: AdmissionNeeds, visit: Visit, route: GatewayRoute): Promise<Admitted> {
-  const login = await shownLogin(needs, visit, visit.credentials.presentedBy(visit.head));
+async function admitAnybody(deps: AdmissionDeps, visit: Visit, route: GatewayRoute): Promise<Admitted> {
+  const login = await shownLogin(deps, visit, visit.credentials.presentedBy(visit.head));
   const owner = login !== null && login !== 'crossSite' && login.accountId === route.ownerId;
   return { route, evidence: PUBLIC, owner };
 }
 
 /** In by what one is, or by a link. What is looked at, and in which order, must not depend on whether there is a route. */
 async function admitSome(
-  needs: AdmissionNeeds,
+  deps: AdmissionDeps,
   visit: Visit,
   route: GatewayRoute | null,
   access: PortAccess,
 ): Promise<Admission> {
   const presented = visit.credentials.presentedBy(visit.head);
-  const login = await shownLogin(needs, visit, presented);
+  const login = await shownLogin(deps, visit, presented);
   const come = (by: Login): Admitted | null =>
     route !== null && mayCome(access, by.accountId, route.ownerId)
       ? { route, evidence: by.evidence, owner: by.accountId === route.ownerId }
       : null;
   const asAccount = login === null || login === 'crossSite' ? null : come(login);
   if (asAccount !== null) return asAccount;
-  const link = await shownLink(needs, visit);
+  const link = await shownLink(deps, visit);
   if (link !== null && link !== 'crossSite' && route !== null) return { route, evidence: link, owner: false };
   if (login === 'crossSite' || link === 'crossSite') return { refused: crossSite() };
   // One not recognised may still be good, for instance after the issuer was renamed.
-  const guessed = login === null && presented?.ours === false ? await loginBy(needs, presented.credential) : null;
+  const guessed = login === null && presented?.ours === false ? await loginBy(deps, presented.credential) : null;
   const found = login ?? guessed;
-  if (found === null) return { refused: (visit.shareToken === null ? notLoggedIn : linkEnded)(needs.apiOrigin()) };
-  return come(found) ?? { refused: notFound(needs.apiOrigin()) };
+  if (found === null) return { refused: (visit.shareToken === null ? notLoggedIn : linkEnded)(deps.apiOrigin()) };
+  return come(found) ?? { refused: notFound(deps.apiOrigin()) };
 }
 
 interface Login {
@@ -141,13 +141,13 @@ interface Login {
 
 /** By a credential that is recognised as ours, else by the session; `crossSite`: of a page of elsewhere that would do something. */
 const shownLogin = (
-  needs: AdmissionNeeds,
+  deps: AdmissionDeps,
   visit: Visit,
   presented: Presented | null,
 ): Promise<Login | 'crossSite' | null> =>
-  presented?.ours === true ? loginBy(needs, presented.credential) : sessionLogin(needs, visit);
+  presented?.ours === true ? loginBy(deps, presented.credential) : sessionLogin(deps, visit);
 
-async function loginBy({ authenticate }: AdmissionNeeds, credential: Credential): Promise<Login | null> {
+async function loginBy({ authenticate }: AdmissionDeps, credential: Credential): Promise<Login | null> {
   try {
     const { accountId } = await authenticate(credential);
     return { accountId, evidence: { kind: 'credential', credential, accountId } };
@@ -157,7 +157,7 @@ async function loginBy({ authenticate }: AdmissionNeeds, credential: Credential)
   }
 }
 
-async function sessionLogin({ forwarding }: AdmissionNeeds, visit: Visit): Promise<Login | 'crossSite' | null> {
+async function sessionLogin({ forwarding }: AdmissionDeps, visit: Visit): Promise<Login | 'crossSite' | null> {
   const secret = sessionSecretOf(visit.head.cookies, isSecure(visit.ownOrigin));
   const weight = secret === null ? 'ignored' : cookieWeight(visit);
   if (weight === 'refused') return 'crossSite';
@@ -169,7 +169,7 @@ async function sessionLogin({ forwarding }: AdmissionNeeds, visit: Visit): Promi
 }
 
 /** By a token that is shown, else by the cookie that was made of one. */
-async function shownLink(needs: AdmissionNeeds, visit: Visit): Promise<Evidence | 'crossSite' | null> {
+async function shownLink(deps: AdmissionDeps, visit: Visit): Promise<Evidence | 'crossSite' | null> {
   const { head, target, shareToken } = visit;
   if (target.surface === 'notebook') return null;
   const kept = shareToken === null ? shareTokenOf(head.cookies, isSecure(visit.ownOrigin), target.surface) : null;
@@ -177,11 +177,11 @@ async function shownLink(needs: AdmissionNeeds, visit: Visit): Promise<Evidence 
   if (weight === 'refused') return 'crossSite';
   const token = shareToken ?? kept;
   if (token === null || weight === 'ignored') return null;
-  return (await opens(needs, token, target)) ? { kind: 'share', token } : null;
+  return (await opens(deps, token, target)) ? { kind: 'share', token } : null;
 }
 
-async function opens(needs: AdmissionNeeds, token: string, target: Place): Promise<boolean> {
-  const opened = await needs.forwarding.share(token);
+async function opens(deps: AdmissionDeps, token: string, target: Place): Promise<boolean> {
+  const opened = await deps.forwarding.share(token);
   return opened !== null && opened.instanceId === target.instanceId && opened.port === target.port;
 }
 
@@ -207,8 +207,8 @@ export function cookieWeight({
 }
 
 /** Whether what was let in before would still be. Faults of the store change nothing: unknown is not ended. */
-export async function stillAdmitted(needs: AdmissionNeeds, target: Place, evidence: Evidence): Promise<boolean> {
-  const route = await needs.forwarding.route(target.instanceId);
+export async function stillAdmitted(deps: AdmissionDeps, target: Place, evidence: Evidence): Promise<boolean> {
+  const route = await deps.forwarding.route(target.instanceId);
   if (route === null) return false;
   const access = accessTo(route, target);
   const mayStay = (accountId: string | null): boolean => mayCome(access, accountId, route.ownerId);
@@ -216,11 +216,11 @@ export async function stillAdmitted(needs: AdmissionNeeds, target: Place, eviden
     case 'public':
       return mayStay(null);
     case 'session':
-      return mayStay((await needs.forwarding.session(evidence.secret))?.accountId ?? null);
+      return mayStay((await deps.forwarding.session(evidence.secret))?.accountId ?? null);
     case 'credential':
-      return mayStay((await loginBy(needs, evidence.credential))?.accountId ?? null);
+      return mayStay((await loginBy(deps, evidence.credential))?.accountId ?? null);
     case 'share':
-      return mayStay(null) || opens(needs, evidence.token, target);
+      return mayStay(null) || opens(deps, evidence.token, target);
     default:
       return evidence satisfies never;
   }

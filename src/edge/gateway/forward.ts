@@ -3,7 +3,7 @@
  * reader or writer holds a few buffers and never a body. A client that leaves aborts the request to the instance; an instance that
  * dies before its head becomes a 502, and later a broken connection, never a response cut short that looks whole.
  */
-import type { Log } from '../../control/log.ts';
+import type { Log } from '../../control/base/log.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Admitted } from './admission.ts';
 import {
@@ -24,7 +24,7 @@ import { Moving, type IdleWatch } from './idle.ts';
 import { hasBody } from './head.ts';
 import type { Head } from './head.ts';
 import type { InstanceConnection, Receiver } from './instance-connection.ts';
-import { announcedTrailers, outwardHeaders, outwardTrailers } from './outward.ts';
+import { announcedTrailers, outwardHeaders, outwardTrailers } from './downstream-headers.ts';
 import type { PortPool } from './port-pool.ts';
 import { requestHead } from './request-head.ts';
 import { RequestBody } from './request-body.ts';

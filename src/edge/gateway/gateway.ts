@@ -23,9 +23,9 @@ import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Duplex } from 'node:stream';
 import type { Forwarding, TrafficKind, WhoseCredential } from '../../control/control.ts';
-import type { Log } from '../../control/log.ts';
+import type { Log } from '../../control/base/log.ts';
 import { admit, lasting } from './admission.ts';
-import type { Admission, AdmissionNeeds, Admitted, Visit } from './admission.ts';
+import type { Admission, AdmissionDeps, Admitted, Visit } from './admission.ts';
 import {
   badRequest,
   crowded,
@@ -45,7 +45,7 @@ import { isSecure, shareCookie } from './cookies.ts';
 import { breakOff } from './client-exchange.ts';
 import type { ClientRequest, ClientResponse } from './client-exchange.ts';
 import { Credentials } from './credentials.ts';
-import { Crowd } from './crowd.ts';
+import { Crowd } from './connection-limit.ts';
 import { forward } from './forward.ts';
 import type { Exchange } from './forward.ts';
 import { hasBody, readHead } from './head.ts';
@@ -54,8 +54,8 @@ import { Http2Clients } from './http2.ts';
 import { IdleWatch } from './idle.ts';
 import { InstancePools } from './instance-pools.ts';
 import type { PortPool } from './port-pool.ts';
-import { inwardHeaders, peerOf, senderOf } from './inward.ts';
-import type { Peer, Sender } from './inward.ts';
+import { inwardHeaders, peerOf, senderOf } from './upstream-headers.ts';
+import type { Peer, Sender } from './upstream-headers.ts';
 import { defaultGatewayLimits, type GatewayLimits } from './limits.ts';
 import { open } from './open.ts';
 import { addressWithout, isNavigation, shownToken, type Shown } from './share-token.ts';
@@ -70,7 +70,7 @@ export interface GatewayTls {
   follow: (taken: (pair: { cert: string; key: string }) => void) => void;
 }
 
-export interface GatewayNeeds {
+export interface GatewayDeps {
   forwarding: Forwarding;
   authenticate: WhoseCredential;
   log: Log;
@@ -103,16 +103,16 @@ const ignore = (): void => {};
 
 const originOf = (address: string): string => new URL(address).origin;
 
-export const makeGateway = (needs: GatewayNeeds): Gateway => new Gateway(needs);
+export const makeGateway = (deps: GatewayDeps): Gateway => new Gateway(deps);
 
 export class Gateway {
-  readonly #needs: GatewayNeeds;
+  readonly #deps: GatewayDeps;
   readonly #limits: GatewayLimits;
   readonly #now: () => number;
   readonly #trusted: BlockList;
   readonly #publicOrigin: { origin: string; scheme: string } | null;
   readonly #portDomain: () => string | null;
-  readonly #admission: AdmissionNeeds;
+  readonly #admission: AdmissionDeps;
   readonly #server: Server;
   readonly #crowd: Crowd;
   readonly #http2: Http2Clients;
@@ -125,16 +125,16 @@ export class Gateway {
   #stopping = false;
   #onQuiet: (() => void) | null = null;
 
-  constructor(needs: GatewayNeeds) {
-    this.#needs = needs;
-    this.#limits = { ...defaultGatewayLimits, ...needs.limits };
-    this.#now = needs.now ?? Date.now;
-    const { forwarding, authenticate } = needs;
-    const apiOrigin = (): string => originOf(typeof needs.apiOrigin === 'string' ? needs.apiOrigin : needs.apiOrigin());
-    this.#trusted = addressList(needs.trustedProxies ?? []);
-    const told = needs.publicOrigin === undefined ? null : new URL(needs.publicOrigin);
+  constructor(deps: GatewayDeps) {
+    this.#deps = deps;
+    this.#limits = { ...defaultGatewayLimits, ...deps.limits };
+    this.#now = deps.now ?? Date.now;
+    const { forwarding, authenticate } = deps;
+    const apiOrigin = (): string => originOf(typeof deps.apiOrigin === 'string' ? deps.apiOrigin : deps.apiOrigin());
+    this.#trusted = addressList(deps.trustedProxies ?? []);
+    const told = deps.publicOrigin === undefined ? null : new URL(deps.publicOrigin);
     this.#publicOrigin = told && { origin: told.origin, scheme: told.protocol };
-    this.#portDomain = needs.portDomain ?? ((): null => null);
+    this.#portDomain = deps.portDomain ?? ((): null => null);
     this.#admission = { forwarding, authenticate, apiOrigin };
     this.#pools = new InstancePools({
       dial: async (id, port, signal) => forwarding.dial(id, port, signal),
@@ -144,10 +144,10 @@ export class Gateway {
     const { clientIdleMs, instanceIdleMs, tunnelIdleMs } = this.#limits;
     this.#idle = new IdleWatch([clientIdleMs, instanceIdleMs, tunnelIdleMs], this.#now);
     const onEnded: Forwarding['onEnded'] = (look) => forwarding.onEnded(look);
-    this.#revocation = new Revocation({ ...this.#admission, onEnded, log: needs.log }, this.#limits.revocationMs);
+    this.#revocation = new Revocation({ ...this.#admission, onEnded, log: deps.log }, this.#limits.revocationMs);
     this.#http2 = new Http2Clients(this.#limits, (req, res, waits) => void this.#onRequest(req, res, waits));
     this.#server = this.#makeServer();
-    this.#crowd = new Crowd(this.#server, this.#limits.connections, needs.log);
+    this.#crowd = new Crowd(this.#server, this.#limits.connections, deps.log);
   }
 
   async listen(host: string, port: number): Promise<void> {
@@ -210,7 +210,7 @@ export class Gateway {
       insecureHTTPParser: false,
       shouldUpgradeCallback: (req) => req.method === 'GET' && req.headers.upgrade?.toLowerCase() === 'websocket',
     };
-    const tls = this.#needs.tls && { ...this.#needs.tls, handshakeTimeout: limits.headMs };
+    const tls = this.#deps.tls && { ...this.#deps.tls, handshakeTimeout: limits.headMs };
     const server = serverOf(options, tls, (socket) => this.#http2.serve(socket));
     // Node would drop what is over the count in silence, checks included; the size bounds it already.
     server.maxHeadersCount = 0;
@@ -260,7 +260,7 @@ export class Gateway {
       await this.#answer(req, res, expectsContinue, connection);
     } catch (error) {
       const known = unavailable(error);
-      if (known === null) this.#needs.log.error({ err: error, method: req.method }, 'the gateway failed at a request');
+      if (known === null) this.#deps.log.error({ err: error, method: req.method }, 'the gateway failed at a request');
       sendAnswer(req, res, known ?? internal(), req.headers.accept ?? '');
     }
   }
@@ -297,7 +297,7 @@ export class Gateway {
       case 'open': {
         const ownOrigin = this.#ownOrigin(senderOf(head, connection.peer), target.at !== null);
         return open(
-          { forwarding: this.#needs.forwarding, apiOrigin: this.#admission.apiOrigin },
+          { forwarding: this.#deps.forwarding, apiOrigin: this.#admission.apiOrigin },
           { req, res, head, query: target.query, at: target.at, ownOrigin },
         );
       }
@@ -330,15 +330,15 @@ export class Gateway {
     const { place } = entered;
     const live: Live = { place, evidence: admitted.evidence, cut: () => breakOff(req, res), at: -1 };
     this.#revocation.watch(live);
-    const done = this.#needs.forwarding.began(place.instanceId, trafficKind(target, method, false));
+    const done = this.#deps.forwarding.began(place.instanceId, trafficKind(target, method, false));
     forward(pool, {
       ...client,
       head,
       target,
       admitted,
       host: sender.host,
-      headers: inwardHeaders(head, target, admitted, sender, this.#needs.issuer),
-      log: this.#needs.log,
+      headers: inwardHeaders(head, target, admitted, sender, this.#deps.issuer),
+      log: this.#deps.log,
       idle: this.#idle,
       limits: this.#limits,
       onDone: () => {
@@ -370,7 +370,7 @@ export class Gateway {
       await this.#answerUpgrade(req, client, early);
     } catch (error) {
       const known = unavailable(error);
-      if (known === null) this.#needs.log.error({ err: error }, 'the gateway failed at an upgrade');
+      if (known === null) this.#deps.log.error({ err: error }, 'the gateway failed at an upgrade');
       sendRawAnswer(client, known ?? internal());
     }
   }
@@ -395,8 +395,8 @@ export class Gateway {
     const { admitted, place, pool } = entered;
     const live: Live = { place, evidence: lasting(admitted.evidence), cut: () => client.destroy(), at: -1 };
     this.#revocation.watch(live);
-    const done = this.#needs.forwarding.began(place.instanceId, trafficKind(target, 'GET', true));
-    const headers = inwardHeaders(head, target, admitted, sender, this.#needs.issuer);
+    const done = this.#deps.forwarding.began(place.instanceId, trafficKind(target, 'GET', true));
+    const headers = inwardHeaders(head, target, admitted, sender, this.#deps.issuer);
     const wish = { client, early, target, admitted, host: sender.host, accept: head.accept, headers };
     tunnel(pool, { ...wish, idle: this.#idle, limits: this.#limits }, () => {
       done();
@@ -443,7 +443,7 @@ export class Gateway {
       found = {
         responses: new Set(),
         peer: peerOf(from, this.#trusted),
-        credentials: new Credentials(this.#needs.issuer),
+        credentials: new Credentials(this.#deps.issuer),
       };
       this.#connections.set(socket, found);
     }

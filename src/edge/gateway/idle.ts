@@ -2,7 +2,7 @@
  * What is under way and stands still. Each says how much has moved on it so far, and whose turn it is; one look now and then compares, so
  * that a request costs no timer and a chunk no clock.
  */
-import { Bag, type InBag } from './bag.ts';
+import { Bag, type InBag } from './swap-remove-list.ts';
 
 export abstract class Moving implements InBag {
   at = -1;

@@ -18,7 +18,7 @@ export interface Receiver {
   onBroken(error: Error): void;
 }
 
-export interface ConnectionNeeds {
+export interface ConnectionDeps {
   maxHeaderBytes: number;
   /** Of one that says nothing of it. */
   idleMs: number;
@@ -34,7 +34,7 @@ const LONGEST_IDLE_MS = 60_000;
 
 export class InstanceConnection implements ResponseSink {
   readonly #stream: Duplex;
-  readonly #needs: ConnectionNeeds;
+  readonly #deps: ConnectionDeps;
   readonly #reader: ResponseReader;
   #receiver: Receiver | null = null;
   #sent = false;
@@ -47,10 +47,10 @@ export class InstanceConnection implements ResponseSink {
   /** Requests that came over it before this one. */
   served = 0;
 
-  constructor(stream: Duplex, needs: ConnectionNeeds) {
+  constructor(stream: Duplex, deps: ConnectionDeps) {
     this.#stream = stream;
-    this.#needs = needs;
-    this.#reader = new ResponseReader(needs.maxHeaderBytes);
+    this.#deps = deps;
+    this.#reader = new ResponseReader(deps.maxHeaderBytes);
     stream.on('data', (piece: Buffer) => this.#onPiece(piece));
     stream.on('end', () => this.#onStreamEnd());
     stream.on('error', (error) => (this.#error ??= error));
@@ -98,7 +98,7 @@ export class InstanceConnection implements ResponseSink {
 
   /** Of one at rest: whether the instance will not have closed it by now. */
   isGood(): boolean {
-    return !this.#stream.destroyed && this.#needs.now() < this.#untilMs;
+    return !this.#stream.destroyed && this.#deps.now() < this.#untilMs;
   }
 
   destroy(error?: Error): void {
@@ -110,7 +110,7 @@ export class InstanceConnection implements ResponseSink {
     if (head.status >= 200) {
       this.#keepAlive = head.keepAlive;
       this.#idleMs =
-        head.keepAliveS === null ? this.#needs.idleMs : Math.min((head.keepAliveS - MARGIN_S) * 1_000, LONGEST_IDLE_MS);
+        head.keepAliveS === null ? this.#deps.idleMs : Math.min((head.keepAliveS - MARGIN_S) * 1_000, LONGEST_IDLE_MS);
     }
     this.#receiver?.onHead(head);
   }
@@ -147,9 +147,9 @@ export class InstanceConnection implements ResponseSink {
       return;
     }
     this.served += 1;
-    this.#untilMs = this.#needs.now() + this.#idleMs;
+    this.#untilMs = this.#deps.now() + this.#idleMs;
     if (this.#stream.isPaused()) this.#stream.resume();
-    this.#needs.onRest(this);
+    this.#deps.onRest(this);
   }
 
   #onStreamEnd(): void {
@@ -159,7 +159,7 @@ export class InstanceConnection implements ResponseSink {
   }
 
   #onClose(): void {
-    this.#needs.onGone(this);
+    this.#deps.onGone(this);
     const receiver = this.#receiver;
     this.#receiver = null;
     if (!this.#answered) receiver?.onBroken(this.#error ?? new Error('the instance closed the connection'));

@@ -42,11 +42,11 @@ export class InstancePools {
   readonly #stopping = new AbortController();
   readonly #sweep: NodeJS.Timeout;
 
-  constructor(needs: { dial: Forwarding['dial']; limits: PoolLimits; now: () => number }) {
-    this.#dial = needs.dial;
-    this.#limits = needs.limits;
-    this.#now = needs.now;
-    const { idlePoolMs, idleConnectionMs } = needs.limits;
+  constructor(deps: { dial: Forwarding['dial']; limits: PoolLimits; now: () => number }) {
+    this.#dial = deps.dial;
+    this.#limits = deps.limits;
+    this.#now = deps.now;
+    const { idlePoolMs, idleConnectionMs } = deps.limits;
     this.#sweep = setInterval(() => this.#closeIdle(), Math.max(50, Math.min(idlePoolMs, idleConnectionMs) / 2));
     this.#sweep.unref();
   }

@@ -15,7 +15,7 @@ import { isSecure, sessionCookie, sessionSecretOf } from './cookies.ts';
 import type { Head } from './head.ts';
 import { OPEN_ON_HOSTS, portOf } from './routing.ts';
 
-export interface OpenNeeds {
+export interface OpenDeps {
   forwarding: Pick<Forwarding, 'redeem' | 'session'>;
   apiOrigin: () => string;
 }
@@ -30,13 +30,13 @@ export interface OpenVisit {
   ownOrigin: string;
 }
 
-export async function open(needs: OpenNeeds, visit: OpenVisit): Promise<void> {
+export async function open(deps: OpenDeps, visit: OpenVisit): Promise<void> {
   const { req, res, head } = visit;
-  const answer = await answerOpen(needs, visit);
+  const answer = await answerOpen(deps, visit);
   sendAnswer(req, res, answer, head.accept);
 }
 
-async function answerOpen(needs: OpenNeeds, { req, head, query, at, ownOrigin }: OpenVisit): Promise<Answer> {
+async function answerOpen(deps: OpenDeps, { req, head, query, at, ownOrigin }: OpenVisit): Promise<Answer> {
   // A HEAD by a previewer of links must not spend the key.
   if (req.method !== 'GET') return { ...badRequest('the link is opened with GET', 405), headers: ['Allow', 'GET'] };
   const search = new URLSearchParams(query);
@@ -46,11 +46,11 @@ async function answerOpen(needs: OpenNeeds, { req, head, query, at, ownOrigin }:
   if (key === null || key === '')
     return badRequest('the link has no key: take the whole link that the console or the API gave');
   if (portText !== null && port === null) return badRequest('the port of the link is not a number from 1 to 65535');
-  if (openedByStrangers(needs.apiOrigin(), head, ownOrigin)) return confirmation(at, key, port);
-  const redeemed = await needs.forwarding.redeem(key);
-  if (redeemed === null) return spent(needs.apiOrigin());
+  if (openedByStrangers(deps.apiOrigin(), head, ownOrigin)) return confirmation(at, key, port);
+  const redeemed = await deps.forwarding.redeem(key);
+  if (redeemed === null) return spent(deps.apiOrigin());
   // The host of one instance is no place to open another's.
-  if (at !== null && redeemed.instanceId !== at.instanceId) return spent(needs.apiOrigin());
+  if (at !== null && redeemed.instanceId !== at.instanceId) return spent(deps.apiOrigin());
   const place =
     at !== null
       ? '/'
@@ -59,7 +59,7 @@ async function answerOpen(needs: OpenNeeds, { req, head, query, at, ownOrigin }:
         : `/forward/${redeemed.instanceId}/${port}/`;
   const headers = ['Location', place, 'Set-Cookie', sessionCookie(redeemed.session, isSecure(ownOrigin))];
   const before = sessionSecretOf(head.cookies, isSecure(ownOrigin));
-  const accountBefore = before === null ? null : ((await needs.forwarding.session(before))?.accountId ?? null);
+  const accountBefore = before === null ? null : ((await deps.forwarding.session(before))?.accountId ?? null);
   // Not the cookies: they belong to the host, and so to the console as well.
   if (accountBefore !== redeemed.accountId) headers.push('Clear-Site-Data', '"cache", "storage"');
   return {

@@ -1,7 +1,7 @@
 /** The connections to one port of one instance: those at rest are used again, the last used first, so that what nobody needs grows old. */
 import type { Duplex } from 'node:stream';
 import type { InstanceId } from '../../domain/ids.ts';
-import { InstanceConnection, type ConnectionNeeds } from './instance-connection.ts';
+import { InstanceConnection, type ConnectionDeps } from './instance-connection.ts';
 
 export class PortPool {
   readonly instanceId: InstanceId;
@@ -12,20 +12,20 @@ export class PortPool {
   /** When the port was first found closed, since it last answered. */
   closedSinceMs: number | null = null;
   readonly #dial: (pool: PortPool) => Promise<Duplex>;
-  readonly #needs: ConnectionNeeds;
+  readonly #deps: ConnectionDeps;
   readonly #all = new Set<InstanceConnection>();
   readonly #resting: InstanceConnection[] = [];
 
   constructor(
     { instanceId, port }: { instanceId: InstanceId; port: number },
-    needs: Omit<ConnectionNeeds, 'onRest' | 'onGone'> & { dial: (pool: PortPool) => Promise<Duplex> },
+    deps: Omit<ConnectionDeps, 'onRest' | 'onGone'> & { dial: (pool: PortPool) => Promise<Duplex> },
   ) {
     this.instanceId = instanceId;
     this.port = port;
-    this.usedAtMs = needs.now();
-    this.#dial = needs.dial;
-    this.#needs = {
-      ...needs,
+    this.usedAtMs = deps.now();
+    this.#dial = deps.dial;
+    this.#deps = {
+      ...deps,
       onRest: (connection) => void this.#resting.push(connection),
       onGone: (connection) => this.#forget(connection),
     };
@@ -48,7 +48,7 @@ export class PortPool {
   async connect(): Promise<InstanceConnection> {
     const stream = await this.#dial(this);
     if (stream.destroyed) throw new Error('the connection ended at once');
-    const connection = new InstanceConnection(stream, this.#needs);
+    const connection = new InstanceConnection(stream, this.#deps);
     this.#all.add(connection);
     return connection;
   }

@@ -4,10 +4,10 @@
  * instance is gone or has another owner.
  */
 import { stillAdmitted } from './admission.ts';
-import type { AdmissionNeeds, Evidence } from './admission.ts';
-import { Bag, type InBag } from './bag.ts';
+import type { AdmissionDeps, Evidence } from './admission.ts';
+import { Bag, type InBag } from './swap-remove-list.ts';
 import type { Forwarding } from '../../control/control.ts';
-import type { Log } from '../../control/log.ts';
+import type { Log } from '../../control/base/log.ts';
 import type { Place } from './routing.ts';
 
 export interface Live extends InBag {
@@ -16,13 +16,13 @@ export interface Live extends InBag {
   readonly cut: () => void;
 }
 
-interface RevocationNeeds extends AdmissionNeeds, Pick<Forwarding, 'onEnded'> {
+interface RevocationDeps extends AdmissionDeps, Pick<Forwarding, 'onEnded'> {
   log: Log;
 }
 
 export class Revocation {
   readonly #lives = new Bag<Live>();
-  readonly #needs: RevocationNeeds;
+  readonly #deps: RevocationDeps;
   readonly #timer: NodeJS.Timeout;
   readonly #unfollow: () => void;
   /** Where something ended and was not looked at yet. */
@@ -31,11 +31,11 @@ export class Revocation {
   #looking = false;
   #running = false;
 
-  constructor(needs: RevocationNeeds, everyMs: number) {
-    this.#needs = needs;
+  constructor(deps: RevocationDeps, everyMs: number) {
+    this.#deps = deps;
     this.#timer = setInterval(() => void this.#pass(), everyMs);
     this.#timer.unref();
-    this.#unfollow = needs.onEnded((ended) => {
+    this.#unfollow = deps.onEnded((ended) => {
       if ('accountId' in ended) this.#accounts.add(ended.accountId);
       else this.#instances.add(ended.instanceId);
       void this.#look();
@@ -93,7 +93,7 @@ export class Revocation {
       if (live.at < 0) continue;
       const key = keyOf(live);
       try {
-        const verdict = verdicts.get(key) ?? (await stillAdmitted(this.#needs, live.place, live.evidence));
+        const verdict = verdicts.get(key) ?? (await stillAdmitted(this.#deps, live.place, live.evidence));
         verdicts.set(key, verdict);
         if (!verdict && live.at >= 0) live.cut();
       } catch (error) {
@@ -102,7 +102,7 @@ export class Revocation {
       }
     }
     if (unknown === 0) return;
-    this.#needs.log.warn(
+    this.#deps.log.warn(
       { err: why, connections: unknown },
       'could not ask anew whether open connections may stay; they stay until the next time',
     );

@@ -12,7 +12,7 @@ import type { Admitted } from './admission.ts';
 import { sendRawAnswer } from './answers.ts';
 import { reset } from './client-exchange.ts';
 import { answerTo, type ExchangeLimits } from './forward.ts';
-import { outwardHeaders } from './outward.ts';
+import { outwardHeaders } from './downstream-headers.ts';
 import { Moving, type IdleWatch } from './idle.ts';
 import type { PortPool } from './port-pool.ts';
 import { requestHead } from './request-head.ts';

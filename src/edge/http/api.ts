@@ -21,7 +21,7 @@ import { ADMIN_ROLE, BASE_PATH, routeNames, routeOf, routes } from '../../contra
 import type { BodyOf, Route, RouteName } from '../../contract/routes.ts';
 import { WAIT_HEADER } from '../../contract/wait.ts';
 import type { Caller, Control, Idempotency } from '../../control/control.ts';
-import type { Log } from '../../control/log.ts';
+import type { Log } from '../../control/base/log.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { checkBodyHeaders, parseBody } from './body.ts';
 import { presentedCredential } from './credentials.ts';

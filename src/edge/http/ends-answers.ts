@@ -1,7 +1,7 @@
-/** What control knows in milliseconds, as the routes of `src/contract/ends.ts` say it. */
+/** What control knows in milliseconds, as the routes of `src/contract/stop-policy.ts` say it. */
 import type { AnswerOf, BodyOf } from '../../contract/routes.ts';
 import type { InstanceActivity, InstanceEnds } from '../../control/control.ts';
-import type { EndsWish } from '../../domain/ends.ts';
+import type { EndsWish } from '../../domain/stop-policy.ts';
 import { idlePolicy } from '../../domain/idle.ts';
 
 const MINUTE_MS = 60_000;

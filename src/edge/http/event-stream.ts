@@ -18,14 +18,14 @@ const SEQ = /^\d{1,15}$/;
 /** Whoever reads of one of these may have been ended by it; an answer that is a second old would not know. */
 const ENDINGS: ReadonlySet<string> = new Set(['account.loggedOut', 'account.passwordChanged', 'apiKey.deleted']);
 
-export interface EventStreamNeeds {
+export interface EventStreamDeps {
   events: Events;
   streams: Streams;
   /** Throws or passes, as for every route that needs a login. */
   admit: (request: FastifyRequest) => Promise<Caller>;
 }
 
-export function mountEventStream(app: FastifyInstance, { events, streams, admit }: EventStreamNeeds): void {
+export function mountEventStream(app: FastifyInstance, { events, streams, admit }: EventStreamDeps): void {
   app.get(BASE_PATH + EVENTS_PATH, {
     exposeHeadRoute: false,
     config: { style: { errors: 'problem', withCode: true } },

@@ -18,18 +18,18 @@ import {
   terminalSize,
 } from '../../contract/exec.ts';
 import type { Commands, OpenExec } from '../../control/control.ts';
-import type { Log } from '../../control/log.ts';
-import { roomIn } from '../../control/room-in.ts';
+import type { Log } from '../../control/base/log.ts';
+import { roomIn } from '../../control/capacity/free-capacity.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
-import { BadMessage, makeLine, type Line, type LineNeeds } from '../line.ts';
+import { BadMessage, makeLine, type Line, type LineDeps } from '../socket/socket-connection.ts';
 import type { SocketRoute } from './sockets.ts';
 
-interface Needs {
+interface Deps {
   commands: Pick<Commands, 'open' | 'check'>;
   log: Pick<Log, 'warn'>;
 }
 
-export const execSocket = ({ commands, log }: Needs): SocketRoute<z.output<typeof execQuery>> => ({
+export const execSocket = ({ commands, log }: Deps): SocketRoute<z.output<typeof execQuery>> => ({
   path: EXEC_PATH,
   protocol: EXEC_PROTOCOL,
   query: execQuery,
@@ -48,7 +48,7 @@ export const execSocket = ({ commands, log }: Needs): SocketRoute<z.output<typeo
 
 interface Carried {
   socket: WebSocket;
-  kept: Pick<LineNeeds, 'whyEnded' | 'beatMs'>;
+  kept: Pick<LineDeps, 'whyEnded' | 'beatMs'>;
   running: OpenExec;
   kill: () => void;
   timeoutSeconds: number | undefined;

@@ -15,7 +15,7 @@ import { id } from '../../contract/common.ts';
 import { FILE_METHODS, FILE_PATH, FILE_TYPE } from '../../contract/file.ts';
 import { BASE_PATH } from '../../contract/routes.ts';
 import type { Caller, FilePlace, Files, ReadableFile } from '../../control/control.ts';
-import type { Log } from '../../control/log.ts';
+import type { Log } from '../../control/base/log.ts';
 import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
 import { clientLeft } from './client-left.ts';
 import type { OpenLogins } from './login-ended.ts';
@@ -27,7 +27,7 @@ import type { SlowSenders } from './slow-senders.ts';
 const DEFAULT_STALLED_MS = 60_000;
 const LENGTH = /^\d{1,15}$/;
 
-export interface FileNeeds {
+export interface FileDeps {
   files: Files;
   /** Throws or passes, as for every route that needs a login. */
   admit: (request: FastifyRequest) => Promise<Caller>;
@@ -46,14 +46,14 @@ export const methodsOfFile = (path: string): string | undefined =>
   IS_FILE.test(path) ? FILE_METHODS.join(', ') : undefined;
 
 interface Asked {
-  needs: FileNeeds;
+  deps: FileDeps;
   caller: Caller;
   place: FilePlace;
   request: FastifyRequest;
   reply: FastifyReply;
 }
 
-export function mountFiles(app: FastifyInstance, needs: FileNeeds): void {
+export function mountFiles(app: FastifyInstance, deps: FileDeps): void {
   const mount = (scope: FastifyInstance, method: string | string[], deed: (asked: Asked) => Promise<unknown>): void => {
     scope.route<{ Params: { id: string; '*': string } }>({
       method,
@@ -61,7 +61,7 @@ export function mountFiles(app: FastifyInstance, needs: FileNeeds): void {
       exposeHeadRoute: false,
       config: { style: { errors: 'problem', withCode: true } },
       async onRequest(request) {
-        request.caller = await needs.admit(request);
+        request.caller = await deps.admit(request);
         // Some clients say of a file what is no media type: nobody here looks at it.
         delete request.headers['content-type'];
       },
@@ -69,9 +69,9 @@ export function mountFiles(app: FastifyInstance, needs: FileNeeds): void {
         const { caller, params } = request;
         if (!caller) throw new Error('a file was reached without a caller');
         if (!id.safeParse(params.id).success) throw volumeNotFound('of the path');
-        const unwatch = needs.logins.watch({ request, caller }, () => request.raw.socket.destroy());
+        const unwatch = deps.logins.watch({ request, caller }, () => request.raw.socket.destroy());
         try {
-          await deed({ needs, caller, place: { id: params.id, path: params['*'] }, request, reply });
+          await deed({ deps, caller, place: { id: params.id, path: params['*'] }, request, reply });
         } finally {
           unwatch();
         }
@@ -104,21 +104,21 @@ function dispositionOf(path: string): string {
   return `attachment; filename="${plain}"; filename*=UTF-8''${encoded}`;
 }
 
-function download({ needs, caller, place, request, reply }: Asked): Promise<void> {
-  return needs.files.read(caller, place, async (file, signal) => {
+function download({ deps, caller, place, request, reply }: Asked): Promise<void> {
+  return deps.files.read(caller, place, async (file, signal) => {
     const { status, span, headers } = answerOf(file, place, request, reply);
     reply.hijack();
     const { raw } = reply;
     raw.writeHead(status, { ...commonHeaders(request), ...headers });
     if (span === null) return void raw.end();
-    request.raw.socket.setTimeout(needs.stalledMs ?? DEFAULT_STALLED_MS);
+    request.raw.socket.setTimeout(deps.stalledMs ?? DEFAULT_STALLED_MS);
     try {
       await pipeline(file.bytes(span.start, span.end), raw, { signal });
     } catch (error) {
       // Ended short of its length, so that nobody takes it for whole.
       raw.destroy();
       if (!signal.aborted && !clientLeft(error))
-        needs.log.warn({ err: error, requestId: request.id }, 'a download was cut short');
+        deps.log.warn({ err: error, requestId: request.id }, 'a download was cut short');
     }
   });
 }
@@ -165,17 +165,17 @@ const NEVER_SHOWN = {
   'cross-origin-resource-policy': 'same-origin',
 };
 
-async function upload({ needs, caller, place, request, reply }: Asked): Promise<void> {
+async function upload({ deps, caller, place, request, reply }: Asked): Promise<void> {
   const { raw } = request;
   try {
     const { onlyNew, sizeBytes } = uploadOf(request);
-    needs.slowSenders.letOff(raw);
-    const written = await needs.files.write(caller, place, {
+    deps.slowSenders.letOff(raw);
+    const written = await deps.files.write(caller, place, {
       onlyNew,
       sizeBytes,
       source(signal) {
         signal.addEventListener('abort', () => raw.destroy(), { once: true });
-        return piecesOf(raw, needs.stalledMs ?? DEFAULT_STALLED_MS);
+        return piecesOf(raw, deps.stalledMs ?? DEFAULT_STALLED_MS);
       },
     });
     const { sizeBytes: bytes, modifiedAtMs: modifiedAtUnixMs, created } = written;
@@ -185,7 +185,7 @@ async function upload({ needs, caller, place, request, reply }: Asked): Promise<
     await reply.send(JSON.stringify({ sizeBytes: bytes, modifiedAtUnixMs }));
   } catch (error) {
     if (raw.destroyed && !raw.complete) throw new Refusal('body_not_json', 'the request was cut short');
-    needs.slowSenders.drop(raw, reply.raw);
+    deps.slowSenders.drop(raw, reply.raw);
     throw error;
   }
 }
@@ -218,10 +218,10 @@ function uploadOf({ headers }: FastifyRequest): { onlyNew: boolean; sizeBytes: n
   return { onlyNew: condition !== undefined, sizeBytes: length === undefined ? null : Number(length) };
 }
 
-async function remove({ needs, caller, place, request, reply }: Asked): Promise<void> {
+async function remove({ deps, caller, place, request, reply }: Asked): Promise<void> {
   const recursive = parameterOf(request, 'recursive') ?? 'false';
   if (recursive !== 'true' && recursive !== 'false')
     throw new Refusal('field_value', 'the query parameter "recursive" is true or false');
-  await needs.files.delete(caller, { ...place, recursive: recursive === 'true' });
+  await deps.files.delete(caller, { ...place, recursive: recursive === 'true' });
   await reply.code(204).headers(commonHeaders(request)).send();
 }

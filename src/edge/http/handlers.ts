@@ -7,7 +7,7 @@ import { OPERATION_HEADER } from '../../contract/operation.ts';
 import type { AnswerOf, BodyOf, RouteName, routes } from '../../contract/routes.ts';
 import type { Caller, Control, Idempotency, Wished } from '../../control/control.ts';
 import { publicRegion } from '../../domain/public-instance.ts';
-import type { ListedShare } from '../../control/ways-in.ts';
+import type { ListedShare } from '../../control/routing/gateway-types.ts';
 import { accessCookie } from './credentials.ts';
 import { activityAnswer, endsAnswer, endsWish } from './ends-answers.ts';
 import { fromOf, publicLine } from './log-answers.ts';
@@ -74,7 +74,7 @@ export function makeHandlers({
   pages: ListPages;
   secureCookies: boolean;
 }): Handlers {
-  const { access, instances, volumes, snapshots, files, catalog, strays, operations } = control;
+  const { access, instances, volumes, snapshots, files, catalog, orphans, operations } = control;
   const { ends, ports, images, registries, metrics, logs, commands, terminals } = control;
   const open: OpenHandlers = {
     async login({ body, from, setHeader }) {
@@ -270,9 +270,9 @@ export function makeHandlers({
     createUser: (caller, { body, idempotency }) => access.createUser(caller, body, idempotency),
 
     async listStrays() {
-      return { strays: await strays.list() };
+      return { strays: await orphans.list() };
     },
-    handleStray: (caller, { body }) => strays.handle(caller, body),
+    handleStray: (caller, { body }) => orphans.handle(caller, body),
 
     createApiKey: (caller, { body, idempotency }) => access.createApiKey(caller, body, idempotency),
     listApiKeys: (caller) => access.listApiKeys(caller),

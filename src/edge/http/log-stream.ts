@@ -19,7 +19,7 @@ import {
 } from '../../contract/log.ts';
 import { BASE_PATH } from '../../contract/routes.ts';
 import type { Caller, FollowedLog, Logs, LogWish } from '../../control/control.ts';
-import type { Log } from '../../control/log.ts';
+import type { Log } from '../../control/base/log.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { clientLeft } from './client-left.ts';
 import { fromOf, publicLine } from './log-answers.ts';
@@ -32,7 +32,7 @@ const TOGETHER_BYTES = 64 * 1024;
 const ASK_EVERY_MS = 1_000;
 const DEFAULT_STALLED_MS = 60_000;
 
-export interface LogStreamNeeds {
+export interface LogStreamDeps {
   logs: Logs;
   streams: Streams;
   /** Throws or passes, as for every route that needs a login. */
@@ -44,16 +44,16 @@ export interface LogStreamNeeds {
 
 const validate = makeValidate(logStreamRequest);
 
-export function mountLogStream(app: FastifyInstance, needs: LogStreamNeeds): void {
+export function mountLogStream(app: FastifyInstance, deps: LogStreamDeps): void {
   app.get(BASE_PATH + LOGS_PATH, {
     exposeHeadRoute: false,
     config: { style: { errors: 'problem', withCode: true } },
     async handler(request, reply) {
-      const caller = await needs.admit(request);
+      const caller = await deps.admit(request);
       const { download, times, instanceId, source, untilUnixMs, ...where } = validate(askedFor(request));
       const wish = { instanceId, source, from: fromOf(where), untilMs: untilUnixMs };
-      await needs.streams.lend({ request, caller }, async (lent) => {
-        const asked = { needs, request, reply, caller, wish, ...lent };
+      await deps.streams.lend({ request, caller }, async (lent) => {
+        const asked = { deps, request, reply, caller, wish, ...lent };
         if (download === 'true') await give(asked, times === 'true');
         else await follow(asked);
       });
@@ -70,15 +70,15 @@ function askedFor(request: FastifyRequest): object {
 }
 
 interface Asked extends Lent {
-  needs: LogStreamNeeds;
+  deps: LogStreamDeps;
   request: FastifyRequest;
   reply: FastifyReply;
   caller: Caller;
   wish: LogWish & { untilMs: number | undefined };
 }
 
-async function follow({ needs, request, reply, caller, wish, ending, stands }: Asked): Promise<void> {
-  const told = needs.logs.follow(caller, wish, ending.signal);
+async function follow({ deps, request, reply, caller, wish, ending, stands }: Asked): Promise<void> {
+  const told = deps.logs.follow(caller, wish, ending.signal);
   try {
     // Before the head: whoever is refused gets an answer like all others.
     const begun = await told.next();
@@ -87,7 +87,7 @@ async function follow({ needs, request, reply, caller, wish, ending, stands }: A
     const first = isOver && request.headers['last-event-id'] !== undefined ? await told.next() : null;
     // A browser that would ask for what has ended again and again stops at this.
     if (first?.value?.kind === 'end') return void (await reply.code(204).send());
-    await needs.streams.send({ request, reply, ending, stands }, async ({ write }) => {
+    await deps.streams.send({ request, reply, ending, stands }, async ({ write }) => {
       const together = makeTogether(write, nowAndThen(stands));
       if (first !== null && !first.done) await together.tell(first.value);
       else await together.tell(begun.value);
@@ -167,8 +167,8 @@ function textOf(told: FollowedLog): string {
   }
 }
 
-async function give({ needs, request, reply, caller, wish, ending, stands }: Asked, times: boolean): Promise<void> {
-  const lines = needs.logs.all(caller, wish, ending.signal);
+async function give({ deps, request, reply, caller, wish, ending, stands }: Asked, times: boolean): Promise<void> {
+  const lines = deps.logs.all(caller, wish, ending.signal);
   try {
     const begun = await lines.next();
     if (begun.done) throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 });
@@ -182,14 +182,14 @@ async function give({ needs, request, reply, caller, wish, ending, stands }: Ask
       'x-content-type-options': 'nosniff',
       'x-request-id': request.id,
     });
-    request.raw.socket.setTimeout(needs.stalledMs ?? DEFAULT_STALLED_MS);
+    request.raw.socket.setTimeout(deps.stalledMs ?? DEFAULT_STALLED_MS);
     try {
       await pipeline(piecesOf(lines, times, nowAndThen(stands)), raw, { signal: ending.signal });
     } catch (error) {
       // Without its end, so that nobody takes it for whole.
       raw.destroy();
       if (!ending.signal.aborted && !clientLeft(error))
-        needs.log.warn({ err: error, requestId: request.id }, 'a download of a log was cut short');
+        deps.log.warn({ err: error, requestId: request.id }, 'a download of a log was cut short');
     }
   } finally {
     await lines.return();

@@ -24,12 +24,12 @@ interface Watched {
   cut: (why: string) => void;
 }
 
-interface Needs {
+interface Deps {
   access: Pick<Access, 'authenticate'>;
   forwarding: Pick<Forwarding, 'onEnded'>;
 }
 
-export function makeOpenLogins(app: FastifyInstance, { access, forwarding }: Needs): OpenLogins {
+export function makeOpenLogins(app: FastifyInstance, { access, forwarding }: Deps): OpenLogins {
   const byAccount = new Map<string, Set<Watched>>();
   /** Where something ended and was not looked at yet. */
   const ended = new Set<string>();

@@ -12,7 +12,7 @@
 import { once } from 'node:events';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { EVENT_STREAM_TYPE } from '../../contract/server-sent.ts';
-import type { Log } from '../../control/log.ts';
+import type { Log } from '../../control/base/log.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Asker, OpenLogins } from './login-ended.ts';
 
@@ -22,7 +22,7 @@ const RETRY_MS = 2_000;
 const SILENT_BEATS = 4;
 const END_MS = 1_000;
 
-export interface StreamNeeds {
+export interface StreamDeps {
   logins: OpenLogins;
   log: Pick<Log, 'warn'>;
   beatMs?: number | undefined;
@@ -52,7 +52,7 @@ export interface Telling {
   write(text: string): Promise<void>;
 }
 
-export function makeStreams(app: FastifyInstance, { logins, log, beatMs = BEAT_MS }: StreamNeeds): Streams {
+export function makeStreams(app: FastifyInstance, { logins, log, beatMs = BEAT_MS }: StreamDeps): Streams {
   const open = new Set<AbortController>();
   app.addHook('preClose', async () => {
     for (const ending of open) ending.abort();

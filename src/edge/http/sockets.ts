@@ -17,7 +17,7 @@ import { closeCodes, EXEC_PATH, MAX_MESSAGE_BYTES, TERMINAL_PATH } from '../../c
 import { BASE_PATH } from '../../contract/routes.ts';
 import type { Caller } from '../../control/control.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import type { Line, LineNeeds } from '../line.ts';
+import type { Line, LineDeps } from '../socket/socket-connection.ts';
 import type { OpenLogins } from './login-ended.ts';
 import { queryOf } from './query.ts';
 import { pathOf } from './refusal-reply.ts';
@@ -37,7 +37,7 @@ export const isSocketRequest = ({ method, url = '', headers }: IncomingMessage):
   headers['content-length'] === undefined &&
   headers['transfer-encoding'] === undefined;
 
-export interface SocketNeeds {
+export interface SocketDeps {
   logins: OpenLogins;
   /** Throws or passes, as for every route that needs a login. */
   admit: (request: FastifyRequest) => Promise<Caller>;
@@ -46,7 +46,7 @@ export interface SocketNeeds {
 
 /** What was begun for a socket, before there is one. */
 export interface Begun {
-  carry(socket: WebSocket, kept: Pick<LineNeeds, 'whyEnded' | 'beatMs'>): Line;
+  carry(socket: WebSocket, kept: Pick<LineDeps, 'whyEnded' | 'beatMs'>): Line;
   /** There will be none. */
   abandon(): void;
 }
@@ -63,7 +63,7 @@ export interface SocketRoute<Query> {
 
 export type MountSocket = <Query>(route: SocketRoute<Query>) => void;
 
-export function mountSockets(app: FastifyInstance, needs: SocketNeeds): MountSocket {
+export function mountSockets(app: FastifyInstance, deps: SocketDeps): MountSocket {
   const upgrades = new WeakMap<IncomingMessage, { socket: Socket; head: Buffer }>();
   const open = new Map<WebSocket, Line>();
   const protocols = new Set<string>();
@@ -106,7 +106,7 @@ export function mountSockets(app: FastifyInstance, needs: SocketNeeds): MountSoc
       exposeHeadRoute: false,
       config: { style: { errors: 'problem', withCode: true } },
       async handler(request, reply) {
-        const caller = await needs.admit(request);
+        const caller = await deps.admit(request);
         const query = validate(queryOf(request, route.query));
         const upgrade = upgrades.get(request.raw);
         if (upgrade === undefined) {
@@ -120,7 +120,7 @@ export function mountSockets(app: FastifyInstance, needs: SocketNeeds): MountSoc
         socket.once('close', () => gone.abort(new Refusal('unavailable', 'the caller has left')));
         let line: Line | undefined;
         const asker = { request, caller };
-        const unwatch = needs.logins.watch(asker, (why) => {
+        const unwatch = deps.logins.watch(asker, (why) => {
           if (line) line.close(closeCodes.loginEnded, why);
           else gone.abort(new Refusal('not_logged_in', why));
         });
@@ -139,9 +139,9 @@ export function mountSockets(app: FastifyInstance, needs: SocketNeeds): MountSoc
         reply.raw.detachSocket(socket);
         server.handleUpgrade(request.raw, socket, head, (made) => {
           const carried = begun.carry(made, {
-            beatMs: needs.beatMs,
+            beatMs: deps.beatMs,
             async whyEnded() {
-              const why = await needs.logins.whyEnded(asker);
+              const why = await deps.logins.whyEnded(asker);
               return why === null ? null : { code: closeCodes.loginEnded, why };
             },
           });

@@ -2,15 +2,15 @@
 import type { z } from 'zod';
 import { TERMINAL_PATH, TERMINAL_PROTOCOL, terminalQuery } from '../../contract/exec.ts';
 import type { Commands, UseTerminals } from '../../control/control.ts';
-import { carryTerminal } from '../carry-terminal.ts';
+import { carryTerminal } from '../socket/carry-terminal.ts';
 import type { SocketRoute } from './sockets.ts';
 
-interface Needs {
+interface Deps {
   terminals: Pick<UseTerminals, 'attach'>;
   commands: Pick<Commands, 'check'>;
 }
 
-export const terminalSocket = ({ terminals, commands }: Needs): SocketRoute<z.output<typeof terminalQuery>> => ({
+export const terminalSocket = ({ terminals, commands }: Deps): SocketRoute<z.output<typeof terminalQuery>> => ({
   path: TERMINAL_PATH,
   protocol: TERMINAL_PROTOCOL,
   query: terminalQuery,

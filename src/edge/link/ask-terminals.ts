@@ -7,7 +7,7 @@ import type { z } from 'zod';
 import { closeCodes, TERMINAL_PROTOCOL, terminalTold } from '../../contract/exec.ts';
 import type { AttachedTerminal, Terminals, Told } from '../../control/control.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { makeLine, type Line } from '../line.ts';
+import { makeLine, type Line } from '../socket/socket-connection.ts';
 import { makeAsker } from './asker.ts';
 import { refusalIn } from './replies.ts';
 import { listAnswer } from './wire.ts';

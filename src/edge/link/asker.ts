@@ -12,8 +12,8 @@ export interface Asker {
   stop(): void;
 }
 
-export function makeAsker(needs: { socketPath: string; headers: Record<string, string>; patienceMs: number }): Asker {
-  const { socketPath, headers, patienceMs } = needs;
+export function makeAsker(deps: { socketPath: string; headers: Record<string, string>; patienceMs: number }): Asker {
+  const { socketPath, headers, patienceMs } = deps;
   const agent = new Agent({ keepAlive: true, maxSockets: AT_ONCE });
 
   function send(method: string, path: string, body: string | null, signal: AbortSignal): Promise<IncomingMessage> {

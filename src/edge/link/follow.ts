@@ -9,11 +9,11 @@ import type { Readable } from 'node:stream';
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import type { Forwarding, GatewayRoute, ToldRoutes, WhoseCredential } from '../../control/control.ts';
-import { makeEndings } from '../../control/endings.ts';
-import type { Log } from '../../control/log.ts';
+import { makeEndings } from '../../control/routing/revocations.ts';
+import type { Log } from '../../control/base/log.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeAsker } from './asker.ts';
-import { makeBelieved } from './believed.ts';
+import { makeBelieved } from './answer-cache.ts';
 import { refusalIn } from './replies.ts';
 import { callerAnswer, line, redeemAnswer, sessionAnswer, shareAnswer, sshAnswer, SILENT_MS } from './wire.ts';
 import { makeReporter } from './reporter.ts';
@@ -21,7 +21,7 @@ import { makeReporter } from './reporter.ts';
 const AGAIN_MS = 250;
 const ASK_MS = 5_000;
 
-export interface FollowNeeds {
+export interface FollowDeps {
   path: string;
   /** Of the engines themselves: a connection must not hang on the API. */
   dial: Forwarding['dial'];
@@ -39,7 +39,7 @@ export interface Following {
   stop(): Promise<void>;
 }
 
-export function followLink({ path, dial, onTold = () => {}, log, now = Date.now }: FollowNeeds): Following {
+export function followLink({ path, dial, onTold = () => {}, log, now = Date.now }: FollowDeps): Following {
   const gateway = randomUUID();
   const ending = new AbortController();
   const api = makeAsker({ socketPath: path, headers: { 'x-gateway': gateway }, patienceMs: ASK_MS });

@@ -11,7 +11,7 @@ export interface Reporter extends Pick<Forwarding, 'began'> {
   stop(): void;
 }
 
-export function makeReporter(needs: {
+export function makeReporter(deps: {
   send: (report: TrafficReport) => Promise<void>;
   isThere: () => boolean;
 }): Reporter {
@@ -20,13 +20,13 @@ export function makeReporter(needs: {
   let sending = false;
 
   async function send(): Promise<void> {
-    if (sending || changed.size === 0 || !needs.isThere()) return;
+    if (sending || changed.size === 0 || !deps.isThere()) return;
     sending = true;
     const told = [...changed];
     changed.clear();
     const report = told.map((one) => ({ ...one }));
     try {
-      await needs.send(report);
+      await deps.send(report);
       for (const [at, one] of told.entries()) forget(one, report[at]?.began ?? 0);
     } catch {
       // The API is away, or was: it is told with the next.

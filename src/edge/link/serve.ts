@@ -2,7 +2,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
 import type { Forwarding, RouteTable, ToldRoutes, WhoseCredential } from '../../control/control.ts';
-import type { Log } from '../../control/log.ts';
+import type { Log } from '../../control/base/log.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeCounted, type Counted } from './counted.ts';
 import { listenAt } from './listen.ts';
@@ -21,7 +21,7 @@ import {
 const MOST_UNREAD_BYTES = 256 * 1024 ** 2;
 const NO_ROUTES: ToldRoutes = { snapshot: null, routes: [], gone: [] };
 
-export interface LinkNeeds {
+export interface LinkDeps {
   /** Path of the socket; one that a server which died has left is replaced. */
   path: string;
   routeTable: RouteTable;
@@ -35,11 +35,11 @@ export interface Link {
   stop(): Promise<void>;
 }
 
-export async function serveLink(needs: LinkNeeds): Promise<Link> {
-  const { path, log } = needs;
+export async function serveLink(deps: LinkDeps): Promise<Link> {
+  const { path, log } = deps;
   const ending = new AbortController();
   const gateways = new Map<string, Counted>();
-  const served = { ...needs, gateways, ending: ending.signal };
+  const served = { ...deps, gateways, ending: ending.signal };
   const server = createServer((req, res) => {
     answer(served, req, res).catch((error: unknown) => refuse(log, res, error));
   });
@@ -54,7 +54,7 @@ export async function serveLink(needs: LinkNeeds): Promise<Link> {
   };
 }
 
-interface Served extends LinkNeeds {
+interface Served extends LinkDeps {
   gateways: Map<string, Counted>;
   ending: AbortSignal;
 }

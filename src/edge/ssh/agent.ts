@@ -1,9 +1,9 @@
 /** The client's agent, for programs inside: a socket that only this connection's sessions are told of, and that ends with it. */
 import type { Duplex } from 'node:stream';
-import type { SshHands } from '../../control/control.ts';
+import type { SshDrivers } from '../../control/control.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { Client } from './client.ts';
-import { knock } from './knock.ts';
+import { knock } from './forwarded-connection.ts';
 import { openAgentChannel } from './ssh2-inside.ts';
 
 const LISTEN_MS = 10_000;
@@ -13,7 +13,7 @@ export interface Agent {
   path(): Promise<string | null>;
 }
 
-export function makeAgent(client: Client, hands: Pick<SshHands, 'listenUnix'>, id: InstanceId): Agent {
+export function makeAgent(client: Client, drivers: Pick<SshDrivers, 'listenUnix'>, id: InstanceId): Agent {
   let asked: Promise<string | null> | null = null;
 
   const arrived = (connection: Duplex): void =>
@@ -22,7 +22,7 @@ export function makeAgent(client: Client, hands: Pick<SshHands, 'listenUnix'>, i
   async function listen(): Promise<string> {
     if (client.begin() === null) throw new Error('it has too many channels');
     const signal = AbortSignal.any([client.gone, AbortSignal.timeout(LISTEN_MS)]);
-    const { pathInside, close } = await hands.listenUnix(id, arrived, signal);
+    const { pathInside, close } = await drivers.listenUnix(id, arrived, signal);
     if (client.gone.aborted) close();
     else client.gone.addEventListener('abort', close, { once: true });
     return pathInside;

@@ -6,12 +6,12 @@
  */
 import { setMaxListeners } from 'node:events';
 import type { Connection, ServerChannel } from 'ssh2';
-import type { Log } from '../../control/log.ts';
+import type { Log } from '../../control/base/log.ts';
 import { isExchangingKeys, outgoingOf } from './ssh2-inside.ts';
 import { makeBusy, type Busy } from './busy.ts';
-import type { HeldShare } from './held.ts';
-import { makeOutlet, type Outlet } from './outlet.ts';
-import { atMost, type Take } from './places.ts';
+import type { HeldShare } from './buffered-bytes.ts';
+import { makeOutlet, type Outlet } from './write-queue.ts';
+import { atMost, type Take } from './channel-limit.ts';
 
 const MOST_CHANNELS = 512;
 /** RFC 4253 §6.1 has every client take 32,768; less would make a packet of each few bytes. */
@@ -33,7 +33,7 @@ export interface Client {
   end(why: string): void;
 }
 
-export interface ClientNeeds {
+export interface ClientDeps {
   ssh: Connection;
   log: Log;
   instanceId: string;
@@ -42,7 +42,7 @@ export interface ClientNeeds {
   beginChannel: Take;
 }
 
-export function makeClient({ ssh, log, instanceId, held, beginChannel }: ClientNeeds): Client {
+export function makeClient({ ssh, log, instanceId, held, beginChannel }: ClientDeps): Client {
   const ending = new AbortController();
   // Each of its channels listens.
   setMaxListeners(0, ending.signal);

@@ -3,7 +3,7 @@
  * engine and `images/start.sh` say of the environment. The first that is written, on the terminal or else on stderr, is the number of the
  * process: signals have to find it, and an engine knows none.
  */
-import type { ExecWish, TerminalSize } from './hands.ts';
+import type { ExecWish, TerminalSize } from './instance-driver.ts';
 
 export type Begun = { kind: 'shell' } | { kind: 'command'; command: string } | { kind: 'sftp' };
 

@@ -1,10 +1,10 @@
 /** Ports forwarded in an ssh connection: to what programs in the instance reach (-L, -D), and from ports that it opens inside (-R). */
 import type { TcpipBindInfo } from 'ssh2';
 import type { Client } from './client.ts';
-import type { InstanceNetwork, NetworkConnection } from './hands.ts';
+import type { InstanceNetwork, NetworkConnection } from './instance-driver.ts';
 import { joinStreams } from './join.ts';
-import { knock } from './knock.ts';
-import { atMost } from './places.ts';
+import { knock } from './forwarded-connection.ts';
+import { atMost } from './channel-limit.ts';
 
 const CONNECT_MS = 30_000;
 const LISTEN_MS = 5_000;

@@ -7,21 +7,21 @@
 import ssh2, { type Connection } from 'ssh2';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Forwarding, SshHands } from '../../control/control.ts';
-import type { Log } from '../../control/log.ts';
+import type { Forwarding, SshDrivers } from '../../control/control.ts';
+import type { Log } from '../../control/base/log.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { SSH_PORT } from '../../domain/ports.ts';
 import { makeAgent } from './agent.ts';
 import { hangUpCommand } from './commands.ts';
 import { makeClient, type Client } from './client.ts';
-import type { Strangers } from './strangers.ts';
+import type { Strangers } from './unauthenticated.ts';
 import { serveForwards } from './forwards.ts';
-import type { InstanceNetwork, NetworkConnection } from './hands.ts';
-import type { Held } from './held.ts';
+import type { InstanceNetwork, NetworkConnection } from './instance-driver.ts';
+import type { Held } from './buffered-bytes.ts';
 import { askForLogin } from './login.ts';
-import { makePace, type PaceLimits } from './pace.ts';
-import { atMost, type Places } from './places.ts';
+import { makePace, type PaceLimits } from './rate-limit.ts';
+import { atMost, type Places } from './channel-limit.ts';
 import { serveSession } from './session.ts';
 import { forgetSession } from './ssh2-inside.ts';
 
@@ -35,9 +35,9 @@ const MOST_CHANNELS = 1_024;
 const ASK_AGAIN_MS = 60_000;
 const GOODBYE_MS = 500;
 
-export interface FrontNeeds {
+export interface FrontDeps {
   id: InstanceId;
-  hands: SshHands;
+  drivers: SshDrivers;
   access: Forwarding['ssh'];
   strangers: Strangers;
   places: Places;
@@ -77,10 +77,10 @@ const algorithms = {
   compress: ['none'],
 } satisfies ConstructorParameters<typeof ssh2.Server>[0]['algorithms'];
 
-export function startFront(needs: FrontNeeds): Front {
-  const { id, hands, access, strangers, places, limits, log } = needs;
+export function startFront(deps: FrontDeps): Front {
+  const { id, drivers, access, strangers, places, limits, log } = deps;
   const ending = new AbortController();
-  const held = needs.held.share();
+  const held = deps.held.share();
   const share = places.share();
   const beginClient = atMost(MOST_CLIENTS, share);
   const beginChannel = atMost(MOST_CHANNELS, share);
@@ -92,7 +92,7 @@ export function startFront(needs: FrontNeeds): Front {
 
   const welcome = (network: InstanceNetwork, ssh: Connection, toldApart: () => void): void => {
     const client = makeClient({ ssh, log, instanceId: id, held, beginChannel });
-    const agent = makeAgent(client, hands, id);
+    const agent = makeAgent(client, drivers, id);
     client.gone.addEventListener('abort', () => known.delete(client), { once: true });
     askForLogin({
       client,
@@ -116,7 +116,7 @@ export function startFront(needs: FrontNeeds): Front {
           over();
         });
         const connection = connectionOf(ssh._sock);
-        serveSession({ client, agent, session, connection, hands, id, log, begin: beginCommand });
+        serveSession({ client, agent, session, connection, drivers, id, log, begin: beginCommand });
       });
     });
   };
@@ -126,7 +126,7 @@ export function startFront(needs: FrontNeeds): Front {
     const identity = await access(id);
     if (identity === null) throw new Error('the instance is gone');
     askedAtMs = performance.now();
-    const network = await hands.joinNetwork(id, within(signal, JOIN_MS));
+    const network = await drivers.joinNetwork(id, within(signal, JOIN_MS));
     const sockets = new Map<Duplex, () => void>();
     const settings = { keepaliveInterval: limits.keepaliveMs, keepaliveCountMax: limits.keepalives };
     const server = new ssh2.Server({ hostKeys: [identity.hostKey], ident: 'Berth', algorithms, ...settings });
@@ -170,7 +170,7 @@ export function startFront(needs: FrontNeeds): Front {
 
   /** Terminals of a process that was killed: nobody else serves ssh there, and nobody comes back to them. */
   function hangUpLeftBehind(signal: AbortSignal): void {
-    hands.exec(id, hangUpCommand, within(signal, JOIN_MS)).catch((error: unknown) => {
+    drivers.exec(id, hangUpCommand, within(signal, JOIN_MS)).catch((error: unknown) => {
       if (!signal.aborted) log.debug({ id, err: error }, 'could not look for terminals that were left behind');
     });
   }

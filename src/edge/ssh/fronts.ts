@@ -6,18 +6,18 @@
  * shell or command is, `forwards.ts` and `agent.ts` what else goes through, `places.ts` and `held.ts` how much of it.
  * The protocol itself is ssh2's.
  */
-import type { Forwarding, GatewayRoute, SshHands, ToldRoutes } from '../../control/control.ts';
-import type { Log } from '../../control/log.ts';
+import type { Forwarding, GatewayRoute, SshDrivers, ToldRoutes } from '../../control/control.ts';
+import type { Log } from '../../control/base/log.ts';
 import type { InstanceId } from '../../domain/ids.ts';
-import { heldLimits, makeHeld } from './held.ts';
-import { makePlaces } from './places.ts';
-import { makeStrangers, strangerLimits } from './strangers.ts';
+import { heldLimits, makeHeld } from './buffered-bytes.ts';
+import { makePlaces } from './channel-limit.ts';
+import { makeStrangers, strangerLimits } from './unauthenticated.ts';
 import { frontLimits, startFront, type Front, type FrontLimits } from './front.ts';
 
 const CHECK_EVERY_MS = 10_000;
 
-export interface SshFrontsNeeds {
-  hands: SshHands;
+export interface SshFrontsDeps {
+  drivers: SshDrivers;
   access: Forwarding['ssh'];
   log: Log;
   /** So many may be open for all instances together: connections, ports and commands. */
@@ -32,9 +32,9 @@ export interface SshFronts {
   stop(): Promise<void>;
 }
 
-export function makeSshFronts(needs: SshFrontsNeeds): SshFronts {
-  const { hands, access, log, files, checkEveryMs = CHECK_EVERY_MS } = needs;
-  const limits = { ...frontLimits, ...needs.limits };
+export function makeSshFronts(deps: SshFrontsDeps): SshFronts {
+  const { drivers, access, log, files, checkEveryMs = CHECK_EVERY_MS } = deps;
+  const limits = { ...frontLimits, ...deps.limits };
   const fronts = new Map<InstanceId, Front>();
   const mostStrangers = Math.min(strangerLimits.ofAll, Math.ceil(files / 4));
   const strangers = makeStrangers({ ...strangerLimits, ofAll: mostStrangers });
@@ -53,7 +53,7 @@ export function makeSshFronts(needs: SshFrontsNeeds): SshFronts {
   };
   const heard = ({ instanceId: id, sshFront }: GatewayRoute): void => {
     if (!sshFront) leave(id);
-    else if (!fronts.has(id)) fronts.set(id, startFront({ id, hands, access, strangers, places, held, limits, log }));
+    else if (!fronts.has(id)) fronts.set(id, startFront({ id, drivers, access, strangers, places, held, limits, log }));
   };
 
   const timer = setInterval(() => {

@@ -7,14 +7,14 @@ import { proves } from './signature.ts';
 /** An agent offers its keys one by one; each is a try. */
 const MOST_TRIES = 20;
 
-export interface LoginNeeds {
+export interface LoginDeps {
   client: Client;
   access: () => ReturnType<Forwarding['ssh']>;
   /** The key that opened it, in base64; the login is told to the client after that. */
   onLogin: (key: string) => void;
 }
 
-export function askForLogin({ client, access, onLogin }: LoginNeeds): void {
+export function askForLogin({ client, access, onLogin }: LoginDeps): void {
   let tries = 0;
 
   /** `offered`: it is a good key, and what proves it comes with the next try. */

@@ -10,16 +10,16 @@
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';
 import type { ServerChannel } from 'ssh2';
-import type { SshHands } from '../../control/control.ts';
-import type { Log } from '../../control/log.ts';
+import type { SshDrivers } from '../../control/control.ts';
+import type { Log } from '../../control/base/log.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { Client } from './client.ts';
 import { execWish, readPid, signalCommand, signalNumbers, type BeginWish } from './commands.ts';
-import type { OpenExec, TerminalSize } from './hands.ts';
+import type { OpenExec, TerminalSize } from './instance-driver.ts';
 import { feed } from './join.ts';
-import type { Outlet } from './outlet.ts';
-import type { Take } from './places.ts';
+import type { Outlet } from './write-queue.ts';
+import type { Take } from './channel-limit.ts';
 
 const OPEN_MS = 30_000;
 const SIGNAL_MS = 10_000;
@@ -33,9 +33,9 @@ const TO_WRITERS = ['PIPE', 'HUP', 'TERM', 'KILL'];
 const NOT_BEGUN = 255;
 const BY_SIGNAL = 128;
 
-export interface ProgramNeeds {
+export interface ProgramDeps {
   client: Client;
-  hands: Pick<SshHands, 'openExec' | 'exec'>;
+  drivers: Pick<SshDrivers, 'openExec' | 'exec'>;
   id: InstanceId;
   log: Log;
   /** As long as it is there: also after its client has left. Null: there are too many. */
@@ -52,8 +52,8 @@ export interface Program {
   leave(): void;
 }
 
-export function runProgram(needs: ProgramNeeds): Program {
-  const { client, hands, id, log, channel, outlet } = needs;
+export function runProgram(deps: ProgramDeps): Program {
+  const { client, drivers, id, log, channel, outlet } = deps;
   let exec: OpenExec | null = null;
   const { promise: pid, resolve: knowPid } = Promise.withResolvers<number | null>();
   let hasEnded = false;
@@ -64,23 +64,23 @@ export function runProgram(needs: ProgramNeeds): Program {
   const signals = oneByOne(async (signal: string) => {
     const leader = await pid;
     if (leader === null || hasEnded) return;
-    await hands.exec(id, signalCommand(signal, leader), AbortSignal.timeout(SIGNAL_MS)).catch((error: unknown) => {
+    await drivers.exec(id, signalCommand(signal, leader), AbortSignal.timeout(SIGNAL_MS)).catch((error: unknown) => {
       log.debug({ id, err: error }, 'a signal of an ssh session was not delivered');
     });
   });
   const sizes = oneByOne(async (size: TerminalSize) => exec?.resize(size).catch(() => {}));
 
   async function run(): Promise<void> {
-    const over = needs.begin();
+    const over = deps.begin();
     if (over === null)
       return refuse(
         'this instance, or all of them together, have too many commands open; end some of them, or close other sessions',
       );
     try {
-      const wish = await needs.wish();
+      const wish = await deps.wish();
       if (client.gone.aborted) return;
       const opening = AbortSignal.any([client.gone, AbortSignal.timeout(OPEN_MS)]);
-      exec = await hands.openExec(id, execWish(wish), opening);
+      exec = await drivers.openExec(id, execWish(wish), opening);
       await carry(exec, wish.terminal);
     } finally {
       knowPid(null);

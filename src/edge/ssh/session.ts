@@ -3,14 +3,14 @@ import type { PseudoTtyInfo, ServerChannel, Session } from 'ssh2';
 import type { Agent } from './agent.ts';
 import type { Client } from './client.ts';
 import { mayBeSet, type Begun } from './commands.ts';
-import type { TerminalSize } from './hands.ts';
-import { runProgram, type Program, type ProgramNeeds } from './program.ts';
+import type { TerminalSize } from './instance-driver.ts';
+import { runProgram, type Program, type ProgramDeps } from './program.ts';
 
 const MOST_VARIABLES = 128;
 const MOST_TEXT = 32 * 1024;
 const LARGEST_TERMINAL = 4_096;
 
-export interface SessionNeeds extends Omit<ProgramNeeds, 'channel' | 'outlet' | 'wish'> {
+export interface SessionDeps extends Omit<ProgramDeps, 'channel' | 'outlet' | 'wish'> {
   client: Client;
   agent: Agent;
   session: Session;
@@ -23,8 +23,8 @@ const sizeOf = ({ cols, rows }: Pick<PseudoTtyInfo, 'cols' | 'rows'>): TerminalS
   rows: Math.min(Math.max(1, rows || 24), LARGEST_TERMINAL),
 });
 
-export function serveSession(needs: SessionNeeds): void {
-  const { client, agent, session, connection } = needs;
+export function serveSession(deps: SessionDeps): void {
+  const { client, agent, session, connection } = deps;
   const env: Record<string, string> = { SSH_CONNECTION: connection, SSH_CLIENT: clientOf(connection) };
   let textSize = 0;
   let terminal: TerminalSize | null = null;
@@ -66,7 +66,7 @@ export function serveSession(needs: SessionNeeds): void {
       // What of its size has changed meanwhile comes with it.
       return { begun, terminal, env: socket === null ? env : { ...env, SSH_AUTH_SOCK: socket } };
     };
-    program = runProgram({ ...needs, channel, outlet, wish });
+    program = runProgram({ ...deps, channel, outlet, wish });
   };
   session.on('shell', (accept) => run({ kind: 'shell' }, accept()));
   session.on('exec', (accept, reject, { command }) => {

@@ -10,7 +10,7 @@
  */
 import { sql } from 'kysely';
 import type { CreateTableBuilder, RawBuilder } from 'kysely';
-import type { Migration } from '../migrate.ts';
+import type { Migration } from '../db/migrate.ts';
 
 type Table = CreateTableBuilder<string, string>;
 

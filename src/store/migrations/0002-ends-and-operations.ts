@@ -4,7 +4,7 @@
  */
 import { sql } from 'kysely';
 import type { CreateTableBuilder, RawBuilder } from 'kysely';
-import type { Migration } from '../migrate.ts';
+import type { Migration } from '../db/migrate.ts';
 
 type Table = CreateTableBuilder<string, string>;
 
@@ -163,7 +163,7 @@ export const endsAndOperations: Migration = {
     await sql`create index "operation_kept" on operation ("keptSinceMs")`.execute(db);
 
     table = texts(
-      withId('stray'),
+      withId('orphan'),
       'regionId',
       'kind',
       'engineName',

@@ -3,7 +3,7 @@
  * it is promised is summed up here, and how much may be is said when the server starts.
  */
 import { sql } from 'kysely';
-import type { Migration } from '../migrate.ts';
+import type { Migration } from '../db/migrate.ts';
 
 export const poolsAndDisks: Migration = {
   name: '0003-pools-and-disks',

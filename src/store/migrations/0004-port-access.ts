@@ -1,6 +1,6 @@
 /** Who may come to a port, links that open one, and when sessions of the gateway were opened, which gets each of them an id of its own. */
 import { sql } from 'kysely';
-import type { Migration } from '../migrate.ts';
+import type { Migration } from '../db/migrate.ts';
 
 /** What a session of before was to last from its last use: it had been opened by then. */
 const SESSION_LIFE_MS = 86_400_000;

@@ -1,6 +1,6 @@
 /** Figures of instances: the samples of the last hours by the minute, for a server that starts, and the minutes of each by the hour. */
 import { sql } from 'kysely';
-import type { Migration } from '../migrate.ts';
+import type { Migration } from '../db/migrate.ts';
 
 export const metrics: Migration = {
   name: '0005-metrics',

@@ -1,0 +1,204 @@
+/**
+ * # One OpenSSH public key line
+ *
+ * `type base64 comment`, as `ssh-keygen` writes it to the `.pub` file. The blob is taken apart to its last byte (RFC 4253 §6.6,
+ * RFC 5656 §3.1, RFC 8709 §4, OpenSSH's PROTOCOL.u2f), because what is stored here becomes a line of `authorized_keys` in machines:
+ * one line in, one line out, no options, nothing that sshd would read differently from us.
+ */
+import { Refusal } from '../../domain/refusal.ts';
+
+export interface SshPublicKey {
+  type: string;
+  bits: number;
+  /** What the fingerprint is the hash of. */
+  blob: Uint8Array;
+  /** Without control, invisible and direction-changing characters; at most 200 characters. */
+  comment: string;
+  /** The line for `authorized_keys`, without a line end. */
+  line: string;
+}
+
+export const MIN_RSA_BITS = 3072;
+const MAX_RSA_BITS = 16384;
+const MAX_COMMENT_CHARACTERS = 200;
+
+const accepted = [
+  'ssh-ed25519',
+  'ecdsa-sha2-nistp256',
+  'ecdsa-sha2-nistp384',
+  'ecdsa-sha2-nistp521',
+  'ssh-rsa',
+  'sk-ssh-ed25519@openssh.com',
+  'sk-ecdsa-sha2-nistp256@openssh.com',
+] as const;
+type AcceptedType = (typeof accepted)[number];
+
+const isAccepted = (type: string): type is AcceptedType => accepted.some((known) => known === type);
+
+const refuse = (reason: string): never => {
+  throw new Refusal('field_value', `field "publicKey" ${reason}`);
+};
+
+const EXAMPLE = 'send the one line of the .pub file, which starts with a type such as ssh-ed25519';
+
+const refusePrivateKey = (): never =>
+  refuse(
+    'is a PRIVATE key. It was not stored, but it has left your machine: treat it as exposed, make a new pair with ' +
+      '"ssh-keygen -t ed25519", and send only the line of the new .pub file',
+  );
+
+/** Reads the length-prefixed strings of a blob, and knows whether bytes are left over. */
+const readerOf = (blob: Uint8Array) => {
+  const view = new DataView(blob.buffer, blob.byteOffset, blob.byteLength);
+  let at = 0;
+  return {
+    next(what: string): Uint8Array {
+      if (at + 4 > blob.length) return refuse(`is cut short: its blob ends before the ${what}; ${EXAMPLE}`);
+      const length = view.getUint32(at);
+      if (length > blob.length - at - 4) return refuse(`is cut short: its blob ends inside the ${what}; ${EXAMPLE}`);
+      const part = blob.subarray(at + 4, at + 4 + length);
+      at += 4 + length;
+      return part;
+    },
+    end(): void {
+      if (at !== blob.length) refuse(`has ${blob.length - at} bytes after the end of the key; ${EXAMPLE}`);
+    },
+  };
+};
+
+type Reader = ReturnType<typeof readerOf>;
+
+const asciiOf = (bytes: Uint8Array): string => String.fromCharCode(...bytes);
+
+const readEd25519 = (reader: Reader): number => {
+  const point = reader.next('public key');
+  if (point.length !== 32) refuse(`has an ed25519 key of ${point.length} bytes where 32 are needed; ${EXAMPLE}`);
+  return 256;
+};
+
+const curveBits: Record<string, number> = { nistp256: 256, nistp384: 384, nistp521: 521 };
+
+const readEcdsa = (reader: Reader, curve: string): number => {
+  const named = asciiOf(reader.next('curve').subarray(0, 32));
+  if (named !== curve) refuse(`names the curve ${JSON.stringify(named)} inside and ${curve} outside; ${EXAMPLE}`);
+  const bits = curveBits[curve] ?? 0;
+  const point = reader.next('point');
+  // An uncompressed point (SEC 1 §2.3.3): OpenSSH reads no other form.
+  if (point.length !== 1 + 2 * Math.ceil(bits / 8) || point[0] !== 4) refuse(`holds no point of ${curve}; ${EXAMPLE}`);
+  return bits;
+};
+
+/** Bits of a positive, minimally encoded mpint (RFC 4251 §5); 0 for any other. */
+const bitsOfPositive = (bytes: Uint8Array): number => {
+  const [first, second] = bytes;
+  if (first === undefined || first >= 0x80) return 0;
+  if (first !== 0) return (bytes.length - 1) * 8 + (32 - Math.clz32(first));
+  return second === undefined || second < 0x80 ? 0 : (bytes.length - 1) * 8;
+};
+
+const isOdd = (bytes: Uint8Array): boolean => ((bytes.at(-1) ?? 0) & 1) === 1;
+
+const readRsa = (reader: Reader): number => {
+  const exponent = reader.next('exponent');
+  const modulus = reader.next('modulus');
+  const bits = bitsOfPositive(modulus);
+  if (bits === 0 || !isOdd(modulus)) refuse(`holds no RSA modulus; ${EXAMPLE}`);
+  const exponentBits = bitsOfPositive(exponent);
+  // OpenSSL takes no exponent over 64 bits with a modulus this long.
+  if (exponentBits < 2 || exponentBits > 64 || !isOdd(exponent)) refuse(`holds no usable RSA exponent; ${EXAMPLE}`);
+  if (bits < MIN_RSA_BITS) {
+    refuse(
+      `is an RSA key of ${bits} bits; at least ${MIN_RSA_BITS} are needed, or better a key of "ssh-keygen -t ed25519"`,
+    );
+  }
+  if (bits > MAX_RSA_BITS) refuse(`is an RSA key of ${bits} bits; at most ${MAX_RSA_BITS} are taken`);
+  return bits;
+};
+
+/** The "application" of a security key, `ssh:` unless its owner chose another. */
+const readApplication = (reader: Reader): void => {
+  const application = asciiOf(reader.next('application').subarray(0, 256));
+  if (!/^[\x21-\x7e]{1,255}$/.test(application)) refuse(`names no application of its security key; ${EXAMPLE}`);
+};
+
+const readBits = (type: AcceptedType, reader: Reader): number => {
+  switch (type) {
+    case 'ssh-ed25519':
+      return readEd25519(reader);
+    case 'ecdsa-sha2-nistp256':
+    case 'ecdsa-sha2-nistp384':
+    case 'ecdsa-sha2-nistp521':
+      return readEcdsa(reader, type.slice('ecdsa-sha2-'.length));
+    case 'ssh-rsa':
+      return readRsa(reader);
+    case 'sk-ssh-ed25519@openssh.com': {
+      const bits = readEd25519(reader);
+      readApplication(reader);
+      return bits;
+    }
+    case 'sk-ecdsa-sha2-nistp256@openssh.com': {
+      const bits = readEcdsa(reader, 'nistp256');
+      readApplication(reader);
+      return bits;
+    }
+    default: {
+      const unread: never = type;
+      return unread;
+    }
+  }
+};
+
+/** Base64 by the letter: padded, and without the loose last bits that would let one blob be written in several ways. */
+const bytesOf = (base64: string): Uint8Array => {
+  const looksRight = base64.length % 4 === 0 && /^[A-Za-z0-9+/]+={0,2}$/.test(base64);
+  const binary = looksRight ? atob(base64) : '';
+  if (!looksRight || btoa(binary) !== base64) return refuse(`is not whole: its second part is not base64; ${EXAMPLE}`);
+  return Uint8Array.from(binary, (character) => character.charCodeAt(0));
+};
+
+const refuseType = (type: string, rest: readonly string[]): never => {
+  if (/-cert-v\d+@openssh\.com$/.test(type)) return refuse(`is a certificate; ${EXAMPLE}`);
+  if (type === 'ssh-dss')
+    return refuse('is a DSA key, which sshd no longer takes; make one with "ssh-keygen -t ed25519"');
+  if (rest.some((word) => isAccepted(word))) {
+    return refuse('has options before its type; send the line from the type on, without options');
+  }
+  return refuse(
+    `starts with ${JSON.stringify(type.slice(0, 60))}, which is none of the types taken: ${accepted.join(', ')}`,
+  );
+};
+
+/** Everything a terminal or an editor would act on rather than show. */
+const unprintable = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\u2028\u2029]/gu;
+
+const cleanComment = (text: string): string =>
+  [...text.replace(/\t/g, ' ').replace(unprintable, '')].slice(0, MAX_COMMENT_CHARACTERS).join('').trim();
+
+/** Throws a `field_value` Refusal that says what is wrong with it and what would be taken. */
+export const parseSshPublicKey = (text: string): SshPublicKey => {
+  // First of all, and in whatever form it comes: PEM, OpenSSH's own (also without its armour) and PuTTY's.
+  if (/(BEGIN|END) [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File|Private-Lines:|b3BlbnNzaC1rZXktdjE/.test(text))
+    refusePrivateKey();
+  if (/BEGIN (SSH2 |RSA )?PUBLIC KEY/.test(text)) {
+    refuse(
+      'is in another format; turn it into an OpenSSH line with "ssh-keygen -i -f key.pub" (-m PKCS8 for a PEM file)',
+    );
+  }
+  const trimmed = text.replace(/^[ \t\r\n]+|[ \t\r\n]+$/g, '');
+  if (trimmed === '') refuse(`is empty; ${EXAMPLE}`);
+  if (/[\r\n]/.test(trimmed)) refuse('has several lines; send one key a request, as one line');
+
+  const [, type = '', base64 = '', tail = ''] = /^([^ \t]+)[ \t]*([^ \t]*)[ \t]*(.*)$/su.exec(trimmed) ?? [];
+  if (!isAccepted(type)) return refuseType(type, [base64, ...tail.split(/[ \t]+/)]);
+  if (base64 === '') refuse(`is not whole: nothing follows its type; ${EXAMPLE}`);
+
+  const blob = bytesOf(base64);
+  const reader = readerOf(blob);
+  const inner = asciiOf(reader.next('type').subarray(0, 64));
+  if (inner !== type) refuse(`says ${type} outside and ${JSON.stringify(inner)} inside its blob; ${EXAMPLE}`);
+  const bits = readBits(type, reader);
+  reader.end();
+
+  const comment = cleanComment(tail);
+  return { type, bits, blob, comment, line: comment === '' ? `${type} ${base64}` : `${type} ${base64} ${comment}` };
+};

@@ -1,0 +1,113 @@
+/** Reads the signals of one instance, all at once. What can't be read is said so, and is never a sign that nobody is there. */
+import type { Instance } from '../../domain/instance.ts';
+import { unread, type IdlePolicy, type Signal, type SignalName } from '../../domain/idle.ts';
+import { SSH_PORT } from '../../domain/ports.ts';
+import type { Usage } from '../../engines/contract.ts';
+import type { Inside } from '../inside/inside.ts';
+import { lastingConnections, type Connection } from './connections.ts';
+import { makeNotebook, type Told, type Used } from './notebook.ts';
+import type { Traffic } from './traffic.ts';
+
+/** An answer of a notebook server at work comes within tens of milliseconds; what its port says is its owner's, and may be nothing. */
+const NOTEBOOK_DEADLINE_MS = 4_000;
+
+export interface GatherDeps {
+  inside: Inside;
+  instance: Instance;
+  notebookToken: string;
+  policy: IdlePolicy;
+  required: readonly SignalName[];
+  traffic: Pick<Traffic, 'of'>;
+  probeMs: number;
+}
+
+export async function gather(deps: GatherDeps): Promise<Signal[]> {
+  const { inside, instance, policy, traffic } = deps;
+  const atMs = inside.time.now();
+  const asking = AbortSignal.any([inside.signal, inside.time.deadline(NOTEBOOK_DEADLINE_MS)]);
+  const notebook = makeNotebook({ ...inside, signal: asking }, deps.notebookToken);
+  const ports = new Set([SSH_PORT, ...instance.nodePorts.map(({ port }) => port)]);
+  const kernels = lazy(() => notebook.kernels());
+  const connections = lazy(() => lastingConnections(inside, ports, deps.probeMs));
+  const usage = lazy(() => readUsage(inside));
+
+  const readers: Record<SignalName, () => Promise<Omit<Signal, 'name'>>> = {
+    async keepAlive() {
+      const { keepAliveUntilMs } = instance.ends;
+      const until = `until ${new Date(keepAliveUntilMs).toISOString()}`;
+      const text = keepAliveUntilMs > atMs ? `it is to be kept ${until}` : 'nobody asks to keep it';
+      return { atMs, inUse: keepAliveUntilMs > atMs, usedAtMs: Math.min(keepAliveUntilMs, atMs), text };
+    },
+    kernel: async () => ofNotebook(await kernels(), 'kernel', atMs),
+    terminal: async () => ofNotebook(await notebook.terminals(), 'terminal', atMs),
+    async ssh() {
+      const open = (await connections()).filter(({ port }) => port === SSH_PORT).length;
+      const text =
+        open === 0 ? 'no ssh session is open' : open === 1 ? 'an ssh session is open' : `${open} ssh sessions are open`;
+      return { atMs, inUse: open > 0, usedAtMs: 0, text };
+    },
+    async http() {
+      const direct = (await connections()).filter(({ port }) => port !== SSH_PORT);
+      // An open page of a notebook server polls for ever; that server itself tells whether anybody works there. Others don't.
+      const vouches = (await kernels()) !== 'none';
+      const { open, lastMs } = traffic.of(instance.id, vouches ? ['use'] : ['use', 'poll']);
+      return {
+        atMs,
+        inUse: open + direct.length > 0,
+        usedAtMs: Math.min(lastMs, atMs),
+        text: wordsOfHttp(open, direct, lastMs, atMs),
+      };
+    },
+    async gpu() {
+      const { gpus, atMs: readAtMs } = await usage();
+      const percents = (gpus ?? []).flatMap(({ busyPercent }) => busyPercent ?? []);
+      if (gpus === null || percents.length < gpus.length) throw new Error('its GPUs could not be read');
+      const percent = Math.max(...percents);
+      const text = `its busiest GPU is at ${percent} %`;
+      return { atMs: readAtMs, inUse: percent >= policy.gpuPercent, usedAtMs: 0, text };
+    },
+    async cpu() {
+      const { cpuMilli, atMs: readAtMs } = await usage();
+      const text = `it uses ${Math.round(cpuMilli / 10)} % of one CPU`;
+      return { atMs: readAtMs, inUse: cpuMilli >= policy.cpuPercent * 10, usedAtMs: 0, text };
+    },
+  };
+  const read = async (name: SignalName): Promise<Signal> => {
+    try {
+      return { name, ...(await readers[name]()) };
+    } catch (error) {
+      return unread(name, error instanceof Error ? error.message : String(error));
+    }
+  };
+  return Promise.all(deps.required.map(read));
+}
+
+function lazy<Answer>(ask: () => Promise<Answer>): () => Promise<Answer> {
+  let asked: Promise<Answer> | null = null;
+  return () => (asked ??= ask());
+}
+
+async function readUsage({ engine, id, signal }: Inside): Promise<Usage> {
+  const used = (await engine.usage([id], signal)).get(id);
+  if (!used) throw new Error('the engine tells nothing of what it uses');
+  return used;
+}
+
+function ofNotebook(told: Told<Used>, what: 'kernel' | 'terminal', atMs: number): Omit<Signal, 'name'> {
+  if (told === 'none') return { atMs, inUse: false, usedAtMs: 0, text: 'no notebook server answers' };
+  const { busy, lastMs, count } = told;
+  // Its clock is the instance's own.
+  const usedAtMs = Math.min(lastMs, atMs);
+  const text = count === 0 ? `no ${what} is open` : `a ${what} was used ${ago(usedAtMs, atMs)}`;
+  return { atMs, inUse: busy !== null, usedAtMs, text: busy ?? text };
+}
+
+function wordsOfHttp(open: number, direct: readonly Connection[], lastMs: number, atMs: number): string {
+  const [first] = direct;
+  if (open > 0)
+    return `${open} ${open === 1 ? 'request or WebSocket is' : 'requests and WebSockets are'} open through the gateway`;
+  if (first) return `a connection to its port ${first.port} is open`;
+  return lastMs === 0 ? 'nothing came through the gateway' : `something came through the gateway ${ago(lastMs, atMs)}`;
+}
+
+const ago = (thenMs: number, nowMs: number): string => `${Math.max(0, Math.round((nowMs - thenMs) / 1000))} s ago`;

@@ -1,0 +1,217 @@
+/**
+ * # Activity
+ *
+ * Watches the running instances that have an idle policy: every so often each is looked at (`gather.ts` reads its signals, from
+ * `notebook.ts`, `connections.ts`, `traffic.ts` and the engine's usage), judged by `src/domain/idle.ts`, warned of, and stopped as its
+ * owner would stop it. No lease is held meanwhile. What was seen lives in memory only: a server that starts has seen nothing.
+ *
+ * Each has its own next look, and waits for nobody else's: a look lasts as long as what runs inside cares to let it wait. So owners
+ * take turns, and one has few looks under way at once; whoever makes theirs slow makes them slow for themselves.
+ */
+import type { Instance } from '../../domain/instance.ts';
+import {
+  isActive,
+  isFresh,
+  judge,
+  requiredSignals,
+  unwatched,
+  type IdleLimits,
+  type IdlePolicy,
+  type Judgement,
+  type Signal,
+} from '../../domain/idle.ts';
+import { idsToWatch } from '../../store/tables/stop-policy.ts';
+import { appendEvent } from '../../store/tables/events.ts';
+import { holdInstance, instanceFromRow, runningAmong } from '../../store/tables/instances.ts';
+import type { StopByItself } from '../instances/actions.ts';
+import { makeFairQueue } from '../base/fair-queue.ts';
+import { within, type DeedDeps } from '../base/task-deps.ts';
+import { gather } from './gather-signals.ts';
+import type { Traffic } from './traffic.ts';
+
+const AT_ONCE = 8;
+const AT_ONCE_EACH = 2;
+/** The others are found at the next beats. */
+const IDS_AT_ONCE = 500;
+/** An engine that measures usage takes a second or two for it. */
+const LOOK_DEADLINE_MS = 10_000;
+const TRAFFIC_KEPT_MS = 3_600_000;
+
+export interface ActivityDeps extends DeedDeps {
+  limits: IdleLimits;
+  traffic: Traffic;
+  stopByItself: StopByItself;
+}
+
+export interface SignalSeen extends Signal {
+  says: 'active' | 'idle' | 'stale';
+}
+
+export interface Seen extends Omit<Judgement, 'deed' | 'watch'> {
+  lookedAtMs: number;
+  signals: SignalSeen[];
+}
+
+export interface Activity {
+  /** Begins the looks whose time has come, and waits for none. Its beat is the caller's. */
+  look(): Promise<void>;
+  /** Once no look is under way any more. */
+  rest(): Promise<void>;
+  /** What the last look found; null when there was none of this run under this policy. */
+  seen(instance: Instance): Seen | null;
+}
+
+interface Watched {
+  ownerId: string;
+  /** Another run or another policy is watched anew. */
+  of: string;
+  nextLookMs: number;
+  signals: Signal[];
+  judgement: Judgement | null;
+}
+
+export function makeActivity(deps: ActivityDeps): Activity {
+  const { store, regions, now, time, log, limits, traffic, ending } = deps;
+  const watched = new Map<string, Watched>();
+  /** Looks under way, or waiting for their turn. */
+  const looks = new Map<string, Promise<void>>();
+  const turns = makeFairQueue(AT_ONCE, AT_ONCE_EACH);
+  let cursor = '';
+
+  const entryOf = (instance: Instance): Watched => {
+    const of = watchedAs(instance);
+    const before = watched.get(instance.id);
+    const entry = before?.of === of ? before : unseen(instance.ownerId, of);
+    watched.set(instance.id, entry);
+    return entry;
+  };
+
+  /** It is read anew: it may have waited for its turn. */
+  const lookAt = async (id: string): Promise<void> => {
+    const [row] = await runningAmong(store.read, [id]);
+    if (!row?.idleAfterMs) return void watched.delete(id);
+    const instance = instanceFromRow(row);
+    const policy = instance.ends.idle;
+    if (!policy) return;
+    const entry = entryOf(instance);
+    entry.nextLookMs = now() + limits.lookEveryMs;
+    const required = requiredSignals(policy, instance.spec.type.gpuCount > 0);
+    const inside = {
+      engine: regions.of(row.regionId).engine,
+      id: instance.id,
+      time,
+      signal: within({ ending, time }, LOOK_DEADLINE_MS),
+    };
+    const read = await gather({
+      inside,
+      instance,
+      notebookToken: row.notebookToken,
+      policy,
+      required,
+      traffic,
+      probeMs: limits.probeMs,
+    });
+    if (ending.aborted) return;
+    // One answer that was lost is no reason to forget the one before, as long as that is fresh.
+    entry.signals = read.map((signal) => (signal.atMs > 0 ? signal : (lastOf(entry, signal.name) ?? signal)));
+    const nowMs = now();
+    const judgement = judge({ policy, required, limits }, entry.judgement?.watch ?? unwatched, entry.signals, nowMs);
+    if (judgement.deed === 'warn') await warn(instance, judgement);
+    if (judgement.deed === 'stop') await stop(instance, policy, judgement, nowMs);
+    entry.judgement = judgement;
+    const { willStopAtMs } = judgement;
+    // What was said is kept: the look that stops it comes then, and not at the end of the usual time.
+    if (willStopAtMs !== null && willStopAtMs > nowMs) entry.nextLookMs = Math.min(entry.nextLookMs, willStopAtMs);
+  };
+
+  /** Finds those that are not watched yet among the next ids; what was watched between these, and is not to be any more, is forgotten. */
+  const findNext = async (): Promise<void> => {
+    const afterId = cursor;
+    const ids = await idsToWatch(store.read, afterId, IDS_AT_ONCE);
+    cursor = ids.length === IDS_AT_ONCE ? (ids.at(-1) ?? '') : '';
+    const there = new Set(ids);
+    for (const id of watched.keys())
+      if (id > afterId && (cursor === '' || id <= cursor) && !there.has(id)) watched.delete(id);
+    const found = await runningAmong(
+      store.read,
+      ids.filter((id) => !watched.has(id)),
+    );
+    for (const { id, ownerId } of found) watched.set(id, unseen(ownerId, ''));
+  };
+
+  const begin = (id: string, ownerId: string): void => {
+    const look = turns
+      .run(ownerId, ending, () => lookAt(id))
+      .catch((error: unknown) => {
+        if (!ending.aborted) log.warn({ id, err: error }, 'an instance could not be judged; it is looked at again');
+      })
+      .finally(() => looks.delete(id));
+    looks.set(id, look);
+  };
+
+  const lastOf = ({ signals }: Watched, name: Signal['name']): Signal | undefined =>
+    signals.find((signal) => signal.name === name && isFresh(signal, now(), limits));
+
+  const warn = ({ id, ownerId }: Instance, { idleSinceMs, willStopAtMs }: Judgement): Promise<void> =>
+    store.write(async (tx) => {
+      const row = await holdInstance(tx, ownerId, id);
+      if (!row || row.desired !== 'running') return;
+      const data = { idleSince: idleSinceMs, willStopAt: willStopAtMs };
+      await appendEvent(tx, { accountId: ownerId, atMs: now(), kind: 'instance.idleWarning', subjectId: id, data });
+    });
+
+  const stop = async (
+    instance: Instance,
+    policy: IdlePolicy,
+    { idleSinceMs }: Judgement,
+    judgedAtMs: number,
+  ): Promise<void> => {
+    const seconds = Math.round((judgedAtMs - (idleSinceMs ?? judgedAtMs)) / 1000);
+    const because = `nothing has used it for ${seconds} s, and it is to stop after ${Math.round(policy.afterMs / 1000)} s`;
+    await deps.stopByItself(instance, (held, nowMs) => {
+      const sameRun = held.observed.status === 'Running' && watchedAs(held) === watchedAs(instance);
+      // A request that came since it was judged is in no signal yet.
+      const quiet = traffic.of(held.id, ['use']).lastMs < judgedAtMs && held.ends.keepAliveUntilMs <= nowMs;
+      return sameRun && quiet ? { cause: 'IdleStop', why: { because, idleSince: idleSinceMs } } : null;
+    });
+  };
+
+  return {
+    async look() {
+      traffic.forget(TRAFFIC_KEPT_MS);
+      await findNext();
+      const nowMs = now();
+      for (const [id, { ownerId, nextLookMs }] of watched) {
+        // A time further away than a look is of a clock that was set back.
+        const isDue = nextLookMs <= nowMs || nextLookMs > nowMs + limits.lookEveryMs;
+        if (isDue && !looks.has(id) && !ending.aborted) begin(id, ownerId);
+      }
+    },
+    async rest() {
+      await Promise.all(looks.values());
+    },
+    seen(instance) {
+      const entry = watched.get(instance.id);
+      if (!entry?.judgement || entry.of !== watchedAs(instance)) return null;
+      const { deed: _, watch, ...judged } = entry.judgement;
+      const nowMs = now();
+      const says = (signal: Signal): SignalSeen['says'] =>
+        !isFresh(signal, nowMs, limits) ? 'stale' : isActive(signal, watch.judgedAtMs, limits) ? 'active' : 'idle';
+      return {
+        ...judged,
+        lookedAtMs: watch.judgedAtMs,
+        signals: entry.signals.map((one) => ({ ...one, says: says(one) })),
+      };
+    },
+  };
+}
+
+const unseen = (ownerId: string, of: string): Watched => ({
+  ownerId,
+  of,
+  nextLookMs: 0,
+  signals: [],
+  judgement: null,
+});
+
+const watchedAs = ({ observed, ends }: Instance): string => `${observed.runningSinceMs} ${JSON.stringify(ends.idle)}`;

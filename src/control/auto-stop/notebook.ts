@@ -1,0 +1,120 @@
+/** What a notebook server says of its kernels and terminals, asked as the gateway would: on its port, with its secret. */
+import { request } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { z } from 'zod';
+import { EngineFault } from '../../domain/engine-fault.ts';
+import { NOTEBOOK_PORT } from '../../domain/ports.ts';
+import { notebookPath } from '../../domain/public-instance.ts';
+import type { Inside } from '../inside/inside.ts';
+
+const ANSWER_BYTES = 1024 * 1024;
+
+const time = z.iso.datetime({ offset: true }).transform((text) => Date.parse(text));
+const kernels = z.array(
+  z.object({ id: z.string(), name: z.string(), execution_state: z.string(), last_activity: time }),
+);
+const terminals = z.array(z.object({ name: z.string(), last_activity: time.optional() }));
+const sessions = z.array(
+  z.object({ path: z.string(), type: z.string(), kernel: z.object({ id: z.string() }).nullable() }),
+);
+
+/** `none`: no notebook server answers there. */
+export type Told<What> = What | 'none';
+
+export interface Used {
+  /** What is at work now, in words; null when nothing is. */
+  busy: string | null;
+  lastMs: number;
+  count: number;
+}
+
+export interface Notebook {
+  kernels(): Promise<Told<Used>>;
+  terminals(): Promise<Told<Used>>;
+}
+
+/** Each question throws when there is no answer that can be understood. */
+export function makeNotebook(inside: Inside, notebookToken: string): Notebook {
+  const ask = async <What>(what: string, schema: z.ZodType<What>): Promise<Told<What>> => {
+    const stream = await dial(inside);
+    if (!stream) return 'none';
+    const text = await get(stream, `${notebookPath(inside.id)}api/${what}`, notebookToken, inside.signal);
+    if (text === null) return 'none';
+    const told = schema.safeParse(jsonOf(text));
+    if (!told.success) throw new Error(`the notebook's answer about ${what} can't be understood`);
+    return told.data;
+  };
+  return {
+    async kernels() {
+      const told = await ask('kernels', kernels);
+      if (told === 'none') return told;
+      const busy = told.find(({ execution_state: state }) => state === 'busy');
+      const lastMs = Math.max(0, ...told.map(({ last_activity: atMs }) => atMs));
+      if (!busy) return { busy: null, lastMs, count: told.length };
+      const open = await ask('sessions', sessions).catch(() => 'none' as const);
+      const session = open === 'none' ? undefined : open.find(({ kernel }) => kernel?.id === busy.id);
+      const name = session ? `${session.type} ${session.path}` : busy.name;
+      return { busy: `a kernel is busy (${name})`, lastMs, count: told.length };
+    },
+    async terminals() {
+      const told = await ask('terminals', terminals);
+      if (told === 'none') return told;
+      return {
+        busy: null,
+        lastMs: Math.max(0, ...told.map(({ last_activity: atMs = 0 }) => atMs)),
+        count: told.length,
+      };
+    },
+  };
+}
+
+async function dial({ engine, id, signal }: Inside): Promise<Duplex | null> {
+  try {
+    return await engine.dial(id, NOTEBOOK_PORT, signal);
+  } catch (error) {
+    if (error instanceof EngineFault && error.kind === 'busy') return null;
+    throw error;
+  }
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The body of a JSON answer; null for what is no notebook's: not found, or a page. */
+function get(stream: Duplex, path: string, token: string, signal: AbortSignal): Promise<string | null> {
+  const headers = {
+    host: 'localhost',
+    authorization: `token ${token}`,
+    accept: 'application/json',
+    connection: 'close',
+  };
+  return new Promise<string | null>((resolve, reject) => {
+    const end = (settle: () => void): void => {
+      stream.destroy();
+      settle();
+    };
+    const asked = request({ createConnection: () => stream, path, headers, signal });
+    asked.on('error', (error) => end(() => reject(error)));
+    asked.on('response', (response) => {
+      const { statusCode } = response;
+      if (statusCode === 404 || (statusCode === 200 && !response.headers['content-type']?.includes('json')))
+        return end(() => resolve(null));
+      if (statusCode !== 200) return end(() => reject(new Error(`the notebook answers ${statusCode} to ${path}`)));
+      const chunks: Buffer[] = [];
+      let bytes = 0;
+      response.on('data', (chunk: Buffer) => {
+        chunks.push(chunk);
+        bytes += chunk.length;
+        if (bytes > ANSWER_BYTES) end(() => reject(new Error(`the notebook answers more than ${ANSWER_BYTES} bytes`)));
+      });
+      response.on('error', (error) => end(() => reject(error)));
+      response.on('end', () => end(() => resolve(Buffer.concat(chunks).toString())));
+    });
+    asked.end();
+  });
+}

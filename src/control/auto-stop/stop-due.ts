@@ -1,0 +1,44 @@
+/** Stops the instances whose time is over: the one that was set, or the longest they may run. A server that was away does it late. */
+import { clockCause, endsAtMs } from '../../domain/stop-policy.ts';
+import { endedByClock, type Overdue } from '../../store/tables/stop-policy.ts';
+import type { StopByItself } from '../instances/actions.ts';
+import type { DeedDeps } from '../base/task-deps.ts';
+
+const AT_ONCE = 200;
+
+interface StopDueDeps extends Pick<DeedDeps, 'store' | 'now' | 'log'> {
+  stopByItself: StopByItself;
+}
+
+/** Answers the timed deed: each turn goes through all that are overdue, so that those that can't be stopped keep no other from it. */
+export function makeStopDue({ store, now, log, stopByItself }: StopDueDeps): () => Promise<void> {
+  /** Those that could not be stopped in the last turn, and why: a turn comes every second, and says the same thing once. */
+  let failed = new Map<string, string>();
+
+  async function stop(one: Overdue, failing: Map<string, string>): Promise<void> {
+    try {
+      await stopByItself(one, (instance, nowMs) => {
+        const cause = clockCause(instance, nowMs);
+        return cause === null ? null : { cause, why: { dueAt: endsAtMs(instance) } };
+      });
+    } catch (error) {
+      const why = String(error);
+      failing.set(one.id, why);
+      if (failed.get(one.id) === why) return;
+      log.warn({ id: one.id, err: error }, 'an instance whose time is over could not be stopped; it is tried again');
+    }
+  }
+
+  return async () => {
+    const nowMs = now();
+    const failing = new Map<string, string>();
+    let last: Overdue | undefined;
+    for (;;) {
+      const due = await endedByClock(store.read, nowMs, last ?? null, AT_ONCE);
+      await Promise.all(due.map((one) => stop(one, failing)));
+      last = due.at(-1);
+      if (due.length < AT_ONCE) break;
+    }
+    failed = failing;
+  };
+}

@@ -1,0 +1,82 @@
+/** What an owner sets about the ends of an instance, and is told of its use. None of it is a wish: a pass under way goes on. */
+import { endsAtMs, nextEnds, type Ends, type EndsRules } from '../../domain/stop-policy.ts';
+import type { Instance } from '../../domain/instance.ts';
+import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
+import { writeEnds } from '../../store/tables/stop-policy.ts';
+import { appendEvent } from '../../store/tables/events.ts';
+import { holdInstance, instanceFromRow, ownedInstanceRow } from '../../store/tables/instances.ts';
+import type { Store } from '../../store/store.ts';
+import type { Activity } from './idle.ts';
+import type { Caller, InstanceEnds, UseEnds } from '../control.ts';
+import type { Offers } from '../base/catalog-cache.ts';
+
+/** A keep-alive call holds to the end of a minute: those that repeat one within it change nothing, and so write nothing. */
+const KEPT_TO_MS = 60_000;
+
+export interface EndsDeps {
+  store: Store;
+  offers: () => Promise<Offers>;
+  now: () => number;
+  rules: EndsRules;
+  activity: Pick<Activity, 'seen'>;
+}
+
+export function makeEnds({ store, offers, now, rules, activity }: EndsDeps): UseEnds {
+  /** Changes what ends it, with an event that tells what holds from now on. */
+  const change = async (caller: Caller, id: string, kind: string, next: (before: Instance, nowMs: number) => Ends) => {
+    const { regions } = await offers();
+    return store.write(async (tx) => {
+      const row = await holdInstance(tx, caller.accountId, id);
+      if (!row) throw instanceNotFound();
+      const before = instanceFromRow(row);
+      const region = regions.get(row.regionId)?.region;
+      if (!region) throw new Refusal('unavailable', `region ${row.regionId} is not configured on this server`);
+      const nowMs = now();
+      const instance = { ...before, ends: next(before, nowMs) };
+      const held = holding(instance, nowMs);
+      if (JSON.stringify(instance.ends) === JSON.stringify(before.ends)) return held;
+      await writeEnds(tx, instance, region);
+      await appendEvent(tx, { accountId: caller.accountId, atMs: nowMs, kind, subjectId: id, data: held });
+      return held;
+    });
+  };
+
+  return {
+    set: (caller, instanceId, wish) =>
+      change(caller, instanceId, 'instance.endsSet', ({ ends, observed }, nowMs) => {
+        const next = nextEnds(ends, wish, observed, rules, nowMs);
+        if (typeof next === 'string') throw new Refusal('field_value', next);
+        return next;
+      }),
+    keepAlive: (caller, instanceId, forMs) =>
+      change(caller, instanceId, 'instance.keepAlive', ({ ends }, nowMs) => {
+        // One program's short call does not take back another's long one.
+        const untilMs = Math.ceil((nowMs + forMs) / KEPT_TO_MS) * KEPT_TO_MS;
+        const keepAliveUntilMs = forMs === 0 ? 0 : Math.max(ends.keepAliveUntilMs, untilMs);
+        return { ...ends, keepAliveUntilMs };
+      }),
+    async activity(caller, instanceId) {
+      const row = await ownedInstanceRow(store.read, caller.accountId, instanceId);
+      if (!row) throw instanceNotFound();
+      const instance = instanceFromRow(row);
+      const { status } = instance.observed;
+      const none = { idleSinceMs: null, willStopAtMs: null, lookedAtMs: null, signals: [] };
+      if (instance.ends.idle === null)
+        return { ...none, state: 'off', because: 'no idle stop is set; /instance/ends sets one' };
+      if (status !== 'Running' || instance.desired !== 'running')
+        return {
+          ...none,
+          state: 'off',
+          because: `it is ${status}; its use is looked at while it is Running and wished to run`,
+        };
+      return activity.seen(instance) ?? { ...none, state: 'unknown', because: 'it has not been looked at yet' };
+    },
+  };
+}
+
+const holding = (instance: Instance, nowMs: number): InstanceEnds => ({
+  instanceId: instance.id,
+  ...instance.ends,
+  keepAliveUntilMs: instance.ends.keepAliveUntilMs > nowMs ? instance.ends.keepAliveUntilMs : null,
+  endsAtMs: endsAtMs(instance),
+});

@@ -1,0 +1,41 @@
+/** The operator's catalog, read from the store at most once a second: it is asked at each launch and changes a few times a year. */
+import type { Image, InstanceType } from '../../domain/catalog.ts';
+import { countedRegions, offeredImages, offeredTypes, type CountedRegion } from '../../store/tables/catalog.ts';
+import type { Store } from '../../store/store.ts';
+import type { Time } from './time.ts';
+
+const FRESH_MS = 1000;
+
+export interface Offers {
+  images: ReadonlyMap<string, Image>;
+  types: ReadonlyMap<string, InstanceType>;
+  /** Counts in it may be a second old: the launch's own guarded count decides. */
+  regions: ReadonlyMap<string, CountedRegion>;
+}
+
+export function makeOffers({ store, time }: { store: Store; time: Time }): () => Promise<Offers> {
+  let kept: { offers: Promise<Offers>; untilMs: number } | null = null;
+  const read = async (): Promise<Offers> => {
+    const [images, types, regions] = await Promise.all([
+      offeredImages(store.read),
+      offeredTypes(store.read),
+      countedRegions(store.read),
+    ]);
+    return {
+      images: new Map(images.map((image) => [image.id, image])),
+      types: new Map(types.map((type) => [type.id, type])),
+      regions: new Map(regions.map((counted) => [counted.region.id, counted])),
+    };
+  };
+  return () => {
+    if (!kept || kept.untilMs <= time.elapsed()) {
+      const offers = read();
+      const mine = { offers, untilMs: time.elapsed() + FRESH_MS };
+      kept = mine;
+      offers.catch(() => {
+        if (kept === mine) kept = null;
+      });
+    }
+    return kept.offers;
+  };
+}

@@ -1,0 +1,37 @@
+/**
+ * A deed with an `Idempotency-Key` is done once: the first answer is kept in the deed's own transaction and given again.
+ *
+ * Of the body a hash is kept, under a key that lies beside the database: a plain one would let who reads the database guess a secret
+ * in it, whose other members are known.
+ */
+import { createHmac, hkdfSync } from 'node:crypto';
+import { remember, remembered } from '../../store/tables/idempotency.ts';
+import type { Db } from '../../store/store.ts';
+import type { Idempotency } from '../control.ts';
+
+export type Once = <Answer>(
+  tx: Db,
+  accountId: string,
+  idempotency: Idempotency | null,
+  nowMs: number,
+  deed: () => Promise<Answer>,
+) => Promise<Answer>;
+
+const KEY_BYTES = 32;
+
+/** `secretsKey` also seals secrets: what is made of it here is a key of its own (RFC 5869, 3.2). */
+export function makeOnce(secretsKey: Uint8Array): Once {
+  const macKey = Buffer.from(hkdfSync('sha256', secretsKey, '', 'bodies of keyed requests', KEY_BYTES));
+  const keyedHash = (accountId: string, { key, bodyHash }: Idempotency): string =>
+    createHmac('sha256', macKey).update(`${accountId} ${key} ${bodyHash}`).digest('hex');
+  return async (tx, accountId, idempotency, nowMs, deed) => {
+    if (!idempotency) return deed();
+    const { bodyHash } = idempotency;
+    const record = { ...idempotency, bodyHash: keyedHash(accountId, idempotency), formerBodyHash: bodyHash };
+    const before = await remembered<Awaited<ReturnType<typeof deed>>>(tx, accountId, record);
+    if (before) return before.answer;
+    const answer = await deed();
+    await remember(tx, accountId, record, answer, nowMs);
+    return answer;
+  };
+}

@@ -1,0 +1,103 @@
+/** What can be launched, where and at what price; what each region's engine can do. */
+import { capacityOf, chargeModes, type Capacity, type InstanceType } from '../../domain/catalog.ts';
+import { toDollars } from '../../domain/money.ts';
+import { fits } from '../../domain/placement.ts';
+import { volumeTypes } from '../../domain/volume.ts';
+import { countedRegions } from '../../store/tables/catalog.ts';
+import { poolId, poolsOf } from '../../store/tables/pools.ts';
+import type { Store } from '../../store/store.ts';
+import type { Catalog, CatalogFamily } from '../control.ts';
+import { poolOfType } from '../volumes/disks.ts';
+import { behindLine } from './queue.ts';
+import type { Offers } from '../base/catalog-cache.ts';
+import type { Regions } from '../base/regions.ts';
+
+export interface CatalogDeps {
+  offers: () => Promise<Offers>;
+  regions: Regions;
+  store: Store;
+  now: () => number;
+}
+
+export const makeCatalog = ({ offers, regions, store, now }: CatalogDeps): Catalog => ({
+  async families() {
+    const { types } = await offers();
+    return familiesOf([...types.values()], await stocksOf(store, regions, now()));
+  },
+
+  async regions() {
+    const counted = (await offers()).regions;
+    const pools = await Promise.all(regions.all().map(({ regionId }) => poolsOf(store.read, regionId)));
+    const counts = new Map(pools.flat().map((pool) => [poolId(pool.regionId, pool.name), pool]));
+    return regions.all().flatMap((drivers) => {
+      const { regionId, seen } = drivers;
+      const region = counted.get(regionId)?.region;
+      if (!region) return [];
+      return [
+        {
+          region,
+          engine: { name: seen.probe?.version ?? region.engine, answers: seen.answers, text: seen.text },
+          capabilities: { ...seen.probe?.capabilities },
+          volumeTypes: volumeTypes.map((type) => {
+            const { name, storage } = poolOfType(drivers, type);
+            const { limitGB = 0, usedGB = 0 } = counts.get(poolId(regionId, name)) ?? {};
+            return { type, pool: name, freeGB: Math.max(0, limitGB - usedGB), ...storage.capabilities() };
+          }),
+        },
+      ];
+    });
+  },
+});
+
+/** What one that comes now could have of a region. */
+export interface Stock {
+  regionName: string;
+  /** Null: nothing can be promised. Its engine has not answered yet, or no node port is free. */
+  open: Capacity | null;
+}
+
+/** As the store has it now, by region: the very rule of a launch, not what was kept of it a second ago. */
+async function stocksOf({ read }: Store, regions: Regions, nowMs: number): Promise<Map<string, Stock>> {
+  const answered = new Set<string>(
+    regions.all().flatMap(({ regionId, seen }) => (seen.probe === null ? [] : [regionId])),
+  );
+  const found = new Map<string, Stock>();
+  for (const counted of await countedRegions(read)) {
+    const { region, total, used } = counted;
+    const open = answered.has(region.id) && used.nodePorts < total.nodePorts;
+    found.set(region.id, {
+      regionName: region.name,
+      open: open ? (await behindLine(read, counted, nowMs)).open : null,
+    });
+  }
+  return found;
+}
+
+/** Types by GPU name and spot, then by region; spot is a family of its own. Pure. */
+export function familiesOf(types: readonly InstanceType[], stocks: ReadonlyMap<string, Stock>): CatalogFamily[] {
+  const families = new Map<string, CatalogFamily>();
+  for (const type of types) {
+    const stock = stocks.get(type.regionId);
+    if (!stock) continue;
+    const key = `${type.isSpot}/${type.gpuName}`;
+    const family = families.get(key) ?? { gpuName: type.gpuName, isSpotInstance: type.isSpot, regionInfos: [] };
+    families.set(key, family);
+    let place = family.regionInfos.find(({ regionId }) => regionId === type.regionId);
+    if (!place) {
+      place = { regionId: type.regionId, regionName: stock.regionName, instanceTypeInfos: [] };
+      family.regionInfos.push(place);
+    }
+    place.instanceTypeInfos.push({
+      instanceTypeId: type.id,
+      gpuNum: type.gpuCount,
+      stockStatus: stock.open && fits(capacityOf(type), stock.open) ? 'InStock' : 'OutOfStock',
+      price: chargeModes.map((chargeMode) => ({ chargeMode, price: toDollars(type.pricesMicros[chargeMode]) })),
+      instanceTypeName: type.name,
+      cpuCores: type.cpuCores,
+      memoryGB: type.memoryGB,
+      rootDiskGB: type.rootDiskGB,
+      dataDiskGB: type.dataDiskGB,
+    });
+  }
+  return [...families.values()];
+}

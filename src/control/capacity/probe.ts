@@ -1,0 +1,91 @@
+/** Asks engines how they are, and keeps what regions can hold in step with it. */
+import type { Probe } from '../../engines/contract.ts';
+import { countedRegion, saveTotals } from '../../store/tables/catalog.ts';
+import { callLine } from './queue.ts';
+import type { RegionDrivers } from '../base/regions.ts';
+import { within, type DeedDeps } from '../base/task-deps.ts';
+import { sweepRegion } from '../orphans/sweep.ts';
+
+export interface ProbeDeps extends DeedDeps {
+  /** CPU promised for each CPU that is there. */
+  cpuOvercommit: number;
+  /** Memory of each host that is not for instances: its own programs, the engine, Berth. */
+  hostMemoryMiB: number;
+  /** An engine answers that did not before (or was not asked). */
+  onEngineAnswers: (drivers: RegionDrivers, probe: Probe) => Promise<void>;
+}
+
+const PROBE_DEADLINE_MS = 10_000;
+
+/** Asks each engine how it is; what it can hold is written to the region when it changed. */
+export async function probeEngines(deps: ProbeDeps): Promise<void> {
+  await Promise.all(
+    deps.regions.all().map(async (drivers) => {
+      const answeredBefore = drivers.seen.answers;
+      try {
+        const probe = await drivers.engine.probe(within(deps, PROBE_DEADLINE_MS));
+        drivers.seen = { probe, answers: true, text: `${probe.version} answers` };
+        await saveCapacity(deps, drivers);
+      } catch (error) {
+        if (deps.ending.aborted) return;
+        const text = error instanceof Error ? error.message : String(error);
+        drivers.seen = { ...drivers.seen, answers: false, text };
+        if (answeredBefore)
+          deps.log.warn({ region: drivers.regionId, err: error }, 'the engine does not answer; instances wait for it');
+      }
+      if (!answeredBefore && drivers.seen.answers && drivers.seen.probe)
+        await welcome(deps, drivers, drivers.seen.probe);
+    }),
+  );
+}
+
+/**
+ * What is promised stays, whatever the engine says: if it has less than that, nobody is touched and nothing more of it is promised.
+ * If it has more, the line may move.
+ */
+async function saveCapacity(
+  { store, now, wake, log, cpuOvercommit, hostMemoryMiB }: ProbeDeps,
+  { regionId, nodePortRange, seen: { probe } }: RegionDrivers,
+): Promise<void> {
+  const counted = await countedRegion(store.read, regionId);
+  if (!counted || !probe) return;
+  const { capacity } = probe;
+  const total = {
+    cpuMilli: whole(capacity.cpuMilli * cpuOvercommit),
+    memoryMiB: whole(capacity.memoryMiB - hostMemoryMiB),
+    gpus: whole(capacity.gpus),
+    nodePorts: nodePortRange.last - nodePortRange.first + 1,
+  };
+  const { total: was, used } = counted;
+  const same =
+    total.cpuMilli === was.cpuMilli &&
+    total.memoryMiB === was.memoryMiB &&
+    total.gpus === was.gpus &&
+    total.nodePorts === was.nodePorts;
+  if (same) return;
+  await store.write(async (tx) => {
+    await saveTotals(tx, regionId, total);
+    await callLine(tx, regionId, now());
+  });
+  wake();
+  if (total.cpuMilli < used.cpuMilli || total.memoryMiB < used.memoryMiB || total.gpus < used.gpus)
+    log.warn(
+      { region: regionId, total, promised: used },
+      'the engine has less than is promised; no more of it is promised',
+    );
+}
+
+/** An engine that says nonsense has nothing. */
+const whole = (amount: number): number => (Number.isFinite(amount) ? Math.max(0, Math.floor(amount)) : 0);
+
+/** An engine that answers again may hold other things than before. What fails here is done again with the next probe. */
+async function welcome(deps: ProbeDeps, drivers: RegionDrivers, probe: Probe): Promise<void> {
+  try {
+    await deps.onEngineAnswers(drivers, probe);
+    await sweepRegion(deps, drivers);
+    deps.log.info({ region: drivers.regionId, engine: probe.version }, 'the engine answers');
+  } catch (error) {
+    drivers.seen = { ...drivers.seen, answers: false };
+    throw error;
+  }
+}

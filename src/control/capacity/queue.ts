@@ -1,0 +1,202 @@
+/**
+ * Room in a region: taken by whoever comes, waited for in line, given back. Who is placed when is decided by `domain/placement.ts`;
+ * whoever decides holds the region's row meanwhile. Room that is given back makes those due whose turn it is, in the same
+ * transaction: their passes look again and take it.
+ */
+import { capacityOf, type Capacity } from '../../domain/catalog.ts';
+import type { Instance, InstanceSpec } from '../../domain/instance.ts';
+import { diagnosed } from '../../domain/plan.ts';
+import { fits, freeOf, KEPT_MS, makeTurns, nearestType, nothing, whatIsShort } from '../../domain/placement.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import {
+  countCapacity,
+  countIfNobodyWaits,
+  countInLine,
+  countNodePorts,
+  endOfLine,
+  heldBy,
+  holdRegion,
+  lengthOfLine,
+  lineOf,
+  type Place,
+  type Waiting,
+} from '../../store/tables/capacity.ts';
+import { countedRegion, type CountedRegion } from '../../store/tables/catalog.ts';
+import { makeDue } from '../../store/tables/instances.ts';
+import type { Db } from '../../store/store.ts';
+import type { Offers } from '../base/catalog-cache.ts';
+
+type Type = InstanceSpec['type'];
+
+/**
+ * How many of an account may stand in one region's line: each holds its node ports while it waits, and one account must not have them
+ * all for the asking.
+ */
+const MOST_IN_LINE = 10;
+
+/** What is open to a newcomer: less than is free while room is kept for others. */
+interface Behind {
+  open: Capacity;
+  /** How many those are. */
+  kept: number;
+}
+
+/** Why there is none for a newcomer. The region is held. */
+export interface NoRoom extends Behind {
+  counted: CountedRegion;
+  /** How many stand in line, whether or not room is kept for them. */
+  waiting: number;
+}
+
+/** Takes room for one that comes now. Null: it has it. */
+export async function takeRoom(
+  tx: Db,
+  region: string,
+  type: Type,
+  { ports, nowMs }: { ports: number; nowMs: number },
+): Promise<NoRoom | null> {
+  if (await countIfNobodyWaits(tx, region, type, ports)) return null;
+  const counted = await holdRegion(tx, region);
+  if (!counted) throw new Error(`region ${region} is not in the store`);
+  const behind = await behindLine(tx, counted, nowMs);
+  if (fits(capacityOf(type), behind.open) && (await countCapacity(tx, region, type, 1, ports))) return null;
+  return { ...behind, counted, waiting: await lengthOfLine(tx, region) };
+}
+
+export async function behindLine(db: Db, counted: CountedRegion, nowMs: number): Promise<Behind> {
+  const turns = makeTurns(counted, nowMs);
+  for await (const one of goAlong(db, counted.region.id, turns)) void one;
+  return { open: turns.open(), kept: turns.kept() };
+}
+
+/** The line from its head, as far as anybody may be placed, each with whether it is. */
+async function* goAlong(
+  db: Db,
+  region: string,
+  turns: ReturnType<typeof makeTurns>,
+): AsyncGenerator<Waiting & { isOn: boolean }> {
+  for await (const one of lineOf(db, region)) {
+    const held = turns.mayBeKept(one) ? await heldBy(db, region, one.ownerId) : nothing;
+    yield { ...one, isOn: turns.pass(one, held) };
+    if (turns.isOver()) return;
+  }
+}
+
+export interface Waits {
+  /** Node ports that are counted with its room. */
+  ports: number;
+  offers: Offers;
+  /** How long it would wait at most; null: not at all. */
+  waitMs: number | null;
+  nowMs: number;
+}
+
+/**
+ * As it is in line, its node ports counted. Refuses one that does not want to wait, whose account has enough in line, or for which
+ * there are no such ports.
+ */
+export async function joinLine(tx: Db, instance: Instance, noRoom: NoRoom, waits: Waits): Promise<Instance> {
+  const { ports, waitMs, nowMs } = waits;
+  const { spec, ownerId } = instance;
+  const { type } = spec;
+  const { id, name } = noRoom.counted.region;
+  if (waitMs === null) throw noCapacity(noRoom, type, waits);
+  const own = await countInLine(tx, id, ownerId);
+  if (own >= MOST_IN_LINE)
+    throw new Refusal(
+      'over_quota',
+      `the account has ${own} in line for room in region ${name}, and may have ${MOST_IN_LINE}; stop or terminate one of them, or try again when one has its room`,
+    );
+  if (!(await countNodePorts(tx, id, ports))) throw noCapacity(noRoom, type, waits);
+  const observed = { ...instance.observed, ...waitsFor(type, noRoom.waiting) };
+  // The date may jump back, and many come in one millisecond: who joins stands behind all the same.
+  const lastMs = await endOfLine(tx, id);
+  const waitsSinceMs = lastMs === null ? nowMs : Math.max(nowMs, lastMs + 1);
+  return { ...instance, waitsSinceMs, waitsUntilMs: nowMs + waitMs, observed };
+}
+
+export const waitsFor = (type: Type, before: number): ReturnType<typeof diagnosed> =>
+  diagnosed('NoCapacity', `waits for room for ${type.name}: ${before} before it`);
+
+/** Says what is short, by how much, the nearest type that would fit now, and how to wait. */
+function noCapacity({ counted, open, kept, waiting }: NoRoom, type: Type, { ports, offers }: Waits): Refusal {
+  const { region, total, used } = counted;
+  if (used.nodePorts + ports > total.nodePorts) {
+    const free = Math.max(0, total.nodePorts - used.nodePorts);
+    return new Refusal(
+      'no_capacity',
+      `region ${region.name} has ${free} node ports free and ${ports} are asked; ask fewer, or terminate an instance`,
+    );
+  }
+  const short = whatIsShort(capacityOf(type), freeOf(counted));
+  const keptFor = `what is free is kept for ${kept} in line before it, for at most ${KEPT_MS / 60_000} minutes`;
+  const why =
+    short === ''
+      ? keptFor
+      : waiting === 0
+        ? `short of ${short}`
+        : `short of ${short}, and ${waiting} in line before it`;
+  const others = [...offers.types.values()].filter(
+    (other) => other.regionId === region.id && other.isSpot === type.isSpot && other.id !== type.id,
+  );
+  const nearest = nearestType(type, others, open);
+  const instead = nearest
+    ? `${nearest.name} (${nearest.id}) would fit now`
+    : 'no type fits now; stop or terminate an instance';
+  const wait = fits(capacityOf(type), total)
+    ? `, or send the header "X-Berth-Wait-For-Capacity: true" to wait in line`
+    : '';
+  return new Refusal('no_capacity', `no stock of ${type.name} in region ${region.name}: ${why}; ${instead}${wait}`);
+}
+
+/** Gives an instance's capacity back, and makes those due whose turn it is now. */
+export async function giveBack(tx: Db, region: string, type: Type, nowMs: number): Promise<void> {
+  await countCapacity(tx, region, type, -1);
+  await callLine(tx, region, nowMs);
+}
+
+/** There may be more room than before, or less kept: those whose turn it is now, of all or of those behind one, are made due. */
+export async function callLine(tx: Db, region: string, nowMs: number, behind: Place | null = null): Promise<void> {
+  if ((await endOfLine(tx, region)) === null) return;
+  const counted = await countedRegion(tx, region);
+  if (!counted) return;
+  for await (const one of goAlong(tx, region, makeTurns(counted, nowMs)))
+    if (one.isOn && (behind === null || isBehind(one, behind))) await makeDue(tx, [one.id], nowMs);
+}
+
+/** How many of those behind one that left are told their new place at once; the others learn it when they look again. */
+const TOLD_AT_ONCE = 16;
+
+/**
+ * One has left the line. Its own row is written in the same transaction, and of the line only what is behind it is touched: so no two
+ * that leave wait for each other. It may do so without the region: what it reads of its counts may be about to change, so whoever
+ * changes them calls the line too.
+ */
+export async function moveUp(tx: Db, region: string, nowMs: number, left: Place): Promise<void> {
+  let told = 0;
+  for await (const { id } of lineOf(tx, region, left)) {
+    await makeDue(tx, [id], nowMs);
+    if (++told === TOLD_AT_ONCE) break;
+  }
+  if (told === TOLD_AT_ONCE) await callLine(tx, region, nowMs, left);
+}
+
+const isBehind = (one: Place, other: Place): boolean =>
+  one.waitsSinceMs > other.waitsSinceMs || (one.waitsSinceMs === other.waitsSinceMs && one.id > other.id);
+
+/** Takes its room if its turn has come. Null: it has it; else how many stand before it. The region is held. */
+export async function takeTurn(
+  tx: Db,
+  { regionId: region, type }: InstanceSpec,
+  mine: Place,
+  nowMs: number,
+): Promise<number | null> {
+  const counted = await holdRegion(tx, region);
+  if (!counted) throw new Error(`region ${region} is not in the store`);
+  for await (const one of goAlong(tx, region, makeTurns(counted, nowMs))) {
+    if (one.id !== mine.id) continue;
+    if (one.isOn && (await countCapacity(tx, region, type, 1))) return null;
+    break;
+  }
+  return lengthOfLine(tx, region, mine);
+}

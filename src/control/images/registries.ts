@@ -1,0 +1,129 @@
+/** Registry credentials of accounts: registered, listed without their secret, and lent to pulls of the account's own images. */
+import { EngineFault } from '../../domain/engine-fault.ts';
+import { readServer } from '../../domain/image-ref.ts';
+import { isLocalServer } from '../../domain/registry-server.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import type { RegistryCredentials } from '../../engines/contract.ts';
+import { appendEvent } from '../../store/tables/events.ts';
+import {
+  deleteRegistryCredential,
+  insertRegistryCredential,
+  registryCredentialFor,
+  registryCredentialsOf,
+} from '../../store/tables/registry-credentials.ts';
+import type { Store } from '../../store/store.ts';
+import { lockOwnAccount } from '../access/callers.ts';
+import type { Registries } from '../control.ts';
+import type { Once } from '../base/idempotent.ts';
+import type { Seal } from '../base/seal.ts';
+
+const MOST = 50;
+
+export interface RegistryDeps {
+  store: Store;
+  now: () => number;
+  once: Once;
+  randomUuid: () => string;
+  seal: Seal;
+  /** Whether accounts may name registries that only the engine's own host reaches. */
+  localRegistries: boolean;
+}
+
+/** Undefined: the account has none for this server. Throws `denied` when those that it has can't be read any more. */
+export type CredentialsFor = (accountId: string, server: string) => Promise<RegistryCredentials | undefined>;
+
+export type FullRegistries = Registries & { credentialsFor: CredentialsFor };
+
+/** What the engine is told to ask there it would ask in the name of the host, and its answers would tell what runs on it. */
+export function refuseLocal(field: string, written: string, server: string): void {
+  if (!isLocalServer(server)) return;
+  const instead =
+    'name a registry that other machines reach too, or ask the operator, who can allow it (BERTH_LOCAL_REGISTRIES)';
+  const text = `field "${field}" is ${JSON.stringify(written)}: ${server} is the engine's own host or link; ${instead}`;
+  throw new Refusal('field_value', text);
+}
+
+const about = (accountId: string, server: string): string => `${accountId} ${server}`;
+
+export const makeRegistries = ({
+  store,
+  now,
+  once,
+  randomUuid,
+  seal,
+  localRegistries,
+}: RegistryDeps): FullRegistries => ({
+  async create({ accountId }, { server: written, username, secret }, idempotency) {
+    const read = readServer(written);
+    if (typeof read === 'string') {
+      const right = 'write it as it stands in image names, such as registry.example.org or 10.0.0.7:5000, or docker.io';
+      throw new Refusal('field_value', `field "server" is ${JSON.stringify(written)}: ${read}; ${right}`);
+    }
+    const { server } = read;
+    if (!localRegistries) refuseLocal('server', written, server);
+    return store.write((tx) => {
+      const nowMs = now();
+      return once(tx, accountId, idempotency, nowMs, async () => {
+        await lockOwnAccount(tx, accountId);
+        const { length } = await registryCredentialsOf(tx, accountId);
+        if (length >= MOST)
+          throw new Refusal(
+            'over_quota',
+            `the account has credentials for ${length} registries, and may have ${MOST}; delete one first`,
+          );
+        const sealed = seal.seal(secret, about(accountId, server));
+        const row = { id: randomUuid(), accountId, server, username, secret: sealed, createdAtMs: nowMs };
+        const twin = await insertRegistryCredential(tx, row);
+        if (twin) {
+          const instead = `POST /api/registry/delete {"id":"${twin.id}"} first`;
+          throw new Refusal(
+            'name_taken',
+            `the account has credentials for ${server} already, as ${twin.username}; ${instead}`,
+          );
+        }
+        const data = { server, username };
+        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'registry.created', subjectId: row.id, data });
+        return { registry: { id: row.id, server, username } };
+      });
+    });
+  },
+
+  async list({ accountId }) {
+    const rows = await registryCredentialsOf(store.read, accountId);
+    return {
+      registries: rows.map(({ id, server, username, createdAtMs }) => ({
+        id,
+        server,
+        username,
+        createdAt: createdAtMs,
+      })),
+    };
+  },
+
+  async delete({ accountId }, { id }, idempotency) {
+    await store.write((tx) => {
+      const nowMs = now();
+      return once(tx, accountId, idempotency, nowMs, async () => {
+        await lockOwnAccount(tx, accountId);
+        const row = await deleteRegistryCredential(tx, accountId, id);
+        if (!row)
+          throw new Refusal(
+            'not_found',
+            `registry credentials ${JSON.stringify(id)} not found; POST /api/registry/list names yours`,
+          );
+        const data = { server: row.server, username: row.username };
+        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'registry.deleted', subjectId: id, data });
+        return {};
+      });
+    });
+  },
+
+  async credentialsFor(accountId, server) {
+    const row = await registryCredentialFor(store.read, accountId, server);
+    if (!row) return undefined;
+    const secret = seal.open(row.secret, about(accountId, server));
+    if (secret !== null) return { username: row.username, secret };
+    const text = `the credentials for ${server} can't be read any more, because the installation lost the key they were sealed with; delete them and register them again`;
+    throw new EngineFault('denied', text, { retry: false, reason: 'imageDenied' });
+  },
+});

@@ -1,0 +1,158 @@
+/** Commands inside an instance for its owner: to their end, or with open streams. While one runs, the instance is used. */
+import type { Readable } from 'node:stream';
+import { Refusal } from '../../domain/refusal.ts';
+import type { Engine, OpenExec, TerminalSize } from '../../engines/contract.ts';
+import type { Store } from '../../store/store.ts';
+import type { Caller, Forwarding } from '../control.ts';
+import { refusalOfFault } from './engine-refusal.ts';
+import { runningInstance } from './running-instance.ts';
+import { makeSeats } from '../base/concurrency-limit.ts';
+import type { Time } from '../base/time.ts';
+
+const LIMITS = { ofAccount: 16, ofAll: 256, retryAfterS: 2 };
+const OPEN_MS = 30_000;
+/** For one that was killed to be over. */
+const END_MS = 15_000;
+/** Room for output at first. */
+const FIRST_BYTES = 16 * 1024;
+/** What nobody will see is read on, or the command would stand still; no faster than this, or it would cost all others. */
+const DROPPED_BYTES_PER_MS = 4 * 1024;
+
+export interface CommandWish {
+  instanceId: string;
+  command: readonly string[];
+  /** `NAME=value` */
+  env: readonly string[];
+}
+
+/** A stream of which only the beginning is kept. */
+export interface KeptOutput {
+  bytes: Buffer;
+  cut: boolean;
+}
+
+export interface CommandResult {
+  exitCode: number;
+  stdout: KeptOutput;
+  stderr: KeptOutput;
+  timedOut: boolean;
+}
+
+export interface Commands {
+  /** Kills it at its limit, and when `gone` fires, which rejects. */
+  run(
+    caller: Caller,
+    wish: CommandWish & { stdin: Uint8Array; limitMs: number; keptBytes: number },
+    gone: AbortSignal,
+  ): Promise<CommandResult>;
+  /** Throws what `open` would throw first: not the caller's, or not running. */
+  check(caller: Caller, instanceId: string): Promise<void>;
+  /** The signal ends the opening alone. It counts as running until it has ended. */
+  open(caller: Caller, wish: CommandWish & { terminal: TerminalSize | null }, gone: AbortSignal): Promise<OpenExec>;
+}
+
+interface Deps {
+  store: Pick<Store, 'read'>;
+  openExec: Engine['openExec'];
+  began: Forwarding['began'];
+  time: Pick<Time, 'deadline' | 'after'>;
+}
+
+export function makeCommands({ store, openExec, began, time }: Deps): Commands {
+  const seats = makeSeats({
+    ...LIMITS,
+    full: {
+      mine: (count) => `${count} of your commands run, and that is the most; wait for one of them to end`,
+      all: (count) => `${count} commands run on this server, and that is the most; try again later`,
+    },
+  });
+
+  const open: Commands['open'] = async (caller, { instanceId: asked, command, env, terminal }, gone) => {
+    const instanceId = await runningInstance(store, caller, asked);
+    const leave = seats.enter(caller.accountId);
+    const done = began(instanceId, 'use');
+    const over = (): void => {
+      leave();
+      done();
+    };
+    try {
+      const signal = AbortSignal.any([gone, time.deadline(OPEN_MS)]);
+      const running = await openExec(instanceId, { command, env: envOf(env), terminal }, signal);
+      running.exited.then(over, over);
+      return running;
+    } catch (error) {
+      over();
+      throw refusalOfFault(error);
+    }
+  };
+
+  return {
+    open,
+    async check(caller, instanceId) {
+      await runningInstance(store, caller, instanceId);
+    },
+    async run(caller, { stdin, limitMs, keptBytes, ...wish }, gone) {
+      const running = await open(caller, { ...wish, terminal: null }, gone);
+      const { promise: stopped, resolve: stop } = Promise.withResolvers<void>();
+      const onGone = (): void => stop();
+      let timedOut = false;
+      const callOff = time.after(limitMs, () => {
+        timedOut = true;
+        stop();
+      });
+      if (gone.aborted) stop();
+      else gone.addEventListener('abort', onGone);
+      const stdout = keep(running.stdout, keptBytes, time);
+      const stderr = keep(running.stderr, keptBytes, time);
+      running.stdin.end(stdin);
+      const killed = stopped.then(() => kill(running, time));
+      try {
+        const exitCode = await Promise.race([running.exited, killed]);
+        gone.throwIfAborted();
+        return { exitCode, stdout: await stdout, stderr: await stderr, timedOut };
+      } catch (error) {
+        throw refusalOfFault(error);
+      } finally {
+        // Either would hold the output until then.
+        callOff();
+        gone.removeEventListener('abort', onGone);
+      }
+    },
+  };
+}
+
+/** Answers its exit code; rejects when it can't be ended. */
+async function kill(running: OpenExec, time: Pick<Time, 'after'>): Promise<number> {
+  await running.kill();
+  const { promise: tooLong, reject } = Promise.withResolvers<never>();
+  const callOff = time.after(END_MS, () =>
+    reject(new Refusal('unavailable', 'the command was killed at its time limit, and does not end')),
+  );
+  return Promise.race([running.exited, tooLong]).finally(callOff);
+}
+
+const envOf = (lines: readonly string[]): Record<string, string> =>
+  Object.fromEntries(lines.map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]));
+
+/** Reads all of it to its end, and keeps the beginning. */
+function keep(stream: Readable, most: number, time: Pick<Time, 'after'>): Promise<KeptOutput> {
+  let kept = Buffer.alloc(Math.min(most, FIRST_BYTES));
+  let bytes = 0;
+  let cut = false;
+  stream.on('error', () => {}); // the close that follows is enough
+  stream.on('data', (chunk: Buffer) => {
+    const piece = chunk.subarray(0, most - bytes);
+    cut ||= piece.length < chunk.length;
+    if (bytes + piece.length > kept.length) {
+      const larger = Buffer.alloc(Math.min(most, Math.max(2 * kept.length, bytes + piece.length)));
+      kept.copy(larger, 0, 0, bytes);
+      kept = larger;
+    }
+    kept.set(piece, bytes);
+    bytes += piece.length;
+    if (!cut) return;
+    stream.pause();
+    time.after(chunk.length / DROPPED_BYTES_PER_MS, () => stream.resume());
+  });
+  return new Promise((resolve) => stream.once('close', () => resolve({ bytes: kept.subarray(0, bytes), cut })));
+}

@@ -1,0 +1,54 @@
+/** Whether the software of an instance answers, asked from outside through its engine. Unknown (null) is not no. */
+import { addAbortSignal, type Duplex } from 'node:stream';
+import { EngineFault } from '../../domain/engine-fault.ts';
+import type { InstanceId } from '../../domain/ids.ts';
+import { SSH_PORT } from '../../domain/ports.ts';
+import type { Engine } from '../../engines/contract.ts';
+import type { Time } from '../base/time.ts';
+
+const BANNER_DEADLINE_MS = 2_000;
+
+export interface Inside {
+  engine: Engine;
+  id: InstanceId;
+  time: Time;
+  signal: AbortSignal;
+}
+
+/** The connection; false when nothing listens there; null when that can't be told. */
+async function dial({ engine, id, time, signal }: Inside, port: number): Promise<Duplex | false | null> {
+  try {
+    return await engine.dial(id, port, AbortSignal.any([signal, time.deadline(BANNER_DEADLINE_MS)]));
+  } catch (error) {
+    signal.throwIfAborted();
+    if (error instanceof EngineFault) return error.kind === 'busy' ? false : null;
+    if (error instanceof Error && error.name === 'TimeoutError') return false;
+    throw error;
+  }
+}
+
+/** Whether something listens on the port. */
+export async function accepts(inside: Inside, port: number): Promise<boolean | null> {
+  const connection = await dial(inside, port);
+  if (!connection) return connection;
+  connection.destroy();
+  return true;
+}
+
+/** Whether sshd sends its banner: a listening port alone proves nothing. */
+export async function answersSsh(inside: Inside): Promise<boolean | null> {
+  const connection = await dial(inside, SSH_PORT);
+  if (!connection) return connection;
+  addAbortSignal(inside.signal, connection);
+  return new Promise<boolean>((resolve) => {
+    const end = (answer: boolean) => {
+      callOff();
+      connection.destroy();
+      resolve(answer);
+    };
+    const callOff = inside.time.after(BANNER_DEADLINE_MS, () => end(false));
+    connection.once('data', (bytes: Buffer) => end(bytes.toString('latin1').startsWith('SSH-')));
+    connection.once('error', () => end(false));
+    connection.once('close', () => end(false));
+  });
+}

@@ -1,0 +1,145 @@
+/**
+ * The console. Its lines bear times, and are gone on with by place (`domain/log-position.ts`): from a while before it, up to that line. Where
+ * the line is not there any more, since the engine keeps only so much, it goes on with what is later, and says so.
+ */
+import {
+  DISORDER_MS,
+  makePlacing,
+  makeSeeking,
+  placeText,
+  readPlace,
+  type Place,
+  type Sought,
+} from '../../../domain/log-position.ts';
+import type { InstanceId } from '../../../domain/ids.ts';
+import type { Engine, LogLine } from '../../../engines/contract.ts';
+import type { Time } from '../../base/time.ts';
+import { lastOf, type LogReader, type PlacedLine, type Start } from './source.ts';
+
+/** A followed log sends at once what it has: a line that does not come within so long is not there. */
+const SEEK_MS = 5_000;
+/** A line that is read so long after it was written. */
+const LATE_MS = 1_000;
+
+interface Range {
+  sinceMs?: number;
+  tail?: number;
+}
+type Open = (range: Range, signal: AbortSignal) => Promise<AsyncIterable<LogLine>>;
+
+export function consoleOf(engine: Pick<Engine, 'logs' | 'followLogs'>, id: InstanceId, time: Time): LogReader {
+  const until =
+    (untilMs: number | undefined): Open =>
+    (range, signal) =>
+      engine.logs(id, 'console', { ...range, untilMs }, signal);
+  const following: Open = (range, signal) => engine.followLogs(id, 'console', range, signal);
+
+  return {
+    async *read(from, untilMs, signal) {
+      const open = until(untilMs);
+      if ('tail' in from) yield* await last(open, from.tail, signal);
+      else if ('after' in from) yield* goOn(open, placeOf(from.after), signal);
+      else yield* placed(await open(rangeOf(from), signal));
+    },
+    async *follow(from, signal) {
+      const lines =
+        'after' in from
+          ? seekAndFollow(following, placeOf(from.after), time, signal)
+          : placed(await following(rangeOf(from), signal));
+      yield* withGaps(lines, { open: until(undefined), time, signal });
+    },
+  };
+}
+
+const rangeOf = (from: Start): Range => ('sinceMs' in from ? { sinceMs: from.sinceMs } : {});
+
+/** First only their times are read: the place of the first of them depends on those before it in its millisecond. */
+async function last(open: Open, count: number, signal: AbortSignal): Promise<PlacedLine[]> {
+  const times = await Array.fromAsync(await open({ tail: count }, signal), ({ atMs }) => atMs ?? 0);
+  if (times.length === 0) return [];
+  const sinceMs = times.reduce((least, atMs) => Math.min(least, atMs));
+  return lastOf(placed(await open({ sinceMs }, signal)), count);
+}
+
+function placeOf(text: string): Place {
+  const place = readPlace(text);
+  if (place === null) throw new Error(`${text} is no place in a console`);
+  return place;
+}
+
+const told = (line: LogLine, place: Place | null): PlacedLine => ({
+  line,
+  at: place === null ? null : placeText(place),
+  gap: false,
+});
+
+async function* placed(lines: AsyncIterable<LogLine>): AsyncGenerator<PlacedLine> {
+  const placing = makePlacing();
+  for await (const line of lines) yield told(line, placing(line.atMs));
+}
+
+async function* seekAndFollow(open: Open, place: Place, time: Time, signal: AbortSignal): AsyncGenerator<PlacedLine> {
+  const inVain = new AbortController();
+  const callOff = time.after(SEEK_MS, () => inVain.abort());
+  try {
+    yield* goOn(open, place, signal, { signal: AbortSignal.any([signal, inVain.signal]), found: callOff });
+  } finally {
+    callOff();
+  }
+}
+
+/**
+ * An engine passes over what it dropped while a slow reader was on the way, and says nothing. So where lines come late it is asked whether
+ * the one before them is still kept: with it is all that was written since, until now. Where it is not, some may be missing.
+ */
+async function* withGaps(
+  lines: AsyncIterable<PlacedLine>,
+  { open, time, signal }: { open: Open; time: Time; signal: AbortSignal },
+): AsyncGenerator<PlacedLine> {
+  let safeUntilMs = time.now();
+  let before: string | null = null;
+  for await (const one of lines) {
+    let { gap } = one;
+    const { atMs } = one.line;
+    if (before !== null && atMs !== null && atMs > safeUntilMs && time.now() - atMs > LATE_MS) {
+      safeUntilMs = time.now();
+      gap ||= !(await isKept(open, placeOf(before), signal));
+    }
+    before = one.at ?? before;
+    yield { ...one, gap };
+  }
+}
+
+async function isKept(open: Open, place: Place, signal: AbortSignal): Promise<boolean> {
+  const seek = makeSeeking(place);
+  const sinceMs = Math.max(0, place.atMs - DISORDER_MS);
+  for await (const { at } of placed(await open({ sinceMs }, signal))) {
+    const is = seek(at === null ? null : placeOf(at));
+    if (is !== 'before') return is === 'at';
+  }
+  return false;
+}
+
+/** `seeking`: under which the place is looked for; its end alone means that it was not found. */
+async function* goOn(
+  open: Open,
+  place: Place,
+  signal: AbortSignal,
+  seeking: { signal: AbortSignal; found: () => void } = { signal, found: () => {} },
+): AsyncGenerator<PlacedLine> {
+  const [seek, placing] = [makeSeeking(place), makePlacing()];
+  let is: Sought = 'before';
+  for await (const line of await open({ sinceMs: Math.max(0, place.atMs - DISORDER_MS) }, seeking.signal)) {
+    const at = placing(line.atMs);
+    is = seek(at);
+    if (is === 'lost') break;
+    if (is === 'at') seeking.found();
+    if (is === 'after') yield told(line, at);
+  }
+  if (is === 'at' || is === 'after' || signal.aborted) return;
+  let gap = true;
+  for await (const one of placed(await open({ sinceMs: place.atMs + 1 }, signal))) {
+    yield { ...one, gap };
+    gap = false;
+  }
+}

@@ -1,0 +1,94 @@
+/**
+ * An instance's own events, as lines: their kind, and what they say as JSON. They are among all of the account, whose numbers say where a
+ * reader is. No index has them by instance: they are looked for in spans of numbers, and others get their turn between two spans.
+ */
+import type { Instance } from '../../../domain/instance.ts';
+import { eventsAbout, eventsSince, latestSeq, seqBefore, type EventRow } from '../../../store/tables/events.ts';
+import type { Store } from '../../../store/store.ts';
+import type { AccountMoves } from '../../routing/account-versions.ts';
+import type { Time } from '../../base/time.ts';
+import type { From, LogReader, PlacedLine, Start } from './source.ts';
+
+const SPAN = 2_000;
+
+export interface EventDeps {
+  store: Store;
+  moves: AccountMoves;
+  time: Time;
+}
+
+type Of = Pick<Instance, 'id' | 'ownerId' | 'createdAtMs'>;
+
+export function eventsOf({ store, moves, time }: EventDeps, { id, ownerId, createdAtMs }: Of): LogReader {
+  const span = async (after: number, to: number): Promise<PlacedLine[]> =>
+    (await eventsAbout(store.read, { accountId: ownerId, subjectId: id, after, to })).map(lineOf);
+
+  async function* between(after: number, to: number, signal: AbortSignal): AsyncGenerator<PlacedLine> {
+    for (let from = after; from < to; from += SPAN) {
+      yield* await span(from, Math.min(to, from + SPAN));
+      await time.sleep(0, signal);
+    }
+  }
+
+  /** From the last one back. */
+  async function last(wish: { count: number; after: number; to: number }, signal: AbortSignal): Promise<PlacedLine[]> {
+    const found: PlacedLine[] = [];
+    for (let { to } = wish; to > wish.after && found.length < wish.count; to -= SPAN) {
+      found.unshift(...(await span(Math.max(wish.after, to - SPAN), to)));
+      await time.sleep(0, signal);
+    }
+    return wish.count === 0 ? [] : found.slice(-wish.count);
+  }
+
+  /** The number that what is told comes after, and whether some after it are no longer kept. */
+  async function startOf(from: Start): Promise<{ after: number; gap: boolean }> {
+    if ('after' in from) {
+      const after = Number(from.after);
+      const [next] = await eventsSince(store.read, ownerId, after, 1);
+      return { after, gap: next !== undefined && next.seq > after + 1 };
+    }
+    const sinceMs = 'sinceMs' in from ? Math.max(from.sinceMs, createdAtMs) : createdAtMs;
+    return { after: await seqBefore(store.read, ownerId, sinceMs), gap: false };
+  }
+
+  async function* from(where: From, to: number, signal: AbortSignal): AsyncGenerator<PlacedLine> {
+    if ('tail' in where) {
+      const { after } = await startOf({ beginning: true });
+      return yield* await last({ count: where.tail, after, to }, signal);
+    }
+    const { after, gap: missing } = await startOf(where);
+    let gap = missing;
+    for await (const placed of between(after, to, signal)) {
+      yield { ...placed, gap };
+      gap = false;
+    }
+  }
+
+  return {
+    async *read(where, untilMs, signal) {
+      const latest = await latestSeq(store.read, ownerId);
+      yield* from(where, untilMs === undefined ? latest : await seqBefore(store.read, ownerId, untilMs), signal);
+    },
+    async *follow(where, signal) {
+      try {
+        let version = await moves.versionOf(ownerId);
+        let seen = await latestSeq(store.read, ownerId);
+        yield* from(where, seen, signal);
+        for (;;) {
+          await moves.moved(ownerId, version, signal);
+          version = await moves.versionOf(ownerId);
+          const latest = await latestSeq(store.read, ownerId);
+          yield* between(seen, latest, signal);
+          seen = latest;
+        }
+      } catch (error) {
+        if (!signal.aborted) throw error;
+      }
+    },
+  };
+}
+
+function lineOf({ seq, atMs, kind, data }: EventRow): PlacedLine {
+  const line = { atMs, text: data === '{}' ? kind : `${kind} ${data}`, cut: false };
+  return { line, at: String(seq), gap: false };
+}

@@ -1,0 +1,105 @@
+/**
+ * Follows a log as long as somebody reads. Of the console that is the instance, through stop, start and restart, until it is terminated; of
+ * the init script its run. An engine that is away is waited for: whoever follows goes on after the last line it had.
+ */
+import { EngineFault } from '../../../domain/engine-fault.ts';
+import type { Instance } from '../../../domain/instance.ts';
+import { Refusal } from '../../../domain/refusal.ts';
+import type { AccountMoves } from '../../routing/account-versions.ts';
+import type { Time } from '../../base/time.ts';
+import type { From, LogKind, LogReader, PlacedLine, Start } from './source.ts';
+import { hasLog, hidden, isOver, isUp, refusalOf, whyNone } from './words.ts';
+
+export type FollowedLog =
+  /** Comes first, and says that nothing was refused. `over`: nothing will come but what is there. */
+  | { kind: 'begun'; over: boolean }
+  | ({ kind: 'line' } & PlacedLine)
+  /** The instance, when its run has ended or another begins. */
+  | { kind: 'status'; status: string }
+  /** Nothing more will come. */
+  | { kind: 'end'; why: string };
+
+/** As it is now. */
+export interface Found {
+  instance: Instance;
+  reader: LogReader;
+  secret: string;
+}
+
+interface Surroundings {
+  moves: AccountMoves;
+  time: Time;
+  signal: AbortSignal;
+}
+
+/** A run that has ended may not be known of yet. */
+const LOOK_AGAIN_MS = 1_000;
+const ENGINE_AWAY_MS = 5_000;
+
+export async function* followInstance(
+  find: () => Promise<Found>,
+  { accountId, source, from: begin }: { accountId: string; source: LogKind; from: From },
+  { moves, time, signal }: Surroundings,
+): AsyncGenerator<FollowedLog, void> {
+  let from = begin;
+  let told: string | null = null;
+  for (;;) {
+    const version = await moves.versionOf(accountId);
+    const { instance, reader, secret } = await find();
+    const { status } = instance.observed;
+    const over = isOver(instance, source);
+    const why = whyNone(instance, source);
+    if (told === null) {
+      if (why !== null) throw new Refusal('not_now', why);
+      yield { kind: 'begun', over };
+    } else if (told !== status) yield { kind: 'status', status };
+    told = status;
+    if (why !== null && (instance.desired === 'released' || source === 'init')) return yield { kind: 'end', why };
+    let waitMs = isUp(instance) ? LOOK_AGAIN_MS : null;
+    if (why === null && hasLog(instance, source)) {
+      try {
+        for await (const one of linesOf(reader, from, { over, signal })) {
+          if ('start' in one) from = one.start;
+          else yield { kind: 'line', ...one, line: hidden(one.line, secret) };
+        }
+        if (signal.aborted) return;
+        if (source !== 'console') return yield { kind: 'end', why: whyEnded[source] };
+      } catch (error) {
+        if (signal.aborted) return;
+        if (!(error instanceof EngineFault)) throw error;
+        const isGone = error.kind === 'not_found';
+        if (!isGone && !error.retry) return yield { kind: 'end', why: refusalOf(error, instance).message };
+        if (!isGone) waitMs = ENGINE_AWAY_MS;
+      }
+    }
+    const waiting = waitMs === null ? signal : AbortSignal.any([signal, time.deadline(waitMs)]);
+    await moves.moved(accountId, version, waiting).catch(() => {});
+    if (signal.aborted) return;
+  }
+}
+
+const whyEnded = {
+  init: 'the init script has ended, or its instance has stopped: this was all of it',
+  events: 'the instance is terminated: this was all of it',
+} as const;
+
+/** Before each line where one would begin that goes on after it. */
+async function* linesOf(
+  reader: LogReader,
+  from: From,
+  { over, signal }: { over: boolean; signal: AbortSignal },
+): AsyncGenerator<PlacedLine | { start: Start }> {
+  let start: Start;
+  if ('tail' in from) {
+    // Where the last line is says where to go on, also when none is wanted.
+    const last = await Array.fromAsync(reader.read({ tail: Math.max(1, from.tail) }, undefined, signal));
+    const at = last.findLast((one) => one.at !== null)?.at ?? null;
+    start = at === null ? { beginning: true } : { after: at };
+    yield { start };
+    if (from.tail > 0) yield* last;
+  } else start = from;
+  for await (const one of over ? reader.read(start, undefined, signal) : reader.follow(start, signal)) {
+    if (one.at !== null) yield { start: { after: one.at } };
+    yield one;
+  }
+}

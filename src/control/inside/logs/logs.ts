@@ -1,0 +1,190 @@
+/**
+ * # Logs of an instance, for its owner
+ *
+ * Read by the page, or followed as they come: the console (`logs/console.ts`), the init script's log (`logs/init.ts`) and the instance's own
+ * events (`logs/events.ts`). Nothing is kept here: the engine keeps what it keeps, and a reader holds one page, or one line.
+ *
+ * `logs/follow.ts` is what follows, `logs/words.ts` what is said where there is nothing to read. The notebook's secret is taken out,
+ * wherever it comes from.
+ */
+import { EngineFault } from '../../../domain/engine-fault.ts';
+import { isInstanceId } from '../../../domain/ids.ts';
+import type { Instance } from '../../../domain/instance.ts';
+import { instanceNotFound, Refusal } from '../../../domain/refusal.ts';
+import type { LogLine } from '../../../engines/contract.ts';
+import { instanceFromRow, instanceRow } from '../../../store/tables/instances.ts';
+import type { Store } from '../../../store/store.ts';
+import type { AccountMoves } from '../../routing/account-versions.ts';
+import type { Caller } from '../../control.ts';
+import { consoleOf } from './console.ts';
+import { eventsOf } from './events.ts';
+import { followInstance, type FollowedLog, type Found } from './follow.ts';
+import { initLogOf } from './init.ts';
+import { bytesOf, type From, type LogKind, type LogReader, type PlacedLine } from './source.ts';
+import { hidden, refusalOf, whyNone } from './words.ts';
+import type { Regions } from '../../base/regions.ts';
+import { makeSeats } from '../../base/concurrency-limit.ts';
+import type { Time } from '../../base/time.ts';
+
+export interface LogWish {
+  instanceId: string;
+  source: LogKind;
+  /** An `after` is what was told as `at` or `next` of the same source. */
+  from: From;
+}
+
+export interface LogPage {
+  lines: LogLine[];
+  /** What to go on after, now or later; null while there was nothing. */
+  next: string | null;
+  /** There is more already. */
+  more: boolean;
+  /** Before these, lines that were still to come are no longer kept. */
+  gap: boolean;
+}
+
+export interface Logs {
+  /** At most `limit` lines, and a mebibyte of them. Throws `not_now` where there is no such log now. */
+  read(caller: Caller, wish: LogWish & { untilMs?: number | undefined; limit: number }): Promise<LogPage>;
+  /** Throws as `read`, and `too_many_requests` when too many are followed. Ends by the signal. */
+  follow(caller: Caller, wish: LogWish, signal: AbortSignal): AsyncGenerator<FollowedLog, void>;
+  /** All that there is now. Its first is null, and says that nothing was refused. */
+  all(caller: Caller, wish: LogWish, signal: AbortSignal): AsyncGenerator<LogLine | null, void>;
+}
+
+const PAGE_BYTES = 1024 * 1024;
+const READ_DEADLINE_MS = 30_000;
+const READS = { ofAccount: 4, ofAll: 16, retryAfterS: 1 };
+/** Each holds a connection to the engine. */
+const STREAMS = { ofAccount: 8, ofAll: 256, retryAfterS: 10 };
+
+export interface LogDeps {
+  store: Store;
+  regions: Regions;
+  time: Time;
+  moves: AccountMoves;
+}
+
+export interface RunningLogs extends Logs {
+  /** Ends all that is read and followed. */
+  stop(): void;
+}
+
+export function makeLogs({ store, regions, time, moves }: LogDeps): RunningLogs {
+  const ending = new AbortController();
+  const reads = makeSeats({
+    ...READS,
+    full: {
+      mine: (count) =>
+        `${count} of your requests for logs are under way; send this one again when one has been answered`,
+      all: (count) => `${count} requests for logs are under way; send this one again in a moment`,
+    },
+  });
+  const streams = makeSeats({
+    ...STREAMS,
+    full: {
+      mine: (count) => `this account has ${count} logs open, and ${STREAMS.ofAccount} is the most; close one`,
+      all: (count) => `this server has ${count} logs open, and that is the most; try again later`,
+    },
+  });
+
+  async function find({ accountId }: Caller, { instanceId, source }: LogWish): Promise<Found> {
+    const row = isInstanceId(instanceId) ? await instanceRow(store.read, instanceId) : undefined;
+    if (row?.ownerId !== accountId) throw instanceNotFound();
+    const instance = instanceFromRow(row);
+    return { instance, reader: readerOf(instance, source), secret: row.notebookToken };
+  }
+
+  function readerOf(instance: Instance, source: LogKind): LogReader {
+    const { engine } = regions.of(instance.spec.regionId);
+    switch (source) {
+      case 'console':
+        return consoleOf(engine, instance.id, time);
+      case 'init':
+        return initLogOf(engine, instance.id);
+      case 'events':
+        return eventsOf({ store, moves, time }, instance);
+      default:
+        return source satisfies never;
+    }
+  }
+
+  /** As its owner may see it: without the secret. What an engine fails at is a refusal; a log that is not there yet has no lines. */
+  async function* shown({ instance, secret }: Found, lines: AsyncIterable<PlacedLine>): AsyncGenerator<PlacedLine> {
+    try {
+      for await (const one of lines) yield { ...one, line: hidden(one.line, secret) };
+    } catch (error) {
+      if (!(error instanceof EngineFault)) throw error;
+      if (error.kind !== 'not_found') throw refusalOf(error, instance);
+    }
+  }
+
+  async function readNow(
+    caller: Caller,
+    wish: LogWish & { untilMs?: number | undefined },
+    signal: AbortSignal,
+  ): Promise<AsyncGenerator<PlacedLine>> {
+    const found = await find(caller, wish);
+    const why = whyNone(found.instance, wish.source);
+    if (why !== null) throw new Refusal('not_now', why);
+    return shown(found, found.reader.read(wish.from, wish.untilMs, signal));
+  }
+
+  return {
+    async read(caller, wish) {
+      const leave = reads.enter(caller.accountId);
+      try {
+        const signal = AbortSignal.any([ending.signal, time.deadline(READ_DEADLINE_MS)]);
+        const page: LogPage = {
+          lines: [],
+          next: 'after' in wish.from ? wish.from.after : null,
+          more: false,
+          gap: false,
+        };
+        let bytes = 0;
+        for await (const { line, at, gap } of await readNow(caller, wish, signal)) {
+          bytes += bytesOf(line);
+          page.more = page.lines.length === wish.limit || (bytes > PAGE_BYTES && page.lines.length > 0);
+          if (page.more) break;
+          page.lines.push(line);
+          page.next = at ?? page.next;
+          page.gap ||= gap;
+        }
+        return page;
+      } finally {
+        leave();
+      }
+    },
+    async *follow(caller, wish, given) {
+      const signal = AbortSignal.any([given, ending.signal]);
+      const leave = streams.enter(caller.accountId);
+      try {
+        yield* followInstance(
+          () => find(caller, wish),
+          { ...wish, accountId: caller.accountId },
+          { moves, time, signal },
+        );
+      } finally {
+        leave();
+      }
+    },
+    async *all(caller, wish, given) {
+      const signal = AbortSignal.any([given, ending.signal]);
+      const leave = streams.enter(caller.accountId);
+      try {
+        const lines = await readNow(caller, wish, signal);
+        try {
+          const first = await lines.next();
+          yield null;
+          if (!first.done) yield first.value.line;
+          for await (const { line } of lines) yield line;
+        } finally {
+          await lines.return(undefined);
+        }
+      } finally {
+        leave();
+      }
+    },
+    stop: () => ending.abort(),
+  };
+}

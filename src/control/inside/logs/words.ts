@@ -1,0 +1,70 @@
+/** Of which instance there is which log, and what is said where there is none; what of it is kept from everybody. */
+import type { EngineFault } from '../../../domain/engine-fault.ts';
+import type { Instance } from '../../../domain/instance.ts';
+import type { InstanceStatus } from '../../../domain/instance-states.ts';
+import { Refusal } from '../../../domain/refusal.ts';
+import type { LogLine } from '../../../engines/contract.ts';
+import type { LogKind } from './source.ts';
+
+const ASK_AGAIN_S = 5;
+const HIDDEN = "[the notebook's secret]";
+
+export const hidden = (line: LogLine, secret: string): LogLine =>
+  secret !== '' && line.text.includes(secret) ? { ...line, text: line.text.replaceAll(secret, HIDDEN) } : line;
+
+const UP: ReadonlySet<string> = new Set<InstanceStatus>(['Running', 'Starting', 'Restarting']);
+/** It has a container that runs, or is about to. */
+export const isUp = ({ observed }: Instance): boolean => UP.has(observed.status);
+
+/** Whether the engine may have something to read. */
+export const hasLog = (instance: Instance, source: LogKind): boolean =>
+  source === 'events' || (instance.everEnsured && (source === 'console' || isUp(instance)));
+
+/** Nothing will be added to it. */
+export const isOver = ({ desired, initExit }: Instance, source: LogKind): boolean =>
+  source === 'events' ? desired === 'released' : source === 'init' && initExit !== null;
+
+/** Why there is no such log now, and what would help; null where there is one, or one may come. */
+export function whyNone({ id, desired, everEnsured, observed: { status } }: Instance, source: LogKind): string | null {
+  if (source === 'events') return null;
+  const log = source === 'console' ? 'its console' : 'the log of its init script';
+  const instead = 'what happened to it is told with source "events"';
+  if (desired === 'released') return `instance ${id} is terminated, and ${log} is gone with it; ${instead}`;
+  if (source === 'console' && status === 'Archived')
+    return `instance ${id} is Archived, and ${log} is gone with its container; the next start begins a new one; ${instead}`;
+  if (source === 'init' && everEnsured && AT_REST.has(status))
+    return `${log} is on the root disk of instance ${id}, and read while that runs; it is ${status}: start it, or read its console`;
+  return null;
+}
+
+const AT_REST: ReadonlySet<string> = new Set<InstanceStatus>([
+  'Stopped',
+  'Archived',
+  'StartingFailed',
+  'InitializationFailed',
+]);
+
+export function refusalOf(fault: EngineFault, { spec: { regionId } }: Instance): Refusal {
+  switch (fault.kind) {
+    case 'busy':
+      return new Refusal(
+        'unavailable',
+        'the instance stands still while its root disk is saved; send it again in a moment',
+        {
+          retryAfterS: ASK_AGAIN_S,
+        },
+      );
+    case 'rejected':
+    case 'denied':
+      return new Refusal('unsupported', `the engine of region ${regionId} can't read this log: ${fault.message}`);
+    case 'not_found':
+    case 'no_capacity':
+    case 'unreachable':
+      return new Refusal('unavailable', 'the engine can not be asked for this log now; send it again in a moment', {
+        retryAfterS: ASK_AGAIN_S,
+        detail: fault,
+      });
+    default:
+      return fault.kind satisfies never;
+  }
+}

@@ -1,0 +1,46 @@
+/** What a running instance uses, and used: for its owner, from what the sampler has. No engine is asked. */
+import { stepped, type MetricsRange, type Span } from '../../../domain/metrics.ts';
+import { isOfSamples, rangeOf, type RangeWish } from '../../../domain/metrics-range.ts';
+import { instanceNotFound, Refusal } from '../../../domain/refusal.ts';
+import type { Usage } from '../../../engines/contract.ts';
+import { instanceFromRow, ownedInstanceRow } from '../../../store/tables/instances.ts';
+import type { Store } from '../../../store/store.ts';
+import type { Caller } from '../../control.ts';
+import type { Sampler } from './sampler.ts';
+
+export interface InstanceMetrics extends MetricsRange {
+  gpuCount: number;
+  cpuLimitMilli: number;
+  /** One for each step; null: nothing is known of it. */
+  steps: (Span | null)[];
+  /** Of the last sample; null while it does not run, and when its engine did not tell of late. */
+  now: { atMs: number; usage: Usage; span: Span } | null;
+}
+
+/** Throws `field_value` for times that are not kept. */
+export interface Metrics {
+  read(caller: Caller, instanceId: string, wish: RangeWish): Promise<InstanceMetrics>;
+}
+
+export function makeMetrics({ store, now, sampler }: { store: Store; now: () => number; sampler: Sampler }): Metrics {
+  return {
+    async read(caller, instanceId, wish) {
+      const row = await ownedInstanceRow(store.read, caller.accountId, instanceId);
+      if (!row) throw instanceNotFound();
+      const nowMs = now();
+      const range = rangeOf(wish, nowMs);
+      if (typeof range === 'string') throw new Refusal('field_value', range);
+      const spans = isOfSamples(range, nowMs)
+        ? sampler.samplesOf(instanceId)
+        : await sampler.minutesOf(instanceId, range.fromMs);
+      const { observed, spec } = instanceFromRow(row);
+      return {
+        ...range,
+        gpuCount: spec.type.gpuCount,
+        cpuLimitMilli: Math.round(spec.type.cpuCores * 1000),
+        steps: stepped(spans, range),
+        now: observed.status === 'Running' ? sampler.lastOf(instanceId) : null,
+      };
+    },
+  };
+}

@@ -1,0 +1,41 @@
+/** Spans as bytes of the database, and back: JSON, deflated. Synchronous, so that a simulation stays the same each time it is played. */
+import { deflateRawSync, inflateRawSync } from 'node:zlib';
+import type { Span, Values } from '../../../domain/metrics.ts';
+
+/** NaN, which JSON does not have, is null there. */
+type Told = (number | null)[];
+type TellsSamples = [id: string, ...[atMs: number, ...Told][]][];
+type TellsMinutes = [atMs: number, mean: Told, max: Told][];
+
+export interface Samples {
+  id: string;
+  spans: readonly Span[];
+}
+
+export const packSamples = (all: readonly Samples[]): Uint8Array =>
+  pack(all.map(({ id, spans }) => [id, ...spans.map(({ atMs, mean }) => [atMs, ...mean])]));
+
+export function unpackSamples(body: Uint8Array): Samples[] {
+  const all: TellsSamples = unpack(body);
+  return all.map(([id, ...samples]) => ({
+    id,
+    spans: samples.map(([atMs, ...told]) => {
+      const values = known(told);
+      return { atMs, mean: values, max: values };
+    }),
+  }));
+}
+
+export const packMinutes = (spans: readonly Span[]): Uint8Array =>
+  pack(spans.map(({ atMs, mean, max }) => [atMs, mean, max]));
+
+export function unpackMinutes(body: Uint8Array): Span[] {
+  const minutes: TellsMinutes = unpack(body);
+  return minutes.map(([atMs, mean, max]) => ({ atMs, mean: known(mean), max: known(max) }));
+}
+
+const known = (told: Told): Values => told.map((value) => value ?? Number.NaN);
+
+const pack = (told: unknown): Uint8Array => deflateRawSync(JSON.stringify(told), { level: 1 });
+
+const unpack = (body: Uint8Array) => JSON.parse(inflateRawSync(body).toString('utf8'));

@@ -1,0 +1,168 @@
+/**
+ * # The sampler
+ *
+ * Every 15 seconds the engine of each region is asked once for all that run there. A sample is of the quarter of a minute in which it
+ * was taken. An engine that is away, or does not tell of one, leaves a gap.
+ *
+ * Samples live in memory for an hour (`series.ts`). When a minute is over, the samples of all instances are written in a few rows, for a
+ * server that starts: it loses the minute under way. When an hour is over, the minutes of each instance are written in one row and leave
+ * memory; it is read when somebody asks for them. So a thousand instances write about a tenth of a megabyte a minute, and nothing is
+ * written twice. What is terminated is forgotten within a minute, but for the rows of minutes, which hold many and live for two hours.
+ */
+import { HOUR_MS, MINUTE_MS, SAMPLE_MS, startOf, type Span } from '../../../domain/metrics.ts';
+import { MINUTES_KEPT_MS } from '../../../domain/metrics-range.ts';
+import { EngineFault } from '../../../domain/engine-fault.ts';
+import { instanceId } from '../../../domain/ids.ts';
+import type { Usage } from '../../../engines/contract.ts';
+import {
+  forgetMetrics,
+  hoursSince,
+  minutesBetween,
+  releasedAmong,
+  runningIds,
+  writeHours,
+  writeMinute,
+  type HourOfOne,
+} from '../../../store/tables/metrics.ts';
+import { within, type DeedDeps } from '../../base/task-deps.ts';
+import type { RegionDrivers } from '../../base/regions.ts';
+import { packMinutes, packSamples, unpackMinutes, unpackSamples, type Samples } from './packed.ts';
+import { addSample, closeMinutes, emptySeries, forgetOld, minutesInMemory, wholeHours, type Series } from './series.ts';
+
+/** Before the next sample is due. */
+const SAMPLE_DEADLINE_MS = 12_000;
+/** So few at once that packing them holds up no request for long. */
+const PACKED_AT_ONCE = 200;
+const HOURS_AT_ONCE = 25;
+const READ_AT_ONCE_MS = 10 * MINUTE_MS;
+/** An hour is written soon after its end, from memory; a server that starts has to find all of it here. */
+const MINUTE_ROWS_KEPT_MS = 2 * HOUR_MS;
+
+export interface Sampler {
+  /** Takes the samples that are due, and does what a minute's end asks for. Its beat is the caller's: a second or so. */
+  look(): Promise<void>;
+  /** The last reading; null when none was got for a while. */
+  lastOf(id: string): { atMs: number; usage: Usage; span: Span } | null;
+  samplesOf(id: string): readonly Span[];
+  minutesOf(id: string, fromMs: number): Promise<Span[]>;
+}
+
+export function makeSampler(deps: DeedDeps): Sampler {
+  const { store, regions, now, log, ending } = deps;
+  const known = new Map<string, Series<Usage>>();
+  let restored = false;
+  let sampledMs = -Infinity;
+  /** The minute whose samples are being taken. */
+  let minuteMs = Number.NaN;
+
+  const seriesOf = (id: string): Series<Usage> => {
+    const found = known.get(id) ?? emptySeries<Usage>();
+    known.set(id, found);
+    return found;
+  };
+
+  async function restore(): Promise<void> {
+    const nowMs = now();
+    known.clear();
+    for (let fromMs = nowMs - MINUTE_ROWS_KEPT_MS; fromMs < nowMs; fromMs += READ_AT_ONCE_MS) {
+      const parts = await minutesBetween(store.read, fromMs, Math.min(nowMs, fromMs + READ_AT_ONCE_MS));
+      for (const { atMs, body } of parts)
+        for (const { id, spans } of unpackSamples(body)) {
+          const series = seriesOf(id);
+          series.samples.push(...spans);
+          closeMinutes(series, atMs + MINUTE_MS);
+        }
+    }
+    for (const [id, series] of known) if (!forgetOld(series, nowMs)) known.delete(id);
+    restored = true;
+  }
+
+  async function sampleRegion({ regionId, engine, seen }: RegionDrivers, atMs: number): Promise<void> {
+    if (!seen.answers) return;
+    const ids = (await runningIds(store.read, regionId)).map(instanceId);
+    if (ids.length === 0) return;
+    try {
+      const told = await engine.usage(ids, within(deps, SAMPLE_DEADLINE_MS), { countersOnly: true });
+      if (ending.aborted) return;
+      // It may have ended since it was asked for, and then there is nothing to tell: no noughts.
+      for (const [id, usage] of told) if (usage.startedAtMs > 0) addSample(seriesOf(id), atMs, usage);
+    } catch (error) {
+      if (ending.aborted) return;
+      if (!(error instanceof EngineFault)) throw error;
+      log.info({ regionId, err: error }, 'the figures of instances could not be read; it is tried again');
+    }
+  }
+
+  /** What of it is not written is tried again with the next minute, but for the samples: they are of no use by then. */
+  async function endMinute(atMs: number, nowMs: number): Promise<void> {
+    const all: Samples[] = [];
+    for (const [id, series] of known) {
+      closeMinutes(series, atMs + MINUTE_MS);
+      const spans = series.samples.filter((sample) => startOf(sample.atMs, MINUTE_MS) === atMs);
+      if (spans.length > 0) all.push({ id, spans });
+    }
+    for (let part = 0; part * PACKED_AT_ONCE < all.length; part++) {
+      const body = packSamples(all.slice(part * PACKED_AT_ONCE, (part + 1) * PACKED_AT_ONCE));
+      await store.write((tx) => writeMinute(tx, [{ atMs, part, body }]));
+    }
+    await endHours(nowMs);
+    await forget(nowMs);
+  }
+
+  async function endHours(nowMs: number): Promise<void> {
+    const ended = [...known].flatMap(([id, series]) =>
+      wholeHours(series, nowMs).map(([atMs, minutes]) => ({ id, series, atMs, minutes })),
+    );
+    for (let at = 0; at < ended.length; at += HOURS_AT_ONCE) {
+      const some = ended.slice(at, at + HOURS_AT_ONCE);
+      const hours = some.map(({ id, atMs, minutes }): HourOfOne => ({
+        instanceId: id,
+        atMs,
+        body: packMinutes(minutes),
+      }));
+      await store.write((tx) => writeHours(tx, hours));
+      for (const { series, minutes } of some)
+        series.minutes = series.minutes.filter((minute) => !minutes.includes(minute));
+    }
+  }
+
+  async function forget(nowMs: number): Promise<void> {
+    const gone = await releasedAmong(store.read, [...known.keys()]);
+    for (const id of gone) known.delete(id);
+    for (const [id, series] of known) if (!forgetOld(series, nowMs)) known.delete(id);
+    const before = { minutesMs: nowMs - MINUTE_ROWS_KEPT_MS, hoursMs: nowMs - MINUTES_KEPT_MS - HOUR_MS };
+    await store.write((tx) => forgetMetrics(tx, before));
+  }
+
+  return {
+    async look() {
+      if (!restored) await restore();
+      const nowMs = now();
+      const atMs = startOf(nowMs, SAMPLE_MS);
+      if (atMs === sampledMs) return;
+      sampledMs = atMs;
+      const before = minuteMs;
+      minuteMs = startOf(nowMs, MINUTE_MS);
+      await Promise.all(regions.all().map((drivers) => sampleRegion(drivers, atMs)));
+      if (before !== minuteMs && !Number.isNaN(before)) await endMinute(before, nowMs);
+    },
+    lastOf(id) {
+      const series = known.get(id);
+      const span = series?.samples.at(-1);
+      if (!series?.last || !span || Math.abs(now() - series.last.atMs) > 3 * SAMPLE_MS) return null;
+      return { atMs: series.last.atMs, usage: series.last.reading, span };
+    },
+    samplesOf: (id) => known.get(id)?.samples ?? [],
+    async minutesOf(id, fromMs) {
+      const hours = await hoursSince(store.read, id, startOf(fromMs, HOUR_MS));
+      const inMemory = known.get(id);
+      // A minute of a written hour is whole; in memory it may have lost samples by now.
+      const byTime = new Map(
+        [...(inMemory ? minutesInMemory(inMemory) : []), ...hours.flatMap(({ body }) => unpackMinutes(body))].map(
+          (span) => [span.atMs, span],
+        ),
+      );
+      return [...byTime.values()].toSorted((one, other) => one.atMs - other.atMs);
+    },
+  };
+}

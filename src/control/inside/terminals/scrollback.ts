@@ -1,0 +1,105 @@
+/**
+ * The last of what a terminal showed, within a bound. It is cut at the begin of a line where there is one near, else between two
+ * sequences, and what stood at the cut (colours, modes, the alternate screen) is kept, so that a screen which is shown it from there
+ * comes out as the first one. Places in it are counted since the terminal was made.
+ */
+import { isPassing, Settings, Tokenizer } from './escape-sequences.ts';
+
+export const SCROLLBACK_BYTES = 256 * 1024;
+/** So much goes at once, that a cut is not made with each byte. */
+const CUT_BYTES = SCROLLBACK_BYTES / 4;
+/** So much more may go until a line begins. */
+const LINE_BYTES = 8 * 1024;
+/** The same for a sequence; one that is longer is opened again. */
+const SEQUENCE_BYTES = 16 * 1024;
+const LINE_FEED = 0x0a;
+
+export interface Scrollback {
+  add(bytes: Uint8Array): void;
+  /** The first and the last place that it holds. */
+  readonly start: number;
+  readonly end: number;
+  /** A copy of what comes after a place that it holds. */
+  since(place: number, most: number): Buffer;
+  /** What brings a fresh screen to where this one is, and whether a program has it for itself. */
+  replay(): { bytes: Buffer; isAlternate: boolean };
+}
+
+export function makeScrollback(): Scrollback {
+  let held = Buffer.alloc(8 * 1024);
+  let length = 0;
+  let start = 0;
+  /** At the cut. */
+  const tokenizer = new Tokenizer();
+  const settings = new Settings();
+
+  function pass(byte: number): void {
+    const sequence = tokenizer.take(byte);
+    if (sequence !== null) settings.take(sequence);
+  }
+
+  const mayCut = (at: number): boolean => {
+    if (at >= CUT_BYTES + SEQUENCE_BYTES) return true;
+    return tokenizer.isBetween && (at >= CUT_BYTES + LINE_BYTES || held[at - 1] === LINE_FEED);
+  };
+
+  function cut(): void {
+    let at = 0;
+    while (at < length && !(at >= CUT_BYTES && mayCut(at))) pass(held[at++] ?? 0);
+    held.copyWithin(0, at, length);
+    length -= at;
+    start += at;
+  }
+
+  function grow(wanted: number): void {
+    if (wanted <= held.length) return;
+    const larger = Buffer.alloc(Math.min(SCROLLBACK_BYTES, Math.max(wanted, held.length * 2)));
+    held.copy(larger, 0, 0, length);
+    held = larger;
+  }
+
+  return {
+    add(bytes) {
+      for (let at = 0; at < bytes.length;) {
+        if (length === SCROLLBACK_BYTES) cut();
+        const piece = bytes.subarray(at, at + SCROLLBACK_BYTES - length);
+        grow(length + piece.length);
+        held.set(piece, length);
+        length += piece.length;
+        at += piece.length;
+      }
+    },
+    get start() {
+      return start;
+    },
+    get end() {
+      return start + length;
+    },
+    since(place, most) {
+      return Buffer.from(held.subarray(place - start, Math.min(length, place - start + most)));
+    },
+    replay() {
+      const reading = new Tokenizer();
+      const standing = new Settings();
+      const first = Buffer.from(settings.text + tokenizer.reopening, 'latin1');
+      const bytes = Buffer.concat([first, held.subarray(0, length)]);
+      let kept = 0;
+      let keptFrom = 0;
+      let began = 0;
+      for (const [at, byte] of bytes.entries()) {
+        if (reading.isBetween) began = at;
+        const sequence = reading.take(byte);
+        if (sequence === null) continue;
+        standing.take(sequence);
+        if (!isPassing(sequence)) continue;
+        // Moved together in place: what is kept never overtakes what is read.
+        const from = sequence.kind === 'character' ? at : began;
+        bytes.copyWithin(kept, keptFrom, from);
+        kept += from - keptFrom;
+        keptFrom = at + 1;
+      }
+      bytes.copyWithin(kept, keptFrom);
+      return { bytes: bytes.subarray(0, kept + bytes.length - keptFrom), isAlternate: standing.isAlternate };
+    },
+  };
+}

@@ -1,0 +1,72 @@
+/** Terminals for the owners of instances: whoever is somebody else's finds none. Attaching is use, as an open WebSocket to a notebook is. */
+import type { Store } from '../../../store/store.ts';
+import type { Caller, Forwarding } from '../../control.ts';
+import { ownInstance, runningInstance } from '../running-instance.ts';
+import { makeSeats } from '../../base/concurrency-limit.ts';
+import type { TerminalSize } from '../../../engines/contract.ts';
+import type { AttachedTerminal, ListedTerminal, Terminals } from './terminals.ts';
+
+export interface UseTerminals {
+  /** Makes it when it isn't there. Throws `not_now` when the instance does not run. */
+  attach(
+    caller: Caller,
+    wish: { instanceId: string; name: string; size: TerminalSize },
+    signal: AbortSignal,
+  ): Promise<AttachedTerminal>;
+  list(caller: Caller, instanceId: string): Promise<ListedTerminal[]>;
+  close(caller: Caller, place: { instanceId: string; name: string }): Promise<void>;
+}
+
+/** Each may hold a scrollback's worth for as long as it takes to be told. */
+const VIEWERS = { ofAccount: 64, ofAll: 2_000, retryAfterS: 2 };
+
+interface Deps {
+  store: Pick<Store, 'read'>;
+  terminals: Terminals;
+  began: Forwarding['began'];
+}
+
+export function makeUseTerminals({ store, terminals, began }: Deps): UseTerminals {
+  const seats = makeSeats({
+    ...VIEWERS,
+    full: {
+      mine: (count) =>
+        `${count} of your viewers are attached to terminals, and that is the most; wait for one of them to end`,
+      all: (count) =>
+        `${count} viewers are attached to terminals on this server, and that is the most; try again later`,
+    },
+  });
+  return {
+    async attach(caller, { instanceId: asked, name, size }, signal) {
+      const instanceId = await runningInstance(store, caller, asked);
+      const free = seats.enter(caller.accountId);
+      const attached = await terminals
+        .attach({ instanceId, name, size, ownerId: caller.accountId }, signal)
+        .catch((error: unknown) => {
+          free();
+          throw error;
+        });
+      const done = began(instanceId, 'use');
+      let left = false;
+      const leave = (): void => {
+        if (left) return;
+        left = true;
+        done();
+        free();
+        attached.leave();
+      };
+      async function* told() {
+        try {
+          yield* attached.told;
+        } finally {
+          leave();
+        }
+      }
+      return { ...attached, told: told(), leave };
+    },
+    list: async (caller, asked) => terminals.list(await ownInstance(store, caller, asked)),
+    async close(caller, { instanceId, name }) {
+      await terminals.close({ instanceId: await ownInstance(store, caller, instanceId), name });
+    },
+  };
+}

@@ -1,0 +1,139 @@
+/** Stop, start, restart, archive and terminate: each writes a wish over the one that stands, and leaves the deed to the pass. */
+import { whyNot, type Action } from '../../domain/instance-states.ts';
+import type { Instance } from '../../domain/instance.ts';
+import { enter, operationId, type Cause } from '../../domain/operation.ts';
+import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
+import { wishOf } from '../../domain/desired-state.ts';
+import { endGrantsFor } from '../../store/tables/gateway-grants.ts';
+import { endSharesOf } from '../../store/tables/port-shares.ts';
+import { appendEvent } from '../../store/tables/events.ts';
+import { holdInstance, instanceFromRow, writeWish, type InstanceRow } from '../../store/tables/instances.ts';
+import type { Db, Store } from '../../store/store.ts';
+import type { Caller, Idempotency } from '../control.ts';
+import { giveBack, joinLine, moveUp, takeRoom } from '../capacity/queue.ts';
+import type { Offers } from '../base/catalog-cache.ts';
+import type { Once } from '../base/idempotent.ts';
+import { refuseWithoutSaving, type Regions } from '../base/regions.ts';
+
+export interface ActionDeps {
+  store: Store;
+  regions: Regions;
+  offers: () => Promise<Offers>;
+  now: () => number;
+  once: Once;
+  wake: () => void;
+  /** The gateway's route of this instance changed. */
+  routeChanged: (instanceId: string) => void;
+}
+
+const eventOf = {
+  stop: 'instance.stopWished',
+  start: 'instance.startWished',
+  restart: 'instance.restartWished',
+  archive: 'instance.archiveWished',
+  terminate: 'instance.released',
+};
+
+export function makeAction(action: Action, deps: ActionDeps) {
+  return async (
+    caller: Caller,
+    body: { instanceId: string },
+    idempotency: Idempotency | null,
+    waitMs: number | null = null,
+  ) => {
+    const offers = await deps.offers();
+    const answer = await deps.store.write((tx) => {
+      const nowMs = deps.now();
+      const deed = () =>
+        write(tx, deps.regions, caller, body.instanceId, { action, cause: 'user', offers, nowMs, waitMs });
+      return deps.once(tx, caller.accountId, idempotency, nowMs, deed);
+    });
+    deps.routeChanged(body.instanceId);
+    deps.wake();
+    return answer;
+  };
+}
+
+async function write(tx: Db, regions: Regions, caller: Caller, id: string, how: Act) {
+  const row = await holdInstance(tx, caller.accountId, id);
+  if (!row) throw instanceNotFound();
+  if (how.action === 'archive') refuseWithoutSaving(regions.of(row.regionId));
+  return { instanceId: id, operationId: await act(tx, row, how) };
+}
+
+/** Stops a running instance as its owner would, if what decides still says so of the row as it is then. False: it does not. */
+export type StopByItself = (
+  of: { id: string; ownerId: string },
+  decide: (instance: Instance, nowMs: number) => { cause: Cause; why: object } | null,
+) => Promise<boolean>;
+
+export const makeStopByItself =
+  (deps: ActionDeps): StopByItself =>
+  async ({ id, ownerId }, decide) => {
+    const offers = await deps.offers();
+    const stopped = await deps.store.write(async (tx) => {
+      const row = await holdInstance(tx, ownerId, id);
+      if (row?.desired !== 'running') return false;
+      const nowMs = deps.now();
+      const due = decide(instanceFromRow(row), nowMs);
+      if (due) await act(tx, row, { action: 'stop', offers, nowMs, ...due });
+      return due !== null;
+    });
+    if (!stopped) return false;
+    deps.routeChanged(id);
+    deps.wake();
+    return true;
+  };
+
+export interface Act {
+  action: Action;
+  cause: Cause;
+  offers: Offers;
+  nowMs: number;
+  /** What the event tells besides the cause, if Berth itself is it. */
+  why?: object;
+  /** How long a start waits in line for room; null, as if not given: not at all. */
+  waitMs?: number | null;
+}
+
+/**
+ * Writes a wish over a row that is held, whoever wishes it: capacity, row, event, grants. Answers the id of its operation. Throws a
+ * `Refusal` for one that is not legal now.
+ */
+export async function act(tx: Db, row: InstanceRow, how: Act): Promise<string> {
+  const { action, cause, offers, nowMs, why = {}, waitMs = null } = how;
+  const instance = instanceFromRow(row);
+  const { id, ownerId } = instance;
+  const illegal = whyNot(action, instance.observed.status, instance.desired);
+  if (illegal) throw new Refusal('not_now', `can't ${action} instance ${id}: ${illegal}`);
+  const counted = offers.regions.get(instance.spec.regionId);
+  if (!counted) throw new Refusal('unavailable', `region ${instance.spec.regionId} is not configured on this server`);
+
+  const { regionId, type } = instance.spec;
+  const held = row.holdsCapacity === 1;
+  let wish = wishOf(action, instance, nowMs, cause);
+  if (action === 'start' && !held) {
+    const noRoom = await takeRoom(tx, regionId, type, { ports: 0, nowMs });
+    wish = noRoom
+      ? await joinLine(tx, wish, noRoom, { ports: 0, offers, waitMs, nowMs })
+      : { ...wish, operation: enter(wish.operation, 'Placed', nowMs) };
+  }
+  const holdsCapacity = action !== 'terminate' && (action === 'start' ? wish.waitsSinceMs === null : held);
+  await writeWish(tx, instance, wish, counted.region, {
+    dueAtMs: nowMs,
+    holdsCapacity,
+    releasedAtMs: action === 'terminate' ? nowMs : null,
+  });
+  // Whose turn it is then hangs on what the account still holds: after the row.
+  if (held && !holdsCapacity) await giveBack(tx, regionId, type, nowMs);
+  const { waitsSinceMs } = instance;
+  if (waitsSinceMs !== null) await moveUp(tx, regionId, nowMs, { id, waitsSinceMs });
+  const data = cause === 'user' ? {} : { cause, ...why };
+  await appendEvent(tx, { accountId: ownerId, atMs: nowMs, kind: eventOf[action], subjectId: id, data });
+  // Under the account's lock, which the event has taken: a redeem under way comes before or finds nothing.
+  if (action === 'terminate') {
+    await endGrantsFor(tx, id);
+    await endSharesOf(tx, id);
+  }
+  return operationId(id, wish.generation);
+}

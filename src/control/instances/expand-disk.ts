@@ -1,0 +1,66 @@
+/** Larger disks for an instance, whether it runs or not: the room is taken and the wish written; its pass grows them. */
+import { dataDisk, dockerDisk, type DiskId } from '../../domain/disk.ts';
+import { expandWish, whyNotExpand, whyNotSizes, type DiskSizes } from '../../domain/expand-disk.ts';
+import { operationId } from '../../domain/operation.ts';
+import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
+import { typeOfKind } from '../../domain/pool.ts';
+import { holdDisk } from '../../store/tables/disks.ts';
+import { appendEvent } from '../../store/tables/events.ts';
+import { holdInstance, instanceFromRow, writeWish } from '../../store/tables/instances.ts';
+import type { Db } from '../../store/store.ts';
+import type { ActionDeps } from './actions.ts';
+import type { Instances } from '../control.ts';
+import { poolNamed, poolOfType, takeMore } from '../volumes/disks.ts';
+import type { RegionDrivers } from '../base/regions.ts';
+import type { Room } from '../volumes/free-space.ts';
+
+export interface ExpandDeps extends ActionDeps {
+  room: Room;
+}
+
+export const makeExpandDisk =
+  (deps: ExpandDeps): Instances['expandDisk'] =>
+  async (caller, { instanceId, ...sizes }, idempotency) => {
+    const { regions } = await deps.offers();
+    const answer = await deps.store.write((tx) => {
+      const nowMs = deps.now();
+      return deps.once(tx, caller.accountId, idempotency, nowMs, async () => {
+        const row = await holdInstance(tx, caller.accountId, instanceId);
+        if (!row) throw instanceNotFound();
+        const before = instanceFromRow(row);
+        refuse(before, sizes);
+        const drivers = deps.regions.of(row.regionId);
+        const counted = regions.get(row.regionId);
+        if (!counted)
+          throw new Refusal('unavailable', `region ${row.regionId} is not configured on this server; ask its operator`);
+        deps.room.refuseIfNearlyFull([poolOfType(drivers, typeOfKind('data'))]);
+        const wish = expandWish(before, sizes, nowMs);
+        const more = { dueAtMs: nowMs, holdsCapacity: row.holdsCapacity === 1, releasedAtMs: null };
+        await writeWish(tx, before, wish, counted.region, more);
+        await grown(tx, drivers, dataDisk(before.id), sizes.dataDiskGB);
+        await grown(tx, drivers, dockerDisk(before.id), sizes.dockerStorageGB);
+        const { ownerId: accountId, id: subjectId } = before;
+        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'instance.expandWished', subjectId, data: sizes });
+        return { instanceId, operationId: operationId(instanceId, wish.generation) };
+      });
+    });
+    deps.wake();
+    return answer;
+  };
+
+function refuse(instance: Parameters<typeof whyNotExpand>[0] & Parameters<typeof whyNotSizes>[0], sizes: DiskSizes) {
+  if (sizes.dataDiskGB === undefined && sizes.dockerStorageGB === undefined)
+    throw new Refusal('field_missing', 'field "dataDiskGB" is not set; or send "dockerStorageSize"');
+  const illegal = whyNotExpand(instance);
+  if (illegal !== null) throw new Refusal('not_now', `the disks can't be expanded now: ${illegal}`);
+  const wrong = whyNotSizes(instance, sizes);
+  if (wrong !== null) throw new Refusal('field_value', wrong);
+}
+
+async function grown(tx: Db, drivers: RegionDrivers, id: DiskId, sizeGB: number | undefined): Promise<void> {
+  if (sizeGB === undefined) return;
+  const disk = await holdDisk(tx, id);
+  if (!disk) throw new Refusal('not_now', `the ${id.kind} disk is not there yet; start the instance first`);
+  const what = `a ${id.kind} disk of ${sizeGB} GB needs ${sizeGB - disk.sizeGB} GB more`;
+  await takeMore(tx, poolNamed(drivers, disk.pool), disk, sizeGB, what);
+}

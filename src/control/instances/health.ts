@@ -1,0 +1,81 @@
+/**
+ * # Health
+ *
+ * `healthy` is measured: whoever says Running is asked again and again whether ssh or the notebook answers. A round takes half a
+ * minute or as long as it takes at so many a second; one that did not answer is asked again soon, and counts as unhealthy when it was
+ * silent twice. What is found is handed to the instance's own pass, which alone writes. An engine that is away makes nobody unhealthy.
+ */
+import type { InstanceId } from '../../domain/ids.ts';
+import type { Instance } from '../../domain/instance.ts';
+import { NOTEBOOK_PORT } from '../../domain/ports.ts';
+import { instanceFromRow, makeDue, runningAmong } from '../../store/tables/instances.ts';
+import { idsWithNodePorts } from '../../store/tables/node-ports.ts';
+import { accepts, answersSsh } from '../inside/inside.ts';
+import type { DeedDeps } from '../base/task-deps.ts';
+
+const AT_ONCE = 256;
+const ROUND_MS = 30_000;
+const SILENT_TIMES = 2;
+
+export interface Health {
+  /** What was found last and not taken yet: whether the instance's software answers. */
+  takeAnswer(id: InstanceId): boolean | undefined;
+  /** One step of the round: asks the next, and those that were silent. Its beat is the caller's. */
+  check(): Promise<void>;
+}
+
+export function makeHealth(deps: DeedDeps): Health {
+  const { store, regions, now, time, wake, ending } = deps;
+  /** Silent times in a row of those that are asked again soon. */
+  const silent = new Map<string, number>();
+  const found = new Map<string, boolean>();
+  let cursor = '';
+  let roundFromMs = -Infinity;
+
+  const ask = async ({ id, spec, observed }: Instance): Promise<boolean | null> => {
+    const { engine, seen } = regions.of(spec.regionId);
+    if (!seen.answers || seen.probe?.capabilities.dial === false || observed.answersBy === 'nothing') return null;
+    const inside = { engine, id, time, signal: ending };
+    const ssh = await answersSsh(inside);
+    return ssh === false ? accepts(inside, NOTEBOOK_PORT) : ssh;
+  };
+
+  /** Ids of the next of the round, and of those that were silent before. */
+  const next = async (): Promise<Set<string>> => {
+    const again = new Set(silent.keys());
+    if (cursor === '' && time.elapsed() - roundFromMs < ROUND_MS) return again;
+    if (cursor === '') roundFromMs = time.elapsed();
+    const fresh = await idsWithNodePorts(store.read, cursor, AT_ONCE);
+    cursor = fresh.length === AT_ONCE ? (fresh.at(-1) ?? '') : '';
+    return new Set([...again, ...fresh]);
+  };
+
+  return {
+    takeAnswer(id) {
+      const answer = found.get(id);
+      found.delete(id);
+      return answer;
+    },
+    async check() {
+      const rows = await runningAmong(store.read, [...(await next())]);
+      const asked = rows.map(instanceFromRow);
+      const there = new Set<string>(asked.map(({ id }) => id));
+      for (const id of silent.keys()) if (!there.has(id)) silent.delete(id);
+      const answers = await Promise.all(asked.map(async (one) => ({ one, answer: await ask(one) })));
+      const changed: string[] = [];
+      for (const { one, answer } of answers) {
+        if (answer === null) continue;
+        const silentTimes = answer ? 0 : (silent.get(one.id) ?? 0) + 1;
+        if (answer) silent.delete(one.id);
+        else silent.set(one.id, silentTimes);
+        const { healthy } = one.observed;
+        if (answer === healthy || (!answer && silentTimes < SILENT_TIMES)) continue;
+        found.set(one.id, answer);
+        changed.push(one.id);
+      }
+      if (changed.length === 0) return;
+      await store.write((tx) => makeDue(tx, changed, now()));
+      wake();
+    },
+  };
+}

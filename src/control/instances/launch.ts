@@ -1,0 +1,278 @@
+/**
+ * The launch (`interface.md` §4.1): all that a wish needs is checked, and in one transaction the capacity is taken, the intent and
+ * the event are written, and the idempotency record with them. No engine is asked; the loop is woken after the commit.
+ */
+import type { InstanceType, Region } from '../../domain/catalog.ts';
+import { instanceIdOf, userId, volumeId } from '../../domain/ids.ts';
+import type { Ends } from '../../domain/stop-policy.ts';
+import type { Instance, InstanceSpec, Mount } from '../../domain/instance.ts';
+import { toDollars } from '../../domain/money.ts';
+import { nestedPair, whyNotMountPath } from '../../domain/mount-paths.ts';
+import { noUsage } from '../../domain/disk.ts';
+import { beginOperation, enter, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
+import { SSH_PORT } from '../../domain/ports.ts';
+import { typeOfKind } from '../../domain/pool.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import type { CountedRegion } from '../../store/tables/catalog.ts';
+import { appendEvent } from '../../store/tables/events.ts';
+import { insertInstance } from '../../store/tables/instances.ts';
+import type { Db, Store } from '../../store/store.ts';
+import { volumeTypes } from '../../domain/volume.ts';
+import { holdVolumes } from '../../store/tables/volumes.ts';
+import type { Caller, Idempotency, LaunchWish } from '../control.ts';
+import { joinLine, takeRoom } from '../capacity/queue.ts';
+import { imageFor } from '../images/images.ts';
+import type { Offers } from '../base/catalog-cache.ts';
+import type { Once } from '../base/idempotent.ts';
+import type { Regions } from '../base/regions.ts';
+import type { Room } from '../volumes/free-space.ts';
+import { poolOfType, takeOwnDisks } from '../volumes/disks.ts';
+
+export interface LaunchDeps {
+  store: Store;
+  offers: () => Promise<Offers>;
+  regions: Regions;
+  now: () => number;
+  room: Room;
+  once: Once;
+  randomUuid: () => string;
+  /** 32 random bytes as text. */
+  randomSecret: () => string;
+  /** What a new instance is ended by. */
+  firstEnds: Ends;
+  wake: () => void;
+}
+
+export function makeLaunch(deps: LaunchDeps) {
+  return async (
+    caller: Caller,
+    wish: LaunchWish,
+    idempotency: Idempotency | null,
+    waitMs: number | null = null,
+  ): Promise<{ instanceId: string; operationId: string }> => {
+    const offers = await deps.offers();
+    const answer = await deps.store.write((tx) => {
+      const nowMs = deps.now();
+      // All is judged inside: an answer given before is given again, whatever has left the catalog since.
+      return deps.once(tx, caller.accountId, idempotency, nowMs, () =>
+        write(tx, deps, offers, { caller, wish, waitMs, nowMs }),
+      );
+    });
+    deps.wake();
+    // An answer that was kept before there were operations has the instance alone.
+    return { ...answer, operationId: operationId(answer.instanceId, FIRST_GENERATION) };
+  };
+}
+
+async function write(
+  tx: Db,
+  deps: LaunchDeps,
+  offers: Offers,
+  { caller, wish, waitMs, nowMs }: { caller: Caller; wish: LaunchWish; waitMs: number | null; nowMs: number },
+): Promise<{ instanceId: string }> {
+  const image = await imageFor(tx, offers, caller, wish);
+  const resolved = resolve(offers, image, wish, deps.regions);
+  const mountPaths = checkMountPaths(wish);
+  const { region } = resolved.counted;
+  const mounts = await mountsOf(tx, caller, wish, mountPaths);
+  const drivers = deps.regions.of(region.id);
+  deps.room.refuseIfNearlyFull(volumeTypes.map((type) => poolOfType(drivers, type)));
+  const instance = await placed(tx, intent(deps, caller, wish, resolved, mounts, nowMs), offers, waitMs);
+  await takeOwnDisks(tx, drivers, instance);
+  await insertInstance(tx, instance, region, { notebookToken: deps.randomSecret(), dueAtMs: nowMs });
+  const { availableMicros } = await appendEvent(tx, {
+    accountId: caller.accountId,
+    atMs: nowMs,
+    kind: 'instance.launched',
+    subjectId: instance.id,
+    data: { name: instance.spec.name, type: resolved.type.name, image: resolved.image.name },
+    counts: { instances: 1 },
+  });
+  refuseWithoutMoney(BigInt(availableMicros), instance);
+  return { instanceId: instance.id };
+}
+
+/** With its room, or in line for it. */
+async function placed(tx: Db, instance: Instance, offers: Offers, waitMs: number | null): Promise<Instance> {
+  const { operation, createdAtMs: nowMs, spec, nodePorts } = instance;
+  const ports = nodePorts.length;
+  const noRoom = await takeRoom(tx, spec.regionId, spec.type, { ports, nowMs });
+  if (noRoom === null) return { ...instance, operation: enter(operation, 'Placed', nowMs) };
+  return joinLine(tx, instance, noRoom, { ports, offers, waitMs, nowMs });
+}
+
+interface Resolved {
+  image: InstanceSpec['image'];
+  type: InstanceType;
+  counted: CountedRegion;
+}
+
+/** Finds what the ids name, and refuses early what the region can't do. */
+function resolve(offers: Offers, image: Resolved['image'], wish: LaunchWish, regions: Regions): Resolved {
+  const type = offers.types.get(wish.instanceTypeId);
+  const where = 'POST /api/resource/user/instance/list names those on offer';
+  if (!type) throw new Refusal('not_found', `instance type ${wish.instanceTypeId} not found; ${where}`);
+  const counted = offers.regions.get(wish.region);
+  if (!counted) throw new Refusal('not_found', `region ${wish.region} not found; POST /api/region/list names them`);
+  if (type.regionId !== counted.region.id) {
+    throw new Refusal(
+      'not_found',
+      `instance type ${type.id} (${type.name}) is not offered in region ${counted.region.id}; ${where}`,
+    );
+  }
+  if (type.isSpot !== wish.isSpotInstance) {
+    const family = type.isSpot ? 'a spot type: send isSpotInstance true' : 'not a spot type: send isSpotInstance false';
+    throw new Refusal('field_value', `field "isSpotInstance" is ${wish.isSpotInstance}, but ${type.name} is ${family}`);
+  }
+  if (wish.instanceConfiguration.enableDocker) refuseWithoutDocker(counted.region, regions);
+  return { image, type, counted };
+}
+
+function refuseWithoutDocker(region: Region, regions: Regions): void {
+  const drivers = regions.of(region.id);
+  const { seen } = drivers;
+  const { storage } = poolOfType(drivers, typeOfKind('docker'));
+  const capabilities = seen.probe?.capabilities;
+  if (!capabilities) {
+    const message = `field "instanceConfiguration.enableDocker" is true, and the engine of region ${region.name}, which has to be able to, does not answer; try again, or send false`;
+    throw new Refusal('unavailable', message, { retryAfterS: 10 });
+  }
+  const why = capabilities.dockerInside
+    ? storage.capabilities().dockerInside
+      ? null
+      : 'its disks are folders without a size that a Docker could be held to; its operator can have disks of a size, as root'
+    : (capabilities.whyNoDocker ?? 'its engine can not');
+  if (why !== null) {
+    const message = `field "instanceConfiguration.enableDocker" is true, but region ${region.name} (${region.engine}) can't run Docker inside instances: ${why}; send false`;
+    throw new Refusal('unsupported', message);
+  }
+}
+
+function checkMountPaths(wish: LaunchWish): string[] {
+  const paths = wish.remoteStorages.map(({ mountPath }) =>
+    mountPath.startsWith('/') ? mountPath.replace(/\/+$/, '') || '/' : mountPath,
+  );
+  for (const [index, path] of paths.entries()) {
+    const why = whyNotMountPath(path);
+    if (why)
+      throw new Refusal(
+        'field_value',
+        `field "remoteStorages[${index}].mountPath" is ${JSON.stringify(path.slice(0, 100))}: it ${why}`,
+      );
+  }
+  const nested = nestedPair(paths);
+  if (nested) {
+    const [outer, inner] = nested;
+    throw new Refusal(
+      'field_value',
+      `field "remoteStorages" mounts ${inner} in ${outer}; choose paths that stand apart`,
+    );
+  }
+  return paths;
+}
+
+async function mountsOf(tx: Db, caller: Caller, wish: LaunchWish, paths: string[]): Promise<Mount[]> {
+  const ids = wish.remoteStorages.map(({ remoteStorageId }) => remoteStorageId);
+  const rows = new Map((await holdVolumes(tx, caller.accountId, [...new Set(ids)])).map((row) => [row.id, row]));
+  return ids.map((id, index) => {
+    const row = rows.get(id);
+    const field = `remoteStorages[${index}].remoteStorageId`;
+    if (!row)
+      throw new Refusal(
+        'not_found',
+        `volume ${id} of field "${field}" not found; POST /api/storage/volume/list names yours`,
+      );
+    if (row.regionId !== wish.region) {
+      throw new Refusal(
+        'field_value',
+        `field "${field}": volume ${id} is in region ${row.regionId}; launch there, or choose another volume`,
+      );
+    }
+    const { type } = wish.remoteStorages[index] ?? {};
+    if (type !== row.type) {
+      throw new Refusal(
+        'field_value',
+        `field "remoteStorages[${index}].type" is ${JSON.stringify(type)}, but volume ${id} is of type ${row.type}`,
+      );
+    }
+    if (row.status === 'Lost')
+      throw new Refusal('not_now', `volume ${id} is Lost: its backing is gone; launch without it`);
+    if (row.status === 'Failed')
+      throw new Refusal('not_now', `volume ${id} is Failed: it could not be made; delete it, and launch without it`);
+    return { mountPath: paths[index] ?? '', volumeId: volumeId(id), volumeName: row.name, volumeType: row.type };
+  });
+}
+
+function intent(
+  deps: LaunchDeps,
+  caller: Caller,
+  wish: LaunchWish,
+  at: Resolved,
+  mounts: Mount[],
+  nowMs: number,
+): Instance {
+  const { regionId, pricesMicros, ...type } = at.type;
+  const { instanceConfiguration: configuration } = wish;
+  return {
+    id: instanceIdOf(deps.randomUuid()),
+    ownerId: userId(caller.accountId),
+    ownerName: caller.username,
+    createdAtMs: nowMs,
+    spec: {
+      name: wish.name,
+      regionId,
+      image: at.image,
+      type,
+      chargeMode: wish.billing.chargeMode,
+      duration: wish.billing.duration,
+      isSpot: wish.isSpotInstance,
+      mounts,
+      extraDataDiskGB: configuration.extraDataDiskSizeDB,
+      enableCommonData: configuration.enableCommonData,
+      enableDocker: configuration.enableDocker,
+      dockerStorageGB: configuration.dockerStorageSize,
+      initScript: configuration.initScript,
+    },
+    priceMicros: pricesMicros[wish.billing.chargeMode],
+    nodePorts: [SSH_PORT, ...wish.nodePorts.filter((port) => port !== SSH_PORT)].map((port) => ({ port, nodePort: 0 })),
+    desired: 'running',
+    generation: FIRST_GENERATION,
+    mustHalt: false,
+    everEnsured: false,
+    filesStale: false,
+    attempts: 0,
+    wishedAtMs: nowMs,
+    initExit: null,
+    waitsSinceMs: null,
+    waitsUntilMs: null,
+    ends: deps.firstEnds,
+    archive: null,
+    unfinished: [],
+    diskUsage: noUsage,
+    operation: beginOperation('launch', 'user', nowMs),
+    observed: {
+      status: 'Initializing',
+      phase: 'Queued',
+      diagnosis: '',
+      diagnosisMessage: '',
+      message: '',
+      healthy: false,
+      stoppedAtMs: 0,
+      runningSinceMs: 0,
+      countedFromMs: 0,
+      progress: null,
+      answersBy: 'ssh',
+      sshFront: false,
+    },
+  };
+}
+
+function refuseWithoutMoney(availableMicros: bigint, instance: Instance): void {
+  const needMicros = instance.priceMicros * BigInt(instance.spec.duration);
+  if (availableMicros >= needMicros) return;
+  const short = toDollars(needMicros - availableMicros);
+  throw new Refusal(
+    'no_balance',
+    `the launch needs $${toDollars(needMicros)} and $${toDollars(availableMicros)} is available: $${short} short; top up, or choose a cheaper type or fewer periods`,
+  );
+}

@@ -1,0 +1,39 @@
+/** Node ports are drawn at random from the region's range; the table's primary key is what makes two of the same impossible. */
+import type { Instance, NodePort } from '../../domain/instance.ts';
+import { takeNodePort, takenNodePorts } from '../../store/tables/node-ports.ts';
+import type { Db } from '../../store/store.ts';
+import type { RegionDrivers } from '../base/regions.ts';
+
+const BLIND_TRIES = 8;
+
+/** The range has too few left: thrown out of the transaction, so that what was taken on the way is given back. */
+export class PortsUsedUp extends Error {}
+
+/** The instance's ports, each with a node port that is its alone and is not `avoided`. Throws `PortsUsedUp`. */
+export async function allotNodePorts(
+  tx: Db,
+  { nodePortRange: { first, last } }: Pick<RegionDrivers, 'nodePortRange'>,
+  instance: Pick<Instance, 'id' | 'spec' | 'nodePorts'>,
+  random: () => number,
+  avoided = 0,
+): Promise<NodePort[]> {
+  const region = instance.spec.regionId;
+  const size = last - first + 1;
+  const draw = async (port: number): Promise<number | null> => {
+    for (let tries = 0; tries < BLIND_TRIES; tries++) {
+      const nodePort = first + Math.floor(random() * size);
+      if (nodePort !== avoided && (await takeNodePort(tx, region, nodePort, instance.id, port))) return nodePort;
+    }
+    const taken = (await takenNodePorts(tx, region)).add(avoided);
+    const free = Array.from({ length: size }, (_, index) => first + index).filter((nodePort) => !taken.has(nodePort));
+    for (const nodePort of free) if (await takeNodePort(tx, region, nodePort, instance.id, port)) return nodePort;
+    return null;
+  };
+  const allotted: NodePort[] = [];
+  for (const { port, nodePort } of instance.nodePorts) {
+    const found = nodePort === 0 ? await draw(port) : nodePort;
+    if (found === null) throw new PortsUsedUp('the region has no node port left; terminate an instance that has some');
+    allotted.push({ port, nodePort: found });
+  }
+  return allotted;
+}

@@ -1,0 +1,139 @@
+/** Operations of an account: how a wish fares, the history of a subject, and taking a wish back. */
+import { bringUps, howToCancel, operationId, supersede } from '../../domain/operation.ts';
+import { publicOperation, publicStages, type PublicOperation } from '../../domain/public-operation.ts';
+import { instanceNotFound, Refusal, volumeNotFound } from '../../domain/refusal.ts';
+import { holdInstance } from '../../store/tables/instances.ts';
+import {
+  countPastOperations,
+  listedInstance,
+  pastBringUp,
+  pastOperation,
+  pastOperations,
+  presentOperation,
+  subjectKinds,
+  type SubjectKind,
+  type SubjectOperation,
+} from '../../store/tables/operations.ts';
+import type { Db } from '../../store/store.ts';
+import { act, type ActionDeps } from './actions.ts';
+import { disksShownOf } from './shown-disks.ts';
+import type { Instances, Operations, OperationSubject } from '../control.ts';
+
+const shown = ({ subjectId, generation, operation }: SubjectOperation): PublicOperation =>
+  publicOperation(subjectId, generation, operation);
+
+const unknownOperation = (id: string): Refusal =>
+  new Refusal(
+    'not_found',
+    `operation ${id} not found; POST /api/operation/list names those of an instance or a volume`,
+  );
+
+/** `<subjectId>.<generation>`; null for what is no id of ours. */
+function parsed(id: string): { subjectId: string; generation: number } | null {
+  const match = /^(.+)\.([1-9]\d{0,14})$/.exec(id);
+  return match?.[1] === undefined ? null : { subjectId: match[1], generation: Number(match[2]) };
+}
+
+/** Rows first, history then: it moves that way alone. */
+async function find(db: Db, accountId: string, id: string): Promise<SubjectOperation> {
+  const asked = parsed(id);
+  if (!asked) throw unknownOperation(id);
+  for (const kind of subjectKinds) {
+    const present = await presentOperation(db, kind, accountId, asked.subjectId);
+    if (present?.generation === asked.generation) return present;
+    if (present) break;
+  }
+  const past = await pastOperation(db, accountId, id);
+  if (!past) throw unknownOperation(id);
+  return past;
+}
+
+const notFound: Readonly<Record<SubjectKind, (id: string) => Refusal>> = {
+  instance: instanceNotFound,
+  volume: volumeNotFound,
+  snapshot: (id) => new Refusal('not_found', `snapshot ${id} not found; POST /api/storage/snapshot/list names yours`),
+  image: (id) => new Refusal('not_found', `image ${id} not found; POST /api/image/list names yours`),
+};
+
+/** Exactly one of its members is set. */
+function subjectOf(subject: OperationSubject): { kind: SubjectKind; id: string } {
+  const { instanceId, volumeId, snapshotId, imageId } = subject;
+  const given = [
+    { kind: 'instance' as const, id: instanceId },
+    { kind: 'volume' as const, id: volumeId },
+    { kind: 'snapshot' as const, id: snapshotId },
+    { kind: 'image' as const, id: imageId },
+  ].flatMap(({ kind, id }) => (id === undefined ? [] : [{ kind, id }]));
+  const [one] = given;
+  if (one === undefined)
+    throw new Refusal('field_missing', 'field "instanceId" is not set; or send "volumeId", "snapshotId" or "imageId"');
+  if (given.length > 1)
+    throw new Refusal(
+      'field_value',
+      'of "instanceId", "volumeId", "snapshotId" and "imageId" only one can be set; send one alone',
+    );
+  return one;
+}
+
+export function makeOperations(deps: ActionDeps): Operations & Pick<Instances, 'get'> {
+  const { store, now, once } = deps;
+  return {
+    read: async (caller, { operationId: id }) => shown(await find(store.read, caller.accountId, id)),
+
+    async list({ accountId }, subject, { currentPage, pageSize }) {
+      const { kind, id } = subjectOf(subject);
+      const present = await presentOperation(store.read, kind, accountId, id);
+      const past = await countPastOperations(store.read, accountId, id);
+      if (!present && past === 0) throw notFound[kind](id);
+      const before = present ? 1 : 0;
+      const offset = (currentPage - 1) * pageSize;
+      const first = present && offset === 0 ? [present] : [];
+      const rest = await pastOperations(
+        store.read,
+        accountId,
+        id,
+        Math.max(0, offset - before),
+        pageSize - first.length,
+      );
+      // One that became history between the two reads is in both.
+      const others = rest.filter(({ generation }) => generation !== first[0]?.generation);
+      return { operations: [...first, ...others].map(shown), totalEntries: past + before };
+    },
+
+    async cancel(caller, { operationId: id }, idempotency) {
+      const offers = await deps.offers();
+      const answer = await store.write((tx) => {
+        const nowMs = now();
+        return once(tx, caller.accountId, idempotency, nowMs, async () => {
+          // Held first: what is found then stays so until the wish is written.
+          const held = await holdInstance(tx, caller.accountId, parsed(id)?.subjectId ?? '');
+          const found = await find(tx, caller.accountId, id);
+          const how = howToCancel(found.operation);
+          if ('why' in how) throw new Refusal('not_now', `operation ${id} can't be cancelled: ${how.why}`);
+          // What is under way and can be taken back is the present one of an instance that stands.
+          if (!held) throw unknownOperation(id);
+          const wished = await act(tx, held, { action: how.action, cause: 'user', offers, nowMs });
+          const operation = supersede(found.operation, nowMs);
+          return { operation: shown({ ...found, operation }), operationId: wished };
+        });
+      });
+      deps.routeChanged(answer.operation.subjectId);
+      deps.wake();
+      return answer;
+    },
+
+    async get({ accountId }, { instanceId }) {
+      const listed = await listedInstance(store.read, accountId, instanceId);
+      if (!listed) throw instanceNotFound();
+      const up = bringUps.includes(listed.operation.kind)
+        ? listed
+        : await pastBringUp(store.read, accountId, instanceId);
+      return {
+        instanceText: listed.publicText,
+        timeline: up ? publicStages(up.operation) : [],
+        operationId: up ? operationId(instanceId, up.generation) : null,
+        disks: await disksShownOf(store.read, deps.regions, instanceId),
+      };
+    },
+  };
+}

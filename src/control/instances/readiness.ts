@@ -1,0 +1,176 @@
+/**
+ * When an instance counts as Running, and how its init script fares. The start script (`images/start.sh`) says on the console what
+ * it starts and how the init script ended; its lines are the instance's own word and decide about nothing but the instance itself.
+ */
+import { EngineFault } from '../../domain/engine-fault.ts';
+import type { Observed } from '../../domain/instance.ts';
+import { after } from '../../domain/instance-states.ts';
+import { beginInit, endInit } from '../../domain/operation.ts';
+import { diagnosed } from '../../domain/plan.ts';
+import { NOTEBOOK_PORT } from '../../domain/ports.ts';
+import { accepts, answersSsh, type Inside } from '../inside/inside.ts';
+import { note, quick, type Work } from './work.ts';
+
+const FIRST_POLL_MS = 4;
+/** The wait that comes on top of sshd's own is about a tenth of it, for some thirty connections that are refused. */
+const POLL_GROWTH = 1.1;
+const LONGEST_POLL_MS = 500;
+/** Of the wait so far: one that is slow is not asked thirty times a second for minutes. */
+const POLL_SHARE = 60;
+const SHORTEST_REST_MS = 20;
+/** From here on the console is read too, in case the image has no sshd; and the wait is written down for the owner to see. */
+const PATIENCE_MS = 400;
+/** Of one that says that it has sshd: looks and logs cost the engine more than a connection that is refused. */
+const MORE_PATIENCE_MS = 2_000;
+const CONSOLE_LINES = 200;
+const INIT_POLL_MS = 1_000;
+const INIT_LONGEST_POLL_MS = 30_000;
+
+interface Console {
+  services: string[] | null;
+  initExit: number | 'running' | 'lost' | null;
+}
+
+/** What the start script said, of the last start. Pure. */
+export function readConsole(lines: readonly string[]): Console {
+  const said: Console = { services: null, initExit: null };
+  for (const line of lines) {
+    const words = line.trim().split(/\s+/);
+    if (words[0] !== 'berth:') continue;
+    if (words[1] === 'services') said.services = words.slice(2).filter((word) => word !== 'none');
+    if (words[1] === 'init' && words[2] === 'started') said.initExit = 'running';
+    if (words[1] === 'init' && words[2] === 'lost') said.initExit = 'lost';
+    if (words[1] === 'init' && words[2] === 'exit' && /^\d{1,3}$/.test(words[3] ?? ''))
+      said.initExit = Number(words[3]);
+  }
+  return said;
+}
+
+/** Polls until ssh answers (or what the image has instead), the container ends, or a while is over. */
+export async function checkReady(work: Work, show: Partial<Observed>): Promise<'again' | number> {
+  const { deps, instance } = work;
+  // What answers then is the gateway's process, and says nothing of the instance.
+  if (!instance.observed.sshFront && (await answersWithin(work, PATIENCE_MS))) return ready(work, 'ssh');
+  const lines = await consoleOf(work);
+  const { services } = readConsole(lines);
+  // Until this start has spoken the console is that of the one before: what has ended meanwhile is not ready.
+  if (services && !services.includes('ssh') && (await runsNow(work))) {
+    if (!instance.observed.sshFront) await callFront(work);
+    if (!services.includes('notebook')) return ready(work, 'nothing');
+    if ((await accepts(insideOf(work), NOTEBOOK_PORT)) === true) return ready(work, 'notebook');
+  }
+  if (instance !== work.written || instance.observed.phase !== show.phase || instance.observed.status !== show.status)
+    await note(work, { observed: show });
+  if (services?.includes('ssh') && (await answersWithin(work, MORE_PATIENCE_MS))) return ready(work, 'ssh');
+  // A tenth of the wait so far: software that is slow to come up is not made slower by being asked too seldom.
+  return Math.min(LONGEST_POLL_MS, Math.max(SHORTEST_REST_MS, (deps.now() - instance.wishedAtMs) / 10));
+}
+
+/** Has ssh served by the gateway's process, and gives it the time to come. */
+async function callFront(work: Work): Promise<void> {
+  if (work.drivers.seen.probe?.capabilities.joinNetwork !== true) return;
+  await note(work, { observed: { sshFront: true } });
+  await answersWithin(work, work.deps.limits.sshFrontMs);
+}
+
+const insideOf = ({ deps, drivers, instance, held }: Work): Inside => ({
+  engine: drivers.engine,
+  id: instance.id,
+  time: deps.time,
+  signal: held.signal,
+});
+
+/** Whether sshd answers in that time; not waited for once that can't be told, as when the container has ended. */
+async function answersWithin(work: Work, patienceMs: number): Promise<boolean> {
+  const { deps, instance, held } = work;
+  const inside = insideOf(work);
+  const beganMs = deps.now();
+  const waitedMs = beganMs - instance.wishedAtMs;
+  for (
+    let pollMs = Math.min(LONGEST_POLL_MS, Math.max(FIRST_POLL_MS, waitedMs / POLL_SHARE));
+    deps.now() - beganMs < patienceMs;
+    pollMs = Math.min(LONGEST_POLL_MS, pollMs * POLL_GROWTH)
+  ) {
+    const answer = await answersSsh(inside);
+    if (answer !== false) return answer === true;
+    await deps.time.sleep(pollMs, held.signal);
+  }
+  return false;
+}
+
+async function runsNow(work: Work): Promise<boolean> {
+  const { drivers, instance } = work;
+  const seen = (await drivers.engine.observe([instance.id], quick(work))).get(instance.id);
+  return seen?.kind === 'present' && seen.running;
+}
+
+/** Kept for the exit code of a script that was stopped before it had one. */
+const CUT_SHORT = -1;
+
+const initEnded = (initExit: number): string =>
+  initExit === CUT_SHORT
+    ? 'the init script was cut short by a stop and is not run again'
+    : `the init script ended with exit code ${initExit}`;
+
+async function ready(work: Work, answersBy: Observed['answersBy']): Promise<'again'> {
+  const { spec, initExit } = work.instance;
+  const message =
+    spec.initScript.trim() === '' ? '' : initExit === null ? 'the init script is running' : initEnded(initExit);
+  const nowMs = work.deps.now();
+  const observed = {
+    status: after(work.instance.observed.status, 'ready'),
+    phase: 'Ready',
+    healthy: true,
+    stoppedAtMs: 0,
+    runningSinceMs: nowMs,
+    answersBy,
+    progress: null,
+    ...diagnosed('', ''),
+  } as const;
+  if (initExit === null && spec.initScript.trim() !== '')
+    work.instance = { ...work.instance, operation: beginInit(work.instance.operation, nowMs) };
+  await note(work, { observed: { ...observed, message } });
+  return 'again';
+}
+
+/** Looks how the init script fares; less often the longer it runs. */
+export async function checkInit(work: Work): Promise<'again' | number> {
+  const { deps, instance } = work;
+  const lines = await consoleOf(work);
+  const said = readConsole(lines).initExit;
+  const initExit = said === null || said === 'running' ? await keptExit(work) : said;
+  if (initExit !== null) {
+    const exit = initExit === 'lost' ? CUT_SHORT : initExit;
+    work.instance = { ...instance, operation: endInit(instance.operation, deps.now()) };
+    await note(work, { initExit: exit, observed: { message: initEnded(exit) } });
+    return 'again';
+  }
+  const runningMs = deps.now() - instance.wishedAtMs;
+  return Math.min(INIT_LONGEST_POLL_MS, Math.max(INIT_POLL_MS, runningMs / 10));
+}
+
+/** The exit code from the file where the start script keeps it: a talkative instance pushes the line off the console. */
+async function keptExit(work: Work): Promise<number | null> {
+  const { drivers, instance } = work;
+  try {
+    const { exitCode, stdout } = await drivers.engine.exec(
+      instance.id,
+      ['cat', '/var/log/berth/init.exit'],
+      quick(work),
+    );
+    return exitCode === 0 && /^\d{1,3}\s*$/.test(stdout) ? Number(stdout) : null;
+  } catch (error) {
+    if (error instanceof EngineFault) return null;
+    throw error;
+  }
+}
+
+async function consoleOf(work: Work): Promise<string[]> {
+  try {
+    const lines = await work.drivers.engine.logs(work.instance.id, 'console', { tail: CONSOLE_LINES }, quick(work));
+    return await Array.fromAsync(lines, ({ text }) => text);
+  } catch (error) {
+    if (error instanceof EngineFault) return [];
+    throw error;
+  }
+}

@@ -1,0 +1,125 @@
+/**
+ * The pass of one instance: observe, plan, do, write down; again until the plan rests. It runs under a lease; every write is guarded
+ * by it and by the generation, so that a result under an old wish is dropped. What it does outside (image, disks, engine) is
+ * idempotent: a pass that was killed anywhere is simply begun anew.
+ */
+import { EngineFault } from '../../domain/engine-fault.ts';
+import { setBack } from '../../domain/instance.ts';
+import { plan, type Seen, type Step } from '../../domain/plan.ts';
+import { instanceFromRow, type InstanceRow } from '../../store/tables/instances.ts';
+import type { Held, ReconcileResult } from '../base/reconcile-loop.ts';
+import { makeBackOffs, type BackOffs } from './back-offs.ts';
+import { ensure, grow, refresh } from './bring-up.ts';
+import { place } from './placing.ts';
+import { clean, halt, removeKept, removeUnfinished, saveRoot } from './put-away.ts';
+import { checkInit, checkReady } from './readiness.ts';
+import { fail, keep, note, Superseded, quick, type InstancePassDeps, type Rest, type Work } from './work.ts';
+
+export function makeInstancePass(deps: InstancePassDeps) {
+  const backOffs = makeBackOffs(deps.time);
+  return async (held: Held<InstanceRow>): Promise<ReconcileResult> => {
+    const leftMs = backOffs.leftMs(held.row);
+    if (leftMs > 0) return { dueAtMs: deps.now() + leftMs };
+    const counted = (await deps.offers()).regions.get(held.row.regionId);
+    if (!counted) throw new Error(`region ${held.row.regionId} is not configured`);
+    const instance = instanceFromRow(held.row);
+    const work: Work = {
+      deps,
+      drivers: deps.regions.of(held.row.regionId),
+      region: counted.region,
+      held,
+      instance,
+      written: instance,
+      notebookToken: held.row.notebookToken,
+      holdsCapacity: held.row.holdsCapacity === 1,
+      justSeen: null,
+    };
+    try {
+      const dated = setBack(instance, deps.now());
+      if (dated) await keep(work, dated);
+      return await bring(work, backOffs);
+    } catch (error) {
+      if (error instanceof Superseded || held.signal.aborted) return { dueAtMs: deps.now() };
+      if (!(error instanceof EngineFault)) throw error;
+      deps.log.warn(
+        { id: held.row.id, kind: error.kind, err: error },
+        'the engine could not do a step; it is asked again',
+      );
+      return { dueAtMs: deps.now() + deps.limits.askAgainMs };
+    }
+  };
+}
+
+async function bring(work: Work, backOffs: BackOffs): Promise<ReconcileResult> {
+  const { deps } = work;
+  for (let before: Step['do'] | null = null; ;) {
+    const seen = await look(work);
+    const step = plan(work.instance, seen, deps.now(), deps.limits);
+    // The engine said that it had halted it, and it runs.
+    if (step.do === 'halt' && before === 'halt') return { dueAtMs: deps.now() + deps.limits.askAgainMs };
+    // Its Docker was brought back, and ended at once.
+    if (step.do === 'refresh' && before === 'refresh' && !work.instance.filesStale)
+      return { dueAtMs: deps.now() + deps.limits.askAgainMs };
+    const rest = await take(work, step);
+    before = step.do;
+    if (rest === 'again') continue;
+    if (rest === null) return { dueAtMs: null };
+    if (typeof rest === 'number') return { dueAtMs: deps.now() + rest };
+    backOffs.begin(work.instance, rest);
+    return { dueAtMs: deps.now() + rest.backOffMs };
+  }
+}
+
+/** Asks the engine, unless it was never asked to make anything. */
+async function look(work: Work): Promise<Seen> {
+  const { drivers, deps, instance, justSeen } = work;
+  work.justSeen = null;
+  if (justSeen) return justSeen;
+  if (!instance.everEnsured) return { kind: 'absent' };
+  const seen = (await drivers.engine.observe([instance.id], quick(work))).get(instance.id);
+  if (!seen) return { kind: 'unknown', reason: 'the engine gave no answer about this instance' };
+  const answers = deps.health.takeAnswer(instance.id);
+  return seen.kind === 'present' && answers !== undefined ? { ...seen, answers } : seen;
+}
+
+async function take(work: Work, step: Step): Promise<Rest> {
+  const { deps, instance } = work;
+  switch (step.do) {
+    case 'rest':
+      return step.afterMs ?? null;
+    case 'mark':
+      await note(work, { observed: step.show, attempts: step.attempts });
+      return step.afterMs ?? 'again';
+    case 'giveUp':
+      return fail(work, step);
+    case 'halt':
+      return halt(work, step);
+    case 'settle': {
+      const stoppedAtMs = instance.observed.stoppedAtMs || deps.now();
+      await note(work, { observed: { ...step.show, stoppedAtMs } }, { freeCapacity: true });
+      return 'again';
+    }
+    case 'place':
+      return place(work);
+    case 'saveRoot':
+      return saveRoot(work);
+    case 'removeKept':
+      return removeKept(work);
+    case 'removeUnfinished':
+      return removeUnfinished(work);
+    case 'destroy':
+      return clean(work);
+    case 'ensure':
+      return ensure(work, step.show);
+    case 'refresh':
+      return refresh(work);
+    case 'grow':
+      return grow(work);
+    case 'checkReady':
+      return checkReady(work, step.show);
+    case 'checkInit':
+      return checkInit(work);
+    default:
+      return step satisfies never;
+  }
+}

@@ -1,0 +1,143 @@
+/** What one run of an instance's pass works with, and how it writes down what it found. */
+import type { Region } from '../../domain/catalog.ts';
+import { backOffMs, type Limits } from '../../domain/instance-states.ts';
+import type { Instance, Observed } from '../../domain/instance.ts';
+import type { GiveUp, Seen } from '../../domain/plan.ts';
+import { carryOn } from '../../domain/operation.ts';
+import { appendEvent, moveVersion } from '../../store/tables/events.ts';
+import { writeFound, type InstanceRow } from '../../store/tables/instances.ts';
+import type { Db, Store } from '../../store/store.ts';
+import type { FairQueue } from '../base/fair-queue.ts';
+import type { ImageWork } from '../images/image-work.ts';
+import type { Log } from '../base/log.ts';
+import type { Health } from './health.ts';
+import { giveBack } from '../capacity/queue.ts';
+import type { Held } from '../base/reconcile-loop.ts';
+import type { Offers } from '../base/catalog-cache.ts';
+import type { CredentialsFor } from '../images/registries.ts';
+import type { RegionDrivers, Regions } from '../base/regions.ts';
+import type { SshHostKeys } from '../routing/ssh-host-key.ts';
+import type { Time } from '../base/time.ts';
+
+export interface InstancePassDeps {
+  store: Store;
+  regions: Regions;
+  offers: () => Promise<Offers>;
+  imageWork: ImageWork;
+  credentialsFor: CredentialsFor;
+  fairQueue: (drivers: RegionDrivers) => FairQueue;
+  now: () => number;
+  time: Time;
+  random: () => number;
+  log: Log;
+  limits: Limits;
+  pidsLimit: number;
+  health: Pick<Health, 'takeAnswer'>;
+  sshHostKey: SshHostKeys;
+  routeChanged: (instanceId: string) => void;
+  /** Wakes the loop: a pass that goes on made others due. */
+  wake: () => void;
+}
+
+/** Everything one run of the pass works with. */
+export interface Work {
+  deps: InstancePassDeps;
+  drivers: RegionDrivers;
+  region: Region;
+  held: Held<InstanceRow>;
+  /** What is known of it, some of it not yet written. */
+  instance: Instance;
+  /** What the row holds. */
+  written: Instance;
+  /** The secret that only the gateway and the notebook share. */
+  notebookToken: string;
+  holdsCapacity: boolean;
+  /** What the engine said as it was made to run: as good as another look, which would cost one more call in every launch. */
+  justSeen: Seen | null;
+}
+
+/** Somebody moved the row meanwhile: what was found is out of date. */
+export class Superseded extends Error {}
+
+/** The next try is not before this is over, whatever wakes the row meanwhile. */
+export interface BackOff {
+  backOffMs: number;
+}
+
+/** What a step answers: look again at once, after so many milliseconds, or not until something happens. */
+export type Rest = 'again' | number | BackOff | null;
+
+export const backOff = (attempts: number, { deps }: Work): BackOff => ({
+  backOffMs: backOffMs(attempts, deps.limits),
+});
+
+/** For calls that should be quick. */
+export const quick = ({ held, deps }: Work): AbortSignal =>
+  AbortSignal.any([held.signal, deps.time.deadline(deps.limits.callDeadlineMs)]);
+
+interface Change {
+  observed?: Partial<Observed>;
+  desired?: Instance['desired'];
+  attempts?: number | undefined;
+  initExit?: number;
+  unfinished?: string[];
+}
+
+/** Writes what was found, with the event of a changed status, if the row is still ours. */
+export async function note(work: Work, change: Change, more: { freeCapacity?: boolean } = {}): Promise<void> {
+  const { observed, ...rest } = change;
+  const known = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined));
+  const next: Instance = { ...work.instance, ...known, observed: { ...work.instance.observed, ...observed } };
+  const { regionId, type } = next.spec;
+  if (more.freeCapacity && work.holdsCapacity) {
+    await keep(work, next, {
+      holdsCapacity: false,
+      beside: (tx) => giveBack(tx, regionId, type, work.deps.now()),
+    });
+    work.holdsCapacity = false;
+  } else await keep(work, next);
+}
+
+/** The wish is given up: the instance rests, with the reason. */
+export async function fail(work: Work, { show }: GiveUp): Promise<Rest> {
+  const observed = { ...show, stoppedAtMs: work.deps.now() };
+  await note(work, { observed, desired: 'stopped' }, { freeCapacity: true });
+  return 'again';
+}
+
+interface Beside {
+  holdsCapacity?: boolean;
+  /** What else changes with the row. It may lock the region: after the instance, before the account (`store/store.ts`). */
+  beside?: (tx: Db) => Promise<void>;
+}
+
+/** As `note`, of the whole instance. */
+export async function keep(work: Work, next: Instance, more: Beside = {}): Promise<void> {
+  work.instance = work.written = await work.deps.store.write((tx) => write(tx, work, next, more));
+  work.deps.routeChanged(next.id);
+}
+
+/** For those that find out in the same transaction what to write. Answers what was written: the operation went on with it. */
+export async function write(tx: Db, work: Work, found: Instance, { beside, ...more }: Beside = {}): Promise<Instance> {
+  const { held, instance, deps } = work;
+  const nowMs = deps.now();
+  const wanted = { ...found, operation: carryOn(found.operation, found.observed, nowMs) };
+  const hold = { id: instance.id, leaseToken: held.leaseToken, generation: instance.generation };
+  const next = await writeFound(tx, hold, wanted, work.region, more);
+  if (!next) throw new Superseded();
+  await beside?.(tx);
+  const { status, phase, diagnosis } = next.observed;
+  const was = work.written.observed;
+  if (status === was.status && phase === was.phase && diagnosis === was.diagnosis) {
+    await moveVersion(tx, instance.ownerId);
+    return next;
+  }
+  await appendEvent(tx, {
+    accountId: instance.ownerId,
+    atMs: nowMs,
+    kind: 'instance.observed',
+    subjectId: instance.id,
+    data: { status, phase, ...(diagnosis === '' ? {} : { diagnosis }) },
+  });
+  return next;
+}

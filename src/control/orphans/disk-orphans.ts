@@ -1,0 +1,118 @@
+/**
+ * Finds disks that nothing written down explains: what a lost database, a backup from yesterday or a delete that was cut off left in a pool.
+ * They are told to administrators, and never deleted by themselves: only when one says so.
+ *
+ * The storage is asked first and the store after it, and a disk's row outlives it: whatever is listed has its row by then. What is listed
+ * while it goes is why a stray must be seen twice.
+ */
+import { diskKey, type DiskId } from '../../domain/disk.ts';
+import type { PoolName } from '../../domain/pool.ts';
+import { orphanIdOf, type Orphan } from '../../domain/orphan.ts';
+import { StorageFault } from '../../storage/contract.ts';
+import { disksAmong, disksOfRegion } from '../../store/tables/disks.ts';
+import type { Db } from '../../store/store.ts';
+import { forgetOrphans, noteOrphan, orphansOf, type Sighting } from '../../store/tables/orphans.ts';
+import { inTurn } from '../volumes/disk-mutex.ts';
+import { raced } from '../base/race-abort.ts';
+import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
+import { within, type DeedDeps } from '../base/task-deps.ts';
+import { keepOrphans } from './sweep.ts';
+
+const LIST_DEADLINE_MS = 60_000;
+const DELETE_DEADLINE_MS = 600_000;
+const ROWS_AT_ONCE = 1_000;
+
+interface DiskOrphan {
+  pool: PoolDrivers;
+  disk: DiskId;
+}
+
+const nameOf = ({ pool, disk }: DiskOrphan): string => `${pool.name}/${diskKey(disk)}`;
+
+const strayId = (regionId: string, orphan: DiskOrphan): string =>
+  orphanIdOf(regionId, { kind: 'disk', engineName: nameOf(orphan) });
+
+/** Throws when a storage can't tell all it holds, and nothing is changed. */
+export async function sweepDisks(deps: DeedDeps, drivers: RegionDrivers): Promise<void> {
+  const found = await unexplained(deps, drivers);
+  const sightings = found.map((orphan) => sightingOf(drivers.regionId, orphan));
+  const text = 'the storage holds disks that nothing explains; POST /admin/stray/list tells them';
+  await keepOrphans(deps, drivers.regionId, { kinds: ['disk'], sightings, text });
+}
+
+async function unexplained(deps: DeedDeps, { regionId, pools }: RegionDrivers): Promise<DiskOrphan[]> {
+  const signal = within(deps, LIST_DEADLINE_MS);
+  const all: DiskOrphan[] = [];
+  for (const pool of pools) for (const disk of await raced(pool.storage.listOwned(), signal)) all.push({ pool, disk });
+  const known = await poolsOfDisks(deps.store.read, regionId);
+  return all.filter(({ pool, disk }) => known.get(diskKey(disk)) !== pool.name);
+}
+
+async function poolsOfDisks(db: Db, regionId: string): Promise<Map<string, PoolName>> {
+  const known = new Map<string, PoolName>();
+  for (let after = ''; ;) {
+    const page = await disksOfRegion(db, regionId, after, ROWS_AT_ONCE);
+    for (const disk of page) known.set(diskKey(disk), disk.pool);
+    const last = page.at(-1);
+    if (!last) return known;
+    after = diskKey(last);
+  }
+}
+
+const sightingOf = (regionId: string, orphan: DiskOrphan): Sighting => ({
+  id: strayId(regionId, orphan),
+  regionId,
+  kind: 'disk',
+  engineName: nameOf(orphan),
+  subjectId: orphan.disk.id,
+  ownerId: orphan.disk.kind === 'shared' ? (orphan.disk.id.split('/')[0] ?? '') : '',
+  imageRef: '',
+  generation: 0,
+  running: false,
+  createdAtMs: 0,
+});
+
+/** Deletes those that an administrator wants deleted. */
+export async function deleteDiskOrphans(deps: DeedDeps, drivers: RegionDrivers): Promise<void> {
+  const orphans = await orphansOf(deps.store.read, drivers.regionId);
+  const wanted = new Map(
+    orphans
+      .filter(({ kind, handling }) => kind === 'disk' && handling === 'delete')
+      .map((orphan) => [orphan.id, orphan]),
+  );
+  if (wanted.size === 0) return;
+  for (const one of await unexplained(deps, drivers)) {
+    const orphan = wanted.get(strayId(drivers.regionId, one));
+    if (orphan && !deps.ending.aborted) await deleteOne(deps, one, orphan, orphans);
+  }
+}
+
+/** What fails is said in the list, and tried again after the next sweep. */
+async function deleteOne(
+  deps: DeedDeps,
+  { pool: { name, storage }, disk }: DiskOrphan,
+  { id }: Orphan,
+  all: readonly Orphan[],
+): Promise<void> {
+  const { store, log, ending } = deps;
+  const signal = within(deps, DELETE_DEADLINE_MS);
+  const note = (text: string): Promise<void> => store.write((tx) => noteOrphan(tx, id, text));
+  if (all.some(({ kind, subjectId }) => (kind === 'instance' || kind === 'docker') && subjectId === disk.id))
+    return note('its instance is a stray too: adopt that, or delete it first');
+  const destroy = async (): Promise<boolean> => {
+    // An adoption has explained it meanwhile.
+    const [known] = await disksAmong(store.read, [disk]);
+    if (known?.pool === name) return false;
+    await storage.destroy(disk);
+    return true;
+  };
+  try {
+    if (!(await inTurn(storage, disk, destroy, signal))) return;
+    await store.write((tx) => forgetOrphans(tx, [id]));
+    log.warn({ orphan: id }, 'a disk that nothing explained was deleted');
+  } catch (error) {
+    if (ending.aborted) return;
+    await note(error instanceof StorageFault ? error.message : 'it could not be deleted yet');
+    log.warn({ orphan: id, err: error }, 'nothing could be done with a stray yet; it is tried again');
+  }
+}

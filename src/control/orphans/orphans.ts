@@ -1,0 +1,71 @@
+/**
+ * What an operator is told of strays and says about them. `stop` and `delete` are wishes that the sweep obeys: who stops one keeps it
+ * from the policy. Adopting is in `adopt.ts`.
+ */
+import { msUntilDeleted, type Orphan, type OrphanPolicy } from '../../domain/orphan.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import { confirmedOrphans, handOrphan, orphanById } from '../../store/tables/orphans.ts';
+import { makeAdopt, noOrphan, type AdoptDeps } from './adopt.ts';
+import type { Caller, ListedOrphan, OrphanWish, Orphans } from '../control.ts';
+
+export interface OrphanDeps extends AdoptDeps {
+  orphans: OrphanPolicy;
+  /** Sweeps soon, and handles what was found. */
+  sweepSoon: () => void;
+}
+
+export function makeOrphans(deps: OrphanDeps): Orphans {
+  const { store, orphans: policy } = deps;
+  const adopt = makeAdopt(deps);
+
+  async function hand(caller: Caller, { strayId, action }: OrphanWish, to: 'stop' | 'delete'): Promise<void> {
+    const orphan = await orphanById(store.read, strayId);
+    if (!orphan) throw noOrphan(strayId);
+    if (to === 'stop' && orphan.kind !== 'instance' && orphan.kind !== 'docker')
+      throw new Refusal('unsupported', `${strayId} is an ${orphan.kind}, which does not run; leave it, or delete it`);
+    const note = `${caller.username} said: ${action}`;
+    const written = await store.write((tx) =>
+      handOrphan(tx, strayId, { from: ['policy', 'stop', 'delete'], to, note }),
+    );
+    if (!written) throw noOrphan(strayId);
+    deps.log.info({ orphan: strayId, action, by: caller.username }, 'an operator said what is to be done with a stray');
+    deps.sweepSoon();
+  }
+
+  return {
+    async list() {
+      const found = await confirmedOrphans(store.read);
+      return found.map(({ orphan, ownerName }) => told(orphan, ownerName, msUntilDeleted(orphan, policy)));
+    },
+    async handle(caller, wish) {
+      switch (wish.action) {
+        case 'adopt':
+          return { strayId: wish.strayId, instanceId: await adopt(caller, wish) };
+        case 'stop':
+        case 'delete':
+          await hand(caller, wish, wish.action);
+          return { strayId: wish.strayId, instanceId: null };
+        default:
+          return wish.action satisfies never;
+      }
+    },
+  };
+}
+
+const told = (orphan: Orphan, ownerName: string, untilDeletedMs: number | null): ListedOrphan => ({
+  strayId: orphan.id,
+  kind: orphan.kind,
+  regionId: orphan.regionId,
+  engineName: orphan.engineName,
+  subjectId: orphan.subjectId,
+  ownerId: orphan.ownerId,
+  ownerName,
+  imageRef: orphan.imageRef,
+  running: orphan.running,
+  createdAt: orphan.createdAtMs,
+  firstSeenAt: orphan.firstSeenAtMs,
+  lastSeenAt: orphan.lastSeenAtMs,
+  handling: orphan.handling,
+  deletedInSeconds: untilDeletedMs === null ? null : Math.ceil(untilDeletedMs / 1000),
+  note: orphan.note,
+});

@@ -1,0 +1,67 @@
+/**
+ * Waiting until something of an account has changed. That is seen by the account's `version`, which every commit moves: one timer asks the
+ * store for the versions of all accounts that somebody waits for, and there is none while nobody does. On SQLite a version is a look into a
+ * map, on PostgreSQL all are one query. A call from the commit itself would be quicker by a tenth of a second, and would not hear of commits
+ * of another process.
+ */
+import { versionsOf } from '../../store/tables/events.ts';
+import type { Store } from '../../store/store.ts';
+import type { Log } from '../base/log.ts';
+import type { Time } from '../base/time.ts';
+
+const LOOK_EVERY_MS = 100;
+
+interface Waiter {
+  accountId: string;
+  version: number;
+  wake: () => void;
+}
+
+export interface AccountMoves {
+  /** Asked before what is then looked at, so that no change is missed between the look and the wait. */
+  versionOf(accountId: string): Promise<number>;
+  /** Until the account's version is another one. Rejects when the signal aborts. */
+  moved(accountId: string, version: number, signal: AbortSignal): Promise<void>;
+}
+
+export function makeAccountMoves({ store, time, log }: { store: Store; time: Time; log: Log }): AccountMoves {
+  const waiters = new Set<Waiter>();
+  let stopLooking: (() => void) | null = null;
+  let looking = false;
+
+  const look = async (): Promise<void> => {
+    const versions = await versionsOf(store, [...new Set([...waiters].map(({ accountId }) => accountId))]);
+    for (const waiter of waiters) if (versions.get(waiter.accountId) !== waiter.version) waiter.wake();
+  };
+
+  const tick = (): void => {
+    if (looking) return;
+    looking = true;
+    look()
+      .catch((error: unknown) => log.warn({ err: error }, 'the store did not tell what moved; it is asked again'))
+      .finally(() => (looking = false));
+  };
+
+  return {
+    versionOf: async (accountId) => store.versionOf(accountId),
+    moved: (accountId, version, signal) =>
+      new Promise((resolve, reject) => {
+        const leave = (): void => {
+          waiters.delete(waiter);
+          signal.removeEventListener('abort', abort);
+          if (waiters.size > 0) return;
+          stopLooking?.();
+          stopLooking = null;
+        };
+        const abort = (): void => {
+          leave();
+          reject(signal.reason);
+        };
+        const waiter: Waiter = { accountId, version, wake: () => (leave(), resolve()) };
+        if (signal.aborted) return reject(signal.reason);
+        signal.addEventListener('abort', abort);
+        waiters.add(waiter);
+        stopLooking ??= time.every(LOOK_EVERY_MS, tick);
+      }),
+  };
+}

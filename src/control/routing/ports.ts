@@ -1,0 +1,100 @@
+/** What an owner sets about who may come to a port, and where each port is. None of it is a wish: it is done when it is answered. */
+import type { Region } from '../../domain/catalog.ts';
+import type { Instance } from '../../domain/instance.ts';
+import { accessOf, defaultAccess, nextSettings, type AccessByPort } from '../../domain/port-access.ts';
+import { NOTEBOOK_PORT, SSH_PORT } from '../../domain/ports.ts';
+import { publicInstance } from '../../domain/public-instance.ts';
+import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
+import { appendEvent } from '../../store/tables/events.ts';
+import { holdInstance, instanceFromRow, ownedInstanceRow, type InstanceRow } from '../../store/tables/instances.ts';
+import { accessSettings, writeAccessSettings } from '../../store/tables/port-access.ts';
+import { sharesOf } from '../../store/tables/port-shares.ts';
+import type { Store } from '../../store/store.ts';
+import type { Offers } from '../base/catalog-cache.ts';
+import type { ListedPort, Ports } from './gateway-types.ts';
+
+const MOST_SETTINGS = 64;
+
+export interface PortDeps {
+  store: Store;
+  offers: () => Promise<Offers>;
+  now: () => number;
+  routeChanged: (instanceId: string) => void;
+  /** Where a port is behind the gateway; `host`: null where ports have no host of their own. */
+  portUrls: (at: { instanceId: string; port: number }) => { path: string; host: string | null };
+}
+
+export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
+  const { store, offers, now, routeChanged, portUrls } = deps;
+
+  const regionOf = async ({ regionId }: InstanceRow): Promise<Region> => {
+    const region = (await offers()).regions.get(regionId)?.region;
+    if (!region) throw new Refusal('unavailable', `region ${regionId} is not configured on this server`);
+    return region;
+  };
+
+  const listed = (instance: Instance, region: Region, settings: AccessByPort, port: number): ListedPort => {
+    const asked = askedPorts(instance);
+    const access = accessOf(asked, settings).get(port) ?? 'owner';
+    const { path, host } = portUrls({ instanceId: instance.id, port });
+    const published = publicInstance(instance, region).instanceSpecInfo.nodePorts.find((one) => one.port === port);
+    return {
+      port,
+      access,
+      isDefault: access === defaultAccess(port, asked),
+      pathUrl: path,
+      hostUrl: host,
+      nodePort: published && published.nodePort > 0 ? { address: published.address, port: published.nodePort } : null,
+      note: noteOf(port, asked),
+    };
+  };
+
+  return {
+    async setAccess({ accountId }, { instanceId, port, access }) {
+      const answer = await store.write(async (tx) => {
+        const row = await holdInstance(tx, accountId, instanceId);
+        if (!row) throw instanceNotFound();
+        const instance = instanceFromRow(row);
+        const before = accessSettings(row);
+        const settings = nextSettings(before, { port, access }, askedPorts(instance));
+        if (settings.size > MOST_SETTINGS)
+          throw new Refusal(
+            'over_quota',
+            `the instance has settings for ${before.size} ports, and may have ${MOST_SETTINGS}; set one of them to "default" first`,
+          );
+        const told = { instance, settings, row };
+        if (settings.get(port) === before.get(port)) return told;
+        await writeAccessSettings(tx, instanceId, settings);
+        const data = { port, access };
+        await appendEvent(tx, { accountId, atMs: now(), kind: 'instance.portAccessSet', subjectId: instanceId, data });
+        return told;
+      });
+      routeChanged(instanceId);
+      return listed(answer.instance, await regionOf(answer.row), answer.settings, port);
+    },
+
+    async list({ accountId }, instanceId) {
+      const row = await ownedInstanceRow(store.read, accountId, instanceId);
+      if (!row) throw instanceNotFound();
+      const region = await regionOf(row);
+      const instance = instanceFromRow(row);
+      const settings = accessSettings(row);
+      const shared = (await sharesOf(store.read, instanceId, now())).map(({ port }) => port);
+      const ports = new Set([...askedPorts(instance), ...settings.keys(), ...shared]);
+      return [...ports].toSorted((a, b) => a - b).map((port) => listed(instance, region, settings, port));
+    },
+  };
+}
+
+const askedPorts = ({ nodePorts }: Instance): number[] =>
+  nodePorts.map(({ port }) => port).filter((port) => port !== SSH_PORT);
+
+function noteOf(port: number, asked: readonly number[]): string {
+  const notes: string[] = [];
+  if (asked.includes(port))
+    notes.push(
+      'this governs the doors of the gateway alone: the port is also in nodePorts, and on its node port the engine publishes it to everybody who reaches the host',
+    );
+  if (port === NOTEBOOK_PORT) notes.push('/notebook is always the owner’s, whatever is set here');
+  return notes.join('; ');
+}

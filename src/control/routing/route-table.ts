@@ -1,0 +1,81 @@
+/**
+ * All routes, for a gateway that is a process of its own and serves on while this one is away: a snapshot, in parts, then each change
+ * once it is committed. What changes while the snapshot is read is told after it, so that who follows always ends with what is so.
+ */
+import { standingAmong, standingRows } from '../../store/tables/active-rows.ts';
+import type { Store } from '../../store/store.ts';
+import type { RouteTable, ToldRoutes } from '../control.ts';
+import { routeOf } from './routes.ts';
+import type { Log } from '../base/log.ts';
+import type { Time } from '../base/time.ts';
+
+const PAGE = 1_000;
+const ASK_AGAIN_MS = 1_000;
+
+export interface FollowedRoutes extends RouteTable {
+  changed(instanceId: string): void;
+}
+
+interface Deps {
+  store: Pick<Store, 'read'>;
+  time: Pick<Time, 'sleep'>;
+  log: Log;
+}
+
+export function makeRouteTable({ store, time, log }: Deps): FollowedRoutes {
+  const changedOf = new Set<(id: string) => void>();
+
+  async function tellAll(tell: (told: ToldRoutes) => void, onlyRunning: boolean): Promise<void> {
+    for (let afterId = ''; ;) {
+      const rows = await standingRows(store.read, { afterId, limit: PAGE, onlyRunning });
+      const isLast = rows.length < PAGE;
+      tell({ snapshot: isLast ? 'last' : 'part', routes: rows.map(routeOf), gone: [] });
+      if (isLast) return;
+      afterId = rows.at(-1)?.id ?? '';
+    }
+  }
+
+  async function tellOf(ids: readonly string[], tell: (told: ToldRoutes) => void): Promise<void> {
+    const routes = (await standingAmong(store.read, ids)).map(routeOf);
+    const there = new Set<string>(routes.map(({ instanceId }) => instanceId));
+    tell({ snapshot: null, routes, gone: ids.filter((id) => !there.has(id)) });
+  }
+
+  const follow: RouteTable['follow'] = async (tell, signal, { onlyRunning } = { onlyRunning: false }) => {
+    const waiting = new Set<string>();
+    let wake = (): void => {};
+    const note = (id: string): void => {
+      waiting.add(id);
+      wake();
+    };
+    changedOf.add(note);
+    signal.addEventListener('abort', () => wake(), { once: true });
+    let knowsAll = false;
+    try {
+      while (!signal.aborted) {
+        const ids = [...waiting];
+        waiting.clear();
+        try {
+          if (!knowsAll) await tellAll(tell, onlyRunning);
+          else if (ids.length > 0) await tellOf(ids, tell);
+          knowsAll = true;
+        } catch (error) {
+          log.warn({ err: error }, 'the routes could not be read for the gateway; they are read again');
+          knowsAll = false;
+          await time.sleep(ASK_AGAIN_MS, signal).catch(() => {});
+          continue;
+        }
+        if (waiting.size === 0 && !signal.aborted) await new Promise<void>((resolve) => (wake = resolve));
+      }
+    } finally {
+      changedOf.delete(note);
+    }
+  };
+
+  return {
+    follow,
+    changed(id) {
+      for (const note of changedOf) note(id);
+    },
+  };
+}

@@ -1,0 +1,162 @@
+/**
+ * What was measured of disks, shown on the instances that have them: bytes, and of those that are all but full what takes most of them.
+ * Which instances that concerns is kept until it is written: one that a pass works on has its turn later.
+ */
+import { isFull, percentOf } from '../../domain/disk-warnings.ts';
+import { disksOf, usageOf, type RootSight } from '../../domain/disk-usage.ts';
+import { diskKey, inGB, type Disk, type DiskUsage, type FullDisk, type Part } from '../../domain/disk.ts';
+import { instanceId, type InstanceId } from '../../domain/ids.ts';
+import type { Instance } from '../../domain/instance.ts';
+import { countedRegion } from '../../store/tables/catalog.ts';
+import { instancesWith } from '../../store/tables/disk-users.ts';
+import { appendEvent, moveVersion } from '../../store/tables/events.ts';
+import { instanceFromRow, instanceRow, instanceRowsOfRegion, writeDiskUsage } from '../../store/tables/instances.ts';
+import type { Db } from '../../store/store.ts';
+import { inOrder, type Located } from './disks.ts';
+import type { DeedDeps } from '../base/task-deps.ts';
+
+export interface DiskSights {
+  /** Another usage of it was written down. */
+  changed(before: Disk, after: Disk): Promise<void>;
+  /** What takes most of it was found. */
+  found(disk: Disk, biggest: Part[]): Promise<void>;
+  /** Of the others nothing is full any more, or they are gone. */
+  forgetAllBut(full: ReadonlySet<string>): void;
+  /** The same of a root disk, and what it holds. */
+  foundRoot(id: InstanceId, root: RootSight): void;
+  /** Writes on instances what is not on them yet. */
+  show(): Promise<void>;
+}
+
+const SIDE_BY_SIDE = 16;
+const ROWS_AT_ONCE = 200;
+
+export function makeDiskSights({ store, regions, now, log, ending }: DeedDeps): DiskSights {
+  const biggest = new Map<string, Part[]>();
+  const roots = new Map<InstanceId, RootSight>();
+  const waiting = new Set<InstanceId>();
+  let isFirst = true;
+
+  /** Of all that a server before this one may have measured and not shown. */
+  async function beginWithAll(): Promise<void> {
+    for (const { regionId } of regions.all()) {
+      for (let after = ''; ;) {
+        const rows = await instanceRowsOfRegion(store.read, regionId, after, ROWS_AT_ONCE);
+        for (const { id } of rows) waiting.add(instanceId(id));
+        after = rows.at(-1)?.id ?? '';
+        if (after === '') break;
+      }
+    }
+    isFirst = false;
+  }
+
+  const usageNow = async (db: Db, instance: Instance): Promise<DiskUsage | null> => {
+    const now = usageOf(instance, await inOrder(db, disksOf(instance)), {
+      root: roots.get(instance.id),
+      biggest: (disk) => biggest.get(diskKey(disk)),
+    });
+    return JSON.stringify(now) === JSON.stringify(instance.diskUsage) ? null : now;
+  };
+
+  async function showOn(id: InstanceId): Promise<void> {
+    // Before it is looked at: what changes meanwhile has it wait again.
+    waiting.delete(id);
+    const root = roots.get(id);
+    const row = await instanceRow(store.read, id);
+    // Most are as they were: nothing is held for those.
+    if (row && (await usageNow(store.read, instanceFromRow(row)))) {
+      const written = await store.write((tx) => write(tx, instanceFromRow(row)));
+      if (!written) return void waiting.add(id);
+    }
+    if (roots.get(id) === root) roots.delete(id);
+  }
+
+  async function write(tx: Db, of: Instance): Promise<boolean> {
+    const counted = await countedRegion(tx, of.spec.regionId);
+    if (!counted) return true;
+    const told: Filling[] = [];
+    let isOther = false;
+    const written = await writeDiskUsage(tx, of, counted.region, async (instance) => {
+      const next = await usageNow(tx, instance);
+      isOther = next !== null;
+      if (next && next.rootWarnedPercent > instance.diskUsage.rootWarnedPercent) told.push(fillingRoot(instance, next));
+      return next;
+    });
+    for (const one of told) await tell(tx, now(), one);
+    if (isOther && told.length === 0) await moveVersion(tx, of.ownerId);
+    return written;
+  }
+
+  function fillingRoot({ id, ownerId, spec }: Instance, { rootBytes, full }: DiskUsage): Filling {
+    const { probe } = regions.of(spec.regionId).seen;
+    return {
+      kind: 'root',
+      subjectId: id,
+      ownerId,
+      sizeGB: spec.type.rootDiskGB,
+      usageBytes: rootBytes,
+      sizeLimit: probe?.capabilities.rootDiskLimit === 'hard' ? 'hard' : 'soft',
+      biggest: full.find(({ disk }) => disk === 'root')?.biggest ?? [],
+    };
+  }
+
+  return {
+    async changed(before, after) {
+      if (before.kind === 'data' || before.kind === 'docker') waiting.add(instanceId(before.id));
+      else if (isFull(before) || isFull(after))
+        for (const id of await instancesWith(store.read, before)) waiting.add(instanceId(id));
+    },
+    async found(disk, parts) {
+      biggest.set(diskKey(disk), parts);
+      for (const id of await instancesWith(store.read, disk)) waiting.add(instanceId(id));
+    },
+    forgetAllBut(full) {
+      for (const key of biggest.keys()) if (!full.has(key)) biggest.delete(key);
+    },
+    foundRoot(id, root) {
+      roots.set(id, root);
+      waiting.add(id);
+    },
+    async show() {
+      if (isFirst) await beginWithAll();
+      const ids = [...waiting];
+      for (let from = 0; from < ids.length && !ending.aborted; from += SIDE_BY_SIDE) {
+        const some = ids.slice(from, from + SIDE_BY_SIDE).map(async (id) => {
+          try {
+            await showOn(id);
+          } catch (error) {
+            waiting.add(id);
+            log.warn({ id, err: error }, 'what the disks of an instance hold could not be written down yet');
+          }
+        });
+        await Promise.all(some);
+      }
+    },
+  };
+}
+
+/** Tells its owner that it fills up. */
+export async function tellOfDisk(tx: Db, nowMs: number, disk: Located, biggest: readonly Part[]): Promise<void> {
+  const { sizeLimit } = disk.storage.capabilities();
+  await tell(tx, nowMs, { ...disk, subjectId: disk.id, sizeLimit, biggest });
+}
+
+interface Filling extends Pick<Disk, 'ownerId' | 'sizeGB' | 'usageBytes'> {
+  kind: FullDisk['disk'];
+  subjectId: string;
+  sizeLimit: 'hard' | 'soft';
+  biggest: readonly Part[];
+}
+
+async function tell(tx: Db, atMs: number, filling: Filling): Promise<void> {
+  const { kind, subjectId, ownerId, sizeLimit, biggest, ...disk } = filling;
+  const data = {
+    disk: kind,
+    percent: percentOf(disk),
+    usageGB: inGB(disk.usageBytes),
+    sizeGB: disk.sizeGB,
+    sizeLimit,
+    biggest: biggest.map(({ path, bytes }) => ({ path, usageGB: inGB(bytes) })),
+  };
+  await appendEvent(tx, { accountId: ownerId, atMs, kind: 'disk.nearlyFull', subjectId, data });
+}

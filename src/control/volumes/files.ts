@@ -1,0 +1,132 @@
+/**
+ * Files of a volume without an instance. The disk is held and mounted while something is done in it, never longer: a delete of the
+ * volume cuts off what is under way. None of it is a wish, and none has an operation: it is done when it is answered.
+ */
+import { BYTES_PER_GB } from '../../domain/disk.ts';
+import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
+import type { Volume } from '../../domain/volume.ts';
+import { StorageFault } from '../../storage/contract.ts';
+import { FileFault, listFolder, makeFolder, remove, withFile, writeFile } from '../../storage/files.ts';
+import type { Caller, Files } from '../control.ts';
+import type { DiskUses } from './disk-uses.ts';
+import type { MountVolume } from './mount-volume.ts';
+import { makeSeats } from '../base/concurrency-limit.ts';
+
+/** Transfers and looks at once, of one account and of all: each holds a file and some pieces of it in memory. */
+const MOST_OF_ACCOUNT = 8;
+const MOST_OF_ALL = 64;
+const ASK_AGAIN_S = 2;
+
+export interface FileDeps {
+  /** The caller's volume, as it is now. */
+  findVolume: (accountId: string, id: string) => Promise<Volume | null>;
+  /** The folder of its files, mounted. */
+  mountVolume: MountVolume;
+  uses: DiskUses;
+}
+
+export function makeFiles({ findVolume, mountVolume, uses }: FileDeps): Files {
+  const words = 'requests for files are under way; send this one again when one of them has ended';
+  const seats = makeSeats({
+    ofAccount: MOST_OF_ACCOUNT,
+    ofAll: MOST_OF_ALL,
+    retryAfterS: ASK_AGAIN_S,
+    full: { mine: (count) => `${count} of your ${words}`, all: (count) => `${count} ${words}` },
+  });
+
+  async function bound(accountId: string, id: string): Promise<Volume> {
+    const volume = await findVolume(accountId, id);
+    if (volume === null) throw volumeNotFound(id);
+    const why = whyNoFiles(volume);
+    if (why !== null) throw why;
+    return volume;
+  }
+
+  /** Does it in the volume's mounted folder, and lets go of it whatever comes. */
+  async function inVolume<T>(
+    caller: Caller,
+    id: string,
+    deed: (root: string, signal: AbortSignal, volume: Volume) => Promise<T>,
+  ): Promise<T> {
+    const leave = seats.enter(caller.accountId);
+    try {
+      // Whose it is comes before the hold: nobody keeps another's disk mounted.
+      const { id: volumeId } = await bound(caller.accountId, id);
+      const { signal, release } = uses.hold({ kind: 'volume', id: volumeId });
+      try {
+        const volume = await bound(caller.accountId, id);
+        signal.throwIfAborted();
+        return await deed(await mountVolume(volume, signal), signal, volume);
+      } catch (error) {
+        throw signal.aborted ? signal.reason : refusalOf(error);
+      } finally {
+        release();
+      }
+    } finally {
+      leave();
+    }
+  }
+
+  return {
+    list: (caller, { id, path, limit, after }) =>
+      inVolume(caller, id, (root, signal) => listFolder(root, path, { limit, after }, signal)),
+    makeFolder: (caller, { id, path }) => inVolume(caller, id, (root) => makeFolder(root, path)),
+    read: (caller, { id, path }, use) =>
+      inVolume(caller, id, (root, signal) => withFile(root, path, (file) => use(file, signal))),
+    write: (caller, { id, path }, upload) =>
+      inVolume(caller, id, (root, signal, { sizeGB }) =>
+        writeFile(root, path, { ...upload, source: upload.source(signal), maxBytes: sizeGB * BYTES_PER_GB }, signal),
+      ),
+    delete: (caller, { id, path, recursive }) =>
+      inVolume(caller, id, async (root, signal) => {
+        await remove(root, path, { recursive }, signal);
+      }),
+  };
+}
+
+function whyNoFiles({ id, status }: Volume): Refusal | null {
+  switch (status) {
+    case 'Bound':
+      return null;
+    case 'Pending':
+      return new Refusal('not_now', `volume ${id} is still being made; send it again once it is Bound`, {
+        retryAfterS: ASK_AGAIN_S,
+      });
+    case 'Terminating':
+      return new Refusal('not_now', `volume ${id} is being deleted, and its files with it; use another volume`);
+    case 'Lost':
+      return new Refusal(
+        'not_now',
+        `what held volume ${id} is gone from its host; its files are back when the operator has brought that back`,
+      );
+    case 'Failed':
+      return new Refusal('not_now', `volume ${id} could not be made, and has no files; delete it, and make another`);
+    default:
+      return status satisfies never;
+  }
+}
+
+function refusalOf(error: unknown): unknown {
+  if (error instanceof StorageFault)
+    return new Refusal('unavailable', 'the volume can not be opened now; send it again in a moment', {
+      retryAfterS: ASK_AGAIN_S,
+      detail: error,
+    });
+  if (!(error instanceof FileFault)) return error;
+  switch (error.kind) {
+    case 'badPath':
+      return new Refusal('field_value', error.message);
+    case 'notFound':
+      return new Refusal('not_found', error.message);
+    case 'wrongKind':
+      return new Refusal('not_now', error.message);
+    case 'exists':
+      return new Refusal('precondition_failed', error.message);
+    case 'notEmpty':
+      return new Refusal('in_use', `${error.message}; add "?recursive=true" to delete all that is in it`);
+    case 'full':
+      return new Refusal('volume_full', `${error.message}; delete files, or use a larger volume`);
+    default:
+      return error.kind satisfies never;
+  }
+}

@@ -1,0 +1,63 @@
+/**
+ * Finds what takes most of the disks that are all but full: a walk through each, one after another, and for each disk at a hundredth of the
+ * time at most. Its owner is told with that, and the instances that have it show it.
+ */
+import { FULL_PERCENT, percentOf, warn } from '../../domain/disk-warnings.ts';
+import { diskKey, type Part } from '../../domain/disk.ts';
+import { disksFullTo, writeMeasured } from '../../store/tables/disks.ts';
+import { poolNamed, type Located } from './disks.ts';
+import { raced } from '../base/race-abort.ts';
+import { within } from '../base/task-deps.ts';
+import { tellOfDisk } from './disk-measurements.ts';
+import { SHARE_OF_TIME, type MeasureDeps } from './measure.ts';
+
+const WALK_DEADLINE_MS = 60_000;
+
+export type LookIntoFull = () => Promise<void>;
+
+export function makeLookIntoFull(deps: MeasureDeps): LookIntoFull {
+  const { store, regions, time, log, ending } = deps;
+  /** When each may be walked through again, by the time that has passed. */
+  const notBeforeMs = new Map<string, number>();
+
+  /** Null when it can't be told now: it is not mounted, or has more files than can be walked through in the time. */
+  async function biggestOf({ storage, ...disk }: Located): Promise<Part[] | null> {
+    const signal = within(deps, WALK_DEADLINE_MS);
+    try {
+      return await raced(storage.biggest(disk, signal), signal);
+    } catch (error) {
+      if (!ending.aborted) log.warn({ disk: diskKey(disk), err: error }, 'what fills a disk could not be found');
+      return null;
+    }
+  }
+
+  async function lookInto(disk: Located): Promise<void> {
+    const beganMs = time.elapsed();
+    const biggest = await biggestOf(disk);
+    const endedMs = time.elapsed();
+    notBeforeMs.set(diskKey(disk), endedMs + (endedMs - beganMs) * SHARE_OF_TIME);
+    if (ending.aborted) return;
+    if (biggest) await deps.sights.found(disk, biggest);
+    const { usageBytes } = disk;
+    const { tell, warnedPercent } = warn(percentOf(disk), disk.warnedPercent);
+    if (!tell) return;
+    await store.write(async (tx) => {
+      if (await writeMeasured(tx, disk, { usageBytes, warnedPercent }))
+        await tellOfDisk(tx, deps.now(), disk, biggest ?? []);
+    });
+  }
+
+  return async () => {
+    const full = new Set<string>();
+    for (const drivers of regions.all()) {
+      for (const disk of await disksFullTo(store.read, drivers.regionId, FULL_PERCENT)) {
+        if (ending.aborted) return;
+        full.add(diskKey(disk));
+        if (disk.kind === 'snapshot' || (notBeforeMs.get(diskKey(disk)) ?? 0) > time.elapsed()) continue;
+        await lookInto({ ...disk, storage: poolNamed(drivers, disk.pool).storage });
+      }
+    }
+    for (const key of notBeforeMs.keys()) if (!full.has(key)) notBeforeMs.delete(key);
+    deps.sights.forgetAllBut(full);
+  };
+}

@@ -1,0 +1,126 @@
+/** Snapshots: what a volume held, kept beside it; create, list, delete, and restore to a new volume. */
+import { snapshotId, userId } from '../../domain/ids.ts';
+import { beginOperation, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import { publicSnapshot, type Snapshot } from '../../domain/snapshot.ts';
+import { appendEvent } from '../../store/tables/events.ts';
+import {
+  countSnapshots,
+  holdSnapshot,
+  insertSnapshot,
+  snapshotTexts,
+  wishSnapshotGone,
+} from '../../store/tables/snapshots.ts';
+import type { Db } from '../../store/store.ts';
+import type { Snapshots } from '../control.ts';
+import { poolNamed, takeDisk } from './disks.ts';
+import { copyOf, diskOf } from './new-volume.ts';
+import { heldVolume, naming, refuseUnlessBound, type VolumeDeps } from './volumes.ts';
+
+export interface SnapshotDeps extends VolumeDeps {
+  wakeSnapshots: () => void;
+}
+
+async function heldSnapshot(tx: Db, accountId: string, id: string): Promise<Snapshot> {
+  const snapshot = await holdSnapshot(tx, accountId, id);
+  if (snapshot) return snapshot;
+  throw new Refusal('not_found', `snapshot ${id} not found; POST /api/storage/snapshot/list names yours`);
+}
+
+export const makeSnapshots = (deps: SnapshotDeps): Snapshots => {
+  const { store, regions, room, now, once, randomUuid, wake, wakeSnapshots } = deps;
+  return {
+    async create({ accountId, username }, { volumeId: of, name }, idempotency) {
+      const answer = await store.write((tx) => {
+        const nowMs = now();
+        return once(tx, accountId, idempotency, nowMs, async () => {
+          const volume = await heldVolume(tx, accountId, of);
+          refuseUnlessBound(volume, 'take a snapshot of');
+          const { regionId, sizeGB } = volume;
+          const drivers = regions.of(regionId);
+          const pool = poolNamed(drivers, (await diskOf(tx, { kind: 'volume', id: of })).pool);
+          room.refuseIfNearlyFull([pool]);
+          const snapshot: Snapshot = {
+            id: snapshotId(randomUuid()),
+            ownerId: volume.ownerId,
+            ownerName: username,
+            createdAtMs: nowMs,
+            name,
+            regionId,
+            volumeId: volume.id,
+            volumeName: volume.name,
+            volumeType: volume.type,
+            sizeGB,
+            consistency: pool.storage.capabilities().copies,
+            status: 'Pending',
+            generation: FIRST_GENERATION,
+            operation: beginOperation('createSnapshot', 'user', nowMs),
+          };
+          if (!(await insertSnapshot(tx, snapshot, nowMs))) throw new Refusal('name_taken', 'Snapshot already exists');
+          const { id, ownerId } = snapshot;
+          const disk = { kind: 'snapshot' as const, id, regionId, pool: pool.name, ownerId, sizeGB };
+          await takeDisk(tx, pool, disk, `the snapshot needs ${sizeGB} GB`);
+          const data = { name, volumeId: of, sizeGB };
+          await appendEvent(tx, { accountId, atMs: nowMs, kind: 'snapshot.created', subjectId: id, data });
+          const snapshotText = JSON.stringify(publicSnapshot(snapshot));
+          return { snapshotText, operationId: operationId(id, FIRST_GENERATION) };
+        });
+      });
+      wakeSnapshots();
+      return answer;
+    },
+
+    async list({ accountId }, { currentPage, pageSize }) {
+      const totalEntries = await countSnapshots(store.read, accountId);
+      const offset = (currentPage - 1) * pageSize;
+      const texts = offset < totalEntries ? await snapshotTexts(store.read, accountId, offset, pageSize) : [];
+      return { texts, totalEntries };
+    },
+
+    async delete({ accountId }, body, idempotency) {
+      const answer = await store.write((tx) => {
+        const nowMs = now();
+        return once(tx, accountId, idempotency, nowMs, async () => {
+          const snapshot = await heldSnapshot(tx, accountId, body.id);
+          const { id, name } = snapshot;
+          const gone: Snapshot = {
+            ...snapshot,
+            status: 'Terminating',
+            generation: snapshot.generation + 1,
+            operation: beginOperation('deleteSnapshot', 'user', nowMs),
+          };
+          await wishSnapshotGone(tx, snapshot, gone, nowMs);
+          await appendEvent(tx, { accountId, atMs: nowMs, kind: 'snapshot.deleted', subjectId: id, data: { name } });
+          return { id, operationId: operationId(id, gone.generation) };
+        });
+      });
+      wakeSnapshots();
+      return answer;
+    },
+
+    async restore({ accountId, username }, body, idempotency) {
+      const answer = await store.write((tx) => {
+        const nowMs = now();
+        return once(tx, accountId, idempotency, nowMs, async () => {
+          const snapshot = await heldSnapshot(tx, accountId, body.id);
+          const { id, status, volumeType: type } = snapshot;
+          if (status === 'Pending')
+            throw new Refusal(
+              'not_now',
+              `snapshot ${id} is Pending: it is still being taken; restore once it is Ready`,
+            );
+          if (status === 'Failed')
+            throw new Refusal(
+              'not_now',
+              `snapshot ${id} is Failed: there is nothing in it; delete it, and take another`,
+            );
+          const place = { drivers: regions.of(snapshot.regionId), room, uuid: randomUuid(), nowMs };
+          const owner = { ownerId: userId(accountId), ownerName: username };
+          return copyOf(tx, place, owner, { ...snapshot, type, kind: 'snapshot' }, body);
+        });
+      });
+      wake();
+      return naming(answer);
+    },
+  };
+};

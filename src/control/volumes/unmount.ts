@@ -1,0 +1,45 @@
+/**
+ * Unmounts disks that nobody needs on the host any more: whose instances have come to rest, and what a kill left mounted. It takes no input
+ * and looks at what is mounted; that somebody works in one leaves it for the next time.
+ */
+import { diskKey, type DiskId } from '../../domain/disk.ts';
+import { StorageFault } from '../../storage/contract.ts';
+import { neededAmong } from '../../store/tables/disk-users.ts';
+import { inTurn } from './disk-mutex.ts';
+import { raced } from '../base/race-abort.ts';
+import type { PoolDrivers } from '../base/regions.ts';
+import { within, type DeedDeps } from '../base/task-deps.ts';
+
+const LIST_DEADLINE_MS = 10_000;
+const UNMOUNT_DEADLINE_MS = 60_000;
+
+export interface UnmountDeps extends DeedDeps {
+  /** Whether Berth itself works in it just now. */
+  inUse: (disk: DiskId) => boolean;
+}
+
+export async function unmountUnneeded(deps: UnmountDeps): Promise<void> {
+  for (const { pools } of deps.regions.all()) for (const pool of pools) await unmountIn(deps, pool);
+}
+
+async function unmountIn(deps: UnmountDeps, { storage }: PoolDrivers): Promise<void> {
+  const mounted = await raced(storage.listMounted(), within(deps, LIST_DEADLINE_MS));
+  const needed = await neededAmong(deps.store.read, mounted);
+  for (const disk of mounted) {
+    if (deps.ending.aborted) return;
+    if (needed.has(diskKey(disk)) || deps.inUse(disk)) continue;
+    const signal = within(deps, UNMOUNT_DEADLINE_MS);
+    try {
+      await inTurn(storage, disk, () => unmount(deps, storage, disk), signal);
+    } catch (error) {
+      if (deps.ending.aborted || (error instanceof StorageFault && error.kind === 'busy')) continue;
+      deps.log.warn({ disk: diskKey(disk), err: error }, 'a disk could not be unmounted; it is tried again');
+    }
+  }
+}
+
+/** Asked once more in its turn: who needs it by then has written that down before, and mounts it after. */
+async function unmount({ store, inUse }: UnmountDeps, storage: PoolDrivers['storage'], disk: DiskId): Promise<void> {
+  if ((await neededAmong(store.read, [disk])).size > 0 || inUse(disk)) return;
+  await storage.unmount(disk);
+}

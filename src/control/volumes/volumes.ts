@@ -1,0 +1,228 @@
+/** Volumes: create, list, get, expand, rename, copy, delete (`interface.md` §4.3, §4.4; interface-notes.md, Volumes). */
+import { regionId, userId } from '../../domain/ids.ts';
+import { beginOperation, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
+import { publicOperation } from '../../domain/public-operation.ts';
+import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
+import { publicVolume, whyNotNow, type Volume } from '../../domain/volume.ts';
+import { disksAmong } from '../../store/tables/disks.ts';
+import { isUniqueViolation } from '../../store/db/errors.ts';
+import { appendEvent } from '../../store/tables/events.ts';
+import { snapshotTextsOf } from '../../store/tables/snapshots.ts';
+import type { Db, Store } from '../../store/store.ts';
+import type { VolumePages } from '../../store/tables/volume-pages.ts';
+import {
+  isCopied,
+  holdVolumes,
+  mountersOf,
+  ownedVolume,
+  volumeFromRow,
+  writeVolumeName,
+  writeVolumeWish,
+} from '../../store/tables/volumes.ts';
+import type { Volumes } from '../control.ts';
+import { poolNamed, poolOfType, takeMore } from './disks.ts';
+import { copyOf, diskOf, newVolume, volumeExists } from './new-volume.ts';
+import type { Offers } from '../base/catalog-cache.ts';
+import type { Once } from '../base/idempotent.ts';
+import type { Regions } from '../base/regions.ts';
+import type { Room } from './free-space.ts';
+
+export interface VolumeDeps {
+  store: Store;
+  regions: Regions;
+  room: Room;
+  pages: VolumePages;
+  offers: () => Promise<Offers>;
+  now: () => number;
+  once: Once;
+  randomUuid: () => string;
+  wake: () => void;
+}
+
+const SNAPSHOTS_SHOWN = 100;
+
+/** The caller's volume, held by its row until the transaction ends. */
+export async function heldVolume(tx: Db, accountId: string, id: string): Promise<Volume> {
+  const [row] = await holdVolumes(tx, accountId, [id]);
+  if (!row) throw volumeNotFound(id);
+  return volumeFromRow(row);
+}
+
+/** Of what can be done with one alone that has all its files. */
+export function refuseUnlessBound(volume: Volume, what: string): void {
+  const why = whyNotNow(volume);
+  if (why !== null) throw new Refusal('not_now', `can't ${what} volume ${volume.id}: ${why}`);
+}
+
+/** An answer that was kept before there were operations has the volume alone. */
+export function naming<Answer extends { volumeText: string }>(answer: Answer): Answer & { operationId: string } {
+  const { id }: { id: string } = JSON.parse(answer.volumeText);
+  return { ...answer, operationId: operationId(id, FIRST_GENERATION) };
+}
+
+export const makeVolumes = (deps: VolumeDeps): Volumes => {
+  const { store, regions: drivers, room, pages, offers, now, once, randomUuid, wake } = deps;
+  return {
+    async create(caller, body, idempotency) {
+      const { regions } = await offers();
+      const answer = await store.write((tx) => {
+        const nowMs = now();
+        return once(tx, caller.accountId, idempotency, nowMs, async () => {
+          if (!regions.has(body.region)) {
+            throw new Refusal('not_found', `region ${body.region} not found; POST /api/region/list names them`);
+          }
+          const place = drivers.of(body.region);
+          room.refuseIfNearlyFull([poolOfType(place, body.volumeType)]);
+          const wanted = {
+            ownerId: userId(caller.accountId),
+            ownerName: caller.username,
+            name: body.name,
+            regionId: regionId(body.region),
+            type: body.volumeType,
+            sizeGB: body.sizeGB,
+            source: null,
+          };
+          return newVolume(tx, wanted, { pool: poolOfType(place, body.volumeType), uuid: randomUuid(), nowMs });
+        });
+      });
+      wake();
+      return naming(answer);
+    },
+
+    async list(caller, { currentPage, pageSize }) {
+      return pages.page(store.read, caller.accountId, (currentPage - 1) * pageSize, pageSize);
+    },
+
+    async get({ accountId }, { id }) {
+      const volume = await ownedVolume(store.read, accountId, id);
+      if (!volume || volume.status === 'Terminating') throw volumeNotFound(id);
+      const { generation, operation, source, type } = volume;
+      const place = drivers.of(volume.regionId);
+      const [disk] = await disksAmong(store.read, [{ kind: 'volume', id }]);
+      const pool = disk ? poolNamed(place, disk.pool) : poolOfType(place, type);
+      const { sizeLimit, copies } = pool.storage.capabilities();
+      const mounters = await mountersOf(store.read, id);
+      return {
+        volumeText: JSON.stringify(publicVolume(volume)),
+        pool: pool.name,
+        sizeLimit,
+        copies,
+        mountedBy: mounters.filter(({ living }) => living).map(({ instanceId }) => instanceId),
+        snapshotTexts: await snapshotTextsOf(store.read, accountId, id, SNAPSHOTS_SHOWN),
+        madeFrom: source,
+        operation: publicOperation(id, generation, operation),
+      };
+    },
+
+    async expand({ accountId }, { id, sizeGB }, idempotency) {
+      const answer = await store.write((tx) => {
+        const nowMs = now();
+        return once(tx, accountId, idempotency, nowMs, async () => {
+          const volume = await heldVolume(tx, accountId, id);
+          refuseUnlessBound(volume, 'expand');
+          if (sizeGB < volume.sizeGB)
+            throw new Refusal(
+              'field_value',
+              `field "sizeGB" is ${sizeGB}, and volume ${id} has ${volume.sizeGB}: a volume is never made smaller; create one of ${sizeGB} GB, and copy the files in an instance that mounts both`,
+            );
+          const place = drivers.of(volume.regionId);
+          const disk = await diskOf(tx, { kind: 'volume', id });
+          const pool = poolNamed(place, disk.pool);
+          const { sizeLimit } = pool.storage.capabilities();
+          if (sizeGB === volume.sizeGB) {
+            const volumeText = JSON.stringify(publicVolume(volume));
+            return { volumeText, sizeLimit, operationId: operationId(id, volume.generation) };
+          }
+          room.refuseIfNearlyFull([pool]);
+          if (await isCopied(tx, disk))
+            throw new Refusal(
+              'not_now',
+              `volume ${id} is being copied, and a copy has the size that it began with; expand it when the copy is made`,
+              { retryAfterS: 10 },
+            );
+          const larger: Volume = {
+            ...volume,
+            sizeGB,
+            generation: volume.generation + 1,
+            operation: beginOperation('expandVolume', 'user', nowMs),
+          };
+          await writeVolumeWish(tx, volume, larger, { listed: true, dueAtMs: nowMs });
+          await takeMore(tx, pool, disk, sizeGB, `the volume needs ${sizeGB - volume.sizeGB} GB more`);
+          const data = { sizeGB, fromGB: volume.sizeGB };
+          await appendEvent(tx, { accountId, atMs: nowMs, kind: 'volume.expandWished', subjectId: id, data });
+          const volumeText = JSON.stringify(publicVolume(larger));
+          return { volumeText, sizeLimit, operationId: operationId(id, larger.generation) };
+        });
+      });
+      wake();
+      return answer;
+    },
+
+    async rename({ accountId }, { id, name }, idempotency) {
+      const renamed = store.write((tx) => {
+        const nowMs = now();
+        return once(tx, accountId, idempotency, nowMs, async () => {
+          const volume = await heldVolume(tx, accountId, id);
+          const next = { ...volume, name };
+          if (name !== volume.name) {
+            await writeVolumeName(tx, next);
+            const data = { name, formerName: volume.name };
+            await appendEvent(tx, { accountId, atMs: nowMs, kind: 'volume.renamed', subjectId: id, data });
+          }
+          return { volumeText: JSON.stringify(publicVolume(next)) };
+        });
+      });
+      return renamed.catch((error: unknown) => {
+        throw isUniqueViolation(error) ? volumeExists() : error;
+      });
+    },
+
+    async copy({ accountId, username }, body, idempotency) {
+      const answer = await store.write((tx) => {
+        const nowMs = now();
+        return once(tx, accountId, idempotency, nowMs, async () => {
+          const volume = await heldVolume(tx, accountId, body.id);
+          refuseUnlessBound(volume, 'copy');
+          const place = { drivers: drivers.of(volume.regionId), room, uuid: randomUuid(), nowMs };
+          const owner = { ownerId: userId(accountId), ownerName: username };
+          return copyOf(tx, place, owner, { ...volume, kind: 'volume' }, body);
+        });
+      });
+      wake();
+      return naming(answer);
+    },
+
+    async delete(caller, body, idempotency) {
+      const answer = await store.write((tx) => {
+        const nowMs = now();
+        return once(tx, caller.accountId, idempotency, nowMs, async () => {
+          const volume = await heldVolume(tx, caller.accountId, body.id);
+          const { id, name } = volume;
+          const living = (await mountersOf(tx, id)).filter((mounter) => mounter.living);
+          if (living.length > 0) {
+            const names = living.map(({ instanceId }) => instanceId).join(', ');
+            throw new Refusal('in_use', `volume ${id} is mounted by ${names}; terminate these first`);
+          }
+          const gone: Volume = {
+            ...volume,
+            status: 'Terminating',
+            generation: volume.generation + 1,
+            operation: beginOperation('deleteVolume', 'user', nowMs),
+          };
+          await writeVolumeWish(tx, volume, gone, { listed: false, dueAtMs: nowMs });
+          await appendEvent(tx, {
+            accountId: caller.accountId,
+            atMs: nowMs,
+            kind: 'volume.deleted',
+            subjectId: id,
+            data: { name },
+            counts: { volumes: -1 },
+          });
+          return { id, operationId: operationId(id, gone.generation) };
+        });
+      });
+      wake();
+      return answer;
+    },
+  };
+};

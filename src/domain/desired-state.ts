@@ -1,0 +1,84 @@
+/** The wish that an action is: what of an instance it changes at once, before anybody has done anything. */
+import { withoutPast } from './stop-policy.ts';
+import { after, type Action } from './instance-states.ts';
+import type { Instance } from './instance.ts';
+import { beginOperation, type Cause } from './operation.ts';
+
+/** Throws for an action that `whyNot` does not allow and the table of transitions does not know. */
+export function wishOf(action: Action, instance: Instance, nowMs: number, cause: Cause = 'user'): Instance {
+  const { observed } = instance;
+  const next = {
+    ...instance,
+    generation: instance.generation + 1,
+    wishedAtMs: nowMs,
+    attempts: 0,
+    waitsSinceMs: null,
+    waitsUntilMs: null,
+    operation: beginOperation(action, cause, nowMs),
+  };
+  const calm = {
+    ...observed,
+    diagnosis: '',
+    diagnosisMessage: '',
+    message: '',
+    countedFromMs: 0,
+    progress: null,
+    sshFront: false,
+  } as const;
+  switch (action) {
+    case 'stop':
+      return { ...next, desired: 'stopped', mustHalt: false, observed: { ...calm, phase: 'Stopping' } };
+    case 'start':
+      return {
+        ...next,
+        desired: 'running',
+        mustHalt: false,
+        ends: withoutPast(instance.ends, nowMs),
+        observed: {
+          ...calm,
+          status: after(observed.status, hadContainer(instance) ? 'start' : 'startAnew'),
+          phase: 'Queued',
+          stoppedAtMs: 0,
+        },
+      };
+    case 'restart':
+      return {
+        ...next,
+        desired: 'running',
+        mustHalt: true,
+        observed: {
+          ...calm,
+          status: after(observed.status, 'restart'),
+          phase: 'Stopping',
+          healthy: false,
+          runningSinceMs: 0,
+        },
+      };
+    case 'archive':
+      return {
+        ...next,
+        desired: 'archived',
+        mustHalt: false,
+        observed: { ...calm, phase: observed.status === 'Running' ? 'Stopping' : 'Archiving' },
+      };
+    case 'terminate':
+      return {
+        ...next,
+        desired: 'released',
+        mustHalt: false,
+        observed: {
+          ...calm,
+          status: after(observed.status, 'terminate'),
+          phase: 'Cleaning',
+          healthy: false,
+          runningSinceMs: 0,
+          stoppedAtMs: observed.stoppedAtMs || nowMs,
+        },
+      };
+    default:
+      return action satisfies never;
+  }
+}
+
+const hadContainer = ({ everEnsured, observed }: Instance): boolean =>
+  (everEnsured && observed.status !== 'InitializationFailed') || observed.status === 'Archived';

@@ -1,0 +1,259 @@
+/**
+ * What the Docker engine answers, in the words of the engine contract. Docker has no error codes: a status, which is often 500
+ * for what the caller did, and a sentence. So both are read, and the sentences are those of Docker 20.10 to 28 and Podman 4.
+ *
+ * An answer that nobody here knows is never read as "absent": it becomes `rejected` or `unreachable`, both to be tried again.
+ */
+import { z } from 'zod';
+import { EngineFault, type FaultKind, type FaultReason } from '../../../domain/engine-fault.ts';
+
+const refused = z.object({ statusCode: z.number(), json: z.unknown().optional(), message: z.string() });
+const said = z.union([
+  z.object({ message: z.string() }),
+  z.object({ cause: z.string() }),
+  z.object({ error: z.string() }),
+]);
+const failedCall = z.object({ code: z.string() });
+
+/** The engine's status for a call that ended in this fault; 0 when there was no answer at all. */
+export function statusOf(fault: unknown): number {
+  const parsed = refused.safeParse(fault instanceof EngineFault ? fault.cause : fault);
+  return parsed.success ? parsed.data.statusCode : 0;
+}
+
+/** The engine's own sentence, '' when there was no answer. */
+export function sentenceOf(fault: unknown): string {
+  const error = fault instanceof EngineFault ? fault.cause : fault;
+  const parsed = refused.safeParse(error);
+  if (!parsed.success) return error instanceof Error ? error.message : '';
+  const body = said.safeParse(parsed.data.json);
+  // Of a stream the body is not kept, only written into the message.
+  if (!body.success) return parsed.data.message.replace(/^\(HTTP code \d+\) [^-]*- /, '').trim();
+  const { data } = body;
+  return 'message' in data ? data.message : 'cause' in data ? data.cause : data.error;
+}
+
+const portTaken = /port is already allocated|address already in use|ports are not available|failed to bind host port/i;
+
+interface Known {
+  pattern: RegExp;
+  kind: FaultKind;
+  retry: boolean;
+  reason?: FaultReason;
+  message: string;
+}
+
+const known: readonly Known[] = [
+  {
+    pattern: /invalid reference format|repository name must be/i,
+    kind: 'rejected',
+    retry: false,
+    reason: 'imageMissing',
+    message: 'that is no name of an image; write it as registry/name:tag',
+  },
+  {
+    pattern: /no such image|image not known|unable to find image|failed to find image/i,
+    kind: 'not_found',
+    retry: true,
+    reason: 'imageMissing',
+    message: 'the image is not on the host',
+  },
+  {
+    pattern: /no such container|container not known/i,
+    kind: 'not_found',
+    retry: false,
+    message: 'the container is not there',
+  },
+  {
+    pattern: /network \S+ (was )?not found|network not found|unable to find network|network \S+ is ambiguous/i,
+    kind: 'busy',
+    retry: true,
+    message: "the account's network went away meanwhile",
+  },
+  {
+    // Its own store is closed already: what it says of anything else then is no more to be believed.
+    pattern: /failed to \w+ (store|object|endpoint).*: open : no such file|^open : no such file or directory$/i,
+    kind: 'unreachable',
+    retry: true,
+    message: 'the container engine is being ended',
+  },
+  {
+    pattern: /endpoint with name \S+ already exists/i,
+    kind: 'busy',
+    retry: true,
+    message: "its place on the account's network is still held by an earlier start",
+  },
+  {
+    pattern: portTaken,
+    kind: 'busy',
+    retry: true,
+    reason: 'portTaken',
+    message: 'a node port is taken by another program of the host',
+  },
+  {
+    pattern: /no available ipv4 addresses|no available ip|could not find (a free|an available)/i,
+    kind: 'no_capacity',
+    retry: true,
+    message: "the account's network has no free address left; terminate an instance, then try again",
+  },
+  {
+    pattern: /no space left on device|disk quota exceeded/i,
+    kind: 'no_capacity',
+    retry: true,
+    reason: 'diskFull',
+    message: "the host's disk is full; the operator has to free space",
+  },
+  {
+    pattern: /minimum memory limit allowed|container init was oom-killed/i,
+    kind: 'no_capacity',
+    retry: false,
+    reason: 'outOfMemory',
+    message: 'the instance type has too little memory to start this; choose a larger one',
+  },
+  {
+    pattern: /cannot allocate memory/i,
+    kind: 'no_capacity',
+    retry: true,
+    reason: 'outOfMemory',
+    message: 'the host is out of memory at the moment; stop an instance, or try again later',
+  },
+  {
+    pattern: /resource temporarily unavailable/i,
+    kind: 'no_capacity',
+    retry: true,
+    message: 'the host is out of memory or processes at the moment',
+  },
+  {
+    pattern: /range of cpus is from/i,
+    kind: 'no_capacity',
+    retry: false,
+    reason: 'hostTooSmall',
+    message: 'the host has fewer cores than the instance type; choose a smaller type',
+  },
+  {
+    pattern: /could not select device driver|unresolvable cdi devices|failed to inject cdi/i,
+    kind: 'no_capacity',
+    retry: false,
+    reason: 'gpuMissing',
+    message: 'the host can not hand out GPUs; choose a type without, or ask the operator to set up its GPU runtime',
+  },
+  {
+    pattern: /exec: "?\/bin\/sh"?: stat \/bin\/sh|\/bin\/sh.*no such file|executable file .?\/bin\/sh.? not found/i,
+    kind: 'rejected',
+    retry: false,
+    reason: 'imageUnfit',
+    message: 'the image has no /bin/sh, which every instance is started with; choose an image that has',
+  },
+  {
+    pattern: /exec format error/i,
+    kind: 'rejected',
+    retry: false,
+    reason: 'imageUnfit',
+    message: "the image is made for another processor architecture than the host's; choose one that fits",
+  },
+  {
+    pattern: /bind source path does not exist|statfs .*no such file or directory/i,
+    kind: 'rejected',
+    retry: true,
+    reason: 'badMount',
+    message: 'a folder that is to be mounted is not on the host',
+  },
+  {
+    // Its own words say both "not a directory" and the advice, so this stands behind what a missing folder is known by.
+    pattern: /are you trying to mount a directory onto a file/i,
+    kind: 'rejected',
+    retry: false,
+    reason: 'badMount',
+    message: 'a folder is to be mounted where the image has a file, or a file is to be mounted as a folder',
+  },
+];
+
+/** Any error of a call, as a fault. `cause` keeps the whole of it for the log. */
+export function faultOf(error: unknown): EngineFault {
+  if (error instanceof EngineFault) return error;
+  const status = statusOf(error);
+  if (status === 0) return unansweredFault(error);
+  const sentence = sentenceOf(error);
+  const match = known.find(({ pattern }) => pattern.test(sentence));
+  if (match !== undefined) {
+    const { kind, message, retry, reason } = match;
+    return new EngineFault(kind, message, { retry, reason, cause: error });
+  }
+  const text = fitForOwner(sentence);
+  if (status === 401 || status === 403) {
+    return new EngineFault('denied', `the container engine does not allow it: ${text}`, { retry: false, cause: error });
+  }
+  if (status === 409)
+    return new EngineFault('busy', `the container engine is busy with it: ${text}`, { retry: true, cause: error });
+  if (status === 502 || status === 503 || status === 504) {
+    return new EngineFault('unreachable', 'the container engine does not answer', { retry: true, cause: error });
+  }
+  return new EngineFault('rejected', `the container engine refused it: ${text}`, {
+    retry: status >= 500,
+    cause: error,
+  });
+}
+
+function unansweredFault(error: unknown): EngineFault {
+  const parsed = failedCall.safeParse(error);
+  const code = parsed.success ? parsed.data.code : '';
+  const text =
+    error instanceof Error && (error.name === 'AbortError' || error.name === 'TimeoutError')
+      ? 'the container engine did not answer in time'
+      : code === 'EACCES' || code === 'EPERM'
+        ? 'the container engine can not be opened by the user that Berth runs as'
+        : 'the container engine does not answer';
+  return new EngineFault('unreachable', text, { retry: true, cause: error });
+}
+
+/** Docker's sentence without what is none of the owner's business: folders of the host and long ids. One line, bounded. */
+export function fitForOwner(sentence: string): string {
+  return sentence
+    .replace(/\s+/g, ' ')
+    .replace(/(\/[\w.@+:-]+){3,}\/?/g, '(a path)')
+    .replace(/\b([0-9a-f]{12})[0-9a-f]{52}\b/g, '$1')
+    .trim()
+    .slice(0, 300);
+}
+
+/** Which of `wanted` a start stumbled over, if it was a port: the sentence names it, after an address or alone. */
+export function takenPort(fault: unknown, wanted: readonly number[]): number | null {
+  const sentence = sentenceOf(fault);
+  if (!portTaken.test(sentence)) return null;
+  for (const [number] of sentence.matchAll(/\d{2,5}/g)) if (wanted.includes(Number(number))) return Number(number);
+  return wanted[0] ?? null;
+}
+
+/**
+ * Who has a node port: the engine says it otherwise of what it gave away itself than of what the host refused it. One that is ended while
+ * containers of its come or go can have ports counted as given afterwards that no container has, until it is ended once more (seen
+ * with 28.2).
+ */
+export const portTakenText = (nodePort: number, fault: unknown): string =>
+  /already allocated/i.test(sentenceOf(fault))
+    ? `the container engine has node port ${nodePort} given to another container; if none has it, the engine has lost count, and its restart frees it`
+    : `node port ${nodePort} is taken by another program of the host`;
+
+export const isNameTaken = (fault: unknown): boolean => {
+  const status = statusOf(fault);
+  return (
+    (status === 409 || status === 500) && /name .*(is )?already in use|name already exists/i.test(sentenceOf(fault))
+  );
+};
+
+/** Its runtime still holds what the engine, killed as it started a container, has lost sight of (seen with 20.10). */
+export const isLostSightOf = (fault: unknown): boolean =>
+  statusOf(fault) === 500 && /\btask \S+: already exists|\bid already in use/i.test(sentenceOf(fault));
+
+/** Only the engine's own words count: a 404 may also come from something else that answers in its place. */
+export const isContainerGone = (fault: unknown): boolean =>
+  statusOf(fault) === 404 && /no such container|no container with name or id/i.test(sentenceOf(fault));
+
+/** Gone, or there twice, so that its name is good for nothing. */
+export const isNetworkGone = (fault: unknown): boolean =>
+  statusOf(fault) >= 400 &&
+  /network/i.test(sentenceOf(fault)) &&
+  /not found|unable to find|is ambiguous/i.test(sentenceOf(fault));
+
+export const isImageGone = (fault: unknown): boolean =>
+  fault instanceof EngineFault && fault.kind === 'not_found' && /image/i.test(sentenceOf(fault));

@@ -1,0 +1,178 @@
+/** Images: had from a registry with progress, or built from a recipe, brought to a registry, and removed where they are ours. */
+import { z } from 'zod';
+import { EngineFault } from '../../../domain/engine-fault.ts';
+import type { ImageProgress, RegistryCredentials } from '../../contract.ts';
+import { labels } from '../../labels.ts';
+import type { Client } from '../client/client.ts';
+import { faultOf, isImageGone, statusOf } from '../client/faults.ts';
+import { listedRef, refPath } from './refs.ts';
+import { ask, pull, push } from './transfers.ts';
+import { makeLocks } from '../client/locks.ts';
+
+export type BuildLocalImage = (
+  ref: string,
+  onProgress: (progress: ImageProgress) => void,
+  signal: AbortSignal,
+) => Promise<void>;
+
+/** Refs under it are no registry's: they are built from a recipe. */
+export const LOCAL_PREFIX = 'berth.local/';
+
+type OnProgress = (progress: ImageProgress) => void;
+
+const inspectAnswer = z.object({
+  Id: z.string(),
+  RepoTags: z.array(z.string()).nullish(),
+  Size: z.number(),
+  Parent: z.string().nullish(),
+  Config: z.looseObject({ Labels: z.record(z.string(), z.string()).nullish() }).nullish(),
+});
+export type ImageInfo = z.infer<typeof inspectAnswer>;
+
+export interface Images {
+  ensure(
+    ref: string,
+    onProgress: OnProgress,
+    signal: AbortSignal,
+    credentials: RegistryCredentials | undefined,
+    more?: { askRegistry: boolean },
+  ): Promise<void>;
+  push(
+    ref: string,
+    onProgress: OnProgress,
+    signal: AbortSignal,
+    credentials: RegistryCredentials | undefined,
+  ): Promise<void>;
+  /** While nobody else saves, pushes or removes what has this name. Once begun, `work` is not called off by the signal. */
+  alone<T>(ref: string, signal: AbortSignal, work: () => Promise<T>): Promise<T>;
+  /** It turned out not to be there. */
+  forget(ref: string): void;
+  /** Null when there is none. */
+  inspect(refOrId: string, signal: AbortSignal): Promise<ImageInfo | null>;
+  /** Removes an image of ours, if given only that saved from `of`; `refOrId` is its own ref, or its id once it has lost that. */
+  remove(refOrId: string, signal: AbortSignal, of?: { id: string }): Promise<void>;
+  /** Removes it if it is of ours, has no name and nobody needs it, and then what it was made from on the same terms. */
+  removeNameless(imageId: string, signal: AbortSignal): Promise<void>;
+}
+
+/** Who was made from an image of ours inherits its labels, but not its name: so that name is one of them. */
+export function isOwnImage(
+  installation: string,
+  image: { RepoTags?: string[] | null | undefined; Labels: Record<string, string> | null | undefined },
+  refOrId: string,
+): boolean {
+  const { Labels } = image;
+  if (Labels?.[labels.installation] !== installation || Labels[labels.kind] !== 'image') return false;
+  const tags = (image.RepoTags ?? []).filter((tag) => tag !== '<none>:<none>');
+  if (tags.length === 0) return refOrId.startsWith('sha256:');
+  return Labels[labels.imageRef] === listedRef(refOrId) && tags.includes(listedRef(refOrId));
+}
+
+export function makeImages({
+  client,
+  installation,
+  buildLocalImage,
+}: {
+  client: Client;
+  installation: string;
+  buildLocalImage?: BuildLocalImage | undefined;
+}): Images {
+  const { docker, call } = client;
+  const present = new Set<string>();
+  const locked = makeLocks<string>();
+  const alone: Images['alone'] = (ref, signal, work) => locked(listedRef(ref), signal, work);
+
+  async function inspect(refOrId: string, signal: AbortSignal): Promise<ImageInfo | null> {
+    try {
+      return inspectAnswer.parse(await client.get(`/images/${refPath(refOrId)}/json`, signal));
+    } catch (error) {
+      if (isImageGone(error)) return null;
+      throw faultOf(error);
+    }
+  }
+
+  async function isPresent(ref: string, signal: AbortSignal): Promise<boolean> {
+    try {
+      await client.get(`/images/${refPath(ref)}/json`, signal);
+      return true;
+    } catch (error) {
+      if (statusOf(error) === 404) return false;
+      throw error;
+    }
+  }
+
+  /** False when a container needs it, or another image. Untagged parents stay: they may be anybody's. */
+  async function removeUnlessUsed(refOrId: string, signal: AbortSignal): Promise<boolean> {
+    try {
+      const request = { force: false, noprune: true, abortSignal: signal };
+      await call(signal, () => docker.getImage(refPath(refOrId)).remove(request));
+      return true;
+    } catch (error) {
+      if (isImageGone(error)) return true;
+      if (statusOf(error) === 409) return false;
+      throw error;
+    }
+  }
+
+  const removeNameless: Images['removeNameless'] = async (imageId, signal) => {
+    let next = imageId;
+    while (next !== '') {
+      const image = await inspect(next, signal);
+      if (image === null || !isOwnImage(installation, { ...image, Labels: image.Config?.Labels }, image.Id)) return;
+      if ((image.RepoTags ?? []).length > 0 || !(await removeUnlessUsed(image.Id, signal))) return;
+      next = image.Parent ?? '';
+    }
+  };
+
+  async function remove(refOrId: string, signal: AbortSignal, of?: { id: string }): Promise<void> {
+    const image = await inspect(refOrId, signal);
+    if (image === null) return;
+    const Labels = image.Config?.Labels;
+    const isMeant = of === undefined || Labels?.[labels.id] === of.id;
+    if (!isMeant || !isOwnImage(installation, { ...image, Labels }, refOrId)) {
+      const text = `${refOrId} was not saved by this installation${of ? ' from that instance' : ''}, so it is not removed; the operator can remove it by hand`;
+      throw new EngineFault('rejected', text, { retry: false });
+    }
+    present.delete(refOrId);
+    if (!(await removeUnlessUsed(refOrId, signal))) {
+      const text = `${refOrId} is used by an instance; terminate that first, then remove the image`;
+      throw new EngineFault('busy', text, { retry: true });
+    }
+    if (image.Parent) await removeNameless(image.Parent, signal);
+  }
+
+  return {
+    async ensure(ref, onProgress, signal, credentials, { askRegistry } = { askRegistry: false }) {
+      if (signal.aborted) throw faultOf(signal.reason);
+      if (present.has(ref) && !askRegistry) return;
+      if (askRegistry || !(await isPresent(ref, signal))) {
+        if (!ref.startsWith(LOCAL_PREFIX)) {
+          // What is named by its digest and is there, the engine would not ask anybody about.
+          if (askRegistry && ref.includes('@')) await ask({ client, ref, signal, credentials });
+          await pull({ client, ref, onProgress, signal, credentials });
+          // An engine that is shut down may end the stream as if all were well.
+          if (!(await isPresent(ref, signal))) throw brokenOff(ref);
+        } else if (buildLocalImage !== undefined) await call(signal, () => buildLocalImage(ref, onProgress, signal));
+        else
+          throw new EngineFault('not_found', `the image ${ref} is not on the host, and there is no recipe for it`, {
+            retry: false,
+            reason: 'imageMissing',
+          });
+      }
+      if (present.size > 1000) present.clear();
+      present.add(ref);
+    },
+    push: (ref, onProgress, signal, credentials) =>
+      alone(ref, signal, () => push({ client, ref, onProgress, signal, credentials })),
+    alone,
+    forget: (ref) => void present.delete(ref),
+    inspect,
+    remove: (refOrId, signal, of) => alone(refOrId, signal, () => remove(refOrId, signal, of)),
+    removeNameless,
+  };
+}
+
+const brokenOff = (ref: string): EngineFault =>
+  new EngineFault('unreachable', `${ref}: the container engine broke the download off; it is tried again`, {
+    retry: true,
+  });

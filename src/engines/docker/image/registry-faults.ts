@@ -1,0 +1,104 @@
+/** What a registry's answer to a pull or a push means: it comes through the engine as one sentence. Pure. */
+import { EngineFault, type FaultKind, type FaultReason } from '../../../domain/engine-fault.ts';
+import { faultOf, fitForOwner, sentenceOf, statusOf } from '../client/faults.ts';
+import { listedRef, splitRef } from './refs.ts';
+
+/** An error that a pull or a push ended in after the engine had begun to answer. */
+export class TransferError extends Error {
+  override readonly name = 'TransferError';
+}
+
+/** The fault of a pull or a push. When there was no answer at all it is the engine that is away, not the registry. */
+export function registryFault(ref: string, error: unknown): EngineFault {
+  const inner = error instanceof EngineFault ? error.cause : error;
+  const sentence = inner instanceof TransferError ? inner.message : sentenceOf(error);
+  if (statusOf(error) === 0 && !(inner instanceof TransferError)) return faultOf(error);
+  const words = withoutNames(sentence, ref);
+  const match = registrySays.find(({ pattern }) => pattern.test(words));
+  if (match !== undefined) {
+    const { kind, retry, reason, text } = match;
+    return new EngineFault(kind, `${ref}: ${text(fitForOwner(sentence))}`, { retry, reason, cause: inner });
+  }
+  const kind = statusOf(error) >= 500 || inner instanceof TransferError ? 'unreachable' : 'rejected';
+  return new EngineFault(kind, `${ref}: ${fitForOwner(sentence)}`, { retry: true, cause: inner });
+}
+
+/** A sentence names the image, whose name may be `tools/tls:404`. */
+function withoutNames(sentence: string, ref: string): string {
+  const { repository, tag } = splitRef(ref);
+  const names = [repository, listedRef(repository), repository.slice(repository.indexOf('/') + 1)];
+  return [...names.map((name) => splitRef(name).repository), tag].reduce(
+    (text, name) => text.replaceAll(new RegExp(`(?<![\\w.-])${RegExp.escape(name)}(?![\\w.-])`, 'g'), '(name)'),
+    sentence,
+  );
+}
+
+/** The first that fits counts: some hold the words of others. */
+const registrySays: readonly {
+  pattern: RegExp;
+  kind: FaultKind;
+  retry: boolean;
+  reason: FaultReason;
+  text: (said: string) => string;
+}[] = [
+  {
+    pattern: /no space left on device|disk quota exceeded/i,
+    kind: 'no_capacity',
+    retry: true,
+    reason: 'diskFull',
+    text: () => "the host's disk is full; the operator has to free space",
+  },
+  {
+    pattern: /toomanyrequests|rate limit/i,
+    kind: 'unreachable',
+    retry: true,
+    reason: 'registryAway',
+    text: () => 'the registry allows no more pulls for now',
+  },
+  {
+    pattern: /pull access denied|unauthorized|authentication required|denied|no basic auth|forbidden|\b40[13]\b/i,
+    kind: 'denied',
+    retry: false,
+    reason: 'imageDenied',
+    text: () => 'the registry does not give it out: there is no such image, or it needs credentials, or other ones',
+  },
+  {
+    pattern: /no matching manifest|does not match the specified platform|image operating system/i,
+    kind: 'rejected',
+    retry: false,
+    reason: 'imageUnfit',
+    text: () => "the image is not made for the host's processor architecture; choose one that is",
+  },
+  {
+    // What is broken on the way looks the same as what is broken at the registry, so it is worth another try.
+    pattern:
+      /layer verification failed|failed to register layer|invalid tar header|invalid checksum|unsupported (media|manifest)|manifest verification failed|invalid character .* looking for|unexpected end of json/i,
+    kind: 'rejected',
+    retry: true,
+    reason: 'imageUnfit',
+    text: (said) => `the image is broken (${said}); push it anew, or choose another`,
+  },
+  {
+    pattern:
+      /no such host|timeout|timed out|connection refused|connection reset|network is unreachable|no route to host|\beof\b|tls|x509|server gave http response|\b50[0234]\b|internal server error|bad gateway|service unavailable|deadline exceeded|temporary failure/i,
+    kind: 'unreachable',
+    retry: true,
+    reason: 'registryAway',
+    text: (said) => `the registry can not be reached, or is not well (${said})`,
+  },
+  {
+    pattern:
+      /manifest unknown|manifest for .* not found|not found|name unknown|repository .* does not exist|does not exist locally|\b404\b/i,
+    kind: 'not_found',
+    retry: true,
+    reason: 'imageMissing',
+    text: () => 'there is no such image; check its name and tag',
+  },
+  {
+    pattern: /invalid reference format|repository name must be/i,
+    kind: 'rejected',
+    retry: false,
+    reason: 'imageMissing',
+    text: () => 'that is no name of an image; write it as registry/name:tag',
+  },
+];

@@ -1,0 +1,68 @@
+/** Unix sockets of ours in an instance's folder of control files, where its programs connect to them though they can't write there. */
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { chmod, mkdir, open, rm, type FileHandle } from 'node:fs/promises';
+import net from 'node:net';
+import path from 'node:path';
+import { EngineFault } from '../../../domain/engine-fault.ts';
+import type { InsideSocket } from '../../contract.ts';
+import { CONTROL_FOLDER } from '../container/create-options.ts';
+import { SOCKETS } from '../container/control-files.ts';
+import { faultOf } from '../client/faults.ts';
+
+/** At once, of each: more than that are not taken. */
+const CONNECTIONS = 64;
+
+export async function openInsideSocket(
+  controlFolder: string,
+  onConnection: (connection: net.Socket) => void,
+  signal: AbortSignal,
+): Promise<InsideSocket> {
+  if (signal.aborted) throw faultOf(signal.reason);
+  const folder = path.join(controlFolder, SOCKETS);
+  const name = randomBytes(12).toString('hex');
+  // A socket's path has 107 bytes at most; by the folder's number it is short, whatever the folder is called.
+  const held = await openFolder(folder);
+  const server = net.createServer({ allowHalfOpen: true }, (connection) => {
+    onConnection(connection.on('error', () => {}));
+  });
+  server.maxConnections = CONNECTIONS;
+  const close = (): void => {
+    server.close();
+    rm(path.join(folder, name), { force: true }).then(
+      () => held.close(),
+      () => held.close(),
+    );
+  };
+  try {
+    server.listen(`/proc/self/fd/${held.fd}/${name}`);
+    await once(server, 'listening', { signal });
+    await chmod(path.join(folder, name), 0o600);
+  } catch (error) {
+    close();
+    throw signal.aborted ? faultOf(signal.reason) : noFolder(error);
+  }
+  server.on('error', close);
+  return { pathInside: `${CONTROL_FOLDER}/${SOCKETS}/${name}`, close };
+}
+
+async function openFolder(folder: string): Promise<FileHandle> {
+  try {
+    await mkdir(folder, { mode: 0o700 }).catch((error: unknown) => {
+      if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
+    });
+    return await open(folder, 'r');
+  } catch (error) {
+    throw noFolder(error);
+  }
+}
+
+const noFolder = (cause: unknown): EngineFault =>
+  new EngineFault(
+    'rejected',
+    "no socket can be made in the instance's folder of control files; the operator has to look at the disk of the data folder",
+    {
+      retry: true,
+      cause,
+    },
+  );

@@ -1,0 +1,140 @@
+/** The default region's hands, as configured: its engine, and the storage beside it. */
+import { mkdir, readFile } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import { EngineFault } from '../domain/engine-fault.ts';
+import type { RegionId } from '../domain/ids.ts';
+import type { RegionDrivers } from '../control/base/regions.ts';
+import type { Engine } from '../engines/contract.ts';
+import type { BuildLocalImage } from '../engines/docker/image/images.ts';
+import { buildRecipe, readRecipe, recipeRef } from '../engines/docker/image/recipes.ts';
+import type { Logger } from 'pino';
+import { nodePortAddressOf } from './addresses.ts';
+import type { Config } from './config.ts';
+
+const IMAGES_FOLDER = join(import.meta.dirname, '../../images');
+const NOTEBOOK_RECIPE = join(IMAGES_FOLDER, 'notebook');
+const DOCKER_RECIPE = join(IMAGES_FOLDER, 'docker-inside');
+const USUAL_SOCKET = 'unix:///var/run/docker.sock';
+
+/** What the simulated region of an emulator can hold, unless told otherwise: enough that nobody's test runs into it. */
+const SIMULATED_CAPACITY = { cpuMilli: 1_000_000_000, memoryMiB: 1_000_000_000, gpus: 64 };
+
+export interface NotebookImage {
+  ref: string;
+  name: string;
+  tags: string[];
+}
+
+export interface Drivers {
+  drivers: RegionDrivers;
+  notebookImage: NotebookImage;
+  /** Calls to the engine at once. */
+  width: number;
+}
+
+/** Begins names of the engine's own store: no registry can have them (RFC 6762 keeps `.local`). */
+const LOCAL = 'berth.local';
+
+type Kept = Pick<RegionDrivers, 'archivePrefix' | 'savedPrefix' | 'archivePushed' | 'archiveCredentials'>;
+
+const namesUnder = (prefix: string) => ({ archivePrefix: `${prefix}/archive`, savedPrefix: `${prefix}/saved` });
+
+/** Where root disks are kept: those archived, and those saved as images. */
+function keptIn(registry: Config['archiveRegistry']): Kept {
+  if (registry === null) return { ...namesUnder(LOCAL), archivePushed: false };
+  const { prefix, username, secret } = registry;
+  const archiveCredentials = username === '' ? undefined : { username, secret };
+  return { ...namesUnder(prefix), archivePushed: true, archiveCredentials };
+}
+
+export async function makeDrivers(
+  config: Config,
+  region: RegionId,
+  { pools, sharedDiskGB }: Pick<RegionDrivers, 'pools' | 'sharedDiskGB'>,
+  installation: string,
+  log: Logger,
+): Promise<Drivers> {
+  await mkdir(config.commonDataFolder, { recursive: true, mode: 0o755 });
+  const startScript = await readFile(join(IMAGES_FOLDER, 'start.sh'), 'utf8');
+  const recipe = await readRecipe(NOTEBOOK_RECIPE);
+  const engine = await makeEngine(config, installation, log);
+  return {
+    drivers: {
+      regionId: region,
+      engine,
+      pools,
+      sharedDiskGB,
+      nodePortRange: config.nodePorts,
+      nodePortAddress: await nodePortAddressOf(config),
+      commonDataFolder: config.commonDataFolder,
+      ...keptIn(config.archiveRegistry),
+      startScript,
+      seen: { probe: null, answers: false, text: 'the engine was not asked yet' },
+    },
+    notebookImage: { ref: recipeRef(recipe), name: 'JupyterLab (Debian)', tags: ['jupyterlab', 'python3', 'ssh'] },
+    width: config.engine === 'docker' ? 4 * availableParallelism() : 64,
+  };
+}
+
+export const makeEngine = (config: Config, installation: string, log: Logger): Promise<Engine> =>
+  config.engine === 'docker' ? dockerEngine(config, installation, log) : simulatedEngine(config, installation);
+
+// Only the engine that is used is loaded: dockerode alone is 10 MB and a tenth of the start.
+
+async function dockerEngine(config: Config, installation: string, log: Logger): Promise<Engine> {
+  const { endpointOf, makeClient } = await import('../engines/docker/client/client.ts');
+  const { makeDockerEngine } = await import('../engines/docker/docker.ts');
+  const endpoint = endpointOf(config.dockerHost ?? USUAL_SOCKET);
+  if (!('socketPath' in endpoint)) {
+    const why = 'disks and control files are folders of this machine, which an engine elsewhere can not mount';
+    throw new Error(`DOCKER_HOST is ${config.dockerHost}: ${why}. Give the socket of an engine on this machine.`);
+  }
+  const { archivePrefix, savedPrefix } = namesUnder(LOCAL);
+  const buildLocalImage: BuildLocalImage = async (ref, onProgress, signal) => {
+    if (ref.startsWith(`${archivePrefix}/`) || ref.startsWith(`${savedPrefix}/`)) {
+      const text = `the root disk that was kept as ${ref} is not on the host any more; the operator may have a backup of it`;
+      throw new EngineFault('not_found', text, { retry: false, reason: 'imageMissing' });
+    }
+    const made = await Promise.all(
+      [NOTEBOOK_RECIPE, DOCKER_RECIPE].map(async (folder) => ({ folder, recipe: await readRecipe(folder) })),
+    );
+    const found = made.find(({ recipe }) => recipeRef(recipe) === ref);
+    if (found === undefined) {
+      throw new EngineFault('not_found', `the recipe of ${ref} has changed since; launch the present image anew`, {
+        retry: false,
+      });
+    }
+    const { docker, stop } = makeClient(endpoint);
+    try {
+      await buildRecipe({ docker, ...found, signal, onProgress });
+    } finally {
+      stop();
+    }
+  };
+  return makeDockerEngine({
+    endpoint,
+    installation,
+    stateFolder: join(config.dataFolder, 'control-files'),
+    buildLocalImage,
+    dockerInside:
+      config.dockerInside === null
+        ? undefined
+        : { way: config.dockerInside, imageRef: recipeRef(await readRecipe(DOCKER_RECIPE)) },
+    tools: {
+      folder: join(config.dataFolder, 'tools'),
+      imageRef: recipeRef(await readRecipe(NOTEBOOK_RECIPE)),
+    },
+    log,
+  });
+}
+
+async function simulatedEngine(config: Config, installation: string): Promise<Engine> {
+  const { makeSimulatedEngine } = await import('../engines/simulated/simulated.ts');
+  return makeSimulatedEngine({
+    installation,
+    capacity: SIMULATED_CAPACITY,
+    publishPorts: false,
+    stateFile: join(config.dataFolder, 'simulated-engine.json'),
+  });
+}

@@ -1,0 +1,145 @@
+/**
+ * # Checkpoints
+ *
+ * A checkpoint copies the write-ahead log into the database file and syncs it. By SQLite's default it happens inside the commit that
+ * crosses a mark, and with it the whole server waits. Here:
+ *
+ * - After a few writes, and a pause, what is in the log is little: it is copied on this thread between two groups, in well under the
+ *   time of a request.
+ * - Under steady writes a thread with a connection of its own does it (PASSIVE: it waits for nobody and nobody for it). It costs
+ *   28 MB, so it is started when first needed and ended when it was idle for a while.
+ * - Under writes that never pause, a PASSIVE checkpoint never catches up: the log grows while it copies, and only a log copied to
+ *   its end is begun anew. So when the log is long, the thread copies until little is left, and that little is copied between two
+ *   groups.
+ *
+ * Measured with 9 statements a write, two shared cores, the thread against SQLite's own 1,000 pages: one caller p99 0.7 ms against 2.6;
+ * 64 callers at the disk's limit alike in throughput, and no better in the tail, where both threads wait for one disk.
+ */
+import { statSync } from 'node:fs';
+import type { DatabaseSync } from 'node:sqlite';
+import { Worker } from 'node:worker_threads';
+import type { Pace } from './group-commit.ts';
+import type { StoreLog } from '../store.ts';
+
+/** A commit writes some pages whatever is in it, and a few more for each work: about 8 MB of log. */
+const BUSY_WEIGHT = 512;
+const WEIGHT_OF_COMMIT = 4;
+const PAUSE_MS = 2_000;
+/** 8 KB pages: 16 MiB. */
+const LONG_LOG_PAGES = 2_048;
+/** A log that was longer is cut to this when it is begun anew, so a longer file is a longer log. */
+export const LONG_LOG_BYTES = LONG_LOG_PAGES * 8_192;
+const THREAD_IDLE_MS = 30_000;
+
+/** What the thread answers: pages in the log, pages of it copied. */
+export interface CheckpointReport {
+  logPages: number;
+  copiedPages: number;
+}
+
+const isReport = (value: unknown): value is CheckpointReport =>
+  typeof value === 'object' && value !== null && 'logPages' in value && 'copiedPages' in value;
+
+export class Checkpoints {
+  readonly #file: string;
+  readonly #writer: DatabaseSync;
+  readonly #log: StoreLog;
+  readonly #pace: Pace;
+  #thread: Worker | undefined;
+  #weight = 0;
+  #pause: (() => void) | undefined;
+  #idle: (() => void) | undefined;
+  #asked = false;
+  #finishNow = false;
+
+  constructor(parts: { file: string; writer: DatabaseSync; log: StoreLog; pace: Pace }) {
+    this.#file = parts.file;
+    this.#writer = parts.writer;
+    this.#log = parts.log;
+    this.#pace = parts.pace;
+  }
+
+  /** Tells of a commit; called between two groups. */
+  committed(works: number): void {
+    this.#weight += WEIGHT_OF_COMMIT + works;
+    if (this.#finishNow) this.#here();
+    if (this.#asked) return;
+    if (this.#weight >= BUSY_WEIGHT) this.#ask();
+    else this.#afterPause();
+  }
+
+  async stop(): Promise<void> {
+    this.#pause?.();
+    await this.#endThread();
+  }
+
+  #afterPause(): void {
+    this.#pause ??= this.#pace.after(PAUSE_MS, () => {
+      this.#pause = undefined;
+      if (this.#asked) return;
+      if (statSync(`${this.#file}-wal`).size > LONG_LOG_BYTES) this.#ask();
+      else if (this.#writer.isTransaction) this.#finishNow = true;
+      else this.#here();
+    });
+  }
+
+  /** On this thread: only what is known to be little. */
+  #here(): void {
+    this.#finishNow = false;
+    this.#weight = 0;
+    try {
+      this.#writer.exec('pragma wal_checkpoint(passive)');
+    } catch (error) {
+      this.#failed(error);
+    }
+  }
+
+  #ask(): void {
+    if (!this.#pace.threads) return this.#here();
+    this.#pause?.();
+    this.#idle?.();
+    this.#pause = this.#idle = undefined;
+    this.#weight = 0;
+    this.#asked = true;
+    this.#thread ??= this.#start();
+    this.#thread.postMessage('checkpoint');
+  }
+
+  #start(): Worker {
+    const thread = new Worker(new URL('./checkpoint-thread.ts', import.meta.url), {
+      workerData: this.#file,
+      resourceLimits: { maxOldGenerationSizeMb: 32, maxYoungGenerationSizeMb: 4 },
+    });
+    thread.unref();
+    thread.on('message', (report: unknown) => {
+      this.#asked = false;
+      this.#idle = this.#pace.after(THREAD_IDLE_MS, () => void this.#endThread());
+      if (!isReport(report)) return;
+      this.#finishNow = report.logPages > LONG_LOG_PAGES;
+      if (report.copiedPages < report.logPages) this.#afterPause();
+    });
+    thread.on('error', (error) => {
+      this.#thread = undefined;
+      this.#asked = false;
+      this.#failed(error);
+    });
+    return thread;
+  }
+
+  async #endThread(): Promise<void> {
+    this.#idle?.();
+    const thread = this.#thread;
+    this.#thread = undefined;
+    this.#asked = false;
+    if (!thread) return;
+    const ended = new Promise((resolve) => thread.once('exit', resolve));
+    thread.ref();
+    thread.postMessage('stop');
+    await ended;
+  }
+
+  /** Nothing is lost by it: what was committed is in the log. The next is asked for by the next writes. */
+  #failed(error: unknown): void {
+    this.#log.error({ err: error }, 'a checkpoint failed; the log grows until the next one');
+  }
+}

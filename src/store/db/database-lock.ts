@@ -1,0 +1,87 @@
+/**
+ * One server for each PostgreSQL database, because disks and control files lie on the server's own host (decision 9). The lock is an
+ * advisory one of a connection of its own, so it dies with its process; when that connection is lost it is taken again.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import type { StoreLog } from '../store.ts';
+
+/** Any number that nobody else takes: the letters of "berthd". Another than the migration's, whose space it shares. */
+const LOCK = 0x626572746864;
+const TAKE_AGAIN_MS = 500;
+const FIRST_TRIES = 4;
+/** The server may hold our own dead session for a while yet. */
+const LOST_AFTER_MS = 30_000;
+
+export interface DatabaseLock {
+  release(): Promise<void>;
+}
+
+/**
+ * Throws when another server has the database. `onLost` is called once, if the connection was lost and another server took the
+ * database before it was back.
+ */
+export async function lockDatabase(options: {
+  url: string;
+  log: StoreLog;
+  onLost: () => void;
+  lostAfterMs?: number;
+}): Promise<DatabaseLock> {
+  const { url, log, onLost, lostAfterMs = LOST_AFTER_MS } = options;
+  const ending = new AbortController();
+  let client: pg.Client | null = null;
+
+  const take = async (): Promise<boolean> => {
+    const fresh = new pg.Client({ connectionString: url, application_name: 'berth lock', keepAlive: true });
+    fresh.on('error', () => void again(fresh));
+    try {
+      await fresh.connect();
+      const { rows } = await fresh.query<{ taken: boolean }>('select pg_try_advisory_lock($1) as taken', [LOCK]);
+      if (rows[0]?.taken === true) {
+        client = fresh;
+        return true;
+      }
+    } catch (error) {
+      await fresh.end().catch(() => {});
+      throw error;
+    }
+    await fresh.end();
+    return false;
+  };
+
+  const again = async (lost: pg.Client): Promise<void> => {
+    if (client !== lost || ending.signal.aborted) return;
+    client = null;
+    log.warn({}, 'the connection that holds the database was lost; it is taken again');
+    let refusedSinceMs = Infinity;
+    while (!ending.signal.aborted) {
+      try {
+        if (await take()) return;
+        refusedSinceMs = Math.min(refusedSinceMs, performance.now());
+        if (performance.now() - refusedSinceMs > lostAfterMs) return onLost();
+      } catch {
+        refusedSinceMs = Infinity;
+      }
+      await sleep(TAKE_AGAIN_MS, undefined, { signal: ending.signal }).catch(() => {});
+    }
+  };
+
+  // The session of a server that was just killed ends a moment after it.
+  for (let tries = 1; !(await take()); tries += 1) {
+    if (tries < FIRST_TRIES) {
+      await sleep(TAKE_AGAIN_MS);
+      continue;
+    }
+    throw new Error(
+      'The database is in use by another Berth. Stop that one first, or give this one a database of its own.',
+    );
+  }
+  return {
+    async release() {
+      ending.abort();
+      const held = client;
+      client = null;
+      await held?.end();
+    },
+  };
+}

@@ -1,0 +1,225 @@
+/**
+ * # Group commit
+ *
+ * An fsync costs more than the statements of a write, so writes share one. A queue; its first write opens a group once the present
+ * turn of the event loop has handed over all it has (`setImmediate`): a lone write waits for nothing else. A group is
+ *
+ *     BEGIN IMMEDIATE · for each work: SAVEPOINT, the work, RELEASE (or ROLLBACK TO, if it threw) · COMMIT · settle all
+ *
+ * and closes at 64 works or 2 ms of work, whichever is first: the event loop turns between groups, and what arrives during one's
+ * fsync is the next. Works run one after another, so they wait for nothing but their own queries.
+ *
+ * - A work that throws loses its own savepoint and nothing else. Its promise too settles after the commit: what it judged by may
+ *   have been a neighbour's.
+ * - An error that makes SQLite roll back by itself (disk full, I/O) or a COMMIT that fails takes the group: each is rejected.
+ * - After an I/O error nothing may be retried: the kernel has dropped the pages it could not write and a second fsync would
+ *   succeed without them. Every further write is refused until the process has been started again and has read the log from disk.
+ */
+import { errcodeOf } from './errors.ts';
+import type { StoreLog } from '../store.ts';
+
+/** The statements of the one writing connection. */
+export interface GroupStatements {
+  begin(): void;
+  savepoint(): void;
+  release(): void;
+  rollbackTo(): void;
+  commit(): void;
+  rollback(): void;
+  /** False once SQLite has rolled back by itself. */
+  isOpen(): boolean;
+}
+
+/** What a work is lent for its time: queries made through `tx` after `end` are refused. */
+export interface Lent<Tx> {
+  tx: Tx;
+  end(): void;
+}
+
+/** How the store takes its turns and its time: the machine's, or those of a simulation, which decides by them who shares a commit. */
+export interface Pace {
+  /** Once the present turn of the event loop has handed over all it has. */
+  soon(deed: () => void): void;
+  /** Milliseconds that go on evenly. */
+  elapsed(): number;
+  /** Does it once, after that long, and keeps no process alive for it. Answers what calls it off. */
+  after(ms: number, deed: () => void): () => void;
+  /** Whether long work may go to a thread beside. */
+  threads: boolean;
+}
+
+export const realPace: Pace = {
+  soon: (deed) => void setImmediate(deed),
+  elapsed: () => performance.now(),
+  after(ms, deed) {
+    const timer = setTimeout(deed, ms).unref();
+    return () => clearTimeout(timer);
+  },
+  threads: true,
+};
+
+interface Job<Tx> {
+  work: (tx: Tx) => Promise<unknown>;
+  resolve: (value: unknown) => void;
+  reject: (error: unknown) => void;
+}
+
+type Outcome = { ok: true; value: unknown } | { ok: false; error: unknown };
+
+const MAX_WORKS = 64;
+const MAX_GROUP_MS = 2;
+const STUCK_MS = 5_000;
+const SQLITE_IOERR = 10;
+
+export class GroupCommit<Tx> {
+  readonly #statements: GroupStatements;
+  readonly #lend: () => Lent<Tx>;
+  readonly #onCommit: (works: number) => void;
+  readonly #log: StoreLog;
+  readonly #pace: Pace;
+  #queue: Job<Tx>[] = [];
+  #running = false;
+  #stopped = false;
+  #broken: Error | undefined;
+  #whenIdle: (() => void)[] = [];
+
+  constructor(parts: {
+    statements: GroupStatements;
+    lend: () => Lent<Tx>;
+    /** Called between groups, after the promises of one were settled. */
+    onCommit: (works: number) => void;
+    log: StoreLog;
+    pace: Pace;
+  }) {
+    this.#statements = parts.statements;
+    this.#lend = parts.lend;
+    this.#onCommit = parts.onCommit;
+    this.#log = parts.log;
+    this.#pace = parts.pace;
+  }
+
+  /** Why no write is taken any more; undefined while all is well. */
+  get broken(): Error | undefined {
+    return this.#broken;
+  }
+
+  write<T>(work: (tx: Tx) => Promise<T>): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      if (this.#broken) return reject(this.#broken);
+      if (this.#stopped) return reject(new Error('The store is stopped: it takes no more writes.'));
+      this.#queue.push({ work, resolve: (value) => resolve(value as T), reject });
+      this.#wake();
+    });
+  }
+
+  /** Lets what is queued be committed, then takes no more. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    if (this.#running) await new Promise<void>((resolve) => this.#whenIdle.push(resolve));
+  }
+
+  #wake(): void {
+    if (this.#running) return;
+    this.#running = true;
+    this.#pace.soon(() => void this.#turn());
+  }
+
+  async #turn(): Promise<void> {
+    await this.#group();
+    if (this.#queue.length > 0) {
+      this.#pace.soon(() => void this.#turn());
+      return;
+    }
+    this.#running = false;
+    for (const resolve of this.#whenIdle.splice(0)) resolve();
+  }
+
+  async #group(): Promise<void> {
+    const statements = this.#statements;
+    const taken: Job<Tx>[] = [];
+    const outcomes: Outcome[] = [];
+    let lost: { error: unknown } | undefined;
+    try {
+      statements.begin();
+      const closesAtMs = this.#pace.elapsed() + MAX_GROUP_MS;
+      do {
+        const job = this.#queue.shift();
+        if (!job) break;
+        taken.push(job);
+        outcomes.push(await this.#run(job));
+      } while (taken.length < MAX_WORKS && statements.isOpen() && this.#pace.elapsed() < closesAtMs);
+      if (statements.isOpen()) statements.commit();
+      else lost = { error: failureOf(outcomes) };
+    } catch (error) {
+      lost = { error };
+    }
+    if (lost) {
+      if (taken.length === 0) taken.push(...this.#queue.splice(0, MAX_WORKS));
+      this.#lose(lost.error);
+      for (const [i, job] of taken.entries()) {
+        const outcome = outcomes[i];
+        job.reject(outcome && !outcome.ok ? outcome.error : lost.error);
+      }
+      if (this.#broken) for (const job of this.#queue.splice(0)) job.reject(this.#broken);
+      return;
+    }
+    for (const [i, job] of taken.entries()) {
+      const outcome = outcomes[i];
+      if (!outcome) continue;
+      if (outcome.ok) job.resolve(outcome.value);
+      else job.reject(outcome.error);
+    }
+    this.#onCommit(taken.length);
+  }
+
+  async #run(job: Job<Tx>): Promise<Outcome> {
+    const statements = this.#statements;
+    statements.savepoint();
+    const lent = this.#lend();
+    const callOff = this.#pace.after(STUCK_MS, () => {
+      this.#log.error(
+        { stuckMs: STUCK_MS },
+        'a write waits for something other than its own queries and holds up all others',
+      );
+    });
+    try {
+      const value = await job.work(lent.tx);
+      if (statements.isOpen()) statements.release();
+      return { ok: true, value };
+    } catch (error) {
+      if (statements.isOpen()) {
+        statements.rollbackTo();
+        statements.release();
+      }
+      return { ok: false, error };
+    } finally {
+      callOff();
+      lent.end();
+    }
+  }
+
+  #lose(cause: unknown): void {
+    const code = errcodeOf(cause);
+    if (code !== undefined && (code & 0xff) === SQLITE_IOERR) {
+      this.#broken = new Error(
+        'The disk failed while a write was made durable, so nothing more is written: ' +
+          'look at the disk under the data folder, then start again. What was answered before is kept.',
+        { cause },
+      );
+      this.#log.error({ err: cause }, this.#broken.message);
+    }
+    if (!this.#statements.isOpen()) return;
+    try {
+      this.#statements.rollback();
+    } catch (error) {
+      this.#broken ??= new Error('A failed write could not be rolled back; start again.', { cause: error });
+      this.#log.error({ err: error }, this.#broken.message);
+    }
+  }
+}
+
+/** The last failure is the one that made SQLite roll back. */
+function failureOf(outcomes: Outcome[]): unknown {
+  for (const outcome of outcomes.toReversed()) if (!outcome.ok) return outcome.error;
+  return new Error('The transaction of this write was rolled back.');
+}

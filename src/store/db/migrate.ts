@@ -1,0 +1,62 @@
+/**
+ * # Migrations
+ *
+ * Each is a named function run once, in a transaction of its own that also writes its name, on either engine. Two processes that
+ * start at once do not race: a step begins by taking the engine's lock (BEGIN IMMEDIATE; a transaction-scoped advisory lock) and
+ * then asks which names are there. Names are never reused and a released migration is never changed: write another one.
+ */
+import type { Kysely } from 'kysely';
+import { sql } from 'kysely';
+import type { StoreLog } from '../store.ts';
+
+/** `Kysely<unknown>` on purpose: a migration describes the tables of its day, not today's `Schema`. */
+export type MigrationDb = Kysely<unknown>;
+
+export interface Migration {
+  /** `0001-first`: the order of names is the order of running. */
+  name: string;
+  up(db: MigrationDb, kind: 'sqlite' | 'postgres'): Promise<void>;
+}
+
+export interface Migratable {
+  kind: 'sqlite' | 'postgres';
+  /** Runs `step` in a transaction that no other process's step can overlap. */
+  alone<T>(step: (db: MigrationDb) => Promise<T>): Promise<T>;
+}
+
+/** Brings the database to the newest migration. Rejects, having changed nothing, when it is newer than `migrations` know. */
+export async function migrate(database: Migratable, migrations: readonly Migration[], log: StoreLog): Promise<void> {
+  for (;;) {
+    const name = await database.alone(async (db) => {
+      const next = await firstPending(db, migrations);
+      if (!next) return null;
+      await next.up(db, database.kind);
+      await sql`insert into migration (name, ${sql.ref('appliedAtMs')}) values (${next.name}, ${Date.now()})`.execute(
+        db,
+      );
+      return next.name;
+    });
+    if (name === null) return;
+    log.info({ migration: name }, 'the database was migrated');
+  }
+}
+
+async function firstPending(db: MigrationDb, migrations: readonly Migration[]): Promise<Migration | undefined> {
+  await db.schema
+    .createTable('migration')
+    .ifNotExists()
+    .addColumn('name', 'text', (column) => column.primaryKey().notNull())
+    .addColumn('appliedAtMs', 'bigint', (column) => column.notNull())
+    .execute();
+  const { rows } = await sql<{ name: string }>`select name from migration order by name`.execute(db);
+  const applied = new Set(rows.map((row) => row.name));
+  const known = new Set(migrations.map((migration) => migration.name));
+  const unknown = rows.find((row) => !known.has(row.name));
+  if (unknown) {
+    throw new Error(
+      `This database is newer than this version of Berth: it has the change "${unknown.name}", which this version does not know. ` +
+        'Start the version that made it, or a later one, or restore a backup made before the upgrade.',
+    );
+  }
+  return migrations.find((migration) => !applied.has(migration.name));
+}

@@ -1,0 +1,149 @@
+/**
+ * # The store on PostgreSQL
+ *
+ * A pool; each write is a transaction of its own, READ COMMITTED, run again when the server says that two got in each other's way.
+ * A connection that breaks (the server was restarted) is dropped by the pool and the next query makes another: what was in flight
+ * fails, nothing else does.
+ */
+import type { TransactionBuilder } from 'kysely';
+import { Kysely, PostgresDialect, sql } from 'kysely';
+import pg from 'pg';
+import { Refusal } from '../../domain/refusal.ts';
+import { isRetryable } from './errors.ts';
+import { migrate } from './migrate.ts';
+import type { Migration } from './migrate.ts';
+import type { Schema } from './schema.ts';
+import type { Store, StoreLog } from '../store.ts';
+
+const CONNECTIONS = 16;
+const CONNECT_TIMEOUT_MS = 15_000;
+const PING_TIMEOUT_MS = 3_000;
+/** A transaction of a process that hangs gives its locks back after this. */
+const IDLE_IN_TRANSACTION_MS = 60_000;
+const MAX_TRIES = 8;
+const RETRY_BASE_MS = 5;
+const RETRY_MAX_MS = 200;
+/** Any number that nothing else on this server takes: "berth" in ASCII. */
+const MIGRATION_LOCK = 0x6265727468;
+
+const INT8 = 20;
+const NUMERIC = 1700;
+
+/** int8 and, because sums of int8 are that, numeric become numbers: all of ours fit 53 bits. For this pool only. */
+const parsers: pg.CustomTypesConfig = {
+  getTypeParser: (oid, format) =>
+    (oid === INT8 || oid === NUMERIC) && format !== 'binary' ? Number : pg.types.getTypeParser(oid, format),
+};
+
+export async function openPostgres(options: {
+  url: string;
+  migrations: readonly Migration[];
+  log: StoreLog;
+}): Promise<Store> {
+  const { log } = options;
+  const pool = new pg.Pool({
+    connectionString: options.url,
+    max: CONNECTIONS,
+    types: parsers,
+    application_name: 'berth',
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
+    keepAlive: true,
+  });
+  // Without a listener the loss of an idle connection would end the process.
+  pool.on('error', (error) =>
+    log.warn({ err: error }, 'a connection to PostgreSQL was lost; the next query makes another'),
+  );
+  // The same for one that is lost while it is in use: the query under way fails, and nothing else does.
+  pool.on('connect', (client) => client.on('error', () => {}));
+  const connect = () => pool.connect().catch((error: unknown) => Promise.reject(unavailable(error)));
+  const dialect = new PostgresDialect({ pool: { connect, end: () => pool.end(), options: pool.options } });
+  const db = new Kysely<Schema>({ dialect });
+  const untyped = new Kysely<unknown>({ dialect });
+  try {
+    await migrate(
+      {
+        kind: 'postgres',
+        alone: (step) =>
+          readCommitted(untyped).execute(async (tx) => {
+            await sql`select pg_advisory_xact_lock(${MIGRATION_LOCK})`.execute(tx);
+            return step(tx);
+          }),
+      },
+      options.migrations,
+      log,
+    );
+  } catch (error) {
+    await pool.end();
+    throw error;
+  }
+
+  const writing = new Set<Promise<unknown>>();
+  const write = async <T>(work: (tx: Kysely<Schema>) => Promise<T>): Promise<T> => {
+    for (let tries = 1; ; tries++) {
+      try {
+        return await readCommitted(db).execute(work);
+      } catch (error) {
+        if (!isRetryable(error) || tries >= MAX_TRIES) throw error;
+        await new Promise((resolve) => setTimeout(resolve, jitteredMs(tries)));
+      }
+    }
+  };
+  let stopping: Promise<void> | undefined;
+  const stop = async (): Promise<void> => {
+    await Promise.allSettled(writing);
+    await pool.end();
+  };
+  return {
+    kind: 'postgres',
+    read: db,
+    write: (work) => {
+      if (stopping) return Promise.reject(new Error('The store is stopped: it takes no more writes.'));
+      const done = write(work).finally(() => writing.delete(done));
+      writing.add(done);
+      return done;
+    },
+    versionOf: async (accountId) => {
+      const client = await connect();
+      try {
+        const { rows } = await client.query<{ version: number }>({
+          name: 'version-of',
+          text: 'select version from account where id = $1',
+          values: [accountId],
+        });
+        return rows[0]?.version ?? 0;
+      } finally {
+        client.release();
+      }
+    },
+    ping: async () => {
+      if (stopping) throw new Error('The store is stopped.');
+      await within(PING_TIMEOUT_MS, pool.query('select 1'));
+    },
+    stop: () => (stopping ??= stop()),
+  };
+}
+
+/** No connection is to be had: away, starting, or all of them in use for too long. */
+const unavailable = (cause: unknown): Refusal =>
+  new Refusal('unavailable', 'the database does not answer at the moment; send the same request again', {
+    detail: cause,
+    retryAfterS: 1,
+  });
+
+const readCommitted = <T>(db: Kysely<T>): TransactionBuilder<T> => db.transaction().setIsolationLevel('read committed');
+
+/** Between nothing and the doubled base, so that two that met do not meet again. */
+const jitteredMs = (tries: number): number => Math.random() * Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** tries);
+
+async function within(timeoutMs: number, question: Promise<unknown>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`PostgreSQL did not answer within ${timeoutMs} ms.`)), timeoutMs);
+  });
+  try {
+    await Promise.race([question, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,138 @@
+/**
+ * # Kysely over node:sqlite
+ *
+ * Kysely's own SQLite adapter, compiler and introspector over a `DatabaseSync`. Its driver layer (init, mutex, acquire, release, a
+ * logging hook) is an async hop for each; here a query is compiled, looked up in the statement cache and run in the same tick, and
+ * only its result is a promise, because that is the shape of Kysely.
+ */
+import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
+import type { CompiledQuery, DatabaseConnection, Dialect, Driver, QueryResult } from 'kysely';
+import { DefaultQueryExecutor, Kysely, SqliteAdapter, SqliteIntrospector, SqliteQueryCompiler } from 'kysely';
+import type { Lent } from './group-commit.ts';
+import type { Schema } from './schema.ts';
+import type { Db } from '../store.ts';
+
+interface Cached {
+  statement: StatementSync;
+  returnsRows: boolean;
+}
+
+/** Lists of ids make a text for each length, so the cache is bounded; the oldest goes first and costs one prepare if it returns. */
+const MAX_STATEMENTS = 500;
+
+const isBindable = (value: unknown): value is SQLInputValue =>
+  value === null ||
+  typeof value === 'string' ||
+  typeof value === 'number' ||
+  typeof value === 'bigint' ||
+  ArrayBuffer.isView(value);
+
+/** One open database and its prepared statements. */
+export class SqliteConnection implements DatabaseConnection {
+  readonly database: DatabaseSync;
+  readonly #statements = new Map<string, Cached>();
+
+  constructor(database: DatabaseSync) {
+    this.database = database;
+  }
+
+  run<R>(sql: string, parameters: readonly unknown[]): QueryResult<R> {
+    const cached = this.#statements.get(sql) ?? this.#prepare(sql);
+    const values: SQLInputValue[] = [];
+    for (const value of parameters) {
+      if (!isBindable(value)) throw new TypeError(`A ${typeof value} can't be a parameter of: ${sql}`);
+      values.push(value);
+    }
+    if (cached.returnsRows) {
+      // The row type is what the caller's query says: a database can't prove it to the compiler.
+      const rows = cached.statement.all(...values) as R[];
+      return { rows, numAffectedRows: BigInt(rows.length) };
+    }
+    const { changes, lastInsertRowid } = cached.statement.run(...values);
+    return { rows: [], numAffectedRows: BigInt(changes), insertId: BigInt(lastInsertRowid) };
+  }
+
+  executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
+    try {
+      return Promise.resolve(this.run<R>(query.sql, query.parameters));
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  async *streamQuery<R>(query: CompiledQuery): AsyncIterableIterator<QueryResult<R>> {
+    yield this.run<R>(query.sql, query.parameters);
+  }
+
+  #prepare(sql: string): Cached {
+    const statement = this.database.prepare(sql);
+    const cached = { statement, returnsRows: statement.columns().length > 0 };
+    if (this.#statements.size >= MAX_STATEMENTS) {
+      const [oldest] = this.#statements.keys();
+      if (oldest !== undefined) this.#statements.delete(oldest);
+    }
+    this.#statements.set(sql, cached);
+    return cached;
+  }
+}
+
+const adapter = new SqliteAdapter();
+const compiler = new SqliteQueryCompiler();
+
+/** Runs each query at once on the one connection; refuses when `end` was called. */
+class DirectExecutor extends DefaultQueryExecutor {
+  readonly #connection: SqliteConnection;
+  #ended = false;
+
+  constructor(connection: SqliteConnection) {
+    super(compiler, adapter, { provideConnection: (consumer) => consumer(connection) });
+    this.#connection = connection;
+  }
+
+  end(): void {
+    this.#ended = true;
+  }
+
+  override executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
+    if (this.#ended) {
+      return Promise.reject(new Error('This transaction has ended: a query was made after its work had returned.'));
+    }
+    return this.#connection.executeQuery<R>(query);
+  }
+}
+
+const refuse = (): Promise<never> =>
+  Promise.reject(new Error('Transactions are made by store.write alone; each of its works is one already.'));
+
+function driverOf(connection: SqliteConnection): Driver {
+  return {
+    init: async () => {},
+    acquireConnection: async () => connection,
+    beginTransaction: refuse,
+    commitTransaction: refuse,
+    rollbackTransaction: async () => {},
+    releaseConnection: async () => {},
+    destroy: async () => {},
+  };
+}
+
+/** Makes `Db`s over one connection: `db` for good, `untyped` for migrations, `lend` for one work. */
+export function kyselyOver(connection: SqliteConnection): { db: Db; untyped: Kysely<unknown>; lend: () => Lent<Db> } {
+  const driver = driverOf(connection);
+  const dialect: Dialect = {
+    createDriver: () => driver,
+    createQueryCompiler: () => compiler,
+    createAdapter: () => adapter,
+    createIntrospector: (db) => new SqliteIntrospector(db),
+  };
+  const config = { dialect };
+  const executor = new DirectExecutor(connection);
+  return {
+    db: new Kysely<Schema>({ config, dialect, driver, executor }),
+    untyped: new Kysely<unknown>({ config, dialect, driver, executor }),
+    lend: () => {
+      const lent = new DirectExecutor(connection);
+      return { tx: new Kysely<Schema>({ config, dialect, driver, executor: lent }), end: () => lent.end() };
+    },
+  };
+}

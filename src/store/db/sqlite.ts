@@ -1,0 +1,170 @@
+/**
+ * # The store on SQLite
+ *
+ * Two connections to one file: a writer, used by nothing but the groups of `group-commit.ts`, and a read-only reader for `read`.
+ * In WAL mode a reader sees what is committed and never waits. Both run on the event loop's thread: a query is microseconds, and a
+ * thread hop is more. What is not microseconds, the checkpoint, is elsewhere: `checkpoint.ts`.
+ */
+import { closeSync, openSync } from 'node:fs';
+import { DatabaseSync } from 'node:sqlite';
+import { Checkpoints, LONG_LOG_BYTES } from './checkpoint.ts';
+import { errcodeOf } from './errors.ts';
+import { GroupCommit, realPace, type Pace } from './group-commit.ts';
+import { migrate } from './migrate.ts';
+import type { Migration } from './migrate.ts';
+import { kyselyOver, SqliteConnection } from './sqlite-kysely.ts';
+import type { Db, Store, StoreLog } from '../store.ts';
+
+const BUSY_TIMEOUT_MS = 5_000;
+const MAX_VERSIONS = 10_000;
+const SQLITE_BUSY = 5;
+const SQLITE_LOCKED = 6;
+
+/**
+ * 8 KB pages hold 2 KB rows with a third less waste than 4 KB ones; they count only before the first table. The caches are small
+ * because the page cache of the system is behind them.
+ */
+const WRITER_PRAGMAS = [
+  'pragma page_size = 8192',
+  'pragma journal_mode = wal',
+  'pragma synchronous = full',
+  'pragma foreign_keys = on',
+  'pragma temp_store = memory',
+  'pragma cache_size = -8192',
+  'pragma wal_autocheckpoint = 0',
+  `pragma journal_size_limit = ${LONG_LOG_BYTES}`,
+];
+/** More than the writer's: what is beyond the mapped part is read by a call for each page, which makes lists in a store of gigabytes twice as dear. */
+const READER_PRAGMAS = ['pragma temp_store = memory', 'pragma cache_size = -32768', 'pragma mmap_size = 67108864'];
+
+/** Opens or makes `file`, readable by its owner alone, and brings it to the newest migration. */
+export async function openSqlite(options: {
+  file: string;
+  migrations: readonly Migration[];
+  log: StoreLog;
+  pace?: Pace;
+}): Promise<Store> {
+  const { file, log, pace = realPace } = options;
+  // SQLite gives the log and the shared memory the mode of the file.
+  closeSync(openSync(file, 'a', 0o600));
+  const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
+  try {
+    for (const pragma of WRITER_PRAGMAS) await whenNotBusy(() => database.exec(pragma));
+    const writer = new SqliteConnection(database);
+    const overWriter = kyselyOver(writer);
+    await migrate(
+      {
+        kind: 'sqlite',
+        alone: async (step) => {
+          await whenNotBusy(() => database.exec('begin immediate'));
+          try {
+            const result = await step(overWriter.untyped);
+            database.exec('commit');
+            return result;
+          } catch (error) {
+            if (database.isTransaction) database.exec('rollback');
+            throw error;
+          }
+        },
+      },
+      options.migrations,
+      log,
+    );
+    return storeOver({ file, database, lend: overWriter.lend, log, pace });
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
+function storeOver(parts: {
+  file: string;
+  database: DatabaseSync;
+  lend: ReturnType<typeof kyselyOver>['lend'];
+  log: StoreLog;
+  pace: Pace;
+}): Store {
+  const { file, database, log, pace } = parts;
+  const readerDatabase = new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
+  for (const pragma of READER_PRAGMAS) readerDatabase.exec(pragma);
+  const read: Db = kyselyOver(new SqliteConnection(readerDatabase)).db;
+  const version = readerDatabase.prepare('select version from account where id = ?');
+  const one = readerDatabase.prepare('select count(*) from sqlite_schema');
+
+  const statement = (sql: string): (() => void) => {
+    const prepared = database.prepare(sql);
+    return () => {
+      prepared.run();
+    };
+  };
+  const commit = statement('commit');
+  /**
+   * Versions read since the last commit: all writes of the database are this group's, so until the next one they can't have moved. A look at
+   * the database takes and gives back its read lock, 5 of the 40 µs that an unchanged list costs.
+   */
+  const versions = new Map<string, number>();
+  const checkpoints = new Checkpoints({ file, writer: database, log, pace });
+  const group = new GroupCommit<Db>({
+    statements: {
+      begin: statement('begin immediate'),
+      savepoint: statement('savepoint work'),
+      release: statement('release work'),
+      rollbackTo: statement('rollback to work'),
+      commit: () => {
+        versions.clear();
+        commit();
+      },
+      rollback: statement('rollback'),
+      isOpen: () => database.isTransaction,
+    },
+    lend: parts.lend,
+    onCommit: (works) => checkpoints.committed(works),
+    log,
+    pace,
+  });
+
+  let stopping: Promise<void> | undefined;
+  const stop = async (): Promise<void> => {
+    await group.stop();
+    await checkpoints.stop();
+    readerDatabase.close();
+    // After a failed fsync the log is the only true copy: it is left for the next start to read.
+    if (!group.broken) database.exec('pragma wal_checkpoint(truncate)');
+    database.close();
+  };
+  return {
+    kind: 'sqlite',
+    read,
+    write: (work) => group.write(work),
+    versionOf: (accountId) => {
+      const known = versions.get(accountId);
+      if (known !== undefined) return known;
+      const found = version.get(accountId)?.['version'];
+      const now = typeof found === 'number' ? found : 0;
+      if (versions.size >= MAX_VERSIONS) versions.clear();
+      versions.set(accountId, now);
+      return now;
+    },
+    ping: async () => {
+      if (group.broken) throw group.broken;
+      if (stopping) throw new Error('The store is stopped.');
+      one.get();
+    },
+    stop: () => (stopping ??= stop()),
+  };
+}
+
+/** SQLite does not wait for a lock everywhere (a change of the journal mode, for one), so its busy timeout is not enough. */
+async function whenNotBusy(act: () => void): Promise<void> {
+  const endsAtMs = performance.now() + BUSY_TIMEOUT_MS;
+  for (;;) {
+    try {
+      act();
+      return;
+    } catch (error) {
+      const code = (errcodeOf(error) ?? 0) & 0xff;
+      if ((code !== SQLITE_BUSY && code !== SQLITE_LOCKED) || performance.now() > endsAtMs) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+  }
+}

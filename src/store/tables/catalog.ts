@@ -1,0 +1,218 @@
+/** Regions, images and instance types. Written at start-up, read often. */
+import type { Selectable } from 'kysely';
+import type { Capacity, ChargeMode, Image, InstanceType, Region } from '../../domain/catalog.ts';
+import { imageId, instanceTypeId, regionId } from '../../domain/ids.ts';
+import type { ImageTable, InstanceTypeTable, RegionTable } from '../db/schema.ts';
+import type { Db } from '../store.ts';
+
+/** A region with what it can hold (`total`) and what of it is promised (`used`). */
+export interface CountedRegion {
+  region: Region;
+  total: Capacity & { nodePorts: number };
+  used: Capacity & { nodePorts: number };
+}
+
+export const regionFromRow = (row: Selectable<RegionTable>): CountedRegion => {
+  if (row.engine !== 'docker' && row.engine !== 'simulated')
+    throw new Error(`region ${row.id}: unknown engine ${row.engine}`);
+  return {
+    region: {
+      id: regionId(row.id),
+      name: row.name,
+      value: row.value,
+      location: row.location,
+      domain: row.domain,
+      sshAddress: row.sshAddress,
+      engine: row.engine,
+    },
+    total: {
+      cpuMilli: row.cpuMilliTotal,
+      memoryMiB: row.memoryMiBTotal,
+      gpus: row.gpusTotal,
+      nodePorts: row.nodePortsTotal,
+    },
+    used: {
+      cpuMilli: row.cpuMilliUsed,
+      memoryMiB: row.memoryMiBUsed,
+      gpus: row.gpusUsed,
+      nodePorts: row.nodePortsUsed,
+    },
+  };
+};
+
+export async function countedRegions(db: Db): Promise<CountedRegion[]> {
+  return (await db.selectFrom('region').selectAll().orderBy('name').execute()).map(regionFromRow);
+}
+
+export async function countedRegion(db: Db, id: string): Promise<CountedRegion | undefined> {
+  const row = await db.selectFrom('region').selectAll().where('id', '=', id).executeTakeFirst();
+  return row && regionFromRow(row);
+}
+
+/** Makes the region, or brings its facts up to date; what is counted as used stays. */
+export async function saveRegion(tx: Db, region: Region, total: Capacity & { nodePorts: number }): Promise<void> {
+  const facts = {
+    name: region.name,
+    value: region.value,
+    location: region.location,
+    domain: region.domain,
+    sshAddress: region.sshAddress,
+    engine: region.engine,
+    cpuMilliTotal: total.cpuMilli,
+    memoryMiBTotal: total.memoryMiB,
+    gpusTotal: total.gpus,
+    nodePortsTotal: total.nodePorts,
+  };
+  await tx
+    .insertInto('region')
+    .values({ id: region.id, ...facts })
+    .onConflict((conflict) => conflict.column('id').doUpdateSet(facts))
+    .execute();
+}
+
+/** Writes what the region's engine was seen to have; what is promised of it stays, even if that is more. */
+export async function saveTotals(tx: Db, id: string, total: Capacity & { nodePorts: number }): Promise<void> {
+  await tx
+    .updateTable('region')
+    .set({
+      cpuMilliTotal: total.cpuMilli,
+      memoryMiBTotal: total.memoryMiB,
+      gpusTotal: total.gpus,
+      nodePortsTotal: total.nodePorts,
+    })
+    .where('id', '=', id)
+    .execute();
+}
+
+const imageFromRow = (row: Selectable<ImageTable>): Image => {
+  const tags: string[] = JSON.parse(row.tags);
+  return {
+    id: imageId(row.id),
+    name: row.name,
+    ref: row.ref,
+    architecture: row.architecture,
+    isPublic: row.isPublic === 1,
+    tags,
+    type: row.type,
+  };
+};
+
+/** Images on offer, in the order they were added. */
+export async function offeredImages(db: Db): Promise<Image[]> {
+  const rows = await db
+    .selectFrom('image')
+    .selectAll()
+    .where('offered', '=', 1)
+    .orderBy('createdAtMs')
+    .orderBy('id')
+    .execute();
+  return rows.map(imageFromRow);
+}
+
+export async function saveImage(tx: Db, image: Image, createdAtMs: number): Promise<void> {
+  const facts = {
+    name: image.name,
+    ref: image.ref,
+    architecture: image.architecture,
+    isPublic: image.isPublic ? (1 as const) : (0 as const),
+    tags: JSON.stringify(image.tags),
+    type: image.type,
+    offered: 1 as const,
+  };
+  await tx
+    .insertInto('image')
+    .values({ id: image.id, createdAtMs, ...facts })
+    .onConflict((conflict) => conflict.column('id').doUpdateSet(facts))
+    .execute();
+}
+
+const typeFromRow = (row: Selectable<InstanceTypeTable>): InstanceType => {
+  const prices: Record<string, number> = JSON.parse(row.prices);
+  const priceOf = (mode: ChargeMode): bigint => {
+    const price = prices[mode];
+    if (price === undefined) throw new Error(`instance type ${row.id} has no price for ${mode}`);
+    return BigInt(price);
+  };
+  return {
+    id: instanceTypeId(row.id),
+    regionId: regionId(row.regionId),
+    name: row.name,
+    isSpot: row.isSpot === 1,
+    cpuCores: row.cpuCores,
+    cpuType: row.cpuType,
+    memoryGB: row.memoryGB,
+    gpuCount: row.gpuCount,
+    gpuName: row.gpuName,
+    rootDiskGB: row.rootDiskGB,
+    dataDiskGB: row.dataDiskGB,
+    pricesMicros: {
+      tidePerHour: priceOf('tidePerHour'),
+      perHour: priceOf('perHour'),
+      perDay: priceOf('perDay'),
+      perWeek: priceOf('perWeek'),
+      perMonth: priceOf('perMonth'),
+    },
+  };
+};
+
+export async function offeredTypes(db: Db): Promise<InstanceType[]> {
+  const rows = await db.selectFrom('instanceType').selectAll().where('offered', '=', 1).orderBy('position').execute();
+  return rows.map(typeFromRow);
+}
+
+export async function saveInstanceType(tx: Db, type: InstanceType, position: number): Promise<void> {
+  const facts = {
+    regionId: type.regionId,
+    name: type.name,
+    isSpot: type.isSpot ? (1 as const) : (0 as const),
+    cpuCores: type.cpuCores,
+    cpuType: type.cpuType,
+    memoryGB: type.memoryGB,
+    gpuCount: type.gpuCount,
+    gpuName: type.gpuName,
+    rootDiskGB: type.rootDiskGB,
+    dataDiskGB: type.dataDiskGB,
+    prices: JSON.stringify(
+      Object.fromEntries(Object.entries(type.pricesMicros).map(([mode, price]) => [mode, Number(price)])),
+    ),
+    offered: 1 as const,
+    position,
+  };
+  await tx
+    .insertInto('instanceType')
+    .values({ id: type.id, ...facts })
+    .onConflict((conflict) => conflict.column('id').doUpdateSet(facts))
+    .execute();
+}
+
+export async function setting(db: Db, name: string): Promise<string | undefined> {
+  return (await db.selectFrom('setting').select('value').where('name', '=', name).executeTakeFirst())?.value;
+}
+
+/** Keeps the first value ever given under this name, and answers it. */
+export async function settingOnce(tx: Db, name: string, value: string): Promise<string> {
+  await tx
+    .insertInto('setting')
+    .values({ name, value })
+    .onConflict((conflict) => conflict.doNothing())
+    .execute();
+  return (await setting(tx, name)) ?? value;
+}
+
+export async function saveSetting(tx: Db, name: string, value: string): Promise<void> {
+  await tx
+    .insertInto('setting')
+    .values({ name, value })
+    .onConflict((conflict) => conflict.column('name').doUpdateSet({ value }))
+    .execute();
+}
+
+/** Types of the region that are not among `offered` are offered no more; what runs on them goes on. */
+export async function withdrawTypes(tx: Db, region: string, offered: readonly string[]): Promise<void> {
+  await tx
+    .updateTable('instanceType')
+    .set({ offered: 0 })
+    .where('regionId', '=', region)
+    .where('id', 'not in', offered)
+    .execute();
+}

@@ -1,0 +1,169 @@
+/** Disks: where each lies, what of its pool it takes, and what it held when it was last measured. */
+import { sql, type Selectable } from 'kysely';
+import { BYTES_PER_GB, diskKey, diskKinds, type Disk, type DiskId } from '../../domain/disk.ts';
+import { regionId, userId } from '../../domain/ids.ts';
+import type { PoolName } from '../../domain/pool.ts';
+import { oneOf } from '../db/one-of.ts';
+import { poolName, take } from './pools.ts';
+import { prepared } from '../db/prepared.ts';
+import type { DiskTable } from '../db/schema.ts';
+import type { Db } from '../store.ts';
+
+const fromRow = (row: Selectable<DiskTable>): Disk => ({
+  kind: oneOf(diskKinds, row.kind),
+  id: row.subjectId,
+  regionId: regionId(row.regionId),
+  pool: poolName(row.pool),
+  ownerId: userId(row.ownerId),
+  sizeGB: row.sizeGB,
+  made: row.made === 1,
+  usageBytes: row.usageBytes,
+  warnedPercent: row.warnedPercent,
+});
+
+export type NewDisk = Omit<Disk, 'made' | 'usageBytes' | 'warnedPercent'>;
+
+/** Writes it down and takes its room; a disk that is there already stays as it is. When its pool has not so much, it answers what is free. */
+export async function insertDisk(
+  tx: Db,
+  disk: NewDisk,
+  more: { evenIfFull?: boolean } = {},
+): Promise<{ freeGB: number } | null> {
+  const { kind, id, regionId: region, pool, ownerId, sizeGB } = disk;
+  const row = { id: diskKey(disk), kind, subjectId: id, regionId: region, pool, ownerId, sizeGB };
+  const inserted = await insert(tx, row);
+  return inserted.length === 0 ? null : take(tx, disk, more);
+}
+
+type NewRow = Pick<Selectable<DiskTable>, 'id' | 'kind' | 'subjectId' | 'regionId' | 'pool' | 'ownerId' | 'sizeGB'>;
+
+const insert = prepared<NewRow>()((db, p) =>
+  db
+    .insertInto('disk')
+    .values({
+      id: p('id'),
+      kind: p('kind'),
+      subjectId: p('subjectId'),
+      regionId: p('regionId'),
+      pool: p('pool'),
+      ownerId: p('ownerId'),
+      sizeGB: p('sizeGB'),
+    })
+    .onConflict((conflict) => conflict.column('id').doNothing())
+    .returning('id'),
+);
+
+/** Promises it more room, or answers how much of its pool is free. */
+export async function growDisk(tx: Db, disk: Disk, sizeGB: number): Promise<{ freeGB: number } | null> {
+  await tx.updateTable('disk').set({ sizeGB }).where('id', '=', diskKey(disk)).execute();
+  return take(tx, { ...disk, sizeGB: sizeGB - disk.sizeGB });
+}
+
+/** They are there from now on; or, given up for lost, are to be made anew. */
+export async function markMade(tx: Db, ids: readonly DiskId[], made: boolean): Promise<void> {
+  await tx
+    .updateTable('disk')
+    .set({ made: made ? 1 : 0 })
+    .where('id', 'in', ids.map(diskKey))
+    .where('made', '=', made ? 0 : 1)
+    .execute();
+}
+
+/** Nothing of it is left: its room is free. */
+export async function deleteDisks(tx: Db, ids: readonly DiskId[]): Promise<void> {
+  for (const id of ids) {
+    const row = await tx.deleteFrom('disk').where('id', '=', diskKey(id)).returningAll().executeTakeFirst();
+    if (row === undefined) continue;
+    const { sizeGB, ...disk } = fromRow(row);
+    await take(tx, { ...disk, sizeGB: -sizeGB });
+  }
+}
+
+/** Those of them that there are. */
+export async function disksAmong(db: Db, ids: readonly DiskId[]): Promise<Disk[]> {
+  if (ids.length === 0) return [];
+  const rows = await db.selectFrom('disk').selectAll().where('id', 'in', ids.map(diskKey)).execute();
+  return rows.map(fromRow);
+}
+
+/** Held by its row until the transaction ends. */
+export async function holdDisk(tx: Db, id: DiskId): Promise<Disk | undefined> {
+  const row = await tx
+    .updateTable('disk')
+    .set((disk) => ({ sizeGB: disk.ref('sizeGB') }))
+    .where('id', '=', diskKey(id))
+    .returningAll()
+    .executeTakeFirst();
+  return row && fromRow(row);
+}
+
+/** All disks of a region, by their keys from `afterKey` on. */
+export async function disksOfRegion(db: Db, region: string, afterKey: string, limit: number): Promise<Disk[]> {
+  const rows = await db
+    .selectFrom('disk')
+    .selectAll()
+    .where('regionId', '=', region)
+    .where('id', '>', afterKey)
+    .orderBy('id')
+    .limit(limit)
+    .execute();
+  return rows.map(fromRow);
+}
+
+export async function hasDisks(db: Db, pool: PoolName): Promise<boolean> {
+  return (await db.selectFrom('disk').select('id').where('pool', '=', pool).limit(1).executeTakeFirst()) !== undefined;
+}
+
+export interface PoolUsage {
+  allBytes: number;
+  originalBytes: number;
+}
+
+/** What the disks of each pool hold: all of them, and those that are no copies. */
+export async function usageOfPools(db: Db, region: string): Promise<Map<PoolName, PoolUsage>> {
+  const rows = await db
+    .selectFrom('disk')
+    .leftJoin('volume', (join) => join.onRef('volume.id', '=', 'disk.subjectId').on('disk.kind', '=', 'volume'))
+    .select([
+      'disk.pool',
+      sql<number | string>`sum(${sql.ref('disk.usageBytes')})`.as('allBytes'),
+      sql<number | string>`sum(case when disk.kind = 'snapshot' or volume.source is not null then 0
+        else ${sql.ref('disk.usageBytes')} end)`.as('originalBytes'),
+    ])
+    .where('disk.regionId', '=', region)
+    .groupBy('disk.pool')
+    .execute();
+  const usageOf = (row: (typeof rows)[number]): PoolUsage => ({
+    allBytes: Number(row.allBytes),
+    originalBytes: Number(row.originalBytes),
+  });
+  return new Map(rows.map((row) => [poolName(row.pool), usageOf(row)]));
+}
+
+/** Those that hold at least such a share of their size. */
+export async function disksFullTo(db: Db, region: string, percent: number): Promise<Disk[]> {
+  const rows = await db
+    .selectFrom('disk')
+    .selectAll()
+    .where('regionId', '=', region)
+    .where('usageBytes', '>', 0)
+    .where(sql<boolean>`${sql.ref('usageBytes')} * 100 >= ${sql.ref('sizeGB')} * ${sql.lit(BYTES_PER_GB * percent)}`)
+    .orderBy('id')
+    .execute();
+  return rows.map(fromRow);
+}
+
+/** Writes what was measured of it. False when it is gone, or another has told its owner meanwhile. */
+export async function writeMeasured(
+  tx: Db,
+  disk: Disk,
+  { usageBytes, warnedPercent }: Pick<Disk, 'usageBytes' | 'warnedPercent'>,
+): Promise<boolean> {
+  const { numUpdatedRows } = await tx
+    .updateTable('disk')
+    .set({ usageBytes, warnedPercent })
+    .where('id', '=', diskKey(disk))
+    .where('warnedPercent', '=', disk.warnedPercent)
+    .executeTakeFirst();
+  return numUpdatedRows > 0n;
+}

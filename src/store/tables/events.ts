@@ -1,0 +1,168 @@
+/**
+ * # Events
+ *
+ * The append-only record of what happened to an account's things. Its number comes from the account's row, whose update also moves
+ * the account's version and counters: one statement, and since that row stays locked until the commit (SQLite has one writer
+ * anyway), events of one account commit in the order of their numbers, without gaps: a work that is rolled back gives its number
+ * back. So a reader that has seen number n has seen everything up to n.
+ */
+import type { Selectable } from 'kysely';
+import { count, prepared } from '../db/prepared.ts';
+import type { EventTable } from '../db/schema.ts';
+import type { Db, Store } from '../store.ts';
+
+export type EventRow = Selectable<EventTable>;
+
+export interface NewEvent {
+  accountId: string;
+  atMs: number;
+  /** `instance.launched`, `instance.status`, `volume.created` … */
+  kind: string;
+  subjectId: string;
+  /** Kept as JSON. */
+  data: object;
+  /** By how much the numbers of listed things change. */
+  counts?: { instances?: number; volumes?: number };
+}
+
+/** What the account's row is after the event. */
+export interface Appended {
+  seq: number;
+  version: number;
+  /** Balance, vouchers and credit together. */
+  availableMicros: number;
+}
+
+const moveAccount = prepared<{ accountId: string; instances: number; volumes: number }>()((db, p) =>
+  db
+    .updateTable('account')
+    .set((eb) => ({
+      eventSeq: eb('eventSeq', '+', 1),
+      version: eb('version', '+', 1),
+      instanceCount: eb('instanceCount', '+', p('instances')),
+      volumeCount: eb('volumeCount', '+', p('volumes')),
+    }))
+    .where('id', '=', p('accountId'))
+    .returning(['eventSeq', 'version', 'balanceMicros', 'voucherMicros', 'creditMicros']),
+);
+
+const insertEvent = prepared<Omit<Selectable<EventTable>, 'id'>>()((db, p) =>
+  db.insertInto('event').values({
+    accountId: p('accountId'),
+    seq: p('seq'),
+    atMs: p('atMs'),
+    kind: p('kind'),
+    subjectId: p('subjectId'),
+    data: p('data'),
+  }),
+);
+
+/** Numbers and writes one event. Throws for an account that does not exist: nothing may happen to nobody. */
+export async function appendEvent(tx: Db, event: NewEvent): Promise<Appended> {
+  const { accountId, atMs, kind, subjectId, counts } = event;
+  const [account] = await moveAccount(tx, {
+    accountId,
+    instances: counts?.instances ?? 0,
+    volumes: counts?.volumes ?? 0,
+  });
+  if (!account)
+    throw new Error(`An event (${kind} of ${subjectId}) names the account ${accountId}, which does not exist.`);
+  await insertEvent(tx, { accountId, seq: account.eventSeq, atMs, kind, subjectId, data: JSON.stringify(event.data) });
+  const availableMicros = account.balanceMicros + account.voucherMicros + account.creditMicros;
+  return { seq: account.eventSeq, version: account.version, availableMicros };
+}
+
+const moveAccountVersion = prepared<{ accountId: string; instances: number }>()((db, p) =>
+  db
+    .updateTable('account')
+    .set((eb) => ({ version: eb('version', '+', 1), instanceCount: eb('instanceCount', '+', p('instances')) }))
+    .where('id', '=', p('accountId')),
+);
+
+/** For a change that the account can list and that is no event: the progress of a pull, a row that leaves the lists. */
+export async function moveVersion(
+  tx: Db,
+  accountId: string,
+  counts: { instances: number } = { instances: 0 },
+): Promise<void> {
+  await moveAccountVersion(tx, { accountId, instances: counts.instances });
+}
+
+const eventsAfter = prepared<{ accountId: string; seq: number; limit: number }>()((db, p) =>
+  db
+    .selectFrom('event')
+    .selectAll()
+    .where('accountId', '=', p('accountId'))
+    .where('seq', '>', p('seq'))
+    .orderBy('seq')
+    .limit(count(p('limit'))),
+);
+
+/** The account's events after number `seq`, in order, at most `limit`. */
+export const eventsSince = (db: Db, accountId: string, seq: number, limit: number): Promise<EventRow[]> =>
+  eventsAfter(db, { accountId, seq, limit });
+
+const eventsOfSubject = prepared<{ accountId: string; subjectId: string; after: number; to: number }>()((db, p) =>
+  db
+    .selectFrom('event')
+    .selectAll()
+    .where('accountId', '=', p('accountId'))
+    .where('seq', '>', p('after'))
+    .where('seq', '<=', p('to'))
+    .where('subjectId', '=', p('subjectId'))
+    .orderBy('seq'),
+);
+
+/** Those of one thing, among the numbers after `after` up to `to`. It costs a look at each of these. */
+export const eventsAbout = (
+  db: Db,
+  span: { accountId: string; subjectId: string; after: number; to: number },
+): Promise<EventRow[]> => eventsOfSubject(db, span);
+
+/** The number after which what happened at that time and later comes, as far as the clock went forward; found by halving. */
+export async function seqBefore(db: Db, accountId: string, atMs: number): Promise<number> {
+  const [first] = await eventsSince(db, accountId, 0, 1);
+  let before = (first?.seq ?? 1) - 1;
+  let until = await latestSeq(db, accountId);
+  while (before < until) {
+    const middle = before + Math.ceil((until - before) / 2);
+    const [event] = await eventsSince(db, accountId, middle - 1, 1);
+    if (event && event.atMs < atMs) before = middle;
+    else until = middle - 1;
+  }
+  return before;
+}
+
+const lastNumber = prepared<{ accountId: string }>()((db, p) =>
+  db.selectFrom('account').select('eventSeq').where('id', '=', p('accountId')),
+);
+
+/** The number of the account's latest event, whether it is still kept or not. 0 for an unknown account. */
+export async function latestSeq(db: Db, accountId: string): Promise<number> {
+  const [row] = await lastNumber(db, { accountId });
+  return row?.eventSeq ?? 0;
+}
+
+/** The versions of many accounts: one query where a question of each would be a round trip of each. */
+export async function versionsOf(store: Store, accountIds: readonly string[]): Promise<Map<string, number>> {
+  if (accountIds.length === 0) return new Map();
+  if (store.kind === 'sqlite') {
+    const versions = accountIds.map(async (id): Promise<[string, number]> => [id, await store.versionOf(id)]);
+    return new Map(await Promise.all(versions));
+  }
+  const rows = await store.read.selectFrom('account').select(['id', 'version']).where('id', 'in', accountIds).execute();
+  return new Map(rows.map(({ id, version }) => [id, version]));
+}
+
+/**
+ * Forgets events from before then among the `limit` oldest, and answers how many. Ids grow with time, and those of one account in the
+ * order of its numbers: what goes is a beginning of the table, even after the clock was set back, and so no account has a hole.
+ */
+export async function forgetEvents(tx: Db, beforeMs: number, limit: number): Promise<number> {
+  const oldest = await tx.selectFrom('event').select(['id', 'atMs']).orderBy('id').limit(limit).execute();
+  const kept = oldest.findIndex(({ atMs }) => atMs >= beforeMs);
+  const last = oldest.at(kept === -1 ? -1 : kept - 1);
+  if (kept === 0 || !last) return 0;
+  const gone = await tx.deleteFrom('event').where('id', '<=', last.id).executeTakeFirst();
+  return Number(gone.numDeletedRows);
+}

@@ -1,0 +1,123 @@
+/**
+ * # Idempotency keys
+ *
+ * A deed sent twice with one key is done once and answered twice alike. `remembered` inserts the key first, without an answer; the
+ * deed is done; `remember` fills the answer in: all in one transaction. Inserting first is what makes two at once safe on
+ * PostgreSQL: the second insert waits on the unique key until the first transaction ends; if that one committed, its answer is
+ * there to be read, if it was rolled back, the second does the deed. (An advisory lock on a hash of the key would also serialise
+ * strangers whose hashes collide, and select-then-insert would do the deed twice and fail at the end.) SQLite has one writer, and
+ * the same statements hold there.
+ */
+import { Refusal } from '../../domain/refusal.ts';
+import { prepared } from '../db/prepared.ts';
+import type { Db } from '../store.ts';
+
+/** A key, and what it stands for. */
+export interface KeyedDeed {
+  key: string;
+  route: string;
+  /** Hash of the validated body. */
+  bodyHash: string;
+  /** As it was kept by versions before this one: answers of theirs are given again for a day after an upgrade. */
+  formerBodyHash?: string;
+}
+
+interface Filled extends KeyedDeed {
+  accountId: string;
+  answer: string;
+  nowMs: number;
+}
+
+/** `''` until `remember` fills it; a deed without an answer leaves it so. */
+const NO_ANSWER = '';
+
+const claimKey = prepared<KeyedDeed & { accountId: string }>()((db, p) =>
+  db
+    .insertInto('idempotency')
+    .values({
+      accountId: p('accountId'),
+      key: p('key'),
+      route: p('route'),
+      bodyHash: p('bodyHash'),
+      answer: NO_ANSWER,
+      createdAtMs: 0,
+    })
+    .onConflict((conflict) => conflict.columns(['accountId', 'key']).doNothing())
+    .returning('key'),
+);
+
+const firstDeed = prepared<{ accountId: string; key: string }>()((db, p) =>
+  db
+    .selectFrom('idempotency')
+    .select(['route', 'bodyHash', 'answer'])
+    .where('accountId', '=', p('accountId'))
+    .where('key', '=', p('key')),
+);
+
+const fillAnswer = prepared<Pick<Filled, 'accountId' | 'key' | 'answer' | 'nowMs'>>()((db, p) =>
+  db
+    .updateTable('idempotency')
+    .set({ answer: p('answer'), createdAtMs: p('nowMs') })
+    .where('accountId', '=', p('accountId'))
+    .where('key', '=', p('key')),
+);
+
+/**
+ * Null: this is the first time, do the deed and `remember` its answer in the same transaction. Else the first answer.
+ * Throws `idempotency_mismatch` when the key stands for another route or body.
+ */
+export async function remembered<Answer>(
+  tx: Db,
+  accountId: string,
+  deed: KeyedDeed,
+): Promise<{ answer: Answer } | null> {
+  const { key, route, bodyHash, formerBodyHash } = deed;
+  const [claimed] = await claimKey(tx, { accountId, key, route, bodyHash });
+  if (claimed) return null;
+  const [first] = await firstDeed(tx, { accountId, key });
+  // Forgotten between the two statements, as only an old key is.
+  if (!first) return remembered<Answer>(tx, accountId, deed);
+  if (first.route !== route) {
+    throw mismatch(`Idempotency-Key "${key}" was used before with ${first.route}; send another key with ${route}`);
+  }
+  if (first.bodyHash !== bodyHash && first.bodyHash !== formerBodyHash) {
+    throw mismatch(
+      `Idempotency-Key "${key}" was used before with another body; send another key, or the same body again`,
+    );
+  }
+  return { answer: first.answer === NO_ANSWER ? undefined : JSON.parse(first.answer) };
+}
+
+const mismatch = (message: string): Refusal => new Refusal('idempotency_mismatch', message);
+
+/** Keeps the answer of the deed that `remembered` said null to. */
+export async function remember(
+  tx: Db,
+  accountId: string,
+  deed: KeyedDeed,
+  answer: unknown,
+  nowMs: number,
+): Promise<void> {
+  const text = answer === undefined ? NO_ANSWER : JSON.stringify(answer);
+  await fillAnswer(tx, { accountId, key: deed.key, answer: text, nowMs });
+}
+
+/** Forgets keys older than `beforeMs`, at most `limit` of them, oldest first; answers how many. Call again while it is `limit`. */
+export async function forgetAnswers(tx: Db, beforeMs: number, limit: number): Promise<number> {
+  const gone = await tx
+    .deleteFrom('idempotency')
+    .where(({ eb, refTuple, selectFrom }) =>
+      eb(
+        refTuple('accountId', 'key'),
+        'in',
+        selectFrom('idempotency')
+          .select(['accountId', 'key'])
+          .where('createdAtMs', '<', beforeMs)
+          .orderBy('createdAtMs')
+          .limit(limit)
+          .$asTuple('accountId', 'key'),
+      ),
+    )
+    .executeTakeFirst();
+  return Number(gone.numDeletedRows);
+}

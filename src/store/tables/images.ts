@@ -1,0 +1,184 @@
+/** Images of accounts. Those of the operator are in `catalog.ts`; both are rows of one table, told apart by `ownerId`. */
+import type { Selectable } from 'kysely';
+import type { Image } from '../../domain/catalog.ts';
+import { imageId } from '../../domain/ids.ts';
+import { endOperation, type Operation } from '../../domain/operation.ts';
+import { ownImageStates, type OwnImageState } from '../../domain/own-image.ts';
+import { stillHeld } from '../db/leases.ts';
+import { keepOperation } from './operations.ts';
+import type { ImageTable } from '../db/schema.ts';
+import type { Db } from '../store.ts';
+
+export type ImageRow = Selectable<ImageTable>;
+
+export interface OwnImage extends Image {
+  state: OwnImageState;
+  stateText: string;
+  sizeBytes: number;
+  /** Where it lies, when it was saved; null for one that a registry has. */
+  regionId: string | null;
+  fromInstanceId: string | null;
+}
+
+export function ownImageFromRow(row: ImageRow): OwnImage {
+  const state = ownImageStates.find((known) => known === row.state);
+  if (state === undefined) throw new Error(`image ${row.id}: unknown state ${row.state}`);
+  const tags: string[] = JSON.parse(row.tags);
+  const { name, ref, architecture, type, stateText, sizeBytes, regionId, fromInstanceId } = row;
+  return {
+    id: imageId(row.id),
+    name,
+    ref,
+    architecture,
+    isPublic: row.isPublic === 1,
+    tags,
+    type,
+    state,
+    stateText,
+    sizeBytes,
+    regionId,
+    fromInstanceId,
+  };
+}
+
+export interface NewOwnImage {
+  id: string;
+  ownerId: string;
+  name: string;
+  ref: string;
+  architecture: string;
+  tags: readonly string[];
+  type: string;
+  createdAtMs: number;
+  /** Of one that is to be saved. */
+  from: { instanceId: string; regionId: string; operation: Operation } | null;
+}
+
+export async function insertOwnImage(tx: Db, image: NewOwnImage): Promise<void> {
+  const { from, tags, ...facts } = image;
+  await tx
+    .insertInto('image')
+    .values({
+      ...facts,
+      tags: JSON.stringify(tags),
+      isPublic: 0,
+      offered: 0,
+      state: from === null ? 'Ready' : 'Saving',
+      fromInstanceId: from?.instanceId ?? null,
+      regionId: from?.regionId ?? null,
+      operation: from === null ? null : JSON.stringify(from.operation),
+      dueAtMs: from === null ? null : facts.createdAtMs,
+    })
+    .execute();
+}
+
+/** What the account's list shows, in the order in which they came to be. */
+export const ownImageRows = (db: Db, ownerId: string, offset: number, limit: number): Promise<ImageRow[]> =>
+  db
+    .selectFrom('image')
+    .selectAll()
+    .where('ownerId', '=', ownerId)
+    .where('state', '!=', 'Deleting')
+    .orderBy('createdAtMs')
+    .orderBy('id')
+    .limit(limit)
+    .offset(offset)
+    .execute();
+
+export async function countOwnImages(db: Db, ownerId: string): Promise<number> {
+  const row = await db
+    .selectFrom('image')
+    .select(({ fn }) => fn.countAll<number>().as('images'))
+    .where('ownerId', '=', ownerId)
+    .where('state', '!=', 'Deleting')
+    .executeTakeFirstOrThrow();
+  return row.images;
+}
+
+/**
+ * The account's own image, held by its row until the transaction ends: a launch with it and its end come one after the other.
+ */
+export const holdOwnImage = (tx: Db, ownerId: string, id: string): Promise<ImageRow | undefined> =>
+  tx
+    .updateTable('image')
+    .set((row) => ({ dueAtMs: row.ref('dueAtMs') }))
+    .where('id', '=', id)
+    .where('ownerId', '=', ownerId)
+    .where('state', '!=', 'Deleting')
+    .returningAll()
+    .executeTakeFirst();
+
+/** The same, of one that has this name: which it is makes no odds where an account gave several the same. */
+export async function holdOwnImageCalled(tx: Db, ownerId: string, ref: string): Promise<ImageRow | undefined> {
+  const [row] = await tx
+    .updateTable('image')
+    .set((image) => ({ dueAtMs: image.ref('dueAtMs') }))
+    .where('ref', '=', ref)
+    .where('ownerId', '=', ownerId)
+    .where('state', '!=', 'Deleting')
+    .returningAll()
+    .execute();
+  return row;
+}
+
+/** Instances that need the image to be started: not released, and without a root disk of their own that was archived. */
+export async function usersOfImage(db: Db, ownerId: string, id: string): Promise<string[]> {
+  const rows = await db
+    .selectFrom('instance')
+    .select(['id', 'spec'])
+    .where('ownerId', '=', ownerId)
+    .where('desired', '!=', 'released')
+    .where('archive', 'is', null)
+    .where('spec', 'like', `%${id}%`)
+    .execute();
+  return rows.flatMap((row) => {
+    const spec: { image: { id: string } } = JSON.parse(row.spec);
+    return spec.image.id === id ? [row.id] : [];
+  });
+}
+
+/** From now on nobody can launch with it, and its pass removes what lies on the engine. */
+export async function wishImageGone(
+  tx: Db,
+  { id, generation, operation }: { id: string; generation: number; operation: Operation },
+  nowMs: number,
+): Promise<void> {
+  const wish = { state: 'Deleting', stateText: '', operation: JSON.stringify(operation), attempts: 0, generation };
+  await tx
+    .updateTable('image')
+    .set({ ...wish, dueAtMs: nowMs })
+    .where('id', '=', id)
+    .execute();
+}
+
+/** For one that nothing has to be removed of. */
+export async function deleteOwnImageRow(tx: Db, id: string): Promise<void> {
+  await tx.deleteFrom('image').where('id', '=', id).execute();
+}
+
+type Hold = Parameters<typeof stillHeld>[0];
+
+/** Writes what the pass found, if it still holds the row; false means that it is out of date and must be dropped. */
+export async function writeImageFound(
+  tx: Db,
+  hold: Hold,
+  found: Partial<Pick<ImageRow, 'state' | 'stateText' | 'sizeBytes' | 'attempts' | 'operation'>>,
+): Promise<boolean> {
+  const result = await tx.updateTable('image').set(found).where(stillHeld(hold)).executeTakeFirst();
+  return result.numUpdatedRows === 1n;
+}
+
+/** Its last operation, which ends with the row, is history from then on. False when another has the row by now. */
+export async function forgetImage(
+  tx: Db,
+  hold: Hold,
+  { ownerId, operation }: Pick<ImageRow, 'ownerId' | 'operation'>,
+  nowMs: number,
+): Promise<boolean> {
+  const result = await tx.deleteFrom('image').where(stillHeld(hold)).executeTakeFirst();
+  if (result.numDeletedRows === 0n) return false;
+  if (ownerId === null || operation === null) return true;
+  const done = endOperation(JSON.parse(operation), 'Succeeded', nowMs);
+  await keepOperation(tx, ownerId, { subjectId: hold.id, generation: hold.generation, operation: done }, nowMs);
+  return true;
+}

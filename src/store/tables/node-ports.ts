@@ -1,0 +1,44 @@
+/** Which node port is whose: the table that makes two of the same impossible. */
+import type { Db } from '../store.ts';
+
+/** Takes one node port of the region for the instance; false when it is somebody's already. */
+export async function takeNodePort(
+  tx: Db,
+  region: string,
+  nodePort: number,
+  instance: string,
+  port: number,
+): Promise<boolean> {
+  const result = await tx
+    .insertInto('nodePort')
+    .values({ regionId: region, nodePort, instanceId: instance, port })
+    .onConflict((conflict) => conflict.doNothing())
+    .executeTakeFirst();
+  return (result.numInsertedOrUpdatedRows ?? 0n) > 0n;
+}
+
+export async function takenNodePorts(db: Db, region: string): Promise<Set<number>> {
+  const rows = await db.selectFrom('nodePort').select('nodePort').where('regionId', '=', region).execute();
+  return new Set(rows.map((row) => row.nodePort));
+}
+
+export async function freeNodePorts(tx: Db, instance: string): Promise<void> {
+  await tx.deleteFrom('nodePort').where('instanceId', '=', instance).execute();
+}
+
+export async function freeNodePort(tx: Db, instance: string, nodePort: number): Promise<void> {
+  await tx.deleteFrom('nodePort').where('instanceId', '=', instance).where('nodePort', '=', nodePort).execute();
+}
+
+/** Instances that have node ports, by id, after one: all that run are among them. */
+export async function idsWithNodePorts(db: Db, afterId: string, limit: number): Promise<string[]> {
+  const rows = await db
+    .selectFrom('nodePort')
+    .select('instanceId')
+    .where('instanceId', '>', afterId)
+    .groupBy('instanceId')
+    .orderBy('instanceId')
+    .limit(limit)
+    .execute();
+  return rows.map(({ instanceId: id }) => id);
+}

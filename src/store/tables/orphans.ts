@@ -1,0 +1,194 @@
+/** Strays, and what the intents say of the objects that an engine holds. */
+import type { Selectable } from 'kysely';
+import type { Archive } from '../../domain/instance.ts';
+import {
+  isConfirmed,
+  orphanHandlings,
+  orphanKinds,
+  watchedOn,
+  type Orphan,
+  type OrphanHandling,
+  type OrphanKind,
+} from '../../domain/orphan.ts';
+import type { OrphanTable } from '../db/schema.ts';
+import type { Db } from '../store.ts';
+
+/** What a row says of the container of its id. */
+export interface Intent {
+  id: string;
+  desired: string;
+  status: string;
+  /** No pass is due for it, and none works on it. */
+  idle: boolean;
+  /** Of its archive, and of all that is still to be removed: what that replaced, and what was asked for and never finished. */
+  keptRefs: string[];
+}
+
+/** Those of the ids that were ever wished, released ones among them. */
+export async function intentsAmong(db: Db, ids: readonly string[]): Promise<Intent[]> {
+  if (ids.length === 0) return [];
+  const rows = await db
+    .selectFrom('instance')
+    .select(['id', 'desired', 'status', 'dueAtMs', 'archive', 'unfinished'])
+    .where('id', 'in', ids)
+    .execute();
+  return rows.map(({ dueAtMs, archive, unfinished, ...row }) => {
+    const kept: Archive | null = archive === null ? null : JSON.parse(archive);
+    const open: string[] = JSON.parse(unfinished);
+    const keptRefs = kept === null ? open : [kept.ref, ...kept.replaces, ...open];
+    return { ...row, idle: dueAtMs === null, keptRefs };
+  });
+}
+
+/** Those of the accounts that have an instance which is not wholly gone. */
+export async function ownersAmong(db: Db, ownerIds: readonly string[]): Promise<Set<string>> {
+  if (ownerIds.length === 0) return new Set();
+  const rows = await db
+    .selectFrom('instance')
+    .select('ownerId')
+    .distinct()
+    .where('ownerId', 'in', ownerIds)
+    .where((where) => where.or([where('desired', '!=', 'released'), where('dueAtMs', 'is not', null)]))
+    .execute();
+  return new Set(rows.map(({ ownerId }) => ownerId));
+}
+
+/** Refs of images in the catalog that have one of these names or were saved from one of these instances. */
+export async function imageRefsAmong(
+  db: Db,
+  { refs, instanceIds }: { refs: readonly string[]; instanceIds: readonly string[] },
+): Promise<string[]> {
+  if (refs.length === 0) return [];
+  // Two questions, each with an index of its own: one that asks for either would read the whole table.
+  const images = db.selectFrom('image').select('ref');
+  const named = await images.where('ref', 'in', refs).execute();
+  const saved = await images.where('fromInstanceId', 'in', instanceIds).execute();
+  return [...named, ...saved].map(({ ref }) => ref);
+}
+
+const isKind = (text: string): text is OrphanKind => orphanKinds.some((kind) => kind === text);
+const isHandling = (text: string): text is OrphanHandling => orphanHandlings.some((handling) => handling === text);
+
+function orphanFromRow({ kind, handling, running, ...row }: Selectable<OrphanTable>): Orphan {
+  if (!isKind(kind) || !isHandling(handling)) throw new Error(`stray ${row.id}: unknown ${kind} or ${handling}`);
+  return { ...row, kind, handling, running: running === 1 };
+}
+
+const rowOf = (orphan: Orphan): Selectable<OrphanTable> => ({ ...orphan, running: orphan.running ? 1 : 0 });
+
+/** All that stand in the table for a region, those that were seen only once among them. */
+export async function orphansOf(db: Db, regionId: string): Promise<Orphan[]> {
+  const rows = await db.selectFrom('orphan').selectAll().where('regionId', '=', regionId).orderBy('id').execute();
+  return rows.map(orphanFromRow);
+}
+
+/** Those that count, of all regions, with the name of the account on their label; '' when there is none. */
+export async function confirmedOrphans(db: Db): Promise<{ orphan: Orphan; ownerName: string }[]> {
+  const rows = await db
+    .selectFrom('orphan')
+    .leftJoin('account', 'account.id', 'orphan.ownerId')
+    .selectAll('orphan')
+    .select('account.username as ownerName')
+    .where('watchedMs', '>', 0)
+    .orderBy('firstSeenAtMs')
+    .orderBy('orphan.id')
+    .execute();
+  return rows.map(({ ownerName, ...row }) => ({ orphan: orphanFromRow(row), ownerName: ownerName ?? '' }));
+}
+
+export async function orphanById(db: Db, id: string): Promise<Orphan | undefined> {
+  const row = await db.selectFrom('orphan').selectAll().where('id', '=', id).executeTakeFirst();
+  return row && orphanFromRow(row);
+}
+
+export type Sighting = Omit<Orphan, 'firstSeenAtMs' | 'lastSeenAtMs' | 'watchedMs' | 'handling' | 'note'>;
+
+const AT_ONCE = 50;
+
+/** Brings the table to what was seen now of these kinds in the whole region. Answers those that were seen for the second time. */
+export async function seeOrphans(
+  tx: Db,
+  { regionId, kinds }: { regionId: string; kinds: readonly OrphanKind[] },
+  found: readonly Sighting[],
+  nowMs: number,
+): Promise<Orphan[]> {
+  const seen = found.toSorted((one, other) => (one.id < other.id ? -1 : 1));
+  const known = (await orphansOf(tx, regionId)).filter(({ kind }) => kinds.includes(kind));
+  const before = new Map(known.map((orphan) => [orphan.id, orphan]));
+  // What bears the name of one that was seen and was made at another time is another.
+  const same = (one: Sighting): Orphan | undefined => {
+    const was = before.get(one.id);
+    return was?.createdAtMs === one.createdAtMs ? was : undefined;
+  };
+  const stay = new Set(seen.filter(same).map(({ id }) => id));
+  await forgetOrphans(
+    tx,
+    [...before.keys()].filter((id) => !stay.has(id)),
+  );
+  const fresh = seen.filter((one) => !same(one));
+  for (let from = 0; from < fresh.length; from += AT_ONCE) {
+    const rows = fresh
+      .slice(from, from + AT_ONCE)
+      .map((one) =>
+        rowOf({ ...one, firstSeenAtMs: nowMs, lastSeenAtMs: nowMs, watchedMs: 0, handling: 'policy', note: '' }),
+      );
+    await tx
+      .insertInto('orphan')
+      .values(rows)
+      .onConflict((conflict) => conflict.doNothing())
+      .execute();
+  }
+  const confirmed: Orphan[] = [];
+  for (const one of seen) {
+    const was = same(one);
+    if (!was) continue;
+    const watchedMs = watchedOn(was, nowMs);
+    await tx
+      .updateTable('orphan')
+      .set({ running: one.running ? 1 : 0, lastSeenAtMs: nowMs, watchedMs })
+      .where('id', '=', one.id)
+      .execute();
+    if (!isConfirmed(was)) confirmed.push({ ...was, ...one, lastSeenAtMs: nowMs, watchedMs });
+  }
+  return confirmed;
+}
+
+/** Says what is to be done with it, if that is still `from`; false when it is not, or the stray is none any more. */
+export async function handOrphan(
+  tx: Db,
+  id: string,
+  change: { from: readonly OrphanHandling[]; to: OrphanHandling; note: string },
+): Promise<boolean> {
+  const { numUpdatedRows } = await tx
+    .updateTable('orphan')
+    .set({ handling: change.to, note: change.note })
+    .where('id', '=', id)
+    .where('handling', 'in', change.from)
+    .executeTakeFirst();
+  return numUpdatedRows > 0n;
+}
+
+/** What became of a try. */
+export async function noteOrphan(tx: Db, id: string, note: string): Promise<void> {
+  await tx.updateTable('orphan').set({ note }).where('id', '=', id).execute();
+}
+
+/** Takes it off the table unless it is being deleted: true for one caller only. */
+export async function takeOrphan(tx: Db, id: string): Promise<boolean> {
+  const { numDeletedRows } = await tx
+    .deleteFrom('orphan')
+    .where('id', '=', id)
+    .where('handling', '!=', 'delete')
+    .executeTakeFirst();
+  return numDeletedRows > 0n;
+}
+
+const FORGET_AT_ONCE = 500;
+
+export async function forgetOrphans(tx: Db, ids: readonly string[]): Promise<void> {
+  for (let from = 0; from < ids.length; from += FORGET_AT_ONCE)
+    await tx
+      .deleteFrom('orphan')
+      .where('id', 'in', ids.slice(from, from + FORGET_AT_ONCE))
+      .execute();
+}

@@ -1,0 +1,86 @@
+/** Pools: how much of each is promised, and to whom it may still be. */
+import { sql, type Selectable } from 'kysely';
+import { regionId, type RegionId } from '../../domain/ids.ts';
+import { poolNames, type PoolCount, type PoolName } from '../../domain/pool.ts';
+import { oneOf } from '../db/one-of.ts';
+import { prepared } from '../db/prepared.ts';
+import type { PoolTable } from '../db/schema.ts';
+import type { Db } from '../store.ts';
+
+export interface Pool extends PoolCount {
+  regionId: RegionId;
+  name: PoolName;
+  /** Administrators know that it wants room. */
+  warned: boolean;
+}
+
+export const poolId = (regionId: string, name: PoolName): string => `${regionId}/${name}`;
+
+export const poolName = (text: string): PoolName => oneOf(poolNames, text);
+
+const fromRow = (row: Selectable<PoolTable>): Pool => ({
+  regionId: regionId(row.regionId),
+  name: poolName(row.name),
+  limitGB: row.limitGB,
+  usedGB: row.usedGB,
+  warned: row.warned === 1,
+});
+
+export async function poolsOf(db: Db, regionId: string): Promise<Pool[]> {
+  const rows = await db.selectFrom('pool').selectAll().where('regionId', '=', regionId).orderBy('id').execute();
+  return rows.map(fromRow);
+}
+
+/** Says how much of it may be promised; what is promised stays, even if that is more. */
+export async function savePool(
+  tx: Db,
+  { regionId: region, name }: Pick<Pool, 'regionId' | 'name'>,
+  limitGB: number,
+): Promise<void> {
+  await tx
+    .insertInto('pool')
+    .values({ id: poolId(region, name), regionId: region, name, limitGB })
+    .onConflict((conflict) => conflict.column('id').doUpdateSet({ limitGB }))
+    .execute();
+}
+
+/** True when it was the other before: of all that see it at once, one tells. */
+export async function markWarned(tx: Db, region: string, name: PoolName, warned: boolean): Promise<boolean> {
+  const [now, before] = warned ? ([1, 0] as const) : ([0, 1] as const);
+  const result = await tx
+    .updateTable('pool')
+    .set({ warned: now })
+    .where('id', '=', poolId(region, name))
+    .where('warned', '=', before)
+    .executeTakeFirst();
+  return result.numUpdatedRows > 0n;
+}
+
+const addAnyway = prepared<{ id: string; sizeGB: number }>()((db, p) =>
+  db
+    .updateTable('pool')
+    .set({ usedGB: sql<number>`${sql.ref('usedGB')} + ${p('sizeGB')}` })
+    .where('id', '=', p('id'))
+    .returning('id'),
+);
+const addIfRoom = prepared<{ id: string; sizeGB: number }>()((db, p) =>
+  db
+    .updateTable('pool')
+    .set({ usedGB: sql<number>`${sql.ref('usedGB')} + ${p('sizeGB')}` })
+    .where('id', '=', p('id'))
+    .where(sql<boolean>`${sql.ref('usedGB')} + ${p('sizeGB')} <= ${sql.ref('limitGB')}`)
+    .returning('id'),
+);
+
+/** Promises so much of it, or nothing: then it answers how much is free. Less than nothing gives back. */
+export async function take(
+  tx: Db,
+  { regionId: region, pool, sizeGB }: { regionId: string; pool: PoolName; sizeGB: number },
+  { evenIfFull = false }: { evenIfFull?: boolean } = {},
+): Promise<{ freeGB: number } | null> {
+  const id = poolId(region, pool);
+  const change = evenIfFull || sizeGB <= 0 ? addAnyway : addIfRoom;
+  if ((await change(tx, { id, sizeGB })).length > 0) return null;
+  const row = await tx.selectFrom('pool').selectAll().where('id', '=', id).executeTakeFirst();
+  return { freeGB: row === undefined ? 0 : Math.max(0, row.limitGB - row.usedGB) };
+}

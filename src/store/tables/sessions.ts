@@ -1,0 +1,74 @@
+/** Logins. A row stays until its token and every notebook opened with it have ended, so that ending it once ends them all. */
+import type { Selectable } from 'kysely';
+import type { SessionTable } from '../db/schema.ts';
+import type { Db } from '../store.ts';
+
+/** Who a credential stands for, while it does. */
+export interface Holder {
+  accountId: string;
+  username: string;
+  email: string;
+  /** JSON array of role names. */
+  roles: string;
+}
+
+export async function insertSession(tx: Db, row: Selectable<SessionTable>): Promise<void> {
+  await tx.insertInto('session').values(row).execute();
+}
+
+/** The holder of a login that has not ended, expired or been disabled with its account. */
+export async function holderOfSession(db: Db, id: string, nowMs: number): Promise<Holder | undefined> {
+  return db
+    .selectFrom('session')
+    .innerJoin('account', 'account.id', 'session.accountId')
+    .select(['account.id as accountId', 'account.username', 'account.email', 'account.roles'])
+    .where('session.id', '=', id)
+    .where('session.revokedAtMs', 'is', null)
+    .where('session.expiresAtMs', '>', nowMs)
+    .where('account.disabled', '=', 0)
+    .executeTakeFirst();
+}
+
+export async function hasLiveSession(db: Db, accountId: string, id: string): Promise<boolean> {
+  const row = await db
+    .selectFrom('session')
+    .select('id')
+    .where('id', '=', id)
+    .where('accountId', '=', accountId)
+    .where('revokedAtMs', 'is', null)
+    .executeTakeFirst();
+  return row !== undefined;
+}
+
+/** False when it had ended before. */
+export async function revokeSession(tx: Db, id: string, atMs: number): Promise<boolean> {
+  const result = await tx
+    .updateTable('session')
+    .set({ revokedAtMs: atMs })
+    .where('id', '=', id)
+    .where('revokedAtMs', 'is', null)
+    .executeTakeFirst();
+  return result.numUpdatedRows === 1n;
+}
+
+export async function revokeSessionsOf(tx: Db, accountId: string, atMs: number): Promise<void> {
+  await tx
+    .updateTable('session')
+    .set({ revokedAtMs: atMs })
+    .where('accountId', '=', accountId)
+    .where('revokedAtMs', 'is', null)
+    .execute();
+}
+
+/** Forgets logins whose token has expired and that no gateway session hangs on. */
+export async function deleteSpentSessions(tx: Db, nowMs: number): Promise<void> {
+  await tx
+    .deleteFrom('session')
+    .where('expiresAtMs', '<=', nowMs)
+    .where((row) =>
+      row.not(
+        row.exists(row.selectFrom('gatewayGrant').select('hash').whereRef('gatewayGrant.sessionId', '=', 'session.id')),
+      ),
+    )
+    .execute();
+}

@@ -1,0 +1,61 @@
+/**
+ * The keys that sign tokens. The setting `signingKeyId` names the one that signs; it is written by compare and set, so that several
+ * processes that start or rotate at the same moment agree on one.
+ */
+import type { Selectable } from 'kysely';
+import type { SigningKeyTable } from '../db/schema.ts';
+import type { Db } from '../store.ts';
+
+export type SigningKeyRow = Selectable<SigningKeyTable>;
+
+const SETTING = 'signingKeyId';
+
+export async function currentSigningKeyId(db: Db): Promise<string | undefined> {
+  const row = await db.selectFrom('setting').select('value').where('name', '=', SETTING).executeTakeFirst();
+  return row?.value;
+}
+
+/** Those that sign or still verify. */
+export async function signingKeysSince(db: Db, retiredAfterMs: number): Promise<SigningKeyRow[]> {
+  return db
+    .selectFrom('signingKey')
+    .selectAll()
+    .where((row) => row.or([row('retiredAtMs', 'is', null), row('retiredAtMs', '>', retiredAfterMs)]))
+    .execute();
+}
+
+/** Makes `key` the one that signs, in the place of `over` (undefined: of none). False when another was quicker: nothing is written then. */
+export async function succeedSigningKey(
+  tx: Db,
+  over: string | undefined,
+  key: Pick<SigningKeyRow, 'kid' | 'privateJwk' | 'publicJwk'>,
+  atMs: number,
+): Promise<boolean> {
+  if (over === undefined) {
+    const result = await tx
+      .insertInto('setting')
+      .values({ name: SETTING, value: key.kid })
+      .onConflict((conflict) => conflict.doNothing())
+      .executeTakeFirst();
+    if (result.numInsertedOrUpdatedRows !== 1n) return false;
+  } else {
+    const result = await tx
+      .updateTable('setting')
+      .set({ value: key.kid })
+      .where('name', '=', SETTING)
+      .where('value', '=', over)
+      .executeTakeFirst();
+    if (result.numUpdatedRows !== 1n) return false;
+    // A retired key only verifies: its private half is of no use to us, and of much to a thief.
+    await tx.updateTable('signingKey').set({ retiredAtMs: atMs, privateJwk: '' }).where('kid', '=', over).execute();
+  }
+  await tx
+    .insertInto('signingKey')
+    .values({ ...key, createdAtMs: atMs, retiredAtMs: null })
+    .execute();
+  return true;
+}
+
+export async function deleteSigningKeysRetiredBefore(tx: Db, ms: number): Promise<void> {
+  await tx.deleteFrom('signingKey').where('retiredAtMs', '<=', ms).execute();
+}

@@ -1,0 +1,126 @@
+/** Snapshots: rows to domain and back. */
+import type { Selectable } from 'kysely';
+import { regionId, snapshotId, userId, volumeId } from '../../domain/ids.ts';
+import { endOperation } from '../../domain/operation.ts';
+import { consistencies, publicSnapshot, snapshotStatuses, type Snapshot } from '../../domain/snapshot.ts';
+import { volumeTypes } from '../../domain/volume.ts';
+import type { Hold } from './instances.ts';
+import { stillHeld } from '../db/leases.ts';
+import { oneOf } from '../db/one-of.ts';
+import { keepOperation } from './operations.ts';
+import type { SnapshotTable } from '../db/schema.ts';
+import type { Db } from '../store.ts';
+
+export type SnapshotRow = Selectable<SnapshotTable>;
+
+export const snapshotFromRow = (row: SnapshotRow): Snapshot => ({
+  id: snapshotId(row.id),
+  ownerId: userId(row.ownerId),
+  ownerName: row.ownerName,
+  createdAtMs: row.createdAtMs,
+  name: row.name,
+  regionId: regionId(row.regionId),
+  volumeId: volumeId(row.volumeId),
+  volumeName: row.volumeName,
+  volumeType: oneOf(volumeTypes, row.volumeType),
+  sizeGB: row.sizeGB,
+  consistency: oneOf(consistencies, row.consistency),
+  status: oneOf(snapshotStatuses, row.status),
+  generation: row.generation,
+  operation: JSON.parse(row.operation),
+});
+
+/** The name is taken while the snapshot is not Terminating. */
+const changing = (snapshot: Snapshot) => ({
+  liveName: snapshot.status === 'Terminating' ? null : `${snapshot.ownerId}/${snapshot.name}`,
+  status: snapshot.status,
+  generation: snapshot.generation,
+  operation: JSON.stringify(snapshot.operation),
+  publicText: JSON.stringify(publicSnapshot(snapshot)),
+});
+
+/** False when the owner has a standing snapshot of this name. */
+export async function insertSnapshot(tx: Db, snapshot: Snapshot, dueAtMs: number): Promise<boolean> {
+  const free = { leaseOwner: null, leaseToken: null, leaseUntilMs: null };
+  const result = await tx
+    .insertInto('snapshot')
+    .values({ ...snapshot, ...changing(snapshot), listed: 1, dueAtMs, ...free })
+    .onConflict((conflict) => conflict.column('liveName').doNothing())
+    .executeTakeFirst();
+  return (result.numInsertedOrUpdatedRows ?? 0n) > 0n;
+}
+
+/**
+ * The owner's snapshot, unless it is being deleted, held by its row until the transaction ends: a delete and a restore of it come one after
+ * the other, and the second sees the first.
+ */
+export async function holdSnapshot(tx: Db, ownerId: string, id: string): Promise<Snapshot | undefined> {
+  const row = await tx
+    .updateTable('snapshot')
+    .set((snapshot) => ({ dueAtMs: snapshot.ref('dueAtMs') }))
+    .where('id', '=', id)
+    .where('ownerId', '=', ownerId)
+    .where('status', '!=', 'Terminating')
+    .returningAll()
+    .executeTakeFirst();
+  return row && snapshotFromRow(row);
+}
+
+const listedOf = (db: Db, ownerId: string) =>
+  db.selectFrom('snapshot').where('ownerId', '=', ownerId).where('listed', '=', 1);
+
+/** Newest first. */
+export async function snapshotTexts(db: Db, ownerId: string, offset: number, limit: number): Promise<string[]> {
+  const rows = await listedOf(db, ownerId)
+    .select('publicText')
+    .orderBy('createdAtMs', 'desc')
+    .orderBy('id', 'desc')
+    .limit(limit)
+    .offset(offset)
+    .execute();
+  return rows.map(({ publicText }) => publicText);
+}
+
+export async function countSnapshots(db: Db, ownerId: string): Promise<number> {
+  const { count } = await listedOf(db, ownerId)
+    .select(({ fn }) => fn.countAll<number>().as('count'))
+    .executeTakeFirstOrThrow();
+  return count;
+}
+
+/** Of one volume, newest first. */
+export async function snapshotTextsOf(db: Db, ownerId: string, volume: string, limit: number): Promise<string[]> {
+  const rows = await listedOf(db, ownerId)
+    .select('publicText')
+    .where('volumeId', '=', volume)
+    .orderBy('createdAtMs', 'desc')
+    .orderBy('id', 'desc')
+    .limit(limit)
+    .execute();
+  return rows.map(({ publicText }) => publicText);
+}
+
+/** From now on no list shows it. The operation of the wish before becomes history. */
+export async function wishSnapshotGone(tx: Db, before: Snapshot, gone: Snapshot, nowMs: number): Promise<void> {
+  await keepOperation(tx, before.ownerId, { ...before, subjectId: before.id }, nowMs);
+  await tx
+    .updateTable('snapshot')
+    .set({ ...changing(gone), listed: 0, dueAtMs: nowMs })
+    .where('id', '=', gone.id)
+    .execute();
+}
+
+/** Writes what the pass found, if it still holds the row; false means that it is out of date and must be dropped. */
+export async function writeSnapshotFound(tx: Db, hold: Hold, found: Snapshot): Promise<boolean> {
+  const result = await tx.updateTable('snapshot').set(changing(found)).where(stillHeld(hold)).executeTakeFirst();
+  return result.numUpdatedRows > 0n;
+}
+
+/** Its last operation, which ends with the row, is history from then on. */
+export async function deleteSnapshotRow(tx: Db, hold: Hold, snapshot: Snapshot, nowMs: number): Promise<boolean> {
+  const result = await tx.deleteFrom('snapshot').where(stillHeld(hold)).executeTakeFirst();
+  if (result.numDeletedRows === 0n) return false;
+  const operation = endOperation(snapshot.operation, 'Succeeded', nowMs);
+  await keepOperation(tx, snapshot.ownerId, { ...snapshot, subjectId: snapshot.id, operation }, nowMs);
+  return true;
+}

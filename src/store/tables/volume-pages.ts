@@ -1,0 +1,104 @@
+/**
+ * Pages of an account's list of volumes. An offset is walked, row by row: the last page of 10,000 volumes took twice as long as the first.
+ * So the places of some volumes are remembered, and a page is found from the nearest one before it: listing page after page, each is as near
+ * as the first. Places hold while the account's `version` stands, which moves with all that its lists show; then they are forgotten.
+ */
+import { count, prepared } from '../db/prepared.ts';
+import type { Db } from '../store.ts';
+
+/** One place is remembered in each stretch of so many volumes. */
+const STRETCH = 64;
+/** Owners whose places are remembered; the one not asked for longest is forgotten. */
+const OWNERS = 1_000;
+
+interface Known {
+  place: number;
+  createdAtMs: number;
+  id: string;
+}
+interface Places {
+  version: number;
+  /** By stretch. */
+  known: Map<number, Known>;
+}
+
+export interface VolumePages {
+  /** Newest first, and how many there are in all. */
+  page(db: Db, ownerId: string, offset: number, limit: number): Promise<{ texts: string[]; totalEntries: number }>;
+}
+
+const totals = prepared<{ ownerId: string }>()((db, p) =>
+  db.selectFrom('account').select(['volumeCount', 'version']).where('id', '=', p('ownerId')),
+);
+
+const listed = (db: Db) =>
+  db
+    .selectFrom('volume')
+    .select(['publicText', 'createdAtMs', 'id'])
+    .where('listed', '=', 1)
+    .orderBy('createdAtMs', 'desc')
+    .orderBy('id', 'desc');
+
+const fromNewest = prepared<{ ownerId: string; offset: number; limit: number }>()((db, p) =>
+  listed(db)
+    .where('ownerId', '=', p('ownerId'))
+    .limit(count(p('limit')))
+    .offset(count(p('offset'))),
+);
+
+const fromKnown = prepared<{ ownerId: string; createdAtMs: number; id: string; offset: number; limit: number }>()(
+  (db, p) =>
+    listed(db)
+      .where('ownerId', '=', p('ownerId'))
+      .where(({ eb, refTuple, tuple }) => eb(refTuple('createdAtMs', 'id'), '<=', tuple(p('createdAtMs'), p('id'))))
+      .limit(count(p('limit')))
+      .offset(count(p('offset'))),
+);
+
+export function makeVolumePages(): VolumePages {
+  /** A map keeps the order of insertion: the first is the one not asked for longest. */
+  const owners = new Map<string, Places>();
+
+  function placesOf(ownerId: string, version: number): Places {
+    const before = owners.get(ownerId);
+    owners.delete(ownerId);
+    const places = before?.version === version ? before : { version, known: new Map<number, Known>() };
+    owners.set(ownerId, places);
+    for (const oldest of owners.keys()) {
+      if (owners.size <= OWNERS) break;
+      owners.delete(oldest);
+    }
+    return places;
+  }
+
+  return {
+    async page(db, ownerId, offset, limit) {
+      // Read before the page: when a volume joins or leaves in between, what is remembered is of the old version, and forgotten at the next page.
+      const [account] = await totals(db, { ownerId });
+      const totalEntries = account?.volumeCount ?? 0;
+      if (!account || offset >= totalEntries) return { texts: [], totalEntries };
+      const stretch = Math.floor(offset / STRETCH);
+      if (stretch === 0) return { texts: textsOf(await fromNewest(db, { ownerId, offset, limit })), totalEntries };
+      const { known } = placesOf(ownerId, account.version);
+      const near = nearest(known, offset);
+      const rows = near
+        ? await fromKnown(db, { ownerId, ...near, offset: offset - near.place, limit })
+        : await fromNewest(db, { ownerId, offset, limit });
+      const [first] = rows;
+      if (first && !known.has(stretch))
+        known.set(stretch, { place: offset, createdAtMs: first.createdAtMs, id: first.id });
+      return { texts: textsOf(rows), totalEntries };
+    },
+  };
+}
+
+const textsOf = (rows: readonly { publicText: string }[]): string[] => rows.map((row) => row.publicText);
+
+/** The last known volume at or before the place. */
+function nearest(known: ReadonlyMap<number, Known>, place: number): Known | null {
+  for (let stretch = Math.floor(place / STRETCH); stretch > 0; stretch--) {
+    const found = known.get(stretch);
+    if (found && found.place <= place) return found;
+  }
+  return null;
+}

@@ -1,0 +1,207 @@
+/** Volumes: rows to domain and back. */
+import type { Selectable } from 'kysely';
+import type { DiskId } from '../../domain/disk.ts';
+import { regionId, userId, volumeId } from '../../domain/ids.ts';
+import { endOperation } from '../../domain/operation.ts';
+import {
+  publicVolume,
+  volumeStatuses,
+  volumeTypes,
+  type Volume,
+  type VolumeStatus,
+  type VolumeType,
+} from '../../domain/volume.ts';
+import type { Hold } from './instances.ts';
+import { stillHeld } from '../db/leases.ts';
+import { oneOf } from '../db/one-of.ts';
+import { keepOperation } from './operations.ts';
+import type { VolumeTable } from '../db/schema.ts';
+import type { Db } from '../store.ts';
+
+export type VolumeRow = Selectable<VolumeTable>;
+
+export const volumeFromRow = (row: VolumeRow): Volume => ({
+  id: volumeId(row.id),
+  ownerId: userId(row.ownerId),
+  ownerName: row.ownerName,
+  createdAtMs: row.createdAtMs,
+  name: row.name,
+  regionId: regionId(row.regionId),
+  type: oneOf<VolumeType>(volumeTypes, row.type),
+  sizeGB: row.sizeGB,
+  usageBytes: row.usageBytes,
+  source: row.source === null ? null : JSON.parse(row.source),
+  status: oneOf<VolumeStatus>(volumeStatuses, row.status),
+  generation: row.generation,
+  operation: JSON.parse(row.operation),
+});
+
+/** The name is taken while the volume is not Terminating; one owner, one name, in all regions. */
+const liveName = (volume: Volume): string | null =>
+  volume.status === 'Terminating' ? null : `${volume.ownerId}/${volume.name}`;
+
+const columnsOf = (volume: Volume) => ({
+  name: volume.name,
+  liveName: liveName(volume),
+  sizeGB: volume.sizeGB,
+  usageBytes: volume.usageBytes,
+  status: volume.status,
+  generation: volume.generation,
+  operation: JSON.stringify(volume.operation),
+  publicText: JSON.stringify(publicVolume(volume)),
+});
+
+/** False when the owner has a living volume of this name. */
+export async function insertVolume(tx: Db, volume: Volume, dueAtMs: number): Promise<boolean> {
+  const result = await tx
+    .insertInto('volume')
+    .values({
+      id: volume.id,
+      ownerId: volume.ownerId,
+      ownerName: volume.ownerName,
+      createdAtMs: volume.createdAtMs,
+      regionId: volume.regionId,
+      type: volume.type,
+      source: volume.source && sourceText(volume.source),
+      ...columnsOf(volume),
+      listed: 1,
+      dueAtMs,
+      leaseOwner: null,
+      leaseToken: null,
+      leaseUntilMs: null,
+    })
+    .onConflict((conflict) => conflict.column('liveName').doNothing())
+    .executeTakeFirst();
+  return (result.numInsertedOrUpdatedRows ?? 0n) > 0n;
+}
+
+/**
+ * The owner's volumes among `ids` that are not being deleted, each held by its row until the transaction ends: a delete and a
+ * mount of the same volume come one after the other, and the second sees the first.
+ */
+export async function holdVolumes(tx: Db, ownerId: string, ids: readonly string[]): Promise<VolumeRow[]> {
+  if (ids.length === 0) return [];
+  return tx
+    .updateTable('volume')
+    .set((row) => ({ dueAtMs: row.ref('dueAtMs') }))
+    .where('id', 'in', [...ids].sort())
+    .where('ownerId', '=', ownerId)
+    .where('status', '!=', 'Terminating')
+    .returningAll()
+    .execute();
+}
+
+/** The owner's volume as it is now, also one that is being deleted. */
+export async function ownedVolume(db: Db, ownerId: string, id: string): Promise<Volume | null> {
+  const query = db.selectFrom('volume').selectAll().where('id', '=', id).where('ownerId', '=', ownerId);
+  const row = await query.executeTakeFirst();
+  return row ? volumeFromRow(row) : null;
+}
+
+/** The operation of the wish before it becomes history. */
+export async function writeVolumeWish(
+  tx: Db,
+  before: Pick<Volume, 'generation' | 'operation'>,
+  volume: Volume,
+  more: { listed: boolean; dueAtMs: number },
+): Promise<void> {
+  await keepOperation(tx, volume.ownerId, { ...before, subjectId: volume.id }, volume.operation.startedAtMs);
+  await tx
+    .updateTable('volume')
+    .set({ ...columnsOf(volume), listed: more.listed ? 1 : 0, dueAtMs: more.dueAtMs })
+    .where('id', '=', volume.id)
+    .execute();
+}
+
+/** Writes what the pass found over the volume as it is by now: its name may be another. Null when the pass is out of date. */
+export async function writeVolumeFound(tx: Db, hold: Hold, found: (volume: Volume) => Volume): Promise<Volume | null> {
+  const row = await tx
+    .updateTable('volume')
+    .set((volume) => ({ status: volume.ref('status') }))
+    .where(stillHeld(hold))
+    .returningAll()
+    .executeTakeFirst();
+  if (!row) return null;
+  const next = found(volumeFromRow(row));
+  await tx.updateTable('volume').set(columnsOf(next)).where('id', '=', next.id).execute();
+  return next;
+}
+
+/** Under its new name; throws a unique violation when the owner has another that is called so. */
+export async function writeVolumeName(tx: Db, volume: Volume): Promise<void> {
+  await tx.updateTable('volume').set(columnsOf(volume)).where('id', '=', volume.id).execute();
+}
+
+/** How a source is written down, and found again. */
+const sourceText = ({ kind, id }: Pick<DiskId, 'kind' | 'id'>): string => JSON.stringify({ kind, id });
+
+/** Whether a volume or a snapshot is being made of it, which it must outlast. */
+export async function isCopied(db: Db, from: DiskId): Promise<boolean> {
+  const volume = db
+    .selectFrom('volume')
+    .select('id')
+    .where('source', '=', sourceText(from))
+    .where('status', '=', 'Pending');
+  const snapshot = db
+    .selectFrom('snapshot')
+    .select('id')
+    .where('volumeId', '=', from.id)
+    .where('status', '=', 'Pending');
+  const [copies, snapshots] = await Promise.all([
+    volume.limit(1).executeTakeFirst(),
+    from.kind === 'volume' ? snapshot.limit(1).executeTakeFirst() : undefined,
+  ]);
+  return copies !== undefined || snapshots !== undefined;
+}
+
+/** Its last operation, which ends with the row, is history from then on. */
+export async function deleteVolumeRow(tx: Db, hold: Hold, volume: Volume, nowMs: number): Promise<boolean> {
+  const result = await tx.deleteFrom('volume').where(stillHeld(hold)).executeTakeFirst();
+  if (result.numDeletedRows === 0n) return false;
+  const operation = endOperation(volume.operation, 'Succeeded', nowMs);
+  await keepOperation(tx, volume.ownerId, { ...volume, subjectId: volume.id, operation }, nowMs);
+  return true;
+}
+
+/** Instances that hold a volume: `living` are not released; the others are still being cleaned. */
+export async function mountersOf(db: Db, volume: string): Promise<{ instanceId: string; living: boolean }[]> {
+  const rows = await db
+    .selectFrom('mount')
+    .innerJoin('instance', 'instance.id', 'mount.instanceId')
+    .select(['instance.id as instanceId', 'instance.desired as desired'])
+    .where('mount.volumeId', '=', volume)
+    .execute();
+  return rows.map(({ instanceId, desired }) => ({ instanceId, living: desired !== 'released' }));
+}
+
+export async function volumeStatusesOf(db: Db, ids: readonly string[]): Promise<Map<string, VolumeStatus>> {
+  if (ids.length === 0) return new Map();
+  const rows = await db.selectFrom('volume').select(['id', 'status']).where('id', 'in', ids).execute();
+  return new Map(rows.map(({ id, status }) => [id, oneOf<VolumeStatus>(volumeStatuses, status)]));
+}
+
+/** Those of the ids that there are. */
+export async function volumesAmong(db: Db, ids: readonly string[]): Promise<Map<string, Volume>> {
+  if (ids.length === 0) return new Map();
+  const rows = await db.selectFrom('volume').selectAll().where('id', 'in', ids).execute();
+  return new Map(rows.map((row) => [row.id, volumeFromRow(row)]));
+}
+
+/** Asks the volume's pass to look at it. */
+export async function makeVolumeDue(tx: Db, id: string, nowMs: number): Promise<void> {
+  await tx.updateTable('volume').set({ dueAtMs: nowMs }).where('id', '=', id).execute();
+}
+
+/** Writes a measured usage, unless the volume has moved on since it was read or is in the hands of a pass. */
+export async function writeUsage(tx: Db, volume: Volume, usageBytes: number): Promise<boolean> {
+  const result = await tx
+    .updateTable('volume')
+    .set({ usageBytes, publicText: JSON.stringify(publicVolume({ ...volume, usageBytes })) })
+    .where('id', '=', volume.id)
+    .where('generation', '=', volume.generation)
+    .where('status', '=', volume.status)
+    .where('name', '=', volume.name)
+    .where('leaseToken', 'is', null)
+    .executeTakeFirst();
+  return result.numUpdatedRows > 0n;
+}

@@ -1,0 +1,222 @@
+/**
+ * A notebook in a real browser while the API dies beside it: what a cell prints is there, whole, and so is the notebook. The cell
+ * prints for 12 seconds in path mode; with `BERTH_LONG=1` for a minute, and over TLS too.
+ */
+import type { Browser, Locator, Page } from 'playwright-core';
+import { Agent, request } from 'undici';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { launchBrowser, networkSettled } from '../docker/e2e/browser.ts';
+import { IMAGE_DEADLINE_MS, launchFirst } from '../docker/e2e/first-launch.ts';
+import { login, startServerProcess, until, type Client, type ServerProcess } from '../docker/e2e/server-process.ts';
+import { makeTlsDomain, type TlsDomain } from '../docker/e2e/tls-domain.ts';
+
+const isLong = process.env['BERTH_LONG'] === '1';
+const LINES = isLong ? 60 : 12;
+const LONG_MS = 180_000;
+
+let server: ServerProcess;
+let client: Client;
+let headers: Record<string, string>;
+let instanceId: string;
+let browser: Browser;
+beforeAll(async () => {
+  // Of HTTP/2 all requests are lost when another container's address comes or goes, of HTTP/1.1 only those that begin just then.
+  browser = await launchBrowser('--disable-http2');
+});
+afterAll(() => browser?.close());
+
+/** A server with a running instance. */
+async function serve(nodePorts: string, settings: Record<string, string>): Promise<void> {
+  server = await startServerProcess({ nodePorts, settings, gatewayApart: true });
+  const { client: mine, token } = await login(server);
+  client = mine;
+  headers = { authorization: `Bearer ${token}` };
+  ({ instanceId } = await launchFirst(client, { name: 'lasts' }));
+  await networkSettled();
+}
+
+/** Where the gateway is, and how a program comes there. */
+let gateway: { url: string; dispatcher: Agent };
+
+/** What Jupyter says of itself. */
+async function jupyter<Answer>(path: string): Promise<Answer> {
+  const { url, dispatcher } = gateway;
+  const answered = await request(`${url}/notebook/${instanceId}/api/${path}`, { headers, dispatcher });
+  return JSON.parse(await answered.body.text());
+}
+const kernels = async (): Promise<string[]> => (await jupyter<{ id: string }[]>('kernels')).map(({ id }) => id);
+
+interface SavedCell {
+  outputs?: { text?: string[] | string }[];
+}
+/** What the first notebook on the disk has of the output of its cells. */
+async function savedOutputs(): Promise<string[]> {
+  const saved = await jupyter<{ content: { cells: SavedCell[] } }>('contents/Untitled.ipynb');
+  return saved.content.cells.map(({ outputs = [] }) => outputs.flatMap(({ text = '' }) => text).join(''));
+}
+
+/** What of ours went wrong while the page was open: answers of the gateway itself, and faults of scripts. */
+async function watched(page: Page): Promise<() => string[]> {
+  const wrong: string[] = [];
+  /** Other containers of this machine: what the page was just loading then is lost. */
+  let othersCameOrWent = false;
+  page.on('pageerror', (error) => wrong.push(`script: ${error.message}`));
+  page.on('response', (response) => {
+    const code = response.headers()['x-error-code'];
+    if (code !== undefined || response.status() >= 500)
+      wrong.push(`${response.status()} ${code ?? ''} ${response.request().method()} ${response.url()}`);
+  });
+  page.on('requestfailed', (request) => {
+    const why = request.failure()?.errorText ?? '';
+    if (why === 'net::ERR_NETWORK_CHANGED') othersCameOrWent = true;
+    else if (why !== 'net::ERR_ABORTED') wrong.push(`${why} ${request.url()}`);
+  });
+  // JupyterLab asks to be told that its theme is missing, and goes on.
+  const withoutTheme = page.locator('.jp-Dialog[aria-label*="Error Loading Theme"]');
+  await page.addLocatorHandler(withoutTheme, () => withoutTheme.locator('.jp-mod-accept').click());
+  page.on('dialog', (dialog) => {
+    if (dialog.type() !== 'beforeunload') wrong.push(`dialog: ${dialog.message()}`);
+    void dialog.accept();
+  });
+  return () => wrong.filter((one) => !(othersCameOrWent && one === 'script: Failed to fetch'));
+}
+
+const outputOf = (page: Page, cell: number): Locator =>
+  page.locator('.jp-Notebook .jp-CodeCell').nth(cell).locator('.jp-OutputArea-output');
+/** Of the cells that have any. */
+const outputsOf = (page: Page): Promise<string[]> =>
+  page.locator('.jp-Notebook .jp-CodeCell .jp-OutputArea-output').allTextContents();
+const isIdle = (page: Page): Promise<void> =>
+  page.getByText('Python 3 (ipykernel) | Idle').waitFor({ timeout: LONG_MS });
+
+async function run(page: Page, cell: number, code: string): Promise<void> {
+  const editor = page.locator('.jp-Notebook .jp-CodeCell').nth(cell).locator('.cm-content');
+  await editor.click({ timeout: 60_000 });
+  await page.keyboard.insertText(code);
+  await page.keyboard.press('Shift+Enter');
+}
+
+async function save(page: Page, isFirst = false): Promise<void> {
+  const saved = page.waitForResponse(
+    (response) => response.request().method() === 'PUT' && response.url().includes('/api/contents/'),
+  );
+  await page.keyboard.press('Control+s');
+  // Of a notebook that has no name yet JupyterLab asks which it shall have.
+  if (isFirst) await page.locator('.jp-Dialog .jp-mod-accept').click();
+  expect((await saved).status()).toBe(200);
+}
+
+const lines = (name: string, count = LINES): string =>
+  Array.from({ length: count }, (_, n) => `${name} ${n}\n`).join('');
+const printing = (name: string): string =>
+  `import time\nfor n in range(${LINES}): print("${name}", n, flush=True); time.sleep(1)`;
+
+async function expectAllPrinted(): Promise<void> {
+  const { url } = await client.open({ instanceId });
+  const page = await (await browser.newContext({ ignoreHTTPSErrors: true })).newPage();
+  const wrong = await watched(page);
+  await page.goto(url);
+  await page.locator('.jp-LauncherCard[title*="Python 3"]').first().click({ timeout: 60_000 });
+  await isIdle(page);
+  const before = await kernels();
+  expect(before).toHaveLength(1);
+
+  await run(page, 0, printing('first'));
+  await outputOf(page, 0).getByText('first 2').waitFor({ timeout: 60_000 });
+  await server.kill('SIGKILL');
+  await outputOf(page, 0).getByText('first 4').waitFor({ timeout: 60_000 });
+  // Saved with nobody there but the gateway.
+  await save(page, true);
+  await server.start();
+  await outputOf(page, 0)
+    .getByText(`first ${LINES - 1}`)
+    .waitFor({ timeout: LONG_MS });
+  await isIdle(page);
+  expect(await outputOf(page, 0).textContent()).toBe(lines('first'));
+  await save(page);
+  expect((await savedOutputs())[0]).toBe(lines('first'));
+  expect(wrong()).toEqual([]);
+
+  // Reloaded in the midst of a cell, while the API is away.
+  await run(page, 1, printing('second'));
+  await outputOf(page, 1).getByText('second 2').waitFor({ timeout: 60_000 });
+  await save(page);
+  await server.kill('SIGKILL');
+  await page.reload();
+  await outputOf(page, 1).getByText('second 3').waitFor({ timeout: 60_000 });
+  await server.start();
+  await outputOf(page, 1)
+    .getByText(`second ${LINES - 1}`)
+    .waitFor({ timeout: LONG_MS });
+  await isIdle(page);
+  expect(await outputsOf(page)).toEqual([lines('first'), lines('second')]);
+  await page.locator('.jp-Notebook').click();
+  await save(page);
+  expect((await savedOutputs()).slice(0, 2)).toEqual([lines('first'), lines('second')]);
+
+  // Left alone in the midst of a cell, and opened again when that has long ended, elsewhere.
+  await run(page, 2, printing('third'));
+  await outputOf(page, 2).getByText('third 1').waitFor({ timeout: 60_000 });
+  await save(page);
+  await page.close();
+  await until(
+    () => jupyter<{ execution_state: string }[]>('kernels'),
+    ([kernel]) => kernel?.execution_state === 'idle',
+    LONG_MS,
+  );
+  const elsewhere = await (await browser.newContext({ ignoreHTTPSErrors: true })).newPage();
+  const wrongThere = await watched(elsewhere);
+  await elsewhere.goto((await client.open({ instanceId })).url);
+  await elsewhere.goto(`${gateway.url}/notebook/${instanceId}/lab/tree/Untitled.ipynb`);
+  await outputOf(elsewhere, 2)
+    .getByText(`third ${LINES - 1}`)
+    .waitFor({ timeout: 60_000 });
+  expect(await outputsOf(elsewhere)).toEqual([lines('first'), lines('second'), lines('third')]);
+  await run(elsewhere, 3, 'print("the same kernel", n)');
+  await outputOf(elsewhere, 3)
+    .getByText(`the same kernel ${LINES - 1}`)
+    .waitFor({ timeout: 60_000 });
+  await save(elsewhere);
+  expect((await savedOutputs()).slice(0, 3)).toEqual([lines('first'), lines('second'), lines('third')]);
+  expect(await kernels()).toEqual(before);
+  expect([...wrong(), ...wrongThere()]).toEqual([]);
+}
+
+const NAME =
+  'what a cell prints is whole on the page and on the disk, whether the API is killed meanwhile, the page reloaded, or nobody there';
+
+describe('in path mode', () => {
+  beforeAll(async () => {
+    await serve('30850-30874', {});
+    gateway = { url: server.gatewayUrl, dispatcher: new Agent() };
+  }, IMAGE_DEADLINE_MS);
+  afterAll(async () => {
+    await gateway?.dispatcher.destroy();
+    await server?.stop();
+  });
+  test(NAME, expectAllPrinted, 3 * LONG_MS);
+});
+
+describe('below a wildcard domain, over TLS', () => {
+  let domain: TlsDomain;
+  beforeAll(async () => {
+    if (!isLong) return;
+    domain = await makeTlsDomain('gpu.localhost');
+    await serve('30875-30899', domain.settings);
+    gateway = { url: `https://${domain.at}`, dispatcher: new Agent({ connect: domain.connect }) };
+  }, IMAGE_DEADLINE_MS);
+  afterAll(async () => {
+    if (!isLong) return;
+    await gateway?.dispatcher.destroy();
+    await server?.stop();
+    await domain?.remove();
+  });
+  test(
+    NAME,
+    async (context) => {
+      context.skip(!isLong, 'a second minute of what is tried in path mode: BERTH_LONG=1 runs it over TLS too');
+      await expectAllPrinted();
+    },
+    3 * LONG_MS,
+  );
+});

@@ -1,0 +1,222 @@
+/** The whole promise on real parts: the program, a container engine, JupyterLab, a browser, an ssh client. */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { InstanceObject } from '../../src/contract/instance.ts';
+import { runCell } from '../docker/e2e/jupyter.ts';
+import { launchBrowser } from '../docker/e2e/browser.ts';
+import { firstWish, IMAGE_DEADLINE_MS, launchFirst } from '../docker/e2e/first-launch.ts';
+import {
+  installationOf,
+  login,
+  ownedNames,
+  startServerProcess,
+  statusesOf,
+  until,
+  type Client,
+  type ServerProcess,
+} from '../docker/e2e/server-process.ts';
+import { makeSshKey, type SshKey } from '../docker/e2e/ssh.ts';
+
+let server: ServerProcess;
+let key: SshKey;
+let client: Client;
+let token: string;
+let first: Awaited<ReturnType<typeof firstWish>>;
+
+beforeAll(async () => {
+  server = await startServerProcess({ nodePorts: '31000-31099' });
+  key = await makeSshKey();
+  ({ client, token } = await login(server));
+  first = await firstWish(client, { name: 'e2e' });
+}, IMAGE_DEADLINE_MS);
+
+afterAll(async () => {
+  await key?.remove();
+  await server?.stop();
+});
+
+const pager = { currentPage: 1, pageSize: 50 };
+
+const instance = async (id: string): Promise<InstanceObject> => {
+  const found = (await client.listInstances({ pager })).instances.find((one) => one.instanceMetadata.instanceId === id);
+  if (!found) throw new Error(`${id} is not listed`);
+  return found;
+};
+const statusOf = (one: InstanceObject): string => one.instanceRuntimeInfo.status;
+const nodePortOf = (one: InstanceObject, port: number): number =>
+  one.instanceSpecInfo.nodePorts.find((each) => each.port === port)?.nodePort ?? 0;
+
+const perHour = { chargeMode: 'perHour', duration: 1 } as const;
+
+test('a notebook with a volume, ports and ssh lives through stop and start, and leaves nothing behind', async () => {
+  const { imageId, region, instanceTypeId } = first;
+  await client.createSshKey({ name: 'e2e', publicKey: key.publicKey });
+  const { volume } = await client.createVolume({ name: 'e2e', sizeGB: 1, region, volumeType: 'filesystem' });
+  expect(volume).toMatchObject({ status: 'Pending', usageGB: 0 });
+
+  const { instanceId } = await client.launch({
+    name: 'e2e',
+    imageId,
+    instanceTypeId,
+    region,
+    billing: perHour,
+    remoteStorages: [
+      { mountPath: '/root/volume', remoteStorageName: 'e2e', remoteStorageId: volume.id, type: 'filesystem' },
+    ],
+    instanceConfiguration: {
+      enableCommonData: false,
+      enableDocker: false,
+      initScript:
+        '#!/bin/bash\necho begun > /tmp/init\nwhile [ ! -e /tmp/go ]; do sleep 0.1; done\necho done\nexit 7\n',
+    },
+    nodePorts: [8000],
+  });
+  const running = await until(
+    () => instance(instanceId),
+    (one) => statusOf(one) === 'Running',
+  );
+  const statuses = statusesOf(server.folder, instanceId);
+  expect(statuses[0]).toBe('Initializing');
+  expect(statuses.at(-1)).toBe('Running');
+  expect(statuses.every((status) => ['Initializing', 'PullingImage', 'Starting', 'Running'].includes(status))).toBe(
+    true,
+  );
+  expect(running.instanceRuntimeInfo).toMatchObject({ healthy: true, message: 'the init script is running' });
+  const sshPort = nodePortOf(running, 22);
+
+  // ssh, while the init script still runs, which sees the same /tmp.
+  expect(await key.ssh(sshPort, 'hostname; pwd; cat /tmp/init')).toBe(`${instanceId}-0\n/root\nbegun\n`);
+  await key.ssh(
+    sshPort,
+    'touch /tmp/go; for f in /root/a /root/dataDisk/a /root/sharedDisk/a /root/volume/a; do echo kept > $f; done; sync',
+  );
+  await until(
+    () => instance(instanceId),
+    (one) => one.instanceRuntimeInfo.message === 'the init script ended with exit code 7',
+  );
+  expect(await key.ssh(sshPort, 'cat /var/log/berth/init.log /var/log/berth/init.exit')).toBe('done\n7\n');
+
+  // A kernel through the gateway's WebSocket; our own credentials never come inside.
+  const headers = { authorization: `Bearer ${token}` };
+  const notebookUrl = `${server.gatewayUrl}${running.instanceRuntimeInfo.subUrl}`;
+  expect(await runCell(notebookUrl, headers, 'print(6 * 7)')).toBe('42\n');
+
+  // A port, from the node port and through the gateway. What arrives inside is echoed.
+  await key.ssh(
+    sshPort,
+    `cat > /root/echo.py <<'PY'
+import http.server
+class Echo(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = (self.path + '\\n' + str(self.headers)).encode()
+        self.send_response(200); self.send_header('content-length', str(len(body))); self.end_headers(); self.wfile.write(body)
+    def log_message(self, *_): pass
+http.server.ThreadingHTTPServer(('0.0.0.0', 8000), Echo).serve_forever()
+PY
+nohup python3 /root/echo.py > /dev/null 2>&1 &`,
+  );
+  const direct = `http://127.0.0.1:${nodePortOf(running, 8000)}/x`;
+  await until(
+    () =>
+      fetch(direct).then(
+        (answer) => answer.ok,
+        () => false,
+      ),
+    Boolean,
+  );
+  const forwarded = await fetch(`${server.gatewayUrl}/forward/${instanceId}/8000/x?y=1`, {
+    headers: { ...headers, cookie: `AccessToken=${token}` },
+  });
+  const echoed = await forwarded.text();
+  expect(echoed).toMatch(/^\/x\?y=1\n/);
+  expect(echoed).not.toContain(token);
+
+  // Ports that were not asked for are the owner's alone.
+  expect((await fetch(`${server.gatewayUrl}/forward/${instanceId}/8888/`)).status).toBe(401);
+  expect((await fetch(notebookUrl)).status).toBe(401);
+
+  await client.stop({ instanceId });
+  await until(
+    () => instance(instanceId),
+    (one) => statusOf(one) === 'Stopped',
+  );
+  await expect(key.ssh(sshPort, 'true')).rejects.toThrow();
+  await client.start({ instanceId });
+  const again = await until(
+    () => instance(instanceId),
+    (one) => statusOf(one) === 'Running',
+  );
+  expect(nodePortOf(again, 22)).toBe(sshPort);
+  expect(
+    await key.ssh(
+      sshPort,
+      'cat /root/a /root/dataDisk/a /root/sharedDisk/a /root/volume/a; ls /tmp/go; cat /var/log/berth/init.exit',
+    ),
+  ).toBe('kept\nkept\nkept\nkept\n/tmp/go\n7\n');
+
+  await expect(client.deleteVolume({ id: volume.id })).rejects.toMatchObject({
+    status: 409,
+    message: expect.stringContaining(instanceId),
+  });
+  await client.terminate({ instanceId });
+  expect(statusOf(await instance(instanceId))).toBe('Released');
+  await expect(client.terminate({ instanceId })).rejects.toMatchObject({
+    status: 404,
+    message: 'ent: instance not found',
+  });
+  await until(
+    () => instance(instanceId),
+    (one) => one.instanceRuntimeInfo.phase === 'Cleaned',
+  );
+  expect(await ownedNames(installationOf(server.folder))).toEqual([]);
+
+  // The volume keeps its data: the next instance finds it.
+  const next = await client.launch({
+    name: 'next',
+    imageId,
+    instanceTypeId,
+    region,
+    billing: perHour,
+    remoteStorages: [{ mountPath: '/mnt/v', remoteStorageName: 'e2e', remoteStorageId: volume.id, type: 'filesystem' }],
+    instanceConfiguration: { enableCommonData: false, enableDocker: false, initScript: '' },
+    nodePorts: [],
+  });
+  const second = await until(
+    () => instance(next.instanceId),
+    (one) => statusOf(one) === 'Running',
+  );
+  expect(await key.ssh(nodePortOf(second, 22), 'cat /mnt/v/a /root/sharedDisk/a; ls /root/dataDisk')).toBe(
+    'kept\nkept\n',
+  );
+  await client.terminate(next);
+  await until(
+    async () => await client.deleteVolume({ id: volume.id }).then(() => 'deleted', String),
+    (answer) => answer === 'deleted',
+  );
+  expect((await client.listVolumes({ pager })).volumeList).toEqual([]);
+}, 300_000);
+
+test('a browser comes in by the link of the API, runs a cell in JupyterLab, and the link is good once', async () => {
+  const { instanceId } = await launchFirst(client, { name: 'browser' });
+  const { url } = await client.open({ instanceId });
+
+  const browser = await launchBrowser();
+  try {
+    const page = await browser.newPage();
+    await page.goto(url);
+    expect(new URL(page.url()).pathname).toContain(`/notebook/${instanceId}/`);
+    expect(page.url()).not.toContain('key=');
+    await page.locator('.jp-LauncherCard[title*="Python 3"]').first().click({ timeout: 60_000 });
+    await page.getByText('Python 3 (ipykernel) | Idle').waitFor({ timeout: 60_000 });
+    const cell = page.locator('.jp-Notebook .jp-Cell .cm-content').first();
+    await cell.click({ timeout: 60_000 });
+    await page.keyboard.type('print("sum", 20 + 22)');
+    await page.keyboard.press('Shift+Enter');
+    await page.locator('.jp-OutputArea-output', { hasText: 'sum 42' }).waitFor({ timeout: 60_000 });
+  } finally {
+    await browser.close();
+  }
+  const spent = await fetch(url, { redirect: 'manual' });
+  expect(spent.status).toBeGreaterThanOrEqual(400);
+  expect(spent.headers.getSetCookie()).toEqual([]);
+  await client.terminate({ instanceId });
+}, 300_000);

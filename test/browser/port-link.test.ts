@@ -1,0 +1,79 @@
+/** A real browser follows a link to a port: what it keeps, what it sends, and what a page in there learns of it. */
+import type { RequestListener } from 'node:http';
+import type { Browser } from 'playwright-core';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ALICE, idOf, serve, start, type Harness } from '../http/gateway/harness.ts';
+import { launchBrowser } from '../docker/e2e/browser.ts';
+
+const A = idOf('a');
+const TOKEN = 'the-token-of-a-link';
+/** Names below it lead to this machine in every browser, and count as safe. */
+const DOMAIN = 'gpu.localhost';
+
+let browser: Browser;
+beforeAll(async () => {
+  browser = await launchBrowser();
+});
+afterAll(() => browser.close());
+
+/** A page with a script of its own file, which asks its API. */
+async function app(): Promise<{ harness: Harness; inward: string[] }> {
+  const inward: string[] = [];
+  const listener: RequestListener = (req, res) => {
+    inward.push(`${req.url} ${JSON.stringify(req.headers)}`);
+    if (req.url === '/app.js')
+      return res
+        .setHeader('content-type', 'text/javascript')
+        .end('fetch("api").then(async (r) => (document.title = await r.text()), () => (document.title = "no api"))');
+    if (req.url === '/api') return res.end('api answers');
+    if (req.url === '/next') return res.setHeader('content-type', 'text/html').end('<h1>next page</h1>');
+    return res
+      .setHeader('content-type', 'text/html')
+      .end(
+        '<a href="next">next</a><pre></pre><script>document.querySelector("pre").textContent = location.href + document.referrer</script><script src="app.js" onerror="document.title = \'no script\'"></script>',
+      );
+  };
+  const inside = await serve(listener);
+  const harness = await start({ portDomain: () => `${DOMAIN}:${harness.port}` });
+  harness.add(A, { owner: ALICE, ports: { 80: inside.port, 81: inside.port } });
+  harness.shares.set(TOKEN, { instanceId: A, port: 80, expiresAtMs: Date.now() + 3_600_000 });
+  return { harness, inward };
+}
+
+test('on the port’s host the whole app works, until the link is revoked; nothing in there is told the token', async () => {
+  const { harness, inward } = await app();
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  const origin = `http://80-${A}.${DOMAIN}:${harness.port}`;
+  await page.goto(`${origin}/?berth_share=${TOKEN}`);
+  await expect.poll(() => page.title(), { timeout: 10_000 }).toBe('api answers');
+  expect(page.url()).toBe(`${origin}/`);
+  expect(await page.textContent('pre')).not.toContain(TOKEN);
+  expect(await page.evaluate('document.cookie')).toBe('');
+  await page.click('a');
+  expect(await page.textContent('h1')).toBe('next page');
+  expect(inward.map((seen) => seen.split(' ')[0])).toEqual(expect.arrayContaining(['/', '/app.js', '/api', '/next']));
+  expect(inward.join('\n')).not.toMatch(new RegExp(`${TOKEN}|berth`));
+  // Another port of the same instance is not what was shared.
+  expect((await page.goto(`http://81-${A}.${DOMAIN}:${harness.port}/`))?.status()).toBe(401);
+  harness.shares.delete(TOKEN);
+  expect((await page.goto(`${origin}/`))?.status()).toBe(401);
+  await context.close();
+});
+
+test('on a path the page and its links come in, in a sandbox; what it loads itself is asked for without the cookie', async () => {
+  const { harness, inward } = await app();
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  const place = `http://${DOMAIN}:${harness.port}/forward/${A}/80/`;
+  await page.goto(`${place}?berth_share=${TOKEN}`);
+  expect(page.url()).toBe(place);
+  expect(await page.textContent('pre')).toBe(place);
+  expect(await page.evaluate('self.origin')).toBe('null');
+  await expect.poll(() => page.title(), { timeout: 10_000 }).toBe('no script');
+  await page.click('a');
+  expect(await page.textContent('h1')).toBe('next page');
+  expect((await page.goto(`http://${DOMAIN}:${harness.port}/forward/${A}/81/`))?.status()).toBe(401);
+  expect(inward.join('\n')).not.toMatch(new RegExp(`${TOKEN}|berth`));
+  await context.close();
+});

@@ -1,0 +1,50 @@
+/** A terminal from a page, in a real browser: by its cookie from the API's own origin, and from no other, such as those that instances show. */
+import { createServer } from 'node:http';
+import { expect, onTestFinished, test } from 'vitest';
+import { execRoom } from '../http/api/exec-room.ts';
+import { launchBrowser } from '../docker/e2e/browser.ts';
+
+/** Runs in the page: what a terminal shows after one line was typed, or how it was not let in. */
+const IN_PAGE = `async ({ url, line }) => new Promise((resolve) => {
+  const socket = new WebSocket(url, 'berth.terminal.v1');
+  socket.binaryType = 'arraybuffer';
+  let shown = '';
+  const decoder = new TextDecoder();
+  socket.onopen = () => socket.send(new TextEncoder().encode(line));
+  socket.onmessage = ({ data }) => {
+    if (typeof data !== 'string') shown += decoder.decode(data, { stream: true });
+    if (shown.includes('\\r\\nfrom a page\\r\\n')) resolve({ protocol: socket.protocol, shown });
+  };
+  socket.onclose = ({ code }) => resolve({ code });
+})`;
+
+test('a page of the API’s origin has a terminal by its cookie; a page of another port of the same host has none', async () => {
+  const { admin, api } = await execRoom();
+  const instanceId = await admin.launch();
+  const foreign = createServer((_request, response) => response.end('<p>elsewhere</p>'));
+  await new Promise<void>((resolve) => foreign.listen(0, '127.0.0.1', resolve));
+  const address = foreign.address();
+  const browser = await launchBrowser();
+  onTestFinished(async () => {
+    await browser.close();
+    foreign.close();
+  });
+  const context = await browser.newContext();
+  await context.addCookies([
+    { name: 'AccessToken', value: admin.token, url: api.origin, httpOnly: true, sameSite: 'Lax' },
+  ]);
+  const url = `${api.origin.replace('http', 'ws')}/api/instance/terminal?instanceId=${instanceId}`;
+  const tried = async (origin: string): Promise<unknown> => {
+    const page = await context.newPage();
+    await page.goto(origin);
+    return page.evaluate(`(${IN_PAGE})(${JSON.stringify({ url, line: 'echo from a page\r' })})`);
+  };
+  expect(await tried(api.origin)).toEqual({
+    protocol: 'berth.terminal.v1',
+    shown: expect.stringContaining('\r\nfrom a page\r\n'),
+  });
+  if (address === null || typeof address === 'string') throw new Error('no port');
+  expect(await tried(`http://127.0.0.1:${address.port}`)).toEqual({ code: 1006 });
+  const { terminals } = await admin.client.listTerminals({ instanceId });
+  expect(terminals).toHaveLength(1);
+});

@@ -1,0 +1,253 @@
+/** In a real browser: what a page of an instance can do with the login that its visitor has at the API, by each way in. */
+import type { Browser, BrowserContext, Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { launchBrowser, networkSettled } from '../docker/e2e/browser.ts';
+import { IMAGE_DEADLINE_MS, launchFirst, nodePortOf } from '../docker/e2e/first-launch.ts';
+import {
+  freePort,
+  login,
+  PASSWORD,
+  startServerProcess,
+  until,
+  type Client,
+  type ServerProcess,
+} from '../docker/e2e/server-process.ts';
+
+/** Tells on /seen with which cookies it was asked; plants cookies of our names where the address says which. */
+const SERVER = `
+import http.server
+seen = []
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        if self.path != "/seen":
+            seen.append(self.headers.get("cookie", "no cookie"))
+        text = "\\n".join(seen) if self.path == "/seen" else "onfetch = () => {}" if self.path == "/worker.js" else "<title>theirs</title>"
+        self.send_response(200)
+        self.send_header("content-type", "text/javascript" if self.path == "/worker.js" else "text/html")
+        planted = self.path.partition("?plant=")[2]
+        for name in ("AccessToken", "berth_gateway") if planted else ():
+            self.send_header("set-cookie", name + "=" + planted + "; Path=/")
+            self.send_header("set-cookie", name + "=" + planted + "; Path=/api")
+        self.end_headers()
+        self.wfile.write(text.encode())
+    def log_message(self, *_): pass
+http.server.ThreadingHTTPServer(("0.0.0.0", 8000), Page).serve_forever()`;
+
+let server: ServerProcess;
+let admin: Client;
+let browser: Browser;
+let instanceId: string;
+let gatewayPort: number;
+let nodePort: { address: string; nodePort: number };
+
+beforeAll(async () => {
+  gatewayPort = await freePort();
+  server = await startServerProcess({
+    nodePorts: '30900-30949',
+    settings: {
+      BERTH_GATEWAY_LISTEN: `127.0.0.1:${gatewayPort}`,
+      BERTH_DOMAIN: `*.gpu.localhost:${gatewayPort}`,
+      BERTH_NODE_PORT_ADDRESS: '', // as it is where nobody says otherwise
+    },
+  });
+  ({ client: admin } = await login(server));
+  ({ instanceId, nodePort } = await launchedByMallory());
+  await networkSettled();
+  browser = await launchBrowser(
+    // An operator's machine, on whose one name everything is reached.
+    `--host-resolver-rules=MAP one.test:${nodePort.nodePort} ${nodePort.address}:${nodePort.nodePort},MAP one.test 127.0.0.1`,
+  );
+}, IMAGE_DEADLINE_MS);
+afterAll(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+
+async function launchedByMallory(): Promise<{ instanceId: string; nodePort: { address: string; nodePort: number } }> {
+  const account = { username: 'mallory', email: 'mallory@example.org', password: PASSWORD, balance: 100 };
+  await admin.createUser(account);
+  const { client } = await login(server, 'mallory');
+  const initScript = `exec python3 - <<'PY'${SERVER}\nPY`;
+  const made = await launchFirst(client, { name: 'theirs', initScript, nodePorts: [8000] });
+  const at = nodePortOf(made, 8000);
+  await until(
+    () =>
+      fetch(`http://${at.address}:${at.nodePort}/seen`).then(
+        ({ ok }) => ok,
+        () => false,
+      ),
+    Boolean,
+  );
+  return { instanceId: made.instanceId, nodePort: at };
+}
+
+/** Of what the instance was sent since, the cookies. */
+async function cookiesSeen(): Promise<string> {
+  return (await fetch(`http://${nodePort.address}:${nodePort.nodePort}/seen`)).text();
+}
+
+interface Place {
+  /** Where the visitor is logged in at the API, and where the page is. */
+  api: string;
+  theirs: string;
+  /** What came of asking for a service worker; `document.cookie` as the page sees it, where it sees any. */
+  worker: 'refused' | 'its own';
+  cookies: 'none' | 'its own';
+}
+const places: Record<string, () => Place> = {
+  'on a path, with the API on the same host': () => ({
+    api: server.apiUrl,
+    theirs: `http://127.0.0.1:${gatewayPort}/forward/${instanceId}/8000/`,
+    worker: 'refused',
+    cookies: 'none',
+  }),
+  'on a host of its own': () => ({
+    api: server.apiUrl,
+    theirs: `http://8000-${instanceId}.gpu.localhost:${gatewayPort}/`,
+    worker: 'its own',
+    cookies: 'its own',
+  }),
+  'on a node port, where the defaults have it': () => ({
+    api: server.apiUrl,
+    theirs: `http://${nodePort.address}:${nodePort.nodePort}/`,
+    worker: 'its own',
+    cookies: 'its own',
+  }),
+};
+
+/** A visitor who is logged in at the API by the browser, as a console would do it. */
+async function visitor(context: BrowserContext, api: string): Promise<Page> {
+  const page = await context.newPage();
+  await page.goto(`${api}/`);
+  const body = JSON.stringify({ username: 'admin', password: PASSWORD });
+  const status = await page.evaluate(
+    `fetch('/api/user/login', { method: 'POST', headers: { 'content-type': 'application/json' }, body: ${JSON.stringify(body)} }).then(({ status }) => status)`,
+  );
+  expect(status).toBe(200);
+  expect(await whoAmI(page)).toBe('admin');
+  return page;
+}
+const whoAmI = (page: Page): Promise<unknown> =>
+  page.evaluate(
+    `fetch('/api/user/info', { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}' }).then((r) => r.json()).then(({ username }) => username)`,
+  );
+
+async function tokenAt(context: BrowserContext, api: string): Promise<string> {
+  const token = (await context.cookies(api)).find(({ name }) => name === 'AccessToken')?.value ?? '';
+  expect(token).toMatch(/^eyJ/);
+  return token;
+}
+
+/** All that a page can try against the API at `api`; what of it was told to the page. */
+const attack = (api: string, plants: boolean): string => `(async () => {
+  const api = ${JSON.stringify(api)};
+  const outcome = (deed) => { try { return String(deed()); } catch (error) { return error.name; } };
+  const cookiesBefore = outcome(() => document.cookie);
+  for (const path of ${plants ? "['/', '/api', location.pathname]" : '[]'})
+    outcome(() => (document.cookie = 'AccessToken=planted; path=' + path));
+  const fetched = [];
+  const body = JSON.stringify({ name: 'stolen' });
+  for (const mode of ['cors', 'no-cors'])
+    for (const [path, init] of [
+      ['/api/events', {}],
+      ['/api/user/key/create', { method: 'POST', body, headers: { 'content-type': 'text/plain' } }],
+      ['/api/user/key/create', { method: 'POST', body, headers: { 'content-type': 'application/json' } }],
+      ['/api/user/login', { method: 'POST', body: '{"username":"mallory","password":${JSON.stringify(PASSWORD)}}', headers: { 'content-type': 'text/plain' } }],
+    ])
+      fetched.push(await fetch(api + path, { ...init, mode, credentials: 'include' }).then(({ type }) => type, () => 'failed'));
+  const loaded = (element, wait = 2000) => new Promise((resolve) => {
+    element.onload = () => resolve('loaded');
+    element.onerror = () => resolve('failed');
+    setTimeout(resolve, wait, 'nothing');
+    document.body.append(element);
+  });
+  const image = await loaded(Object.assign(new Image(), { src: api + '/api/events' }));
+  const frame = Object.assign(document.createElement('iframe'), { src: api + '/', name: 'framed' });
+  await loaded(frame);
+  const inFrame = [outcome(() => frame.contentWindow.document), outcome(() => frame.contentWindow.fetch)];
+  const form = document.createElement('form');
+  Object.assign(form, { action: api + '/api/user/key/create', method: 'POST', enctype: 'text/plain', target: 'framed' });
+  form.append(Object.assign(document.createElement('input'), { name: '{"name":"', value: 'stolen"}' }));
+  document.body.append(form);
+  const posted = new Promise((resolve) => { frame.onload = () => resolve(outcome(() => frame.contentWindow.document)); setTimeout(resolve, 2000, 'nothing'); });
+  form.submit();
+  const afterPost = await posted;
+  const socket = await new Promise((resolve) => {
+    const one = new WebSocket(api.replace('http', 'ws') + '/api/events');
+    one.onopen = () => resolve('open');
+    one.onerror = () => resolve('failed');
+  });
+  const stream = await new Promise((resolve) => {
+    const one = new EventSource(api + '/api/events', { withCredentials: true });
+    one.onopen = () => resolve('open');
+    one.onerror = () => { one.close(); resolve('failed'); };
+  });
+  const worker = await Promise.resolve().then(() => navigator.serviceWorker.register('worker.js')).then(({ scope }) => scope, () => 'refused');
+  const opener = window.opener === null ? 'none' : [outcome(() => window.opener.document), outcome(() => window.opener.fetch)].join();
+  return { cookiesBefore, fetched, image, inFrame, afterPost, socket, stream, worker, opener };
+})()`;
+
+/** The page, opened by one of the API's, and what the API answered to all that came of it. */
+async function attacked({ api, theirs }: Pick<Place, 'api' | 'theirs'>, context: BrowserContext) {
+  const mine = await visitor(context, api);
+  const answered: string[] = [];
+  const [page] = await Promise.all([context.waitForEvent('page'), mine.evaluate(`void window.open('${theirs}')`)]);
+  await page.waitForLoadState();
+  expect(await page.title()).toBe('theirs');
+  page.on('response', (response) => {
+    if (response.url().startsWith(`${api}/api/`)) answered.push(`${response.request().method()} ${response.status()}`);
+  });
+  const told: unknown = await page.evaluate(attack(api, theirs.includes('?plant=')));
+  return { mine, page, told, answered };
+}
+
+/** Nothing of the visitor's was told to it. */
+const nothing = {
+  fetched: ['failed', 'failed', 'failed', 'failed', 'opaque', 'opaque', 'opaque', 'opaque'],
+  image: 'failed',
+  inFrame: ['SecurityError', 'SecurityError'],
+  afterPost: 'SecurityError',
+  socket: 'failed',
+  stream: 'failed',
+  opener: 'SecurityError,SecurityError',
+};
+
+describe('a page of somebody else', () => {
+  test.each(Object.keys(places))('%s neither has nor plants the login, nor acts by it', async (name) => {
+    const place = places[name]?.();
+    if (!place) throw new Error(name);
+    const context = await browser.newContext();
+    const { mine, told, answered } = await attacked({ ...place, theirs: `${place.theirs}?plant=planted` }, context);
+    expect(told).toMatchObject({
+      ...nothing,
+      cookiesBefore: place.cookies === 'none' ? 'SecurityError' : expect.not.stringMatching(/eyJ/),
+      worker: place.worker === 'refused' ? 'refused' : place.theirs,
+    });
+    expect(answered.length).toBeGreaterThanOrEqual(5);
+    expect(answered.filter((one) => !/ 4\d\d$/.test(one))).toEqual([]);
+    expect((await admin.listApiKeys({})).keys).toEqual([]);
+    // The visitor is who they were, and nothing of their login came to the instance.
+    expect(await whoAmI(mine)).toBe('admin');
+    expect(await cookiesSeen()).not.toContain(await tokenAt(context, place.api));
+    await context.close();
+  });
+
+  // docs/security.md says so, and what to do about it.
+  test('on a node port of the API’s own host is sent the login and can replace it, but has no script read it and no browser act by it', async () => {
+    const api = server.apiUrl.replace('127.0.0.1', 'one.test');
+    const context = await browser.newContext();
+    const theirs = `http://one.test:${nodePort.nodePort}/`;
+    const { mine, page, told, answered } = await attacked({ api, theirs }, context);
+    expect(told).toMatchObject({ ...nothing, cookiesBefore: '', worker: 'refused' });
+    // Over plain HTTP a browser says nothing of where a GET comes from: it is answered, and the page is not shown what.
+    expect(new Set(answered)).toEqual(new Set(['GET 200', 'POST 403']));
+    expect((await admin.listApiKeys({})).keys).toEqual([]);
+    expect(await cookiesSeen()).toContain(`AccessToken=${await tokenAt(context, api)}`);
+    expect(await whoAmI(mine)).toBe('admin');
+
+    const { token } = await login(server, 'mallory');
+    await page.goto(`${theirs}?plant=${token}`);
+    expect(await whoAmI(mine)).toBe('mallory');
+    await context.close();
+  });
+});

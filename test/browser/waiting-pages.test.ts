@@ -1,0 +1,67 @@
+/** What a person sees in a real browser when there is nothing to show yet: the page says what would help, and looks again by itself where that helps. */
+import type { Browser, Page, Response } from 'playwright-core';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { API_ORIGIN, idOf, serve, start, type FakeInstance, type Harness } from '../http/gateway/harness.ts';
+import { launchBrowser } from '../docker/e2e/browser.ts';
+
+const A = idOf('a');
+const PORT = 7000;
+
+let browser: Browser;
+beforeAll(async () => {
+  browser = await launchBrowser();
+});
+afterAll(() => browser?.close());
+
+async function visiting(
+  route: Partial<FakeInstance['route']>,
+): Promise<{ harness: Harness; instance: FakeInstance; page: Page; answer: Response | null }> {
+  const harness = await start();
+  const instance = harness.add(A, { publicPorts: [PORT], route });
+  const page = await browser.newPage();
+  onTestFinished(() => page.close());
+  const answer = await page.goto(`${harness.origin}/forward/${A}/${PORT}/`);
+  return { harness, instance, page, answer };
+}
+
+/** All by which a page can go elsewhere when nobody touches it. */
+const lookingAgain = (page: Page): Promise<number> =>
+  page.locator('meta[http-equiv="refresh"], script, iframe').count();
+const textOf = (page: Page): Promise<string> => page.locator('body').innerText();
+
+test('nothing listens: it says on which address to listen, and shows the program once that does', async () => {
+  const { instance, page } = await visiting({});
+  expect(await lookingAgain(page)).toBe(1);
+  const text = await textOf(page);
+  expect(text).toContain(`The instance runs, but nothing listens on its port ${PORT}.`);
+  expect(text).toContain(
+    'Let it listen on 0.0.0.0: what listens on 127.0.0.1 alone is reached from inside the instance only.',
+  );
+  expect(text).toContain('This page looks again by itself.');
+  const inside = await serve((_req, res) => void res.setHeader('content-type', 'text/html').end('<h1>it works</h1>'));
+  instance.ports.set(PORT, inside.port);
+  await page.getByText('it works').waitFor({ timeout: 15_000 });
+});
+
+test('it starts: the page goes on to the program when it runs', async () => {
+  const { instance, page } = await visiting({ running: false, status: 'PullingImage' });
+  expect(await textOf(page)).toContain('The instance is PullingImage.');
+  const inside = await serve((_req, res) => void res.setHeader('content-type', 'text/html').end('<h1>it works</h1>'));
+  instance.ports.set(PORT, inside.port);
+  instance.route = { ...instance.route, running: true, status: 'Running' };
+  await page.getByText('it works').waitFor({ timeout: 15_000 });
+});
+
+for (const [status, title] of [
+  ['Stopped', 'The instance does not run'],
+  ['StartingFailed', 'The instance could not be started'],
+] as const)
+  test(`it is ${status}: the page says who can do what, has a way to the console, and asks no more`, async () => {
+    const { harness, page, answer } = await visiting({ running: false, status });
+    expect(await page.title()).toBe(`${title} · Berth`);
+    expect(await textOf(page)).toMatch(/owner/);
+    expect(await page.getByRole('link').getAttribute('href')).toBe(`${API_ORIGIN}/`);
+    expect(await lookingAgain(page)).toBe(0);
+    expect(answer?.headers()).not.toHaveProperty('refresh');
+    expect(harness.dials).toBe(0);
+  });

@@ -1,0 +1,316 @@
+/** Commands whose streams stay open, and logs that are followed. */
+import { once } from 'node:events';
+import type { Readable } from 'node:stream';
+import { buffer, text } from 'node:stream/consumers';
+import { setTimeout as delay } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { describe, expect, it } from 'vitest';
+import type { ExecWish, OpenExec } from '../../src/engines/contract.ts';
+import type { InstanceId } from '../../src/domain/ids.ts';
+import { control, deadline, expectFault, newInstanceId, skipWithout, until, type Subject } from './subject.ts';
+
+const mebibyte = 1024 * 1024;
+
+async function open(
+  subject: Subject,
+  id: InstanceId,
+  command: string[],
+  more: Partial<ExecWish> = {},
+): Promise<OpenExec> {
+  const wish = { command, env: {}, terminal: null, ...more };
+  const running = await subject.fixture.engine.openExec(id, wish, deadline());
+  subject.after(() => running.kill().catch(() => {}));
+  return running;
+}
+
+/** What it wrote and how it ended, when its input is this. */
+async function outcome(running: OpenExec, input = ''): Promise<{ exitCode: number; stdout: string; stderr: string }> {
+  running.stdin.end(input);
+  const [stdout, stderr, exitCode] = await Promise.all([text(running.stdout), text(running.stderr), running.exited]);
+  return { exitCode, stdout, stderr };
+}
+
+export function describeOpenExec(current: () => Subject): void {
+  const started = async (wish: Parameters<Subject['spec']>[0] = {}): Promise<{ subject: Subject; id: InstanceId }> => {
+    const subject = current();
+    const spec = subject.spec({ memoryMiB: 128, pidsLimit: 256, ...wish });
+    await subject.ensure(spec);
+    return { subject, id: spec.id };
+  };
+
+  describe('openExec', () => {
+    it('the end of the input reaches the command, and its output comes after it', async () => {
+      const { subject, id } = await started();
+      const running = await open(subject, id, ['cat']);
+      running.stdin.write('one\n');
+      expect(String((await once(running.stdout, 'data'))[0])).toBe('one\n');
+      running.stdout.pause();
+      expect(await outcome(running, 'two ⛵\n')).toEqual({ exitCode: 0, stdout: 'two ⛵\n', stderr: '' });
+    });
+
+    it('a megabyte of input comes back to the byte', async () => {
+      const { subject, id } = await started();
+      const running = await open(subject, id, ['cat']);
+      const sent = Buffer.from(Array.from({ length: mebibyte }, (_, at) => (at * 7919) % 251));
+      running.stdin.end(sent);
+      expect(sent.equals(await buffer(running.stdout))).toBe(true);
+      expect(await running.exited).toBe(0);
+    });
+
+    it('stdout and stderr are apart, each in its order', async () => {
+      const { subject, id } = await started();
+      const script = Array.from({ length: 200 }, (_, n) => `echo out ${n}; echo err ${n} >&2`).join('; ');
+      const { exitCode, stdout, stderr } = await outcome(await open(subject, id, ['sh', '-c', script]));
+      expect(exitCode).toBe(0);
+      for (const [name, said] of [
+        ['out', stdout],
+        ['err', stderr],
+      ])
+        expect(said).toBe(Array.from({ length: 200 }, (_, n) => `${name} ${n}\n`).join(''));
+    });
+
+    it('exit codes are the command’s, 128 and the signal for one that was killed', async () => {
+      const { subject, id } = await started();
+      const codeOf = async (...command: string[]) => (await outcome(await open(subject, id, command))).exitCode;
+      expect(await codeOf('true')).toBe(0);
+      expect(await codeOf('sh', '-c', 'exit 42')).toBe(42);
+      expect(await codeOf('sh', '-c', 'exit 255')).toBe(255);
+      expect(await codeOf('sh', '-c', 'kill -9 $$')).toBe(137);
+      expect(await codeOf('false')).toBe(1);
+    });
+
+    it('one that isn’t there ends with 127, one that can’t be run with 126, and says so on stderr', async () => {
+      const { subject, id } = await started({ files: [control('note', 'text', 0o644)] });
+      const missing = await outcome(await open(subject, id, ['no-such-command']));
+      expect(missing).toMatchObject({ exitCode: 127, stdout: '' });
+      expect(missing.stderr).toContain('no-such-command');
+      const unfit = await outcome(await open(subject, id, ['/etc/berth/note']));
+      expect(unfit).toMatchObject({ exitCode: 126, stdout: '' });
+      expect(unfit.stderr).toMatch(/permission denied/i);
+    });
+
+    it('names and values of the environment come as they are', async () => {
+      const { subject, id } = await started();
+      const env = {
+        PLAIN: 'x',
+        QUOTES: `'"\`$HOME\\`,
+        LINES: 'one\ntwo\n',
+        EMOJI: '⚓ 🐳',
+        'odd.name': 'a=b',
+        EMPTY: '',
+      };
+      const { exitCode, stdout } = await outcome(await open(subject, id, ['env'], { env }));
+      expect(exitCode).toBe(0);
+      for (const [name, value] of Object.entries(env)) expect(`\n${stdout}`).toContain(`\n${name}=${value}\n`);
+    });
+
+    it('a hundred megabytes come through to a slow reader, who is waited for', { timeout: 120_000 }, async () => {
+      const { subject, id } = await started();
+      const total = 100_000_000;
+      const running = await open(subject, id, ['head', '-c', String(total), '/dev/zero']);
+      const before = heldBytes();
+      let over = false;
+      running.exited.then(
+        () => (over = true),
+        () => {},
+      );
+      await delay(1_500);
+      expect(running.stdout.readableLength, 'nobody reads, so little is held').toBeLessThan(mebibyte);
+      expect(over, 'and the command waits').toBe(false);
+      let [bytes, pauses] = [0, 0];
+      for await (const chunk of running.stdout) {
+        bytes += Buffer.from(chunk).length;
+        if (bytes > (pauses + 1) * (total / 20)) {
+          pauses++;
+          await delay(50);
+          expect(await settlesBelow(before + 4 * mebibyte), 'little of it is held').toBe(true);
+        }
+      }
+      expect(bytes).toBe(total);
+      expect(await running.exited).toBe(0);
+    });
+
+    it(
+      'what was written is not lost to a reader who comes when the command has ended',
+      { timeout: 60_000 },
+      async () => {
+        const { subject, id } = await started();
+        // Whatever an engine and the kernel hold for a reader: of one of these a part is nearly in, and not quite.
+        const sizes = Array.from({ length: 20 }, (_, n) => 1_100_000 + n * 20_000);
+        const came = sizes.map(async (size) => {
+          const running = await open(subject, id, ['head', '-c', String(size), '/dev/zero']);
+          await delay(4_000);
+          return (await outcome(running)).stdout.length;
+        });
+        expect(await Promise.all(came)).toEqual(sizes);
+      },
+    );
+
+    it('a stream that is destroyed holds nobody up', async () => {
+      const { subject, id } = await started();
+      const running = await open(subject, id, ['head', '-c', '5000000', '/dev/zero']);
+      running.stdout.destroy();
+      expect(await running.exited).toBe(0);
+    });
+
+    it('a terminal echoes, has the size it is told, and is ended by Ctrl-D', async () => {
+      const { subject, id } = await started();
+      const running = await open(subject, id, ['sh'], { terminal: { columns: 100, rows: 40 } });
+      const said = collect(running.stdout);
+      await until('it asks', async () => said().length > 0);
+      running.stdin.write('stty size\r');
+      await until('its first size', async () => said().includes('\r\n40 100\r\n'));
+      expect(said()).toContain('stty size\r\n');
+      await running.resize({ columns: 77, rows: 33 });
+      running.stdin.write('stty size\r');
+      await until('its next size', async () => said().includes('\r\n33 77\r\n'));
+      running.stdin.write('sh -c "exit 5"\r');
+      await until('it is echoed', async () => said().includes('sh -c "exit 5"\r\n'));
+      // A key that comes while the shell turns its terminal around is lost, as it is for people.
+      const keys = setInterval(() => running.stdin.write('\x04'), 250);
+      const exitCode = await running.exited.finally(() => clearInterval(keys));
+      expect(exitCode).toBe(5);
+      await running.resize({ columns: 1, rows: 1 });
+      expect(await text(running.stderr)).toBe('');
+    });
+
+    it('a terminal takes every key, Ctrl-P and Ctrl-Q too, and Ctrl-C ends what runs', async () => {
+      const { subject, id } = await started();
+      const running = await open(subject, id, ['sh'], { terminal: { columns: 80, rows: 25 } });
+      const said = collect(running.stdout);
+      running.stdin.write('cat\r');
+      await until('it has echoed', async () => said().includes('cat\r\n'));
+      running.stdin.write('a\x10\x11b\r');
+      await until('cat has it', async () => said().includes('a\x10') && said().includes('b\r\n'));
+      running.stdin.write('\x03');
+      await until('it is interrupted', async () => said().includes('^C'));
+      running.stdin.write('echo code $?\r');
+      await until('the shell goes on', async () => said().includes('code 130\r\n'));
+      running.stdin.write('exit 7\r');
+      expect(await running.exited).toBe(7);
+    });
+
+    it('kill ends it with 137, and what has ended is success', async () => {
+      const { subject, id } = await started();
+      const running = await open(subject, id, ['sleep', '1000']);
+      await running.kill();
+      expect(await running.exited).toBe(137);
+      await running.kill();
+      const ended = await open(subject, id, ['true']);
+      await ended.exited;
+      await ended.kill();
+    });
+
+    it('another signal is the command’s own to take', async () => {
+      const { subject, id } = await started();
+      for (const [signal, exitCode] of [
+        ['TERM', 143],
+        ['HUP', 129],
+        ['USR1', 138],
+      ] as const) {
+        const running = await open(subject, id, ['sleep', '1000']);
+        await running.kill(signal);
+        expect(await running.exited, signal).toBe(exitCode);
+        await running.kill(signal);
+      }
+    });
+
+    it('kill takes all that it began, and nobody else', async (context) => {
+      const { subject, id } = await started();
+      skipWithout('shell', subject, context);
+      const other = await open(subject, id, ['sleep', '2000']);
+      const script =
+        'sleep 1001 & (sleep 1002 &) ; setsid sh -c "sleep 1003 & sleep 1004" & sh -c "sh -c \\"sleep 1005; :\\"; :" & ' +
+        'trap "" TERM HUP INT; sleep 1006; :';
+      const running = await open(subject, id, ['sh', '-c', script]);
+      const sleepers = async (): Promise<string[]> =>
+        [...(await subject.exec(id, 'ps')).stdout.matchAll(/^ *\d+ \S+ +sleep (\d00\d)$/gm)].map(
+          ([, seconds]) => seconds ?? '',
+        );
+      await until('all sleep', async () => (await sleepers()).length === 7);
+      await running.kill();
+      expect(await running.exited).toBe(137);
+      await until('they are gone', async () => (await sleepers()).length < 2);
+      expect(await sleepers()).toEqual(['2000']);
+      await other.kill();
+    });
+
+    it('kill ends what begets without end', async (context) => {
+      const { subject, id } = await started();
+      skipWithout('shell', subject, context);
+      const relay = 'next() { (sleep 0.01; next) & }; next; next; next; echo; sleep 1000';
+      const running = await open(subject, id, ['sh', '-c', relay]);
+      await once(running.stdout, 'data');
+      await running.kill();
+      await delay(100);
+      expect((await subject.exec(id, 'ps')).stdout).not.toMatch(/sleep 0|next/);
+    });
+
+    it('the end of the instance is not_found, and ends the streams', async () => {
+      const { subject, id } = await started();
+      const running = await open(subject, id, ['cat']);
+      const [stdout, stderr] = [text(running.stdout), text(running.stderr)];
+      await subject.fixture.stopOutside(id);
+      await expectFault(running.exited, 'not_found');
+      expect(await stdout).toBe('');
+      expect(await stderr).toBe('');
+      await running.kill();
+    });
+
+    it('the signal ends the opening alone', async () => {
+      const { subject, id } = await started();
+      const { engine } = subject.fixture;
+      const wish: ExecWish = { command: ['cat'], env: {}, terminal: null };
+      const signal = new AbortController();
+      const running = await engine.openExec(id, wish, signal.signal);
+      signal.abort();
+      await delay(50);
+      expect(await outcome(running, 'still here')).toMatchObject({ exitCode: 0, stdout: 'still here' });
+      await expectFault(engine.openExec(id, wish, signal.signal), 'unreachable');
+    });
+
+    it('is not_found in what does not run, or is not there', async () => {
+      const { subject, id } = await started();
+      await subject.fixture.engine.halt(id, 5_000, deadline());
+      await expectFault(open(subject, id, ['true']), 'not_found');
+      await expectFault(open(subject, newInstanceId(), ['true']), 'not_found');
+    });
+
+    it('fifty at once are kept apart', { timeout: 60_000 }, async () => {
+      const { subject, id } = await started();
+      const all = await Promise.all(Array.from({ length: 50 }, () => open(subject, id, ['cat'])));
+      const outcomes = await Promise.all(all.map((running, n) => outcome(running, `I am ${n}`)));
+      expect(outcomes.map(({ stdout }) => stdout)).toEqual(all.map((_, n) => `I am ${n}`));
+      expect(outcomes.every(({ exitCode }) => exitCode === 0)).toBe(true);
+    });
+  });
+}
+
+setFlagsFromString('--expose-gc');
+const collectGarbage: unknown = runInNewContext('gc');
+
+/** Garbage not counted. */
+export function heldBytes(): number {
+  if (typeof collectGarbage === 'function') collectGarbage();
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}
+
+/** Whether as little is held in the end: what was read lies in buffers that are given back some time after they were collected. */
+export async function settlesBelow(bytes: number): Promise<boolean> {
+  for (let tries = 0; tries < 100; tries++) {
+    if (heldBytes() < bytes) return true;
+    await delay(20);
+  }
+  return false;
+}
+
+/** What came so far. */
+function collect(stream: Readable): () => string {
+  let said = '';
+  stream.on('data', (chunk: Buffer) => {
+    said += chunk.toString();
+  });
+  return () => said;
+}

@@ -1,0 +1,172 @@
+/** Missing images, aborted calls, engines that don't answer. */
+import { setTimeout as delay } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import type { Engine, EngineSpec, ImageProgress, Owned } from '../../src/engines/contract.ts';
+import { containerName } from '../../src/engines/labels.ts';
+import { deadline, expectFault, expectRunning, faultOf, newInstanceId, type Subject } from './subject.ts';
+
+const ownedOf = ({ id, ownerId, generation, imageRef }: EngineSpec): Owned => ({
+  kind: 'instance',
+  id,
+  ownerId,
+  generation,
+  running: true,
+  engineName: containerName(id),
+  createdAtMs: 0,
+  imageRef,
+});
+
+/** Every verb that answers, called once with this signal. */
+const calls = (engine: Engine, spec: EngineSpec, signal: AbortSignal): Record<string, () => Promise<unknown>> => ({
+  probe: () => engine.probe(signal),
+  listOwned: () => engine.listOwned(signal),
+  ensureImage: () => engine.ensureImage(spec.imageRef, () => {}, signal),
+  pushImage: () => engine.pushImage(spec.imageRef, () => {}, signal),
+  removeImage: () => engine.removeImage('berth.local/not-there:1', signal),
+  saveImage: () => engine.saveImage(spec.id, 'berth.local/not-there:1', signal),
+  discard: () => engine.discard(ownedOf(spec), signal),
+  ensure: () => engine.ensure(spec, signal),
+  halt: () => engine.halt(spec.id, 1_000, signal),
+  destroy: () => engine.destroy(spec.id, signal),
+  logs: () => engine.logs(spec.id, 'console', { tail: 10 }, signal),
+  followLogs: () => engine.followLogs(spec.id, 'console', { tail: 10 }, signal),
+  openExec: () => engine.openExec(spec.id, { command: ['true'], env: {}, terminal: null }, signal),
+  exec: () => engine.exec(spec.id, ['true'], signal),
+  dial: () => engine.dial(spec.id, 22, signal),
+  joinNetwork: () => engine.joinNetwork(spec.id, signal),
+  listenUnix: () => engine.listenUnix(spec.id, () => {}, signal),
+});
+
+export function describeFaults(current: () => Subject): void {
+  describe('images', () => {
+    it('one that is present, or can be had, is ensured, and again at once', async () => {
+      const { engine, imageRef } = current().fixture;
+      const told: ImageProgress[] = [];
+      await engine.ensureImage(imageRef, (progress) => told.push(progress), deadline());
+      for (const { done, total } of told) expect(done).toBeLessThanOrEqual(total);
+      await engine.ensureImage(imageRef, () => {}, deadline());
+    });
+
+    it('one that does not exist is not_found, to ensureImage and to ensure, which leaves nothing behind', async () => {
+      const subject = current();
+      const { engine, missingImageRef } = subject.fixture;
+      const fault = await expectFault(
+        engine.ensureImage(missingImageRef, () => {}, deadline()),
+        'not_found',
+      );
+      expect(fault.message).toContain(missingImageRef);
+      expect(fault.reason).toBe('imageMissing');
+      const spec = subject.spec({ imageRef: missingImageRef });
+      await expectFault(subject.ensure(spec), 'not_found');
+      expect(await subject.observe(spec.id)).toEqual({ kind: 'absent' });
+      await engine.destroy(spec.id, deadline());
+      expect(await subject.owned(spec.ownerId)).toEqual([]);
+    });
+  });
+
+  describe('what the engine can not do', () => {
+    it('is refused, not dropped: a GPU where there is none', async (context) => {
+      const subject = current();
+      const { capabilities } = await subject.fixture.engine.probe(deadline());
+      if (capabilities.gpus) context.skip('gpus: the engine has them');
+      const spec = subject.spec({ gpus: 1 });
+      const fault = await expectFault(subject.ensure(spec), 'rejected', 'no_capacity');
+      expect(fault.reason).toBe('gpuMissing');
+      await subject.fixture.engine.destroy(spec.id, deadline());
+      expect(await subject.owned(spec.ownerId)).toEqual([]);
+    });
+  });
+
+  describe('aborted', () => {
+    it('before it began: every verb is a fault worth another try, at once, and without effect', async () => {
+      const subject = current();
+      const { engine } = subject.fixture;
+      const running = subject.spec();
+      await subject.ensure(running);
+      const spec = subject.spec();
+      for (const [verb, call] of Object.entries(calls(engine, spec, AbortSignal.abort()))) {
+        const fault = await faultOf(call());
+        expect(fault.retry, verb).toBe(true);
+      }
+      await faultOf(engine.halt(running.id, 1_000, AbortSignal.abort()));
+      await faultOf(engine.destroy(running.id, AbortSignal.abort()));
+      expectRunning(await subject.observe(running.id));
+      expect(await subject.observe(spec.id)).toEqual({ kind: 'absent' });
+    });
+
+    it('observe answers unknown for each, and usage none', async () => {
+      const subject = current();
+      const spec = subject.spec();
+      await subject.ensure(spec);
+      const ids = [spec.id, newInstanceId()];
+      const seen = await subject.fixture.engine.observe(ids, AbortSignal.abort());
+      expect(ids.map((id) => seen.get(id)?.kind)).toEqual(['unknown', 'unknown']);
+    });
+
+    it('at any moment of an ensure: it settles promptly, and the repeated call ends right', async () => {
+      const subject = current();
+      for (const afterMs of [0, 3, 10, 30, 60, 100, 200]) {
+        const spec = subject.spec();
+        const abort = new AbortController();
+        const call = subject.fixture.engine.ensure(spec, abort.signal).then(
+          () => undefined,
+          (thrown: unknown) => faultOf(Promise.reject(thrown)),
+        );
+        await delay(afterMs);
+        abort.abort();
+        const abortedMs = performance.now();
+        const fault = await call;
+        expect(performance.now() - abortedMs, `aborted after ${afterMs} ms`).toBeLessThan(2_000);
+        if (fault !== undefined) expect(fault.retry, fault.message).toBe(true);
+        expectRunning(await subject.ensure(spec));
+        expect(await subject.owned(spec.ownerId)).toHaveLength(2);
+      }
+    });
+
+    it('in the midst of a halt: it settles promptly, and the repeated call ends right', async () => {
+      const subject = current();
+      const spec = subject.spec({ start: 'stubborn' });
+      await subject.ensure(spec);
+      const abort = new AbortController();
+      const call = faultOf(subject.fixture.engine.halt(spec.id, 60_000, abort.signal));
+      await delay(50);
+      const abortedMs = performance.now();
+      abort.abort();
+      expect((await call).retry).toBe(true);
+      expect(performance.now() - abortedMs).toBeLessThan(2_000);
+      await subject.fixture.engine.halt(spec.id, 0, deadline());
+      expect(await subject.observe(spec.id)).toMatchObject({ kind: 'present', running: false });
+    });
+
+    it('at any moment of a destroy: the repeated call leaves nothing', async () => {
+      const subject = current();
+      for (const afterMs of [0, 3, 10, 50]) {
+        const spec = subject.spec();
+        await subject.ensure(spec);
+        const abort = new AbortController();
+        const call = subject.fixture.engine.destroy(spec.id, abort.signal).catch(() => {});
+        await delay(afterMs);
+        abort.abort();
+        await call;
+        await subject.fixture.engine.destroy(spec.id, deadline());
+        expect(await subject.owned(spec.ownerId)).toEqual([]);
+      }
+    });
+  });
+
+  describe('an engine that does not answer', () => {
+    it('is unreachable to every verb, worth another try, and unknown to observe', async () => {
+      const subject = current();
+      const away = await subject.fixture.unreachable();
+      subject.after(() => away.stop());
+      const spec = subject.spec();
+      for (const [verb, call] of Object.entries(calls(away, spec, AbortSignal.timeout(5_000)))) {
+        const fault = await faultOf(call());
+        expect({ verb, kind: fault.kind, retry: fault.retry }).toEqual({ verb, kind: 'unreachable', retry: true });
+      }
+      const ids = [spec.id, newInstanceId()];
+      const seen = await away.observe(ids, AbortSignal.timeout(5_000));
+      for (const id of ids) expect(seen.get(id)).toMatchObject({ kind: 'unknown', reason: expect.stringMatching(/./) });
+    });
+  });
+}

@@ -1,0 +1,244 @@
+/** What an instance wrote, read by range and followed. */
+import { describe, expect, it } from 'vitest';
+import type { LogLine, LogRange, LogSource } from '../../src/engines/contract.ts';
+import type { InstanceId } from '../../src/domain/ids.ts';
+import {
+  control,
+  deadline,
+  expectFault,
+  newInstanceId,
+  skipWithout,
+  until,
+  type Subject,
+  type Wish,
+} from './subject.ts';
+
+const said = ['berth: services ssh notebook', 'berth: init none'];
+/** For a start file of the suite's own, with what the simulation is to play. */
+const startWith = (played: string, script: string): string =>
+  `#!/bin/sh\n${played}${script}\nwhile :; do sleep 1; done\n`;
+
+export function describeLogs(current: () => Subject): void {
+  const started = async (wish: Wish = {}, start?: string): Promise<{ subject: Subject; id: InstanceId }> => {
+    const subject = current();
+    const spec = subject.spec(wish);
+    const files = start === undefined ? spec.files : [control('start', start, 0o755), ...spec.files.slice(1)];
+    await subject.ensure({ ...spec, files });
+    return { subject, id: spec.id };
+  };
+  const read = (subject: Subject, id: InstanceId, range: LogRange = {}, source: LogSource = 'console') =>
+    subject.fixture.engine.logs(id, source, range, deadline()).then((lines) => Array.fromAsync(lines));
+  const textsOf = (lines: LogLine[]): string[] => lines.map(({ text }) => text);
+  /** Reads on beside the test. */
+  const follow = async (
+    { subject, id }: { subject: Subject; id: InstanceId },
+    range: LogRange = {},
+    source: LogSource = 'console',
+  ) => {
+    const lines: (LogLine & { heardMs: number })[] = [];
+    const leave = new AbortController();
+    subject.after(async () => leave.abort());
+    const log = await subject.fixture.engine.followLogs(id, source, range, leave.signal);
+    const over = (async () => {
+      for await (const line of log) lines.push({ ...line, heardMs: Date.now() });
+    })();
+    over.catch(() => {});
+    return { lines, over, leave: () => leave.abort() };
+  };
+
+  describe('logs', () => {
+    it('are the last lines of the console, oldest first, also after it has stopped', async () => {
+      const { subject, id } = await started();
+      await until('it has said both lines', async () => (await read(subject, id)).length >= 2);
+      expect(textsOf(await read(subject, id))).toEqual(said);
+      expect(textsOf(await read(subject, id, { tail: 1 }))).toEqual(said.slice(1));
+      expect(textsOf(await read(subject, id, { tail: 0 }))).toEqual([]);
+      expect(textsOf(await read(subject, id, { tail: 100 }))).toEqual(said);
+      await subject.fixture.engine.halt(id, 5_000, deadline());
+      expect(textsOf(await read(subject, id))).toEqual(said);
+    });
+
+    const slowly = startWith(
+      Array.from({ length: 5 }, (_, n) => `# berth-sim: say after ${(n + 1) * 300}ms line ${n}\n`).join(''),
+      "echo 'berth: services ssh notebook'; for n in 0 1 2 3 4; do sleep 0.3; echo line $n; done; trap 'exit 0' TERM",
+    );
+    /** Longer than any machine takes to follow it. */
+    const goingOn = startWith(
+      Array.from({ length: 200 }, (_, n) => `# berth-sim: say after ${(n + 1) * 300}ms line ${n}\n`).join(''),
+      "echo 'berth: services ssh notebook'; trap 'exit 0' TERM; n=0; while :; do sleep 0.3; echo line $n; n=$((n+1)); done",
+    );
+    const ofSlow = (lines: LogLine[]): LogLine[] => lines.filter(({ text }) => text.startsWith('line'));
+
+    it('bear the time at which they were written, and are read by range of it', async () => {
+      const { subject, id } = await started({}, slowly);
+      const lines = await until('all five', async () => {
+        const now = ofSlow(await read(subject, id));
+        return now.length === 5 && now;
+      });
+      const times = lines.map(({ atMs }) => atMs ?? expect.fail('a line has no time'));
+      expect(times.toSorted((a, b) => a - b)).toEqual(times);
+      expect((times[4] ?? 0) - (times[0] ?? 0)).toBeGreaterThan(1_000);
+      const [sinceMs, untilMs] = [times[1] ?? 0, times[3] ?? 0];
+      expect(textsOf(await read(subject, id, { sinceMs, untilMs }))).toEqual(['line 1', 'line 2']);
+      expect(textsOf(await read(subject, id, { sinceMs }))).toEqual(['line 1', 'line 2', 'line 3', 'line 4']);
+      expect(textsOf(await read(subject, id, { untilMs, tail: 2 }))).toEqual(['line 1', 'line 2']);
+      expect(textsOf(await read(subject, id, { sinceMs, tail: 1 }))).toEqual(['line 4']);
+    });
+
+    it('followed, each comes within a second, and the end of the instance ends them', async () => {
+      const place = await started({}, goingOn);
+      const { lines, over } = await follow(place);
+      // What was written before could not be heard within its second.
+      const followedMs = Date.now();
+      const later = () => lines.filter(({ atMs }) => (atMs ?? 0) > followedMs);
+      await until('three that are written while it is followed', async () => later().length >= 3);
+      for (const { atMs, heardMs } of later()) expect(heardMs - (atMs ?? 0)).toBeLessThan(1_000);
+      await place.subject.fixture.stopOutside(place.id);
+      await over;
+      const texts = textsOf(ofSlow(lines));
+      expect(texts).toEqual(texts.map((_, n) => `line ${n}`));
+      const after = await follow(place, { tail: 2 });
+      await after.over;
+      expect(textsOf(after.lines)).toEqual(texts.slice(-2));
+    });
+
+    it('followed from a time or a number of lines on, nothing is missed and nothing doubled', async () => {
+      const place = await started({}, slowly);
+      const first = await follow(place);
+      await until('two', async () => ofSlow(first.lines).length >= 2);
+      const sinceMs = ofSlow(first.lines)[1]?.atMs ?? 0;
+      const [fromTime, fromLine, fromNow] = await Promise.all([
+        follow(place, { sinceMs }),
+        follow(place, { tail: 1 }),
+        follow(place, { tail: 0 }),
+      ]);
+      const all = [first, fromTime, fromLine, fromNow];
+      await until('the last', async () => all.every(({ lines }) => lines.at(-1)?.text === 'line 4'));
+      expect(textsOf(fromTime.lines)[0]).toBe('line 1');
+      for (const { lines } of all) {
+        const texts = textsOf(ofSlow(lines));
+        expect(texts).toEqual(textsOf(ofSlow(first.lines)).slice(-texts.length));
+      }
+    });
+
+    it('the signal ends a follower, quietly, and so does leaving off', async () => {
+      const place = await started();
+      await until('it has spoken', async () => (await read(place.subject, place.id)).length >= 2);
+      const { lines, over, leave } = await follow(place);
+      await until('both', async () => lines.length === 2);
+      leave();
+      await over;
+      for await (const { text } of await place.subject.fixture.engine.followLogs(place.id, 'console', {}, deadline())) {
+        expect(text).toBe(said[0]);
+        break;
+      }
+    });
+
+    it('a line of any length is cut, what is no UTF-8 is shown, and the last words are there', async (context) => {
+      const subject = current();
+      skipWithout('shell', subject, context);
+      const script =
+        "head -c 5000000 /dev/zero | tr '\\0' x; echo end; echo short; printf 'bad \\377\\376 bytes\\n'; " +
+        "head -c 16382 /dev/zero | tr '\\0' x; printf '⚓⚓\\n'; echo 'to stderr' >&2; printf 'last words'; exit 0";
+      const { id } = await started({}, startWith('', script));
+      await until('it has ended', async () => {
+        const seen = await subject.observe(id);
+        return seen.kind === 'present' && !seen.running;
+      });
+      const lines = await read(subject, id);
+      const followed = await follow({ subject, id });
+      await followed.over;
+      expect(followed.lines.map(({ atMs, text, cut }) => ({ atMs, text, cut }))).toEqual(lines);
+      // Where a line of the other stream stands among these is the engine's to say.
+      const [long, short, bad, split, ...rest] = lines.filter(({ text }) => text !== 'to stderr');
+      expect(long).toMatchObject({ text: 'x'.repeat(16 * 1024), cut: true });
+      expect(short).toMatchObject({ text: 'short', cut: false });
+      expect(bad).toMatchObject({ text: 'bad \uFFFD\uFFFD bytes', cut: false });
+      expect(split?.cut).toBe(true);
+      expect(split?.text.startsWith('x'.repeat(16_382))).toBe(true);
+      expect(textsOf(rest).at(-1)).toBe('last words');
+      expect(textsOf(lines)).toContain('to stderr');
+    });
+
+    it('of the init script are its own, followed until it has ended', { timeout: 30_000 }, async () => {
+      const file = '/var/log/berth/init.log';
+      const writes = `mkdir -p /var/log/berth; echo zero >${file}; for n in 1 2 3; do sleep 0.5; echo "init $n" >>${file}; done`;
+      const script = `${writes}; echo 0 >/var/log/berth/init.exit; trap 'exit 0' TERM`;
+      const played =
+        '# berth-sim: init says after 0ms zero\n# berth-sim: exit 0 after 2s\n' +
+        [1, 2, 3].map((n) => `# berth-sim: init says after ${n * 500}ms init ${n}\n`).join('');
+      const place = await started({ files: [control('init-script', 'true\n', 0o755)] }, startWith(played, script));
+      const { subject, id } = place;
+      const { lines, over } = await follow(place, {}, 'init');
+      await until('the first', async () => lines.length > 0);
+      expect(lines.length).toBeLessThan(4);
+      await over;
+      expect(textsOf(lines)).toEqual(['zero', 'init 1', 'init 2', 'init 3']);
+      expect(lines.every(({ atMs }) => atMs === null)).toBe(true);
+      expect(textsOf(await read(subject, id, { tail: 2 }, 'init'))).toEqual(['init 2', 'init 3']);
+      expect(textsOf(await read(subject, id, { sinceMs: Date.now() + 60_000 }, 'init'))).toHaveLength(4);
+      await subject.fixture.engine.halt(id, 10_000, deadline());
+      await expectFault(read(subject, id, {}, 'init'), 'not_found');
+    });
+
+    it('of an init script that runs on: a line is told once it is complete', async (context) => {
+      const subject = current();
+      skipWithout('shell', subject, context);
+      const log = '/var/log/berth';
+      const script =
+        `mkdir -p ${log}; printf 'one\\nhal' >${log}/init.log; while [ ! -e ${log}/go ]; do sleep 0.1; done; ` +
+        `printf f >>${log}/init.log; echo 0 >${log}/init.exit; trap 'exit 0' TERM`;
+      const place = await started({ files: [control('init-script', 'true\n', 0o755)] }, startWith('', script));
+      const { lines, over } = await follow(place, {}, 'init');
+      await until('the first is there', async () => (await read(subject, place.id, {}, 'init')).length > 0);
+      expect(textsOf(await read(subject, place.id, {}, 'init'))).toEqual(['one']);
+      expect(textsOf(lines).includes('hal')).toBe(false);
+      await subject.exec(place.id, 'touch', `${log}/go`);
+      await over;
+      expect(textsOf(lines)).toEqual(['one', 'half']);
+      expect(textsOf(await read(subject, place.id, {}, 'init'))).toEqual(['one', 'half']);
+    });
+
+    it('of what is put in place of the init log a bound is read, and its line without an end is cut', async (context) => {
+      const subject = current();
+      skipWithout('shell', subject, context);
+      const place = await started({ files: [control('init-script', 'true\n', 0o755)] });
+      await subject.exec(place.id, 'sh', '-c', 'mkdir -p /var/log/berth; ln -sf /dev/zero /var/log/berth/init.log');
+      const { lines, over } = await follow(place, {}, 'init');
+      await over;
+      await subject.exec(place.id, 'sh', '-c', 'echo 0 >/var/log/berth/init.exit');
+      const once = await read(subject, place.id, {}, 'init');
+      const last = await read(subject, place.id, { tail: 1 }, 'init');
+      for (const told of [lines, once, last])
+        expect(told).toMatchObject([{ atMs: null, text: '\0'.repeat(16 * 1024), cut: true }]);
+    });
+
+    it('of an init script that there is none of are none', async () => {
+      const place = await started();
+      const { lines, over } = await follow(place, {}, 'init');
+      await over;
+      expect(lines).toEqual([]);
+      expect(await read(place.subject, place.id, {}, 'init')).toEqual([]);
+    });
+
+    it('of the init script: the signal ends a follower, and nothing is left of it inside', async (context) => {
+      const subject = current();
+      skipWithout('shell', subject, context);
+      const place = await started({ files: [control('init-script', 'true\n', 0o755)] });
+      const { over, leave } = await follow(place, {}, 'init');
+      const tails = async () => (await subject.exec(place.id, 'ps')).stdout.includes('tail -n');
+      await until('it looks', tails);
+      leave();
+      await over;
+      expect(await until('it has left', async () => !(await tails()))).toBe(true);
+    });
+
+    it('of what is not there are not_found', async () => {
+      const { engine } = current().fixture;
+      for (const source of ['console', 'init'] as const) {
+        await expectFault(engine.logs(newInstanceId(), source, {}, deadline()), 'not_found');
+        await expectFault(engine.followLogs(newInstanceId(), source, {}, deadline()), 'not_found');
+      }
+    });
+  });
+}

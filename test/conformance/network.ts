@@ -1,0 +1,210 @@
+/** dial, node ports, and who can reach whom. */
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import net from 'node:net';
+import type { Duplex } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
+import { describe, expect, it } from 'vitest';
+import type { InstanceId } from '../../src/domain/ids.ts';
+import {
+  deadline,
+  echoPort,
+  expectFault,
+  expectPresent,
+  expectRunning,
+  faultOf,
+  newInstanceId,
+  skipWithout,
+  until,
+  type Subject,
+} from './subject.ts';
+
+export function describeNetwork(current: () => Subject): void {
+  describe('dial', () => {
+    it('carries data both ways, and what was sent before a half-close comes back after it', async () => {
+      const subject = current();
+      const spec = subject.spec();
+      await subject.ensure(spec);
+      const stream = await subject.dial(spec.id, echoPort);
+      stream.write('hello');
+      expect(String((await once(stream, 'data'))[0])).toBe('hello');
+      const sent = randomBytes(3_000_000);
+      const received = buffer(stream);
+      stream.end(sent);
+      expect((await received).equals(sent)).toBe(true);
+    });
+
+    it('keeps connections at the same time apart', async () => {
+      const subject = current();
+      const spec = subject.spec();
+      await subject.ensure(spec);
+      const streams = await Promise.all(Array.from({ length: 5 }, () => subject.dial(spec.id, echoPort)));
+      const echoed = streams.map(async (stream, index) => {
+        const received = buffer(stream);
+        stream.end(`I am ${index}`);
+        return String(await received);
+      });
+      expect(await Promise.all(echoed)).toEqual(['I am 0', 'I am 1', 'I am 2', 'I am 3', 'I am 4']);
+    });
+
+    it('is busy, and worth another try, where nothing listens', async () => {
+      const subject = current();
+      const spec = subject.spec();
+      await subject.ensure(spec);
+      const fault = await expectFault(subject.fixture.engine.dial(spec.id, 7999, deadline()), 'busy');
+      expect(fault.retry).toBe(true);
+    });
+
+    it('is not_found in what does not run, or is not there', async () => {
+      const subject = current();
+      const { engine } = subject.fixture;
+      const spec = subject.spec();
+      await subject.ensure(spec);
+      await engine.halt(spec.id, 5_000, deadline());
+      await expectFault(engine.dial(spec.id, echoPort, deadline()), 'not_found');
+      await expectFault(engine.dial(newInstanceId(), echoPort, deadline()), 'not_found');
+    });
+
+    it('lets go of the connection when the instance is halted', async () => {
+      const subject = current();
+      const spec = subject.spec();
+      await subject.ensure(spec);
+      const stream = await subject.dial(spec.id, echoPort);
+      stream.on('error', () => {}); // a reset is as good an end as any
+      stream.resume();
+      const closed = once(stream, 'close');
+      await subject.fixture.engine.halt(spec.id, 5_000, deadline());
+      stream.end();
+      await closed;
+      expect(stream.destroyed).toBe(true);
+    });
+  });
+
+  describe('node ports', () => {
+    it('are published on the host address, are told, and survive a stop and start', async (context) => {
+      const subject = current();
+      skipWithout('publishedPorts', subject, context);
+      const nodePorts = [
+        { port: 22, nodePort: await subject.fixture.freeNodePort() },
+        { port: echoPort, nodePort: await subject.fixture.freeNodePort() },
+      ];
+      const spec = subject.spec({ nodePorts });
+      const told = expectPresent(await subject.ensure(spec)).nodePorts;
+      expect(told.toSorted((one, other) => one.port - other.port)).toEqual(nodePorts);
+      const published = nodePorts[1]?.nodePort ?? 0;
+      await until('the node port echoes', () => echoes(subject, published));
+      await subject.fixture.engine.halt(spec.id, 5_000, deadline());
+      await until('the node port is closed', async () => !(await opens(subject, published)));
+      expectRunning(await subject.ensure(spec));
+      await until('the node port echoes again', () => echoes(subject, published));
+      await subject.fixture.engine.destroy(spec.id, deadline());
+      await until('the node port is free', async () => !(await opens(subject, published)));
+    });
+
+    it('one that another program holds is busy and named; with another one it starts', async (context) => {
+      const subject = current();
+      skipWithout('publishedPorts', subject, context);
+      const squatter = net.createServer().listen(0, subject.fixture.nodePortAddress);
+      subject.after(async () => squatter.close());
+      await once(squatter, 'listening');
+      const address = squatter.address();
+      const taken = typeof address === 'object' && address !== null ? address.port : 0;
+      const spec = subject.spec({ nodePorts: [{ port: echoPort, nodePort: taken }] });
+      const fault = await expectFault(subject.ensure(spec), 'busy');
+      expect(fault.takenNodePort).toBe(taken);
+      const nodePorts = [{ port: echoPort, nodePort: await subject.fixture.freeNodePort() }];
+      expect(expectRunning(await subject.ensure({ ...spec, nodePorts })).nodePorts).toEqual(nodePorts);
+      await until('the other node port echoes', () => echoes(subject, nodePorts[0]?.nodePort ?? 0));
+    });
+
+    it('one that another instance holds is busy and named, and free again once that is destroyed', async () => {
+      const subject = current();
+      const nodePorts = [{ port: echoPort, nodePort: await subject.fixture.freeNodePort() }];
+      const first = subject.spec({ nodePorts });
+      const second = subject.spec({ nodePorts });
+      await subject.ensure(first);
+      const fault = await expectFault(subject.ensure(second), 'busy');
+      expect(fault.takenNodePort).toBe(nodePorts[0]?.nodePort);
+      await subject.fixture.engine.destroy(first.id, deadline());
+      expect(expectRunning(await subject.ensure(second)).nodePorts).toEqual(nodePorts);
+    });
+  });
+
+  describe('networks', () => {
+    it("an account's instances reach each other", async () => {
+      const subject = current();
+      const one = subject.spec();
+      const other = subject.spec({ ownerId: one.ownerId });
+      await Promise.all([subject.ensure(one), subject.ensure(other)]);
+      (await subject.dial(other.id, echoPort)).destroy();
+      expect(await reaches(subject, one.id, await addressOf(subject, other.id))).toBe(true);
+    });
+
+    it("two accounts' instances do not", async () => {
+      const subject = current();
+      const [one, stranger] = [subject.spec(), subject.spec()];
+      await Promise.all([subject.ensure(one), subject.ensure(stranger)]);
+      (await subject.dial(stranger.id, echoPort)).destroy();
+      const address = await addressOf(subject, stranger.id);
+      expect(await reaches(subject, stranger.id, address), 'it reaches itself').toBe(true);
+      expect(await reaches(subject, one.id, address)).toBe(false);
+    });
+
+    it('destroying the last instance while another of the account starts ends right for both', async () => {
+      const subject = current();
+      const last = subject.spec();
+      const next = subject.spec({ ownerId: last.ownerId });
+      await subject.ensure(last);
+      const outcomes = await Promise.allSettled([
+        subject.fixture.engine.destroy(last.id, deadline()),
+        subject.ensure(next),
+      ]);
+      for (const outcome of outcomes) {
+        if (outcome.status === 'rejected') expect((await faultOf(Promise.reject(outcome.reason))).retry).toBe(true);
+      }
+      await subject.fixture.engine.destroy(last.id, deadline());
+      expectRunning(await subject.ensure(next));
+      expect((await subject.owned(last.ownerId)).map(({ kind, id }) => [kind, id])).toEqual([
+        ['instance', next.id],
+        ['network', next.ownerId],
+      ]);
+      (await subject.dial(next.id, echoPort)).destroy();
+    });
+  });
+}
+
+async function addressOf(subject: Subject, id: InstanceId): Promise<string> {
+  const { stdout } = await subject.exec(id, 'hostname', '-i');
+  const address = stdout.trim().split(/\s+/)[0] ?? '';
+  expect(net.isIP(address), `hostname -i said ${JSON.stringify(stdout)}`).not.toBe(0);
+  return address;
+}
+
+async function reaches(subject: Subject, from: InstanceId, address: string): Promise<boolean> {
+  return (await subject.exec(from, 'nc', '-w', '2', address, String(echoPort))).exitCode === 0;
+}
+
+async function connect(subject: Subject, nodePort: number): Promise<Duplex | undefined> {
+  const socket = net.connect({ port: nodePort, host: subject.fixture.nodePortAddress });
+  try {
+    await once(socket, 'connect');
+    return socket;
+  } catch {
+    return undefined; // refused or reset
+  }
+}
+
+async function opens(subject: Subject, nodePort: number): Promise<boolean> {
+  const socket = await connect(subject, nodePort);
+  socket?.destroy();
+  return socket !== undefined;
+}
+
+/** A port forwarder may accept before the instance listens: only an echo tells. */
+async function echoes(subject: Subject, nodePort: number): Promise<boolean> {
+  const socket = await connect(subject, nodePort);
+  if (socket === undefined) return false;
+  const received = buffer(socket).then(String, () => '');
+  socket.end('anybody there?');
+  return (await received) === 'anybody there?';
+}

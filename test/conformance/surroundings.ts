@@ -1,0 +1,128 @@
+/** probe, usage, watch, and a server that comes back. */
+import { describe, expect, it } from 'vitest';
+import type { InstanceId } from '../../src/domain/ids.ts';
+import {
+  deadline,
+  echoPort,
+  expectPresent,
+  expectRunning,
+  newInstanceId,
+  until,
+  untilStopped,
+  type Subject,
+} from './subject.ts';
+
+export function describeSurroundings(current: () => Subject): void {
+  describe('probe', () => {
+    it('tells version, capacity, architecture and capabilities', async () => {
+      const probe = await current().fixture.engine.probe(deadline());
+      expect(probe.version).not.toBe('');
+      expect(probe.architecture).not.toBe('');
+      expect(probe.capacity.cpuMilli).toBeGreaterThan(0);
+      expect(probe.capacity.memoryMiB).toBeGreaterThan(0);
+      expect(probe.capacity.gpus).toBeGreaterThanOrEqual(0);
+      expect(probe.devices.length).toBeLessThanOrEqual(probe.capacity.gpus);
+      expect(probe.devices.length > 0).toBe(probe.capabilities.gpus);
+      expect(probe.capabilities).toEqual({
+        rootDiskLimit: expect.stringMatching(/^(hard|none)$/),
+        dockerInside: expect.any(Boolean),
+        ...(probe.capabilities.dockerInside ? {} : { whyNoDocker: expect.any(String) }),
+        saveImage: expect.any(Boolean),
+        gpus: expect.any(Boolean),
+        dial: true,
+        joinNetwork: expect.any(Boolean),
+      });
+    });
+  });
+
+  describe('usage', () => {
+    it('tells of what runs, and is silent about what is not there', async () => {
+      const subject = current();
+      const spec = subject.spec();
+      await subject.ensure(spec);
+      const absent = newInstanceId();
+      const { engine } = subject.fixture;
+      const usage = await engine.usage([spec.id, absent], deadline());
+      expect(usage.has(absent)).toBe(false);
+      const { atMs, cpuMilli, cpuOverMs, memoryBytes, gpus, rootDiskBytes, ...more } =
+        usage.get(spec.id) ?? expect.fail('no usage told');
+      expect(Math.abs(atMs - Date.now())).toBeLessThan(10_000);
+      expect(cpuMilli).toBeGreaterThanOrEqual(0);
+      expect(cpuOverMs).toBeGreaterThanOrEqual(1_000);
+      expect(more.startedAtMs, 'when its counters were 0').toBe(
+        expectRunning(await subject.observe(spec.id)).startedAtMs,
+      );
+      expect(more.startedAtMs).toBeLessThanOrEqual(atMs);
+      expect(more.cpuTimeMs).toBeGreaterThanOrEqual(0);
+      expect(more.cpuTimeMs).toBeLessThan(60_000);
+      expect(more.receivedBytes).toBeGreaterThanOrEqual(0);
+      expect(more.sentBytes).toBeGreaterThanOrEqual(0);
+      expect(more.processes).toBeGreaterThan(0);
+      expect(more.processLimit).toBe(spec.pidsLimit);
+      expect(more.memoryLimitBytes).toBe(spec.memoryMiB * 1024 * 1024);
+      expect(gpus, 'it has none').toBeNull();
+      expect(rootDiskBytes, 'it was not asked for').toBeNull();
+      expect(memoryBytes).toBeGreaterThan(0);
+      expect(memoryBytes).toBeLessThanOrEqual(spec.memoryMiB * 1024 * 1024);
+      const measured = await engine.usage([spec.id], deadline(), { rootDisk: true });
+      expect(measured.get(spec.id)?.rootDiskBytes).toBeGreaterThanOrEqual(0);
+    });
+  });
+
+  describe('watch', () => {
+    it('hints at an instance that was stopped from outside, until its signal ends it', async () => {
+      const subject = current();
+      const { engine } = subject.fixture;
+      const spec = subject.spec();
+      await subject.ensure(spec);
+      const hints = new Set<InstanceId>();
+      const ending = new AbortController();
+      subject.after(async () => ending.abort());
+      engine.watch((id) => hints.add(id), ending.signal);
+      // A watch takes a moment to begin, and a hint may be lost: so a stop and a start until one comes.
+      await until('a hint came', async () => {
+        await subject.fixture.stopOutside(spec.id);
+        const ended = await untilStopped(subject, spec.id);
+        expect(ended.exitCode).toBe(137);
+        await subject.ensure(spec);
+        return hints.has(spec.id);
+      });
+      ending.abort();
+      hints.clear();
+      await subject.fixture.stopOutside(spec.id);
+      await untilStopped(subject, spec.id);
+      await subject.ensure(spec);
+      expect(hints.size).toBe(0);
+    });
+  });
+
+  describe('a server that comes back', () => {
+    it('finds what runs, works with it, and leaves it running when it goes', async () => {
+      const subject = current();
+      const spec = subject.spec();
+      const before = await subject.ensure(spec);
+      const later = await subject.fixture.again();
+      subject.after(() => later.stop());
+      expect((await later.observe([spec.id], deadline())).get(spec.id)).toEqual(before);
+      expect(await later.ensure(spec, deadline())).toEqual(before);
+      (await subject.dial(spec.id, echoPort)).destroy();
+      (await later.dial(spec.id, echoPort, deadline())).destroy();
+      const owned = await later.listOwned(deadline());
+      expect(owned.some(({ kind, id }) => kind === 'instance' && id === spec.id)).toBe(true);
+      await later.stop();
+      expect(expectRunning(await subject.observe(spec.id))).toEqual(before);
+    });
+
+    it('takes over in the midst: what one began the other halts and destroys', async () => {
+      const subject = current();
+      const spec = subject.spec();
+      await subject.ensure(spec);
+      const later = await subject.fixture.again();
+      subject.after(() => later.stop());
+      await later.halt(spec.id, 5_000, deadline());
+      expect(expectPresent(await subject.observe(spec.id)).running).toBe(false);
+      await later.destroy(spec.id, deadline());
+      expect(await subject.owned(spec.ownerId)).toEqual([]);
+    });
+  });
+}

@@ -1,0 +1,231 @@
+/** The way from the API to the gateway: handovers are good once and for a minute, sessions for as long as they are used. */
+import { expect, test } from 'vitest';
+import type { Caller } from '../../../src/control/control.ts';
+import { endGrantsFor } from '../../../src/store/tables/gateway-grants.ts';
+import { onBothEngines } from '../store/harness.ts';
+import {
+  DAY,
+  MINUTE,
+  SECOND,
+  annaOf,
+  callerOf,
+  everythingIn,
+  expectRefused,
+  openRoom,
+  processBeside,
+  roomOver,
+  setDisabled,
+  tokenOf,
+  watchedStore,
+  type Room,
+} from './access-room.ts';
+
+const INSTANCE = 'notebook-00000000-0000-4000-8000-000000000001';
+
+async function sessionOf(room: Room, caller: Caller, instanceId = INSTANCE): Promise<string> {
+  const redeemed = await room.access.grants.redeem(await room.access.grants.grant(caller, instanceId));
+  if (!redeemed) throw new Error('the handover was not redeemed');
+  return redeemed.session;
+}
+
+onBothEngines('gateway grants', (open) => {
+  test('a handover becomes a session once, of the account and the instance it was made for; only hashes are kept', async () => {
+    const room = await openRoom(open);
+    const beside = await processBeside(open, room);
+    const { caller } = await annaOf(room);
+    const handover = await room.access.grants.grant(caller, INSTANCE);
+    expect(handover).toMatch(/^[A-Za-z0-9_-]{43}$/);
+    const tries = await Promise.all([room, beside, room, beside].map((one) => one.access.grants.redeem(handover)));
+    const [redeemed, ...more] = tries.filter((one) => one !== null);
+    expect(more).toEqual([]);
+    expect(redeemed).toEqual({
+      session: expect.stringMatching(/^[A-Za-z0-9_-]{43}$/),
+      accountId: caller.accountId,
+      instanceId: INSTANCE,
+      expiresAtMs: room.clock.nowMs + DAY,
+    });
+    const secret = redeemed?.session ?? '';
+    for (const one of [room, beside]) {
+      expect(await one.access.grants.session(secret)).toMatchObject({
+        accountId: caller.accountId,
+        instanceId: INSTANCE,
+      });
+    }
+    const kept = await everythingIn(room.store);
+    expect(kept).not.toContain(handover);
+    expect(kept).not.toContain(secret);
+  });
+
+  test('neither passes for the other, and neither for a hash', async () => {
+    const room = await openRoom(open);
+    const { caller } = await annaOf(room);
+    const { grants } = room.access;
+    const handover = await grants.grant(caller, INSTANCE);
+    expect(await grants.session(handover)).toBeNull();
+    const secret = await sessionOf(room, caller);
+    expect(await grants.redeem(secret)).toBeNull();
+    const rows = await room.store.read.selectFrom('gatewayGrant').select('hash').execute();
+    for (const text of [
+      ...rows.map(({ hash }) => hash),
+      '',
+      'x',
+      "' or 1=1 --",
+      `${secret}A`,
+      'A'.repeat(43),
+      'x'.repeat(70_000),
+    ]) {
+      expect(await grants.session(text)).toBeNull();
+      expect(await grants.redeem(text)).toBeNull();
+    }
+    expect(await grants.redeem(handover)).not.toBeNull();
+  });
+
+  test('a handover is good for a minute', async () => {
+    const room = await openRoom(open);
+    const { caller } = await annaOf(room);
+    const [early, late] = [
+      await room.access.grants.grant(caller, INSTANCE),
+      await room.access.grants.grant(caller, INSTANCE),
+    ];
+    room.clock.nowMs += MINUTE - 1;
+    expect(await room.access.grants.redeem(early)).not.toBeNull();
+    room.clock.nowMs += 1;
+    expect(await room.access.grants.redeem(late)).toBeNull();
+  });
+
+  test('a session that is used outlives the token; one that is not used for a day ends', async () => {
+    const room = await openRoom(open);
+    const { token, caller } = await annaOf(room);
+    const used = await sessionOf(room, caller);
+    const unused = await sessionOf(room, caller);
+    for (let hour = 0; hour < 24 * 4; hour += 12) {
+      room.clock.nowMs += DAY / 2;
+      expect(await room.access.grants.session(used)).toMatchObject({ accountId: caller.accountId });
+      await room.access.sweep();
+    }
+    await expectRefused(callerOf(room, token), 'not_logged_in');
+    expect(await room.access.grants.session(unused)).toBeNull();
+    room.clock.nowMs += DAY;
+    expect(await room.access.grants.session(used)).toBeNull();
+    await room.access.sweep();
+    expect(await room.store.read.selectFrom('gatewayGrant').selectAll().execute()).toEqual([]);
+    await room.access.sweep();
+    expect(await room.store.read.selectFrom('session').select('id').execute()).toEqual([]);
+  });
+
+  test('a session in use is asked about once a second and moved on once a minute', async () => {
+    const room = await openRoom(open);
+    const { caller } = await annaOf(room);
+    const secret = await sessionOf(room, caller);
+    const expiry = async () =>
+      (
+        await room.store.read
+          .selectFrom('gatewayGrant')
+          .select('expiresAtMs')
+          .where('kind', '=', 'session')
+          .executeTakeFirstOrThrow()
+      ).expiresAtMs;
+    const { store, asked } = watchedStore(room.store);
+    const watched = roomOver(store, room.clock);
+    const start = room.clock.nowMs;
+    const moves = new Set<number>();
+    for (let tick = 0; tick < 150; tick++) {
+      for (let i = 0; i < 20; i++)
+        expect(await watched.access.grants.session(secret)).toMatchObject({ accountId: caller.accountId });
+      moves.add(await expiry());
+      room.clock.nowMs += SECOND;
+    }
+    expect(asked).toHaveLength(150);
+    expect([...moves]).toEqual([start, start + MINUTE, start + 2 * MINUTE].map((ms) => ms + DAY));
+  });
+
+  test('ends with the logout of its own login, and with no other', async () => {
+    const room = await openRoom(open);
+    const beside = await processBeside(open, room);
+    const { caller } = await annaOf(room);
+    const second = await callerOf(room, await tokenOf(room, 'anna', "anna's password"));
+    const [mine, other] = [await sessionOf(room, caller), await sessionOf(room, second)];
+    const handover = await room.access.grants.grant(caller, INSTANCE);
+    for (const one of [room, beside]) for (const secret of [mine, other]) await one.access.grants.session(secret);
+    await room.access.logout(caller);
+    expect(await room.access.grants.session(mine)).toBeNull();
+    expect(await room.access.grants.redeem(handover)).toBeNull();
+    room.clock.nowMs += SECOND;
+    expect(await beside.access.grants.session(mine)).toBeNull();
+    for (const one of [room, beside]) expect(await one.access.grants.session(other)).not.toBeNull();
+    // The logged-out caller may still be held by a request under way: it opens nothing more.
+    await expectRefused(room.access.grants.grant(caller, INSTANCE), 'not_logged_in');
+  });
+
+  test('ends with a change of password, wherever it came from', async () => {
+    const room = await openRoom(open);
+    const { caller } = await annaOf(room);
+    const { key } = await room.access.createApiKey(caller, { name: 'ci' }, null);
+    const program = await room.access.authenticate({ kind: 'apiKey', key: key.fullKey });
+    const secrets = [await sessionOf(room, caller), await sessionOf(room, program)];
+    const handover = await room.access.grants.grant(program, INSTANCE);
+    for (const secret of secrets) expect(await room.access.grants.session(secret)).not.toBeNull();
+    await room.access.changePassword(caller, { oldPassword: "anna's password", newPassword: 'a better password' });
+    for (const secret of secrets) expect(await room.access.grants.session(secret)).toBeNull();
+    expect(await room.access.grants.redeem(handover)).toBeNull();
+  });
+
+  test('ends when the account is disabled, within a second', async () => {
+    const room = await openRoom(open);
+    const { caller } = await annaOf(room);
+    const secret = await sessionOf(room, caller);
+    const handover = await room.access.grants.grant(caller, INSTANCE);
+    await room.access.grants.session(secret);
+    await setDisabled(room.store, 'anna', 1);
+    room.clock.nowMs += SECOND;
+    expect(await room.access.grants.session(secret)).toBeNull();
+    expect(await room.access.grants.redeem(handover)).toBeNull();
+    await expectRefused(room.access.grants.grant(caller, INSTANCE), 'not_logged_in');
+  });
+
+  test('ends with the API key it came from, while those of logins stay', async () => {
+    const room = await openRoom(open);
+    const { caller } = await annaOf(room);
+    const { key } = await room.access.createApiKey(caller, { name: 'ci' }, null);
+    const program = await room.access.authenticate({ kind: 'apiKey', key: key.fullKey });
+    const [byKey, byLogin] = [await sessionOf(room, program), await sessionOf(room, caller)];
+    await room.access.grants.session(byKey);
+    await room.access.deleteApiKey(caller, { id: key.id }, null);
+    expect(await room.access.grants.session(byKey)).toBeNull();
+    expect(await room.access.grants.session(byLogin)).not.toBeNull();
+    await expectRefused(room.access.grants.grant(program, INSTANCE), 'not_logged_in');
+  });
+
+  test('ends with its instance: at once by endFor, within a second by the transaction that terminates', async () => {
+    const room = await openRoom(open);
+    const { caller } = await annaOf(room);
+    const elsewhere = INSTANCE.replace(/1$/, '2');
+    const [here, there] = [await sessionOf(room, caller), await sessionOf(room, caller, elsewhere)];
+    for (const secret of [here, there]) await room.access.grants.session(secret);
+    await room.access.grants.endFor(INSTANCE);
+    expect(await room.access.grants.session(here)).toBeNull();
+    expect(await room.access.grants.session(there)).not.toBeNull();
+    await room.store.write((tx) => endGrantsFor(tx, elsewhere));
+    room.clock.nowMs += SECOND;
+    expect(await room.access.grants.session(there)).toBeNull();
+  });
+
+  test('an end that meets a handover being redeemed leaves no session behind', async () => {
+    const room = await openRoom(open);
+    const beside = await processBeside(open, room);
+    const { caller } = await annaOf(room);
+    for (let round = 0; round < 10; round++) {
+      const login = await callerOf(room, await tokenOf(room, 'anna', "anna's password"));
+      const handovers = await Promise.all([1, 2, 3].map(() => room.access.grants.grant(login, INSTANCE)));
+      const redeemed = await Promise.all([
+        ...handovers.map((handover) => beside.access.grants.redeem(handover)),
+        room.access.logout(login).then(() => null),
+      ]);
+      room.clock.nowMs += SECOND;
+      for (const one of redeemed) if (one) expect(await beside.access.grants.session(one.session)).toBeNull();
+    }
+    expect(
+      await room.store.read.selectFrom('gatewayGrant').selectAll().where('accountId', '=', caller.accountId).execute(),
+    ).toEqual([]);
+  });
+});

@@ -1,0 +1,100 @@
+/** What is remembered of good credentials: bounded, by the whole text, and never longer than it may be. */
+import { expect, test } from 'vitest';
+import { makeKnown } from '../../../src/control/access/verified-cache.ts';
+
+const room = (max: number) => {
+  const clock = { nowMs: 5000 };
+  const asked: string[] = [];
+  const answers: ((expiresAtMs: number | null) => void)[] = [];
+  let atOnce = true;
+  const known = makeKnown<string>({
+    now: () => clock.nowMs,
+    max,
+    async ask(credential) {
+      asked.push(credential);
+      const expiresAtMs = atOnce ? 60_000 : await new Promise<number | null>((resolve) => answers.push(resolve));
+      return expiresAtMs === null ? null : { subject: credential, expiresAtMs };
+    },
+  });
+  return { clock, asked, answers, known, hold: () => void (atOnce = false) };
+};
+
+test('it never holds more than its bound, and drops what was unused for longest', async () => {
+  const { known, clock } = room(3);
+  for (const credential of ['a', 'b', 'c']) await known.find(credential);
+  clock.nowMs += 1000;
+  await known.find('a');
+  await known.find('d');
+  expect(known.size).toBe(3);
+  expect(['a', 'b', 'c', 'd'].map((credential) => known.fresh(credential))).toEqual(['a', null, null, 'd']);
+  for (let i = 0; i < 1000; i++) await known.find(`x${i}`);
+  expect(known.size).toBe(3);
+});
+
+test('what stands for nobody is not remembered', async () => {
+  const { known, answers, hold } = room(3);
+  hold();
+  const found = known.find('stranger');
+  answers.shift()?.(null);
+  expect(await found).toBeNull();
+  expect(known.size).toBe(0);
+});
+
+test('one that stood and was ended elsewhere is forgotten when it is asked about again', async () => {
+  const { known, clock, answers, hold } = room(3);
+  await known.find('a');
+  hold();
+  clock.nowMs += 1000;
+  const found = known.find('a');
+  answers.shift()?.(null);
+  expect(await found).toBeNull();
+  expect(known.size).toBe(0);
+});
+
+test('many who ask at once make one question; after an ending nobody joins one that was asked before it', async () => {
+  const { known, asked, answers, hold } = room(3);
+  hold();
+  const before = [known.find('a'), known.find('a'), known.find('a')];
+  expect(asked).toEqual(['a']);
+  known.end(() => false);
+  const after = known.find('a');
+  expect(asked).toEqual(['a', 'a']);
+  answers.shift()?.(60_000);
+  await Promise.all(before);
+  expect(known.fresh('a')).toBeNull();
+  answers.shift()?.(null);
+  expect(await after).toBeNull();
+});
+
+test('an answer is as old as its question', async () => {
+  const { known, clock, answers, hold } = room(3);
+  hold();
+  const found = known.find('a');
+  clock.nowMs += 1000;
+  answers.shift()?.(60_000);
+  expect(await found).toBe('a');
+  expect(known.fresh('a')).toBeNull();
+});
+
+test('an entry dies with what it stands for, and a failed question leaves nothing behind', async () => {
+  const { known, clock, asked } = room(3);
+  await known.find('a');
+  clock.nowMs = 59_500;
+  await known.find('a');
+  clock.nowMs = 60_000;
+  expect(known.fresh('a')).toBeNull();
+
+  let fails = true;
+  const shaky = makeKnown<string>({
+    now: () => 0,
+    max: 3,
+    ask: async (credential) => {
+      if (fails) throw new Error('the store does not answer');
+      return { subject: credential, expiresAtMs: 1 };
+    },
+  });
+  await expect(shaky.find('a')).rejects.toThrow('the store does not answer');
+  fails = false;
+  expect(await shaky.find('a')).toBe('a');
+  expect(asked).toEqual(['a', 'a']);
+});

@@ -1,0 +1,146 @@
+/** Access over a real store with a clock that stands until it is moved, and password hashes that are real, counted and cheap. */
+import { randomBytes } from 'node:crypto';
+import { expect } from 'vitest';
+import { makeAccess, type AccessDeps, type FullAccess } from '../../../src/control/access/access.ts';
+import type { Argon2id } from '../../../src/control/access/passwords.ts';
+import type { Caller, Idempotency } from '../../../src/control/control.ts';
+import type { Log } from '../../../src/control/base/log.ts';
+import { makeOnce } from '../../../src/control/base/idempotent.ts';
+import { Refusal, type RefusalCode } from '../../../src/domain/refusal.ts';
+import type { Store } from '../../../src/store/store.ts';
+import type { Open } from '../store/harness.ts';
+import { cheapArgon2id } from './cheap-argon2id.ts';
+
+export const ISSUER = 'https://berth.test';
+export const AUDIENCE = 'berth-api';
+export const ADMIN_PASSWORD = 'correct horse battery staple';
+export const HOME = '192.0.2.7';
+export const SECOND = 1000;
+export const MINUTE = 60 * SECOND;
+export const DAY = 24 * 60 * MINUTE;
+
+export interface Room {
+  store: Store;
+  access: FullAccess;
+  clock: { nowMs: number };
+  /** Parameters of every argon2id that was computed. */
+  hashes: Parameters<Argon2id>[0][];
+  logged: { facts: Record<string, unknown>; text: string }[];
+  /** Accounts whose instances were made due. */
+  keysChanged: string[];
+}
+
+/** Over a store that another room may use, too: that is what a second process is. */
+export function roomOver(store: Store, clock: { nowMs: number }, given: Partial<AccessDeps> = {}): Room {
+  const hashes: Room['hashes'] = [];
+  const logged: Room['logged'] = [];
+  const keysChanged: string[] = [];
+  const write = (facts: Record<string, unknown>, text: string) => void logged.push({ facts, text });
+  const log: Log = { debug: write, info: write, warn: write, error: write };
+  const access = makeAccess({
+    store,
+    now: () => clock.nowMs,
+    once: makeOnce(new Uint8Array(32).fill(7)),
+    randomBytes,
+    issuer: ISSUER,
+    audience: AUDIENCE,
+    log,
+    onSshKeysChanged: async (_, accountId) => void keysChanged.push(accountId),
+    argon2id: (parameters) => {
+      hashes.push(parameters);
+      return cheapArgon2id(parameters);
+    },
+    ...given,
+  });
+  return { store, access, clock, hashes, logged, keysChanged };
+}
+
+export async function openRoom(open: Open, given: Partial<AccessDeps> = {}): Promise<Room> {
+  const room = roomOver(await open(), { nowMs: 1_750_000_000_000 }, given);
+  await room.access.ensureAdmin({ password: ADMIN_PASSWORD, balance: 1000 });
+  return room;
+}
+
+/** Another process on the same database. */
+export const processBeside = async (open: Open, room: Room): Promise<Room> =>
+  roomOver(open.kind === 'postgres' ? await open.again(room.store) : room.store, room.clock);
+
+export const tokenOf = async (room: Room, username = 'admin', password = ADMIN_PASSWORD): Promise<string> =>
+  (await room.access.login({ username, password }, HOME)).accessToken;
+
+export const callerOf = (room: Room, token: string): Promise<Caller> =>
+  room.access.authenticate({ kind: 'token', token });
+
+export async function adminOf(room: Room): Promise<Caller> {
+  return callerOf(room, await tokenOf(room));
+}
+
+/** An account `anna` whose password is `anna's password`, logged in. */
+export async function annaOf(room: Room): Promise<{ token: string; caller: Caller }> {
+  const body = { username: 'anna', email: 'Anna@Example.org', password: "anna's password", balance: 12.5 };
+  await room.access.createUser(await adminOf(room), body, null);
+  const token = await tokenOf(room, 'anna', body.password);
+  return { token, caller: await callerOf(room, token) };
+}
+
+export const setDisabled = (store: Store, username: string, disabled: 0 | 1): Promise<unknown> =>
+  store.write((tx) => tx.updateTable('account').set({ disabled }).where('username', '=', username).execute());
+
+export async function refusalOf(deed: Promise<unknown>): Promise<Refusal> {
+  const outcome = await deed.then(
+    (value) => ({ value }),
+    (error: unknown) => error,
+  );
+  if (outcome instanceof Refusal) return outcome;
+  throw new Error(`no refusal: ${JSON.stringify(outcome)}`, { cause: outcome });
+}
+
+export async function expectRefused(deed: Promise<unknown>, code: RefusalCode, words?: RegExp): Promise<Refusal> {
+  const refusal = await refusalOf(deed);
+  expect(refusal.code).toBe(code);
+  if (words) expect(refusal.message).toMatch(words);
+  return refusal;
+}
+
+export const keyed = (key: string, route: string, bodyHash = 'hash'): Idempotency => ({ key, route, bodyHash });
+
+export async function eventKinds(store: Store, accountId: string): Promise<string[]> {
+  const rows = await store.read
+    .selectFrom('event')
+    .select('kind')
+    .where('accountId', '=', accountId)
+    .orderBy('seq')
+    .execute();
+  return rows.map(({ kind }) => kind);
+}
+
+/** Every value of every table, as one text: to look for what must not be kept. */
+export async function everythingIn(store: Store): Promise<string> {
+  const tables = [
+    'setting',
+    'signingKey',
+    'account',
+    'session',
+    'apiKey',
+    'sshKey',
+    'idempotency',
+    'event',
+    'gatewayGrant',
+    'portShare',
+  ] as const;
+  const rows = await Promise.all(tables.map((table) => store.read.selectFrom(table).selectAll().execute()));
+  return JSON.stringify(rows);
+}
+
+/** The same store, telling each query that is read through it, as JSON of its tree. */
+export function watchedStore(store: Store): { store: Store; asked: string[] } {
+  const asked: string[] = [];
+  const read = store.read.withPlugin({
+    transformQuery({ node }) {
+      asked.push(JSON.stringify(node));
+      return node;
+    },
+    transformResult: async ({ result }) => result,
+  });
+  return { store: { ...store, read }, asked };
+}

@@ -1,0 +1,209 @@
+/** The parser of public key lines, beside the real `ssh-keygen` (Debian's openssh-client, which these tests need). */
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { fingerprintOf } from '../../../src/control/access/ssh-keys.ts';
+import { Refusal } from '../../../src/domain/refusal.ts';
+import { parseSshPublicKey } from '../../../src/control/access/ssh-public-key.ts';
+
+let folder = '';
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'berth-ssh-key-'));
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const sshKeygen = (args: string[], input?: string): string =>
+  execFileSync('ssh-keygen', args, { encoding: 'utf8', input: input ?? '', stdio: ['pipe', 'pipe', 'pipe'] });
+
+let made = 0;
+const makePair = (type: string, more: string[] = []): { file: string; line: string } => {
+  const file = join(folder, `key-${++made}`);
+  sshKeygen(['-q', '-t', type, ...more, '-N', '', '-C', `anna@laptop ${type}`, '-f', file]);
+  return { file, line: readFileSync(`${file}.pub`, 'utf8') };
+};
+
+/** `256 SHA256:… comment (ED25519)` */
+const listed = (line: string): { bits: number; fingerprint: string } => {
+  const [bits, fingerprint = ''] = sshKeygen(['-l', '-f', '-'], line).split(' ');
+  return { bits: Number(bits), fingerprint };
+};
+
+const packed = (...parts: (string | Uint8Array)[]): Buffer =>
+  Buffer.concat(
+    parts.flatMap((part) => {
+      const bytes = Buffer.from(part);
+      const length = Buffer.alloc(4);
+      length.writeUInt32BE(bytes.length);
+      return [length, bytes];
+    }),
+  );
+const lineOf = (type: string, blob: Uint8Array, comment = 'x'): string =>
+  `${type} ${Buffer.from(blob).toString('base64')} ${comment}`;
+const blobOf = (line: string): Buffer => Buffer.from(line.split(' ')[1] ?? '', 'base64');
+
+const refusalOf = (line: string): Refusal => {
+  try {
+    parseSshPublicKey(line);
+  } catch (error) {
+    if (error instanceof Refusal) return error;
+    throw error;
+  }
+  throw new Error(`accepted: ${line.slice(0, 80)}`);
+};
+
+const ED25519_TYPE = 'ssh-ed25519';
+const ed25519Blob = (...tail: (string | Uint8Array)[]) => packed(ED25519_TYPE, Buffer.alloc(32, 7), ...tail);
+
+describe('keys that are taken', () => {
+  test.each([
+    ['ed25519', []],
+    ['ecdsa', ['-b', '256']],
+    ['ecdsa', ['-b', '384']],
+    ['ecdsa', ['-b', '521']],
+    ['rsa', ['-b', '3072']],
+    ['rsa', ['-b', '4096']],
+  ])('%s %s: bits and fingerprint are those that ssh-keygen prints', (type, more) => {
+    const { line } = makePair(type, more);
+    const key = parseSshPublicKey(line);
+    expect({ bits: key.bits, fingerprint: fingerprintOf(key.blob) }).toEqual(listed(line));
+    expect(key.comment).toBe(`anna@laptop ${type}`);
+    expect(key.line).toBe(line.trim());
+  });
+
+  test('security keys: ed25519 and ecdsa', () => {
+    const ed = lineOf('sk-ssh-ed25519@openssh.com', packed('sk-ssh-ed25519@openssh.com', Buffer.alloc(32, 9), 'ssh:'));
+    const point = blobOf(makePair('ecdsa', ['-b', '256']).line).subarray(-65);
+    const ecType = 'sk-ecdsa-sha2-nistp256@openssh.com';
+    const ec = lineOf(ecType, packed(ecType, 'nistp256', point, 'ssh:berth'));
+    for (const line of [ed, ec]) {
+      const key = parseSshPublicKey(line);
+      expect({ bits: key.bits, fingerprint: fingerprintOf(key.blob) }).toEqual(listed(line));
+    }
+  });
+
+  test('spaces around, tabs between, the line end of a file and a missing comment do not matter', () => {
+    const { line } = makePair('ed25519');
+    const [type = '', base64 = ''] = line.split(' ');
+    for (const text of [`\n  ${type} ${base64}\r\n`, `${type}\t${base64}`, `${type}   ${base64}   `]) {
+      expect(parseSshPublicKey(text).line).toBe(`${type} ${base64}`);
+    }
+  });
+
+  test('a comment keeps what can be read and loses what a terminal would act on', () => {
+    const hostile = 'Анна 🔑 my private key \u001b[31m\u0000\u202eevil\u2028\ud800';
+    const { comment, line } = parseSshPublicKey(lineOf(ED25519_TYPE, ed25519Blob(), hostile));
+    expect(comment).toBe('Анна 🔑 my private key [31mevil');
+    for (const ending of ['\n', '\r', '\0']) expect(line).not.toContain(ending);
+    expect(parseSshPublicKey(line).line).toBe(line);
+    expect([...parseSshPublicKey(lineOf(ED25519_TYPE, ed25519Blob(), 'é'.repeat(5000))).comment]).toHaveLength(200);
+  });
+});
+
+describe('what is refused, and how', () => {
+  test('a private key in any form is refused loudly, and the words do not repeat it', () => {
+    const { file } = makePair('ed25519');
+    const openssh = readFileSync(file, 'utf8');
+    const pem = makePair('rsa', ['-b', '3072', '-m', 'PEM']).file;
+    const body = openssh.split('\n')[1] ?? '';
+    const putty = 'PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none';
+    for (const text of [openssh, readFileSync(pem, 'utf8'), body, openssh.replaceAll('\n', ' '), putty]) {
+      const { message, code } = refusalOf(text);
+      expect(code).toBe('field_value');
+      expect(message).toMatch(/PRIVATE key.*exposed.*new pair.*\.pub/);
+      expect(message).not.toContain(body.slice(0, 30));
+    }
+  });
+
+  test('a certificate that ssh-keygen signed', () => {
+    const authority = makePair('ed25519');
+    const { file } = makePair('ed25519');
+    sshKeygen(['-q', '-s', authority.file, '-I', 'anna', '-n', 'root', `${file}.pub`]);
+    expect(refusalOf(readFileSync(`${file}-cert.pub`, 'utf8')).message).toMatch(/is a certificate/);
+  });
+
+  test('DSA and short RSA, with what to make instead', () => {
+    expect(refusalOf(makePair('dsa').line).message).toMatch(/DSA.*ssh-keygen -t ed25519/);
+    expect(refusalOf(makePair('rsa', ['-b', '2048']).line).message).toMatch(
+      /2048 bits; at least 3072.*ssh-keygen -t ed25519/,
+    );
+  });
+
+  test('public keys in other formats, with the way to convert them', () => {
+    const { file } = makePair('rsa', ['-b', '3072']);
+    for (const format of ['RFC4716', 'PKCS8', 'PEM']) {
+      expect(refusalOf(sshKeygen(['-e', '-m', format, '-f', `${file}.pub`])).message).toMatch(/ssh-keygen -i -f/);
+    }
+  });
+
+  test('options before the type', () => {
+    const { line } = makePair('ed25519');
+    for (const options of ['command="rm -rf /"', 'no-pty,permitopen="host:22"', 'restrict', 'environment="A=b c"']) {
+      expect(refusalOf(`${options} ${line}`).message).toMatch(/options before its type/);
+    }
+  });
+
+  test('several lines: a second key, or an option line smuggled in by a line end', () => {
+    const { line } = makePair('ed25519');
+    for (const text of [line + line, `${line.trim()}\rcommand="x" ${line}`, `${line}\n\n# x`]) {
+      expect(refusalOf(text).message).toMatch(/several lines/);
+    }
+  });
+
+  const rsa = (exponent: Uint8Array, modulus: Uint8Array) => lineOf('ssh-rsa', packed('ssh-rsa', exponent, modulus));
+  const e = Buffer.from([1, 0, 1]);
+  const n = Buffer.concat([Buffer.from([0, 0x80]), Buffer.alloc(382, 0x55), Buffer.from([1])]);
+  const ecdsa = (curve: string, point: Uint8Array) =>
+    lineOf('ecdsa-sha2-nistp256', packed('ecdsa-sha2-nistp256', curve, point));
+  const sk = 'sk-ssh-ed25519@openssh.com';
+
+  test('the RSA key that the table below spoils would be taken', () => {
+    expect(parseSshPublicKey(rsa(e, n)).bits).toBe(3072);
+  });
+
+  test.each([
+    ['nothing', '', /is empty/],
+    ['a type alone', ED25519_TYPE, /nothing follows its type/],
+    ['an unknown type', 'ssh-dilithium AAAA', /none of the types taken: ssh-ed25519/],
+    ['text', 'hello', /none of the types taken/],
+    ['no base64', `${ED25519_TYPE} !!!!`, /not base64/],
+    ['base64url', `${ED25519_TYPE} AAAA-_==`, /not base64/],
+    ['base64 without its padding', lineOf(ED25519_TYPE, packed('x')).replaceAll('=', ''), /not base64/],
+    ['loose last bits', lineOf('ssh-ed25519', packed('x')).replace(/.= x$/, 'B= x'), /not base64/],
+    ['a foreign type inside', lineOf('ssh-rsa', ed25519Blob()), /outside.*inside/],
+    ['a short ed25519 key', lineOf(ED25519_TYPE, packed(ED25519_TYPE, Buffer.alloc(31))), /31 bytes where 32/],
+    ['bytes after the end', lineOf(ED25519_TYPE, ed25519Blob('x')), /5 bytes after the end/],
+    ['one byte after the end', lineOf(ED25519_TYPE, Buffer.concat([ed25519Blob(), Buffer.alloc(1)])), /1 bytes after/],
+    ['a length beyond the end', lineOf(ED25519_TYPE, Buffer.from('ffffffff', 'hex')), /cut short/],
+    ['a cut blob', lineOf(ED25519_TYPE, ed25519Blob().subarray(0, 30)), /cut short/],
+    ['another curve inside', ecdsa('nistp384', Buffer.concat([Buffer.from([4]), Buffer.alloc(96, 1)])), /curve/],
+    ['a compressed point', ecdsa('nistp256', Buffer.concat([Buffer.from([2]), Buffer.alloc(32, 1)])), /no point/],
+    ['an empty point', ecdsa('nistp256', Buffer.alloc(0)), /no point/],
+    ['RSA with exponent 1', rsa(Buffer.from([1]), n), /exponent/],
+    ['RSA with an even exponent', rsa(Buffer.from([4]), n), /exponent/],
+    ['RSA with a huge exponent', rsa(Buffer.alloc(9, 1), n), /exponent/],
+    ['RSA with a negative modulus', rsa(e, n.subarray(1)), /no RSA modulus/],
+    ['RSA with zeros before the modulus', rsa(e, Buffer.concat([Buffer.alloc(300), n])), /no RSA modulus/],
+    ['RSA with an even modulus', rsa(e, Buffer.concat([n.subarray(0, -1), Buffer.from([2])])), /no RSA modulus/],
+    ['RSA of 3071 bits', rsa(e, Buffer.concat([Buffer.from([0x40]), Buffer.alloc(383, 1)])), /3071 bits/],
+    ['RSA of 20000 bits', rsa(e, Buffer.concat([Buffer.from([0x7f]), Buffer.alloc(2500, 1)])), /at most 16384/],
+    ['a security key without application', lineOf(sk, packed(sk, Buffer.alloc(32), '')), /application/],
+    ['a security key with a line end in it', lineOf(sk, packed(sk, Buffer.alloc(32), 'ssh:\n')), /application/],
+  ])('%s', (_, line, words) => {
+    const { code, message } = refusalOf(line);
+    expect(code).toBe('field_value');
+    expect(message).toMatch(/^field "publicKey" /);
+    expect(message).toMatch(words);
+  });
+
+  test('a blob cut at any byte, of every type', () => {
+    for (const line of [makePair('ed25519').line, makePair('ecdsa').line, rsa(e, n)]) {
+      const [type = ''] = line.split(' ');
+      const blob = blobOf(line);
+      for (let length = 0; length < blob.length; length++) {
+        expect(refusalOf(lineOf(type, blob.subarray(0, length))).code).toBe('field_value');
+      }
+    }
+  });
+});

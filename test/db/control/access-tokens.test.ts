@@ -1,0 +1,420 @@
+/** Access tokens: what is taken, what is not whatever is tried, and how soon an ending counts. */
+import { createHmac, generateKeyPairSync, sign } from 'node:crypto';
+import { decodeJwt, decodeProtectedHeader } from 'jose';
+import { expect, test } from 'vitest';
+import { onBothEngines } from '../store/harness.ts';
+import {
+  AUDIENCE,
+  DAY,
+  ISSUER,
+  SECOND,
+  adminOf,
+  annaOf,
+  callerOf,
+  expectRefused,
+  openRoom,
+  processBeside,
+  roomOver,
+  setDisabled,
+  tokenOf,
+  watchedStore,
+  type Room,
+} from './access-room.ts';
+
+type Json = Record<string, unknown>;
+
+const b64 = (value: string | Uint8Array): string => Buffer.from(value).toString('base64url');
+const partsOf = (token: string): [string, string, string] => {
+  const [header = '', payload = '', signature = ''] = token.split('.');
+  return [header, payload, signature];
+};
+
+/** The installation's own private key, as a thief of the database would have it. */
+async function ownKey(room: Room): Promise<{ kid: string; jwk: Json; publicJwk: string }> {
+  const row = await room.store.read
+    .selectFrom('signingKey')
+    .selectAll()
+    .where('retiredAtMs', 'is', null)
+    .executeTakeFirstOrThrow();
+  const jwk: Json = JSON.parse(row.privateJwk);
+  return { kid: row.kid, jwk, publicJwk: row.publicJwk };
+}
+
+/** Signs whatever it is given with Ed25519: header and claims are taken as they are. */
+const signedWith = (jwk: Json, header: Json, claims: Json | []): string => {
+  const input = `${b64(JSON.stringify(header))}.${b64(JSON.stringify(claims))}`;
+  return `${input}.${b64(sign(null, Buffer.from(input), { key: jwk, format: 'jwk' }))}`;
+};
+
+onBothEngines('access tokens', (open) => {
+  test('a token says what the interface promises, for one day to the second', async () => {
+    const room = await openRoom(open);
+    const { token, caller } = await annaOf(room);
+    const { accessExpire } = await room.access.login({ username: 'anna', password: "anna's password" }, '::1');
+    expect(accessExpire).toBe(86_400);
+    const claims = decodeJwt(token);
+    expect(claims).toEqual({
+      iss: ISSUER,
+      aud: [AUDIENCE],
+      sub: caller.accountId,
+      iat: room.clock.nowMs / 1000,
+      exp: room.clock.nowMs / 1000 + 86_400,
+      group: ['user'],
+      jti: caller.sessionId,
+    });
+    expect(decodeProtectedHeader(token)).toEqual({ alg: 'EdDSA', typ: 'JWT', kid: (await ownKey(room)).kid });
+    expect(caller).toMatchObject({ username: 'anna', email: 'anna@example.org', roles: ['user'] });
+
+    room.clock.nowMs += DAY - 1;
+    expect(await callerOf(room, token)).toMatchObject({ username: 'anna' });
+    room.clock.nowMs += 1;
+    const refusal = await expectRefused(callerOf(room, token), 'not_logged_in', /not logged in.*expired.*log in again/);
+    expect(refusal.message).not.toContain(token);
+    expect(room.access.authenticateCached(token)).toBeNull();
+  });
+
+  test('hostile tokens are refused, every one, also when the good one is known', async () => {
+    const room = await openRoom(open);
+    const { token, caller } = await annaOf(room);
+    const { kid, jwk, publicJwk } = await ownKey(room);
+    const [header, payload, signature] = partsOf(token);
+    const head: Json = { ...decodeProtectedHeader(token) };
+    const claims: Json = { ...decodeJwt(token) };
+    const nowS = room.clock.nowMs / 1000;
+    const own = (changed: Json, changedHead: Json = {}) =>
+      signedWith(jwk, { ...head, ...changedHead }, { ...claims, ...changed });
+    const without = (name: string) =>
+      signedWith(jwk, head, Object.fromEntries(Object.entries(claims).filter(([key]) => key !== name)));
+    const foreign = generateKeyPairSync('ed25519');
+    const foreignJwk: Json = { ...foreign.privateKey.export({ format: 'jwk' }) };
+    const foreignPublic: Json = { ...foreign.publicKey.export({ format: 'jwk' }) };
+    const publicBytes = Buffer.from(String(JSON.parse(publicJwk).x), 'base64url');
+    const pem = generateKeyPairSync('rsa', { modulusLength: 2048 });
+    const rsaInput = `${b64(JSON.stringify({ ...head, alg: 'RS256' }))}.${payload}`;
+    const hmac = (alg: string, key: string | Buffer) => {
+      const input = `${b64(JSON.stringify({ ...head, alg }))}.${payload}`;
+      return `${input}.${createHmac('sha256', key).update(input).digest('base64url')}`;
+    };
+    const adminSession = await adminOf(room);
+
+    // The key is the real one: a token made of it like a login makes it is good, so each row below fails by its own fault alone.
+    expect(await callerOf(room, own({}))).toMatchObject({ username: 'anna' });
+
+    const letterCases = Array.from({ length: 16 }, (_, bits) =>
+      [...'none'].map((letter, i) => ((bits >> i) & 1 ? letter.toUpperCase() : letter)).join(''),
+    );
+    const hostile: [string, string][] = [
+      ['nothing', ''],
+      ['a word', 'token'],
+      ['dots', '..'],
+      ['a header alone', header],
+      ['no signature', `${header}.${payload}`],
+      ['an empty signature', `${header}.${payload}.`],
+      ['a signature of zeros', `${header}.${payload}.${b64(Buffer.alloc(64))}`],
+      ['a shorter signature', `${header}.${payload}.${signature.slice(0, -2)}`],
+      ['a longer signature', `${header}.${payload}.${signature}AA`],
+      ['padding', `${token}=`],
+      ['a space after', `${token} `],
+      ['a line end after', `${token}\n`],
+      ['a space before', ` ${token}`],
+      ['a quoted token', `"${token}"`],
+      ['with its scheme', `Bearer ${token}`],
+      ['a fourth part', `${token}.${signature}`],
+      ['five parts', `${header}.${header}.${header}.${header}.${header}`],
+      ['parts in another order', `${payload}.${header}.${signature}`],
+      ['64 KB', `${token}${'A'.repeat(64 * 1024)}`],
+      ['64 KB of header', `${b64(JSON.stringify({ ...head, x: 'y'.repeat(48 * 1024) }))}.${payload}.${signature}`],
+      ['a deep header', `${b64('['.repeat(2000))}.${payload}.${signature}`],
+      ['a header that is null', `${b64('null')}.${payload}.${signature}`],
+      ['a header that is a list', `${b64('["EdDSA"]')}.${payload}.${signature}`],
+      ['a header that is not JSON', `${b64('{"alg":')}.${payload}.${signature}`],
+      ...letterCases.flatMap((alg): [string, string][] => [
+        [`alg ${alg}, no signature`, `${b64(JSON.stringify({ ...head, alg }))}.${payload}.`],
+        [`alg ${alg}, the old signature`, `${b64(JSON.stringify({ ...head, alg }))}.${payload}.${signature}`],
+      ]),
+      ...['', 'eddsa', 'EDDSA', 'Ed25519', 'Ed448', 'ES256', 'RS256', 'PS256', 'HS512', 'dir'].map(
+        (alg): [string, string] => [`alg ${alg}`, own({}, { alg })],
+      ),
+      ['no alg', signedWith(jwk, { typ: 'JWT', kid }, claims)],
+      ['alg as a list', own({}, { alg: ['EdDSA'] })],
+      ['HS256 with the bytes of our public key', hmac('HS256', publicBytes)],
+      ['HS256 with the text of our public key', hmac('HS256', publicJwk)],
+      ['HS256 with nothing', hmac('HS256', '')],
+      ['HS256 with the key id', hmac('HS256', kid)],
+      ['RS256 of a foreign key', `${rsaInput}.${b64(sign('sha256', Buffer.from(rsaInput), pem.privateKey))}`],
+      ['a foreign key under our id', signedWith(foreignJwk, head, claims)],
+      ['a foreign key under its own id', signedWith(foreignJwk, { ...head, kid: 'mine' }, claims)],
+      ['a foreign key, embedded', signedWith(foreignJwk, { ...head, jwk: foreignPublic }, claims)],
+      [
+        'a foreign key, embedded, without id',
+        signedWith(foreignJwk, { alg: 'EdDSA', typ: 'JWT', jwk: foreignPublic }, claims),
+      ],
+      ['jku', signedWith(foreignJwk, { ...head, jku: 'http://127.0.0.1:1/keys' }, claims)],
+      ['x5u', signedWith(foreignJwk, { ...head, x5u: 'http://127.0.0.1:1/cert' }, claims)],
+      ['x5c', signedWith(foreignJwk, { ...head, x5c: ['MIIB'] }, claims)],
+      ['our key, and an embedded one', own({}, { jwk: foreignPublic })],
+      ['crit', own({}, { crit: ['x'], x: 1 })],
+      ['b64 false', own({}, { crit: ['b64'], b64: false })],
+      ['zip', own({}, { zip: 'DEF' })],
+      ...[
+        '',
+        '../../../../../dev/null',
+        '/etc/passwd',
+        `${kid}/../${kid}`,
+        "' or '1'='1",
+        `${kid}'--`,
+        `"; drop table "signingKey"; --`,
+        '__proto__',
+        'constructor',
+        '\u0000',
+        `${kid} `,
+        kid.toUpperCase(),
+        'x'.repeat(2000),
+      ].map((id, i): [string, string] => [`kid ${i}: ${JSON.stringify(id.slice(0, 60))}`, own({}, { kid: id })]),
+      ['kid a number', own({}, { kid: 1 })],
+      ['kid a list', own({}, { kid: [kid] })],
+      ['no kid', signedWith(jwk, { alg: 'EdDSA', typ: 'JWT' }, claims)],
+      ['no typ', signedWith(jwk, { alg: 'EdDSA', kid }, claims)],
+      ['typ of another use', own({}, { typ: 'at+jwt' })],
+      ['another issuer', own({ iss: 'https://elsewhere.test' })],
+      ['no issuer', without('iss')],
+      ['a list of issuers', own({ iss: [ISSUER] })],
+      ['another audience', own({ aud: ['another'] })],
+      ['an empty audience', own({ aud: [] })],
+      ['an audience as text', own({ aud: AUDIENCE })],
+      ['no audience', without('aud')],
+      ['expired by one second', own({ iat: nowS - 86_401, exp: nowS - 1 })],
+      ['expiring this very second', own({ iat: nowS - 86_400, exp: nowS })],
+      ['expiry as text', own({ exp: String(nowS + 86_400) })],
+      ['expiry 1e20', own({ exp: 1e20 })],
+      ['expiry and issue 1e20', own({ iat: 1e20, exp: 1e20 })],
+      ['expiry in milliseconds', own({ exp: (nowS + 86_400) * 1000 })],
+      ['expiry null', own({ exp: null })],
+      ['a fraction of a second', own({ iat: nowS + 0.5, exp: nowS + 86_400.5 })],
+      ['no expiry', without('exp')],
+      ['a life of two days', own({ exp: nowS + 2 * 86_400 })],
+      ['a life of a day and a second', own({ exp: nowS + 86_401 })],
+      ['issued in two minutes', own({ iat: nowS + 120, exp: nowS + 120 + 86_400 })],
+      ['issued as text', own({ iat: String(nowS) })],
+      ['no time of issue', without('iat')],
+      ['not before tomorrow', own({ nbf: nowS + 86_000 })],
+      ['no subject', without('sub')],
+      ['a subject that is a number', own({ sub: 1 })],
+      ['a subject that is a list', own({ sub: [caller.accountId] })],
+      ['another account', own({ sub: adminSession.accountId })],
+      ["another account's login", own({ jti: adminSession.sessionId })],
+      ['no login', without('jti')],
+      ['an unknown login', own({ jti: '00000000-0000-4000-8000-000000000000' })],
+      ['a login as SQL', own({ jti: "' or 1=1 --" })],
+      ['a login that is null', own({ jti: null })],
+      ['no group', without('group')],
+      ['group as text', own({ group: 'admin' })],
+      [
+        'altered claims under the old signature',
+        `${header}.${b64(JSON.stringify({ ...claims, sub: adminSession.accountId }))}.${signature}`,
+      ],
+      ['claims that are a list', signedWith(jwk, head, [])],
+    ];
+    expect(new Set(hostile.map(([name]) => name)).size).toBe(hostile.length);
+    const accepted: string[] = [];
+    for (const [name, bad] of hostile) {
+      expect(bad, name).not.toBe(token);
+      const outcome = await callerOf(room, bad).then(
+        () => 'accepted',
+        (error: unknown) => (error instanceof Error && 'code' in error ? error.code : String(error)),
+      );
+      if (outcome !== 'not_logged_in') accepted.push(`${name}: ${String(outcome)}`);
+      expect(room.access.authenticateCached(bad), name).toBeNull();
+    }
+    expect(accepted).toEqual([]);
+    // The tables still stand, and so does the good token.
+    expect(await callerOf(room, token)).toMatchObject({ username: 'anna' });
+  });
+
+  test('none of 10,000 mutants of a good token is taken', async () => {
+    const room = await openRoom(open);
+    const { token } = await annaOf(room);
+    const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
+    const mutants = new Set<string>();
+    // One of base64url's six bits flipped, at every position; the last character's spare bits are among them.
+    for (let at = 0; at < token.length; at++) {
+      const value = alphabet.indexOf(token.charAt(at));
+      for (let bit = 0; bit < 6 && value >= 0; bit++) {
+        mutants.add(token.slice(0, at) + alphabet.charAt(value ^ (1 << bit)) + token.slice(at + 1));
+      }
+      mutants.add(token.slice(0, at) + token.slice(at + 1));
+      mutants.add(`${token.slice(0, at)}.${token.slice(at)}`);
+    }
+    // Then any two characters anywhere, by a seeded walk.
+    for (let seed = 1; mutants.size < 10_000;) {
+      seed = (seed * 48_271) % 2_147_483_647;
+      const at = seed % token.length;
+      const to = (seed >> 8) % alphabet.length;
+      const once = token.slice(0, at) + alphabet.charAt(to) + token.slice(at + 1);
+      const also = (seed >> 4) % token.length;
+      mutants.add(once.slice(0, also) + alphabet.charAt((to * 7 + 3) % alphabet.length) + once.slice(also + 1));
+    }
+    mutants.delete(token);
+    const list = [...mutants];
+    const taken: string[] = [];
+    for (let from = 0; from < list.length; from += 100) {
+      const tries = list.slice(from, from + 100).map(async (mutant) => {
+        const refused = await callerOf(room, mutant).then(
+          () => false,
+          () => true,
+        );
+        if (!refused) taken.push(mutant);
+      });
+      await Promise.all(tries);
+    }
+    expect(taken).toEqual([]);
+    expect(list.length).toBeGreaterThanOrEqual(9_999);
+    expect(await callerOf(room, token)).toMatchObject({ username: 'anna' });
+  });
+
+  test('a known token is answered without waiting, and without asking the store for a second', async () => {
+    const room = await openRoom(open);
+    const { token, caller } = await annaOf(room);
+    const { store, asked } = watchedStore(room.store);
+    const watched = roomOver(store, room.clock);
+    expect(watched.access.authenticateCached(token)).toBeNull();
+    expect(await callerOf(watched, token)).toEqual(caller);
+    const before = asked.length;
+    room.clock.nowMs += SECOND - 1;
+    for (let i = 0; i < 100; i++) expect(watched.access.authenticateCached(token)).toEqual(caller);
+    expect(await callerOf(watched, token)).toEqual(caller);
+    expect(asked.length).toBe(before);
+    room.clock.nowMs += 1;
+    expect(watched.access.authenticateCached(token)).toBeNull();
+    await Promise.all(Array.from({ length: 50 }, () => callerOf(watched, token)));
+    expect(asked.length).toBe(before + 1);
+  });
+
+  test('an answer does not look new because the clock was set back', async () => {
+    const room = await openRoom(open);
+    const { token } = await annaOf(room);
+    room.clock.nowMs -= 10 * SECOND;
+    expect(room.access.authenticateCached(token)).toBeNull();
+  });
+
+  test('logout ends the token at once here and within a second in another process, and no other token', async () => {
+    const room = await openRoom(open);
+    const beside = await processBeside(open, room);
+    const { token, caller } = await annaOf(room);
+    const second = await tokenOf(room, 'anna', "anna's password");
+    await callerOf(beside, token);
+    await room.access.logout(caller);
+    await expectRefused(callerOf(room, token), 'not_logged_in');
+    room.clock.nowMs += SECOND;
+    await expectRefused(callerOf(beside, token), 'not_logged_in');
+    expect(await callerOf(beside, second)).toMatchObject({ username: 'anna' });
+    expect(await callerOf(room, second)).toMatchObject({ username: 'anna' });
+  });
+
+  test('an answer that was under way during a logout is not kept', async () => {
+    const room = await openRoom(open);
+    const { token, caller } = await annaOf(room);
+    room.clock.nowMs += SECOND;
+    const underWay = callerOf(room, token).catch(() => null);
+    await room.access.logout(caller);
+    await underWay;
+    expect(room.access.authenticateCached(token)).toBeNull();
+    await expectRefused(callerOf(room, token), 'not_logged_in');
+  });
+
+  test('a disabled account is refused within a second, and let in again when it is enabled', async () => {
+    const room = await openRoom(open);
+    const { token } = await annaOf(room);
+    await setDisabled(room.store, 'anna', 1);
+    room.clock.nowMs += SECOND;
+    await expectRefused(callerOf(room, token), 'not_logged_in');
+    await setDisabled(room.store, 'anna', 0);
+    expect(await callerOf(room, token)).toMatchObject({ username: 'anna' });
+  });
+
+  test("a change of roles counts within a second: they are the account's, not the token's", async () => {
+    const room = await openRoom(open);
+    const { token } = await annaOf(room);
+    await room.store.write((tx) =>
+      tx.updateTable('account').set({ roles: '["user","admin"]' }).where('username', '=', 'anna').execute(),
+    );
+    room.clock.nowMs += SECOND;
+    expect((await callerOf(room, token)).roles).toEqual(['user', 'admin']);
+  });
+
+  test('after a rotation the old tokens stay good for their day and new ones carry the new key, in every process', async () => {
+    const room = await openRoom(open);
+    const beside = await processBeside(open, room);
+    const { token } = await annaOf(room);
+    expect(await callerOf(beside, token)).toMatchObject({ username: 'anna' });
+    const oldId = (await ownKey(room)).kid;
+    room.clock.nowMs += 5 * SECOND;
+    const newId = await room.access.rotateSigningKey();
+    expect(newId).not.toBe(oldId);
+
+    const fresh = await tokenOf(room, 'anna', "anna's password");
+    expect(decodeProtectedHeader(fresh).kid).toBe(newId);
+    // The other process has not heard of the rotation: it learns of it from the token, and by its next login.
+    expect(await callerOf(beside, fresh)).toMatchObject({ username: 'anna' });
+    expect(decodeProtectedHeader(await tokenOf(beside, 'anna', "anna's password")).kid).toBe(newId);
+    for (const one of [room, beside]) expect(await callerOf(one, token)).toMatchObject({ username: 'anna' });
+
+    const retired = await room.store.read
+      .selectFrom('signingKey')
+      .selectAll()
+      .where('kid', '=', oldId)
+      .executeTakeFirstOrThrow();
+    expect(retired).toMatchObject({ privateJwk: '', retiredAtMs: room.clock.nowMs });
+    room.clock.nowMs += DAY + 2 * 60 * SECOND;
+    await room.access.sweep();
+    expect(await room.store.read.selectFrom('signingKey').select('kid').execute()).toEqual([{ kid: newId }]);
+    expect(await room.store.read.selectFrom('session').select('id').execute()).toEqual([]);
+  });
+
+  test('a key that has signed for a month is rotated by itself, and not before', async () => {
+    const room = await openRoom(open);
+    const kid = await room.access.ensureSigningKey();
+    room.clock.nowMs += 29 * DAY;
+    await room.access.sweep();
+    expect((await ownKey(room)).kid).toBe(kid);
+    room.clock.nowMs += 2 * DAY;
+    await room.access.sweep();
+    const fresh = await tokenOf(room);
+    expect(decodeProtectedHeader(fresh).kid).not.toBe(kid);
+  });
+
+  test('processes that start or rotate at the same moment agree on one key', async () => {
+    const room = await openRoom(open);
+    const beside = await processBeside(open, room);
+    const ids = await Promise.all([room, beside, room, beside].map((one) => one.access.ensureSigningKey()));
+    expect(new Set(ids).size).toBe(1);
+    await Promise.all([room, beside].map((one) => one.access.rotateSigningKey()));
+    const current = await room.store.read
+      .selectFrom('signingKey')
+      .select('kid')
+      .where('retiredAtMs', 'is', null)
+      .execute();
+    expect(current).toHaveLength(1);
+    expect(await room.access.ensureSigningKey()).toBe(current[0]?.kid);
+    expect(await beside.access.ensureSigningKey()).toBe(current[0]?.kid);
+  });
+
+  test('unknown key ids make the keys be read at most once a second', async () => {
+    const room = await openRoom(open);
+    const { token } = await annaOf(room);
+    const { jwk } = await ownKey(room);
+    const { store, asked } = watchedStore(room.store);
+    const readings = () => asked.filter((query) => query.includes('"signingKey"')).length;
+    const watched = roomOver(store, room.clock);
+    await callerOf(watched, token);
+    expect(readings()).toBe(1);
+    const strangers = Array.from({ length: 200 }, (_, i) =>
+      signedWith(jwk, { ...decodeProtectedHeader(token), kid: `stranger-${i}` }, { ...decodeJwt(token) }),
+    );
+    await Promise.allSettled(strangers.map((bad) => callerOf(watched, bad)));
+    expect(readings()).toBe(1);
+    room.clock.nowMs += SECOND;
+    for (const bad of strangers) await callerOf(watched, bad).catch(() => null);
+    expect(readings()).toBe(2);
+  });
+});

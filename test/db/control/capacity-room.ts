@@ -1,0 +1,127 @@
+/** Worlds of a few places, and what is asked of them, for the tests of capacity and of the line. */
+import { randomUUID } from 'node:crypto';
+import { makeRegions } from '../../../src/control/base/regions.ts';
+import { realTime } from '../../../src/control/base/time.ts';
+import { probeEngines } from '../../../src/control/capacity/probe.ts';
+import type { LaunchWish } from '../../../src/control/control.ts';
+import type { Capacity, InstanceType } from '../../../src/domain/catalog.ts';
+import * as firstRun from '../../../src/main/first-run.ts';
+import { countedRegions, type CountedRegion } from '../../../src/store/tables/catalog.ts';
+import type { Store } from '../../../src/store/store.ts';
+import { makeWorld, type World, type WorldOptions } from './harness.ts';
+
+/** Nothing waits so long in these tests: whoever is placed was called, and did not look by the clock. */
+export const A_DAY_MS = 86_400_000;
+
+/** A machine with so much for instances. */
+export const machineOf = (cpuCores: number, memoryGB: number, gpus = 0): firstRun.Machine => ({
+  cpuCores,
+  memoryMiB: memoryGB * 1024 + firstRun.HOST_MEMORY_MIB,
+  architecture: 'amd64',
+  gpus: Array.from({ length: gpus }, () => ({ name: 'A100' })),
+});
+
+interface Size {
+  cpuCores: number;
+  memoryGB: number;
+  gpuCount?: number;
+}
+
+export interface Place extends World {
+  /** A launch of the type of this name. */
+  of: (type: string, over?: Partial<LaunchWish>) => LaunchWish;
+  typeId: (name: string) => string;
+  counts: () => Promise<CountedRegion>;
+  /** Those in line, in their order. */
+  line: () => Promise<string[]>;
+  /** The engine has so much from now on, and is asked. */
+  becomes: (capacity: Partial<Capacity>) => Promise<void>;
+}
+
+/** A world whose region has this machine and offers these types. */
+export async function makePlace(
+  store: Store,
+  machine: firstRun.Machine,
+  sizes: Record<string, Size>,
+  options: WorldOptions = {},
+): Promise<Place> {
+  const world = await makeWorld(store, { machine, ...options });
+  const offered = Object.entries(sizes).map(([name, { cpuCores, memoryGB, gpuCount = 0 }]) => ({
+    name,
+    isSpot: false,
+    cpuCores,
+    cpuType: 'amd64',
+    memoryGB,
+    gpuCount,
+    gpuName: gpuCount > 0 ? 'A100' : '',
+    rootDiskGB: 20,
+    dataDiskGB: 20,
+    pricesMicros: firstRun.pricesOf(0.02),
+  }));
+  const types: InstanceType[] = await firstRun.saveTypes(store, world.drivers.regionId, offered, randomUUID);
+  const typeId = (name: string): string => {
+    const type = types.find((one) => one.name === name);
+    if (!type) throw new Error(`there is no type ${name}`);
+    return type.id;
+  };
+  const more = {
+    typeId,
+    of: (name: string, over: Partial<LaunchWish> = {}) => world.wish({ instanceTypeId: typeId(name), ...over }),
+    async counts() {
+      const [counted] = await countedRegions(store.read);
+      if (!counted) throw new Error('there is no region');
+      return counted;
+    },
+    async line() {
+      const rows = await store.read
+        .selectFrom('instance')
+        .select('id')
+        .where('waitsSinceMs', 'is not', null)
+        .orderBy('waitsSinceMs')
+        .orderBy('id')
+        .execute();
+      return rows.map(({ id }) => id);
+    },
+    async becomes(capacity: Partial<Capacity>) {
+      Object.assign(world.engine.host.capacity, capacity);
+      await probeEngines({
+        store,
+        regions: makeRegions([world.drivers]),
+        now: Date.now,
+        time: realTime,
+        log: { debug() {}, info() {}, warn() {}, error() {} },
+        // A volume that becomes Bound wakes the loop of instances.
+        wake: () => void volumeOf(world, world.caller, randomUUID()).catch(() => {}),
+        cpuOvercommit: 1,
+        hostMemoryMiB: firstRun.HOST_MEMORY_MIB,
+        onEngineAnswers: async () => {},
+        ending: new AbortController().signal,
+      });
+    },
+  };
+  // Not spread: what runs is another one after a crash.
+  return Object.assign(world, more);
+}
+
+export async function volumeOf(world: World, caller: World['caller'], name: string): Promise<string> {
+  const body = { name, sizeGB: 1, region: world.drivers.regionId, volumeType: 'filesystem' } as const;
+  const { volumeText } = await world.running.control.volumes.create(caller, body, null);
+  const { id }: { id: string } = JSON.parse(volumeText);
+  return id;
+}
+
+/** Codes of those that were refused, and what the others answered. */
+export async function outcomesOf<Answer>(
+  asked: Promise<Answer>[],
+): Promise<{ done: Answer[]; refused: { code: string; message: string }[] }> {
+  const outcomes = await Promise.allSettled(asked);
+  return {
+    done: outcomes.flatMap((outcome) => (outcome.status === 'fulfilled' ? [outcome.value] : [])),
+    refused: outcomes.flatMap((outcome) => {
+      if (outcome.status === 'fulfilled') return [];
+      const error: { name: string; code: string; message: string } = outcome.reason;
+      if (error.name !== 'Refusal') throw error;
+      return [{ code: error.code, message: error.message }];
+    }),
+  };
+}

@@ -1,0 +1,130 @@
+/** Room is promised once: however many ask at the same moment, and whatever the engine says meanwhile. */
+import { expect, test } from 'vitest';
+import { onBothEngines } from '../store/harness.ts';
+import { expectRefused } from './access-room.ts';
+import { machineOf, makePlace, outcomesOf, type Place } from './capacity-room.ts';
+import { expectConsistent, settled } from './consistency.ts';
+import { eventually, hasStatus } from './harness.ts';
+
+/** Of a thousand each; 200 with `BERTH_LONG=1`. */
+const ROUNDS = process.env['BERTH_LONG'] === '1' ? 200 : 1;
+
+const cpus = { 'cpu.1': { cpuCores: 1, memoryGB: 2 }, 'cpu.2': { cpuCores: 2, memoryGB: 4 } };
+const withGpus = { ...cpus, 'gpu.1': { cpuCores: 2, memoryGB: 4, gpuCount: 1 } };
+
+const many = (world: Place, count: number, type: string) =>
+  outcomesOf(
+    Array.from({ length: count }, () => world.running.control.instances.launch(world.caller, world.of(type), null)),
+  );
+
+onBothEngines('the last place', (open) => {
+  for (const { cores, nearest } of [
+    { cores: 3, nearest: /short of 1 CPU core and 2048 MiB of memory; cpu\.1 \([0-9a-f-]{36}\) would fit now/ },
+    { cores: 2, nearest: /short of 2 CPU cores and 4096 MiB of memory; no type fits now/ },
+  ])
+    test(`of ${cores} cores is one's of 500 that ask for two at once, and 499 are told what would fit`, async () => {
+      const world = await makePlace(await open(), machineOf(cores, cores * 2), cpus);
+      const { done, refused } = await many(world, 500, 'cpu.2');
+      expect(done).toHaveLength(1);
+      expect(refused).toHaveLength(499);
+      for (const { code, message } of refused) {
+        expect(code).toBe('no_capacity');
+        expect(message).toMatch(nearest);
+        expect(message).toContain('"X-Berth-Wait-For-Capacity: true"');
+      }
+      expect((await world.counts()).used).toEqual({ cpuMilli: 2_000, memoryMiB: 4_096, gpus: 0, nodePorts: 1 });
+      await world.until(done[0]?.instanceId ?? '', hasStatus('Running'));
+      await settled(world);
+      await expectConsistent(world);
+    });
+
+  for (const stock of [1, 100])
+    test(
+      `of ${stock}: of a thousand that ask at once exactly so many have one, although the server is killed in between`,
+      async () => {
+        const world = await makePlace(await open(), machineOf(stock, stock * 2), { 'cpu.1': cpus['cpu.1'] });
+        const rich = await world.account('rich', 1_000_000);
+        for (let round = 0; round < ROUNDS; round++) {
+          const asked: ReturnType<typeof many>[] = [];
+          for (let quarter = 0; quarter < 4; quarter++) {
+            const { instances } = world.running.control;
+            asked.push(outcomesOf(Array.from({ length: 250 }, () => instances.launch(rich, world.of('cpu.1'), null))));
+            await world.again();
+          }
+          const answers = await Promise.all(asked);
+          const done = answers.flatMap((one) => one.done);
+          expect(done).toHaveLength(stock);
+          expect(answers.flatMap(({ refused }) => refused.map(({ code }) => code))).toEqual(
+            Array.from({ length: 1_000 - stock }, () => 'no_capacity'),
+          );
+          const { used, total } = await world.counts();
+          expect(used).toMatchObject({ cpuMilli: total.cpuMilli, memoryMiB: total.memoryMiB });
+          for (const { instanceId } of done) await world.until(instanceId, hasStatus('Running'));
+          await settled(world);
+          await expectConsistent(world);
+          await Promise.all(done.map((one) => world.running.control.instances.terminate(rich, one, null)));
+          await settled(world);
+        }
+      },
+      30_000 + ROUNDS * 15_000,
+    );
+});
+
+onBothEngines('an engine that has less than is promised', (open) => {
+  test('loses nobody anything, is promised nothing more of it, and nothing twice when it has it back', async () => {
+    const world = await makePlace(await open(), machineOf(8, 16, 2), withGpus);
+    const { instances, catalog } = world.running.control;
+    const launch = (type: string) => instances.launch(world.caller, world.of(type), null);
+    const stock = async (): Promise<Record<string, string>> =>
+      Object.fromEntries(
+        (await catalog.families()).flatMap(({ regionInfos }) =>
+          regionInfos.flatMap(({ instanceTypeInfos }) =>
+            instanceTypeInfos.map(({ instanceTypeName, stockStatus }) => [instanceTypeName, stockStatus]),
+          ),
+        ),
+      );
+    await eventually(() => world.drivers.seen.answers);
+    expect(await stock()).toMatchObject({ 'gpu.1': 'InStock' });
+    const [one, two] = [await launch('gpu.1'), await launch('gpu.1')];
+    for (const { instanceId } of [one, two]) await world.until(instanceId, hasStatus('Running'));
+
+    await world.becomes({ gpus: 1 });
+    expect(await world.counts()).toMatchObject({ total: { gpus: 1 }, used: { gpus: 2 } });
+    expect(await stock()).toMatchObject({ 'cpu.1': 'InStock', 'gpu.1': 'OutOfStock' });
+    await expectRefused(launch('gpu.1'), 'no_capacity', /short of 1 GPU; cpu\.2 .* would fit now/);
+    await launch('cpu.1');
+    for (const { instanceId } of [one, two])
+      expect((await world.instance(instanceId)).instanceRuntimeInfo.status).toBe('Running');
+
+    await instances.terminate(world.caller, one, null);
+    expect((await world.counts()).used.gpus).toBe(1);
+    await expectRefused(launch('gpu.1'), 'no_capacity', /short of 1 GPU/);
+    await world.becomes({ gpus: 0 });
+    await instances.terminate(world.caller, two, null);
+    expect((await world.counts()).used.gpus).toBe(0);
+
+    await world.becomes({ gpus: 2 });
+    const { done, refused } = await many(world, 50, 'gpu.1');
+    expect([done.length, refused.length]).toEqual([2, 48]);
+    for (const { instanceId } of done) await world.until(instanceId, hasStatus('Running'));
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('and one that says nonsense, has nothing to promise until it says sense', async () => {
+    const world = await makePlace(await open(), machineOf(4, 8), cpus);
+    const { instances } = world.running.control;
+    const one = await instances.launch(world.caller, world.of('cpu.1'), null);
+    await world.until(one.instanceId, hasStatus('Running'));
+    await world.becomes({ cpuMilli: Number.NaN, memoryMiB: -5, gpus: -1 });
+    expect(await world.counts()).toMatchObject({
+      total: { cpuMilli: 0, memoryMiB: 0, gpus: 0 },
+      used: { cpuMilli: 1_000, memoryMiB: 2_048, gpus: 0 },
+    });
+    await expectRefused(instances.launch(world.caller, world.of('cpu.1'), null), 'no_capacity');
+    await instances.terminate(world.caller, one, null);
+    expect((await world.counts()).used).toMatchObject({ cpuMilli: 0, memoryMiB: 0 });
+    await world.becomes({ cpuMilli: 4_000, memoryMiB: 9 * 1024, gpus: 0 });
+    await instances.launch(world.caller, world.of('cpu.2'), null);
+  });
+});

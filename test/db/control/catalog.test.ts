@@ -1,0 +1,183 @@
+import { randomUUID } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { familiesOf, type Stock } from '../../../src/control/capacity/catalog.ts';
+import { catalogAnswer } from '../../../src/contract/catalog.ts';
+import type { InstanceType, Region } from '../../../src/domain/catalog.ts';
+import { instanceTypeId, regionId } from '../../../src/domain/ids.ts';
+import { toDollars } from '../../../src/domain/money.ts';
+import * as firstRun from '../../../src/main/first-run.ts';
+import { onBothEngines } from '../store/harness.ts';
+import { expectConsistent } from './consistency.ts';
+import { A_DAY_MS, machineOf, makePlace } from './capacity-room.ts';
+import { eventually, hasStatus, makeWorld, type World } from './harness.ts';
+
+const stock = (regionName: string, cpuMilli: number, gpus = 0): Stock => ({
+  regionName,
+  open: { cpuMilli, memoryMiB: 8 * 1024, gpus },
+});
+
+const typeOf = (name: string, over: Partial<InstanceType> = {}): InstanceType => ({
+  id: instanceTypeId(name),
+  regionId: regionId('a'),
+  name,
+  isSpot: false,
+  cpuCores: 1,
+  cpuType: 'amd64',
+  memoryGB: 2,
+  gpuCount: 0,
+  gpuName: '',
+  rootDiskGB: 20,
+  dataDiskGB: 20,
+  pricesMicros: firstRun.pricesOf(0.02),
+  ...over,
+});
+
+test('families are one for each GPU name and for spot, with their regions and types in order', () => {
+  const stocks = new Map([
+    ['a', stock('region a', 4_000, 2)],
+    ['b', stock('region b', 4_000)],
+    ['deaf', { regionName: 'deaf', open: null }],
+  ]);
+  const types = [
+    typeOf('cpu.1'),
+    typeOf('cpu.8', { cpuCores: 8 }),
+    typeOf('cpu.1.b', { regionId: regionId('b') }),
+    typeOf('spot.1', { isSpot: true }),
+    typeOf('gpu.1', { gpuCount: 1, gpuName: 'A100' }),
+    typeOf('gpu.4', { gpuCount: 4, gpuName: 'A100' }),
+    typeOf('lost', { regionId: regionId('nowhere') }),
+    typeOf('cpu.1.deaf', { regionId: regionId('deaf') }),
+  ];
+  const families = familiesOf(types, stocks);
+  catalogAnswer.parse({ instanceInfos: families });
+  const shape = families.map(({ gpuName, isSpotInstance, regionInfos }) => [
+    gpuName,
+    isSpotInstance,
+    ...regionInfos.map((place) => [
+      place.regionId,
+      ...place.instanceTypeInfos.map(
+        ({ instanceTypeName, stockStatus, gpuNum }) => `${instanceTypeName} ${stockStatus} ${gpuNum}`,
+      ),
+    ]),
+  ]);
+  expect(shape).toEqual([
+    [
+      '',
+      false,
+      ['a', 'cpu.1 InStock 0', 'cpu.8 OutOfStock 0'],
+      ['b', 'cpu.1.b InStock 0'],
+      ['deaf', 'cpu.1.deaf OutOfStock 0'],
+    ],
+    ['', true, ['a', 'spot.1 InStock 0']],
+    ['A100', false, ['a', 'gpu.1 InStock 1', 'gpu.4 OutOfStock 4']],
+  ]);
+});
+
+test('a machine is offered what fits it at least once', () => {
+  const names = (cpuCores: number, memoryGB: number, gpus = 0): string[] =>
+    firstRun
+      .fittedTypes({
+        cpuCores,
+        memoryMiB: memoryGB * 1024,
+        gpus: Array.from({ length: gpus }, () => ({ name: 'A100' })),
+        architecture: 'amd64',
+      })
+      .map(({ name, memoryGB: memory }) => `${name} ${memory}`);
+  expect(names(1, 2)).toEqual(['cpu.1 1']);
+  expect(names(2, 8)).toEqual(['cpu.1 2', 'cpu.2 4']);
+  expect(names(8, 9)).toEqual(['cpu.1 2', 'cpu.2 4', 'cpu.4 8', 'cpu.8 8']);
+  expect(names(64, 257, 4).slice(-3)).toEqual(['gpu.1 64', 'gpu.2 128', 'gpu.4 256']);
+});
+
+test('prices of longer promises cost less an hour, and are exact', () => {
+  const prices = firstRun.pricesOf(0.02);
+  const hourly = [prices.perHour, prices.perDay / 24n, prices.perWeek / 168n, prices.perMonth / 720n];
+  expect(hourly).toEqual([20_000n, 18_000n, 16_000n, 14_000n]);
+  expect(toDollars(prices.tidePerHour)).toBe(0.01);
+});
+
+const twoTypes = { 'cpu.1': { cpuCores: 1, memoryGB: 2 }, 'cpu.2': { cpuCores: 2, memoryGB: 4 } };
+
+const stockOf = async (world: World): Promise<string[]> =>
+  (await world.running.control.catalog.families()).flatMap(({ regionInfos }) =>
+    regionInfos.flatMap(({ instanceTypeInfos }) =>
+      instanceTypeInfos.map(({ instanceTypeName, stockStatus }) => `${instanceTypeName} ${stockStatus}`),
+    ),
+  );
+
+onBothEngines('the catalog', (open) => {
+  test('shows a type out of stock once what is left is too little, and in stock when it is free again, at once', async () => {
+    const world = await makePlace(await open(), machineOf(2, 4), twoTypes);
+    await eventually(() => world.drivers.seen.answers);
+    expect(await stockOf(world)).toEqual(['cpu.1 InStock', 'cpu.2 InStock']);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.of('cpu.1'), null);
+    expect(await stockOf(world)).toEqual(['cpu.1 InStock', 'cpu.2 OutOfStock']);
+    await world.running.control.instances.terminate(world.caller, { instanceId }, null);
+    expect(await stockOf(world)).toEqual(['cpu.1 InStock', 'cpu.2 InStock']);
+  });
+
+  test('shows out of stock what is kept for others in line, all of a region without node ports, and all until its engine has answered', async () => {
+    const world = await makePlace(await open(), machineOf(2, 4), twoTypes, {
+      start: false,
+      nodePorts: { first: 30_000, last: 30_001 },
+    });
+    const { instances } = world.running.control;
+    expect(await stockOf(world)).toEqual(['cpu.1 OutOfStock', 'cpu.2 OutOfStock']);
+    await world.running.start();
+    await eventually(() => world.drivers.seen.answers);
+    const other = await world.account('other');
+    const one = await instances.launch(other, world.of('cpu.1'), null);
+    expect(await stockOf(world)).toEqual(['cpu.1 InStock', 'cpu.2 OutOfStock']);
+    const waiting = await instances.launch(world.caller, world.of('cpu.2'), null, A_DAY_MS);
+    expect(await stockOf(world)).toEqual(['cpu.1 OutOfStock', 'cpu.2 OutOfStock']);
+    await instances.terminate(world.caller, waiting, null);
+    await eventually(async () => (await stockOf(world))[0] === 'cpu.1 InStock');
+    await instances.launch(world.caller, world.of('cpu.1'), null);
+    await instances.terminate(other, one, null);
+    await eventually(async () => (await stockOf(world))[0] === 'cpu.1 InStock');
+    const ports = { nodePortsTotal: 1 };
+    await world.store.write((tx) => tx.updateTable('region').set(ports).execute());
+    expect(await stockOf(world)).toEqual(['cpu.1 OutOfStock', 'cpu.2 OutOfStock']);
+  });
+
+  test('facts of a region that changed are in the texts of its instances, and nothing else of them changes', async () => {
+    const world = await makeWorld(await open());
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const before = await world.until(instanceId, hasStatus('Running'));
+    await world.running.stop();
+    const version = await world.store.versionOf(world.caller.accountId);
+    const region: Region = {
+      id: world.drivers.regionId,
+      name: 'renamed',
+      value: 'default',
+      location: 'here',
+      domain: 'other.test',
+      sshAddress: '192.0.2.99',
+      engine: 'simulated',
+    };
+    const machine = { cpuCores: 4, memoryMiB: 17 * 1024, gpus: [], architecture: 'amd64' };
+    await firstRun.saveDefaultRegion(world.store, region, machine, {
+      nodePorts: { first: 1, last: 1_000 },
+      cpuOvercommit: 1,
+    });
+    await firstRun.rewriteTexts(world.store, region, new AbortController().signal);
+    const after = await world.instance(instanceId);
+    expect(after.instanceSpecInfo.regionInfo).toMatchObject({
+      name: 'renamed',
+      domain: 'other.test',
+      sshAddress: '192.0.2.99',
+    });
+    expect(after.instanceSpecInfo.nodePorts).toEqual(
+      before.instanceSpecInfo.nodePorts.map((port) => ({ ...port, address: '192.0.2.99' })),
+    );
+    expect(after.instanceRuntimeInfo).toEqual(before.instanceRuntimeInfo);
+    expect(await world.store.versionOf(world.caller.accountId)).toBeGreaterThan(version);
+    await expectConsistent(world);
+  });
+
+  test('keeps its ids when it is saved again', async () => {
+    const world = await makeWorld(await open());
+    const again = await firstRun.saveTypes(world.store, world.drivers.regionId, [...world.types], randomUUID);
+    expect(again.map(({ id }) => id)).toEqual(world.types.map(({ id }) => id));
+  });
+});

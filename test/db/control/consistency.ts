@@ -1,0 +1,118 @@
+/** What must hold of a whole database and its engine whenever all is at rest, and a picture of it to compare with. */
+import { expect } from 'vitest';
+import { countedRegions } from '../../../src/store/tables/catalog.ts';
+import { instanceFromRow } from '../../../src/store/tables/instances.ts';
+import type { Schema } from '../../../src/store/db/schema.ts';
+import type { Store } from '../../../src/store/store.ts';
+import {
+  wrongAtRest,
+  wrongCounts,
+  wrongDisks,
+  wrongEvents,
+  wrongPools,
+  wrongPorts,
+  wrongSnapshotText,
+  wrongText,
+  wrongTotals,
+  wrongVolumeText,
+} from '../../simulation/invariants.ts';
+import { eventually, type World } from './harness.ts';
+
+/** All but what access keeps. */
+const tables = [
+  'account',
+  'region',
+  'image',
+  'instanceType',
+  'instance',
+  'nodePort',
+  'mount',
+  'volume',
+  'snapshot',
+  'disk',
+  'pool',
+  'idempotency',
+  'event',
+  'setting',
+] as const;
+
+/** Every row of every table, in an order that two pictures share. */
+export async function pictureOf(store: Store): Promise<Record<string, string[]>> {
+  const rowsOf = async (table: keyof Schema): Promise<[string, string[]]> => {
+    const rows = await store.read.selectFrom(table).selectAll().execute();
+    return [table, rows.map((row) => JSON.stringify(row)).toSorted()];
+  };
+  return Object.fromEntries(await Promise.all(tables.map(rowsOf)));
+}
+
+/** Waits until no pass has anything to do. */
+export async function settled({ store }: World): Promise<void> {
+  let busy: unknown[] = [];
+  const isAtRest = async (): Promise<boolean> => {
+    const instances = await store.read
+      .selectFrom('instance')
+      .select(['id', 'status', 'dueAtMs', 'observed'])
+      .where('dueAtMs', 'is not', null)
+      .execute();
+    const volumes = await store.read
+      .selectFrom('volume')
+      .select(['id', 'status', 'dueAtMs'])
+      .where('dueAtMs', 'is not', null)
+      .execute();
+    const snapshots = await store.read
+      .selectFrom('snapshot')
+      .select(['id', 'status', 'dueAtMs'])
+      .where('dueAtMs', 'is not', null)
+      .execute();
+    busy = [...instances, ...volumes, ...snapshots];
+    return busy.length === 0;
+  };
+  await eventually(isAtRest, () => JSON.stringify(busy));
+}
+
+/** As `expectConsistent`, for worlds in which things still happen by themselves: at some moment of rest all must be true. */
+export async function becomesConsistent(world: World): Promise<void> {
+  let last: unknown;
+  const isConsistent = async (): Promise<boolean> => {
+    await settled(world);
+    return expectConsistent(world).then(
+      () => true,
+      (error: unknown) => ((last = error), false),
+    );
+  };
+  await eventually(isConsistent, () => `inconsistent: ${String(last)}`);
+}
+
+export async function expectConsistent({ store, engine }: World): Promise<void> {
+  const rows = await store.read.selectFrom('instance').selectAll().execute();
+  const all = rows.map((row) => ({ row, instance: instanceFromRow(row) }));
+  const regions = await countedRegions(store.read);
+  const volumes = await store.read.selectFrom('volume').selectAll().execute();
+  const snapshots = await store.read.selectFrom('snapshot').selectAll().execute();
+  const disks = await store.read.selectFrom('disk').selectAll().execute();
+  const pools = await store.read.selectFrom('pool').selectAll().execute();
+  const ports = await store.read.selectFrom('nodePort').selectAll().execute();
+  const accounts = await store.read.selectFrom('account').selectAll().execute();
+  const events = await store.read.selectFrom('event').select(['accountId', 'seq']).orderBy('seq').execute();
+  const owned = await engine.listOwned(AbortSignal.timeout(1_000));
+  expect([
+    ...wrongCounts(
+      regions.map(({ region: { id }, used, total }) => ({ id, used, total })),
+      all,
+    ),
+    ...all.flatMap((kept) => wrongText(kept, regions.find(({ region }) => region.id === kept.row.regionId)?.region)),
+    ...volumes.flatMap(wrongVolumeText),
+    ...snapshots.flatMap(wrongSnapshotText),
+    ...wrongPools(pools, disks),
+    ...wrongDisks(disks, volumes, snapshots),
+    ...wrongPorts(ports, all),
+    ...wrongTotals(accounts, rows, volumes),
+    ...accounts.flatMap(({ id, eventSeq }) =>
+      wrongEvents(
+        eventSeq,
+        events.flatMap(({ accountId, seq }) => (accountId === id ? [seq] : [])),
+      ),
+    ),
+    ...wrongAtRest(all, owned),
+  ]).toEqual([]);
+}

@@ -1,0 +1,94 @@
+/** A world whose disks lie in memory, and tell of themselves what a test says. */
+import type { DiskId, Part } from '../../../src/domain/disk.ts';
+import type { PublicInstance } from '../../../src/domain/public-instance.ts';
+import type { Store } from '../../../src/store/store.ts';
+import { makeMemoryStorage, type MemoryStorage } from '../../simulation/storage.ts';
+import { eventually, hasStatus, makeWorld, textOf, type World, type WorldOptions } from './harness.ts';
+import { measuring, type Measuring } from './measuring.ts';
+
+export const GB = 1024 ** 3;
+
+export interface DiskRoom extends Measuring {
+  world: World;
+  memory: MemoryStorage;
+  volume: (name: string, sizeGB: number) => Promise<string>;
+  /** Answers the id of one that runs. */
+  running: (volumeId?: string) => Promise<string>;
+  rest: (id: string) => Promise<void>;
+  hold: (kind: DiskId['kind'], id: string, gb: number, biggest?: Part[]) => void;
+  /** A late hint of the engine has a pass look at an instance just then: what was measured is shown the next time. */
+  measuredUntil: (id: string, what: (now: PublicInstance['instanceRuntimeInfo']) => boolean) => Promise<void>;
+  /** What the caller was told of disks, in order. */
+  told: () => Promise<{ subjectId: string; data: Record<string, unknown> }[]>;
+  get: (instanceId: string) => ReturnType<World['running']['control']['instances']['get']>;
+  sharedId: string;
+}
+
+export async function diskRoom(store: Store, options: WorldOptions = {}): Promise<DiskRoom> {
+  const world = await makeWorld(store, options);
+  const memory = makeMemoryStorage();
+  world.drivers.pools = world.drivers.pools.map((pool) => ({ ...pool, storage: memory }));
+  const { caller, drivers } = world;
+  const { instances, volumes } = world.running.control;
+  const statuses = async (): Promise<string[]> =>
+    (await volumes.list(caller, { currentPage: 1, pageSize: 100 })).texts.map(
+      (text): string => JSON.parse(textOf(text)).status,
+    );
+  const measured = measuring(world);
+  return {
+    ...measured,
+    world,
+    memory,
+    sharedId: `${caller.accountId}/${drivers.regionId}`,
+    async volume(name, sizeGB) {
+      const wish = { name, sizeGB, region: drivers.regionId, volumeType: 'filesystem' as const };
+      const { volumeText } = await volumes.create(caller, wish, null);
+      await eventually(async () => (await statuses()).every((status) => status === 'Bound'));
+      const { id }: { id: string } = JSON.parse(volumeText);
+      return id;
+    },
+    async running(volumeId) {
+      const mount = { mountPath: '/root/v', remoteStorageName: 'v', type: 'filesystem' };
+      const remoteStorages = volumeId === undefined ? [] : [{ ...mount, remoteStorageId: volumeId }];
+      const { instanceId } = await instances.launch(caller, world.wish({ remoteStorages }), null);
+      await world.until(instanceId, hasStatus('Running'));
+      await atRest(world, instanceId);
+      return instanceId;
+    },
+    async rest(instanceId) {
+      await instances.stop(caller, { instanceId }, null);
+      await world.until(instanceId, hasStatus('Stopped'));
+      await atRest(world, instanceId);
+    },
+    async measuredUntil(id, what) {
+      let last: PublicInstance['instanceRuntimeInfo'] | null = null;
+      await eventually(
+        async () => {
+          await measured.measure();
+          last = (await world.instance(id)).instanceRuntimeInfo;
+          return what(last);
+        },
+        () => JSON.stringify(last),
+      );
+    },
+    hold: (kind, id, gb, biggest) => memory.hold({ kind, id }, Math.round(gb * GB), biggest),
+    async told() {
+      const rows = await store.read
+        .selectFrom('event')
+        .select(['subjectId', 'data'])
+        .where('kind', '=', 'disk.nearlyFull')
+        .where('accountId', '=', caller.accountId)
+        .orderBy('seq')
+        .execute();
+      return rows.map(({ subjectId, data }) => ({ subjectId, data: JSON.parse(data) }));
+    },
+    get: (instanceId) => instances.get(caller, { instanceId }),
+  };
+}
+
+/** No pass works on it, and none is due. */
+export const atRest = ({ store }: World, id: string): Promise<void> =>
+  eventually(async () => {
+    const row = await store.read.selectFrom('instance').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
+    return row.dueAtMs === null && row.leaseOwner === null;
+  });

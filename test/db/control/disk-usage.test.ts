@@ -1,0 +1,230 @@
+import { expect, test } from 'vitest';
+import { onBothEngines, onEngine } from '../store/harness.ts';
+import { expectConsistent, settled } from './consistency.ts';
+import { diskRoom, GB } from './disk-room.ts';
+import { eventually } from './harness.ts';
+import { measuring } from './measuring.ts';
+
+onBothEngines('what disks hold', (open) => {
+  test('is told of an instance and of a volume, and nobody gets an event for it', async () => {
+    const room = await diskRoom(await open());
+    const volume = await room.volume('data', 10);
+    const id = await room.running(volume);
+    room.hold('data', id, 1.234);
+    room.hold('volume', volume, 2.5);
+    const { eventSeq } = await room.world.store.read
+      .selectFrom('account')
+      .select('eventSeq')
+      .where('id', '=', room.world.caller.accountId)
+      .executeTakeFirstOrThrow();
+    const before = await room.world.store.versionOf(room.world.caller.accountId);
+    await room.measuredUntil(id, ({ instanceDiskUsageInfo: { dataDiskUsedGi } }) => dataDiskUsedGi === 1.234);
+    const { texts } = await room.world.running.control.volumes.list(room.world.caller, { currentPage: 1, pageSize: 9 });
+    expect(JSON.parse(texts[0] ?? '')).toMatchObject({ usageGB: 2.5 });
+    expect(await room.world.store.versionOf(room.world.caller.accountId)).toBeGreaterThan(before);
+    const account = room.world.store.read.selectFrom('account').select('eventSeq');
+    const now = await account.where('id', '=', room.world.caller.accountId).executeTakeFirstOrThrow();
+    expect(now.eventSeq).toBe(eventSeq);
+    await settled(room.world);
+    await expectConsistent(room.world);
+  });
+
+  test('waits for the pass that works on the instance, and for the server after one that was killed', async () => {
+    const room = await diskRoom(await open());
+    const id = await room.running();
+    const { store } = room.world;
+    const lease = (leaseOwner: string | null) =>
+      store.write((tx) =>
+        tx
+          .updateTable('instance')
+          .set({ leaseOwner, leaseToken: leaseOwner, leaseUntilMs: leaseOwner === null ? null : Date.now() + 60_000 })
+          .where('id', '=', id)
+          .execute(),
+      );
+    const shown = async () => (await room.world.instance(id)).instanceRuntimeInfo.instanceDiskUsageInfo.dataDiskUsedGi;
+    await lease('a pass');
+    room.hold('data', id, 3);
+    await room.measure();
+    expect(await shown()).toBe(0);
+    await lease(null);
+    await room.measuredUntil(id, ({ instanceDiskUsageInfo: { dataDiskUsedGi } }) => dataDiskUsedGi === 3);
+
+    await lease('a pass');
+    room.hold('data', id, 4);
+    await room.measure();
+    await lease(null);
+    expect(await shown()).toBe(3);
+    const next = measuring(room.world);
+    await eventually(async () => {
+      await next.measure();
+      return (await shown()) === 4;
+    });
+  });
+
+  test('fills up: its owner is told at 80 and at 95 %, once, with what takes most of it', async () => {
+    const room = await diskRoom(await open());
+    const volume = await room.volume('data', 10);
+    await room.running(volume);
+    const tellOf = async (gb: number, { tells }: { tells: boolean }): Promise<unknown[]> => {
+      const before = (await room.told()).length;
+      room.hold('volume', volume, gb, [{ path: 'runs/one', bytes: 9 * GB }]);
+      const percents = async (): Promise<unknown[]> =>
+        (await room.told()).slice(before).map(({ data }) => data['percent']);
+      await room.measure();
+      // What takes most of it is looked for at a hundredth of the time, so that its owner may be told later.
+      if (tells)
+        await eventually(async () => {
+          await room.measure();
+          return (await percents()).length > 0;
+        });
+      await room.measure();
+      return percents();
+    };
+    expect(await tellOf(7.9, { tells: false })).toEqual([]);
+    expect(await tellOf(8, { tells: true })).toEqual([80]);
+    expect(await tellOf(9.65, { tells: true })).toEqual([96]);
+    expect(await tellOf(9.2, { tells: false })).toEqual([]);
+    expect(await tellOf(9.7, { tells: false })).toEqual([]);
+    expect(await tellOf(7.5, { tells: false })).toEqual([]);
+    expect(await tellOf(10, { tells: true })).toEqual([100]);
+    const [first, second] = await room.told();
+    const facts = { disk: 'volume', sizeGB: 10, sizeLimit: 'hard' };
+    expect(first).toEqual({ subjectId: volume, data: { ...facts, percent: 80, usageGB: 8, biggest: [] } });
+    const biggest = [{ path: 'runs/one', usageGB: 9 }];
+    expect(second).toEqual({ subjectId: volume, data: { ...facts, percent: 96, usageGB: 9.65, biggest } });
+  });
+
+  test('is all but full: the instance says so, and where its room went, also after a stop and a start', async () => {
+    const room = await diskRoom(await open());
+    const volume = await room.volume('data', 10);
+    const id = await room.running(volume);
+    const sizeGB = (await room.get(id)).disks.find(({ disk }) => disk === 'data')?.sizeGB ?? 0;
+    room.hold('data', id, sizeGB, [{ path: 'cache', bytes: 2 * GB }]);
+    room.hold('volume', volume, 10, [{ path: 'set', bytes: GB }]);
+    room.hold('shared', room.sharedId, 20, []);
+    const text =
+      'the data disk is 100 % full; most of it is in /root/dataDisk/cache (2 GB). the shared disk is 100 % full. ' +
+      'the volume on /root/v is 100 % full; most of it is in /root/v/set (1 GB)';
+    await room.measuredUntil(id, ({ message: shown }) => shown === text);
+    const { disks } = await room.get(id);
+    expect(disks.map(({ disk, percent, mountPath }) => [disk, percent, mountPath])).toEqual([
+      ['root', 0, '/'],
+      ['data', 100, '/root/dataDisk'],
+      ['shared', 100, '/root/sharedDisk'],
+      ['volume', 100, '/root/v'],
+    ]);
+    expect(disks[1]).toEqual({
+      disk: 'data',
+      id,
+      mountPath: '/root/dataDisk',
+      sizeGB,
+      usageGB: sizeGB,
+      percent: 100,
+      sizeLimit: 'hard',
+      biggest: [{ path: 'cache', usageGB: 2 }],
+    });
+    expect((await room.told()).map(({ subjectId }) => subjectId).toSorted()).toEqual(
+      [id, volume, room.sharedId].toSorted(),
+    );
+
+    await room.rest(id);
+    await room.unmount();
+    // Not mounted: what takes most of it can't be asked, and stays known.
+    await measuring(room.world).measure();
+    await room.world.running.control.instances.start(room.world.caller, { instanceId: id }, null);
+    const { instanceRuntimeInfo } = await room.world.until(id, (one) => one.instanceRuntimeInfo.status === 'Running');
+    expect(instanceRuntimeInfo.message).toBe(text);
+
+    room.hold('data', id, 0.1);
+    room.hold('volume', volume, 0.1);
+    room.hold('shared', room.sharedId, 0.1);
+    await room.measuredUntil(id, ({ message: shown }) => shown === '');
+    await settled(room.world);
+    await expectConsistent(room.world);
+  });
+
+  test('of a root disk is asked of the engine, while the instance runs', async () => {
+    const room = await diskRoom(await open());
+    const id = await room.running();
+    const { world } = room;
+    const rootGB = (await room.get(id)).disks[0]?.sizeGB ?? 0;
+    let holdsGB = rootGB * 0.85;
+    const { usage, exec } = world.engine;
+    world.drivers.engine = {
+      ...world.engine,
+      async usage(ids, signal, more) {
+        const found = await usage(ids, signal, more);
+        for (const one of found.values()) one.rootDiskBytes = Math.round(holdsGB * GB);
+        return found;
+      },
+      exec: async (of, command, signal) =>
+        command.includes('du')
+          ? { exitCode: 1, stdout: '9000\t/usr\n5000000\t/root/.cache\n5000100\t/root\n5100000\t/\n', stderr: '' }
+          : exec(of, command, signal),
+    };
+    // A late hint of the engine has a pass look at it just then: it is measured the next time.
+    const isShown = (): Promise<void> =>
+      eventually(async () => {
+        await room.measureRoots();
+        return (await world.instance(id)).instanceRuntimeInfo.instanceDiskUsageInfo.rootDiskUsedGi === holdsGB;
+      });
+    await isShown();
+    holdsGB = rootGB;
+    await isShown();
+    await room.measureRoots();
+    expect((await world.instance(id)).instanceRuntimeInfo.message).toBe(
+      'the root disk is 100 % full; most of it is in /root/.cache (4.768 GB), /usr (0.009 GB)',
+    );
+    const told = (await room.told()).map(({ subjectId, data }) => [subjectId, data['disk'], data['percent']]);
+    expect(told).toEqual([
+      [id, 'root', 85],
+      [id, 'root', 100],
+    ]);
+    await room.rest(id);
+    holdsGB = 0;
+    await room.measureRoots();
+    expect((await room.get(id)).disks[0]?.percent).toBe(100);
+  });
+
+  test('of one disk that can not be measured keeps none of the others from being measured', async () => {
+    const room = await diskRoom(await open());
+    const [broken, fine] = [await room.volume('broken', 10), await room.volume('fine', 10)];
+    const { usage } = room.memory;
+    room.memory.usage = async (disk, signal) => {
+      if (disk.id === broken) throw new Error('it is broken');
+      return usage(disk, signal);
+    };
+    room.hold('volume', fine, 9);
+    await room.measure();
+    expect(room.warned).toEqual(['a disk could not be measured; it is tried again']);
+    expect((await room.told()).map(({ subjectId }) => subjectId)).toEqual([fine]);
+  });
+});
+
+onEngine('sqlite', 'ten thousand disks', (open) => {
+  test('are all measured, in a time that grows with their number and no faster', async () => {
+    const room = await diskRoom(await open(), { start: false });
+    const { store, drivers, caller } = room.world;
+    const of = { kind: 'snapshot', regionId: drivers.regionId, pool: 'default', ownerId: caller.accountId, sizeGB: 1 };
+    const addThousand = async (from: number): Promise<void> => {
+      const ids = Array.from({ length: 1_000 }, (_, at) => `disk-${from + at}`);
+      const rows = ids.map((id) => ({ ...of, id: `snapshot/${id}`, subjectId: id }));
+      await store.write((tx) => tx.insertInto('disk').values(rows).execute());
+      for (const id of ids) {
+        await room.memory.create({ kind: 'snapshot', id }, 1, new AbortController().signal);
+        room.hold('snapshot', id, 0.5);
+      }
+    };
+    const timeOf = async (deed: () => Promise<void>): Promise<number> => {
+      const beganMs = performance.now();
+      await deed();
+      return performance.now() - beganMs;
+    };
+    await addThousand(0);
+    const ofThousandMs = await timeOf(room.measure);
+    for (let from = 1_000; from < 10_000; from += 1_000) await addThousand(from);
+    expect(await timeOf(room.measure)).toBeLessThan(4 * 10 * ofThousandMs);
+    const left = await store.read.selectFrom('disk').select('id').where('usageBytes', '=', 0).execute();
+    expect(left).toEqual([]);
+  });
+});

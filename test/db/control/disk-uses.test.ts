@@ -1,0 +1,46 @@
+/** Who works in a disk is known to those who would take it away, and ends when they do. */
+import { expect, test } from 'vitest';
+import { makeDiskUses } from '../../../src/control/volumes/disk-uses.ts';
+
+const one = { kind: 'volume', id: 'one' } as const;
+const other = { kind: 'volume', id: 'other' } as const;
+const sameId = { kind: 'snapshot', id: 'one' } as const;
+
+test('a disk is in use as long as somebody holds it, and no other is', () => {
+  const uses = makeDiskUses();
+  const [first, second] = [uses.hold(one), uses.hold(one)];
+  expect([uses.inUse(one), uses.inUse(other), uses.inUse(sameId)]).toEqual([true, false, false]);
+  first.release();
+  first.release();
+  expect(uses.inUse(one)).toBe(true);
+  second.release();
+  expect(uses.inUse(one)).toBe(false);
+});
+
+test('a cut ends all holds of the disk with its reason, and waits until the last is released', async () => {
+  const uses = makeDiskUses();
+  const [first, second, elsewhere] = [uses.hold(one), uses.hold(one), uses.hold(other)];
+  const reason = new Error('it is being deleted');
+  let isCut = false;
+  const cut = uses.cut(one, reason).then(() => (isCut = true));
+  expect([first.signal.reason, second.signal.reason]).toEqual([reason, reason]);
+  expect(elsewhere.signal.aborted).toBe(false);
+  first.release();
+  await Promise.resolve();
+  await Promise.resolve();
+  expect(isCut).toBe(false);
+  second.release();
+  await cut;
+  // Whoever comes later has looked at the disk's state since.
+  expect(uses.hold(one).signal.aborted).toBe(false);
+  await uses.cut(sameId, reason);
+});
+
+test('a stop ends all holds, also those that come late', async () => {
+  const uses = makeDiskUses();
+  const holds = [uses.hold(one), uses.hold(other)];
+  const reason = new Error('the server is being stopped');
+  for (const { signal, release } of holds) signal.addEventListener('abort', release);
+  await uses.stop(reason);
+  expect(uses.hold(one).signal.reason).toBe(reason);
+});

@@ -1,0 +1,299 @@
+import { expect, test } from 'vitest';
+import { makeStopDue } from '../../../src/control/auto-stop/stop-due.ts';
+import type { EndsWish } from '../../../src/domain/stop-policy.ts';
+import { instanceFromRow } from '../../../src/store/tables/instances.ts';
+import { onBothEngines } from '../store/harness.ts';
+import { insertOwners, instanceRow } from '../store/rows.ts';
+import { expectRefused } from './access-room.ts';
+import { expectConsistent, settled } from './consistency.ts';
+import { hasStatus, makeWorld, type World, type WorldOptions } from './harness.ts';
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+
+/** A world whose clock a test moves, and how it does. */
+async function movable(store: Parameters<typeof makeWorld>[0], options: WorldOptions = {}) {
+  const clock = { aheadMs: 0 };
+  const world = await makeWorld(store, { clock, ...options });
+  return { world, clock, nowMs: () => Date.now() + clock.aheadMs };
+}
+
+async function running(world: World): Promise<string> {
+  const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+  await world.until(instanceId, hasStatus('Running'));
+  return instanceId;
+}
+
+const set = (world: World, id: string, wish: EndsWish) => world.running.control.ends.set(world.caller, id, wish);
+const rowOf = (world: World, id: string) =>
+  world.store.read.selectFrom('instance').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
+/** A pass may look at it at any moment: that it is due, and who has it, is no change of it. */
+async function lastingRowOf(world: World, id: string) {
+  const {
+    dueAtMs: _,
+    leaseOwner: _owner,
+    leaseToken: _token,
+    leaseUntilMs: _until,
+    ...lasting
+  } = await rowOf(world, id);
+  return lasting;
+}
+const endsOf = async (world: World, id: string) => instanceFromRow(await rowOf(world, id)).ends;
+const eventsOf = (world: World, id: string, kind: string) =>
+  world.store.read.selectFrom('event').selectAll().where('subjectId', '=', id).where('kind', '=', kind).execute();
+
+onBothEngines('what ends an instance by the clock', (open) => {
+  test('a scheduled stop stops it at its time, says why, and a start takes the time off', async () => {
+    const { world, clock, nowMs } = await movable(await open());
+    const id = await running(world);
+    const stopAtMs = nowMs() + HOUR_MS;
+    expect(await set(world, id, { stopAtMs })).toMatchObject({
+      stopAtMs,
+      maxRunMs: null,
+      idle: null,
+      endsAtMs: stopAtMs,
+    });
+    expect((await world.instance(id)).instanceRuntimeInfo.scheduledStopTimestamp).toBe(stopAtMs);
+    clock.aheadMs += HOUR_MS;
+    const stopped = await world.until(id, hasStatus('Stopped'));
+    expect(stopped.instanceRuntimeInfo).toMatchObject({
+      phase: 'Stopped',
+      diagnosisReason: 'ScheduledStop',
+      scheduledStopTimestamp: 0,
+    });
+    expect((await eventsOf(world, id, 'instance.stopWished')).map(({ data }) => JSON.parse(data))).toEqual([
+      { cause: 'ScheduledStop', dueAt: stopAtMs },
+    ]);
+    await settled(world);
+    await expectConsistent(world);
+
+    await world.running.control.instances.start(world.caller, { instanceId: id }, null);
+    expect(await endsOf(world, id)).toMatchObject({ stopAtMs: null });
+    await world.until(id, hasStatus('Running'));
+    clock.aheadMs += HOUR_MS;
+    // Another one is stopped in its time meanwhile, and this one is not.
+    const other = await running(world);
+    await set(world, other, { stopAtMs: nowMs() + MINUTE_MS });
+    clock.aheadMs += MINUTE_MS;
+    await world.until(other, hasStatus('Stopped'));
+    expect((await world.instance(id)).instanceRuntimeInfo).toMatchObject({ status: 'Running', diagnosisReason: '' });
+  });
+
+  test('the longest run counts from when it became Running, again after each start', async () => {
+    const { world, clock } = await movable(await open());
+    const id = await running(world);
+    const runningSinceMs = instanceFromRow(await rowOf(world, id)).observed.runningSinceMs;
+    const { endsAtMs } = await set(world, id, { maxRunMs: 30 * MINUTE_MS });
+    expect(endsAtMs).toBe(runningSinceMs + 30 * MINUTE_MS);
+    clock.aheadMs += 30 * MINUTE_MS;
+    const stopped = await world.until(id, hasStatus('Stopped'));
+    expect(stopped.instanceRuntimeInfo.diagnosisReason).toBe('MaxRunTime');
+    await world.running.control.instances.start(world.caller, { instanceId: id }, null);
+    const again = await world.until(id, hasStatus('Running'));
+    const since = instanceFromRow(await rowOf(world, id)).observed.runningSinceMs;
+    expect(again.instanceRuntimeInfo.scheduledStopTimestamp).toBe(since + 30 * MINUTE_MS);
+    clock.aheadMs += 30 * MINUTE_MS;
+    await world.until(id, hasStatus('Stopped'));
+  });
+
+  test('the earlier of the two stops it, and is what lists show', async () => {
+    const { world, clock, nowMs } = await movable(await open());
+    const id = await running(world);
+    const stopAtMs = nowMs() + 10 * MINUTE_MS;
+    const both = await set(world, id, { stopAtMs, maxRunMs: HOUR_MS });
+    expect(both.endsAtMs).toBe(stopAtMs);
+    const later = await set(world, id, { stopAtMs: nowMs() + 2 * HOUR_MS });
+    expect((await world.instance(id)).instanceRuntimeInfo.scheduledStopTimestamp).toBe(later.endsAtMs);
+    expect(later.endsAtMs).toBeLessThan(nowMs() + HOUR_MS + 1);
+    const none = await set(world, id, { stopAtMs: null, maxRunMs: null });
+    expect(none).toMatchObject({ stopAtMs: null, maxRunMs: null, endsAtMs: null });
+    expect((await world.instance(id)).instanceRuntimeInfo.scheduledStopTimestamp).toBe(0);
+    await set(world, id, { stopAtMs: nowMs() + MINUTE_MS, maxRunMs: HOUR_MS });
+    clock.aheadMs += HOUR_MS;
+    expect((await world.until(id, hasStatus('Stopped'))).instanceRuntimeInfo.diagnosisReason).toBe('ScheduledStop');
+  });
+
+  test('a time that passed while the server was away stops it as soon as it is back', async () => {
+    const { world, clock, nowMs } = await movable(await open());
+    const id = await running(world);
+    await set(world, id, { stopAtMs: nowMs() + HOUR_MS });
+    await world.running.stop();
+    clock.aheadMs += 24 * HOUR_MS;
+    await world.again();
+    expect((await world.until(id, hasStatus('Stopped'))).instanceRuntimeInfo.diagnosisReason).toBe('ScheduledStop');
+  });
+
+  test('one that is still starting at its time is stopped too', async () => {
+    const { world, clock, nowMs } = await movable(await open(), { engine: { times: { pull: 600_000 } } });
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    await set(world, instanceId, { stopAtMs: nowMs() + MINUTE_MS });
+    clock.aheadMs += MINUTE_MS;
+    await world.until(instanceId, hasStatus('Stopped'));
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('setting it is no wish: passes under way go on, and neither undoes what the other writes', async () => {
+    const { world, nowMs } = await movable(await open());
+    const { instances } = world.running.control;
+    const launches = Array.from({ length: 6 }, () =>
+      instances.launch(world.caller, { ...world.wish(), name: 'raced' }, null),
+    );
+    const ids = (await Promise.allSettled(launches)).flatMap((one) =>
+      one.status === 'fulfilled' ? [one.value.instanceId] : [],
+    );
+    expect(ids.length).toBeGreaterThan(2);
+    const last = new Map<string, number>();
+    let going = true;
+    const setting = ids.map(async (id) => {
+      for (let turn = 1; going; turn++) {
+        const stopAtMs = nowMs() + HOUR_MS + turn;
+        await set(world, id, { stopAtMs });
+        last.set(id, stopAtMs);
+        expect(await endsOf(world, id), 'what was answered holds').toMatchObject({ stopAtMs });
+      }
+    });
+    for (const id of ids) await world.until(id, hasStatus('Running'));
+    await settled(world);
+    going = false;
+    await Promise.all(setting);
+    for (const id of ids) {
+      const row = await rowOf(world, id);
+      expect(row).toMatchObject({ generation: 1, status: 'Running', endsAtMs: last.get(id) });
+      expect((await world.instance(id)).instanceRuntimeInfo.scheduledStopTimestamp).toBe(last.get(id));
+    }
+    await expectConsistent(world);
+  });
+
+  test('times that have passed, or are absurd, are refused in words, and nothing is changed', async () => {
+    const { world, clock, nowMs } = await movable(await open());
+    const id = await running(world);
+    clock.aheadMs += HOUR_MS;
+    await settled(world);
+    const before = await lastingRowOf(world, id);
+    const refusals: [EndsWish, RegExp][] = [
+      [
+        { stopAtMs: nowMs() - 1 },
+        /^field "stopAtUnixMs" is \d+: it must be a time to come, and now it is \d+; to stop at once, use \/instance\/stop$/,
+      ],
+      [{ stopAtMs: 0 }, /a time to come/],
+      [{ stopAtMs: nowMs() + 367 * 24 * HOUR_MS }, /within a year/],
+      [
+        { maxRunMs: 30 * MINUTE_MS },
+        /^field "maxRunMinutes" is 30: it must be more than 60, as long has it been running/,
+      ],
+    ];
+    for (const [wish, words] of refusals) await expectRefused(set(world, id, wish), 'field_value', words);
+    expect(await lastingRowOf(world, id)).toEqual(before);
+  });
+
+  test('is legal in every state but Released, and never of another account', async () => {
+    const { world, nowMs } = await movable(await open());
+    const stranger = await world.account('stranger');
+    const id = await running(world);
+    const wish = { stopAtMs: nowMs() + HOUR_MS, maxRunMs: HOUR_MS };
+    const { control } = world.running;
+    await expectRefused(control.ends.set(stranger, id, wish), 'not_found', /^ent: instance not found$/);
+    await expectRefused(control.ends.keepAlive(stranger, id, HOUR_MS), 'not_found', /^ent: instance not found$/);
+    await expectRefused(control.ends.activity(stranger, id), 'not_found', /^ent: instance not found$/);
+    await control.instances.stop(world.caller, { instanceId: id }, null);
+    await set(world, id, wish);
+    await world.until(id, hasStatus('Stopped'));
+    expect(await set(world, id, wish)).toMatchObject({ ...wish, endsAtMs: null });
+    await control.instances.terminate(world.caller, { instanceId: id }, null);
+    await expectRefused(set(world, id, wish), 'not_found', /^ent: instance not found$/);
+  });
+
+  test('a thousand keep-alive calls within a minute are one event, and one change of the row', async () => {
+    const { world, clock, nowMs } = await movable(await open());
+    const { ends } = world.running.control;
+    const id = await running(world);
+    await settled(world);
+    clock.aheadMs += MINUTE_MS - (nowMs() % MINUTE_MS) + 1;
+    const beganMs = nowMs();
+    const first = await ends.keepAlive(world.caller, id, HOUR_MS);
+    expect(first.keepAliveUntilMs).toBeGreaterThanOrEqual(beganMs + HOUR_MS);
+    expect(first.keepAliveUntilMs).toBeLessThanOrEqual(beganMs + HOUR_MS + MINUTE_MS);
+    const [row, version] = [
+      await lastingRowOf(world, id),
+      await world.running.control.versionOf(world.caller.accountId),
+    ];
+    for (let call = 1; call < 1_000; call++) {
+      if (call % 100 === 0) clock.aheadMs += 2_000;
+      expect(await ends.keepAlive(world.caller, id, HOUR_MS)).toEqual(first);
+    }
+    expect(await eventsOf(world, id, 'instance.keepAlive')).toHaveLength(1);
+    expect(await lastingRowOf(world, id)).toEqual(row);
+    expect(await world.running.control.versionOf(world.caller.accountId)).toBe(version);
+  });
+
+  test("the operator's bound and idle rules are what new instances begin with, and the bound is not passed", async () => {
+    const idle = { afterMs: HOUR_MS, ignore: [], cpuPercent: 10, gpuPercent: 5 };
+    const { world } = await movable(await open(), { endsRules: { capRunMs: 8 * HOUR_MS, idle } });
+    const id = await running(world);
+    expect(await set(world, id, {})).toMatchObject({ maxRunMs: 8 * HOUR_MS, idle });
+    await expectRefused(
+      set(world, id, { maxRunMs: 9 * HOUR_MS }),
+      'field_value',
+      /must be at most 480, which the operator allows/,
+    );
+    expect(await set(world, id, { maxRunMs: HOUR_MS })).toMatchObject({ maxRunMs: HOUR_MS });
+    expect(await set(world, id, { maxRunMs: null, idle: null })).toMatchObject({ maxRunMs: 8 * HOUR_MS, idle: null });
+  });
+
+  test('asking alone changes nothing and is no event', async () => {
+    const { world } = await movable(await open());
+    const id = await running(world);
+    await settled(world);
+    const before = await lastingRowOf(world, id);
+    await set(world, id, {});
+    expect(await lastingRowOf(world, id)).toEqual(before);
+    expect(await eventsOf(world, id, 'instance.endsSet')).toEqual([]);
+  });
+});
+
+onBothEngines('instances whose time is over and that can not be stopped', (open) => {
+  test('keep no later one from its stop, and are told of once for each reason', async () => {
+    const store = await open();
+    // More than are read at once, and more than those of one time.
+    const ids = Array.from({ length: 402 }, (_, at) => `notebook-${String(at).padStart(3, '0')}`);
+    const last = ids.at(-1) ?? '';
+    await store.write(async (tx) => {
+      await insertOwners(tx, 'here', 'ann');
+      const rows = ids.map((id, at) =>
+        instanceRow({ id, ownerId: 'ann', regionId: 'here', endsAtMs: at < 300 ? 1_000 : 1_000 + at }),
+      );
+      for (let from = 0; from < rows.length; from += 100)
+        await tx
+          .insertInto('instance')
+          .values(rows.slice(from, from + 100))
+          .execute();
+    });
+    let asked: string[] = [];
+    let warned: unknown[] = [];
+    let why = 'its region is not configured';
+    const ignore = (): void => {};
+    const warn = (facts: Record<string, unknown>): void => void warned.push(facts['id']);
+    const stopDue = makeStopDue({
+      store,
+      now: () => 10_000,
+      log: { debug: ignore, info: ignore, error: ignore, warn },
+      async stopByItself({ id }) {
+        asked.push(id);
+        if (id !== last) throw new Error(id === ids[0] ? why : 'it can not be');
+        return true;
+      },
+    });
+    const turn = async () => {
+      asked = [];
+      warned = [];
+      await stopDue();
+      return { asked: asked.toSorted(), warned: warned.length };
+    };
+    expect(await turn()).toEqual({ asked: ids, warned: 401 });
+    expect(await turn()).toEqual({ asked: ids, warned: 0 });
+    why = 'another one';
+    expect(await turn()).toEqual({ asked: ids, warned: 1 });
+    expect(warned).toEqual([ids[0]]);
+  });
+});

@@ -1,0 +1,429 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { instanceId as asInstanceId } from '../../../src/domain/ids.ts';
+import type { PublicInstance } from '../../../src/domain/public-instance.ts';
+import type { SimulatedFault, Verb } from '../../../src/engines/simulated/faults.ts';
+import { makeDue } from '../../../src/store/tables/instances.ts';
+import { onEngine } from '../store/harness.ts';
+import { expectConsistent, settled } from './consistency.ts';
+import { IMAGE_REF, eventually, hasStatus, makeWorld, type World } from './harness.ts';
+
+const now = (): AbortSignal => AbortSignal.timeout(1_000);
+const scripted = (world: World, text: string) => ({
+  instanceConfiguration: { ...world.wish().instanceConfiguration, initScript: `# berth-sim: ${text}` },
+});
+const reasonIs =
+  (reason: string) =>
+  ({ instanceRuntimeInfo }: { instanceRuntimeInfo: { diagnosisReason: string } }): boolean =>
+    instanceRuntimeInfo.diagnosisReason === reason;
+
+/** The first `times` calls of a verb meet the fault; `met` counts them. */
+function trouble(world: World, verb: Verb, fault: SimulatedFault, times = 1): { met: number } {
+  const count = { met: 0 };
+  world.engine.misbehave((call) => {
+    if (call.verb !== verb || count.met >= times) return undefined;
+    count.met += 1;
+    return fault;
+  });
+  return count;
+}
+
+const faults: SimulatedFault[] = [
+  { mode: 'failBefore' },
+  { mode: 'failAfter' },
+  { mode: 'lost' },
+  { mode: 'late', ms: 50 },
+  { mode: 'slow', ms: 50 },
+  { mode: 'halfway' },
+  { mode: 'lying' },
+  { mode: 'unreachable', ms: 100 },
+];
+
+onEngine('sqlite', 'trouble with the engine', (open) => {
+  for (const fault of faults) {
+    test(`${fault.mode} in any verb: a launch, a stop, a start, a restart and a terminate end where they should`, async () => {
+      for (const verb of ['ensureImage', 'ensure', 'observe', 'dial', 'halt', 'destroy'] as const) {
+        // A pull has a longer deadline than other calls: `images.test.ts` tries one that hangs.
+        if (verb === 'ensureImage' && fault.mode === 'lost') continue;
+        const world = await makeWorld(await open());
+        const { instances } = world.running.control;
+        const count = trouble(world, verb, fault, verb === 'ensure' || verb === 'halt' ? 2 : 1);
+        const one = await instances.launch(world.caller, world.wish(), null);
+        await world.until(one.instanceId, hasStatus('Running'));
+        await settled(world);
+        await instances.stop(world.caller, one, null);
+        await world.until(one.instanceId, hasStatus('Stopped'));
+        await instances.start(world.caller, one, null);
+        await world.until(one.instanceId, hasStatus('Running'));
+        await instances.restart(world.caller, one, null);
+        await world.until(one.instanceId, hasStatus('Running'));
+        await settled(world);
+        await expectConsistent(world);
+        expect((await world.instance(one.instanceId)).instanceRuntimeInfo.diagnosisReason).toBe('');
+        await instances.terminate(world.caller, one, null);
+        await settled(world);
+        expect(count.met).toBeGreaterThan(0);
+        world.engine.misbehave(undefined);
+        // One that was said to be gone and is not, the sweep finds.
+        if (verb === 'destroy' && fault.mode === 'lying') continue;
+        await expectConsistent(world);
+        expect(await world.engine.listOwned(now())).toEqual([]);
+      }
+    });
+  }
+
+  test('a container that is gone while Running is made again, and it is told', async () => {
+    const world = await makeWorld(await open(), { limits: { backOffBaseMs: 100, backOffMaxMs: 100 } });
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    await world.until(instanceId, hasStatus('Running'));
+    await world.engine.host.forget(instanceId as never);
+    const waiting = await world.until(instanceId, reasonIs('ContainerExited'));
+    expect(waiting.instanceRuntimeInfo).toMatchObject({
+      status: 'Starting',
+      healthy: false,
+      diagnosisMessage: 'the container was removed from the engine',
+    });
+    const again = await world.until(instanceId, hasStatus('Running'));
+    expect(again.instanceRuntimeInfo).toMatchObject({ diagnosisReason: '', healthy: true });
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('an engine that says it made a container and never does is asked a few times, not for ever', async () => {
+    const world = await makeWorld(await open());
+    const count = trouble(world, 'ensure', { mode: 'lying' }, Infinity);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const failed = await world.until(instanceId, hasStatus('StartingFailed'));
+    expect(failed.instanceRuntimeInfo.diagnosisReason).toBe('CrashLoop');
+    expect(count.met).toBe(6);
+  });
+
+  test('a try that failed is repeated when its back-off is over, however often something wakes the row meanwhile', async () => {
+    const world = await makeWorld(await open(), { limits: { backOffBaseMs: 300, backOffMaxMs: 300 } });
+    const triedAtMs: number[] = [];
+    let ours: string | undefined;
+    world.engine.misbehave(({ verb, about }) => {
+      if (verb !== 'ensure' || (ours ??= about) !== about) return undefined;
+      return triedAtMs.push(performance.now()) > 3 ? undefined : { mode: 'failBefore', kind: 'busy' };
+    });
+    const { instances } = world.running.control;
+    const { instanceId } = await instances.launch(world.caller, world.wish(), null);
+    // Each launch wakes the loop, as hints of the engine do.
+    while (triedAtMs.length < 4) {
+      await world.store.write((tx) => makeDue(tx, [instanceId], Date.now()));
+      if (triedAtMs.length > 0) await instances.launch(world.caller, world.wish(), null).catch(() => {});
+      await sleep(10);
+    }
+    await world.until(instanceId, hasStatus('Running'));
+    const pausesMs = triedAtMs.slice(1).map((atMs, index) => atMs - (triedAtMs[index] ?? 0));
+    expect(Math.min(...pausesMs)).toBeGreaterThanOrEqual(299);
+  });
+
+  test('a new wish does not wait for the back-off of the one before', async () => {
+    const world = await makeWorld(await open(), { limits: { backOffBaseMs: 3_600_000, backOffMaxMs: 3_600_000 } });
+    const { instances } = world.running.control;
+    const count = trouble(world, 'ensure', { mode: 'failBefore', kind: 'busy' });
+    const one = await instances.launch(world.caller, world.wish(), null);
+    await eventually(() => count.met === 1);
+    await instances.stop(world.caller, one, null);
+    await world.until(one.instanceId, hasStatus('Stopped'));
+    await instances.start(world.caller, one, null);
+    const { instanceRuntimeInfo } = await world.until(one.instanceId, hasStatus('Running'));
+    expect(instanceRuntimeInfo.diagnosisReason).toBe('');
+  });
+
+  test('an engine that says it halted a container and never does is asked at intervals, and the stop waits', async () => {
+    const world = await makeWorld(await open());
+    const { instances } = world.running.control;
+    const one = await instances.launch(world.caller, world.wish(), null);
+    await world.until(one.instanceId, hasStatus('Running'));
+    const count = trouble(world, 'halt', { mode: 'lying' }, Infinity);
+    await instances.stop(world.caller, one, null);
+    const beganMs = Date.now();
+    await eventually(() => count.met >= 4);
+    expect(Date.now() - beganMs).toBeGreaterThan(2 * 25);
+    expect((await world.instance(one.instanceId)).instanceRuntimeInfo).toMatchObject({
+      status: 'Running',
+      phase: 'Stopping',
+    });
+    world.engine.misbehave(undefined);
+    await world.until(one.instanceId, hasStatus('Stopped'));
+  });
+
+  test('a main process that ends again and again is given up with its exit code, and the place is freed', async () => {
+    const world = await makeWorld(await open(), { limits: { maxAttempts: 3 } });
+    let starts = 0;
+    world.engine.misbehave(({ verb }) => void (starts += verb === 'ensure' ? 1 : 0));
+    const { instanceId } = await world.running.control.instances.launch(
+      world.caller,
+      world.wish(scripted(world, 'crash after 30ms exit 3')),
+      null,
+    );
+    const failed = await world.until(instanceId, hasStatus('StartingFailed'));
+    expect(failed.instanceRuntimeInfo).toMatchObject({
+      diagnosisReason: 'CrashLoop',
+      diagnosisMessage: 'the main process ended with exit code 3, 4 times in a row',
+      healthy: false,
+    });
+    expect(starts).toBe(4);
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('one that has run waits for its node port however often it is tried, and is given up at its deadline only', async () => {
+    const limits = { maxAttempts: 3, startDeadlineMs: 60_000 };
+    const world = await makeWorld(await open(), { limits });
+    const { instances } = world.running.control;
+    const one = await instances.launch(world.caller, world.wish(), null);
+    const { instanceSpecInfo } = await world.until(one.instanceId, hasStatus('Running'));
+    const nodePort = instanceSpecInfo.nodePorts[0]?.nodePort ?? 0;
+    await instances.stop(world.caller, one, null);
+    await world.until(one.instanceId, hasStatus('Stopped'));
+    world.engine.host.takePort(nodePort);
+    let starts = 0;
+    world.engine.misbehave(({ verb }) => void (starts += verb === 'ensure' ? 1 : 0));
+    await instances.start(world.caller, one, null);
+    await eventually(() => starts > 3 * limits.maxAttempts);
+    const waits = await world.until(one.instanceId, reasonIs('PortTaken'));
+    expect(waits.instanceRuntimeInfo).toMatchObject({
+      status: 'Starting',
+      diagnosisMessage: `node port ${nodePort} is taken by another program of the host`,
+    });
+    world.engine.host.freePort(nodePort);
+    const again = await world.until(one.instanceId, hasStatus('Running'));
+    expect(again.instanceSpecInfo.nodePorts).toEqual(instanceSpecInfo.nodePorts);
+
+    await instances.stop(world.caller, one, null);
+    await world.until(one.instanceId, hasStatus('Stopped'));
+    world.engine.host.takePort(nodePort);
+    limits.startDeadlineMs = 300;
+    await world.again();
+    await instances.start(world.caller, one, null);
+    const failed = await world.until(one.instanceId, hasStatus('StartingFailed'));
+    expect(failed.instanceRuntimeInfo).toMatchObject({
+      diagnosisReason: 'PortsUsedUp',
+      diagnosisMessage: expect.stringMatching(/is taken by another program of the host \(still Starting .*\)/),
+    });
+  });
+
+  test('out of memory has its own reason', async () => {
+    const world = await makeWorld(await open(), { limits: { maxAttempts: 1 } });
+    const { instanceId } = await world.running.control.instances.launch(
+      world.caller,
+      world.wish(scripted(world, 'crash after 30ms out of memory')),
+      null,
+    );
+    const failed = await world.until(instanceId, hasStatus('StartingFailed'));
+    expect(failed.instanceRuntimeInfo.diagnosisReason).toBe('OutOfMemory');
+  });
+
+  test('one that crashed once runs again', async () => {
+    const world = await makeWorld(await open());
+    const { instanceId } = await world.running.control.instances.launch(
+      world.caller,
+      world.wish(scripted(world, 'crash once after 60ms exit 9')),
+      null,
+    );
+    const crashed = async (): Promise<boolean> =>
+      (await world.store.read.selectFrom('instance').select('attempts').executeTakeFirstOrThrow()).attempts === 1;
+    await eventually(crashed);
+    await world.until(instanceId, hasStatus('Running'));
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('one that never becomes ready is given up after its deadline and halted', async () => {
+    const world = await makeWorld(await open(), { limits: { readyDeadlineMs: 50 } });
+    const { instanceId } = await world.running.control.instances.launch(
+      world.caller,
+      world.wish(scripted(world, 'never ready')),
+      null,
+    );
+    const failed = await world.until(instanceId, hasStatus('StartingFailed'));
+    expect(failed.instanceRuntimeInfo.diagnosisReason).toBe('StartTimeout');
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('a node port that another program holds is exchanged for another one', async () => {
+    const world = await makeWorld(await open(), {
+      nodePorts: { first: 30_000, last: 30_009 },
+      limits: { maxAttempts: 50 },
+    });
+    for (let port = 30_000; port < 30_005; port++) world.engine.host.takePort(port);
+    const { instanceId } = await world.running.control.instances.launch(
+      world.caller,
+      world.wish({ nodePorts: [8000] }),
+      null,
+    );
+    const running = await world.until(instanceId, hasStatus('Running'));
+    for (const { nodePort } of running.instanceSpecInfo.nodePorts) expect(nodePort).toBeGreaterThanOrEqual(30_005);
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('with all node ports held by other programs it is given up, saying so', async () => {
+    const world = await makeWorld(await open(), { nodePorts: { first: 30_000, last: 30_001 } });
+    for (const port of [30_000, 30_001]) world.engine.host.takePort(port);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const failed = await world.until(instanceId, hasStatus('InitializationFailed', 'StartingFailed'));
+    expect(failed.instanceRuntimeInfo).toMatchObject({
+      diagnosisReason: 'PortsUsedUp',
+      diagnosisMessage: expect.stringMatching(/node port 3000\d is taken/),
+    });
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('what the engine rejects is InitializationFailed with the reason, frees the place, and may be started again', async () => {
+    const world = await makeWorld(await open());
+    const { instances } = world.running.control;
+    // Once an image was pulled it is Starting, and such a failure is StartingFailed.
+    world.engine.host.addImage(IMAGE_REF);
+    trouble(world, 'ensure', { mode: 'failBefore', kind: 'rejected' });
+    const one = await instances.launch(world.caller, world.wish(), null);
+    const failed = await world.until(one.instanceId, hasStatus('InitializationFailed'));
+    expect(failed.instanceRuntimeInfo).toMatchObject({
+      phase: 'Failed',
+      diagnosisReason: 'EngineRejected',
+      diagnosisMessage: expect.stringContaining('ensure failed'),
+    });
+    await settled(world);
+    await expectConsistent(world);
+    await instances.start(world.caller, one, null);
+    expect((await world.instance(one.instanceId)).instanceRuntimeInfo.status).toMatch(/Initializing|Running/);
+    await world.until(one.instanceId, hasStatus('Running'));
+  });
+
+  test('without enough for it the engine is asked again, and it is given up with what is short', async () => {
+    const world = await makeWorld(await open());
+    const count = trouble(world, 'ensure', { mode: 'failBefore', kind: 'no_capacity' }, Infinity);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    await world.until(instanceId, hasStatus('InitializationFailed', 'StartingFailed'));
+    expect(count.met).toBe(6);
+  });
+
+  test('an image that vanishes between pull and start is pulled again', async () => {
+    const world = await makeWorld(await open());
+    const count = trouble(world, 'ensure', { mode: 'failBefore', kind: 'not_found' }, 2);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    await world.until(instanceId, hasStatus('Running'));
+    expect(count.met).toBe(2);
+  });
+
+  test('the host comes up again after a power cut, and all that should run does', async () => {
+    const world = await makeWorld(await open());
+    const ids: string[] = [];
+    for (let count = 0; count < 3; count++)
+      ids.push((await world.running.control.instances.launch(world.caller, world.wish(), null)).instanceId);
+    for (const id of ids) await world.until(id, hasStatus('Running'));
+    await settled(world);
+    await world.engine.host.reboot();
+    await eventually(
+      async () =>
+        (await world.engine.listOwned(now())).filter(({ kind, running }) => kind === 'instance' && running).length ===
+        3,
+    );
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('disks that can not be made are told without words of the host, and it is given up', async () => {
+    const world = await makeWorld(await open(), { mayFail: /could not be had from the storage/ });
+    world.engine.host.addImage(IMAGE_REF);
+    const { create } = world.storage;
+    world.storage.create = async () => {
+      throw new Error("ENOSPC: no space left on device, mkdir '/srv/secret'");
+    };
+    const { instances } = world.running.control;
+    const one = await instances.launch(world.caller, world.wish(), null);
+    const failed = await world.until(one.instanceId, hasStatus('InitializationFailed'));
+    expect(failed.instanceRuntimeInfo).toMatchObject({
+      diagnosisReason: 'DisksFailed',
+      diagnosisMessage: expect.not.stringContaining('secret'),
+    });
+    world.storage.create = create;
+    await instances.start(world.caller, one, null);
+    await world.until(one.instanceId, hasStatus('Running'));
+  });
+
+  test('a storage that never answers holds nobody: the start is told, tried again, and can be overtaken by a terminate', async () => {
+    const world = await makeWorld(await open(), {
+      limits: { storageDeadlineMs: 50, maxAttempts: 1_000 },
+      mayFail: /could not be had from the storage/,
+    });
+    const { create } = world.storage;
+    let answer = (): void => {};
+    const answered = new Promise<void>((resolve) => (answer = resolve));
+    world.storage.create = async (...given) => {
+      await answered;
+      return create(...given);
+    };
+    const { instances } = world.running.control;
+    const one = await instances.launch(world.caller, world.wish(), null);
+    const waiting = await world.until(one.instanceId, reasonIs('DisksFailed'));
+    expect(waiting.instanceRuntimeInfo.phase).toBe('PrepareDisks');
+    await instances.terminate(world.caller, one, null);
+    const phaseIs = (phase: string) => (seen: PublicInstance) => seen.instanceRuntimeInfo.phase === phase;
+    const gone = await world.until(one.instanceId, phaseIs('RemovingDisks'));
+    expect(gone.instanceRuntimeInfo.status).toBe('Released');
+    // What was asked for before comes to its end first: nothing of it is left.
+    answer();
+    await world.until(one.instanceId, phaseIs('Cleaned'));
+    expect((await world.storage.listOwned()).filter(({ kind }) => kind === 'data')).toEqual([]);
+  });
+
+  test('a stop that the engine refuses says so in its words, is tried again, and comes to rest once it is not refused', async () => {
+    const world = await makeWorld(await open());
+    const { instances } = world.running.control;
+    const one = await instances.launch(world.caller, world.wish(), null);
+    await world.until(one.instanceId, hasStatus('Running'));
+    const count = trouble(world, 'halt', { mode: 'failBefore', kind: 'rejected' }, 3);
+    await instances.stop(world.caller, one, null);
+    const refused = await world.until(one.instanceId, reasonIs('StopDelayed'));
+    expect(refused.instanceRuntimeInfo).toMatchObject({
+      status: 'Running',
+      phase: 'Stopping',
+      diagnosisMessage: expect.stringContaining('halt failed'),
+    });
+    expect(refused.actions).toContain('terminate');
+    const stopped = await world.until(one.instanceId, hasStatus('Stopped'));
+    expect(stopped.instanceRuntimeInfo.diagnosisReason).toBe('');
+    expect(count.met).toBe(3);
+  });
+
+  test('a stop that is not heard within its deadline is a kill without grace', async () => {
+    const world = await makeWorld(await open(), {
+      limits: { stopDeadlineMs: 50, stopGraceMs: 60_000, callDeadlineMs: 100 },
+    });
+    const { instances } = world.running.control;
+    const configuration = { ...world.wish().instanceConfiguration, initScript: '# berth-sim: ignore TERM' };
+    const one = await instances.launch(world.caller, world.wish({ instanceConfiguration: configuration }), null);
+    await world.until(one.instanceId, hasStatus('Running'));
+    await instances.stop(world.caller, one, null);
+    const stopped = await world.until(one.instanceId, hasStatus('Stopped'));
+    expect(stopped.instanceRuntimeInfo).toMatchObject({ diagnosisReason: '', healthy: false });
+    const id = asInstanceId(one.instanceId);
+    const seen = (await world.engine.observe([id], AbortSignal.timeout(1_000))).get(id);
+    // 137 is SIGKILL's: it was not heard, and its grace of a minute was not waited for.
+    expect(seen).toMatchObject({ running: false, exitCode: 137 });
+  });
+
+  test('the image has the time of its deadline in all, not in each try', async () => {
+    const world = await makeWorld(await open(), {
+      limits: { imageDeadlineMs: 2_000, maxAttempts: 1, backOffBaseMs: 1_200, backOffMaxMs: 1_200 },
+    });
+    let tries = 0;
+    world.engine.misbehave(({ verb }) => {
+      if (verb !== 'ensureImage') return undefined;
+      tries += 1;
+      return tries === 1 ? { mode: 'failBefore', kind: 'unreachable' } : { mode: 'lost' };
+    });
+    const beganMs = Date.now();
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const failed = await world.until(instanceId, hasStatus('StartingFailed'));
+    expect(failed.instanceRuntimeInfo.diagnosisReason).toBe('ImageFailed');
+    expect(tries).toBe(2);
+    expect(Date.now() - beganMs).toBeLessThan(3_000);
+  });
+});

@@ -1,0 +1,63 @@
+import { expect, test } from 'vitest';
+import type { PublicInstance } from '../../../src/domain/public-instance.ts';
+import { onBothEngines } from '../store/harness.ts';
+import { expectConsistent, settled } from './consistency.ts';
+import { eventually, hasStatus, makeWorld } from './harness.ts';
+
+const isHealthy =
+  (healthy: boolean) =>
+  ({ instanceRuntimeInfo }: PublicInstance): boolean =>
+    instanceRuntimeInfo.healthy === healthy;
+
+onBothEngines('health', (open) => {
+  test('is measured: what answers no more is unhealthy and says so, still Running, and healthy again once it answers', async () => {
+    const world = await makeWorld(await open(), { hurry: 100 });
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    await world.until(instanceId, (one) => hasStatus('Running')(one) && isHealthy(true)(one));
+    world.engine.misbehave(({ verb }) => (verb === 'dial' ? { mode: 'failBefore', kind: 'busy' } : undefined));
+    const ill = await world.until(instanceId, isHealthy(false));
+    expect(ill.instanceRuntimeInfo).toMatchObject({ status: 'Running', phase: 'Ready', diagnosisReason: 'Unhealthy' });
+    expect(ill.instanceRuntimeInfo.diagnosisMessage).toMatch(/restart/i);
+    expect(ill.actions).toContain('restart');
+    world.engine.misbehave(undefined);
+    const well = await world.until(instanceId, isHealthy(true));
+    expect(well.instanceRuntimeInfo).toMatchObject({ status: 'Running', diagnosisReason: '', diagnosisMessage: '' });
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('one silence is not illness, nor is an engine that can not be asked', async () => {
+    const world = await makeWorld(await open(), { hurry: 100 });
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    await world.until(instanceId, hasStatus('Running'));
+    let silences = 1;
+    let asked = 0;
+    world.engine.misbehave(({ verb }) => {
+      if (verb !== 'dial') return undefined;
+      asked += 1;
+      // The first silence is of ssh and of the notebook.
+      if (silences > -1) return (silences--, { mode: 'failBefore', kind: 'busy' });
+      return asked < 12 ? { mode: 'failBefore', kind: 'unreachable' } : undefined;
+    });
+    await eventually(() => asked > 14);
+    expect((await world.instance(instanceId)).instanceRuntimeInfo).toMatchObject({
+      healthy: true,
+      diagnosisReason: '',
+    });
+  });
+
+  test('one that was stopped while it was ill says nothing of it', async () => {
+    const world = await makeWorld(await open(), { hurry: 100 });
+    const { instances } = world.running.control;
+    const one = await instances.launch(world.caller, world.wish(), null);
+    await world.until(one.instanceId, hasStatus('Running'));
+    world.engine.misbehave(({ verb }) => (verb === 'dial' ? { mode: 'failBefore', kind: 'busy' } : undefined));
+    await world.until(one.instanceId, isHealthy(false));
+    world.engine.misbehave(undefined);
+    await instances.stop(world.caller, one, null);
+    const stopped = await world.until(one.instanceId, hasStatus('Stopped'));
+    expect(stopped.instanceRuntimeInfo).toMatchObject({ healthy: false, diagnosisReason: '' });
+    await instances.start(world.caller, one, null);
+    await world.until(one.instanceId, (now) => hasStatus('Running')(now) && isHealthy(true)(now));
+  });
+});

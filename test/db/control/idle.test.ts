@@ -1,0 +1,358 @@
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { makeActivity } from '../../../src/control/auto-stop/idle.ts';
+import { makeTraffic } from '../../../src/control/auto-stop/traffic.ts';
+import { noEnds } from '../../../src/domain/stop-policy.ts';
+import { idlePolicy, type IdleLimits, type IdlePolicy } from '../../../src/domain/idle.ts';
+import type { InstanceId } from '../../../src/domain/ids.ts';
+import { instanceId as idOf, instanceIdOf, userId } from '../../../src/domain/ids.ts';
+import { makeHttpService, type Service } from '../../../src/engines/simulated/services.ts';
+import { countedRegion } from '../../../src/store/tables/catalog.ts';
+import { insertInstance } from '../../../src/store/tables/instances.ts';
+import { anInstance } from '../../unit/domain/an-instance.ts';
+import { onBothEngines, openTempStore } from '../store/harness.ts';
+import { expectConsistent, settled } from './consistency.ts';
+import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from './harness.ts';
+import { sweeping } from './sweeping.ts';
+
+/** An idle stop as in life, a thousand times as fast. */
+const idleLimits: IdleLimits = { lookEveryMs: 40, staleMs: 2_000, recentMs: 60, longestWarningMs: 60_000, probeMs: 40 };
+const AFTER_MS = 600;
+const quick = (more: Partial<IdlePolicy> = {}): IdlePolicy => idlePolicy(AFTER_MS, more);
+
+/** One database will do for what is no matter of the store. */
+async function open(): Promise<Store> {
+  const { store, remove } = await openTempStore();
+  onTestFinished(remove);
+  return store;
+}
+
+/** Something listens on the notebook's port that is no notebook server. */
+const refuses: Service = (stream) => {
+  stream.once('data', () => stream.end('HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n'));
+};
+
+type Store = Parameters<typeof makeWorld>[0];
+const watching = (store: Store, options: WorldOptions = {}): Promise<World> =>
+  makeWorld(store, { idleLimits, ...options });
+
+async function running(world: World, script = '', nodePorts: number[] = []): Promise<InstanceId> {
+  const instanceConfiguration = {
+    ...world.wish().instanceConfiguration,
+    initScript: script && `# berth-sim: ${script}\n`,
+  };
+  const wish = world.wish({ instanceConfiguration, nodePorts });
+  const { instanceId } = await world.running.control.instances.launch(world.caller, wish, null);
+  await world.until(instanceId, hasStatus('Running'));
+  return idOf(instanceId);
+}
+
+const setIdle = (world: World, id: string, idle: IdlePolicy | null) =>
+  world.running.control.ends.set(world.caller, id, { idle });
+const activity = (world: World, id: string) => world.running.control.ends.activity(world.caller, id);
+const reason = async (world: World, id: string): Promise<string> => {
+  const { state, because } = await activity(world, id);
+  return `${state}: ${because}`;
+};
+/** Waits until it is said so, and fails with what was said instead. */
+async function untilSaid(world: World, id: string, words: RegExp): Promise<void> {
+  let said = '';
+  await eventually(
+    async () => words.test((said = await reason(world, id))),
+    () => said,
+  );
+}
+const eventsOf = (world: World, id: string) =>
+  world.store.read.selectFrom('event').selectAll().where('subjectId', '=', id).orderBy('id').execute();
+const kindsOf = async (world: World, id: string, ...kinds: string[]) =>
+  (await eventsOf(world, id)).filter(({ kind }) => kinds.includes(kind));
+
+/** Looks go on for longer than idleness would take to stop it. */
+async function looksGoOn(world: World, id: string, times = 2): Promise<void> {
+  await eventually(async () => (await activity(world, id)).lookedAtMs !== null);
+  const fromMs = (await activity(world, id)).lookedAtMs ?? 0;
+  await eventually(async () => ((await activity(world, id)).lookedAtMs ?? 0) > fromMs + times * AFTER_MS);
+}
+
+onBothEngines('an idle instance', (open) => {
+  test('is warned and then stopped, and both say why', async () => {
+    const world = await watching(await open());
+    const id = await running(world);
+    await setIdle(world, id, quick());
+    await untilSaid(world, id, /^idle: nothing uses it$/);
+    const { idleSinceMs, willStopAtMs, signals } = await activity(world, id);
+    expect(willStopAtMs).toBeGreaterThanOrEqual((idleSinceMs ?? 0) + AFTER_MS);
+    expect(signals.map(({ name, says, text }) => `${name} ${says}: ${text}`)).toEqual([
+      'keepAlive idle: nobody asks to keep it',
+      'kernel idle: no kernel is open',
+      'terminal idle: no terminal is open',
+      'ssh idle: no ssh session is open',
+      'http idle: nothing came through the gateway',
+      expect.stringMatching(/^cpu idle: it uses \d % of one CPU$/),
+    ]);
+    const stopped = await world.until(id, hasStatus('Stopped'));
+    expect(stopped.instanceRuntimeInfo).toMatchObject({ diagnosisReason: 'IdleStop', phase: 'Stopped' });
+    expect(stopped.instanceRuntimeInfo.diagnosisMessage).toMatch(/nothing used it/);
+    const told = await kindsOf(world, id, 'instance.idleWarning', 'instance.stopWished');
+    expect(told.map(({ kind }) => kind)).toEqual(['instance.idleWarning', 'instance.stopWished']);
+    const [warning, stop] = told.map(({ data, atMs }) => ({ ...JSON.parse(data), atMs }));
+    expect(warning.willStopAt).toBeGreaterThan(warning.atMs);
+    expect(warning.willStopAt - warning.atMs).toBeLessThanOrEqual(AFTER_MS / 3);
+    expect(stop).toMatchObject({ cause: 'IdleStop', idleSince: warning.idleSince });
+    expect(stop.because).toMatch(/^nothing has used it for \d+ s/);
+    expect(stop.atMs).toBeGreaterThanOrEqual(warning.willStopAt);
+    await settled(world);
+    await expectConsistent(world);
+    expect(await reason(world, id)).toMatch(/^off: it is Stopped/);
+  });
+
+  test('begins to be watched anew after a restart of the server', async () => {
+    const world = await watching(await open());
+    const id = await running(world);
+    await setIdle(world, id, idlePolicy(3_600_000));
+    await untilSaid(world, id, /^idle/);
+    const before = await activity(world, id);
+    const restartMs = Date.now();
+    expect(before.idleSinceMs).toBeLessThanOrEqual(restartMs);
+    await world.again();
+    await untilSaid(world, id, /^idle/);
+    expect((await activity(world, id)).idleSinceMs).toBeGreaterThanOrEqual(restartMs);
+  });
+});
+
+test('an idle stop comes when it was said to come, however far apart the looks are', async () => {
+  const world = await watching(await open(), { idleLimits: { ...idleLimits, lookEveryMs: 3_000, staleMs: 9_000 } });
+  const id = await running(world);
+  await setIdle(world, id, idlePolicy(3_500));
+  await world.until(id, hasStatus('Stopped'));
+  const [warning, stop] = await kindsOf(world, id, 'instance.idleWarning', 'instance.stopWished');
+  const { willStopAt } = JSON.parse(warning?.data ?? '{}');
+  expect(stop?.atMs).toBeGreaterThanOrEqual(willStopAt);
+  expect((stop?.atMs ?? 0) - willStopAt).toBeLessThan(2_000);
+});
+
+test('an account whose notebooks never answer is not known to be idle, and puts off the idle stop of nobody else', async () => {
+  const mute = new Set<string>();
+  const answers = makeHttpService();
+  const notebook: Service = (stream, about) =>
+    mute.has(about.instanceId) ? void stream.resume() : answers(stream, about);
+  const machine = { cpuCores: 64, memoryMiB: 256 * 1024, architecture: 'amd64', gpus: [] };
+  const world = await watching(await open(), { machine, engine: { services: { 8888: notebook } } });
+  const { control } = world.running;
+  const slow = await world.account('slow');
+  const launches = Array.from({ length: 24 }, () => control.instances.launch(slow, world.wish(), null));
+  const ids = (await Promise.all(launches)).map(({ instanceId }) => instanceId);
+  for (const id of ids) {
+    mute.add(id);
+    await world.until(id, hasStatus('Running'));
+    await control.ends.set(slow, id, { idle: quick() });
+  }
+  const isUnknown = async (id: string): Promise<boolean> =>
+    (await control.ends.activity(slow, id)).signals.some(({ name, says }) => name === 'kernel' && says === 'stale');
+  const good = await running(world);
+  await setIdle(world, good, quick());
+  expect((await world.until(good, hasStatus('Stopped'))).instanceRuntimeInfo.diagnosisReason).toBe('IdleStop');
+  await eventually(async () => (await Promise.all(ids.map(isUnknown))).includes(true));
+  for (const id of ids) expect((await world.instance(id)).instanceRuntimeInfo.status).toBe('Running');
+});
+
+describe('an instance in use is kept, and the reason is told:', () => {
+  const uses: [script: string, words: RegExp][] = [
+    ['kernel busy for 3s', /^active: a kernel is busy \(notebook train\.ipynb\)$/],
+    ['terminal used for 3s', /^active: a terminal was used \d s ago$/],
+    ['ssh sessions 1 for 3s', /^active: an ssh session is open$/],
+    ['ssh sessions 3 for 3s', /^active: 3 ssh sessions are open$/],
+    ['cpu 85% for 3s', /^active: it uses 85 % of one CPU$/],
+  ];
+  for (const [script, words] of uses) {
+    test(`${script}, and once that is over it is stopped`, async () => {
+      const world = await watching(await open());
+      const id = await running(world, script);
+      await setIdle(world, id, quick());
+      await untilSaid(world, id, words);
+      await looksGoOn(world, id);
+      expect(await kindsOf(world, id, 'instance.idleWarning', 'instance.stopWished')).toEqual([]);
+      expect((await world.until(id, hasStatus('Stopped'))).instanceRuntimeInfo.diagnosisReason).toBe('IdleStop');
+    });
+  }
+
+  test('a request or a WebSocket through the gateway', async () => {
+    const world = await watching(await open());
+    const id = await running(world);
+    const done = world.running.control.forwarding.began(id, 'use');
+    await setIdle(world, id, quick());
+    await untilSaid(world, id, /^active: 1 request or WebSocket is open through the gateway$/);
+    await looksGoOn(world, id);
+    expect((await world.instance(id)).instanceRuntimeInfo.status).toBe('Running');
+    done();
+    await world.until(id, hasStatus('Stopped'));
+  });
+
+  test('what an open notebook page asks by itself does not count, where the notebook server tells of its use', async () => {
+    const world = await watching(await open());
+    const id = await running(world);
+    world.running.control.forwarding.began(id, 'poll');
+    await setIdle(world, id, quick());
+    expect((await world.until(id, hasStatus('Stopped'))).instanceRuntimeInfo.diagnosisReason).toBe('IdleStop');
+  });
+
+  test('it does count where none answers', async () => {
+    const world = await watching(await open(), { engine: { services: { 8888: refuses } } });
+    const id = await running(world);
+    world.running.control.forwarding.began(id, 'poll');
+    await setIdle(world, id, quick());
+    await untilSaid(world, id, /^active: 1 request or WebSocket/);
+    expect((await activity(world, id)).signals.find(({ name }) => name === 'kernel')?.text).toBe(
+      'no notebook server answers',
+    );
+  });
+
+  test('a keep-alive call, until its time is over or it is taken back', async () => {
+    const world = await watching(await open());
+    const { ends } = world.running.control;
+    const id = await running(world);
+    const { keepAliveUntilMs } = await ends.keepAlive(world.caller, id, 3_600_000);
+    expect(keepAliveUntilMs).toBeGreaterThan(Date.now());
+    expect(
+      (await ends.keepAlive(world.caller, id, 1_000)).keepAliveUntilMs,
+      'a short call takes back no long one',
+    ).toBe(keepAliveUntilMs);
+    await setIdle(world, id, quick());
+    await untilSaid(world, id, /^active: it is to be kept until 2/);
+    await looksGoOn(world, id);
+    expect((await ends.keepAlive(world.caller, id, 0)).keepAliveUntilMs).toBeNull();
+    await world.until(id, hasStatus('Stopped'));
+  });
+
+  test('a request at the very last moment, when its stop is about to be written', async () => {
+    const store = await open();
+    const world = await watching(store);
+    const id = await running(world);
+    await settled(world);
+    await setIdle(world, id, quick());
+    await eventually(async () => (await kindsOf(world, id, 'instance.idleWarning')).length === 1);
+    const [warning] = await kindsOf(world, id, 'instance.idleWarning');
+    const { willStopAt } = JSON.parse(warning?.data ?? '{}');
+    const { write } = store;
+    let usedMs = 0;
+    store.write = (work) => {
+      if (usedMs === 0 && Date.now() >= willStopAt) {
+        usedMs = Date.now();
+        world.running.control.forwarding.began(id, 'use')();
+      }
+      return write(work);
+    };
+    await world.until(id, hasStatus('Stopped'));
+    const [stop] = await kindsOf(world, id, 'instance.stopWished');
+    expect(usedMs).toBeGreaterThan(0);
+    expect(JSON.parse(stop?.data ?? '{}').idleSince, 'it was stopped for later idleness').toBeGreaterThanOrEqual(
+      usedMs,
+    );
+  });
+
+  test('unless its policy ignores just that', async () => {
+    const world = await watching(await open());
+    const id = await running(world, 'ssh sessions 1');
+    await setIdle(world, id, quick({ ignore: ['ssh'] }));
+    expect((await world.until(id, hasStatus('Stopped'))).instanceRuntimeInfo.diagnosisReason).toBe('IdleStop');
+  });
+});
+
+describe('never on what is not known:', () => {
+  for (const verb of ['exec', 'dial', 'usage'] as const) {
+    test(`an engine that does not answer ${verb} keeps it, and idleness is counted anew once it does`, async () => {
+      const world = await watching(await open(), { idleLimits: { ...idleLimits, staleMs: 300 } });
+      const id = await running(world);
+      await settled(world);
+      await setIdle(world, id, quick());
+      await untilSaid(world, id, /^idle/);
+      world.engine.misbehave((call) => (call.verb === verb ? { mode: 'failBefore' } : undefined));
+      await untilSaid(world, id, /^unknown: no fresh reading of /);
+      await looksGoOn(world, id);
+      expect((await world.instance(id)).instanceRuntimeInfo.status).toBe('Running');
+      const backMs = Date.now();
+      world.engine.misbehave(undefined);
+      await world.until(id, hasStatus('Stopped'));
+      const [stop] = await kindsOf(world, id, 'instance.stopWished');
+      expect(JSON.parse(stop?.data ?? '{}').idleSince).toBeGreaterThanOrEqual(backMs);
+    });
+  }
+
+  test('a clock that jumps by a day stops nothing', async () => {
+    const clock = { aheadMs: 0 };
+    const world = await watching(await open(), { clock });
+    const id = await running(world);
+    await setIdle(world, id, idlePolicy(3_600_000));
+    for (const jumpMs of [24 * 3_600_000, -12 * 3_600_000]) {
+      await untilSaid(world, id, /^idle/);
+      clock.aheadMs += jumpMs;
+      const jumpedMs = Date.now() + clock.aheadMs;
+      await eventually(async () => Math.abs(((await activity(world, id)).idleSinceMs ?? 0) - jumpedMs) < 3_000_000);
+    }
+    expect(await kindsOf(world, id, 'instance.idleWarning', 'instance.stopWished')).toEqual([]);
+  });
+
+  test('without a policy nobody looks; with one, no more often than said', async () => {
+    let execs = 0;
+    const world = await watching(await open(), {
+      idleLimits: { ...idleLimits, lookEveryMs: 300 },
+      engine: { faults: ({ verb }) => void (verb === 'usage' && execs++) },
+    });
+    const [watched, other] = [await running(world), await running(world)];
+    expect(await reason(world, other)).toBe('off: no idle stop is set; /instance/ends sets one');
+    const fromMs = Date.now();
+    await setIdle(world, watched, idlePolicy(3_600_000));
+    await looksGoOn(world, watched);
+    // One may be of the figures, which are sampled every 15 seconds.
+    const most = 2 + Math.ceil((Date.now() - fromMs) / 300);
+    expect(execs).toBeGreaterThan(2);
+    expect(execs).toBeLessThanOrEqual(most);
+    await setIdle(world, watched, null);
+    expect(await reason(world, watched)).toMatch(/^off/);
+  });
+});
+
+test('however many are watched, each beat looks at some of them, and all have their turn', async () => {
+  const world = await watching(await open(), { start: false });
+  const { deps } = sweeping(world);
+  const activity = makeActivity({
+    ...deps,
+    limits: { ...idleLimits, lookEveryMs: 3_600_000 },
+    traffic: makeTraffic(Date.now),
+    stopByItself: async () => false,
+  });
+  const ownerId = userId(world.caller.accountId);
+  const region = (await countedRegion(world.store.read, world.drivers.regionId))?.region ?? expect.fail();
+  const { spec, observed } = anInstance();
+  const all = Array.from({ length: 501 }, (_, at) =>
+    anInstance({
+      id: instanceIdOf(`0000-${String(at).padStart(3, '0')}`),
+      ownerId,
+      spec: { ...spec, regionId: region.id },
+      observed: { ...observed, status: 'Running' },
+      ends: { ...noEnds, idle: quick() },
+    }),
+  );
+  await world.store.write(async (tx) => {
+    for (const one of all) await insertInstance(tx, one, region, { notebookToken: '', dueAtMs: null });
+  });
+  const seen = (): number => all.filter((one) => activity.seen(one) !== null).length;
+  await activity.look();
+  await activity.rest();
+  expect(seen()).toBe(500);
+  await activity.look();
+  await activity.rest();
+  expect(seen()).toBe(501);
+  const [first, last] = [all.at(0), all.at(-1)].map((one) => one ?? expect.fail());
+  for (const one of [first, last])
+    await world.store.write((tx) =>
+      tx
+        .updateTable('instance')
+        .set({ idleAfterMs: null })
+        .where('id', '=', one?.id ?? '')
+        .execute(),
+    );
+  // The others move up by one, so that no page is full any more.
+  await activity.look();
+  await activity.rest();
+  expect(all.filter((one) => activity.seen(one) === null)).toEqual([first, last]);
+});

@@ -1,0 +1,252 @@
+/** Images of an account's own, by the names that registries have them by: who can see, launch and have them. */
+import { expect, test } from 'vitest';
+import type { Caller } from '../../../src/control/control.ts';
+import { defaultImages } from '../../../src/engines/simulated/images.ts';
+import { onBothEngines } from '../store/harness.ts';
+import { expectConsistent, settled } from './consistency.ts';
+import { eventually, hasStatus, makeWorld, type World } from './harness.ts';
+
+/** A registry that gives to whoever brings credentials; see `engines/simulated/images.ts`. */
+const SERVER = 'private.invalid';
+const REF = `${SERVER}/team/tool:1`;
+const pager = { currentPage: 1, pageSize: 100 };
+const credentials = { server: SERVER, username: 'ada', secret: 'harbour' };
+
+const namesOf = async (world: World, caller: Caller): Promise<string[]> =>
+  (await world.running.control.images.list(caller, pager)).images.map(({ name }) => name);
+
+const launch = (world: World, imageId: string, caller = world.caller): Promise<{ instanceId: string }> =>
+  world.running.control.instances.launch(caller, world.wish({ imageId }), null);
+
+const waitsForImage = (world: World, id: string) =>
+  world.until(id, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === 'BackOff');
+
+/** An engine whose calls for images are noted, and whose registry can go away. */
+function watched() {
+  const told = { pulls: [] as string[], away: false };
+  const images: typeof defaultImages = (ref, given) => {
+    told.pulls.push(`${ref} ${given?.username ?? '-'}`);
+    return told.away ? { kind: 'unreachable' } : defaultImages(ref, given);
+  };
+  return { told, engine: { images } };
+}
+
+onBothEngines('an image of an account', (open) => {
+  test('is in the list of its account alone, after those on offer, page by page', async () => {
+    const world = await makeWorld(await open(), { start: false });
+    const other = await world.account('bob');
+    const { images } = world.running.control;
+    await images.create(world.caller, { name: 'one', ref: 'quay.io/a/one' }, null);
+    await images.create(world.caller, { name: 'two', ref: 'quay.io/a/two:2' }, null);
+    expect(await namesOf(world, world.caller)).toEqual(['test image', 'one', 'two']);
+    expect(await namesOf(world, other)).toEqual(['test image']);
+    const pages = await Promise.all(
+      [1, 2, 3, 4].map((currentPage) => images.list(world.caller, { currentPage, pageSize: 1 })),
+    );
+    expect(pages.map(({ images: page }) => page.map(({ name }) => name))).toEqual([
+      ['test image'],
+      ['one'],
+      ['two'],
+      [],
+    ]);
+    expect(new Set(pages.map(({ totalEntries }) => totalEntries))).toEqual(new Set([3]));
+    expect(pages[1]?.images[0]).toMatchObject({ isPublic: 'false', ref: 'quay.io/a/one:latest', state: 'Absent' });
+  });
+
+  test('is launched by its account, and to another as unknown as one that never was', async () => {
+    const world = await makeWorld(await open());
+    const other = await world.account('bob');
+    const { imageId } = await world.running.control.images.create(
+      world.caller,
+      { name: 'one', ref: 'quay.io/a/one' },
+      null,
+    );
+    const message = `image ${imageId} not found; POST /api/image/list names those on offer`;
+    const unknown = { code: 'not_found', message: message.replace(imageId, 'nothing') };
+    await expect(launch(world, 'nothing', other)).rejects.toMatchObject(unknown);
+    await expect(launch(world, imageId, other)).rejects.toMatchObject({ code: 'not_found', message });
+    const deleted = world.running.control.images.delete(other, { imageId }, null);
+    await expect(deleted).rejects.toMatchObject({ code: 'not_found', message });
+    const { instanceId } = await launch(world, imageId);
+    const running = await world.until(instanceId, hasStatus('Running'));
+    expect(running.instanceSpecInfo.imageInfo).toMatchObject({ name: 'one', isPublic: 'false' });
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test.each([
+    ['berth.local/test:1', /berth\.local is no registry/],
+    ['registry.example.org/kept/archive/notebook-1:2', /root disks are kept there/],
+    ['registry.example.org/kept/saved/1:1', /root disks are kept there/],
+    ['registry.example.org:443/kept/saved/1:1', /root disks are kept there/],
+    ['Registry.Example.org:80/kept/archive/x:1', /root disks are kept there/],
+    ['127.0.0.1:28481/x', /own host.*BERTH_LOCAL_REGISTRIES/],
+    ['localhost/x', /own host/],
+    ['[::1]:5000/x', /own host/],
+    ['two words', /is no name/],
+  ])('can not be called %s', async (ref, why) => {
+    const world = await makeWorld(await open(), { start: false });
+    world.drivers.archivePrefix = 'registry.example.org/kept/archive';
+    world.drivers.savedPrefix = 'registry.example.org/kept/saved';
+    const refused = world.running.control.images.create(world.caller, { name: 'one', ref }, null);
+    await expect(refused).rejects.toMatchObject({ code: 'field_value', message: expect.stringMatching(why) });
+    expect(await namesOf(world, world.caller)).toEqual(['test image']);
+  });
+
+  test('that is denied says which credentials to register, and is had as soon as they are', async () => {
+    const world = await makeWorld(await open());
+    const { images, registries } = world.running.control;
+    const { imageId } = await images.create(world.caller, { name: 'tool', ref: REF }, null);
+    const { instanceId } = await launch(world, imageId);
+    const waiting = await waitsForImage(world, instanceId);
+    expect(waiting.instanceRuntimeInfo).toMatchObject({
+      status: 'Starting',
+      phase: 'DownloadImage',
+      diagnosisMessage: expect.stringMatching(
+        /register credentials for private\.invalid with POST \/api\/registry\/create/,
+      ),
+    });
+    const { registry } = await registries.create(world.caller, { ...credentials, secret: 'wrong' }, null);
+    await world.until(instanceId, ({ instanceRuntimeInfo }) =>
+      /delete the credentials for private\.invalid \(user ada\)/.test(instanceRuntimeInfo.diagnosisMessage),
+    );
+    await registries.delete(world.caller, { id: registry.id }, null);
+    await registries.create(world.caller, credentials, null);
+    await world.until(instanceId, hasStatus('Running'));
+    const { images: listed } = await images.list(world.caller, pager);
+    expect(listed.find((image) => image.imageId === imageId)).toMatchObject({ state: 'Ready' });
+  });
+
+  test('that stays denied is given up as ImageDenied, and runs once it is started with credentials', async () => {
+    const world = await makeWorld(await open(), { limits: { imageDeadlineMs: 500, maxAttempts: 2 } });
+    const { images, registries, instances } = world.running.control;
+    const { imageId } = await images.create(world.caller, { name: 'tool', ref: REF }, null);
+    const { instanceId } = await launch(world, imageId);
+    const failed = await world.until(instanceId, hasStatus('StartingFailed'));
+    expect(failed.instanceRuntimeInfo).toMatchObject({
+      diagnosisReason: 'ImageDenied',
+      diagnosisMessage: expect.stringMatching(/register credentials for private\.invalid/),
+    });
+    await registries.create(world.caller, credentials, null);
+    await instances.start(world.caller, { instanceId }, null);
+    await world.until(instanceId, hasStatus('Running'));
+  });
+
+  test('is not had by another account because it lies on the host: each is asked for with its own credentials', async () => {
+    const { told, engine } = watched();
+    const world = await makeWorld(await open(), { engine });
+    const { images, registries } = world.running.control;
+    await registries.create(world.caller, credentials, null);
+    const mine = await images.create(world.caller, { name: 'tool', ref: REF }, null);
+    await world.until((await launch(world, mine.imageId)).instanceId, hasStatus('Running'));
+    expect(world.engine.host.image(REF), 'it lies on the host').toBeDefined();
+
+    const thief = await world.account('thief');
+    const theirs = await images.create(thief, { name: 'tool', ref: REF }, null);
+    const { instanceId } = await launch(world, theirs.imageId, thief);
+    await waitsForImage(world, instanceId);
+    const before = told.pulls.length;
+    await eventually(() => told.pulls.length > before + 3);
+    expect((await world.instance(instanceId)).instanceRuntimeInfo.status).toBe('Starting');
+    expect(told.pulls).toContain(`${REF} -`);
+    const { images: listed } = await images.list(thief, pager);
+    expect(listed.at(-1)?.state, 'nor is it told that another has it').not.toBe('Ready');
+  });
+
+  test('is not had by joining the pull that another account has under way', async () => {
+    const { told, engine } = watched();
+    const world = await makeWorld(await open(), { engine: { ...engine, times: { pull: 400 } } });
+    const { images, registries } = world.running.control;
+    await registries.create(world.caller, credentials, null);
+    const thief = await world.account('thief');
+    const mine = await images.create(world.caller, { name: 'tool', ref: REF }, null);
+    const theirs = await images.create(thief, { name: 'tool', ref: REF }, null);
+    const first = await launch(world, mine.imageId);
+    await eventually(() => told.pulls.includes(`${REF} ada`));
+    const second = await launch(world, theirs.imageId, thief);
+    await waitsForImage(world, second.instanceId);
+    await world.until(first.instanceId, hasStatus('Running'));
+    expect((await world.instance(second.instanceId)).instanceRuntimeInfo.status).toBe('Starting');
+  });
+
+  test('waits while its registry is away, although it lies on the host; what has run before starts without asking', async () => {
+    const { told, engine } = watched();
+    const world = await makeWorld(await open(), { engine });
+    const { images, registries, instances } = world.running.control;
+    await registries.create(world.caller, credentials, null);
+    const { imageId } = await images.create(world.caller, { name: 'tool', ref: REF }, null);
+    const { instanceId } = await launch(world, imageId);
+    await world.until(instanceId, hasStatus('Running'));
+    told.away = true;
+    await instances.stop(world.caller, { instanceId }, null);
+    await world.until(instanceId, hasStatus('Stopped'));
+    const before = told.pulls.length;
+    await instances.start(world.caller, { instanceId }, null);
+    await world.until(instanceId, hasStatus('Running'));
+    expect(told.pulls.length).toBe(before);
+
+    const second = await launch(world, imageId);
+    await waitsForImage(world, second.instanceId);
+    told.away = false;
+    await world.until(second.instanceId, hasStatus('Running'));
+  });
+
+  test('is pulled once for all instances of its account that want it at the same moment', async () => {
+    const { told, engine } = watched();
+    const world = await makeWorld(await open(), { engine: { ...engine, times: { pull: 100 } } });
+    const { imageId } = await world.running.control.images.create(
+      world.caller,
+      { name: 'one', ref: 'quay.io/a/one' },
+      null,
+    );
+    const all = await Promise.all([1, 2, 3].map(() => launch(world, imageId)));
+    for (const { instanceId } of all) await world.until(instanceId, hasStatus('Running'));
+    expect(told.pulls.filter((pull) => pull.startsWith('quay.io/a/one'))).toHaveLength(1);
+  });
+
+  test('may be deleted while it is used: instances keep its name, and start from it', async () => {
+    const world = await makeWorld(await open());
+    const { images, instances } = world.running.control;
+    const { imageId } = await images.create(world.caller, { name: 'one', ref: 'quay.io/a/one' }, null);
+    const { instanceId } = await launch(world, imageId);
+    await world.until(instanceId, hasStatus('Running'));
+    expect(await images.delete(world.caller, { imageId }, null)).toMatchObject({ imageId });
+    expect(await namesOf(world, world.caller)).toEqual(['test image']);
+    await expect(launch(world, imageId)).rejects.toMatchObject({ code: 'not_found' });
+    await expect(images.delete(world.caller, { imageId }, null)).rejects.toMatchObject({ code: 'not_found' });
+    await instances.stop(world.caller, { instanceId }, null);
+    await world.until(instanceId, hasStatus('Stopped'));
+    await world.engine.host.forgetAll();
+    await instances.start(world.caller, { instanceId }, null);
+    await world.until(instanceId, hasStatus('Running'));
+  });
+
+  test('of the operator can not be deleted by an account', async () => {
+    const world = await makeWorld(await open(), { start: false });
+    const refused = world.running.control.images.delete(world.caller, { imageId: world.imageId }, null);
+    await expect(refused).rejects.toMatchObject({ code: 'forbidden', message: expect.stringMatching(/operator's/) });
+    expect(await namesOf(world, world.caller)).toEqual(['test image']);
+  });
+
+  test('is one of at most 200, and the same key makes it once', async () => {
+    const world = await makeWorld(await open(), { start: false });
+    const { images } = world.running.control;
+    const body = { name: 'one', ref: 'quay.io/a/one' };
+    const key = { key: 'k', route: '/image/create', bodyHash: 'h' };
+    const first = await images.create(world.caller, body, key);
+    expect(await images.create(world.caller, body, key)).toEqual(first);
+    const row = await world.store.read
+      .selectFrom('image')
+      .selectAll()
+      .where('id', '=', first.imageId)
+      .executeTakeFirstOrThrow();
+    const more = Array.from({ length: 198 }, (_, index) => ({ ...row, id: `more-${index}` }));
+    await world.store.write((tx) => tx.insertInto('image').values(more).execute());
+    const outcomes = await Promise.allSettled([1, 2, 3].map(() => images.create(world.caller, body, null)));
+    expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
+    await expect(images.create(world.caller, body, null)).rejects.toMatchObject({
+      code: 'over_quota',
+      message: expect.stringMatching(/200 images.*delete one/),
+    });
+  });
+});

@@ -1,0 +1,177 @@
+import { expect, test } from 'vitest';
+import { makeImageWork } from '../../../src/control/images/image-work.ts';
+import type { ImageProgress } from '../../../src/engines/contract.ts';
+import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
+import { onEngine } from '../store/harness.ts';
+import { expectConsistent, settled } from './consistency.ts';
+import { eventually, hasStatus, makeWorld } from './harness.ts';
+
+type Source = ReturnType<NonNullable<NonNullable<Parameters<typeof makeSimulatedEngine>[0]>['images']>>;
+const found: Source = { kind: 'found', bytes: 200_000_000 };
+
+/** A registry that can be told how it is. */
+const registry = (state: Source) => {
+  const told = { state };
+  return { told, engine: { images: () => told.state, times: { pull: 20 } } };
+};
+
+onEngine('sqlite', 'an image', (open) => {
+  test.each(['not_found', 'denied', 'unreachable'] as const)(
+    'that is %s is told as BackOff with its cause, tried again, and had when the registry heals',
+    async (kind) => {
+      const { told, engine } = registry({ kind });
+      const world = await makeWorld(await open(), { engine });
+      const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+      const waiting = await world.until(
+        instanceId,
+        ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === 'BackOff',
+      );
+      expect(waiting.instanceRuntimeInfo).toMatchObject({
+        status: 'Starting',
+        phase: 'DownloadImage',
+        diagnosisMessage: expect.stringContaining('berth.local/test:1'),
+      });
+      const tries = async (): Promise<number> =>
+        (await world.store.read.selectFrom('instance').select('attempts').executeTakeFirstOrThrow()).attempts;
+      // More often than a container would be tried: an image is given up by its deadline alone.
+      await eventually(async () => (await tries()) > 7);
+      const { images } = await world.running.control.images.list(world.caller, { currentPage: 1, pageSize: 10 });
+      expect(images[0]).toMatchObject({ state: 'Failed', stateText: expect.stringContaining('berth.local/test:1') });
+      told.state = found;
+      await world.until(instanceId, hasStatus('Running'));
+      // The tries of the image don't count for the container: it has all of its own.
+      expect(await tries()).toBe(0);
+      await settled(world);
+      await expectConsistent(world);
+    },
+  );
+
+  test('that can not be had in time ends as StartingFailed, frees the place, and may be started again', async () => {
+    const { told, engine } = registry({ kind: 'not_found' });
+    const world = await makeWorld(await open(), { engine, limits: { imageDeadlineMs: 500, maxAttempts: 2 } });
+    const { instances } = world.running.control;
+    const { instanceId } = await instances.launch(world.caller, world.wish(), null);
+    const failed = await world.until(instanceId, hasStatus('StartingFailed'));
+    expect(failed.instanceRuntimeInfo).toMatchObject({
+      phase: 'Failed',
+      diagnosisReason: 'ImageFailed',
+      healthy: false,
+      diagnosisMessage: expect.stringContaining('no image'),
+    });
+    expect(failed.instanceRuntimeInfo.stopTimestamp).toBeGreaterThan(0);
+    await settled(world);
+    await expectConsistent(world);
+    told.state = found;
+    await instances.start(world.caller, { instanceId }, null);
+    await world.until(instanceId, hasStatus('Running'));
+  });
+
+  test('whose pull hangs is given up after its deadline', async () => {
+    const world = await makeWorld(await open(), {
+      engine: { times: { pull: 60_000 } },
+      limits: { imageDeadlineMs: 100 },
+    });
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const failed = await world.until(instanceId, hasStatus('StartingFailed'));
+    expect(failed.instanceRuntimeInfo).toMatchObject({
+      diagnosisReason: 'ImageFailed',
+      diagnosisMessage: expect.stringContaining('was not there after'),
+    });
+  });
+
+  test('whose pull hangs at the deadline says why the try before it failed', async () => {
+    const world = await makeWorld(await open(), { limits: { imageDeadlineMs: 300 } });
+    world.engine.misbehave(({ verb, nth }) => {
+      if (verb !== 'ensureImage') return undefined;
+      return nth === 1 ? { mode: 'failBefore', kind: 'not_found' } : { mode: 'slow', ms: 60_000 };
+    });
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const failed = await world.until(instanceId, hasStatus('StartingFailed'));
+    expect(failed.instanceRuntimeInfo.diagnosisMessage).toMatch(
+      /was not there after \d+ s; before that: .*ensureImage/,
+    );
+  });
+
+  test('lost by the engine long after the wish is tried for again', async () => {
+    const { told, engine } = registry(found);
+    const clock = { aheadMs: 0 };
+    const world = await makeWorld(await open(), { engine, clock });
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    await world.until(instanceId, hasStatus('Running'));
+    clock.aheadMs = 3 * 3_600_000;
+    told.state = { kind: 'unreachable' };
+    await world.engine.host.forgetAll();
+    await world.until(instanceId, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === 'BackOff');
+    told.state = found;
+    const again = await world.until(instanceId, hasStatus('Running'));
+    expect(again.instanceRuntimeInfo.diagnosisReason).toBe('');
+  });
+
+  test('that is pulled shows PullingImage with what moves, to the list of images too', async () => {
+    const world = await makeWorld(await open(), { engine: { times: { pull: 600 } } });
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const pulling = await world.until(instanceId, hasStatus('PullingImage'));
+    expect(pulling.instanceRuntimeInfo).toMatchObject({
+      phase: 'DownloadImage',
+      message: expect.stringMatching(/berth\.local\/test:1/),
+      diagnosisReason: '',
+    });
+    const { images } = await world.running.control.images.list(world.caller, { currentPage: 1, pageSize: 10 });
+    expect(images[0]).toMatchObject({ state: 'Preparing', stateText: expect.stringContaining('Downloading') });
+    const running = await world.until(instanceId, hasStatus('Running'));
+    expect(running.instanceRuntimeInfo.message).toBe('');
+  });
+
+  test('is pulled once for all who wait for it', async () => {
+    const world = await makeWorld(await open(), { engine: { times: { pull: 50 } } });
+    let pulls = 0;
+    world.engine.misbehave(({ verb }) => {
+      if (verb === 'ensureImage') pulls += 1;
+      return undefined;
+    });
+    const launches = Array.from({ length: 4 }, () =>
+      world.running.control.instances.launch(world.caller, world.wish(), null),
+    );
+    for (const { instanceId } of await Promise.all(launches)) await world.until(instanceId, hasStatus('Running'));
+    expect(pulls).toBe(1);
+  });
+});
+
+test('image work that nobody waits for any more ends, and does not end what was begun after it', async () => {
+  let pulls = 0;
+  const fails: (() => void)[] = [];
+  const work = makeImageWork();
+  const engine = makeSimulatedEngine({ installation: 'x' });
+  const aborted: boolean[] = [];
+  engine.ensureImage = (_ref: string, _onProgress: (progress: ImageProgress) => void, signal: AbortSignal) => {
+    pulls += 1;
+    signal.addEventListener('abort', () => aborted.push(true));
+    return new Promise((_, reject) => {
+      fails.push(() => reject(new Error('failed')));
+      signal.addEventListener('abort', () => reject(signal.reason));
+    });
+  };
+  const never = new AbortController();
+  const wait = (signal: AbortSignal): Promise<unknown> =>
+    work.ensure(engine, { ref: 'r' }, () => {}, signal).catch((error: unknown) => error);
+  const leaving = new AbortController();
+  const left = wait(leaving.signal);
+  leaving.abort(new Error('left'));
+  expect(await left).toMatchObject({ message: 'left' });
+  expect(aborted).toEqual([true]);
+
+  // One that failed is forgotten at once; who comes while its last waiter still goes begins anew, and is joined by the next.
+  const first = wait(never.signal);
+  fails.at(-1)?.();
+  await Promise.resolve();
+  await Promise.resolve();
+  const second = wait(never.signal);
+  await first;
+  const third = wait(never.signal);
+  const begun = pulls;
+  expect(begun).toBeLessThanOrEqual(3);
+  fails.at(-1)?.();
+  await Promise.all([second, third]);
+  expect(pulls).toBe(begun);
+  await engine.stop();
+});

@@ -1,0 +1,133 @@
+import { generateKeyPairSync } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { instanceId as asInstanceId } from '../../../src/domain/ids.ts';
+import { onBothEngines, onEngine } from '../store/harness.ts';
+import { expectConsistent, settled } from './consistency.ts';
+import { eventually, hasStatus, makeWorld, type World } from './harness.ts';
+
+/** A new ed25519 key as ssh-keygen would write it. */
+function publicKey(comment: string): string {
+  const { x = '' } = generateKeyPairSync('ed25519').publicKey.export({ format: 'jwk' });
+  const framed = (bytes: Buffer): Buffer => {
+    const length = Buffer.alloc(4);
+    length.writeUInt32BE(bytes.length);
+    return Buffer.concat([length, bytes]);
+  };
+  const blob = Buffer.concat([framed(Buffer.from('ssh-ed25519')), framed(Buffer.from(x, 'base64url'))]);
+  return `ssh-ed25519 ${blob.toString('base64')} ${comment}`;
+}
+
+async function authorizedKeys(world: World, id: string): Promise<string> {
+  const { stdout } = await world.engine.exec(
+    asInstanceId(id),
+    ['cat', '/etc/berth/authorized_keys'],
+    AbortSignal.timeout(1_000),
+  );
+  return stdout;
+}
+
+onBothEngines('ssh keys', (open) => {
+  test('added and deleted are in every running instance within a moment, and in a stopped one at its start', async () => {
+    const world = await makeWorld(await open());
+    const { access, instances } = world.running.control;
+    const ids: string[] = [];
+    for (let count = 0; count < 3; count++)
+      ids.push((await instances.launch(world.caller, world.wish(), null)).instanceId);
+    const [first = '', second = '', sleeper = ''] = ids;
+    for (const id of ids) await world.until(id, hasStatus('Running'));
+    await instances.stop(world.caller, { instanceId: sleeper }, null);
+    await world.until(sleeper, hasStatus('Stopped'));
+    const before = await world.engine.observe([asInstanceId(first)], AbortSignal.timeout(1_000));
+
+    const line = publicKey('anna@laptop');
+    const { sshKey } = await access.createSshKey(world.caller, { name: 'laptop', publicKey: line }, null);
+    for (const id of [first, second]) await eventually(async () => (await authorizedKeys(world, id)) === `${line}\n`);
+    // It was not started anew for it.
+    expect(await world.engine.observe([asInstanceId(first)], AbortSignal.timeout(1_000))).toEqual(before);
+    expect((await world.instance(first)).instanceRuntimeInfo.status).toBe('Running');
+    expect((await world.instance(sleeper)).instanceRuntimeInfo.status).toBe('Stopped');
+
+    await instances.start(world.caller, { instanceId: sleeper }, null);
+    await world.until(sleeper, hasStatus('Running'));
+    expect(await authorizedKeys(world, sleeper)).toBe(`${line}\n`);
+
+    await access.deleteSshKey(world.caller, { id: sshKey.id }, null);
+    for (const id of ids) await eventually(async () => (await authorizedKeys(world, id)) === '');
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('added at any moment of a launch are in the instance once it rests', async () => {
+    const world = await makeWorld(await open());
+    const { access, instances } = world.running.control;
+    const lines: string[] = [];
+    for (let round = 0; round < 5; round++) {
+      const { instanceId } = await instances.launch(world.caller, world.wish(), null);
+      await new Promise((resolve) => setTimeout(resolve, round * 7));
+      lines.push(publicKey(`key ${round}`));
+      await access.createSshKey(world.caller, { name: `key ${round}`, publicKey: lines.at(-1) ?? '' }, null);
+      await world.until(instanceId, hasStatus('Running'));
+      await eventually(
+        async () => (await authorizedKeys(world, instanceId)) === lines.map((line) => `${line}\n`).join(''),
+      );
+      await instances.terminate(world.caller, { instanceId }, null);
+    }
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('of another account change nothing', async () => {
+    const world = await makeWorld(await open());
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    await world.until(instanceId, hasStatus('Running'));
+    await settled(world);
+    const stranger = await world.account('stranger');
+    await settled(world);
+    const before = await world.store.read
+      .selectFrom('instance')
+      .select(['generation', 'filesStale', 'publicText'])
+      .executeTakeFirstOrThrow();
+    await world.running.control.access.createSshKey(stranger, { name: 'key', publicKey: publicKey('x') }, null);
+    expect(
+      await world.store.read
+        .selectFrom('instance')
+        .select(['generation', 'filesStale', 'publicText'])
+        .executeTakeFirstOrThrow(),
+    ).toEqual(before);
+  });
+});
+
+onEngine('sqlite', 'an init script', (open) => {
+  const launch = async (world: World, initScript: string): Promise<string> => {
+    const wish = world.wish({ instanceConfiguration: { ...world.wish().instanceConfiguration, initScript } });
+    return (await world.running.control.instances.launch(world.caller, wish, null)).instanceId;
+  };
+  const message = (world: World, id: string, text: string) =>
+    world.until(id, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.message === text);
+
+  test('is told while it runs in an instance that is Running, and its exit code when it ended', async () => {
+    const world = await makeWorld(await open());
+    const id = await launch(world, '# berth-sim: exit 7 after 600ms');
+    const running = await world.until(id, hasStatus('Running'));
+    expect(running.instanceRuntimeInfo).toMatchObject({ message: 'the init script is running', healthy: true });
+    await message(world, id, 'the init script ended with exit code 7');
+    await settled(world);
+    const row = await world.store.read.selectFrom('instance').select('initExit').executeTakeFirstOrThrow();
+    expect(row.initExit).toBe(7);
+    await world.running.control.instances.restart(world.caller, { instanceId: id }, null);
+    const again = await world.until(id, hasStatus('Running'));
+    expect(again.instanceRuntimeInfo.message).toBe('the init script ended with exit code 7');
+  });
+
+  test('cut short by a stop is told as lost after the next start, and not run again', async () => {
+    const world = await makeWorld(await open());
+    const id = await launch(world, '# berth-sim: exit 0 after 60s');
+    await world.until(id, hasStatus('Running'));
+    await world.running.control.instances.stop(world.caller, { instanceId: id }, null);
+    const stopped = await world.until(id, hasStatus('Stopped'));
+    expect(stopped.instanceRuntimeInfo.message).toBe('');
+    await world.running.control.instances.start(world.caller, { instanceId: id }, null);
+    await message(world, id, 'the init script was cut short by a stop and is not run again');
+    await settled(world);
+  });
+});

@@ -1,0 +1,252 @@
+import { randomUUID } from 'node:crypto';
+import { expect, test } from 'vitest';
+import type { Caller, Idempotency, LaunchWish } from '../../../src/control/control.ts';
+import type { RefusalCode } from '../../../src/domain/refusal.ts';
+import { regionId } from '../../../src/domain/ids.ts';
+import type { EngineSpec } from '../../../src/engines/contract.ts';
+import { saveRegion } from '../../../src/store/tables/catalog.ts';
+import * as firstRun from '../../../src/main/first-run.ts';
+import { onBothEngines } from '../store/harness.ts';
+import { volumeRow } from '../store/rows.ts';
+import { expectRefused } from './access-room.ts';
+import { expectConsistent, pictureOf, settled } from './consistency.ts';
+import { eventually, hasStatus, makeWorld, type World } from './harness.ts';
+
+const keyed = (key: string, bodyHash = 'a body', route = 'POST /instance/create'): Idempotency => ({
+  key,
+  route,
+  bodyHash,
+});
+
+const mounting = (mountPath: string, remoteStorageId: string): LaunchWish['remoteStorages'][number] => ({
+  mountPath,
+  remoteStorageName: 'v',
+  remoteStorageId,
+  type: 'filesystem',
+});
+
+/** A second region, with a type of its own and no engine: enough to be refused. */
+async function elsewhere(world: World): Promise<{ region: string; typeId: string }> {
+  const id = regionId(randomUUID());
+  const facts = {
+    id,
+    name: 'far',
+    value: 'far',
+    location: 'far',
+    domain: 'far.test',
+    sshAddress: '192.0.2.2',
+    engine: 'simulated',
+  } as const;
+  await world.store.write((tx) => saveRegion(tx, facts, { cpuMilli: 1_000, memoryMiB: 1_024, gpus: 0, nodePorts: 10 }));
+  const [type] = world.types;
+  if (!type) throw new Error('there are no types');
+  const [saved] = await firstRun.saveTypes(world.store, id, [{ ...type, name: 'far.1' }], randomUUID);
+  return { region: id, typeId: saved?.id ?? '' };
+}
+
+async function volumeOf(
+  world: World,
+  caller: Caller,
+  name: string,
+  region: string = world.drivers.regionId,
+): Promise<string> {
+  const body = { name, sizeGB: 1, region, volumeType: 'filesystem' } as const;
+  const { volumeText } = await world.running.control.volumes.create(caller, body, null);
+  const { id }: { id: string } = JSON.parse(volumeText);
+  return id;
+}
+
+async function farVolume({ store, caller }: World, region: string): Promise<string> {
+  const row = volumeRow({ id: randomUUID(), ownerId: caller.accountId, regionId: region, status: 'Bound', listed: 0 });
+  await store.write((tx) => tx.insertInto('volume').values(row).execute());
+  return row.id;
+}
+
+onBothEngines('a launch', (open) => {
+  test('sent a hundred times at once under one key is done once, and answered alike', async () => {
+    const world = await makeWorld(await open());
+    const launches = Array.from({ length: 100 }, () =>
+      world.running.control.instances.launch(world.caller, world.wish(), keyed('one')),
+    );
+    const answers = new Set((await Promise.all(launches)).map(({ instanceId }) => instanceId));
+    expect(answers.size).toBe(1);
+    expect(await world.running.control.instances.list(world.caller, { currentPage: 1, pageSize: 10 })).toMatchObject({
+      totalEntries: 1,
+    });
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('under a used key is refused with another body or on another route, and answered as before when the catalog has changed', async () => {
+    const clock = { aheadMs: 0 };
+    const world = await makeWorld(await open(), { clock });
+    const { instances } = world.running.control;
+    const first = await instances.launch(world.caller, world.wish(), keyed('one'));
+    await expectRefused(
+      instances.launch(world.caller, world.wish({ name: 'other' }), keyed('one', 'another body')),
+      'idempotency_mismatch',
+      /another body/,
+    );
+    await expectRefused(
+      instances.stop(world.caller, first, keyed('one', 'a body', 'POST /instance/stop')),
+      'idempotency_mismatch',
+      /POST \/instance\/create/,
+    );
+    await world.store.write((tx) => tx.updateTable('image').set({ offered: 0 }).execute());
+    clock.aheadMs = 2_000;
+    await expectRefused(instances.launch(world.caller, world.wish(), null), 'not_found', /image/);
+    expect(await instances.launch(world.caller, world.wish(), keyed('one'))).toEqual(first);
+  });
+
+  test('that was refused leaves no record of its key and may be sent again', async () => {
+    const world = await makeWorld(await open());
+    const poor = await world.account('poor', 0);
+    const { instances } = world.running.control;
+    await expectRefused(instances.launch(poor, world.wish(), keyed('one')), 'no_balance');
+    expect(await world.store.read.selectFrom('idempotency').selectAll().execute()).toEqual([]);
+    await world.store.write((tx) =>
+      tx.updateTable('account').set({ balanceMicros: 1_000_000 }).where('id', '=', poor.accountId).execute(),
+    );
+    await instances.launch(poor, world.wish(), keyed('one'));
+  });
+
+  test('that is refused changes nothing in the whole database, and names what was wrong', async () => {
+    const world = await makeWorld(await open(), { capabilities: { dockerInside: false } });
+    await eventually(() => world.drivers.seen.answers);
+    const far = await elsewhere(world);
+    const stranger = await world.account('stranger');
+    const [mine, lost, theirs, farAway] = await Promise.all([
+      volumeOf(world, world.caller, 'mine'),
+      volumeOf(world, world.caller, 'lost'),
+      volumeOf(world, stranger, 'theirs'),
+      farVolume(world, far.region),
+    ]);
+    await settled(world);
+    await world.store.write((tx) => tx.updateTable('volume').set({ status: 'Lost' }).where('id', '=', lost).execute());
+    const nowhere = randomUUID();
+    const configuration = world.wish().instanceConfiguration;
+    const at = (mountPath: string, id = mine): Partial<LaunchWish> => ({ remoteStorages: [mounting(mountPath, id)] });
+    const refused: [Partial<LaunchWish>, RefusalCode, RegExp][] = [
+      [{ imageId: nowhere }, 'not_found', new RegExp(`image ${nowhere} not found`)],
+      [{ instanceTypeId: nowhere }, 'not_found', new RegExp(`instance type ${nowhere} not found`)],
+      [{ region: nowhere }, 'not_found', new RegExp(`region ${nowhere} not found`)],
+      [at('/root/v', nowhere), 'not_found', new RegExp(`volume ${nowhere}`)],
+      [at('/root/v', theirs), 'not_found', new RegExp(`volume ${theirs}.*not found`)],
+      [at('/root/v', farAway), 'field_value', new RegExp(`is in region ${far.region}`)],
+      [at('/root/v', lost), 'not_now', /Lost/],
+      [{ isSpotInstance: true }, 'field_value', /not a spot type: send isSpotInstance false/],
+      [
+        { instanceConfiguration: { ...configuration, enableDocker: true } },
+        'unsupported',
+        /can't run Docker inside instances: its engine can not; send false/,
+      ],
+      [at('//'), 'field_value', /is "\/": it is needed by the instance itself/],
+      [at('relative'), 'field_value', /remoteStorages\[0\].mountPath.*must be absolute/],
+      [at('/root/a/../b'), 'field_value', /\.\./],
+      [at('/etc/'), 'field_value', /lies in \/etc/],
+      [
+        { remoteStorages: [mounting('/root/a', mine), mounting('/root/a/b', mine)] },
+        'field_value',
+        /mounts \/root\/a\/b in \/root\/a/,
+      ],
+      [
+        { remoteStorages: [mounting('/root/a', mine), mounting('/root/a/', mine)] },
+        'field_value',
+        /mounts \/root\/a in \/root\/a/,
+      ],
+    ];
+    const before = await pictureOf(world.store);
+    for (const [over, code, words] of refused) {
+      await expectRefused(
+        world.running.control.instances.launch(world.caller, world.wish(over), keyed(randomUUID())),
+        code,
+        words,
+      );
+    }
+    expect(await pictureOf(world.store)).toEqual(before);
+  });
+
+  test('with one volume at two places has it at both', async () => {
+    const world = await makeWorld(await open());
+    const { volumes, instances } = world.running.control;
+    const wish = { name: 'v', sizeGB: 1, region: world.drivers.regionId, volumeType: 'filesystem' as const };
+    const { volumeText } = await volumes.create(world.caller, wish, null);
+    const { id }: { id: string } = JSON.parse(volumeText);
+    const asked: EngineSpec[] = [];
+    const { ensure } = world.engine;
+    world.engine.ensure = (spec, signal) => (asked.push(spec), ensure(spec, signal));
+    const remoteStorages = [mounting('/root/a', id), mounting('/root/b/', id)];
+    const { instanceId: one } = await instances.launch(world.caller, world.wish({ remoteStorages }), null);
+    await world.until(one, hasStatus('Running'));
+    const mounts = asked[0]?.mounts.filter(({ source }) => source.includes(id)) ?? [];
+    expect(mounts.map(({ target }) => target)).toEqual(['/root/a', '/root/b']);
+    expect(new Set(mounts.map(({ source }) => source)).size).toBe(1);
+  });
+
+  test('of a type of another region is refused', async () => {
+    const clock = { aheadMs: 0 };
+    const world = await makeWorld(await open(), { clock });
+    const far = await elsewhere(world);
+    clock.aheadMs = 2_000;
+    await expectRefused(
+      world.running.control.instances.launch(world.caller, world.wish({ instanceTypeId: far.typeId }), null),
+      'not_found',
+      /is not offered in region/,
+    );
+  });
+
+  test('that asks for Docker while the engine has not said whether it can is refused, not launched without', async () => {
+    const world = await makeWorld(await open(), { start: false });
+    const configuration = world.wish().instanceConfiguration;
+    await expectRefused(
+      world.running.control.instances.launch(
+        world.caller,
+        world.wish({ instanceConfiguration: { ...configuration, enableDocker: true } }),
+        null,
+      ),
+      'unavailable',
+      /does not answer/,
+    );
+  });
+
+  test('that finds too few node ports left takes none of them, and goes on once there are enough', async () => {
+    const world = await makeWorld(await open(), { nodePorts: { first: 30_000, last: 30_002 } });
+    const { instances } = world.running.control;
+    const other = await instances.launch(world.caller, world.wish(), null);
+    await world.until(other.instanceId, hasStatus('Running'));
+    // Taken beside the count, as by rows that outlived a change of the range: two of the three are the other's now.
+    const ports = world.store.read.selectFrom('nodePort').select(['nodePort', 'instanceId']);
+    const [first] = await ports.execute();
+    const nodePort = first?.nodePort === 30_000 ? 30_001 : 30_000;
+    const row = { regionId: world.drivers.regionId, instanceId: other.instanceId, port: 1, nodePort };
+    await world.store.write((tx) => tx.insertInto('nodePort').values(row).execute());
+    const one = await instances.launch(world.caller, world.wish({ nodePorts: [80] }), null);
+    await world.until(one.instanceId, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === 'PortTaken');
+    expect((await ports.execute()).map(({ instanceId }) => instanceId)).toEqual([other.instanceId, other.instanceId]);
+    await world.store.write((tx) => tx.deleteFrom('nodePort').where('nodePort', '=', nodePort).execute());
+    await world.until(one.instanceId, hasStatus('Running', 'InitializationFailed'));
+    if (hasStatus('InitializationFailed')(await world.instance(one.instanceId))) {
+      await instances.start(world.caller, one, null);
+    }
+    await world.until(one.instanceId, hasStatus('Running'));
+  });
+
+  test('that asks for more node ports than are left says how many are', async () => {
+    const world = await makeWorld(await open(), { nodePorts: { first: 30_000, last: 30_002 } });
+    const { instances } = world.running.control;
+    const first = await instances.launch(world.caller, world.wish({ nodePorts: [8000] }), null);
+    await expectRefused(
+      instances.launch(world.caller, world.wish({ nodePorts: [8000] }), null),
+      'no_capacity',
+      /1 node ports free and 2 are asked/,
+    );
+    const second = await instances.launch(world.caller, world.wish(), null);
+    for (const { instanceId } of [first, second]) await world.until(instanceId, hasStatus('Running'));
+    await settled(world);
+    await expectConsistent(world);
+    await instances.terminate(world.caller, first, null);
+    await world.until(first.instanceId, ({ instanceRuntimeInfo: { phase } }) => phase === 'Cleaned');
+    const third = await instances.launch(world.caller, world.wish({ nodePorts: [8000] }), null);
+    await world.until(third.instanceId, hasStatus('Running'));
+  });
+});

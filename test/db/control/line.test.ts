@@ -1,0 +1,481 @@
+/** The line of those that wait for room: first come, first served, whatever happens to the server or to those before. */
+import { expect, test } from 'vitest';
+import type { Caller } from '../../../src/control/control.ts';
+import { KEPT_MS } from '../../../src/domain/placement.ts';
+import type { PublicInstance } from '../../../src/domain/public-instance.ts';
+import { lengthOfLine, lineOf } from '../../../src/store/tables/capacity.ts';
+import { onBothEngines } from '../store/harness.ts';
+import { expectRefused } from './access-room.ts';
+import { A_DAY_MS, machineOf, makePlace, outcomesOf, volumeOf, type Place } from './capacity-room.ts';
+import { becomesConsistent } from './consistency.ts';
+import { eventually, hasStatus } from './harness.ts';
+
+const cpus = { 'cpu.1': { cpuCores: 1, memoryGB: 2 }, 'cpu.2': { cpuCores: 2, memoryGB: 4 } };
+const withGpus = { ...cpus, 'gpu.1': { cpuCores: 2, memoryGB: 4, gpuCount: 1 } };
+
+interface One {
+  instanceId: string;
+}
+
+type Over = Parameters<Place['of']>[1];
+
+const launch = (world: Place, type: string, over: Over = {}, by = world.caller): Promise<One> =>
+  world.running.control.instances.launch(by, world.of(type, over), null);
+
+const wait = (world: Place, type: string, over: Over = {}, waitMs = A_DAY_MS, by = world.caller): Promise<One> =>
+  world.running.control.instances.launch(by, world.of(type, over), null, waitMs);
+
+const running = (world: Place, type: string): Promise<One> => runningOf(world, world.caller, type);
+
+async function runningOf(world: Place, by: Caller, type: string): Promise<One> {
+  const one = await launch(world, type, {}, by);
+  await world.until(one.instanceId, hasStatus('Running'));
+  return one;
+}
+
+/** Of as many accounts as that: room is kept for the first of each, and no account may have many in line. */
+const accounts = async (world: Place, count: number): Promise<Caller[]> =>
+  Promise.all(Array.from({ length: count }, (_, index) => world.account(`account-${index}`)));
+
+async function ownerOf(world: Place, { instanceId }: One): Promise<Caller> {
+  const { ownerId: accountId } = await world.store.read
+    .selectFrom('instance')
+    .select('ownerId')
+    .where('id', '=', instanceId)
+    .executeTakeFirstOrThrow();
+  return { ...world.caller, accountId };
+}
+
+const terminate = async (world: Place, one: One): Promise<One> =>
+  world.running.control.instances.terminate(await ownerOf(world, one), one, null);
+
+const stop = async (world: Place, one: One): Promise<One> =>
+  world.running.control.instances.stop(await ownerOf(world, one), one, null);
+
+const says =
+  (reason: string, words: RegExp | string = '') =>
+  ({ instanceRuntimeInfo: { diagnosisReason, diagnosisMessage } }: PublicInstance): boolean =>
+    diagnosisReason === reason &&
+    (typeof words === 'string' ? diagnosisMessage.includes(words) : words.test(diagnosisMessage));
+
+onBothEngines('the line', (open) => {
+  test('of twenty: each has its turn in the order they came, the server killed in between, and says how many are before it', async () => {
+    const world = await makePlace(await open(), machineOf(2, 4), cpus);
+    const holding = [await running(world, 'cpu.1'), await running(world, 'cpu.1')];
+    const two = await accounts(world, 2);
+    for (let count = 0; count < 20; count++) await wait(world, 'cpu.1', {}, A_DAY_MS, two[count % 2]);
+    const order = await world.line();
+    expect(order).toHaveLength(20);
+    const [first = '', , third = ''] = order;
+    expect((await world.instance(first)).instanceRuntimeInfo).toMatchObject({
+      status: 'Initializing',
+      phase: 'Queued',
+      diagnosisReason: 'NoCapacity',
+    });
+    await world.until(third, says('NoCapacity', 'waits for room for cpu.1: 2 before it'));
+    expect((await world.counts()).used).toMatchObject({ cpuMilli: 2_000, nodePorts: 22 });
+
+    for (const [turn, next] of order.entries()) {
+      const gone = holding.shift();
+      if (!gone) throw new Error('nobody holds a place');
+      // Room comes back at once from one that is terminated, and once it has stopped from one that is stopped.
+      if (turn % 2 === 0) await terminate(world, gone);
+      else await stop(world, gone);
+      if (turn === 7 || turn === 12) await world.again();
+      await world.until(next, hasStatus('Running'));
+      expect(await world.line()).toEqual(order.slice(turn + 1));
+      const behind = order[turn + 2];
+      if (behind !== undefined) await world.until(behind, says('NoCapacity', ': 1 before it'));
+      holding.push({ instanceId: next });
+    }
+    await becomesConsistent(world);
+  });
+
+  test('keeps what the first needs from newcomers and from those behind it, and lets pass whom that cannot delay', async () => {
+    const world = await makePlace(await open(), machineOf(8, 16, 1), withGpus);
+    const { instances } = world.running.control;
+    const [other = world.caller] = await accounts(world, 1);
+    const gpu = await running(world, 'gpu.1');
+    const stopped = await running(world, 'cpu.1');
+    await instances.stop(world.caller, stopped, null);
+    await world.until(stopped.instanceId, hasStatus('Stopped'));
+    const first = await wait(world, 'gpu.1', {}, A_DAY_MS, other);
+    // Six cores are free, of which two are kept for the first in line.
+    const passing = [await running(world, 'cpu.2'), await running(world, 'cpu.1')];
+    const second = await wait(world, 'cpu.2');
+    expect(await world.line()).toEqual([first.instanceId, second.instanceId]);
+    await expectRefused(
+      launch(world, 'cpu.1'),
+      'no_capacity',
+      /no stock of cpu\.1 .*: what is free is kept for 2 in line before it, for at most 10 minutes; no type fits now.*X-Berth-Wait-For-Capacity/,
+    );
+    await expectRefused(
+      instances.start(world.caller, stopped, null),
+      'no_capacity',
+      /kept for 2 in line before it, for at most 10 minutes/,
+    );
+    const stock = (await world.running.control.catalog.families()).flatMap(({ regionInfos }) =>
+      regionInfos.flatMap(({ instanceTypeInfos }) => instanceTypeInfos.map(({ stockStatus }) => stockStatus)),
+    );
+    expect(stock).toEqual(['OutOfStock', 'OutOfStock', 'OutOfStock']);
+    expect((await world.counts()).used).toMatchObject({ cpuMilli: 5_000, gpus: 1 });
+    // What is free beside the two of the first lets the second pass it.
+    for (const one of passing) await terminate(world, one);
+    await world.until(second.instanceId, hasStatus('Running'));
+    expect(await world.line()).toEqual([first.instanceId]);
+    await terminate(world, gpu);
+    await world.until(first.instanceId, hasStatus('Running'));
+    await instances.start(world.caller, stopped, null);
+    await world.until(stopped.instanceId, hasStatus('Running'));
+    await becomesConsistent(world);
+  });
+
+  test('is left at once by one that is stopped or terminated, which gives back nothing it never had, and those behind move up', async () => {
+    const world = await makePlace(await open(), machineOf(2, 4), cpus);
+    const { instances } = world.running.control;
+    const [other = world.caller] = await accounts(world, 1);
+    const holding = await runningOf(world, other, 'cpu.1');
+    const big = await wait(world, 'cpu.2');
+    const middle = await wait(world, 'cpu.2');
+    const small = await wait(world, 'cpu.1');
+    const { used } = await world.counts();
+    await world.until(small.instanceId, says('NoCapacity', '2 before it'));
+    await terminate(world, middle);
+    expect(await world.line()).toEqual([big.instanceId, small.instanceId]);
+    expect((await world.counts()).used).toMatchObject({ cpuMilli: used.cpuMilli, memoryMiB: used.memoryMiB });
+    await world.until(small.instanceId, says('NoCapacity', '1 before it'));
+    // One core was free all the time, and was kept for the first.
+    await instances.stop(world.caller, big, null);
+    await world.until(small.instanceId, hasStatus('Running'));
+    await world.until(big.instanceId, hasStatus('Stopped'));
+    await becomesConsistent(world);
+    await expectRefused(instances.start(world.caller, big, null), 'no_capacity', /short of 2 CPU cores/);
+    for (const one of [holding, small]) await terminate(world, one);
+    await instances.start(world.caller, big, null);
+    await world.until(big.instanceId, hasStatus('Running'));
+    await becomesConsistent(world);
+  });
+
+  test('moves up at once although the one that got the place goes on with a long pull', async () => {
+    const world = await makePlace(await open(), machineOf(1, 2), cpus, { engine: { times: { pull: 60_000 } } });
+    await launch(world, 'cpu.1');
+    for (let count = 0; count < 2; count++) await wait(world, 'cpu.1');
+    const [first = '', next = ''] = await world.line();
+    await world.until(next, says('NoCapacity', '1 before it'));
+    const atRest = world.store.read
+      .selectFrom('instance')
+      .select('id')
+      .where('waitsSinceMs', 'is not', null)
+      .where('leaseOwner', 'is', null);
+    await eventually(async () => (await atRest.execute()).length === 2);
+    const beganMs = Date.now();
+    // No pass ends by it, at whose end the loop would look, too.
+    await world.becomes({ cpuMilli: 2_000, memoryMiB: 5 * 1024 });
+    await world.until(next, says('NoCapacity', '0 before it'));
+    await world.until(first, hasStatus('PullingImage'));
+    // Sooner than a heartbeat, at which it would as well.
+    expect(Date.now() - beganMs).toBeLessThan(3_000);
+  });
+
+  test('is left when the time is over, with a lasting failure that says so, and the next has its chance', async () => {
+    const world = await makePlace(await open(), machineOf(2, 4), cpus);
+    const { instances } = world.running.control;
+    const stopped = await running(world, 'cpu.2');
+    await instances.stop(world.caller, stopped, null);
+    await world.until(stopped.instanceId, hasStatus('Stopped'));
+    const [other = world.caller] = await accounts(world, 1);
+    await runningOf(world, other, 'cpu.1');
+    const impatient = await wait(world, 'cpu.2', {}, 100);
+    const small = await wait(world, 'cpu.1');
+    const failed = await world.until(impatient.instanceId, hasStatus('InitializationFailed'));
+    expect(failed.instanceRuntimeInfo).toMatchObject({
+      phase: 'Failed',
+      diagnosisReason: 'CapacityTimeout',
+      diagnosisMessage: 'no room came free in the time it was to wait',
+    });
+    await world.until(small.instanceId, hasStatus('Running'));
+    await instances.start(world.caller, stopped, null, 100);
+    const again = await world.until(stopped.instanceId, hasStatus('StartingFailed'));
+    expect(again.instanceRuntimeInfo.diagnosisReason).toBe('CapacityTimeout');
+    expect(await world.line()).toEqual([]);
+    await becomesConsistent(world);
+  });
+
+  test('takes a start of a stopped one, which keeps its disks and comes up when it is its turn', async () => {
+    const world = await makePlace(await open(), machineOf(1, 2), cpus);
+    const { instances } = world.running.control;
+    const one = await running(world, 'cpu.1');
+    await instances.stop(world.caller, one, null);
+    await world.until(one.instanceId, hasStatus('Stopped'));
+    const other = await running(world, 'cpu.1');
+    await instances.start(world.caller, one, null, A_DAY_MS);
+    expect((await world.instance(one.instanceId)).instanceRuntimeInfo).toMatchObject({
+      status: 'Starting',
+      phase: 'Queued',
+      diagnosisReason: 'NoCapacity',
+      diagnosisMessage: 'waits for room for cpu.1: 0 before it',
+    });
+    await expectRefused(instances.start(world.caller, one, null, A_DAY_MS), 'not_now', /wished to run/);
+    await terminate(world, other);
+    await world.until(one.instanceId, hasStatus('Running'));
+    await becomesConsistent(world);
+  });
+
+  test('holds volumes and node ports of those that wait in it, gives them back, and takes nobody for whom there are no ports', async () => {
+    const world = await makePlace(await open(), machineOf(1, 2), cpus, { nodePorts: { first: 30_000, last: 30_004 } });
+    const { volumes } = world.running.control;
+    const remoteStorageId = await volumeOf(world, world.caller, 'data');
+    const remoteStorages = [{ mountPath: '/root/v', remoteStorageName: 'v', remoteStorageId, type: 'filesystem' }];
+    const holding = await running(world, 'cpu.1');
+    const gone = await wait(world, 'cpu.1', { nodePorts: [8000] });
+    expect((await world.counts()).used.nodePorts).toBe(3);
+    await terminate(world, gone);
+    await eventually(async () => (await world.counts()).used.nodePorts === 1);
+    const one = await wait(world, 'cpu.1', { nodePorts: [8000, 9000], remoteStorages });
+    await expectRefused(
+      wait(world, 'cpu.1', { nodePorts: [8000] }),
+      'no_capacity',
+      /1 node ports free and 2 are asked/,
+    );
+    await expectRefused(
+      volumes.delete(world.caller, { id: remoteStorageId }, null),
+      'in_use',
+      new RegExp(one.instanceId),
+    );
+    await terminate(world, holding);
+    const up = await world.until(one.instanceId, hasStatus('Running'));
+    const ports = up.instanceSpecInfo.nodePorts.map(({ nodePort }) => nodePort);
+    expect(new Set(ports).size).toBe(3);
+    for (const port of ports) expect(port).toBeGreaterThanOrEqual(30_000);
+    await terminate(world, one);
+    await becomesConsistent(world);
+    await volumes.delete(world.caller, { id: remoteStorageId }, null);
+    await becomesConsistent(world);
+  });
+
+  test('of two that came in the same millisecond puts the lower id first, and loses neither', async () => {
+    const world = await makePlace(await open(), machineOf(1, 2), cpus, { start: false });
+    const holding = await launch(world, 'cpu.1');
+    const both = (await Promise.all([wait(world, 'cpu.1'), wait(world, 'cpu.1')])).map(({ instanceId }) => instanceId);
+    const at = { waitsSinceMs: Date.now() };
+    await world.store.write((tx) => tx.updateTable('instance').set(at).where('id', 'in', both).execute());
+    await world.running.start();
+    await world.until(holding.instanceId, hasStatus('Running'));
+    const [first = '', second = ''] = both.toSorted();
+    expect(await world.line()).toEqual([first, second]);
+    await terminate(world, holding);
+    await world.until(first, hasStatus('Running'));
+    expect(await world.line()).toEqual([second]);
+    await terminate(world, { instanceId: first });
+    await world.until(second, hasStatus('Running'));
+    await becomesConsistent(world);
+  });
+
+  test('is read to its end and from behind any of it, however long it is and although all came at once', async () => {
+    const world = await makePlace(await open(), machineOf(1, 2), cpus, { start: false });
+    await launch(world, 'cpu.1');
+    const many = await accounts(world, 15);
+    await Promise.all(Array.from({ length: 150 }, (_, index) => wait(world, 'cpu.1', {}, A_DAY_MS, many[index % 15])));
+    await world.store.write((tx) =>
+      tx.updateTable('instance').set({ waitsSinceMs: 5_000 }).where('waitsSinceMs', 'is not', null).execute(),
+    );
+    const order = await world.line();
+    expect(order).toEqual(order.toSorted());
+    const read = async (behind: Parameters<typeof lineOf>[2]): Promise<string[]> => {
+      const found: string[] = [];
+      for await (const { id } of lineOf(world.store.read, world.drivers.regionId, behind)) found.push(id);
+      return found;
+    };
+    expect(await read(null)).toEqual(order);
+    for (const index of [0, 63, 64, 100, 149]) {
+      const place = { waitsSinceMs: 5_000, id: order[index] ?? '' };
+      expect(await read(place)).toEqual(order.slice(index + 1));
+      expect(await lengthOfLine(world.store.read, world.drivers.regionId, place)).toBe(index);
+    }
+    expect(await lengthOfLine(world.store.read, world.drivers.regionId)).toBe(150);
+  });
+
+  test('is in the order in which they came, also of those that came at once or after the clock was put back', async () => {
+    const clock = { aheadMs: 0 };
+    const world = await makePlace(await open(), machineOf(1, 2), cpus, { start: false, clock });
+    await launch(world, 'cpu.1');
+    const came: string[] = [];
+    for (const aheadMs of [0, -A_DAY_MS, 0, 2 * A_DAY_MS, 0]) {
+      clock.aheadMs = aheadMs;
+      const comes = (): Promise<unknown> => wait(world, 'cpu.1').then(({ instanceId }) => came.push(instanceId));
+      if (aheadMs === 0) await comes();
+      else for (const one of [comes(), comes()]) await one;
+    }
+    expect(await world.line()).toHaveLength(7);
+    if (open.kind === 'sqlite') expect(await world.line()).toEqual(came);
+    const since = await world.store.read
+      .selectFrom('instance')
+      .select('waitsSinceMs')
+      .where('waitsSinceMs', 'is not', null)
+      .execute();
+    expect(new Set(since.map(({ waitsSinceMs }) => waitsSinceMs)).size).toBe(7);
+    expect([came[0], came[3], came[6]]).toEqual((await world.line()).filter((_, index) => index % 3 === 0));
+  });
+
+  test('moves at once when the region grows, and stands for whoever needs more than it has in all', async () => {
+    const world = await makePlace(await open(), machineOf(4, 8, 1), withGpus);
+    await running(world, 'gpu.1');
+    const gpu = await wait(world, 'gpu.1');
+    const lost = { gpus: 0 };
+    await world.becomes(lost);
+    // Nobody's end can bring the first its GPU now: what it needs beside is kept from nobody.
+    const cpu = await running(world, 'cpu.2');
+    expect(await world.line()).toEqual([gpu.instanceId]);
+    await world.becomes({ gpus: 2, cpuMilli: 6_000, memoryMiB: 13 * 1024 });
+    await world.until(gpu.instanceId, hasStatus('Running'));
+    expect((await world.instance(cpu.instanceId)).instanceRuntimeInfo.status).toBe('Running');
+    await becomesConsistent(world);
+  });
+
+  test('shuts nobody out for one that waits for what its own account holds, and for the others after ten minutes', async () => {
+    const clock = { aheadMs: 0 };
+    const types = {
+      ...cpus,
+      'gpu.1': { cpuCores: 8, memoryGB: 16, gpuCount: 1 },
+      'gpu.8': { cpuCores: 64, memoryGB: 128, gpuCount: 8 },
+    };
+    const world = await makePlace(await open(), machineOf(64, 128, 8), types, { clock });
+    const [other = world.caller, third = world.caller] = await accounts(world, 2);
+    const small = [await running(world, 'gpu.1'), await running(world, 'gpu.1')];
+    const big = await wait(world, 'gpu.8');
+    const stock = async (): Promise<string> =>
+      (await world.running.control.catalog.families())
+        .flatMap(({ regionInfos }) => regionInfos.flatMap(({ instanceTypeInfos }) => instanceTypeInfos))
+        .map(({ instanceTypeName, stockStatus }) => `${instanceTypeName} ${stockStatus}`)
+        .join(', ');
+    expect(await stock()).toBe('cpu.1 InStock, cpu.2 InStock, gpu.1 InStock, gpu.8 OutOfStock');
+    const newcomer = await runningOf(world, other, 'cpu.1');
+
+    // What another holds may come free: for the first of an account room is kept, and only for its time.
+    const kept = await wait(world, 'gpu.8', {}, A_DAY_MS, third);
+    const behind = await wait(world, 'cpu.1', {}, A_DAY_MS, other);
+    expect(await stock()).toBe('cpu.1 OutOfStock, cpu.2 OutOfStock, gpu.1 OutOfStock, gpu.8 OutOfStock');
+    await expectRefused(launch(world, 'cpu.1', {}, other), 'no_capacity', /kept for 1 in line before it/);
+    await world.until(behind.instanceId, says('NoCapacity', '2 before it'));
+    await atRest(world);
+    clock.aheadMs = KEPT_MS - 5_000;
+    await expectRefused(launch(world, 'cpu.1', {}, other), 'no_capacity', /kept for 1 in line before it/);
+    clock.aheadMs = KEPT_MS;
+    expect(await stock()).toBe('cpu.1 InStock, cpu.2 InStock, gpu.1 InStock, gpu.8 OutOfStock');
+    const passes = await launch(world, 'cpu.1', {}, other);
+    await world.until(behind.instanceId, hasStatus('Running'));
+    expect(await world.line()).toEqual([big.instanceId, kept.instanceId]);
+
+    // Both keep their places, and have their turn once there is enough.
+    for (const one of [...small, newcomer, passes, behind]) await terminate(world, one);
+    await world.until(big.instanceId, hasStatus('Running'));
+    await terminate(world, big);
+    await world.until(kept.instanceId, hasStatus('Running'));
+    await becomesConsistent(world);
+  });
+
+  test('calls those behind one by itself when its ten minutes are over, however far back they are', async () => {
+    const clock = { aheadMs: 0 };
+    const world = await makePlace(await open(), machineOf(2, 4), cpus, { clock });
+    const [other = world.caller, third = world.caller] = await accounts(world, 2);
+    await runningOf(world, other, 'cpu.1');
+    const big = await wait(world, 'cpu.2', {}, A_DAY_MS, third);
+    const small = await wait(world, 'cpu.1');
+    await world.until(small.instanceId, says('NoCapacity', '1 before it'));
+    await atRest(world);
+    // It would not look at its place by itself today.
+    const farMs = { dueAtMs: Date.now() + A_DAY_MS };
+    await world.store.write((tx) => tx.updateTable('instance').set(farMs).where('id', '=', small.instanceId).execute());
+    const first = world.store.read
+      .selectFrom('instance')
+      .select(['dueAtMs', 'wishedAtMs'])
+      .where('id', '=', big.instanceId);
+    clock.aheadMs = KEPT_MS - 4_000;
+    // Wakes the loop, which does not know that the clock was put on.
+    const last = await wait(world, 'cpu.2', {}, A_DAY_MS, other);
+    await eventually(async () => {
+      const { dueAtMs, wishedAtMs } = await first.executeTakeFirstOrThrow();
+      const lateMs = (dueAtMs ?? 0) - wishedAtMs - KEPT_MS;
+      // The next look for its place would be seven seconds later.
+      return lateMs >= 0 && lateMs < 4_000;
+    });
+    await world.until(small.instanceId, hasStatus('Running'));
+    expect(await world.line()).toEqual([big.instanceId, last.instanceId]);
+    for (const one of [big, last]) await terminate(world, one);
+    await becomesConsistent(world);
+  });
+
+  test('takes ten of an account, and no more of fifty that come at once', async () => {
+    const world = await makePlace(await open(), machineOf(1, 2), cpus, { start: false });
+    const { instances } = world.running.control;
+    const [other = world.caller] = await accounts(world, 1);
+    await launch(world, 'cpu.1', {}, other);
+    const { done, refused } = await outcomesOf(
+      Array.from({ length: 50 }, () => wait(world, 'cpu.1', { nodePorts: [8000] })),
+    );
+    expect([done.length, refused.length]).toEqual([10, 40]);
+    for (const { code, message } of refused) {
+      expect(code).toBe('over_quota');
+      expect(message).toMatch(
+        /^the account has 10 in line for room in region .*, and may have 10; stop or terminate one of them/,
+      );
+    }
+    expect((await world.counts()).used.nodePorts).toBe(1 + 20);
+    expect(await world.line()).toHaveLength(10);
+    // Another's ten are its own; and one that left makes room for one.
+    await wait(world, 'cpu.1', {}, A_DAY_MS, other);
+    const [gone] = done;
+    if (!gone) throw new Error('nobody is in line');
+    await instances.terminate(world.caller, gone, null);
+    const again = await outcomesOf([wait(world, 'cpu.1'), wait(world, 'cpu.1')]);
+    expect(again.refused.map(({ code }) => code)).toEqual(['over_quota']);
+    await expectRefused(launch(world, 'cpu.1'), 'no_capacity', /11 in line before it/);
+  });
+
+  test('is consistent after a storm: forty come, wait, leave and end at once, and whoever stays is served', async () => {
+    const world = await makePlace(await open(), machineOf(6, 12, 2), withGpus);
+    const types = ['cpu.1', 'gpu.1', 'cpu.2', 'cpu.1'];
+    const few = await accounts(world, 5);
+    const { done } = await outcomesOf(
+      Array.from({ length: 40 }, (_, index) =>
+        wait(world, types[index % types.length] ?? 'cpu.1', {}, A_DAY_MS, few[index % 5]),
+      ),
+    );
+    expect(done).toHaveLength(40);
+    const leaving = done.filter((_, index) => index % 3 !== 0);
+    const staying = done.filter((_, index) => index % 3 === 0);
+    await outcomesOf([
+      ...leaving.map((one, index) => (index % 2 === 0 ? terminate(world, one) : stop(world, one))),
+      ...types.map((type) => launch(world, type)),
+    ]);
+    for (let served = 0; served < staying.length;) {
+      await eventually(
+        async () => (await statusesOf(world, staying)).filter((status) => status !== 'Initializing').length > served,
+        async () => JSON.stringify(await statusesOf(world, staying)),
+      );
+      const now = await statusesOf(world, staying);
+      for (const [index, one] of staying.entries()) if (now[index] === 'Running') await terminate(world, one);
+      served = now.filter((status) => status !== 'Initializing').length;
+    }
+    await eventually(async () =>
+      (await statusesOf(world, staying)).every((status) => status === 'Released' || status === 'Running'),
+    );
+    expect(await world.line()).toEqual([]);
+    await becomesConsistent(world);
+  });
+});
+
+/** All that wait in line have looked at their place, and rest. */
+const atRest = (world: Place): Promise<unknown> =>
+  eventually(async () => {
+    const { busy } = await world.store.read
+      .selectFrom('instance')
+      .select(({ fn }) => fn.countAll<number>().as('busy'))
+      .where('waitsSinceMs', 'is not', null)
+      .where((where) => where.or([where('leaseOwner', 'is not', null), where('dueAtMs', '<=', Date.now())]))
+      .executeTakeFirstOrThrow();
+    return busy === 0;
+  });
+
+const statusesOf = (world: Place, all: One[]): Promise<string[]> =>
+  Promise.all(all.map(async ({ instanceId }) => (await world.instance(instanceId)).instanceRuntimeInfo.status));

@@ -1,0 +1,195 @@
+/** Readers of logs over an engine that keeps only so much: over breaks at any line nothing is lost, nothing doubled, and a gap is said. */
+import { expect, test } from 'vitest';
+import { consoleOf } from '../../../src/control/inside/logs/console.ts';
+import { initLogOf } from '../../../src/control/inside/logs/init.ts';
+import type { From, LogReader, PlacedLine, Start } from '../../../src/control/inside/logs/source.ts';
+import { realTime } from '../../../src/control/base/time.ts';
+import { instanceIdOf } from '../../../src/domain/ids.ts';
+import type { Engine, LogLine, LogRange } from '../../../src/engines/contract.ts';
+
+const id = instanceIdOf('11111111-1111-4111-8111-111111111111');
+
+interface Kept {
+  lines: LogLine[];
+  /** How often it was asked. */
+  asked: number;
+}
+
+/** A log as Docker has it: what is begun before a time is not in its answer, whatever is around it. */
+function engineWith(kept: Kept): Pick<Engine, 'logs' | 'followLogs'> {
+  async function* within(range: LogRange, ends: () => boolean): AsyncGenerator<LogLine> {
+    const { sinceMs = -Infinity, untilMs = Infinity, tail } = range;
+    const from = tail === undefined ? 0 : Math.max(0, kept.lines.length - tail);
+    for (let at = from; ; at += 1) {
+      while (at >= kept.lines.length) {
+        if (ends()) return;
+        await new Promise((resolve) => setTimeout(resolve, 1));
+      }
+      const line = kept.lines[at];
+      if (line && (line.atMs === null || (line.atMs >= sinceMs && line.atMs < untilMs))) yield line;
+    }
+  }
+  return {
+    async logs(_id, _source, range) {
+      kept.asked += 1;
+      return within(range, () => true);
+    },
+    async followLogs(_id, _source, range, signal) {
+      kept.asked += 1;
+      return within(range, () => signal.aborted);
+    },
+  };
+}
+
+const line = (text: string, atMs: number | null): LogLine => ({ atMs, text, cut: false });
+const quiet = (): AbortSignal => new AbortController().signal;
+const textsOf = (lines: readonly PlacedLine[]): string[] => lines.map((one) => one.line.text);
+
+/** Steps of 0, so that many are in one millisecond, and of some back, as two writers at once make them. */
+function manyLines(count: number, random: () => number): LogLine[] {
+  let newestMs = 1_000_000;
+  return Array.from({ length: count }, (_, n) => {
+    if (random() < 0.2) newestMs += Math.floor(random() * 400);
+    return line(`line ${n}`, random() < 0.1 ? newestMs - Math.floor(random() * 300) : newestMs);
+  });
+}
+
+function seeded(seed: number): () => number {
+  let state = seed;
+  return () => (state = (state * 48_271) % 2_147_483_647) / 2_147_483_647;
+}
+
+/** Some lines, then broken off: again and again, going on after the last. */
+async function readInPieces(reader: LogReader, how: 'read' | 'follow', count: number, random: () => number) {
+  const got: string[] = [];
+  let from: Start = { beginning: true };
+  for (let pieces = 0; got.length < count; pieces += 1) {
+    expect(pieces, 'pieces').toBeLessThanOrEqual(count);
+    const ending = new AbortController();
+    const lines: AsyncIterable<PlacedLine> =
+      how === 'read' ? reader.read(from, undefined, ending.signal) : reader.follow(from, ending.signal);
+    let left = 1 + Math.floor(random() * 40);
+    for await (const told of lines) {
+      const { line: one, at, gap }: PlacedLine = told;
+      expect(gap).toBe(false);
+      got.push(one.text);
+      if (at !== null) from = { after: at };
+      left -= 1;
+      if (left === 0 || got.length >= count) break;
+    }
+    ending.abort();
+  }
+  return got;
+}
+
+const kinds: [string, (engine: Pick<Engine, 'logs' | 'followLogs'>) => LogReader, boolean][] = [
+  ['console', (engine) => consoleOf(engine, id, realTime), true],
+  ['init', (engine) => initLogOf(engine, id), false],
+];
+for (const [name, make, timed] of kinds) {
+  for (const how of ['read', 'follow'] as const)
+    test(`${name}, ${how}: over breaks at any line each line comes once, in order`, async () => {
+      for (let seed = 1; seed <= 10; seed += 1) {
+        const random = seeded(seed * 7_919);
+        const lines = manyLines(300, random).map((one) => (timed ? one : { ...one, atMs: null }));
+        const got = await readInPieces(make(engineWith({ lines, asked: 0 })), how, lines.length, random);
+        expect(got, `seed ${seed}`).toEqual(lines.map(({ text }) => text));
+      }
+    });
+
+  test(`${name}: the last lines, and then what comes after exactly these`, async () => {
+    const lines = manyLines(120, seeded(5)).map((one) => (timed ? one : { ...one, atMs: null }));
+    const kept: Kept = { lines: lines.slice(0, 100), asked: 0 };
+    const reader = make(engineWith(kept));
+    for (const tail of [1, 7, 100, 500]) {
+      const last = await Array.fromAsync(reader.read({ tail }, undefined, quiet()));
+      expect(textsOf(last)).toEqual(lines.slice(Math.max(0, 100 - tail), 100).map(({ text }) => text));
+      kept.lines = lines;
+      const from: From = { after: last.findLast(({ at }) => at !== null)?.at ?? '' };
+      expect(textsOf(await Array.fromAsync(reader.read(from, undefined, quiet())))).toEqual(
+        lines.slice(100).map(({ text }) => text),
+      );
+      kept.lines = lines.slice(0, 100);
+    }
+    kept.lines = [];
+    expect(await Array.fromAsync(reader.read({ tail: 5 }, undefined, quiet()))).toEqual([]);
+  });
+}
+
+test('console: what was dropped before it could be read is a gap, and all that is kept later is told', async () => {
+  const lines = Array.from({ length: 50 }, (_, n) => line(`line ${n}`, 1_000_000 + n * 400));
+  const kept: Kept = { lines: [...lines], asked: 0 };
+  const reader = consoleOf(engineWith(kept), id, realTime);
+  const [first] = await Array.fromAsync(reader.read({ tail: 50 }, undefined, quiet()));
+  kept.lines = lines.slice(20);
+  for (const how of ['read', 'follow'] as const) {
+    const ending = new AbortController();
+    const from = { after: first?.at ?? '' };
+    const got: PlacedLine[] = [];
+    for await (const one of how === 'read' ? reader.read(from, undefined, quiet()) : reader.follow(from, ending.signal))
+      if (got.push(one) === 30) break;
+    ending.abort();
+    expect(textsOf(got)).toEqual(lines.slice(20).map(({ text }) => text));
+    expect(got.map(({ gap }) => gap)).toEqual([true, ...Array.from({ length: 29 }, () => false)]);
+  }
+});
+
+test('console, follow: a place that is lost while nothing is much later is given up for lost, and what is there is told', async () => {
+  const kept: Kept = { lines: [line('later', 1_000_500)], asked: 0 };
+  const deeds: (() => void)[] = [];
+  const time = {
+    ...realTime,
+    after: (_ms: number, deed: () => void) => {
+      deeds.push(deed);
+      return () => {};
+    },
+  };
+  const ending = new AbortController();
+  const followed = consoleOf(engineWith(kept), id, time).follow({ after: '1000000.3' }, ending.signal);
+  const lines = followed[Symbol.asyncIterator]();
+  const coming = lines.next();
+  while (kept.asked === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+  for (const deed of deeds) deed();
+  expect((await coming).value).toMatchObject({ line: { text: 'later' }, gap: true });
+  ending.abort();
+  expect((await lines.next()).done).toBe(true);
+});
+
+test('console, follow: what the engine passed over while its reader was slow is a gap; where all is kept there is none', async () => {
+  let nowMs = 1_000_000;
+  const time = { ...realTime, now: () => nowMs };
+  for (const dropped of [0, 30]) {
+    nowMs = 1_000_000;
+    const lines = Array.from({ length: 60 }, (_, n) => line(`line ${n}`, 1_000_000 + n * 100));
+    const kept: Kept = { lines: lines.slice(0, 10), asked: 0 };
+    const engine = engineWith(kept);
+    const ending = new AbortController();
+    const follower = consoleOf(
+      {
+        ...engine,
+        // What it hands out is what it had not dropped when it came to it.
+        followLogs: async () => ReadableStream.from([...lines.slice(0, 10), ...lines.slice(Math.max(10, dropped))]),
+      },
+      id,
+      time,
+    ).follow({ beginning: true }, ending.signal);
+    const got: PlacedLine[] = [];
+    for await (const one of follower) {
+      got.push(one);
+      if (got.length !== 10) continue;
+      // It was held up for a while.
+      nowMs += 10_000;
+      kept.lines = lines.slice(dropped);
+    }
+    expect(got.filter(({ gap }) => gap).map((one) => one.line.text)).toEqual(dropped === 0 ? [] : ['line 30']);
+    expect(kept.asked).toBe(1);
+  }
+});
+
+test('of the last lines no more than a mebibyte is held, and one line at least', async () => {
+  const lines = Array.from({ length: 200 }, (_, n) => line(`${n}${'x'.repeat(16_000)}`, 1_000_000 + n));
+  const reader = consoleOf(engineWith({ lines, asked: 0 }), id, realTime);
+  const last = await Array.fromAsync(reader.read({ tail: 150 }, undefined, quiet()));
+  expect(last).toHaveLength(65);
+  expect(last.at(-1)?.line.text).toMatch(/^199x/);
+});

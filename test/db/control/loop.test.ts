@@ -1,0 +1,355 @@
+import { randomUUID } from 'node:crypto';
+import fc from 'fast-check';
+import { expect, onTestFinished, test } from 'vitest';
+import { makeFairQueue } from '../../../src/control/base/fair-queue.ts';
+import { startLoop, type Held, type Loop, type ReconcileResult } from '../../../src/control/base/reconcile-loop.ts';
+import { realTime, type Time } from '../../../src/control/base/time.ts';
+import { makeDue } from '../../../src/store/tables/instances.ts';
+import type { LeaseRow } from '../../../src/store/db/leases.ts';
+import type { Store } from '../../../src/store/store.ts';
+import { onBothEngines, onEngine } from '../store/harness.ts';
+import { insertOwners, instanceRow } from '../store/rows.ts';
+import { watchedStore } from './access-room.ts';
+import { eventually, hasStatus, makeWorld } from './harness.ts';
+
+const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
+type Tend = (held: Held<LeaseRow<'instance'>>) => Promise<ReconcileResult>;
+
+function loopOver(store: Store, reconcile: Tend, time: Partial<Time> = {}): Loop {
+  const loop = startLoop({
+    table: 'instance',
+    store,
+    time: { ...realTime, ...time },
+    log,
+    leaseOwner: randomUUID(),
+    randomUuid: randomUUID,
+    reconcile,
+  });
+  onTestFinished(() => loop.stop());
+  return loop;
+}
+
+/** Whether it asks for the generations of what is in hand. */
+const isLook = (node: object): boolean => JSON.stringify(node).includes('select id, generation from');
+
+async function insertRows(store: Store, ids: string[], dueAtMs: number | null): Promise<void> {
+  await store.write(async (tx) => {
+    await insertOwners(tx, 'r', 'o');
+    for (let from = 0; from < ids.length; from += 200) {
+      const rows = ids.slice(from, from + 200).map((id) => instanceRow({ id, ownerId: 'o', regionId: 'r', dueAtMs }));
+      await tx.insertInto('instance').values(rows).execute();
+    }
+  });
+}
+
+onBothEngines('the loop', (open) => {
+  test('loses no wake: whatever is made due while it works, claims, releases or sleeps is looked at after', async () => {
+    const store = await open();
+    const ids = ['a', 'b', 'c'];
+    await insertRows(store, ids, null);
+    /** What was made due of each, and what of it a pass has seen: a counter kept outside of the store. */
+    const wished = new Map(ids.map((id) => [id, 0]));
+    const seen = new Map(ids.map((id) => [id, 0]));
+    const loop = loopOver(store, async ({ row }) => {
+      const at = wished.get(row.id) ?? 0;
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * 3));
+      seen.set(row.id, at);
+      return { dueAtMs: null };
+    });
+    const step = fc.record({ id: fc.constantFrom(...ids), waitMs: fc.integer({ min: 0, max: 4 }) });
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 12 }), async (steps) => {
+        for (const { id, waitMs } of steps) {
+          if (waitMs > 0) await new Promise((resolve) => setTimeout(resolve, waitMs));
+          await store.write(async (tx) => {
+            await makeDue(tx, [id], Date.now());
+            wished.set(id, (wished.get(id) ?? 0) + 1);
+          });
+          loop.wake();
+        }
+        await eventually(
+          () => ids.every((id) => seen.get(id) === wished.get(id)),
+          () => JSON.stringify([...seen, ...wished]),
+        );
+      }),
+      { numRuns: 30 },
+    );
+  });
+
+  test('a row whose lease ended while its pass still worked is never in two hands of one process', async () => {
+    const store = await open();
+    await insertRows(store, ['a'], 0);
+    const clock = { aheadMs: 0 };
+    let inside = 0;
+    let most = 0;
+    let begun = 0;
+    const loop = loopOver(
+      store,
+      async ({ signal }) => {
+        begun += 1;
+        most = Math.max(most, ++inside);
+        // Slow to hear that it is to end, as a file system is.
+        if (begun === 1)
+          await new Promise<void>((resolve) => signal.addEventListener('abort', () => setTimeout(resolve, 30)));
+        inside -= 1;
+        return { dueAtMs: null };
+      },
+      { now: () => Date.now() + clock.aheadMs },
+    );
+    await eventually(() => begun === 1);
+    clock.aheadMs = 60_000;
+    loop.wake();
+    await eventually(() => begun === 2 && inside === 0);
+    expect(most).toBe(1);
+  });
+
+  test('a pass whose row another process has taken is aborted', async () => {
+    const store = await open();
+    await insertRows(store, ['a'], 0);
+    let aborted = false;
+    let begun = 0;
+    const loop = loopOver(store, async ({ signal }) => {
+      begun += 1;
+      await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+      aborted = true;
+      return { dueAtMs: null };
+    });
+    await eventually(() => begun === 1);
+    const theirs = {
+      leaseOwner: 'other',
+      leaseToken: 'theirs',
+      leaseUntilMs: Date.now() + 60_000,
+      dueAtMs: Date.now() + 60_000,
+    };
+    await store.write((tx) => tx.updateTable('instance').set(theirs).execute());
+    loop.wake();
+    await eventually(() => aborted);
+    await loop.stop();
+    expect(await store.read.selectFrom('instance').select('leaseToken').execute()).toEqual([{ leaseToken: 'theirs' }]);
+  });
+
+  test('looks for what was overtaken a share of the time only, and makes up for a look that was put off', async () => {
+    const store = await open();
+    await insertRows(store, ['a', 'b'], 0);
+    const clock = { elapsedMs: 0 };
+    let looks = 0;
+    const read = store.read.withPlugin({
+      transformQuery({ node }) {
+        // As long as a look at thousands takes.
+        if (isLook(node)) clock.elapsedMs += ((looks += 1), 20);
+        return node;
+      },
+      transformResult: async ({ result }) => result,
+    });
+    const aborted: string[] = [];
+    let begun = 0;
+    const loop = loopOver(
+      { ...store, read },
+      async ({ row, signal }) => {
+        begun += 1;
+        await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+        aborted.push(row.id);
+        return { dueAtMs: null };
+      },
+      // No heartbeat, which would wake it.
+      { elapsed: () => clock.elapsedMs, every: () => () => {} },
+    );
+    await eventually(() => begun === 2);
+    loop.wake();
+    await eventually(() => looks === 1);
+    await store.write((tx) => tx.updateTable('instance').set({ generation: 7 }).where('id', '=', 'a').execute());
+    for (let wakes = 0; wakes < 20; wakes += 1) {
+      loop.wake();
+      await new Promise((resolve) => setTimeout(resolve, 2));
+    }
+    expect(looks).toBe(1);
+    clock.elapsedMs += 1_000;
+    await eventually(() => aborted.length > 0);
+    expect(aborted).toEqual(['a']);
+  });
+
+  test('a time that is not whole is as good as one that is', async () => {
+    const store = await open();
+    await insertRows(store, ['a'], 0);
+    let begun = 0;
+    loopOver(store, async () => ((begun += 1), { dueAtMs: begun === 1 ? Date.now() + 3.7 : null }));
+    await eventually(() => begun === 2);
+    expect(begun).toBe(2);
+  });
+
+  test('stop gives all leases back, and what was in hand is due at once', async () => {
+    const store = await open();
+    await insertRows(store, ['a', 'b', 'c'], 0);
+    let begun = 0;
+    const loop = loopOver(store, async ({ signal }) => {
+      begun += 1;
+      await new Promise<void>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+      return { dueAtMs: null };
+    });
+    await eventually(() => begun === 3);
+    await loop.stop();
+    const rows = await store.read.selectFrom('instance').select(['leaseOwner', 'dueAtMs']).execute();
+    for (const { leaseOwner, dueAtMs } of rows) {
+      expect(leaseOwner).toBeNull();
+      expect(dueAtMs).toBeLessThanOrEqual(Date.now());
+    }
+  });
+
+  test('with ten thousand rows at rest asks nothing of the store', async () => {
+    const { store, asked } = watchedStore(await open());
+    let writes = 0;
+    const counted: Store = { ...store, write: (work) => ((writes += 1), store.write(work)) };
+    await insertRows(
+      store,
+      Array.from({ length: 10_000 }, (_, index) => `i${index}`),
+      null,
+    );
+    let reconciled = 0;
+    const loop = loopOver(counted, async () => ((reconciled += 1), { dueAtMs: null }));
+    await eventually(() => asked.length >= 1);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    // At the start, whoever waits for a time of another date, and then whoever is due.
+    expect({ reconciled, writes, reads: asked.length }).toEqual({ reconciled: 0, writes: 2, reads: 1 });
+    loop.wake();
+    await eventually(() => asked.length >= 2);
+    expect({ reconciled, writes }).toEqual({ reconciled: 0, writes: 3 });
+  });
+
+  test('a date that goes back makes nobody wait for the time that it was before', async () => {
+    const store = await open();
+    await insertRows(store, ['a'], 0);
+    const clock = { aheadMs: 86_400_000 };
+    const now = (): number => Date.now() + clock.aheadMs;
+    let reconciled = 0;
+    const loop = loopOver(store, async () => ((reconciled += 1), { dueAtMs: now() + 3_600_000 }), { now });
+    const isFree = async (): Promise<boolean> =>
+      (await store.read.selectFrom('instance').select('leaseOwner').executeTakeFirst())?.leaseOwner === null;
+    await eventually(async () => reconciled === 1 && (await isFree()));
+    clock.aheadMs = 0;
+    loop.wake();
+    await eventually(() => reconciled === 2);
+    await eventually(isFree);
+    expect(reconciled).toBe(2);
+  });
+});
+
+onEngine('sqlite', 'the loop in trouble', (open) => {
+  test('gives a lease back although the store did not take it the first time', async () => {
+    const store = await open();
+    await insertRows(store, ['a'], 0);
+    let begun = 0;
+    let failing = false;
+    const flaky: Store = {
+      ...store,
+      write: (work) => (failing ? Promise.reject(new Error('away')) : store.write(work)),
+    };
+    const loop = loopOver(flaky, async () => {
+      failing = (begun += 1) === 1;
+      if (failing) setTimeout(() => (failing = false), 50);
+      return { dueAtMs: null };
+    });
+    await eventually(
+      async () =>
+        (await store.read.selectFrom('instance').select('leaseOwner').executeTakeFirstOrThrow()).leaseOwner === null &&
+        begun > 0 &&
+        !failing,
+    );
+    await store.write((tx) => makeDue(tx, ['a'], Date.now()));
+    loop.wake();
+    await eventually(() => begun === 2);
+    expect(failing).toBe(false);
+  });
+
+  test('with all slots taken does not ask the store again and again', async () => {
+    const { store, asked } = watchedStore(await open());
+    await insertRows(
+      store,
+      Array.from({ length: 4_200 }, (_, index) => `i${index}`),
+      0,
+    );
+    let begun = 0;
+    const gate = new AbortController();
+    loopOver(store, async ({ signal }) => {
+      begun += 1;
+      const ended = AbortSignal.any([signal, gate.signal]);
+      if (!ended.aborted) await new Promise<void>((resolve) => ended.addEventListener('abort', () => resolve()));
+      return { dueAtMs: null };
+    });
+    await eventually(() => begun === 4_096);
+    const before = asked.length;
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect(asked.length - before).toBeLessThanOrEqual(2);
+    gate.abort();
+    await eventually(() => begun === 4_200);
+  });
+
+  test('an owner with one launch does not wait for another with two hundred', async () => {
+    const world = await makeWorld(await open(), {
+      engineWidth: 2,
+      machine: { cpuCores: 512, memoryMiB: 1024 * 1024, gpus: [], architecture: 'amd64' },
+    });
+    const many = await world.account('many', 100_000);
+    const few = await world.account('few');
+    const order: string[] = [];
+    let few1 = '';
+    const { ensure } = world.engine;
+    world.engine.ensure = async (spec, signal) => {
+      order.push(spec.ownerId);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      return ensure(spec, signal);
+    };
+    await Promise.all(
+      Array.from({ length: 200 }, () => world.running.control.instances.launch(many, world.wish(), null)),
+    );
+    await eventually(() => order.length > 10);
+    const waitedFrom = { at: 0 };
+    const { instanceId } = await world.running.control.instances.launch(few, world.wish(), null);
+    few1 = instanceId;
+    const queued = async (): Promise<boolean> =>
+      (await world.instance(few1)).instanceRuntimeInfo.phase === 'CreateContainer';
+    await eventually(queued);
+    waitedFrom.at = order.length;
+    await eventually(() => order.includes(few.accountId));
+    expect(order.indexOf(few.accountId) - waitedFrom.at).toBeLessThanOrEqual(3);
+    await world.until(few1, hasStatus('Running'));
+  });
+});
+
+test('a fair queue lets owners take turns, keeps its width, and lets go of those who leave', async () => {
+  const queue = makeFairQueue(1);
+  const order: string[] = [];
+  const never = new AbortController().signal;
+  const first = Promise.withResolvers<void>();
+  const busy = queue.run('a', never, () => first.promise);
+  const leaving = new AbortController();
+  const left = queue.run('c', leaving.signal, async () => void order.push('c')).catch((error: unknown) => error);
+  const all = ['a', 'a', 'b', 'a', 'b'].map((owner) => queue.run(owner, never, async () => void order.push(owner)));
+  leaving.abort(new Error('left'));
+  first.resolve();
+  await Promise.all([busy, ...all]);
+  expect(await left).toMatchObject({ message: 'left' });
+  expect(order).toEqual(['a', 'b', 'a', 'b', 'a']);
+  await expect(queue.run('a', never, () => Promise.reject(new Error('failed')))).rejects.toThrow('failed');
+  await queue.run('a', never, async () => void order.push('after'));
+  expect(order.at(-1)).toBe('after');
+});
+
+test('where deeds may last, one owner has a few under way and others have the rest of the width', async () => {
+  const queue = makeFairQueue(4, 2);
+  const never = new AbortController().signal;
+  const stuck = Promise.withResolvers<void>();
+  let slow = 0;
+  const all = Array.from({ length: 6 }, () =>
+    queue.run('slow', never, () => {
+      slow += 1;
+      return stuck.promise;
+    }),
+  );
+  const order: string[] = [];
+  for (const owner of ['a', 'b', 'a']) await queue.run(owner, never, async () => void order.push(owner));
+  expect(order).toEqual(['a', 'b', 'a']);
+  expect(slow).toBe(2);
+  stuck.resolve();
+  await Promise.all(all);
+  expect(slow).toBe(6);
+});

@@ -1,0 +1,55 @@
+/** What the timers of disks have, over a world, so that a test measures and unmounts when it likes. */
+import { makeDiskSights } from '../../../src/control/volumes/disk-measurements.ts';
+import { deleteDiskOrphans, sweepDisks } from '../../../src/control/orphans/disk-orphans.ts';
+import { makeLookIntoFull } from '../../../src/control/volumes/full-disks.ts';
+import { measureAtOnce, measureByWalks } from '../../../src/control/volumes/measure.ts';
+import { measureRootDisks } from '../../../src/control/volumes/root-disks.ts';
+import { unmountUnneeded } from '../../../src/control/volumes/unmount.ts';
+import { makeRegions } from '../../../src/control/base/regions.ts';
+import { realTime } from '../../../src/control/base/time.ts';
+import type { DiskId } from '../../../src/domain/disk.ts';
+import type { World } from './harness.ts';
+
+export interface Measuring {
+  warned: string[];
+  /** All disks, and then what takes most of those that are all but full. */
+  measure: () => Promise<void>;
+  measureRoots: () => Promise<void>;
+  unmount: (inUse?: (disk: DiskId) => boolean) => Promise<void>;
+  sweep: () => Promise<void>;
+}
+
+/** Nothing is waited for: each walk may follow the one before at once. */
+const unhurried = { ...realTime, sleep: async () => {} };
+
+export function measuring(world: World, wake: () => void = () => {}): Measuring {
+  const warned: string[] = [];
+  const ignore = (): void => {};
+  const deps = {
+    store: world.store,
+    regions: makeRegions([world.drivers]),
+    now: Date.now,
+    time: unhurried,
+    log: { debug: ignore, info: ignore, error: ignore, warn: (_: object, text: string) => void warned.push(text) },
+    wake,
+    ending: new AbortController().signal,
+  };
+  const sights = makeDiskSights(deps);
+  const measureDeps = { ...deps, sights };
+  const lookIntoFull = makeLookIntoFull(measureDeps);
+  return {
+    warned,
+    async measure() {
+      await measureAtOnce(measureDeps);
+      await measureByWalks(measureDeps);
+      await lookIntoFull();
+      await sights.show();
+    },
+    measureRoots: () => measureRootDisks(measureDeps),
+    unmount: (inUse = () => false) => unmountUnneeded({ ...deps, inUse }),
+    async sweep() {
+      await sweepDisks(deps, world.drivers);
+      await deleteDiskOrphans(deps, world.drivers);
+    },
+  };
+}

@@ -1,0 +1,290 @@
+/** What instances used, sampled from the simulated engine on its own clock, kept in both stores, and asked for by their owner. */
+import { describe, expect, test } from 'vitest';
+import { makeMetrics } from '../../../src/control/inside/metrics/metrics.ts';
+import { makeSampler, type Sampler } from '../../../src/control/inside/metrics/sampler.ts';
+import { makeRegions } from '../../../src/control/base/regions.ts';
+import { HOUR_MS, MINUTE_MS, SAMPLE_MS, figureNames, type FigureName } from '../../../src/domain/metrics.ts';
+import { instanceId as idOf, instanceIdOf, userId, type InstanceId } from '../../../src/domain/ids.ts';
+import type { EngineSpec } from '../../../src/engines/contract.ts';
+import { makeVirtualClock } from '../../../src/engines/simulated/clock.ts';
+import { countedRegion } from '../../../src/store/tables/catalog.ts';
+import { insertInstance } from '../../../src/store/tables/instances.ts';
+import { takeNodePort } from '../../../src/store/tables/node-ports.ts';
+import type { Store } from '../../../src/store/store.ts';
+import { anInstance } from '../../unit/domain/an-instance.ts';
+import { noSignal, specOf } from '../../unit/engines/simulated-spec.ts';
+import { onBothEngines } from '../store/harness.ts';
+import { eventually, hasStatus, makeWorld } from './harness.ts';
+import { sweeping } from './sweeping.ts';
+
+/** A full hour, so that times of the tests are easy to read. */
+const START = 1_700_002_800_000;
+const DAY_MS = 24 * HOUR_MS;
+
+/** Running instances, and a sampler whose time goes on when it is told to. */
+async function makeRoom(store: Store, count = 1) {
+  const clock = makeVirtualClock(START);
+  const world = await makeWorld(store, { start: false, engine: { clock } });
+  const { engine, drivers } = world;
+  const region = (await countedRegion(store.read, drivers.regionId))?.region ?? expect.fail();
+  const regions = makeRegions([{ ...drivers, seen: { probe: null, answers: true, text: '' } }]);
+  const date = { aheadMs: 0 };
+  const now = (): number => clock.now() + date.aheadMs;
+  const deps = { ...sweeping(world, { now }).deps, regions };
+  const specs = new Map<InstanceId, EngineSpec>();
+  for (let at = 0; at < count; at++) {
+    const id = instanceIdOf(`0f8fad5b-d9cb-469f-a165-${String(at).padStart(12, '0')}`);
+    const spec = { ...specOf(''), id, imageRef: 'berth.local/test:1' };
+    specs.set(id, spec);
+    const { spec: wished, observed } = anInstance();
+    const one = anInstance({
+      id,
+      ownerId: userId(world.caller.accountId),
+      spec: { ...wished, regionId: region.id },
+      observed: { ...observed, status: 'Running' },
+    });
+    await store.write(async (tx) => {
+      await insertInstance(tx, one, region, { notebookToken: '', dueAtMs: null });
+      await takeNodePort(tx, region.id, 30_000 + at, id, 22);
+    });
+    await clock.run(engine.ensureImage(spec.imageRef, () => {}, noSignal()));
+    await clock.run(engine.ensure(spec, noSignal()));
+  }
+  // A little behind the beginning of an hour.
+  const begunMs = Math.ceil(clock.now() / HOUR_MS) * HOUR_MS;
+  await clock.advance(begunMs + 300 - clock.now());
+  const ids = [...specs.keys()];
+  const id = ids[0] ?? expect.fail();
+  let sampler = makeSampler(deps);
+  const metrics = () => makeMetrics({ store, now, sampler });
+  return {
+    world,
+    engine,
+    store,
+    clock,
+    date,
+    begunMs,
+    ids,
+    id,
+    get sampler(): Sampler {
+      return sampler;
+    },
+    /** A server that starts has nothing but the store. */
+    again() {
+      sampler = makeSampler(deps);
+    },
+    /** Samples for so long. */
+    async pass(ms: number): Promise<void> {
+      const endMs = clock.now() + ms;
+      for (; clock.now() < endMs; await clock.advance(SAMPLE_MS)) await sampler.look();
+    },
+    halt: (one: InstanceId) => clock.run(engine.halt(one, 0, noSignal())),
+    async restart(one: InstanceId): Promise<void> {
+      await clock.run(engine.halt(one, 0, noSignal()));
+      await clock.run(engine.ensure(specs.get(one) ?? expect.fail(), noSignal()));
+    },
+    read: (wish: { fromMs?: number; toMs?: number; stepMs?: number } = {}, of = id) =>
+      metrics().read(world.caller, of, wish),
+    /** Means of a figure, step by step. */
+    async series(name: FigureName, wish: { fromMs?: number; toMs?: number; stepMs?: number } = {}, of = id) {
+      const { steps } = await metrics().read(world.caller, of, wish);
+      return steps.map((step) => {
+        const value = step?.mean[figureNames.indexOf(name)] ?? Number.NaN;
+        return Number.isNaN(value) ? null : value;
+      });
+    },
+    count: async (table: 'metricMinute' | 'metricHour') =>
+      (await store.read.selectFrom(table).selectAll().execute()).length,
+  };
+}
+
+const rates = { receivedBytesPerSecond: 6_000, sentBytesPerSecond: 4_000, readBytesPerSecond: 1_000 } as const;
+
+onBothEngines('figures of a running instance', (open) => {
+  test('are of every 15 seconds, with the rates of what it did in them', async () => {
+    const room = await makeRoom(await open());
+    await room.pass(5 * MINUTE_MS);
+    const of = { fromMs: room.begunMs, toMs: room.begunMs + 5 * MINUTE_MS };
+    for (const [name, rate] of Object.entries(rates)) {
+      const series = await room.series(name as keyof typeof rates, of);
+      expect(series, name).toHaveLength(20);
+      expect(series.slice(1), name).toEqual(Array(19).fill(rate));
+    }
+    expect((await room.series('cpuMilli', of)).at(-1)).toBe(20);
+    expect(await room.series('receivedBytesPerSecond', { ...of, stepMs: MINUTE_MS })).toEqual(Array(5).fill(6_000));
+    const { now, cpuLimitMilli, gpuCount, stepMs } = await room.read();
+    expect({ cpuLimitMilli, gpuCount, stepMs }).toEqual({ cpuLimitMilli: 1_000, gpuCount: 0, stepMs: SAMPLE_MS });
+    expect(now).toMatchObject({ usage: { processLimit: 100, memoryLimitBytes: 1024 ** 3 } });
+    expect(room.clock.now() - (now?.atMs ?? 0)).toBeLessThanOrEqual(2 * SAMPLE_MS);
+  });
+
+  test('have a gap where the engine was away, and never noughts', async () => {
+    const room = await makeRoom(await open());
+    await room.pass(MINUTE_MS);
+    room.engine.host.goAway(2 * MINUTE_MS);
+    await room.pass(MINUTE_MS);
+    expect((await room.read()).now, 'nothing is told of now').toBeNull();
+    await room.pass(MINUTE_MS);
+    room.engine.host.comeBack();
+    await room.pass(MINUTE_MS);
+    const of = { fromMs: room.begunMs, toMs: room.begunMs + 4 * MINUTE_MS };
+    const [memory, received] = [await room.series('memoryBytes', of), await room.series('receivedBytesPerSecond', of)];
+    expect(memory.map((value) => value !== null)).toEqual([...all(4, true), ...all(8, false), ...all(4, true)]);
+    expect(received.slice(1)).toEqual([...all(3, 6_000), ...all(8, null), null, ...all(3, 6_000)]);
+    expect(await room.series('memoryBytes', { ...of, stepMs: MINUTE_MS })).toEqual([
+      expect.any(Number),
+      null,
+      null,
+      expect.any(Number),
+    ]);
+  });
+
+  test('have a gap while nothing runs, though the row does not know it yet', async () => {
+    const room = await makeRoom(await open());
+    await room.pass(MINUTE_MS);
+    await room.halt(room.id);
+    await room.pass(MINUTE_MS);
+    const series = await room.series('memoryBytes', { fromMs: room.begunMs, stepMs: MINUTE_MS });
+    expect(series.slice(0, 2)).toEqual([expect.any(Number), null]);
+  });
+
+  test('go on when the instance is started anew and counts from nought', async () => {
+    const room = await makeRoom(await open());
+    await room.pass(MINUTE_MS);
+    await room.restart(room.id);
+    await room.pass(2 * MINUTE_MS);
+    const series = await room.series('receivedBytesPerSecond', { fromMs: room.begunMs + SAMPLE_MS });
+    const told = series.filter((value) => value !== null);
+    expect(told.length).toBeGreaterThanOrEqual(10);
+    for (const value of told) expect(value).toBe(6_000);
+  });
+
+  test('are there after a restart of the server, but for the minute under way', async () => {
+    const room = await makeRoom(await open(), 2);
+    await room.pass(10 * MINUTE_MS);
+    await room.pass(MINUTE_MS / 2);
+    const of = { fromMs: room.begunMs, toMs: room.begunMs + 12 * MINUTE_MS };
+    const before = await room.series('memoryBytes', { ...of, toMs: room.clock.now() });
+    room.again();
+    await room.pass(MINUTE_MS / 2);
+    const after = await room.series('memoryBytes', { ...of, toMs: room.clock.now() });
+    expect(after.slice(0, 40)).toEqual(before.slice(0, 40));
+    expect(after.slice(0, 40)).not.toContain(null);
+    expect(after.slice(40, 42), 'the minute under way').toEqual([null, null]);
+    expect(after.at(42)).not.toBeNull();
+    await room.pass(MINUTE_MS);
+    const minutes = await room.series('memoryBytes', { ...of, stepMs: MINUTE_MS }, room.ids[1]);
+    expect(minutes).not.toContain(null);
+  });
+
+  test('of hours are kept by the minute, in few rows, also across restarts; each hour is written once', async () => {
+    const room = await makeRoom(await open(), 3);
+    await room.pass(3 * HOUR_MS + 5 * MINUTE_MS);
+    const of = { fromMs: room.begunMs, toMs: room.begunMs + 3 * HOUR_MS + 4 * MINUTE_MS, stepMs: MINUTE_MS };
+    const series = await room.series('receivedBytesPerSecond', of);
+    expect(series).toEqual(all(184, 6_000));
+    expect(await room.count('metricHour')).toBe(3 * 3);
+    expect(await room.count('metricMinute')).toBeLessThanOrEqual(121);
+    expect(room.sampler.samplesOf(room.id).length).toBeLessThanOrEqual(63 * 4);
+    expect(room.sampler.samplesOf(room.id).length).toBeGreaterThanOrEqual(60 * 4);
+    const [memory, peak] = await Promise.all([room.read(of), room.read({ ...of, stepMs: HOUR_MS })]);
+    const at = figureNames.indexOf('memoryBytes');
+    const most = Math.max(...memory.steps.slice(0, 60).map((step) => step?.max[at] ?? 0));
+    expect(peak.steps[0]?.max[at]).toBe(most);
+    expect(most).toBeGreaterThan(peak.steps[0]?.mean[at] ?? Infinity);
+    room.again();
+    await room.pass(3 * MINUTE_MS);
+    expect(await room.read(of), 'as before').toEqual({ ...memory, now: expect.anything() });
+    expect(await room.count('metricHour')).toBe(3 * 3);
+  });
+
+  test('of more than a day ago are removed', async () => {
+    const room = await makeRoom(await open());
+    await room.pass(2 * HOUR_MS + 2 * MINUTE_MS);
+    expect(await room.count('metricHour')).toBe(2);
+    await room.clock.advance(DAY_MS);
+    await room.pass(2 * MINUTE_MS);
+    expect(await room.count('metricHour')).toBe(1); // its last minutes are of a day ago
+    await room.clock.advance(HOUR_MS);
+    await room.pass(2 * MINUTE_MS);
+    expect(await room.count('metricHour')).toBe(1); // of the present day
+    expect(await room.count('metricMinute')).toBeLessThanOrEqual(4);
+    const old = (await room.store.read.selectFrom('metricHour').select('atMs').execute()).map(({ atMs }) => atMs);
+    expect(old.every((atMs) => atMs > room.begunMs + DAY_MS)).toBe(true);
+  });
+
+  test('of a terminated instance go with it, within a minute, and those of others stay', async () => {
+    const room = await makeRoom(await open(), 2);
+    const [gone, stays] = [room.ids[0] ?? '', room.ids[1] ?? ''];
+    await room.pass(HOUR_MS + 2 * MINUTE_MS);
+    expect(await room.count('metricHour')).toBe(2);
+    await room.store.write(async (tx) => {
+      const released = { desired: 'released', status: 'Terminated', releasedAtMs: room.clock.now() };
+      await tx.updateTable('instance').set(released).where('id', '=', gone).execute();
+    });
+    await room.pass(MINUTE_MS);
+    expect(room.sampler.samplesOf(gone)).toEqual([]);
+    expect(room.sampler.samplesOf(stays).length).toBeGreaterThan(200);
+    const rows = await room.store.read.selectFrom('metricHour').select('instanceId').execute();
+    expect(rows).toEqual([{ instanceId: stays }]);
+    await expect(room.read({}, idOf(gone))).rejects.toMatchObject({ code: 'not_found' });
+  });
+
+  test('survive a date that is set back: what was of later is dropped', async () => {
+    const room = await makeRoom(await open());
+    await room.pass(10 * MINUTE_MS);
+    room.date.aheadMs = -5 * MINUTE_MS;
+    await room.pass(2 * MINUTE_MS);
+    const nowMs = room.clock.now() - 5 * MINUTE_MS;
+    const times = room.sampler.samplesOf(room.id).map(({ atMs }) => atMs);
+    expect(times).toEqual([...new Set(times)].toSorted((one, other) => one - other));
+    expect(times.at(-1)).toBeLessThanOrEqual(nowMs);
+    const minutes = await room.sampler.minutesOf(room.id, room.begunMs);
+    expect(minutes.map(({ atMs }) => (atMs - room.begunMs) / MINUTE_MS)).toEqual([0, 1, 2, 3, 4, 5, 6]);
+  });
+
+  test('are asked of the engine in one call for all that run', async () => {
+    const calls: number[] = [];
+    const room = await makeRoom(await open(), 5);
+    const { usage } = room.engine;
+    room.engine.usage = (ids, ...more) => {
+      calls.push(ids.length);
+      return usage(ids, ...more);
+    };
+    await room.pass(MINUTE_MS);
+    expect(calls).toEqual(all(4, 5));
+  });
+});
+
+const all = <T>(count: number, value: T): T[] => Array.from({ length: count }, () => value);
+
+describe('on running control', () => {
+  onBothEngines('figures', (open) => {
+    test("are told from the first quarter of a minute on, and are the owner's alone", async () => {
+      const clock = { aheadMs: 0 };
+      const world = await makeWorld(await open(), { clock, hurry: 20 });
+      const { control } = world.running;
+      const { instanceId } = await control.instances.launch(world.caller, world.wish(), null);
+      await world.until(instanceId, hasStatus('Running'));
+      clock.aheadMs += SAMPLE_MS;
+      const now = async () => (await control.metrics.read(world.caller, instanceId, {})).now;
+      await eventually(async () => (await now()) !== null);
+      expect((await now())?.usage.memoryBytes).toBeGreaterThan(0);
+      const stranger = await world.account('stranger');
+      for (const id of [instanceId, 'notebook-00000000-0000-4000-8000-000000000000'])
+        await expect(control.metrics.read(stranger, id, {})).rejects.toMatchObject({ code: 'not_found' });
+      await expect(control.metrics.read(world.caller, instanceId, { fromMs: 1 })).rejects.toMatchObject({
+        code: 'field_value',
+        message: expect.stringMatching(/figures are kept for 24 hours/),
+      });
+      await control.instances.stop(world.caller, { instanceId }, null);
+      await world.until(instanceId, hasStatus('Stopped'));
+      expect(await now(), 'what is stopped uses nothing now').toBeNull();
+      const { steps } = await control.metrics.read(world.caller, instanceId, {});
+      expect(
+        steps.some((step) => step !== null),
+        'and what it used is told',
+      ).toBe(true);
+    });
+  });
+});

@@ -1,0 +1,154 @@
+import { expect, test } from 'vitest';
+import type { Caller } from '../../../src/control/control.ts';
+import type { Space } from '../../../src/domain/pool.ts';
+import { poolsOf } from '../../../src/store/tables/pools.ts';
+import { onBothEngines } from '../store/harness.ts';
+import { expectRefused } from './access-room.ts';
+import { expectConsistent, settled } from './consistency.ts';
+import { eventually, hasStatus, makeWorld, textOf, type World } from './harness.ts';
+
+const GB = 1024 ** 3;
+
+const create = (world: World, name: string, sizeGB: number) =>
+  world.running.control.volumes.create(
+    world.caller,
+    { name, sizeGB, region: world.drivers.regionId, volumeType: 'filesystem' },
+    null,
+  );
+
+const used = async ({ store, drivers }: World): Promise<number | undefined> =>
+  (await poolsOf(store.read, drivers.regionId))[0]?.usedGB;
+
+async function volumes(world: World, caller: Caller = world.caller): Promise<{ id: string; status: string }[]> {
+  const { texts } = await world.running.control.volumes.list(caller, { currentPage: 1, pageSize: 100 });
+  return texts.map((text) => JSON.parse(textOf(text)));
+}
+
+const bound = (world: World): Promise<void> =>
+  eventually(async () => (await volumes(world)).every(({ status }) => status === 'Bound'));
+
+async function told(world: World): Promise<string[]> {
+  const rows = await world.store.read
+    .selectFrom('event')
+    .select('kind')
+    .where('kind', 'like', 'pool.%')
+    .where('accountId', '=', world.caller.accountId)
+    .orderBy('seq')
+    .execute();
+  return rows.map(({ kind }) => kind);
+}
+
+onBothEngines('pools', (open) => {
+  test('a volume that its pool has no room for is refused with how much is free, and nothing is written', async () => {
+    const world = await makeWorld(await open(), { pool: { sizeGB: 10 } });
+    await create(world, 'first', 7);
+    await expectRefused(create(world, 'second', 4), 'no_capacity', /needs 4 GB, and 3 GB are free in the pool default/);
+    expect(await volumes(world)).toHaveLength(1);
+    expect(await used(world)).toBe(7);
+    await create(world, 'third', 3);
+    await bound(world);
+    await expectConsistent(world);
+  });
+
+  test('of two that want the last room at the same instant one has it', async () => {
+    const world = await makeWorld(await open(), { pool: { sizeGB: 10 } });
+    for (let round = 0; round < 20; round++) {
+      const both = await Promise.allSettled([create(world, 'one', 6), create(world, 'two', 6)]);
+      expect(both.map(({ status }) => status).toSorted()).toEqual(['fulfilled', 'rejected']);
+      expect(await used(world)).toBe(6);
+      const [{ id } = { id: '' }] = await volumes(world);
+      await world.running.control.volumes.delete(world.caller, { id }, null);
+      await eventually(async () => (await used(world)) === 0);
+    }
+  });
+
+  test('an instance takes the room of its disks with its launch, and gives back all but the shared one when it is gone', async () => {
+    const world = await makeWorld(await open(), { pool: { sizeGB: 1_000 } });
+    const { instances } = world.running.control;
+    const wish = world.wish();
+    const { instanceConfiguration } = wish;
+    const larger = { ...wish, instanceConfiguration: { ...instanceConfiguration, extraDataDiskSizeDB: 30 } };
+    const one = await instances.launch(world.caller, larger, null);
+    expect(await used(world)).toBe(20 + 30 + 20);
+    await instances.launch(world.caller, wish, null);
+    expect(await used(world)).toBe(70 + 20);
+    await world.until(one.instanceId, hasStatus('Running'));
+    await instances.stop(world.caller, one, null);
+    await world.until(one.instanceId, hasStatus('Stopped'));
+    expect(await used(world)).toBe(90);
+    await instances.terminate(world.caller, one, null);
+    await eventually(async () => (await used(world)) === 40);
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('a launch whose disks find no room is refused, and holds nothing', async () => {
+    const world = await makeWorld(await open(), { pool: { sizeGB: 39 } });
+    const launch = world.running.control.instances.launch(world.caller, world.wish(), null);
+    await expectRefused(launch, 'no_capacity', /needs a shared disk of 20 GB, and 19 GB are free/);
+    expect(await used(world)).toBe(0);
+    await expectConsistent(world);
+  });
+
+  test('without a size of its own a pool promises what its place has room for, as that changes', async () => {
+    const space: Space = { totalBytes: 100 * GB, freeBytes: 60 * GB };
+    const world = await makeWorld(await open(), { pool: { sizeGB: null } });
+    world.storage.space = async () => space;
+    const limit = async (): Promise<number | undefined> => {
+      await world.running.room.look();
+      return (await poolsOf(world.store.read, world.drivers.regionId))[0]?.limitGB;
+    };
+    expect(await limit()).toBe(55);
+    space.freeBytes = 30 * GB;
+    expect(await limit()).toBe(25);
+    await expectRefused(create(world, 'large', 26), 'no_capacity', /25 GB are free/);
+  });
+
+  test.each(['the pool', 'the database'])(
+    'once the place of %s is nearly full nothing new is begun, and what is there goes on',
+    async (which) => {
+      const space: Space = { totalBytes: 100 * GB, freeBytes: 60 * GB };
+      const dataSpace = async (): Promise<Space> =>
+        which === 'the database' ? space : { ...space, freeBytes: 60 * GB };
+      const world = await makeWorld(await open(), { dataSpace });
+      if (which === 'the pool') world.storage.space = async () => space;
+      const { instances } = world.running.control;
+      const one = await instances.launch(world.caller, world.wish(), null);
+      await world.until(one.instanceId, hasStatus('Running'));
+      space.freeBytes = 4 * GB;
+      await world.running.room.look();
+      await expectRefused(create(world, 'one', 1), 'no_capacity', /nearly full/);
+      await expectRefused(instances.launch(world.caller, world.wish(), null), 'no_capacity', /nearly full/);
+      await instances.stop(world.caller, one, null);
+      await world.until(one.instanceId, hasStatus('Stopped'));
+      await instances.start(world.caller, one, null);
+      await world.until(one.instanceId, hasStatus('Running'));
+      space.freeBytes = 40 * GB;
+      await world.running.room.look();
+      await create(world, 'one', 1);
+    },
+  );
+
+  test('administrators are told once that a pool is nearly full, and once that it has room again', async () => {
+    const world = await makeWorld(await open(), { pool: { sizeGB: 10 } });
+    const { room } = world.running;
+    await create(world, 'most', 9);
+    await Promise.all([room.look(), room.look()]);
+    await room.look();
+    expect(await told(world)).toEqual(['pool.nearlyFull']);
+    const [{ id } = { id: '' }] = await volumes(world);
+    await world.running.control.volumes.delete(world.caller, { id }, null);
+    await eventually(async () => (await used(world)) === 0);
+    await room.look();
+    await room.look();
+    expect(await told(world)).toEqual(['pool.nearlyFull', 'pool.hasRoom']);
+  });
+
+  test('a place that is not there is not taken for one without room', async () => {
+    const world = await makeWorld(await open(), { pool: { sizeGB: null }, mayFail: /./ });
+    const before = await poolsOf(world.store.read, world.drivers.regionId);
+    world.storage.space = () => Promise.reject(new Error('not mounted'));
+    await world.running.room.look();
+    expect(await poolsOf(world.store.read, world.drivers.regionId)).toEqual(before);
+  });
+});

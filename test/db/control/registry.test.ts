@@ -1,0 +1,188 @@
+/** Registry credentials: one for each server of an account, sealed at rest, never shown again. */
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { makeOnce } from '../../../src/control/base/idempotent.ts';
+import { makeRegistries } from '../../../src/control/images/registries.ts';
+import { makeSeal } from '../../../src/control/base/seal.ts';
+import { ensureSecretsKey } from '../../../src/main/secrets-key.ts';
+import { onBothEngines } from '../store/harness.ts';
+import { pictureOf } from './consistency.ts';
+import { makeWorld } from './harness.ts';
+
+const SECRET = 'the tide is out';
+const wish = { server: 'registry.example.org', username: 'ada', secret: SECRET };
+
+onBothEngines('registry credentials', (open) => {
+  test('are listed without their secret, which is nowhere in the database as it is', async () => {
+    const world = await makeWorld(await open(), { start: false });
+    const { registries } = world.running.control;
+    const made = await registries.create(world.caller, wish, null);
+    expect(made).toEqual({ registry: { id: expect.any(String), server: wish.server, username: 'ada' } });
+    expect(await registries.list(world.caller)).toEqual({
+      registries: [{ ...made.registry, createdAt: expect.any(Number) }],
+    });
+    const rows = await world.store.read.selectFrom('registryCredential').selectAll().execute();
+    expect(JSON.stringify([rows, await pictureOf(world.store)])).not.toContain(SECRET);
+  });
+
+  test('are lent to pulls of the account, for that server alone', async () => {
+    const world = await makeWorld(await open(), { start: false });
+    const other = await world.account('bob');
+    const registries = registriesOf(world.store, randomBytes(32));
+    await registries.create(world.caller, wish, null);
+    const mine = await registries.credentialsFor(world.caller.accountId, wish.server);
+    expect(mine).toEqual({ username: 'ada', secret: SECRET });
+    expect(await registries.credentialsFor(world.caller.accountId, 'docker.io')).toBeUndefined();
+    expect(await registries.credentialsFor(other.accountId, wish.server)).toBeUndefined();
+  });
+
+  test('sealed with a key that was lost are denied, saying so, and nothing else fails', async () => {
+    const world = await makeWorld(await open(), { start: false });
+    await registriesOf(world.store, randomBytes(32)).create(world.caller, wish, null);
+    const after = registriesOf(world.store, randomBytes(32));
+    await expect(after.credentialsFor(world.caller.accountId, wish.server)).rejects.toMatchObject({
+      kind: 'denied',
+      reason: 'imageDenied',
+      message: expect.stringMatching(/can't be read any more/),
+    });
+    expect((await after.list(world.caller)).registries).toHaveLength(1);
+  });
+
+  test('copied to another account do not open', async () => {
+    const world = await makeWorld(await open(), { start: false });
+    const thief = await world.account('thief');
+    const registries = registriesOf(world.store, randomBytes(32));
+    await registries.create(world.caller, wish, null);
+    await registries.create(thief, { ...wish, secret: 'nothing' }, null);
+    const { secret } = await world.store.read
+      .selectFrom('registryCredential')
+      .select('secret')
+      .where('accountId', '=', world.caller.accountId)
+      .executeTakeFirstOrThrow();
+    await world.store.write((tx) =>
+      tx.updateTable('registryCredential').set({ secret }).where('accountId', '=', thief.accountId).execute(),
+    );
+    await expect(registries.credentialsFor(thief.accountId, wish.server)).rejects.toMatchObject({ kind: 'denied' });
+  });
+
+  test('are one for each server, also when they are registered at once and under other names of the same', async () => {
+    const world = await makeWorld(await open(), { start: false });
+    const { registries } = world.running.control;
+    const names = ['docker.io', 'Docker.IO', 'index.docker.io', 'registry-1.docker.io'];
+    const tries = names.map((server) => registries.create(world.caller, { ...wish, server }, null));
+    const outcomes = await Promise.allSettled(tries);
+    expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
+    for (const outcome of outcomes)
+      if (outcome.status === 'rejected')
+        expect(outcome.reason).toMatchObject({ code: 'name_taken', message: expect.stringMatching(/delete/) });
+    const { registries: listed } = await registries.list(world.caller);
+    expect(listed.map(({ server }) => server)).toEqual(['docker.io']);
+  });
+
+  test('are the account’s own: another one can neither see nor delete them', async () => {
+    const world = await makeWorld(await open(), { start: false });
+    const other = await world.account('bob');
+    const { registries } = world.running.control;
+    const { registry } = await registries.create(world.caller, wish, null);
+    expect((await registries.list(other)).registries).toEqual([]);
+    const unknown = await registries.delete(other, { id: 'nobody’s' }, null).catch(String);
+    const others = await registries.delete(other, { id: registry.id }, null).catch(String);
+    expect(others).toBe(String(unknown).replace('nobody’s', registry.id));
+    await registries.delete(world.caller, { id: registry.id }, null);
+    expect((await registries.list(world.caller)).registries).toEqual([]);
+    await registries.create(world.caller, wish, null);
+  });
+
+  test('for a server on the engine’s own host are refused unless the operator allows them', async () => {
+    const world = await makeWorld(await open(), { start: false });
+    const local = { ...wish, server: 'LOCALHOST:5000' };
+    await expect(world.running.control.registries.create(world.caller, local, null)).rejects.toMatchObject({
+      code: 'field_value',
+      message: expect.stringMatching(/field "server".*own host.*BERTH_LOCAL_REGISTRIES/),
+    });
+    expect((await world.running.control.registries.list(world.caller)).registries).toEqual([]);
+    const lenient = world.beside({ localRegistries: true });
+    await lenient.control.registries.create(world.caller, local, null);
+    expect((await world.running.control.registries.list(world.caller)).registries).toMatchObject([
+      { server: 'localhost:5000' },
+    ]);
+  });
+
+  test.each(['https://registry.example.org', 'registry.example.org/me', 'berth.local', ''])(
+    'for %j are refused, saying what would work, and nothing is kept',
+    async (server) => {
+      const world = await makeWorld(await open(), { start: false });
+      const { registries } = world.running.control;
+      const refused = registries.create(world.caller, { ...wish, server }, null);
+      await expect(refused).rejects.toMatchObject({
+        code: 'field_value',
+        message: expect.stringMatching(/field "server".*such as registry\.example\.org/),
+      });
+      expect((await registries.list(world.caller)).registries).toEqual([]);
+    },
+  );
+});
+
+const registriesOf = (store: Parameters<typeof makeRegistries>[0]['store'], key: Uint8Array) =>
+  makeRegistries({
+    store,
+    now: Date.now,
+    once: makeOnce(key),
+    randomUuid: () => randomBytes(16).toString('hex'),
+    seal: makeSeal({ key, randomBytes }),
+    localRegistries: false,
+  });
+
+describe('a seal', () => {
+  const seal = makeSeal({ key: randomBytes(32), randomBytes });
+
+  test('opens what it sealed, for what it was sealed, and never looks the same twice', () => {
+    for (const secret of ['', 'x', SECRET, 'ü'.repeat(5_000)]) {
+      const sealed = seal.seal(secret, 'a');
+      expect(seal.open(sealed, 'a')).toBe(secret);
+      expect(seal.open(sealed, 'b')).toBeNull();
+      expect(seal.seal(secret, 'a')).not.toBe(sealed);
+    }
+  });
+
+  test('does not open what was changed, cut short, or is no seal', () => {
+    const sealed = seal.seal(SECRET, 'a');
+    const bytes = Buffer.from(sealed.slice(3), 'base64url');
+    for (const at of [0, 11, 12, 27, 28, bytes.length - 1]) {
+      const changed = Buffer.from(bytes);
+      changed.writeUInt8(changed.readUInt8(at) ^ 1, at);
+      expect(seal.open(`v1.${changed.toString('base64url')}`, 'a')).toBeNull();
+    }
+    for (const length of [0, 12, 27, bytes.length - 1])
+      expect(seal.open(`v1.${bytes.subarray(0, length).toString('base64url')}`, 'a')).toBeNull();
+    expect(seal.open(SECRET, 'a')).toBeNull();
+  });
+});
+
+describe('the key of the installation', () => {
+  const folder = async (): Promise<string> => {
+    const made = await mkdtemp(join(tmpdir(), 'berth-key-'));
+    onTestFinished(() => rm(made, { recursive: true }));
+    return made;
+  };
+
+  test('is drawn once, for its owner alone, and stays', async () => {
+    const place = await folder();
+    const key = await ensureSecretsKey(place);
+    expect(key).toHaveLength(32);
+    expect(Buffer.from(await ensureSecretsKey(place)).equals(key)).toBe(true);
+    const { mode } = await stat(join(place, 'secrets.key'));
+    expect(mode & 0o777).toBe(0o600);
+    expect(Buffer.from(await ensureSecretsKey(await folder())).equals(key)).toBe(false);
+  });
+
+  test('that is broken is said, and never replaced in silence', async () => {
+    const place = await folder();
+    await writeFile(join(place, 'secrets.key'), 'short');
+    await expect(ensureSecretsKey(place)).rejects.toThrow(/has 5 bytes and must have 32.*backup/);
+    expect(await readFile(join(place, 'secrets.key'), 'utf8')).toBe('short');
+  });
+});

@@ -1,0 +1,205 @@
+/** After a reboot of the host or of the engine: what should run runs, what should not does not, and nothing is there twice. */
+import { expect, test } from 'vitest';
+import { instanceId, type InstanceId } from '../../../src/domain/ids.ts';
+import { instanceFromRow, instanceRow } from '../../../src/store/tables/instances.ts';
+import { onBothEngines, onEngine } from '../store/harness.ts';
+import { expectConsistent, settled } from './consistency.ts';
+import { eventually, hasStatus, makeWorld, type World } from './harness.ts';
+import { containersOf, specOf, sweeping, tableOf } from './sweeping.ts';
+
+const HURRY = 20;
+const roomy = { cpuCores: 64, memoryMiB: 2 ** 20, architecture: 'amd64', gpus: [] };
+const soon = (): AbortSignal => AbortSignal.timeout(5_000);
+
+interface Kinds {
+  running: InstanceId[];
+  stopped: InstanceId[];
+  released: InstanceId[];
+}
+
+async function populate(world: World, count: number): Promise<Kinds> {
+  const { instances } = world.running.control;
+  const launch = async (): Promise<InstanceId> =>
+    instanceId((await instances.launch(world.caller, world.wish({ nodePorts: [8000] }), null)).instanceId);
+  const all = await Promise.all(Array.from({ length: 3 * count }, launch));
+  await Promise.all(all.map((id) => world.until(id, hasStatus('Running'))));
+  const [running, stopped, released] = [0, 1, 2].map((third) => all.slice(third * count, (third + 1) * count));
+  for (const id of stopped ?? []) await instances.stop(world.caller, { instanceId: id }, null);
+  for (const id of released ?? []) await instances.terminate(world.caller, { instanceId: id }, null);
+  await settled(world);
+  return { running: running ?? [], stopped: stopped ?? [], released: released ?? [] };
+}
+
+/** All that is wished runs and nothing else does, with the ports it had, and no wish was given up. */
+async function expectRepaired(world: World, { running, stopped }: Kinds): Promise<void> {
+  await Promise.all(running.map((id) => world.until(id, hasStatus('Running'))));
+  await settled(world);
+  const there = await containersOf(world);
+  for (const id of running) expect(there.get(id)).toBe(true);
+  for (const id of stopped) {
+    expect(there.get(id) ?? false).toBe(false);
+    expect((await world.instance(id)).instanceRuntimeInfo).toMatchObject({ status: 'Stopped', diagnosisReason: '' });
+  }
+  expect(there.size).toBeLessThanOrEqual(running.length + stopped.length);
+  expect(await tableOf(world)).toEqual([]);
+  await expectConsistent(world);
+}
+
+const startsOf = async (world: World, id: InstanceId): Promise<number> => {
+  const row = await world.store.read
+    .selectFrom('setting')
+    .select('value')
+    .where('name', '=', 'installation')
+    .executeTakeFirst();
+  return world.engine.host.find(row?.value ?? '', id)?.starts ?? 0;
+};
+
+onBothEngines('start-up repair', (open) => {
+  test('after a reboot of the host, with an engine that comes up later than Berth: started once again, stopped ones left', async () => {
+    const world = await makeWorld(await open(), { machine: roomy, hurry: HURRY });
+    const kinds = await populate(world, 6);
+    await world.running.stop();
+    await world.engine.host.reboot();
+    world.engine.host.goAway(3_600_000);
+    await world.again();
+    await eventually(() => !world.drivers.seen.answers);
+    const [first] = kinds.running;
+    if (first === undefined) throw new Error('nothing runs');
+    // Nothing is concluded from silence: it was Running when it was last seen.
+    expect((await world.instance(first)).instanceRuntimeInfo).toMatchObject({ status: 'Running' });
+    expect(await tableOf(world)).toEqual([]);
+    world.engine.host.comeBack();
+    await eventually(async () => (await startsOf(world, first)) === 2);
+    await expectRepaired(world, kinds);
+    for (const id of kinds.running) expect(await startsOf(world, id)).toBe(2);
+    for (const id of kinds.stopped) expect(await startsOf(world, id)).toBe(1);
+  });
+
+  test('after a restart of the engine under a Berth that goes on: the welcome of the probe finds it', async () => {
+    const world = await makeWorld(await open(), { machine: roomy });
+    const kinds = await populate(world, 4);
+    const { deps } = sweeping(world);
+    // No hint tells of what ends while the engine is away.
+    world.engine.misbehave(({ verb }) => (verb === 'watch' ? { mode: 'lost' } : undefined));
+    world.engine.host.goAway(3_600_000);
+    const { probeEngines } = await import('../../../src/control/capacity/probe.ts');
+    await probeEngines(deps);
+    expect(world.drivers.seen.answers).toBe(false);
+    await world.engine.host.reboot();
+    world.engine.host.comeBack();
+    await probeEngines(deps);
+    const [first] = kinds.running;
+    await eventually(async () => first !== undefined && (await startsOf(world, first)) === 2);
+    await expectRepaired(world, kinds);
+  });
+
+  test('after the engine was restored from yesterday: released ones that are back are removed, lost ones made anew, stopped ones that run stopped', async () => {
+    const world = await makeWorld(await open(), { machine: roomy, hurry: HURRY });
+    const kinds = await populate(world, 4);
+    world.engine.host.goAway(3_600_000);
+    await eventually(() => !world.drivers.seen.answers);
+    const portsOf = async (id: InstanceId) => {
+      const row = await instanceRow(world.store.read, id);
+      if (!row) throw new Error(`${id} has no row`);
+      return instanceFromRow(row).nodePorts;
+    };
+    const [lost, alsoLost] = kinds.running;
+    const [back, alsoBack] = kinds.released;
+    const [woken] = kinds.stopped;
+    if (!lost || !alsoLost || !back || !alsoBack || !woken) throw new Error('too few');
+    const before = await Promise.all(kinds.running.map(portsOf));
+    for (const id of [lost, alsoLost]) await world.engine.host.forget(id);
+    world.engine.leaveHalfMade(specOf(back));
+    world.engine.leaveHalfMade(specOf(alsoBack));
+    const row = await world.store.read
+      .selectFrom('setting')
+      .select('value')
+      .where('name', '=', 'installation')
+      .executeTakeFirst();
+    for (const id of [woken, alsoBack]) {
+      const container = world.engine.host.find(row?.value ?? '', id);
+      if (!container) throw new Error(`${id} is not there`);
+      await world.engine.host.start(container);
+    }
+    world.engine.host.comeBack();
+    await eventually(async () => {
+      const there = await containersOf(world);
+      const gone = !there.has(back) && !there.has(alsoBack) && there.get(woken) === false;
+      return gone && there.get(lost) === true && there.get(alsoLost) === true;
+    });
+    await expectRepaired(world, kinds);
+    expect(await Promise.all(kinds.running.map(portsOf))).toEqual(before);
+  });
+
+  test('after the engine lost all it held, images too: what should run is made anew, what was stopped stays stopped and can be started', async () => {
+    const world = await makeWorld(await open(), { machine: roomy, hurry: HURRY });
+    const kinds = await populate(world, 4);
+    await world.running.stop();
+    await world.engine.host.forgetAll();
+    await world.again();
+    const [first] = kinds.running;
+    await eventually(async () => first !== undefined && (await startsOf(world, first)) === 1);
+    await expectRepaired(world, kinds);
+    const [stopped] = kinds.stopped;
+    if (!stopped) throw new Error('too few');
+    await world.running.control.instances.start(world.caller, { instanceId: stopped }, null);
+    await world.until(stopped, hasStatus('Running'));
+    await settled(world);
+    await expectConsistent(world);
+    expect(await world.engine.listOwned(soon())).toHaveLength(4 + 1 + 1);
+  });
+});
+
+onEngine('sqlite', 'start-up repair', (open) => {
+  test('does not stampede: after a reboot of 1,000 instances the engine is asked to start no more at once than it can', async () => {
+    const width = 8;
+    const world = await makeWorld(await open(), {
+      machine: { ...roomy, cpuCores: 4_096, memoryMiB: 2 ** 22 },
+      engineWidth: width,
+      engine: { times: { create: 0, start: 1, pull: 0, ready: 0 } },
+      nodePorts: { first: 20_000, last: 32_000 },
+      // A call that was given up is asked for again.
+      limits: { callDeadlineMs: 60_000 },
+    });
+    const { instances } = world.running.control;
+    const caller = await world.account('rich', 1_000_000);
+    const ids = await Promise.all(
+      Array.from({ length: 1_000 }, async () =>
+        instanceId((await instances.launch(caller, world.wish(), null)).instanceId),
+      ),
+    );
+    await eventually(async () => {
+      const there = await containersOf(world);
+      return ids.every((id) => there.get(id) === true);
+    });
+    await settled(world);
+    await world.running.stop();
+    await world.engine.host.reboot();
+    const asked = { now: 0, most: 0, all: 0 };
+    world.drivers.engine = {
+      ...world.engine,
+      async ensure(spec, signal) {
+        asked.all += 1;
+        asked.now += 1;
+        asked.most = Math.max(asked.most, asked.now);
+        try {
+          return await world.engine.ensure(spec, signal);
+        } finally {
+          asked.now -= 1;
+        }
+      },
+    };
+    world.drivers.seen = { ...world.drivers.seen, answers: false };
+    await world.again();
+    await eventually(async () => {
+      const there = await containersOf(world);
+      return ids.every((id) => there.get(id) === true);
+    });
+    await settled(world);
+    expect(asked.most).toBeLessThanOrEqual(width);
+    expect(asked.most).toBeGreaterThan(1);
+    expect(asked.all).toBe(1_000);
+    for (const id of ids) expect(await startsOf(world, id)).toBe(2);
+    await expectConsistent(world);
+  }, 120_000);
+});

@@ -1,0 +1,208 @@
+import { readdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { StorageFault } from '../../../src/storage/contract.ts';
+import { onBothEngines } from '../store/harness.ts';
+import { expectRefused } from './access-room.ts';
+import { expectConsistent, settled } from './consistency.ts';
+import { eventually, makeWorld } from './harness.ts';
+import {
+  boundVolume,
+  createVolume,
+  listedSnapshots,
+  operationOf,
+  restore,
+  snapshotIs,
+  takeSnapshot,
+  usedGB,
+  volumeIs,
+} from './storage-room.ts';
+
+const files = (world: { folder: string }, kind: 'volume' | 'snapshot', id: string): string =>
+  join(world.folder, kind, id, 'files');
+
+onBothEngines('a snapshot', (open) => {
+  test('holds what the volume held, is counted at its size, outlives it, and is restored to a new one', async () => {
+    const world = await makeWorld(await open());
+    const { volumes, snapshots, operations } = world.running.control;
+    const { id } = await boundVolume(world, 'data', 4);
+    await writeFile(join(files(world, 'volume', id), 'file'), 'first');
+    const before = await usedGB(world);
+    const taken = await takeSnapshot(world, id, 'monday');
+    expect(taken).toMatchObject({
+      snapshotName: 'monday',
+      volumeId: id,
+      volumeName: 'data',
+      sizeGB: 4,
+      status: 'Pending',
+      consistency: 'live',
+      reason: '',
+      username: 'admin',
+    });
+    await snapshotIs(world, taken.id, 'Ready');
+    expect((await usedGB(world)) - before).toBe(4);
+    await writeFile(join(files(world, 'volume', id), 'file'), 'second');
+    await volumes.delete(world.caller, { id }, null);
+    await settled(world);
+    const restored = await restore(world, { id: taken.id, name: 'data', sizeGB: 6 });
+    expect(restored).toMatchObject({ volumeName: 'data', sizeGB: 6, volumeType: 'filesystem', status: 'Pending' });
+    await volumeIs(world, restored.id, 'Bound');
+    expect(await readFile(join(files(world, 'volume', restored.id), 'file'), 'utf8')).toBe('first');
+    await snapshots.delete(world.caller, { id: taken.id }, null);
+    await settled(world);
+    expect(await readdir(join(world.folder, 'snapshot'))).toEqual([]);
+    expect(await readFile(join(files(world, 'volume', restored.id), 'file'), 'utf8')).toBe('first');
+    const past = await operations.list(world.caller, { snapshotId: taken.id }, { currentPage: 1, pageSize: 9 });
+    expect(past.operations.map(({ kind, state }) => [kind, state])).toEqual([
+      ['deleteSnapshot', 'Succeeded'],
+      ['createSnapshot', 'Succeeded'],
+    ]);
+    await expectConsistent(world);
+  });
+
+  test('of a name that is taken is refused, also to twenty at once; a deleted one does not hold its name', async () => {
+    const world = await makeWorld(await open());
+    const { id } = await boundVolume(world, 'data');
+    const tries = await Promise.allSettled(Array.from({ length: 20 }, () => takeSnapshot(world, id, 'one')));
+    const made = tries.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
+    expect(made).toHaveLength(1);
+    for (const each of tries)
+      if (each.status === 'rejected')
+        expect(each.reason).toMatchObject({ code: 'name_taken', message: 'Snapshot already exists' });
+    await world.running.control.snapshots.delete(world.caller, { id: made[0]?.id ?? '' }, null);
+    await takeSnapshot(world, id, 'one');
+    await settled(world);
+    expect(await listedSnapshots(world)).toHaveLength(1);
+    await expectConsistent(world);
+  });
+
+  test('that is being restored is deleted after that, and the restored volume is whole; nothing new is restored from it', async () => {
+    const world = await makeWorld(await open());
+    const { snapshots } = world.running.control;
+    const { id } = await boundVolume(world, 'data');
+    await writeFile(join(files(world, 'volume', id), 'file'), 'x');
+    const taken = await takeSnapshot(world, id, 's');
+    await snapshotIs(world, taken.id, 'Ready');
+    const { create } = world.storage;
+    let goOn = (): void => {};
+    const held = new Promise<void>((resolve) => (goOn = resolve));
+    world.storage.create = async (...given) => held.then(() => create(...given));
+    const restored = await restore(world, { id: taken.id, name: 'restored' });
+    const gone = await snapshots.delete(world.caller, { id: taken.id }, null);
+    expect(await listedSnapshots(world)).toEqual([]);
+    await expectRefused(restore(world, { id: taken.id, name: 'late' }), 'not_found', new RegExp(taken.id));
+    const putOff = async (): Promise<boolean> => {
+      const row = await world.store.read.selectFrom('snapshot').select(['leaseOwner', 'dueAtMs']).executeTakeFirst();
+      return row?.leaseOwner === null && (row.dueAtMs ?? 0) > Date.now() + 100;
+    };
+    await eventually(putOff);
+    expect(await readdir(join(world.folder, 'snapshot'))).toEqual([taken.id]);
+    goOn();
+    await volumeIs(world, restored.id, 'Bound');
+    expect(await readFile(join(files(world, 'volume', restored.id), 'file'), 'utf8')).toBe('x');
+    await eventually(async () => (await operationOf(world, gone.operationId)).state === 'Succeeded');
+    await settled(world);
+    expect(await readdir(join(world.folder, 'snapshot'))).toEqual([]);
+    await expectConsistent(world);
+  });
+
+  test('deleted while it is restored: one of the two is first, in each of many rounds, and a restore that was taken is whole', async () => {
+    const world = await makeWorld(await open());
+    const { snapshots } = world.running.control;
+    const { id } = await boundVolume(world, 'data');
+    await writeFile(join(files(world, 'volume', id), 'file'), 'x');
+    const outcomes = new Set<string>();
+    for (let round = 0; round < 20; round++) {
+      const taken = await takeSnapshot(world, id, `s${round}`);
+      await snapshotIs(world, taken.id, 'Ready');
+      const turns = async (count: number): Promise<void> => {
+        for (let turn = 0; turn < count; turn++) await Promise.resolve();
+      };
+      const restored = (): Promise<string> =>
+        restore(world, { id: taken.id, name: `v${round}` }).then(
+          (made) => made.id,
+          (error: { code: string }) => error.code,
+        );
+      const deleted = () => snapshots.delete(world.caller, { id: taken.id }, null);
+      const [first, second] = round % 2 === 0 ? [0, round] : [round, 0];
+      const [volume] = await Promise.all([turns(first).then(restored), turns(second).then(deleted)]);
+      if (volume === 'not_found') {
+        outcomes.add('deleted');
+        continue;
+      }
+      outcomes.add('restored');
+      await volumeIs(world, volume, 'Bound');
+      expect(await readdir(files(world, 'volume', volume))).toEqual(['file']);
+    }
+    expect([...outcomes].toSorted()).toEqual(['deleted', 'restored']);
+    await settled(world);
+    expect(await readdir(join(world.folder, 'snapshot'))).toEqual([]);
+    await expectConsistent(world);
+  });
+
+  test('for which there is no room is Failed with the words, and nothing of it is left or counted; then it can be deleted', async () => {
+    const world = await makeWorld(await open());
+    const { id } = await boundVolume(world, 'data');
+    const before = await usedGB(world);
+    const { create } = world.storage;
+    world.storage.create = async () => {
+      throw new StorageFault('full', 'there is no room for a copy');
+    };
+    const taken = await takeSnapshot(world, id, 's');
+    expect(await snapshotIs(world, taken.id, 'Failed')).toMatchObject({ reason: 'there is no room for a copy' });
+    expect(await usedGB(world)).toBe(before);
+    await expectRefused(restore(world, { id: taken.id, name: 'x' }), 'not_now', /nothing in it/);
+    world.storage.create = create;
+    await world.running.control.snapshots.delete(world.caller, { id: taken.id }, null);
+    await eventually(async () => (await world.store.read.selectFrom('snapshot').selectAll().execute()).length === 0);
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('of what is not whole, not yet taken, or a stranger asks for is refused, and so is one that its pool has no room for', async () => {
+    const world = await makeWorld(await open(), { start: false });
+    const { snapshots } = world.running.control;
+    const { id } = await createVolume(world, 'data');
+    await expectRefused(takeSnapshot(world, id, 's'), 'not_now', /Pending/);
+    await world.running.start();
+    await volumeIs(world, id, 'Bound');
+    const stranger = await world.account('stranger');
+    await expectRefused(snapshots.create(stranger, { volumeId: id, name: 's' }, null), 'not_found', new RegExp(id));
+    const taken = await takeSnapshot(world, id, 's');
+    await snapshotIs(world, taken.id, 'Ready');
+    const gone = snapshots.delete(stranger, { id: taken.id }, null);
+    await expectRefused(gone, 'not_found', new RegExp(taken.id));
+    const restored = snapshots.restore(stranger, { id: taken.id, name: 'x' }, null);
+    await expectRefused(restored, 'not_found', new RegExp(taken.id));
+    await expectRefused(restore(world, { id: taken.id, name: 'x', sizeGB: 1 }), 'field_value', /as large or larger/);
+    await world.store.write((tx) => tx.updateTable('pool').set({ limitGB: 7 }).execute());
+    await expectRefused(takeSnapshot(world, id, 't'), 'no_capacity', /needs 3 GB, and 1 GB are free/);
+    await expectRefused(restore(world, { id: taken.id, name: 'x' }), 'no_capacity', /needs 3 GB, and 1 GB are free/);
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('of a volume whose backing vanishes meanwhile is Failed, and says that it is gone', async () => {
+    const world = await makeWorld(await open());
+    const { id } = await boundVolume(world, 'data');
+    await rename(join(world.folder, 'volume', id), join(world.folder, 'elsewhere'));
+    const taken = await takeSnapshot(world, id, 's');
+    expect(await snapshotIs(world, taken.id, 'Failed')).toMatchObject({ reason: expect.stringContaining(id) });
+  });
+
+  test('is not restored to another pool than it lies in, and the refusal says what would work', async () => {
+    const world = await makeWorld(await open());
+    const { id } = await boundVolume(world, 'data');
+    const taken = await takeSnapshot(world, id, 's');
+    await snapshotIs(world, taken.id, 'Ready');
+    const [only] = world.drivers.pools;
+    if (!only) throw new Error('there is a pool');
+    world.drivers.pools = [only, { ...only, name: 'highspeedstorage' }];
+    await expectRefused(
+      restore(world, { id: taken.id, name: 'x', volumeType: 'highspeedstorage' }),
+      'unsupported',
+      /lie in the pool highspeedstorage, and snapshot .* lies in default/,
+    );
+    await volumeIs(world, (await restore(world, { id: taken.id, name: 'x' })).id, 'Bound');
+  });
+});

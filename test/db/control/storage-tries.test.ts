@@ -1,0 +1,112 @@
+/** A host in trouble: what it can't do for a volume or a snapshot is tried again, and in the end given up with the reason. */
+import { expect, test } from 'vitest';
+import { defaultLimits } from '../../../src/domain/instance-states.ts';
+import { StorageFault, type Storage } from '../../../src/storage/contract.ts';
+import { onBothEngines } from '../store/harness.ts';
+import { expectConsistent, settled } from './consistency.ts';
+import { eventually, makeWorld, type World } from './harness.ts';
+import {
+  boundVolume,
+  copyVolume,
+  createVolume,
+  operationOf,
+  snapshotIs,
+  takeSnapshot,
+  usedGB,
+  volumeIs,
+} from './storage-room.ts';
+
+const mayFail = /a storage could not do what it should/;
+
+/** The verb fails so many times, for volumes and snapshots, in the host's words. Answers how often it was asked. */
+function trouble(world: World, verb: 'create' | 'grow', times: number): () => number {
+  const whole: Storage = { ...world.storage };
+  let asked = 0;
+  const failing = (kind: string): void => {
+    if (kind !== 'volume' && kind !== 'snapshot') return;
+    asked += 1;
+    if (asked <= times) throw new Error("mount: /srv/secret: can't read superblock");
+  };
+  if (verb === 'grow') world.storage.grow = async (disk, ...rest) => (failing(disk.kind), whole.grow(disk, ...rest));
+  else world.storage.create = async (disk, ...rest) => (failing(disk.kind), whole.create(disk, ...rest));
+  return () => asked;
+}
+
+const TRIES = defaultLimits.maxDiskAttempts;
+const failure = () => ({
+  state: 'Failed',
+  error: { reason: 'StorageFailed', message: expect.not.stringContaining('secret') },
+});
+
+onBothEngines('a host in trouble', (open) => {
+  test('that is over in time costs a volume nothing', async () => {
+    const world = await makeWorld(await open(), { mayFail });
+    const asked = trouble(world, 'create', TRIES - 1);
+    await boundVolume(world, 'data');
+    expect(asked()).toBe(TRIES);
+  });
+
+  test('ends the making of a volume and of a copy as Failed, and their room is free again', async () => {
+    const world = await makeWorld(await open(), { mayFail });
+    const from = await boundVolume(world, 'whole');
+    const before = await usedGB(world);
+    const asked = trouble(world, 'create', Infinity);
+    const { id } = await createVolume(world, 'data');
+    await volumeIs(world, id, 'Failed');
+    expect(asked()).toBe(TRIES);
+    const copy = await copyVolume(world, { id: from.id, name: 'copy' });
+    await volumeIs(world, copy.id, 'Failed');
+    for (const one of [id, copy.id])
+      expect(await world.running.control.volumes.get(world.caller, { id: one })).toMatchObject({
+        operation: failure(),
+      });
+    expect(await usedGB(world)).toBe(before);
+    await settled(world);
+    expect(asked()).toBe(2 * TRIES);
+    await expectConsistent(world);
+  });
+
+  test('ends a snapshot as Failed; the next, of a host that is well, is Ready', async () => {
+    const world = await makeWorld(await open(), { mayFail });
+    const { id } = await boundVolume(world, 'data');
+    const asked = trouble(world, 'create', TRIES);
+    await snapshotIs(world, (await takeSnapshot(world, id, 'first')).id, 'Failed');
+    expect(asked()).toBe(TRIES);
+    await snapshotIs(world, (await takeSnapshot(world, id, 'second')).id, 'Ready');
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('ends an expand, and the volume stays as large as it was; a new wish is tried anew', async () => {
+    const world = await makeWorld(await open(), { mayFail });
+    const { volumes } = world.running.control;
+    const { id } = await boundVolume(world, 'data', 5);
+    let hasGB = 5;
+    world.storage.observe = async () => ({ kind: 'present', sizeGB: hasGB });
+    world.storage.grow = async (_, sizeGB) => void (hasGB = sizeGB);
+    const before = await usedGB(world);
+    trouble(world, 'grow', TRIES);
+    const first = await volumes.expand(world.caller, { id, sizeGB: 9 }, null);
+    await eventually(async () => (await operationOf(world, first.operationId)).state === 'Failed');
+    expect(await operationOf(world, first.operationId)).toMatchObject(failure());
+    expect(await volumeIs(world, id, 'Bound')).toMatchObject({ sizeGB: 5 });
+    expect(await usedGB(world)).toBe(before);
+    const second = await volumes.expand(world.caller, { id, sizeGB: 9 }, null);
+    await eventually(async () => (await operationOf(world, second.operationId)).state === 'Succeeded');
+    expect(hasGB).toBe(9);
+  });
+
+  test('in which a volume vanishes as it is made larger: it is Lost, and not one whose expand failed for want of a source', async () => {
+    const world = await makeWorld(await open(), { mayFail });
+    const { id } = await boundVolume(world, 'data', 5);
+    let isThere = true;
+    world.storage.observe = async () => (isThere ? { kind: 'present', sizeGB: 5 } : { kind: 'absent' });
+    world.storage.grow = async () => {
+      isThere = false;
+      throw new StorageFault('notFound', 'the disk does not exist');
+    };
+    const { operationId } = await world.running.control.volumes.expand(world.caller, { id, sizeGB: 9 }, null);
+    await volumeIs(world, id, 'Lost');
+    expect(await operationOf(world, operationId)).toMatchObject({ state: 'Failed', error: { reason: 'VolumeLost' } });
+  });
+});

@@ -1,0 +1,133 @@
+/** What the timers of control have, over a world, so that a test sweeps when it likes; and containers that nobody wished. */
+import { randomUUID } from 'node:crypto';
+import { expect } from 'vitest';
+import { handleOrphans, type HandlingDeps } from '../../../src/control/orphans/handle-orphans.ts';
+import type { ProbeDeps } from '../../../src/control/capacity/probe.ts';
+import { sweepRegion } from '../../../src/control/orphans/sweep.ts';
+import { makeRegions } from '../../../src/control/base/regions.ts';
+import { realTime } from '../../../src/control/base/time.ts';
+import { instanceId, instanceIdOf, userId, type InstanceId } from '../../../src/domain/ids.ts';
+import { defaultOrphanPolicy, type OrphanPolicy } from '../../../src/domain/orphan.ts';
+import type { EngineSpec } from '../../../src/engines/contract.ts';
+import { orphansOf } from '../../../src/store/tables/orphans.ts';
+import type { World } from './harness.ts';
+
+export interface Sweeping {
+  deps: ProbeDeps & HandlingDeps & { releasedListedMs: number; eventsKeptMs: number };
+  warned: { facts: Record<string, unknown>; text: string }[];
+  /** As the timer does: finds, and handles what was found before. */
+  sweep: () => Promise<void>;
+}
+
+const DAY_MS = 24 * 3_600_000;
+
+/** `wake` makes the world's own loop look. */
+export function sweeping(
+  world: World,
+  { now = Date.now, policy = defaultOrphanPolicy }: { now?: () => number; policy?: OrphanPolicy } = {},
+): Sweeping {
+  const warned: Sweeping['warned'] = [];
+  const ignore = (): void => {};
+  const deps = {
+    store: world.store,
+    regions: makeRegions([world.drivers]),
+    now,
+    time: { ...realTime, now },
+    log: {
+      debug: ignore,
+      info: ignore,
+      error: ignore,
+      warn: (facts: Record<string, unknown>, text: string) => void warned.push({ facts, text }),
+    },
+    // A volume that becomes Bound wakes the instances' loop.
+    wake: () => void volumeOf(world).catch(() => {}),
+    cpuOvercommit: 1,
+    hostMemoryMiB: 1024,
+    onEngineAnswers: async () => {},
+    releasedListedMs: 3_600_000,
+    eventsKeptMs: 30 * DAY_MS,
+    orphans: policy,
+    stopGraceMs: 200,
+    ending: new AbortController().signal,
+  };
+  return {
+    warned,
+    deps,
+    async sweep() {
+      await sweepRegion(deps, world.drivers);
+      await handleOrphans(deps, world.drivers);
+    },
+  };
+}
+
+const volumeOf = (world: World): Promise<unknown> =>
+  world.running.control.volumes.create(
+    world.caller,
+    { name: randomUUID(), sizeGB: 1, region: world.drivers.regionId, volumeType: 'filesystem' },
+    null,
+  );
+
+export const specOf = (id: InstanceId, more: Partial<EngineSpec> = {}): EngineSpec => ({
+  id,
+  ownerId: userId('somebody'),
+  generation: 1,
+  hostname: `${id}-0`,
+  imageRef: 'berth.local/test:1',
+  cpuMilli: 100,
+  memoryMiB: 100,
+  pidsLimit: 10,
+  gpus: 0,
+  mounts: [],
+  nodePorts: [],
+  nodePortAddress: '127.0.0.1',
+  files: [],
+  ...more,
+});
+
+const soon = (): AbortSignal => AbortSignal.timeout(5_000);
+
+/** A container of ours that runs, and of which the store knows nothing. */
+export async function makeOrphan(world: World, more: Partial<EngineSpec> = {}): Promise<InstanceId> {
+  const id = instanceIdOf(randomUUID());
+  await world.engine.ensureImage('berth.local/test:1', () => {}, soon());
+  await world.engine.ensure(specOf(id, { ownerId: userId(world.caller.accountId), ...more }), soon());
+  return id;
+}
+
+/** Ids of the containers of ours, and whether they run. */
+export async function containersOf(world: World): Promise<Map<InstanceId, boolean>> {
+  const owned = await world.engine.listOwned(soon());
+  return new Map(owned.filter(({ kind }) => kind === 'instance').map(({ id, running }) => [instanceId(id), running]));
+}
+
+/** All that stands in the table, what was seen only once among it. */
+export const tableOf = async ({ store, drivers }: World): Promise<string[]> =>
+  (await orphansOf(store.read, drivers.regionId)).map(({ id }) => id);
+
+/** What an administrator is told. */
+export const listOf = ({ running }: World) => running.control.orphans.list();
+
+export const reporting: OrphanPolicy = { does: 'report', keptMs: 0 };
+export const orphanIdOf = ({ drivers }: World, id: string): string => `${drivers.regionId}/instance/berth-${id}`;
+
+/** A stray that is known, and nothing has been done with it. */
+export async function knownOrphan(world: World, more: Parameters<typeof makeOrphan>[1] = {}): Promise<InstanceId> {
+  const id = await makeOrphan(world, more);
+  const { sweep } = sweeping(world, { policy: reporting });
+  await sweep();
+  await sweep();
+  expect(await tableOf(world)).toContain(orphanIdOf(world, id));
+  return id;
+}
+
+export const handle = (
+  world: World,
+  id: string,
+  wish: { action: 'adopt' | 'stop' | 'delete'; [more: string]: string },
+) => world.running.control.orphans.handle(world.caller, { strayId: orphanIdOf(world, id), ...wish });
+
+export const adoptAs = (world: World, over: Record<string, string> = {}) => ({
+  action: 'adopt' as const,
+  instanceTypeId: world.types[0]?.id ?? '',
+  ...over,
+});

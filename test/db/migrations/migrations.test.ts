@@ -1,0 +1,114 @@
+/** Opening brings a database to the newest schema once, also when two processes open it at once, and never takes it back. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { sql } from 'kysely';
+import { expect, test } from 'vitest';
+import type { Migration } from '../../../src/store/db/migrate.ts';
+import { migrations } from '../../../src/store/migrations/all.ts';
+import { openStore } from '../../../src/store/open.ts';
+import { openPostgres } from '../../../src/store/db/postgres.ts';
+import { openSqlite } from '../../../src/store/db/sqlite.ts';
+import type { Store } from '../../../src/store/store.ts';
+import type { Place } from '../store/harness.ts';
+import { onBothEngines, quietLog, recordingLog } from '../store/harness.ts';
+
+const openWith = (place: Place, known: readonly Migration[], log = quietLog): Promise<Store> =>
+  'file' in place
+    ? openSqlite({ ...place, migrations: known, log })
+    : openPostgres({ ...place, migrations: known, log });
+
+const applied = async (store: Store): Promise<string[]> =>
+  (await sql<{ name: string }>`select name from migration order by name`.execute(store.read)).rows.map(
+    ({ name }) => name,
+  );
+
+const next: Migration = {
+  name: '9998-next',
+  up: async (db) => {
+    await db.schema.createTable('extra').addColumn('id', 'text').execute();
+  },
+};
+
+const openModule = new URL('../../../src/store/open.ts', import.meta.url).href;
+const openAndStop = `
+  const { openStore } = await import(${JSON.stringify(openModule)});
+  const log = { info: (facts) => console.log(facts.migration), warn: () => {}, error: () => {} };
+  const store = await openStore({ ...JSON.parse(process.argv[1]), log });
+  await store.stop();`;
+
+/** Opens in a process of its own; answers the migrations that this process made. */
+async function openElsewhere(place: Place): Promise<string[]> {
+  const child = spawn(process.execPath, ['--input-type=module', '-e', openAndStop, JSON.stringify(place)], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let out = '';
+  let err = '';
+  child.stdout.on('data', (chunk: Buffer) => (out += chunk.toString()));
+  child.stderr.on('data', (chunk: Buffer) => (err += chunk.toString()));
+  const [code] = await once(child, 'close');
+  if (code !== 0) throw new Error(err);
+  return out.split('\n').filter((line) => line !== '');
+}
+
+onBothEngines('migrations', (open) => {
+  test('an empty database gets all of them, in order, and a second opening none', async () => {
+    const place = await open.empty();
+    const log = recordingLog();
+    await (await openStore({ ...place, log })).stop();
+    expect(log.lines.map(({ facts }) => facts)).toEqual(migrations.map(({ name }) => ({ migration: name })));
+    const again = recordingLog();
+    const store = await openStore({ ...place, log: again });
+    expect(again.lines).toEqual([]);
+    expect(await applied(store)).toEqual(migrations.map(({ name }) => name));
+    await store.stop();
+  });
+
+  test('processes that open an empty database at once make each migration once', async () => {
+    const place = await open.empty();
+    const made = await Promise.all([openElsewhere(place), openElsewhere(place), openElsewhere(place)]);
+    expect(made.flat().sort()).toEqual(migrations.map(({ name }) => name));
+  });
+
+  test('a newer version adds what is missing and keeps what is there', async () => {
+    const place = await open.empty();
+    const before = await openWith(place, migrations);
+    await before.write((tx) => tx.insertInto('setting').values({ name: 'kept', value: '1' }).execute());
+    await before.stop();
+    const store = await openWith(place, [...migrations, next]);
+    expect(await applied(store)).toEqual([...migrations.map(({ name }) => name), next.name]);
+    expect(await store.read.selectFrom('setting').select('value').execute()).toEqual([{ value: '1' }]);
+    await store.stop();
+  });
+
+  test('a database newer than the code is refused in a sentence, and left as it is', async () => {
+    const place = await open.empty();
+    await (await openWith(place, [...migrations, next])).stop();
+    await expect(openStore({ ...place, log: quietLog })).rejects.toThrow(
+      'This database is newer than this version of Berth: it has the change "9998-next"',
+    );
+    const store = await openWith(place, [...migrations, next]);
+    expect(await applied(store)).toHaveLength(migrations.length + 1);
+    await store.stop();
+  });
+
+  test('a migration that fails leaves nothing of itself, and those before it stand', async () => {
+    const place = await open.empty();
+    const failing: Migration = {
+      name: '9999-failing',
+      up: async (db) => {
+        await db.schema.createTable('half').addColumn('id', 'text').execute();
+        await sql`insert into nowhere values (1)`.execute(db);
+      },
+    };
+    await expect(openWith(place, [...migrations, next, failing])).rejects.toThrow(/nowhere/);
+    const store = await openWith(place, [...migrations, next]);
+    expect(await applied(store)).toEqual([...migrations.map(({ name }) => name), next.name]);
+    await expect(sql`select * from half`.execute(store.read)).rejects.toThrow(/half/);
+    await store.stop();
+  });
+
+  test('names are in the order of running and never twice', () => {
+    const names = migrations.map(({ name }) => name);
+    expect(names).toEqual([...new Set(names)].sort());
+  });
+});

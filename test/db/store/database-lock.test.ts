@@ -1,0 +1,51 @@
+import { inject, expect, onTestFinished, test } from 'vitest';
+import pg from 'pg';
+import { lockDatabase } from '../../../src/store/db/database-lock.ts';
+import { quietLog } from './harness.ts';
+
+const url = (): string => {
+  const shared = inject('postgresUrl');
+  if (!shared) throw new Error('this test needs the PostgreSQL of the run');
+  return shared.replace('%s', 'postgres');
+};
+const lock = async (onLost: () => void = () => {}) => {
+  const held = await lockDatabase({ url: url(), log: quietLog, onLost, lostAfterMs: 600 });
+  onTestFinished(() => held.release());
+  return held;
+};
+
+test('a second server on a database is refused, and let in once the first has gone', async () => {
+  const first = await lock();
+  await expect(lock()).rejects.toThrow(/in use by another Berth/);
+  await first.release();
+  await lock();
+});
+
+test('a lost connection is taken again, and its loss to another server is told', async () => {
+  const other = new pg.Client({ connectionString: url() });
+  await other.connect();
+  onTestFinished(() => other.end());
+  const lost = Promise.withResolvers<void>();
+  await lock(lost.resolve);
+  // Of this database alone: others of the run have locks of their own.
+  const holders = `select pid from pg_locks where locktype = 'advisory' and granted
+    and database = (select oid from pg_database where datname = current_database())`;
+  const pids = async () => (await other.query<{ pid: number }>(holders)).rows.map(({ pid }) => pid);
+  const before = await pids();
+  await other.query(`select pg_terminate_backend(pid) from (${holders}) held`);
+  const again = async () => (await pids()).filter((pid) => !before.includes(pid)).length;
+  await expect.poll(again, { timeout: 10_000 }).toBe(1);
+  await expect(lock()).rejects.toThrow(/in use/);
+
+  // Another takes it in the moment between: here, because it waits for it on the server.
+  const waiting = other.query('select pg_advisory_lock($1)', [0x626572746864]);
+  const killer = new pg.Client({ connectionString: url() });
+  await killer.connect();
+  onTestFinished(() => killer.end());
+  const waiters = `select pid from pg_locks where locktype = 'advisory' and not granted
+    and database = (select oid from pg_database where datname = current_database())`;
+  await expect.poll(async () => (await killer.query(waiters)).rowCount, { timeout: 10_000 }).toBe(1);
+  await killer.query(`select pg_terminate_backend(pid) from (${holders}) held`);
+  await waiting;
+  await lost.promise;
+});

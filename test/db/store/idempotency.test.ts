@@ -1,0 +1,125 @@
+/** A deed sent many times with one key is done once, and every sender hears the same answer. */
+import { expect, test } from 'vitest';
+import { Refusal } from '../../../src/domain/refusal.ts';
+import { forgetAnswers, remember, remembered } from '../../../src/store/tables/idempotency.ts';
+import type { Store } from '../../../src/store/store.ts';
+import { onBothEngines } from './harness.ts';
+import { accountRow } from './rows.ts';
+
+const deed = { key: 'k1', route: 'POST /instance/create', bodyHash: 'hash' };
+
+interface Answer {
+  instanceId: string;
+}
+
+/** Counts the deed in the account's row, so that a deed done twice shows in the database and not only in an answer. */
+const send = (
+  store: Store,
+  instanceId: string,
+  given: Partial<typeof deed> & { nowMs?: number; fail?: boolean } = {},
+): Promise<Answer> =>
+  store.write(async (tx) => {
+    const asked = { ...deed, ...given };
+    const before = await remembered<Answer>(tx, 'ann', asked);
+    if (before) return before.answer;
+    await tx
+      .updateTable('account')
+      .set((eb) => ({ instanceCount: eb('instanceCount', '+', 1) }))
+      .where('id', '=', 'ann')
+      .execute();
+    if (given.fail) throw new Error('no capacity');
+    const answer = { instanceId };
+    await remember(tx, 'ann', asked, answer, given.nowMs ?? 1_000);
+    return answer;
+  });
+
+const deedsDone = async (store: Store): Promise<number> =>
+  (await store.read.selectFrom('account').select('instanceCount').executeTakeFirstOrThrow()).instanceCount;
+
+const refusalOf = async (promise: Promise<unknown>): Promise<Refusal> => {
+  const error = await promise.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  if (!(error instanceof Refusal)) throw new Error('it was not refused', { cause: error });
+  return error;
+};
+
+onBothEngines('idempotency', (open) => {
+  const opened = async (): Promise<Store> => {
+    const store = await open();
+    await store.write((tx) =>
+      tx
+        .insertInto('account')
+        .values(accountRow({ id: 'ann' }))
+        .execute(),
+    );
+    return store;
+  };
+
+  test('200 at once with one key: one deed, one answer', async () => {
+    const store = await opened();
+    const stores = [store, ...(open.kind === 'postgres' ? [await open.again(store)] : [])];
+    const answers = await Promise.all(
+      Array.from({ length: 200 }, (_, i) => send(stores[i % stores.length] ?? store, `n${i}`)),
+    );
+    expect(new Set(answers.map(({ instanceId }) => instanceId)).size).toBe(1);
+    expect(await deedsDone(store)).toBe(1);
+  });
+
+  test('a deed that failed is not remembered: the next with its key does it', async () => {
+    const store = await opened();
+    const outcomes = await Promise.allSettled(
+      Array.from({ length: 20 }, (_, i) => send(store, `n${i}`, { fail: i < 10 })),
+    );
+    expect(await deedsDone(store)).toBe(1);
+    const answers = new Set(
+      outcomes.flatMap((outcome) => (outcome.status === 'fulfilled' ? [outcome.value.instanceId] : [])),
+    );
+    expect(answers.size).toBe(1);
+  });
+
+  test('another body or another route with the same key is refused', async () => {
+    const store = await opened();
+    await send(store, 'n1');
+    const body = await refusalOf(send(store, 'n2', { bodyHash: 'other' }));
+    expect([body.code, body.message]).toEqual([
+      'idempotency_mismatch',
+      expect.stringContaining('used before with another body'),
+    ]);
+    const route = await refusalOf(send(store, 'n2', { route: 'POST /storage/volume/create' }));
+    expect([route.code, route.message]).toEqual([
+      'idempotency_mismatch',
+      expect.stringContaining('POST /instance/create'),
+    ]);
+    expect(await deedsDone(store)).toBe(1);
+  });
+
+  test('keys of different accounts have nothing to do with each other', async () => {
+    const store = await opened();
+    await send(store, 'n1');
+    expect(await store.write((tx) => remembered(tx, 'bob', deed))).toBeNull();
+  });
+
+  test('a deed without an answer is done once, too', async () => {
+    const store = await opened();
+    const done: (Awaited<ReturnType<typeof remembered>> | 'again')[] = [];
+    for (let i = 0; i < 2; i++) {
+      await store.write(async (tx) => {
+        const before = await remembered<undefined>(tx, 'ann', deed);
+        done.push(before);
+        if (!before) await remember(tx, 'ann', deed, undefined, 1_000);
+      });
+    }
+    expect(done).toEqual([null, { answer: undefined }]);
+  });
+
+  test('old answers are forgotten in batches, oldest first, and young ones kept', async () => {
+    const store = await opened();
+    for (let i = 0; i < 7; i++) await send(store, `n${i}`, { key: `k${i}`, nowMs: 1_000 + i });
+    const forget = () => store.write((tx) => forgetAnswers(tx, 1_005, 3));
+    expect([await forget(), await forget(), await forget()]).toEqual([3, 2, 0]);
+    const kept = await store.read.selectFrom('idempotency').select('key').orderBy('key').execute();
+    expect(kept.map(({ key }) => key)).toEqual(['k5', 'k6']);
+  });
+});

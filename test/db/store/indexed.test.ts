@@ -1,0 +1,32 @@
+/** What is asked every few seconds of tables that grow reads what it answers, and nothing beside it. */
+import { expect, test } from 'vitest';
+import { endedByClock, idsToWatch } from '../../../src/store/tables/stop-policy.ts';
+import { imageRefsAmong } from '../../../src/store/tables/orphans.ts';
+import type { Db } from '../../../src/store/store.ts';
+import { onEngine } from './harness.ts';
+import { howSqliteReads } from './query-plan.ts';
+
+const questions: [name: string, ask: (db: Db) => Promise<unknown>, by: RegExp[]][] = [
+  [
+    'images that explain what a sweep found',
+    (db) => imageRefsAmong(db, { refs: ['a', 'b'], instanceIds: ['c', 'd'] }),
+    [/^SEARCH image USING .*INDEX image_ref /, /^SEARCH image USING .*INDEX image_from /],
+  ],
+  [
+    'instances whose time is over',
+    (db) => endedByClock(db, 1_000, { endsAtMs: 500, id: 'a' }, 200),
+    [/^SEARCH instance USING .*INDEX instance_ends /],
+  ],
+  [
+    'instances to watch for idleness',
+    (db) => idsToWatch(db, 'a', 500),
+    [/^SEARCH instance USING .*INDEX instance_idle /],
+  ],
+];
+
+onEngine('sqlite', 'a question of a timer', (open) => {
+  test.each(questions)('for %s goes by an index, and sorts nothing', async (_name, ask, by) => {
+    const lines = await howSqliteReads(await open(), ask);
+    expect(lines).toEqual(by.map((words) => expect.stringMatching(words)));
+  });
+});

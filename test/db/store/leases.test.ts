@@ -1,0 +1,240 @@
+/**
+ * What a lease promises: who gets which due rows and in which order, that a row whose holder died is free again, that a late
+ * result changes nothing, and that two claimers never hold one row.
+ */
+import { sql } from 'kysely';
+import { expect, test } from 'vitest';
+import type { Claim, LeaseTable } from '../../../src/store/db/leases.ts';
+import {
+  claimDue,
+  freeLeases,
+  heartbeat,
+  heldGenerations,
+  nextDueAt,
+  release,
+  stillHeld,
+} from '../../../src/store/db/leases.ts';
+import type { Db, Store } from '../../../src/store/store.ts';
+import { onBothEngines, onEngine } from './harness.ts';
+import { howSqliteReads } from './query-plan.ts';
+import { insertOwners, instanceRow, volumeRow } from './rows.ts';
+
+interface Row {
+  id: string;
+  ownerId: string;
+  dueAtMs: number | null;
+  leaseOwner?: string;
+  leaseToken?: string;
+  leaseUntilMs?: number;
+}
+
+const tables: LeaseTable[] = ['instance', 'volume'];
+
+const insert = (tx: Db, table: LeaseTable, rows: Row[]): Promise<unknown> =>
+  table === 'instance'
+    ? tx
+        .insertInto('instance')
+        .values(rows.map((row) => instanceRow({ regionId: 'here', ...row })))
+        .execute()
+    : tx
+        .insertInto('volume')
+        .values(rows.map((row) => volumeRow({ regionId: 'here', ...row })))
+        .execute();
+
+const claimOf = (given: Partial<Claim>): Claim => ({
+  owner: 'process',
+  token: 'token',
+  nowMs: 1_000,
+  untilMs: 9_000,
+  limit: 100,
+  perOwner: 100,
+  ...given,
+});
+
+const claim = async (store: Store, table: LeaseTable, given: Partial<Claim> = {}): Promise<string[]> =>
+  (await store.write((tx) => claimDue(tx, table, claimOf(given)))).map(({ id }) => id);
+
+const dueOf = async (store: Store, table: LeaseTable, id: string): Promise<number | null | undefined> =>
+  (await store.read.selectFrom(table).select('dueAtMs').where('id', '=', id).executeTakeFirst())?.dueAtMs;
+
+onBothEngines('leases', (open) => {
+  const opened = async (table: LeaseTable, rows: Row[]): Promise<Store> => {
+    const store = await open();
+    await store.write((tx) => insertOwners(tx, 'here', 'ann', 'bob', 'eve'));
+    await store.write((tx) => insert(tx, table, rows));
+    return store;
+  };
+
+  test.each(tables)('%s: due and free rows are claimed, oldest first, as many as asked', async (table) => {
+    const store = await opened(table, [
+      { id: 'a-late', ownerId: 'ann', dueAtMs: 900 },
+      { id: 'b-at-rest', ownerId: 'ann', dueAtMs: null },
+      { id: 'c-early', ownerId: 'ann', dueAtMs: 100 },
+      { id: 'd-now', ownerId: 'bob', dueAtMs: 1_000 },
+      { id: 'e-future', ownerId: 'bob', dueAtMs: 1_001 },
+      { id: 'f-held', ownerId: 'ann', dueAtMs: 50, leaseOwner: 'other', leaseToken: 'x', leaseUntilMs: 1_001 },
+      { id: 'g-expired', ownerId: 'ann', dueAtMs: 300, leaseOwner: 'other', leaseToken: 'x', leaseUntilMs: 1_000 },
+    ]);
+    expect(await claim(store, table, { limit: 2, token: 'first' })).toEqual(['c-early', 'g-expired']);
+    expect(await claim(store, table, { token: 'second' })).toEqual(['a-late', 'd-now']);
+    expect(await claim(store, table)).toEqual([]);
+  });
+
+  test('a claim hands over the whole row with its lease', async () => {
+    const store = await opened('instance', [{ id: 'a', ownerId: 'ann', dueAtMs: 1 }]);
+    const [row] = await store.write((tx) => claimDue(tx, 'instance', claimOf({ owner: 'me', token: 'mine' })));
+    expect(row).toMatchObject({
+      id: 'a',
+      ownerId: 'ann',
+      spec: '{}',
+      leaseOwner: 'me',
+      leaseToken: 'mine',
+      generation: 1,
+    });
+    expect(row?.leaseUntilMs).toBeGreaterThanOrEqual(9_000);
+  });
+
+  test.each(tables)('%s: 200 due rows of one owner do not keep the row of another waiting', async (table) => {
+    const many = Array.from({ length: 200 }, (_, i) => ({
+      id: `a${String(i).padStart(3, '0')}`,
+      ownerId: 'ann',
+      dueAtMs: i,
+    }));
+    const store = await opened(table, [
+      ...many,
+      { id: 'b', ownerId: 'bob', dueAtMs: 900 },
+      { id: 'e', ownerId: 'eve', dueAtMs: 950 },
+    ]);
+    expect(await claim(store, table, { limit: 6, perOwner: 4, token: '1' })).toEqual([
+      'a000',
+      'a001',
+      'a002',
+      'a003',
+      'b',
+      'e',
+    ]);
+    // Nobody else waits: the room goes to the one who does.
+    expect(await claim(store, table, { limit: 6, perOwner: 4, token: '2' })).toEqual(
+      many.slice(4, 10).map(({ id }) => id),
+    );
+  });
+
+  test.each(tables)('%s: a row whose holder died is free again when its lease ends', async (table) => {
+    const store = await opened(table, [{ id: 'a', ownerId: 'ann', dueAtMs: 500 }]);
+    expect(await claim(store, table, { token: 'dead', untilMs: 2_000 })).toEqual(['a']);
+    const endsAtMs = await nextDueAt(store.read, table);
+    expect(endsAtMs).toBeGreaterThanOrEqual(2_000);
+    expect(await claim(store, table, { nowMs: 1_999 })).toEqual([]);
+    expect(await claim(store, table, { nowMs: endsAtMs ?? 0, token: 'heir' })).toEqual(['a']);
+  });
+
+  test.each(tables)('%s: a heartbeat prolongs what its process holds and nothing else', async (table) => {
+    const store = await opened(table, [
+      { id: 'a', ownerId: 'ann', dueAtMs: 500 },
+      { id: 'b', ownerId: 'ann', dueAtMs: 600 },
+    ]);
+    await claim(store, table, { owner: 'one', token: '1', limit: 1, untilMs: 2_000 });
+    await claim(store, table, { owner: 'two', token: '2', untilMs: 2_000 });
+    await store.write((tx) => heartbeat(tx, table, 'one', { untilMs: 5_000 }));
+    expect(await heldGenerations(store.read, table, 'one')).toEqual([{ id: 'a', generation: 1 }]);
+    expect(await claim(store, table, { nowMs: 4_999 })).toEqual(['b']);
+    expect(await nextDueAt(store.read, table)).toBe(5_000);
+  });
+
+  test.each(tables)('%s: a stale token changes nothing', async (table) => {
+    const store = await opened(table, [{ id: 'a', ownerId: 'ann', dueAtMs: 500 }]);
+    await claim(store, table, { token: 'stale', untilMs: 1_500 });
+    await claim(store, table, { token: 'fresh', nowMs: 3_000, untilMs: 4_000 });
+    expect(await store.write((tx) => release(tx, table, 'a', 'stale', { dueAtMs: null }))).toBe(false);
+    const write = (leaseToken: string, generation: number) =>
+      store.write((tx) =>
+        sql`update ${sql.table(table)} set status = ${leaseToken} where ${stillHeld({ id: 'a', leaseToken, generation })}`.execute(
+          tx,
+        ),
+      );
+    expect((await write('stale', 1)).numAffectedRows).toBe(0n);
+    expect((await write('fresh', 2)).numAffectedRows).toBe(0n);
+    expect((await write('fresh', 1)).numAffectedRows).toBe(1n);
+    expect(await store.write((tx) => release(tx, table, 'a', 'fresh', { dueAtMs: null }))).toBe(true);
+    expect(await dueOf(store, table, 'a')).toBeNull();
+    expect(await store.write((tx) => release(tx, table, 'a', 'fresh', { dueAtMs: 1 }))).toBe(false);
+  });
+
+  test.each(tables)('%s: what is made due while it is held stays due when it is given back', async (table) => {
+    const ids = ['to-rest', 'to-later', 'to-earlier', 'untouched', 'beaten'];
+    const store = await opened(
+      table,
+      ids.map((id) => ({ id, ownerId: 'ann', dueAtMs: 1_000 })),
+    );
+    await claim(store, table, { nowMs: 1_000 });
+    const wake = ids.filter((id) => id !== 'untouched');
+    await store.write((tx) => tx.updateTable(table).set({ dueAtMs: 1_000 }).where('id', 'in', wake).execute());
+    await store.write((tx) => heartbeat(tx, table, 'process', { untilMs: 20_000 }));
+    expect(await nextDueAt(store.read, table)).toBe(20_000);
+    const giveBack = (id: string, dueAtMs: number | null) =>
+      store.write((tx) => release(tx, table, id, 'token', { dueAtMs }));
+    await giveBack('to-rest', null);
+    await giveBack('to-later', 7_000);
+    await giveBack('to-earlier', 800);
+    await giveBack('untouched', 7_000);
+    expect(await Promise.all(ids.slice(0, 4).map((id) => dueOf(store, table, id)))).toEqual([1_000, 1_000, 800, 7_000]);
+    expect(await nextDueAt(store.read, table)).toBe(800);
+  });
+
+  test.each(tables)('%s: many claimers at once never hold one row twice, and leave none', async (table) => {
+    const ids = Array.from({ length: 300 }, (_, i) => `r${i}`);
+    const store = await opened(
+      table,
+      ids.map((id, i) => ({ id, ownerId: ['ann', 'bob', 'eve'][i % 3] ?? '', dueAtMs: i })),
+    );
+    const stores = [store, ...(open.kind === 'postgres' ? [await open.again(store), await open.again(store)] : [])];
+    const got: string[] = [];
+    const claimer = async (from: Store, owner: string): Promise<void> => {
+      for (let round = 0; got.length < ids.length; round++) {
+        got.push(
+          ...(await claim(from, table, { owner, token: `${owner}-${round}`, nowMs: 1_000, limit: 7, perOwner: 2 })),
+        );
+      }
+    };
+    await Promise.all(stores.flatMap((from, i) => [claimer(from, `${i}a`), claimer(from, `${i}b`)]));
+    expect(got.sort()).toEqual(ids.sort());
+  });
+
+  test('a start that is alone frees what the process before it held', async () => {
+    const store = await opened('instance', [
+      { id: 'a', ownerId: 'ann', dueAtMs: 10 },
+      { id: 'b', ownerId: 'ann', dueAtMs: null },
+    ]);
+    await claim(store, 'instance');
+    await store.write((tx) => freeLeases(tx, 1_200));
+    expect(await dueOf(store, 'instance', 'b')).toBeNull();
+    expect(await claim(store, 'instance', { nowMs: 1_200 })).toEqual(['a']);
+  });
+
+  test.each(tables)('%s: nothing is due where all is at rest', async (table) => {
+    const store = await opened(table, [{ id: 'a', ownerId: 'ann', dueAtMs: null }]);
+    expect(await nextDueAt(store.read, table)).toBeNull();
+    expect(await claim(store, table)).toEqual([]);
+  });
+});
+
+onEngine('sqlite', 'leases', (open) => {
+  test.each([...tables, 'image'] as const)(
+    '%s: rows at rest cost nothing: every question goes by an index that does not hold them',
+    async (table) => {
+      const store = await open();
+      const questions: ((db: Db) => Promise<unknown>)[] = [
+        (db) => claimDue(db, table, claimOf({})),
+        (db) => nextDueAt(db, table),
+        (db) => heldGenerations(db, table, 'process'),
+        (db) => heartbeat(db, table, 'process', { untilMs: 1 }),
+      ];
+      for (const question of questions) {
+        const touching = (await howSqliteReads(store, question)).filter((detail) => detail.includes(` ${table} `));
+        expect(touching.length).toBeGreaterThan(0);
+        for (const detail of touching)
+          expect(detail).toMatch(new RegExp(`INDEX (${table}_due|${table}_lease|sqlite_autoindex_${table}_1)`));
+      }
+    },
+  );
+});

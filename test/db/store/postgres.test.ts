@@ -1,0 +1,116 @@
+/** What only PostgreSQL can put a store through: transactions that meet, a server that goes away and comes back. */
+import { sql } from 'kysely';
+import { expect, onTestFinished, test } from 'vitest';
+import { openStore } from '../../../src/store/open.ts';
+import type { Db } from '../../../src/store/store.ts';
+import { onEngine, recordingLog } from './harness.ts';
+import type { PostgresServer } from './postgres-server.ts';
+import { startPostgres } from './postgres-server.ts';
+import { accountRow } from './rows.ts';
+
+const bump = (tx: Db, id: string) =>
+  tx
+    .updateTable('account')
+    .set((eb) => ({ version: eb('version', '+', 1) }))
+    .where('id', '=', id)
+    .execute();
+
+onEngine('postgres', 'writes that meet', (open) => {
+  test('two that lock each other out are both done: one of them is run again', async () => {
+    const store = await open();
+    await store.write((tx) =>
+      tx
+        .insertInto('account')
+        .values([accountRow({ id: 'a' }), accountRow({ id: 'b' })])
+        .execute(),
+    );
+    let runs = 0;
+    const holding = Promise.withResolvers<void>();
+    let waiting = 2;
+    const crossing = (first: string, second: string) =>
+      store.write(async (tx) => {
+        runs++;
+        await bump(tx, first);
+        if (--waiting === 0) holding.resolve();
+        await holding.promise;
+        await bump(tx, second);
+      });
+    await Promise.all([crossing('a', 'b'), crossing('b', 'a')]);
+    expect(runs).toBe(3);
+    expect([await store.versionOf('a'), await store.versionOf('b')]).toEqual([2, 2]);
+  });
+
+  test('a work that never gets through is given up, with the reason of the server', async () => {
+    const store = await open();
+    let runs = 0;
+    const never = store.write(async (tx) => {
+      runs++;
+      await sql`do $$ begin raise exception 'in the way' using errcode = '40001'; end $$`.execute(tx);
+    });
+    await expect(never).rejects.toThrow('in the way');
+    expect(runs).toBe(8);
+  });
+
+  test('an error that running again does not mend is not run again', async () => {
+    const store = await open();
+    let runs = 0;
+    const wrong = store.write(async (tx) => {
+      runs++;
+      await sql`select 1 / 0`.execute(tx);
+    });
+    await expect(wrong).rejects.toThrow(/division by zero/);
+    expect(runs).toBe(1);
+  });
+
+  test('int8 is a number for this store and untouched for other users of pg in the process', async () => {
+    const store = await open();
+    await store.write((tx) =>
+      tx
+        .insertInto('account')
+        .values(accountRow({ id: 'a', createdAtMs: 5 }))
+        .execute(),
+    );
+    const { default: pg } = await import('pg');
+    expect(pg.types.getTypeParser(20)('5')).toBe('5');
+    expect((await store.read.selectFrom('account').select('createdAtMs').executeTakeFirstOrThrow()).createdAtMs).toBe(
+      5,
+    );
+  });
+});
+
+/** A server of this test's own, which it may stop. */
+async function ownServer(): Promise<PostgresServer> {
+  const server = await startPostgres();
+  onTestFinished(() => server.stop());
+  return server;
+}
+
+test('after a restart of the server the store answers again by itself', async () => {
+  const log = recordingLog();
+  const server = await ownServer();
+  const store = await openStore({ url: server.urlOf('postgres'), log });
+  onTestFinished(() => store.stop());
+  const accounts = Array.from({ length: 10 }, (_, i) => accountRow({ id: `a${i}` }));
+  await Promise.all(accounts.map((row) => store.write((tx) => tx.insertInto('account').values(row).execute())));
+  await server.halt();
+  await expect(store.ping()).rejects.toThrow(/does not answer|ENOENT|ECONNREFUSED|terminat/);
+  await expect(store.write((tx) => bump(tx, 'a0'))).rejects.toThrow(/does not answer|ENOENT|ECONNREFUSED|terminat/);
+  await server.restart();
+  await store.ping();
+  await store.write((tx) => bump(tx, 'a0'));
+  expect(await store.versionOf('a0')).toBe(1);
+  expect(log.lines.some(({ level, text }) => level === 'warn' && text.includes('was lost'))).toBe(true);
+});
+
+test('a server that is not there is said so, not waited for', async () => {
+  const server = await ownServer();
+  await server.halt();
+  await expect(openStore({ url: server.urlOf('postgres'), log: recordingLog() })).rejects.toThrow(/does not answer/);
+});
+
+test('a URL of another database is refused with what would do', async () => {
+  await expect(openStore({ url: 'mysql://localhost/x', log: recordingLog() })).rejects.toThrow(
+    /must begin with postgres:\/\//,
+  );
+  await expect(openStore({ log: recordingLog() })).rejects.toThrow(/needs a place/);
+});

@@ -1,0 +1,95 @@
+/** Rows that a test needs but does not look at: plausible in every column, any column given. */
+import type { Insertable } from 'kysely';
+import type { Schema } from '../../../src/store/db/schema.ts';
+import type { Db } from '../../../src/store/store.ts';
+
+export const accountRow = (
+  given: Partial<Insertable<Schema['account']>> & { id: string },
+): Insertable<Schema['account']> => ({
+  username: given.id,
+  email: '',
+  passwordHash: '',
+  roles: '[]',
+  createdAtMs: 1_000,
+  disabled: 0,
+  ...given,
+});
+
+export const regionRow = (
+  given: Partial<Insertable<Schema['region']>> & { id: string },
+): Insertable<Schema['region']> => ({
+  name: given.id,
+  value: given.id,
+  location: '',
+  domain: 'localhost',
+  sshAddress: '127.0.0.1',
+  engine: 'simulated',
+  cpuMilliTotal: 0,
+  memoryMiBTotal: 0,
+  gpusTotal: 0,
+  nodePortsTotal: 0,
+  ...given,
+});
+
+export const instanceRow = (
+  given: Partial<Insertable<Schema['instance']>> & { id: string; ownerId: string; regionId: string },
+): Insertable<Schema['instance']> => ({
+  ownerName: given.ownerId,
+  createdAtMs: 1_000,
+  spec: '{}',
+  priceMicros: 0,
+  nodePorts: '[]',
+  desired: 'running',
+  generation: 1,
+  mustHalt: 0,
+  everEnsured: 0,
+  filesStale: 0,
+  attempts: 0,
+  wishedAtMs: 1_000,
+  initExit: null,
+  observed: '{}',
+  status: 'Starting',
+  holdsCapacity: 0,
+  notebookToken: '',
+  publicText: '{}',
+  listed: 1,
+  releasedAtMs: null,
+  dueAtMs: null,
+  leaseOwner: null,
+  leaseToken: null,
+  leaseUntilMs: null,
+  ...given,
+});
+
+export const volumeRow = (
+  given: Partial<Insertable<Schema['volume']>> & { id: string; ownerId: string; regionId: string },
+): Insertable<Schema['volume']> => ({
+  ownerName: given.ownerId,
+  createdAtMs: 1_000,
+  name: given.id,
+  liveName: `${given.ownerId}/${given.id}`,
+  type: 'filesystem',
+  sizeGB: 1,
+  usageBytes: 0,
+  status: 'Pending',
+  generation: 1,
+  publicText: '{}',
+  listed: 1,
+  dueAtMs: null,
+  leaseOwner: null,
+  leaseToken: null,
+  leaseUntilMs: null,
+  ...given,
+});
+
+/** Accounts and one region, which instances and volumes name. */
+export async function insertOwners(tx: Db, region: string, ...accounts: string[]): Promise<void> {
+  await tx
+    .insertInto('region')
+    .values(regionRow({ id: region }))
+    .execute();
+  await tx
+    .insertInto('account')
+    .values(accounts.map((id) => accountRow({ id })))
+    .execute();
+}

@@ -1,0 +1,312 @@
+/** What `schema.ts` says of the tables is what the migrations make, on both engines. */
+import type { Insertable } from 'kysely';
+import { sql } from 'kysely';
+import { expect, test } from 'vitest';
+import type { Schema } from '../../../src/store/db/schema.ts';
+import { onBothEngines } from './harness.ts';
+import { accountRow, instanceRow, regionRow, volumeRow } from './rows.ts';
+
+type Rows = { [Table in keyof Schema]: Required<Insertable<Schema[Table]>> };
+
+const BIG = Number.MAX_SAFE_INTEGER;
+const lease = { dueAtMs: BIG, leaseOwner: 'p', leaseToken: 't', leaseUntilMs: BIG };
+const counted = {
+  version: BIG,
+  eventSeq: 1,
+  instanceCount: 2,
+  volumeCount: 3,
+  balanceMicros: -BIG,
+  voucherMicros: 4,
+  creditMicros: 5,
+};
+const owned = { id: 'x', ownerId: 'ann', regionId: 'here' };
+
+const plain = (row: unknown): object =>
+  Object.fromEntries(
+    Object.entries(row ?? {}).map(([name, value]) => [name, Buffer.isBuffer(value) ? new Uint8Array(value) : value]),
+  );
+
+/** In an order in which parents come first. A column that is missing here does not compile; one missing in a table fails. */
+const rows: Rows = {
+  metricMinute: { atMs: BIG, part: 1, body: new Uint8Array([0, 255]) },
+  metricHour: { instanceId: 'x', atMs: BIG, body: new Uint8Array([0, 255]) },
+  setting: { name: 'installation', value: 'ü' },
+  signingKey: { kid: 'k', privateJwk: '{}', publicJwk: '{}', createdAtMs: BIG, retiredAtMs: null },
+  account: { ...accountRow({ id: 'ann', email: 'ann@example.org' }), ...counted },
+  session: { id: 's', accountId: 'ann', createdAtMs: 1, expiresAtMs: BIG, revokedAtMs: null },
+  apiKey: { id: 'a', accountId: 'ann', name: '', hash: 'h', lastFour: '1234', createdAtMs: 1 },
+  sshKey: { id: 'k', accountId: 'ann', name: '', publicKey: '', fingerprint: '', createdAtMs: 1 },
+  region: { ...regionRow({ id: 'here' }), cpuMilliUsed: 1, memoryMiBUsed: 2, gpusUsed: 3, nodePortsUsed: 4 },
+  image: {
+    id: 'i',
+    name: '',
+    ref: '',
+    architecture: '',
+    isPublic: 1,
+    tags: '[]',
+    type: '',
+    createdAtMs: 1,
+    offered: 0,
+    ownerId: null,
+    state: 'Ready',
+    stateText: '',
+    fromInstanceId: null,
+    regionId: null,
+    sizeBytes: BIG,
+    attempts: 0,
+    generation: 1,
+    operation: null,
+    ...lease,
+  },
+  instanceType: {
+    id: 't',
+    regionId: 'here',
+    name: '',
+    isSpot: 0,
+    cpuCores: 0.25,
+    cpuType: '',
+    memoryGB: 1.5,
+    gpuCount: 8,
+    gpuName: '',
+    rootDiskGB: 20,
+    dataDiskGB: 0,
+    prices: '{}',
+    offered: 1,
+    position: 3,
+  },
+  instance: {
+    ...instanceRow(owned),
+    ...lease,
+    initExit: 137,
+    releasedAtMs: BIG,
+    waitsSinceMs: BIG,
+    waitsUntilMs: null,
+    ends: '{}',
+    portAccess: '{}',
+    endsAtMs: BIG,
+    idleAfterMs: BIG,
+    archive: null,
+    unfinished: '[]',
+    diskUsage: '{}',
+    operation: '{}',
+  },
+  volume: { ...volumeRow(owned), ...lease, liveName: null, source: null, operation: '{}' },
+  snapshot: {
+    id: 's',
+    ownerId: 'ann',
+    ownerName: 'Ann',
+    createdAtMs: BIG,
+    name: 'before',
+    liveName: null,
+    regionId: 'here',
+    volumeId: 'x',
+    volumeName: 'models',
+    volumeType: 'filesystem',
+    sizeGB: 20,
+    consistency: 'atomic',
+    status: 'Ready',
+    generation: 1,
+    operation: '{}',
+    publicText: '{}',
+    listed: 1,
+    ...lease,
+  },
+  pool: { id: 'here/default', regionId: 'here', name: 'default', limitGB: 100, usedGB: 20, warned: 0 },
+  disk: {
+    id: 'volume/x',
+    kind: 'volume',
+    subjectId: 'x',
+    regionId: 'here',
+    pool: 'default',
+    ownerId: 'ann',
+    sizeGB: 20,
+    made: 1,
+    usageBytes: BIG,
+    warnedPercent: 80,
+  },
+  nodePort: { regionId: 'here', nodePort: 30_000, instanceId: 'x', port: 22 },
+  mount: { instanceId: 'x', volumeId: 'x', mountPath: '/data' },
+  idempotency: { accountId: 'ann', key: 'k', route: '/r', bodyHash: 'h', answer: '{}', createdAtMs: 1 },
+  event: { id: 9, accountId: 'ann', seq: 1, atMs: BIG, kind: 'k', subjectId: 'x', data: '{}' },
+  registryCredential: { id: 'r', accountId: 'ann', server: 's', username: 'u', secret: 'x', createdAtMs: BIG },
+  operation: {
+    id: 'x.1',
+    accountId: 'ann',
+    subjectId: 'x',
+    generation: 1,
+    kind: 'stop',
+    keptSinceMs: BIG,
+    operation: '{}',
+  },
+  orphan: {
+    id: 's',
+    regionId: 'here',
+    kind: 'instance',
+    engineName: 'n',
+    subjectId: 'x',
+    ownerId: 'ann',
+    imageRef: 'r',
+    handling: 'policy',
+    note: '',
+    generation: 1,
+    createdAtMs: BIG,
+    firstSeenAtMs: BIG,
+    lastSeenAtMs: BIG,
+    watchedMs: BIG,
+    running: 1,
+  },
+  gatewayGrant: {
+    hash: 'h',
+    kind: 'session',
+    accountId: 'ann',
+    instanceId: 'x',
+    sessionId: 's',
+    expiresAtMs: BIG,
+    id: 'g',
+    openedAtMs: BIG,
+  },
+  portShare: {
+    id: 'p',
+    hash: 'h',
+    instanceId: 'x',
+    accountId: 'ann',
+    port: 8000,
+    name: '',
+    createdAtMs: BIG,
+    expiresAtMs: BIG,
+  },
+};
+
+onBothEngines('schema', (open) => {
+  test('every column of every table keeps what is put into it, numbers as numbers up to 53 bits', async () => {
+    const store = await open();
+    for (const [table, row] of Object.entries(rows)) {
+      const names = sql.join(Object.keys(row).map((name) => sql.ref(name)));
+      await store.write((tx) =>
+        sql`insert into ${sql.table(table)} (${names}) values (${sql.join(Object.values(row))})`.execute(tx),
+      );
+      const { rows: kept } = await sql`select * from ${sql.table(table)}`.execute(store.read);
+      // A Buffer is an array of bytes of its own kind.
+      expect(kept.map(plain), table).toEqual([row]);
+    }
+  });
+
+  test('sums and counts are numbers', async () => {
+    const store = await open();
+    await store.write((tx) =>
+      tx
+        .insertInto('account')
+        .values([accountRow({ id: 'a', balanceMicros: 2 ** 52 }), accountRow({ id: 'b', balanceMicros: 5 })])
+        .execute(),
+    );
+    const { total, count } = await store.read
+      .selectFrom('account')
+      .select(({ fn }) => [fn.sum<number>('balanceMicros').as('total'), fn.countAll<number>().as('count')])
+      .executeTakeFirstOrThrow();
+    expect([total, count]).toEqual([2 ** 52 + 5, 2]);
+  });
+
+  test('text is ordered by its bytes', async () => {
+    const store = await open();
+    const ids = ['a', 'B', 'Z', '_', 'ä', 'b', '1'];
+    await store.write((tx) =>
+      tx
+        .insertInto('account')
+        .values(ids.map((id) => accountRow({ id })))
+        .execute(),
+    );
+    const sorted = await store.read.selectFrom('account').select('id').orderBy('id').execute();
+    expect(sorted.map(({ id }) => id)).toEqual(['1', 'B', 'Z', '_', 'a', 'b', 'ä']);
+  });
+
+  test('what must be unique is', async () => {
+    const store = await open();
+    await store.write((tx) =>
+      tx
+        .insertInto('region')
+        .values(regionRow({ id: 'here' }))
+        .execute(),
+    );
+    await store.write((tx) =>
+      tx
+        .insertInto('account')
+        .values([accountRow({ id: 'a' }), accountRow({ id: 'b' })])
+        .execute(),
+    );
+    await store.write((tx) =>
+      tx
+        .insertInto('instance')
+        .values(instanceRow({ ...owned, ownerId: 'a' }))
+        .execute(),
+    );
+    await store.write((tx) =>
+      tx
+        .insertInto('instance')
+        .values(instanceRow({ ...owned, ownerId: 'a', id: 'y' }))
+        .execute(),
+    );
+    const volume = { ...owned, ownerId: 'a', liveName: 'a/data' };
+    const twice = [
+      { username: [accountRow({ id: 'c', username: 'same' }), accountRow({ id: 'd', username: 'same' })] },
+      { email: [accountRow({ id: 'c', email: 'e' }), accountRow({ id: 'd', email: 'e' })] },
+    ];
+    for (const accounts of twice) {
+      await expect(
+        store.write((tx) => tx.insertInto('account').values(Object.values(accounts).flat()).execute()),
+      ).rejects.toThrow(/unique/i);
+    }
+    await store.write((tx) => tx.insertInto('volume').values(volumeRow(volume)).execute());
+    await expect(
+      store.write((tx) =>
+        tx
+          .insertInto('volume')
+          .values(volumeRow({ ...volume, id: 'y' }))
+          .execute(),
+      ),
+    ).rejects.toThrow(/unique/i);
+    await store.write((tx) => tx.updateTable('volume').set({ liveName: null }).execute());
+    await store.write((tx) =>
+      tx
+        .insertInto('volume')
+        .values(volumeRow({ ...volume, id: 'y', liveName: null }))
+        .execute(),
+    );
+    const port = { regionId: 'here', nodePort: 30_000, instanceId: 'x', port: 22 };
+    await store.write((tx) => tx.insertInto('nodePort').values(port).execute());
+    await expect(
+      store.write((tx) =>
+        tx
+          .insertInto('nodePort')
+          .values({ ...port, instanceId: 'y' })
+          .execute(),
+      ),
+    ).rejects.toThrow(/unique/i);
+  });
+
+  test('what goes with its parent goes, and a parent that is needed stays', async () => {
+    const store = await open();
+    await store.write(async (tx) => {
+      await tx
+        .insertInto('region')
+        .values(regionRow({ id: 'here' }))
+        .execute();
+      await tx
+        .insertInto('account')
+        .values(accountRow({ id: 'ann' }))
+        .execute();
+      await tx.insertInto('session').values(rows.session).execute();
+      await tx.insertInto('gatewayGrant').values(rows.gatewayGrant).execute();
+      await tx.insertInto('instance').values(instanceRow(owned)).execute();
+      await tx.insertInto('volume').values(volumeRow(owned)).execute();
+      await tx.insertInto('nodePort').values(rows.nodePort).execute();
+      await tx.insertInto('mount').values(rows.mount).execute();
+    });
+    await expect(store.write((tx) => tx.deleteFrom('region').execute())).rejects.toThrow(/foreign key/i);
+    await expect(store.write((tx) => tx.deleteFrom('account').execute())).rejects.toThrow(/foreign key/i);
+    await store.write((tx) => tx.deleteFrom('instance').execute());
+    await store.write((tx) => tx.deleteFrom('session').execute());
+    for (const table of ['nodePort', 'mount', 'gatewayGrant'] as const) {
+      expect(await store.read.selectFrom(table).selectAll().execute(), table).toEqual([]);
+    }
+  });
+});

@@ -1,0 +1,38 @@
+/** Commands inside an instance's container, past Berth. */
+import { PassThrough } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { instanceId } from '../../../src/domain/ids.ts';
+import { containerName } from '../../../src/engines/labels.ts';
+import { docker } from './server-process.ts';
+
+/** What a shell in it prints; throws what it complains of. */
+export async function shell(id: string, command: string): Promise<string> {
+  const container = docker.getContainer(containerName(instanceId(id)));
+  const exec = await container.exec({ Cmd: ['sh', '-c', command], AttachStdout: true, AttachStderr: true });
+  const stream = await exec.start({});
+  const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+  docker.modem.demuxStream(stream, stdout, stderr);
+  stream.once('end', () => {
+    stdout.end();
+    stderr.end();
+  });
+  const [printed, complained] = await Promise.all([text(stdout), text(stderr)]);
+  const { ExitCode } = await exec.inspect();
+  if (ExitCode !== 0) throw new Error(`${command} ended with ${ExitCode}: ${complained}`);
+  return printed;
+}
+
+export const hasContainer = (id: string): Promise<boolean> =>
+  docker
+    .getContainer(containerName(instanceId(id)))
+    .inspect()
+    .then(
+      () => true,
+      () => false,
+    );
+
+/** Names of the images of an instance that the engine has. */
+export async function namesUnder(prefix: string): Promise<string[]> {
+  const all = await docker.listImages();
+  return all.flatMap(({ RepoTags }) => (RepoTags ?? []).filter((tag) => tag.startsWith(prefix)));
+}

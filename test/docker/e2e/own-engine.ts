@@ -1,0 +1,195 @@
+/**
+ * A container engine of the test's own, which it may kill: a second `dockerd` beside the machine's, with its own folders, socket and
+ * containerd. It leaves the packet filter and the host's settings alone, which both would share: its node ports are served by its own
+ * proxy processes, and containers are reached over their bridge, both from this machine only. Needs root and the `dockerd` of Debian.
+ * It must have a default bridge: one that is told to have none takes away the other engine's `docker0`. The other engine lends it.
+ */
+import { randomBytes } from 'node:crypto';
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { mkdtemp, open, readdir, readFile, readlink, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import Docker from 'dockerode';
+import { makeClient } from '../../../src/engines/docker/client/client.ts';
+import { endpoint, importBusybox } from '../engines/docker-fixture.ts';
+import { inHostNetwork } from '../engines/host-network.ts';
+import { until } from './server-process.ts';
+
+const run = promisify(execFile);
+const START_DEADLINE_MS = 60_000;
+const ANSWER_DEADLINE_MS = 2_000;
+/** Longer than an engine has a bridge before it tells of the network. */
+const UNHEARD_OF_MS = 3_000;
+
+export interface OwnEngine {
+  /** As `DOCKER_HOST` names it. */
+  dockerHost: string;
+  docker: Docker;
+  /** A tiny image with a shell and nothing that listens, under this name. */
+  importTiny(ref: string): Promise<void>;
+  /** Ends it by the signal. Its containers end with it, or, after SIGKILL, when it is started again. */
+  kill(signal: 'SIGTERM' | 'SIGKILL'): Promise<void>;
+  /** Starts it on what it had, and waits until it answers. */
+  start(): Promise<void>;
+  /** Ends it, and takes away all it ever had. */
+  stop(): Promise<void>;
+}
+
+/** `under`: where all that it has is kept. */
+export async function startOwnEngine({ under = tmpdir() }: { under?: string } = {}): Promise<OwnEngine> {
+  const folder = await mkdtemp(join(under, 'berth-engine-'));
+  const [socketPath, pidFile, logFile] = ['docker.sock', 'docker.pid', 'log'].map((name) => join(folder, name));
+  if (socketPath === undefined || pidFile === undefined || logFile === undefined) throw new Error('no names');
+  const docker = new Docker({ socketPath });
+  // At most 15 characters, as names of interfaces are.
+  const bridge = `berth${randomBytes(4).toString('hex')}`;
+  const { docker: main, stop: leaveMain } = makeClient(endpoint);
+  const lent = await main.createNetwork({
+    Name: bridge,
+    Labels: { 'berth.test': 'own engine' },
+    Options: { 'com.docker.network.bridge.name': bridge },
+  });
+  const args = [
+    ['--data-root', join(folder, 'data')],
+    ['--exec-root', join(folder, 'exec')],
+    ['--pidfile', pidFile],
+    ['--host', `unix://${socketPath}`],
+    ['--bridge', bridge, '--iptables=false', '--ip6tables=false', '--ip-forward=false', '--ip-masq=false'],
+    ['--log-level', 'warn'],
+  ].flat();
+  let child: ChildProcess | null = null;
+
+  const answers = (): Promise<boolean> =>
+    docker.listNetworks({ abortSignal: AbortSignal.timeout(ANSWER_DEADLINE_MS) }).then(
+      () => true,
+      () => false,
+    );
+
+  async function start(): Promise<void> {
+    // Killed ones leave them, and their numbers may be another's by now.
+    for (const file of [pidFile ?? '', join(folder, 'exec/containerd/containerd.pid')]) await rm(file, { force: true });
+    const log = await open(logFile ?? '', 'a');
+    const started = spawn('dockerd', args, { stdio: ['ignore', log.fd, log.fd], detached: true });
+    await log.close();
+    child = started;
+    const ended = new Promise<never>((_, reject) => {
+      started.once('error', reject);
+      started.once('exit', (code) => void says(code).then(reject));
+    });
+    await Promise.race([until(answers, (yes) => yes, START_DEADLINE_MS), ended]);
+    ended.catch(() => {});
+  }
+
+  const says = async (code: number | null): Promise<Error> =>
+    new Error(`dockerd ended with ${code}: ${(await readFile(logFile, 'utf8')).slice(-2_000)}`);
+
+  async function kill(signal: 'SIGTERM' | 'SIGKILL'): Promise<void> {
+    const running = child;
+    child = null;
+    if (running === null || running.exitCode !== null || running.signalCode !== null) return;
+    const gone = new Promise((resolve) => running.once('exit', resolve));
+    running.kill(signal);
+    await gone;
+    // It dies with its parent, a moment later. A start in that moment would wait for it and in vain.
+    const containerd = Number(await readFile(join(folder, 'exec/containerd/containerd.pid'), 'utf8').catch(() => ''));
+    if (containerd > 0)
+      await until(
+        async () => send(containerd, 0),
+        (yes) => !yes,
+        START_DEADLINE_MS,
+      );
+  }
+
+  async function removeAll(): Promise<void> {
+    if (child === null) await start();
+    for (const { Id } of await docker.listContainers({ all: true }))
+      await docker.getContainer(Id).remove({ force: true, v: true });
+    for (const { Id, Name } of await docker.listNetworks())
+      if (!['none', 'host', 'bridge'].includes(Name)) await docker.getNetwork(Id).remove();
+  }
+
+  /** One whose disk is full leaves the bridge of each network that it could not write down. The main engine can't say which it was. */
+  async function removeBridgesOfNobody(): Promise<void> {
+    const ofNobody = async (): Promise<Set<string>> => {
+      const heardOf = (await main.listNetworks()).map(({ Id }) => `br-${Id.slice(0, 12)}`);
+      return new Set(await readdir('/sys/class/net')).difference(new Set(heardOf));
+    };
+    const links = [...(await ofNobody())].filter((name) => /^br-[0-9a-f]{12}$/.test(name) && !before.has(name));
+    if (links.length === 0) return;
+    await sleep(UNHEARD_OF_MS);
+    const still = await ofNobody();
+    const image = `berth.local/test-links:${bridge}`;
+    await importBusybox(main, image, folder);
+    // One that has gone meanwhile is as well.
+    const script = links.filter((name) => still.has(name)).map((name) => `ip link del ${name} || true`);
+    await inHostNetwork(main, image, script.join('\n'));
+    await main.getImage(image).remove({ force: true });
+  }
+
+  /**
+   * A killed engine forgets those that were on their way, and removing their containers does not end them. One that was about to become a
+   * container does not name the engine in its command, but waits for a word in its folder, and one that has become it has its root there:
+   * both would keep what the container was to mount.
+   */
+  async function endForgotten(): Promise<void> {
+    for (const pid of await processes()) {
+      const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
+      const isShim = command.includes('containerd-shim') && command.includes(folder);
+      const isHalfMade = command.startsWith('runc\0init') && (await opens(pid)).some((path) => path.startsWith(folder));
+      if (isShim || isHalfMade || (await rootOf(pid)).includes(folder)) send(Number(pid), 'SIGKILL');
+    }
+  }
+
+  const before = new Set(await readdir('/sys/class/net'));
+  await start();
+  return {
+    dockerHost: `unix://${socketPath}`,
+    docker,
+    importTiny: (ref) => importBusybox(docker, ref, folder),
+    kill,
+    start,
+    async stop() {
+      await removeAll();
+      await kill('SIGTERM');
+      await endForgotten();
+      await removeBridgesOfNobody();
+      for (const mount of await mountsUnder(folder)) await run('umount', [mount]);
+      await lent.remove();
+      leaveMain();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** The numbers of all that run. */
+const processes = async (): Promise<string[]> => (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
+
+/** What a process has open; nothing, of one that is gone. */
+async function opens(pid: string): Promise<string[]> {
+  const fds = await readdir(`/proc/${pid}/fd`).catch(() => []);
+  return Promise.all(fds.map((fd) => readlink(`/proc/${pid}/fd/${fd}`).catch(() => '')));
+}
+
+/** What its root is mounted from; nothing, of one that is gone. */
+async function rootOf(pid: string): Promise<string> {
+  const table = await readFile(`/proc/${pid}/mountinfo`, 'utf8').catch(() => '');
+  return table.split('\n').find((line) => line.split(' ')[4] === '/') ?? '';
+}
+
+/** False when there is no such process (any more). */
+function send(pid: number, name: NodeJS.Signals | 0): boolean {
+  try {
+    return process.kill(pid, name);
+  } catch {
+    return false;
+  }
+}
+
+/** What an engine mounts for itself outlives it. Innermost first. */
+async function mountsUnder(folder: string): Promise<string[]> {
+  const table = await readFile('/proc/self/mountinfo', 'utf8');
+  const points = table.split('\n').map((line) => line.split(' ')[4] ?? '');
+  return points.filter((point) => point.startsWith(`${folder}/`)).sort((a, b) => b.length - a.length);
+}

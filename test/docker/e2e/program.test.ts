@@ -1,0 +1,169 @@
+/** The program as an operator meets it: how it starts, what it says when it can't, and how it ends. */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { program } from '../../../scripts/lib/program.mjs';
+import { expect, onTestFinished, test } from 'vitest';
+import { makeClient } from '../../../src/contract/client.ts';
+import { until } from './server-process.ts';
+
+const ROOT = join(import.meta.dirname, '../../..');
+const PASSWORD = 'correct horse battery';
+
+interface Program {
+  child: ChildProcess;
+  output: () => string;
+  /** Resolves with the exit code. */
+  ended: Promise<number | null>;
+  /** Resolves with the API's address once it serves. */
+  serves: () => Promise<string>;
+}
+
+async function newFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'berth-program-'));
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+function start(folder: string, env: Record<string, string> = {}, args = program): Program {
+  const child = spawn(process.execPath, args, {
+    cwd: ROOT,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: {
+      ...process.env,
+      BERTH_DATA: folder,
+      BERTH_ENGINE: 'simulated',
+      BERTH_LISTEN: '127.0.0.1:0',
+      BERTH_GATEWAY_LISTEN: '127.0.0.1:0',
+      BERTH_ADMIN_PASSWORD: PASSWORD,
+      ...env,
+    },
+  });
+  let text = '';
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (bytes: Buffer) => void (text += bytes.toString()));
+  const ended = new Promise<number | null>((resolve) => child.once('close', resolve));
+  onTestFinished(async () => {
+    child.kill('SIGKILL');
+    await ended;
+  });
+  return {
+    child,
+    output: () => text,
+    ended,
+    serves: async () => {
+      const found = await until(
+        async () => ({ text, code: child.exitCode }),
+        (seen) => seen.text.includes('Berth serves.') || seen.code !== null,
+      );
+      const url = /API\s+(http:\/\/\S+)\/api/.exec(found.text)?.[1];
+      if (url === undefined) throw new Error(`it does not serve:\n${found.text}`);
+      return url;
+    },
+  };
+}
+
+async function admin(apiUrl: string) {
+  const baseUrl = `${apiUrl}/api`;
+  const { accessToken } = await makeClient({ baseUrl }).login({ username: 'admin', password: PASSWORD });
+  return makeClient({ baseUrl, credential: { kind: 'token', token: accessToken } });
+}
+
+async function wish(client: Awaited<ReturnType<typeof admin>>) {
+  const { images } = await client.listImages({ pager: { currentPage: 1, pageSize: 1 } });
+  const place = (await client.catalog()).instanceInfos[0]?.regionInfos[0];
+  return {
+    name: 'one',
+    imageId: images[0]?.imageId ?? '',
+    instanceTypeId: place?.instanceTypeInfos[0]?.instanceTypeId ?? '',
+    region: place?.regionId ?? '',
+    billing: { chargeMode: 'perHour', duration: 1 } as const,
+    remoteStorages: [],
+    instanceConfiguration: { enableCommonData: false, enableDocker: false, initScript: '' },
+    nodePorts: [],
+  };
+}
+
+test('SIGTERM ends it cleanly, and what was launched is there at the next start', async () => {
+  const folder = await newFolder();
+  const first = start(folder);
+  const client = await admin(await first.serves());
+  const { instanceId } = await client.launch(await wish(client));
+  first.child.kill('SIGTERM');
+  expect(await first.ended).toBe(0);
+  const again = await admin(await start(folder).serves());
+  const listed = await until(
+    () => again.listInstances({ pager: { currentPage: 1, pageSize: 10 } }),
+    ({ instances }) => instances[0]?.instanceRuntimeInfo.status === 'Running',
+  );
+  expect(listed.instances.map(({ instanceMetadata }) => instanceMetadata.instanceId)).toEqual([instanceId]);
+});
+
+test('a second start on the same data folder is refused, naming who has it', async () => {
+  const folder = await newFolder();
+  const first = start(folder);
+  await first.serves();
+  const second = start(folder);
+  expect(await second.ended).toBe(1);
+  expect(second.output()).toContain(`process ${first.child.pid}`);
+});
+
+test('a port that is taken, and a setting that is wrong, are named', async () => {
+  const taken = createServer();
+  await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => void taken.close());
+  const address = taken.address();
+  const port = typeof address === 'object' && address ? address.port : 0;
+  const blocked = start(await newFolder(), { BERTH_LISTEN: `127.0.0.1:${port}` });
+  expect(await blocked.ended).toBe(1);
+  expect(blocked.output()).toMatch(new RegExp(`127.0.0.1:${port}.* is taken by another program; set BERTH_LISTEN`));
+
+  const wrong = start(await newFolder(), { BERTH_NODE_PORTS: 'all' });
+  expect(await wrong.ended).toBe(1);
+  expect(wrong.output()).toMatch(/BERTH_NODE_PORTS: must be first-last/);
+});
+
+test('without an engine it serves, says so, and instances wait with a reason', async () => {
+  const folder = await newFolder();
+  const program = start(folder, {
+    BERTH_ENGINE: 'docker',
+    DOCKER_HOST: `unix://${folder}/no.sock`,
+    BERTH_REGISTRY_IMAGES: 'off',
+  });
+  const apiUrl = await program.serves();
+  const client = await admin(apiUrl);
+  const { regions } = await client.listRegions();
+  expect(regions[0]?.engine).toMatchObject({ answers: false });
+  expect((await fetch(`${apiUrl}/readyz`)).status).toBe(200);
+  await client.launch(await wish(client));
+  const waiting = await until(
+    () => client.listInstances({ pager: { currentPage: 1, pageSize: 1 } }),
+    ({ instances }) => instances[0]?.instanceRuntimeInfo.diagnosisReason === 'EngineUnreachable',
+  );
+  expect(waiting.instances[0]?.instanceRuntimeInfo.status).toMatch(/Initializing|Starting/);
+  program.child.kill('SIGTERM');
+  expect(await program.ended).toBe(0);
+});
+
+test('the first start shows a generated password once, and keeps it in a file of its owner alone', async () => {
+  const folder = await newFolder();
+  const first = start(folder, { BERTH_ADMIN_PASSWORD: '' });
+  const baseUrl = `${await first.serves()}/api`;
+  const password = (await readFile(join(folder, 'admin-password'), 'utf8')).trim();
+  expect(first.output()).toContain(`password ${password}`);
+  await makeClient({ baseUrl }).login({ username: 'admin', password });
+  first.child.kill('SIGTERM');
+  await first.ended;
+  const second = start(folder, { BERTH_ADMIN_PASSWORD: '' });
+  await second.serves();
+  expect(second.output()).not.toContain(password);
+});
+
+test('`npm run up` on what is installed already becomes the server, and passes a signal on', async () => {
+  const program = start(await newFolder(), { BERTH_SETUP: 'off' }, ['scripts/up.mjs']);
+  await admin(await program.serves());
+  program.child.kill('SIGTERM');
+  expect(await program.ended).toBe(0);
+});

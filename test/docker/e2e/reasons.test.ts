@@ -1,0 +1,276 @@
+/** Each trouble that a start can meet has its own reason, on a real engine: what its owner is told, and what becomes of it. */
+import { once } from 'node:events';
+import { mkdtemp, rename, rm } from 'node:fs/promises';
+import net from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, type TestContext } from 'vitest';
+import { realTime } from '../../../src/control/base/time.ts';
+import { diagnoses } from '../../../src/domain/instance-states.ts';
+import { instanceId } from '../../../src/domain/ids.ts';
+import { containerName } from '../../../src/engines/labels.ts';
+import { bannerOfSshd } from '../engines/docker-fixture.ts';
+import { shell } from './inside-container.ts';
+import { docker, until } from './server-process.ts';
+import { hastened, startInside, type ServerInside } from './server-inside.ts';
+import { makeWire, type Wire } from './wire.ts';
+
+const limits = { maxAttempts: 3, backOffBaseMs: 400, askAgainMs: 200, stopGraceMs: 1_000 };
+const SOCKET = (process.env['DOCKER_HOST'] ?? '/var/run/docker.sock').replace(/^unix:\/\//, '');
+
+const containerOf = (id: string) => docker.getContainer(containerName(instanceId(id)));
+
+/** Another program of the host that has the port. */
+async function hold(port: number, onTestFinished: TestContext['onTestFinished']): Promise<() => Promise<void>> {
+  const server = net.createServer().listen(port, '127.0.0.1');
+  await once(server, 'listening');
+  const release = (): Promise<void> => new Promise((resolve) => server.close(() => resolve()));
+  onTestFinished(release);
+  return release;
+}
+
+describe('what ends inside', () => {
+  let inside: ServerInside;
+  let imageId: string;
+  beforeAll(async () => {
+    inside = await startInside({ nodePorts: '31620-31649', limits, time: hastened });
+    imageId = await inside.offerTiny();
+  });
+  afterAll(() => inside?.stop());
+
+  test.concurrent('who uses more memory than there is: OutOfMemory, and it runs again', async ({ expect }) => {
+    // Each takes less than process 1 counts for then, so that one is who is ended for it.
+    const eats = 'dd if=/dev/zero of=/dev/null bs=1200M';
+    const greedy = `echo 1000 >/proc/1/oom_score_adj; sleep 1; ${eats} & ${eats}`;
+    const id = await inside.launch({ imageId, initScript: greedy });
+    const story = await until(
+      () => inside.story(id),
+      (told) => told.some((one) => one.startsWith('Starting/')),
+    );
+    expect(story).toContain('Starting/Queued/OutOfMemory');
+    const message = 'the init script was cut short by a stop and is not run again';
+    await inside.sees(id, { status: 'Running', diagnosisReason: '', message });
+    await inside.removeAll(id);
+  });
+
+  test.concurrent(
+    'a main process that ended once: ContainerExited, and it runs again by itself',
+    async ({ expect }) => {
+      const id = await inside.launch({ imageId });
+      await inside.sees(id, { status: 'Running' });
+      const ends = async (): Promise<number> =>
+        (await inside.story(id)).filter((one) => one === 'Starting/Queued/ContainerExited').length;
+      await containerOf(id).kill();
+      await until(ends, (times) => times === 1);
+      await inside.sees(id, { status: 'Running', diagnosisReason: '', healthy: true });
+      await containerOf(id).remove({ force: true });
+      await until(ends, (times) => times === 2);
+      const { instanceRuntimeInfo: now } = await inside.sees(id, { status: 'Running', diagnosisReason: '' });
+      expect(now).toMatchObject({ healthy: true, diagnosisMessage: '' });
+      await inside.removeAll(id);
+    },
+  );
+
+  test.concurrent('one that ends again and again: CrashLoop after so many tries', async ({ expect }) => {
+    const breaks = `rm /bin/sh; printf '#!/bin/busybox ash\\nexit 3\\n' >/bin/sh; chmod 755 /bin/sh; sleep 1; kill 1`;
+    const id = await inside.launch({ imageId, initScript: breaks });
+    expect(await inside.givenUp(id, { status: 'StartingFailed', reason: 'CrashLoop', hadRun: true })).toBe(
+      'the main process ended with exit code 3, 4 times in a row',
+    );
+    expect(await inside.story(id)).toContain('Starting/Queued/ContainerExited');
+    await inside.removeAll(id);
+  });
+
+  test.concurrent('sshd that stops to answer: Unhealthy while it does, and healthy again', async ({ expect }) => {
+    const id = await inside.launch({ imageId: await inside.offerTiny({ '/usr/sbin/sshd': bannerOfSshd }) });
+    await inside.sees(id, { status: 'Running', healthy: true });
+    expect((await inside.row(id)).observed.answersBy).toBe('ssh');
+    await shell(id, 'touch /tmp/silent');
+    const silent = await inside.sees(id, { healthy: false });
+    expect(silent.instanceRuntimeInfo).toMatchObject({
+      status: 'Running',
+      phase: 'Ready',
+      diagnosisReason: 'Unhealthy',
+      diagnosisMessage: diagnoses.Unhealthy,
+    });
+    expect((await inside.row(id)).holdsCapacity).toBe(true);
+    await shell(id, 'rm /tmp/silent');
+    await inside.sees(id, { status: 'Running', healthy: true, diagnosisReason: '' });
+    await inside.removeAll(id);
+  });
+
+  test.concurrent('a file where a volume is to be mounted: BadMount at once', async ({ expect }) => {
+    const withFile = await inside.offerTiny({ '/opt/taken': { content: 'a file', mode: 0o644 } });
+    const { region } = inside.server.example;
+    const { volume } = await inside.client.createVolume({ name: 'a', sizeGB: 1, region, volumeType: 'filesystem' });
+    const mount = { remoteStorageName: 'a', remoteStorageId: volume.id, type: 'filesystem' };
+    const id = await inside.launch({ imageId: withFile, remoteStorages: [{ ...mount, mountPath: '/opt/taken' }] });
+    const said = await inside.givenUp(id, { status: 'InitializationFailed', reason: 'BadMount' });
+    expect(said).toMatch(/where the image has a file/);
+    await inside.removeAll(id);
+  });
+
+  test('all places are free again', async () => {
+    const { used } = await inside.counted();
+    expect(used).toEqual({ cpuMilli: 0, memoryMiB: 0, gpus: 0, nodePorts: 0 });
+  });
+});
+
+describe('what the host does not give', () => {
+  test.concurrent(
+    'a node port that another program has: it runs on another; where there is none, PortsUsedUp',
+    async ({ expect, onTestFinished }) => {
+      const inside = await startInside({ nodePorts: '31650-31651', limits });
+      onTestFinished(() => inside.stop());
+      const imageId = await inside.offerTiny();
+      const release = await hold(31_650, onTestFinished);
+      const first = await inside.launch({ imageId });
+      const { instanceSpecInfo } = await inside.sees(first, { status: 'Running', diagnosisReason: '' });
+      expect(instanceSpecInfo.nodePorts).toEqual([{ port: 22, address: '127.0.0.1', nodePort: 31_651 }]);
+
+      const second = await inside.launch({ imageId });
+      const said = await inside.givenUp(second, { status: 'StartingFailed', reason: 'PortsUsedUp' });
+      expect(said).toBe('node port 31650 is taken by another program of the host');
+      expect(await inside.story(second)).toContain('Starting/CreateContainer/PortTaken');
+      await inside.client.start({ instanceId: second });
+      await inside.sees(second, { diagnosisReason: 'PortTaken' });
+      await release();
+      const running = await inside.sees(second, { status: 'Running', diagnosisReason: '' });
+      expect(running.instanceSpecInfo.nodePorts[0]?.nodePort).toBe(31_650);
+
+      // One that has run keeps its port, and waits for it.
+      await inside.client.stop({ instanceId: second });
+      await inside.sees(second, { status: 'Stopped' });
+      const releaseAgain = await hold(31_650, onTestFinished);
+      await inside.client.start({ instanceId: second });
+      const kept = await inside.sees(second, { diagnosisReason: 'PortTaken' });
+      expect(kept.instanceRuntimeInfo.diagnosisMessage).toMatch(/starts when the port is free/);
+      await releaseAgain();
+      await inside.sees(second, { status: 'Running', diagnosisReason: '' });
+      await inside.removeAll(first, second);
+    },
+  );
+
+  test.concurrent(
+    'sshd that never answers: StartTimeout when its time to become ready is over, and nothing of it runs on',
+    async ({ expect, onTestFinished }) => {
+      const inside = await startInside({ nodePorts: '31690-31699', limits: { ...limits, readyDeadlineMs: 3_000 } });
+      onTestFinished(() => inside.stop());
+      const silent = { '/usr/sbin/sshd': bannerOfSshd, '/tmp/silent': { content: '', mode: 0o644 } };
+      const id = await inside.launch({ imageId: await inside.offerTiny(silent) });
+      const said = await inside.givenUp(id, { status: 'StartingFailed', reason: 'StartTimeout' });
+      expect(said).toBe('not ready 3 s after its start');
+      await until(
+        () => containerOf(id).inspect(),
+        ({ State }) => !State.Running,
+      );
+      await inside.removeAll(id);
+    },
+  );
+
+  test.concurrent(
+    'disks that are away: VolumePending, DisksFailed, and it goes on when they are back; VolumeLost',
+    async ({ expect, onTestFinished }) => {
+      const inside = await startInside({
+        nodePorts: '31652-31669',
+        limits,
+        time: { ...realTime, every: hastened.every },
+      });
+      onTestFinished(() => inside.stop());
+      const imageId = await inside.offerTiny();
+      const { region } = inside.server.example;
+      const makeVolume = async (name: string) => {
+        const { volume } = await inside.client.createVolume({ name, sizeGB: 1, region, volumeType: 'filesystem' });
+        const mount = { remoteStorageName: name, remoteStorageId: volume.id, type: 'filesystem' };
+        return { id: volume.id, mounts: [{ ...mount, mountPath: `/root/${name}` }] };
+      };
+      const lost = await makeVolume('lost');
+      const mounting = await inside.launch({ imageId, remoteStorages: lost.mounts });
+      await inside.sees(mounting, { status: 'Running' });
+      await inside.client.stop({ instanceId: mounting });
+      await inside.sees(mounting, { status: 'Stopped' });
+
+      const [disks, away] = [join(inside.folder, 'disks'), join(inside.folder, 'disks.away')];
+      await rename(disks, away);
+      const pending = await inside.launch({ imageId, remoteStorages: (await makeVolume('pending')).mounts });
+      const without = await inside.launch({ imageId });
+      const { instanceRuntimeInfo: waits } = await inside.sees(pending, { diagnosisReason: 'VolumePending' });
+      expect(waits).toMatchObject({ status: 'Initializing', phase: 'PrepareDisks' });
+      expect(waits.diagnosisMessage).toMatch(/volume pending .* is Pending/);
+      const { instanceRuntimeInfo: fails } = await inside.sees(without, { diagnosisReason: 'DisksFailed' });
+      expect(fails).toMatchObject({ status: 'Initializing', phase: 'PrepareDisks' });
+      expect(fails.diagnosisMessage).toBe('the data disk could not be had from the storage of the region');
+      await inside.givenUp(without, { status: 'InitializationFailed', reason: 'DisksFailed' });
+      await rename(away, disks);
+      await inside.client.start({ instanceId: without });
+      await inside.sees(without, { status: 'Running', diagnosisReason: '' });
+      await inside.sees(pending, { status: 'Running', diagnosisReason: '' });
+
+      await rename(join(disks, 'volume', lost.id), join(inside.folder, 'lost'));
+      await until(
+        () => inside.client.listVolumes({ pager: { currentPage: 1, pageSize: 10 } }),
+        ({ volumeList }) => volumeList.some(({ id, status }) => id === lost.id && status === 'Lost'),
+      );
+      await inside.client.start({ instanceId: mounting });
+      const said = await inside.givenUp(mounting, { status: 'StartingFailed', reason: 'VolumeLost' });
+      expect(said).toMatch(/volume lost .* is Lost/);
+      await inside.removeAll(mounting, pending, without);
+    },
+  );
+});
+
+describe('what the engine does', () => {
+  let inside: ServerInside;
+  let engine: Wire;
+  let folder: string;
+  let imageId: string;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'berth-wire-'));
+    const path = join(folder, 'engine.sock');
+    engine = await makeWire({ at: { path }, to: { path: SOCKET } });
+    inside = await startInside({ nodePorts: '31670-31689', limits, time: hastened, engineAt: `unix://${path}` });
+    imageId = await inside.offerTiny();
+  });
+  afterAll(async () => {
+    await inside?.stop();
+    await engine?.down();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  test('its socket is gone: EngineUnreachable, nothing is failed for it, and all go on when it is back', async () => {
+    const before = await inside.launch({ imageId });
+    await inside.sees(before, { status: 'Running' });
+    await engine.down();
+    const during = await inside.launch({ imageId });
+    const { instanceRuntimeInfo: now } = await inside.sees(during, { diagnosisReason: 'EngineUnreachable' });
+    expect(now).toMatchObject({ status: 'Initializing', diagnosisMessage: 'the container engine does not answer' });
+    await inside.client.stop({ instanceId: before });
+    await inside.sees(before, { diagnosisReason: 'EngineUnreachable', status: 'Running', phase: 'Stopping' });
+    const { regions } = await until(
+      () => inside.client.listRegions(),
+      (answer) => answer.regions[0]?.engine.answers === false,
+    );
+    expect(regions[0]?.engine.answers).toBe(false);
+    await engine.up();
+    await inside.sees(during, { status: 'Running', diagnosisReason: '' });
+    await inside.sees(before, { status: 'Stopped', diagnosisReason: '' });
+    expect((await inside.story(during)).filter((one) => one.includes('Failed'))).toEqual([]);
+    await inside.removeAll(before, during);
+  });
+
+  test("it refuses, as a stranger's container has the name: EngineRejected, and the stranger is let alone", async () => {
+    await engine.down();
+    const id = await inside.launch({ imageId });
+    const stranger = await docker.createContainer({
+      name: containerName(instanceId(id)),
+      Image: (await inside.row(id)).spec.image.ref,
+      Entrypoint: ['sleep', '600'],
+    });
+    onTestFinished(() => stranger.remove({ force: true }));
+    await engine.up();
+    const said = await inside.givenUp(id, { status: 'InitializationFailed', reason: 'EngineRejected' });
+    expect(said).toMatch(/not of this installation; the operator has to remove it/);
+    await inside.removeAll(id);
+    expect((await stranger.inspect()).State.Status).toBe('created');
+  });
+});

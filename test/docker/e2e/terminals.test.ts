@@ -1,0 +1,206 @@
+/** Commands and terminals on real parts, with the gateway as a process of its own: what a person at a real shell relies on. */
+import { createHash, randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { channels } from '../../../src/contract/exec.ts';
+import { openExec, openTerminal, type TerminalSocket } from '../../http/api/exec-room.ts';
+import { IMAGE_DEADLINE_MS, launchFirst } from './first-launch.ts';
+import { login, startServerProcess, until, type Client, type ServerProcess } from './server-process.ts';
+
+const mebibyte = 1024 * 1024;
+
+let server: ServerProcess;
+let client: Client;
+let token: string;
+let instanceId: string;
+let port: number;
+beforeAll(async () => {
+  server = await startServerProcess({ nodePorts: '32310-32319', gatewayApart: true });
+  ({ client, token } = await login(server));
+  port = Number(new URL(server.apiUrl).port);
+  ({ instanceId } = await launchFirst(client, { name: 'terminals' }));
+}, IMAGE_DEADLINE_MS);
+afterAll(async () => {
+  await server?.stop();
+});
+
+const open = (terminal: string, columns = 100, rows = 30): Promise<TerminalSocket> =>
+  openTerminal(port, { instanceId, terminal, columns, rows }, { token });
+
+test('exit codes, and stderr apart', async () => {
+  const run = (...command: string[]) => client.exec({ instanceId, command });
+  expect(await run('sh', '-c', 'echo out; echo err >&2')).toMatchObject({
+    exitCode: 0,
+    stdout: 'out\n',
+    stderr: 'err\n',
+  });
+  expect(await run('sh', '-c', 'exit 3')).toMatchObject({ exitCode: 3 });
+  expect(await run('no-such-command')).toMatchObject({
+    exitCode: 127,
+    stderr: expect.stringMatching(/^no-such-command: not found/),
+  });
+  expect(await run('sh', '-c', 'kill -9 $$')).toMatchObject({ exitCode: 137, timedOut: false });
+  const startedMs = Date.now();
+  const late = await client.exec({ instanceId, command: ['sh', '-c', 'sleep 4321 & sleep 4321'], timeoutSeconds: 1 });
+  expect(late).toMatchObject({ exitCode: 137, timedOut: true });
+  expect(Date.now() - startedMs).toBeLessThan(20_000);
+  expect((await run('sh', '-c', 'ps ax | grep -c "[s]leep 4321"')).stdout).toBe('0\n');
+});
+
+const memoryOf = (pid: number | null): number =>
+  Number(/^VmRSS:\s*(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) * 1024;
+
+test('100 MB through a command, in at stdin and out at stdout, to the byte, in memory that stays flat', async () => {
+  const total = 100 * 1_000_000;
+  const line = await openExec(port, { instanceId, command: 'cat' }, { token });
+  const [sent, came] = [createHash('sha256'), createHash('sha256')];
+  let bytes = 0;
+  line.socket.removeAllListeners('message');
+  line.socket.on('message', (data: Buffer) => {
+    if (data[0] !== channels.stdout) return;
+    bytes += data.length - 1;
+    came.update(data.subarray(1));
+  });
+  const before = memoryOf(server.pid());
+  let most = 0;
+  const watching = setInterval(() => (most = Math.max(most, memoryOf(server.pid()))), 50);
+  const piece = randomBytes(100_000);
+  for (let at = 0; at < total; at += piece.length) {
+    sent.update(piece);
+    line.send(channels.stdin, piece);
+    while (line.socket.bufferedAmount > mebibyte) await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+  line.send(channels.stdin);
+  expect((await line.closed).code).toBe(1000);
+  clearInterval(watching);
+  expect(bytes).toBe(total);
+  expect(came.digest('hex')).toBe(sent.digest('hex'));
+  console.info(
+    `memory of the API: ${Math.round(before / mebibyte)} MiB before, at most ${Math.round(most / mebibyte)} MiB`,
+  );
+  // Dead buffers of what was read are given back at 64 MB (src/engines/docker/exec/exec.ts); the API's own growth is in it.
+  expect(most - before).toBeLessThan(120 * mebibyte);
+});
+
+test('a terminal has its size and hears of others, Ctrl-C ends what runs, and what it has as environment is the instance’s', async () => {
+  const one = await open('sizes');
+  one.type('stty size\r');
+  await one.shows('30 100\r\n');
+  one.resize(77, 33);
+  await until(
+    async () => one.told.at(-1)?.['rows'],
+    (rows) => rows === 33,
+  );
+  one.type('stty size\r');
+  await one.shows('33 77\r\n');
+  one.type('sleep 1000; echo "after $?"\r');
+  await one.shows('after $?"\r\n');
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  one.type('\x03');
+  await one.shows('^C');
+  one.type('echo "it was $?"\r');
+  await one.shows('it was 130\r\n');
+  one.type('echo "$HOME $TERM $BERTH_INSTANCE_ID $0"\r');
+  await one.shows(new RegExp(`/root xterm-256color ${instanceId} \\S*bash\r\n`));
+  one.type('exit 9\r');
+  expect(await one.closed).toEqual({ code: 1000, why: 'the shell ended' });
+  expect(one.told.at(-1)).toEqual({ type: 'exit', exitCode: 9 });
+});
+
+/** A program that has the screen for itself, and draws it anew when its size changes. */
+const FULL_SCREEN = `
+import curses
+def run(screen):
+    drawn = 0
+    while True:
+        drawn += 1
+        rows, columns = screen.getmaxyx()
+        screen.clear()
+        screen.addstr(0, 0, f"drawn {drawn} at {columns}x{rows}")
+        screen.addstr(rows - 1, 0, "the last line")
+        screen.refresh()
+        if screen.getkey() == "q":
+            return
+curses.wrapper(run)
+`;
+
+test('a program with the screen for itself draws it anew for whoever comes, and leaves it as it was', async () => {
+  await client.exec({ instanceId, command: ['sh', '-c', 'cat >/root/full.py'], stdin: FULL_SCREEN });
+  const first = await open('full');
+  first.type('echo before; python3 full.py; echo left\r');
+  await first.shows('drawn 1 at 100x30');
+  first.type('x');
+  await first.shows('drawn 2 at 100x30');
+  first.socket.close();
+  await first.closed;
+  const same = await open('full');
+  await same.shows('the last line');
+  await same.shows(/drawn \d+ at 100x29/);
+  await same.shows(/at 100x29[^]*drawn \d+ at 100x30/);
+  expect(same.shown()).toContain('\x1b[?1049h');
+  const larger = await open('full', 120, 40);
+  await larger.shows(/drawn \d+ at 120x40/);
+  larger.type('q');
+  for (const viewer of [same, larger]) await viewer.shows(/\[\?1049l[^]*left\r\n/);
+});
+
+test('the API is killed, and the terminal goes on; nothing that it showed meanwhile is missing', async () => {
+  const before = await open('lasting');
+  before.type('for n in $(seq 1 60); do echo "tick $n"; sleep 0.1; done; echo over\r');
+  await before.shows('tick 5\r\n');
+  await server.kill('SIGKILL');
+  await before.closed;
+  await server.start();
+  const after = await open('lasting');
+  await after.shows('\r\nover\r\n');
+  expect(after.told[0]).toMatchObject({ created: false });
+  expect(after.shown().match(/^tick \d+/gm)).toEqual(Array.from({ length: 60 }, (_, n) => `tick ${n + 1}`));
+  const { terminals } = await client.listTerminals({ instanceId });
+  expect(terminals.map(({ terminal }) => terminal)).toContain('lasting');
+  await client.closeTerminal({ instanceId, terminal: 'lasting' });
+  expect(await after.closed).toEqual({ code: 4410, why: 'the terminal was closed' });
+});
+
+test('a megabyte of lines leaves the last of them, whole, and the next viewer’s terminal is asked nothing', async () => {
+  const first = await open('long');
+  first.type("printf '\\033[6n\\033[c'; seq 1 200000\r");
+  await first.shows('\r\n200000\r\n');
+  first.socket.close();
+  await first.closed;
+  const next = await open('long');
+  await next.shows('\r\n200000\r\n');
+  const lines = next
+    .shown()
+    .split('\r\n')
+    .filter((line) => /^\d+$/.test(line));
+  expect(Number(lines[0])).toBe(200_001 - lines.length);
+  expect(next.shown().length).toBeLessThanOrEqual(256 * 1024 + 1_024);
+  expect(next.shown()).not.toContain('\x1b[6n');
+});
+
+test('when the instance stops, its terminals end, and the gateway that stops leaves no shell behind', async () => {
+  const viewer = await open('last');
+  await viewer.shows('# ');
+  await client.exec({ instanceId, command: ['sh', '-c', 'echo seen'] });
+  await server.gateway?.kill('SIGTERM');
+  expect([4410, 4503]).toContain((await viewer.closed).code);
+  const count = 'cat /proc/[0-9]*/environ 2>/dev/null | tr "\\0" "\\n" | grep -c ^BERTH_TERMINAL=last';
+  expect((await client.exec({ instanceId, command: ['sh', '-c', count] })).stdout).toBe('0\n');
+  await server.gateway?.start();
+  const killed = await open('last');
+  killed.type('setsid sleep 4321 & echo begun\r');
+  await killed.shows('begun\r\n');
+  await server.gateway?.kill('SIGKILL');
+  expect((await killed.closed).code).toBe(4503);
+  await server.gateway?.start();
+  const next = await open('last');
+  await next.shows('# ');
+  // The shell of before is hung up, what it left to run on is not, and this one stays.
+  await until(
+    () => client.exec({ instanceId, command: ['sh', '-c', `${count}; ps ax | grep -c '[s]leep 4321'`] }),
+    ({ stdout }) => stdout === '2\n1\n',
+  );
+  await client.stop({ instanceId });
+  // The start script hangs up whoever sits on a terminal, before the container ends.
+  expect([1000, 4410]).toContain((await next.closed).code);
+});

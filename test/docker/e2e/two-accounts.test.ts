@@ -1,0 +1,487 @@
+/**
+ * Two accounts on the real server, its engine simulated: Mallory gets to nothing of Alice's, by the API or the gateway, and can't tell it from what
+ * never was. Beside it the counter-proof: what is tried is there, and opens to Alice. The gateway's doors one by one: `test/http/gateway/two-accounts.test.ts`.
+ */
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import WebSocket from 'ws';
+import { BASE_PATH, routeNames, routes, type RouteName } from '../../../src/contract/routes.ts';
+import { fileUrl } from '../../../src/contract/file.ts';
+import { exchange, M as OTHER, plain, upgrade, DOMAIN } from '../../http/gateway/doors.ts';
+import { hosts, spellings } from '../../http/gateway/spellings.ts';
+import { firstWish, running } from './first-launch.ts';
+import { login, startServerProcess, type Client, type ServerProcess } from './server-process.ts';
+
+interface Person {
+  client: Client;
+  token: string;
+  instanceId: string;
+  volumeId: string;
+  apiKey: string;
+  /** Of the gateway. */
+  session: string;
+}
+
+const LISTENS = [8000, 8001, 8002, 8003].map((port) => `# berth-sim: listen ${port} http\n`).join('');
+const pager = { currentPage: 1, pageSize: 100 };
+const never = (): string => `notebook-${randomUUID()}`;
+
+let server: ServerProcess;
+let gatewayPort: number;
+let apiPort: number;
+let alice: Person;
+let mallory: Person;
+/** Of Alice's things, by the name that the routes have for them. */
+let hers: Record<string, string>;
+/** For a launch. */
+let place: { region: string; type: string; image: string };
+
+async function person(admin: Client, username: string): Promise<Person> {
+  const password = `the password of ${username}`;
+  await admin.createUser({ username, password, balance: 1_000 });
+  const { client, token } = await login(server, username, password);
+  const wish = await firstWish(client, { name: 'mine', initScript: LISTENS, nodePorts: [8000] });
+  place = { region: wish.region, type: wish.instanceTypeId, image: wish.imageId };
+  const { volume } = await client.createVolume({
+    name: 'mine',
+    sizeGB: 1,
+    region: wish.region,
+    volumeType: 'filesystem',
+  });
+  const { instanceId } = await client.launch(wish);
+  await running(client, instanceId);
+  const { key } = await client.createApiKey({ name: 'mine' });
+  const opened = await fetch((await client.open({ instanceId })).url.replace(DOMAIN, `127.0.0.1:${gatewayPort}`), {
+    redirect: 'manual',
+  });
+  const session = /berth_gateway=([^;]+)/.exec(opened.headers.get('set-cookie') ?? '')?.[1] ?? '';
+  return { client, token, instanceId, volumeId: volume.id, apiKey: key.fullKey, session };
+}
+
+beforeAll(async () => {
+  server = await startServerProcess({
+    nodePorts: '32200-32249',
+    settings: { BERTH_ENGINE: 'simulated', BERTH_DOMAIN: `*.${DOMAIN}` },
+  });
+  [gatewayPort = 0, apiPort = 0] = [server.gatewayUrl, server.apiUrl].map((url) => Number(new URL(url).port));
+  const { client: admin } = await login(server);
+  [alice, mallory] = await Promise.all([person(admin, 'alice'), person(admin, 'mallory')]);
+  const { client, instanceId, volumeId } = alice;
+  await client.setPortAccess({ instanceId, port: 8001, access: 'signedIn' });
+  const { shareId, token } = await client.sharePort({ instanceId, port: 8003, seconds: 3_600 });
+  const { snapshot } = await client.createSnapshot({ volumeId, name: 'kept' });
+  const { imageId } = await client.createImage({ name: 'hers', ref: 'registry.test/hers:1' });
+  const { operations } = await client.listOperations({ instanceId, pager });
+  hers = {
+    instanceId,
+    volumeId,
+    shareId,
+    snapshotId: snapshot.id,
+    imageId,
+    operationId: operations[0]?.operationId ?? '',
+    token,
+    session: (await client.listSessions()).sessions[0]?.id ?? '',
+    key: (await client.listApiKeys()).keys[0]?.id ?? '',
+  };
+  if (Object.values(hers).includes('')) throw new Error(`something of hers is not there: ${JSON.stringify(hers)}`);
+}, 120_000);
+afterAll(async () => {
+  await server?.stop();
+});
+
+const asMallory = (): Record<string, readonly string[]> => ({
+  token: [`Authorization: Bearer ${mallory.token}`],
+  'API key': [`X-API-Key: ${mallory.apiKey}`],
+  session: [`Cookie: berth_gateway=${mallory.session}`, 'Sec-Fetch-Site: none'],
+});
+
+test('the gateway: no spelling of path or host opens a door of Alice’s to a stranger or to Mallory, by whatever she shows', async () => {
+  const { instanceId: her } = alice;
+  const nobody = never();
+  const ports: [port: number, isForAccounts: boolean][] = [
+    [8888, false],
+    [8002, false],
+    [8003, false],
+    [22, false],
+    [8001, true],
+  ];
+  const placesOf = (id: string, port: number): Record<string, { host: string; path: string }> => {
+    const paths = { forward: `/forward/${id}/${port}/`, ...(port === 8888 ? { notebook: `/notebook/${id}/` } : {}) };
+    const all: Record<string, { host: string; path: string }> = {};
+    for (const [surface, path] of Object.entries(paths)) {
+      all[surface] = { host: DOMAIN, path };
+      for (const [name, spell] of Object.entries(spellings))
+        all[`${surface}: ${name}`] = {
+          host: DOMAIN,
+          path: spell(path, id, port).replaceAll(OTHER, mallory.instanceId),
+        };
+    }
+    const host = `${port}-${id}.${DOMAIN}`;
+    all['host'] = { host, path: '/' };
+    for (const [name, spell] of Object.entries(hosts))
+      all[`host: ${name}`] = { host: spell(host).replaceAll(OTHER, mallory.instanceId), path: '/' };
+    return all;
+  };
+  const plainly = (answer: string | null): string | undefined =>
+    answer
+      ?.replaceAll(new RegExp(her, 'gi'), 'x')
+      .replaceAll(new RegExp(nobody, 'gi'), 'x')
+      .replaceAll(/^date:.*$/gim, '');
+  const wrong: string[] = [];
+  let tried = 0;
+  for (const [port, isForAccounts] of ports) {
+    const elsewhere = placesOf(nobody, port);
+    for (const [who, shows] of Object.entries({ 'a stranger': [], ...(isForAccounts ? {} : asMallory()) })) {
+      for (const [name, place] of Object.entries(placesOf(her, port))) {
+        tried += 1;
+        const answer = await exchange(gatewayPort, plain(place, shows));
+        // A simulated instance tells who it is.
+        if (answer === null || answer.includes(`"instanceId":"${her}"`))
+          wrong.push(`${who}, ${port}, ${name}: ${answer ?? 'no end'}`);
+        const there = elsewhere[name];
+        if (who !== 'token' || there === undefined || name.includes('two ports')) continue;
+        if (plainly(await exchange(gatewayPort, plain(there, shows))) !== plainly(answer))
+          wrong.push(`${who}, ${port}, ${name}: tells that it is there`);
+      }
+      const switched = await exchange(gatewayPort, upgrade({ host: DOMAIN, path: `/forward/${her}/${port}/` }, shows));
+      if (!/^HTTP\/1\.1 40[14] /.test(switched ?? '')) wrong.push(`${who}, ${port}, WebSocket: ${switched}`);
+      // The same does open what it should.
+      const own = isForAccounts
+        ? `/forward/${her}/8000/`
+        : who === 'a stranger'
+          ? `/forward/${mallory.instanceId}/8000/`
+          : `/forward/${mallory.instanceId}/8002/`;
+      expect(await exchange(gatewayPort, plain({ host: DOMAIN, path: own }, shows))).toMatch(
+        /^HTTP\/1\.1 200 [^]*"simulated":true/,
+      );
+    }
+    if (port !== 22)
+      expect(
+        await exchange(
+          gatewayPort,
+          plain({ host: DOMAIN, path: `/forward/${her}/${port}/` }, [`X-API-Key: ${alice.apiKey}`]),
+        ),
+      ).toMatch(new RegExp(`^HTTP/1\\.1 200 [^]*"instanceId":"${her}"`));
+  }
+  expect(wrong).toEqual([]);
+  expect(tried).toBeGreaterThan(2_000);
+  // The link opens its port, and no other.
+  const byLink = async (port: number): Promise<number> =>
+    (await fetch(`${server.gatewayUrl}/forward/${her}/${port}/`, { headers: { 'x-berth-share': hers['token'] ?? '' } }))
+      .status;
+  expect([await byLink(8003), await byLink(8002), await byLink(8888)]).toEqual([200, 401, 401]);
+});
+
+/** A body that would do for every route, of such ids. */
+const bodyOf = (ids: Record<string, string | undefined>): object => ({
+  ...ids,
+  id: ids['volumeId'],
+  name: 'hostile',
+  port: 8002,
+  access: 'public',
+  seconds: 60,
+  minutes: 1,
+  sizeGB: 2,
+  dataDiskSize: 100,
+  path: '',
+  command: ['true'],
+  terminal: 'one',
+  source: 'console',
+});
+
+const idsOf = (name: RouteName): string[] => {
+  const { body } = routes[name];
+  const shape: unknown = 'shape' in body ? body.shape : {};
+  return Object.keys(shape ?? {}).filter((field) => /^id$|Id$/.test(field) && field !== 'instanceTypeId');
+};
+
+test('the API: every route that takes an id answers Mallory for Alice’s as for one that never was', async () => {
+  const nobody = never();
+  const nobodys = Object.fromEntries(Object.keys(hers).map((field) => [field, randomUUID()]));
+  Object.assign(nobodys, { instanceId: nobody, operationId: `${nobody}.1` });
+  const ask = async (name: RouteName, body: object, token: string): Promise<string> => {
+    const { method, path } = routes[name];
+    const answer = await fetch(`${server.apiUrl}${BASE_PATH}${path}`, {
+      method,
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+    return `${answer.status} ${await answer.text()}`;
+  };
+  const without = (ids: Record<string, string>, text: string): string => {
+    let left = text;
+    // That of an operation holds that of what it is about.
+    for (const [field, id] of Object.entries(ids).toSorted(([, a], [, b]) => b.length - a.length))
+      left = left.replaceAll(id, field);
+    return left;
+  };
+  const withIds = routeNames.filter(
+    (name) =>
+      idsOf(name).length > 0 && routes[name].who === 'account' && name !== 'listOperations' && name !== 'launch',
+  );
+  const answers: Record<string, number> = {};
+  for (const name of withIds) {
+    // A snapshot has the name of a volume's id in some routes.
+    for (const id of ['volumeId', 'snapshotId', 'session', 'key'] as const) {
+      const bodies = [hers, nobodys].map((ids) => ({ ...bodyOf(ids), id: ids[id] }));
+      const [theirs = '', nobodyS = ''] = await Promise.all(bodies.map((body) => ask(name, body, mallory.token)));
+      // A refusal names what was asked for.
+      expect([name, without(hers, theirs)]).toEqual([name, without(nobodys, nobodyS)]);
+      answers[name] = Number(theirs.slice(0, 3));
+    }
+  }
+  // These name one thing of several, or it lies deeper.
+  const launch = {
+    name: 'hostile',
+    nodePorts: [],
+    instanceTypeId: place.type,
+    region: place.region,
+    billing: { chargeMode: 'perHour', duration: 1 },
+  };
+  const instanceConfiguration = { enableCommonData: false, enableDocker: false, initScript: '' };
+  const deeper = (ids: Record<string, string>): [RouteName, object][] => [
+    ...['instanceId', 'volumeId', 'snapshotId', 'imageId'].map((field): [RouteName, object] => [
+      'listOperations',
+      { [field]: ids[field], pager },
+    ]),
+    ['launch', { ...launch, imageId: ids['imageId'], remoteStorages: [], instanceConfiguration }],
+    [
+      'launch',
+      {
+        ...launch,
+        imageId: place.image,
+        remoteStorages: [
+          { remoteStorageId: ids['volumeId'], remoteStorageName: 'mine', type: 'filesystem', mountPath: '/mnt/x' },
+        ],
+        instanceConfiguration,
+      },
+    ],
+  ];
+  const elsewhere = deeper(nobodys);
+  for (const [at, [name, body]] of deeper(hers).entries()) {
+    const [theirs, nobodyS] = [
+      await ask(name, body, mallory.token),
+      await ask(name, elsewhere[at]?.[1] ?? {}, mallory.token),
+    ];
+    expect([name, without(hers, theirs)]).toEqual([name, without(nobodys, nobodyS)]);
+    expect([name, theirs]).toEqual([name, expect.stringMatching(/^404 /)]);
+  }
+  // Nobody was stopped by a body that is wrong in itself, which would be the same for both.
+  const otherwise = Object.entries(answers).filter(([, status]) => status !== 404);
+  expect(otherwise).toEqual([]);
+  expect(withIds.length).toBeGreaterThanOrEqual(25);
+  // And all of it is there, as it was.
+  for (const [name, id] of [
+    ['getInstance', ''],
+    ['metrics', ''],
+    ['activity', ''],
+    ['listPorts', ''],
+    ['listShares', ''],
+    ['getOperation', ''],
+    ['getVolume', 'volumeId'],
+  ] as const)
+    expect([name, await ask(name, { ...bodyOf(hers), id: hers[id] ?? '' }, alice.token)]).toEqual([
+      name,
+      expect.stringMatching(/^200 /),
+    ]);
+  const { instance } = await alice.client.getInstance({ instanceId: alice.instanceId });
+  expect(instance.instanceRuntimeInfo.status).toBe('Running');
+  const { ports } = await alice.client.listPorts({ instanceId: alice.instanceId });
+  expect(ports.find(({ port }) => port === 8002)).toBeUndefined();
+});
+
+test('the API: no list of Mallory’s, nor the stream of her events, holds anything of Alice’s', async () => {
+  const lists = [
+    'listInstances',
+    'listVolumes',
+    'listSnapshots',
+    'listSessions',
+    'listApiKeys',
+    'listSshKeys',
+    'listImages',
+    'listRegistries',
+    'userInfo',
+  ] as const;
+  for (const name of lists) {
+    const { method, path } = routes[name];
+    const ask = async ({ token }: Person): Promise<string> =>
+      (
+        await fetch(`${server.apiUrl}${BASE_PATH}${path}`, {
+          method,
+          headers: { authorization: `Bearer ${token}` },
+          body: JSON.stringify({ pager }),
+        })
+      ).text();
+    const [own, others] = await Promise.all([ask(alice), ask(mallory)]);
+    for (const [what, secret] of Object.entries(hers))
+      expect([name, what, others.includes(secret)]).toEqual([name, what, false]);
+    if (name === 'listInstances') expect(own).toContain(alice.instanceId);
+    if (name === 'listSessions') expect(own).toContain(hers['session']);
+  }
+  const events = await fetch(`${server.apiUrl}${BASE_PATH}/events`, {
+    headers: { authorization: `Bearer ${mallory.token}`, 'last-event-id': '0' },
+  });
+  const reader = events.body?.getReader();
+  let text = '';
+  while (!text.includes(mallory.instanceId)) {
+    const { value, done } = (await reader?.read()) ?? { value: undefined, done: true };
+    if (done) break;
+    text += Buffer.from(value).toString();
+  }
+  await reader?.cancel();
+  expect(text).toContain(mallory.instanceId);
+  for (const secret of Object.values(hers)) expect(text).not.toContain(secret);
+});
+
+test('the API: files of a volume, and spellings of paths, hosts and bodies, tell Mallory no more', async () => {
+  const body = (id: string): string => JSON.stringify({ instanceId: id });
+  const own = mallory.instanceId;
+  type Asked = (id: string) => { target: string; lines?: readonly string[]; body?: string; method?: string };
+  const get = `${BASE_PATH}/instance/get`;
+  const targets = [
+    get,
+    `/${get}`,
+    get.replace('/instance', '//instance'),
+    `${get}/`,
+    get.replace('get', '%67et'),
+    get.replace('/get', '%2fget'),
+    get.replace('/get', '%252fget'),
+    get.toUpperCase(),
+    `${get};x`,
+    `${get}.json`,
+    `${get}%00`,
+    `${BASE_PATH}/./instance/get`,
+    `${BASE_PATH}/user/../instance/get`,
+    `${BASE_PATH}/%2e/instance/get`,
+    `http://127.0.0.1${get}`,
+    `http://evil.test${get}`,
+    `/..${get}`,
+    `\\api\\instance\\get`,
+  ];
+  const tricks: Asked[] = [
+    ...targets.map((target): Asked => (id) => ({ target, body: body(id) })),
+    (id) => ({ target: `${get}?instanceId=${id}`, body: body(own) }),
+    (id) => ({ target: get, body: `{"instanceId":"${own}","instanceId":"${id}"}` }),
+    (id) => ({ target: get, body: `{"instanceId":"${id}","instanceId":"${own}"}` }),
+    (id) => ({ target: get, body: `{"instanceId":["${own}","${id}"]}` }),
+    (id) => ({ target: get, body: `{"instanceId":{"$eq":"${id}"}}` }),
+    (id) => ({ target: get, body: `{"InstanceId":"${id}","instanceId":"${own}"}` }),
+    (id) => ({ target: get, body: `{"__proto__":{"instanceId":"${id}"}}` }),
+    (id) => ({ target: get, body: body(`${id}\u0000`) }),
+    (id) => ({ target: get, body: body(` ${id}`) }),
+    (id) => ({ target: get, body: body(id.toUpperCase()) }),
+    (id) => ({ target: get, body: body(`${own}' or id='${id}`) }),
+    ...[
+      'X-Forwarded-User: alice',
+      'X-Remote-User: alice',
+      'X-Original-URL: /api/instance/get',
+      'X-HTTP-Method-Override: GET',
+      'X-Forwarded-For: 127.0.0.1',
+      'Host: localhost',
+      `Authorization: Basic ${Buffer.from('alice:').toString('base64')}`,
+      'Cookie: AccessToken=alice',
+      'X-API-Key: berth_alice',
+    ].map((line): Asked => (id) => ({ target: get, lines: [line], body: body(id) })),
+    ...['GET', 'PUT', 'DELETE', 'HEAD', 'PATCH', 'OPTIONS'].map((method): Asked => (id) => ({
+      target: get,
+      method,
+      body: body(id),
+    })),
+    ...['GET', 'HEAD', 'PUT', 'DELETE'].map((method): Asked => (id) => ({
+      target: BASE_PATH + fileUrl(id === alice.instanceId ? alice.volumeId : randomUUID(), 'a'),
+      method,
+    })),
+    (id) => ({
+      target: `${BASE_PATH}/storage/volume/${mallory.volumeId}%2f..%2f${id === alice.instanceId ? alice.volumeId : randomUUID()}/files/a`,
+      method: 'GET',
+    }),
+    (id) => ({
+      target: BASE_PATH + fileUrl(mallory.volumeId, `../${id === alice.instanceId ? alice.volumeId : randomUUID()}/a`),
+      method: 'GET',
+    }),
+  ];
+  const nobody = never();
+  const ask = async (trick: Asked, id: string, shows: readonly string[]): Promise<string> => {
+    const { target, lines = [], body: sent = '', method = 'POST' } = trick(id);
+    const host = lines.some((line) => line.startsWith('Host:')) ? [] : [`Host: 127.0.0.1:${apiPort}`];
+    const head = [
+      ...host,
+      ...shows,
+      ...lines,
+      'Content-Type: application/json',
+      `Content-Length: ${Buffer.byteLength(sent)}`,
+      'Connection: close',
+    ];
+    return (await exchange(apiPort, `${method} ${target} HTTP/1.1\r\n${head.join('\r\n')}\r\n\r\n${sent}`)) ?? 'no end';
+  };
+  const plainly = (answer: string): string =>
+    answer
+      .replaceAll(new RegExp(`${alice.instanceId}|${nobody}`, 'gi'), 'x')
+      .replaceAll(/^(date|x-request-id):.*$/gim, '')
+      .replaceAll(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/gi, 'y');
+  const shows = [`Authorization: Bearer ${mallory.token}`];
+  for (const trick of tricks) {
+    const [theirs, nobodys] = [await ask(trick, alice.instanceId, shows), await ask(trick, nobody, shows)];
+    const what = JSON.stringify(trick('x'));
+    expect([what, plainly(theirs)]).toEqual([what, plainly(nobodys)]);
+    for (const name of ['operationId', 'shareId', 'token'] as const)
+      expect([what, theirs.includes(hers[name] ?? '')]).toEqual([what, false]);
+  }
+  const asAlice = [`Authorization: Bearer ${alice.token}`];
+  expect(await ask((id) => ({ target: get, body: body(id) }), alice.instanceId, asAlice)).toMatch(
+    new RegExp(`^HTTP/1\\.1 200 [^]*${alice.instanceId}`),
+  );
+});
+
+/** What the API answers to GET with an instance in the query, streams and WebSockets: `/instance/…`. All that the document has must stand here. */
+const gets: Readonly<Record<string, { more: string; isSocket: boolean }>> = {
+  '/instance/exec': { more: '&command=true', isSocket: true },
+  '/instance/logs': { more: '&source=console', isSocket: false },
+  '/instance/terminal': { more: '&terminal=one', isSocket: true },
+};
+
+test('the API: streams and WebSockets of an instance begin for nobody but its owner', async () => {
+  const document: { paths: Record<string, { get?: { parameters?: { name: string }[] } }> } = JSON.parse(
+    await (await fetch(`${server.apiUrl}${BASE_PATH}/openapi.json`)).text(),
+  );
+  const found = Object.entries(document.paths).filter(([, { get }]) =>
+    get?.parameters?.some(({ name }) => name === 'instanceId'),
+  );
+  expect(found.map(([path]) => path).toSorted()).toEqual(Object.keys(gets));
+  const nobody = never();
+  for (const [path, { more, isSocket }] of Object.entries(gets)) {
+    const ask = async (id: string, shows: readonly string[], isSwitch: boolean): Promise<string> => {
+      const at = { host: `127.0.0.1:${apiPort}`, path: `${BASE_PATH}${path}?instanceId=${id}${more}` };
+      const answer = await exchange(apiPort, isSwitch ? upgrade(at, shows) : plain(at, shows));
+      return (answer ?? 'no end').replaceAll(id, 'x').replaceAll(/^(date|x-request-id):.*$/gim, '');
+    };
+    for (const shows of [[], ...Object.values(asMallory())]) {
+      for (const isSwitch of isSocket ? [true, false] : [false]) {
+        const theirs = await ask(alice.instanceId, shows, isSwitch);
+        expect([path, theirs]).toEqual([path, expect.stringMatching(/^HTTP\/1\.1 4\d\d /)]);
+        expect([path, theirs]).toEqual([path, await ask(nobody, shows, isSwitch)]);
+      }
+    }
+    const hersToo = await ask(alice.instanceId, [`Authorization: Bearer ${alice.token}`], isSocket);
+    expect([path, hersToo]).not.toEqual([path, expect.stringMatching(/^HTTP\/1\.1 (401|403|404) /)]);
+  }
+});
+
+test('a WebSocket of Alice’s goes on, and one of Mallory’s at the same place never begins', async () => {
+  const url = `${server.gatewayUrl.replace('http', 'ws')}/notebook/${alice.instanceId}/api/kernels/x/channels`;
+  const begin = (headers: Record<string, string>): Promise<number> =>
+    new Promise((resolve, reject) => {
+      const socket = new WebSocket(url, { headers });
+      socket.on('open', () => {
+        resolve(101);
+        socket.close();
+      });
+      socket.on('unexpected-response', (_request, answer) => resolve(answer.statusCode ?? 0));
+      socket.on('error', reject);
+    });
+  expect(await begin({ authorization: `Bearer ${alice.token}` })).toBe(101);
+  expect(await begin({ authorization: `Bearer ${mallory.token}` })).toBe(404);
+  expect(await begin({ 'x-api-key': mallory.apiKey })).toBe(404);
+  expect(await begin({ cookie: `berth_gateway=${mallory.session}`, 'sec-fetch-site': 'none' })).toBe(404);
+  expect(await begin({})).toBe(401);
+});

@@ -1,0 +1,81 @@
+/**
+ * Registries that are the real thing: Debian's `docker-registry`, each a process with a folder and a port of its own. Two of them,
+ * one for everybody and one for those who have credentials.
+ */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import net, { type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import type { RegistryCredentials } from '../../../src/engines/contract.ts';
+import { until } from '../../conformance/subject.ts';
+
+export const credentials: RegistryCredentials = { username: 'berth', secret: 'harbour' };
+/** The line of htpasswd for them, at bcrypt's least cost but one: the registry checks it at every request. */
+const htpasswd = 'berth:$2y$05$abcdefghijklmnopqrstuuZ9hITkhSjgdPh1azpD9e5XbVlHeIfui\n';
+
+export interface DebianRegistries {
+  /** `127.0.0.1:<port>`, which Docker takes without TLS. */
+  open: string;
+  closed: string;
+  stop(): Promise<void>;
+}
+
+export async function startDebianRegistries(): Promise<DebianRegistries> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'berth-registries-'));
+  const children: ChildProcess[] = [];
+  const stop = async (): Promise<void> => {
+    for (const child of children) {
+      if (child.exitCode !== null || child.pid === undefined) continue;
+      child.kill('SIGKILL');
+      await once(child, 'exit');
+    }
+    await rm(folder, { recursive: true, force: true });
+  };
+  try {
+    const open = await start(path.join(folder, 'open'), '', children);
+    const auth = `auth:\n  htpasswd:\n    realm: berth\n    path: ${path.join(folder, 'closed/htpasswd')}\n`;
+    const closed = await start(path.join(folder, 'closed'), auth, children);
+    return { open, closed, stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+async function start(folder: string, auth: string, children: ChildProcess[]): Promise<string> {
+  await mkdir(folder);
+  await writeFile(path.join(folder, 'htpasswd'), htpasswd);
+  const address = `127.0.0.1:${await freePort()}`;
+  const storage = `storage:\n  filesystem:\n    rootdirectory: ${path.join(folder, 'images')}\n  delete:\n    enabled: true\n`;
+  const config = `version: 0.1\nlog:\n  level: error\n${storage}http:\n  addr: ${address}\n${auth}`;
+  await writeFile(path.join(folder, 'config.yml'), config);
+  const child = spawn('docker-registry', ['serve', path.join(folder, 'config.yml')], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+    env: { PATH: process.env['PATH'], OTEL_TRACES_EXPORTER: 'none' },
+  });
+  children.push(child);
+  let said = '';
+  child.stderr.on('data', (chunk: Buffer) => (said = (said + chunk.toString()).slice(-2_000)));
+  child.on(
+    'error',
+    (error) => (said += `${error.message}; it is Debian's package docker-registry, apt-get install it`),
+  );
+  await until('the registry answers', async () => {
+    if (child.exitCode !== null || child.pid === undefined) throw new Error(`docker-registry ended: ${said}`);
+    return fetch(`http://${address}/v2/`).then(
+      ({ status }) => status === (auth === '' ? 200 : 401),
+      () => false,
+    );
+  });
+  return address;
+}
+
+async function freePort(): Promise<number> {
+  const server = net.createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}

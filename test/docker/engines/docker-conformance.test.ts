@@ -1,0 +1,5 @@
+/** Docker holds the engine contract. */
+import { describeConformance } from '../../conformance/engine.ts';
+import { makeDockerFixture } from './docker-fixture.ts';
+
+describeConformance('docker', makeDockerFixture);

@@ -1,0 +1,222 @@
+/** Commands with open streams on Docker: a connection that breaks, what is left behind, and how the engine's words are read. */
+import { once } from 'node:events';
+import { setTimeout as delay } from 'node:timers/promises';
+import { text } from 'node:stream/consumers';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { readNotBegun } from '../../../src/engines/docker/exec/exec.ts';
+import { makeFrameReader, makeLineReader } from '../../../src/engines/docker/exec/log-lines.ts';
+import type { Engine, EngineSpec, LogLine } from '../../../src/engines/contract.ts';
+import { containerName } from '../../../src/engines/labels.ts';
+import { heldBytes, settlesBelow } from '../../conformance/exec.ts';
+import { deadline, expectFault, faultOf, until, type Subject } from '../../conformance/subject.ts';
+import { endpoint, onDocker, type DockerFixture } from './docker-fixture.ts';
+import { makeCuttable, withSocket } from './sockets.ts';
+
+let fixture: DockerFixture;
+let subject: Subject;
+onDocker((made) => ({ fixture, subject } = made));
+
+const cat = { command: ['cat'], env: {}, terminal: null };
+
+describe('an engine that vanishes', () => {
+  let spec: EngineSpec;
+  beforeEach(async () => {
+    spec = subject.spec();
+    await subject.ensure(spec);
+  });
+
+  /** Between the engine object and the daemon is a socket that can be cut. */
+  async function cutOff(work: (engine: Engine, cut: () => void) => Promise<void>): Promise<void> {
+    if (!('socketPath' in endpoint)) return expect.fail('the engine is not on a socket');
+    const { listener, cut } = makeCuttable(endpoint.socketPath);
+    await withSocket(fixture, listener, async (socketPath) => {
+      const engine = fixture.make({ endpoint: { socketPath } });
+      await work(engine, cut);
+      await engine.stop();
+    });
+  }
+
+  it('is unreachable to who waits for the exit, and ends the streams', async () => {
+    await cutOff(async (engine, cut) => {
+      const running = await engine.openExec(spec.id, cat, deadline());
+      running.stdin.write('hello');
+      expect(String((await once(running.stdout, 'data'))[0])).toBe('hello');
+      cut();
+      await expectFault(running.exited, 'unreachable');
+      await expectFault(running.kill(), 'unreachable');
+      expect(await text(running.stderr)).toBe('');
+    });
+  });
+
+  it('is unreachable to who follows a log', async () => {
+    await cutOff(async (engine, cut) => {
+      const log = await engine.followLogs(spec.id, 'console', {}, deadline());
+      const reading = Array.fromAsync(log);
+      reading.catch(() => {});
+      await until(
+        'it reads',
+        async () => (await Array.fromAsync(await engine.logs(spec.id, 'console', {}, deadline()))).length === 2,
+      );
+      cut();
+      await expectFault(reading, 'unreachable');
+    });
+  });
+});
+
+describe('signals and memory', () => {
+  it('a signal goes to its process group, which a trap sees and its children do', async () => {
+    const spec = subject.spec();
+    await subject.ensure(spec);
+    const script = 'trap "echo caught; exit 7" INT; echo ready; sleep 1000; echo no';
+    const running = await fixture.engine.openExec(spec.id, { ...cat, command: ['sh', '-c', script] }, deadline());
+    let said = '';
+    running.stdout.on('data', (chunk: Buffer) => (said += chunk.toString()));
+    await until('its trap is set', async () => said === 'ready\n');
+    await running.kill('INT');
+    expect(await running.exited).toBe(7);
+    expect(said).toBe('ready\ncaught\n');
+  });
+
+  it('small pieces that nobody reads do not keep what came beside them', async () => {
+    const spec = subject.spec();
+    await subject.ensure(spec);
+    const script = 'n=0; while [ $n -lt 1500 ]; do head -c 20000 /dev/zero; printf x >&2; n=$((n + 1)); done';
+    const before = heldBytes();
+    const running = await fixture.engine.openExec(spec.id, { ...cat, command: ['sh', '-c', script] }, deadline());
+    let bytes = 0;
+    for await (const chunk of running.stdout) {
+      bytes += Buffer.from(chunk).length;
+      // So slowly that much is read at once, of both.
+      await delay(1);
+    }
+    expect(bytes).toBe(1_500 * 20_000);
+    expect(running.stderr.readableLength).toBe(1_500);
+    expect(await settlesBelow(before + 4 * 1024 * 1024)).toBe(true);
+    expect(await text(running.stderr)).toBe('x'.repeat(1_500));
+  });
+});
+
+describe('what is left behind', () => {
+  it('an engine object that stops lets go, and the command goes on', async () => {
+    const spec = subject.spec();
+    await subject.ensure(spec);
+    const engine = fixture.make();
+    const running = await engine.openExec(spec.id, { ...cat, command: ['sleep', '1000'] }, deadline());
+    await engine.stop();
+    await expectFault(running.exited, 'unreachable');
+    expect((await subject.exec(spec.id, 'ps')).stdout).toContain('sleep 1000');
+  });
+
+  it('an opening that is given up leaves no command behind', async () => {
+    const spec = subject.spec();
+    await subject.ensure(spec);
+    const wish = { ...cat, command: ['sleep', '1000'] };
+    const sleeps = async () => (await subject.exec(spec.id, 'ps')).stdout.includes('sleep 1000');
+    for (const ms of [1, 5, 10, 20, 40, 60, 80]) {
+      await fixture.engine.openExec(spec.id, wish, AbortSignal.timeout(ms)).then(
+        (running) => running.kill(),
+        () => {},
+      );
+    }
+    expect(await until('all are gone', async () => !(await sleeps()))).toBe(true);
+  });
+
+  it('a kill of one that stands still is busy, and works afterwards', async () => {
+    const spec = subject.spec();
+    await subject.ensure(spec);
+    const running = await fixture.engine.openExec(spec.id, cat, deadline());
+    const container = fixture.docker.getContainer(containerName(spec.id));
+    await container.pause();
+    await expectFault(running.kill(), 'busy');
+    await expectFault(fixture.engine.openExec(spec.id, cat, deadline()), 'busy');
+    await container.unpause();
+    await running.kill();
+    expect(await running.exited).toBe(137);
+  });
+
+  it('where there is no room for one more process, what begins can make none; one that does not begin is a fault, not an exit code', async () => {
+    const spec = subject.spec({ pidsLimit: 16 });
+    await subject.ensure(spec);
+    const full = await subject.exec(spec.id, 'sh', '-c', 'while :; do sleep 1000 & done');
+    expect(full).toMatchObject({ exitCode: 2, stderr: expect.stringContaining("can't fork") });
+    // The engine puts a process that it has made into the limit, and it is chance whether that needs one more to become the command.
+    for (let again = 0; again < 5; again++) {
+      const command = ['sh', '-c', 'true & echo made one'];
+      const outcome = await fixture.engine.openExec(spec.id, { ...cat, command }, deadline()).then(
+        ({ exited }) => exited,
+        async (error: unknown) => (await faultOf(Promise.reject(error))).kind,
+      );
+      expect([2, 'no_capacity']).toContain(outcome);
+    }
+  });
+});
+
+describe('what the engine says of a command that it could not begin', () => {
+  const of = (cause: string): string =>
+    `OCI runtime exec failed: exec failed: unable to start container process: ${cause}: unknown\r\n`;
+
+  it.each([
+    ['exec: "nope": executable file not found in $PATH', 127, 'nope: not found'],
+    ['exec: "/nope": stat /nope: no such file or directory', 127, 'nope: not found'],
+    ['exec: "/root": is a directory', 126, 'nope: is a directory'],
+    ['exec: "/root/x": permission denied', 126, 'nope: permission denied'],
+    ['exec /root/x: exec format error', 126, 'nope: exec format error'],
+  ])('%s', (cause, exitCode, said) => {
+    expect(readNotBegun(of(cause), 'nope')).toEqual({ exitCode, text: said });
+  });
+
+  it('what is the engine’s own trouble is a fault', async () => {
+    const faultIn = (said: string) => faultOf(new Promise((resolve) => resolve(readNotBegun(said, 'nope'))));
+    for (const cause of ['read init-p: connection reset by peer', 'fork/exec /x: resource temporarily unavailable'])
+      expect(await faultIn(of(cause))).toMatchObject({ kind: 'no_capacity', retry: true });
+    expect(await faultIn(of('something new'))).toMatchObject({ kind: 'rejected', retry: true });
+    expect(await faultIn('')).toMatchObject({ kind: 'rejected', retry: true });
+  });
+});
+
+describe('lines', () => {
+  const frame = (source: 1 | 2, payload: string): Buffer => {
+    const header = Buffer.alloc(8);
+    header[0] = source;
+    header.writeUInt32BE(Buffer.byteLength(payload), 4);
+    return Buffer.concat([header, Buffer.from(payload)]);
+  };
+  const [first, second] = ['2026-01-02T03:04:05.678901234Z', '2026-01-02T03:04:06.000000000Z'];
+
+  it('are put together from frames cut anywhere, each stream for itself, with the time of their first piece', () => {
+    const bytes = Buffer.concat([
+      frame(1, `${first} begun `),
+      frame(2, `${second} trouble\n`),
+      frame(1, `${second} ended ⚓\n`),
+      frame(1, `${second} last`),
+    ]);
+    const whole: LogLine[] = [
+      { atMs: Date.parse(second), text: 'trouble', cut: false },
+      { atMs: Date.parse(first), text: 'begun ended ⚓', cut: false },
+      { atMs: Date.parse(second), text: 'last', cut: false },
+    ];
+    for (let size = 1; size <= bytes.length; size++) {
+      const reader = makeFrameReader();
+      const lines: LogLine[] = [];
+      for (let at = 0; at < bytes.length; at += size) lines.push(...reader.take(bytes.subarray(at, at + size)));
+      expect([...lines, ...reader.rest()], `chunks of ${size}`).toEqual(whole);
+    }
+  });
+
+  it('are cut at 16 KiB, between characters, and the next is whole', () => {
+    const reader = makeLineReader();
+    const long = `${'x'.repeat(16 * 1024 - 1)}⚓⚓`;
+    const lines = reader.take(Buffer.from(`${long}\n\nnext\nunfinished`));
+    expect(lines).toEqual([
+      { atMs: null, text: 'x'.repeat(16 * 1024 - 1), cut: true },
+      { atMs: null, text: '', cut: false },
+      { atMs: null, text: 'next', cut: false },
+    ]);
+    expect(reader.rest()).toEqual([{ atMs: null, text: 'unfinished', cut: false }]);
+    const framed = makeFrameReader();
+    expect(framed.take(Buffer.concat([frame(1, `${first} ${long}\n`), frame(1, `${second} next\n`)]))).toEqual([
+      { atMs: Date.parse(first), text: 'x'.repeat(16 * 1024 - 1), cut: true },
+      { atMs: Date.parse(second), text: 'next', cut: false },
+    ]);
+  });
+});

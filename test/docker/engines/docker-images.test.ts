@@ -1,0 +1,354 @@
+/** Images by way of a real daemon and a registry of our own. */
+import { once } from 'node:events';
+import http from 'node:http';
+import net, { type AddressInfo } from 'node:net';
+import path from 'node:path';
+import { inspect } from 'node:util';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { EngineFault } from '../../../src/domain/engine-fault.ts';
+import { listedRef, splitRef } from '../../../src/engines/docker/image/refs.ts';
+import { registryFault } from '../../../src/engines/docker/image/registry-faults.ts';
+import { makeTransferProgress } from '../../../src/engines/docker/image/transfers.ts';
+import type { ImageProgress } from '../../../src/engines/contract.ts';
+import { deadline, expectFault, makeSubject, until, untilStopped } from '../../conformance/subject.ts';
+import { makeDockerFixture, type DockerFixture } from './docker-fixture.ts';
+import { makeRegistry, type Registry } from './docker-registry.ts';
+
+const notThere = (error: unknown): void => {
+  if (!(error instanceof Error && 'statusCode' in error && error.statusCode === 404)) throw error;
+};
+
+describe('pulls', () => {
+  let fixture: DockerFixture;
+  let registry: Registry;
+  beforeAll(async () => {
+    [fixture, registry] = await Promise.all([makeDockerFixture(), makeRegistry()]);
+  });
+  afterAll(async () => {
+    await fixture?.docker
+      .getImage(registry.imageRef)
+      .remove({ force: true })
+      .catch(() => {});
+    await registry?.stop();
+    await fixture?.stop();
+  });
+  const pull = async (ref: string, signal = deadline()): Promise<ImageProgress[]> => {
+    const told: ImageProgress[] = [];
+    await fixture.engine.ensureImage(ref, (progress) => told.push(progress), signal);
+    return told;
+  };
+
+  it('an aborted pull is a fault worth another try, at once, and the next one has the image', async () => {
+    registry.mood = 'holding';
+    const abort = new AbortController();
+    const told: ImageProgress[] = [];
+    const pulling = fixture.engine.ensureImage(registry.imageRef, (progress) => told.push(progress), abort.signal);
+    const refused = expectFault(pulling, 'unreachable');
+    await until('bytes move', async () => told.length > 0);
+    abort.abort();
+    expect((await refused).retry).toBe(true);
+    registry.mood = 'well';
+    await pull(registry.imageRef);
+    await fixture.docker.getImage(registry.imageRef).inspect();
+  });
+
+  it('tells bytes that only grow, up to the size of the layers; and nothing of an image that is there', async () => {
+    await fixture.docker.getImage(registry.imageRef).remove({ force: true });
+    const told: ImageProgress[] = [];
+    await fixture.make().ensureImage(registry.imageRef, (progress) => told.push(progress), deadline());
+    expect(told.at(-1)).toMatchObject({ done: registry.layerBytes, total: registry.layerBytes });
+    for (const [index, { done, total }] of told.entries()) {
+      expect(done).toBeLessThanOrEqual(total);
+      expect(done).toBeGreaterThanOrEqual(told[index - 1]?.done ?? 0);
+    }
+    expect(await pull(registry.imageRef)).toEqual([]);
+  });
+
+  it('says what is unknown, what is denied, and what can not be reached', async () => {
+    const unknown = await expectFault(pull(`${registry.address}/tiny:2`), 'not_found');
+    expect(unknown.message).toContain(`${registry.address}/tiny:2`);
+    await expectFault(pull(`${registry.address}/nothing:1`), 'not_found');
+    const denied = await expectFault(pull(`${registry.address}/secret:1`), 'denied');
+    expect(denied.retry).toBe(false);
+    const server = net.createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    await new Promise((resolve) => server.close(resolve));
+    const away = await expectFault(pull(`127.0.0.1:${port}/tiny:1`), 'unreachable');
+    expect(away.retry).toBe(true);
+    await expectFault(pull('Not A Name'), 'rejected');
+  });
+
+  it.each([
+    ['failing', 'unreachable', true, 'registryAway'],
+    ['denying', 'denied', false, 'imageDenied'],
+    ['cuttingShort', 'unreachable', true, 'registryAway'],
+    ['babbling', 'rejected', true, 'imageUnfit'],
+    ['forging', 'rejected', true, 'imageUnfit'],
+  ] as const)(
+    'a registry that is %s makes it %s, and the next pull has the image',
+    async (mood, kind, retry, reason) => {
+      await registry.renew();
+      await fixture.docker.getImage(registry.imageRef).remove({ force: true }).catch(notThere);
+      const engine = fixture.make();
+      const have = (): Promise<void> => engine.ensureImage(registry.imageRef, () => {}, deadline());
+      registry.mood = mood;
+      try {
+        const fault = await expectFault(have(), kind);
+        expect(fault).toMatchObject({ retry, reason });
+        expect(fault.message).toContain(registry.imageRef);
+      } finally {
+        registry.mood = 'well';
+      }
+      await have();
+    },
+  );
+
+  it('a registry that says nothing is let go of within a second of the deadline', async () => {
+    await registry.renew();
+    await fixture.docker.getImage(registry.imageRef).remove({ force: true }).catch(notThere);
+    const engine = fixture.make();
+    registry.mood = 'silent';
+    try {
+      const beganMs = performance.now();
+      const call = engine.ensureImage(registry.imageRef, () => {}, AbortSignal.timeout(300));
+      expect((await expectFault(call, 'unreachable')).retry).toBe(true);
+      expect(performance.now() - beganMs).toBeLessThan(1_300);
+    } finally {
+      registry.mood = 'well';
+    }
+  });
+
+  it('an aborted pull stops the download itself, not only the wait for it', async () => {
+    await registry.renew();
+    await fixture.docker.getImage(registry.imageRef).remove({ force: true }).catch(notThere);
+    registry.mood = 'trickling';
+    const abort = new AbortController();
+    const refused = expectFault(
+      fixture.make().ensureImage(registry.imageRef, () => {}, abort.signal),
+      'unreachable',
+    );
+    await until('a layer is on its way', async () => registry.sending() === 1);
+    abort.abort();
+    await refused;
+    registry.mood = 'well';
+    await until('the registry sees the engine hang up', async () => registry.hungUp() === 1);
+    await expect(fixture.docker.getImage(registry.imageRef).inspect()).rejects.toMatchObject({ statusCode: 404 });
+  });
+
+  it('a layer whose connection is cut goes on from there, and its bytes never go back', async () => {
+    await registry.renew();
+    await fixture.docker.getImage(registry.imageRef).remove({ force: true }).catch(notThere);
+    registry.mood = 'cutting';
+    const told: ImageProgress[] = [];
+    const tell = (progress: ImageProgress): void => {
+      told.push(progress);
+      registry.mood = 'well';
+    };
+    await fixture.make().ensureImage(registry.imageRef, tell, deadline());
+    expect(told.at(-1)).toMatchObject({ done: registry.layerBytes, total: registry.layerBytes });
+    for (const [index, { done }] of told.entries()) expect(done).toBeGreaterThanOrEqual(told[index - 1]?.done ?? 0);
+  });
+
+  it('an engine that ends the stream without the image is no success', async () => {
+    const hollow = http.createServer((request, response) => {
+      const pulls = request.method === 'POST';
+      response.writeHead(pulls ? 200 : 404, { 'content-type': 'application/json' });
+      response.end(pulls ? '{"status":"Pulling fs layer","id":"a"}\n' : '{"message":"No such image: x"}');
+    });
+    const socketPath = path.join(await fixture.hostFolder(), 'engine.sock');
+    hollow.listen(socketPath);
+    await once(hollow, 'listening');
+    try {
+      const engine = fixture.make({ endpoint: { socketPath } });
+      const fault = await expectFault(
+        engine.ensureImage('some/image:1', () => {}, deadline()),
+        'unreachable',
+      );
+      expect(fault).toMatchObject({ retry: true, reason: undefined });
+    } finally {
+      hollow.closeAllConnections();
+      await new Promise((resolve) => hollow.close(resolve));
+    }
+  });
+
+  it('credentials go to the engine in a header, and are in nothing that is thrown', async () => {
+    const asked: http.IncomingMessage[] = [];
+    const echoing = http.createServer((request, response) => {
+      asked.push(request);
+      response.writeHead(request.method === 'POST' ? 500 : 404, { 'content-type': 'application/json' });
+      response.end('{"message":"No such image: unauthorized: incorrect username or password"}');
+    });
+    const socketPath = path.join(await fixture.hostFolder(), 'engine.sock');
+    echoing.listen(socketPath);
+    await once(echoing, 'listening');
+    try {
+      const engine = fixture.make({ endpoint: { socketPath } });
+      const given = { username: 'berth', secret: 'hush-hush' };
+      const calls = [
+        () => engine.ensureImage('r.example/a/b:1', () => {}, deadline(), given),
+        () => engine.pushImage('r.example/a/b:1', () => {}, deadline(), given),
+      ];
+      for (const call of calls) {
+        const fault = await expectFault(call(), 'denied');
+        expect(fault.reason).toBe('imageDenied');
+        const all = inspect(fault, { depth: Infinity, showHidden: true });
+        expect(all).not.toContain(given.secret);
+        expect(all).not.toContain(Buffer.from(given.secret).toString('base64').slice(0, 8));
+      }
+      const posts = asked.filter(({ method }) => method === 'POST');
+      expect(posts).toHaveLength(2);
+      for (const { url, headers } of posts) {
+        expect(url).not.toContain(given.secret);
+        const header = Buffer.from(String(headers['x-registry-auth']), 'base64url').toString();
+        expect(JSON.parse(header)).toEqual({ username: 'berth', password: given.secret, serveraddress: 'r.example' });
+      }
+    } finally {
+      echoing.closeAllConnections();
+      await new Promise((resolve) => echoing.close(resolve));
+    }
+  });
+
+  it('an image that was removed behind our back is missed at the launch, and had again after', async () => {
+    await pull(registry.imageRef);
+    await fixture.docker.getImage(registry.imageRef).remove({ force: true });
+    expect(await pull(registry.imageRef), 'it is believed to be there').toEqual([]);
+    const subject = makeSubject(fixture);
+    try {
+      const spec = subject.spec({ imageRef: registry.imageRef });
+      await expectFault(subject.ensure(spec), 'not_found');
+      expect((await pull(registry.imageRef)).length).toBeGreaterThan(0);
+      await subject.ensure(spec);
+      const { exitCode } = await untilStopped(subject, spec.id);
+      expect(exitCode, 'it has no shell').toBe(127);
+      expect(
+        await Array.fromAsync(
+          await fixture.engine.logs(spec.id, 'console', { tail: 5 }, deadline()),
+          ({ text }) => text,
+        ),
+      ).toEqual([expect.stringContaining('/bin/sh')]);
+    } finally {
+      await subject.clear();
+    }
+  });
+
+  it('a ref of a recipe goes to whoever builds, once, and its failure is passed on', async () => {
+    const asked: string[] = [];
+    const engine = fixture.make({
+      buildLocalImage: async (ref, onProgress) => {
+        asked.push(ref);
+        onProgress({ text: 'Building', done: 1, total: 2, unit: 'steps' });
+        if (ref.includes('broken')) throw new EngineFault('rejected', 'the recipe is broken', { retry: false });
+      },
+    });
+    const told: ImageProgress[] = [];
+    await engine.ensureImage('berth.local/some:1', (progress) => told.push(progress), deadline());
+    await engine.ensureImage('berth.local/some:1', (progress) => told.push(progress), deadline());
+    expect(asked).toEqual(['berth.local/some:1']);
+    expect(told).toEqual([{ text: 'Building', done: 1, total: 2, unit: 'steps' }]);
+    const fault = await expectFault(
+      engine.ensureImage('berth.local/broken:1', () => {}, deadline()),
+      'rejected',
+    );
+    expect(fault.message).toBe('the recipe is broken');
+  });
+});
+
+describe('what a pull says', () => {
+  it('bytes are summed over layers, and none is counted beyond its size', () => {
+    const told: ImageProgress[] = [];
+    const add = makeTransferProgress((progress) => told.push(progress));
+    add({ status: 'Pulling from tiny', id: '1' });
+    add({ status: 'Already exists', id: 'x' });
+    add({ status: 'Downloading', id: 'a', progressDetail: { current: 10, total: 100 } });
+    add({ status: 'Downloading', id: 'b', progressDetail: { current: 5, total: 50 } });
+    add({ status: 'Downloading', id: 'a', progressDetail: { current: 5, total: 100 } });
+    add({ status: 'Download complete', id: 'b' });
+    add({ status: 'Download complete', id: 'a' });
+    add({ status: 'Extracting', id: 'a', progressDetail: { current: 1, total: 100 } });
+    expect(told.map(({ done, total }) => [done, total])).toEqual([
+      [10, 100],
+      [15, 150],
+      [60, 150],
+      [150, 150],
+    ]);
+    expect(told.at(-1)?.text).toBe('Unpacking');
+    expect(() => add({ error: 'unexpected EOF' })).toThrow('unexpected EOF');
+  });
+
+  it.each([
+    ['manifest for x:9 not found: manifest unknown: manifest unknown', 'not_found'],
+    ['pull access denied for x, repository does not exist or may require docker login', 'denied'],
+    ['Get "https://r.example/v2/": dial tcp: lookup r.example: no such host', 'unreachable'],
+    [
+      'Get "https://r.example/v2/": net/http: request canceled (Client.Timeout exceeded while awaiting headers)',
+      'unreachable',
+    ],
+    ['unauthorized: authentication required', 'denied'],
+    ['toomanyrequests: You have reached your pull rate limit', 'unreachable'],
+    ['no matching manifest for linux/arm64/v8 in the manifest list entries', 'rejected'],
+    ['write /var/lib/docker/tmp/x: no space left on device', 'no_capacity'],
+    ['write /var/lib/docker/tmp/x: disk quota exceeded', 'no_capacity'],
+    ['manifest for x:9 not found: manifest unknown: manifest unknown', 'not_found'],
+    ['something nobody has ever seen', 'unreachable'],
+  ])('"%s" is %s', (sentence, kind) => {
+    const answer = Object.assign(new Error('server error'), { statusCode: 500, json: { message: sentence } });
+    expect(registryFault('x:9', answer)).toMatchObject({ kind, message: expect.stringContaining('x:9') });
+  });
+
+  it('an image whose name reads like trouble is only what is said of it', () => {
+    const ref = 'r.example/tools/denied-tls:404';
+    const sentence = `manifest for ${ref} not found: manifest unknown`;
+    const answer = Object.assign(new Error('server error'), { statusCode: 404, json: { message: sentence } });
+    expect(registryFault(ref, answer)).toMatchObject({ kind: 'not_found', reason: 'imageMissing' });
+  });
+
+  it('an error in the midst of a transfer is the registry’s, and a broken connection to the engine is the engine’s', () => {
+    const add = makeTransferProgress(() => {});
+    const midst = (error: string): unknown => {
+      try {
+        add({ errorDetail: { message: error }, error });
+      } catch (thrown) {
+        return thrown;
+      }
+      return expect.fail('it was not thrown');
+    };
+    for (const [sentence, kind, reason] of [
+      ['unexpected EOF', 'unreachable', 'registryAway'],
+      ['received unexpected HTTP status: 500 Internal Server Error', 'unreachable', 'registryAway'],
+      ['unauthorized: authentication required', 'denied', 'imageDenied'],
+      ['failed to register layer: ApplyLayer exit status 1: no space left on device', 'no_capacity', 'diskFull'],
+    ]) {
+      expect(registryFault('r.example/x:9', midst(sentence ?? ''))).toMatchObject({ kind, reason });
+    }
+    const reset = Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
+    expect(registryFault('r.example/x:9', reset)).toMatchObject({ kind: 'unreachable', reason: undefined });
+  });
+
+  it('an upload counts as a download does, and a layer whose size was lowered does not take bytes back', () => {
+    const told: ImageProgress[] = [];
+    const add = makeTransferProgress((progress) => told.push(progress));
+    add({ status: 'Preparing', id: 'a', progressDetail: {} });
+    add({ status: 'Layer already exists', id: 'x' });
+    add({ status: 'Pushing', id: 'a', progressDetail: { current: 60, total: 100 } });
+    add({ status: 'Pushing', id: 'a', progressDetail: { current: 90, total: 80 } });
+    add({ status: 'Pushed', id: 'a' });
+    expect(told).toEqual([
+      { text: 'Uploading', done: 60, total: 100, unit: 'bytes' },
+      { text: 'Uploading', done: 90, total: 100, unit: 'bytes' },
+      { text: 'Uploading', done: 100, total: 100, unit: 'bytes' },
+    ]);
+  });
+
+  it('a ref without a tag means its latest, never all', () => {
+    expect(splitRef('debian')).toEqual({ repository: 'debian', tag: 'latest' });
+    expect(splitRef('localhost:5000/debian')).toEqual({ repository: 'localhost:5000/debian', tag: 'latest' });
+    expect(splitRef('localhost:5000/debian:12')).toEqual({ repository: 'localhost:5000/debian', tag: '12' });
+    expect(splitRef('a/b@sha256:00')).toEqual({ repository: 'a/b', tag: 'sha256:00' });
+    expect(['debian', 'docker.io/library/debian:12', 'ghcr.io/a/b'].map(listedRef)).toEqual([
+      'debian:latest',
+      'debian:12',
+      'ghcr.io/a/b:latest',
+    ]);
+  });
+});

@@ -1,0 +1,158 @@
+/** What a saved image is, looked at past the engine: its base image with what was changed, and nothing of Berth's. */
+import { createHash } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { containerName, labels } from '../../../src/engines/labels.ts';
+import { createOptions, gpuLabel } from '../../../src/engines/docker/container/create-options.ts';
+import { control, deadline, expectFault, expectRunning, until, type Subject } from '../../conformance/subject.ts';
+import { onDocker, type DockerFixture } from './docker-fixture.ts';
+
+let fixture: DockerFixture;
+let subject: Subject;
+onDocker((made) => {
+  ({ fixture, subject } = made);
+});
+
+/** An image with settings of its own, made of the fixture's. */
+async function imageWith(name: string, changes: string[]): Promise<string> {
+  const ref = `berth.local/${name}:${createHash('sha256').update(fixture.installation).digest('hex').slice(0, 8)}`;
+  const container = await fixture.docker.createContainer({ Image: fixture.imageRef, Entrypoint: ['true'] });
+  const [repo = '', tag = ''] = ref.split(':');
+  await container.commit({ repo, tag, changes });
+  await container.remove({ force: true });
+  subject.after(() => fixture.docker.getImage(ref).remove({ force: true }));
+  return ref;
+}
+
+async function saved(imageRef: string, name: string, wish: Parameters<Subject['spec']>[0] = {}) {
+  const ref = `berth.local/saved-${name}:${fixture.installation.slice(0, 8)}`;
+  subject.after(() => fixture.dropImage(ref));
+  const spec = subject.spec({ imageRef, ...wish });
+  await subject.ensure(spec);
+  await subject.exec(spec.id, 'touch', '/root/changed');
+  const { sizeBytes } = await fixture.engine.saveImage(spec.id, ref, deadline());
+  return { ref, spec, sizeBytes };
+}
+
+const configOf = async (ref: string) => (await fixture.docker.getImage(ref).inspect()).Config;
+
+describe('a saved image', () => {
+  it('has the settings of its base image, however that was launched', async () => {
+    const base = await imageWith('with-settings', [
+      'ENV GREETING=hello',
+      'ENTRYPOINT ["/bin/echo", "from the entry point"]',
+      'CMD ["and", "the", "command"]',
+      'WORKDIR /tmp',
+      'LABEL maker=somebody',
+      'USER 1000',
+      'HEALTHCHECK CMD true',
+    ]);
+    const { ref } = await saved(base, 'with-settings');
+    const [was, is] = [await configOf(base), await configOf(ref)];
+    expect(is).toMatchObject({ Entrypoint: was.Entrypoint, Cmd: was.Cmd, WorkingDir: '/tmp', User: '1000' });
+    expect(is.Env).toEqual(expect.arrayContaining(was.Env));
+    expect(is.Env.filter((pair) => !was.Env.includes(pair))).toEqual(['HOME=/root']);
+    expect(is.Labels).toMatchObject({ maker: 'somebody' });
+    expect(is.Healthcheck?.Test).toEqual(['CMD-SHELL', 'true']);
+  });
+
+  it('of a base image with no settings has none either: not our entry point', async () => {
+    const { ref } = await saved(fixture.imageRef, 'without-settings');
+    const { Entrypoint, Cmd, WorkingDir } = await configOf(ref);
+    expect([Entrypoint ?? [], Cmd ?? []]).toEqual([[], []]);
+    expect(WorkingDir).toBe('/');
+  });
+
+  it('says what it is and whose, and no longer that it is an instance with GPUs', async () => {
+    const spec = subject.spec();
+    const options = createOptions(
+      { ...spec, gpus: 1 },
+      {
+        installation: fixture.installation,
+        network: 'none',
+        controlFolder: '/tmp',
+        gpuIds: ['GPU-1'],
+        host: fixture.facts,
+      },
+    );
+    const HostConfig = { ...options.HostConfig, DeviceRequests: [], PortBindings: {} };
+    await fixture.docker.createContainer({ ...options, HostConfig });
+    const ref = `berth.local/saved-gpu:${fixture.installation.slice(0, 8)}`;
+    subject.after(() => fixture.dropImage(ref));
+    await fixture.engine.saveImage(spec.id, ref, deadline());
+    expect((await configOf(ref)).Labels).toEqual({
+      [labels.installation]: fixture.installation,
+      [labels.kind]: 'image',
+      [labels.id]: spec.id,
+      [labels.owner]: spec.ownerId,
+      [labels.generation]: '0',
+      [labels.imageRef]: ref,
+      [gpuLabel]: '',
+    });
+  });
+
+  it('holds neither control files nor mounts, and of /etc/berth nothing but an empty folder', async () => {
+    const source = await fixture.hostFolder();
+    await writeFile(path.join(source, 'data'), 'a disk of its own');
+    const mounts = [{ source, target: '/root/dataDisk', readOnly: false }];
+    const { ref } = await saved(fixture.imageRef, 'files', { mounts, files: [control('token', 'secret', 0o600)] });
+    const spec = subject.spec({ imageRef: ref });
+    await subject.ensure(spec);
+    expect((await subject.exec(spec.id, 'ls', '/root/changed')).exitCode).toBe(0);
+    expect((await subject.exec(spec.id, 'ls', '-A', '/root/dataDisk')).stdout).toBe('');
+    expect((await subject.exec(spec.id, 'ls', '/etc/berth')).stdout).toBe('start\n');
+  });
+
+  it('tells its size, and shares the layers of its base', async () => {
+    const { ref, sizeBytes } = await saved(fixture.imageRef, 'size');
+    expect(sizeBytes).toBe((await fixture.docker.getImage(ref).inspect()).Size);
+    const layersOf = async (of: string): Promise<string[]> =>
+      (await fixture.docker.getImage(of).inspect()).RootFS.Layers ?? [];
+    const base = await layersOf(fixture.imageRef);
+    expect((await layersOf(ref)).slice(0, base.length)).toEqual(base);
+  });
+
+  it('is refused where the image keeps a folder outside of the root disk', async () => {
+    const base = await imageWith('with-volume', ['VOLUME /var/lib/things']);
+    const spec = subject.spec({ imageRef: base });
+    await subject.ensure(spec);
+    const fault = await expectFault(fixture.engine.saveImage(spec.id, 'berth.local/never:1', deadline()), 'rejected');
+    expect(fault.message).toContain('/var/lib/things');
+    await fixture.docker.getContainer(containerName(spec.id)).remove({ force: true, v: true });
+  });
+
+  it('whose name moved on, by a crash between image and name, is found by its id and discarded by it', async () => {
+    const spec = subject.spec();
+    await subject.ensure(spec);
+    const Labels = { [labels.installation]: fixture.installation, [labels.kind]: 'image', [labels.id]: spec.id };
+    const half = await fixture.docker
+      .getContainer(containerName(spec.id))
+      .commit({ changes: Object.entries(Labels).map(([name, value]) => `LABEL ${name}=${value}`) });
+    const find = async () =>
+      (await fixture.engine.listOwned(deadline())).find(({ engineName }) => engineName === half.Id);
+    const told = await find();
+    expect(told).toMatchObject({ kind: 'image', id: spec.id });
+    await fixture.engine.discard(told ?? expect.fail(), deadline());
+    expect(await find()).toBeUndefined();
+  });
+
+  it('a caller that leaves does not leave the instance standing still', async () => {
+    const spec = subject.spec();
+    await subject.ensure(spec);
+    await subject.exec(spec.id, 'dd', 'if=/dev/urandom', 'of=/root/file', 'bs=1M', 'count=60');
+    const ref = `berth.local/saved-left:${fixture.installation.slice(0, 8)}`;
+    subject.after(() => fixture.dropImage(ref));
+    const abort = new AbortController();
+    const refused = expectFault(fixture.engine.saveImage(spec.id, ref, abort.signal), 'unreachable');
+    const inspect = () => fixture.docker.getContainer(containerName(spec.id)).inspect();
+    await until('it stands still', async () => (await inspect()).State.Paused);
+    expectRunning(await subject.observe(spec.id));
+    abort.abort();
+    await refused;
+    await until('it goes on', async () => !(await inspect()).State.Paused);
+    await until('what the engine made all the same is ours', async () =>
+      (await fixture.engine.listOwned(deadline())).some(({ engineName }) => engineName === ref),
+    );
+  });
+});

@@ -1,0 +1,166 @@
+/** What instances use, read on a real daemon. */
+import http from 'node:http';
+import { describe, expect, it } from 'vitest';
+import { gpuLabel } from '../../../src/engines/docker/container/create-options.ts';
+import { containerName } from '../../../src/engines/labels.ts';
+import { deadline, until, type Subject } from '../../conformance/subject.ts';
+import { endpoint, onDocker, type DockerFixture } from './docker-fixture.ts';
+import { withSocket } from './sockets.ts';
+
+let fixture: DockerFixture;
+let subject: Subject;
+onDocker((made) => {
+  ({ fixture, subject } = made);
+});
+
+describe('usage', () => {
+  it('tells a busy instance from an idle one, and what it wrote', async () => {
+    const [busy, idle] = [subject.spec({ cpuMilli: 300 }), subject.spec()];
+    await Promise.all([subject.ensure(busy), subject.ensure(idle)]);
+    await subject.exec(idle.id, 'dd', 'if=/dev/zero', 'of=/root/file', 'bs=1M', 'count=5');
+    await subject.exec(busy.id, 'sh', '-c', 'while :; do :; done >/dev/null 2>&1 &');
+    const ids = [busy.id, idle.id];
+    await fixture.engine.usage(ids, deadline());
+    const usage = await until('the busy one is seen to be', async () => {
+      const now = await fixture.engine.usage(ids, deadline(), { rootDisk: true });
+      return (now.get(busy.id)?.cpuMilli ?? 0) > 150 && now;
+    });
+    expect(usage.get(idle.id)?.cpuMilli).toBeLessThan(100);
+    expect(usage.get(idle.id)?.rootDiskBytes).toBeGreaterThanOrEqual(5 * 1024 * 1024);
+    await fixture.engine.halt(idle.id, 5_000, deadline());
+    const halted = (await fixture.engine.usage(ids, deadline())).get(idle.id);
+    expect(halted).toMatchObject({ startedAtMs: 0, cpuMilli: 0, cpuTimeMs: 0, memoryBytes: 0, receivedBytes: 0 });
+  });
+
+  it('is of now: over a second at the first look and since the last one later, however long it idled before', async () => {
+    const spec = subject.spec({ cpuMilli: 300 });
+    await subject.ensure(spec);
+    await subject.exec(spec.id, 'sh', '-c', 'while [ ! -e /root/enough ]; do :; done >/dev/null 2>&1 &');
+    const look = async () => (await fixture.engine.usage([spec.id], deadline())).get(spec.id) ?? expect.fail();
+    const first = await look();
+    expect(first.cpuOverMs).toBeGreaterThanOrEqual(1_000);
+    expect(first.cpuOverMs).toBeLessThan(5_000);
+    expect(first.cpuMilli).toBeGreaterThan(150);
+    await subject.exec(spec.id, 'touch', '/root/enough');
+    await until('it is seen to have become idle', async () => (await look()).cpuMilli < 50);
+    const last = await look();
+    expect(last.atMs).toBeGreaterThan(first.atMs);
+    expect(last.cpuOverMs).toBeLessThan(last.atMs - first.atMs);
+  });
+
+  it('asked only for counters it waits for nothing, and the mean of others goes on', async () => {
+    const spec = subject.spec();
+    await subject.ensure(spec);
+    const ask = async (countersOnly: boolean) =>
+      (await fixture.engine.usage([spec.id], deadline(), { countersOnly })).get(spec.id) ?? expect.fail();
+    const first = await ask(false);
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
+    const counted = await ask(true);
+    expect(counted).toMatchObject({ startedAtMs: first.startedAtMs, cpuOverMs: 0, cpuMilli: 0 });
+    expect(counted.cpuTimeMs).toBeGreaterThanOrEqual(first.cpuTimeMs);
+    const last = await ask(false);
+    expect(last.cpuOverMs).toBe(last.atMs - first.atMs);
+  });
+
+  it('counts the bytes of its network, those received and those sent apart', async () => {
+    const spec = subject.spec();
+    await subject.ensure(spec);
+    const look = async () => (await fixture.engine.usage([spec.id], deadline())).get(spec.id) ?? expect.fail();
+    const before = await look();
+    await subject.exec(
+      spec.id,
+      'sh',
+      '-c',
+      'nc -l -p 7070 >/dev/null 2>&1 & nc -l -p 7071 </dev/zero >/dev/null 2>&1 &',
+    );
+    const dial = (port: number) =>
+      until('it listens', async () => (await subject.dial(spec.id, port).catch(() => undefined)) ?? false);
+    const inward = await dial(7070);
+    inward.on('error', () => {}).resume();
+    inward.write(Buffer.alloc(400_000));
+    const received = await until('what it received is counted', async () => {
+      const now = await look();
+      return now.receivedBytes >= before.receivedBytes + 400_000 && now;
+    });
+    expect(received.sentBytes - before.sentBytes).toBeLessThan(100_000);
+    inward.destroy();
+    const outward = await dial(7071);
+    outward.on('error', () => {}).resume();
+    await until('what it sent is counted', async () => (await look()).sentBytes >= received.sentBytes + 400_000);
+    outward.destroy();
+  });
+
+  it('counts anew when it was started anew, also from outside', async () => {
+    const spec = subject.spec({ cpuMilli: 500 });
+    await subject.ensure(spec);
+    await subject.exec(spec.id, 'sh', '-c', 'n=0; while [ $n -lt 300000 ]; do n=$((n+1)); done');
+    const look = async () => (await fixture.engine.usage([spec.id], deadline())).get(spec.id) ?? expect.fail();
+    const first = await look();
+    expect((await look()).startedAtMs).toBe(first.startedAtMs);
+    await fixture.stopOutside(spec.id);
+    await fixture.docker.getContainer(containerName(spec.id)).start();
+    const again = await look();
+    expect(again.startedAtMs).toBeGreaterThan(first.atMs);
+    expect(again.cpuTimeMs).toBeLessThan(first.cpuTimeMs);
+  });
+
+  it("asks an instance with GPUs how busy they are, and says that it can't tell rather than nought", async () => {
+    const spec = subject.spec();
+    await fixture.leaveHalfMade(spec);
+    const name = containerName(spec.id);
+    const { Config, HostConfig } = await fixture.inspect(spec.id);
+    await fixture.docker.getContainer(name).remove({ force: true });
+    const Labels = { ...Config.Labels, [gpuLabel]: 'GPU-1,GPU-2' };
+    const start = ['/bin/sh', '-c', 'while :; do sleep 1; done'];
+    await fixture.docker.createContainer({ ...Config, name, Labels, Entrypoint: start, HostConfig });
+    await fixture.docker.getContainer(name).start();
+    const gpus = async () => (await fixture.engine.usage([spec.id], deadline())).get(spec.id)?.gpus;
+    expect(await gpus()).toBeNull();
+    const question = '--query-gpu=utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu';
+    const answer = '93, 40000, 81920, 311.52, 67\\n 4, [N/A], 81920, [Not Supported], 31\\n';
+    const tool = `#!/bin/sh\n[ "$1" = ${question} ] && printf "${answer}"\n`;
+    await subject.exec(spec.id, 'sh', '-c', `printf '%s' '${tool}' >/bin/nvidia-smi; chmod 755 /bin/nvidia-smi`);
+    const GiB = 1024 ** 3;
+    expect(await gpus()).toEqual([
+      {
+        busyPercent: 93,
+        memoryUsedBytes: 40_000 * 1024 ** 2,
+        memoryTotalBytes: 80 * GiB,
+        powerMilliwatts: 311_520,
+        temperatureCelsius: 67,
+      },
+      {
+        busyPercent: 4,
+        memoryUsedBytes: null,
+        memoryTotalBytes: 80 * GiB,
+        powerMilliwatts: null,
+        temperatureCelsius: 31,
+      },
+    ]);
+    for (const nonsense of ['[N/A]', 'NVIDIA-SMI has failed', '193, 1, 1, 1, 1', '3, 1, 1, 1, hot']) {
+      await subject.exec(spec.id, 'sh', '-c', `echo "echo '${nonsense}'" >/bin/nvidia-smi`);
+      expect(await gpus(), nonsense).toBeNull();
+    }
+  });
+
+  it('one that can not be read is left out, and the others are told all the same', async () => {
+    const daemonSocket = 'socketPath' in endpoint ? endpoint.socketPath : expect.fail('this test needs a local socket');
+    const [well, ill] = [subject.spec(), subject.spec()];
+    await Promise.all([subject.ensure(well), subject.ensure(ill)]);
+    const { Id } = await fixture.inspect(ill.id);
+    const between = http.createServer((request, response) => {
+      if (request.url?.startsWith(`/containers/${Id}/stats`)) return void response.end('{"read":"nonsense"}');
+      const { url: path, method, headers } = request;
+      const onward = http.request({ socketPath: daemonSocket, path, method, headers }, (answer) => {
+        response.writeHead(answer.statusCode ?? 500, answer.headers);
+        answer.pipe(response);
+      });
+      request.pipe(onward);
+    });
+    await withSocket(fixture, between, async (socketPath) => {
+      const engine = fixture.make({ endpoint: { socketPath } });
+      expect([...(await engine.usage([well.id, ill.id], deadline())).keys()]).toEqual([well.id]);
+      await engine.stop();
+    });
+  });
+});

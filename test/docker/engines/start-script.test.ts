@@ -1,0 +1,310 @@
+/**
+ * `images/start.sh` in real containers of the default image, which is built here when it is not there yet (about half a minute).
+ * Needs a container engine at the usual socket, and the OpenSSH client.
+ */
+import { execFile } from 'node:child_process';
+import { randomBytes, randomUUID } from 'node:crypto';
+import { chmod, copyFile, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import Docker from 'dockerode';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import WebSocket from 'ws';
+import { z } from 'zod';
+import { buildRecipe, readRecipe, recipeRef } from '../../../src/engines/docker/image/recipes.ts';
+
+const run = promisify(execFile);
+const images = new URL('../../../images/', import.meta.url).pathname;
+const docker = new Docker();
+let image: string;
+let lab: string;
+let key: string;
+
+beforeAll(async () => {
+  lab = await mkdtemp(join(tmpdir(), 'start-test-'));
+  key = join(lab, 'key');
+  await run('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-f', key]);
+  const folder = join(images, 'notebook');
+  const recipe = await readRecipe(folder);
+  image = recipeRef(recipe);
+  await buildRecipe({ docker, recipe, folder, signal: AbortSignal.timeout(600_000), onProgress: () => {} });
+}, 600_000);
+afterAll(() => rm(lab, { recursive: true }));
+
+/** An instance as the engine makes it; gone when its test is. `before` runs first, to take away what an image may lack. */
+async function start(options: {
+  initScript?: string;
+  env?: string[];
+  before?: string;
+  tmpfs?: Record<string, string>;
+  hostKey?: string;
+}) {
+  const id = `notebook-${randomUUID()}`;
+  const control = await mkdtemp(join(lab, 'control-'));
+  await chmod(control, 0o755);
+  const token = randomBytes(24).toString('hex');
+  const baseUrl = `/notebook/${id}/`;
+  await copyFile(join(images, 'start.sh'), join(control, 'start'));
+  await copyFile(`${key}.pub`, join(control, 'authorized_keys'));
+  await writeFile(join(control, 'init-script'), options.initScript ?? '');
+  await writeFile(join(control, 'notebook-token'), `${token}\n`, { mode: 0o600 });
+  if (options.hostKey !== undefined) await writeFile(join(control, 'ssh-host-key'), options.hostKey, { mode: 0o600 });
+  await writeFile(join(control, 'env'), `BERTH_INSTANCE_ID=${id}\nBERTH_BASE_URL=${baseUrl}\n`);
+  const begin = ['/bin/sh', '/etc/berth/start'];
+  const container = await docker.createContainer({
+    Image: image,
+    Entrypoint: options.before === undefined ? begin : ['/bin/sh', '-c', `${options.before}; exec ${begin.join(' ')}`],
+    Cmd: [],
+    User: '0',
+    WorkingDir: '/root',
+    Hostname: `${id}-0`.slice(0, 63),
+    Env: options.env ?? [],
+    HostConfig: {
+      Binds: [`${control}:/etc/berth:ro`],
+      SecurityOpt: ['no-new-privileges'],
+      Memory: 2 ** 30,
+      PidsLimit: 512,
+      Tmpfs: options.tmpfs ?? {},
+    },
+  });
+  onTestFinished(async () => {
+    await container.remove({ force: true });
+  });
+  await container.start();
+  const address = async () =>
+    Object.values((await container.inspect()).NetworkSettings.Networks)[0]?.IPAddress ?? 'nowhere';
+  return {
+    container,
+    control,
+    address,
+    token,
+    baseUrl,
+    /** What Berth reads: the lines of stdout that are its. */
+    async said(): Promise<string[]> {
+      const raw = await container.logs({ stdout: true, stderr: false });
+      const text: string[] = [];
+      for (let at = 0; at + 8 <= raw.length; at += 8 + raw.readUInt32BE(at + 4))
+        text.push(raw.toString('utf8', at + 8, at + 8 + raw.readUInt32BE(at + 4)));
+      return text
+        .join('')
+        .split('\n')
+        .filter((line) => line.startsWith('berth: '));
+    },
+    async ssh(command: string, identity = key): Promise<string> {
+      const options = [
+        'BatchMode=yes',
+        'IdentitiesOnly=yes',
+        'StrictHostKeyChecking=no',
+        'UserKnownHostsFile=/dev/null',
+        'LogLevel=ERROR',
+      ];
+      const flags = options.flatMap((option) => ['-o', option]);
+      return (await run('ssh', ['-i', identity, ...flags, `root@${await address()}`, command])).stdout;
+    },
+    async http(path: string, init: RequestInit = {}, credential = `token ${token}`): Promise<Response> {
+      return fetch(`http://${await address()}:8888${baseUrl}${path}`, {
+        redirect: 'manual',
+        ...init,
+        headers: { authorization: credential, 'content-type': 'application/json' },
+      });
+    },
+    async socket(path: string): Promise<WebSocket> {
+      return new WebSocket(`ws://${await address()}:8888${baseUrl}${path}`, {
+        headers: { authorization: `token ${token}` },
+      });
+    },
+  };
+}
+const eventually = <T>(check: () => Promise<T> | T) => vi.waitFor(check, { timeout: 30_000, interval: 20 });
+
+describe('ssh', () => {
+  it('answers while the init script runs, and the two see the same files', async () => {
+    const instance = await start({
+      initScript: 'echo here >/tmp/mark\r\nwhile [ ! -e /tmp/go ]; do sleep 0.1; done\r\nexit 7\r\n',
+    });
+    await eventually(async () => expect(await instance.ssh('cat /tmp/mark')).toBe('here\n'));
+    expect(await instance.said()).toEqual(['berth: services ssh notebook', 'berth: init started']);
+    await instance.ssh('touch /tmp/go');
+    await eventually(async () => expect((await instance.said()).at(-1)).toBe('berth: init exit 7'));
+  });
+
+  it('has the environment of the image, a login and HOME of root, and Ctrl-C alive', async () => {
+    const instance = await start({ env: ['HOME=/home/jovyan', 'PATH=/opt/conda/bin:/usr/bin:/bin', "ODD=it's $5"] });
+    const script = 'echo "$HOME|$PATH|$ODD"; grep SigIgn /proc/self/status';
+    const expected = /^\/root\|\/opt\/conda\/bin:\/usr\/bin:\/bin:.*\/usr\/local\/sbin.*\|it's \$5\nSigIgn:\t0+\n$/;
+    await eventually(async () => expect(await instance.ssh(script)).toMatch(expected));
+    expect(await instance.ssh(`bash -lc '${script}'`)).toMatch(expected);
+  });
+
+  it('knows a key as soon as the file is replaced, and keeps its own key over a restart', async () => {
+    const instance = await start({});
+    await eventually(() => instance.ssh('true'));
+    const hostKey = await instance.ssh('cat /var/lib/berth/instance/*/ssh_host_ed25519_key.pub');
+    const other = join(instance.control, 'other');
+    await run('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-f', other]);
+    await rename(`${other}.pub`, join(instance.control, 'authorized_keys'));
+    expect(await instance.ssh('echo in', other)).toBe('in\n');
+    await expect(instance.ssh('true')).rejects.toThrow(/Permission denied/);
+    await instance.container.restart();
+    await eventually(async () =>
+      expect(await instance.ssh('cat /var/lib/berth/instance/*/ssh_host_ed25519_key.pub', other)).toBe(hostKey),
+    );
+  });
+
+  it('has the host key that it is given, unless it has one already', async () => {
+    const [given, other] = [join(lab, `given-${randomUUID()}`), join(lab, `other-${randomUUID()}`)];
+    for (const file of [given, other]) await run('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-f', file]);
+    const instance = await start({ hostKey: await readFile(given, 'utf8') });
+    const publicKey = (text: string): string => text.split(' ').slice(0, 2).join(' ').trim();
+    const shown = async (): Promise<string> => {
+      const { stdout } = await run('ssh-keyscan', ['-t', 'ed25519', await instance.address()]);
+      return stdout.trim().slice(stdout.indexOf(' ') + 1);
+    };
+    const expected = publicKey(await readFile(`${given}.pub`, 'utf8'));
+    await eventually(async () => expect(await shown()).toBe(expected));
+    await writeFile(join(instance.control, 'ssh-host-key'), await readFile(other, 'utf8'));
+    await instance.container.restart();
+    await eventually(async () => expect(await shown()).toBe(expected));
+    expect(await instance.ssh('stat -c %a /var/lib/berth/instance/*/ssh_host_ed25519_key')).toBe('600\n');
+  });
+
+  it('has a host key of its own when the one that it is given is none', async () => {
+    const instance = await start({ hostKey: 'this is no key\n' });
+    await eventually(async () => expect(await instance.ssh('echo in')).toBe('in\n'));
+  });
+
+  it('comes back when sshd dies', async () => {
+    const instance = await start({});
+    await eventually(() => instance.ssh('true'));
+    await instance.ssh('pkill -f "sshd -D"').catch(() => {});
+    await eventually(async () => expect(await instance.ssh('echo again')).toBe('again\n'));
+  });
+});
+
+describe('a root disk without room', () => {
+  it('keeps nobody out: ssh, the notebook and its kernels answer', async () => {
+    const full = ['/run', '/root', '/var/log'];
+    const instance = await start({
+      tmpfs: Object.fromEntries(full.map((folder) => [folder, 'size=16k'])),
+      before: `for each in ${full.join(' ')}; do cat /dev/zero >$each/full; done 2>/dev/null`,
+    });
+    await eventually(async () => expect(await instance.ssh('echo in')).toBe('in\n'));
+    await expect(instance.ssh('head -c 100000 /dev/zero >/root/more')).rejects.toThrow(/No space left/);
+    await eventually(async () => expect((await instance.http('api/status')).status).toBe(200));
+    expect((await instance.http('api/kernels', { method: 'POST', body: '{}' })).status).toBe(201);
+  });
+});
+
+describe('the init script', () => {
+  it('honours its first line, runs once, and says its exit code again at each start', async () => {
+    const instance = await start({
+      initScript: '#!/usr/bin/env python3\nopen("/root/count", "a").write("x")\nraise SystemExit(3)\n',
+    });
+    await eventually(async () => expect((await instance.said()).at(-1)).toBe('berth: init exit 3'));
+    await instance.container.restart();
+    await eventually(async () =>
+      expect((await instance.said()).slice(3)).toEqual(['berth: services ssh notebook', 'berth: init exit 3']),
+    );
+    await eventually(async () => expect(await instance.ssh('cat count')).toBe('x'));
+  });
+
+  it('may write without end: the log stops at 10 MiB and the script does not', async () => {
+    const instance = await start({ initScript: 'head -c 30000000 /dev/zero; echo error >&2; exit 5' });
+    await eventually(async () => expect((await instance.said()).at(-1)).toBe('berth: init exit 5'));
+    await eventually(async () =>
+      expect(await instance.ssh('tail -c 30 /var/log/berth/init.log')).toMatch(/is dropped\]\n$/),
+    );
+    const size = Number(await instance.ssh('stat -c %s /var/log/berth/init.log'));
+    expect(size).toBeGreaterThan(10_000_000);
+    expect(size).toBeLessThan(11_000_000);
+  });
+
+  it('that was cut off is lost, and not run again', async () => {
+    const instance = await start({ initScript: 'echo x >>/root/count; sleep 600' });
+    await eventually(async () => expect(await instance.ssh('cat count')).toBe('x\n'));
+    await instance.container.restart();
+    await eventually(async () => expect((await instance.said()).at(-1)).toBe('berth: init lost'));
+    await eventually(async () => expect(await instance.ssh('cat count')).toBe('x\n'));
+  });
+});
+
+describe('the notebook', () => {
+  it('lets in who has the token, runs a kernel over REST and WebSocket, and shows the token to nobody', async () => {
+    const instance = await start({});
+    await eventually(async () => expect((await instance.http('api/status')).status).toBe(200));
+    const page = await instance.http('lab');
+    expect(page.status).toBe(200);
+    expect(await page.text()).not.toContain(instance.token);
+    expect((await instance.http('lab', { redirect: 'manual' }, 'none')).status).toBe(302);
+    expect((await instance.http(`api/contents?token=${instance.token}`, {}, 'none')).status).toBe(403);
+    expect((await instance.http('api/contents', {}, 'token wrong')).status).toBe(403);
+    const made = await instance.http('api/kernels', { method: 'POST', body: '{"name":"python3"}' });
+    expect(made.status).toBe(201);
+    const kernel = z.object({ id: z.string() }).parse(await made.json());
+    const socket = await instance.socket(`api/kernels/${kernel.id}/channels`);
+    onTestFinished(() => socket.terminate());
+    const printed = new Promise<string>((resolve, reject) => {
+      socket.on('error', reject);
+      socket.on('message', (data: Buffer) => {
+        const message: { msg_type: string; content: { text?: string } } = JSON.parse(data.toString());
+        if (message.msg_type === 'stream') resolve(message.content.text ?? '');
+      });
+      socket.on('open', () => {
+        const header = { msg_id: '1', msg_type: 'execute_request', username: '', session: 's', version: '5.3' };
+        const content = {
+          code: 'import os; print(6 * 7, os.getcwd(), dict(os.environ))',
+          silent: false,
+          store_history: false,
+        };
+        socket.send(JSON.stringify({ channel: 'shell', header, parent_header: {}, metadata: {}, content }));
+      });
+    });
+    expect(await printed).toMatch(/^42 \/root /);
+    expect(await printed).not.toContain(instance.token);
+    expect(await instance.ssh('cat /proc/[0-9]*/cmdline')).not.toContain(instance.token);
+    expect((await instance.http('api/terminals', { method: 'POST' })).status).toBe(200);
+  });
+
+  it('takes our token though the image has a password and a token of its own', async () => {
+    const own =
+      '{"ServerApp":{"token":"","password":"argon2:x"},"IdentityProvider":{"token":"own"},"PasswordIdentityProvider":{"hashed_password":"argon2:x"}}';
+    const instance = await start({
+      before: `mkdir -p /root/.jupyter; echo '${own}' >/root/.jupyter/jupyter_server_config.json`,
+    });
+    await eventually(async () => expect((await instance.http('api/contents')).status).toBe(200));
+  });
+});
+
+describe('SIGTERM', () => {
+  it('ends sessions, kernels and what users left behind soon, with 0', async () => {
+    const instance = await start({});
+    await eventually(() => instance.ssh('true'));
+    await instance.ssh('setsid sleep 600 >/dev/null 2>&1 &');
+    // this one does not mind SIGTERM and has to be killed
+    await instance.ssh(`setsid sh -c 'trap "" TERM; touch /tmp/deaf; while :; do sleep 1; done' >/dev/null 2>&1 &`);
+    await eventually(() => instance.ssh('cat /tmp/deaf'));
+    const began = Date.now();
+    await instance.container.stop({ t: 20 });
+    expect(Date.now() - began).toBeLessThan(8000);
+    expect((await instance.container.inspect()).State.ExitCode).toBe(0);
+  });
+});
+
+it('an image with neither ssh nor a notebook nor bash runs its init script and stops', async () => {
+  const before = 'rm -f /usr/sbin/sshd /usr/bin/jupyter* /usr/bin/bash';
+  const instance = await start({ before, initScript: 'echo $0; exit 4' });
+  await eventually(async () =>
+    expect(await instance.said()).toEqual(['berth: services none', 'berth: init started', 'berth: init exit 4']),
+  );
+  await instance.container.stop({ t: 20 });
+  expect((await instance.container.inspect()).State.ExitCode).toBe(0);
+});
+
+it('is plain POSIX shell of a size that can be read', async () => {
+  const script = await readFile(join(images, 'start.sh'), 'utf8');
+  expect(script.split('\n').length).toBeLessThan(320);
+  const functions = [...script.matchAll(/^(\w+)\(\) \{/gm)].map(([, name]) => name);
+  expect(functions).toEqual([...new Set(functions)]);
+  await run('dash', ['-n', join(images, 'start.sh')]);
+});

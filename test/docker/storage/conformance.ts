@@ -1,0 +1,333 @@
+/** What `src/storage/contract.ts` says, held against a storage. */
+import { execFile } from 'node:child_process';
+import { createHash, randomBytes, randomUUID } from 'node:crypto';
+import {
+  chmod,
+  link,
+  lstat,
+  mkdir,
+  mkdtemp,
+  open,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  symlink,
+  writeFile,
+} from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import type { DiskId } from '../../../src/domain/disk.ts';
+import { StorageFault, type Storage } from '../../../src/storage/contract.ts';
+import { makeRoot } from '../../../src/storage/layout.ts';
+
+export const run = promisify(execFile);
+
+export interface Place {
+  storage: Storage;
+  root: string;
+  outside: string;
+}
+
+type Make = (at: { root: string; installation: string }) => Promise<Storage>;
+
+/** `base`: where its root is to lie. */
+export async function placeFor(make: Make, base = tmpdir()): Promise<Place> {
+  const folder = await mkdtemp(join(base, 'berth-disks-'));
+  const root = join(folder, 'disks');
+  const outside = join(folder, 'outside');
+  await Promise.all([mkdir(root), mkdir(outside)]);
+  await makeRoot({ root, installation: 'ours' });
+  const storage = await make({ root, installation: 'ours' });
+  onTestFinished(async () => {
+    for (const disk of await storage.listOwned().catch(() => [])) await storage.destroy(disk);
+    await rm(folder, { recursive: true, force: true });
+  });
+  return { storage, root, outside };
+}
+
+const isThere = (path: string): Promise<boolean> =>
+  lstat(path).then(
+    () => true,
+    () => false,
+  );
+
+export const volume = (id: string = randomUUID()): DiskId => ({ kind: 'volume', id });
+export const soon = (): AbortSignal => AbortSignal.timeout(60_000);
+const hashOf = async (file: string): Promise<string> =>
+  createHash('sha256')
+    .update(await readFile(file))
+    .digest('hex');
+
+export const used = async (storage: Storage, disk: DiskId): Promise<number> => {
+  const bytes = await storage.usage(disk, soon());
+  if (bytes === null) throw new Error('it could not be measured');
+  return bytes;
+};
+
+export async function expectFault(call: Promise<unknown>, kind: StorageFault['kind']): Promise<void> {
+  const thrown: unknown = await call.then(
+    () => expect.fail('should have been refused'),
+    (error: unknown) => error,
+  );
+  expect(thrown).toBeInstanceOf(StorageFault);
+  expect(thrown).toMatchObject({ kind });
+}
+
+export function describeStorage(name: string, make: Make, base: () => string = tmpdir): void {
+  const place = (): Promise<Place> => placeFor(make, base());
+
+  describe(`the storage contract: ${name}`, () => {
+    test('a disk is absent, then made, mounted, seen and listed, then destroyed and absent; each verb twice is as once', async () => {
+      const { storage, root } = await place();
+      const disks: DiskId[] = [
+        volume(),
+        { kind: 'snapshot', id: randomUUID() },
+        { kind: 'data', id: `notebook-${randomUUID()}` },
+        { kind: 'docker', id: `notebook-${randomUUID()}` },
+        { kind: 'shared', id: `${randomUUID()}/${randomUUID()}` },
+      ];
+      for (const disk of disks) {
+        expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
+        await expectFault(storage.mount(disk), 'notFound');
+        await expectFault(storage.grow(disk, 2), 'notFound');
+        await storage.destroy(disk);
+        await storage.create(disk, 1, soon());
+        const folder = await storage.mount(disk);
+        // No other account of the host reaches what an instance leaves in it.
+        expect((await stat(join(root, disk.kind, disk.id))).mode & 0o077).toBe(0);
+        await writeFile(join(folder, 'kept'), 'kept');
+        await storage.create(disk, 1, soon());
+        expect(await storage.mount(disk)).toBe(folder);
+        expect(await readdir(folder)).toEqual(['kept']);
+        const { sizeLimit } = storage.capabilities();
+        expect(await storage.observe(disk)).toEqual({ kind: 'present', sizeGB: sizeLimit === 'hard' ? 1 : null });
+      }
+      const listed = (await storage.listOwned()).toSorted((a, b) => a.kind.localeCompare(b.kind));
+      expect(listed).toEqual(disks.toSorted((a, b) => a.kind.localeCompare(b.kind)));
+      for (const disk of disks) {
+        await storage.unmount(disk);
+        await storage.unmount(disk);
+        await storage.destroy(disk);
+        await storage.destroy(disk);
+        expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
+      }
+      expect(await storage.listOwned()).toEqual([]);
+      expect(await storage.listMounted()).toEqual([]);
+    });
+
+    test.each(['', '.', '..', '../x', 'a/../b', '/etc', 'a/b', 'a//b', '.hidden', 'a\0b', '-rf', 'a\nb', '~', 'ä'])(
+      'an id that is not one is refused by every verb: %j',
+      async (id) => {
+        const { storage, root } = await place();
+        const verbs = [
+          (disk: DiskId) => storage.create(disk, 1, soon()),
+          (disk: DiskId) => storage.grow(disk, 1),
+          (disk: DiskId) => storage.mount(disk),
+          (disk: DiskId) => storage.unmount(disk),
+          async (disk: DiskId) => storage.observe(disk),
+          async (disk: DiskId) => storage.usage(disk, soon()),
+          (disk: DiskId) => storage.destroy(disk),
+        ];
+        for (const kind of ['volume', 'data', 'snapshot', 'docker'] as const)
+          for (const verb of verbs) await expect(verb({ kind, id })).rejects.toThrow(/not the id of/);
+        const alone: DiskId = { kind: 'shared', id: 'alone' };
+        for (const verb of verbs) await expect(verb(alone)).rejects.toThrow(/not the id of/);
+        if (id !== 'a/b')
+          for (const verb of verbs)
+            await expect(verb({ kind: 'shared', id: `x/${id}` })).rejects.toThrow(/not the id of/);
+        expect(await readdir(root)).toEqual(['.berth-installation']);
+      },
+    );
+
+    test('what takes most of it is told to two levels, by names that are safe to print; a signal ends the search', async () => {
+      const { storage } = await place();
+      const disk = volume();
+      await storage.create(disk, 1, soon());
+      const folder = await storage.mount(disk);
+      await mkdir(join(folder, 'runs/one/deep'), { recursive: true });
+      await mkdir(join(folder, 'many'));
+      await writeFile(join(folder, 'runs/one/deep/file'), Buffer.alloc(4_000_000, 1));
+      await writeFile(join(folder, 'many/one'), Buffer.alloc(500_000, 1));
+      await writeFile(join(folder, 'many/two'), Buffer.alloc(600_000, 1));
+      await writeFile(join(folder, 'a\n\u001b[31mname'), Buffer.alloc(2_000_000, 1), { flush: true });
+      const found = (await storage.biggest(disk, soon())) ?? [];
+      expect(found.map(({ path }) => path)).toEqual(['runs/one', 'a??[31mname', 'many', 'many/two', 'many/one']);
+      expect(Math.abs((found[0]?.bytes ?? 0) - 4_000_000)).toBeLessThan(100_000);
+      await expect(storage.biggest(disk, AbortSignal.abort(new Error('called off')))).rejects.toThrow('called off');
+      await storage.destroy(disk);
+      expect(await storage.biggest(disk, soon())).toBeNull();
+    });
+
+    test('what was written is there after it was unmounted and mounted again, and its usage is known meanwhile', async () => {
+      const { storage } = await place();
+      const disk = volume();
+      await storage.create(disk, 1, soon());
+      expect(await used(storage, disk)).toBeLessThan(100_000);
+      const folder = await storage.mount(disk);
+      await writeFile(join(folder, 'file'), randomBytes(8 * 1024 ** 2), { flush: true });
+      const hash = await hashOf(join(folder, 'file'));
+      const bytes = await used(storage, disk);
+      expect(bytes).toBeGreaterThanOrEqual(8 * 1024 ** 2);
+      expect(bytes).toBeLessThan(9 * 1024 ** 2);
+      await storage.unmount(disk);
+      expect(Math.abs((await used(storage, disk)) - bytes)).toBeLessThan(200_000);
+      expect(await hashOf(join(await storage.mount(disk), 'file'))).toBe(hash);
+    });
+
+    test('links inside a disk are neither measured through, nor copied through, nor deleted through', async () => {
+      const { storage, outside } = await place();
+      await writeFile(join(outside, 'large'), Buffer.alloc(4 * 1024 ** 2, 1));
+      const disk = volume();
+      const copy = volume();
+      await storage.create(disk, 1, soon());
+      const folder = await storage.mount(disk);
+      await symlink(outside, join(folder, 'folder'));
+      await symlink(join(outside, 'large'), join(folder, 'file'));
+      await symlink('/', join(folder, 'all'));
+      expect(await used(storage, disk)).toBeLessThan(1024 ** 2);
+      await storage.create(copy, 1, soon(), disk);
+      expect(await used(storage, copy)).toBeLessThan(1024 ** 2);
+      for (const one of [disk, copy]) await storage.destroy(one);
+      expect((await stat(join(outside, 'large'))).size).toBe(4 * 1024 ** 2);
+    });
+
+    test('a link in the place of a disk is no disk', async () => {
+      const { storage, root, outside } = await place();
+      const disk = volume();
+      await mkdir(join(root, 'volume'));
+      await symlink(outside, join(root, 'volume', disk.id));
+      expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
+      await expectFault(storage.mount(disk), 'notFound');
+      await storage.destroy(disk);
+      expect(await isThere(outside)).toBe(true);
+    });
+
+    test('a copy has all files as they are, stands alone, and may be larger; of what is not there it is refused, and nothing is made', async () => {
+      const { storage } = await place();
+      const [disk, copy, none] = [volume(), volume(), volume()];
+      await storage.create(disk, 1, soon());
+      const folder = await storage.mount(disk);
+      await mkdir(join(folder, 'inner'));
+      await writeFile(join(folder, 'inner', 'file'), randomBytes(3_000_000), { mode: 0o640, flush: true });
+      await link(join(folder, 'inner', 'file'), join(folder, 'twin'));
+      await symlink('inner/file', join(folder, 'soft'));
+      await chmod(join(folder, 'inner'), 0o2750);
+      const hole = await open(join(folder, 'hole'), 'w');
+      await hole.truncate(500 * 1024 ** 2);
+      await hole.close();
+      await storage.create(copy, 2, soon(), disk);
+      const copied = await storage.mount(copy);
+      expect((await readdir(copied)).toSorted()).toEqual(['hole', 'inner', 'soft', 'twin']);
+      expect(await hashOf(join(copied, 'soft'))).toBe(await hashOf(join(folder, 'soft')));
+      expect((await stat(join(copied, 'twin'))).ino).toBe((await stat(join(copied, 'inner', 'file'))).ino);
+      expect((await stat(join(copied, 'inner'))).mode & 0o7777).toBe(0o2750);
+      expect(await used(storage, copy)).toBeLessThan(10 * 1024 ** 2);
+      await rm(join(folder, 'twin'));
+      await storage.destroy(disk);
+      expect((await stat(join(copied, 'twin'))).size).toBe(3_000_000);
+      await expectFault(storage.create(none, 1, soon(), disk), 'notFound');
+      expect(await storage.observe(none)).toEqual({ kind: 'absent' });
+      expect(await storage.listOwned()).toEqual([copy]);
+    });
+
+    test('a copy that is called off leaves nothing, and is made anew', async () => {
+      const { storage } = await place();
+      const [disk, copy] = [volume(), volume()];
+      await storage.create(disk, 1, soon());
+      const folder = await storage.mount(disk);
+      for (let count = 0; count < 300; count++) await writeFile(join(folder, `file${count}`), randomBytes(1_000_000));
+      const calling = new AbortController();
+      const made = storage.create(copy, 1, calling.signal, disk).then(
+        () => 'made',
+        (error: unknown) => String(error),
+      );
+      while ((await storage.listOwned()).length === 1) await delay(1);
+      calling.abort();
+      expect(await made).toMatch(/abort/i);
+      expect(await storage.observe(copy)).toEqual({ kind: 'absent' });
+      expect(await storage.listOwned()).toEqual([disk]);
+      await storage.create(copy, 1, soon(), disk);
+      expect(await readdir(await storage.mount(copy))).toHaveLength(300);
+    });
+
+    test('a tree of any modes and names, and deeper than a path may be long, is measured and destroyed', async () => {
+      const { storage, root } = await place();
+      const disk = volume();
+      await storage.create(disk, 1, soon());
+      const folder = await storage.mount(disk);
+      await mkdir(join(folder, 'closed', 'inner'), { recursive: true });
+      for (const odd of ['closed/inner/file', '-rf', 'a\nb']) await writeFile(join(folder, odd), 'x');
+      for (const closed of ['closed/inner/file', 'closed/inner', 'closed']) await chmod(join(folder, closed), 0o000);
+      // Made from the inside out, as a program that changes into each folder would: its whole path is longer than 4,096 characters.
+      const long = 'd'.repeat(200);
+      let tip = join(folder, 'tip');
+      await mkdir(tip);
+      for (let depth = 0; depth < 40; depth++) {
+        const outer = join(folder, `outer${depth}`);
+        await mkdir(outer);
+        await rename(tip, join(outer, long));
+        tip = outer;
+      }
+      expect(await used(storage, disk)).toBeGreaterThan(0);
+      await storage.destroy(disk);
+      expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
+      expect(await readdir(join(root, 'volume'))).toEqual([]);
+    });
+
+    test('a deletion that was cut short is seen and listed, and done to its end', async () => {
+      const { storage, root } = await place();
+      const disk = volume();
+      await storage.create(disk, 1, soon());
+      // What a process leaves that died in the middle of it.
+      await rename(join(root, 'volume', disk.id), join(root, 'volume', `.gone-${disk.id}`));
+      expect(await storage.observe(disk)).toMatchObject({ kind: 'present' });
+      await expectFault(storage.mount(disk), 'notFound');
+      expect(await storage.listOwned()).toEqual([disk]);
+      await storage.destroy(disk);
+      expect(await readdir(join(root, 'volume'))).toEqual([]);
+      expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
+    });
+
+    test('a making that was cut short is no disk, is listed, and is begun anew', async () => {
+      const { storage, root } = await place();
+      const disk = volume();
+      await storage.create(disk, 1, soon());
+      await rename(join(root, 'volume', disk.id), join(root, 'volume', `.new-${disk.id}`));
+      await writeFile(join(root, 'volume', `.new-${disk.id}`, 'half'), 'x');
+      expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
+      expect(await storage.listOwned()).toEqual([disk]);
+      await storage.create(disk, 1, soon());
+      expect(await readdir(await storage.mount(disk))).toEqual([]);
+      expect(await readdir(join(root, 'volume'))).toEqual([disk.id]);
+    });
+
+    test('without its root nothing is known, nothing is made and nothing is lost', async () => {
+      const { storage, root } = await place();
+      const disk = volume();
+      await rm(root, { recursive: true });
+      expect(await storage.observe(disk)).toMatchObject({ kind: 'unknown' });
+      await expect(storage.create(disk, 1, soon())).rejects.toThrow(/mount them there/);
+      await expect(storage.space()).rejects.toThrow(/ENOENT/);
+      expect(await storage.listOwned()).toEqual([]);
+      await writeFile(root, 'a file');
+      expect(await storage.observe(disk)).toMatchObject({ kind: 'unknown' });
+      await rm(root);
+      await mkdir(root);
+      await makeRoot({ root, installation: 'others' });
+      expect(await storage.observe(disk)).toMatchObject({ kind: 'unknown' });
+      await expect(storage.create(disk, 1, soon())).rejects.toThrow(/another installation, others/);
+    });
+
+    test('tells of the room on its place', async () => {
+      const { storage } = await place();
+      const { totalBytes, freeBytes } = await storage.space();
+      expect(freeBytes).toBeGreaterThan(0);
+      expect(totalBytes).toBeGreaterThan(freeBytes);
+    });
+  });
+}

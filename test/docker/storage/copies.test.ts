@@ -1,0 +1,248 @@
+/** Copies of disks: at one moment where the place can, called off and killed in the middle, and on a host that is full. Needs root. */
+import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import {
+  mkdir,
+  open,
+  readFile,
+  readdir,
+  rename,
+  rm,
+  stat,
+  statfs,
+  symlink,
+  truncate,
+  writeFile,
+} from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { makeDirectoryStorage } from '../../../src/storage/directory/directory.ts';
+import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
+import { loopOf, mountPoints } from '../../../src/storage/image-file/mounts.ts';
+import { releaseWriters } from '../../../src/storage/image-file/reflink.ts';
+import { canReflink } from '../../../src/storage/layout.ts';
+import { describeStorage, expectFault, placeFor, run, soon, used, volume, type Place } from './conformance.ts';
+import { mountXfs } from './file-systems.ts';
+
+type Make = Parameters<typeof placeFor>[0];
+const makes: Record<string, Make> = {
+  directory: async (at) => makeDirectoryStorage(at),
+  live: async (at) => makeImageFileStorage({ ...at, copies: 'live' }),
+  atomic: async (at) => makeImageFileStorage({ ...at, copies: 'atomic' }),
+};
+
+let base: Awaited<ReturnType<typeof mountXfs>>;
+beforeAll(async () => {
+  base = await mountXfs(40);
+});
+afterAll(() => base.remove());
+
+const placeOf = (kind: keyof typeof makes): Promise<Place> => placeFor(makes[kind] as Make, base.folder);
+
+const hashes = async (folder: string): Promise<string> =>
+  (await run('sh', ['-c', 'cd "$1" && find . -type f | sort | xargs sha256sum', 'sh', folder])).stdout;
+
+describe('where files can share blocks', () => {
+  describeStorage('image-file, atomic', makes['atomic'] as Make, () => base.folder);
+
+  test('that is found out', async () => {
+    const { root } = await placeOf('atomic');
+    expect(await canReflink(root)).toBe(true);
+  });
+
+  test('a copy is of one moment, whatever is being written, takes next to no room, and its source goes on', async () => {
+    const { storage } = await placeOf('atomic');
+    const disk = volume();
+    await storage.create(disk, 2, soon());
+    const folder = await storage.mount(disk);
+    await writeFile(join(folder, 'large'), randomBytes(256 * 1024 ** 2), { flush: true });
+    // Each number goes into the first file before it goes into the second.
+    const [first, second] = [await open(join(folder, 'first'), 'w'), await open(join(folder, 'second'), 'w')];
+    let writing = true;
+    let last = 0;
+    const writer = (async () => {
+      for (; writing; last++) {
+        await first.appendFile(`${last}\n`);
+        await second.appendFile(`${last}\n`);
+      }
+    })();
+    for (let copies = 0; copies < 5; copies++) {
+      await delay(50);
+      const copy = volume();
+      const { freeBytes } = await storage.space();
+      const before = last;
+      await storage.create(copy, 2, soon(), disk);
+      const copied = await storage.mount(copy);
+      const lines = async (name: string): Promise<number> =>
+        (await readFile(join(copied, name), 'utf8')).trimEnd().split('\n').length;
+      const [ofFirst, ofSecond] = [await lines('first'), await lines('second')];
+      expect(ofFirst).toBeGreaterThanOrEqual(before);
+      expect(ofFirst - ofSecond).toBeGreaterThanOrEqual(0);
+      expect(ofFirst - ofSecond).toBeLessThanOrEqual(1);
+      expect(freeBytes - (await storage.space()).freeBytes).toBeLessThan(64 * 1024 ** 2);
+      expect((await stat(join(copied, 'large'))).size).toBe(256 * 1024 ** 2);
+    }
+    const now = last;
+    await delay(200);
+    expect(last, 'the writer goes on').toBeGreaterThan(now);
+    writing = false;
+    await writer;
+    await Promise.all([first.close(), second.close()]);
+  });
+
+  test('a copy of a disk whose growth was cut off, or given up, holds what it is promised and no more', async () => {
+    const { storage, root } = await placeOf('atomic');
+    const [disk, copy] = [volume(), volume()];
+    await storage.create(disk, 1, soon());
+    await truncate(join(root, 'volume', disk.id, 'image'), 10 * 1024 ** 3);
+    await storage.create(copy, 2, soon(), disk);
+    const { bsize, blocks } = await statfs(await storage.mount(copy));
+    expect((bsize * blocks) / 1024 ** 3).toBeGreaterThan(2);
+    expect((bsize * blocks) / 1024 ** 3).toBeLessThan(2.1);
+  });
+
+  test('several copies of one disk at once are all made', async () => {
+    const { storage } = await placeOf('atomic');
+    const disk = volume();
+    await storage.create(disk, 1, soon());
+    await writeFile(join(await storage.mount(disk), 'file'), 'x', { flush: true });
+    const copies = [volume(), volume(), volume(), volume()];
+    await Promise.all(copies.map((copy) => storage.create(copy, 1, soon(), disk)));
+    for (const copy of copies) expect(await readdir(await storage.mount(copy))).toEqual(['file']);
+  });
+
+  test('writers that a server left stopped when it died are released at the next start', async () => {
+    const { storage, root } = await placeOf('atomic');
+    const disk = volume();
+    await storage.create(disk, 1, soon());
+    const folder = await storage.mount(disk);
+    await run('fsfreeze', ['--freeze', join(root, 'volume', disk.id, 'mount')]);
+    let written = false;
+    const writing = writeFile(join(folder, 'file'), 'x', { flush: true }).then(() => (written = true));
+    await delay(200);
+    expect(written).toBe(false);
+    await releaseWriters(root);
+    await writing;
+    expect(await readdir(folder)).toEqual(['file']);
+  });
+});
+
+describe.each(Object.keys(makes))('a copy (%s)', (kind) => {
+  test('is made while its source is mounted and unmounted at its place, and written to', async () => {
+    const { storage } = await placeOf(kind);
+    const [disk, copy] = [volume(), volume()];
+    await storage.create(disk, 1, soon());
+    const folder = await storage.mount(disk);
+    for (let count = 0; count < 200; count++) await writeFile(join(folder, `file${count}`), randomBytes(500_000));
+    await storage.unmount(disk);
+    let copying = true;
+    const made = storage.create(copy, 1, soon(), disk).finally(() => (copying = false));
+    const restless = (async () => {
+      while (copying) {
+        await writeFile(join(await storage.mount(disk), 'new'), 'x', { flush: true });
+        await storage.unmount(disk);
+      }
+    })();
+    await Promise.all([made, restless]);
+    const copied = await storage.mount(copy);
+    const names = (await readdir(copied)).filter((name) => name !== 'new');
+    expect(names).toHaveLength(200);
+    for (const name of names) expect((await stat(join(copied, name))).size).toBe(500_000);
+    expect(await readdir(await storage.mount(disk))).toHaveLength(201);
+  });
+
+  test('is not led out of its source by a folder that becomes a link, nor stopped by files that go', async () => {
+    const { storage, outside } = await placeOf(kind);
+    await writeFile(join(outside, 'shadow'), 'a secret of the host');
+    const disk = volume();
+    await storage.create(disk, 2, soon());
+    const folder = await storage.mount(disk);
+    for (const swapsAfterMs of [15, 30, 45, 65]) {
+      await mkdir(join(folder, 'a'));
+      await writeFile(join(folder, 'a', '0big'), Buffer.alloc(100_000_000, 1));
+      for (const name of ['shadow', 'goes']) await writeFile(join(folder, 'a', name), 'of the volume');
+      const copy = volume();
+      const made = storage.create(copy, 2, soon(), disk);
+      await delay(swapsAfterMs);
+      await rm(join(folder, 'a', 'goes'));
+      await rename(join(folder, 'a'), join(folder, 'old'));
+      await symlink(outside, join(folder, 'a'));
+      await made;
+      const copied = await storage.mount(copy);
+      const { stdout } = await run('grep', ['-rl', 'a secret', copied]).catch(() => ({ stdout: '' }));
+      expect(stdout, `swapped after ${swapsAfterMs} ms`).toBe('');
+      await rm(join(folder, 'a'));
+      await rm(join(folder, 'old'), { recursive: true });
+      await storage.unmount(copy);
+      await storage.destroy(copy);
+    }
+  });
+
+  test('may be larger than its source, and holds that', async () => {
+    const { storage } = await placeOf(kind);
+    const [disk, copy] = [volume(), volume()];
+    await storage.create(disk, 1, soon());
+    await writeFile(join(await storage.mount(disk), 'file'), randomBytes(1_000_000), { flush: true });
+    await storage.create(copy, 3, soon(), disk);
+    expect(await storage.observe(copy)).toEqual({ kind: 'present', sizeGB: kind === 'directory' ? null : 3 });
+    expect(await used(storage, copy)).toBeGreaterThanOrEqual(1_000_000);
+    await run('fallocate', ['--length', '2500M', join(await storage.mount(copy), 'rest')]);
+  });
+
+  test('whose server is killed in the middle, twice, is made anew, whole, and nothing of the others is left', async () => {
+    const { storage, root } = await placeOf(kind);
+    const [disk, copy] = [volume(), volume()];
+    await storage.create(disk, 2, soon());
+    const folder = await storage.mount(disk);
+    for (let count = 0; count < 60; count++) await writeFile(join(folder, `file${count}`), randomBytes(4_000_000));
+    await run('sync', ['-f', folder]);
+    const fresh = join(root, 'volume', `.new-${copy.id}`);
+    const inTheMiddle = async (): Promise<boolean> => {
+      if (kind === 'atomic') return (await readdir(join(root, 'volume'))).length > 1;
+      const files = kind === 'directory' ? join(fresh, 'files') : join(fresh, 'mount', 'files');
+      return (await readdir(files).catch(() => [])).length >= 3;
+    };
+    for (let times = 0; times < 2; times++) {
+      const copying = fileURLToPath(new URL('copying.ts', import.meta.url));
+      const server = spawn(process.execPath, [copying, kind, root, disk.id, copy.id], { stdio: 'inherit' });
+      const over = once(server, 'exit');
+      await vi.waitUntil(inTheMiddle, { interval: 1, timeout: 20_000 });
+      server.kill('SIGKILL');
+      await over;
+      // Blocks that are shared are copied faster than anybody is killed.
+      if (kind !== 'atomic') expect(await storage.observe(copy)).toEqual({ kind: 'absent' });
+    }
+    await storage.create(copy, 2, soon(), disk);
+    expect(await hashes(await storage.mount(copy))).toBe(await hashes(folder));
+    expect((await readdir(join(root, 'volume'))).toSorted()).toEqual([disk.id, copy.id].toSorted());
+    const mine = [...(await mountPoints())].filter((point) => point.startsWith(root));
+    expect(mine).toHaveLength(kind === 'directory' ? 0 : 2);
+    const { stdout } = await run('ps', ['-eo', 'args']);
+    expect(stdout.split('\n').filter((line) => line.startsWith('cp ') && line.includes(root))).toEqual([]);
+    await storage.destroy(copy);
+    expect(await loopOf(join(root, 'volume', copy.id, 'image'))).toBeNull();
+  });
+});
+
+describe('on a host that is full', () => {
+  test.each(['directory', 'live'])('a copy is refused in words, and nothing of it is left (%s)', async (kind) => {
+    const small = await mountXfs(3);
+    try {
+      const { storage } = await placeFor(makes[kind] as Make, small.folder);
+      const [disk, copy] = [volume(), volume()];
+      await storage.create(disk, 2, soon());
+      await writeFile(join(await storage.mount(disk), 'file'), randomBytes(1_200_000_000), { flush: true });
+      const { freeBytes } = await storage.space();
+      await expectFault(storage.create(copy, 2, soon(), disk), 'full');
+      expect(await storage.observe(copy)).toEqual({ kind: 'absent' });
+      expect(await storage.listOwned()).toEqual([disk]);
+      expect((await storage.space()).freeBytes).toBeGreaterThan(freeBytes - 8 * 1024 ** 2);
+      await storage.destroy(disk);
+    } finally {
+      await small.remove();
+    }
+  });
+});

@@ -1,0 +1,14 @@
+/** A process that copies a disk, for a test to kill: `copying.ts directory|live|atomic <root> <from> <to>`. */
+import type { DiskId } from '../../../src/domain/disk.ts';
+import { makeDirectoryStorage } from '../../../src/storage/directory/directory.ts';
+import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
+
+const [kind, root = '', from = '', to = ''] = process.argv.slice(2);
+const at = { root, installation: 'ours' };
+const storage =
+  kind === 'directory'
+    ? makeDirectoryStorage(at)
+    : makeImageFileStorage({ ...at, copies: kind === 'atomic' ? 'atomic' : 'live' });
+const volume = (id: string): DiskId => ({ kind: 'volume', id });
+
+await storage.create(volume(to), 2, new AbortController().signal, volume(from));

@@ -1,0 +1,52 @@
+/** Uploads into a disk that has a hard limit, on this host's real loop devices. Needs root. */
+import { mkdir, readdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { uploadsOf, withFile, writeFile as upload } from '../../../src/storage/files.ts';
+import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
+import { placeFor, soon, used, volume } from './conformance.ts';
+
+const MB = 1024 ** 2;
+const GB = 1024 ** 3;
+const never = new AbortController().signal;
+
+async function* ofBytes(bytes: number): AsyncGenerator<Uint8Array, void> {
+  const piece = Buffer.alloc(4 * MB, 1);
+  for (let left = bytes; left > 0; left -= piece.length) yield piece.subarray(0, Math.min(left, piece.length));
+}
+
+test('an upload past the size is refused as full, leaves nothing, and the next one that fits goes in', async () => {
+  const { storage } = await placeFor(async (at) => makeImageFileStorage({ ...at, copies: 'live' }));
+  const disk = volume();
+  await storage.create(disk, 1, soon());
+  const root = await storage.mount(disk);
+  const write = (path: string, bytes: number, sizeBytes: number | null) =>
+    upload(root, path, { source: ofBytes(bytes), sizeBytes, maxBytes: 10 * GB, onlyNew: false }, never);
+  await write('first', 200 * MB, 200 * MB);
+  // Not told how long, it runs into the end of the disk; told, it is not begun.
+  await expect(write('second', GB, null)).rejects.toMatchObject({ kind: 'full', message: 'the volume is full' });
+  await expect(write('first', 900 * MB, 900 * MB)).rejects.toMatchObject({
+    kind: 'full',
+    message: expect.stringContaining('more than what is free'),
+  });
+  expect(await readdir(root)).toEqual(['first']);
+  expect(await readdir(uploadsOf(root))).toEqual([]);
+  await withFile(root, 'first', async ({ sizeBytes }) => expect(sizeBytes).toBe(200 * MB));
+  await expect.poll(() => used(storage, disk)).toBeLessThan(210 * MB);
+  await write('second', 700 * MB, null);
+});
+
+test('what a server that died has left of an upload goes when the disk is mounted again, and takes no room then', async () => {
+  const { storage } = await placeFor(async (at) => makeImageFileStorage({ ...at, copies: 'live' }));
+  const disk = volume();
+  await storage.create(disk, 1, soon());
+  const root = await storage.mount(disk);
+  await mkdir(uploadsOf(root));
+  await writeFile(join(uploadsOf(root), 'half'), Buffer.alloc(100 * MB, 1), { flush: true });
+  expect(await storage.mount(disk)).toBe(root);
+  expect(await readdir(uploadsOf(root))).toEqual(['half']);
+  await storage.unmount(disk);
+  await storage.mount(disk);
+  await expect(readdir(uploadsOf(root))).rejects.toThrow('ENOENT');
+  await expect.poll(() => used(storage, disk)).toBeLessThan(MB);
+});

@@ -1,0 +1,411 @@
+/**
+ * Files of a disk by their paths, while somebody who is root in there plants links, pipes and devices, and swaps them under the walk.
+ * `escape` stands for all of the host: a test fails when anything of it was read, changed or made.
+ */
+import { execFileSync, spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import {
+  link,
+  lstat,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  symlink,
+  truncate,
+  writeFile as put,
+} from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import * as files from '../../../src/storage/files.ts';
+
+let base: string;
+let root: string;
+let escape: string;
+beforeEach(async () => {
+  base = await mkdtemp(join(tmpdir(), 'berth-files-'));
+  root = join(base, 'disk', 'files');
+  escape = join(base, 'escape');
+  await mkdir(root, { recursive: true });
+  await mkdir(escape);
+  await put(join(escape, 'secret'), 'secret');
+  await mkdir(join(escape, 'tree'));
+  await put(join(escape, 'tree', 'leaf'), 'leaf');
+  await mkdir(join(escape, 'empty'));
+});
+afterEach(() => rm(base, { recursive: true, force: true }));
+
+const never = new AbortController().signal;
+
+async function* pieces(...all: (string | Buffer)[]): AsyncGenerator<Uint8Array, void> {
+  for (const piece of all) yield Buffer.from(piece);
+}
+
+const upload = (source: AsyncIterable<Uint8Array>, more: Partial<files.Upload> = {}): files.Upload => ({
+  source,
+  sizeBytes: null,
+  maxBytes: 1024 ** 4,
+  onlyNew: false,
+  ...more,
+});
+
+const write = (path: string, source: AsyncIterable<Uint8Array> = pieces('new'), more: Partial<files.Upload> = {}) =>
+  files.writeFile(root, path, upload(source, more), never);
+
+const read = (path: string, start = 0, end = Number.POSITIVE_INFINITY): Promise<string> =>
+  files.withFile(root, path, async (file) => {
+    const got: Uint8Array[] = [];
+    for await (const piece of file.bytes(start, Math.min(end, file.sizeBytes))) got.push(piece);
+    return Buffer.concat(got).toString();
+  });
+
+const list = (path: string, limit = 1000, after: string | null = null) =>
+  files.listFolder(root, path, { limit, after }, never);
+
+const names = async (path: string): Promise<string[]> => (await list(path)).entries.map(({ name }) => name);
+const remove = (path: string, recursive = false) => files.remove(root, path, { recursive }, never);
+const uploadsLeft = (): Promise<string[]> => readdir(files.uploadsOf(root)).catch(() => []);
+
+/** All that can be asked of one path. */
+const everyVerb: Record<string, (path: string) => Promise<unknown>> = {
+  list,
+  read,
+  write,
+  makeFolder: (path) => files.makeFolder(root, path),
+  remove,
+  'remove all': (path) => remove(path, true),
+};
+
+const expectEscapeUntouched = async (): Promise<void> => {
+  expect((await readdir(escape, { recursive: true })).toSorted()).toEqual(['empty', 'secret', 'tree', 'tree/leaf']);
+  expect(await readFile(join(escape, 'secret'), 'utf8')).toBe('secret');
+};
+
+describe('what is written is read again', () => {
+  test('whole, in part, and in place of the file before; root has it, and all may read it', async () => {
+    await files.makeFolder(root, 'a/b');
+    expect(await write('a/b/c', pieces('hello ', 'world'))).toMatchObject({ sizeBytes: 11, created: true });
+    expect(await read('a/b/c')).toBe('hello world');
+    expect(await read('a/b/c', 6, 9)).toBe('wor');
+    expect(await write('a/b/c', pieces())).toMatchObject({ sizeBytes: 0, created: false });
+    expect(await read('a/b/c')).toBe('');
+    const { uid, gid, mode } = await lstat(join(root, 'a/b/c'));
+    expect([uid, gid, mode & 0o7777]).toEqual([process.getuid?.(), process.getgid?.(), 0o644]);
+    expect(((await lstat(join(root, 'a/b'))).mode & 0o7777).toString(8)).toBe('755');
+    expect(await uploadsLeft()).toEqual([]);
+  });
+
+  test('a version is another after each change, also of the same size at the same time', async () => {
+    const version = (): Promise<string> => files.withFile(root, 'f', async (file) => file.version);
+    const before = [(await write('f', pieces('one'))).version];
+    expect(await version()).toBe(before[0]);
+    await write('f', pieces('two'));
+    expect(before).not.toContain(await version());
+    before.push(await version());
+    execFileSync('cp', ['-p', join(root, 'f'), join(escape, 'same-times')]);
+    await put(join(root, 'f'), 'owt');
+    execFileSync('touch', ['-r', join(escape, 'same-times'), join(root, 'f')]);
+    expect(before).not.toContain(await version());
+  });
+
+  test('a hard link is a file like any other', async () => {
+    await write('f', pieces('shared'));
+    await link(join(root, 'f'), join(root, 'g'));
+    expect(await read('g')).toBe('shared');
+    await write('g', pieces('own'));
+    expect(await read('f')).toBe('shared');
+  });
+
+  test('a file that becomes shorter while it is read is not taken for whole', async () => {
+    await write('f', pieces(Buffer.alloc(2 ** 20, 1)));
+    const shortened = files.withFile(root, 'f', async (file) => {
+      for await (const _ of file.bytes(0, file.sizeBytes)) await truncate(join(root, 'f'), 1000);
+    });
+    await expect(shortened).rejects.toThrow('became shorter');
+  });
+
+  test('an upload that breaks off leaves the file before, and nothing of its own', async () => {
+    await write('f', pieces('before'));
+    async function* broken(): AsyncGenerator<Uint8Array, void> {
+      yield Buffer.alloc(2 ** 20);
+      expect(await uploadsLeft()).toHaveLength(1);
+      expect(await names('')).toEqual(['f']);
+      throw new Error('the client left');
+    }
+    await expect(write('f', broken())).rejects.toThrow('the client left');
+    await expect(write('f', pieces('abc'), { sizeBytes: 4 })).rejects.toThrow('3 bytes came of the 4');
+    expect(await read('f')).toBe('before');
+    expect(await uploadsLeft()).toEqual([]);
+  });
+
+  test('what a server that died has left goes with the next upload, and no upload under way does', async () => {
+    await mkdir(files.uploadsOf(root));
+    await put(join(files.uploadsOf(root), 'of-a-dead-one.1'), 'half');
+    async function* slow(): AsyncGenerator<Uint8Array, void> {
+      yield Buffer.from('slow');
+      await write('fast');
+      expect(await uploadsLeft()).toHaveLength(1);
+    }
+    await write('f', slow());
+    expect(await read('f')).toBe('slow');
+    expect(await uploadsLeft()).toEqual([]);
+  });
+
+  test('of several uploads to one path at once the last is there whole; of those that want it new, the first alone', async () => {
+    const contents = Array.from({ length: 8 }, () => randomBytes(300_000));
+    await Promise.all(contents.map((one) => write('f', pieces(one.subarray(0, 100_000), one.subarray(100_000)))));
+    const now = await readFile(join(root, 'f'));
+    expect(contents.filter((one) => one.equals(now))).toHaveLength(1);
+    const tries = await Promise.allSettled(contents.map((one) => write('new', pieces(one), { onlyNew: true })));
+    expect(tries.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
+    for (const one of tries) if (one.status === 'rejected') expect(one.reason).toMatchObject({ kind: 'exists' });
+    const winner = contents[tries.findIndex(({ status }) => status === 'fulfilled')];
+    expect(winner?.equals(await readFile(join(root, 'new')))).toBe(true);
+    expect(await uploadsLeft()).toEqual([]);
+  });
+
+  test('more than the volume is refused as full: what is announced at once, the rest where it passes the size', async () => {
+    const untouched = upload(
+      (async function* () {
+        yield await Promise.reject<Uint8Array>(new Error('no byte of it may be asked for'));
+      })(),
+      { sizeBytes: 101, maxBytes: 100 },
+    );
+    await expect(files.writeFile(root, 'f', untouched, never)).rejects.toMatchObject({ kind: 'full' });
+    const passing = write('f', pieces(Buffer.alloc(60), Buffer.alloc(60)), { maxBytes: 100 });
+    await expect(passing).rejects.toMatchObject({ kind: 'full' });
+    expect(await names('')).toEqual([]);
+    expect(await uploadsLeft()).toEqual([]);
+  });
+});
+
+describe('nothing outside of the disk', () => {
+  const outside = (): string => join(escape, 'secret');
+
+  test.each(Object.keys(everyVerb))('%s takes no path that is none', async (verb) => {
+    for (const path of [
+      '..',
+      '../escape/secret',
+      'a/../../../escape',
+      '/etc/passwd',
+      'a//b',
+      './a',
+      'a\0',
+      '\ud800',
+      'n'.repeat(256),
+    ]) {
+      await expect(everyVerb[verb]?.(path), path).rejects.toMatchObject({ kind: 'badPath' });
+    }
+    await expectEscapeUntouched();
+  });
+
+  test.each(Object.keys(everyVerb))('%s follows no link on the way', async (verb) => {
+    await symlink(escape, join(root, 'out'));
+    await symlink('../../escape', join(root, 'up'));
+    await symlink('.', join(root, 'here'));
+    await symlink('/proc/self/root', join(root, 'host'));
+    for (const path of ['out/secret', 'up/secret', 'here/x', 'host/etc/passwd', 'out/deeper/x'])
+      await expect(everyVerb[verb]?.(path), path).rejects.toMatchObject({ kind: 'wrongKind' });
+    await expectEscapeUntouched();
+    expect(await names('')).toEqual(['here', 'host', 'out', 'up']);
+  });
+
+  test('a link at the end is neither read, listed, written through nor made a folder of: it is told, and deleted itself', async () => {
+    await symlink(outside(), join(root, 'file'));
+    await symlink(escape, join(root, 'folder'));
+    await symlink('nowhere', join(root, 'dangling'));
+    await symlink('loop', join(root, 'loop'));
+    const all = ['dangling', 'file', 'folder', 'loop'];
+    expect((await list('')).entries.map(({ name, kind }) => [name, kind])).toEqual(all.map((name) => [name, 'link']));
+    for (const name of all) {
+      for (const verb of ['list', 'read', 'write', 'makeFolder'])
+        await expect(everyVerb[verb]?.(name), `${verb} ${name}`).rejects.toMatchObject({ kind: 'wrongKind' });
+      await expect(write(name, pieces('x'), { onlyNew: true })).rejects.toMatchObject({ kind: 'wrongKind' });
+    }
+    for (const name of all) expect(await remove(name, name === 'folder')).toBe('link');
+    expect(await names('')).toEqual([]);
+    await expectEscapeUntouched();
+  });
+
+  test('a folder is deleted with the links in it, and not with what they lead to', async () => {
+    await files.makeFolder(root, 'a/b');
+    await symlink(escape, join(root, 'a/b/out'));
+    await symlink(outside(), join(root, 'a/file'));
+    await expect(remove('a')).rejects.toMatchObject({ kind: 'notEmpty' });
+    expect(await remove('a', true)).toBe('folder');
+    expect(await names('')).toEqual([]);
+    await expectEscapeUntouched();
+  });
+
+  test('a pipe, a socket and a device are told, never opened, and can be deleted', async () => {
+    execFileSync('mkfifo', [join(root, 'pipe')]);
+    execFileSync('mknod', [join(root, 'zero'), 'c', '1', '5']);
+    const { createServer } = await import('node:net');
+    const server = createServer().listen(join(root, 'socket'));
+    await once(server, 'listening');
+    for (const name of ['pipe', 'socket', 'zero']) {
+      for (const verb of ['list', 'read', 'write', 'makeFolder'])
+        await expect(everyVerb[verb]?.(name), `${verb} ${name}`).rejects.toMatchObject({ kind: 'wrongKind' });
+      await expect(everyVerb['read']?.(`${name}/x`)).rejects.toMatchObject({ kind: 'wrongKind' });
+    }
+    expect((await list('')).entries.map(({ name, kind }) => [name, kind])).toEqual([
+      ['pipe', 'other'],
+      ['socket', 'other'],
+      ['zero', 'other'],
+    ]);
+    for (const name of ['pipe', 'socket', 'zero']) expect(await remove(name)).toBe('other');
+    server.close();
+  });
+
+  /** Somebody inside swaps what is called `victim` for a link to the host, and back, as fast as a process of its own can. */
+  async function withSwapper(target: string, race: () => Promise<void>): Promise<void> {
+    const swap = `
+      const fs = require('node:fs');
+      process.chdir(${JSON.stringify(root)});
+      // What is made in the name while it is free is in the way of the folder that comes back.
+      const clear = () => { try { fs.rmSync('victim', { recursive: true, force: true }); } catch {} };
+      const putBack = () => { try { fs.renameSync('aside', 'victim'); return true; } catch { return false; } };
+      for (;;) {
+        fs.renameSync('victim', 'aside');
+        try { fs.symlinkSync(${JSON.stringify(target)}, 'victim'); } catch {}
+        do clear(); while (!putBack());
+      }`;
+    const swapper = spawn(process.execPath, ['-e', swap], { stdio: 'ignore' });
+    const ended = once(swapper, 'close');
+    try {
+      await race();
+      expect(swapper.exitCode, 'it swapped to the end').toBeNull();
+    } finally {
+      swapper.kill('SIGKILL');
+      await ended;
+    }
+  }
+
+  /** How the tries ended: those that met the folder, and those that met something else. */
+  async function race(deed: (n: number) => Promise<unknown>): Promise<Record<string, number>> {
+    const counts: Record<string, number> = {};
+    const [untilMs, atLatestMs] = [performance.now() + 1_000, performance.now() + 8_000];
+    const goesOn = (nowMs: number): boolean => nowMs < untilMs || (counts['done'] === undefined && nowMs < atLatestMs);
+    for (let n = 0; goesOn(performance.now()); n += 1) {
+      const how = await deed(n).then(
+        () => 'done',
+        (error: unknown) => (error instanceof files.FileFault ? error.kind : String(error)),
+      );
+      counts[how] = (counts[how] ?? 0) + 1;
+    }
+    return counts;
+  }
+
+  test('a folder that is swapped for a link in the middle of the walk leads nowhere else, whatever is done in it', async () => {
+    await files.makeFolder(root, 'victim/empty');
+    await write('victim/secret', pieces('mine'));
+    await withSwapper(escape, async () => {
+      const again = async (path: string, recursive: boolean): Promise<void> => {
+        await files.makeFolder(root, path);
+        await remove(path, recursive);
+      };
+      const met = [
+        await race(async () => expect(await read('victim/secret')).toBe('mine')),
+        await race(async () => expect(await names('victim')).not.toContain('tree')),
+        await race((n) => write(`victim/new-${n % 10}`)),
+        await race((n) => files.makeFolder(root, `victim/folder-${n % 10}`)),
+        await race(() => again('victim/empty', false)),
+        await race(() => again('victim/tree', true)),
+      ];
+      for (const counts of met) {
+        // Both sides of the swap were seen, and nothing but these.
+        expect(counts['done'], JSON.stringify(counts)).toBeGreaterThan(0);
+        expect(
+          Object.keys(counts).filter((how) => !['done', 'wrongKind', 'notFound', 'notEmpty'].includes(how)),
+        ).toEqual([]);
+      }
+      expect(met.reduce((sum, counts) => sum + (counts['wrongKind'] ?? 0), 0)).toBeGreaterThan(0);
+    });
+    await expectEscapeUntouched();
+  });
+
+  test('a file that is swapped for a link before it is opened is the file, or none', async () => {
+    await write('victim', pieces('mine'));
+    await withSwapper(join(escape, 'secret'), async () => {
+      const met = [
+        await race(async () => expect(await read('victim')).toBe('mine')),
+        await race(async () => {
+          const entry = (await list('')).entries.find(({ name }) => name === 'victim');
+          expect(entry?.kind === 'file' ? entry.sizeBytes : 4).toBe(4);
+        }),
+        await race(() => write('victim', pieces('mine'))),
+      ];
+      for (const counts of met)
+        expect(Object.keys(counts).filter((how) => !['done', 'wrongKind', 'notFound'].includes(how))).toEqual([]);
+    });
+    await expectEscapeUntouched();
+  });
+});
+
+describe('a folder is listed', () => {
+  test('by name in the order of bytes, with what each is, a page at a time', async () => {
+    for (const name of ['b', 'B', 'é', 'a', '🚀', '~', 'a b']) await write(name, pieces(name));
+    await files.makeFolder(root, 'Z');
+    const all = ['B', 'Z', 'a', 'a b', 'b', '~', 'é', '🚀'];
+    expect(await names('')).toEqual(all);
+    const first = await list('', 3);
+    expect(first.entries).toEqual([
+      expect.objectContaining({ name: 'B', kind: 'file', sizeBytes: 1, mode: '0644', reachable: true }),
+      expect.objectContaining({ name: 'Z', kind: 'folder', mode: '0755' }),
+      expect.objectContaining({ name: 'a', kind: 'file' }),
+    ]);
+    const paged: string[] = [];
+    for (let after: string | null = null; ;) {
+      const page = await list('', 3, after);
+      paged.push(...page.entries.map(({ name }) => name));
+      after = page.next;
+      if (after === null) break;
+    }
+    expect(paged).toEqual(all);
+    expect((await list('', 8)).next).toBeNull();
+    await expect(list('', 8, 'no cursor!')).rejects.toMatchObject({ kind: 'badPath' });
+    await expect(list('nothing')).rejects.toMatchObject({ kind: 'notFound' });
+    await expect(list('a')).rejects.toMatchObject({ kind: 'wrongKind' });
+  });
+
+  test('names that are no UTF-8 are told as such, and pages go on behind them', async () => {
+    for (const byte of [0xe9, 0xff]) await put(Buffer.concat([Buffer.from(`${root}/a`), Buffer.from([byte])]), '');
+    await write('z');
+    const page = await list('', 1);
+    expect(page.entries).toEqual([expect.objectContaining({ name: 'a\ufffd', reachable: false })]);
+    const second = await list('', 1, page.next);
+    expect(second.entries).toEqual([expect.objectContaining({ name: 'a\ufffd', reachable: false })]);
+    expect((await list('', 1, second.next)).entries).toEqual([expect.objectContaining({ name: 'z', reachable: true })]);
+  });
+
+  test('what is added and deleted between two pages neither doubles nor hides the rest', async () => {
+    for (const name of ['b', 'd', 'f']) await write(name);
+    const { next } = await list('', 2);
+    await rename(join(root, 'd'), join(root, 'a'));
+    await write('c');
+    await write('e');
+    expect((await list('', 10, next)).entries.map(({ name }) => name)).toEqual(['e', 'f']);
+  });
+
+  test('of a hundred thousand files a page takes a page, and leaves the process to others', async () => {
+    execFileSync('sh', ['-c', `mkdir "$0/many" && cd "$0/many" && seq -f %06g 0 99999 | xargs touch`, root]);
+    const delay = monitorEventLoopDelay({ resolution: 5 });
+    delay.enable();
+    const page = await list('many', 1000, Buffer.from('049999').toString('base64url'));
+    delay.disable();
+    expect(page.entries.map(({ name }) => name)).toEqual(
+      Array.from({ length: 1000 }, (_, n) => String(50_000 + n).padStart(6, '0')),
+    );
+    expect(delay.max / 1e6).toBeLessThan(200);
+    expect(await remove('many', true)).toBe('folder');
+    const cut = AbortSignal.abort(new Error('the server stops'));
+    await mkdir(join(root, 'few'));
+    await write('few/one');
+    await expect(files.listFolder(root, 'few', { limit: 1, after: null }, cut)).rejects.toThrow('the server stops');
+  });
+});

@@ -1,0 +1,251 @@
+/** Image files on this host's real loop devices: hard limits, growth under load, what a crash leaves. Needs root. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdir, open, readdir, rm, stat, statfs, truncate, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
+import { loopOf, mountPoints } from '../../../src/storage/image-file/mounts.ts';
+import { describeStorage, expectFault, placeFor, run, soon, used, volume, type Place } from './conformance.ts';
+
+const GB = 1024 ** 3;
+const make: Parameters<typeof describeStorage>[1] = async (at) => makeImageFileStorage({ ...at, copies: 'live' });
+const place = (): Promise<Place> => placeFor(make);
+
+describeStorage('image-file', make);
+
+/** Writes until there is no room; answers how many bytes it took. */
+async function fill(file: string): Promise<number> {
+  const handle = await open(file, 'a');
+  const piece = Buffer.alloc(4 * 1024 ** 2, 1);
+  let bytes = 0;
+  try {
+    for (;;) bytes += (await handle.write(piece)).bytesWritten;
+  } catch (error) {
+    expect(error).toMatchObject({ code: 'ENOSPC' });
+    await handle.sync();
+    return bytes;
+  } finally {
+    await handle.close();
+  }
+}
+
+test('a disk holds what it promises, to within 1 %, and then ENOSPC, there and nowhere else; its usage says so', async () => {
+  const { storage, root } = await place();
+  const [full, other] = [volume(), volume()];
+  for (const disk of [full, other]) await storage.create(disk, 1, soon());
+  const folder = await storage.mount(full);
+  const took = await fill(join(folder, 'all'));
+  expect(took).toBeGreaterThanOrEqual(GB);
+  expect(took).toBeLessThan(1.01 * GB);
+  expect(Math.abs((await used(storage, full)) - GB)).toBeLessThan(0.01 * GB);
+  await writeFile(join(await storage.mount(other), 'fine'), Buffer.alloc(1024 ** 2), { flush: true });
+  // Not a byte of it stands beside the image.
+  expect((await readdir(join(root, 'volume', full.id))).toSorted()).toEqual(['disk.json', 'image', 'mount']);
+});
+
+test('one that is empty takes little of the host, and what is deleted in one comes back to the host', async () => {
+  const { storage, root } = await place();
+  const disk = volume();
+  await storage.create(disk, 100, soon());
+  const taken = async (): Promise<number> => (await stat(join(root, 'volume', disk.id, 'image'))).blocks * 512;
+  expect(await taken()).toBeLessThan(8 * 1024 ** 2);
+  const folder = await storage.mount(disk);
+  await writeFile(join(folder, 'file'), Buffer.alloc(64 * 1024 ** 2, 1), { flush: true });
+  await run('rm', [join(folder, 'file')]);
+  await run('sync', ['-f', folder]);
+  await storage.unmount(disk);
+  expect(await taken()).toBeLessThan(48 * 1024 ** 2);
+});
+
+test('it grows while somebody writes to it, and holds the larger size; never smaller', async () => {
+  const { storage } = await place();
+  const disk = volume();
+  await storage.create(disk, 1, soon());
+  const folder = await storage.mount(disk);
+  const writing = fill(join(folder, 'all'));
+  await storage.grow(disk, 2);
+  const took = (await writing) + (await fill(join(folder, 'more')));
+  expect(took).toBeGreaterThanOrEqual(2 * GB);
+  expect(took).toBeLessThan(2.02 * GB);
+  await storage.grow(disk, 1);
+  expect(Math.abs((await used(storage, disk)) - 2 * GB)).toBeLessThan(0.02 * GB);
+  await storage.unmount(disk);
+  await storage.grow(disk, 3);
+  expect(await fill(join(await storage.mount(disk), 'third'))).toBeGreaterThan(0.98 * GB);
+});
+
+test('a hundred disks made, mounted, written and destroyed leave no device, no mount and no file', async () => {
+  const { storage, root } = await place();
+  for (let count = 0; count < 100; count++) {
+    const disk = volume();
+    await storage.create(disk, 1, soon());
+    await writeFile(join(await storage.mount(disk), 'file'), 'x');
+    await storage.destroy(disk);
+    expect(await loopOf(join(root, 'volume', disk.id, 'image'))).toBeNull();
+  }
+  expect(await readdir(join(root, 'volume'))).toEqual([]);
+  expect([...(await mountPoints())].filter((point) => point.startsWith(root))).toEqual([]);
+});
+
+test('while somebody works in it, it is neither unmounted nor destroyed, and nothing is lost', async () => {
+  const { storage } = await place();
+  const disk = volume();
+  await storage.create(disk, 1, soon());
+  const folder = await storage.mount(disk);
+  await writeFile(join(folder, 'kept'), 'kept');
+  const worker = spawn('sleep', ['60'], { cwd: folder });
+  await once(worker, 'spawn');
+  await expectFault(storage.unmount(disk), 'busy');
+  await expectFault(storage.destroy(disk), 'busy');
+  expect(await readdir(await storage.mount(disk))).toEqual(['kept']);
+  worker.kill('SIGKILL');
+  await once(worker, 'exit');
+  await storage.destroy(disk);
+  expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
+});
+
+test('what somebody has mounted elsewhere, as a container does, is not destroyed, and mounted again by the same device', async () => {
+  const { storage, root, outside } = await place();
+  const disk = volume();
+  await storage.create(disk, 1, soon());
+  await run('mount', ['--bind', await storage.mount(disk), outside]);
+  const image = join(root, 'volume', disk.id, 'image');
+  const device = await loopOf(image);
+  await storage.unmount(disk);
+  expect(await loopOf(image)).toBe(device);
+  await expectFault(storage.destroy(disk), 'busy');
+  await writeFile(join(outside, 'from-inside'), 'x');
+  expect(await readdir(await storage.mount(disk))).toEqual(['from-inside']);
+  expect(await loopOf(image)).toBe(device);
+  await run('umount', [outside]);
+  await storage.destroy(disk);
+  expect(await loopOf(image)).toBeNull();
+});
+
+test('setuid programs of a disk give nobody on the host anything, and its device nodes are none', async () => {
+  const { storage } = await place();
+  const disk = volume();
+  await storage.create(disk, 1, soon());
+  const folder = await storage.mount(disk);
+  const { stdout } = await run('findmnt', ['-n', '-o', 'OPTIONS', '--target', folder]);
+  expect(stdout).toMatch(/nosuid/);
+  expect(stdout).toMatch(/nodev/);
+});
+
+test('what instances write goes past the page cache of the host', async () => {
+  const { storage, root } = await place();
+  const disk = volume();
+  await storage.create(disk, 1, soon());
+  await storage.mount(disk);
+  const device = await loopOf(join(root, 'volume', disk.id, 'image'));
+  const { stdout } = await run('losetup', ['--noheadings', '--output', 'DIO', device ?? '']);
+  expect(stdout.trim()).toBe('1');
+});
+
+test('disks made and destroyed by eight at once are none in the way of another, though devices come and go meanwhile', async () => {
+  const { storage } = await place();
+  const inTurn = async (): Promise<void> => {
+    for (let count = 0; count < 12; count++) {
+      const disk = volume();
+      await storage.create(disk, 1, soon());
+      await storage.destroy(disk);
+    }
+  };
+  await Promise.all(Array.from({ length: 8 }, inTurn));
+  expect(await storage.listOwned()).toEqual([]);
+});
+
+test('a device that a server which died has attached, and no more, keeps nobody from the disk, and goes with it', async () => {
+  const { storage, root } = await place();
+  const disk = volume();
+  const attach = async (folder: string): Promise<void> => {
+    await run('losetup', ['--find', '--show', join(root, 'volume', folder, 'image')]);
+  };
+  await storage.create(disk, 1, soon());
+  await attach(disk.id);
+  const image = join(root, 'volume', disk.id, 'image');
+  await writeFile(join(await storage.mount(disk), 'kept'), 'kept');
+  await storage.unmount(disk);
+  await expect.poll(() => loopOf(image)).toBeNull();
+  await attach(disk.id);
+  await storage.destroy(disk);
+  expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
+  const begun = join(root, 'volume', `.new-${disk.id}`);
+  await mkdir(begun);
+  await writeFile(join(begun, 'image'), Buffer.alloc(1024 ** 2));
+  await attach(`.new-${disk.id}`);
+  await storage.create(disk, 1, soon());
+  expect(await storage.observe(disk)).toMatchObject({ kind: 'present' });
+  await storage.destroy(disk);
+  const { stdout } = await run('losetup', ['-a']);
+  expect(stdout).not.toContain(root);
+});
+
+test('a growth that was cut off is gone on with, and gives no more than was promised', async () => {
+  const { storage, root } = await place();
+  const disk = volume();
+  await storage.create(disk, 1, soon());
+  const folder = await storage.mount(disk);
+  const image = join(root, 'volume', disk.id, 'image');
+  // As far as a server came that was killed before the file system was told.
+  for (let tries = 0; tries < 3; tries++) await truncate(image, (await stat(image)).size + GB / 4);
+  await storage.grow(disk, 2);
+  const { bsize, blocks } = await statfs(folder);
+  expect((bsize * blocks) / GB).toBeGreaterThan(2);
+  expect((bsize * blocks) / GB).toBeLessThan(2.1);
+});
+
+test('a growth that was given up takes nothing of what a later, smaller one is promised', async () => {
+  const { storage, root } = await place();
+  const disk = volume();
+  await storage.create(disk, 1, soon());
+  const folder = await storage.mount(disk);
+  await truncate(join(root, 'volume', disk.id, 'image'), 10 * GB);
+  for (const isMounted of [true, false]) {
+    if (!isMounted) await storage.unmount(disk);
+    const sizeGB = isMounted ? 2 : 3;
+    await storage.grow(disk, sizeGB);
+    await storage.mount(disk);
+    const { bsize, blocks } = await statfs(folder);
+    expect((bsize * blocks) / GB).toBeGreaterThan(sizeGB);
+    expect((bsize * blocks) / GB).toBeLessThan(sizeGB + 0.1);
+  }
+});
+
+test('what a disk held when its host crashed is not known until it is mounted again', async () => {
+  const { storage, root } = await place();
+  const disk = volume();
+  await storage.create(disk, 1, soon());
+  await writeFile(join(await storage.mount(disk), 'kept'), Buffer.alloc(50 * 1024 ** 2, 1), { flush: true });
+  await run('umount', [join(root, 'volume', disk.id, 'mount')]);
+  expect(await storage.usage(disk, soon())).toBeNull();
+  await storage.mount(disk);
+  expect(await used(storage, disk)).toBeGreaterThan(50 * 1024 ** 2);
+});
+
+test('a disk whose image is gone, or empty, is absent', async () => {
+  const { storage, root } = await place();
+  const disk = volume();
+  await storage.create(disk, 1, soon());
+  expect(await storage.usage(disk, soon())).not.toBeNull();
+  await truncate(join(root, 'volume', disk.id, 'image'), 0);
+  expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
+  // Who measures it looks closer then.
+  expect(await storage.usage(disk, soon())).toBeNull();
+  await rm(join(root, 'volume', disk.id, 'image'));
+  expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
+});
+
+test('a size that the host can not hold in one file is refused as full, made or grown to, and leaves nothing', async (context) => {
+  const { storage, root } = await place();
+  const disk = volume();
+  const EXT4 = 0xef53;
+  context.skip((await statfs(root)).type !== EXT4, 'files of this host can be larger than any volume');
+  const TOO_LARGE_GB = 100_000;
+  await expectFault(storage.create(disk, TOO_LARGE_GB, soon()), 'full');
+  expect(await readdir(join(root, 'volume'))).toEqual([]);
+  await storage.create(disk, 1, soon());
+  await expectFault(storage.grow(disk, TOO_LARGE_GB), 'full');
+  expect(await storage.observe(disk)).toEqual({ kind: 'present', sizeGB: 1 });
+});

@@ -1,0 +1,145 @@
+import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { pino } from 'pino';
+import { expect, onTestFinished, test } from 'vitest';
+import { regionId, userId } from '../../../src/domain/ids.ts';
+import type { PoolName } from '../../../src/domain/pool.ts';
+import { makePools, type PoolConfig } from '../../../src/main/pools.ts';
+import { saveSetting } from '../../../src/store/tables/catalog.ts';
+import { insertDisk } from '../../../src/store/tables/disks.ts';
+import { savePool } from '../../../src/store/tables/pools.ts';
+import { onEngine } from '../../db/store/harness.ts';
+import { run } from './conformance.ts';
+
+const none: PoolConfig = { path: null, engine: null, sizeGB: null, overcommit: 1 };
+const unset: Record<PoolName, PoolConfig | null> = { default: null, filesystem: null, highspeedstorage: null };
+
+onEngine('sqlite', 'the pools of a server', (open) => {
+  async function place() {
+    const dataFolder = await mkdtemp(join(tmpdir(), 'berth-pools-'));
+    onTestFinished(() => rm(dataFolder, { recursive: true, force: true }));
+    const store = await open();
+    const make = (pools: Partial<typeof unset> = {}, installation = 'ours') =>
+      makePools({
+        config: { dataFolder, engine: 'docker', pools: { ...unset, ...pools } },
+        store,
+        installation,
+        log: pino({ level: 'silent' }),
+      });
+    return { dataFolder, store, make };
+  }
+  const onlyFolders = { default: { ...none, engine: 'directory' as const } };
+  const id = { kind: 'volume', id: 'one' } as const;
+  const soon = () => AbortSignal.timeout(10_000);
+
+  test('without configuration there is one for all, with hard limits where the host can', async () => {
+    const { make } = await place();
+    const pools = await make();
+    expect(pools).toMatchObject([{ name: 'default', sizeGB: null, overcommit: 1 }]);
+    const sizeLimit = process.getuid?.() === 0 ? 'hard' : 'soft';
+    expect(pools[0]?.storage.capabilities()).toMatchObject({ sizeLimit });
+  });
+
+  test('keeps to the engine that its disks were made by, and refuses another', async () => {
+    const { make } = await place();
+    await make(onlyFolders);
+    expect((await make())[0]?.storage.capabilities()).toMatchObject({ sizeLimit: 'soft' });
+    await expect(make({ default: { ...none, engine: 'image-file' } })).rejects.toThrow(/say engine=directory/);
+  });
+
+  test('an installation from before there was a choice has folders', async () => {
+    const { make, store } = await place();
+    await store.write((tx) => saveSetting(tx, 'done.disks', 'yes'));
+    expect((await make())[0]?.storage.capabilities()).toMatchObject({ sizeLimit: 'soft' });
+  });
+
+  test('a type of volume gets a place of its own', async () => {
+    const { make, dataFolder } = await place();
+    const fast = join(dataFolder, 'fast');
+    const highspeedstorage = { ...none, path: fast, engine: 'directory' as const, sizeGB: 50 };
+    const pools = await make({ ...onlyFolders, highspeedstorage });
+    expect(pools.map(({ name, sizeGB }) => [name, sizeGB])).toEqual([
+      ['default', null],
+      ['highspeedstorage', 50],
+    ]);
+    await pools[1]?.storage.create(id, 1, soon());
+    expect(await pools[1]?.storage.mount(id)).toMatch(fast);
+  });
+
+  test('one that holds disks and is not configured any more keeps the server from starting, and says what to set', async () => {
+    const { make, store } = await place();
+    await make({ ...onlyFolders, filesystem: { ...none, engine: 'directory', sizeGB: 10 } });
+    await store.write(async (tx) => {
+      await savePool(tx, { regionId: regionId('here'), name: 'filesystem' }, 10);
+      await insertDisk(tx, {
+        ...id,
+        regionId: regionId('here'),
+        pool: 'filesystem',
+        ownerId: userId('ann'),
+        sizeGB: 1,
+      });
+    });
+    await expect(make(onlyFolders)).rejects.toThrow(/set BERTH_POOL_FILESYSTEM as it was/);
+  });
+
+  test('a place that is not there any more is not replaced by an empty one: nothing reads as lost', async () => {
+    const { make, dataFolder } = await place();
+    const [pool] = await make(onlyFolders);
+    await pool?.storage.create(id, 1, soon());
+    await rename(join(dataFolder, 'disks'), join(dataFolder, 'elsewhere'));
+    const [again] = await make(onlyFolders);
+    expect(await again?.storage.observe(id)).toMatchObject({ kind: 'unknown' });
+    await expect(again?.storage.create({ ...id, id: 'two' }, 1, soon())).rejects.toThrow(/mount them there/);
+  });
+
+  test('two on one file system that would both promise all of it are refused, and one by way of a link is its place', async () => {
+    const { make, dataFolder } = await place();
+    const filesystem = { ...none, engine: 'directory' as const };
+    await expect(make({ ...onlyFolders, filesystem })).rejects.toThrow(/give size=<GB> to BERTH_POOL_FILESYSTEM/);
+    await mkdir(join(dataFolder, 'real'));
+    await symlink(join(dataFolder, 'real'), join(dataFolder, 'linked'));
+    const linked = { ...filesystem, path: join(dataFolder, 'linked'), sizeGB: 5 };
+    const [, pool] = await make({ ...onlyFolders, highspeedstorage: linked });
+    await pool?.storage.create(id, 1, soon());
+    expect(await pool?.storage.mount(id)).toMatch(join(dataFolder, 'real'));
+  });
+
+  test('writers that a server left stopped when it died are released at the next start, also by way of a link', async () => {
+    const { make, dataFolder } = await place();
+    await mkdir(join(dataFolder, 'real'));
+    await symlink(join(dataFolder, 'real'), join(dataFolder, 'linked'));
+    const highspeedstorage = { ...none, path: join(dataFolder, 'linked'), engine: 'image-file' as const, sizeGB: 5 };
+    const [, pool] = await make({ ...onlyFolders, highspeedstorage });
+    if (!pool) throw new Error('there is no such pool');
+    await pool.storage.create(id, 1, soon());
+    const folder = await pool.storage.mount(id);
+    const thaw = () => run('fsfreeze', ['--unfreeze', dirname(folder)]).catch(() => {});
+    onTestFinished(async () => {
+      await thaw();
+      await pool.storage.destroy(id);
+    });
+    await run('fsfreeze', ['--freeze', dirname(folder)]);
+    const writing = writeFile(join(folder, 'file'), 'x', { flush: true }).then(() => 'written');
+    await make({ ...onlyFolders, highspeedstorage });
+    const late = new Promise((resolve) => setTimeout(resolve, 5_000, 'still stopped'));
+    expect(await Promise.race([writing, late])).toBe('written');
+  });
+
+  test("another installation's place is left alone", async () => {
+    const { make } = await place();
+    const other = await place();
+    await other.make(onlyFolders, 'theirs');
+    const filesystem = { ...none, path: join(other.dataFolder, 'disks'), engine: 'directory' as const };
+    await expect(make({ ...onlyFolders, filesystem })).rejects.toThrow(/another installation, theirs/);
+  });
+
+  test('image files where they can not be had are refused with the reason, or folders taken', async () => {
+    const { make, dataFolder } = await place();
+    // No file system can be made in a place like this.
+    await mkdir(join(dataFolder, 'disks'));
+    await writeFile(join(dataFolder, 'disks', 'volume'), '');
+    await expect(make({ default: { ...none, engine: 'image-file' } })).rejects.toThrow(/can not be had here/);
+    expect((await make())[0]?.storage.capabilities()).toMatchObject({ sizeLimit: 'soft' });
+  });
+});

@@ -1,0 +1,182 @@
+/** What empty disks are made from: made once a size, whole or made anew, few, and nothing left of them but themselves. Needs root. */
+import { randomUUID } from 'node:crypto';
+import { access, mkdir, open, readdir, rm, stat, truncate, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import type { DiskId } from '../../../src/domain/disk.ts';
+import type { Storage } from '../../../src/storage/contract.ts';
+import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
+import { mountNewImage, mountPoints } from '../../../src/storage/image-file/mounts.ts';
+import { makeFileSystem } from '../../../src/storage/image-file/xfs.ts';
+import { expectFault, placeFor, run, soon, volume, type Place } from './conformance.ts';
+import { mountXfs } from './file-systems.ts';
+
+const KEPT = 16;
+
+const make: Parameters<typeof placeFor>[0] = async (at) => makeImageFileStorage({ ...at, copies: 'live' });
+const place = (): Promise<Place> => placeFor(make);
+const again = (root: string): Storage => makeImageFileStorage({ root, installation: 'ours', copies: 'live' });
+const data = (): DiskId => ({ kind: 'data', id: randomUUID() });
+
+/** A place on a file system of its own. */
+async function ownPlace(sizeGB: number): Promise<Place & { base: string }> {
+  const { folder: base, remove } = await mountXfs(sizeGB);
+  onTestFinished(remove);
+  return { ...(await placeFor(make, base)), base };
+}
+
+const imageOf = (root: string, { kind, id }: DiskId): string => join(root, kind, id, 'image');
+const templatesOf = async (root: string): Promise<string[]> => (await readdir(join(root, '.empty'))).toSorted();
+
+async function withFile<T>(path: string, work: (file: Awaited<ReturnType<typeof open>>) => Promise<T>): Promise<T> {
+  const file = await open(path, 'r+');
+  try {
+    return await work(file);
+  } finally {
+    await file.close();
+  }
+}
+
+/** Which making of a file system an image is of. */
+const makingOf = (image: string): Promise<string> =>
+  withFile(image, async (file) => (await file.read(Buffer.alloc(16), 0, 16, 32)).buffer.toString('hex'));
+
+/** One that is made now, mounted, written to and as large as it says. */
+async function expectGood(storage: Storage, sizeGB: number, disk = data()): Promise<DiskId> {
+  await storage.create(disk, sizeGB, soon());
+  const folder = await storage.mount(disk);
+  expect(await readdir(folder)).toEqual([]);
+  await writeFile(join(folder, 'file'), 'x', { flush: true });
+  expect(await storage.observe(disk)).toEqual({ kind: 'present', sizeGB });
+  return disk;
+}
+
+async function expectNothingMounted(root: string): Promise<void> {
+  expect([...(await mountPoints())].filter((point) => point.startsWith(root))).toEqual([]);
+  // A device goes a moment after its mount.
+  await expect.poll(async () => (await run('losetup', ['-a'])).stdout).not.toContain(root);
+}
+
+test('file systems are made once a size, also for those that ask at once, and after a restart; no disk of them is listed', async () => {
+  const { storage, root } = await place();
+  const disks = [volume(), data(), volume(), data()];
+  await Promise.all(disks.map((disk) => storage.create(disk, 2, soon())));
+  const later = volume();
+  await again(root).create(later, 2, soon());
+  const made = await Promise.all([...disks, later].map((disk) => makingOf(imageOf(root, disk))));
+  expect(new Set(made).size).toBe(1);
+  const other = volume();
+  await storage.create(other, 3, soon());
+  expect(await makingOf(imageOf(root, other))).not.toBe(made[0]);
+  expect(await templatesOf(root)).toEqual(['v1-2GB', 'v1-3GB']);
+  for (const disk of [...disks, later, other]) await storage.destroy(disk);
+  expect(await storage.listOwned()).toEqual([]);
+  expect(await storage.listMounted()).toEqual([]);
+  await expectNothingMounted(root);
+});
+
+test.each<[string, (template: string) => Promise<unknown>]>([
+  ['missing', (template) => rm(template)],
+  ['empty', (template) => truncate(template, 0)],
+  ['cut off', async (template) => truncate(template, Math.floor((await stat(template)).size / 2))],
+  // In its first block, without which nothing is mounted.
+  ['damaged', (template) => withFile(template, (file) => file.write('damage', 400))],
+  ['damaged where it says what it is', (template) => withFile(template, (file) => file.write('9999', 20))],
+])('one that is %s is made anew, and no disk is made from it', async (_, damage) => {
+  const { storage, root } = await place();
+  const before = await expectGood(storage, 1);
+  const template = join(root, '.empty', 'v1-1GB');
+  await damage(template);
+  const made = await makingOf(imageOf(root, await expectGood(storage, 1)));
+  expect(made).not.toBe(await makingOf(imageOf(root, before)));
+  expect(await makingOf(imageOf(root, await expectGood(storage, 1)))).toBe(made);
+});
+
+test('what a server left that died while it made one is gone with the next disk, whatever its size, and older ones with it; nothing else is', async () => {
+  const { root } = await place();
+  const empty = join(root, '.empty');
+  for (const name of ['.new-v1-2GB', '.new-v0-7GB']) {
+    const begun = join(empty, name);
+    await mkdir(join(begun, 'mount'), { recursive: true });
+    await makeFileSystem(join(begun, 'image'), 1);
+    await mountNewImage(join(begun, 'image'), join(begun, 'mount'), ['nouuid']);
+  }
+  for (const name of ['v0-20GB', 'notes']) await writeFile(join(empty, name), 'x');
+  const next = again(root);
+  const disk = await expectGood(next, 1);
+  expect(await templatesOf(root)).toEqual(['notes', 'v1-1GB']);
+  await next.destroy(disk);
+  await expectNothingMounted(root);
+  await next.destroy(await expectGood(next, 2));
+});
+
+test('of many sizes those last used are kept, and disks of all of them are made', async () => {
+  const { storage, root } = await place();
+  const disk = volume();
+  const use = async (sizeGB: number): Promise<void> => {
+    await storage.create(disk, sizeGB, soon());
+    await storage.destroy(disk);
+  };
+  for (let sizeGB = 1; sizeGB <= KEPT; sizeGB++) await use(sizeGB);
+  await use(1);
+  for (const sizeGB of [100, 5_000]) await use(sizeGB);
+  const names = await templatesOf(root);
+  expect(names).toHaveLength(KEPT);
+  expect(names).toEqual(expect.arrayContaining(['v1-1GB', 'v1-4GB', 'v1-100GB', 'v1-5000GB']));
+  const { stdout } = await run('du', ['-sk', join(root, '.empty')]);
+  expect(Number.parseInt(stdout)).toBeLessThan(40_000);
+});
+
+test('a host without room refuses, with a template or without, keeps nothing of it, and makes disks when it has room again', async () => {
+  const { storage, root, base } = await ownPlace(1);
+  const fill = join(base, 'fill');
+  /** Room for a folder and its like, and for no image. */
+  const takeNearlyAll = async (): Promise<void> => {
+    await run('dd', ['if=/dev/zero', `of=${fill}`, 'bs=64k', 'conv=fsync']).catch(() => {});
+    await truncate(fill, (await stat(fill)).size - 1024 ** 2);
+  };
+  const expectRefused = async (): Promise<void> => {
+    for (const disk of [volume(), data()]) {
+      await expectFault(storage.create(disk, 1, soon()), 'full');
+      expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
+    }
+    expect(await storage.listOwned()).toEqual([]);
+    await expectNothingMounted(root);
+  };
+  await takeNearlyAll();
+  await expectRefused();
+  await expect(access(join(root, '.empty'))).rejects.toThrow('ENOENT');
+  await rm(fill);
+  const disk = volume();
+  await storage.create(disk, 1, soon());
+  await storage.destroy(disk);
+  await takeNearlyAll();
+  await expectRefused();
+  // Not even for a folder.
+  await run('dd', ['if=/dev/zero', `of=${fill}`, 'bs=4k', 'oflag=append', 'conv=notrunc,fsync']).catch(() => {});
+  await expectRefused();
+  await rm(fill);
+  await storage.destroy(await expectGood(storage, 1));
+  await expectNothingMounted(root);
+});
+
+test('a disk that was made is there after a power cut, and shares no block with another', async () => {
+  const { storage, root, base } = await ownPlace(4);
+  const disks = [volume(), data(), volume(), data()];
+  for (const disk of disks) await storage.create(disk, 1, soon());
+  for (const disk of disks) {
+    const { stdout } = await run('filefrag', ['-v', imageOf(root, disk)]);
+    expect(stdout).not.toMatch(/shared/);
+  }
+  // The host's file system stops as it is: what was not written down to the device is lost.
+  await run('xfs_io', ['-x', '-c', 'shutdown', base]);
+  for (const disk of disks) await run('umount', [join(root, disk.kind, disk.id, 'mount')]).catch(() => {});
+  await expect.poll(async () => (await run('losetup', ['-a'])).stdout).not.toContain(root);
+  await run('umount', [base]);
+  await run('mount', ['-o', 'loop', join(dirname(base), 'image'), base]);
+  const after = again(root);
+  for (const disk of disks) {
+    await expectGood(after, 1, disk);
+    await after.destroy(disk);
+  }
+});

@@ -1,0 +1,260 @@
+/**
+ * The rules of the house (`test/house/rules.ts`) held over every file, after each was seen to catch what it is for.
+ */
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, test } from 'vitest';
+import {
+  arrowsHold,
+  atMost500Lines,
+  contractRunsInBrowsers,
+  controlTakesItsTime,
+  domainIsPure,
+  environmentOnlyInMain,
+  nothingSkippedInSilence,
+  parse,
+  sqlOnlyInStore,
+  typesAreWhole,
+  type Rule,
+} from './rules.ts';
+
+const root = path.resolve(fileURLToPath(new URL('../..', import.meta.url)));
+const notOurs = new Set(['node_modules', '.git', '.berth', 'dist', 'coverage']);
+
+function filesBelow(folder: string): string[] {
+  return readdirSync(path.join(root, folder), { withFileTypes: true }).flatMap((entry) => {
+    if (notOurs.has(entry.name)) return [];
+    const below = path.posix.join(folder, entry.name);
+    return entry.isDirectory() ? filesBelow(below) : entry.isFile() ? [below] : [];
+  });
+}
+
+const allFiles = filesBelow('.');
+const sources = allFiles
+  .filter((file) => /\.(ts|tsx|mts|mjs|js)$/.test(file))
+  .map((file) => parse(file, readFileSync(path.join(root, file), 'utf8')));
+
+interface Held {
+  rule: Rule;
+  /** Each must be caught. */
+  bad: { path: string; text: string }[];
+  /** Each is near to a bad one, and right. */
+  good: { path: string; text: string }[];
+}
+
+const rules: Record<string, Held> = {
+  'imports between rooms follow the arrows': {
+    rule: arrowsHold,
+    bad: [
+      { path: 'src/domain/a.ts', text: "import { a } from '../store/a.ts';" },
+      { path: 'src/contract/a.ts', text: "import type { A } from '../store/a.ts';" },
+      { path: 'src/edge/http/a.ts', text: "export { a } from '../../store/a.ts';" },
+      { path: 'src/edge/a.ts', text: "export * from '../engines/contract.ts';" },
+      { path: 'src/control/a.ts', text: "const a = await import('../edge/a.ts');" },
+      { path: 'src/store/a.ts', text: "let a: import('../control/a.ts').A;" },
+      { path: 'src/control/a.ts', text: "import '../../test/a.ts';" },
+      { path: 'src/cellar/a.ts', text: 'export const a = 1;' },
+      { path: 'cli/a.ts', text: "import { a } from '../src/domain/a.ts';" },
+    ],
+    good: [
+      { path: 'src/control/a.ts', text: "// import { a } from '../edge/a.ts'\nimport { b } from '../store/b.ts';" },
+      { path: 'src/edge/http/a.ts', text: "const a = \"import '../../store/a.ts'\"; import '../../control/a.ts';" },
+      { path: 'cli/a.ts', text: "import { a } from '../src/contract/a.ts';" },
+      { path: 'src/main/a.ts', text: "import { a } from '../engines/docker/docker.ts';" },
+    ],
+  },
+  'no room reaches into another one, no engine into another': {
+    rule: arrowsHold,
+    bad: [
+      { path: 'src/control/a.ts', text: "import { a } from '../engines/docker/docker.ts';" },
+      { path: 'src/edge/a.ts', text: "import { a } from '../contract/deep/a.ts';" },
+      { path: 'src/engines/docker/a.ts', text: "import { a } from '../simulated/a.ts';" },
+    ],
+    good: [
+      { path: 'src/control/base/a.ts', text: "import { a } from '../../engines/contract.ts';" },
+      { path: 'src/engines/docker/a.ts', text: "import { a } from '../labels.ts'; import { b } from './deep/b.ts';" },
+    ],
+  },
+  'no file has more than 500 lines': {
+    rule: atMost500Lines,
+    bad: [{ path: 'test/a.ts', text: 'f();\n'.repeat(501) }],
+    good: [{ path: 'test/a.ts', text: 'f();\n'.repeat(500) }],
+  },
+  'only main reads the environment': {
+    rule: environmentOnlyInMain,
+    bad: [
+      { path: 'src/control/a.ts', text: 'const a = process.env.A;' },
+      { path: 'src/control/a.ts', text: "const a = process['env'];" },
+      { path: 'src/control/a.ts', text: 'const a = globalThis.process.env;' },
+      { path: 'src/control/a.ts', text: 'const { env } = process;' },
+      { path: 'src/control/a.ts', text: "import { env as e } from 'node:process';" },
+    ],
+    good: [
+      { path: 'src/main/a.ts', text: 'const a = process.env.A;' },
+      {
+        path: 'src/control/a.ts',
+        text: "// process.env\nconst a = 'process.env'; const b = spec.env; const c = process.pid;",
+      },
+    ],
+  },
+  'only the store holds SQL': {
+    rule: sqlOnlyInStore,
+    bad: [
+      { path: 'src/control/a.ts', text: "import type { Kysely } from 'kysely';" },
+      { path: 'src/main/a.ts', text: "import pg from 'pg';" },
+      { path: 'src/edge/a.ts', text: "const a = await import('node:sqlite');" },
+      { path: 'src/control/a.ts', text: 'const a = sql`select 1`;' },
+      { path: 'src/control/a.ts', text: 'const a = sql.raw`select 1`;' },
+    ],
+    good: [
+      { path: 'src/store/a.ts', text: "import { sql } from 'kysely'; const a = sql`select 1`;" },
+      { path: 'src/control/a.ts', text: "import { p } from 'pg-like'; const a = html`sql`;" },
+    ],
+  },
+  'the domain has no clock, no chance, no outside and waits for nothing': {
+    rule: domainIsPure,
+    bad: [
+      'Date.now();',
+      'new Date();',
+      'Date();',
+      'performance.now();',
+      'const a = { performance };',
+      'Math.random();',
+      'crypto.randomUUID();',
+      'globalThis.fetch(a);',
+      "import { readFileSync } from 'node:fs';",
+      "import type { A } from 'node:stream';",
+      "import fs from 'fs';",
+      "const a = await import('./a.ts');",
+      'await a;',
+      'const a = async () => 1;',
+      'for await (const a of b) c();',
+      'setTimeout(a, 1);',
+      'console.log(1);',
+      'process.exit();',
+      'map[performance.now()] = 1;',
+    ].map((text) => ({ path: 'src/domain/a.ts', text })),
+    good: [
+      'const a = new Date(nowMs).toISOString();',
+      'const a = row.performance; const b = { performance: 1, console: 2 };',
+      "// Date.now()\nconst a = 'Math.random() crypto fetch';",
+      'interface A { crypto: string; fetch(): void; process: Process }',
+      'function planStep(now: number): Step { return wait; }',
+    ].map((text) => ({ path: 'src/domain/a.ts', text })),
+  },
+  'control takes its time from what it is given': {
+    rule: controlTakesItsTime,
+    bad: [
+      'Date.now();',
+      'performance.now();',
+      'setTimeout(a, 1);',
+      'const later = setInterval;',
+      'AbortSignal.timeout(5);',
+      "import { setTimeout as sleep } from 'node:timers/promises';",
+    ].map((text) => ({ path: 'src/control/base/a.ts', text })),
+    good: [
+      { path: 'src/control/a.ts', text: 'time.now(); time.after(5, a); const b = { setTimeout: 1 };' },
+      { path: 'src/control/base/time.ts', text: 'setTimeout(a, 1);' },
+      { path: 'src/edge/a.ts', text: 'Date.now();' },
+    ],
+  },
+  'the contract runs in browsers': {
+    rule: contractRunsInBrowsers,
+    bad: [
+      { path: 'src/contract/a.ts', text: "import { b } from 'node:buffer';" },
+      { path: 'src/contract/a.ts', text: "const a = Buffer.from('a');" },
+    ],
+    good: [{ path: 'src/contract/a.ts', text: "import { z } from 'zod'; interface A { process: string }" }],
+  },
+  'types are whole': {
+    rule: typesAreWhole,
+    bad: [
+      { path: 'src/a/a.ts', text: 'let a: any;' },
+      { path: 'src/a/a.ts', text: 'const a = b as Record<string, any>;' },
+      { path: 'test/a.ts', text: '// @ts-expect-error\na();' },
+      { path: 'test/a.ts', text: '/* @ts-ignore */ a();' },
+    ],
+    good: [{ path: 'src/a/a.ts', text: "// any\nconst any: unknown = 'any';" }],
+  },
+  'no test stands alone or is skipped in silence': {
+    rule: nothingSkippedInSilence,
+    bad: [
+      "test.only('a', f);",
+      "describe.concurrent.only('a', f);",
+      "test.skip('a', f);",
+      "test.skipIf(cold)('a', f);",
+      "it.todo('a');",
+      "test('a', (context) => { context.skip(); });",
+      "test('a', ({ skip }) => { skip(cold); });",
+      "// slow\ntest.skip('a', f);",
+    ].map((text) => ({ path: 'test/a.test.ts', text })),
+    good: [
+      "test('only', f);",
+      "// skipped where there is no GPU to give away\ntest.skipIf(noGpu)('a', f);",
+      "test('a', (context) => { context.skip(noGpu, 'there is no GPU'); });",
+      "test('a', ({ skip }) => { skip(`there is no ${thing}`); });",
+      'rows.skip; stream.only;',
+    ].map((text) => ({ path: 'test/a.test.ts', text })),
+  },
+};
+
+describe.each(Object.entries(rules))('%s', (_name, { rule, bad, good }) => {
+  test.each(bad)('catches in $path: $text', ({ path: file, text }) => {
+    expect(rule(parse(file, text))).not.toEqual([]);
+  });
+
+  test.each(good)('lets pass in $path: $text', ({ path: file, text }) => {
+    expect(rule(parse(file, text))).toEqual([]);
+  });
+
+  test('in every file', () => {
+    const wrong = sources.flatMap((file) => rule(file).map((finding) => `${file.path}:${finding}`));
+    expect(wrong).toEqual([]);
+  });
+});
+
+test('every room was looked at', () => {
+  const rooms = new Set(sources.map((file) => /^src\/(\w+)\//.exec(file.path)?.[1]));
+  expect([...rooms]).toEqual(expect.arrayContaining(['contract', 'control', 'domain', 'engines', 'storage', 'store']));
+});
+
+/** A folder that only exists where the repository was written: its own path, the folder around it, a person's home. */
+function machinePaths(text: string, checkout: string): string[] {
+  const around = path.dirname(checkout);
+  const isOrdinary = ['/', '/tmp', '/home', '/root', '/opt', '/srv', '/mnt', '/var', '/builds', '/usr/src'].includes(
+    around,
+  );
+  const places = [checkout, ...(isOrdinary ? [] : [`${around}/`])];
+  const homes = [...text.matchAll(/(?<![\w.])\/(?:Users|home)\/(?!you\b|user\b|[<$])\w[\w.-]*\//g)].map(
+    ([found]) => found,
+  );
+  return [...places.filter((place) => text.includes(place)), ...homes];
+}
+
+describe('no file names the machine it was written on', () => {
+  const bad = [
+    `see ${root}/docs`,
+    `in ${['', 'Users', 'mira', ''].join('/')}berth`,
+    `cd ${['', 'home', 'mira', ''].join('/')}berth`,
+  ];
+
+  test.each(bad)('catches: %s', (text) => {
+    expect(machinePaths(text, root)).not.toEqual([]);
+  });
+
+  test('catches the folder around the checkout', () => {
+    expect(machinePaths('read /desk/notes.md', '/desk/berth')).toEqual(['/desk/']);
+    expect(machinePaths('write /tmp/a, cd /home/<name>/berth', '/tmp/berth')).toEqual([]);
+  });
+
+  test('in every file', () => {
+    const texts = allFiles.filter((file) =>
+      /\.(ts|tsx|mjs|js|json|md|sh|yaml|yml|html|css|sql|txt)$|^\.ci\//.test(file),
+    );
+    const wrong = texts.flatMap((file) =>
+      machinePaths(readFileSync(path.join(root, file), 'utf8'), root).map((found) => `${file}: ${found}`),
+    );
+    expect(wrong).toEqual([]);
+  });
+});

@@ -1,0 +1,41 @@
+/** Every named bad input gets exactly the reply that is committed: a change of behaviour is a visible diff (`vitest run -u`). */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { errorKinds } from '../../../src/edge/http/status.ts';
+import { badInputs } from './bad-inputs.ts';
+import type { TestApi } from './harness.ts';
+import { startApi } from './harness.ts';
+
+let api: TestApi;
+beforeAll(async () => {
+  api = await startApi();
+});
+afterAll(() => api.stop());
+
+const UUID = /[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g;
+/** Ids that are made anew each time; those of the tests' catalog and of nobody stand. */
+const steady = (text: string): string =>
+  text.replace(UUID, (id) => (id.startsWith('5a3f9d0e') || id.startsWith('00000000') ? id : '<uuid>'));
+
+test('each named bad input gets its pinned reply, and none of them is a fault of the server', async () => {
+  expect(badInputs.length).toBeGreaterThan(220);
+  expect(new Set(badInputs.map(({ name, route }) => `${route} ${name}`)).size).toBe(badInputs.length);
+  const { token } = await api.newAccount();
+  const replies: Record<string, string> = {};
+  for (const { name, route, body } of badInputs) {
+    const reply = await api.post(route, body, route === '/user/login' ? {} : { token });
+    const code = reply.headers['x-error-code'];
+    expect(reply.status, `${name}: ${reply.text}`).toBeLessThan(500);
+    expect(reply.json, name).toBeTypeOf('object');
+    // Zod's own words never come out, and a refusal is of a kind the table knows.
+    expect(reply.text).not.toMatch(/Invalid|expected|received|Too (big|small)|ZodError/);
+    if (reply.status !== 200) expect(Object.keys(errorKinds)).toContain(code);
+    replies[`${route} ${name}`] = `${reply.status} ${code ?? '-'} ${steady(reply.text)}`;
+  }
+  await expect(`${JSON.stringify(replies, null, 2)}\n`).toMatchFileSnapshot('../../expected/bad-inputs.json');
+}, 120_000);
+
+test('the server serves on after all of them', async () => {
+  const { client } = await api.newAccount();
+  expect((await client.listInstances({ pager: { currentPage: 1, pageSize: 1 } })).pager.totalEntries).toBe(0);
+  expect(api.logged.filter(({ level }) => level === 'error')).toEqual([]);
+});

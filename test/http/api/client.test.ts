@@ -1,0 +1,120 @@
+/** The typed client against the real server, and against servers that answer what they should not. */
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { ApiError, makeClient } from '../../../src/contract/client.ts';
+import { routeNames } from '../../../src/contract/routes.ts';
+import type { Idempotency } from '../../../src/control/control.ts';
+import { fakeControl, GOOD_TOKEN } from './fake-control.ts';
+import type { BareApi, TestApi } from './harness.ts';
+import { startApi, startEdge, wish } from './harness.ts';
+import { ids } from './wire-control.ts';
+
+let api: TestApi;
+beforeAll(async () => {
+  api = await startApi();
+});
+afterAll(() => api.stop());
+
+const edges: BareApi[] = [];
+afterEach(async () => {
+  for (const edge of edges.splice(0)) await edge.stop();
+});
+
+const page = { pager: { currentPage: 1, pageSize: 10 } };
+
+test('has a method for every route, for streams, for the bytes of files and for WebSockets, and no other', () => {
+  const streams = ['events', 'followLogs', 'downloadLog', 'openExec', 'openTerminal'];
+  const outsideOfTheTable = [...streams, 'downloadFile', 'uploadFile', 'deleteFile'];
+  expect(Object.keys(makeClient({ baseUrl: '' })).toSorted()).toEqual([...routeNames, ...outsideOfTheTable].toSorted());
+});
+
+test('walks the whole account: what each route answers is what the contract says', async () => {
+  const { client, username } = await api.newAccount();
+  expect(await client.userInfo()).toMatchObject({ username, group: ['user'] });
+  expect((await client.balance()).balance).toBe(100_000);
+  expect((await client.listRegions()).regions.map(({ regionId }) => regionId)).toEqual([ids.region]);
+  expect((await client.listImages(page)).images.map(({ imageId }) => imageId)).toEqual([ids.image]);
+  expect((await client.catalog()).instanceInfos[0]?.regionInfos[0]?.regionId).toBe(ids.region);
+
+  const { key } = await client.createApiKey({ name: 'ci' });
+  const byKey = makeClient({ baseUrl: api.baseUrl, credential: { kind: 'apiKey', key: key.fullKey } });
+  expect((await byKey.listApiKeys()).keys).toEqual([
+    { id: key.id, name: 'ci', lastFour: key.fullKey.slice(-4), createdAt: expect.any(Number) },
+  ]);
+  const { volume } = await byKey.createVolume({ name: 'v', sizeGB: 1, region: ids.region, volumeType: 'filesystem' });
+  const { instanceId } = await byKey.launch(wish());
+  expect((await byKey.open({ instanceId })).url).toMatch(/^http/);
+  expect(await byKey.terminate({ instanceId })).toEqual({ instanceId });
+  expect(await byKey.deleteVolume({ id: volume.id })).toEqual({ id: volume.id });
+  expect(await byKey.listSshKeys()).toEqual({ sshKeys: [] });
+  await client.deleteApiKey({ id: key.id });
+  await expect(byKey.userInfo()).rejects.toMatchObject({ status: 401, code: 'not_logged_in' });
+});
+
+test('a refusal is an ApiError with status, code, words and request id', async () => {
+  const { client } = await api.newAccount();
+  const error = await client.stop({ instanceId: 'notebook-nobody' }).catch((thrown: unknown) => thrown);
+  expect(error).toBeInstanceOf(ApiError);
+  expect(error).toMatchObject({
+    status: 404,
+    code: 'not_found',
+    message: 'ent: instance not found',
+    requestId: expect.stringMatching(/./),
+  });
+});
+
+test('the same call sent twice under one key launches once; with another wish it is refused', async () => {
+  const { client } = await api.newAccount();
+  const again = { idempotencyKey: 'the-same' };
+  const first = await client.launch(wish(), again);
+  expect(await client.launch(wish(), again)).toEqual(first);
+  await expect(client.launch(wish({ name: 'other' }), again)).rejects.toMatchObject({
+    status: 422,
+    code: 'idempotency_mismatch',
+  });
+  expect((await client.listInstances(page)).pager.totalEntries).toBe(1);
+});
+
+test('every call that makes something carries a fresh key', async () => {
+  const keys: (Idempotency | null)[] = [];
+  const launch = async (_caller: unknown, _wish: unknown, key: Idempotency | null) => {
+    keys.push(key);
+    return { instanceId: 'notebook-1' };
+  };
+  const edge = await startEdge(fakeControl({ instances: { launch } }));
+  edges.push(edge);
+  const client = makeClient({ baseUrl: edge.baseUrl, credential: () => ({ kind: 'token', token: GOOD_TOKEN }) });
+  await client.launch(wish());
+  await client.launch(wish());
+  expect(keys.map((one) => one?.key)).toEqual([
+    expect.stringMatching(/^[0-9a-f]{32}$/),
+    expect.stringMatching(/^[0-9a-f]{32}$/),
+  ]);
+  expect(keys[0]?.key).not.toBe(keys[1]?.key);
+});
+
+test('a call can be given up, and a server that is away is said to be', async () => {
+  const { client, token } = await api.newAccount();
+  const giveUp = AbortSignal.abort(new Error('enough'));
+  await expect(client.listInstances(page, { signal: giveUp })).rejects.toThrow('enough');
+  const edge = await startEdge(fakeControl());
+  await edge.stop();
+  const away = makeClient({ baseUrl: edge.baseUrl, credential: { kind: 'token', token } });
+  await expect(away.userInfo()).rejects.toMatchObject({ name: 'ApiError', status: 0, code: 'unreachable' });
+});
+
+test('members of a newer server are left out; an answer that is none is an error, not half an answer', async () => {
+  const answering = (body: string, status = 200, headers: Record<string, string> = {}) =>
+    makeClient({ baseUrl: 'http://server.test/api', fetch: async () => new Response(body, { status, headers }) });
+  const info = { userId: 'u', username: 'n', email: '', group: ['user'] };
+  expect(await answering(JSON.stringify({ ...info, newer: { x: 1 } })).userInfo()).toEqual(info);
+  for (const body of ['<html>', '', 'null', '[]', JSON.stringify({ ...info, group: 'user' })]) {
+    await expect(answering(body).userInfo()).rejects.toMatchObject({ status: 200, code: 'unreadable' });
+  }
+  await expect(answering('<html>bad gateway', 502).userInfo()).rejects.toMatchObject({
+    status: 502,
+    code: 'unreadable',
+  });
+  await expect(
+    answering('{"message":"wait"}', 429, { 'x-error-code': 'too_many_requests', 'retry-after': '7' }).userInfo(),
+  ).rejects.toMatchObject({ status: 429, code: 'too_many_requests', message: 'wait', retryAfterS: 7 });
+});

@@ -1,0 +1,227 @@
+/** The client's loop over events: it resumes by itself, hands out gaps, and ends when it is told to or refused. */
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { makeClient } from '../../../src/contract/client.ts';
+import { readEvents, type Told } from '../../../src/contract/events.ts';
+import { eventually } from '../../db/control/harness.ts';
+import { openTempStore } from '../../db/store/harness.ts';
+import { eventRoom, type EventRoom, type Someone } from './event-room.ts';
+
+const clientOf = (room: EventRoom, { token }: Someone, fetch = globalThis.fetch) =>
+  makeClient({ baseUrl: room.api.baseUrl, credential: { kind: 'token', token }, fetch });
+
+/** Takes events until there are so many. */
+async function take(events: AsyncIterable<Told>, count: number): Promise<Told[]> {
+  const taken: Told[] = [];
+  for await (const told of events) {
+    taken.push(told);
+    if (taken.length >= count) break;
+  }
+  return taken;
+}
+
+const seqsOf = (told: Told[]): number[] => told.map((one) => (one.type === 'event' ? one.seq : Number.NaN));
+
+const range = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, index) => from + index);
+
+async function withRoom(work: (room: EventRoom) => Promise<void>): Promise<void> {
+  const { store, remove } = await openTempStore();
+  await work(await eventRoom(store));
+  await remove();
+}
+
+/** A network that breaks every answer off after so many bytes, with an error or as if it were whole. */
+function breaking(afterBytes: () => number): { fetch: typeof globalThis.fetch; opened: () => number } {
+  let opened = 0;
+  return {
+    opened: () => opened,
+    async fetch(url, init) {
+      const response = await globalThis.fetch(url, init);
+      opened += 1;
+      const fails = opened % 2 === 0;
+      let left = afterBytes();
+      const cut = new TransformStream<Uint8Array, Uint8Array>({
+        transform(piece, controller) {
+          controller.enqueue(piece.subarray(0, Math.max(0, left)));
+          left -= piece.length;
+          if (left > 0) return;
+          if (fails) controller.error(new TypeError('the network was lost'));
+          else controller.terminate();
+        },
+      });
+      return new Response(response.body?.pipeThrough(cut) ?? null, {
+        status: response.status,
+        headers: response.headers,
+      });
+    },
+  };
+}
+
+test('over connections that break anywhere it hands out every event once and in order', () =>
+  withRoom(async (room) => {
+    const ann = await room.another();
+    const network = breaking(() => 200 + Math.random() * 4_000);
+    const reading = take(clientOf(room, ann, network.fetch).events({ after: ann.base }), 60);
+    for (let wave = 0; wave < 6; wave++) await ann.happens(10);
+    expect(seqsOf(await reading)).toEqual(range(ann.base + 1, ann.base + 60));
+    expect(network.opened()).toBeGreaterThan(1);
+  }));
+
+test('begun without a number it resumes from where it began, though nothing had happened by then', () =>
+  withRoom(async (room) => {
+    const ann = await room.another();
+    let opened = 0;
+    const reading = take(
+      clientOf(room, ann, async (url, init) => {
+        const response = await globalThis.fetch(url, init);
+        opened += 1;
+        if (opened > 1) return response;
+        // The first connection says where it is, and is lost before anything happens.
+        const { value } = (await response.body?.getReader().read()) ?? {};
+        await ann.happens(3);
+        return new Response(value ?? null);
+      }).events(),
+      3,
+    );
+    expect(seqsOf(await reading)).toEqual(range(ann.base + 1, ann.base + 3));
+    expect(opened).toBe(2);
+  }));
+
+test('an event has its kind, its subject, its time and its data; a gap says which numbers and why', () =>
+  withRoom(async (room) => {
+    const ann = await room.another();
+    await ann.happens(1, { deep: { a: [1] } });
+    const [told] = await take(clientOf(room, ann).events({ after: ann.base }), 1);
+    expect(told).toEqual({
+      type: 'event',
+      seq: ann.base + 1,
+      kind: 'test.happened',
+      subjectId: ann.accountId,
+      atUnixMs: 5,
+      data: { deep: { a: [1] }, n: 0 },
+    });
+    const ahead = clientOf(room, ann).events({ after: ann.base + 50 });
+    expect((await ahead.next()).value).toEqual({
+      type: 'gap',
+      fromSeq: ann.base + 2,
+      toSeq: ann.base + 50,
+      why: expect.stringContaining('not been given'),
+    });
+    await ann.happens(1);
+    expect((await ahead.next()).value).toMatchObject({ type: 'event', seq: ann.base + 2 });
+    await ahead.return();
+  }));
+
+test('a refusal is thrown: at once when it is the first answer, and when the login has ended meanwhile', () =>
+  withRoom(async (room) => {
+    const stranger = makeClient({ baseUrl: room.api.baseUrl });
+    await expect(take(stranger.events(), 1)).rejects.toMatchObject({
+      name: 'ApiError',
+      status: 401,
+      code: 'not_logged_in',
+    });
+    const away = makeClient({ baseUrl: 'http://127.0.0.1:1/api' });
+    await expect(take(away.events(), 1)).rejects.toMatchObject({ status: 0, code: 'unreachable' });
+
+    const ann = await room.another();
+    const client = clientOf(room, ann, breaking(() => 1).fetch);
+    const events = client.events({ after: ann.base });
+    const next = events.next();
+    await clientOf(room, ann).logout();
+    await expect(next).rejects.toMatchObject({ status: 401, code: 'not_logged_in' });
+  }));
+
+test('a server that is away or too busy after it was there is waited for', async () => {
+  const answers = [
+    () => new Response('retry: 2000\nid: 4\n\n'),
+    () => Promise.reject(new TypeError('refused')),
+    () =>
+      new Response('{"message":"busy"}', {
+        status: 503,
+        headers: { 'x-error-code': 'unavailable', 'retry-after': '0' },
+      }),
+    () =>
+      new Response('{"message":"too many"}', {
+        status: 429,
+        headers: { 'x-error-code': 'too_many_requests', 'retry-after': '0' },
+      }),
+    () =>
+      new Response(
+        'id: 5\nevent: a.b\ndata: {"seq":5,"kind":"a.b","subjectId":"s","atUnixMs":1,"data":{},"newer":1}\n\n',
+      ),
+  ];
+  const asked: (string | null)[] = [];
+  const client = makeClient({
+    baseUrl: 'http://server.test/api',
+    async fetch(_url, init) {
+      asked.push(new Headers(init.headers).get('last-event-id'));
+      const answer = answers[asked.length - 1];
+      if (!answer) throw new Error('asked once too often');
+      return answer();
+    },
+  });
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const reading = take(client.events(), 1);
+  // Half a second, doubled at each attempt that brought nothing.
+  while (asked.length < answers.length) await vi.advanceTimersByTimeAsync(100);
+  expect(seqsOf(await reading)).toEqual([5]);
+  expect(asked).toEqual([null, '4', '4', '4', '4']);
+});
+
+test('what this client can not read is an error, and not asked for for ever', async () => {
+  const client = makeClient({
+    baseUrl: 'http://server.test/api',
+    fetch: async () => new Response('id: 1\nevent: a\ndata: {"seq":"one"}\n\n'),
+  });
+  await expect(take(client.events(), 1)).rejects.toThrow(/seq/);
+});
+
+test('the loop ends quietly by its signal, and a loop that is broken off closes its stream', () =>
+  withRoom(async (room) => {
+    const ann = await room.another();
+    const { events } = room.world.running.control;
+    const ending = new AbortController();
+    const reading = take(clientOf(room, ann).events({ signal: ending.signal }), 1);
+    await eventually(() => 'size' in events && events.size === 1);
+    ending.abort();
+    expect(await reading).toEqual([]);
+    await eventually(() => 'size' in events && events.size === 0);
+    await ann.happens(2);
+    expect(await take(clientOf(room, ann).events({ after: ann.base }), 1)).toHaveLength(1);
+    await eventually(() => 'size' in events && events.size === 0);
+    expect(await take(clientOf(room, ann).events({ signal: AbortSignal.abort() }), 1)).toEqual([]);
+    // Also while the first answer is still to come.
+    const early = new AbortController();
+    const never = clientOf(room, ann, (_url, init) => {
+      const { signal } = init ?? {};
+      queueMicrotask(() => early.abort());
+      return new Promise((_, reject) =>
+        signal?.addEventListener('abort', () => reject(new DOMException('', 'AbortError'))),
+      );
+    });
+    expect(await take(never.events({ signal: early.signal }), 1)).toEqual([]);
+  }));
+
+test('a connection that is silent for too long is given up, and another is opened', async () => {
+  let opened = 0;
+  const told = await take(
+    readEvents(
+      { after: 0 },
+      {
+        silenceMs: 20,
+        retryAfterS: () => null,
+        async open() {
+          opened += 1;
+          const text = 'id: 1\nevent: a\ndata: {"seq":1,"kind":"a","subjectId":"s","atUnixMs":1,"data":{}}\n\n';
+          const silent = opened === 1;
+          return new ReadableStream({
+            start: (controller) => void (silent || controller.enqueue(new TextEncoder().encode(text))),
+          });
+        },
+      },
+    ),
+    1,
+  );
+  expect(seqsOf(told)).toEqual([1]);
+  expect(opened).toBe(2);
+});

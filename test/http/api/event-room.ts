@@ -1,0 +1,130 @@
+/** A listening API over real control on a store of either kind, with accounts that something happens to, and raw readers of their streams. */
+import { request } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import { onTestFinished } from 'vitest';
+import { makeClient } from '../../../src/contract/client.ts';
+import type { ApiOptions } from '../../../src/edge/http/api.ts';
+import { appendEvent, latestSeq } from '../../../src/store/tables/events.ts';
+import type { Store } from '../../../src/store/store.ts';
+import { makeWorld, type World } from '../../db/control/harness.ts';
+import { startEdge, type BareApi } from './harness.ts';
+
+export interface Someone {
+  accountId: string;
+  token: string;
+  /** The number of the last event before the test: what happens in it is numbered from the next. */
+  base: number;
+  /** Lets so many things happen, all at once; every fifth also has a work that is undone. */
+  happens: (times: number, data?: object) => Promise<void>;
+  /** The same in one commit, for a great many. */
+  happenTogether: (times: number, data?: object) => Promise<void>;
+}
+
+export interface EventRoom {
+  world: World;
+  api: BareApi;
+  admin: Someone;
+  another: () => Promise<Someone>;
+}
+
+export async function eventRoom(store: Store, more: Partial<ApiOptions> = {}): Promise<EventRoom> {
+  const world = await makeWorld(store, { start: false });
+  const api = await startEdge(world.running.control, more);
+  onTestFinished(() => api.stop());
+  const someone = async (accountId: string, username: string, password: string): Promise<Someone> => {
+    const { accessToken: token } = await makeClient({ baseUrl: api.baseUrl }).login({ username, password });
+    const event = { accountId, atMs: 5, kind: 'test.happened', subjectId: accountId };
+    return {
+      accountId,
+      token,
+      base: await latestSeq(store.read, accountId),
+      async happens(times, data = {}) {
+        const works = Array.from({ length: times }, async (_, n) => {
+          if (n % 5 === 0)
+            await store
+              .write(async (tx) => {
+                await appendEvent(tx, { ...event, kind: 'test.undone', data });
+                throw new Error('undone');
+              })
+              .catch(() => {});
+          await store.write((tx) => appendEvent(tx, { ...event, data: { ...data, n } }));
+        });
+        await Promise.all(works);
+      },
+      happenTogether: (times, data = {}) =>
+        store.write(async (tx) => {
+          for (let n = 0; n < times; n++) await appendEvent(tx, { ...event, data: { ...data, n } });
+        }),
+    };
+  };
+  let accounts = 0;
+  return {
+    world,
+    api,
+    admin: await someone(world.caller.accountId, 'admin', 'correct horse'),
+    async another() {
+      accounts += 1;
+      const { accountId, username } = await world.account(`user-${accounts}`);
+      return someone(accountId, username, 'battery staple');
+    },
+  };
+}
+
+export interface RawStream {
+  status: number;
+  headers: IncomingHttpHeaders;
+  /** All that came so far. */
+  text: () => string;
+  /** How it ended: whole, or cut. Waits until it has. */
+  ended: Promise<'end' | 'cut'>;
+  /** Takes no more from the socket, or goes on. */
+  pause: () => void;
+  resume: () => void;
+  close: () => void;
+}
+
+/** Opens a stream, and answers with its head; it is read on beside. */
+export async function openStream(
+  port: number,
+  { path = '/api/events', headers = {} }: { path?: string; headers?: Record<string, string> },
+): Promise<RawStream> {
+  const reply = await new Promise<IncomingMessage>((resolve, reject) => {
+    request({ host: '127.0.0.1', port, path, headers, agent: false }, resolve).on('error', reject).end();
+  });
+  let text = '';
+  reply.setEncoding('utf8').on('data', (piece: string) => (text += piece));
+  const ended = new Promise<'end' | 'cut'>((resolve) => {
+    reply.on('end', () => resolve('end'));
+    reply.on('error', () => resolve('cut'));
+    reply.on('close', () => resolve(reply.complete ? 'end' : 'cut'));
+  });
+  const stream: RawStream = {
+    status: reply.statusCode ?? 0,
+    headers: reply.headers,
+    text: () => text,
+    ended,
+    pause: () => void reply.pause(),
+    resume: () => void reply.resume(),
+    close: () => void reply.destroy(),
+  };
+  onTestFinished(stream.close);
+  return stream;
+}
+
+export const bearer = ({ token }: Pick<Someone, 'token'>): Record<string, string> => ({
+  authorization: `Bearer ${token}`,
+});
+
+/** Of a stream's text, the messages with data. */
+export function messagesIn(text: string): { id: number; event: string; data: Record<string, unknown> }[] {
+  return text
+    .split('\n\n')
+    .slice(0, -1)
+    .flatMap((block) => {
+      const [, id, event, data] = /^id: (\d+)\nevent: (.+)\ndata: (.+)$/.exec(block) ?? [];
+      return data === undefined ? [] : [{ id: Number(id), event: event ?? '', data: JSON.parse(data) }];
+    });
+}
+
+/** Where the stream says that it is: the last `id` of its text. */
+export const lastIdIn = (text: string): number => Number([...text.matchAll(/^id: (\d+)$/gm)].at(-1)?.[1]);

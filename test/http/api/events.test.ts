@@ -1,0 +1,388 @@
+/** The live stream: whoever resumes where it was sees every event once and in order, of its own account alone. */
+import { connect } from 'node:net';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import type { Caller, Credential } from '../../../src/control/control.ts';
+import { makeAccountMoves } from '../../../src/control/routing/account-versions.ts';
+import { makeEventFeed } from '../../../src/control/routing/event-feed.ts';
+import type { RunningControl } from '../../../src/control/wiring.ts';
+import { realTime } from '../../../src/control/base/time.ts';
+import { onBothEngines, openTempStore } from '../../db/store/harness.ts';
+import { insertOwners } from '../../db/store/rows.ts';
+import { eventually } from '../../db/control/harness.ts';
+import { bearer, eventRoom, lastIdIn, messagesIn, openStream, type Someone } from './event-room.ts';
+import { fakeControl, GOOD_TOKEN } from './fake-control.ts';
+import { startEdge } from './harness.ts';
+
+const range = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, index) => from + index);
+
+/** Reads from `first` to `last`, breaking the connection off at random points and going on by `Last-Event-ID`. */
+async function readWithBreaks(port: number, who: Someone, last: number): Promise<{ seqs: number[]; breaks: number }> {
+  const seqs: number[] = [];
+  let at = who.base;
+  for (let breaks = 0; ; breaks++) {
+    const stream = await openStream(port, { headers: { ...bearer(who), 'last-event-id': String(at) } });
+    const enough = Math.random() * 40;
+    let done = false;
+    await eventually(
+      () => {
+        const messages = messagesIn(stream.text());
+        done = messages.some(({ id }) => id >= last);
+        return done || messages.length > enough;
+      },
+      () => stream.text(),
+    );
+    stream.close();
+    for (const { id, event, data } of messagesIn(stream.text())) {
+      expect({ event, seq: data['seq'], subjectId: data['subjectId'] }).toEqual({
+        event: 'test.happened',
+        seq: id,
+        subjectId: who.accountId,
+      });
+      seqs.push(id);
+      at = id;
+    }
+    if (done) return { seqs, breaks };
+  }
+}
+
+onBothEngines('the event stream', (open) => {
+  test('under a storm of writes and broken connections each account reads exactly its own numbers, in order', async () => {
+    const room = await eventRoom(await open());
+    const [ann, bob] = [await room.another(), await room.another()];
+    const storm = async (who: Someone): Promise<void> => {
+      for (let wave = 0; wave < 6; wave++) await who.happens(50);
+    };
+    const reads = async (who: Someone): Promise<void> => {
+      const { seqs, breaks } = await readWithBreaks(room.api.port, who, who.base + 300);
+      expect(seqs).toEqual(range(who.base + 1, who.base + 300));
+      expect(breaks).toBeGreaterThan(0);
+    };
+    await Promise.all([storm(ann), storm(bob), reads(ann), reads(bob)]);
+  });
+
+  test('an event comes well within a second of its commit, also when the stream was idle', async () => {
+    const { api, admin } = await eventRoom(await open());
+    const stream = await openStream(api.port, { headers: bearer(admin) });
+    await eventually(() => lastIdIn(stream.text()) >= 0);
+    const tookMs: number[] = [];
+    for (let round = 1; round <= 20; round++) {
+      await admin.happens(1);
+      const committedMs = performance.now();
+      await eventually(() => messagesIn(stream.text()).length >= round);
+      tookMs.push(performance.now() - committedMs);
+    }
+    expect(Math.max(...tookMs)).toBeLessThan(800);
+  });
+
+  test('without a number it begins with what happens from now on, and says where that is', async () => {
+    const { api, admin } = await eventRoom(await open());
+    await admin.happens(3);
+    const stream = await openStream(api.port, { headers: bearer(admin) });
+    await eventually(() => stream.text().includes('id: '));
+    const now = lastIdIn(stream.text());
+    await admin.happens(1, { said: 'a\nb "c" ü' });
+    await eventually(() => messagesIn(stream.text()).length === 1);
+    expect(stream).toMatchObject({
+      status: 200,
+      headers: {
+        'content-type': 'text/event-stream',
+        'cache-control': 'no-store',
+        'x-content-type-options': 'nosniff',
+      },
+    });
+    const data = JSON.stringify({
+      seq: now + 1,
+      kind: 'test.happened',
+      subjectId: admin.accountId,
+      atUnixMs: 5,
+      data: { said: 'a\nb "c" ü', n: 0 },
+    });
+    expect(stream.text()).toBe(`retry: 2000\nid: ${now}\n\nid: ${now + 1}\nevent: test.happened\ndata: ${data}\n\n`);
+  });
+
+  test('what is no longer kept is told as a gap, then it goes on', async () => {
+    const store = await open();
+    const { api, admin, another } = await eventRoom(store);
+    const ann = await another();
+    await admin.happens(30);
+    await ann.happens(10 - ann.base);
+    await store.write((tx) =>
+      tx.deleteFrom('event').where('accountId', '=', ann.accountId).where('seq', '<=', 6).execute(),
+    );
+    const stream = await openStream(api.port, { path: '/api/events?after=2', headers: bearer(ann) });
+    await eventually(() => messagesIn(stream.text()).length === 5);
+    expect(messagesIn(stream.text()).map(({ id, event }) => [id, event])).toEqual([
+      [6, 'gap'],
+      ...range(7, 10).map((seq) => [seq, 'test.happened']),
+    ]);
+    expect(messagesIn(stream.text())[0]?.data).toEqual({
+      fromSeq: 3,
+      toSeq: 6,
+      why: expect.stringContaining('no longer kept'),
+    });
+
+    // All of them gone: the gap reaches to now, and what happens next is told.
+    await store.write((tx) => tx.deleteFrom('event').where('accountId', '=', ann.accountId).execute());
+    const later = await openStream(api.port, { path: '/api/events?after=0', headers: bearer(ann) });
+    await eventually(() => messagesIn(later.text()).length === 1);
+    expect(messagesIn(later.text())[0]).toMatchObject({ id: 10, event: 'gap', data: { fromSeq: 1, toSeq: 10 } });
+    await ann.happens(1);
+    await eventually(() => messagesIn(later.text()).length === 2);
+    expect(messagesIn(later.text())[1]).toMatchObject({ id: 11, event: 'test.happened' });
+  });
+
+  test('a number that has not been given yet is a gap, too, and nothing that comes is passed over', async () => {
+    const { api, another } = await eventRoom(await open());
+    const ann = await another();
+    await ann.happens(4 - ann.base);
+    const stream = await openStream(api.port, { path: '/api/events?after=90', headers: bearer(ann) });
+    await eventually(() => messagesIn(stream.text()).length === 1);
+    expect(messagesIn(stream.text())[0]).toMatchObject({
+      id: 4,
+      event: 'gap',
+      data: { fromSeq: 5, toSeq: 90, why: expect.stringContaining('not been given yet') },
+    });
+    await ann.happens(1);
+    await eventually(() => messagesIn(stream.text()).length === 2);
+    expect(messagesIn(stream.text())[1]).toMatchObject({ id: 5, event: 'test.happened' });
+  });
+
+  test('a reader that takes nothing costs a bounded number of pages, and loses nothing when it goes on', async () => {
+    const store = await open();
+    const { world, api, another } = await eventRoom(store);
+    const { events } = world.running.control;
+    const follow = events.follow.bind(events);
+    let drawn = 0;
+    events.follow = async function* counting(...given) {
+      for await (const page of follow(...given)) {
+        drawn += page.events.length;
+        yield page;
+      }
+    };
+    const ann = await another();
+    const filler = 'x'.repeat(8_000);
+    await ann.happenTogether(3_000, { filler });
+    const stream = await openStream(api.port, { path: `/api/events?after=${ann.base}`, headers: bearer(ann) });
+    stream.pause();
+    let before = -1;
+    await eventually(async () => {
+      const still = drawn > 0 && drawn === before;
+      before = drawn;
+      await new Promise((resolve) => setTimeout(resolve, 150));
+      return still;
+    });
+    expect(drawn).toBeLessThan(1_500);
+    stream.resume();
+    const last = ann.base + 3_000;
+    await eventually(() => stream.text().includes(`id: ${last}\n`));
+    expect(messagesIn(stream.text()).map(({ id }) => id)).toEqual(range(ann.base + 1, last));
+  });
+});
+
+test('the header decides over the query; what is no number is refused, and so is who has no login', async () => {
+  const { store, remove } = await openTempStore();
+  const { api, another } = await eventRoom(store);
+  const ann = await another();
+  await ann.happens(5 - ann.base);
+  const both = await openStream(api.port, {
+    path: '/api/events?after=1',
+    headers: { ...bearer(ann), 'last-event-id': '4' },
+  });
+  await eventually(() => messagesIn(both.text()).length === 1);
+  expect(messagesIn(both.text())[0]?.id).toBe(5);
+
+  for (const path of [
+    '?after=-1',
+    '?after=1.5',
+    '?after=x',
+    '?after=',
+    '?after=1&after=2',
+    `?after=${'9'.repeat(16)}`,
+  ]) {
+    const refused = await api.send(`/api/events${path}`, { token: ann.token });
+    expect({ path, status: refused.status, code: refused.headers['x-error-code'] }).toEqual({
+      path,
+      status: 400,
+      code: 'field_value',
+    });
+    expect(refused.json).toMatchObject({ status: 400, message: expect.stringContaining('"after"') });
+  }
+  const header = await api.send('/api/events', { token: ann.token, headers: { 'last-event-id': 'new' } });
+  expect(header.json).toMatchObject({ status: 400, message: expect.stringContaining('"Last-Event-ID"') });
+
+  expect(await api.send('/api/events')).toMatchObject({ status: 401, json: { code: -1 } });
+  expect(await api.send('/api/events', { token: 'nonsense' })).toMatchObject({ status: 401 });
+  for (const method of ['POST', 'HEAD', 'DELETE'])
+    expect(await api.send('/api/events', { token: ann.token, method })).toMatchObject({
+      status: 405,
+      headers: { allow: 'GET' },
+    });
+  await remove();
+});
+
+test("a browser's cookie is enough on a page of this server, and not on another's", async () => {
+  const { store, remove } = await openTempStore();
+  const { api, admin } = await eventRoom(store);
+  const cookie = `AccessToken=${admin.token}`;
+  const own = await openStream(api.port, { headers: { cookie, origin: api.origin } });
+  expect(own.status).toBe(200);
+  const foreign = await openStream(api.port, { headers: { cookie, origin: 'http://evil.example' } });
+  expect(foreign.status).toBe(403);
+  // What an <img> or a frame makes the browser ask has no Origin; another port of this host is of the same site.
+  for (const site of ['cross-site', 'same-site'])
+    expect((await openStream(api.port, { headers: { cookie, 'sec-fetch-site': site } })).status, site).toBe(403);
+  for (const site of ['same-origin', 'none'])
+    expect((await openStream(api.port, { headers: { cookie, 'sec-fetch-site': site } })).status, site).toBe(200);
+  await remove();
+});
+
+test('a stream ends soon after its login or key does, and those of other logins go on', async () => {
+  const { store, remove } = await openTempStore();
+  const { world, api, admin } = await eventRoom(store, { eventBeatMs: 30 });
+  const { access } = world.running.control;
+  const { key } = await access.createApiKey(world.caller, { name: 'ci' }, null);
+  const again = await access.login({ username: 'admin', password: 'correct horse' }, '127.0.0.1');
+  const byLogin = await openStream(api.port, { headers: bearer(admin) });
+  const byKey = await openStream(api.port, { headers: { 'x-api-key': key.fullKey } });
+  const byOther = await openStream(api.port, { headers: bearer({ token: again.accessToken }) });
+  await eventually(() => byKey.text().includes(': beat\n\n') && byLogin.text().includes(': beat\n\n'));
+  await access.logout(await access.authenticate({ kind: 'token', token: admin.token }));
+  expect(await byLogin.ended).toBe('end');
+  expect(byLogin.text()).toContain(': the login or key has ended');
+  await access.deleteApiKey(world.caller, { id: key.id }, null);
+  expect(await byKey.ended).toBe('end');
+  const beats = byOther.text().length;
+  await eventually(() => byOther.text().length > beats);
+  await remove();
+});
+
+describe('of what happens once the credential of a stream has ended nothing is told, and the stream ends with it:', () => {
+  type End = (access: RunningControl['access'], who: Caller) => Promise<void>;
+  const ends: [name: string, by: 'token' | 'key', end: End][] = [
+    ['a logout', 'token', (access, who) => access.logout(who)],
+    [
+      'a change of the password',
+      'token',
+      (access, who) => access.changePassword(who, { oldPassword: 'correct horse', newPassword: 'incorrect horse' }),
+    ],
+    ['a deleted API key', 'key', (access, who) => access.deleteApiKey(who, { id: who.apiKeyId ?? '' }, null)],
+  ];
+  for (const [name, by, end] of ends)
+    for (const where of ['here', 'in another process'] as const)
+      test(`${name} ${where}`, async () => {
+        const { store, remove } = await openTempStore();
+        const { world, api, admin } = await eventRoom(store);
+        const { access } = world.running;
+        const { key } = await access.createApiKey(world.caller, { name: 'ci' }, null);
+        const credential: Credential =
+          by === 'token' ? { kind: 'token', token: admin.token } : { kind: 'apiKey', key: key.fullKey };
+        const headers: Record<string, string> = by === 'token' ? bearer(admin) : { 'x-api-key': key.fullKey };
+        const stream = await openStream(api.port, { headers });
+        await admin.happens(1);
+        await eventually(() => messagesIn(stream.text()).length === 1);
+        const who = await access.authenticate(credential);
+        await end(where === 'here' ? access : world.beside({}).access, who);
+        await admin.happens(3);
+        await eventually(() => stream.text().includes(': the login or key has ended'), stream.text);
+        expect(await stream.ended).toBe('end');
+        expect(messagesIn(stream.text())).toHaveLength(1);
+        await remove();
+      });
+});
+
+test('an account has eight streams; the ninth is refused in words, and one that is closed makes room', async () => {
+  const { store, remove } = await openTempStore();
+  const { api, admin, another } = await eventRoom(store);
+  const ann = await another();
+  const streams = await Promise.all(range(1, 8).map(() => openStream(api.port, { headers: bearer(ann) })));
+  expect(streams.map(({ status }) => status)).toEqual(range(1, 8).map(() => 200));
+  const ninth = await api.send('/api/events', { token: ann.token });
+  expect(ninth).toMatchObject({
+    status: 429,
+    headers: {
+      'x-error-code': 'too_many_requests',
+      'retry-after': '10',
+      'content-type': expect.stringContaining('application/problem+json'),
+    },
+    json: { message: 'this account has 8 event streams open, and 8 is the most; close one' },
+  });
+  expect((await openStream(api.port, { headers: bearer(admin) })).status).toBe(200);
+  streams[3]?.close();
+  await eventually(async () => (await openStream(api.port, { headers: bearer(ann) })).status === 200);
+  await remove();
+});
+
+test('a reader that takes nothing for four beats is cut off', async () => {
+  const { store, remove } = await openTempStore();
+  const { world, api, another } = await eventRoom(store, { eventBeatMs: 60 });
+  const ann = await another();
+  await ann.happenTogether(3_000, { filler: 'x'.repeat(8_000) });
+  const stream = await openStream(api.port, { path: '/api/events?after=0', headers: bearer(ann) });
+  stream.pause();
+  const { events } = world.running.control;
+  await eventually(() => 'size' in events && events.size === 0);
+  stream.resume();
+  expect(await stream.ended).toBe('cut');
+  expect(lastIdIn(stream.text())).toBeLessThan(3_000);
+  await remove();
+});
+
+test('control that stops ends its streams whole, and so does an edge that closes; a late one is refused', async () => {
+  const { store, remove } = await openTempStore();
+  const { world, api, admin } = await eventRoom(store);
+  const stream = await openStream(api.port, { headers: bearer(admin) });
+  expect(stream.status).toBe(200);
+  await world.running.stop();
+  expect(await stream.ended).toBe('end');
+  expect(await api.send('/api/events', { token: admin.token })).toMatchObject({
+    status: 503,
+    headers: { 'retry-after': '1' },
+  });
+
+  const endless = async function* (_caller: unknown, _after: unknown, signal: AbortSignal) {
+    yield { gap: null, events: [], lastSeq: 0 };
+    await new Promise((resolve) => signal.addEventListener('abort', resolve));
+  };
+  const edge = await startEdge(fakeControl({ events: { follow: endless } }));
+  const open = await openStream(edge.port, { headers: bearer({ token: GOOD_TOKEN }) });
+  await edge.stop();
+  expect(await open.ended).toBe('end');
+  await remove();
+});
+
+test('an edge that closes waits for no connection on which nothing has come', async () => {
+  const edge = await startEdge(fakeControl());
+  const spare = connect(edge.port, '127.0.0.1');
+  onTestFinished(() => void spare.destroy());
+  await eventually(async () => (await edge.connections()) === 1);
+  await edge.stop();
+  await eventually(() => spare.closed);
+  expect(spare.bytesRead).toBe(0);
+});
+
+test('nobody is asked while nobody waits: the feed has a timer only as long as somebody reads', async () => {
+  const { store, remove } = await openTempStore();
+  await store.write((tx) => insertOwners(tx, 'region', 'ann'));
+  let timers = 0;
+  const every = (ms: number, deed: () => void): (() => void) => {
+    timers += 1;
+    const end = realTime.every(ms, deed);
+    return () => {
+      timers -= 1;
+      end();
+    };
+  };
+  const ignore = (): void => {};
+  const log = { debug: ignore, info: ignore, warn: ignore, error: ignore };
+  const feed = makeEventFeed({ store, moves: makeAccountMoves({ store, time: { ...realTime, every }, log }) });
+  const caller = { accountId: 'ann', username: 'ann', email: '', roles: [], sessionId: null };
+  const endings = range(1, 3).map(() => new AbortController());
+  const reading = endings.map(async ({ signal }) => {
+    for await (const page of feed.follow(caller, null, signal)) expect(page.events).toEqual([]);
+  });
+  await eventually(() => feed.size === 3 && timers === 1);
+  for (const ending of endings) ending.abort();
+  await Promise.all(reading);
+  expect({ size: feed.size, timers }).toEqual({ size: 0, timers: 0 });
+  await remove();
+});

@@ -1,0 +1,133 @@
+/**
+ * A control of canned answers, for what only the edge decides: what it passes on, and what it makes of every kind of answer,
+ * refusal and fault. All that a test does not hand in is a fault when asked.
+ */
+import type {
+  Access,
+  Caller,
+  Catalog,
+  Control,
+  Files,
+  Forwarding,
+  Instances,
+  Snapshots,
+  Volumes,
+  Images,
+  Registries,
+} from '../../../src/control/control.ts';
+import { Refusal } from '../../../src/domain/refusal.ts';
+
+export const GOOD_TOKEN = 'good';
+export const ADMIN_TOKEN = 'good-admin';
+
+export const fakeCaller: Caller = {
+  accountId: 'account-1',
+  username: 'alice',
+  email: 'alice@example.org',
+  roles: ['user'],
+  sessionId: 'session-1',
+};
+
+type Parts = { [Part in keyof Control]?: Control[Part] extends object ? Partial<Control[Part]> : never };
+
+export function fakeControl(
+  given: Parts & { versionOf?: Control['versionOf']; health?: Control['health'] } = {},
+): Control {
+  return {
+    access: { ...refusingAccess, ...given.access },
+    instances: { ...unaskedInstances, ...given.instances },
+    files: { ...unaskedFiles, ...given.files },
+    volumes: { ...unaskedVolumes, ...given.volumes },
+    snapshots: { ...unaskedSnapshots, ...given.snapshots },
+    catalog: { ...unaskedCatalog, ...given.catalog },
+    images: { ...unaskedImages, ...given.images },
+    registries: { ...unaskedRegistries, ...given.registries },
+    orphans: { list: unasked, handle: unasked, ...given.orphans },
+    ports: {
+      setAccess: unasked,
+      list: unasked,
+      share: unasked,
+      shares: unasked,
+      unshare: unasked,
+      ...given.ports,
+    },
+    ends: { set: unasked, keepAlive: unasked, activity: unasked, ...given.ends },
+    metrics: { read: unasked, ...given.metrics },
+    logs: { read: unasked, follow: unaskedEvents, all: unaskedEvents, ...given.logs },
+    commands: { run: unasked, open: unasked, check: unasked, ...given.commands },
+    terminals: { attach: unasked, list: unasked, close: unasked, ...given.terminals },
+    forwarding: unaskedForwarding,
+    routeTable: { follow: unasked },
+    operations: { read: unasked, list: unasked, cancel: unasked, ...given.operations },
+    events: { follow: unaskedEvents, ...given.events },
+    versionOf: given.versionOf ?? (async () => 1),
+    health: given.health ?? (async () => ({ ready: true, text: 'the fake is well' })),
+  };
+}
+
+const unasked = async (): Promise<never> => {
+  throw new Error('the test did not expect control to be asked this');
+};
+
+// oxlint-disable-next-line require-yield -- it only throws
+async function* unaskedEvents(): AsyncGenerator<never, void> {
+  throw new Error('the test did not expect control to be asked for events');
+}
+
+const refusingAccess: Access = {
+  async authenticate(credential) {
+    const text = credential.kind === 'token' ? credential.token : credential.key;
+    if (text === GOOD_TOKEN) return fakeCaller;
+    if (text === ADMIN_TOKEN) return { ...fakeCaller, roles: ['admin'] };
+    throw new Refusal('not_logged_in', 'log in again');
+  },
+  login: unasked,
+  logout: unasked,
+  changePassword: unasked,
+  createUser: unasked,
+  createApiKey: unasked,
+  listApiKeys: unasked,
+  deleteApiKey: unasked,
+  createSshKey: unasked,
+  listSshKeys: unasked,
+  deleteSshKey: unasked,
+  balance: unasked,
+  listSessions: unasked,
+  revokeSession: unasked,
+};
+const unaskedInstances: Instances = {
+  launch: unasked,
+  list: unasked,
+  stop: unasked,
+  start: unasked,
+  restart: unasked,
+  archive: unasked,
+  terminate: unasked,
+  expandDisk: unasked,
+  get: unasked,
+  open: unasked,
+};
+const unaskedVolumes: Volumes = {
+  create: unasked,
+  list: unasked,
+  get: unasked,
+  expand: unasked,
+  rename: unasked,
+  copy: unasked,
+  delete: unasked,
+};
+const unaskedSnapshots: Snapshots = { create: unasked, list: unasked, restore: unasked, delete: unasked };
+const unaskedFiles: Files = { list: unasked, makeFolder: unasked, read: unasked, write: unasked, delete: unasked };
+const unaskedCatalog: Catalog = { families: unasked, regions: unasked };
+const unaskedImages: Images = { list: unasked, create: unasked, save: unasked, delete: unasked };
+const unaskedRegistries: Registries = { create: unasked, list: unasked, delete: unasked };
+const unaskedForwarding: Forwarding = {
+  route: unasked,
+  redeem: unasked,
+  session: unasked,
+  share: unasked,
+  ssh: unasked,
+  dial: unasked,
+  began: () => () => {},
+  onEnded: () => () => {},
+};

@@ -1,0 +1,153 @@
+/** The edge over real files in a temporary folder: two accounts, a volume each, and nothing else that control would need. */
+import { connect } from 'node:net';
+import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, expect } from 'vitest';
+import { makeDiskUses, type DiskUses } from '../../../src/control/volumes/disk-uses.ts';
+import { makeFiles } from '../../../src/control/volumes/files.ts';
+import { regionId, userId, volumeId } from '../../../src/domain/ids.ts';
+import { beginOperation } from '../../../src/domain/operation.ts';
+import { Refusal } from '../../../src/domain/refusal.ts';
+import type { Volume } from '../../../src/domain/volume.ts';
+import type { ApiOptions } from '../../../src/edge/http/api.ts';
+import { uploadsOf } from '../../../src/storage/files.ts';
+import { fakeCaller, fakeControl } from './fake-control.ts';
+import { startEdge, type BareApi, type Reply, type Send } from './harness.ts';
+
+export const ALICE = 'alice';
+export const BOB = 'bob';
+export const ALICES = 'volume-of-alice';
+export const BOBS = 'volume-of-bob';
+
+export interface FilesRoom extends BareApi {
+  /** The volume's files on the host. */
+  folderOf(volume: string): string;
+  volumes: Map<string, Volume>;
+  uses: DiskUses;
+  /** How often a volume was mounted. */
+  mounts(): number;
+  uploadsLeft(volume: string): Promise<string[]>;
+  /** Sends these pieces on a bare connection, and answers all that comes back until it closes. */
+  exchange(...pieces: (string | Buffer)[]): Promise<string>;
+}
+
+export const fileUrl = (path: string, volume = ALICES): string => `/api/storage/volume/${volume}/files/${path}`;
+
+/** The head of a request of Alice's, for a bare connection. */
+export const head = (method: string, path: string, ...headers: string[]): string =>
+  [`${method} ${fileUrl(path)} HTTP/1.1`, 'Host: x', `Authorization: Bearer ${ALICE}`, ...headers, '', ''].join('\r\n');
+
+export function expectRefused(reply: Reply, status: number, code: string): void {
+  expect([reply.status, reply.headers['x-error-code']], reply.text).toEqual([status, code]);
+  expect(reply.json).toEqual(expect.objectContaining({ message: expect.any(String), status }));
+}
+
+/** Whatever a test did, nothing is in use after it, and nothing half written is left. */
+export async function expectNothingLeft({ uses, uploadsLeft }: FilesRoom): Promise<void> {
+  await expect.poll(() => uses.inUse({ kind: 'volume', id: ALICES })).toBe(false);
+  expect(await uploadsLeft(ALICES)).toEqual([]);
+}
+
+/** One room for all tests of a file, and nothing left in it after any of them. */
+export function filesRoom() {
+  let room: FilesRoom | undefined;
+  const api = (): FilesRoom => {
+    if (room === undefined) throw new Error('the room is asked before it is there');
+    return room;
+  };
+  beforeAll(async () => {
+    room = await startFilesRoom();
+  });
+  afterAll(() => api().stop());
+  afterEach(() => expectNothingLeft(api()));
+  return {
+    api,
+    /** Of Alice's volume. */
+    folder: (): string => api().folderOf(ALICES),
+    ask: (method: string, path: string, more: Send = {}): Promise<Reply> =>
+      api().send(fileUrl(path), { token: ALICE, ...more, method }),
+  };
+}
+
+export async function startFilesRoom(more: Partial<ApiOptions> = {}): Promise<FilesRoom> {
+  const base = await mkdtemp(join(tmpdir(), 'berth-files-'));
+  const folderOf = (id: string): string => join(base, id, 'files');
+  const volumes = new Map<string, Volume>();
+  for (const [id, ownerName] of [
+    [ALICES, ALICE],
+    [BOBS, BOB],
+  ] as const) {
+    await mkdir(folderOf(id), { recursive: true });
+    volumes.set(id, volumeOf(id, ownerName));
+  }
+  const uses = makeDiskUses();
+  let mounts = 0;
+  const files = makeFiles({
+    async findVolume(accountId, id) {
+      if (/\p{Cc}/u.test(id)) throw new Error('PostgreSQL takes no such text');
+      const volume = volumes.get(id);
+      return volume?.ownerId === accountId ? volume : null;
+    },
+    async mountVolume({ id }) {
+      mounts += 1;
+      return folderOf(id);
+    },
+    uses,
+  });
+  const control = fakeControl({
+    files,
+    access: {
+      async authenticate(credential) {
+        const name = credential.kind === 'token' ? credential.token : credential.key;
+        if (name !== ALICE && name !== BOB) throw new Refusal('not_logged_in', 'log in again');
+        return { ...fakeCaller, accountId: name, username: name };
+      },
+    },
+  });
+  const edge = await startEdge(control, more);
+  return {
+    ...edge,
+    folderOf,
+    volumes,
+    uses,
+    mounts: () => mounts,
+    uploadsLeft: (id) => readdir(uploadsOf(folderOf(id))).catch(() => []),
+    exchange: (...pieces) => exchange(edge.port, pieces),
+    async stop() {
+      await uses.stop(new Error('the test is over'));
+      await edge.stop();
+      await rm(base, { recursive: true });
+    },
+  };
+}
+
+function volumeOf(id: string, ownerName: string): Volume {
+  return {
+    id: volumeId(id),
+    ownerId: userId(ownerName),
+    ownerName,
+    createdAtMs: 0,
+    name: id,
+    regionId: regionId('region'),
+    type: 'filesystem',
+    sizeGB: 2,
+    usageBytes: 0,
+    source: null,
+    status: 'Bound',
+    generation: 1,
+    operation: beginOperation('createVolume', 'user', 0),
+  };
+}
+
+function exchange(port: number, pieces: (string | Buffer)[]): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const got: Buffer[] = [];
+    const socket = connect(port, '127.0.0.1', () => {
+      for (const piece of pieces) socket.write(piece);
+    });
+    socket.on('data', (piece) => got.push(piece));
+    socket.on('error', reject);
+    socket.on('close', () => resolve(Buffer.concat(got).toString('latin1')));
+  });
+}

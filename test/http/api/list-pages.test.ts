@@ -1,0 +1,72 @@
+/** The cache of list pages: never an answer of yesterday, never another account's, never more memory than allowed. */
+import { expect, test } from 'vitest';
+import type { Caller, Pager } from '../../../src/control/control.ts';
+import { makeListPages } from '../../../src/edge/http/list-pages.ts';
+import { fakeCaller } from './fake-control.ts';
+
+const pager: Pager = { currentPage: 1, pageSize: 2 };
+
+function world(maxBytes?: number) {
+  const versions = new Map<string, number>();
+  let reads = 0;
+  const pages = makeListPages({
+    versionOf: async (accountId) => versions.get(accountId) ?? 1,
+    ...(maxBytes === undefined ? {} : { maxBytes }),
+  });
+  const ask = async (text: string, more: { caller?: Caller; pager?: Pager; member?: string } = {}): Promise<string> => {
+    const read = async () => {
+      reads += 1;
+      return { texts: [text], totalEntries: 1 };
+    };
+    const bytes = await pages.answer({ member: 'instances', caller: fakeCaller, pager, read, ...more });
+    return bytes.toString();
+  };
+  return { versions, pages, ask, reads: () => reads };
+}
+
+test('an unchanged page is read once; after a change it is read again', async () => {
+  const { ask, versions, reads } = world();
+  expect(await ask('"a"')).toBe('{"instances":["a"],"pager":{"currentPage":1,"pageSize":2,"totalEntries":1}}');
+  expect(await ask('"b"')).toContain('"a"');
+  expect(reads()).toBe(1);
+  versions.set(fakeCaller.accountId, 2);
+  expect(await ask('"b"')).toContain('"b"');
+  expect(reads()).toBe(2);
+});
+
+test('another account, page, size or list is another entry', async () => {
+  const { ask } = world();
+  await ask('"mine"');
+  expect(await ask('"theirs"', { caller: { ...fakeCaller, accountId: 'account-2' } })).toContain('"theirs"');
+  expect(await ask('"second"', { pager: { currentPage: 2, pageSize: 2 } })).toContain('"second"');
+  expect(await ask('"wider"', { pager: { currentPage: 1, pageSize: 22 } })).toContain('"wider"');
+  expect(await ask('"volumes"', { member: 'volumeList' })).toContain('"volumes"');
+  expect(await ask('"again"')).toContain('"mine"');
+});
+
+test('a change that comes while the page is read is not lost: the page is read again', async () => {
+  const { pages, versions, ask } = world();
+  const read = async () => {
+    versions.set(fakeCaller.accountId, 2);
+    return { texts: ['"old"'], totalEntries: 1 };
+  };
+  await pages.answer({ member: 'instances', caller: fakeCaller, pager, read });
+  expect(await ask('"new"')).toContain('"new"');
+});
+
+test('memory is bounded: the page not asked for longest goes first, and a huge page is never kept', async () => {
+  const { ask, reads } = world(16_000);
+  const text = (size: number): string => JSON.stringify('x'.repeat(size));
+  const page = (currentPage: number) => ({ pager: { currentPage, pageSize: 2 } });
+  for (let n = 1; n <= 8; n += 1) await ask(text(1_600), page(n));
+  await ask(text(1_600), page(1));
+  expect(reads()).toBe(8);
+  await ask(text(1_600), page(9));
+  await ask(text(1_600), page(1));
+  expect(reads()).toBe(9);
+  await ask(text(1_600), page(2));
+  expect(reads()).toBe(10);
+  await ask(text(4_000), page(20));
+  await ask(text(4_000), page(20));
+  expect(reads()).toBe(12);
+});

@@ -1,0 +1,163 @@
+/** What is open at the API ends at once with its login or key, whatever its beats are, and what came in by another goes on. */
+import { expect, onTestFinished, test } from 'vitest';
+import { makeEndings } from '../../../src/control/routing/revocations.ts';
+import { Refusal } from '../../../src/domain/refusal.ts';
+import { eventually } from '../../db/control/harness.ts';
+import { openStream } from './event-room.ts';
+import { bearer, execRoom, openExec, openTerminal } from './exec-room.ts';
+import { fakeCaller, fakeControl } from './fake-control.ts';
+import { startEdge } from './harness.ts';
+
+/** So that no beat comes. */
+const NEVER_MS = 3_600_000;
+const noBeats = { socketBeatMs: NEVER_MS, eventBeatMs: NEVER_MS };
+const WHY = 'the login or key has ended: log in again';
+
+type Room = Awaited<ReturnType<typeof execRoom>>;
+
+const sleep = (instanceId: string) => ({ instanceId, command: ['sleep', '1000'] });
+
+/** A log that says a piece's worth at once, and then nothing more, without an end. */
+function neverEnding(signal: AbortSignal) {
+  return (async function* () {
+    for (let n = 0; n < 2_000; n += 1) yield { atMs: n, text: 'x'.repeat(100), cut: false };
+    if (!signal.aborted) await new Promise((resolve) => signal.addEventListener('abort', resolve));
+  })();
+}
+
+const openLog = ({ api }: Room, query: Record<string, string>, headers: Record<string, string>) =>
+  openStream(api.port, { path: `/api/instance/logs?${new URLSearchParams(query)}`, headers });
+
+async function openAll(room: Room, instanceId: string, headers: Record<string, string>) {
+  const { api, world } = room;
+  const streams = {
+    exec: await openExec(api.port, sleep(instanceId), { headers }),
+    terminal: await openTerminal(api.port, { instanceId }, { headers }),
+    log: await openLog(room, { instanceId }, headers),
+    events: await openStream(api.port, { headers }),
+  };
+  world.engine.logs = async (_id, _source, _range, signal) => neverEnding(signal);
+  const download = await openLog(room, { instanceId, download: 'true' }, headers);
+  await eventually(() => download.text().length > 0 && streams.log.text().includes(': begun'));
+  return { ...streams, download };
+}
+
+for (const by of ['a logout', 'the end of an API key'] as const)
+  test(`${by} ends all that is open by it: commands, terminals, streams and downloads`, async () => {
+    const room = await execRoom({}, noBeats);
+    const { admin, api } = room;
+    const instanceId = await admin.launch();
+    const other = await admin.another();
+    const { key } = await admin.client.createApiKey({ name: 'mine' });
+    const open = await openAll(
+      room,
+      instanceId,
+      by === 'a logout' ? bearer(admin.token) : { 'x-api-key': key.fullKey },
+    );
+    const stays = await openExec(api.port, sleep(instanceId), other);
+    if (by === 'a logout') await admin.client.logout();
+    else await other.client.deleteApiKey({ id: key.id });
+    expect(await open.exec.closed).toEqual({ code: 4401, why: WHY });
+    expect(await open.terminal.closed).toEqual({ code: 4401, why: WHY });
+    expect(await open.log.ended).toBe('end');
+    expect(open.log.text()).toMatch(new RegExp(`: ${WHY}\n\n$`));
+    expect(await open.events.ended).toBe('end');
+    expect(await open.download.ended).toBe('cut');
+    expect(open.download.text()).not.toContain(WHY);
+    expect(stays.socket.readyState).toBe(stays.socket.OPEN);
+    expect(api.logged.filter(({ level }) => level === 'error')).toEqual([]);
+  });
+
+test('what is being opened when its login ends is refused, and no command is left behind', async () => {
+  const { admin, api, world } = await execRoom({}, noBeats);
+  const instanceId = await admin.launch();
+  const { openExec: open, followLogs: follow } = world.engine;
+  const { promise: held, resolve: letGo } = Promise.withResolvers<void>();
+  const exits: Promise<number>[] = [];
+  let asked = 0;
+  world.engine.openExec = async (id, wish) => {
+    asked += 1;
+    await held;
+    const running = await open(id, wish, new AbortController().signal);
+    exits.push(running.exited);
+    return running;
+  };
+  world.engine.followLogs = async (...wish) => {
+    asked += 1;
+    await held;
+    return follow(...wish);
+  };
+  const opening = openExec(api.port, sleep(instanceId), admin).catch((error: unknown) => error);
+  const streaming = openStream(api.port, {
+    path: `/api/instance/logs?instanceId=${instanceId}`,
+    headers: bearer(admin.token),
+  });
+  await eventually(() => asked === 2);
+  const { client } = await admin.another();
+  const { authenticate } = world.running.control.access;
+  let looked = 0;
+  world.running.control.access.authenticate = (credential, how) =>
+    authenticate(credential, how).finally(() => (looked += how?.anew ? 1 : 0));
+  await admin.client.logout();
+  await eventually(() => looked > 0);
+  await client.listTerminals({ instanceId });
+  letGo();
+  expect(await opening).toMatchObject({ refused: { status: 401, code: 'not_logged_in' } });
+  expect(await exits[0]).toBe(137);
+  const stream = await streaming;
+  await stream.ended;
+  if (stream.status === 200) expect(stream.text()).toContain(`: ${WHY}`);
+  else expect(stream.status).toBe(401);
+});
+
+test('a download asks each second, too: its login may have ended in another process', async () => {
+  const room = await execRoom({}, noBeats);
+  const { admin, world } = room;
+  const instanceId = await admin.launch();
+  world.engine.logs = async (_id, _source, _range, signal) =>
+    (async function* () {
+      for (let n = 0; !signal.aborted; n += 1) {
+        if (n % 500 === 0) await new Promise((resolve) => setTimeout(resolve, 10));
+        yield { atMs: n, text: 'x'.repeat(200), cut: false };
+      }
+    })();
+  const download = await openLog(room, { instanceId, download: 'true' }, bearer(admin.token));
+  await eventually(() => download.text().length > 0);
+  const { access } = world.beside({});
+  await access.logout(await access.authenticate({ kind: 'token', token: admin.token }));
+  expect(await download.ended).toBe('cut');
+});
+
+test('a file that is being downloaded is cut off', async () => {
+  let isLoggedIn = true;
+  const { promise: never } = Promise.withResolvers<void>();
+  const { files, access, forwarding, ...rest } = fakeControl();
+  const endings = makeEndings();
+  const api = await startEdge({
+    ...rest,
+    access: {
+      ...access,
+      async authenticate() {
+        if (isLoggedIn) return fakeCaller;
+        throw new Refusal('not_logged_in', 'log in again');
+      },
+    },
+    files: {
+      ...files,
+      async read(_caller, _place, deed) {
+        async function* bytes() {
+          yield Buffer.from('begun');
+          await never;
+        }
+        return deed({ sizeBytes: 1_000, modifiedAtMs: 0, version: '1', bytes }, new AbortController().signal);
+      },
+    },
+    forwarding: { ...forwarding, onEnded: endings.onEnded },
+  });
+  onTestFinished(() => api.stop());
+  const download = await openStream(api.port, { path: '/api/storage/volume/v/files/x', headers: bearer('x') });
+  await eventually(() => download.text() === 'begun');
+  isLoggedIn = false;
+  endings.tell({ accountId: fakeCaller.accountId });
+  expect(await download.ended).toBe('cut');
+});

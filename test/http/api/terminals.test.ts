@@ -1,0 +1,339 @@
+/** Terminals through the API, on the simulated engine: made, left, taken up again, shared, sized and closed. */
+import { expect, test } from 'vitest';
+import { eventually, hasStatus } from '../../db/control/harness.ts';
+import { execRoom, openTerminal, RefusedUpgrade, type Asking, type Refused } from './exec-room.ts';
+
+const NOBODY = 'notebook-00000000-0000-4000-8000-000000000000';
+const DAY_MS = 24 * 3_600_000;
+
+test('a terminal is made when it isn’t there, left, and taken up again with what it showed', async () => {
+  const { admin, api } = await execRoom();
+  const instanceId = await admin.launch();
+  const first = await openTerminal(api.port, { instanceId, terminal: 'work', columns: 100, rows: 30 }, admin);
+  await eventually(() => first.told.length > 0);
+  expect(first.told[0]).toEqual({ type: 'attached', terminal: 'work', created: true, columns: 100, rows: 30 });
+  first.type('echo one\r');
+  await first.shows('\r\none\r\n');
+  first.socket.close();
+  await first.closed;
+  await eventually(async () => (await admin.client.listTerminals({ instanceId })).terminals[0]?.viewers === 0);
+
+  const again = await openTerminal(api.port, { instanceId, terminal: 'work', columns: 100, rows: 30 }, admin);
+  await again.shows('\r\none\r\n');
+  expect(again.told[0]).toMatchObject({ type: 'attached', created: false });
+  again.type('echo two\r');
+  await again.shows('\r\ntwo\r\n');
+  again.type('exit 7\r');
+  expect(await again.closed).toEqual({ code: 1000, why: 'the shell ended' });
+  expect(again.told.at(-1)).toEqual({ type: 'exit', exitCode: 7 });
+  await eventually(async () => (await admin.client.listTerminals({ instanceId })).terminals.length === 0);
+});
+
+test('several look at one at once: all see it, each types, and whoever comes or sizes last sizes it', async () => {
+  const { admin, api } = await execRoom();
+  const instanceId = await admin.launch();
+  const one = await openTerminal(api.port, { instanceId, columns: 80, rows: 24 }, admin);
+  await one.shows('# ');
+  const two = await openTerminal(api.port, { instanceId, columns: 120, rows: 40 }, admin);
+  await eventually(() => one.told.some((told) => told['type'] === 'size'));
+  expect(one.told.at(-1)).toEqual({ type: 'size', columns: 120, rows: 40 });
+  one.type('stty size\r');
+  for (const viewer of [one, two]) await viewer.shows('\r\n40 120\r\n');
+  one.resize(90, 20);
+  await eventually(() => two.told.some((told) => told['rows'] === 20));
+  two.type('stty size\r');
+  for (const viewer of [one, two]) await viewer.shows('\r\n20 90\r\n');
+  const { terminals } = await admin.client.listTerminals({ instanceId });
+  expect(terminals).toEqual([
+    { terminal: 'main', columns: 90, rows: 20, viewers: 2, createdAtUnixMs: expect.any(Number), closesAtUnixMs: null },
+  ]);
+});
+
+test('two are apart, and are listed by name', async () => {
+  const { admin, api } = await execRoom();
+  const instanceId = await admin.launch();
+  const other = await admin.launch();
+  const b = await openTerminal(api.port, { instanceId, terminal: 'b' }, admin);
+  const a = await openTerminal(api.port, { instanceId, terminal: 'a.1_x-Y' }, admin);
+  const elsewhere = await openTerminal(api.port, { instanceId: other, terminal: 'b' }, admin);
+  b.type('echo only here\r');
+  await b.shows('\r\nonly here\r\n');
+  for (const viewer of [a, elsewhere]) {
+    await viewer.shows('# ');
+    expect(viewer.shown()).not.toContain('only here');
+  }
+  const { terminals } = await admin.client.listTerminals({ instanceId });
+  expect(terminals.map(({ terminal }) => terminal)).toEqual(['a.1_x-Y', 'b']);
+});
+
+test('Ctrl-C ends a command, and not the terminal', async () => {
+  const { admin, api } = await execRoom();
+  const terminal = await openTerminal(api.port, { instanceId: await admin.launch() }, admin);
+  await terminal.shows('# ');
+  terminal.type('sleep 1000\r');
+  await terminal.shows('sleep 1000\r\n');
+  terminal.type('\x03');
+  await terminal.shows('^C\r\n');
+  terminal.type('echo $?\r');
+  await terminal.shows('130\r\n');
+  expect(terminal.socket.readyState).toBe(terminal.socket.OPEN);
+});
+
+test('close kills the shell, sends its viewers away, and the next of the name is a new one', async () => {
+  const { admin, api } = await execRoom();
+  const instanceId = await admin.launch();
+  const viewer = await openTerminal(api.port, { instanceId, terminal: 'x' }, admin);
+  viewer.type('echo before\r');
+  await viewer.shows('\r\nbefore\r\n');
+  await admin.client.closeTerminal({ instanceId, terminal: 'x' });
+  expect(await viewer.closed).toEqual({ code: 4410, why: 'the terminal was closed' });
+  const none = await api.post('/instance/terminal/close', { instanceId, terminal: 'x' }, { token: admin.token });
+  expect(none).toMatchObject({ status: 404, json: { message: 'the instance has no terminal x open' } });
+  const next = await openTerminal(api.port, { instanceId, terminal: 'x' }, admin);
+  await next.shows('# ');
+  expect(next.told[0]).toMatchObject({ created: true });
+  expect(next.shown()).not.toContain('before');
+});
+
+test('it ends with the instance’s run; after the next start it is a new one', async () => {
+  const { admin, api, world } = await execRoom();
+  const instanceId = await admin.launch();
+  const viewer = await openTerminal(api.port, { instanceId }, admin);
+  await viewer.shows('# ');
+  await admin.client.stop({ instanceId });
+  expect((await viewer.closed).code).toBe(4410);
+  await world.until(instanceId, hasStatus('Stopped'));
+  expect((await admin.client.listTerminals({ instanceId })).terminals).toEqual([]);
+  await admin.client.start({ instanceId });
+  await world.until(instanceId, hasStatus('Running'));
+  const next = await openTerminal(api.port, { instanceId }, admin);
+  await next.shows('# ');
+  expect(next.told[0]).toMatchObject({ created: true });
+});
+
+test('with a screen of its own a program is made to draw anew for whoever comes', async () => {
+  const { admin, api, world } = await execRoom();
+  const instanceId = await admin.launch();
+  const sizes: string[] = [];
+  const { openExec: open } = world.engine;
+  world.engine.openExec = async (...asked) => {
+    const running = await open(...asked);
+    const { resize } = running;
+    return {
+      ...running,
+      resize(size) {
+        sizes.push(`${size.columns}x${size.rows}`);
+        return resize(size);
+      },
+    };
+  };
+  const first = await openTerminal(api.port, { instanceId, columns: 80, rows: 24 }, admin);
+  first.type("echo '\x1b[?1049h'\r");
+  await first.shows('\r\n\x1b[?1049h');
+  expect(sizes).toEqual([]);
+  const second = await openTerminal(api.port, { instanceId, columns: 80, rows: 24 }, admin);
+  await second.shows('\x1b[?1049h');
+  await eventually(
+    () => sizes.length === 2,
+    () => sizes,
+  );
+  expect(sizes).toEqual(['80x23', '80x24']);
+});
+
+/** `days`: what waits for a day or longer. */
+async function roomOfDays() {
+  const due: { ms: number; deed: () => void }[] = [];
+  const room = await execRoom({
+    time: {
+      after(ms, deed) {
+        const one = { ms, deed };
+        due.push(one);
+        return () => void due.splice(due.indexOf(one), 1);
+      },
+    },
+  });
+  return { ...room, days: () => due.filter(({ ms }) => ms >= DAY_MS) };
+}
+
+test('one that ends while somebody looks at it is kept by nothing', async () => {
+  const { admin, api, days } = await roomOfDays();
+  const instanceId = await admin.launch();
+  for (const end of ['exit', 'close']) {
+    const viewer = await openTerminal(api.port, { instanceId }, admin);
+    await viewer.shows('# ');
+    if (end === 'exit') viewer.type('exit\r');
+    else await admin.client.closeTerminal({ instanceId, terminal: 'main' });
+    await viewer.closed;
+    await eventually(async () => (await admin.client.listTerminals({ instanceId })).terminals.length === 0);
+    expect(days(), end).toEqual([]);
+  }
+});
+
+test('one that nobody comes back to is closed after a day, and not before', async () => {
+  const { admin, api, world, days } = await roomOfDays();
+  const instanceId = await admin.launch();
+  const viewer = await openTerminal(api.port, { instanceId }, admin);
+  await viewer.shows('# ');
+  expect(days(), 'nothing closes it while somebody is attached').toEqual([]);
+  viewer.socket.close();
+  await eventually(() => days().length === 1);
+  const { terminals } = await admin.client.listTerminals({ instanceId });
+  expect(terminals[0]?.closesAtUnixMs).toBeGreaterThan(Date.now() + DAY_MS - 60_000);
+  expect(terminals[0]?.closesAtUnixMs).toBeLessThanOrEqual(Date.now() + DAY_MS);
+  const again = await openTerminal(api.port, { instanceId }, admin);
+  await again.shows('# ');
+  expect(days(), 'whoever came back has put it off').toEqual([]);
+  again.socket.close();
+  await eventually(() => days().length === 1);
+  days()[0]?.deed();
+  await eventually(async () => (await admin.client.listTerminals({ instanceId })).terminals.length === 0);
+  expect(world.running).toBeDefined();
+});
+
+test('while somebody is attached the instance is in use; while nobody is, it is not', async () => {
+  const { admin, api } = await execRoom({ idleLimits: { lookEveryMs: 20 } });
+  const instanceId = await admin.launch();
+  await admin.client.ends({ instanceId, idleStop: { afterMinutes: 60 } });
+  const http = async () =>
+    (await admin.client.activity({ instanceId })).signals.find(({ name }) => name === 'http')?.text ?? '';
+  const viewer = await openTerminal(api.port, { instanceId }, admin);
+  await eventually(
+    async () => /1 request or WebSocket is open/.test(await http()),
+    () => 'otherwise',
+  );
+  viewer.socket.close();
+  await eventually(async () => /something came through the gateway/.test(await http()));
+  expect((await admin.client.listTerminals({ instanceId })).terminals).toHaveLength(1);
+});
+
+test('a slow viewer holds the shell up alone; beside another it begins anew from what is kept', async () => {
+  const { admin, api } = await execRoom();
+  const instanceId = await admin.launch();
+  const slow = await openTerminal(api.port, { instanceId }, admin);
+  await slow.shows('# ');
+  slow.socket.pause();
+  const quick = await openTerminal(api.port, { instanceId }, admin);
+  quick.type('head -c 30000000 /dev/zero; echo done\r');
+  await eventually(() => quick.shown().slice(-200).includes('done\r\n'));
+  slow.socket.resume();
+  await slow.shows('done\r\n');
+  expect(slow.told.filter(({ type }) => type === 'reset').length).toBeGreaterThan(0);
+  expect(slow.shown().length).toBeLessThanOrEqual(300 * 1024);
+}, 60_000);
+
+async function refusal(port: number, query: Record<string, string | number>, asking: Asking): Promise<Refused> {
+  try {
+    await openTerminal(port, query, asking);
+  } catch (error) {
+    if (error instanceof RefusedUpgrade) return error.refused;
+    throw error;
+  }
+  throw new Error('it was let in');
+}
+
+test('whoever may not, and what can not be, is refused before the upgrade', async () => {
+  const { admin, api, another, world } = await execRoom();
+  const instanceId = await admin.launch();
+  const stopped = await admin.launch();
+  await admin.client.stop({ instanceId: stopped });
+  await world.until(stopped, hasStatus('Stopped'));
+  const mallory = await another('mallory');
+  const cookie = `AccessToken=${admin.token}`;
+  const cases: [string, Record<string, string | number>, Asking, number, RegExp][] = [
+    ['a stranger', { instanceId }, { headers: {} }, 401, /not logged in/],
+    ["another's", { instanceId }, mallory, 404, /ent: instance not found/],
+    ['an unknown one', { instanceId: NOBODY }, admin, 404, /ent: instance not found/],
+    ['a stopped one', { instanceId: stopped }, admin, 409, /is Stopped, and nothing can be run in it/],
+    ['no instance', {}, admin, 400, /field \\"instanceId\\" is not set/],
+    ...['', ' ', 'a b', '../x', '-a', 'a\nb', 'x'.repeat(65), 'ö', 'a/b', '\0'].map(
+      (terminal): [string, Record<string, string>, Asking, number, RegExp] => [
+        `the name ${JSON.stringify(terminal)}`,
+        { instanceId, terminal },
+        admin,
+        400,
+        /it must be 1 to 64 letters, digits, dots, dashes or underscores/,
+      ],
+    ),
+    ['no columns', { instanceId, columns: 0 }, admin, 400, /columns.*must be a whole number from 1 to 1000/],
+    ['words for rows', { instanceId, rows: 'many' }, admin, 400, /type mismatch for field .*rows/],
+    ['too many rows', { instanceId, rows: 1_001 }, admin, 400, /from 1 to 1000/],
+    ['a foreign page', { instanceId }, { headers: { cookie, origin: 'http://127.0.0.1:1' } }, 403, /another origin/],
+    ['another protocol', { instanceId }, { token: admin.token, protocol: 'x' }, 400, /berth.terminal.v1/],
+  ];
+  for (const [name, query, asking, status, words] of cases)
+    expect(await refusal(api.port, query, asking), name).toMatchObject({ status, text: expect.stringMatching(words) });
+  expect((await admin.client.listTerminals({ instanceId })).terminals).toEqual([]);
+  for (const route of ['list', 'close']) {
+    const reply = await api.post(`/instance/terminal/${route}`, { instanceId, terminal: 'main' }, mallory);
+    expect(reply).toMatchObject({ status: 404, json: { message: 'ent: instance not found' } });
+  }
+});
+
+test('an instance has 16 terminals, one has 8 viewers, and what is refused says how many and what helps', async () => {
+  const { admin, api } = await execRoom();
+  const instanceId = await admin.launch();
+  for (let n = 0; n < 16; n++) await openTerminal(api.port, { instanceId, terminal: `t${n}` }, admin);
+  expect(await refusal(api.port, { instanceId, terminal: 't16' }, admin)).toMatchObject({
+    status: 429,
+    text: expect.stringMatching(/this instance has 16 terminals open, and that is the most; close one/),
+  });
+  for (let n = 0; n < 7; n++) await openTerminal(api.port, { instanceId, terminal: 't0' }, admin);
+  expect(await refusal(api.port, { instanceId, terminal: 't0' }, admin)).toMatchObject({
+    status: 429,
+    text: expect.stringMatching(/terminal t0 has 8 viewers/),
+  });
+});
+
+test('an account has 64 viewers, over all its terminals, and a place again when one has left', async () => {
+  const { admin, api } = await execRoom();
+  const instanceId = await admin.launch();
+  const viewers = [];
+  for (let n = 0; n < 64; n++) viewers.push(await openTerminal(api.port, { instanceId, terminal: `t${n % 8}` }, admin));
+  expect(await refusal(api.port, { instanceId, terminal: 'other' }, admin)).toMatchObject({
+    status: 429,
+    text: expect.stringMatching(/64 of your viewers are attached to terminals/),
+  });
+  viewers[0]?.socket.close();
+  await viewers[0]?.closed;
+  await eventually(() =>
+    openTerminal(api.port, { instanceId, terminal: 'other' }, admin).then(
+      () => true,
+      () => false,
+    ),
+  );
+});
+
+test('two that come at once for a name that isn’t there get the same one', async () => {
+  const { admin, api } = await execRoom();
+  const instanceId = await admin.launch();
+  const viewers = await Promise.all([1, 2, 3].map(() => openTerminal(api.port, { instanceId }, admin)));
+  await eventually(() => viewers.every(({ told }) => told.length > 0));
+  expect(viewers.filter(({ told }) => told[0]?.['created'] === true)).toHaveLength(1);
+  viewers[0]?.type('echo together\r');
+  for (const viewer of viewers) await viewer.shows('\r\ntogether\r\n');
+});
+
+test('garbage closes with a code, and the terminal goes on; a login that ends closes with its own', async () => {
+  const { admin, api } = await execRoom({}, { socketBeatMs: 50 });
+  const instanceId = await admin.launch();
+  for (const text of [
+    '',
+    '{',
+    '{"type":"resize"}',
+    '{"type":"resize","columns":1e9,"rows":1}',
+    '{"type":"other"}',
+    'null',
+  ]) {
+    const viewer = await openTerminal(api.port, { instanceId }, admin);
+    viewer.socket.send(text);
+    expect((await viewer.closed).code, text).toBe(4400);
+  }
+  const viewer = await openTerminal(api.port, { instanceId }, admin);
+  await viewer.shows('# ');
+  expect(viewer.told[0]).toMatchObject({ created: false });
+  const { client, token } = await admin.another();
+  await admin.client.logout();
+  expect(await viewer.closed).toEqual({ code: 4401, why: 'the login or key has ended: log in again' });
+  expect((await client.listTerminals({ instanceId })).terminals).toHaveLength(1);
+  expect(token).not.toBe(admin.token);
+});

@@ -1,0 +1,97 @@
+/** The header by which a launch or start waits for room: what it may say, and that it is passed on. */
+import { afterEach, expect, test } from 'vitest';
+import { makeClient } from '../../../src/contract/client.ts';
+import { fakeControl, GOOD_TOKEN } from './fake-control.ts';
+import { startEdge, wish, type BareApi } from './harness.ts';
+
+const started: BareApi[] = [];
+afterEach(async () => {
+  for (const api of started.splice(0)) await api.stop();
+});
+
+/** An edge that keeps how long launches and starts said they wait. */
+async function waiting(): Promise<{ api: BareApi; waits: (number | null | undefined)[] }> {
+  const waits: (number | null | undefined)[] = [];
+  const answer = { instanceId: 'notebook-1', operationId: 'notebook-1.1' };
+  const api = await startEdge(
+    fakeControl({
+      instances: {
+        launch: async (_caller, _wish, _idempotency, waitMs) => (waits.push(waitMs), answer),
+        start: async (_caller, _body, _idempotency, waitMs) => (waits.push(waitMs), answer),
+      },
+    }),
+  );
+  started.push(api);
+  return { api, waits };
+}
+
+const send = (api: BareApi, path: string, body: object, value?: string) =>
+  api.send(path, {
+    method: 'POST',
+    token: GOOD_TOKEN,
+    body: JSON.stringify(body),
+    headers: {
+      'content-type': 'application/json',
+      ...(value === undefined ? {} : { 'x-berth-wait-for-capacity': value }),
+    },
+  });
+
+test('a launch and a start say how long they wait, a day if they don’t say it, and not at all without the header', async () => {
+  const { api, waits } = await waiting();
+  for (const value of ['true', '1', '604800', undefined]) {
+    expect((await send(api, '/api/instance/create', wish(), value)).status).toBe(200);
+    expect((await send(api, '/api/instance/start', { instanceId: 'notebook-1' }, value)).status).toBe(200);
+  }
+  const each = [86_400_000, 1_000, 604_800_000, null];
+  expect(waits).toEqual(each.flatMap((waitMs) => [waitMs, waitMs]));
+});
+
+test('any other value is a 400 that names the header and what it may be, and control is not asked', async () => {
+  const { api, waits } = await waiting();
+  const bad = [
+    '',
+    'false',
+    'TRUE',
+    'yes',
+    '0',
+    '-1',
+    '1.5',
+    '1e3',
+    '0x10',
+    '01',
+    '604801',
+    '99999999999999999999',
+    '1, 2',
+    'Infinity',
+  ];
+  for (const value of bad) {
+    const reply = await send(api, '/api/instance/create', wish(), value);
+    expect(reply.status, value).toBe(400);
+    expect(reply.json).toEqual({
+      message:
+        'the header "X-Berth-Wait-For-Capacity" must be "true" (waits for at most 24 hours) or whole seconds from 1 to 604800',
+    });
+  }
+  expect(waits).toEqual([]);
+});
+
+test('the header is described where it is taken, and nowhere else', async () => {
+  const { api } = await waiting();
+  const { json, text } = await api.send('/api/openapi.json');
+  const $ref = '#/components/parameters/WaitForCapacity';
+  const taking = { post: { parameters: expect.arrayContaining([{ $ref }]) } };
+  expect(json).toMatchObject({
+    paths: { '/instance/create': taking, '/instance/start': taking },
+    components: { parameters: { WaitForCapacity: { name: 'X-Berth-Wait-For-Capacity', in: 'header' } } },
+  });
+  expect(text.split($ref)).toHaveLength(3);
+});
+
+test('the client says it, on the calls that take it', async () => {
+  const { api, waits } = await waiting();
+  const client = makeClient({ baseUrl: api.baseUrl, credential: { kind: 'token', token: GOOD_TOKEN } });
+  await client.launch(wish(), { waitForCapacity: true });
+  await client.start({ instanceId: 'notebook-1' }, { waitForCapacity: 90 });
+  await client.launch(wish());
+  expect(waits).toEqual([86_400_000, 90_000, null]);
+});

@@ -1,0 +1,207 @@
+/**
+ * The seam between the API's tests and the server under them: real control on a real store, with a catalog of one region. Its
+ * engine rests (no loop runs, so a launched instance stays as it was wished): the edge is what is tested here.
+ */
+import { randomBytes, randomUUID } from 'node:crypto';
+import { makeControl } from '../../../src/control/wiring.ts';
+import { realTime } from '../../../src/control/base/time.ts';
+import { makeRegions } from '../../../src/control/base/regions.ts';
+import type { Control } from '../../../src/control/control.ts';
+import type { ChargeMode } from '../../../src/domain/catalog.ts';
+import { EngineFault } from '../../../src/domain/engine-fault.ts';
+import { imageId, instanceTypeId, regionId } from '../../../src/domain/ids.ts';
+import { fromDollars } from '../../../src/domain/money.ts';
+import type { Engine, Probe } from '../../../src/engines/contract.ts';
+import type { Storage } from '../../../src/storage/contract.ts';
+import { saveImage, saveInstanceType, saveRegion } from '../../../src/store/tables/catalog.ts';
+import { signingKeysSince } from '../../../src/store/tables/signing-keys.ts';
+import { cheapArgon2id } from '../../db/control/cheap-argon2id.ts';
+import { openTempStore } from '../../db/store/harness.ts';
+
+export const ADMIN_PASSWORD = 'a password for tests';
+export const GATEWAY_ORIGIN = 'http://127.0.0.1:1';
+export const ISSUER = 'https://berth.test';
+export const AUDIENCE = 'berth-test';
+
+export const ids = {
+  image: '5a3f9d0e-3a55-4a9e-9a52-0a4b3f1d7c01',
+  type: '5a3f9d0e-3a55-4a9e-9a52-0a4b3f1d7c02',
+  region: '5a3f9d0e-3a55-4a9e-9a52-0a4b3f1d7c03',
+};
+
+export interface WiredControl {
+  control: Control;
+  /** The key that signs tokens now, for tests that forge what only its holder could. */
+  signingKey(): Promise<{ kid: string; privateJwk: string; publicJwk: string }>;
+  stop(): Promise<void>;
+}
+
+export async function wireControl(log: Parameters<typeof makeControl>[0]['log']): Promise<WiredControl> {
+  const { store, remove } = await openTempStore();
+  await store.write(async (tx) => {
+    const region = regionId(ids.region);
+    await saveRegion(
+      tx,
+      {
+        id: region,
+        name: 'Test',
+        value: 'test',
+        location: 'here',
+        domain: '127.0.0.1:1',
+        sshAddress: '127.0.0.1',
+        engine: 'simulated',
+      },
+      { cpuMilli: 1_000_000, memoryMiB: 1_000_000, gpus: 0, nodePorts: 2_000 },
+    );
+    await saveImage(
+      tx,
+      {
+        id: imageId(ids.image),
+        name: 'base',
+        ref: 'test/base:1',
+        architecture: 'x86_64',
+        isPublic: true,
+        tags: [],
+        type: 'notebook',
+      },
+      1,
+    );
+    await saveInstanceType(
+      tx,
+      {
+        id: instanceTypeId(ids.type),
+        regionId: region,
+        name: 'small',
+        isSpot: false,
+        cpuCores: 1,
+        cpuType: 'x86_64',
+        memoryGB: 1,
+        gpuCount: 0,
+        gpuName: '',
+        rootDiskGB: 10,
+        dataDiskGB: 10,
+        pricesMicros: {
+          tidePerHour: fromDollars(0.05),
+          perHour: fromDollars(0.1),
+          perDay: fromDollars(2),
+          perWeek: fromDollars(12),
+          perMonth: fromDollars(40),
+        } satisfies Record<ChargeMode, bigint>,
+      },
+      1,
+    );
+  });
+  const running = makeControl({
+    store,
+    regions: makeRegions([
+      {
+        regionId: regionId(ids.region),
+        engine: restingEngine,
+        pools: [{ name: 'default', storage: emptyStorage, sizeGB: 1_000_000, overcommit: 1, seen: null }],
+        sharedDiskGB: 20,
+        nodePortRange: { first: 30_000, last: 31_999 },
+        nodePortAddress: '127.0.0.1',
+        commonDataFolder: '/nonexistent',
+        archivePrefix: 'berth.local/archive',
+        archivePushed: false,
+        savedPrefix: 'berth.local/saved',
+        startScript: '',
+        seen: { probe, answers: true, text: 'the engine rests' },
+      },
+    ]),
+    log,
+    time: realTime,
+    random: Math.random,
+    randomUuid: randomUUID,
+    randomBytes,
+    secretsKey: new Uint8Array(32).fill(7),
+    openUrl: ({ key, port }) => `${GATEWAY_ORIGIN}/open?key=${key}${port === undefined ? '' : `&port=${port}`}`,
+    portUrls: ({ instanceId, port }) => ({
+      path: `${GATEWAY_ORIGIN}/forward/${instanceId}/${port}/`,
+      host: `http://${port}-${instanceId}.gpu.test/`,
+    }),
+    shareUrl: ({ instanceId, port, token }) => `${GATEWAY_ORIGIN}/forward/${instanceId}/${port}/?berth_share=${token}`,
+    issuer: ISSUER,
+    audience: AUDIENCE,
+    argon2id: cheapArgon2id,
+    engineWidth: 1,
+    cpuOvercommit: 1,
+    hostMemoryMiB: 0,
+    dataSpace: async () => ({ totalBytes: 2 ** 50, freeBytes: 2 ** 50 }),
+    onEngineAnswers: async () => {},
+    alone: true,
+  });
+  await running.room.look();
+  await running.access.ensureSigningKey();
+  await running.access.ensureAdmin({ password: ADMIN_PASSWORD, balance: 1_000 });
+  return {
+    control: running.control,
+    async signingKey() {
+      const [key] = await signingKeysSince(store.read, 0);
+      if (!key) throw new Error('no signing key');
+      return key;
+    },
+    async stop() {
+      await running.stop();
+      await remove();
+    },
+  };
+}
+
+const probe: Probe = {
+  version: 'resting 1',
+  capacity: { cpuMilli: 1_000_000, memoryMiB: 1_000_000, gpus: 0 },
+  devices: [],
+  architecture: 'x86_64',
+  capabilities: {
+    rootDiskLimit: 'none',
+    dockerInside: true,
+    saveImage: false,
+    gpus: false,
+    dial: false,
+    joinNetwork: false,
+  },
+};
+
+const away = async (): Promise<never> => {
+  throw new EngineFault('unreachable', 'the engine rests', { retry: true });
+};
+
+const restingEngine: Engine = {
+  probe: async () => probe,
+  listOwned: away,
+  observe: async (asked) => new Map(asked.map((id) => [id, { kind: 'unknown', reason: 'the engine rests' }])),
+  ensureImage: away,
+  ensure: away,
+  halt: away,
+  destroy: away,
+  saveImage: away,
+  pushImage: away,
+  removeImage: away,
+  discard: away,
+  watch: () => {},
+  logs: away,
+  followLogs: away,
+  openExec: away,
+  exec: away,
+  dial: away,
+  joinNetwork: away,
+  listenUnix: away,
+  usage: away,
+  stop: async () => {},
+};
+
+const emptyStorage: Storage = {
+  capabilities: () => ({ sizeLimit: 'soft', usage: 'walk', copies: 'live', dockerInside: false }),
+  create: away,
+  grow: away,
+  biggest: away,
+  unmount: away,
+  mount: away,
+  usage: async () => null,
+  observe: async () => ({ kind: 'unknown', reason: 'the storage rests' }),
+  destroy: away,
+  listOwned: away,
+  listMounted: away,
+  space: async () => ({ totalBytes: 2 ** 50, freeBytes: 2 ** 50 }),
+};

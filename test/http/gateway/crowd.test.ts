@@ -1,0 +1,106 @@
+/** More clients than may be connected at once: those that were there go on, the rest is told so, and the next comes in when there is room. */
+import { connect } from 'node:net';
+import type { Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import { expect, test } from 'vitest';
+import { connectionsOf } from '../../../src/main/open-files.ts';
+import { ask, idOf, onCleanup, sendRaw, serve, start, until } from './harness.ts';
+import type { Harness } from './harness.ts';
+import { ask as askHttp2, connected, tls } from './http2-client.ts';
+
+const A = idOf('a');
+const PATH = `/forward/${A}/80/`;
+const LIMIT = 5;
+/** As `crowd.ts` has them. */
+const TOLD = 64;
+
+function destroyAll(sockets: readonly Socket[]): void {
+  for (const socket of sockets) socket.destroy();
+}
+
+async function full(more: Parameters<typeof start>[0] = {}): Promise<{ harness: Harness; held: Socket[] }> {
+  const inside = await serve((_req, res) => res.end('ok'));
+  const harness = await start({ limits: { connections: LIMIT }, ...more });
+  harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
+  const held = Array.from({ length: LIMIT }, () => connect(harness.port, '127.0.0.1').on('error', () => {}));
+  onCleanup(async () => destroyAll(held));
+  await Promise.all(held.map((socket) => new Promise((resolve) => socket.once('connect', resolve))));
+  return { harness, held };
+}
+
+const warnings = ({ logged }: Harness): number =>
+  logged.filter(({ text }) => text.includes('further ones are turned away')).length;
+
+test('who comes last is told so, by request and by WebSocket, and those before go on', async () => {
+  const { harness, held } = await full();
+  for (let count = 0; count < 3; count += 1) {
+    const answered = await ask(harness, PATH);
+    expect(answered).toMatchObject({ status: 503, headers: { 'retry-after': '5', connection: 'close' } });
+    expect(answered.body).toContain('as many clients are connected');
+  }
+  const upgrade = `GET ${PATH} HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n`;
+  expect(await sendRaw(harness, upgrade)).toMatch(/^HTTP\/1\.1 503 /);
+  expect(warnings(harness)).toBe(1);
+  const [first] = held;
+  let got = '';
+  first?.on('data', (chunk: Buffer) => (got += chunk.toString()));
+  first?.write(`GET ${PATH} HTTP/1.1\r\nHost: h\r\n\r\n`);
+  await until('it is answered', () => got.endsWith('ok'));
+  held[1]?.destroy();
+  await expect.poll(async () => (await ask(harness, PATH)).status).toBe(200);
+});
+
+test('over TLS, too', async () => {
+  const { harness } = await full({ tls });
+  const session = await connected(harness);
+  expect(await askHttp2(session, PATH)).toMatchObject({ status: 503 });
+});
+
+test('who says nothing then is soon closed, and what comes beyond at once', async () => {
+  const { harness, held } = await full();
+  const late = Array.from({ length: TOLD + 20 }, () => connect(harness.port, '127.0.0.1').on('error', () => {}));
+  onCleanup(async () => destroyAll(late));
+  let closed = 0;
+  for (const socket of late) socket.resume().once('close', () => (closed += 1));
+  await until('those beyond are closed', () => closed >= 20);
+  await until('all of them are closed', () => closed === late.length);
+  expect(held.every((socket) => !socket.destroyed && socket.readyState === 'open')).toBe(true);
+  expect(warnings(harness)).toBe(1);
+  // Over TLS none of them even shakes hands in vain for long.
+  const slow = (await full({ tls })).harness;
+  const silent = connect(slow.port, '127.0.0.1');
+  await new Promise((resolve) => silent.resume().once('close', resolve));
+  const spoken = connectTls({ port: slow.port, host: '127.0.0.1', rejectUnauthorized: false });
+  await new Promise((resolve) =>
+    spoken
+      .on('error', () => {})
+      .resume()
+      .once('close', resolve),
+  );
+});
+
+test.each([
+  [256, 72],
+  [1_024, 288],
+  [4_096, 1_152],
+  [20_000, 7_116],
+  [1_048_576, 519_680],
+  [10, 1],
+])('of %i open files the half of what the rest leaves is for clients: %i', (files, connections) => {
+  expect(connectionsOf(files)).toBe(connections);
+});
+
+test('over TLS whoever was within the limit when they came is in, also if others came during their handshake', async () => {
+  const { harness, held } = await full({ tls });
+  const next = connect(harness.port, '127.0.0.1').on('error', () => {});
+  onCleanup(async () => void next.destroy());
+  await until('the gateway has seen one too many', () => warnings(harness) === 1);
+  const [first] = held;
+  if (first === undefined) throw new Error('nobody came');
+  const spoken = connectTls({ socket: first, rejectUnauthorized: false });
+  let got = '';
+  spoken.on('data', (chunk: Buffer) => (got += chunk.toString())).on('error', () => {});
+  spoken.write(`GET ${PATH} HTTP/1.1\r\nHost: h\r\n\r\n`);
+  await until('it is answered', () => got.includes('\r\n\r\n'));
+  expect(got).toMatch(/^HTTP\/1\.1 200 /);
+});

@@ -1,0 +1,191 @@
+/** What is Alice's alone, the ways to it, and who has no business there: for the matrix of `two-accounts.test.ts`. */
+import { connect } from 'node:net';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { GatewayDeps } from '../../../src/edge/gateway/gateway.ts';
+import { ALICE, idOf, jwtOf, keyOf, MALLORY, serve, serveTcp, start } from './harness.ts';
+import type { Harness } from './harness.ts';
+
+export const A = idOf('a');
+export const M = idOf('b');
+/** No instance at all. */
+export const NEVER = idOf('c');
+export const DOMAIN = 'gpu.test';
+
+export interface Door {
+  name: string;
+  host: string;
+  path: string;
+  port: number;
+  /** Every account comes in; strangers don't. */
+  forAccounts: boolean;
+}
+
+const byPath = (name: string, path: string, port: number, forAccounts = false): Door => ({
+  name,
+  host: DOMAIN,
+  path,
+  port,
+  forAccounts,
+});
+const byHost = (name: string, port: number, forAccounts = false): Door => ({
+  name,
+  host: `${port}-${A}.${DOMAIN}`,
+  path: '/',
+  port,
+  forAccounts,
+});
+
+export const doors: readonly Door[] = [
+  byPath('the notebook', `/notebook/${A}/`, 8888),
+  byPath('the port of the notebook', `/forward/${A}/8888/`, 8888),
+  byPath('a port of the owner', `/forward/${A}/81/`, 81),
+  byPath('a port for accounts', `/forward/${A}/82/`, 82, true),
+  byPath('ssh', `/forward/${A}/22/`, 22),
+  byHost('the host of the notebook’s port', 8888),
+  byHost('the host of a port of the owner', 81),
+  byHost('the host of a port for accounts', 82, true),
+];
+
+/** The same place of an instance that never was. */
+export const nowhere = (door: Door): Door => ({
+  ...door,
+  host: door.host.replace(A, NEVER),
+  path: door.path.replace(A, NEVER),
+});
+
+/** Where each visitor may be: a public port of Mallory's. */
+export const OWN = { host: DOMAIN, path: `/forward/${M}/80/`, hostOfPort: `80-${M}.${DOMAIN}` };
+
+export interface Visitor {
+  name: string;
+  /** Lines of a head. */
+  shows: readonly string[];
+  isAccount: boolean;
+  /** Each answer is held beside that of an instance that never was; one of a kind is enough. */
+  isCompared?: true;
+  /** What the same lines do open, so that they are known to be good. */
+  mayEnter: string;
+}
+
+const asMallory = (name: string, ...shows: string[]): Visitor => ({
+  name,
+  shows,
+  isAccount: true,
+  mayEnter: `/notebook/${M}/`,
+});
+
+export const visitors: readonly Visitor[] = [
+  { name: 'a stranger', shows: [], isAccount: false, isCompared: true, mayEnter: `/forward/${A}/80/` },
+  {
+    name: 'who has a link to another port',
+    shows: ['X-Berth-Share: of-83'],
+    isAccount: false,
+    mayEnter: `/forward/${A}/83/`,
+  },
+  {
+    name: 'who has the cookie of a link to another port',
+    shows: ['Cookie: berth_share=of-83', 'Sec-Fetch-Site: none'],
+    isAccount: false,
+    mayEnter: `/forward/${A}/83/`,
+  },
+  { ...asMallory('the other account, by token', `Authorization: Bearer ${jwtOf(MALLORY)}`), isCompared: true },
+  asMallory('the other account, by API key', `X-API-Key: ${keyOf(MALLORY)}`),
+  asMallory('the other account, by session', 'Cookie: berth_gateway=session-m', 'Sec-Fetch-Site: none'),
+];
+
+export const OWNER_SHOWS: readonly string[] = [`Authorization: Bearer ${jwtOf(ALICE)}`];
+
+export interface House {
+  harness: Harness;
+  /** Each place that a connection or a request came to: `<a|m>:<port>`. */
+  reached: string[];
+}
+
+/** Alice's instance and Mallory's, a server of its own on each port, which tells where it is. */
+export async function house(more: Partial<GatewayDeps> = {}): Promise<House> {
+  const reached: string[] = [];
+  async function web(place: string): Promise<number> {
+    const { port, server } = await serve((_req, res) => {
+      reached.push(place);
+      res.setHeader('X-Inside', place).end(`inside ${place}`);
+    });
+    server.on('connection', () => reached.push(place));
+    server.on('upgrade', (_req, socket: Duplex) => {
+      socket.on('error', () => socket.destroy());
+      reached.push(place);
+      socket.resume().end(`HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\ninside ${place}`);
+    });
+    return port;
+  }
+  const shell = await serveTcp((socket) => {
+    reached.push('a:22');
+    socket.end('SSH-2.0-inside a:22\r\n');
+  });
+  const harness = await start({ portDomain: () => DOMAIN, ...more });
+  const ofA: Record<number, number> = { 22: shell.port };
+  const ofM: Record<number, number> = {};
+  for (const port of [80, 81, 82, 83, 8888]) ofA[port] = await web(`a:${port}`);
+  for (const port of [80, 81, 8888]) ofM[port] = await web(`m:${port}`);
+  harness.add(A, { owner: ALICE, publicPorts: [80], access: { 82: 'signedIn' }, ports: ofA });
+  harness.add(M, { owner: MALLORY, publicPorts: [80], ports: ofM });
+  harness.sessions.set('session-a', ALICE).set('session-m', MALLORY);
+  harness.shares.set('of-83', { instanceId: A, port: 83, expiresAtMs: Number.MAX_SAFE_INTEGER });
+  return { harness, reached };
+}
+
+/** Places where this visitor has no business. */
+export const closedTo = ({ isAccount }: Visitor): readonly string[] =>
+  isAccount ? ['a:22', 'a:81', 'a:8888', 'a:83'] : ['a:22', 'a:81', 'a:82', 'a:8888'];
+
+/** A request of these lines, on which the connection ends. */
+export const plain = (
+  { host, path }: Pick<Door, 'host' | 'path'>,
+  shows: readonly string[],
+  { method = 'GET', version = '1.1' }: { method?: string; version?: string } = {},
+): string =>
+  `${method} ${path} HTTP/${version}\r\n${['Host: ' + host, ...shows, 'Connection: close'].join('\r\n')}\r\n\r\n`;
+
+export const HANDSHAKE: readonly string[] = [
+  'Upgrade: websocket',
+  'Sec-WebSocket-Version: 13',
+  'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+];
+export const upgrade = (
+  { host, path }: Pick<Door, 'host' | 'path'>,
+  shows: readonly string[],
+  lines: readonly string[] = ['Connection: Upgrade', ...HANDSHAKE],
+  first = `GET ${path} HTTP/1.1`,
+): string => `${first}\r\n${['Host: ' + host, ...shows, ...lines].join('\r\n')}\r\n\r\n`;
+
+const ANSWER_MS = 5_000;
+
+/** Sends it on a connection of its own, each part once the one before is answered, and waits for the end of that; `null` when it does not end. */
+export async function exchange(port: number, bytes: string | readonly string[]): Promise<string | null> {
+  return new Promise((resolve) => {
+    const socket: Socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+    let got = '';
+    const timer = setTimeout(() => {
+      resolve(null);
+      socket.destroy();
+    }, ANSWER_MS);
+    socket.setEncoding('latin1');
+    const parts = typeof bytes === 'string' ? [bytes] : [...bytes];
+    const sendNext = (): void => {
+      const part = parts.shift();
+      if (part !== undefined) socket.write(part, 'latin1');
+    };
+    socket.on('data', (chunk: string) => {
+      got += chunk;
+      sendNext();
+    });
+    socket.on('end', () => socket.end());
+    // Who is answered before all was sent may find the connection gone.
+    socket.on('error', () => {});
+    socket.on('close', () => {
+      clearTimeout(timer);
+      resolve(got);
+    });
+    sendNext();
+  });
+}

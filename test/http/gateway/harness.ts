@@ -1,0 +1,322 @@
+/**
+ * A gateway before real servers on ports of this machine, with a Forwarding kept in memory: two accounts, and instances that tests
+ * add. Everything is closed after each test, and what is left open fails it.
+ */
+import { createServer, request } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage, RequestListener, Server } from 'node:http';
+import { connect, createServer as createTcpServer } from 'node:net';
+import type { Server as TcpServer, Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { afterEach } from 'vitest';
+import type { Caller, Credential, Forwarding, GatewayRoute, TrafficKind } from '../../../src/control/control.ts';
+import { makeEndings } from '../../../src/control/routing/revocations.ts';
+import type { Log } from '../../../src/control/base/log.ts';
+import type { Ended } from '../../../src/control/routing/gateway-types.ts';
+import { EngineFault } from '../../../src/domain/engine-fault.ts';
+import { instanceIdOf } from '../../../src/domain/ids.ts';
+import type { InstanceId } from '../../../src/domain/ids.ts';
+import type { PortAccess } from '../../../src/domain/port-access.ts';
+import { Refusal } from '../../../src/domain/refusal.ts';
+import { makeGateway } from '../../../src/edge/gateway/gateway.ts';
+import type { Gateway, GatewayDeps } from '../../../src/edge/gateway/gateway.ts';
+
+export const ISSUER = 'https://berth.test';
+export const API_ORIGIN = 'http://console.test:8080';
+export const ALICE = 'account-alice';
+export const MALLORY = 'account-mallory';
+
+const encode = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url');
+export const jwtOf = (accountId: string, issuer = ISSUER): string =>
+  `${encode({ alg: 'EdDSA' })}.${encode({ iss: issuer, sub: accountId })}.${'s'.repeat(43)}`;
+export const keyOf = (accountId: string): string => `berth_${accountId}`;
+
+export const idOf = (digit: string): InstanceId =>
+  instanceIdOf(`${digit.repeat(8)}-1111-4111-8111-${digit.repeat(12)}`);
+
+export interface FakeInstance {
+  route: GatewayRoute;
+  /** Port inside to port of this machine. */
+  ports: Map<number, number>;
+  streams: Map<number, () => Duplex>;
+}
+
+export interface Harness {
+  gateway: Gateway;
+  origin: string;
+  port: number;
+  instances: Map<string, FakeInstance>;
+  sessions: Map<string, string>;
+  /** By token. */
+  shares: Map<string, { instanceId: string; port: number; expiresAtMs: number }>;
+  handovers: Map<string, { accountId: string; instanceId: string }>;
+  logged: { facts: Record<string, unknown>; text: string }[];
+  /** Tells the gateway where something ended. */
+  ended: (ended: Ended) => void;
+  dials: number;
+  dialled: Set<Socket>;
+  /** What was told of traffic. */
+  began: { id: string; kind: TrafficKind; done: boolean }[];
+  add(
+    id: InstanceId,
+    more: {
+      owner?: string;
+      publicPorts?: number[];
+      access?: Record<number, PortAccess>;
+      ports?: Record<number, number>;
+      route?: Partial<GatewayRoute>;
+    },
+  ): FakeInstance;
+}
+
+const cleanups: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const clean of cleanups.splice(0).toReversed()) await clean();
+});
+export const onCleanup = (clean: () => Promise<void>): void => {
+  cleanups.push(clean);
+};
+
+export async function start(more: Partial<GatewayDeps> = {}): Promise<Harness> {
+  const instances = new Map<string, FakeInstance>();
+  const sessions = new Map<string, string>();
+  const shares: Harness['shares'] = new Map();
+  const handovers = new Map<string, { accountId: string; instanceId: string }>();
+  const logged: Harness['logged'] = [];
+  const dialled = new Set<Socket>();
+  const began: Harness['began'] = [];
+  const endings = makeEndings();
+  const write: Log['info'] = (facts, text) => void logged.push({ facts, text });
+  const log: Log = { debug: write, info: write, warn: write, error: write };
+  const forwarding: Forwarding = {
+    route: async (id) => instances.get(id)?.route ?? null,
+    redeem: async (key) => {
+      const found = handovers.get(key);
+      handovers.delete(key);
+      if (found === undefined) return null;
+      const session = `session-of-${found.accountId}-${key}`;
+      sessions.set(session, found.accountId);
+      return { session, ...found, expiresAtMs: Date.now() + 3_600_000 };
+    },
+    session: async (secret) => {
+      const accountId = sessions.get(secret);
+      return accountId === undefined ? null : { accountId };
+    },
+    share: async (token) => shares.get(token) ?? null,
+    onEnded: endings.onEnded,
+    ssh: async () => null,
+    began: (id, kind) => {
+      const one = { id, kind, done: false };
+      began.push(one);
+      return () => {
+        if (one.done) throw new Error('it was ended twice');
+        one.done = true;
+      };
+    },
+    dial: async (id, port, signal) => {
+      harness.dials += 1;
+      const stream = instances.get(id)?.streams.get(port);
+      if (stream !== undefined) return stream();
+      const real = instances.get(id)?.ports.get(port);
+      if (real === undefined) throw new EngineFault('busy', 'nothing listens', { retry: true });
+      const socket = await dialTcp(real, signal);
+      dialled.add(socket);
+      socket.once('close', () => dialled.delete(socket));
+      return socket;
+    },
+  };
+  const gateway = makeGateway({ forwarding, authenticate, log, apiOrigin: API_ORIGIN, issuer: ISSUER, ...more });
+  await gateway.listen('127.0.0.1', 0);
+  cleanups.push(async () => gateway.stop());
+  const port = Number(gateway.address.split(':')[1]);
+  const harness: Harness = {
+    gateway,
+    origin: `http://${gateway.address}`,
+    port,
+    instances,
+    sessions,
+    shares,
+    handovers,
+    logged,
+    ended: endings.tell,
+    dials: 0,
+    dialled,
+    began,
+    add(id, { owner = ALICE, publicPorts = [], access = {}, ports = {}, route = {} }) {
+      const instance: FakeInstance = {
+        route: {
+          instanceId: id,
+          ownerId: owner,
+          access: new Map<number, PortAccess>([
+            ...publicPorts.map((port): [number, PortAccess] => [port, 'public']),
+            ...Object.entries(access).map(([port, who]): [number, PortAccess] => [Number(port), who]),
+          ]),
+          running: true,
+          status: 'Running',
+          notebookToken: `token-of-${id}`,
+          sshFront: false,
+          ...route,
+        },
+        ports: new Map(Object.entries(ports).map(([inside, real]) => [Number(inside), real])),
+        streams: new Map(),
+      };
+      instances.set(id, instance);
+      return instance;
+    },
+  };
+  return harness;
+}
+
+async function authenticate(credential: Credential): Promise<Caller> {
+  for (const accountId of [ALICE, MALLORY]) {
+    const good =
+      credential.kind === 'token' ? credential.token === jwtOf(accountId) : credential.key === keyOf(accountId);
+    if (good) return { accountId, username: accountId, email: '', roles: [], sessionId: null };
+  }
+  throw new Refusal('not_logged_in', 'you are not logged in');
+}
+
+/** The signal ends the dialling, not what was dialled. */
+async function dialTcp(port: number, signal: AbortSignal): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+    const giveUp = (): void => void socket.destroy(new Error('given up', { cause: signal.reason }));
+    const refuse = (cause: Error): void => reject(new EngineFault('busy', 'nothing listens', { retry: true, cause }));
+    signal.addEventListener('abort', giveUp, { once: true });
+    socket.once('error', refuse);
+    socket.once('connect', () => {
+      signal.removeEventListener('abort', giveUp);
+      socket.off('error', refuse);
+      resolve(socket);
+    });
+  });
+}
+
+/** A web server inside an instance; gives the port of this machine. */
+export async function serve(listener: RequestListener): Promise<{ port: number; server: Server }> {
+  const server = createServer(listener);
+  server.listen(0, '127.0.0.1');
+  const port = await portWhenListening(server);
+  cleanups.push(async () => {
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  });
+  return { port, server };
+}
+
+/** Anything that speaks TCP inside an instance. */
+export async function serveTcp(
+  onSocket: (socket: Socket) => void,
+): Promise<{ port: number; server: TcpServer; sockets: Set<Socket> }> {
+  const sockets = new Set<Socket>();
+  const server = createTcpServer({ allowHalfOpen: true }, (socket) => {
+    sockets.add(socket);
+    socket.on('error', () => {}).once('close', () => sockets.delete(socket));
+    onSocket(socket);
+  });
+  server.listen(0, '127.0.0.1');
+  const port = await portWhenListening(server);
+  cleanups.push(async () => {
+    for (const socket of sockets) socket.destroy();
+    await new Promise((resolve) => server.close(resolve));
+  });
+  return { port, server, sockets };
+}
+
+async function portWhenListening(server: TcpServer): Promise<number> {
+  await new Promise((resolve) => server.once('listening', resolve));
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('not listening');
+  return address.port;
+}
+
+export interface Answered {
+  status: number;
+  headers: IncomingHttpHeaders;
+  rawHeaders: string[];
+  body: string;
+  trailers: NodeJS.Dict<string>;
+}
+
+/** One request on a connection of its own. */
+export async function ask(
+  harness: Harness,
+  path: string,
+  {
+    method = 'GET',
+    headers = {},
+    body,
+  }: { method?: string; headers?: Record<string, string | string[]>; body?: string | Buffer } = {},
+): Promise<Answered> {
+  const response = await new Promise<IncomingMessage>((resolve, reject) => {
+    const asked = request({ port: harness.port, host: '127.0.0.1', path, method, headers, agent: false }, resolve);
+    asked.on('error', reject);
+    asked.end(body);
+  });
+  const chunks: Buffer[] = [];
+  for await (const chunk of response) chunks.push(Buffer.from(chunk));
+  return {
+    status: response.statusCode ?? 0,
+    headers: response.headers,
+    rawHeaders: response.rawHeaders,
+    body: Buffer.concat(chunks).toString('utf8'),
+    trailers: response.trailers,
+  };
+}
+
+/** Bytes as they are, to the end of the connection. */
+export async function sendRaw(harness: Harness, text: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connect({ port: harness.port, host: '127.0.0.1', allowHalfOpen: true });
+    let got = '';
+    socket.setEncoding('latin1');
+    socket.on('data', (chunk: string) => (got += chunk));
+    socket.on('end', () => socket.end());
+    socket.on('close', () => resolve(got));
+    socket.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'ECONNRESET' && error.code !== 'EPIPE') reject(error);
+    });
+    socket.write(text, 'latin1');
+  });
+}
+
+/** A head as the instance saw it. */
+export const echoHead: RequestListener = (req, res) => {
+  res.setHeader('content-type', 'application/json');
+  res.end(JSON.stringify({ method: req.method, url: req.url, headers: req.headers, rawHeaders: req.rawHeaders }));
+};
+
+export interface SeenHead {
+  method: string;
+  url: string;
+  headers: Record<string, string | undefined>;
+}
+
+export function seenBy(answered: Answered): SeenHead {
+  const seen: unknown = JSON.parse(answered.body);
+  if (!isSeen(seen)) throw new Error(`not an echo: ${answered.body}`);
+  return seen;
+}
+
+const isSeen = (value: unknown): value is SeenHead =>
+  typeof value === 'object' && value !== null && 'method' in value && 'url' in value && 'headers' in value;
+
+/** Waits until it holds. */
+export async function until(what: string, holds: () => boolean, timeoutMs = 15_000): Promise<void> {
+  const deadline = Date.now() + timeoutMs;
+  while (!holds()) {
+    if (Date.now() > deadline) throw new Error(`waited in vain until ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+/** Waits until a number that grows, from nought, grows no more; answers it. */
+export async function standsStill(value: () => number): Promise<number> {
+  let last = -1;
+  let still = 0;
+  await until('it stands still', () => {
+    still = value() > 0 && value() === last ? still + 1 : 0;
+    last = value();
+    return still > 40;
+  });
+  return last;
+}

@@ -1,0 +1,113 @@
+/** What is kept of strangers' headers: what is needed, and not the text that it was cut from. */
+import { connect, type Socket } from 'node:net';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { expect, test } from 'vitest';
+import { makeKnown } from '../../../src/control/access/verified-cache.ts';
+import { lasting, type Evidence } from '../../../src/edge/gateway/admission.ts';
+import { Credentials } from '../../../src/edge/gateway/credentials.ts';
+import { makeBelieved } from '../../../src/edge/link/answer-cache.ts';
+import { ALICE, idOf, ISSUER, jwtOf, onCleanup, serveTcp, start, until } from './harness.ts';
+
+const COUNT = 1_000;
+const HEADER_BYTES = 30_000;
+/** A tenth of what the headers are. */
+const MOST_HELD_BYTES = (COUNT * HEADER_BYTES) / 10;
+
+setFlagsFromString('--expose-gc');
+const gc: unknown = runInNewContext('gc');
+
+function heapBytes(): number {
+  if (typeof gc !== 'function') throw new Error('the garbage can not be collected');
+  Reflect.apply(gc, undefined, []);
+  return process.memoryUsage().heapUsed;
+}
+
+/** Cut from a header, as parsing does it. */
+const cutOut = (at: number): string =>
+  Buffer.from(`secret-of-session-${at}`.padEnd(HEADER_BYTES, 'x')).toString('latin1').slice(0, 40);
+
+async function held(keep: (secret: string) => unknown): Promise<number> {
+  const before = heapBytes();
+  const kept: unknown[] = [];
+  for (let at = 0; at < COUNT; at += 1) kept.push(await keep(cutOut(at)));
+  const bytes = heapBytes() - before;
+  expect(kept).toHaveLength(COUNT);
+  return bytes;
+}
+
+const asCredential = (secret: string, kind: 'token' | 'apiKey'): Evidence => ({
+  kind: 'credential',
+  credential: kind === 'token' ? { kind, token: secret } : { kind, key: secret },
+  accountId: ALICE,
+});
+
+test('a secret that was cut from a header holds on to all of it, and what is kept of one does not', async () => {
+  expect(await held((secret) => ({ secret }))).toBeGreaterThan(MOST_HELD_BYTES);
+  const keeps: [string, (secret: string) => unknown][] = [
+    ['session', (secret) => lasting({ kind: 'session', secret, accountId: ALICE })],
+    ['share', (secret) => lasting({ kind: 'share', token: secret })],
+    ['token', (secret) => lasting(asCredential(secret, 'token'))],
+    ['key', (secret) => lasting(asCredential(secret, 'apiKey'))],
+  ];
+  for (const [name, keep] of keeps) expect(await held(keep), name).toBeLessThan(MOST_HELD_BYTES);
+});
+
+test('answers that are believed do not hold on to the headers of their questions', async () => {
+  const believed = makeBelieved({ ask: async () => 'somebody', isThere: () => true, now: () => 1 });
+  expect(await held((secret) => believed.of(secret))).toBeLessThan(MOST_HELD_BYTES);
+  const known = makeKnown({
+    now: () => 1,
+    max: COUNT,
+    ask: async () => ({ subject: 'somebody', expiresAtMs: 1_000 }),
+  });
+  expect(await held((secret) => known.find(secret))).toBeLessThan(MOST_HELD_BYTES);
+  // They are believed still.
+  expect(known.fresh(cutOut(0))).toBe('somebody');
+});
+
+test('what a connection presented is remembered if it is as short as ours are', () => {
+  const credentials = new Credentials(ISSUER);
+  const short = { authorization: `Bearer ${jwtOf(ALICE)}`, apiKey: null };
+  expect(credentials.presentedBy(short)).toBe(credentials.presentedBy(short));
+  const long = { authorization: `Bearer ${'x'.repeat(5_000)}`, apiKey: null };
+  expect(credentials.presentedBy(long)).toEqual(credentials.presentedBy(long));
+  expect(credentials.presentedBy(long)).not.toBe(credentials.presentedBy(long));
+  expect(credentials.presentedBy(short)?.credential).toEqual({ kind: 'token', token: jwtOf(ALICE) });
+  expect(credentials.presentedBy({ authorization: null, apiKey: null })).toBeNull();
+});
+
+test('an open WebSocket does not hold on to its address and cookies', async () => {
+  const inside = await serveTcp((socket) => {
+    socket.once('data', () => socket.write('HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n'));
+  });
+  const harness = await start();
+  const id = idOf('a');
+  harness.add(id, { ports: { 80: inside.port } });
+  // As long as real ones: V8 copies short pieces by itself.
+  const secret = 's'.repeat(43);
+  harness.sessions.set(secret, ALICE);
+  const sockets: Socket[] = [];
+  onCleanup(async () => {
+    for (const socket of sockets) socket.destroy();
+  });
+  async function open(count: number, more: number): Promise<number> {
+    const before = heapBytes();
+    let opened = 0;
+    for (let at = 0; at < count; at += 1) {
+      const socket = connect(harness.port, '127.0.0.1').once('data', () => (opened += 1));
+      sockets.push(socket);
+      socket.write(
+        `GET /forward/${id}/80/?${'x'.repeat(more)} HTTP/1.1\r\nHost: h\r\nOrigin: http://h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n` +
+          `Cookie: berth_gateway=${secret}; a=${'x'.repeat(more)}\r\n\r\n`,
+      );
+    }
+    await until('all are open', () => opened === count);
+    return heapBytes() - before;
+  }
+  const [count, more] = [150, 15_000];
+  await open(count, 1);
+  const short = await open(count, 1);
+  const long = await open(count, more);
+  expect((long - short) / (count * more)).toBeLessThan(0.3);
+});

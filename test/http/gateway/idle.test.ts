@@ -1,0 +1,267 @@
+/** What stands still: by whose turn it is, requests are given up, and only where there is a limit for it. */
+import { request, type IncomingMessage } from 'node:http';
+import { connect as connectHttp2 } from 'node:http2';
+import { connect, type Socket } from 'node:net';
+import { generate } from 'selfsigned';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import type { GatewayLimits } from '../../../src/edge/gateway/limits.ts';
+import { IdleWatch, Moving } from '../../../src/edge/gateway/idle.ts';
+import { ask, idOf, onCleanup, serve, serveTcp, start, until, type Harness } from './harness.ts';
+
+const A = idOf('a');
+
+async function before(port: number, limits: Partial<GatewayLimits> = {}): Promise<Harness> {
+  const harness = await start({ limits });
+  harness.add(A, { publicPorts: [80], ports: { 80: port } });
+  return harness;
+}
+
+/** Sends what it is given, and keeps what comes. */
+function talk(harness: Harness, text: string): { socket: Socket; got: () => string; closed: () => boolean } {
+  const socket = connect({ port: harness.port, host: '127.0.0.1' });
+  onCleanup(async () => void socket.destroy());
+  let got = '';
+  let closed = false;
+  socket.setEncoding('latin1').on('data', (piece: string) => (got += piece));
+  socket.on('error', () => {}).once('close', () => (closed = true));
+  socket.write(text, 'latin1');
+  return { socket, got: () => got, closed: () => closed };
+}
+
+const upload = (length: number): string =>
+  `POST /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\nContent-Length: ${length}\r\n\r\n`;
+
+const opened = (harness: Harness): Promise<IncomingMessage> =>
+  new Promise((resolve, reject) => {
+    request({ port: harness.port, host: '127.0.0.1', path: `/forward/${A}/80/`, agent: false }, resolve)
+      .on('error', reject)
+      .end();
+  });
+
+test('what moves may go on, what stands still ends at its own limit, and what has none never does', () => {
+  let nowMs = 0;
+  const watch = new IdleWatch([100, 0], () => nowMs);
+  onTestFinished(() => watch.stop());
+  const ended: string[] = [];
+  const moved = { a: 0, b: 0, c: 0 };
+  const limits = { a: 100, b: 100, c: 0 };
+  for (const name of ['a', 'b', 'c'] as const)
+    watch.watch(
+      new (class extends Moving {
+        override moves = () => moved[name];
+        override limitMs = () => limits[name];
+        override expire = () => void ended.push(name);
+      })(),
+    );
+  for (nowMs = 0; nowMs <= 95; nowMs += 5) {
+    if (nowMs % 50 === 0) moved.a += 1;
+    watch.look();
+  }
+  expect(ended).toEqual([]);
+  nowMs = 105;
+  watch.look();
+  expect(ended).toEqual(['b']);
+  limits.c = 100;
+  nowMs = 151;
+  watch.look();
+  watch.look();
+  expect(ended).toEqual(['b', 'a', 'c']);
+});
+
+describe('a client', () => {
+  test('that leaves off in the middle of its body is told so, and the instance rid of it', async () => {
+    let gone = false;
+    const inside = await serve(
+      (req) =>
+        void req
+          .on('data', () => {})
+          .on('error', () => {})
+          .once('close', () => (gone = true)),
+    );
+    const harness = await before(inside.port, { clientIdleMs: 100 });
+    const client = talk(harness, `${upload(1_000)}half`);
+    await until('it is answered', () => client.got().includes('\r\n\r\n'));
+    expect(client.got()).toMatch(/^HTTP\/1\.1 408 /);
+    expect(client.got()).toContain('nothing of the request has come for 0.1 s');
+    await until('the instance is rid of it', () => gone && harness.dialled.size === 0);
+    await until('its place is given back', () => harness.began.every(({ done }) => done));
+  });
+
+  test('that sends a little now and then is waited for', async () => {
+    const inside = await serve((req, res) => void req.resume().once('end', () => res.end('all of it')));
+    const harness = await before(inside.port, { clientIdleMs: 400, instanceIdleMs: 400 });
+    const client = talk(harness, upload(12));
+    for (let count = 0; count < 12; count += 1) {
+      await new Promise((resolve) => setTimeout(resolve, 60));
+      client.socket.write('x');
+    }
+    await until('it is answered', () => client.got().includes('all of it'));
+    expect(client.got()).toMatch(/^HTTP\/1\.1 200 /);
+  });
+
+  test('that waits because the instance does not read is not blamed for it', async () => {
+    const inside = await serveTcp((socket) => void socket.pause());
+    const harness = await before(inside.port, { clientIdleMs: 100 });
+    const client = talk(harness, upload(50_000_000));
+    client.socket.write('x'.repeat(40_000_000));
+    let left = Infinity;
+    await until('no more goes in', () => {
+      const still =
+        client.socket.writableLength > 0 && client.socket.bytesWritten - client.socket.writableLength === left;
+      left = client.socket.bytesWritten - client.socket.writableLength;
+      return still;
+    });
+    await new Promise((resolve) => setTimeout(resolve, 600));
+    expect({ got: client.got(), closed: client.closed() }).toEqual({ got: '', closed: false });
+  });
+
+  test('that takes nothing of its response is cut off', async () => {
+    let gone = false;
+    const inside = await serve((_req, res) => {
+      res.once('close', () => (gone = true));
+      const more = (): void => {
+        while (!res.destroyed && res.write('x'.repeat(100_000)));
+        res.once('drain', more);
+      };
+      more();
+    });
+    const harness = await before(inside.port, { clientIdleMs: 200 });
+    const response = await opened(harness);
+    response.on('error', () => {}).pause();
+    await until('the instance is rid of it', () => gone);
+    let closed = false;
+    response.once('close', () => (closed = true)).resume();
+    await until('the client learns of it', () => closed);
+    expect(response.complete).toBe(false);
+  });
+});
+
+test('of HTTP/2 a stream that stands still ends alone', async () => {
+  const inside = await serve((req, res) => void req.resume().once('end', () => res.end('whole')));
+  const { cert, private: key } = await generate([{ name: 'commonName', value: 'test' }], { keyType: 'ec' });
+  const harness = await start({ tls: { first: { cert, key }, follow: () => {} }, limits: { clientIdleMs: 200 } });
+  harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
+  const session = connectHttp2(`https://127.0.0.1:${harness.port}`, { rejectUnauthorized: false });
+  onCleanup(async () => session.destroy());
+  const head = { ':method': 'POST', ':path': `/forward/${A}/80/` };
+  const still = session.request(head);
+  still.on('error', () => {}).write('half');
+  const status = new Promise((resolve) => still.once('response', (answer) => resolve(answer[':status'])));
+  const moving = session.request(head);
+  let text = '';
+  moving.setEncoding('utf8').on('data', (piece: string) => (text += piece));
+  let open = true;
+  void status.then(() => (open = false));
+  while (open) {
+    moving.write('x');
+    await new Promise((resolve) => setTimeout(resolve, 30));
+  }
+  expect(await status).toBe(408);
+  moving.end();
+  await until('the other is answered', () => text === 'whole');
+});
+
+describe('an instance', () => {
+  test('may think for as long as it likes where nothing is set', async () => {
+    const finish: (() => void)[] = [];
+    const inside = await serve((_req, res) => void finish.push(() => res.end('thought')));
+    // Also longer than it may take to connect.
+    const harness = await before(inside.port, { clientIdleMs: 50, dialMs: 50 });
+    const asked = ask(harness, `/forward/${A}/80/`);
+    await until('it thinks', () => finish.length === 1);
+    await new Promise((resolve) => setTimeout(resolve, 400));
+    finish[0]?.();
+    expect(await asked).toMatchObject({ status: 200, body: 'thought' });
+  });
+
+  test('that does not answer within what is set makes a 504, and one that leaves off a response cut short', async () => {
+    const inside = await serve((req, res) => {
+      if (req.url === '/half') res.write('half');
+    });
+    const harness = await before(inside.port, { instanceIdleMs: 100 });
+    const silent = await ask(harness, `/forward/${A}/80/`);
+    expect(silent.status).toBe(504);
+    expect(JSON.parse(silent.body)).toEqual({
+      message: expect.stringMatching(/has sent nothing for 0\.1 s.*look at what it does/),
+    });
+    await expect(ask(harness, `/forward/${A}/80/half`)).rejects.toThrow(/aborted|ECONNRESET/);
+    await until('nothing is left inside', () => harness.dialled.size === 0);
+  });
+});
+
+describe('a WebSocket', () => {
+  const accept = 'HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n';
+  const shake = `GET /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n`;
+
+  test('on which nothing moves either way is closed where that is set, one on which something does is not', async () => {
+    const inside = await serveTcp((socket) => void socket.once('data', () => void socket.write(accept)));
+    const harness = await before(inside.port, { tunnelIdleMs: 300 });
+    const [silent, speaks] = [talk(harness, shake), talk(harness, shake)];
+    const talking = await serveTcp((socket) => {
+      socket.once('data', () => void socket.write(accept));
+      const timer = setInterval(() => socket.write('y'), 40);
+      socket.once('close', () => clearInterval(timer));
+    });
+    harness.add(idOf('b'), { publicPorts: [80], ports: { 80: talking.port } });
+    const heard = talk(harness, shake.replace(A, idOf('b')));
+    await until('all are open', () => [silent, heard, speaks].every(({ got }) => got().includes('101')));
+    const startedMs = Date.now();
+    while (!silent.closed()) {
+      expect(Date.now() - startedMs).toBeLessThan(10_000);
+      speaks.socket.write('x');
+      await new Promise((resolve) => setTimeout(resolve, 40));
+    }
+    expect(heard.closed() || speaks.closed()).toBe(false);
+  });
+
+  test('that was refused keeps no place when its client reads nothing of the answer, or never closes behind it', async () => {
+    const large = Buffer.alloc(30_000_000, 'x');
+    const inside = await serve((_req, res) => res.end());
+    inside.server.on('upgrade', (req, socket: Socket) => {
+      socket.on('error', () => {});
+      const body = req.url === '/large' ? large : Buffer.from('no');
+      socket.end(Buffer.concat([Buffer.from(`HTTP/1.1 403 No\r\nContent-Length: ${body.length}\r\n\r\n`), body]));
+    });
+    const harness = await before(inside.port, { clientIdleMs: 200 });
+    const clients = ['large', 'small'].map((name) => {
+      const client = connect({ port: harness.port, host: '127.0.0.1', allowHalfOpen: true }).on('error', () => {});
+      onCleanup(async () => void client.destroy());
+      if (name === 'large') client.pause();
+      else client.resume();
+      client.write(shake.replace('/80/', `/80/${name}`), 'latin1');
+      return client;
+    });
+    await until('both have begun', () => harness.began.length === clients.length);
+    await until('their places are given back', () => harness.began.every(({ done }) => done));
+    await expect.poll(() => harness.dialled.size).toBe(0);
+  });
+
+  test('is left alone where nothing is set', async () => {
+    const inside = await serveTcp((socket) => void socket.once('data', () => void socket.write(accept)));
+    const harness = await before(inside.port, { clientIdleMs: 50, instanceIdleMs: 50 });
+    const silent = talk(harness, shake);
+    await until('it is open', () => silent.got().includes('101'));
+    await new Promise((resolve) => setTimeout(resolve, 400));
+    expect(silent.closed()).toBe(false);
+  });
+});
+
+test('an instance has so many at once over all of its ports, and others have their own', async () => {
+  const waiting: (() => void)[] = [];
+  const inside = await serve((_req, res) => void waiting.push(() => res.end('ok')));
+  const harness = await start({ limits: { perPort: 2, perInstance: 3 } });
+  const ports = { 80: inside.port, 81: inside.port };
+  harness.add(A, { publicPorts: [80, 81], ports });
+  harness.add(idOf('b'), { publicPorts: [80], ports });
+  const first = [80, 80, 81].map((port) => ask(harness, `/forward/${A}/${port}/`));
+  await until('three are inside', () => waiting.length === 3);
+  expect(await ask(harness, `/forward/${A}/81/`)).toMatchObject({ status: 503, headers: { 'retry-after': '1' } });
+  const other = ask(harness, `/forward/${idOf('b')}/80/`);
+  await until('that of another is inside', () => waiting.length === 4);
+  for (const end of waiting.splice(0)) end();
+  expect((await Promise.all([...first, other])).map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+  const again = ask(harness, `/forward/${A}/81/`);
+  await until('there is room again', () => waiting.length === 1);
+  waiting[0]?.();
+  expect(await again).toMatchObject({ status: 200 });
+});

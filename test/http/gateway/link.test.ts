@@ -1,0 +1,353 @@
+/** A gateway in a process of its own: what it knows follows the API, and stays while that is away. */
+import { mkdtemp, rm, stat } from 'node:fs/promises';
+import { createServer as createHttpServer } from 'node:http';
+import { createServer, type Server } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { Forwarding, GatewayRoute, RouteTable, SshIdentity, ToldRoutes } from '../../../src/control/control.ts';
+import { makeEndings } from '../../../src/control/routing/revocations.ts';
+import type { Ended, OpenedPort } from '../../../src/control/routing/gateway-types.ts';
+import { Refusal } from '../../../src/domain/refusal.ts';
+import { followLink, type Following } from '../../../src/edge/link/follow.ts';
+import { serveLink, type Link } from '../../../src/edge/link/serve.ts';
+import { lineText } from '../../../src/edge/link/wire.ts';
+import { ALICE, idOf, ISSUER, MALLORY } from './harness.ts';
+
+const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
+const [ONE, TWO] = [idOf('1'), idOf('2')];
+const route = (instanceId: GatewayRoute['instanceId'], more: Partial<GatewayRoute> = {}): GatewayRoute => ({
+  instanceId,
+  ownerId: ALICE,
+  access: new Map([
+    [8000, 'public'],
+    [8001, 'signedIn'],
+  ]),
+  running: true,
+  status: 'Running',
+  notebookToken: 'secret',
+  sshFront: false,
+  ...more,
+});
+
+let folder: string;
+let path: string;
+let links: Link[];
+let followings: Following[];
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'berth-link-'));
+  path = join(folder, 'gateway.sock');
+  links = [];
+  followings = [];
+});
+afterEach(async () => {
+  for (const following of followings) await following.stop();
+  for (const link of links) await link.stop();
+  await rm(folder, { recursive: true });
+});
+
+/** An API with these routes and sessions; `tell` tells what changes. */
+async function api(
+  routes: GatewayRoute[],
+  sessions: Record<string, string> = {},
+  shares: Record<string, OpenedPort> = {},
+  identities: Record<string, SshIdentity> = {},
+) {
+  const followers = new Set<(told: ToldRoutes) => void>();
+  const asked: string[] = [];
+  const open: string[] = [];
+  const began: string[] = [];
+  const routeTable: RouteTable = {
+    async follow(tell, signal) {
+      followers.add(tell);
+      // In two parts: only the last makes a whole.
+      tell({ snapshot: 'part', routes: routes.slice(0, 1), gone: [] });
+      tell({ snapshot: 'last', routes: routes.slice(1), gone: [] });
+      await new Promise((resolve) => signal.addEventListener('abort', resolve));
+      followers.delete(tell);
+    },
+  };
+  const endings = makeEndings();
+  const forwarding: Pick<Forwarding, 'redeem' | 'session' | 'share' | 'ssh' | 'began' | 'onEnded'> = {
+    onEnded: endings.onEnded,
+    async session(secret) {
+      asked.push(`session ${secret}`);
+      const accountId = sessions[secret];
+      return accountId === undefined ? null : { accountId };
+    },
+    async share(token) {
+      asked.push(`share ${token}`);
+      return shares[token] ?? null;
+    },
+    async ssh(instanceId) {
+      asked.push(`ssh ${instanceId}`);
+      return identities[instanceId] ?? null;
+    },
+    redeem: async (handover) =>
+      handover === 'good' ? { session: 's', accountId: ALICE, instanceId: ONE, expiresAtMs: 1 } : null,
+    began(id, kind) {
+      const name = `${kind} ${id}`;
+      open.push(name);
+      began.push(name);
+      return () => void open.splice(open.indexOf(name), 1);
+    },
+  };
+  const link = await serveLink({
+    path,
+    routeTable,
+    forwarding,
+    authenticate: async (credential) => {
+      asked.push(credential.kind);
+      if (credential.kind === 'apiKey') return { accountId: ALICE };
+      throw new Refusal('not_logged_in', 'not logged in');
+    },
+    issuer: ISSUER,
+    log,
+  });
+  links.push(link);
+  const tell = (told: Partial<ToldRoutes>): void => {
+    for (const follower of followers) follower({ snapshot: null, routes: [], gone: [], ...told });
+  };
+  return { link, tell, asked, open, began, followers, ended: endings.tell };
+}
+
+function follow(now?: () => number, onTold?: (told: ToldRoutes) => void): Following {
+  const dial = async (): Promise<never> => {
+    throw new Error('nobody dials here');
+  };
+  const following = followLink({ path, dial, log, ...(now ? { now } : {}), ...(onTold ? { onTold } : {}) });
+  followings.push(following);
+  return following;
+}
+
+async function routeIs(following: Pick<Following, 'forwarding'>, id: string, wanted: unknown): Promise<void> {
+  await expect.poll(() => following.forwarding.route(id), { timeout: 5_000 }).toEqual(wanted);
+}
+
+test('follows all routes and each change, whoever is there first', async () => {
+  const following = follow();
+  await expect(following.forwarding.route(ONE)).rejects.toMatchObject({ code: 'unavailable' });
+  const { tell } = await api([route(ONE), route(TWO)]);
+  expect(await following.ready).toEqual({ issuer: ISSUER });
+  expect(await following.forwarding.route(ONE)).toEqual(route(ONE));
+  expect(await following.forwarding.route(TWO)).toEqual(route(TWO));
+  tell({ routes: [route(ONE, { running: false, status: 'Stopped' })], gone: [TWO] });
+  await routeIs(following, ONE, route(ONE, { running: false, status: 'Stopped' }));
+  expect(await following.forwarding.route(TWO)).toBeNull();
+});
+
+test('what it knew it knows while the API is away, and what has gone meanwhile is gone once that is back', async () => {
+  const sessions = { mine: ALICE };
+  const first = await api([route(ONE), route(TWO)], sessions);
+  let nowMs = 1_000_000;
+  const following = follow(() => nowMs);
+  await following.ready;
+  expect(await following.forwarding.session('mine')).toMatchObject({ accountId: ALICE });
+  expect(await following.authenticate({ kind: 'apiKey', key: 'k' })).toEqual({ accountId: ALICE });
+  await first.link.stop();
+  nowMs += 3_600_000;
+  // It has looked for the API in vain by then.
+  await sleep(600);
+  expect(await following.forwarding.route(TWO)).toEqual(route(TWO));
+  expect(await following.forwarding.session('mine')).toMatchObject({ accountId: ALICE });
+  expect(await following.authenticate({ kind: 'apiKey', key: 'k' })).toEqual({ accountId: ALICE });
+  await expect(following.forwarding.session('unknown')).rejects.toMatchObject({ code: 'unavailable' });
+  await expect(following.forwarding.redeem('good')).rejects.toMatchObject({ code: 'unavailable', retryAfterS: 2 });
+  await api([route(ONE, { ownerId: MALLORY })]);
+  await routeIs(following, TWO, null);
+  expect(await following.forwarding.route(ONE)).toEqual(route(ONE, { ownerId: MALLORY }));
+  await expect.poll(() => following.forwarding.session('mine')).toBeNull();
+});
+
+test('an answer is believed for a second; nobody is asked for anew each time, and a refusal is passed on as it is', async () => {
+  const { asked } = await api([], { mine: ALICE });
+  let nowMs = 1_000_000;
+  const following = follow(() => nowMs);
+  await following.ready;
+  for (let count = 0; count < 3; count++) await following.forwarding.session('mine');
+  expect(asked).toEqual(['session mine']);
+  nowMs += 1_000;
+  await following.forwarding.session('mine');
+  expect(asked).toEqual(['session mine', 'session mine']);
+  expect(await following.forwarding.session('other')).toBeNull();
+  await expect(following.authenticate({ kind: 'token', token: 't' })).rejects.toMatchObject({ code: 'not_logged_in' });
+  expect(await following.forwarding.redeem('bad')).toBeNull();
+  expect(await following.forwarding.redeem('good')).toMatchObject({ accountId: ALICE, instanceId: ONE });
+});
+
+test('a link to a port is believed while the API is away, and no longer than it holds', async () => {
+  let nowMs = 1_000_000;
+  const open = { instanceId: ONE, port: 8000, expiresAtMs: nowMs + 600_000 };
+  const { link, asked } = await api([route(ONE)], {}, { good: open });
+  const following = follow(() => nowMs);
+  await following.ready;
+  for (let count = 0; count < 3; count++) expect(await following.forwarding.share('good')).toEqual(open);
+  expect(await following.forwarding.share('bad')).toBeNull();
+  expect(asked).toEqual(['share good', 'share bad']);
+  await link.stop();
+  nowMs += 599_999;
+  expect(await following.forwarding.share('good')).toEqual(open);
+  nowMs += 1;
+  expect(await following.forwarding.share('good')).toBeNull();
+});
+
+test('what is told to have ended is believed no more, and passed on to who holds it open', async () => {
+  const sessions: Record<string, string> = { mine: ALICE, other: MALLORY };
+  const shares: Record<string, OpenedPort> = { link: { instanceId: ONE, port: 8000, expiresAtMs: 2_000_000 } };
+  const { tell, ended, asked } = await api([route(ONE), route(TWO)], sessions, shares);
+  const { ready, forwarding, authenticate } = follow(() => 1_000_000);
+  await ready;
+  const looks: Ended[] = [];
+  const unfollow = forwarding.onEnded((look) => looks.push(look));
+  for (const secret of ['mine', 'other']) await forwarding.session(secret);
+  await authenticate({ kind: 'apiKey', key: 'k' });
+  await forwarding.share('link');
+  delete sessions['mine'];
+  delete shares['link'];
+  expect(await forwarding.session('mine')).toEqual({ accountId: ALICE });
+  asked.length = 0;
+  ended({ accountId: ALICE });
+  await expect.poll(() => looks).toEqual([{ accountId: ALICE }]);
+  expect(await forwarding.session('mine')).toBeNull();
+  expect(await forwarding.session('other')).toEqual({ accountId: MALLORY });
+  await authenticate({ kind: 'apiKey', key: 'k' });
+  expect(asked).toEqual(['session mine', 'apiKey']);
+  tell({ routes: [route(ONE)], gone: [TWO] });
+  await expect.poll(() => looks.slice(1)).toEqual([{ instanceId: ONE }, { instanceId: TWO }]);
+  expect(await forwarding.share('link')).toBeNull();
+  unfollow();
+  tell({ gone: [ONE] });
+  await routeIs({ forwarding }, ONE, null);
+  expect(looks).toHaveLength(3);
+});
+
+test('as whom an instance answers ssh is asked once a second, and believed while the API is away; a key that was deleted is not', async () => {
+  const identity = { hostKey: 'a key', keys: ['one', 'two'] };
+  const identities: Record<string, SshIdentity> = { [ONE]: identity };
+  const { link, asked } = await api([route(ONE)], {}, {}, identities);
+  let nowMs = 1_000_000;
+  const following = follow(() => nowMs);
+  await following.ready;
+  for (let count = 0; count < 3; count++) expect(await following.forwarding.ssh(ONE)).toEqual(identity);
+  expect(await following.forwarding.ssh(TWO)).toBeNull();
+  expect(asked).toEqual([`ssh ${ONE}`, `ssh ${TWO}`]);
+  identities[ONE] = { ...identity, keys: ['two'] };
+  nowMs += 1_000;
+  expect(await following.forwarding.ssh(ONE)).toEqual({ hostKey: 'a key', keys: ['two'] });
+  await link.stop();
+  nowMs += 3_600_000;
+  expect(await following.forwarding.ssh(ONE)).toEqual({ hostKey: 'a key', keys: ['two'] });
+  await expect(following.forwarding.ssh(TWO)).rejects.toMatchObject({ code: 'unavailable' });
+});
+
+test('who listens hears the whole table, then each change, and the whole again when the API has come back', async () => {
+  const told: ToldRoutes[] = [];
+  const fronted = route(ONE, { sshFront: true });
+  const first = await api([fronted, route(TWO)]);
+  const following = follow(undefined, (one) => void (one.routes.length + one.gone.length > 0 && told.push(one)));
+  await following.ready;
+  expect(told).toEqual([{ snapshot: 'last', routes: [fronted, route(TWO)], gone: [] }]);
+  first.tell({ routes: [route(ONE)], gone: [TWO] });
+  await expect.poll(() => told[1], { timeout: 5_000 }).toEqual({ snapshot: null, routes: [route(ONE)], gone: [TWO] });
+  await first.link.stop();
+  await api([fronted]);
+  await expect.poll(() => told[2], { timeout: 5_000 }).toEqual({ snapshot: 'last', routes: [fronted], gone: [] });
+});
+
+test('what goes to an instance is counted at the API, and ends there with the gateway', async () => {
+  const { open, began } = await api([route(ONE)]);
+  const following = follow();
+  await following.ready;
+  const dones = [following.forwarding.began(ONE, 'use'), following.forwarding.began(ONE, 'use')];
+  await expect.poll(() => open, { timeout: 5_000 }).toEqual([`use ${ONE}`, `use ${ONE}`]);
+  dones[0]?.();
+  await expect.poll(() => open, { timeout: 5_000 }).toEqual([`use ${ONE}`]);
+  // One that began and ended between two reports was use as well.
+  following.forwarding.began(ONE, 'poll')();
+  await expect.poll(() => began, { timeout: 5_000 }).toContain(`poll ${ONE}`);
+  await following.stop();
+  await expect.poll(() => open, { timeout: 5_000 }).toEqual([]);
+});
+
+test('the API that is back is told what is still open', async () => {
+  const first = await api([route(ONE)]);
+  const following = follow();
+  await following.ready;
+  following.forwarding.began(ONE, 'use');
+  await expect.poll(() => first.open, { timeout: 5_000 }).toHaveLength(1);
+  await first.link.stop();
+  const second = await api([route(ONE)]);
+  await expect.poll(() => second.open, { timeout: 5_000 }).toEqual([`use ${ONE}`]);
+});
+
+test('its socket is for nobody else, and one that a killed server left is replaced', async () => {
+  const left: Server = createServer().listen(path);
+  await new Promise((resolve) => left.once('listening', resolve));
+  await api([]);
+  expect((await stat(path)).mode & 0o777).toBe(0o600);
+  await expect(follow().ready).resolves.toEqual({ issuer: ISSUER });
+  left.close();
+});
+
+test('what ended while the API was away is looked at as soon as it is back, and asked anew', async () => {
+  const sessions: Record<string, string> = { mine: ALICE };
+  const shares: Record<string, OpenedPort> = { link: { instanceId: ONE, port: 8000, expiresAtMs: 2_000_000 } };
+  const [THREE, FOUR] = [idOf('3'), idOf('4')];
+  const first = await api([route(ONE), route(TWO), route(THREE), route(FOUR)], sessions, shares);
+  const { ready, forwarding } = follow(() => 1_000_000);
+  await ready;
+  expect(await forwarding.session('mine')).toEqual({ accountId: ALICE });
+  expect(await forwarding.share('link')).not.toBeNull();
+  const looks: Ended[] = [];
+  const found: unknown[] = [];
+  forwarding.onEnded((look) => {
+    looks.push(look);
+    if ('accountId' in look) found.push(forwarding.session('mine'));
+  });
+  await first.link.stop();
+  await api([route(ONE), route(TWO, { access: new Map([[8000, 'owner']]) }), route(THREE)]);
+  await expect.poll(() => looks.length, { timeout: 5_000 }).toBeGreaterThan(0);
+  expect(new Set(looks)).toEqual(
+    new Set([{ accountId: ALICE }, { instanceId: ONE }, { instanceId: TWO }, { instanceId: FOUR }]),
+  );
+  expect(looks).toHaveLength(4);
+  expect(await Promise.all(found)).toEqual([null]);
+  expect(await forwarding.share('link')).toBeNull();
+});
+
+test('an API that is away again before it could be asked takes nothing from who was let in', async () => {
+  const first = await api([route(ONE)], { mine: ALICE });
+  const { ready, forwarding } = follow(() => 1_000_000);
+  await ready;
+  await forwarding.session('mine');
+  await first.link.stop();
+  const second = await api([], { mine: ALICE });
+  await routeIs({ forwarding }, ONE, null);
+  await second.link.stop();
+  expect(await forwarding.session('mine')).toEqual({ accountId: ALICE });
+  expect(second.asked).toEqual([]);
+});
+
+test('where a line was lost all of it is told anew', async () => {
+  const told: ToldRoutes = { snapshot: 'last', routes: [route(ONE)], gone: [] };
+  let streams = 0;
+  let closed = 0;
+  const server = createHttpServer((_req, res) => {
+    streams += 1;
+    const numbers = streams === 1 ? [1, 2, 4] : [1];
+    res.once('close', () => (closed += 1));
+    for (const number of numbers)
+      res.write(
+        lineText(number === 1 ? told : { ...told, snapshot: null, routes: [] }, { number, issuer: ISSUER, ended: [] }),
+      );
+  });
+  await new Promise<void>((resolve) => server.listen(path, resolve));
+  const following = follow();
+  await expect.poll(() => streams, { timeout: 5_000 }).toBe(2);
+  await expect.poll(() => closed).toBe(1);
+  expect(await following.forwarding.route(ONE)).toEqual(route(ONE));
+  await following.stop();
+  await new Promise((resolve) => server.close(resolve));
+  expect(streams).toBe(2);
+});

@@ -1,0 +1,244 @@
+/** A tab that is open for days, by a moved clock: it saves as long as it is in use, and not a moment longer than its owner wants. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import WebSocket from 'ws';
+import type { Caller, Forwarding, WhoseCredential } from '../../../src/control/control.ts';
+import { followLink } from '../../../src/edge/link/follow.ts';
+import { serveLink } from '../../../src/edge/link/serve.ts';
+import { hasStatus, makeWorld, type World } from '../../db/control/harness.ts';
+import { openTempStore } from '../../db/store/harness.ts';
+import { ask, onCleanup, start, type Harness } from './harness.ts';
+
+const HOUR_MS = 3_600_000;
+const PASSWORD = 'correct horse';
+const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
+
+interface Room {
+  world: World;
+  harness: Harness;
+  clock: { aheadMs: number };
+}
+
+type Way = 'in one process' | 'in a process of its own';
+
+/** Real control, whose clock is moved, and the gateway as it is wired in production. */
+async function open(way: Way, revocationMs = 30_000): Promise<Room> {
+  const clock = { aheadMs: 0 };
+  const { store, remove } = await openTempStore();
+  onCleanup(remove);
+  const world = await makeWorld(store, { clock });
+  const { control, access } = world.running;
+  const authenticate: WhoseCredential = (credential) => access.authenticate(credential);
+  const { forwarding } = control;
+  const ways =
+    way === 'in one process' ? { forwarding, authenticate } : await linked({ world, forwarding, authenticate, clock });
+  return { world, harness: await start({ ...ways, limits: { revocationMs } }), clock };
+}
+
+async function linked(given: Omit<Room, 'harness'> & { forwarding: Forwarding; authenticate: WhoseCredential }) {
+  const { world, forwarding, authenticate, clock } = given;
+  const folder = await mkdtemp(join(tmpdir(), 'berth-long-'));
+  const path = join(folder, 'gateway.sock');
+  const { routeTable } = world.running.control;
+  const link = await serveLink({ path, routeTable, forwarding, authenticate, issuer: 'https://berth.test', log });
+  const following = followLink({ path, dial: forwarding.dial, log, now: () => Date.now() + clock.aheadMs });
+  onCleanup(async () => {
+    await following.stop();
+    await link.stop();
+    await rm(folder, { recursive: true });
+  });
+  await following.ready;
+  return { forwarding: following.forwarding, authenticate: following.authenticate };
+}
+
+interface Login {
+  token: string;
+  caller: Caller;
+}
+
+async function logIn({ access }: World['running']): Promise<Login> {
+  const { accessToken: token } = await access.login({ username: 'admin', password: PASSWORD }, '127.0.0.1');
+  return { token, caller: await access.authenticate({ kind: 'token', token }) };
+}
+
+async function launched({ world }: Room): Promise<string> {
+  const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish({}), null);
+  await world.until(instanceId, hasStatus('Running'));
+  return instanceId;
+}
+
+interface Tab {
+  /** The status of what a notebook sends to save itself. */
+  save(): Promise<number>;
+  socket(): Promise<WebSocket>;
+}
+
+/** A browser at that instance, which came to the gateway by a link of the API to it, or to another. */
+async function tabOf(
+  { world, harness }: Room,
+  caller: Caller,
+  instanceId: string,
+  openedFor = instanceId,
+): Promise<Tab> {
+  const { url } = await world.running.control.instances.open(caller, { instanceId: openedFor, port: undefined });
+  const opened = await ask(harness, `${new URL(url).pathname}${new URL(url).search}`);
+  expect(opened).toMatchObject({ status: 303, headers: { location: `/notebook/${openedFor}/` } });
+  const cookie = opened.headers['set-cookie']?.[0]?.split(';')[0] ?? '';
+  const headers = { cookie, origin: harness.origin };
+  return {
+    async save() {
+      const path = `/notebook/${instanceId}/api/contents/work.ipynb`;
+      return (await ask(harness, path, { method: 'PUT', headers, body: '{}' })).status;
+    },
+    async socket() {
+      const address = `${harness.origin.replace('http', 'ws')}/notebook/${instanceId}/api/kernels/1/channels`;
+      const socket = new WebSocket(address, { headers, perMessageDeflate: false });
+      socket.on('error', () => {});
+      onCleanup(async () => socket.terminate());
+      await new Promise((resolve, reject) => socket.once('open', resolve).once('error', reject));
+      return socket;
+    },
+  };
+}
+
+const isOpen = (socket: WebSocket): boolean => socket.readyState === WebSocket.OPEN;
+
+describe.each<Way>(['in one process', 'in a process of its own'])('a notebook through a gateway %s', (way) => {
+  test('is saved by a tab in use for three days, and not by one that was left for a day', async () => {
+    const room = await open(way);
+    const { world, clock } = room;
+    const login = await logIn(world.running);
+    const instanceId = await launched(room);
+    const tab = await tabOf(room, login.caller, instanceId);
+    const left = await tabOf(room, login.caller, instanceId);
+    for (let hour = 0; hour < 72; hour += 1) {
+      clock.aheadMs += HOUR_MS;
+      expect(await tab.save(), `after ${hour + 1} hours`).toBe(200);
+      await world.running.access.sweep();
+    }
+    await expect(
+      world.running.access.authenticate({ kind: 'token', token: login.token }),
+      'the login it came from is long over',
+    ).rejects.toMatchObject({ code: 'not_logged_in' });
+    expect(await left.save()).toBe(401);
+    // To the last minute of its life, and no longer.
+    clock.aheadMs += 24 * HOUR_MS - 60_000;
+    expect(await tab.save()).toBe(200);
+    clock.aheadMs += 24 * HOUR_MS + 1_000;
+    expect(await tab.save()).toBe(401);
+  });
+
+  test('is in use by a WebSocket alone, on which nothing comes or goes', async () => {
+    const room = await open(way, 20);
+    const { world, clock } = room;
+    const { caller } = await logIn(world.running);
+    const tab = await tabOf(room, caller, await launched(room));
+    const socket = await tab.socket();
+    const lastUsedMs = async () => (await world.running.access.listSessions(caller))[0]?.lastUsedAtMs ?? 0;
+    for (let hour = 0; hour < 72; hour += 12) {
+      clock.aheadMs += 12 * HOUR_MS;
+      const nowMs = Date.now() + clock.aheadMs;
+      await expect.poll(lastUsedMs, { timeout: 10_000 }).toBeGreaterThanOrEqual(nowMs);
+    }
+    expect(isOpen(socket)).toBe(true);
+    expect(await tab.save()).toBe(200);
+  });
+
+  type End = (room: Room, at: { caller: Caller; instanceId: string }) => Promise<unknown>;
+  const ends: [string, End][] = [
+    ['logout', ({ world }, { caller }) => world.running.control.access.logout(caller)],
+    [
+      'revoking the session',
+      async ({ world }, { caller, instanceId }) => {
+        const { access } = world.running.control;
+        const ids = (await access.listSessions(caller)).filter((session) => session.instanceId === instanceId);
+        for (const { id } of ids) await access.revokeSession(caller, { id }, null);
+      },
+    ],
+    [
+      'a new password',
+      ({ world }, { caller }) =>
+        world.running.control.access.changePassword(caller, { oldPassword: PASSWORD, newPassword: 'battery staple' }),
+    ],
+    [
+      'terminating the instance',
+      ({ world }, { caller, instanceId }) => world.running.control.instances.terminate(caller, { instanceId }, null),
+    ],
+  ];
+  test.each(ends)('ends at once with %s: no save, and the WebSocket is cut', async (name, end) => {
+    const room = await open(way);
+    const { world } = room;
+    const [mine, others] = [await logIn(world.running), await logIn(world.running)];
+    const [instanceId, elsewhere] = [await launched(room), await launched(room)];
+    const tab = await tabOf(room, mine.caller, instanceId);
+    const other = await tabOf(room, others.caller, elsewhere);
+    const [socket, kept] = [await tab.socket(), await other.socket()];
+    expect(await tab.save()).toBe(200);
+    await end(room, { caller: mine.caller, instanceId });
+    // Open connections are also asked for anew every 30 seconds: what is cut before that was told.
+    await expect.poll(() => isOpen(socket), { timeout: 5_000 }).toBe(false);
+    expect(await tab.save()).toBe(name === 'terminating the instance' ? 404 : 401);
+    if (name === 'a new password') return;
+    expect(isOpen(kept)).toBe(true);
+    expect(await other.save()).toBe(200);
+  });
+
+  test('ends at once with the API key it was opened by', async () => {
+    const room = await open(way);
+    const { control, access } = room.world.running;
+    const { caller } = await logIn(room.world.running);
+    const { key } = await control.access.createApiKey(caller, { name: 'ci' }, null);
+    const program = await access.authenticate({ kind: 'apiKey', key: key.fullKey });
+    const tab = await tabOf(room, program, await launched(room));
+    const socket = await tab.socket();
+    await control.access.deleteApiKey(caller, { id: key.id }, null);
+    await expect.poll(() => isOpen(socket), { timeout: 5_000 }).toBe(false);
+    expect(await tab.save()).toBe(401);
+  });
+
+  test('is saved on when the instance that its session was opened for is terminated, and with the last one the session ends', async () => {
+    const room = await open(way);
+    const { running } = room.world;
+    const { caller } = await logIn(running);
+    const [first, second] = [await launched(room), await launched(room)];
+    const tab = await tabOf(room, caller, first, second);
+    const socket = await tab.socket();
+    await running.control.instances.terminate(caller, { instanceId: second }, null);
+    room.clock.aheadMs += 2_000;
+    expect(await tab.save()).toBe(200);
+    expect(isOpen(socket)).toBe(true);
+    await running.control.instances.terminate(caller, { instanceId: first }, null);
+    expect(await running.access.listSessions(caller)).toEqual([]);
+    room.clock.aheadMs += 2_000;
+    expect(await tab.save()).toBe(401);
+  });
+});
+
+test('a link that is revoked cuts what came by it at once, and so does a port that is set to less', async () => {
+  const room = await open('in one process');
+  const { world, harness } = room;
+  const { ports } = world.running.control;
+  const instanceId = await launched(room);
+  const { token, shareId } = await ports.share(
+    world.caller,
+    { instanceId, port: 8888, forMs: HOUR_MS, name: '' },
+    null,
+  );
+  await ports.setAccess(world.caller, { instanceId, port: 8888, access: 'owner' });
+  const at = `${harness.origin.replace('http', 'ws')}/forward/${instanceId}/8888/`;
+  const connect = async (headers: Record<string, string>): Promise<WebSocket> => {
+    const socket = new WebSocket(at, { headers });
+    onCleanup(async () => socket.terminate());
+    await new Promise((resolve, reject) => socket.once('open', resolve).once('error', reject));
+    return socket;
+  };
+  const byLink = await connect({ 'x-berth-share': token });
+  await ports.unshare(world.caller, { instanceId, shareId }, null);
+  await expect.poll(() => isOpen(byLink), { timeout: 5_000 }).toBe(false);
+  await ports.setAccess(world.caller, { instanceId, port: 8888, access: 'public' });
+  const byAnybody = await connect({});
+  await ports.setAccess(world.caller, { instanceId, port: 8888, access: 'owner' });
+  await expect.poll(() => isOpen(byAnybody), { timeout: 5_000 }).toBe(false);
+});

@@ -1,0 +1,403 @@
+/** Who comes in to what: each setting, each kind of visitor, each way to a port, by request and by WebSocket. */
+import { describe, expect, test } from 'vitest';
+import type { PortAccess } from '../../../src/domain/port-access.ts';
+import { ALICE, ask, idOf, jwtOf, keyOf, MALLORY, sendRaw, serve, start, until, type Harness } from './harness.ts';
+
+const [A, M] = [idOf('a'), idOf('b')];
+const DOMAIN = 'gpu.test';
+const FAR = 9_999_999_999_999;
+
+type Headers = Record<string, string>;
+type Surface = 'forward' | 'host' | 'notebook';
+
+interface Visitor {
+  headers?: Headers;
+  query?: string;
+  /** It leans on a cookie: a browser says of which page it is. */
+  browser?: true;
+  is: 'nobody' | 'other' | 'owner' | 'linked' | 'linked other';
+}
+
+const visitors: Record<string, Visitor> = {
+  stranger: { is: 'nobody' },
+  'stranger with a forged token': { is: 'nobody', headers: { authorization: `Bearer ${jwtOf('nobody')}` } },
+  'another account, by key': { is: 'other', headers: { 'x-api-key': keyOf(MALLORY) } },
+  'another account, by session': { is: 'other', browser: true, headers: { cookie: 'berth_gateway=session-m' } },
+  'owner, by token': { is: 'owner', headers: { authorization: `Bearer ${jwtOf(ALICE)}` } },
+  'owner, by session': { is: 'owner', browser: true, headers: { cookie: 'berth_gateway=session-a' } },
+  'link, by query': { is: 'linked', query: 'berth_share=good' },
+  'link, by an encoded query': { is: 'linked', query: 'x=1&berth%5Fshare=good' },
+  'link, by header': { is: 'linked', headers: { 'x-berth-share': 'good' } },
+  'link, by cookie': { is: 'linked', browser: true, headers: { cookie: 'berth_share=good' } },
+  'link, beside a key of the instance’s own': {
+    is: 'linked',
+    headers: { 'x-berth-share': 'good', authorization: 'Bearer sk-own' },
+  },
+  'link and another account': {
+    is: 'linked other',
+    headers: { 'x-berth-share': 'good', 'x-api-key': keyOf(MALLORY) },
+  },
+  'link that ended, by query': { is: 'nobody', query: 'berth_share=ended' },
+  'link that ended, by cookie': { is: 'nobody', browser: true, headers: { cookie: 'berth_share=ended' } },
+  'link that ended, and another account': {
+    is: 'other',
+    headers: { 'x-berth-share': 'ended', 'x-api-key': keyOf(MALLORY) },
+  },
+  'link to another port': { is: 'nobody', query: 'berth_share=port-81' },
+  'link to another instance': { is: 'nobody', headers: { 'x-berth-share': 'of-m' } },
+  'two links that differ': { is: 'nobody', query: 'berth_share=good&berth_share=ended' },
+};
+
+/** What has to come of it, said here once more and not by the code under test. */
+function statusFor(access: PortAccess, surface: Surface, { is }: Visitor): number {
+  const set = surface === 'notebook' ? 'owner' : access;
+  if (is === 'owner' || set === 'public') return 200;
+  const isLinked = is === 'linked' || is === 'linked other';
+  if (isLinked && surface !== 'notebook') return 200;
+  if (is === 'other' || is === 'linked other') return set === 'signedIn' ? 200 : 404;
+  return 401;
+}
+
+async function gateway(access: PortAccess, more: Parameters<typeof start>[0] = {}) {
+  const heads: string[] = [];
+  const { port, server } = await serve((req, res) => {
+    heads.push(`${req.url}\n${req.rawHeaders.join('\n')}`);
+    res.end('inside');
+  });
+  server.on('upgrade', (req, socket) => {
+    heads.push(`${req.url}\n${req.rawHeaders.join('\n')}`);
+    socket.end('HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n');
+  });
+  const harness = await start({ portDomain: () => DOMAIN, ...more });
+  const ports = { 80: port, 81: port, 8888: port };
+  harness.add(A, { owner: ALICE, access: { 80: access, 8888: access }, ports });
+  harness.add(M, { owner: MALLORY, access: { 80: access }, ports });
+  harness.sessions.set('session-a', ALICE);
+  harness.sessions.set('session-m', MALLORY);
+  for (const [token, instanceId, at] of [
+    ['good', A, 80],
+    ['notebook', A, 8888],
+    ['port-81', A, 81],
+    ['of-m', M, 80],
+  ] as const)
+    harness.shares.set(token, { instanceId, port: at, expiresAtMs: FAR });
+  return { harness, heads };
+}
+
+const places: Record<Surface, (query: string) => { path: string; host: string }> = {
+  forward: (query) => ({ path: `/forward/${A}/80/x${query}`, host: DOMAIN }),
+  host: (query) => ({ path: `/x${query}`, host: `80-${A}.${DOMAIN}` }),
+  notebook: (query) => ({ path: `/notebook/${A}/x${query}`, host: DOMAIN }),
+};
+
+const withToken = ({ headers = {}, query, ...rest }: Visitor, token: string): Visitor => ({
+  ...rest,
+  headers: Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, value.replace('good', token)])),
+  ...(query === undefined ? {} : { query: query.replaceAll('good', token) }),
+});
+
+async function statusOf(harness: Harness, surface: Surface, how: 'request' | 'upgrade', one: Visitor) {
+  // With a link to the notebook's own port: that opens /forward alone.
+  const visitor = surface === 'notebook' ? withToken(one, 'notebook') : one;
+  const { path, host } = places[surface](visitor.query === undefined ? '' : `?${visitor.query}`);
+  const headers: Headers = { host, ...visitor.headers, ...(visitor.browser ? { origin: `http://${host}` } : {}) };
+  if (how === 'request') return (await ask(harness, path, { headers })).status;
+  const lines = Object.entries({ connection: 'Upgrade', upgrade: 'websocket', ...headers });
+  const answer = await sendRaw(
+    harness,
+    `GET ${path} HTTP/1.1\r\n${lines.map((line) => line.join(': ')).join('\r\n')}\r\n\r\n`,
+  );
+  const status = Number(answer.slice(9, 12));
+  return status === 101 ? 200 : status;
+}
+
+describe.each(['owner', 'signedIn', 'public'] as const)('to a port that is set to %s', (access) => {
+  test.each(Object.keys(places) as Surface[])(
+    'come by %s, requests and WebSockets, whoever may and nobody else',
+    async (surface) => {
+      const { harness, heads } = await gateway(access);
+      const got: Record<string, number> = {};
+      const wanted: Record<string, number> = {};
+      for (const how of ['request', 'upgrade'] as const) {
+        for (const [name, visitor] of Object.entries(visitors)) {
+          got[`${how}: ${name}`] = await statusOf(harness, surface, how, visitor);
+          wanted[`${how}: ${name}`] = statusFor(access, surface, visitor);
+        }
+      }
+      expect(got).toEqual(wanted);
+      expect(heads).toHaveLength(Object.values(wanted).filter((status) => status === 200).length);
+      // Nobody's token, session or key goes in, whoever was let in and by whatever.
+      expect(heads.join('\n')).not.toMatch(/berth|good|=notebook|ended|session-[am]|port-81/);
+    },
+  );
+});
+
+test('a port that is not set beside one that is stays the owner’s, and so does the port of another instance', async () => {
+  const { harness } = await gateway('signedIn');
+  const asMallory = { 'x-api-key': keyOf(MALLORY) };
+  expect((await ask(harness, `/forward/${A}/81/`, { headers: asMallory })).status).toBe(404);
+  expect((await ask(harness, `/forward/${A}/81/?berth_share=good`)).status).toBe(401);
+  expect((await ask(harness, `/forward/${M}/81/`, { headers: { 'x-api-key': keyOf(ALICE) } })).status).toBe(404);
+  expect((await ask(harness, `/forward/${M}/80/?berth_share=good`)).status).toBe(401);
+});
+
+test('with a link that does not open it, what is private and what is unknown answer the same', async () => {
+  const { harness } = await gateway('owner');
+  const [own, crossSite] = [{ cookie: 'berth_share=good' }, { cookie: 'berth_share=x', origin: 'http://evil.test' }];
+  for (const headers of [own, crossSite, { 'x-berth-share': 'good' }, { cookie: 'berth_share=good', origin: 'null' }]) {
+    for (const method of ['GET', 'POST']) {
+      const answers = await Promise.all(
+        [M, idOf('c')].map((id) =>
+          ask(harness, `/forward/${id}/80/`, { method, headers: { host: DOMAIN, ...headers } }),
+        ),
+      );
+      const [known, unknown] = answers.map(({ status, body, headers: got }) => [status, body, { ...got, date: '' }]);
+      expect(known).toEqual(unknown);
+      expect(answers[0]?.status).toBeGreaterThanOrEqual(401);
+    }
+  }
+});
+
+describe('a browser that follows a link', () => {
+  const page = {
+    accept: 'text/html,*/*',
+    'sec-fetch-mode': 'navigate',
+    'sec-fetch-site': 'cross-site',
+    'sec-fetch-dest': 'document',
+  };
+  const secure = { 'x-forwarded-proto': 'https' };
+
+  test.each([
+    [
+      'on a path',
+      {},
+      DOMAIN,
+      `/forward/${A}/80/x?y=1&berth_share=good&z`,
+      `/forward/${A}/80/x?y=1&z`,
+      `berth_share=good; Path=/forward/${A}/80; HttpOnly; SameSite=Lax`,
+    ],
+    [
+      'without the slash',
+      {},
+      DOMAIN,
+      `/forward/${A}/80?berth_share=good`,
+      `/forward/${A}/80/`,
+      `berth_share=good; Path=/forward/${A}/80; HttpOnly; SameSite=Lax`,
+    ],
+    [
+      'on a path, over TLS',
+      secure,
+      DOMAIN,
+      `/forward/${A}/80/?berth_share=good`,
+      `/forward/${A}/80/`,
+      `__Secure-berth_share=good; Path=/forward/${A}/80; HttpOnly; SameSite=Lax; Secure`,
+    ],
+    [
+      'on a host',
+      {},
+      `80-${A}.${DOMAIN}`,
+      '/x?berth_share=good',
+      '/x',
+      'berth_share=good; Path=/; HttpOnly; SameSite=Lax',
+    ],
+    [
+      'on a host, over TLS',
+      secure,
+      `80-${A}.${DOMAIN}`,
+      '/?berth_share=good',
+      '/',
+      '__Host-berth_share=good; Path=/; HttpOnly; SameSite=Lax; Secure',
+    ],
+    [
+      'on a host, with an address that could be read as another',
+      {},
+      `80-${A}.${DOMAIN}`,
+      '//evil.test/?berth_share=good',
+      '/.//evil.test/',
+      'berth_share=good; Path=/; HttpOnly; SameSite=Lax',
+    ],
+  ])(
+    '%s is sent to the address without the token, and keeps a cookie of that port alone',
+    async (_name, proto, host, path, location, cookie) => {
+      const { harness, heads } = await gateway('owner', { trustedProxies: ['127.0.0.1'] });
+      const answered = await ask(harness, path, { headers: { host, ...page, ...proto } });
+      expect(answered).toMatchObject({ status: 303, headers: { location, 'set-cookie': [cookie] } });
+      expect(heads).toEqual([]);
+      const kept = cookie.split(';')[0] ?? '';
+      // As a browser reads it.
+      const { origin, pathname, search } = new URL(location, `http://${host}`);
+      expect(origin).toBe(`http://${host}`);
+      const shown = await ask(harness, pathname + search, { headers: { host, ...page, ...proto, cookie: kept } });
+      expect([shown.status, shown.body]).toEqual([200, 'inside']);
+    },
+  );
+
+  test('of an old kind, which only asks for HTML, is sent on as well', async () => {
+    const { harness } = await gateway('owner');
+    const answered = await ask(harness, `/forward/${A}/80/?berth_share=good`, { headers: { accept: 'text/html' } });
+    expect(answered.status).toBe(303);
+  });
+
+  test('is sent on without a cookie where it comes in anyway', async () => {
+    for (const [access, headers] of [
+      ['public', {}],
+      ['owner', { cookie: 'berth_gateway=session-a' }],
+    ] as const) {
+      const { harness } = await gateway(access);
+      const answered = await ask(harness, `/forward/${A}/80/?berth_share=ended`, { headers: { ...page, ...headers } });
+      expect(answered).toMatchObject({ status: 303, headers: { location: `/forward/${A}/80/` } });
+      expect(answered.headers['set-cookie']).toBeUndefined();
+    }
+  });
+
+  test('is told when the link has ended', async () => {
+    const { harness } = await gateway('owner');
+    const answered = await ask(harness, `/forward/${A}/80/?berth_share=ended`, { headers: page });
+    expect(answered.status).toBe(401);
+    expect(answered.body).toContain('he link has expired, was revoked, or is for another port');
+  });
+});
+
+test('a program that brings the token gets its answer at once, and the cookie for the next', async () => {
+  const { harness } = await gateway('owner');
+  const posted = await ask(harness, `/forward/${A}/80/v1?berth_share=good`, { method: 'POST', body: '{}' });
+  expect([posted.status, posted.body]).toEqual([200, 'inside']);
+  expect(posted.headers['set-cookie']).toEqual([`berth_share=good; Path=/forward/${A}/80; HttpOnly; SameSite=Lax`]);
+  const byHeader = await ask(harness, `/forward/${A}/80/v1`, { headers: { 'x-berth-share': 'good' } });
+  expect(byHeader.headers['set-cookie']).toBeUndefined();
+});
+
+test('the token goes in by no other spelling of query, header, cookie or referrer', async () => {
+  const { harness, heads } = await gateway('public');
+  const headers = {
+    'X-Berth-Share': 'good',
+    x_berth_share: 'good',
+    referer: `http://h/forward/${A}/80/?berth_share=good`,
+    cookie: 'a=1; berth_share=good; __Host-berth_share=good; __Secure-Berth_Share=good',
+  };
+  await ask(harness, `/forward/${A}/80/?%62erth_share=good&a=1&berth_share=good&berth_share`, { headers });
+  expect(heads.join('')).toMatch(/^\/\?a=1\n/);
+  expect(heads.join('')).toMatch(/\ncookie\na=1\n/);
+  expect(heads.join('')).not.toMatch(/good|berth/i);
+  // What is left alone is left as it was.
+  await ask(harness, `/forward/${A}/80/?a=%zz&b=%20&&share=1`);
+  expect(heads.at(-1)).toMatch(/^\/\?a=%zz&b=%20&&share=1\n/);
+});
+
+test('an instance can neither set the cookie of a link nor read one by an echo', async () => {
+  const inside = await serve((_req, res) =>
+    res
+      .setHeader('Set-Cookie', ['berth_share=evil; Path=/', '__Host-Berth_Share=evil', '__Secure-berth_share=evil'])
+      .end(),
+  );
+  const harness = await start();
+  harness.add(A, { access: { 80: 'public' }, ports: { 80: inside.port } });
+  expect((await ask(harness, `/forward/${A}/80/`)).headers['set-cookie']).toBeUndefined();
+});
+
+describe('cookies of links count as little as those of sessions for what pages of elsewhere send', () => {
+  const own = `http://${DOMAIN}`;
+  test.each([
+    ['own page', { origin: own }, 'POST', 200],
+    ['own page, reading', { 'sec-fetch-site': 'same-origin' }, 'GET', 200],
+    ['typed in', { 'sec-fetch-site': 'none' }, 'GET', 200],
+    [
+      'a link of elsewhere',
+      { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate', 'sec-fetch-dest': 'document' },
+      'GET',
+      200,
+    ],
+    ['a form of elsewhere', { origin: 'http://evil.test' }, 'POST', 403],
+    ['another port of the host', { origin: `${own}:31000` }, 'POST', 403],
+    ['no word of where from', {}, 'POST', 403],
+    ['what is embedded elsewhere', { 'sec-fetch-site': 'same-site', 'sec-fetch-mode': 'no-cors' }, 'GET', 401],
+    ['a page in a sandbox', { origin: 'null' }, 'GET', 401],
+    ['a form in a sandbox', { origin: 'null' }, 'POST', 401],
+  ] as const)('%s', async (_name, from, method, status) => {
+    const { harness } = await gateway('owner');
+    const headers = { host: DOMAIN, cookie: 'berth_share=good', ...from };
+    expect((await ask(harness, `/forward/${A}/80/`, { method, headers })).status).toBe(status);
+    // The token itself is no cookie: whoever has it may send it from anywhere.
+    const shown = { host: DOMAIN, 'x-berth-share': 'good', cookie: 'berth_gateway=session-m', ...from };
+    expect((await ask(harness, `/forward/${A}/80/`, { method, headers: shown })).status).toBe(200);
+  });
+});
+
+test('on a path, content is sandboxed and installs no service worker for all but the owner', async () => {
+  const { harness } = await gateway('signedIn');
+  const policy = async (headers: Headers): Promise<string | undefined> =>
+    (await ask(harness, `/forward/${A}/80/`, { headers })).headers['content-security-policy']?.toString();
+  const others: Headers[] = [
+    { 'x-api-key': keyOf(MALLORY) },
+    { cookie: 'berth_gateway=session-m' },
+    { cookie: 'berth_share=good' },
+  ];
+  for (const headers of others) {
+    expect(await policy(headers)).toMatch(/^sandbox(?!.*allow-same-origin)/);
+    const worker = { ...headers, 'service-worker': 'script' };
+    expect((await ask(harness, `/forward/${A}/80/sw.js`, { headers: worker })).status).toBe(403);
+  }
+  expect(await policy({ cookie: 'berth_gateway=session-a; berth_share=good' })).toBeUndefined();
+});
+
+test('a credential of an account that is let in as one never goes in', async () => {
+  const { harness, heads } = await gateway('signedIn');
+  await ask(harness, `/forward/${A}/80/`, { headers: { 'x-api-key': keyOf(MALLORY), authorization: 'Bearer sk-own' } });
+  await ask(harness, `/forward/${A}/80/`, { headers: { 'x-berth-share': 'good', authorization: 'Bearer sk-own' } });
+  expect(heads[0]).not.toContain('sk-own');
+  expect(heads[1]).toContain('Bearer sk-own');
+});
+
+describe('what is open is cut once it would not be let in any more', () => {
+  const ends: [string, PortAccess, Headers, (harness: Harness) => void][] = [
+    ['a link that is revoked', 'owner', { 'x-berth-share': 'good' }, (harness) => harness.shares.delete('good')],
+    ['an account, when the port becomes the owner’s', 'signedIn', { 'x-api-key': keyOf(MALLORY) }, setTo('owner')],
+    ['a session, when the port becomes the owner’s', 'signedIn', { cookie: 'berth_gateway=session-m' }, setTo('owner')],
+    ['a stranger, when the port becomes that of accounts', 'public', {}, setTo('signedIn')],
+  ];
+
+  function setTo(access: PortAccess): (harness: Harness) => void {
+    return (harness) => {
+      const instance = harness.instances.get(A);
+      if (instance) instance.route = { ...instance.route, access: new Map([[80, access]]) };
+    };
+  }
+
+  async function streaming(access: PortAccess, headers: Headers) {
+    const { port } = await serve((_req, res) => res.write('for ever'));
+    const harness = await start({ limits: { revocationMs: 20 } });
+    harness.add(A, { owner: ALICE, access: { 80: access }, ports: { 80: port } });
+    harness.sessions.set('session-a', ALICE).set('session-m', MALLORY);
+    harness.shares.set('good', { instanceId: A, port: 80, expiresAtMs: FAR });
+    const state = { ended: false, asked: 0 };
+    const get = harness.instances.get.bind(harness.instances);
+    harness.instances.get = (id) => {
+      state.asked += 1;
+      return get(id);
+    };
+    const over = ask(harness, `/forward/${A}/80/`, { headers })
+      .catch(() => {})
+      .finally(() => (state.ended = true));
+    await until('it is open', () => harness.began.length === 1);
+    return { harness, state, over };
+  }
+
+  test.each(ends)('%s', async (_name, access, headers, end) => {
+    const { harness, state, over } = await streaming(access, headers);
+    await until('it was asked for anew', () => state.asked > 5);
+    expect(state.ended).toBe(false);
+    end(harness);
+    await until('it is cut', () => state.ended, 5_000);
+    await over;
+  });
+
+  test('and not because a port was set to more', async () => {
+    const { harness, state, over } = await streaming('signedIn', { 'x-api-key': keyOf(MALLORY) });
+    setTo('public')(harness);
+    const { asked } = state;
+    await until('it was asked for anew', () => state.asked > asked + 3);
+    expect(state.ended).toBe(false);
+    harness.instances.delete(A);
+    await over;
+  });
+});

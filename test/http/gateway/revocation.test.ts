@@ -1,0 +1,93 @@
+import { expect, test } from 'vitest';
+import type { GatewayRoute } from '../../../src/control/control.ts';
+import type { Ended } from '../../../src/control/routing/gateway-types.ts';
+import { Revocation, type Live } from '../../../src/edge/gateway/revocation.ts';
+import { ALICE, API_ORIGIN, idOf, onCleanup, until } from './harness.ts';
+
+const ids = ['1', '2', '3', '4', '5'].map(idOf);
+
+const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
+const routeOf = (instanceId: GatewayRoute['instanceId']): GatewayRoute => ({
+  instanceId,
+  ownerId: ALICE,
+  access: new Map([[80, 'public']]),
+  running: true,
+  sshFront: false,
+  status: 'Running',
+  notebookToken: '',
+});
+
+const liveAt = (instanceId: GatewayRoute['instanceId'], cut: string[]): Live => ({
+  place: { instanceId, port: 80, surface: 'forward' },
+  evidence: { kind: 'public' },
+  cut: () => void cut.push(instanceId),
+  at: -1,
+});
+
+test('whoever is still there when access ends is cut, in whatever order others came and went', async () => {
+  const gone = new Set<string>();
+  const route = async (instanceId: GatewayRoute['instanceId']): Promise<GatewayRoute | null> =>
+    gone.has(instanceId) ? null : routeOf(instanceId);
+  const revocation = new Revocation(
+    {
+      forwarding: { route, session: async () => null, share: async () => null },
+      authenticate: async () => ({ accountId: ALICE }),
+      apiOrigin: () => API_ORIGIN,
+      onEnded: () => () => {},
+      log,
+    },
+    5,
+  );
+  onCleanup(async () => revocation.stop());
+  const cut: string[] = [];
+  const lives = ids.map((id) => liveAt(id, cut));
+  for (const live of lives) revocation.watch(live);
+  const done = (index: number): void => {
+    const live = lives[index];
+    if (live) revocation.done(live);
+  };
+  done(1);
+  done(1);
+  done(0);
+  for (const id of ids) gone.add(id);
+  await until('three are cut', () => new Set(cut).size === 3);
+  expect([...new Set(cut)].toSorted()).toEqual(ids.slice(2).toSorted());
+});
+
+test('of one it can not ask about the others are asked about all the same, and one warning says so', async () => {
+  const [first, second, third] = ids;
+  const warnings: object[] = [];
+  let tell = (_ended: Ended): void => {};
+  const revocation = new Revocation(
+    {
+      forwarding: {
+        route: async (id) => {
+          if (id === first || id === second) throw new Error('not now');
+          return null;
+        },
+        session: async () => null,
+        share: async () => null,
+      },
+      authenticate: async () => ({ accountId: ALICE }),
+      apiOrigin: () => API_ORIGIN,
+      onEnded: (look) => {
+        tell = look;
+        return () => {};
+      },
+      log: { ...log, warn: (facts) => void warnings.push(facts) },
+    },
+    3_600_000,
+  );
+  onCleanup(async () => revocation.stop());
+  const cut: string[] = [];
+  for (const id of ids) revocation.watch(liveAt(id, cut));
+  for (const id of [first, second, third]) if (id !== undefined) tell({ instanceId: id });
+  await until('the third is cut', () => cut.length > 0);
+  expect(cut).toEqual([third]);
+  // The first is asked about alone, the others together, as they were told of meanwhile.
+  await until('it was warned of each round', () => warnings.length === 2);
+  expect(warnings).toEqual([
+    { err: expect.any(Error), connections: 1 },
+    { err: expect.any(Error), connections: 1 },
+  ]);
+});

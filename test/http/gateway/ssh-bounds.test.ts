@@ -1,0 +1,305 @@
+/** What one client, one instance and all of them together may hold of the process that serves ssh, and that it is given back. */
+import { EventEmitter, once } from 'node:events';
+import { connect, createServer } from 'node:net';
+import { PassThrough } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Client as Ssh2Client, ClientChannel, Connection, ServerChannel } from 'ssh2';
+import { expect, test, vi } from 'vitest';
+import { makeClient, type Client } from '../../../src/edge/ssh/client.ts';
+import { serveForwards } from '../../../src/edge/ssh/forwards.ts';
+import { makeHeld } from '../../../src/edge/ssh/buffered-bytes.ts';
+import { knock } from '../../../src/edge/ssh/forwarded-connection.ts';
+import { atMost, makePlaces } from '../../../src/edge/ssh/channel-limit.ts';
+import { runProgram } from '../../../src/edge/ssh/program.ts';
+import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';
+import { instanceId } from '../../../src/domain/ids.ts';
+import { onCleanup } from './harness.ts';
+import { keyPair, openRoom, run } from './ssh-room.ts';
+
+const mine = keyPair();
+const ID = instanceId('11111111-1111-4111-8111-111111111111');
+const silent = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
+
+function fakeClient(more: Partial<Client> & { ssh?: EventEmitter }): Client {
+  const ending = new AbortController();
+  const given = { gone: ending.signal, whileBusy: () => null, begin: () => () => {}, end: () => ending.abort() };
+  return { ...given, adopt: () => ({ write: async () => true }), ...more } as unknown as Client;
+}
+
+test('sizes and signals without end are one resize and one command under way; the last size, and each signal once, come after', async () => {
+  const stdout = new PassThrough();
+  const stderr = new PassThrough();
+  const { promise: exited, resolve: exit } = Promise.withResolvers<number>();
+  const resizes: { size: { columns: number; rows: number }; done: () => void }[] = [];
+  const kills: { signal: string; done: () => void }[] = [];
+  const program = runProgram({
+    client: fakeClient({}),
+    drivers: {
+      openExec: async () => ({
+        stdin: new PassThrough(),
+        stdout,
+        stderr,
+        exited,
+        kill: async () => {},
+        resize: (size) => new Promise((done) => void resizes.push({ size, done })),
+      }),
+      exec: (_id, command) =>
+        new Promise((resolve) => {
+          const done = (): void => resolve({ exitCode: 0, stdout: '', stderr: '' });
+          kills.push({ signal: command[4] ?? '', done });
+        }),
+    },
+    id: ID,
+    log: silent,
+    begin: () => () => {},
+    channel: Object.assign(new PassThrough(), { exit: () => {} }) as unknown as ServerChannel,
+    outlet: { write: async () => true },
+    wish: async () => ({ begun: { kind: 'shell' }, terminal: { columns: 80, rows: 24 }, env: {} }),
+  });
+  stdout.write('42\n');
+  await expect.poll(() => (program.resize({ columns: 1, rows: 1 }), resizes.length)).toBe(1);
+  for (let n = 0; n < 20_000; n++) {
+    program.resize({ columns: 2 + n, rows: 2 });
+    program.signal(n % 2 === 0 ? 'USR1' : 'INT');
+  }
+  await expect.poll(() => kills.length).toBe(1);
+  await sleep(20);
+  expect([resizes.length, kills.length]).toEqual([1, 1]);
+  resizes[0]?.done();
+  await expect.poll(() => resizes.at(-1)?.size).toEqual({ columns: 20_001, rows: 2 });
+  expect(resizes.length).toBe(2);
+  for (const one of kills) one.done();
+  await expect.poll(() => kills.length).toBe(2);
+  for (const one of kills) one.done();
+  expect(kills.map(({ signal }) => signal).toSorted()).toEqual(['INT', 'USR1']);
+
+  // That its client left is not told after all that the client had wanted.
+  for (const name of ['TERM', 'QUIT', 'USR2']) program.signal(name);
+  await expect.poll(() => kills.length).toBe(3);
+  program.leave();
+  kills[2]?.done();
+  await expect.poll(() => kills.slice(3).map(({ signal }) => signal)).toEqual(['HUP']);
+  for (const one of kills) one.done();
+  stdout.end();
+  stderr.end();
+  exit(0);
+});
+
+async function forwarded(client: Ssh2Client): Promise<number> {
+  return new Promise((resolve, reject) => {
+    client.forwardIn('localhost', 0, (error, port) => (error ? reject(error) : resolve(port)));
+  });
+}
+
+test('those who knock and leave are asked for until the client has answered, and no more than there are places', async () => {
+  const room = await openRoom([mine]);
+  const client = await room.login(mine);
+  const waiting: (() => void)[] = [];
+  client.on('tcp connection', (_info, _accept, reject) => void waiting.push(reject));
+  const port = await forwarded(client);
+  const knockAndLeave = async (): Promise<void> => {
+    const one = connect(port, '127.0.0.1').on('error', () => {});
+    await Promise.race([once(one, 'connect'), once(one, 'close')]);
+    one.resetAndDestroy();
+  };
+  for (let round = 0; round < 12; round++) await Promise.all(Array.from({ length: 50 }, knockAndLeave));
+  await run(client, 'true').catch(() => {});
+  await sleep(200);
+  // One is the port.
+  expect(waiting.length).toBeLessThanOrEqual(511);
+  for (const reject of waiting.splice(0)) reject();
+  await expect.poll(async () => (await knockAndLeave(), waiting.length)).toBeGreaterThan(0);
+});
+
+test('a channel that its client never closes keeps its place', async () => {
+  const room = await openRoom([mine]);
+  const client = await room.login(mine);
+  const server = createServer((socket) => void socket.on('error', () => {}).end()).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onCleanup(async () => void server.close());
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  Reflect.get(client, '_protocol').channelClose = () => {};
+  let opened = 0;
+  const open = (): Promise<void> =>
+    new Promise((resolve) => {
+      client.forwardOut('127.0.0.1', 1, 'localhost', port, (error, channel) => {
+        if (error) return resolve();
+        opened += 1;
+        channel.on('end', resolve).resume().end();
+      });
+    });
+  for (let round = 0; round < 11; round++) await Promise.all(Array.from({ length: 50 }, open));
+  expect(opened).toBe(512);
+});
+
+test('who knocks while the client takes nothing waits, and is not asked for once they have left', async () => {
+  let free = (): void => {};
+  let busy: Promise<void> | null = new Promise((resolve) => (free = resolve));
+  const places = atMost(2, () => () => {});
+  const client = fakeClient({ whileBusy: () => busy, begin: places });
+  const asked: string[] = [];
+  const [stays, leaves, tooMany] = [new PassThrough(), new PassThrough(), new PassThrough()];
+  knock(client, stays, () => void asked.push('stays'));
+  knock(client, leaves, () => void asked.push('leaves'));
+  knock(client, tooMany, () => void asked.push('too many'));
+  expect(tooMany.destroyed).toBe(true);
+  leaves.destroy();
+  await sleep(10);
+  expect(asked).toEqual([]);
+  busy = null;
+  free();
+  await expect.poll(() => asked).toEqual(['stays']);
+  expect(places()).not.toBeNull();
+  expect(places()).toBeNull();
+});
+
+test('sessions that nothing is begun in are forgotten when they are closed', async () => {
+  const { Server } = (await import('ssh2')).default;
+  const made = vi.spyOn(Server.prototype, 'injectSocket');
+  const room = await openRoom([mine]);
+  const connections: Connection[] = [];
+  made.mockImplementationOnce(function (this: InstanceType<typeof Server>, socket) {
+    this.once('connection', (ssh: Connection) => connections.push(ssh));
+    made.mockRestore();
+    this.injectSocket(socket);
+  });
+  const client = await room.login(mine);
+  const protocol = Reflect.get(client, '_protocol');
+  const [ssh] = connections;
+  const handlers = Reflect.get(protocol, '_handlers');
+  const confirmed = handlers.CHANNEL_OPEN_CONFIRMATION;
+  let closed = 0;
+  handlers.CHANNEL_OPEN_CONFIRMATION = (_protocol: unknown, { sender }: { sender: number }) => {
+    closed += 1;
+    protocol.channelClose(sender);
+  };
+  for (let round = 1; round <= 6; round++) {
+    for (let n = 0; n < 100; n++) protocol.session(n, 1_000_000, 32_768);
+    await expect.poll(() => closed).toBe(100 * round);
+  }
+  handlers.CHANNEL_OPEN_CONFIRMATION = confirmed;
+  await run(client, 'true');
+  expect(Object.keys(Reflect.get(Object(ssh)._chanMgr, '_channels')).length).toBeLessThan(5);
+});
+
+test('who leaves while it is asked whether they may come in takes no place', async () => {
+  const hostKey = makeSshHostKeys(new Uint8Array(32).fill(7))('any');
+  let held: Promise<void> | null = null;
+  let asked = 0;
+  const access = async () => {
+    asked += 1;
+    // A client asks whether its key will do before it signs.
+    if (held !== null && asked % 2 === 0) await held;
+    return { hostKey, keys: [mine.blob] };
+  };
+  // Of six places an instance that is alone has three.
+  const room = await openRoom([mine], { access, files: 8 });
+  await expect.poll(() => asked).toBe(1);
+  for (let n = 0; n < 4; n++) {
+    asked = 0;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    held = promise;
+    const port = room.port();
+    const leaving = connect(port, '127.0.0.1').on('error', () => {});
+    const login = room.login(mine, { sock: leaving }).catch(() => {});
+    await expect.poll(() => asked).toBe(2);
+    leaving.destroy();
+    await login;
+    await expect.poll(() => room.accepted.size).toBe(0);
+    resolve();
+    await sleep(10);
+  }
+  held = null;
+  expect((await run(await room.login(mine), 'echo in')).stdout.toString()).toBe('in\n');
+});
+
+test('ports that are being opened are counted with those that are', () => {
+  let opening = 0;
+  const ssh = Object.assign(new EventEmitter(), { _sock: { pause: () => {}, resume: () => {} } });
+  const listen = (): Promise<never> => {
+    opening += 1;
+    return new Promise(() => {});
+  };
+  const connectNever = (): Promise<never> => new Promise(() => {});
+  const network = { listen, connect: connectNever, ended: new Promise<void>(() => {}), close: () => {} };
+  serveForwards(fakeClient({ ssh } as unknown as Partial<Client>), network);
+  for (let n = 0; n < 100; n++) {
+    ssh.emit('request', undefined, undefined, 'tcpip-forward', { bindAddr: 'localhost', bindPort: 9_000 + n });
+  }
+  expect(opening).toBe(64);
+});
+
+test('an instance has no more places than are left, and gets them back once', () => {
+  const places = makePlaces(12);
+  const takeAll = (take: () => (() => void) | null): (() => void)[] => {
+    const taken: (() => void)[] = [];
+    for (let one = take(); one !== null; one = take()) taken.push(one);
+    return taken;
+  };
+  const [a, b, c] = [places.share(), places.share(), places.share()];
+  const ofA = takeAll(a);
+  expect(ofA.length).toBe(6);
+  expect(takeAll(b).length).toBe(3);
+  expect(takeAll(c).length).toBe(2);
+  for (const over of [...ofA, ...ofA]) over();
+  expect(takeAll(a).length).toBe(4);
+  const few = atMost(1, places.share());
+  expect(takeAll(few).length).toBe(1);
+});
+
+test('a client of an instance that has all its places is refused channels; when it has left they are free', async () => {
+  // Thirty places, and fifteen for one that is alone: a connection, and two for each session with a command.
+  const room = await openRoom([mine], { files: 40 });
+  const begin = (client: Ssh2Client): Promise<ClientChannel> =>
+    new Promise((resolve, reject) => {
+      client.exec('exec sleep 100', (error, channel) => (error ? reject(error) : resolve(channel)));
+    });
+  const client = await room.login(mine);
+  for (let n = 0; n < 7; n++) {
+    await begin(client);
+    await expect.poll(() => room.execs.length).toBe(n + 1);
+  }
+  await expect(begin(client)).rejects.toThrow(/open failure/);
+  client.destroy();
+  await expect.poll(() => room.accepted.size).toBe(0);
+  // What was begun goes on, and counts.
+  const again = await room.login(mine);
+  expect((await run(again, 'echo again')).stdout.toString()).toBe('again\n');
+});
+
+test('of what is held an instance has no more than is left, nor more than its own bound, and others go on', () => {
+  const held = makeHeld({ ofInstance: 100, ofAll: 240, countEvery: 10 });
+  const hold = (bytes: number) => {
+    const share = held.share();
+    const at = { bytes };
+    return { at, share, forget: share.watch(() => at.bytes) };
+  };
+  const a = hold(99);
+  expect(a.share.mayTake(1)).toBe(true);
+  a.at.bytes = 100;
+  expect(a.share.mayTake(10)).toBe(false);
+  a.at.bytes = 90;
+  const b = hold(90);
+  // Sixty are left of all.
+  expect(a.share.mayTake(10)).toBe(false);
+  const c = hold(20);
+  expect(c.share.mayTake(10)).toBe(true);
+  b.forget();
+  expect(a.share.mayTake(1)).toBe(true);
+});
+
+test('who reads nothing is found out also when they send nothing', () => {
+  vi.useFakeTimers();
+  onCleanup(async () => void vi.useRealTimers());
+  const socket = Object.assign(new PassThrough(), { destroy: () => {} });
+  const ssh = Object.assign(new EventEmitter(), { _sock: socket, _protocol: { _kexinit: undefined } });
+  const held = makeHeld({ ofInstance: 1e9, ofAll: 1e9, countEvery: 1 }).share();
+  const deps = { ssh: ssh as unknown as Connection, log: silent, instanceId: ID, held };
+  const { gone } = makeClient({ ...deps, beginChannel: () => () => {} });
+  vi.advanceTimersByTime(10_000);
+  expect(gone.aborted).toBe(false);
+  Object.defineProperty(socket, 'writableLength', { value: 33 * 1024 ** 2 });
+  vi.advanceTimersByTime(10_000);
+  expect(gone.aborted).toBe(true);
+});

@@ -1,0 +1,102 @@
+/** The pure parts of the ssh front: who yields to whom, how fast, and how commands are begun. */
+import { execFileSync } from 'node:child_process';
+import { expect, test } from 'vitest';
+import { execWish, mayBeSet, readPid } from '../../../src/edge/ssh/commands.ts';
+import { makeStrangers, whoGoes, type Stranger } from '../../../src/edge/ssh/unauthenticated.ts';
+import { makePace } from '../../../src/edge/ssh/rate-limit.ts';
+
+const limits = { ofAddress: 3, ofInstance: 5, ofAll: 8 };
+const stranger = (instanceId: string, address: string): Stranger => ({ instanceId, address, leave: () => {} });
+
+test('whoever comes is let try; the oldest of the largest crowd goes for it', () => {
+  const a = Array.from({ length: 4 }, () => stranger('one', 'a'));
+  const [first, second] = a;
+  expect(whoGoes(a.slice(0, 3), stranger('one', 'a'), limits)).toBeNull();
+  expect(whoGoes(a, a[3] ?? stranger('', ''), limits)).toBe(first);
+  // Three of one address and three of others: the instance is full, and the owner who comes last stays.
+  const others = ['b', 'c', 'owner'].map((address) => stranger('one', address));
+  const full = [...others.slice(0, 2), ...a.slice(1), ...others.slice(2)];
+  expect(whoGoes(full, others[2] ?? stranger('', ''), limits)).toBe(second);
+  // All together: an instance that few try is not made to pay for one that many do.
+  const few = [stranger('two', 'x'), ...Array.from({ length: 5 }, (_, n) => stranger('one', `${n}`))];
+  const last = [stranger('three', 'y'), stranger('two', 'z'), stranger('two', 'w')];
+  expect(whoGoes([...few, ...last], last[2] ?? stranger('', ''), limits)).toBe(few[1]);
+});
+
+test('a crowd cuts who has to go, once, and forgets who is known', () => {
+  const cut: string[] = [];
+  const strangers = makeStrangers({ ofAddress: 2, ofInstance: 9, ofAll: 9 });
+  const add = (name: string): (() => void) =>
+    strangers.add({ instanceId: 'one', address: 'a', leave: () => void cut.push(name) });
+  add('first');
+  const known = add('second');
+  add('third');
+  expect(cut).toEqual(['first']);
+  known();
+  add('fourth');
+  expect(cut).toEqual(['first']);
+  add('fifth');
+  expect(cut).toEqual(['first', 'third']);
+});
+
+test('so many at once, and then so many a second', () => {
+  let nowMs = 0;
+  const pace = makePace({ burst: 3, perSecond: 2 }, () => nowMs);
+  const take = (times: number): number => Array.from({ length: times }, () => pace.take()).filter(Boolean).length;
+  expect(take(10)).toBe(3);
+  nowMs += 499;
+  expect(take(10)).toBe(0);
+  nowMs += 1;
+  expect(take(10)).toBe(1);
+  nowMs += 3_600_000;
+  expect(take(10)).toBe(3);
+});
+
+test('the number of a process is read from what is written first, and the rest is the command’s own', () => {
+  const read = (text: string) => {
+    const told = readPid(Buffer.from(text));
+    return told && { pid: told.pid, rest: told.rest.toString() };
+  };
+  expect(read('')).toBeNull();
+  expect(read('123')).toBeNull();
+  expect(read('123\nhello')).toEqual({ pid: 123, rest: 'hello' });
+  expect(read('123\r\n$ ')).toEqual({ pid: 123, rest: '$ ' });
+  expect(read('/bin/sh: not found\n')).toEqual({ pid: null, rest: '/bin/sh: not found\n' });
+  expect(read('no newline at all')).toEqual({ pid: null, rest: 'no newline at all' });
+});
+
+test('variables of the client are set, but none that decides what runs', () => {
+  for (const name of ['EDITOR', 'TERM', 'COLORTERM', 'VSCODE_AGENT_FOLDER', '_x'])
+    expect(mayBeSet(name, 'v')).toBe(true);
+  for (const name of [
+    'PATH',
+    'LD_PRELOAD',
+    'LC_ALL',
+    'LANG',
+    'SSH_AUTH_SOCK',
+    'BERTH_INSTANCE_ID',
+    'BASH_ENV',
+    'IFS',
+    '',
+    '1A',
+    'A B',
+    'A=B',
+  ])
+    expect(mayBeSet(name, 'v')).toBe(false);
+  expect(mayBeSet('EDITOR', 'a\0b')).toBe(false);
+});
+
+const ran = (given: Parameters<typeof execWish>[0]['begun'], env: Record<string, string> = {}): string => {
+  const [program = '', ...args] = execWish({ begun: given, env: {}, terminal: null }).command;
+  return execFileSync(program, args, { env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
+};
+
+test('a command has what sshd would give it: home, shell, and a PATH that the image’s own comes first in', () => {
+  const said = ran(
+    { kind: 'command', command: 'printf "%s|" "$HOME" "$USER" "$LANG" "$PATH"; [ -x "$SHELL" ] && echo shell' },
+    { PATH: '/image/bin:/usr/bin' },
+  );
+  const path = '/image/bin:/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin:/bin:/opt/conda/bin:/opt/berth/bin';
+  expect(said).toBe(`/root|root|C.UTF-8|${path}|shell\n`);
+  expect(ran({ kind: 'command', command: 'echo $LANG' }, { PATH: '/bin', LANG: 'de_DE.UTF-8' })).toBe('de_DE.UTF-8\n');
+});

@@ -1,0 +1,244 @@
+/**
+ * The ssh fronts before hands of this machine: an instance's network is its loopback, with ports of our own choosing for 22, and its commands
+ * run here, as `/bin/sh` begins them. Who logs in is ssh2's own client.
+ */
+import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { constants, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import { Client, utils, type ConnectConfig } from 'ssh2';
+import type { GatewayRoute, SshDrivers, SshIdentity } from '../../../src/control/control.ts';
+import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';
+import { EngineFault } from '../../../src/domain/engine-fault.ts';
+import type { InstanceId } from '../../../src/domain/ids.ts';
+import { makeSshFronts, type SshFronts, type SshFrontsDeps } from '../../../src/edge/ssh/fronts.ts';
+import { ALICE, idOf, onCleanup } from './harness.ts';
+
+const hostKeys = makeSshHostKeys(new Uint8Array(32).fill(7));
+
+export interface KeyPair {
+  private: string;
+  /** As accounts keep it: the base64 of its blob. */
+  blob: string;
+}
+
+/** Of type ed25519. ssh2's own come out malformed now and then. */
+export function keyPair(): KeyPair {
+  const text = makeSshHostKeys(randomBytes(32))('key');
+  const key = utils.parseKey(text);
+  if (key instanceof Error) throw key;
+  return { private: text, blob: key.getPublicSSH().toString('base64') };
+}
+
+export interface FakeExec {
+  command: readonly string[];
+  env: Readonly<Record<string, string>>;
+  terminal: { columns: number; rows: number } | null;
+  resizes: { columns: number; rows: number }[];
+}
+
+export interface Room {
+  id: InstanceId;
+  fronts: SshFronts;
+  identity: SshIdentity;
+  /** Where 22 of the instance is here. */
+  port(): number;
+  /** Ends the run of the instance. */
+  endRun(): void;
+  execs: FakeExec[];
+  /** What was sent to which process: to those of this room also in truth. */
+  signals: string[];
+  /** Connections of the front that are open on its side. */
+  accepted: Set<Socket>;
+  asked: { count: number };
+  logged: string[];
+  login(key: KeyPair, more?: ConnectConfig): Promise<Client>;
+}
+
+const route = (instanceId: InstanceId, sshFront: boolean): GatewayRoute => ({
+  instanceId,
+  ownerId: ALICE,
+  access: new Map(),
+  running: true,
+  status: 'Running',
+  notebookToken: '',
+  sshFront,
+});
+
+export const told = (id: InstanceId, sshFront: boolean) => ({
+  snapshot: null,
+  routes: [route(id, sshFront)],
+  gone: [],
+});
+
+export async function openRoom(
+  keys: KeyPair[],
+  more: Partial<SshFrontsDeps> & { digit?: string; openExec?: SshDrivers['openExec'] } = {},
+): Promise<Room> {
+  const id = idOf(more.digit ?? '1');
+  const execs: FakeExec[] = [];
+  const signals: string[] = [];
+  const accepted = new Set<Socket>();
+  const logged: string[] = [];
+  const asked = { count: 0 };
+  const identity: SshIdentity = { hostKey: hostKeys(id), keys: keys.map(({ blob }) => blob) };
+  let port = 0;
+  let run = Promise.withResolvers<void>();
+  const children = new Set<number>();
+
+  const drivers: SshDrivers = {
+    async joinNetwork() {
+      const servers = new Set<Server>();
+      const { promise: ended } = run;
+      return {
+        async connect(at, signal) {
+          const socket = connect({ host: '127.0.0.1', port: at.port, allowHalfOpen: true });
+          try {
+            await once(socket, 'connect', { signal });
+          } catch (cause) {
+            socket.destroy();
+            throw new EngineFault('busy', 'nothing listens there', { retry: true, cause });
+          }
+          return socket;
+        },
+        async listen(at, onConnection) {
+          const server = createServer({ allowHalfOpen: true }, (socket) => {
+            accepted.add(socket.once('close', () => accepted.delete(socket)));
+            onConnection(socket);
+          });
+          servers.add(server);
+          server.listen(at.port === 22 ? 0 : at.port, '127.0.0.1');
+          await once(server, 'listening');
+          const address = server.address();
+          if (address === null || typeof address === 'string') throw new Error('no port');
+          if (at.port === 22) port = address.port;
+          return { port: at.port === 22 ? 22 : address.port, close: () => void server.close() };
+        },
+        ended,
+        close() {
+          for (const server of servers) server.close();
+        },
+      };
+    },
+    async listenUnix(_id, onConnection) {
+      const path = join(tmpdir(), `berth-agent-${process.pid}-${Math.random().toString(36).slice(2)}`);
+      const server = createServer({ allowHalfOpen: true }, onConnection).listen(path);
+      await once(server, 'listening');
+      return { pathInside: path, close: () => void server.close() };
+    },
+    openExec:
+      more.openExec ??
+      (async (_id, { command, env, terminal }) => {
+        const exec: FakeExec = { command, env, terminal, resizes: [] };
+        execs.push(exec);
+        const [program = '', ...args] = command;
+        const child = spawn(program, args, { env: { PATH: '/usr/bin:/bin', ...env }, detached: true });
+        const { pid = 0 } = child;
+        children.add(pid);
+        const streams = { stdout: child.stdout.pipe(new PassThrough()), stderr: child.stderr.pipe(new PassThrough()) };
+        child.stdin.on('error', () => {});
+        const exited = new Promise<number>((resolve) => {
+          child.once('close', (code, signal) => {
+            children.delete(pid);
+            resolve(code ?? 128 + (constants.signals[signal ?? 'SIGKILL'] ?? 0));
+          });
+        });
+        return {
+          stdin: child.stdin,
+          ...streams,
+          resize: async (size) => void exec.resizes.push(size),
+          exited,
+          kill: async () => void process.kill(-pid, 'SIGKILL'),
+        };
+      }),
+    async exec(_id, command) {
+      const [program = '', ...args] = command;
+      const [signal = '', pid = ''] = args.slice(3);
+      if (signal !== '') signals.push(`${signal} ${pid}`);
+      if (!children.has(Number(pid))) return { exitCode: 0, stdout: '', stderr: '' };
+      const child = spawn(program, args, { stdio: 'ignore' });
+      const [exitCode]: number[] = await once(child, 'close');
+      return { exitCode: exitCode ?? -1, stdout: '', stderr: '' };
+    },
+  };
+  const log = {
+    debug: () => {},
+    info: () => {},
+    warn: (_facts: object, text: string) => void logged.push(text),
+    error: (_facts: object, text: string) => void logged.push(text),
+  };
+  const access = async (asking: string): Promise<SshIdentity | null> => {
+    asked.count += 1;
+    return asking === id ? { ...identity } : null;
+  };
+  const fronts = makeSshFronts({ drivers, access, log, files: 8_192, ...more });
+  const clients = new Set<Client>();
+  onCleanup(async () => {
+    for (const client of clients) client.destroy();
+    await fronts.stop();
+    for (const pid of children) process.kill(-pid, 'SIGKILL');
+  });
+  fronts.told(told(id, true));
+  while (port === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+
+  return {
+    id,
+    fronts,
+    identity,
+    port: () => port,
+    endRun() {
+      const before = run;
+      run = Promise.withResolvers<void>();
+      port = 0;
+      before.resolve();
+    },
+    execs,
+    signals,
+    accepted,
+    asked,
+    logged,
+    async login(key, config = {}) {
+      const client = new Client();
+      clients.add(client);
+      client.on('error', () => {});
+      const into = { host: '127.0.0.1', port, username: 'root', privateKey: key.private };
+      const failed = once(client, 'error').then(([error]: Error[]) => {
+        throw error ?? new Error('no reason');
+      });
+      client.connect({ ...into, ...config });
+      await Promise.race([
+        once(client, 'ready'),
+        failed,
+        once(client, 'close').then(() => Promise.reject(new Error('closed'))),
+      ]);
+      return client;
+    },
+  };
+}
+
+export interface Ran {
+  code: number | null;
+  signal: string | null;
+  stdout: Buffer;
+  stderr: string;
+}
+
+/** Runs a command to its end, with this on its stdin. */
+export async function run(client: Client, command: string, stdin: Buffer = Buffer.alloc(0)): Promise<Ran> {
+  const { promise, resolve, reject } = Promise.withResolvers<Ran>();
+  client.exec(command, (error, channel) => {
+    if (error) return reject(error);
+    const stdout: Buffer[] = [];
+    let stderr = '';
+    const ran: Pick<Ran, 'code' | 'signal'> = { code: null, signal: null };
+    channel.on('data', (bytes: Buffer) => stdout.push(bytes));
+    channel.stderr.on('data', (bytes: Buffer) => (stderr += bytes.toString()));
+    channel.on('exit', (code: number | null, signal?: string) => Object.assign(ran, { code, signal: signal ?? null }));
+    channel.on('close', () => resolve({ ...ran, stdout: Buffer.concat(stdout), stderr }));
+    channel.end(stdin);
+  });
+  return promise;
+}

@@ -1,0 +1,234 @@
+/** Terminals that another process holds, over its socket: they outlive the API, and what goes over is what goes without. */
+import { once } from 'node:events';
+import { mkdtemp, rm, stat } from 'node:fs/promises';
+import { request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { makeTerminals } from '../../../src/control/inside/terminals/holder.ts';
+import type { Terminals, Told } from '../../../src/control/inside/terminals/terminals.ts';
+import { realTime } from '../../../src/control/base/time.ts';
+import { askTerminals } from '../../../src/edge/link/ask-terminals.ts';
+import { serveTerminals, type ServedTerminals } from '../../../src/edge/link/serve-terminals.ts';
+import type { SimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
+import { execRoom, openTerminal, RefusedUpgrade, type ExecRoom } from '../api/exec-room.ts';
+import { startEdge } from '../api/harness.ts';
+import { eventually, hasStatus } from '../../db/control/harness.ts';
+import { idOf } from './harness.ts';
+
+const ignore = (): void => {};
+const log = { debug: ignore, info: ignore, warn: ignore, error: ignore };
+
+interface Apart extends ExecRoom {
+  path: string;
+  /** The process that holds them ends, and another comes. */
+  holderAgain(): Promise<void>;
+  holderDown(): Promise<void>;
+}
+
+async function apart(): Promise<Apart> {
+  const folder = await mkdtemp(join(tmpdir(), 'berth-terminals-'));
+  const path = join(folder, 'terminals.sock');
+  let served: ServedTerminals | null = null;
+  let end = async (): Promise<void> => {};
+  let up = async (): Promise<void> => {};
+  const room = await execRoom({
+    async terminals(engine: SimulatedEngine) {
+      up = async () => {
+        const held = makeTerminals({ engine, holder: 'a holder', time: realTime, log });
+        const one = (served = await serveTerminals({ path, terminals: held, log }));
+        end = async () => {
+          if (served === one) served = null;
+          await held.stop();
+          await one.stop();
+        };
+      };
+      await up();
+      const asked = askTerminals({ path });
+      onTestFinished(async () => {
+        if (served) await end();
+        asked.stop();
+        await rm(folder, { recursive: true });
+      });
+      return asked;
+    },
+  });
+  return {
+    ...room,
+    path,
+    holderDown: () => end(),
+    async holderAgain() {
+      if (served) await end();
+      await up();
+    },
+  };
+}
+
+test('a terminal goes on while the API is away, and is taken up with what it showed meanwhile', async () => {
+  const { admin, api, world } = await apart();
+  const instanceId = await admin.launch();
+  const before = await openTerminal(api.port, { instanceId, columns: 100, rows: 30 }, admin);
+  await before.shows('# ');
+  expect(before.told[0]).toEqual({ type: 'attached', terminal: 'main', created: true, columns: 100, rows: 30 });
+  before.type('echo before; sleep 0.3; echo meanwhile\r');
+  await before.shows('\r\nbefore\r\n');
+  await api.stop();
+  expect((await before.closed).code).toBe(1001);
+  await world.again();
+  const next = await startEdge(world.running.control);
+  onTestFinished(() => next.stop());
+  const after = await openTerminal(next.port, { instanceId, columns: 100, rows: 30 }, admin);
+  await after.shows('\r\nmeanwhile\r\n');
+  expect(after.shown()).toContain('\r\nbefore\r\n');
+  expect(after.told[0]).toMatchObject({ created: false });
+  after.type('exit 7\r');
+  expect(await after.closed).toEqual({ code: 1000, why: 'the shell ended' });
+  expect(after.told.at(-1)).toEqual({ type: 'exit', exitCode: 7 });
+});
+
+test('several viewers, sizes, lists, closes and the end of the run come over the socket as they are', async () => {
+  const { admin, api, world } = await apart();
+  const instanceId = await admin.launch();
+  const one = await openTerminal(api.port, { instanceId, terminal: 'x', columns: 80, rows: 24 }, admin);
+  await one.shows('# ');
+  const two = await openTerminal(api.port, { instanceId, terminal: 'x', columns: 120, rows: 40 }, admin);
+  await eventually(() => one.told.some(({ type }) => type === 'size'));
+  expect(one.told.at(-1)).toEqual({ type: 'size', columns: 120, rows: 40 });
+  two.resize(90, 20);
+  await eventually(() => one.told.at(-1)?.['rows'] === 20);
+  one.type('stty size\r');
+  for (const viewer of [one, two]) await viewer.shows('\r\n20 90\r\n');
+  const { terminals } = await admin.client.listTerminals({ instanceId });
+  expect(terminals).toMatchObject([{ terminal: 'x', columns: 90, rows: 20, viewers: 2, closesAtUnixMs: null }]);
+  two.socket.close();
+  await eventually(async () => (await admin.client.listTerminals({ instanceId })).terminals[0]?.viewers === 1);
+  await admin.client.closeTerminal({ instanceId, terminal: 'x' });
+  expect(await one.closed).toEqual({ code: 4410, why: 'the terminal was closed' });
+  const none = await api.post('/instance/terminal/close', { instanceId, terminal: 'x' }, { token: admin.token });
+  expect(none).toMatchObject({ status: 404, json: { message: 'the instance has no terminal x open' } });
+
+  const last = await openTerminal(api.port, { instanceId }, admin);
+  await last.shows('# ');
+  await admin.client.stop({ instanceId });
+  expect((await last.closed).code).toBe(4410);
+  await world.until(instanceId, hasStatus('Stopped'));
+});
+
+test('what the engine refuses is refused before the upgrade, in its words', async () => {
+  const { admin, api, world } = await apart();
+  const instanceId = await admin.launch();
+  world.engine.openExec = async () => {
+    const { EngineFault } = await import('../../../src/domain/engine-fault.ts');
+    throw new EngineFault('no_capacity', 'the instance has no room for one more process', { retry: true });
+  };
+  const refused = await openTerminal(api.port, { instanceId }, admin).catch((error: unknown) => error);
+  expect(refused).toBeInstanceOf(RefusedUpgrade);
+  expect(refused).toMatchObject({
+    refused: { status: 409, code: 'no_capacity', text: expect.stringMatching(/no room for one more/) },
+  });
+});
+
+test('while nobody holds terminals that is said, and what was open is lost; when one is back there are new ones', async () => {
+  const { admin, api, holderAgain, holderDown } = await apart();
+  const instanceId = await admin.launch();
+  const before = await openTerminal(api.port, { instanceId }, admin);
+  await before.shows('# ');
+  await holderDown();
+  expect([4410, 4503]).toContain((await before.closed).code);
+  const refused = await openTerminal(api.port, { instanceId }, admin).catch((error: unknown) => error);
+  expect(refused).toMatchObject({
+    refused: { status: 503, text: expect.stringMatching(/away for a moment: try again soon/) },
+  });
+  const listed = await api.post('/instance/terminal/list', { instanceId }, { token: admin.token });
+  expect(listed).toMatchObject({ status: 503, headers: { 'retry-after': '2' } });
+  await holderAgain();
+  const after = await openTerminal(api.port, { instanceId }, admin);
+  await after.shows('# ');
+  expect(after.told[0]).toMatchObject({ created: true });
+});
+
+test('a slow viewer over the socket holds the shell up, and loses nothing', async () => {
+  const { admin, api } = await apart();
+  const instanceId = await admin.launch();
+  const viewer = await openTerminal(api.port, { instanceId }, admin);
+  await viewer.shows('# ');
+  let bytes = 0;
+  viewer.socket.on('message', (data: Buffer) => (bytes += data.length));
+  viewer.type('head -c 30000000 /dev/zero; echo done\r');
+  viewer.socket.pause();
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  viewer.socket.resume();
+  await eventually(() => viewer.shown().slice(-200).includes('done\r\n'));
+  expect(bytes).toBeGreaterThan(30_000_000);
+  expect(viewer.told.some(({ type }) => type === 'reset')).toBe(false);
+}, 60_000);
+
+async function* untilAborted(signal: AbortSignal): AsyncGenerator<Told, void> {
+  if (!signal.aborted) await once(signal, 'abort');
+  yield { kind: 'ended', exitCode: null, why: 'the viewer left' };
+}
+
+test('of sizes wanted faster than they go over the socket one is on its way, and the last arrives', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'berth-terminals-'));
+  const path = join(folder, 'terminals.sock');
+  const size = { columns: 80, rows: 24 };
+  const sized: number[] = [];
+  const over = new AbortController();
+  const terminals: Terminals = {
+    list: async () => [],
+    close: async () => {},
+    attach: async () => ({
+      created: true,
+      size,
+      told: untilAborted(over.signal),
+      type: async () => {},
+      resize: ({ columns }) => void sized.push(columns),
+      leave: () => over.abort(),
+    }),
+  };
+  const served = await serveTerminals({ path, terminals, log });
+  const asked = askTerminals({ path });
+  onTestFinished(async () => {
+    asked.stop();
+    await served.stop();
+    await rm(folder, { recursive: true });
+  });
+  const wish = { instanceId: idOf('a'), name: 'main', ownerId: 'somebody', size };
+  const there = await asked.attach(wish, new AbortController().signal);
+  for (let n = 1; n <= 1_000; n++) there.resize({ columns: n, rows: 24 });
+  await eventually(() => sized.at(-1) === 1_000);
+  expect(sized).toEqual([1, 1_000]);
+});
+
+test('the socket is Berth’s own user’s alone, and garbage on it ends nothing', async () => {
+  const { admin, api, path } = await apart();
+  expect((await stat(path)).mode & 0o777).toBe(0o600);
+  const statusOf = (asked: {
+    method?: string;
+    path: string;
+    headers?: Record<string, string>;
+    body?: string;
+  }): Promise<number> =>
+    new Promise((resolve) => {
+      const { body, ...rest } = asked;
+      const made = request({ socketPath: path, ...rest }, (reply) => {
+        reply.resume();
+        resolve(reply.statusCode ?? 0);
+      });
+      made.on('upgrade', (reply) => resolve(reply.statusCode ?? 0));
+      made.on('error', () => resolve(-1));
+      made.end(body);
+    });
+  const upgrade = { connection: 'Upgrade', upgrade: 'websocket', 'sec-websocket-version': '13' };
+  for (const asked of [
+    { path: '/' },
+    { path: '/list', method: 'POST', body: '{' },
+    { path: '/list', method: 'POST', body: '{"instanceId":"../x"}' },
+    { path: '/attach', headers: upgrade },
+    { path: '/attach?wish={}', headers: upgrade },
+    { path: '/other', headers: upgrade },
+  ])
+    expect(await statusOf(asked), asked.path).toBe(409);
+  const instanceId = await admin.launch();
+  await (await openTerminal(api.port, { instanceId }, admin)).shows('# ');
+});

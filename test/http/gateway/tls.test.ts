@@ -1,0 +1,146 @@
+/** TLS on the way to clients: pages, WebSockets, and certificates that are renewed while it runs. */
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { get } from 'node:https';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { connect as connectTls, type TLSSocket } from 'node:tls';
+import { generate } from 'selfsigned';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import WebSocket, { WebSocketServer } from 'ws';
+import { openTlsFiles, type TlsFiles, type TlsPair } from '../../../src/main/tls-files.ts';
+import { ALICE, echoHead, idOf, onCleanup, seenBy, serve, start, type Harness } from './harness.ts';
+import { tls as bare } from './http2-client.ts';
+
+const A = idOf('a');
+const DOMAIN = 'gpu.test';
+
+async function pairFor(name: string): Promise<TlsPair> {
+  const made = await generate([{ name: 'commonName', value: name }], { keyType: 'ec' });
+  return { cert: made.cert, key: made.private };
+}
+
+let folder: string;
+const logged: string[] = [];
+const log = {
+  info: (_: object, text: string) => void logged.push(text),
+  error: (_: object, text: string) => void logged.push(text),
+};
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'berth-tls-'));
+  logged.length = 0;
+});
+afterEach(() => rm(folder, { recursive: true }));
+
+async function write({ cert, key }: Partial<TlsPair>): Promise<void> {
+  if (cert !== undefined) await writeFile(join(folder, 'cert'), cert);
+  if (key !== undefined) await writeFile(join(folder, 'key'), key);
+}
+
+const open = (): Promise<TlsFiles> => openTlsFiles({ cert: join(folder, 'cert'), key: join(folder, 'key') }, log, 20);
+
+async function gateway(): Promise<Harness> {
+  await write(await pairFor('first.test'));
+  const tls = await open();
+  onCleanup(async () => tls.stop());
+  const harness = await start({ tls, portDomain: () => `${DOMAIN}:${harness.port}` });
+  return harness;
+}
+
+/** Who the gateway says that it is. */
+async function shown(port: number): Promise<string> {
+  const socket: TLSSocket = connectTls({ port, host: '127.0.0.1', rejectUnauthorized: false });
+  await once(socket, 'secureConnect');
+  const { subject } = socket.getPeerCertificate();
+  socket.destroy();
+  return String(subject.CN);
+}
+
+test('a port answers over TLS at its host, and is told of it', async () => {
+  const harness = await gateway();
+  const inside = await serve(echoHead);
+  harness.add(A, { owner: ALICE, publicPorts: [80], ports: { 80: inside.port } });
+  const host = `80-${A}.${DOMAIN}:${harness.port}`;
+  const body = await new Promise<string>((resolve, reject) => {
+    get({ port: harness.port, host: '127.0.0.1', path: '/x', headers: { host }, rejectUnauthorized: false }, (res) => {
+      let text = '';
+      res.on('data', (chunk: Buffer) => (text += chunk.toString())).on('end', () => resolve(text));
+    }).on('error', reject);
+  });
+  expect(seenBy({ body } as Parameters<typeof seenBy>[0])).toMatchObject({
+    url: '/x',
+    headers: { 'x-forwarded-proto': 'https', forwarded: expect.stringContaining('proto=https') },
+  });
+});
+
+test('a WebSocket stays open while the certificate is renewed, and the next connection is shown the new one', async () => {
+  const harness = await gateway();
+  const server = new WebSocketServer({ port: 0 });
+  onCleanup(async () => server.close());
+  server.on('connection', (socket) => socket.on('message', (text: Buffer) => socket.send(`echo ${text.toString()}`)));
+  const address = server.address();
+  const inside = typeof address === 'object' && address ? address.port : 0;
+  harness.add(A, { publicPorts: [80], ports: { 80: inside } });
+  const socket = new WebSocket(`wss://127.0.0.1:${harness.port}/forward/${A}/80/`, { rejectUnauthorized: false });
+  await once(socket, 'open');
+  expect(await shown(harness.port)).toBe('first.test');
+
+  const second = await pairFor('second.test');
+  // A renewal writes one before the other: the two do not fit meanwhile.
+  await write({ cert: second.cert });
+  await expect.poll(() => logged).toContain('the certificate can not be used; the one before stays in use');
+  expect(await shown(harness.port)).toBe('first.test');
+  await write({ key: '' });
+  await expect.poll(() => logged.length).toBeGreaterThan(1);
+  expect(await shown(harness.port)).toBe('first.test');
+  await write({ key: second.key });
+  await expect.poll(() => shown(harness.port)).toBe('second.test');
+  socket.send('there');
+  const [text] = await once(socket, 'message');
+  expect(String(text)).toBe('echo there');
+  socket.close();
+});
+
+test('files that are missing, no certificate, or do not belong together are refused at the start', async () => {
+  await expect(open()).rejects.toThrow(/ENOENT.*cert/);
+  const [one, other] = [await pairFor('one.test'), await pairFor('other.test')];
+  await write({ cert: 'nothing', key: one.key });
+  await expect(open()).rejects.toThrow();
+  await write({ cert: one.cert, key: other.key });
+  await expect(open()).rejects.toThrow('the key is not that of the certificate');
+  // As a file is for a moment that is being written.
+  await write({ cert: one.cert, key: '' });
+  await expect(open()).rejects.toThrow();
+});
+
+/** Who says nothing, and who stops in the middle of their first words. */
+async function silent(port: number): Promise<{ closed: () => number }> {
+  let closed = 0;
+  const sockets = ['', '\x16\x03\x01\x02\x00\x01'].map((text) => {
+    const socket = connect(port, '127.0.0.1').on('error', () => {});
+    socket.resume().once('close', () => (closed += 1));
+    socket.write(text, 'latin1');
+    return socket;
+  });
+  onCleanup(async () => {
+    for (const socket of sockets) socket.destroy();
+  });
+  await Promise.all(sockets.map((socket) => once(socket, 'connect')));
+  return { closed: () => closed };
+}
+
+test('a connection without a handshake is closed when its time is over', async () => {
+  const { port } = await start({ tls: bare, limits: { headMs: 100 } });
+  const { closed } = await silent(port);
+  await expect.poll(closed, { timeout: 15_000 }).toBe(2);
+});
+
+test('a connection without a handshake does not hold the stop up', async () => {
+  const { gateway, port } = await start({ tls: bare });
+  const { closed } = await silent(port);
+  // What came after these has shaken hands: so they were taken in.
+  await shown(port);
+  await gateway.stop();
+  await expect.poll(closed, { timeout: 15_000 }).toBe(2);
+});

@@ -1,0 +1,240 @@
+import { connect } from 'node:net';
+import { describe, expect, test } from 'vitest';
+import { EngineFault } from '../../../src/domain/engine-fault.ts';
+import { API_ORIGIN, ask, sendRaw, idOf, onCleanup, serve, start, until } from './harness.ts';
+
+const A = idOf('a');
+
+describe('when nothing inside can answer, the gateway says why', () => {
+  const browser = { headers: { accept: 'text/html,application/xhtml+xml' } };
+
+  test('nothing listens on the port', async () => {
+    const harness = await start();
+    harness.add(A, { publicPorts: [80] });
+    const forProgram = await ask(harness, `/forward/${A}/80/`);
+    expect(forProgram).toMatchObject({
+      status: 503,
+      headers: { 'retry-after': '3', 'content-type': 'application/json; charset=utf-8' },
+    });
+    expect(JSON.parse(forProgram.body)).toEqual({
+      message: expect.stringMatching(/nothing listens on its port 80: .*let it listen on 0\.0\.0\.0/),
+    });
+    const forPerson = await ask(harness, `/forward/${A}/80/`, browser);
+    expect(forPerson.headers['content-type']).toBe('text/html; charset=utf-8');
+    expect(forPerson.body).toContain('http-equiv="refresh"');
+  });
+
+  test('who uploads to a port on which nothing listens is told so, and the connection goes on', async () => {
+    const harness = await start();
+    harness.add(A, { publicPorts: [80] });
+    const upload = `POST /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\nContent-Length: 3000000\r\n\r\n${'x'.repeat(3_000_000)}`;
+    const last = `GET /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`;
+    const answer = await sendRaw(harness, upload + upload + last);
+    expect(answer.match(/^HTTP\/1\.1 503 /gm)).toHaveLength(3);
+  });
+
+  test('who breaks off such an upload ends nothing but the upload', async () => {
+    const harness = await start();
+    harness.add(A, { publicPorts: [80] });
+    for (let count = 0; count < 20; count += 1) {
+      const client = connect(harness.port, '127.0.0.1').on('error', () => {});
+      client.write(
+        `POST /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\nContent-Length: 3000000\r\n\r\n${'x'.repeat(100_000)}`,
+      );
+      await new Promise((resolve) => client.once('data', resolve));
+      client.resetAndDestroy();
+    }
+    expect(await ask(harness, `/forward/${A}/80/`)).toMatchObject({ status: 503 });
+  });
+
+  const pages: [status: string, title: string, says: RegExp, looksAgain: boolean][] = [
+    ['Initializing', 'The instance is starting', /The instance is Initializing\..*It answers here once it runs/s, true],
+    ['PullingImage', 'The instance is starting', /The instance is PullingImage\./, true],
+    ['Starting', 'The instance is starting', /The instance is Starting\./, true],
+    ['Restarting', 'The instance is starting', /The instance is Restarting\./, true],
+    [
+      'Stopped',
+      'The instance does not run',
+      /The instance is Stopped\..*Its owner can start it from the console/s,
+      false,
+    ],
+    [
+      'Archived',
+      'The instance does not run',
+      /The instance is Archived\..*Its owner can start it from the console/s,
+      false,
+    ],
+    ['StartingFailed', 'The instance could not be started', /learns why from the console.*start it again/s, false],
+    [
+      'InitializationFailed',
+      'The instance could not be started',
+      /diagnosisMessage of POST \/api\/instance\/get/,
+      false,
+    ],
+  ];
+  for (const [status, title, says, looksAgain] of pages)
+    test(`an instance that is ${status} has a page that says what would help`, async () => {
+      const harness = await start();
+      harness.add(A, { publicPorts: [80], route: { running: false, status } });
+      const page = await ask(harness, `/forward/${A}/80/`, browser);
+      expect(page).toMatchObject({
+        status: 503,
+        headers: { 'cache-control': 'no-store', 'x-error-code': 'unavailable' },
+      });
+      expect(page.body).toContain(`<h1>${title}</h1>`);
+      expect(page.body).toMatch(says);
+      expect(page.body.includes('http-equiv="refresh"')).toBe(looksAgain);
+      expect(page.body.includes('looks again by itself')).toBe(looksAgain);
+      expect(page.headers['retry-after']).toBe(looksAgain ? '3' : undefined);
+      expect(page.body.includes(`href="${API_ORIGIN}/"`)).toBe(!looksAgain);
+      const program = await ask(harness, `/forward/${A}/80/`);
+      expect(JSON.parse(program.body)).toEqual({ message: expect.stringContaining(`the instance is ${status}: `) });
+    });
+
+  test('an instance that stops while it is asked is said to be between two runs, and looked for again', async () => {
+    const harness = await start();
+    const instance = harness.add(A, { publicPorts: [80] });
+    instance.streams.set(80, () => {
+      throw new EngineFault('not_found', 'it does not run', { retry: false });
+    });
+    const page = await ask(harness, `/forward/${A}/80/`, browser);
+    expect(page).toMatchObject({ status: 503, headers: { 'retry-after': '3' } });
+    expect(page.body).toContain('The instance has just stopped, or is being restarted.');
+    expect(page.body).toContain('http-equiv="refresh"');
+  });
+
+  test('of a notebook that does not listen the page says where it tells why', async () => {
+    const harness = await start({ limits: { notebookPatienceMs: 0 } });
+    harness.add(A, {});
+    harness.sessions.set('s', 'account-alice');
+    const headers = { ...browser.headers, cookie: 'berth_gateway=s', 'sec-fetch-site': 'none' };
+    const page = await ask(harness, `/notebook/${A}/lab`, { headers });
+    expect(page.body).toContain('/var/log/berth/notebook.log');
+    expect(page.body).toContain('An image without Jupyter has no notebook');
+  });
+
+  test('an address that is no instance has a way out', async () => {
+    const harness = await start();
+    const answered = await ask(harness, '/', browser);
+    expect(answered.status).toBe(404);
+    expect(answered.body).toContain(`href="${API_ORIGIN}/"`);
+  });
+
+  test('a notebook that does not listen yet is waited for', async () => {
+    const inside = await serve((_req, res) => res.end('the notebook'));
+    const harness = await start();
+    const instance = harness.add(A, {});
+    harness.sessions.set('s', 'account-alice');
+    const asked = ask(harness, `/notebook/${A}/lab`, { headers: { cookie: 'berth_gateway=s' } });
+    await until('it was tried', () => harness.dials >= 2);
+    instance.ports.set(8888, inside.port);
+    expect(await asked).toMatchObject({ status: 200, body: 'the notebook' });
+  });
+
+  test('a notebook that never listens is waited for once, and not by each request', async () => {
+    const harness = await start({ limits: { notebookPatienceMs: 300 } });
+    harness.add(A, {});
+    harness.sessions.set('s', 'account-alice');
+    const headers = { cookie: 'berth_gateway=s' };
+    expect(await ask(harness, `/notebook/${A}/lab`, { headers })).toMatchObject({ status: 503 });
+    expect(harness.dials).toBeGreaterThan(1);
+    const dialsBefore = harness.dials;
+    expect(await ask(harness, `/notebook/${A}/lab`, { headers })).toMatchObject({ status: 503 });
+    expect(harness.dials).toBe(dialsBefore + 1);
+  });
+
+  test('one request too many at once is turned away, and the place is given back', async () => {
+    const waiting: (() => void)[] = [];
+    const inside = await serve((_req, res) => void waiting.push(() => res.end('ok')));
+    const harness = await start({ limits: { perPort: 2 } });
+    harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
+    const first = [ask(harness, `/forward/${A}/80/`), ask(harness, `/forward/${A}/80/`)];
+    await until('two are inside', () => waiting.length === 2);
+    expect(await ask(harness, `/forward/${A}/80/`)).toMatchObject({ status: 503, headers: { 'retry-after': '1' } });
+    for (const end of waiting.splice(0)) end();
+    expect((await Promise.all(first)).map(({ body }) => body)).toEqual(['ok', 'ok']);
+    const next = ask(harness, `/forward/${A}/80/`);
+    await until('the next is inside', () => waiting.length === 1);
+    waiting[0]?.();
+    expect(await next).toMatchObject({ status: 200 });
+  });
+});
+
+describe('the gateway ends as it should', () => {
+  test('idle connections to instances are closed after a while, and when the instance stops', async () => {
+    const inside = await serve((_req, res) => res.end('ok'));
+    const harness = await start({ limits: { idlePoolMs: 100, idleConnectionMs: 60_000 } });
+    const instance = harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
+    await ask(harness, `/forward/${A}/80/`);
+    await until('the idle connection is closed', () => harness.dialled.size === 0);
+
+    const patient = await start({ limits: { idleConnectionMs: 60_000 } });
+    patient.instances.set(A, instance);
+    await ask(patient, `/forward/${A}/80/`);
+    expect(patient.dialled.size).toBe(1);
+    instance.route = { ...instance.route, running: false, status: 'Stopped' };
+    await ask(patient, `/forward/${A}/80/`);
+    await until('the connection to the stopped instance is closed', () => patient.dialled.size === 0);
+  });
+
+  test('stop lets a running request end and takes no new ones', async () => {
+    const finish: (() => void)[] = [];
+    const inside = await serve((_req, res) => {
+      res.write('first half, ');
+      finish.push(() => res.end('second half'));
+    });
+    const harness = await start();
+    harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
+    const asked = ask(harness, `/forward/${A}/80/`);
+    await until('it runs', () => finish.length === 1);
+    const stopped = harness.gateway.stop();
+    await expect(ask(harness, `/forward/${A}/80/`)).rejects.toThrow(/ECONNREFUSED/);
+    finish[0]?.();
+    expect(await asked).toMatchObject({ status: 200, body: 'first half, second half' });
+    await stopped;
+  });
+
+  test('stop cuts what does not end within the grace', async () => {
+    const inside = await serve((_req, res) => res.write('for ever'));
+    const harness = await start({ limits: { stopGraceMs: 50 } });
+    harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
+    const asked = ask(harness, `/forward/${A}/80/`).catch((error: Error) => error.message);
+    await until('it runs', () => harness.dialled.size === 1);
+    await harness.gateway.stop();
+    expect(await asked).toMatch(/aborted|hang up|ECONNRESET/);
+    await until('nothing is connected inside', () => harness.dialled.size === 0);
+  });
+
+  test('a storm of resets leaves nothing behind', async () => {
+    const inside = await serve((req, res) => {
+      if (req.url === '/slow') res.write('x');
+      else req.pipe(res);
+    });
+    const harness = await start();
+    harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
+    const faults: unknown[] = [];
+    const onFault = (error: unknown): void => void faults.push(error);
+    process.on('unhandledRejection', onFault);
+    onCleanup(async () => void process.off('unhandledRejection', onFault));
+    const texts = [
+      `GET /forward/${A}/80/slow HTTP/1.1\r\nHost: h\r\n\r\n`,
+      `POST /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\nsome`,
+      `GET /forward/${A}/80/ HT`,
+      '',
+    ];
+    let open = 0;
+    for (let count = 0; count < 2_000; count += 1) {
+      open += 1;
+      const socket = connect(harness.port, '127.0.0.1');
+      socket.on('error', () => {}).once('close', () => (open -= 1));
+      socket.once('connect', () => {
+        socket.write(texts[count % texts.length] ?? '');
+        setTimeout(() => socket.resetAndDestroy(), count % 7);
+      });
+      if (count % 100 === 99) await until('few are open', () => open < 20);
+    }
+    await until('no connection inside is left', () => harness.dialled.size <= 1);
+    expect(await ask(harness, `/forward/${A}/80/`, { method: 'POST', body: 'alive' })).toMatchObject({ body: 'alive' });
+    expect(faults).toEqual([]);
+  });
+});

@@ -1,0 +1,77 @@
+/** Containers that bear our labels and that nobody wished, as a lost database leaves them, and what an operator says about them. */
+import type { Caller } from '../../src/control/control.ts';
+import { EngineFault } from '../../src/domain/engine-fault.ts';
+import { instanceIdOf, userId } from '../../src/domain/ids.ts';
+import { ask, type Request } from './client.ts';
+import { callers, images, types } from './template.ts';
+import type { World } from './world.ts';
+
+/** Of no seed's range, so that nobody else has drawn it. */
+const FIRST_PORT = 29_000;
+
+/** Two sweeps must have seen it. */
+const HEARD_OF_MS = [30_000, 300_000] as const;
+
+/** And an operator who hears of it. */
+export function leaveOrphan(world: World): void {
+  const { engine, schedule } = world;
+  schedule.later(schedule.spread(...HEARD_OF_MS), () => {
+    const request = handleStray(world, schedule.oneOf(callers));
+    if (request) ask(world, request);
+  });
+  const id = instanceIdOf(schedule.uuid());
+  const made = engine.ensure(
+    {
+      id,
+      ownerId: userId(schedule.oneOf(callers).accountId),
+      generation: 1,
+      hostname: id,
+      imageRef: images[0]?.ref ?? '',
+      cpuMilli: 1_000,
+      memoryMiB: 2_048,
+      gpus: 0,
+      pidsLimit: 100,
+      mounts: [],
+      nodePorts: [{ port: 22, nodePort: FIRST_PORT + schedule.between(0, 99) }],
+      nodePortAddress: '127.0.0.1',
+      files: [],
+    },
+    new AbortController().signal,
+  );
+  made.catch((error: unknown) => {
+    // The engine was away, or its image is not there: then there is none.
+    if (!(error instanceof EngineFault)) throw error;
+  });
+}
+
+/** Adopts it or has it deleted. Null: there is none, or nobody knows of it yet. */
+export function handleStray(world: World, caller: Caller): Request | null {
+  const { checker, model, schedule } = world;
+  const orphans = world.life
+    ? checker.rows<{ id: string; subjectId: string }>('select id, "subjectId" from stray where "watchedMs" > 0')
+    : [];
+  if (orphans.length === 0) return null;
+  const { id: strayId } = schedule.oneOf(orphans);
+  const action = schedule.oneOf(['adopt', 'adopt', 'delete'] as const);
+  const type = schedule.oneOf(types);
+  return {
+    text: `${action} stray ${strayId}`,
+    caller,
+    key: null,
+    send: (control) => control.orphans.handle(caller, { strayId, action, instanceTypeId: type.id }),
+    sent() {},
+    answered(answer) {
+      if (action !== 'adopt') return;
+      const id =
+        typeof answer === 'object' && answer !== null && 'instanceId' in answer ? String(answer.instanceId) : '';
+      const [row] = checker.rows<{ ownerId: string; desired: string }>(
+        'select "ownerId", desired from instance where id = ?',
+        id,
+      );
+      if (!row) return world.fail(`${strayId} was adopted as ${id}, and that is not in the database`);
+      // Whoever finds it in his lists may have wished something by now.
+      if (!model.instances.has(id)) model.adopt(checker.instances, checker.volumes, checker.snapshots);
+    },
+    refused: () => {},
+  };
+}

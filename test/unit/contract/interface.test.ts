@@ -1,0 +1,91 @@
+/** The contract has every field of `interface.md`, under its name, of its type, required where it says so, and no other. */
+import { readFile } from 'node:fs/promises';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { instance } from '../../../src/contract/instance.ts';
+import { routes } from '../../../src/contract/routes.ts';
+import { volume } from '../../../src/contract/volume.ts';
+import { expectedUrl, fieldsOf, readInterface } from './interface-fields.ts';
+import type { InterfaceField, InterfaceFields } from './interface-fields.ts';
+import { schemaFields } from './schema-fields.ts';
+
+let fields: InterfaceFields;
+beforeAll(async () => {
+  fields = fieldsOf(await readInterface());
+});
+
+const byPath = (a: { path: string }, b: { path: string }): number => (a.path < b.path ? -1 : 1);
+const pathAndType = ({ path, type }: InterfaceField) => ({ path, type });
+
+test('the committed list of fields is the one in the document', async () => {
+  expect(fields).toEqual(JSON.parse(await readFile(expectedUrl, 'utf8')));
+});
+
+test('as many fields are read from the document as it has, counted by hand', () => {
+  // §2.1: three members; 3+1 of the metadata; 9 of the spec, 5 billing, 5 image, 4+2 configuration, 6+12 type, 6 region,
+  // 3 port; 12+4 of the runtime. §2.2: 8.
+  expect(fields.instance).toHaveLength(3 + 4 + 9 + 5 + 5 + 6 + 18 + 6 + 3 + 16);
+  expect(fields.volume).toHaveLength(8);
+  expect(fields.requests['launch']).toHaveLength(9 + 2 + 4 + 5);
+  expect(fields.requests['listInstances']).toHaveLength(3);
+  expect(fields.requests['createVolume']).toHaveLength(4);
+});
+
+describe('answers', () => {
+  test('the instance object has every field of §2.1 with its type, and of ours `actions` alone', () => {
+    // remoteStorages of the answer has no table in §2.1: its items are those of the request.
+    const items = fields.requests['launch']?.filter(({ path }) => path.startsWith('remoteStorages[]')) ?? [];
+    const wanted = [
+      ...fields.instance.map(pathAndType),
+      ...items.map(({ path, type }) => ({ path: `instanceSpecInfo.${path}`, type })),
+    ];
+    const ours = [{ path: 'actions', type: 'array' }];
+    expect(schemaFields(instance).map(pathAndType).toSorted(byPath)).toEqual([...wanted, ...ours].toSorted(byPath));
+  });
+
+  test('the volume object has every field of §2.2 with its type, and none that is not there', () => {
+    expect(schemaFields(volume).map(pathAndType)).toEqual(fields.volume.map(pathAndType));
+  });
+
+  test.each(['launch', 'listInstances', 'listVolumes', 'createVolume'] as const)(
+    'the answer of %s has the members that §4 names',
+    (name) => {
+      const answered = schemaFields(routes[name].answer).map(({ path }) => path);
+      const named = fields.answers[name] ?? [];
+      expect(named.length).toBeGreaterThan(0);
+      for (const { path } of named) expect(answered).toContain(path);
+    },
+  );
+
+  test('the pager of an answer has the three numbers of §4.2', () => {
+    const numbers = schemaFields(routes.listInstances.answer).filter(({ path }) => path.startsWith('pager.'));
+    expect(numbers.map(pathAndType)).toEqual(
+      ['currentPage', 'pageSize', 'totalEntries'].map((name) => ({ path: `pager.${name}`, type: 'number' })),
+    );
+  });
+});
+
+describe('requests', () => {
+  test.each(['launch', 'createVolume'] as const)(
+    '%s has each field of §4 with its type, required as the table says, in the order of the tables',
+    (name) => expect(schemaFields(routes[name].body)).toEqual(fields.requests[name]),
+  );
+
+  test.each(['listInstances', 'listVolumes'] as const)('%s takes the pager of §4.2', (name) => {
+    expect(schemaFields(routes[name].body)).toEqual(fields.requests['listInstances']);
+  });
+
+  test('every field with a default in §4.1 gets it', () => {
+    const launch = routes.launch.body.parse({
+      name: 'n',
+      imageId: 'i',
+      instanceTypeId: 't',
+      region: 'r',
+      billing: { chargeMode: 'perHour', duration: 1 },
+      remoteStorages: [],
+      instanceConfiguration: { enableCommonData: false, enableDocker: false, initScript: '' },
+      nodePorts: [],
+    });
+    expect(launch.isSpotInstance).toBe(false);
+    expect(launch.instanceConfiguration).toMatchObject({ extraDataDiskSizeDB: 0, dockerStorageSize: 0 });
+  });
+});

@@ -1,0 +1,34 @@
+import { expect, test } from 'vitest';
+import { fileKinds } from '../../../src/contract/file.ts';
+import { actions, chargeModes, instanceStatuses } from '../../../src/contract/instance.ts';
+import { errorCodes } from '../../../src/contract/errors.ts';
+import { orphanHandlings, orphanKinds } from '../../../src/contract/orphan.ts';
+import { afterPatterns } from '../../../src/contract/log.ts';
+import { operationKinds, operationStates, stageNames } from '../../../src/contract/operation.ts';
+import { portAccesses } from '../../../src/contract/port.ts';
+import { volumeTypes } from '../../../src/contract/volume.ts';
+import * as catalog from '../../../src/domain/catalog.ts';
+import * as filePath from '../../../src/domain/file-path.ts';
+import * as states from '../../../src/domain/instance-states.ts';
+import { placeText } from '../../../src/domain/log-position.ts';
+import * as operations from '../../../src/domain/operation.ts';
+import * as portAccess from '../../../src/domain/port-access.ts';
+import { refusalCodes } from '../../../src/domain/refusal.ts';
+import * as orphan from '../../../src/domain/orphan.ts';
+import * as volume from '../../../src/domain/volume.ts';
+
+test('what crosses the wire and what is true use the same words', () => {
+  expect(chargeModes).toEqual(catalog.chargeModes);
+  expect(instanceStatuses).toEqual(states.instanceStatuses);
+  expect(actions).toEqual(states.actions);
+  expect(operationKinds).toEqual(operations.operationKinds);
+  expect(operationStates).toEqual(operations.operationStates);
+  expect(stageNames).toEqual(operations.stageNames);
+  expect(volumeTypes).toEqual(volume.volumeTypes);
+  expect(portAccesses).toEqual(portAccess.portAccesses);
+  expect(fileKinds).toEqual(filePath.fileKinds);
+  expect(orphanKinds).toEqual(orphan.orphanKinds);
+  expect(orphanHandlings).toEqual(orphan.orphanHandlings);
+  expect(afterPatterns.console.test(placeText({ atMs: 1_780_000_000_000, nth: 12 }))).toBe(true);
+  for (const code of refusalCodes) expect(errorCodes).toContain(code);
+});

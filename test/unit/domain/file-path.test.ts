@@ -1,0 +1,53 @@
+import { describe, expect, test } from 'vitest';
+import { namesOf, whyNoFilePath } from '../../../src/domain/file-path.ts';
+
+describe('a path of a file', () => {
+  test.each([
+    '',
+    'a',
+    'a/b/c',
+    '...',
+    '.hidden',
+    'a b',
+    'back\\slash',
+    '..\\..\\x',
+    'café/данные/🚀',
+    '~',
+    '-rf',
+    'a\nb',
+  ])('may be %j', (path) => {
+    expect(whyNoFilePath(path)).toBeNull();
+  });
+
+  test.each([
+    ['..', 'has the name ".."'],
+    ['a/../b', 'has the name ".."'],
+    ['a/..', 'has the name ".."'],
+    ['./a', 'has the name "."'],
+    ['/etc/passwd', 'has an empty name'],
+    ['a//b', 'has an empty name'],
+    ['a/', 'has an empty name'],
+    ['/', 'has an empty name'],
+    ['a\0b', 'has a NUL character'],
+    ['a\ud800', 'has half of a surrogate pair'],
+    ['\udc00/a', 'has half of a surrogate pair'],
+    ['é'.repeat(128), 'has a name that is too long: at most 255 bytes'],
+    ['a/'.repeat(2048) + 'a', 'is too long: at most 4096 bytes'],
+  ])('may not be %j, and it is said why', (path, why) => {
+    expect(whyNoFilePath(path)).toMatch(why);
+  });
+
+  test('is as long as Linux takes, and no longer', () => {
+    expect(whyNoFilePath('n'.repeat(255))).toBeNull();
+    expect(whyNoFilePath('n'.repeat(256))).toMatch('too long');
+    const longest = 'a/'.repeat(2047) + 'ab';
+    expect(longest.length).toBe(4096);
+    expect(whyNoFilePath(longest)).toBeNull();
+    expect(whyNoFilePath(`${longest}c`)).toMatch('too long');
+  });
+
+  test('is the names along it', () => {
+    expect(namesOf('')).toEqual([]);
+    expect(namesOf('a/b')).toEqual(['a', 'b']);
+  });
+});

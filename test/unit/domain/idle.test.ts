@@ -1,0 +1,233 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import {
+  defaultIdleLimits,
+  idlePolicy,
+  isActive,
+  isFresh,
+  judge,
+  requiredSignals,
+  signalNames,
+  unread,
+  unwatched,
+  type Judgement,
+  type Signal,
+  type SignalName,
+  type Watch,
+} from '../../../src/domain/idle.ts';
+
+const limits = defaultIdleLimits;
+const { lookEveryMs, staleMs } = limits;
+const MINUTE_MS = 60_000;
+const policy = idlePolicy(10 * MINUTE_MS);
+const required = requiredSignals(policy, true);
+const startMs = 1_700_000_000_000;
+
+const quiet = (name: SignalName, atMs: number): Signal => ({
+  name,
+  atMs,
+  inUse: false,
+  usedAtMs: 0,
+  text: `no ${name}`,
+});
+const allQuiet = (atMs: number): Signal[] => required.map((name) => quiet(name, atMs));
+const withOne = (atMs: number, one: Partial<Signal> & { name: SignalName }): Signal[] =>
+  allQuiet(atMs).map((signal) =>
+    signal.name === one.name ? { ...signal, text: `${one.name} is at work`, ...one } : signal,
+  );
+
+/** Judges look after look, as the watcher does. */
+function looks(each: { atMs: number; signals: Signal[] }[]): Judgement[] {
+  let watch: Watch = unwatched;
+  return each.map(({ atMs, signals }) => {
+    const judgement = judge({ policy, required, limits }, watch, signals, atMs);
+    ({ watch } = judgement);
+    return judgement;
+  });
+}
+const evenly = (count: number, signalsAt: (atMs: number, index: number) => Signal[]) =>
+  Array.from({ length: count }, (_, index) => {
+    const atMs = startMs + index * lookEveryMs;
+    return { atMs, signals: signalsAt(atMs, index) };
+  });
+
+describe('a judgement', () => {
+  test('warns a third of the time before, and stops when nothing used it for the whole of it', () => {
+    const judged = looks(evenly(21, allQuiet));
+    expect(judged.map(({ state }) => state)).toEqual(judged.map(() => 'idle'));
+    const warnedAt = judged.findIndex(({ deed }) => deed === 'warn');
+    expect(warnedAt * lookEveryMs).toBe(7 * MINUTE_MS); // of the looks, the first with at most 200 s left
+    expect(judged[warnedAt]?.willStopAtMs).toBe(startMs + policy.afterMs);
+    expect(judged.map(({ deed }) => deed).filter((deed) => deed !== 'nothing')).toEqual(['warn', 'stop']);
+    expect(judged.at(-1)).toMatchObject({ deed: 'stop', idleSinceMs: startMs });
+  });
+
+  test('the first signal that tells of use is the reason, whatever the later ones say', () => {
+    for (const [index, name] of signalNames.entries()) {
+      const signals = allQuiet(startMs).map((signal) =>
+        signalNames.indexOf(signal.name) >= index
+          ? { ...signal, inUse: true, text: `${signal.name} is at work` }
+          : signal,
+      );
+      expect(looks([{ atMs: startMs, signals }])[0]).toMatchObject({ state: 'active', because: `${name} is at work` });
+    }
+  });
+
+  test('a signal that is missing, unread, old or from the future is not known, and names itself', () => {
+    for (const name of required) {
+      for (const [kind, change] of Object.entries({
+        missing: () => [],
+        unread: () => [unread(name, 'the engine is away')],
+        old: (atMs: number) => [quiet(name, atMs - staleMs - 1)],
+        'from the future': (atMs: number) => [quiet(name, atMs + staleMs + 1)],
+        'old, and in use then': (atMs: number) => [{ ...quiet(name, atMs - staleMs - 1), inUse: true }],
+      })) {
+        const signals = (atMs: number) => [...allQuiet(atMs).filter((signal) => signal.name !== name), ...change(atMs)];
+        const judged = looks(evenly(60, signals));
+        for (const { state, deed, because, idleSinceMs } of judged) {
+          expect({ state, deed, idleSinceMs }, kind).toEqual({ state: 'unknown', deed: 'nothing', idleSinceMs: null });
+          expect(because).toContain(name);
+        }
+      }
+    }
+  });
+
+  test('one that is not known begins idleness anew', () => {
+    const judged = looks(evenly(40, (atMs, index) => (index === 15 ? allQuiet(atMs).slice(1) : allQuiet(atMs))));
+    expect(judged.findIndex(({ deed }) => deed === 'stop')).toBe(16 + policy.afterMs / lookEveryMs);
+  });
+
+  test('a pause between looks, or a clock set back, begins idleness anew', () => {
+    for (const jumpMs of [staleMs + 1, 24 * 60 * MINUTE_MS, -1, -24 * 60 * MINUTE_MS]) {
+      const before = evenly(19, allQuiet);
+      const fromMs = (before.at(-1)?.atMs ?? 0) + jumpMs;
+      const judged = looks([...before, { atMs: fromMs, signals: allQuiet(fromMs) }]);
+      expect(judged.at(-1)).toMatchObject({ state: 'idle', deed: 'nothing', idleSinceMs: fromMs });
+    }
+  });
+
+  test('use between two looks that its source remembers counts from then', () => {
+    const usedAtMs = startMs + 8 * MINUTE_MS;
+    const judged = looks(
+      evenly(60, (atMs) => withOne(atMs, { name: 'terminal', usedAtMs: atMs >= usedAtMs ? usedAtMs : 0 })),
+    );
+    expect(judged[16]).toMatchObject({ state: 'active', because: 'terminal is at work' });
+    const stopped = judged.findIndex(({ deed }) => deed === 'stop');
+    expect(stopped * lookEveryMs).toBe(8 * MINUTE_MS + policy.afterMs);
+    expect(judged[stopped]?.idleSinceMs).toBe(usedAtMs);
+  });
+
+  test('is not asked for what the policy ignores, nor for GPUs that it has not', () => {
+    const lax = idlePolicy(MINUTE_MS, { ignore: ['ssh', 'cpu'] });
+    expect(requiredSignals(lax, false)).toEqual(['keepAlive', 'kernel', 'terminal', 'http']);
+    const signals = [
+      ...requiredSignals(lax, false).map((name) => quiet(name, startMs)),
+      { ...quiet('ssh', startMs), inUse: true },
+    ];
+    const judged = judge({ policy: lax, required: requiredSignals(lax, false), limits }, unwatched, signals, startMs);
+    expect(judged.state).toBe('idle');
+  });
+});
+
+const anySignal = (name: SignalName, atMs: number): fc.Arbitrary<Signal | null> =>
+  fc.oneof(
+    { weight: 30, arbitrary: fc.constant(quiet(name, atMs)) },
+    { weight: 2, arbitrary: fc.integer({ min: 0, max: 2 * staleMs }).map((age) => quiet(name, atMs - age)) },
+    { weight: 1, arbitrary: fc.constant({ ...quiet(name, atMs), inUse: true }) },
+    {
+      weight: 1,
+      arbitrary: fc
+        .integer({ min: 0, max: 5 * MINUTE_MS })
+        .map((age) => ({ ...quiet(name, atMs), usedAtMs: atMs - age })),
+    },
+    { weight: 1, arbitrary: fc.constantFrom(null, unread(name, 'away')) },
+  );
+
+/** Some looks in a row: mostly evenly, mostly quiet, with pauses, jumps, use and holes. */
+const anyLooks = fc
+  .array(
+    fc.oneof(
+      { weight: 20, arbitrary: fc.constant(lookEveryMs) },
+      { weight: 1, arbitrary: fc.integer({ min: -MINUTE_MS, max: 4 * MINUTE_MS }) },
+    ),
+    {
+      minLength: 25,
+      maxLength: 80,
+    },
+  )
+  .chain((gaps) => {
+    let atMs = startMs;
+    return fc.tuple(
+      ...gaps.map((gapMs) => {
+        atMs += gapMs;
+        const nowMs = atMs;
+        // Whole looks are quiet more often than not, or no run of random ones would ever last ten minutes.
+        const mixed = fc.tuple(...required.map((name) => anySignal(name, nowMs)));
+        return fc
+          .oneof({ weight: 15, arbitrary: fc.constant(allQuiet(nowMs)) }, { weight: 1, arbitrary: mixed })
+          .map((signals) => ({ atMs: nowMs, signals: signals.flatMap((signal) => signal ?? []) }));
+      }),
+    );
+  });
+
+/** Whether looks that followed closely, with nothing unknown and nothing in use, cover the policy's time before the last. */
+function wholeTimeIdle(each: { atMs: number; signals: Signal[] }[]): boolean {
+  const nowMs = each.at(-1)?.atMs ?? 0;
+  const fromMs = nowMs - policy.afterMs;
+  let coveredFromMs = nowMs;
+  for (const { atMs, signals } of each.toReversed()) {
+    if (coveredFromMs - atMs > staleMs || atMs > coveredFromMs) return false;
+    const told = required.map((name) => signals.find((one) => one.name === name) ?? unread(name, ''));
+    if (!told.every((signal) => isFresh(signal, atMs, limits) && !signal.inUse && signal.usedAtMs <= fromMs))
+      return false;
+    coveredFromMs = atMs;
+    if (coveredFromMs <= fromMs) return true;
+  }
+  return false;
+}
+
+describe('whatever happens', () => {
+  test('nothing is stopped unless fresh signals all said idle for the whole time', () => {
+    let stops = 0;
+    fc.assert(
+      fc.property(anyLooks, (each) => {
+        for (const [index, { deed, idleSinceMs }] of looks(each).entries()) {
+          if (deed !== 'stop') continue;
+          stops += 1;
+          expect(wholeTimeIdle(each.slice(0, index + 1)), `idle since ${idleSinceMs}`).toBe(true);
+          return; // it would be gone
+        }
+      }),
+      { numRuns: 2_000 },
+    );
+    expect(stops, 'stops that were looked at').toBeGreaterThan(200);
+  });
+
+  test('a stop comes after a warning of the same idleness, at a later look', () => {
+    fc.assert(
+      fc.property(anyLooks, (each) => {
+        const judged = looks(each);
+        for (const [index, { deed, idleSinceMs }] of judged.entries()) {
+          if (deed !== 'stop') continue;
+          const before = judged.slice(0, index);
+          expect(before.some((one) => one.deed === 'warn' && one.idleSinceMs === idleSinceMs)).toBe(true);
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test('a fresh signal in use makes it active, and nothing is done', () => {
+    fc.assert(
+      fc.property(anyLooks, (each) => {
+        for (const [index, { state, deed }] of looks(each).entries()) {
+          const { atMs, signals } = each[index] ?? { atMs: 0, signals: [] };
+          const used = signals.some((signal) => isFresh(signal, atMs, limits) && isActive(signal, atMs, limits));
+          expect(state === 'active').toBe(used);
+          if (used) expect(deed).toBe('nothing');
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+});

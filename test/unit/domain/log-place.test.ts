@@ -1,0 +1,84 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import {
+  DISORDER_MS,
+  makePlacing,
+  makeSeeking,
+  placeText,
+  readPlace,
+  type Place,
+} from '../../../src/domain/log-position.ts';
+
+/** Times of lines in the order of a log: mostly forward, many in one millisecond, sometimes back a little. */
+const logs = fc
+  .array(
+    fc.oneof(
+      { weight: 6, arbitrary: fc.constant(0) },
+      { weight: 3, arbitrary: fc.integer({ min: 1, max: 700 }) },
+      fc.integer({ min: -300, max: -1 }),
+    ),
+    { minLength: 1, maxLength: 60 },
+  )
+  .map((steps) => {
+    let newestMs = 10_000;
+    return steps.map((step) => {
+      if (step > 0) newestMs += step;
+      return step < 0 ? newestMs + step : newestMs;
+    });
+  });
+
+const placesOf = (times: readonly number[]): (Place | null)[] => {
+  const placing = makePlacing();
+  return times.map((atMs) => placing(atMs));
+};
+
+/** What a reader is given that goes on after the line `index`, of a log that has lost its first `lost` lines. */
+function goneOn(times: readonly number[], index: number, lost = 0): { after: number[]; lost: boolean } {
+  const place = placesOf(times)[index] ?? expect.fail('the line has no place');
+  const kept = times.map((atMs, at) => ({ atMs, at })).slice(lost);
+  const range = kept.filter(({ atMs }) => atMs >= place.atMs - DISORDER_MS);
+  const [seek, placing] = [makeSeeking(place), makePlacing()];
+  const after: number[] = [];
+  for (const { atMs, at } of range) {
+    const is = seek(placing(atMs));
+    if (is === 'lost') return { after, lost: true };
+    if (is === 'after') after.push(at);
+  }
+  return { after, lost: false };
+}
+
+test('whoever goes on after any line is given each later one, once, and none before it', () => {
+  fc.assert(
+    fc.property(logs, fc.nat(), (times, pick) => {
+      const index = pick % times.length;
+      const later = times.map((_, at) => at).slice(index + 1);
+      expect(goneOn(times, index)).toEqual({ after: later, lost: false });
+    }),
+  );
+});
+
+test('a line that is no longer kept is found to be lost once later ones are there, and no line is taken for it', () => {
+  const times = [5_000, 5_000, 5_001, 6_500, 9_000];
+  expect(goneOn(times, 1, 3)).toEqual({ after: [], lost: true });
+  expect(goneOn(times, 2, 3)).toEqual({ after: [], lost: true });
+  // Nothing is so much later that it could not have been written before.
+  expect(goneOn([5_000, 5_500], 0, 1)).toEqual({ after: [], lost: false });
+});
+
+test('a line that was begun long before the newest has no place of its own', () => {
+  const placing = makePlacing();
+  expect([placing(9_000), placing(8_000), placing(7_999), placing(null), placing(9_000)]).toEqual([
+    { atMs: 9_000, nth: 1 },
+    { atMs: 8_000, nth: 1 },
+    null,
+    null,
+    { atMs: 9_000, nth: 2 },
+  ]);
+});
+
+test('a place is text and back; what is none is null', () => {
+  const place = { atMs: 1_780_000_000_123, nth: 17 };
+  expect(readPlace(placeText(place))).toEqual(place);
+  for (const text of ['', '1', '1.', '1.0', '.1', '1.1.1', '-1.1', '1.01', '1e3.1', '9'.repeat(16) + '.1', ' 1.1'])
+    expect(readPlace(text), text).toBe(null);
+});

@@ -1,0 +1,178 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import {
+  figureNames,
+  folded,
+  gpuFigureNames,
+  LONGEST_RATE_MS,
+  MINUTE_MS,
+  minutesOf,
+  SAMPLE_MS,
+  startOf,
+  stepped,
+  valuesOf,
+  type FigureName,
+  type Reading,
+  type Span,
+  type Values,
+} from '../../../src/domain/metrics.ts';
+
+const AT = 1_700_000_000_000;
+
+const reading = (over: Partial<Reading> = {}): Reading => ({
+  atMs: AT,
+  startedAtMs: AT - 3_600_000,
+  cpuTimeMs: 0,
+  receivedBytes: 0,
+  sentBytes: 0,
+  readBytes: 0,
+  writtenBytes: 0,
+  memoryBytes: 0,
+  processes: 1,
+  gpus: null,
+  ...over,
+});
+
+const told = (values: Values, name: FigureName): number => values[figureNames.indexOf(name)] ?? Number.NaN;
+const span = (atMs: number, ...values: number[]): Span => ({ atMs, mean: values, max: values });
+
+describe('a rate', () => {
+  test('is what the counter grew by over the time between two readings, each of its own', () => {
+    const before = reading({ cpuTimeMs: 500, receivedBytes: 1_000, sentBytes: 10, readBytes: 4_096, writtenBytes: 1 });
+    const now = reading({
+      atMs: AT + 10_000,
+      cpuTimeMs: 15_500,
+      receivedBytes: 3_000,
+      sentBytes: 20,
+      readBytes: 4_096,
+      writtenBytes: 50_001,
+    });
+    const values = valuesOf(now, before);
+    expect(told(values, 'cpuMilli')).toBe(1_500);
+    expect(told(values, 'receivedBytesPerSecond')).toBe(200);
+    expect(told(values, 'sentBytesPerSecond')).toBe(1);
+    expect(told(values, 'readBytesPerSecond')).toBe(0);
+    expect(told(values, 'writtenBytesPerSecond')).toBe(5_000);
+  });
+
+  test('of another run is counted from its beginning, however much the run before had counted', () => {
+    const before = reading({ cpuTimeMs: 900, receivedBytes: 7 });
+    const again = reading({ atMs: AT + 15_000, startedAtMs: AT + 5_000, cpuTimeMs: 2_000, receivedBytes: 40_000 });
+    expect(told(valuesOf(again, before), 'cpuMilli')).toBe(200);
+    expect(told(valuesOf(again, before), 'receivedBytesPerSecond')).toBe(4_000);
+    expect(told(valuesOf(again, null), 'cpuMilli'), 'never seen before').toBe(200);
+  });
+
+  test('is not known after a gap, of a first reading in the midst of a run, and where a counter is not told', () => {
+    const counted = { cpuTimeMs: 1_000_000, receivedBytes: 1_000_000 };
+    const late = reading({ atMs: AT + LONGEST_RATE_MS + 1, ...counted });
+    expect(told(valuesOf(late, reading()), 'cpuMilli')).toBeNaN();
+    expect(told(valuesOf(late, null), 'cpuMilli')).toBeNaN();
+    expect(told(valuesOf(late, null), 'processes'), 'what is no rate is told').toBe(1);
+    const soon = { atMs: AT + 15_000 };
+    expect(told(valuesOf(reading({ ...soon, readBytes: null }), reading()), 'readBytesPerSecond')).toBeNaN();
+    expect(told(valuesOf(reading(soon), reading({ readBytes: null })), 'readBytesPerSecond')).toBeNaN();
+  });
+
+  test('is not known when a part of the run began anew: a total that shrank is no growth', () => {
+    const before = reading({ cpuTimeMs: 1_500_000 });
+    const now = reading({ atMs: AT + 15_000, cpuTimeMs: 1_000_000 });
+    expect(told(valuesOf(now, before), 'cpuMilli')).toBeNaN();
+    expect(told(valuesOf(now, before), 'receivedBytesPerSecond'), 'the others are').toBe(0);
+  });
+
+  test('is never less than nought nor more than all that was counted, and rates over a run add up to what it counted', () => {
+    const step = fc.record({
+      ms: fc.integer({ min: 1, max: 60_000 }),
+      grown: fc.nat(10_000_000),
+      restart: fc.boolean(),
+    });
+    fc.assert(
+      fc.property(fc.array(step, { minLength: 1, maxLength: 30 }), fc.boolean(), (steps, restarts) => {
+        let before = reading({ startedAtMs: AT - 1, atMs: AT });
+        let [sum, counted] = [0, 0];
+        for (const { ms, grown, restart } of steps) {
+          const atMs = before.atMs + ms;
+          const begins = restart && restarts;
+          const now = reading({
+            atMs,
+            startedAtMs: begins ? atMs - Math.ceil(ms / 2) : before.startedAtMs,
+            receivedBytes: (begins ? 0 : before.receivedBytes) + grown,
+          });
+          const rate = told(valuesOf(now, before), 'receivedBytesPerSecond');
+          const sinceMs = begins ? Math.ceil(ms / 2) : ms;
+          if (sinceMs > LONGEST_RATE_MS) expect(rate).toBeNaN();
+          else {
+            expect(rate).toBeGreaterThanOrEqual(0);
+            sum += (rate * sinceMs) / 1000;
+            counted += grown;
+          }
+          before = now;
+        }
+        // Each rate is rounded to a whole byte a second.
+        expect(Math.abs(sum - counted)).toBeLessThanOrEqual(steps.length * 30 + 1);
+      }),
+    );
+  });
+});
+
+test("the figures of each GPU stand behind the instance's, and what one does not tell is not known", () => {
+  const gpu = { busyPercent: 90, memoryUsedBytes: 5, powerMilliwatts: null, temperatureCelsius: 60 };
+  const values = valuesOf(reading({ gpus: [gpu, { ...gpu, busyPercent: 0 }] }), null);
+  expect(values.slice(figureNames.length)).toEqual([90, 5, Number.NaN, 60, 0, 5, Number.NaN, 60]);
+  expect(values).toHaveLength(figureNames.length + 2 * gpuFigureNames.length);
+});
+
+describe('samples that are folded', () => {
+  test('have mean and maximum of what is known', () => {
+    const spans = [span(1, 10, Number.NaN, 1), span(2, 20, Number.NaN), span(3, Number.NaN, Number.NaN)];
+    expect(folded(0, spans)).toEqual({ atMs: 0, mean: [15, Number.NaN, 1], max: [20, Number.NaN, 1] });
+  });
+
+  test('the maximum of minutes is of their maxima, and not of their means', () => {
+    const minutes = [
+      { atMs: 0, mean: [10], max: [100] },
+      { atMs: MINUTE_MS, mean: [20], max: [30] },
+    ];
+    expect(folded(0, minutes)).toEqual({ atMs: 0, mean: [15], max: [100] });
+  });
+
+  test('become minutes in order', () => {
+    const samples = [0, 15, 30, 45, 60, 200].map((s) => span(AT + s * 1_000, s));
+    const first = startOf(AT, MINUTE_MS);
+    const minutes = minutesOf(samples.toReversed());
+    expect(minutes.map(({ atMs }) => (atMs - first) / MINUTE_MS)).toEqual([0, 1, 3]);
+    expect(minutes.flatMap(({ max }) => max)).toEqual([...new Set(minutes.flatMap(({ max }) => max))]);
+  });
+
+  test('become steps: each is in the one of its time, what is outside in none, and a step without any is null', () => {
+    const values = fc.array(fc.integer({ min: 0, max: 1e12 }), { minLength: 2, maxLength: 2 });
+    const samples = fc.uniqueArray(fc.tuple(fc.nat(400), values), { selector: ([nth]) => nth, maxLength: 60 });
+    const range = fc.record({
+      from: fc.nat(50),
+      steps: fc.integer({ min: 1, max: 40 }),
+      step: fc.constantFrom(1, 2, 4, 20),
+    });
+    fc.assert(
+      fc.property(samples, range, (given, { from, steps, step }) => {
+        const stepMs = step * SAMPLE_MS;
+        const fromMs = startOf(AT, stepMs) + from * stepMs;
+        const spans = given.map(([nth, told]) => span(startOf(AT, SAMPLE_MS) + nth * SAMPLE_MS, ...told));
+        const found = stepped(spans, { fromMs, toMs: fromMs + steps * stepMs, stepMs });
+        expect(found).toHaveLength(steps);
+        for (const [nth, one] of found.entries()) {
+          const atMs = fromMs + nth * stepMs;
+          const within = spans.filter((each) => each.atMs >= atMs && each.atMs < atMs + stepMs);
+          expect(one === null).toBe(within.length === 0);
+          if (one === null) continue;
+          expect(one.atMs).toBe(atMs);
+          for (const at of [0, 1]) {
+            const all = within.map(({ mean }) => mean[at] ?? -1);
+            expect(one.max[at]).toBe(Math.max(...all));
+            expect(one.mean[at]).toBe(Math.round(all.reduce((sum, each) => sum + each, 0) / all.length));
+          }
+        }
+      }),
+    );
+  });
+});

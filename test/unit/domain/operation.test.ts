@@ -1,0 +1,213 @@
+/** What becomes of an operation as its subject goes from phase to phase, and what is said of it. */
+import { describe, expect, test } from 'vitest';
+import { diagnoses, type Phase } from '../../../src/domain/instance-states.ts';
+import {
+  beginInit,
+  beginOperation,
+  carryOn,
+  endInit,
+  endOperation,
+  enter,
+  failOperation,
+  failureOf,
+  howToCancel,
+  operationId,
+  operationKinds,
+  percentOf,
+  supersede,
+  type Operation,
+  type OperationKind,
+  type Progress,
+} from '../../../src/domain/operation.ts';
+import { publicOperation, publicStages } from '../../../src/domain/public-operation.ts';
+
+const at = (phase: Phase, progress: Progress | null = null) => ({
+  phase,
+  progress,
+  diagnosis: '' as const,
+  diagnosisMessage: '',
+});
+
+/** Through these phases, a second each. */
+const through = (kind: OperationKind, ...phases: Phase[]): Operation =>
+  phases.reduce(
+    (operation, phase, index) => carryOn(operation, at(phase), (index + 1) * 1_000),
+    beginOperation(kind, 'user', 0),
+  );
+
+const names = ({ stages }: Operation): string[] => stages.map(({ name }) => name);
+const bytes = (done: number, total: number): Progress => ({ done, total, unit: 'bytes' });
+
+test('an id is its subject and the number of the wish', () => {
+  expect(operationId('notebook-1', 3)).toBe('notebook-1.3');
+});
+
+test('what waits for a place is Pending, what is begun at once is Running', () => {
+  for (const kind of operationKinds) {
+    const waits = kind === 'launch' || kind === 'start';
+    const begun = beginOperation(kind, 'user', 7);
+    expect(begun).toMatchObject({
+      kind,
+      state: waits ? 'Pending' : 'Running',
+      startedAtMs: 7,
+      endedAtMs: null,
+      error: null,
+    });
+    expect(begun.stages).toHaveLength(1);
+    expect(percentOf(begun)).toBe(0);
+  }
+});
+
+test('a launch goes through its stages, each ending when the next begins, and ends with the phase Ready', () => {
+  const launch = through('launch', 'DownloadImage', 'PrepareDisks', 'CreateContainer', 'WaitReady', 'Ready');
+  expect(launch).toMatchObject({ state: 'Succeeded', endedAtMs: 5_000, error: null });
+  expect(launch.stages.map(({ name, startedAtMs, endedAtMs }) => [name, startedAtMs, endedAtMs])).toEqual([
+    ['Queued', 0, 1_000],
+    ['Image', 1_000, 2_000],
+    ['Disks', 2_000, 3_000],
+    ['Container', 3_000, 4_000],
+    ['Readiness', 4_000, 5_000],
+  ]);
+});
+
+test.each([
+  { kind: 'stop', phases: ['Stopping', 'Stopped'] },
+  { kind: 'restart', phases: ['Stopping', 'CreateContainer', 'WaitReady', 'Ready'] },
+  { kind: 'archive', phases: ['Stopping', 'Archiving', 'Archived'] },
+  { kind: 'terminate', phases: ['Cleaning', 'RemovingDisks', 'Cleaned'] },
+] satisfies { kind: OperationKind; phases: Phase[] }[])(
+  '$kind succeeds with its phase of rest, and not before',
+  ({ kind, phases }) => {
+    const before = through(kind, ...phases.slice(0, -1));
+    expect(before).toMatchObject({ state: 'Running', endedAtMs: null });
+    expect(percentOf(before)).toBeLessThan(100);
+    const done = through(kind, ...phases);
+    expect(done.state).toBe('Succeeded');
+    expect(percentOf(done)).toBe(100);
+  },
+);
+
+test('the phase Failed ends it with the reason, the words, and what to do', () => {
+  const failing = { ...at('Failed'), diagnosis: 'ImageDenied', diagnosisMessage: 'unauthorized' } as const;
+  const failed = carryOn(through('launch', 'DownloadImage'), failing, 9_000);
+  expect(failed).toMatchObject({
+    state: 'Failed',
+    endedAtMs: 9_000,
+    error: { reason: 'ImageDenied', message: 'unauthorized', whatToDo: diagnoses.ImageDenied },
+  });
+  expect(publicStages(failed).at(-1)?.text).toBe('not finished: the image is made ready');
+});
+
+test('what has ended is not moved by anything that is seen later', () => {
+  const done = through('launch', 'Ready');
+  for (const phase of ['Queued', 'DownloadImage', 'Failed', 'Stopped'] as const)
+    expect(carryOn(done, at(phase), 99_000)).toBe(done);
+  expect(endOperation(done, 'Cancelled', 99_000)).toBe(done);
+  expect(failOperation(done, failureOf('StartTimeout', ''), 99_000)).toBe(done);
+});
+
+test('one that has its place is not put back in line by the phase that it shows until a pass looks', () => {
+  const placed = enter(beginOperation('launch', 'user', 0), 'Placed', 0);
+  expect(carryOn(placed, at('Queued'), 500)).toBe(placed);
+  expect(names(carryOn(placed, at('DownloadImage'), 500))).toEqual(['Queued', 'Placed', 'Image']);
+});
+
+test('bytes are counted in the stage they belong to, and not in the next', () => {
+  let launch = carryOn(beginOperation('launch', 'user', 0), at('DownloadImage', bytes(12_340_000, 45_600_000)), 1_000);
+  expect(publicStages(launch).at(-1)).toEqual({
+    name: 'Image',
+    startedAtUnixMs: 1_000,
+    endedAtUnixMs: null,
+    done: 12_340_000,
+    total: 45_600_000,
+    unit: 'bytes',
+    text: 'the image is made ready: 12.3 of 45.6 MB',
+  });
+  launch = carryOn(launch, at('CreateContainer', bytes(45_600_000, 45_600_000)), 2_000);
+  expect(publicStages(launch).at(-1)).toMatchObject({ name: 'Container', done: 0, total: 0, unit: '' });
+});
+
+test('steps and bytes of an unknown whole are said as they are', () => {
+  const say = (progress: Progress) =>
+    publicStages(enter(beginOperation('launch', 'user', 0), 'Image', 1, progress)).at(-1)?.text;
+  expect(say({ done: 3, total: 7, unit: 'steps' })).toBe('the image is made ready: step 3 of 7');
+  expect(say({ done: 3, total: 0, unit: 'steps' })).toBe('the image is made ready: step 3');
+  expect(say(bytes(2_000_000, 0))).toBe('the image is made ready: 2.0 MB');
+});
+
+test('percent grows with the stages and with the bytes of one, and only a success is 100', () => {
+  const begun = beginOperation('launch', 'user', 0);
+  const steps = [
+    begun,
+    enter(begun, 'Placed', 1),
+    enter(begun, 'Image', 1, bytes(0, 100)),
+    enter(begun, 'Image', 1, bytes(50, 100)),
+    enter(begun, 'Image', 1, bytes(100, 100)),
+    enter(begun, 'Disks', 1),
+    enter(begun, 'Container', 1),
+    enter(begun, 'Readiness', 1),
+  ].map(percentOf);
+  expect(steps).toEqual([...steps].sort((a, b) => a - b));
+  expect(new Set(steps).size).toBeGreaterThan(6);
+  expect(steps.at(-1)).toBeLessThan(100);
+  expect(percentOf(endOperation(enter(begun, 'Readiness', 1), 'Cancelled', 2))).toBeLessThan(100);
+  expect(percentOf(enter(begun, 'Image', 1, bytes(300, 100)))).toBeLessThan(100);
+});
+
+test('a step back takes up a stage where it was, and those after it are not said to be done', () => {
+  const back = through('launch', 'DownloadImage', 'CreateContainer', 'DownloadImage');
+  expect(names(back)).toEqual(['Queued', 'Container', 'Image']);
+  const texts = new Map(publicStages(back).map(({ name, text, startedAtUnixMs }) => [name, { text, startedAtUnixMs }]));
+  expect(texts.get('Image')).toEqual({ text: 'the image is made ready', startedAtUnixMs: 1_000 });
+  expect(texts.get('Container')?.text).toBe('not finished: the container is made');
+  expect(texts.get('Queued')?.text).toBe('had its turn');
+});
+
+test('the init script outlasts the operation, ends by itself, and stands in the timeline once', () => {
+  const running = carryOn(beginInit(through('launch', 'WaitReady'), 2_000), at('Ready'), 3_000);
+  expect(running.state).toBe('Succeeded');
+  expect(publicStages(running).at(-1)).toMatchObject({
+    name: 'InitScript',
+    endedAtUnixMs: null,
+    text: 'the init script runs',
+  });
+  expect(names(beginInit(running, 4_000)).filter((name) => name === 'InitScript')).toHaveLength(1);
+  expect(publicStages(endInit(running, 5_000)).at(-1)).toMatchObject({
+    endedAtUnixMs: 5_000,
+    text: 'the init script has ended',
+  });
+});
+
+test('another wish cancels what had not ended, and leaves what had as it ended; nothing of either goes on', () => {
+  const cut = supersede(through('launch', 'DownloadImage'), 9_000);
+  expect(cut).toMatchObject({ state: 'Cancelled', endedAtMs: 9_000, error: null });
+  const done = carryOn(beginInit(through('launch', 'WaitReady'), 2_000), at('Ready'), 3_000);
+  const followed = supersede(done, 9_000);
+  expect(followed).toMatchObject({ state: 'Succeeded', endedAtMs: 3_000 });
+  for (const { stages } of [cut, followed]) expect(stages.every(({ endedAtMs }) => endedAtMs !== null)).toBe(true);
+});
+
+describe('cancelling', () => {
+  test.each([
+    ['launch', 'terminate'],
+    ['start', 'stop'],
+    ['restart', 'stop'],
+    ['archive', 'stop'],
+  ] as const)('%s is taken back by %s while it is under way', (kind, action) => {
+    const begun = beginOperation(kind, 'user', 0);
+    expect(howToCancel(begun)).toEqual({ action });
+    expect(publicOperation('x', 1, begun).cancellable).toBe(true);
+    const over = supersede(begun, 1);
+    expect(howToCancel(over)).toEqual({ why: expect.stringContaining('ended already (Cancelled)') });
+    expect(publicOperation('x', 1, over).cancellable).toBe(false);
+  });
+
+  test.each(['stop', 'terminate', 'saveImage', 'deleteImage', 'createVolume', 'deleteVolume'] as const)(
+    '%s is not taken back, and it is said what works',
+    (kind) => {
+      expect(howToCancel(beginOperation(kind, 'user', 0))).toEqual({
+        why: expect.stringMatching(/; (wait|launch|create|delete)/),
+      });
+    },
+  );
+});

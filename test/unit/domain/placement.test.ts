@@ -1,0 +1,336 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import type { Capacity } from '../../../src/domain/catalog.ts';
+import {
+  fits,
+  freeOf,
+  KEPT_MS,
+  makeTurns,
+  nearestType,
+  nothing,
+  plus,
+  whatIsShort,
+  type InLine,
+  type Room,
+} from '../../../src/domain/placement.ts';
+
+const of = (cpu: number, memory: number, gpus = 0): Capacity => ({
+  cpuMilli: cpu * 1000,
+  memoryMiB: memory * 1024,
+  gpus,
+});
+const room = (total: Capacity, used: Capacity = of(0, 0)): Room => ({ total, used });
+
+/** Long after all began. */
+const NOW_MS = 1_000 * KEPT_MS;
+const atEnd = NOW_MS - KEPT_MS;
+
+interface Waits extends InLine {
+  held: Capacity;
+}
+let accounts = 0;
+/** Who waits since just now, as one of an account of its own that holds nothing. */
+const waits = (need: Capacity, over: Partial<Waits> = {}): Waits => ({
+  need,
+  ownerId: `account ${accounts++}`,
+  joinedAtMs: NOW_MS,
+  held: nothing,
+  ...over,
+});
+
+/** Who of a line may be placed now, and whether a newcomer might, too. */
+const placedOf = (
+  at: Room,
+  line: (Capacity | Waits)[],
+  newcomer = of(0, 0),
+): { placed: boolean[]; newcomer: boolean } => {
+  const turns = makeTurns(at, NOW_MS);
+  const placed = line.map((one) => ('need' in one ? one : waits(one))).map((one) => turns.pass(one, one.held));
+  return { placed, newcomer: fits(newcomer, turns.open()) };
+};
+
+test('who came first is placed first, and a smaller one behind does not take what is kept for it', () => {
+  const at = room(of(8, 32), of(6, 24));
+  expect(placedOf(at, [of(4, 16), of(1, 2)], of(1, 2))).toEqual({ placed: [false, false], newcomer: false });
+});
+
+test('a later small one passes one that waits for GPUs while CPU and memory are enough for both, and no longer', () => {
+  const at = room(of(16, 64, 2), of(4, 16, 2));
+  const gpu = of(8, 32, 1);
+  expect(placedOf(at, [gpu, of(4, 16)], of(1, 2))).toEqual({ placed: [false, true], newcomer: false });
+  expect(placedOf(at, [gpu, of(5, 16)], of(4, 16))).toEqual({ placed: [false, false], newcomer: false });
+});
+
+test('one that has its place leaves the rest to those behind it', () => {
+  const at = room(of(8, 32), of(2, 8));
+  expect(placedOf(at, [of(2, 8), of(2, 8), of(4, 8), of(2, 8)], of(0.5, 1))).toEqual({
+    placed: [true, true, false, false],
+    newcomer: false,
+  });
+});
+
+test('one that needs more than the region has in all keeps nothing from those behind it', () => {
+  const at = room(of(8, 32), of(2, 8));
+  expect(placedOf(at, [of(8, 16, 4), of(4, 16)], of(2, 8))).toEqual({ placed: [false, true], newcomer: true });
+});
+
+test('one keeps nothing from others that only its own account could give it, and keeps what others can', () => {
+  const at = room(of(96, 384, 8), of(32, 128, 2));
+  const gpu8 = of(64, 256, 8);
+  const cpu1 = of(1, 4);
+  // Two small ones of its own run: eight GPUs never come free while they do.
+  const blocked = placedOf(at, [waits(gpu8, { held: of(32, 128, 2) }), cpu1], cpu1);
+  expect(blocked).toEqual({ placed: [false, true], newcomer: true });
+  const kept = placedOf(at, [waits(gpu8), cpu1], cpu1);
+  expect(kept).toEqual({ placed: [false, false], newcomer: false });
+  // What its account is given on the way counts as well.
+  const own = { ownerId: 'a' };
+  expect(placedOf(at, [waits(of(1, 4, 1), own), waits(gpu8, own)], of(63, 252))).toEqual({
+    placed: [true, false],
+    newcomer: true,
+  });
+});
+
+test('room is kept for the first of an account in line, whatever more of it wait, and for the next once that is placed', () => {
+  const at = room(of(8, 32), of(4, 16));
+  const a = { ownerId: 'a' };
+  const second = [waits(of(5, 20), a), waits(of(5, 20), a)];
+  expect(placedOf(room(of(16, 64), of(12, 48)), [...second, of(1, 4)]).placed).toEqual([false, false, false]);
+  const gone = { ...a, joinedAtMs: atEnd };
+  expect(placedOf(at, [waits(of(5, 20), gone), waits(of(5, 20), a)], of(4, 16)).newcomer).toBe(true);
+  expect(placedOf(at, [waits(of(2, 8), a), waits(of(5, 20), a)], of(1, 4))).toEqual({
+    placed: [true, false],
+    newcomer: false,
+  });
+});
+
+test('room is kept for ten minutes from joining and not a millisecond longer, nor by a date that is yet to come', () => {
+  expect(KEPT_MS).toBe(600_000);
+  const at = room(of(8, 32), of(4, 16));
+  const passes = (joinedAtMs: number): boolean => placedOf(at, [waits(of(8, 32), { joinedAtMs })], of(1, 4)).newcomer;
+  expect([atEnd + 1, NOW_MS].map(passes)).toEqual([false, false]);
+  expect([0, atEnd, NOW_MS + 1].map(passes)).toEqual([true, true, true]);
+  // Its turn is still its own once there is enough.
+  expect(placedOf(at, [waits(of(4, 16), { joinedAtMs: 0 }), of(1, 4)], of(1, 4))).toEqual({
+    placed: [true, false],
+    newcomer: false,
+  });
+});
+
+test('of GPUs that the engine has lost none is promised, and nothing else is held up by it', () => {
+  const at = room(of(8, 32, 1), of(2, 8, 3));
+  expect(freeOf(at).gpus).toBe(-2);
+  expect(placedOf(at, [of(1, 4, 1), of(1, 4)], of(1, 4))).toEqual({ placed: [false, true], newcomer: true });
+  expect(whatIsShort(of(1, 4, 1), freeOf(at))).toBe('1 GPU');
+});
+
+const need = fc.record({
+  cpuMilli: fc.integer({ min: 1, max: 8 }).map((cores) => cores * 1000),
+  memoryMiB: fc.integer({ min: 1, max: 8 }).map((gb) => gb * 1024),
+  gpus: fc.integer({ min: 0, max: 3 }),
+});
+const TOTAL = of(8, 8, 3);
+
+interface Named extends InLine {
+  name: number;
+}
+
+interface World {
+  nowMs: number;
+  running: InLine[];
+  line: Named[];
+}
+
+const sumOf = (all: readonly InLine[]): Capacity => all.map((one) => one.need).reduce(plus, nothing);
+const roomOf = ({ running }: World): Room => room(TOTAL, sumOf(running));
+const heldIn = ({ running }: World, { ownerId }: InLine): Capacity =>
+  sumOf(running.filter((one) => one.ownerId === ownerId));
+
+/** Places whoever may be placed. Answers their names. */
+function settle(world: World): number[] {
+  const turns = makeTurns(roomOf(world), world.nowMs);
+  const placed = world.line.filter((one) => turns.pass(one, heldIn(world, one)));
+  world.running.push(...placed);
+  world.line = world.line.filter((one) => !placed.includes(one));
+  return placed.map(({ name }) => name);
+}
+
+/** Of those that run at first: as many of these as there is room for. */
+const fitting = (all: InLine[]): InLine[] => {
+  const running: InLine[] = [];
+  for (const one of all) if (fits(one.need, freeOf(room(TOTAL, sumOf(running))))) running.push(one);
+  return running;
+};
+
+test('whom room is kept for waits no longer because of somebody who came later, whatever ends when', () => {
+  fc.assert(
+    fc.property(
+      fc.array(need, { minLength: 2, maxLength: 8 }),
+      fc.array(need, { maxLength: 6 }),
+      fc.array(fc.nat(20), { maxLength: 30 }),
+      (deps, others, ends) => {
+        /** At which end of one of the first each was placed: what came behind must not change it for those before. */
+        const placedAt = (line: Capacity[]): (number | undefined)[] => {
+          const first = fitting(others.map((other) => waits(other)));
+          const world: World = {
+            nowMs: NOW_MS,
+            running: [...first],
+            line: line.map((one, name) => ({ ...waits(one), name })),
+          };
+          const at: (number | undefined)[] = line.map(() => undefined);
+          for (const name of settle(world)) at[name] = 0;
+          for (const [index, end] of ends.entries()) {
+            const [gone] = first.splice(end % Math.max(1, first.length), 1);
+            if (!gone) break;
+            world.running = world.running.filter((one) => one !== gone);
+            // All within the time for which room is kept.
+            world.nowMs += KEPT_MS / 31;
+            for (const name of settle(world)) at[name] = index + 1;
+          }
+          return at;
+        };
+        const all = placedAt(deps);
+        for (let length = 1; length < deps.length; length++)
+          expect(all.slice(0, length)).toEqual(placedAt(deps.slice(0, length)));
+      },
+    ),
+    { numRuns: 300 },
+  );
+});
+
+const waiting = fc.record({
+  need,
+  ownerId: fc.constantFrom('a', 'b', 'c'),
+  joinedAtMs: fc.constantFrom(0, atEnd, atEnd + 1, NOW_MS),
+});
+const resources = ['cpuMilli', 'memoryMiB', 'gpus'] as const;
+
+test('in any line of any accounts: whoever is placed leaves the room of those before it for whom it is kept', () => {
+  fc.assert(
+    fc.property(fc.array(waiting, { maxLength: 12 }), fc.array(waiting, { maxLength: 6 }), (line, others) => {
+      const running = fitting(others);
+      const world: World = { nowMs: NOW_MS, running, line: line.map((one, name) => ({ ...one, name })) };
+      const before = [...running];
+      const openBefore = freeOf(roomOf(world));
+      const placed = settle(world);
+      const left = freeOf(roomOf(world));
+      for (const [at, one] of line.entries()) {
+        if (placed.includes(at)) continue;
+        const isFirst = !line
+          .slice(0, at)
+          .some(({ ownerId }, name) => ownerId === one.ownerId && !placed.includes(name));
+        const own = sumOf(
+          [...before, ...line.slice(0, at).filter((_, name) => placed.includes(name))].filter(
+            ({ ownerId }) => ownerId === one.ownerId,
+          ),
+        );
+        const isToCome = resources.every((name) => one.need[name] === 0 || one.need[name] + own[name] <= TOTAL[name]);
+        if (!isFirst || one.joinedAtMs <= atEnd || !isToCome) continue;
+        const ahead = sumOf(line.slice(0, at).filter((_, name) => placed.includes(name)));
+        // Of each resource: as much as it needs, or all that those before it left.
+        for (const name of resources)
+          expect(left[name]).toBeGreaterThanOrEqual(Math.min(one.need[name], openBefore[name] - ahead[name]));
+      }
+    }),
+    { numRuns: 1_000 },
+  );
+});
+
+test('nobody in line is held up for longer than ten minutes by any who wait before it, also if they join again and again', () => {
+  const deed = fc.record({
+    what: fc.constantFrom('joins', 'leaves', 'ends', 'time'),
+    of: waiting,
+    which: fc.nat(20),
+  });
+  fc.assert(
+    fc.property(need, fc.array(waiting, { maxLength: 6 }), fc.array(deed, { maxLength: 40 }), (mine, others, deeds) => {
+      const world: World = { nowMs: NOW_MS, running: fitting(others), line: [] };
+      let names = 1;
+      const joins = (one: InLine): void => {
+        world.line.push({ ...one, joinedAtMs: world.nowMs, name: names++ });
+      };
+      for (const { of: one, what } of deeds.slice(0, 10)) if (what === 'joins') joins(one);
+      world.line.push({ need: mine, ownerId: 'mine', joinedAtMs: world.nowMs, name: 0 });
+      for (const { what, of: one, which } of deeds) {
+        if (what === 'joins') joins(one);
+        if (what === 'leaves') world.line = world.line.filter(({ name }, at) => name === 0 || at !== which);
+        if (what === 'ends') world.running.splice(which, 1);
+        if (what === 'time') world.nowMs += KEPT_MS / 4;
+        const isOver = world.nowMs >= NOW_MS + KEPT_MS;
+        const before = world.line.slice(
+          0,
+          world.line.findIndex(({ name }) => name === 0),
+        );
+        const open = freeOf(roomOf(world));
+        const placed = settle(world);
+        const taken = sumOf(before.filter(({ name }) => placed.includes(name)));
+        const enough = resources.every((name) => mine[name] === 0 || mine[name] + taken[name] <= open[name]);
+        if (isOver && enough) expect(placed).toContain(0);
+        if (placed.includes(0)) return;
+      }
+    }),
+    { numRuns: 1_000 },
+  );
+});
+
+test('no more is promised than is there, and nobody is placed before one of the same needs who came first', () => {
+  fc.assert(
+    fc.property(fc.array(waiting, { maxLength: 12 }), (line) => {
+      const world: World = { nowMs: NOW_MS, running: [], line: line.map((one, name) => ({ ...one, name })) };
+      const placed = settle(world);
+      const { cpuMilli, memoryMiB, gpus } = freeOf(roomOf(world));
+      expect(Math.min(cpuMilli, memoryMiB, gpus)).toBeGreaterThanOrEqual(0);
+      for (const later of placed)
+        for (const [earlier, one] of line.slice(0, later).entries())
+          if (JSON.stringify(one.need) === JSON.stringify(line[later]?.need)) expect(placed).toContain(earlier);
+      expect(settle(world), 'once all are placed that may be, nobody else may').toEqual([]);
+    }),
+  );
+});
+
+const sized = (
+  name: string,
+  gpuCount: number,
+  cpuCores: number,
+  memoryGB: number,
+  gpuName = gpuCount > 0 ? 'A100' : '',
+) => ({
+  name,
+  gpuCount,
+  cpuCores,
+  memoryGB,
+  gpuName,
+});
+const types = [
+  sized('cpu.1', 0, 1, 2),
+  sized('cpu.2', 0, 2, 4),
+  sized('cpu.8', 0, 8, 16),
+  sized('gpu.1', 1, 4, 16),
+  sized('gpu.1.T4', 1, 4, 16, 'T4'),
+  sized('gpu.2', 2, 8, 32),
+  sized('gpu.4', 4, 16, 64),
+];
+const nearest = (asked: (typeof types)[number], open: Capacity, among = types): string | undefined =>
+  nearestType(asked, among, open)?.name;
+
+test('the nearest type has as many GPUs if one such fits, else the closest below, and more only if nothing else fits', () => {
+  const plenty = of(64, 256, 8);
+  expect(nearest(sized('gpu.2.big', 2, 16, 64), plenty)).toBe('gpu.2');
+  expect(nearest(sized('gpu.3', 3, 12, 48), plenty)).toBe('gpu.2');
+  expect(nearest(sized('gpu.4', 4, 16, 64), of(64, 256, 1))).toBe('gpu.1');
+  expect(nearest(sized('gpu.4', 4, 16, 64), of(64, 256, 0))).toBe('cpu.8');
+  expect(nearest(sized('cpu.4', 0, 4, 8), plenty, types.slice(3))).toBe('gpu.1');
+});
+
+test('the nearest type is of the same kind of GPU, and the closest in CPU and memory, not the largest', () => {
+  expect(nearest(sized('gpu.1.T4.big', 1, 8, 32, 'T4'), of(64, 256, 1))).toBe('gpu.1.T4');
+  expect(nearest(sized('cpu.3', 0, 3, 6), of(64, 256, 8))).toBe('cpu.2');
+  expect(nearest(sized('cpu.16', 0, 16, 32), of(4, 64, 0))).toBe('cpu.2');
+  expect(nearest(sized('cpu.1', 0, 1, 2), of(0.5, 1))).toBeUndefined();
+});
+
+test('what is short is told in its own units, and what is not needed is not short', () => {
+  expect(whatIsShort(of(4, 8, 2), of(3.5, 4, 1))).toBe('0.5 CPU cores and 4096 MiB of memory and 1 GPU');
+  expect(whatIsShort(of(2, 2), of(1, 2, -3))).toBe('1 CPU core');
+  expect(whatIsShort(of(1, 1), of(1, 1))).toBe('');
+});

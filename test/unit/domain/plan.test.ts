@@ -1,0 +1,436 @@
+import { describe, expect, test } from 'vitest';
+import {
+  defaultLimits,
+  desires,
+  instanceStatuses,
+  isLasting,
+  legalActions,
+  phases,
+  transitions,
+  whyNot,
+  type Desired,
+} from '../../../src/domain/instance-states.ts';
+import type { Instance, Observed } from '../../../src/domain/instance.ts';
+import { beginOperation, type Cause } from '../../../src/domain/operation.ts';
+import { giveUp, plan, type Seen } from '../../../src/domain/plan.ts';
+import { wishOf } from '../../../src/domain/desired-state.ts';
+import { anInstance } from './an-instance.ts';
+
+const limits = defaultLimits;
+const now = 1_000_000_000_000;
+const running: Seen = { kind: 'present', running: true, exitCode: null, outOfMemory: false, startedAtMs: now - 1_000 };
+const ended: Seen = { kind: 'present', running: false, exitCode: 1, outOfMemory: false, startedAtMs: now - 1_000 };
+const absent: Seen = { kind: 'absent' };
+const unknown: Seen = { kind: 'unknown', reason: 'no answer' };
+
+const at = (desired: Desired, observed: Partial<Observed>, more: Partial<Instance> = {}): Instance => {
+  const base = anInstance({ wishedAtMs: now - 1_000, everEnsured: true, ...more, desired });
+  return { ...base, observed: { ...base.observed, ...observed } };
+};
+
+/** The statuses that each wish can meet. */
+const possible = (
+  [
+    ['running', ['Initializing', 'PullingImage', 'Starting', 'Restarting', 'Running']],
+    ['stopped', instanceStatuses.filter((status) => status !== 'Released' && status !== 'Archived')],
+    ['archived', ['Running', 'Stopped', 'StartingFailed', 'Archived']],
+    ['released', ['Released']],
+  ] as const
+).flatMap(([desired, statuses]) => statuses.map((status) => ({ desired, status })));
+
+describe('plan', () => {
+  test('answers a step for every wish, every status it can have, and every sight', () => {
+    for (const { desired, status } of possible) {
+      for (const phase of phases) {
+        for (const seen of [running, ended, absent, unknown]) {
+          for (const mustHalt of [false, true]) {
+            const step = plan(at(desired, { status, phase }, { mustHalt }), seen, now, limits);
+            expect(step.do).toBeTypeOf('string');
+            const next = 'show' in step ? step.show.status : undefined;
+            if (next !== undefined && next !== status) expect(Object.values(transitions[status])).toContain(next);
+          }
+        }
+      }
+    }
+  });
+
+  test('a status that its wish can not have is a fault of ours that is thrown, not a step', () => {
+    expect(() => plan(at('running', { status: 'Stopped' }), absent, now, limits)).toThrow(
+      /no event "create" leads out of the status Stopped/,
+    );
+    expect(() => plan(at('archived', { status: 'Starting' }), absent, now, limits)).toThrow(/"archive"/);
+  });
+
+  test('unknown is not absent: nothing is made, halted or destroyed on it', () => {
+    for (const { desired, status } of possible)
+      expect(['rest', 'mark']).toContain(plan(at(desired, { status }), unknown, now, limits).do);
+  });
+
+  test('an engine that answers again stops nothing: the deadlines count from then', () => {
+    const away = { status: 'Starting', phase: 'PrepareDisks', diagnosis: 'EngineUnreachable' } as const;
+    const old = { wishedAtMs: now - 10 * limits.startDeadlineMs };
+    expect(plan(at('running', away, old), absent, now, limits)).toEqual({
+      do: 'mark',
+      show: { diagnosis: '', diagnosisMessage: '', countedFromMs: now },
+    });
+    const back = at('running', { ...away, diagnosis: '', countedFromMs: now }, old);
+    expect(plan(back, absent, now, limits).do).toBe('ensure');
+    expect(plan(back, absent, now + limits.disksDeadlineMs + 1, limits).do).toBe('giveUp');
+  });
+
+  test('whatever is not lasting has a deadline, and ends by it with what it last waited for', () => {
+    for (const status of instanceStatuses.filter((one) => !isLasting(one))) {
+      for (const phase of ['Queued', 'DownloadImage', 'PrepareDisks', 'CreateContainer', 'WaitReady'] as const) {
+        const waiting = at('running', { status, phase }, { wishedAtMs: now });
+        for (const seen of [absent, ended, running]) {
+          const late = plan(waiting, seen, now + limits.startDeadlineMs + 1, limits);
+          expect(late).toMatchObject({ do: 'giveUp', show: { phase: 'Failed' } });
+        }
+      }
+    }
+    const pending = at(
+      'running',
+      {
+        status: 'Initializing',
+        phase: 'PrepareDisks',
+        diagnosis: 'VolumePending',
+        diagnosisMessage: 'volume v is Pending',
+      },
+      { wishedAtMs: now },
+    );
+    expect(plan(pending, absent, now + limits.disksDeadlineMs, limits).do).toBe('ensure');
+    expect(plan(pending, absent, now + limits.disksDeadlineMs + 1, limits)).toMatchObject({
+      show: {
+        status: 'InitializationFailed',
+        diagnosis: 'DisksFailed',
+        diagnosisMessage: expect.stringContaining('volume v is Pending (still'),
+      },
+    });
+  });
+
+  test('who waits in line is placed, not made, however long it waits', () => {
+    const waiting = at('running', { status: 'Initializing' }, { everEnsured: false, waitsSinceMs: 1, wishedAtMs: 1 });
+    expect(plan(waiting, absent, now, limits)).toEqual({ do: 'place' });
+  });
+
+  test('a stop that is not heard is a kill after its deadline, and says so', () => {
+    const stopping = at('stopped', { status: 'Running', phase: 'Stopping' }, { wishedAtMs: now });
+    expect(plan(stopping, running, now, limits)).toMatchObject({ do: 'halt', graceMs: limits.stopGraceMs });
+    expect(plan(stopping, running, now + limits.stopDeadlineMs + 1, limits)).toMatchObject({
+      do: 'halt',
+      graceMs: 0,
+      show: { diagnosis: 'StopDelayed' },
+    });
+  });
+
+  test('who was stopped by a schedule, its longest run or idleness says so, and who was asked to stop does not', () => {
+    const stop = (cause: Cause) =>
+      at('stopped', { status: 'Running' }, { operation: beginOperation('stop', cause, now) });
+    for (const cause of ['ScheduledStop', 'MaxRunTime', 'IdleStop'] as const)
+      expect(plan(stop(cause), ended, now, limits)).toMatchObject({
+        do: 'settle',
+        show: { status: 'Stopped', diagnosis: cause },
+      });
+    expect(plan(stop('user'), ended, now, limits)).toMatchObject({ show: { diagnosis: '' } });
+  });
+
+  test('an archive halts, keeps the root disk, and only then removes the container', () => {
+    const wished = at('archived', { status: 'Running', phase: 'Stopping' }, { generation: 3 });
+    expect(plan(wished, running, now, limits).do).toBe('halt');
+    expect(plan(wished, ended, now, limits)).toEqual({ do: 'saveRoot' });
+    const archive = { ref: 'kept', sizeBytes: 1, generation: 2, replaces: [] };
+    expect(plan({ ...wished, archive }, ended, now, limits)).toEqual({ do: 'saveRoot' });
+    const kept = { ...wished, archive: { ...archive, generation: 3 } };
+    expect(plan(kept, ended, now, limits)).toEqual({ do: 'removeKept' });
+    expect(plan(kept, absent, now, limits)).toMatchObject({
+      do: 'settle',
+      show: { status: 'Archived', phase: 'Archived' },
+    });
+    const archived = at('archived', { status: 'Archived', phase: 'Archived' }, { archive: kept.archive });
+    expect(plan(archived, absent, now, limits)).toEqual({ do: 'rest' });
+    // What the archive before kept, and node ports, go before it counts as Archived.
+    expect(plan({ ...kept, archive: { ...kept.archive, replaces: ['old'] } }, absent, now, limits).do).toBe(
+      'removeKept',
+    );
+    expect(plan({ ...kept, nodePorts: [{ port: 22, nodePort: 30_000 }] }, absent, now, limits).do).toBe('removeKept');
+    // A container that comes back after all goes again, and if its root disk is not kept, not before it is.
+    expect(plan({ ...archived, generation: 3 }, ended, now, limits).do).toBe('removeKept');
+    expect(plan({ ...archived, archive: null }, ended, now, limits).do).toBe('saveRoot');
+    const cleared = at('archived', { status: 'Archived', phase: 'Archiving' }, { archive: kept.archive });
+    expect(plan(cleared, absent, now, limits)).toMatchObject({ do: 'settle', show: { phase: 'Archived' } });
+    expect(plan(wished, absent, now, limits)).toMatchObject({
+      do: 'settle',
+      show: { message: expect.stringContaining('no root disk') },
+    });
+  });
+
+  test('what an archive that was given up has left is removed once there is nothing else to do, whatever is wished then', () => {
+    const unfinished = ['half'];
+    const atRest = [
+      { instance: at('stopped', { status: 'Stopped', phase: 'Stopped' }), seen: ended },
+      { instance: at('stopped', { status: 'StartingFailed', phase: 'Failed' }), seen: absent },
+      { instance: at('archived', { status: 'Archived', phase: 'Archived' }), seen: absent },
+      { instance: at('running', { status: 'Running', phase: 'Ready', healthy: true }), seen: running },
+    ];
+    for (const { instance, seen } of atRest) {
+      expect(plan(instance, seen, now, limits), instance.observed.status).toEqual({ do: 'rest' });
+      expect(plan({ ...instance, unfinished }, seen, now, limits)).toEqual({ do: 'removeUnfinished' });
+    }
+    const saving = at('archived', { status: 'Running', phase: 'Archiving' }, { unfinished });
+    expect(plan(saving, ended, now, limits)).toEqual({ do: 'saveRoot' });
+  });
+
+  test('one whose archive failed rests with its container, and says why', () => {
+    const operation = { ...beginOperation('archive', 'user', now), state: 'Failed', endedAtMs: now } as const;
+    const failed = at('stopped', { status: 'Running', diagnosis: 'ArchiveFailed' }, { operation });
+    expect(plan(failed, ended, now, limits)).toMatchObject({
+      do: 'settle',
+      show: { status: 'Stopped', diagnosis: 'ArchiveFailed' },
+    });
+    // In the engine's own words, and of one that had failed to start as well.
+    const told = {
+      status: 'StartingFailed',
+      phase: 'Archiving',
+      diagnosis: 'ArchiveFailed',
+      diagnosisMessage: 'the disk is full',
+    } as const;
+    expect(plan(at('stopped', told, { operation }), ended, now, limits)).toMatchObject({
+      do: 'settle',
+      show: { status: 'Stopped', diagnosis: 'ArchiveFailed', diagnosisMessage: 'the disk is full' },
+    });
+    const givenUp = at(
+      'stopped',
+      { status: 'StartingFailed', phase: 'Stopping' },
+      { operation: beginOperation('stop', 'user', now) },
+    );
+    expect(plan(givenUp, ended, now, limits)).toMatchObject({
+      do: 'settle',
+      show: { status: 'Stopped', diagnosis: '' },
+    });
+  });
+
+  test('healthy is what was measured', () => {
+    const up = at('running', { status: 'Running', phase: 'Ready', healthy: true });
+    expect(plan(up, { ...running, answers: false }, now, limits)).toMatchObject({
+      do: 'mark',
+      show: { healthy: false, diagnosis: 'Unhealthy' },
+    });
+    expect(plan(up, { ...running, answers: true }, now, limits)).toEqual({ do: 'rest' });
+    const ill = at('running', { status: 'Running', phase: 'Ready', healthy: false, diagnosis: 'Unhealthy' });
+    expect(plan(ill, { ...running, answers: true }, now, limits)).toMatchObject({
+      do: 'mark',
+      show: { healthy: true, diagnosis: '' },
+    });
+    expect(plan(ill, running, now, limits)).toEqual({ do: 'rest' });
+  });
+
+  test('a wish to run makes what is absent, and finishes what ended before it was started', () => {
+    expect(
+      plan(at('running', { status: 'Initializing', phase: 'Queued' }, { everEnsured: false }), absent, now, limits),
+    ).toEqual({
+      do: 'ensure',
+      show: { status: 'Initializing', healthy: false, runningSinceMs: 0 },
+    });
+    expect(plan(at('running', { status: 'Starting', phase: 'CreateContainer' }), ended, now, limits).do).toBe('ensure');
+  });
+
+  test('an ended container is started again with back-off, and given up after the last attempt', () => {
+    const first = plan(at('running', { status: 'Running', phase: 'Ready' }), ended, now, limits);
+    expect(first).toMatchObject({
+      do: 'mark',
+      attempts: 1,
+      afterMs: 1_000,
+      show: { status: 'Starting', diagnosis: 'ContainerExited' },
+    });
+    const last = plan(
+      at('running', { status: 'Running', phase: 'Ready' }, { attempts: limits.maxAttempts }),
+      ended,
+      now,
+      limits,
+    );
+    expect(last).toMatchObject({ do: 'giveUp', show: { status: 'StartingFailed', diagnosis: 'CrashLoop' } });
+  });
+
+  test('one whose container was removed by others is made again with back-off, and given up after the last attempt', () => {
+    for (const phase of ['Ready', 'WaitReady'] as const) {
+      const first = plan(at('running', { status: 'Running', phase }), absent, now, limits);
+      expect(first).toMatchObject({
+        do: 'mark',
+        attempts: 1,
+        afterMs: 1_000,
+        show: { status: 'Starting', phase: 'Queued', diagnosis: 'ContainerExited' },
+      });
+      expect(
+        plan(at('running', { status: 'Running', phase }, { attempts: limits.maxAttempts }), absent, now, limits).do,
+      ).toBe('giveUp');
+    }
+    expect(plan(at('running', { status: 'Starting', phase: 'Queued' }), absent, now, limits).do).toBe('ensure');
+  });
+
+  test('it is Initializing until a container was seen, and a failure of that time is InitializationFailed', () => {
+    const early = at('running', { status: 'Initializing', phase: 'CreateContainer' });
+    expect(plan(early, absent, now, limits)).toMatchObject({ do: 'ensure', show: { status: 'Initializing' } });
+    expect(plan(early, { ...ended, exitCode: null }, now, limits)).toMatchObject({
+      do: 'ensure',
+      show: { status: 'Starting' },
+    });
+    expect(plan(early, running, now, limits)).toMatchObject({ do: 'checkReady', show: { status: 'Starting' } });
+    expect(giveUp(early, 'EngineRejected', 'no')).toMatchObject({ show: { status: 'InitializationFailed' } });
+    expect(giveUp(at('running', { status: 'Starting' }), 'EngineRejected', 'no')).toMatchObject({
+      show: { status: 'StartingFailed' },
+    });
+  });
+
+  test('one that rests says nothing of an engine that was away once it answers', () => {
+    expect(
+      plan(at('stopped', { status: 'Stopped', diagnosis: 'EngineUnreachable' }), ended, now, limits),
+    ).toMatchObject({
+      do: 'mark',
+      show: { diagnosis: '', diagnosisMessage: '' },
+    });
+    expect(
+      plan(at('running', { status: 'Running', phase: 'Ready', diagnosis: 'EngineUnreachable' }), running, now, limits)
+        .do,
+    ).toBe('mark');
+  });
+
+  test('a restart of one that has ended does not halt it, and tells of no crash', () => {
+    const instance = at('running', { status: 'Restarting', phase: 'Stopping' }, { mustHalt: true });
+    for (const seen of [ended, absent])
+      expect(plan(instance, seen, now, limits)).toMatchObject({ do: 'ensure', show: { status: 'Restarting' } });
+    const inTheMiddle = at('running', { status: 'Running', phase: 'Ready' }, { mustHalt: true });
+    expect(plan(inTheMiddle, ended, now, limits).do).toBe('ensure');
+  });
+
+  test('one that ran for long begins with a clean count', () => {
+    const longAgo: Seen = { ...ended, startedAtMs: now - 3_600_000 };
+    const step = plan(
+      at('running', { status: 'Running', phase: 'Ready' }, { attempts: limits.maxAttempts }),
+      longAgo,
+      now,
+      limits,
+    );
+    expect(step).toMatchObject({ do: 'mark', attempts: 1 });
+  });
+
+  test('out of memory has its own reason', () => {
+    const killed: Seen = { ...ended, outOfMemory: true };
+    expect(plan(at('running', { status: 'Running', phase: 'Ready' }), killed, now, limits)).toMatchObject({
+      show: { diagnosis: 'OutOfMemory' },
+    });
+  });
+
+  test('one that never answers is given up after its deadline', () => {
+    const instance = at(
+      'running',
+      { status: 'Starting', phase: 'WaitReady' },
+      { wishedAtMs: now - limits.readyDeadlineMs - 1 },
+    );
+    const seen: Seen = { ...running, startedAtMs: now - limits.readyDeadlineMs - 1 };
+    expect(plan(instance, seen, now, limits)).toMatchObject({ do: 'giveUp', show: { diagnosis: 'StartTimeout' } });
+  });
+
+  test('a restart halts first, then ensures', () => {
+    const instance = at('running', { status: 'Restarting', phase: 'Stopping' }, { mustHalt: true });
+    expect(plan(instance, running, now, limits).do).toBe('halt');
+    expect(plan({ ...instance, mustHalt: false }, ended, now, limits)).toMatchObject({
+      do: 'ensure',
+      show: { status: 'Restarting' },
+    });
+  });
+
+  test('a running one whose control files are out of date is handed new ones', () => {
+    const instance = at('running', { status: 'Running', phase: 'Ready' }, { filesStale: true });
+    expect(plan(instance, running, now, limits).do).toBe('refresh');
+    expect(plan({ ...instance, filesStale: false }, running, now, limits).do).toBe('rest');
+  });
+
+  test('one whose Docker is lost is handed to its engine again, and one that was launched without is left alone', () => {
+    const instance = at('running', { status: 'Running', phase: 'Ready' });
+    const withDocker = { ...instance, spec: { ...instance.spec, enableDocker: true } };
+    expect(plan(withDocker, { ...running, docker: 'stopped' }, now, limits).do).toBe('refresh');
+    expect(plan(withDocker, { ...running, docker: 'running' }, now, limits).do).toBe('rest');
+    expect(plan(instance, { ...running, docker: 'stopped' }, now, limits).do).toBe('rest');
+  });
+
+  test('one that is to stand still is halted for as long as its Docker runs on', () => {
+    const left = { ...ended, docker: 'running' } as const;
+    const stopped = at('stopped', { status: 'Stopped', phase: 'Stopped' });
+    expect(plan(stopped, left, now, limits).do).toBe('halt');
+    expect(plan(stopped, { ...left, docker: 'stopped' }, now, limits).do).toBe('rest');
+    expect(plan(at('archived', { status: 'Running', phase: 'Stopping' }), left, now, limits).do).toBe('halt');
+  });
+
+  test('a wish to stop halts what runs, tells when it is stopped, and then rests', () => {
+    expect(plan(at('stopped', { status: 'Running', phase: 'Stopping' }), running, now, limits).do).toBe('halt');
+    for (const seen of [ended, absent])
+      expect(plan(at('stopped', { status: 'Running' }), seen, now, limits).do).toBe('settle');
+    expect(plan(at('stopped', { status: 'Stopped', phase: 'Stopped' }), ended, now, limits).do).toBe('rest');
+  });
+
+  test('a lasting failure stays told while its container is halted', () => {
+    const instance = at('stopped', { status: 'StartingFailed', diagnosis: 'StartTimeout' });
+    expect(plan(instance, running, now, limits)).toMatchObject({ do: 'halt', show: {} });
+    expect(plan(instance, ended, now, limits).do).toBe('rest');
+    expect(plan(instance, unknown, now, limits).do).toBe('rest');
+  });
+
+  test('released is destroyed whatever is seen, and rests once it is clean', () => {
+    for (const seen of [running, ended, absent]) {
+      expect(plan(at('released', { status: 'Released', phase: 'Cleaning' }), seen, now, limits).do).toBe('destroy');
+    }
+    expect(plan(at('released', { status: 'Released', phase: 'Cleaned' }), absent, now, limits).do).toBe('rest');
+    expect(plan(at('released', { status: 'Released', phase: 'Cleaned' }), running, now, limits).do).toBe('destroy');
+  });
+});
+
+describe('actions', () => {
+  test('terminate is legal in every state', () => {
+    for (const status of instanceStatuses)
+      for (const desired of desires) expect(whyNot('terminate', status, desired)).toBeNull();
+  });
+
+  test('from every state that lasts, something but the end leads on', () => {
+    for (const { desired, status } of possible) {
+      if (!isLasting(status) || status === 'Released') continue;
+      if (desired === 'stopped' && status === 'Running') continue; // it is stopping
+      const legal = legalActions(status, desired).filter((action) => action !== 'terminate');
+      expect(legal, `${desired} ${status}`).not.toEqual([]);
+    }
+    expect(legalActions('Released', 'released')).toEqual([]);
+  });
+
+  test('each refusal says what would work', () => {
+    expect(whyNot('start', 'Running', 'running')).toMatch(/stop or restart/);
+    expect(whyNot('stop', 'Stopped', 'stopped')).toMatch(/already Stopped/);
+    expect(whyNot('stop', 'Archived', 'archived')).toMatch(/already Archived; start it/);
+    expect(whyNot('start', 'Running', 'stopped')).toMatch(/still stopping/);
+    expect(whyNot('start', 'Stopped', 'archived')).toMatch(/stop it first/);
+    expect(whyNot('restart', 'Stopped', 'stopped')).toMatch(/use start/);
+    expect(whyNot('restart', 'Running', 'stopped')).toBe('it is stopping; wait until it is Stopped, then start it');
+    expect(whyNot('restart', 'Running', 'archived')).toMatch(/being archived; wait/);
+    expect(whyNot('archive', 'Starting', 'running')).toMatch(/only one that is Running, Stopped or StartingFailed/);
+    expect(whyNot('archive', 'Archived', 'archived')).toMatch(/start it/);
+    expect(whyNot('archive', 'Running', 'archived')).toMatch(/already/);
+  });
+
+  test('every action that is said to be legal has a move in the state page, and a wish that follows it', () => {
+    for (const { desired, status } of possible) {
+      const instance = at(desired, { status });
+      for (const action of legalActions(status, desired)) {
+        for (const everEnsured of [true, false])
+          expect(
+            () => wishOf(action, { ...instance, everEnsured }, now),
+            `${action} of ${desired} ${status}`,
+          ).not.toThrow();
+      }
+    }
+  });
+
+  test('a failed start may be started again, and an archive under way be given up', () => {
+    expect(whyNot('start', 'StartingFailed', 'stopped')).toBeNull();
+    expect(whyNot('start', 'InitializationFailed', 'stopped')).toBeNull();
+    for (const status of ['Running', 'Stopped', 'StartingFailed'] as const)
+      expect(whyNot('stop', status, 'archived')).toBeNull();
+  });
+});

@@ -1,0 +1,44 @@
+/** The texts of instances are kept: what they say may change only together with its number, by which a server knows to write them anew. */
+import { createHash } from 'node:crypto';
+import { expect, test } from 'vitest';
+import type { Region } from '../../../src/domain/catalog.ts';
+import { regionId, volumeId } from '../../../src/domain/ids.ts';
+import { desires, instanceStatuses } from '../../../src/domain/instance-states.ts';
+import { PUBLIC_SHAPE, publicInstance } from '../../../src/domain/public-instance.ts';
+import { anInstance } from './an-instance.ts';
+
+const region: Region = {
+  id: regionId('r'),
+  name: 'default',
+  value: 'default',
+  location: 'here',
+  domain: 'gateway.test',
+  sshAddress: '192.0.2.1',
+  engine: 'simulated',
+};
+
+/** One with something in every list, in every status and under every wish: the whole text depends on nothing else. */
+function allTexts(): string[] {
+  const base = anInstance({
+    nodePorts: [{ port: 22, nodePort: 30_000 }],
+    ends: { stopAtMs: 1_700_000_009_000, maxRunMs: 60_000, idle: null, keepAliveUntilMs: 0 },
+  });
+  const mount = { mountPath: '/data', volumeId: volumeId('v'), volumeName: 'data', volumeType: 'filesystem' };
+  const spec = { ...base.spec, mounts: [mount] };
+  return instanceStatuses.flatMap((status) =>
+    desires.map((desired) =>
+      JSON.stringify(publicInstance({ ...base, spec, desired, observed: { ...base.observed, status } }, region)),
+    ),
+  );
+}
+
+/** Of the texts of each shape, from number 2 on. That of a released version never changes: the next is added. */
+const digests = ['b5cebcc78b067650'];
+
+test('what instances say of themselves does not change without the number of its shape', () => {
+  const digest = createHash('sha256').update(allTexts().join('\n')).digest('hex').slice(0, 16);
+  expect(
+    { shape: PUBLIC_SHAPE, digest },
+    'the texts of instances say something else than before: move PUBLIC_SHAPE by one and add this digest to the list',
+  ).toEqual({ shape: digests.length + 1, digest: digests.at(-1) });
+});

@@ -1,0 +1,107 @@
+import { expect, test } from 'vitest';
+import { regionId, userId, volumeId } from '../../../src/domain/ids.ts';
+import { beginOperation, endOperation, type Operation } from '../../../src/domain/operation.ts';
+import {
+  failedVolume,
+  planVolume,
+  publicVolume,
+  volumeStatuses,
+  whyNotNow,
+  type VolumeObservation,
+  type VolumeStatus,
+  type VolumeStep,
+} from '../../../src/domain/volume.ts';
+
+const absent: VolumeObservation = { kind: 'absent' };
+const unknown: VolumeObservation = { kind: 'unknown', reason: 'not mounted' };
+const present = (sizeGB: number | null): VolumeObservation => ({ kind: 'present', sizeGB });
+const underWay = beginOperation('expandVolume', 'user', 1);
+const done = endOperation(underWay, 'Succeeded', 2);
+const planned = (
+  status: VolumeStatus,
+  seen: VolumeObservation,
+  { operation = done, destroyed = false }: { operation?: Operation; destroyed?: boolean } = {},
+): VolumeStep => planVolume({ status, sizeGB: 5, operation }, seen, { destroyed });
+
+test.each(volumeStatuses)('%s: unknown is not absent, and changes nothing', (status) => {
+  expect(planned(status, unknown, { destroyed: true })).toEqual({ do: 'rest' });
+});
+
+test('each status, with its backing seen or not, has its step', () => {
+  expect(planned('Pending', absent)).toEqual({ do: 'create' });
+  expect(planned('Pending', present(5))).toEqual({ do: 'mark', status: 'Bound' });
+  expect(planned('Bound', present(5))).toEqual({ do: 'rest' });
+  expect(planned('Bound', absent)).toEqual({ do: 'mark', status: 'Lost' });
+  expect(planned('Lost', absent)).toEqual({ do: 'rest' });
+  expect(planned('Lost', present(5))).toEqual({ do: 'mark', status: 'Bound' });
+  expect(planned('Failed', absent)).toEqual({ do: 'rest' });
+  expect(planned('Terminating', present(5))).toEqual({ do: 'destroy' });
+});
+
+test('one that is smaller than it was wished is grown, whoever asks, and its operation ends when it is as large', () => {
+  expect(planned('Bound', present(4), { operation: underWay })).toEqual({ do: 'grow' });
+  expect(planned('Bound', present(4))).toEqual({ do: 'grow' });
+  expect(planned('Bound', present(5), { operation: underWay })).toEqual({ do: 'mark', status: 'Bound' });
+  expect(planned('Bound', present(6))).toEqual({ do: 'rest' });
+  expect(planned('Bound', present(null), { operation: underWay })).toEqual({ do: 'mark', status: 'Bound' });
+  expect(planned('Terminating', present(4))).toEqual({ do: 'destroy' });
+});
+
+test('what goes is destroyed even if nothing is seen of it, and then forgotten: what is half made can not be seen', () => {
+  expect(planned('Terminating', absent)).toEqual({ do: 'destroy' });
+  expect(planned('Terminating', absent, { destroyed: true })).toEqual({ do: 'forget' });
+  expect(planned('Terminating', present(5), { destroyed: true })).toEqual({ do: 'destroy' });
+});
+
+test('a growth that is given up leaves the volume Bound at the size that it has; a making leaves it Failed', () => {
+  const volume = { ...aVolume, sizeGB: 9, status: 'Bound', source: null, operation: underWay } as const;
+  const why = { reason: 'StorageFull', message: 'the host is full' };
+  expect(failedVolume(volume, { ...why, hasGB: 5 }, 7)).toMatchObject({
+    status: 'Bound',
+    sizeGB: 5,
+    operation: {
+      state: 'Failed',
+      endedAtMs: 7,
+      error: { ...why, whatToDo: expect.stringMatching(/^It is as it was/) },
+    },
+  });
+  expect(failedVolume({ ...volume, status: 'Pending' }, { ...why, hasGB: null }, 7)).toMatchObject({
+    status: 'Failed',
+    sizeGB: 9,
+    operation: { state: 'Failed', error: why },
+  });
+});
+
+test('only a Bound one can be copied or made larger; each other says why', () => {
+  const whys = volumeStatuses.map((status) => whyNotNow({ status }));
+  expect(whys.filter((why) => why === null)).toHaveLength(1);
+  expect(whyNotNow({ status: 'Bound' })).toBeNull();
+  for (const status of volumeStatuses) if (status !== 'Bound') expect(whyNotNow({ status })).toContain(status);
+});
+
+const aVolume = {
+  id: volumeId('v'),
+  ownerId: userId('u'),
+  ownerName: 'ada',
+  createdAtMs: 1,
+  name: 'data',
+  regionId: regionId('r'),
+  type: 'filesystem',
+  sizeGB: 5,
+  usageBytes: 1.23456 * 1024 ** 3,
+  status: 'Bound',
+  generation: 1,
+} as const;
+
+test('usage is told in GB to three places', () => {
+  expect(publicVolume(aVolume)).toEqual({
+    id: 'v',
+    volumeName: 'data',
+    region: 'r',
+    volumeType: 'filesystem',
+    sizeGB: 5,
+    usageGB: 1.235,
+    status: 'Bound',
+    username: 'ada',
+  });
+});

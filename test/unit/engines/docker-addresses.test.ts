@@ -1,0 +1,78 @@
+/** An engine that lies about where an instance is makes nobody connect to what is none; no engine is needed for it. */
+import { createServer } from 'node:net';
+import { networkInterfaces } from 'node:os';
+import type { ContainerInspectInfo } from 'dockerode';
+import { expect, onTestFinished, test } from 'vitest';
+import { instanceIdOf } from '../../../src/domain/ids.ts';
+import { dial, makeAddresses } from '../../../src/engines/docker/network/addresses.ts';
+
+const id = instanceIdOf('notebook-aaaaaaaa-1111-4111-8111-aaaaaaaaaaaa');
+
+function runsAt(address: string): ContainerInspectInfo {
+  const info: ContainerInspectInfo = JSON.parse(
+    JSON.stringify({
+      State: { Running: true, Status: 'running' },
+      NetworkSettings: { Networks: { own: { IPAddress: address } } },
+    }),
+  );
+  return info;
+}
+
+/** A server on all addresses of this machine. */
+async function listening(): Promise<{ port: number; connections: () => number }> {
+  const server = createServer().listen(0);
+  await new Promise((resolve) => server.once('listening', resolve));
+  onTestFinished(() => void server.close());
+  const address = server.address();
+  let connections = 0;
+  server.on('connection', (socket) => {
+    connections += 1;
+    socket.destroy();
+  });
+  return { port: typeof address === 'object' && address ? address.port : 0, connections: () => connections };
+}
+
+test.each([
+  '127.0.0.1',
+  '127.8.9.10',
+  '0.0.0.0',
+  '169.254.169.254',
+  '224.0.0.1',
+  '255.255.255.255',
+  '::1',
+  '::',
+  'fe80::1',
+  'ff02::1',
+  '::ffff:127.0.0.1',
+  '::ffff:169.254.169.254',
+  'localhost',
+  'metadata.google.internal',
+  '/var/run/docker.sock',
+])('%s is not dialled', async (address) => {
+  const { port, connections } = await listening();
+  const addresses = makeAddresses();
+  addresses.setLive(true);
+  // The second time it is remembered.
+  for (let round = 0; round < 2; round += 1) {
+    const dialled = dial({
+      id,
+      port,
+      signal: AbortSignal.timeout(2_000),
+      addresses,
+      get: async () => runsAt(address),
+    });
+    await expect(dialled).rejects.toMatchObject({ kind: 'rejected', message: expect.stringContaining(address) });
+  }
+  expect(connections()).toBe(0);
+});
+
+test('an address where an instance can be is dialled', async ({ skip }) => {
+  const all = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
+  const address = all.find(({ internal, family }) => !internal && family === 'IPv4')?.address;
+  skip(address === undefined, 'this machine has no address but its own');
+  const { port, connections } = await listening();
+  const get = async (): Promise<ContainerInspectInfo> => runsAt(address ?? '');
+  const socket = await dial({ id, port, signal: AbortSignal.timeout(5_000), addresses: makeAddresses(), get });
+  await new Promise((resolve) => socket.resume().once('close', resolve));
+  expect(connections()).toBe(1);
+});

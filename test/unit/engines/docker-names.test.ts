@@ -1,0 +1,48 @@
+/** What a name means in an instance. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { meaningOf, readName } from '../../../src/engines/docker/container/names.ts';
+
+const hosts =
+  '127.0.0.1\tlocalhost\n::1 localhost ip6-localhost\n# 10.0.0.9 berth-0\n10.0.0.2 Berth-0 other # here\nnonsense\n';
+const resolvConf =
+  '# by the engine\nsearch one.test two.test\nnameserver 127.0.0.11\nnameserver what\noptions ndots:0\n';
+
+describe('a name in an instance', () => {
+  test('means what its file of hosts says, whatever the case', () => {
+    expect(meaningOf('LOCALHOST', hosts, resolvConf).addresses).toEqual(['127.0.0.1', '::1']);
+    expect(meaningOf('berth-0', hosts, resolvConf).addresses).toEqual(['10.0.0.2']);
+    expect(meaningOf('here', hosts, resolvConf).addresses, 'comments are none').toEqual([]);
+  });
+
+  test('is asked of its name servers otherwise, with its domains', () => {
+    const asked = { addresses: [], servers: ['127.0.0.11'] };
+    expect(meaningOf('db', hosts, resolvConf)).toEqual({ ...asked, names: ['db.one.test', 'db.two.test', 'db'] });
+    expect(meaningOf('db.test', hosts, resolvConf).names).toEqual(['db.test', 'db.test.one.test', 'db.test.two.test']);
+    expect(meaningOf('db.test.', hosts, resolvConf).names).toEqual(['db.test.']);
+  });
+
+  test('localhost is itself without any file, and no other name is anything', async () => {
+    const none = { hosts: '/nowhere/hosts', resolvConf: '' };
+    expect((await readName('localhost', none)).addresses).toEqual(['127.0.0.1', '::1']);
+    expect(await readName('db', none)).toEqual({ addresses: [], names: ['db'], servers: [] });
+    expect((await readName('192.0.2.1', none)).addresses).toEqual(['192.0.2.1']);
+    expect((await readName('::1', none)).addresses).toEqual(['::1']);
+  });
+
+  test('of files that an instance made huge only the beginning counts', async () => {
+    const folder = await mkdtemp(path.join(tmpdir(), 'names-'));
+    onTestFinished(() => rm(folder, { recursive: true }));
+    const files = { hosts: path.join(folder, 'hosts'), resolvConf: path.join(folder, 'resolv.conf') };
+    await writeFile(files.hosts, `10.0.0.1 near\n${'# \n'.repeat(1_000_000)}10.0.0.2 far\n`);
+    await writeFile(files.resolvConf, `${'nameserver 10.0.0.3\n'.repeat(1_000)}search ${'a.test '.repeat(1_000)}`);
+    expect((await readName('near', files)).addresses).toEqual(['10.0.0.1']);
+    const far = await readName('far', files);
+    expect(far.addresses).toEqual([]);
+    expect([far.servers.length, far.names.length]).toEqual([3, 7]);
+    await writeFile(files.hosts, '10.0.0.1 many\n'.repeat(4_000));
+    expect((await readName('many', files)).addresses.length).toBe(8);
+  });
+});

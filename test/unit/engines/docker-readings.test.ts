@@ -1,0 +1,363 @@
+/** The pure parts of the Docker engine: what is asked of Docker, and how its answers are read. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { EngineFault } from '../../../src/domain/engine-fault.ts';
+import { instanceIdOf, userId } from '../../../src/domain/ids.ts';
+import { endpointOf } from '../../../src/engines/docker/client/client.ts';
+import { chooseGpus, createOptions, gpuLabel, gpusOf } from '../../../src/engines/docker/container/create-options.ts';
+import {
+  faultOf,
+  isLostSightOf,
+  isNameTaken,
+  isNetworkGone,
+  portTakenText,
+  takenPort,
+} from '../../../src/engines/docker/client/faults.ts';
+import type { HostFacts } from '../../../src/engines/docker/client/host.ts';
+import { linesOf, makeDemultiplexer } from '../../../src/engines/docker/exec/streams.ts';
+import {
+  checkPool,
+  defaultPool,
+  freeSubnets,
+  rangeOf,
+  subnetsOfRoutes,
+} from '../../../src/engines/docker/network/subnets.ts';
+import { makeGate, makeLocks } from '../../../src/engines/docker/client/locks.ts';
+import type { EngineSpec } from '../../../src/engines/contract.ts';
+
+const answer = (statusCode: number, message: string): Error =>
+  Object.assign(new Error(`(HTTP code ${statusCode}) - ${message}`), { statusCode, json: { message } });
+
+describe('faults', () => {
+  it.each([
+    [404, 'No such image: nothing:1', 'not_found', true],
+    [404, 'No such container: berth-x', 'not_found', false],
+    [404, 'page not found', 'rejected', false],
+    [409, 'You cannot remove a running container', 'busy', true],
+    [500, 'something nobody has ever seen', 'rejected', true],
+    [503, 'starting up', 'unreachable', true],
+    [500, 'driver failed: Bind for 127.0.0.1:30001 failed: port is already allocated', 'busy', true],
+    [400, 'Range of CPUs is from 0.01 to 2.00, as there are only 2 CPUs available', 'no_capacity', false],
+    [500, 'no available IPv4 addresses on this network', 'no_capacity', true],
+    [400, 'invalid mount config for type "bind": bind source path does not exist: /srv/x', 'rejected', true],
+    [403, 'not by you', 'denied', false],
+    [403, 'endpoint with name berth-x already exists in network berth-y', 'busy', true],
+    [
+      500,
+      'failed to update store for object type *libnetwork.endpoint: open : no such file or directory',
+      'unreachable',
+      true,
+    ],
+    [500, 'open : no such file or directory', 'unreachable', true],
+  ])('%d "%s" is %s', (status, sentence, kind, retry) => {
+    expect(faultOf(answer(status, sentence))).toMatchObject({ kind, retry });
+  });
+
+  it.each([
+    ['No such image: nothing:1', 'imageMissing'],
+    ['invalid reference format', 'imageMissing'],
+    ['write /var/lib/docker/overlay2/x/diff/y: no space left on device', 'diskFull'],
+    ['invalid mount config for type "bind": bind source path does not exist: /srv/x', 'badMount'],
+    [
+      'error mounting "/srv/x" to rootfs at "/y": not a directory: unknown: Are you trying to mount a directory onto a file (or vice-versa)?',
+      'badMount',
+    ],
+    ['Bind for 127.0.0.1:30001 failed: port is already allocated', 'portTaken'],
+    ['fork/exec /usr/bin/containerd-shim: cannot allocate memory', 'outOfMemory'],
+    ['Minimum memory limit allowed is 6MB', 'outOfMemory'],
+    ['Range of CPUs is from 0.01 to 2.00, as there are only 2 CPUs available', 'hostTooSmall'],
+    ['could not select device driver "nvidia" with capabilities: [[gpu]]', 'gpuMissing'],
+    ['OCI runtime create failed: exec format error', 'imageUnfit'],
+    ['OCI runtime create failed: exec: "/bin/sh": stat /bin/sh: no such file or directory', 'imageUnfit'],
+    ['something nobody has ever seen', undefined],
+  ])('"%s" has the reason %s', (sentence, reason) => {
+    expect(faultOf(answer(500, sentence)).reason).toBe(reason);
+  });
+
+  it('no answer is unreachable, whatever the reason, and a fault stays what it is', () => {
+    for (const error of [
+      Object.assign(new Error('connect ENOENT'), { code: 'ENOENT' }),
+      Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' }),
+      AbortSignal.abort().reason,
+      new Error('socket hang up'),
+      'nothing',
+    ]) {
+      expect(faultOf(error)).toMatchObject({ kind: 'unreachable', retry: true });
+    }
+    const fault = new EngineFault('busy', 'x', { retry: true });
+    expect(faultOf(fault)).toBe(fault);
+  });
+
+  it("folders of the host and long ids stay out of the owner's sight, and in the cause", () => {
+    const id = 'a'.repeat(12) + 'b'.repeat(52);
+    const error = answer(500, `error mounting "/var/lib/docker/overlay2/x" of ${id}\nmore`);
+    const fault = faultOf(error);
+    expect(fault.message).toBe(`the container engine refused it: error mounting "(a path)" of ${'a'.repeat(12)} more`);
+    expect(fault.cause).toBe(error);
+  });
+
+  it.each([
+    'driver failed programming external connectivity: Bind for 0.0.0.0:30001 failed: port is already allocated',
+    'Error starting userland proxy: listen tcp4 0.0.0.0:30001: bind: address already in use',
+    'failed to bind host port for 0.0.0.0:30001:172.18.0.2:22/tcp: address already in use',
+    'rootlessport listen tcp 0.0.0.0:30001: bind: address already in use',
+  ])('"%s" names the port', (sentence) => {
+    expect(takenPort(faultOf(answer(500, sentence)), [30_000, 30_001])).toBe(30_001);
+    expect(takenPort(faultOf(answer(500, 'out of luck at 30001')), [30_001])).toBeNull();
+  });
+
+  it('of a port that the engine gave away itself says what to look for, and of another only that it is taken', () => {
+    const said = (sentence: string): string => portTakenText(30_001, faultOf(answer(500, sentence)));
+    expect(said('Bind for 0.0.0.0:30001 failed: port is already allocated')).toMatch(/30001 .*restart frees it/);
+    expect(said('listen tcp4 0.0.0.0:30001: bind: address already in use')).toBe(
+      'node port 30001 is taken by another program of the host',
+    );
+  });
+
+  it('tells a taken name and a network that is gone', () => {
+    const taken = 'Conflict. The container name "/berth-x" is already in use by container "1234"';
+    expect(isNameTaken(faultOf(answer(409, taken)))).toBe(true);
+    expect(isNameTaken(faultOf(answer(409, 'removal of container x is already in progress')))).toBe(false);
+    expect(isLostSightOf(faultOf(answer(500, 'task 487ea3d767f2: already exists: unknown')))).toBe(true);
+    expect(isLostSightOf(faultOf(answer(500, 'id already in use')))).toBe(true);
+    expect(isLostSightOf(faultOf(answer(500, 'driver failed: address already in use')))).toBe(false);
+    expect(isNetworkGone(faultOf(answer(404, 'network berth-1-2 not found')))).toBe(true);
+    expect(isNetworkGone(faultOf(answer(400, 'network berth-1-2 is ambiguous (2 matches found on name)')))).toBe(true);
+    expect(isNetworkGone(faultOf(answer(404, 'No such container: x')))).toBe(false);
+  });
+});
+
+describe('create options', () => {
+  const host: HostFacts = {
+    podman: false,
+    version: '0',
+    architecture: 'amd64',
+    cores: 2,
+    memoryMiB: 1000,
+    hasInit: true,
+    rootless: false,
+    openFiles: 20_000,
+    rootDiskLimit: false,
+    gpuDriver: null,
+    gpus: [],
+    dial: true,
+    enter: null,
+    whyNoDocker: null,
+    controlGroups: 1,
+    sharesLimits: false,
+  };
+  const id = instanceIdOf('00000000-0000-4000-8000-000000000001');
+  const spec: EngineSpec = {
+    id,
+    ownerId: userId('owner'),
+    generation: 3,
+    hostname: `${id}-0`,
+    imageRef: 'some:1',
+    cpuMilli: 1500,
+    memoryMiB: 1024,
+    pidsLimit: 100,
+    gpus: 0,
+    rootDiskGB: 10,
+    mounts: [{ source: '/srv/data', target: '/root/dataDisk', readOnly: false }],
+    nodePorts: [{ port: 22, nodePort: 30_022 }],
+    nodePortAddress: '192.0.2.1',
+    files: [],
+  };
+  const placed = { installation: 'here', network: 'net', controlFolder: '/srv/state/x', gpuIds: [], host };
+
+  it('hold an instance to its type, and give it no way to more', () => {
+    expect(createOptions(spec, placed).HostConfig).toMatchObject({
+      Memory: 1024 * 1024 * 1024,
+      MemorySwap: 1024 * 1024 * 1024,
+      NanoCpus: 1_500_000_000,
+      PidsLimit: 100,
+      ShmSize: 512 * 1024 * 1024,
+      CapDrop: ['NET_RAW', 'MKNOD'],
+      SecurityOpt: ['no-new-privileges'],
+      RestartPolicy: { Name: 'no' },
+      PortBindings: { '22/tcp': [{ HostIp: '192.0.2.1', HostPort: '30022' }] },
+      Ulimits: [{ Name: 'nofile', Soft: 20_000, Hard: 20_000 }],
+    });
+    const { HostConfig } = createOptions(spec, placed);
+    expect(HostConfig?.Privileged).toBeUndefined();
+    expect(HostConfig?.Mounts).toMatchObject([
+      { Source: '/srv/state/x', Target: '/etc/berth', ReadOnly: true, BindOptions: { Propagation: 'rprivate' } },
+      { Source: '/srv/data', Target: '/root/dataDisk', ReadOnly: false },
+    ]);
+  });
+
+  it('use what the host has, and only that', () => {
+    expect(createOptions(spec, placed).HostConfig).not.toHaveProperty('StorageOpt');
+    expect(createOptions(spec, placed).HostConfig).not.toHaveProperty('DeviceRequests');
+    const rich = { ...placed, host: { ...host, rootDiskLimit: true, gpuDriver: 'nvidia' as const } };
+    expect(createOptions(spec, rich).HostConfig?.StorageOpt).toEqual({ size: '10G' });
+    expect(createOptions(spec, rich).Env).toContain('NVIDIA_VISIBLE_DEVICES=void');
+    const withGpu = createOptions({ ...spec, gpus: 1 }, { ...rich, gpuIds: ['GPU-1'] });
+    expect(withGpu.HostConfig?.DeviceRequests).toEqual([
+      { Driver: 'nvidia', DeviceIDs: ['GPU-1'], Capabilities: [['gpu']] },
+    ]);
+    expect(withGpu.Env).toContain('NVIDIA_VISIBLE_DEVICES=GPU-1');
+    const podman = createOptions(spec, { ...placed, host: { ...host, podman: true, openFiles: null, hasInit: false } });
+    expect(podman.HostConfig).toMatchObject({ LogConfig: { Type: 'k8s-file' }, Init: false });
+    expect(podman.HostConfig).not.toHaveProperty('Ulimits');
+  });
+
+  it('the GPUs of a container are what its label says, and a label with nothing in it is none', () => {
+    expect(gpusOf(createOptions({ ...spec, gpus: 2 }, { ...placed, gpuIds: ['a', 'b'] }).Labels ?? {})).toEqual([
+      'a',
+      'b',
+    ]);
+    expect(gpusOf({ [gpuLabel]: '' })).toEqual([]);
+    expect(gpusOf({})).toEqual([]);
+  });
+
+  it('GPUs go to those who have none first, never twice to who runs', () => {
+    const holders = [
+      { ids: ['a'], running: true },
+      { ids: ['b'], running: false },
+    ];
+    expect(chooseGpus(1, ['a', 'b', 'c'], holders)).toEqual(['c']);
+    expect(chooseGpus(2, ['a', 'b', 'c'], holders)).toEqual(['c', 'b']);
+    expect(chooseGpus(3, ['a', 'b', 'c'], holders)).toBeNull();
+  });
+});
+
+describe('subnets', () => {
+  it('lie in the pool, meet nothing that is taken, and are all found', () => {
+    const pool = { cidr: '10.0.0.0/20', prefix: 24 };
+    const taken = fc.uniqueArray(fc.integer({ min: 0, max: 15 }), { maxLength: 16 });
+    fc.assert(
+      fc.property(fc.string(), taken, (key, thirds) => {
+        const found = [
+          ...freeSubnets(
+            pool,
+            key,
+            thirds.map((third) => `10.0.${third}.64/26`),
+          ),
+        ];
+        const left = Array.from({ length: 16 }, (_, third) => third).filter((third) => !thirds.includes(third));
+        expect(found.toSorted()).toEqual(left.map((third) => `10.0.${third}.0/24`).toSorted());
+      }),
+    );
+  });
+
+  it('the default pool holds hundreds of accounts, and beginnings are spread', () => {
+    expect([...freeSubnets(defaultPool, 'x', ['fe80::/64', 'nonsense'])]).toHaveLength(512);
+    const first = Array.from({ length: 100 }, (_, n) => freeSubnets(defaultPool, `account ${n}`, []).next().value);
+    expect(new Set(first).size).toBeGreaterThan(80);
+  });
+
+  it('of the host are those it is a member of, whatever the order of its bytes; none is behind a gateway', () => {
+    const row = (...fields: string[]): string => `${fields.join('\t')}\t0\t0\t0\t`;
+    const table = [
+      row('Iface', 'Destination', 'Gateway', 'Flags', 'RefCnt', 'Use', 'Metric', 'Mask'),
+      row('eth0', '00000000', '010200C0', '0003', '0', '0', '0', '00000000'),
+      row('br-left', '005CD20A', '00000000', '0001', '0', '0', '0', '00FFFFFF'),
+      row('vpn0', '0000000A', '015CD20A', '0003', '0', '0', '0', '000000FF'),
+      row('docker0', '000011AC', '00000000', '0001', '0', '0', '0', '0000FFFF'),
+      '',
+    ].join('\n');
+    expect(subnetsOfRoutes(table, true)).toEqual(['10.210.92.0/24', '172.17.0.0/16']);
+    const big = row('br-left', '0AD25C00', '00000000', '0001', '0', '0', '0', 'FFFFFF00');
+    expect(subnetsOfRoutes(big, false)).toEqual(['10.210.92.0/24']);
+  });
+
+  it('a pool that can not be cut is refused with what would work', () => {
+    checkPool(defaultPool);
+    for (const [cidr, prefix] of [
+      ['10.0.0.0/24', 16],
+      ['10.0.0.0', 24],
+      ['10.0.0.0/8', 30],
+      ['300.0.0.0/8', 24],
+      ['fd00::/8', 64],
+    ] as const) {
+      expect(() => checkPool({ cidr, prefix })).toThrow('try 10.210.0.0/15');
+    }
+    expect(rangeOf('10.0.0.7/24')).toEqual([0x0a000000, 0x0a0000ff]);
+  });
+});
+
+describe('streams', () => {
+  const frame = (source: number, text: string): Buffer => {
+    const header = Buffer.alloc(8);
+    header[0] = source;
+    header.writeUInt32BE(Buffer.byteLength(text), 4);
+    return Buffer.concat([header, Buffer.from(text)]);
+  };
+
+  it('frames cut anywhere are put together, each to its own stream', () => {
+    const frames = fc.array(fc.tuple(fc.constantFrom(1, 2), fc.string({ unit: 'binary' })));
+    fc.assert(
+      fc.property(frames, fc.integer({ min: 1, max: 20 }), (sent, size) => {
+        const bytes = Buffer.concat(sent.map(([source, text]) => frame(source, text)));
+        const got: Record<string, Buffer[]> = { stdout: [], stderr: [] };
+        const take = makeDemultiplexer((source, part) => got[source]?.push(part));
+        for (let at = 0; at < bytes.length; at += size) take(bytes.subarray(at, at + size));
+        const all = (wanted: number): Buffer =>
+          Buffer.concat(sent.filter(([source]) => source === wanted).map(([, text]) => Buffer.from(text)));
+        expect(Buffer.concat(got['stdout'] ?? []).equals(all(1))).toBe(true);
+        expect(Buffer.concat(got['stderr'] ?? []).equals(all(2))).toBe(true);
+      }),
+    );
+  });
+
+  it('lines cut anywhere are put together, in the midst of a character too', async () => {
+    const bytes = Buffer.from('{"a":"ü"}\n\n{"b":1}\n{"c":');
+    async function* chunks(): AsyncGenerator<Buffer> {
+      for (const byte of bytes) yield Buffer.from([byte]);
+    }
+    const lines: string[] = [];
+    for await (const line of linesOf(chunks())) lines.push(line);
+    expect(lines).toEqual(['{"a":"ü"}', '{"b":1}', '{"c":']);
+  });
+});
+
+describe('turns', () => {
+  it('never more than allowed, in the order they came, and one called off gives its turn to the next', async () => {
+    const gate = makeGate(2);
+    const inside = new Set<number>();
+    const order: number[] = [];
+    const doors: (() => void)[] = [];
+    const enter = (n: number, signal = new AbortController().signal): Promise<void> =>
+      gate(signal, async () => {
+        inside.add(n);
+        order.push(n);
+        expect(inside.size).toBeLessThanOrEqual(2);
+        await new Promise<void>((resolve) => doors.push(resolve));
+        inside.delete(n);
+      });
+    const off = new AbortController();
+    const all = [enter(1), enter(2), enter(3, off.signal), enter(4), enter(5)];
+    off.abort();
+    await expect(all[2]).rejects.toMatchObject({ kind: 'unreachable' });
+    while (order.length < 4 || doors.length > 0) {
+      doors.shift()?.();
+      await new Promise(setImmediate);
+    }
+    await Promise.allSettled(all);
+    expect(order).toEqual([1, 2, 4, 5]);
+  });
+
+  it('a lock holds for its key alone, and a failure frees it', async () => {
+    const locks = makeLocks<string>();
+    const { signal } = new AbortController();
+    const door = Promise.withResolvers<void>();
+    const first = locks('a', signal, () => door.promise);
+    expect(await locks('b', signal, async () => 'free')).toBe('free');
+    const second = locks('a', signal, async () => 'after');
+    door.reject(new Error('no'));
+    await expect(first).rejects.toThrow('no');
+    expect(await second).toBe('after');
+  });
+});
+
+describe('the address of an engine', () => {
+  it('is read from what DOCKER_HOST may say', () => {
+    expect(endpointOf('unix:///run/docker.sock')).toEqual({ socketPath: '/run/docker.sock' });
+    expect(endpointOf('/run/docker.sock')).toEqual({ socketPath: '/run/docker.sock' });
+    expect(endpointOf('tcp://engine.example')).toEqual({ host: 'engine.example', port: 2375, protocol: 'http' });
+    expect(endpointOf('tcp://engine.example:2376')).toMatchObject({ port: 2376, protocol: 'https' });
+    for (const odd of ['ssh://engine.example', 'engine', '', 'unix://'])
+      expect(() => endpointOf(odd)).toThrow('unix:///var');
+  });
+});

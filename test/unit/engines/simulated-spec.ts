@@ -1,0 +1,50 @@
+/** Specs for the simulation's own tests. */
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import net from 'node:net';
+import { instanceIdOf, userId } from '../../../src/domain/ids.ts';
+import type { EngineSpec } from '../../../src/engines/contract.ts';
+
+export const imageRef = 'registry.example/tiny:1';
+
+/** The uuid that a word stands for, the same in each run. */
+export function uuidOf(word: string): string {
+  const hex = createHash('sha256').update(word).digest('hex');
+  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20, 32)].join('-');
+}
+
+export function specOf(
+  word: string,
+  more: Partial<EngineSpec> & { initScript?: string; start?: string } = {},
+): EngineSpec {
+  const { initScript, start = '#!/bin/sh\n', ...wish } = more;
+  const id = instanceIdOf(uuidOf(word));
+  const initFile = initScript === undefined ? [] : [{ name: 'init-script', content: initScript, mode: 0o644 }];
+  return {
+    id,
+    ownerId: userId(uuidOf('owner')),
+    generation: 1,
+    hostname: `${id}-0`,
+    imageRef,
+    cpuMilli: 1_000,
+    memoryMiB: 1_024,
+    pidsLimit: 100,
+    gpus: 0,
+    mounts: [],
+    nodePorts: [],
+    nodePortAddress: '127.0.0.1',
+    files: [{ name: 'start', content: start, mode: 0o755 }, ...initFile],
+    ...wish,
+  };
+}
+
+export const noSignal = (): AbortSignal => new AbortController().signal;
+
+export async function freePort(): Promise<number> {
+  const server = net.createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  if (typeof address !== 'object' || address === null) throw new Error('no port');
+  return address.port;
+}

@@ -1,0 +1,68 @@
+/** The simulated engine: the conformance of every engine, and what it promises beyond as an emulator. */
+import { randomUUID } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import os from 'node:os';
+import path from 'node:path';
+import { SimulatedHost } from '../../../src/engines/simulated/host.ts';
+import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
+import { describeConformance, type Fixture } from '../../conformance/engine.ts';
+import { freePort } from './simulated-spec.ts';
+
+async function makeFixture(publishPorts: boolean): Promise<Fixture> {
+  const installation = randomUUID();
+  const host = new SimulatedHost({ publishPorts });
+  const engine = makeSimulatedEngine({ installation, host });
+  const folder = await mkdtemp(path.join(os.tmpdir(), 'berth-simulated-'));
+  return {
+    engine,
+    installation,
+    imageRef: 'registry.example/tiny:1',
+    missingImageRef: 'missing.invalid/none:1',
+    nodePortAddress: '127.0.0.1',
+    freeNodePort: freePort,
+    hostFolder: () => mkdtemp(path.join(folder, 'mount-')),
+    again: async () => makeSimulatedEngine({ installation, host }),
+    elsewhere: async (other) => makeSimulatedEngine({ installation: other, host }),
+    async unreachable() {
+      const away = makeSimulatedEngine({ installation });
+      away.host.goAway(Infinity);
+      return away;
+    },
+    async neighbour({ name }) {
+      host.addStranger(name);
+      return { untouched: async () => host.hasStranger(name), remove: async () => host.removeStranger(name) };
+    },
+    neighbourNetwork: () => Promise.reject(new Error('networks of the simulation have no names')),
+    neighbourImage: () => Promise.reject(new Error('images of the simulation have no labels')),
+    registries: async () => ({
+      open: 'registry.example',
+      closed: 'private.invalid',
+      credentials: { username: 'berth', secret: 'harbour' },
+      wrongCredentials: { username: 'berth', secret: 'wrong' },
+    }),
+    leaveHalfMade: async (spec) => engine.leaveHalfMade(spec),
+    stopOutside: (id) => host.crash(id),
+    async connectUnix(id, pathInside) {
+      const container = host.find(installation, id);
+      const connection = container && host.connectUnix(container, pathInside);
+      if (connection === undefined) throw new Error(`nothing listens at ${pathInside}`);
+      return connection;
+    },
+    loseDocker: async (id) => host.setDocker(id, 'stopped'),
+    dropImage: async (ref) => host.dropImage(ref),
+    generationFollows: 'ensure',
+    lacks: {
+      shell: 'the simulation runs no scripts, it pretends single commands',
+      neighbourNetworks: 'an account’s network is there while it has containers, and is no object of its own',
+      neighbourImages: 'it knows of an image who saved it, and no labels',
+      ...(publishPorts ? {} : { publishedPorts: 'this simulation is told not to publish them' }),
+    },
+    async stop() {
+      await host.stop();
+      await rm(folder, { recursive: true });
+    },
+  };
+}
+
+describeConformance('simulated', () => makeFixture(true));
+describeConformance('simulated, no ports published', () => makeFixture(false));

@@ -1,0 +1,132 @@
+import { describe, expect, test } from 'vitest';
+import {
+  addressesOf,
+  nodePortAddressOf,
+  openUrl,
+  portUrls,
+  sharedParent,
+  shareUrl,
+} from '../../../src/main/addresses.ts';
+import { readConfig } from '../../../src/main/config.ts';
+
+const ports = { api: 8080, gateway: 8081 };
+
+describe('what others are told', () => {
+  test('is where it listens', () => {
+    expect(addressesOf(readConfig({}), { api: 1, gateway: 2 })).toEqual({
+      apiUrl: 'http://127.0.0.1:1',
+      gatewayUrl: 'http://127.0.0.1:2',
+      domain: '127.0.0.1:2',
+      portDomain: null,
+    });
+  });
+
+  test('is the public address where it listens on every one', () => {
+    const config = readConfig({
+      BERTH_LISTEN: '0.0.0.0:8080',
+      BERTH_GATEWAY_LISTEN: '0.0.0.0:8081',
+      BERTH_PUBLIC_ADDRESS: '192.0.2.7',
+    });
+    expect(addressesOf(config, ports)).toEqual({
+      apiUrl: 'http://192.0.2.7:8080',
+      gatewayUrl: 'http://192.0.2.7:8081',
+      domain: '192.0.2.7:8081',
+      portDomain: null,
+    });
+  });
+
+  test('is what was configured', () => {
+    const config = readConfig({
+      BERTH_DOMAIN: 'notebooks.example',
+      BERTH_GATEWAY_URL: 'https://notebooks.example/',
+      BERTH_API_URL: 'https://berth.example',
+    });
+    expect(addressesOf(config, ports)).toEqual({
+      apiUrl: 'https://berth.example',
+      gatewayUrl: 'https://notebooks.example',
+      domain: 'notebooks.example',
+      portDomain: null,
+    });
+  });
+
+  test('is a host for each port below a wildcard domain, and the scheme that the gateway speaks', () => {
+    const tls = { BERTH_GATEWAY_TLS_CERT: '/cert', BERTH_GATEWAY_TLS_KEY: '/key' };
+    const told = addressesOf(readConfig({ BERTH_DOMAIN: '*.GPU.example:8443', ...tls }), ports);
+    expect(told).toMatchObject({
+      gatewayUrl: 'https://gpu.example:8443',
+      domain: 'gpu.example:8443',
+      portDomain: 'gpu.example:8443',
+    });
+    const link = { instanceId: 'notebook-1', key: 'k' };
+    expect(openUrl(told, { ...link, port: 80 })).toBe('https://80-notebook-1.gpu.example:8443/.berth/open?key=k');
+    expect(openUrl(told, { ...link, port: undefined })).toBe('https://gpu.example:8443/open?key=k');
+    const onPaths = addressesOf(readConfig({}), ports);
+    expect(openUrl(onPaths, { ...link, port: 80 })).toBe('http://127.0.0.1:8081/open?key=k&port=80');
+  });
+
+  test('must be set where nothing could be told', () => {
+    expect(() => readConfig({ BERTH_LISTEN: '0.0.0.0:8080' })).toThrow(/BERTH_PUBLIC_ADDRESS: must be set/);
+    expect(() => readConfig({ BERTH_LISTEN: '[::]:8080' })).toThrow(/BERTH_PUBLIC_ADDRESS: must be set/);
+  });
+});
+
+test('a port is below the gateway’s address, and on a host of its own where there is a wildcard domain', () => {
+  const at = { instanceId: 'notebook-x', port: 8000 };
+  const plain = addressesOf(readConfig({}), ports);
+  expect(portUrls(plain, at)).toEqual({ path: 'http://127.0.0.1:8081/forward/notebook-x/8000/', host: null });
+  expect(shareUrl(plain, { ...at, token: 't' })).toBe('http://127.0.0.1:8081/forward/notebook-x/8000/?berth_share=t');
+  const wild = addressesOf(
+    readConfig({ BERTH_DOMAIN: '*.gpu.example', BERTH_GATEWAY_URL: 'https://gpu.example' }),
+    ports,
+  );
+  expect(portUrls(wild, at)).toEqual({
+    path: 'https://gpu.example/forward/notebook-x/8000/',
+    host: 'https://8000-notebook-x.gpu.example/',
+  });
+  expect(shareUrl(wild, { ...at, token: 't' })).toBe('https://8000-notebook-x.gpu.example/?berth_share=t');
+});
+
+test('node ports are published on an IP address, whatever name the server listens by', async () => {
+  const named = readConfig({ BERTH_LISTEN: 'localhost:8080', BERTH_PUBLIC_ADDRESS: 'localhost' });
+  expect(await nodePortAddressOf(named)).toMatch(/^(127\.0\.0\.1|::1)$/);
+  const any = readConfig({ BERTH_LISTEN: '0.0.0.0:1', BERTH_PUBLIC_ADDRESS: 'x' });
+  expect(await nodePortAddressOf(any)).toBe('0.0.0.0');
+  expect(await nodePortAddressOf(readConfig({ BERTH_NODE_PORT_ADDRESS: '127.0.0.2' }))).toBe('127.0.0.2');
+});
+
+test('a domain above the API and the hosts of ports is found, for which pages of ports could set cookies', () => {
+  const shared = (apiUrl: string, portDomain: string | null) => sharedParent({ apiUrl, portDomain });
+  expect(shared('https://berth.example.org', 'gpu.example.org')).toBe('example.org');
+  expect(shared('https://gpu.example.org:8080', 'gpu.example.org:8443')).toBe('gpu.example.org');
+  expect(shared('https://api.gpu.example.org', 'gpu.example.org')).toBe('gpu.example.org');
+  expect(shared('https://example.org', 'gpu.example.org')).toBe('example.org');
+  expect(shared('https://berth.example.co.uk', 'gpu.example.co.uk')).toBe('example.co.uk');
+  for (const [apiUrl, portDomain] of [
+    ['https://berth.example.org', 'gpu.example.net'],
+    ['https://berth.org', 'gpu.example.org'],
+    ['https://berth.co.uk', 'gpu.co.uk'],
+    ['http://127.0.0.1:8080', 'gpu.example.org'],
+    ['http://[::1]:8080', 'gpu.example.org'],
+    ['http://localhost:8080', 'localhost:8081'],
+    ['http://192.0.2.7', '192.0.2.7'],
+    ['https://berth.example.org', null],
+  ] as const)
+    expect(shared(apiUrl, portDomain), `${apiUrl} ${portDomain}`).toBe(null);
+});
+
+test('the API is told as it speaks', () => {
+  const tls = { BERTH_API_TLS_CERT: '/cert', BERTH_API_TLS_KEY: '/key' };
+  expect(addressesOf(readConfig(tls), ports).apiUrl).toBe('https://127.0.0.1:8080');
+  expect(addressesOf(readConfig({ ...tls, BERTH_API_URL: 'http://berth.example' }), ports).apiUrl).toBe(
+    'http://berth.example',
+  );
+});
+
+test('node ports are not on the host of the API where that is loopback, so that browsers send no login to instances', async () => {
+  // Elsewhere loopback has one address alone.
+  const apart = process.platform === 'linux' ? '127.0.0.2' : '127.0.0.1';
+  expect(await nodePortAddressOf(readConfig({}))).toBe(apart);
+  // Who says how this machine is reached is taken by the word.
+  expect(await nodePortAddressOf(readConfig({ BERTH_PUBLIC_ADDRESS: '192.0.2.7' }))).toBe('127.0.0.1');
+  expect(await nodePortAddressOf(readConfig({ BERTH_LISTEN: '192.0.2.7:8080' }))).toBe('192.0.2.7');
+});

@@ -1,0 +1,267 @@
+import { readFile } from 'node:fs/promises';
+import { describe, expect, test } from 'vitest';
+import { masked, readConfig } from '../../../src/main/config.ts';
+import { fittedTypes, machineOf, pricesOf } from '../../../src/main/first-run.ts';
+import { VERSION } from '../../../src/main/version.ts';
+import { welcome } from '../../../src/main/welcome.ts';
+
+describe('the configuration', () => {
+  test('has a default for everything', () => {
+    const config = readConfig({});
+    expect(config.listen).toEqual({ host: '127.0.0.1', port: 8080 });
+    expect(config.gatewayListen).toEqual({ host: '127.0.0.1', port: 8081 });
+    expect(config).toMatchObject({
+      publicAddress: '127.0.0.1',
+      engine: 'docker',
+      nodePorts: { first: 30_000, last: 32_767 },
+    });
+  });
+
+  test('takes an empty variable for one that is not set', () => {
+    expect(readConfig({ BERTH_ENGINE: '', BERTH_ADMIN_PASSWORD: '' })).toMatchObject({
+      engine: 'docker',
+      adminPassword: null,
+    });
+  });
+
+  test('reads where pools lie, and what of them may be promised', () => {
+    const { pools } = readConfig({
+      BERTH_POOL: 'overcommit=2',
+      BERTH_POOL_HIGHSPEEDSTORAGE: 'path=/srv/fast, engine=directory, size=2000',
+    });
+    expect(pools).toEqual({
+      default: { path: null, engine: null, sizeGB: null, overcommit: 2 },
+      filesystem: null,
+      highspeedstorage: { path: '/srv/fast', engine: 'directory', sizeGB: 2_000, overcommit: 1 },
+    });
+  });
+
+  test('reads which disks are gone for good, and refuses what names none', () => {
+    expect(readConfig({ BERTH_LOST_DISKS: 'data/i-1, shared/u-1/r-1' }).lostDisks).toEqual([
+      { kind: 'data', id: 'i-1' },
+      { kind: 'shared', id: 'u-1/r-1' },
+    ]);
+    for (const text of ['volume/v-1', 'data/', 'i-1', 'data/a b'])
+      expect(() => readConfig({ BERTH_LOST_DISKS: text })).toThrow(/BERTH_LOST_DISKS: must name disks as data/);
+  });
+
+  test('refuses half a certificate, a domain that is none, and roles that the simulated engine can not have', () => {
+    expect(() => readConfig({ BERTH_GATEWAY_TLS_CERT: '/cert' })).toThrow(/BERTH_GATEWAY_TLS_KEY: must be set too/);
+    expect(() => readConfig({ BERTH_GATEWAY_TLS_KEY: '/key' })).toThrow(/BERTH_GATEWAY_TLS_CERT: must be set too/);
+    expect(() => readConfig({ BERTH_API_TLS_CERT: '/cert' })).toThrow(/BERTH_API_TLS_KEY: must be set too/);
+    expect(() => readConfig({ BERTH_GATEWAY_TLS_KEY: 'key' })).toThrow(/must be the absolute path of a PEM file/);
+    expect(() => readConfig({ BERTH_DOMAIN: 'https://x/' })).toThrow(/BERTH_DOMAIN: must be the name/);
+    expect(() => readConfig({ BERTH_ROLE: 'api', BERTH_ENGINE: 'simulated' })).toThrow(
+      /BERTH_ROLE: the simulated engine/,
+    );
+    expect(readConfig({ BERTH_ROLE: 'gateway' }).role).toBe('gateway');
+  });
+
+  test('has limits of the gateway that an operator may set, and 0 for none', () => {
+    expect(readConfig({}).gatewayLimits).toEqual({
+      clientIdleMs: 600_000,
+      instanceIdleMs: 0,
+      tunnelIdleMs: 0,
+      perPort: 1_024,
+      perInstance: 4_096,
+      connections: 20_000,
+    });
+    const set = {
+      BERTH_GATEWAY_CLIENT_IDLE_SECONDS: '0',
+      BERTH_GATEWAY_INSTANCE_IDLE_SECONDS: '90',
+      BERTH_GATEWAY_WEBSOCKET_IDLE_SECONDS: '3600',
+      BERTH_GATEWAY_PORT_REQUESTS: '10',
+      BERTH_GATEWAY_INSTANCE_REQUESTS: '20',
+      BERTH_GATEWAY_CONNECTIONS: '30',
+    };
+    expect(readConfig(set).gatewayLimits).toEqual({
+      clientIdleMs: 0,
+      instanceIdleMs: 90_000,
+      tunnelIdleMs: 3_600_000,
+      perPort: 10,
+      perInstance: 20,
+      connections: 30,
+    });
+  });
+
+  test('reads addresses of both families', () => {
+    expect(readConfig({ BERTH_LISTEN: '[::1]:80' }).listen).toEqual({ host: '::1', port: 80 });
+    expect(readConfig({ BERTH_LISTEN: 'example.org:0' }).listen).toEqual({ host: 'example.org', port: 0 });
+  });
+
+  test.each([
+    ['BERTH_LISTEN', '8080', /host:port/],
+    ['BERTH_LISTEN', '127.0.0.1:99999', /host:port/],
+    ['BERTH_ENGINE', 'podman', /docker.*simulated/],
+    ['BERTH_DATABASE_URL', 'mysql://x', /postgres:\/\//],
+    ['BERTH_ADMIN_PASSWORD', 'short', /8 characters/],
+    ['BERTH_POOL', 'path=disks', /absolute path/],
+    ['BERTH_POOL', 'engine=ext4', /image-file/],
+    ['BERTH_POOL_FILESYSTEM', 'size=2.5', /whole GB/],
+    ['BERTH_POOL_FILESYSTEM', 'overcommit=0.5', /overcommit/],
+    ['BERTH_POOL_HIGHSPEEDSTORAGE', 'paths=/srv', /members of these names/],
+    ['BERTH_POOL_HIGHSPEEDSTORAGE', 'size=1,size=2', /twice/],
+    ['BERTH_SHARED_DISK_GB', '0', /1 to/],
+    ['BERTH_NODE_PORTS', '2000-1000', /first-last/],
+    ['BERTH_CPU_OVERCOMMIT', 'much', /number/],
+    ['BERTH_GATEWAY_URL', 'gateway', /http/],
+    ['BERTH_GATEWAY_CLIENT_IDLE_SECONDS', '-1', /whole number from 0 \(no limit\) to 86400/],
+    ['BERTH_GATEWAY_INSTANCE_IDLE_SECONDS', '2.5', /BERTH_GATEWAY_INSTANCE_IDLE_SECONDS/],
+    ['BERTH_GATEWAY_PORT_REQUESTS', '0', /BERTH_GATEWAY_PORT_REQUESTS/],
+    ['BERTH_ARCHIVE_REGISTRY', 'registry.example.org', /host\[:port\]\/path/],
+    ['BERTH_ARCHIVE_REGISTRY', 'https://registry.example.org/berth', /host\[:port\]\/path/],
+    ['BERTH_ARCHIVE_REGISTRY', 'berth/kept', /host\[:port\]\/path/],
+    ['BERTH_ARCHIVE_REGISTRY_USERNAME', 'ada', /goes together/],
+    ['BERTH_ARCHIVE_REGISTRY_PASSWORD', 'harbour', /goes together/],
+    ['BERTH_DOCKER_INSIDE', 'privileged', /rootless.*nested.*off/],
+    ['BERTH_STRAYS', 'kill', /report.*stop.*delete/],
+    ['BERTH_STRAY_HOURS', '-1', />=0/],
+  ])('%s=%s is refused, naming it and what would be right', (name, value, right) => {
+    const read = () => readConfig({ [name]: value });
+    expect(read).toThrow(name);
+    expect(read).toThrow(right);
+  });
+
+  test('names every wrong variable at once', () => {
+    expect(() => readConfig({ BERTH_LISTEN: 'x', BERTH_ENGINE: 'y' })).toThrow(/BERTH_LISTEN[^]*BERTH_ENGINE/);
+  });
+
+  test('takes a registry for root disks, with or without a login, and no login without a registry', () => {
+    const registry = { BERTH_ARCHIVE_REGISTRY: '10.0.0.7:5000/berth' };
+    const login = { BERTH_ARCHIVE_REGISTRY_USERNAME: 'ada', BERTH_ARCHIVE_REGISTRY_PASSWORD: 'harbour' };
+    expect(readConfig({}).archiveRegistry).toBeNull();
+    expect(readConfig(registry).archiveRegistry).toEqual({ prefix: '10.0.0.7:5000/berth', username: '', secret: '' });
+    expect(readConfig({ ...registry, ...login }).archiveRegistry).toMatchObject({ username: 'ada', secret: 'harbour' });
+    expect(() => readConfig(login)).toThrow(/BERTH_ARCHIVE_REGISTRY: must be set/);
+  });
+
+  test('lets instances have a Docker by the safe way unless it says otherwise', () => {
+    expect(readConfig({}).dockerInside).toBe('rootless');
+    expect(readConfig({ BERTH_DOCKER_INSIDE: 'nested' }).dockerInside).toBe('nested');
+    expect(readConfig({ BERTH_DOCKER_INSIDE: 'off' }).dockerInside).toBeNull();
+  });
+
+  test('shows no secret', () => {
+    const shown = JSON.stringify(
+      masked(
+        readConfig({
+          BERTH_ADMIN_PASSWORD: 'very secret',
+          BERTH_DATABASE_URL: 'postgres://ada:hidden@db/berth',
+          BERTH_ARCHIVE_REGISTRY: 'registry.example.org/berth',
+          BERTH_ARCHIVE_REGISTRY_USERNAME: 'ada',
+          BERTH_ARCHIVE_REGISTRY_PASSWORD: 'concealed',
+        }),
+      ),
+    );
+    expect(shown).not.toMatch(/very secret|hidden|concealed/);
+    expect(shown).toContain('postgres://ada:***@db/berth');
+  });
+});
+
+describe('the first types', () => {
+  const machine = (cores: number, gigabytes: number, gpus = 0) => ({
+    cpuCores: cores,
+    memoryMiB: gigabytes * 1024,
+    architecture: 'amd64',
+    gpus: Array.from({ length: gpus }, () => ({ name: 'H100' })),
+  });
+
+  test('fit the machine, and leave memory to the host', () => {
+    expect(fittedTypes(machine(4, 8)).map(({ name, memoryGB }) => [name, memoryGB])).toEqual([
+      ['cpu.1', 2],
+      ['cpu.2', 4],
+      ['cpu.4', 7],
+    ]);
+    expect(fittedTypes(machine(1, 1))).toMatchObject([{ name: 'cpu.1', memoryGB: 1 }]);
+  });
+
+  test('share the machine out by whole GPUs where there are some', () => {
+    const gpu = fittedTypes(machine(16, 65, 2)).filter(({ gpuCount }) => gpuCount > 0);
+    expect(gpu).toMatchObject([
+      { name: 'gpu.1', gpuName: 'H100', gpuCount: 1, cpuCores: 8, memoryGB: 32 },
+      { name: 'gpu.2', gpuName: 'H100', gpuCount: 2, cpuCores: 16, memoryGB: 64 },
+    ]);
+  });
+
+  test('are of one host and no more, however large the simulated machine is', () => {
+    const types = fittedTypes(machine(1_000_000, 976_562, 64));
+    expect(types.filter(({ cpuCores, memoryGB }) => cpuCores > 256 || memoryGB > 2048)).toEqual([]);
+    expect(types.filter(({ gpuCount }) => gpuCount > 0)).toMatchObject([
+      { name: 'gpu.1', cpuCores: 32, memoryGB: 256 },
+      { name: 'gpu.2', cpuCores: 64, memoryGB: 512 },
+      { name: 'gpu.4', cpuCores: 128, memoryGB: 1024 },
+      { name: 'gpu.8', cpuCores: 256, memoryGB: 2048, pricesMicros: { perHour: 11_520_000n } },
+    ]);
+    // One GPU in a large host has the whole of it still, and ten share what there is.
+    expect(fittedTypes(machine(128, 513, 1)).at(-1)).toMatchObject({ name: 'gpu.1', cpuCores: 128, memoryGB: 512 });
+    expect(fittedTypes(machine(120, 501, 10)).at(-1)).toMatchObject({ name: 'gpu.8', cpuCores: 96, memoryGB: 400 });
+  });
+
+  test('have a price for each charge mode, cheaper an hour the longer the promise', () => {
+    const { perHour, tidePerHour, perDay, perWeek, perMonth } = pricesOf(1);
+    expect(perHour).toBe(1_000_000n);
+    expect(tidePerHour).toBeLessThan(perHour);
+    expect(perDay / 24n).toBeLessThan(perHour);
+    expect(perWeek / 168n).toBeLessThan(perDay / 24n);
+    expect(perMonth / 720n).toBeLessThan(perWeek / 168n);
+  });
+
+  test('are made from what the engine tells', () => {
+    const capabilities = {
+      rootDiskLimit: 'none',
+      dockerInside: false,
+      saveImage: true,
+      gpus: true,
+      dial: true,
+      joinNetwork: true,
+    } as const;
+    const capacity = { cpuMilli: 8000, memoryMiB: 16_384, gpus: 1 };
+    const probe = {
+      version: 'x',
+      capacity,
+      devices: [{ kind: 'gpu' as const, name: 'L4', id: 'GPU-1' }],
+      architecture: 'amd64',
+      capabilities,
+    };
+    expect(machineOf(probe)).toEqual({
+      cpuCores: 8,
+      memoryMiB: 16_384,
+      architecture: 'amd64',
+      gpus: [{ kind: 'gpu', name: 'L4', id: 'GPU-1' }],
+    });
+  });
+});
+
+test('the welcome names address, account and a launch to copy, and a given password is not repeated', () => {
+  const at = {
+    apiUrl: 'http://a',
+    gatewayUrl: 'http://g',
+    example: { region: 'r', imageId: 'i', instanceTypeId: 't' },
+  };
+  const text = welcome({ ...at, adminPassword: { text: 'p4ss', file: '/f' } });
+  expect(text).toMatch(/http:\/\/a\/api[^]*password p4ss[^]*\/f[^]*instance\/create[^]*"imageId":"i"/);
+  expect(welcome({ ...at, adminPassword: null })).not.toContain('p4ss');
+});
+
+test('the version that the server tells is that of the package', async () => {
+  const { version }: { version: string } = JSON.parse(
+    await readFile(new URL('../../../package.json', import.meta.url), 'utf8'),
+  );
+  expect(VERSION).toBe(version);
+});
+
+test('bounds on the ends of instances are whole hours and minutes, and none unless they are set', () => {
+  expect(readConfig({})).toMatchObject({ capRunMs: null, idleStopMs: null });
+  const set = readConfig({ BERTH_MAX_RUN_HOURS: '8', BERTH_IDLE_STOP_MINUTES: '30' });
+  expect(set).toMatchObject({ capRunMs: 8 * 3_600_000, idleStopMs: 30 * 60_000 });
+  for (const bad of ['0', '-1', '1.5', 'long', '1e9']) {
+    expect(() => readConfig({ BERTH_MAX_RUN_HOURS: bad })).toThrow(/BERTH_MAX_RUN_HOURS/);
+    expect(() => readConfig({ BERTH_IDLE_STOP_MINUTES: bad })).toThrow(/BERTH_IDLE_STOP_MINUTES/);
+  }
+});
+
+test('registries of this very host are allowed to accounts only if the operator says so', () => {
+  expect(readConfig({})).toMatchObject({ localRegistries: false });
+  expect(readConfig({ BERTH_LOCAL_REGISTRIES: 'allow' })).toMatchObject({ localRegistries: true });
+  expect(() => readConfig({ BERTH_LOCAL_REGISTRIES: 'yes' })).toThrow(/BERTH_LOCAL_REGISTRIES/);
+});

@@ -1,0 +1,181 @@
+/** What the container of an instance's Docker may do, and on which hosts it can be: read from its create options, without an engine. */
+import { readFile } from 'node:fs/promises';
+import { describe, expect, test } from 'vitest';
+import { instanceIdOf, userId } from '../../../src/domain/ids.ts';
+import type { EngineSpec } from '../../../src/engines/contract.ts';
+import { createOptions } from '../../../src/engines/docker/container/create-options.ts';
+import {
+  dockerInsideOptions,
+  limitingGroup,
+  ownerOf,
+  whyNoDocker,
+  type BesideInstance,
+  type DockerGround,
+} from '../../../src/engines/docker/container/docker-inside-options.ts';
+import type { HostFacts } from '../../../src/engines/docker/client/host.ts';
+
+const id = instanceIdOf('00000000-0000-4000-8000-000000000001');
+const spec: EngineSpec & { docker: { storage: string } } = {
+  id,
+  ownerId: userId('owner'),
+  generation: 3,
+  hostname: `${id}-0`,
+  imageRef: 'some:1',
+  cpuMilli: 1500,
+  memoryMiB: 2048,
+  pidsLimit: 100,
+  gpus: 0,
+  mounts: [
+    { source: '/disks/data', target: '/root/dataDisk', readOnly: false },
+    { source: '/common', target: '/root/commonData', readOnly: true },
+  ],
+  docker: { storage: '/disks/docker' },
+  nodePorts: [],
+  nodePortAddress: '127.0.0.1',
+  files: [],
+};
+const beside: BesideInstance = {
+  installation: 'i',
+  way: 'rootless',
+  imageRef: 'berth.local/docker-inside:1',
+  containerId: 'abc',
+  cgroup: null,
+  host: { hasInit: true, openFiles: 1000 },
+};
+
+describe('the container of a Docker', () => {
+  const options = dockerInsideOptions(spec, beside);
+
+  test('is no more than its instance: its network, no port, no device but tun, nothing of the host to write to', () => {
+    const { HostConfig: host, ExposedPorts } = options;
+    expect(host).toMatchObject({ NetworkMode: 'container:abc', ReadonlyRootfs: true, Init: false });
+    expect([host?.PortBindings, ExposedPorts, host?.Privileged, host?.PidMode, host?.IpcMode]).toEqual(
+      Array.from({ length: 5 }),
+    );
+    expect(host?.Devices).toMatchObject([{ PathOnHost: '/dev/net/tun', PathInContainer: '/dev/net/tun' }]);
+    expect(Object.values(host?.Tmpfs ?? {}).every((text) => /\bsize=64m\b/.test(text))).toBe(true);
+    const writable = host?.Mounts?.filter(({ ReadOnly }) => !ReadOnly).map(({ Source }) => Source);
+    expect(writable).toEqual(['/disks/docker/rootless', '/disks/docker/socket', '/disks/data']);
+  });
+
+  test('of the rootless way has two capabilities, and a filter of calls that forbids what leads to the kernel', () => {
+    const { CapDrop, CapAdd, SecurityOpt = [] } = options.HostConfig ?? {};
+    expect([CapDrop, CapAdd]).toEqual([['ALL'], ['SETUID', 'SETGID']]);
+    const filter: { syscalls: { names: string[]; action: string }[] } = JSON.parse(
+      (SecurityOpt[0] ?? '').replace('seccomp=', ''),
+    );
+    const [rule] = filter.syscalls;
+    expect(rule?.action).toBe('SCMP_ACT_ERRNO');
+    expect(rule?.names).toEqual(
+      expect.arrayContaining(['bpf', 'io_uring_setup', 'kexec_load', 'init_module', 'perf_event_open']),
+    );
+  });
+
+  test('has as much again as its instance, unless it can be under the limits of that', () => {
+    const limits = { Memory: 2 ** 31, MemorySwap: 2 ** 31, NanoCpus: 1.5e9, PidsLimit: 100 };
+    expect(options.HostConfig).toMatchObject(limits);
+    const under = dockerInsideOptions(spec, { ...beside, cgroup: '/docker/abc' }).HostConfig;
+    expect(under?.CgroupParent).toBe('/docker/abc');
+    for (const name of Object.keys(limits)) expect(under).not.toHaveProperty(name);
+  });
+
+  test('of the nested way has the rights to mount and to change networks, no more, and its data apart', () => {
+    const { HostConfig } = dockerInsideOptions(spec, { ...beside, way: 'nested' });
+    expect(HostConfig?.CapAdd).toEqual(['SYS_ADMIN', 'NET_ADMIN']);
+    expect(HostConfig?.Privileged).toBeUndefined();
+    expect(HostConfig?.Mounts?.map(({ Source }) => Source)).toContain('/disks/docker/nested');
+    expect(HostConfig?.Mounts?.map(({ Source }) => Source)).toContain('/disks/docker/socket');
+  });
+
+  test('runs as the user that its image says, who is nobody of the host', async () => {
+    const script = await readFile(new URL('../../../images/docker-inside/customize.sh', import.meta.url), 'utf8');
+    expect(script).toContain(`inside:x:${ownerOf('rootless')}:${ownerOf('rootless')}:`);
+    expect(ownerOf('rootless')).toBeGreaterThanOrEqual(1_879_048_192);
+  });
+
+  test('is seen by its instance as a folder that can not be written, and by no other instance', () => {
+    const host: HostFacts = {
+      podman: false,
+      version: '0',
+      architecture: 'amd64',
+      cores: 2,
+      memoryMiB: 1000,
+      hasInit: true,
+      rootless: false,
+      openFiles: 1,
+      rootDiskLimit: false,
+      gpuDriver: null,
+      gpus: [],
+      dial: true,
+      enter: null,
+      whyNoDocker: null,
+      controlGroups: 1,
+      sharesLimits: true,
+    };
+    const placed = { installation: 'i', network: 'n', controlFolder: '/c', gpuIds: [], host };
+    const { docker, ...without } = spec;
+    const mountsOf = (more: { dockerSocketFolder?: string }) =>
+      createOptions(docker ? { ...without, docker } : without, { ...placed, ...more }).HostConfig?.Mounts ?? [];
+    expect(mountsOf({ dockerSocketFolder: '/disks/docker/socket' })).toContainEqual(
+      expect.objectContaining({ Source: '/disks/docker/socket', Target: '/run/berth-docker', ReadOnly: true }),
+    );
+    expect(mountsOf({}).map(({ Target }) => Target)).toEqual(['/etc/berth', '/root/dataDisk', '/root/commonData']);
+  });
+});
+
+describe('where there can be a Docker', () => {
+  const fit: DockerGround = {
+    engine: 'docker',
+    weAreRoot: true,
+    kernel: '6.1.0-18-amd64',
+    tun: true,
+    maxUserNamespaces: 96_000,
+    userNamespacesForAll: null,
+    apparmorHoldsNamespaces: null,
+  };
+
+  test('on a host that has what each way needs', () => {
+    expect(whyNoDocker('rootless', fit)).toBeNull();
+    expect(
+      whyNoDocker('rootless', { ...fit, kernel: '5.11.0', userNamespacesForAll: 1, apparmorHoldsNamespaces: 0 }),
+    ).toBeNull();
+    expect(whyNoDocker('nested', { ...fit, tun: false, maxUserNamespaces: 0, kernel: '4.19.0' })).toBeNull();
+  });
+
+  test.each([
+    ['its engine', { engine: 'podman' }, /Podman/],
+    ['its engine’s rights', { engine: 'rootless' }, /runs without root; one that runs as root can/],
+    ['the way to its engine', { engine: 'elsewhere' }, /another machine/],
+    ['Berth’s rights', { weAreRoot: false }, /does not run as root/],
+    ['its kernel', { kernel: '5.10.0-28-amd64' }, /5\.10.*5\.11/],
+    ['its devices', { tun: false }, /modprobe tun/],
+    ['its limits', { maxUserNamespaces: 0 }, /sysctl user\.max_user_namespaces/],
+    ['Debian’s switch', { userNamespacesForAll: 0 }, /kernel\.unprivileged_userns_clone/],
+    ['Ubuntu’s switch', { apparmorHoldsNamespaces: 1 }, /kernel\.apparmor_restrict_unprivileged_userns=0/],
+  ] as const)('and on others not, for %s, with what would help', (_, lack, words) => {
+    expect(whyNoDocker('rootless', { ...fit, ...lack })).toMatch(words);
+  });
+
+  test('and nowhere when the operator says so', () => {
+    expect(whyNoDocker(null, fit)).toContain('BERTH_DOCKER_INSIDE=off');
+  });
+});
+
+describe('the group of an instance’s limits', () => {
+  test('is the one path of all that limit', () => {
+    expect(
+      limitingGroup(
+        '9:name=systemd:/docker/x\n8:pids:/docker/x\n4:memory:/docker/x\n2:cpu,cpuacct:/docker/x\n0::/other\n',
+      ),
+    ).toBe('/docker/x');
+  });
+
+  test.each([
+    ['version 2, where a group with processes has none below it', '0::/system.slice/docker-x.scope\n'],
+    ['paths that differ', '8:pids:/docker/x\n4:memory:/docker/y\n1:cpu:/docker/x\n'],
+    ['one outside of what is seen', '8:pids:/../x\n4:memory:/../x\n1:cpu:/../x\n'],
+    ['nothing to read', ''],
+  ])('is none: %s', (_, text) => {
+    expect(limitingGroup(text)).toBeNull();
+  });
+});

@@ -1,0 +1,41 @@
+/** Every way in which a test ends, for the totals of `test/unit/scripts/totals-reporter.test.ts`. */
+import { beforeAll, describe, expect, test } from 'vitest';
+
+test('passes', () => {
+  expect(1).toBe(1);
+});
+
+let tries = 0;
+test('passes at the second try', { retry: 1 }, () => {
+  tries += 1;
+  if (tries === 1) throw new Error('not at the first');
+});
+
+test('fails', () => {
+  expect(1).toBe(2);
+});
+
+test('says why it is left out', (context) => {
+  context.skip('there is no GPU');
+});
+
+// skipped to see it named in the totals
+test.todo('is to do');
+
+describe('of a hook that throws', () => {
+  beforeAll(() => {
+    throw new Error('the hook');
+  });
+
+  test('is left out', () => {
+    expect(1).toBe(1);
+  });
+});
+
+test('throws when nobody looks', async () => {
+  process.nextTick(() => {
+    throw new Error('nobody caught this');
+  });
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(1).toBe(1);
+});
