@@ -36,7 +36,7 @@ async function joined(wish?: Wish): Promise<{ spec: EngineSpec; network: Instanc
 async function children(parent = process.pid): Promise<number[]> {
   const pids = (await readFile(`/proc/${parent}/task/${parent}/children`, 'utf8')).trim().split(/\s+/).map(Number);
   const commands = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')));
-  return pids.filter((_, index) => commands[index]?.includes('network-child.mjs'));
+  return pids.filter((_, index) => commands[index]?.includes('network/child.mjs'));
 }
 
 async function child(): Promise<number> {

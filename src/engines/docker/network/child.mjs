@@ -1,6 +1,6 @@
 /**
  * Runs in the network of one instance, and in nothing else of it: opens connections and listeners there for the process that began
- * it (`network-parent.ts`), and hands them over. It reads and writes none of their bytes, and ends with that process.
+ * it (`parent.ts`), and hands them over. It reads and writes none of their bytes, and ends with that process.
  *
  * It is told `{ id, connect: { addresses, names, servers, port } }`, `{ id, listen: { host, port } }` or `{ id, cancel: true }`, and
  * answers `{ id }` with what was opened, or `{ id, code, text }`. A connection that came before its listener was handed over follows as

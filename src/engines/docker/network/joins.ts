@@ -1,7 +1,7 @@
 /**
  * # From within an instance's network
  *
- * A network namespace is entered by a whole process, so a small one of ours does it (`network-child.mjs`): it opens connections and
+ * A network namespace is entered by a whole process, so a small one of ours does it (`child.mjs`): it opens connections and
  * listeners there and hands them over, and from then on they are sockets of this process like any other. It is begun when something is to be
  * opened, and ends after a while without work.
  *

@@ -8,7 +8,7 @@ import { EngineFault } from '../../../domain/engine-fault.ts';
 import { faultOf } from '../client/faults.ts';
 import type { Meaning } from '../container/names.ts';
 
-const PROGRAM = path.join(import.meta.dirname, 'network-child.mjs');
+const PROGRAM = path.join(import.meta.dirname, 'child.mjs');
 /** Without work: it takes 46 MB, 9 of them its own, and a twentieth of a second to begin. */
 const IDLE_MS = 20_000;
 /** For it to begin. */
