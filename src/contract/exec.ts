@@ -1,4 +1,4 @@
-/** Commands inside an instance, and terminals: what is asked, and the two WebSocket protocols (`docs/terminal.md`). All of it ours. */
+/** Commands inside an instance, and terminals: what is asked, and the two WebSocket protocols (`docs/reference/terminal.md`). All of it ours. */
 import { z } from 'zod';
 import { id } from './common.ts';
 

@@ -1,6 +1,6 @@
 /**
  * The logs of an instance: read by the page (`POST /api/instance/logs`), and at the same path by GET followed as they come, as Server-Sent
- * Events (WHATWG HTML, 9.2), or downloaded as text. All of it ours; docs/logs.md tells the whole.
+ * Events (WHATWG HTML, 9.2), or downloaded as text. All of it ours; docs/reference/logs.md tells the whole.
  */
 import { z } from 'zod';
 import { id } from './common.ts';

@@ -39,7 +39,7 @@ export function socketOperations(deps: {
     operationId,
     summary,
     description:
-      `A WebSocket of the subprotocol \`${protocol}\` (docs/terminal.md says its messages and close codes). ` +
+      `A WebSocket of the subprotocol \`${protocol}\` (docs/reference/terminal.md says its messages and close codes). ` +
       'Needs a login or an API key; acts on what the caller owns. A page needs the cookie and the origin of the API. ' +
       'Source of the rule: ours.',
     tags: ['instance'],

@@ -1,4 +1,4 @@
-/** What an engine or a pool of disks holds of ours and nobody wished, for administrators: `docs/operations.md`, section "What nobody wished". */
+/** What an engine or a pool of disks holds of ours and nobody wished, for administrators: `docs/operate.md`, section "What nobody wished". */
 import { z } from 'zod';
 import { label, plainText } from './common.ts';
 

@@ -1,4 +1,4 @@
-/** The part of the client that is about WebSockets: the streams of a command, and terminals (`exec.ts`, `docs/terminal.md`). */
+/** The part of the client that is about WebSockets: the streams of a command, and terminals (`exec.ts`, `docs/reference/terminal.md`). */
 import type { z } from 'zod';
 import {
   channels,

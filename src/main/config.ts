@@ -1,4 +1,4 @@
-/** Everything settable, read from the environment once, checked, and shown with secrets masked. `docs/operations.md` has the table. */
+/** Everything settable, read from the environment once, checked, and shown with secrets masked. `docs/reference/settings.md` has the table. */
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
@@ -204,7 +204,7 @@ export interface Config {
   localRegistries: boolean;
   /** How long events and past operations are kept. */
   eventsKeptMs: number;
-  /** What becomes of what the engine holds of ours and nobody wished: `docs/operations.md`. */
+  /** What becomes of what the engine holds of ours and nobody wished: `docs/reference/settings.md`. */
   orphans: OrphanPolicy;
   /** Where archived and saved root disks are pushed; null: they stay in the engine's own store. */
   archiveRegistry: { prefix: string; username: string; secret: string } | null;

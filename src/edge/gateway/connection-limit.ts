@@ -76,7 +76,7 @@ export class Crowd {
     this.#loggedAtMs = performance.now();
     this.#log.warn(
       { connections: this.#limit },
-      'as many clients are connected to the gateway as may be: further ones are turned away (docs/gateway.md, limits)',
+      'as many clients are connected to the gateway as may be: further ones are turned away (docs/reference/gateway.md, limits)',
     );
   }
 }

@@ -13,7 +13,7 @@
  *
  * Clients speak HTTP/1.1, or HTTP/2 where TLS is on: `http2.ts` makes of each stream what the rooms above know (`client-exchange.ts`).
  *
- * What it promises and what path mode can't is written in docs/gateway.md.
+ * What it promises and what path mode can't is written in docs/reference/gateway.md.
  */
 import { createServer } from 'node:http';
 import type { IncomingMessage, Server, ServerOptions } from 'node:http';

@@ -1,4 +1,4 @@
-/** All limits of the gateway in one place; docs/gateway.md tells them to people. */
+/** All limits of the gateway in one place; docs/reference/gateway.md tells them to people. */
 import type { ExchangeLimits } from './forward.ts';
 import type { PoolLimits } from './instance-pools.ts';
 import type { TunnelLimits } from './upgrade.ts';

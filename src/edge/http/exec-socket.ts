@@ -1,7 +1,7 @@
 /**
  * # The streams of a command: `GET /api/instance/exec`
  *
- * `berth.exec.v1` (docs/terminal.md): binary messages, of which the first byte is the channel. What the command writes is read no faster than
+ * `berth.exec.v1` (docs/reference/terminal.md): binary messages, of which the first byte is the channel. What the command writes is read no faster than
  * the client takes it, and what the client sends no faster than the command does, so a slow one holds the command up and nothing here.
  * Whoever leaves, however it comes, leaves no command behind: it is killed.
  */
@@ -103,7 +103,7 @@ function take(running: OpenExec, data: Buffer, isText: boolean): Promise<void> |
     case channels.resize:
       return resize(running, parsed(terminalSize, rest, '{"columns":…,"rows":…}, each from 1 to 1000'));
     case channels.signal:
-      return signal(running, parsed(signalMessage, rest, '{"signal":"TERM"}, or another that docs/terminal.md names'));
+      return signal(running, parsed(signalMessage, rest, '{"signal":"TERM"}, or another that docs/reference/terminal.md names'));
     default:
       throw new BadMessage('the first byte of a message is 0 (stdin), 4 (resize) or 5 (signal)');
   }

@@ -1,4 +1,4 @@
-/** Terminals that can be left and taken up again: `GET /api/instance/terminal`, in `berth.terminal.v1` (docs/terminal.md). */
+/** Terminals that can be left and taken up again: `GET /api/instance/terminal`, in `berth.terminal.v1` (docs/reference/terminal.md). */
 import type { z } from 'zod';
 import { TERMINAL_PATH, TERMINAL_PROTOCOL, terminalQuery } from '../../contract/exec.ts';
 import type { Commands, UseTerminals } from '../../control/control.ts';

@@ -1,4 +1,4 @@
-/** A terminal over a WebSocket, in `berth.terminal.v1` (docs/terminal.md): binary messages are what is shown and typed, texts all else. */
+/** A terminal over a WebSocket, in `berth.terminal.v1` (docs/reference/terminal.md): binary messages are what is shown and typed, texts all else. */
 import type { WebSocket } from 'ws';
 import { closeCodes, terminalSaid, type terminalTold } from '../../contract/exec.ts';
 import type { AttachedTerminal, Told } from '../../control/control.ts';

@@ -274,7 +274,7 @@ onBothEngines('strays', (open) => {
 });
 
 test('the operator reads of every policy in the manual', async () => {
-  const manual = await readFile('docs/operations.md', 'utf8');
+  const manual = await readFile('docs/operate.md', 'utf8');
   for (const word of ['BERTH_STRAYS', 'BERTH_STRAY_HOURS', '/admin/stray/list', '/admin/stray/handle']) {
     expect(manual).toContain(word);
   }
