@@ -8,7 +8,7 @@ import type { z } from 'zod';
 import { errorCodes, plainError } from './errors.ts';
 import type { ErrorCode } from './errors.ts';
 import { EVENTS_PATH, readEvents } from './events.ts';
-import type { EventOptions, OpenStream, Told } from './events.ts';
+import type { EventOptions, OpenStream, StreamedEvent } from './events.ts';
 import { fileCalls } from './file-client.ts';
 import type { FileCalls } from './file-client.ts';
 import { logCalls } from './log-client.ts';
@@ -71,7 +71,7 @@ export type Client = FileCalls &
   LogCalls &
   SocketCalls & { [Name in RouteName]: (...call: Arguments<Name>) => Promise<AnswerOf<Name>> } & {
     /** The account's events as they happen: a loop that resumes by itself when the connection is lost (`events.ts`). */
-    events(options?: EventOptions): AsyncGenerator<Told, void>;
+    events(options?: EventOptions): AsyncGenerator<StreamedEvent, void>;
   };
 
 type Fetch = (url: string, init: RequestInit) => Promise<Response>;

@@ -19,7 +19,7 @@ export const event = z.object({
 });
 export const gap = z.object({ fromSeq: z.number().int(), toSeq: z.number().int(), why: z.string() });
 
-export type Told = ({ type: 'event' } & z.output<typeof event>) | ({ type: 'gap' } & z.output<typeof gap>);
+export type StreamedEvent = ({ type: 'event' } & z.output<typeof event>) | ({ type: 'gap' } & z.output<typeof gap>);
 
 export interface EventOptions {
   /** The number of the last event that is known; without it the stream begins with what happens from now on. */
@@ -34,25 +34,28 @@ export type OpenStream = (
   signal: AbortSignal | undefined,
 ) => Promise<ReadableStream<Uint8Array<ArrayBuffer>>>;
 
-export interface ReaderDeps extends Pick<StreamDeps<Told>, 'retryAfterS' | 'silenceMs'> {
+export interface EventReaderDeps extends Pick<StreamDeps<StreamedEvent>, 'retryAfterS' | 'silenceMs'> {
   open: OpenStream;
 }
 
 /** Every event once and in order, over as many connections as it takes. What the first attempt is refused with is thrown. */
-export const readEvents = ({ after, signal }: EventOptions, deps: ReaderDeps): AsyncGenerator<Told, void> =>
+export const readEvents = (
+  { after, signal }: EventOptions,
+  deps: EventReaderDeps,
+): AsyncGenerator<StreamedEvent, void> =>
   readStream(
     { after: after === undefined ? null : String(after), signal },
     {
       ...deps,
       open: (last, by) => deps.open(last === null ? null : Number(last), by),
-      toldBy(message, last) {
-        const told = toldBy(message);
+      parse(message, last) {
+        const told = parseEvent(message);
         return told?.type === 'event' && last !== null && told.seq <= Number(last) ? 'known' : told;
       },
     },
   );
 
-function toldBy({ name, data }: Message): Told | null {
+function parseEvent({ name, data }: Message): StreamedEvent | null {
   if (data === '') return null;
   const json: unknown = JSON.parse(data);
   if (name === GAP_EVENT) return { type: 'gap', ...gap.parse(json) };

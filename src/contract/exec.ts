@@ -111,7 +111,7 @@ export const signals = ['HUP', 'INT', 'QUIT', 'TERM', 'USR1', 'USR2', 'KILL'] as
 export const signalMessage = z.object({ signal: z.enum(signals) });
 
 /** A text message to the viewer of a terminal; binary ones are what it shows. */
-export const terminalTold = z.discriminatedUnion('type', [
+export const terminalServerMessage = z.discriminatedUnion('type', [
   /** The first: which one it is, how large now, and whether it was made for this viewer. */
   z.object({ type: z.literal('attached'), terminal: z.string(), created: z.boolean(), ...terminalSize.shape }),
   /** Somebody has sized it. */
@@ -123,7 +123,7 @@ export const terminalTold = z.discriminatedUnion('type', [
 ]);
 
 /** A text message of a viewer; binary ones are what is typed. */
-export const terminalSaid = z.object({ type: z.literal('resize'), ...terminalSize.shape });
+export const terminalClientMessage = z.object({ type: z.literal('resize'), ...terminalSize.shape });
 
 export const terminalListAnswer = z.strictObject({
   terminals: z.array(

@@ -7,7 +7,7 @@ import { EVENT_STREAM_TYPE, readStream, type Message } from './server-sent.ts';
 const gap = z.object({ why: z.string() });
 const status = z.object({ status: z.string() });
 
-export type ToldLog =
+export type LogStreamItem =
   | ({ type: 'line' } & z.output<typeof logLine> & {
         /** To go on after it, another time; null: nothing says where it is. */
         after: string | null;
@@ -31,7 +31,7 @@ export interface LogOptions {
 
 export interface LogCalls {
   /** The lines that there are, and each that comes: a loop that resumes by itself when the connection is lost. */
-  followLogs(instanceId: string, options?: LogOptions): AsyncGenerator<ToldLog, void>;
+  followLogs(instanceId: string, options?: LogOptions): AsyncGenerator<LogStreamItem, void>;
   /** All that there is now, as text, its body unread; each line with its time unless `times` is false. */
   downloadLog(
     instanceId: string,
@@ -52,35 +52,35 @@ export interface LogCallDeps {
 export function logCalls({ call, retryAfterS }: LogCallDeps): LogCalls {
   return {
     followLogs: (instanceId, { signal, after, ...where } = {}) =>
-      readStream<ToldLog>(
+      readStream<LogStreamItem>(
         { after: after ?? null, signal },
         {
           retryAfterS,
-          toldBy,
+          parse: parseLogItem,
           isEnd: ({ type }) => type === 'end',
           async open(last, by) {
             const headers: Record<string, string> = last === null ? {} : { 'last-event-id': last };
-            const url = urlOf({ instanceId, ...where });
+            const url = logUrl({ instanceId, ...where });
             const { body } = await call(url, EVENT_STREAM_TYPE, { headers, ...(by ? { signal: by } : {}) });
             return body ?? new ReadableStream({ start: (empty) => empty.close() });
           },
         },
       ),
     downloadLog: (instanceId, { signal, times = true, ...where } = {}) =>
-      call(urlOf({ instanceId, ...where, download: true, times }), '*/*', {
+      call(logUrl({ instanceId, ...where, download: true, times }), '*/*', {
         headers: {},
         ...(signal ? { signal } : {}),
       }),
   };
 }
 
-const urlOf = (query: Record<string, string | number | boolean | undefined>): string => {
+const logUrl = (query: Record<string, string | number | boolean | undefined>): string => {
   const set = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) if (value !== undefined) set.set(name, String(value));
   return `${LOGS_PATH}?${set}`;
 };
 
-function toldBy({ id, name, data }: Message): ToldLog | null {
+function parseLogItem({ id, name, data }: Message): LogStreamItem | null {
   if (data === '') return null;
   const json: unknown = JSON.parse(data);
   switch (name) {

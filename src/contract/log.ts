@@ -43,7 +43,7 @@ export const logsRequest = z
     tail: count.optional(),
     limit: count.optional(),
   })
-  .superRefine(goTogether);
+  .superRefine(refuseConflicts);
 
 /** The query of GET. A stream has no `untilUnixMs`, and of a `tail` of 0 begins with what is written from now on. */
 export const logStreamRequest = z
@@ -54,9 +54,9 @@ export const logStreamRequest = z
     /** Of a download: before each line. */
     times: z.enum(['true', 'false']).default('true'),
   })
-  .superRefine(goTogether);
+  .superRefine(refuseConflicts);
 
-type Asked = {
+type LogQuery = {
   source: (typeof logSources)[number];
   sinceUnixMs?: number | undefined;
   untilUnixMs?: number | undefined;
@@ -66,13 +66,13 @@ type Asked = {
   download?: 'true' | 'false';
 };
 
-function goTogether(value: Asked, ctx: z.RefinementCtx): void {
-  const wrong = whyWrong(value);
+function refuseConflicts(value: LogQuery, ctx: z.RefinementCtx): void {
+  const wrong = findConflict(value);
   if (wrong !== null) ctx.addIssue({ code: 'custom', path: [wrong[0]], message: wrong[1], input: value[wrong[0]] });
 }
 
 /** The field that does not go with the others, and why; its words begin with "must". */
-function whyWrong({
+function findConflict({
   source,
   sinceUnixMs,
   untilUnixMs,
@@ -80,7 +80,7 @@ function whyWrong({
   limit,
   after,
   download,
-}: Asked): [keyof Asked, string] | null {
+}: LogQuery): [keyof LogQuery, string] | null {
   if (source === 'init' && sinceUnixMs !== undefined) return ['sinceUnixMs', `must not be set: ${TIMED}`];
   if (source === 'init' && untilUnixMs !== undefined) return ['untilUnixMs', `must not be set: ${TIMED}`];
   if (sinceUnixMs !== undefined && untilUnixMs !== undefined && sinceUnixMs >= untilUnixMs)

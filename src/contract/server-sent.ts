@@ -15,7 +15,7 @@ export interface StreamDeps<Told> {
   /** Seconds after which an attempt that failed may be made again; null: it is refused for good. */
   retryAfterS: (error: unknown) => number | null;
   /** What a message tells; null: nothing. `last` is the id before it. */
-  toldBy: (message: Message, last: string | null) => Told | 'known' | null;
+  parse: (message: Message, last: string | null) => Told | 'known' | null;
   /** Nothing comes after it. */
   isEnd?: (told: Told) => boolean;
   silenceMs?: number;
@@ -37,9 +37,9 @@ export async function* readStream<Told>(
     try {
       const stream = await deps.open(last, signal);
       connected = true;
-      for await (const message of messagesOf(stream, deps.silenceMs ?? SILENCE_MS)) {
+      for await (const message of readMessages(stream, deps.silenceMs ?? SILENCE_MS)) {
         waitMs = FIRST_WAIT_MS;
-        const told = deps.toldBy(message, last);
+        const told = deps.parse(message, last);
         if (told === 'known') continue;
         // Before it is handed out: whoever breaks off and begins anew goes on from what it has.
         last = message.id ?? last;
@@ -59,7 +59,7 @@ export async function* readStream<Told>(
 }
 
 /** Ends when the stream does, or is silent for too long. */
-async function* messagesOf(
+async function* readMessages(
   stream: ReadableStream<Uint8Array<ArrayBuffer>>,
   silenceMs: number,
 ): AsyncGenerator<Message, void> {
@@ -74,7 +74,7 @@ async function* messagesOf(
       if (piece.done) return;
       text += decoder.decode(piece.value, { stream: true });
       for (let end = text.indexOf('\n\n'); end >= 0; end = text.indexOf('\n\n')) {
-        yield messageOf(text.slice(0, end));
+        yield parseMessage(text.slice(0, end));
         text = text.slice(end + 2);
       }
     }
@@ -84,7 +84,7 @@ async function* messagesOf(
 }
 
 /** Of one block of lines as this server writes them: `name: value`, each once. */
-function messageOf(block: string): Message {
+function parseMessage(block: string): Message {
   const fields = new Map(
     block.split('\n').map((line): [string, string] => {
       const colon = line.indexOf(': ');

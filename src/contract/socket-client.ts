@@ -7,7 +7,7 @@ import {
   exitMessage,
   TERMINAL_PATH,
   TERMINAL_PROTOCOL,
-  terminalTold,
+  terminalServerMessage,
   type execQuery,
   type signals,
   type terminalQuery,
@@ -55,7 +55,7 @@ export interface TerminalViewer extends Omit<z.output<Attached>, 'type'> {
   /** The terminal goes on. */
   leave(): void;
 }
-type Attached = (typeof terminalTold)['options'][0];
+type Attached = (typeof terminalServerMessage)['options'][0];
 
 export interface ViewerOptions {
   onSize?: (size: Size) => void;
@@ -135,7 +135,7 @@ export function socketCalls(connect: OpenWebSocket, refusal: (path: string) => P
       for (const one of [first, ended]) one.catch(() => {});
       const socket = await open(pathOf(TERMINAL_PATH, query), TERMINAL_PROTOCOL, (data) => {
         if (typeof data !== 'string') return output.put(data);
-        const told = terminalTold.parse(JSON.parse(data));
+        const told = terminalServerMessage.parse(JSON.parse(data));
         if (told.type === 'attached') attach(told);
         else if (told.type === 'size') onSize({ columns: told.columns, rows: told.rows });
         else if (told.type === 'reset') onReset();

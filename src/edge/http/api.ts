@@ -34,14 +34,14 @@ import { makeHandlers } from './handlers.ts';
 import type { ClosedRoute, OpenRoute } from './handlers.ts';
 import { idempotencyOf } from './idempotency.ts';
 import { makeListPages } from './list-pages.ts';
-import { makeOpenLogins } from './login-ended.ts';
+import { makeLoginWatch } from './login-watch.ts';
 import { mountLogStream } from './log-stream.ts';
 import { answerError, errorBody, JSON_TYPE, pathOf, PLAIN } from './refusal-reply.ts';
 import type { ErrorStyle } from './refusal-reply.ts';
 import { makeRequestIds } from './request-id.ts';
 import { makeStreams } from './server-sent.ts';
 import { watchSlowSenders } from './slow-senders.ts';
-import { watchSpareConnections } from './spare-connections.ts';
+import { watchUnusedConnections } from './unused-connections.ts';
 import { tlsServer } from './tls-server.ts';
 import type { ApiTls } from './tls-server.ts';
 import { isSocketRequest, mountSockets } from './sockets.ts';
@@ -131,7 +131,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
     limitMs: options.bodyTimeoutMs ?? DEFAULT_BODY_TIMEOUT_MS,
     checkedEveryMs: Math.min(TIMEOUTS_CHECKED_EVERY_MS, options.bodyTimeoutMs ?? DEFAULT_BODY_TIMEOUT_MS),
   });
-  const cutSpareConnections = watchSpareConnections(app.server);
+  const cutSpareConnections = watchUnusedConnections(app.server);
   app.addHook('preClose', async () => cutSpareConnections());
 
   const pages = makeListPages({
@@ -222,13 +222,13 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   }
 
   const admitAccount = (request: FastifyRequest): Promise<Caller> => admit(request, { who: 'account' });
-  const logins = makeOpenLogins(app, control);
+  const logins = makeLoginWatch(app, control);
   const streams = makeStreams(app, { logins, log, beatMs: options.eventBeatMs });
-  mountEventStream(app, { events: control.events, streams, admit: admitAccount });
-  mountLogStream(app, { logs: control.logs, streams, admit: admitAccount, log, stalledMs: options.fileStalledMs });
+  mountEventStream(app, { events: control.events, streams, authorize: admitAccount });
+  mountLogStream(app, { logs: control.logs, streams, authorize: admitAccount, log, stalledMs: options.fileStalledMs });
   mountFiles(app, {
     files: control.files,
-    admit: admitAccount,
+    authorize: admitAccount,
     logins,
     slowSenders,
     log,
@@ -236,7 +236,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   });
   const mountSocket = mountSockets(app, {
     logins,
-    admit: admitAccount,
+    authorize: admitAccount,
     beatMs: options.socketBeatMs,
   });
   mountSocket(execSocket({ commands: control.commands, log }));

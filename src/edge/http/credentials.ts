@@ -9,14 +9,14 @@ import { Refusal } from '../../domain/refusal.ts';
 
 export const NOT_LOGGED_IN = 'you are not logged in or the login expired: log in again';
 
-export interface Presented {
+export interface PresentedCredential {
   credential: Credential;
   /** Cookies are sent by the browser, whoever made it send the request: these need the check of `cross-site.ts`. */
   byCookie: boolean;
 }
 
 /** Throws `not_logged_in` when there is none, or none that could be meant. */
-export function presentedCredential(headers: IncomingHttpHeaders): Presented {
+export function presentedCredential(headers: IncomingHttpHeaders): PresentedCredential {
   const { authorization } = headers;
   if (authorization !== undefined) {
     const token = /^Bearer +([^ ]+) *$/i.exec(authorization)?.[1];

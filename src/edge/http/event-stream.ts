@@ -22,32 +22,32 @@ export interface EventStreamDeps {
   events: Events;
   streams: Streams;
   /** Throws or passes, as for every route that needs a login. */
-  admit: (request: FastifyRequest) => Promise<Caller>;
+  authorize: (request: FastifyRequest) => Promise<Caller>;
 }
 
-export function mountEventStream(app: FastifyInstance, { events, streams, admit }: EventStreamDeps): void {
+export function mountEventStream(app: FastifyInstance, { events, streams, authorize }: EventStreamDeps): void {
   app.get(BASE_PATH + EVENTS_PATH, {
     exposeHeadRoute: false,
     config: { style: { errors: 'problem', withCode: true } },
     async handler(request, reply) {
-      const caller = await admit(request);
-      const after = askedFor(request);
-      await streams.lend({ request, caller }, async ({ ending, stands }) => {
-        const pages = events.follow(caller, after, ending.signal);
+      const caller = await authorize(request);
+      const after = parseAfter(request);
+      await streams.open({ request, caller }, async ({ abort, checkLogin }) => {
+        const pages = events.follow(caller, after, abort.signal);
         try {
           // Before the head: whoever is refused gets an answer like all others.
           const first = await pages.next();
           if (first.done) throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 });
           const { lastSeq } = first.value;
-          await streams.send({ request, reply, ending, stands }, async ({ write }) => {
+          await streams.send({ request, reply, abort, checkLogin }, async ({ write }) => {
             await write(`id: ${lastSeq}\n\n`);
             for await (const page of pages) {
-              if (!(await stands(page.events.some(({ kind }) => ENDINGS.has(kind))))) return;
+              if (!(await checkLogin(page.events.some(({ kind }) => ENDINGS.has(kind))))) return;
               await write(textOf(page));
             }
           });
         } finally {
-          ending.abort();
+          abort.abort();
           await pages.return();
         }
       });
@@ -55,7 +55,7 @@ export function mountEventStream(app: FastifyInstance, { events, streams, admit 
   });
 }
 
-function askedFor(request: FastifyRequest): number | null {
+function parseAfter(request: FastifyRequest): number | null {
   const header = request.headers['last-event-id'];
   const name = header === undefined || header === '' ? 'query parameter "after"' : 'header "Last-Event-ID"';
   const text = header === undefined || header === '' ? parameterOf(request, 'after') : header;

@@ -34,19 +34,19 @@ export const execSocket = ({ commands, log }: Deps): SocketRoute<z.output<typeof
   protocol: EXEC_PROTOCOL,
   query: execQuery,
   check: (caller, { instanceId }) => commands.check(caller, instanceId),
-  async begin(caller, { terminal, columns, rows, timeoutSeconds, ...wish }, gone) {
+  async open(caller, { terminal, columns, rows, timeoutSeconds, ...wish }, gone) {
     const size = terminal ? { columns, rows } : null;
     const running = await commands.open(caller, { ...wish, terminal: size }, gone);
     const kill = (): void =>
       void running.kill().catch((error: unknown) => log.warn({ err: error }, 'a command could not be killed'));
     return {
       abandon: kill,
-      carry: (socket, kept) => carry({ socket, kept, running, kill, timeoutSeconds }),
+      serve: (socket, kept) => serve({ socket, kept, running, kill, timeoutSeconds }),
     };
   },
 });
 
-interface Carried {
+interface ServedExec {
   socket: WebSocket;
   kept: Pick<LineDeps, 'whyEnded' | 'beatMs'>;
   running: OpenExec;
@@ -54,12 +54,12 @@ interface Carried {
   timeoutSeconds: number | undefined;
 }
 
-function carry({ socket, kept, running, kill, timeoutSeconds }: Carried): Line {
+function serve({ socket, kept, running, kill, timeoutSeconds }: ServedExec): Line {
   const line = makeLine({
     socket,
     badMessage: closeCodes.badMessage,
     ...kept,
-    take: (data, isText) => take(running, data, isText),
+    take: (data, isText) => handleMessage(running, data, isText),
   });
   let timedOut = false;
   const timer =
@@ -94,12 +94,12 @@ async function pump(stream: Readable, channel: number, line: Line): Promise<void
   for await (const chunk of stream) await line.send(chunk, Buffer.of(channel));
 }
 
-function take(running: OpenExec, data: Buffer, isText: boolean): Promise<void> | void {
+function handleMessage(running: OpenExec, data: Buffer, isText: boolean): Promise<void> | void {
   if (isText) throw new BadMessage('messages are binary, and their first byte is the channel');
   const rest = data.subarray(1);
   switch (data[0]) {
     case channels.stdin:
-      return type(running, rest);
+      return writeStdin(running, rest);
     case channels.resize:
       return resize(running, parsed(terminalSize, rest, '{"columns":…,"rows":…}, each from 1 to 1000'));
     case channels.signal:
@@ -110,7 +110,7 @@ function take(running: OpenExec, data: Buffer, isText: boolean): Promise<void> |
 }
 
 /** An empty message is the end of the input. What the command doesn't wait for any more is dropped. */
-function type({ stdin }: OpenExec, bytes: Buffer): Promise<void> | void {
+function writeStdin({ stdin }: OpenExec, bytes: Buffer): Promise<void> | void {
   if (stdin.destroyed || stdin.writableEnded) return;
   if (bytes.length === 0) return void stdin.end();
   if (!stdin.write(bytes)) return roomIn(stdin);

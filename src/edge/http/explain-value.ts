@@ -1,6 +1,6 @@
 /** Names the field, the value and what is allowed, in plain words, for a body whose fields are all there and of the right type. */
 import { z } from 'zod';
-import { bare } from './schema-shape.ts';
+import { unwrapSchema } from './schema-shape.ts';
 
 const SHOWN_CHARACTERS = 60;
 const SHOWN_ITEMS = 8;
@@ -15,7 +15,7 @@ export function explainValue(schema: z.core.$ZodType, body: unknown, issues: Iss
   const field = fieldAt(schema, issue.path);
   const value = valueAt(body, issue.path);
   const name = `field "${pathText(issue.path)}"`;
-  const rule = ruleOf(field, issue);
+  const rule = describeRule(field, issue);
   if (isSecret(field)) return `${name} ${rule}`;
   if (issue.code === 'too_big' && Array.isArray(value)) return `${name} has ${value.length} items: it ${rule}`;
   return `${name} is ${show(value)}: it ${rule}`;
@@ -31,10 +31,10 @@ const pathText = (path: PropertyKey[]): string =>
   }, '');
 
 function fieldAt(schema: z.core.$ZodType, path: PropertyKey[]): z.core.$ZodType {
-  let at = bare(schema);
+  let at = unwrapSchema(schema);
   for (const key of path) {
-    if (at instanceof z.ZodArray) at = bare(at.element);
-    else if (at instanceof z.ZodObject && typeof key === 'string') at = bare(at.shape[key]);
+    if (at instanceof z.ZodArray) at = unwrapSchema(at.element);
+    else if (at instanceof z.ZodObject && typeof key === 'string') at = unwrapSchema(at.shape[key]);
   }
   return at;
 }
@@ -48,7 +48,7 @@ function valueAt(body: unknown, path: PropertyKey[]): unknown {
 const isSecret = (field: z.core.$ZodType): boolean =>
   field instanceof z.ZodType && field.meta()?.['format'] === 'password';
 
-function ruleOf(field: z.core.$ZodType, issue: Issue): string {
+function describeRule(field: z.core.$ZodType, issue: Issue): string {
   // The contract's own sentences, all of them "must …"; what zod says by itself is never shown.
   if (issue.code === 'custom' || (issue.code === 'invalid_format' && issue.format === 'regex')) return issue.message;
   if (field instanceof z.ZodEnum)

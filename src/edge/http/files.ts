@@ -18,9 +18,9 @@ import type { Caller, FilePlace, Files, ReadableFile } from '../../control/contr
 import type { Log } from '../../control/base/log.ts';
 import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
 import { clientLeft } from './client-left.ts';
-import type { OpenLogins } from './login-ended.ts';
+import type { LoginWatch } from './login-watch.ts';
 import { parameterOf } from './query.ts';
-import { namesTag, wantedOf, WHOLE, type Span } from './ranges.ts';
+import { matchesEtag, parseRange, WHOLE_FILE, type ByteRange } from './ranges.ts';
 import { JSON_TYPE } from './refusal-reply.ts';
 import type { SlowSenders } from './slow-senders.ts';
 
@@ -30,8 +30,8 @@ const LENGTH = /^\d{1,15}$/;
 export interface FileDeps {
   files: Files;
   /** Throws or passes, as for every route that needs a login. */
-  admit: (request: FastifyRequest) => Promise<Caller>;
-  logins: Pick<OpenLogins, 'watch'>;
+  authorize: (request: FastifyRequest) => Promise<Caller>;
+  logins: Pick<LoginWatch, 'watch'>;
   slowSenders: SlowSenders;
   log: Pick<Log, 'warn'>;
   /** How long a transfer may wait for its client. */
@@ -45,7 +45,7 @@ const IS_FILE = new RegExp(`^${BASE_PATH}${FILE_PATH.replace('{id}', '[^/]+').re
 export const methodsOfFile = (path: string): string | undefined =>
   IS_FILE.test(path) ? FILE_METHODS.join(', ') : undefined;
 
-interface Asked {
+interface FileContext {
   deps: FileDeps;
   caller: Caller;
   place: FilePlace;
@@ -54,14 +54,18 @@ interface Asked {
 }
 
 export function mountFiles(app: FastifyInstance, deps: FileDeps): void {
-  const mount = (scope: FastifyInstance, method: string | string[], deed: (asked: Asked) => Promise<unknown>): void => {
+  const mount = (
+    scope: FastifyInstance,
+    method: string | string[],
+    deed: (asked: FileContext) => Promise<unknown>,
+  ): void => {
     scope.route<{ Params: { id: string; '*': string } }>({
       method,
       url: URL,
       exposeHeadRoute: false,
       config: { style: { errors: 'problem', withCode: true } },
       async onRequest(request) {
-        request.caller = await deps.admit(request);
+        request.caller = await deps.authorize(request);
         // Some clients say of a file what is no media type: nobody here looks at it.
         delete request.headers['content-type'];
       },
@@ -104,7 +108,7 @@ function dispositionOf(path: string): string {
   return `attachment; filename="${plain}"; filename*=UTF-8''${encoded}`;
 }
 
-function download({ deps, caller, place, request, reply }: Asked): Promise<void> {
+function download({ deps, caller, place, request, reply }: FileContext): Promise<void> {
   return deps.files.read(caller, place, async (file, signal) => {
     const { status, span, headers } = answerOf(file, place, request, reply);
     reply.hijack();
@@ -129,16 +133,16 @@ function answerOf(
   { path }: FilePlace,
   { headers, method }: FastifyRequest,
   reply: FastifyReply,
-): { status: number; span: Span | null; headers: Record<string, string> } {
+): { status: number; span: ByteRange | null; headers: Record<string, string> } {
   const { sizeBytes } = file;
   const etag = etagOf(file);
   const { 'if-match': ifMatch, 'if-none-match': ifNoneMatch } = headers;
-  if (ifMatch !== undefined && !namesTag(ifMatch, etag, { weakly: false }))
+  if (ifMatch !== undefined && !matchesEtag(ifMatch, etag, { weakly: false }))
     throw new Refusal('precondition_failed', 'the file has changed: none of the tags in "If-Match" is its own');
-  const always = { ...NEVER_SHOWN, etag, 'last-modified': new Date(file.modifiedAtMs).toUTCString() };
-  if (ifNoneMatch !== undefined && namesTag(ifNoneMatch, etag, { weakly: true }))
+  const always = { ...DOWNLOAD_ONLY_HEADERS, etag, 'last-modified': new Date(file.modifiedAtMs).toUTCString() };
+  if (ifNoneMatch !== undefined && matchesEtag(ifNoneMatch, etag, { weakly: true }))
     return { status: 304, span: null, headers: always };
-  const wanted = method === 'HEAD' ? WHOLE : wantedOf(headers, etag, sizeBytes);
+  const wanted = method === 'HEAD' ? WHOLE_FILE : parseRange(headers, etag, sizeBytes);
   if (wanted.kind === 'outside') {
     reply.header('content-range', `bytes */${sizeBytes}`);
     throw new Refusal('range_not_satisfiable', `the range is outside of the file, which has ${sizeBytes} bytes`);
@@ -159,17 +163,17 @@ function answerOf(
 }
 
 /** Not even by a browser that was told to, or by a page of another origin. */
-const NEVER_SHOWN = {
+const DOWNLOAD_ONLY_HEADERS = {
   'accept-ranges': 'bytes',
   'content-security-policy': "default-src 'none'; sandbox",
   'cross-origin-resource-policy': 'same-origin',
 };
 
-async function upload({ deps, caller, place, request, reply }: Asked): Promise<void> {
+async function upload({ deps, caller, place, request, reply }: FileContext): Promise<void> {
   const { raw } = request;
   try {
     const { onlyNew, sizeBytes } = uploadOf(request);
-    deps.slowSenders.letOff(raw);
+    deps.slowSenders.exempt(raw);
     const written = await deps.files.write(caller, place, {
       onlyNew,
       sizeBytes,
@@ -185,7 +189,7 @@ async function upload({ deps, caller, place, request, reply }: Asked): Promise<v
     await reply.send(JSON.stringify({ sizeBytes: bytes, modifiedAtUnixMs }));
   } catch (error) {
     if (raw.destroyed && !raw.complete) throw new Refusal('body_not_json', 'the request was cut short');
-    deps.slowSenders.drop(raw, reply.raw);
+    deps.slowSenders.discard(raw, reply.raw);
     throw error;
   }
 }
@@ -218,7 +222,7 @@ function uploadOf({ headers }: FastifyRequest): { onlyNew: boolean; sizeBytes: n
   return { onlyNew: condition !== undefined, sizeBytes: length === undefined ? null : Number(length) };
 }
 
-async function remove({ deps, caller, place, request, reply }: Asked): Promise<void> {
+async function remove({ deps, caller, place, request, reply }: FileContext): Promise<void> {
   const recursive = parameterOf(request, 'recursive') ?? 'false';
   if (recursive !== 'true' && recursive !== 'false')
     throw new Refusal('field_value', 'the query parameter "recursive" is true or false');

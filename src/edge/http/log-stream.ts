@@ -24,7 +24,7 @@ import { Refusal } from '../../domain/refusal.ts';
 import { clientLeft } from './client-left.ts';
 import { fromOf, publicLine } from './log-answers.ts';
 import { queryOf } from './query.ts';
-import type { Lent, Streams, Telling } from './server-sent.ts';
+import type { StreamScope, Streams, StreamWriter } from './server-sent.ts';
 import { makeValidate } from './validate.ts';
 
 /** Lines wait so long for others that come with them, and never for more than this. */
@@ -36,7 +36,7 @@ export interface LogStreamDeps {
   logs: Logs;
   streams: Streams;
   /** Throws or passes, as for every route that needs a login. */
-  admit: (request: FastifyRequest) => Promise<Caller>;
+  authorize: (request: FastifyRequest) => Promise<Caller>;
   log: Pick<Log, 'warn'>;
   /** How long a download may wait for its client. */
   stalledMs?: number | undefined;
@@ -49,12 +49,12 @@ export function mountLogStream(app: FastifyInstance, deps: LogStreamDeps): void 
     exposeHeadRoute: false,
     config: { style: { errors: 'problem', withCode: true } },
     async handler(request, reply) {
-      const caller = await deps.admit(request);
-      const { download, times, instanceId, source, untilUnixMs, ...where } = validate(askedFor(request));
+      const caller = await deps.authorize(request);
+      const { download, times, instanceId, source, untilUnixMs, ...where } = validate(parseQuery(request));
       const wish = { instanceId, source, from: fromOf(where), untilMs: untilUnixMs };
-      await deps.streams.lend({ request, caller }, async (lent) => {
+      await deps.streams.open({ request, caller }, async (lent) => {
         const asked = { deps, request, reply, caller, wish, ...lent };
-        if (download === 'true') await give(asked, times === 'true');
+        if (download === 'true') await sendDownload(asked, times === 'true');
         else await follow(asked);
       });
     },
@@ -62,14 +62,14 @@ export function mountLogStream(app: FastifyInstance, deps: LogStreamDeps): void 
 }
 
 /** A stream that is resumed goes on where it was, whatever it began with. */
-function askedFor(request: FastifyRequest): object {
+function parseQuery(request: FastifyRequest): object {
   const asked = queryOf(request, logStreamRequest);
   const last = request.headers['last-event-id'];
   if (last === undefined || last === '') return asked;
   return { ...asked, after: last, tail: undefined, sinceUnixMs: undefined };
 }
 
-interface Asked extends Lent {
+interface LogRequestContext extends StreamScope {
   deps: LogStreamDeps;
   request: FastifyRequest;
   reply: FastifyReply;
@@ -77,8 +77,8 @@ interface Asked extends Lent {
   wish: LogWish & { untilMs: number | undefined };
 }
 
-async function follow({ deps, request, reply, caller, wish, ending, stands }: Asked): Promise<void> {
-  const told = deps.logs.follow(caller, wish, ending.signal);
+async function follow({ deps, request, reply, caller, wish, abort, checkLogin }: LogRequestContext): Promise<void> {
+  const told = deps.logs.follow(caller, wish, abort.signal);
   try {
     // Before the head: whoever is refused gets an answer like all others.
     const begun = await told.next();
@@ -87,22 +87,22 @@ async function follow({ deps, request, reply, caller, wish, ending, stands }: As
     const first = isOver && request.headers['last-event-id'] !== undefined ? await told.next() : null;
     // A browser that would ask for what has ended again and again stops at this.
     if (first?.value?.kind === 'end') return void (await reply.code(204).send());
-    await deps.streams.send({ request, reply, ending, stands }, async ({ write }) => {
-      const together = makeTogether(write, nowAndThen(stands));
+    await deps.streams.send({ request, reply, abort, checkLogin }, async ({ write }) => {
+      const together = makeBatcher(write, rateLimitCheck(checkLogin));
       if (first !== null && !first.done) await together.tell(first.value);
       else await together.tell(begun.value);
       for await (const one of told) await together.tell(one);
       await together.rest();
     });
   } finally {
-    ending.abort();
+    abort.abort();
     await told.return();
   }
 }
 
 /** Gathers what comes in one turn of the event loop, and waits for the socket once that is a good piece. */
-function makeTogether(
-  write: Telling['write'],
+function makeBatcher(
+  write: StreamWriter['write'],
   stands: () => Promise<boolean>,
 ): { tell(one: FollowedLog): Promise<void>; rest(): Promise<void> } {
   let text = '';
@@ -134,7 +134,7 @@ function makeTogether(
 }
 
 /** What is told more often than each second asks for its login no more often. */
-function nowAndThen(stands: Lent['stands']): () => Promise<boolean> {
+function rateLimitCheck(stands: StreamScope['checkLogin']): () => Promise<boolean> {
   let askedAtMs = performance.now();
   return async () => {
     if (performance.now() - askedAtMs <= ASK_EVERY_MS) return true;
@@ -167,8 +167,11 @@ function textOf(told: FollowedLog): string {
   }
 }
 
-async function give({ deps, request, reply, caller, wish, ending, stands }: Asked, times: boolean): Promise<void> {
-  const lines = deps.logs.all(caller, wish, ending.signal);
+async function sendDownload(
+  { deps, request, reply, caller, wish, abort, checkLogin }: LogRequestContext,
+  times: boolean,
+): Promise<void> {
+  const lines = deps.logs.all(caller, wish, abort.signal);
   try {
     const begun = await lines.next();
     if (begun.done) throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 });
@@ -184,11 +187,11 @@ async function give({ deps, request, reply, caller, wish, ending, stands }: Aske
     });
     request.raw.socket.setTimeout(deps.stalledMs ?? DEFAULT_STALLED_MS);
     try {
-      await pipeline(piecesOf(lines, times, nowAndThen(stands)), raw, { signal: ending.signal });
+      await pipeline(piecesOf(lines, times, rateLimitCheck(checkLogin)), raw, { signal: abort.signal });
     } catch (error) {
       // Without its end, so that nobody takes it for whole.
       raw.destroy();
-      if (!ending.signal.aborted && !clientLeft(error))
+      if (!abort.signal.aborted && !clientLeft(error))
         deps.log.warn({ err: error, requestId: request.id }, 'a download of a log was cut short');
     }
   } finally {

@@ -13,16 +13,16 @@ interface Field {
 }
 
 /** A schema without what only says when a field may be left out, or what is done with it afterwards. */
-export function bare(schema: z.core.$ZodType): z.core.$ZodType {
+export function unwrapSchema(schema: z.core.$ZodType): z.core.$ZodType {
   if (schema instanceof z.ZodOptional || schema instanceof z.ZodNullable || schema instanceof z.ZodDefault)
-    return bare(schema.unwrap());
-  if (schema instanceof z.ZodPipe) return bare(schema.in);
+    return unwrapSchema(schema.unwrap());
+  if (schema instanceof z.ZodPipe) return unwrapSchema(schema.in);
   return schema;
 }
 
 /** Throws for a kind of field it does not know, so that a new kind is met when the server starts and not by a caller. */
 export function shapeOf(schema: z.core.$ZodType): Shape {
-  const inner = bare(schema);
+  const inner = unwrapSchema(schema);
   if (inner instanceof z.ZodObject) {
     const fields = Object.entries<z.core.$ZodType>(inner.shape).map(([name, field]) => ({
       name,

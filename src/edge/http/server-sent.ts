@@ -5,7 +5,7 @@
  *
  * - The next thing is asked for when the socket has taken the last one: a slow reader costs what is under way and the kernel's buffers,
  *   nothing more. One that takes nothing for a minute is cut off; it resumes where it was.
- * - They end with their login or key (`login-ended.ts`). Whoever tells asks before whether it still stands, and so does a beat every 15 s,
+ * - They end with their login or key (`login-watch.ts`). Whoever tells asks before whether it still stands, and so does a beat every 15 s,
  *   which keeps proxies from ending what looks dead.
  * - The edge ends them when it closes.
  */
@@ -14,7 +14,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { EVENT_STREAM_TYPE } from '../../contract/server-sent.ts';
 import type { Log } from '../../control/base/log.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import type { Asker, OpenLogins } from './login-ended.ts';
+import type { LoginHolder, LoginWatch } from './login-watch.ts';
 
 const BEAT_MS = 15_000;
 const RETRY_MS = 2_000;
@@ -23,31 +23,31 @@ const SILENT_BEATS = 4;
 const END_MS = 1_000;
 
 export interface StreamDeps {
-  logins: OpenLogins;
+  logins: LoginWatch;
   log: Pick<Log, 'warn'>;
   beatMs?: number | undefined;
 }
 
 export interface Streams {
   /** Throws why the login ended when that is before the head. */
-  lend(asker: Asker, deed: (lent: Lent) => Promise<void>): Promise<void>;
+  open(asker: LoginHolder, deed: (lent: StreamScope) => Promise<void>): Promise<void>;
   /** Takes the reply over, and ends it when `tell` has settled. */
-  send(asked: Asked, tell: (telling: Telling) => Promise<void>): Promise<void>;
+  send(asked: StreamTarget, tell: (telling: StreamWriter) => Promise<void>): Promise<void>;
 }
 
-export interface Lent {
+export interface StreamScope {
   /** Ends the stream: it aborts when the edge closes, when the client leaves, when the login or key has ended, and after the deed. */
-  ending: AbortController;
+  abort: AbortController;
   /** Whether the credential still stands; if not, `ending` aborts. `anew`: an answer that is a second old will not do. */
-  stands(anew: boolean): Promise<boolean>;
+  checkLogin(anew: boolean): Promise<boolean>;
 }
 
-interface Asked extends Lent {
+interface StreamTarget extends StreamScope {
   request: FastifyRequest;
   reply: FastifyReply;
 }
 
-export interface Telling {
+export interface StreamWriter {
   /** Resolves once there is room for more. Throws when the stream was ended. */
   write(text: string): Promise<void>;
 }
@@ -59,7 +59,7 @@ export function makeStreams(app: FastifyInstance, { logins, log, beatMs = BEAT_M
   });
 
   /** Until it is called off: a comment when the socket has room, and the question whether the credential still stands. */
-  function beat({ reply: { raw }, stands }: Asked): () => void {
+  function beat({ reply: { raw }, checkLogin }: StreamTarget): () => void {
     let silent = 0;
     let asking = false;
     const timer = setInterval(() => {
@@ -68,7 +68,7 @@ export function makeStreams(app: FastifyInstance, { logins, log, beatMs = BEAT_M
       else if (silent === 0) raw.write(': beat\n\n');
       if (asking) return;
       asking = true;
-      stands(false)
+      checkLogin(false)
         .catch(() => {}) // a store that does not answer has ended no login
         .finally(() => (asking = false));
     }, beatMs);
@@ -77,20 +77,20 @@ export function makeStreams(app: FastifyInstance, { logins, log, beatMs = BEAT_M
   }
 
   return {
-    async lend(asker, deed) {
+    async open(asker, deed) {
       const ending = new AbortController();
       open.add(ending);
       const cut = (why: string): void => ending.abort(new Refusal('not_logged_in', why));
       const unwatch = logins.watch(asker, cut);
-      const stands = async (anew: boolean): Promise<boolean> => {
+      const checkLogin = async (anew: boolean): Promise<boolean> => {
         const why = await logins.whyEnded(asker, { anew });
         if (why !== null) cut(why);
         return why === null;
       };
       try {
-        await deed({ ending, stands });
+        await deed({ abort: ending, checkLogin });
       } catch (error) {
-        throw whyCut(ending) ?? error;
+        throw endReason(ending) ?? error;
       } finally {
         unwatch();
         open.delete(ending);
@@ -98,11 +98,11 @@ export function makeStreams(app: FastifyInstance, { logins, log, beatMs = BEAT_M
       }
     },
     async send(asked, tell) {
-      const { request, reply, ending } = asked;
+      const { request, reply, abort } = asked;
       reply.hijack();
       const { raw } = reply;
-      raw.on('close', () => ending.abort());
-      raw.on('error', () => ending.abort());
+      raw.on('close', () => abort.abort());
+      raw.on('error', () => abort.abort());
       raw.writeHead(200, {
         'content-type': EVENT_STREAM_TYPE,
         'cache-control': 'no-store',
@@ -115,17 +115,17 @@ export function makeStreams(app: FastifyInstance, { logins, log, beatMs = BEAT_M
       });
       const endBeats = beat(asked);
       const write = async (text: string): Promise<void> => {
-        ending.signal.throwIfAborted();
-        if (!raw.write(text)) await once(raw, 'drain', { signal: ending.signal });
+        abort.signal.throwIfAborted();
+        if (!raw.write(text)) await once(raw, 'drain', { signal: abort.signal });
       };
       try {
         raw.write(`retry: ${RETRY_MS}\n`);
         await tell({ write });
       } catch (error) {
-        if (!ending.signal.aborted) log.warn({ err: error, requestId: request.id }, 'a stream was cut short');
+        if (!abort.signal.aborted) log.warn({ err: error, requestId: request.id }, 'a stream was cut short');
       } finally {
         endBeats();
-        const why = whyCut(ending);
+        const why = endReason(abort);
         if (why !== null && !raw.writableNeedDrain) raw.write(`: ${why.message}\n\n`);
         raw.end();
         // Who does not read does not read the end either, and a server that stops waits for every connection.
@@ -137,7 +137,7 @@ export function makeStreams(app: FastifyInstance, { logins, log, beatMs = BEAT_M
 }
 
 /** Null when it is not the login or key that ended it. */
-function whyCut({ signal }: AbortController): Refusal | null {
+function endReason({ signal }: AbortController): Refusal | null {
   const reason: unknown = signal.reason;
   return reason instanceof Refusal ? reason : null;
 }

@@ -12,9 +12,9 @@ const DROPPED_FOR_MS = 10_000;
 
 export interface SlowSenders {
   /** The body is taken as long as it comes. */
-  letOff(request: IncomingMessage): void;
+  exempt(request: IncomingMessage): void;
   /** Nobody wants the rest of it. */
-  drop(request: IncomingMessage, response: ServerResponse): void;
+  discard(request: IncomingMessage, response: ServerResponse): void;
 }
 
 export function watchSlowSenders(
@@ -44,8 +44,8 @@ export function watchSlowSenders(
     done();
   });
   return {
-    letOff: ({ socket }) => void due.delete(socket),
-    drop(request, response) {
+    exempt: ({ socket }) => void due.delete(socket),
+    discard(request, response) {
       if (request.complete || request.destroyed) return;
       due.set(request.socket, { request, response, atMs: performance.now() + DROPPED_FOR_MS, cut: destroy });
       request.resume();

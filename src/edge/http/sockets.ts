@@ -6,7 +6,7 @@
  * protocols than WebSocket are no upgrade here: their requests are answered as if they had not asked.
  *
  * A page of another origin can't use a browser's login here (`cross-site.ts`). The socket is closed when its login or key has ended
- * (`login-ended.ts`), which is asked every 30 seconds, too.
+ * (`login-watch.ts`), which is asked every 30 seconds, too.
  */
 import { ServerResponse, type IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
@@ -18,7 +18,7 @@ import { BASE_PATH } from '../../contract/routes.ts';
 import type { Caller } from '../../control/control.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Line, LineDeps } from '../socket/socket-connection.ts';
-import type { OpenLogins } from './login-ended.ts';
+import type { LoginWatch } from './login-watch.ts';
 import { queryOf } from './query.ts';
 import { pathOf } from './refusal-reply.ts';
 import { makeValidate } from './validate.ts';
@@ -38,15 +38,15 @@ export const isSocketRequest = ({ method, url = '', headers }: IncomingMessage):
   headers['transfer-encoding'] === undefined;
 
 export interface SocketDeps {
-  logins: OpenLogins;
+  logins: LoginWatch;
   /** Throws or passes, as for every route that needs a login. */
-  admit: (request: FastifyRequest) => Promise<Caller>;
+  authorize: (request: FastifyRequest) => Promise<Caller>;
   beatMs?: number | undefined;
 }
 
 /** What was begun for a socket, before there is one. */
-export interface Begun {
-  carry(socket: WebSocket, kept: Pick<LineDeps, 'whyEnded' | 'beatMs'>): Line;
+export interface OpenedSocket {
+  serve(socket: WebSocket, kept: Pick<LineDeps, 'whyEnded' | 'beatMs'>): Line;
   /** There will be none. */
   abandon(): void;
 }
@@ -58,7 +58,7 @@ export interface SocketRoute<Query> {
   /** Throws what would refuse it first; nothing is begun. */
   check(caller: Caller, query: Query): Promise<void>;
   /** Throws a refusal. `gone`: nobody waits for it any more. */
-  begin(caller: Caller, query: Query, gone: AbortSignal): Promise<Begun>;
+  open(caller: Caller, query: Query, gone: AbortSignal): Promise<OpenedSocket>;
 }
 
 export type MountSocket = <Query>(route: SocketRoute<Query>) => void;
@@ -106,7 +106,7 @@ export function mountSockets(app: FastifyInstance, deps: SocketDeps): MountSocke
       exposeHeadRoute: false,
       config: { style: { errors: 'problem', withCode: true } },
       async handler(request, reply) {
-        const caller = await deps.admit(request);
+        const caller = await deps.authorize(request);
         const query = validate(queryOf(request, route.query));
         const upgrade = upgrades.get(request.raw);
         if (upgrade === undefined) {
@@ -124,7 +124,7 @@ export function mountSockets(app: FastifyInstance, deps: SocketDeps): MountSocke
           if (line) line.close(closeCodes.loginEnded, why);
           else gone.abort(new Refusal('not_logged_in', why));
         });
-        const begun = await route.begin(caller, query, gone.signal).catch((error: unknown) => {
+        const begun = await route.open(caller, query, gone.signal).catch((error: unknown) => {
           unwatch();
           gone.signal.throwIfAborted();
           throw error;
@@ -138,7 +138,7 @@ export function mountSockets(app: FastifyInstance, deps: SocketDeps): MountSocke
         reply.hijack();
         reply.raw.detachSocket(socket);
         server.handleUpgrade(request.raw, socket, head, (made) => {
-          const carried = begun.carry(made, {
+          const carried = begun.serve(made, {
             beatMs: deps.beatMs,
             async whyEnded() {
               const why = await deps.logins.whyEnded(asker);

@@ -15,11 +15,11 @@ export const terminalSocket = ({ terminals, commands }: Deps): SocketRoute<z.out
   protocol: TERMINAL_PROTOCOL,
   query: terminalQuery,
   check: (caller, { instanceId }) => commands.check(caller, instanceId),
-  async begin(caller, { instanceId, terminal: name, columns, rows }, gone) {
+  async open(caller, { instanceId, terminal: name, columns, rows }, gone) {
     const attached = await terminals.attach(caller, { instanceId, name, size: { columns, rows } }, gone);
     return {
       abandon: () => attached.leave(),
-      carry: (socket, kept) => carryTerminal({ socket, name, attached, ...kept }),
+      serve: (socket, kept) => carryTerminal({ socket, name, attached, ...kept }),
     };
   },
 });

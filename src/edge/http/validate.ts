@@ -46,7 +46,7 @@ function nameOfType(value: unknown): string {
   return value === null ? 'null' : `a ${typeof value}`;
 }
 
-interface Place {
+interface FieldCheck {
   path: string;
   missing: boolean;
   mismatched: boolean;
@@ -60,7 +60,7 @@ interface Table {
 }
 
 /** Every field the schema knows, in the order of the tables: a level of nesting at a time, and the rows of each in their order. */
-function* places(root: Shape, body: JsonObject): Generator<Place> {
+function* checkFields(root: Shape, body: JsonObject): Generator<FieldCheck> {
   let level: Table[] = [{ prefix: '', value: body, shape: root }];
   while (level.length > 0) {
     const below: Table[] = [];
@@ -87,12 +87,12 @@ function* places(root: Shape, body: JsonObject): Generator<Place> {
 }
 
 function firstMissing(shape: Shape, body: JsonObject): string | undefined {
-  for (const place of places(shape, body)) if (place.missing) return place.path;
+  for (const place of checkFields(shape, body)) if (place.missing) return place.path;
   return undefined;
 }
 
 function firstMismatch(shape: Shape, body: JsonObject): string | undefined {
-  for (const place of places(shape, body)) if (place.mismatched) return place.path;
+  for (const place of checkFields(shape, body)) if (place.mismatched) return place.path;
   return undefined;
 }
 

@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { json } from 'node:stream/consumers';
 import { WebSocket } from 'ws';
 import type { z } from 'zod';
-import { closeCodes, TERMINAL_PROTOCOL, terminalTold } from '../../contract/exec.ts';
+import { closeCodes, TERMINAL_PROTOCOL, terminalServerMessage } from '../../contract/exec.ts';
 import type { AttachedTerminal, Terminals, Told } from '../../control/control.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeLine, type Line } from '../socket/socket-connection.ts';
@@ -66,7 +66,7 @@ const away = (cause: unknown): Refusal =>
     retryAfterS: 2,
   });
 
-type Text = z.output<typeof terminalTold>;
+type Text = z.output<typeof terminalServerMessage>;
 
 /** Once the other side has said what it attached to. */
 function attached(socket: WebSocket): Promise<AttachedTerminal> {
@@ -77,7 +77,7 @@ function attached(socket: WebSocket): Promise<AttachedTerminal> {
       badMessage: closeCodes.badMessage,
       take(data, isText) {
         if (!isText) return told.give({ kind: 'output', bytes: data });
-        const text = terminalTold.parse(JSON.parse(data.toString('utf8')));
+        const text = terminalServerMessage.parse(JSON.parse(data.toString('utf8')));
         if (text.type === 'attached') return resolve(terminalOver(line, text, told.taken()));
         return told.give(toldBy(text));
       },

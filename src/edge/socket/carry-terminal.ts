@@ -1,6 +1,6 @@
 /** A terminal over a WebSocket, in `berth.terminal.v1` (docs/reference/terminal.md): binary messages are what is shown and typed, texts all else. */
 import type { WebSocket } from 'ws';
-import { closeCodes, terminalSaid, type terminalTold } from '../../contract/exec.ts';
+import { closeCodes, terminalClientMessage, type terminalServerMessage } from '../../contract/exec.ts';
 import type { AttachedTerminal, Told } from '../../control/control.ts';
 import type { z } from 'zod';
 import { BadMessage, makeLine, type Line, type LineDeps } from './socket-connection.ts';
@@ -20,7 +20,7 @@ export function carryTerminal({ socket, name, attached, ...beats }: Carried): Li
     take: (data, isText) => (isText ? attached.resize(sizeIn(data)) : attached.type(data)),
   });
   void line.closed.then(() => attached.leave());
-  const tell = (told: z.output<typeof terminalTold>): Promise<void> => line.send(JSON.stringify(told));
+  const tell = (told: z.output<typeof terminalServerMessage>): Promise<void> => line.send(JSON.stringify(told));
   const carry = async (): Promise<void> => {
     try {
       await tell({ type: 'attached', terminal: name, created: attached.created, ...attached.size });
@@ -39,7 +39,7 @@ export function carryTerminal({ socket, name, attached, ...beats }: Carried): Li
 async function pass(
   told: Told,
   line: Line,
-  tell: (told: z.output<typeof terminalTold>) => Promise<void>,
+  tell: (told: z.output<typeof terminalServerMessage>) => Promise<void>,
 ): Promise<void> {
   switch (told.kind) {
     case 'output':
@@ -59,9 +59,9 @@ async function pass(
   }
 }
 
-function sizeIn(data: Buffer): z.output<typeof terminalSaid> {
+function sizeIn(data: Buffer): z.output<typeof terminalClientMessage> {
   try {
-    return terminalSaid.parse(JSON.parse(data.toString('utf8')));
+    return terminalClientMessage.parse(JSON.parse(data.toString('utf8')));
   } catch {
     throw new BadMessage('a text message is {"type":"resize","columns":…,"rows":…}, each from 1 to 1000');
   }

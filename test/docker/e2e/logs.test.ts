@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { ToldLog } from '../../../src/contract/log-client.ts';
+import type { LogStreamItem } from '../../../src/contract/log-client.ts';
 import { IMAGE_DEADLINE_MS, launchFirst, running } from './first-launch.ts';
 import { shell } from './inside-container.ts';
 import { login, startServerProcess, until, type Client, type ServerProcess } from './server-process.ts';
@@ -24,7 +24,7 @@ const launched = async (initScript: string): Promise<string> =>
 
 /** Follows beside the test; what came so far. */
 function following(instanceId: string, source: 'console' | 'init' = 'console') {
-  const told: (ToldLog & { heardMs: number })[] = [];
+  const told: (LogStreamItem & { heardMs: number })[] = [];
   const leave = new AbortController();
   const over = (async () => {
     for await (const one of client.followLogs(instanceId, { source, signal: leave.signal }))

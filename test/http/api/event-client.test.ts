@@ -1,7 +1,7 @@
 /** The client's loop over events: it resumes by itself, hands out gaps, and ends when it is told to or refused. */
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { makeClient } from '../../../src/contract/client.ts';
-import { readEvents, type Told } from '../../../src/contract/events.ts';
+import { readEvents, type StreamedEvent } from '../../../src/contract/events.ts';
 import { eventually } from '../../db/control/harness.ts';
 import { openTempStore } from '../../db/store/harness.ts';
 import { eventRoom, type EventRoom, type Someone } from './event-room.ts';
@@ -10,8 +10,8 @@ const clientOf = (room: EventRoom, { token }: Someone, fetch = globalThis.fetch)
   makeClient({ baseUrl: room.api.baseUrl, credential: { kind: 'token', token }, fetch });
 
 /** Takes events until there are so many. */
-async function take(events: AsyncIterable<Told>, count: number): Promise<Told[]> {
-  const taken: Told[] = [];
+async function take(events: AsyncIterable<StreamedEvent>, count: number): Promise<StreamedEvent[]> {
+  const taken: StreamedEvent[] = [];
   for await (const told of events) {
     taken.push(told);
     if (taken.length >= count) break;
@@ -19,7 +19,7 @@ async function take(events: AsyncIterable<Told>, count: number): Promise<Told[]>
   return taken;
 }
 
-const seqsOf = (told: Told[]): number[] => told.map((one) => (one.type === 'event' ? one.seq : Number.NaN));
+const seqsOf = (told: StreamedEvent[]): number[] => told.map((one) => (one.type === 'event' ? one.seq : Number.NaN));
 
 const range = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, index) => from + index);
 

@@ -1,6 +1,6 @@
 /** Logs followed as they come, and downloaded: nothing lost or doubled over breaks, stops and an engine that is away; bounded, and for as long as the login lasts. */
 import { expect, test } from 'vitest';
-import type { ToldLog } from '../../../src/contract/log-client.ts';
+import type { LogStreamItem } from '../../../src/contract/log-client.ts';
 import { makeClient } from '../../../src/contract/client.ts';
 import { eventually, hasStatus } from '../../db/control/harness.ts';
 import { linesIn, logRoom, messagesIn, SAYS } from './log-room.ts';
@@ -318,7 +318,7 @@ test("the client's loop hands out each line once over broken connections, and en
       return new Response(response.body?.pipeThrough(cut) ?? null, response);
     },
   });
-  const told: ToldLog[] = [];
+  const told: LogStreamItem[] = [];
   for await (const one of client.followLogs(instanceId)) {
     told.push(one);
     if (one.type === 'line' && one.text === 'line 5')

@@ -7,20 +7,20 @@ import type { Access, Caller, Credential, Forwarding } from '../../control/contr
 import { Refusal } from '../../domain/refusal.ts';
 import { presentedCredential } from './credentials.ts';
 
-export interface Asker {
+export interface LoginHolder {
   request: Pick<FastifyRequest, 'headers'>;
   caller: Pick<Caller, 'accountId'>;
 }
 
-export interface OpenLogins {
+export interface LoginWatch {
   /** Why its caller may not go on; null while the credential stands. Throws when that can't be asked. `anew`: an answer that is a second old will not do. */
-  whyEnded(asker: Asker, how?: { anew: boolean }): Promise<string | null>;
+  whyEnded(asker: LoginHolder, how?: { anew: boolean }): Promise<string | null>;
   /** Cuts what has ended, once and in words, until what is answered is called. */
-  watch(asker: Asker, cut: (why: string) => void): () => void;
+  watch(asker: LoginHolder, cut: (why: string) => void): () => void;
 }
 
 interface Watched {
-  asker: Asker;
+  asker: LoginHolder;
   cut: (why: string) => void;
 }
 
@@ -29,13 +29,13 @@ interface Deps {
   forwarding: Pick<Forwarding, 'onEnded'>;
 }
 
-export function makeOpenLogins(app: FastifyInstance, { access, forwarding }: Deps): OpenLogins {
+export function makeLoginWatch(app: FastifyInstance, { access, forwarding }: Deps): LoginWatch {
   const byAccount = new Map<string, Set<Watched>>();
   /** Where something ended and was not looked at yet. */
   const ended = new Set<string>();
   let looking = false;
 
-  const whyEnded: OpenLogins['whyEnded'] = async ({ request, caller }, how = { anew: false }) => {
+  const whyEnded: LoginWatch['whyEnded'] = async ({ request, caller }, how = { anew: false }) => {
     try {
       const { credential } = presentedCredential(request.headers);
       const { accountId } = await access.authenticate(credential, how);

@@ -6,7 +6,7 @@ import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 
 /** Answers what cuts them. */
-export function watchSpareConnections(server: Pick<Server, 'on'>): () => void {
+export function watchUnusedConnections(server: Pick<Server, 'on'>): () => void {
   const sockets = new Set<Socket>();
   /** Over TLS a handshake has come on each. */
   const secured = new Set<Socket>();
