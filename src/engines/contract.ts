@@ -104,7 +104,7 @@ export type Observation =
       docker?: 'running' | 'stopped';
     };
 
-export interface Owned {
+export interface OwnedObject {
   /** `docker`: the daemon beside an instance, where it is an object of its own. */
   kind: 'instance' | 'docker' | 'network' | 'image';
   /** The instance's id, also for its Docker, the account's for a network, for an image that of the instance it was saved from. */
@@ -170,7 +170,7 @@ export interface Usage {
   rootDiskBytes: number | null;
 }
 
-export interface UsageWish {
+export interface UsageOptions {
   rootDisk?: boolean;
   /** No mean of the CPU (`cpuMilli` is 0 or says nothing): nothing is waited for, and others' means go on as if nobody had asked. */
   countersOnly?: boolean;
@@ -212,7 +212,7 @@ export interface LogLine {
 }
 
 /** How a command is begun whose streams stay open. Names and values as they are, no shell reads them. */
-export interface ExecWish {
+export interface ExecRequest {
   /** The program, looked for in PATH, and its arguments. */
   command: readonly string[];
   /** Beside what the instance has. */
@@ -272,7 +272,7 @@ export interface InstanceNetwork {
     at: InstanceAddress,
     onConnection: (connection: Duplex & { remoteAddress?: string | undefined }) => void,
     signal: AbortSignal,
-  ): Promise<Listening>;
+  ): Promise<NetworkListener>;
   /**
    * Resolves when this run of the instance is over or was told to end, the way to it is lost, or with `close`: what was opened is
    * destroyed, and nothing can be reached by it any more.
@@ -286,7 +286,7 @@ export interface InstanceAddress {
   port: number;
 }
 
-export interface Listening {
+export interface NetworkListener {
   port: number;
   /** No more connections come; those that did go on. */
   close(): void;
@@ -312,7 +312,7 @@ export interface Engine {
   /** Health, capacity, devices and capabilities. Throws `unreachable` when the engine does not answer. */
   probe(signal: AbortSignal): Promise<Probe>;
   /** Every object that bears this installation's label, whatever its state. Throws when it can't tell them all. */
-  listOwned(signal: AbortSignal): Promise<Owned[]>;
+  listOwned(signal: AbortSignal): Promise<OwnedObject[]>;
   /** One answer per id asked, in a map; never throws for an engine that is away: each is `unknown` then. */
   observe(ids: readonly InstanceId[], signal: AbortSignal): Promise<Map<InstanceId, Observation>>;
   /**
@@ -326,7 +326,7 @@ export interface Engine {
     onProgress: (progress: ImageProgress) => void,
     signal: AbortSignal,
     credentials?: RegistryCredentials,
-    more?: { askRegistry: boolean },
+    options?: { askRegistry: boolean },
   ): Promise<void>;
   /** Brings an image of the host to its registry, under its own name. The same faults; `not_found` when it is not on the host. */
   pushImage(
@@ -364,7 +364,7 @@ export interface Engine {
    * success. Faults: `rejected` for what does not bear this installation's label, or is another than was told of; `busy` for a
    * network or an image that a container uses.
    */
-  discard(owned: Owned, signal: AbortSignal): Promise<void>;
+  discard(owned: OwnedObject, signal: AbortSignal): Promise<void>;
   /** Calls `onHint` with an id whenever something may have changed. Only a hint: may be late, doubled or lost. Ends by the signal. */
   watch(onHint: (id: InstanceId) => void, signal: AbortSignal): void;
   /**
@@ -384,7 +384,7 @@ export interface Engine {
    * Begins a command inside a running instance. The signal ends the opening alone. Faults: `not_found` when it does not run, `busy` while it
    * stands still (`saveImage`), `no_capacity` when it has no room for one more process, `unreachable`. A command that isn't there is no fault.
    */
-  openExec(id: InstanceId, wish: ExecWish, signal: AbortSignal): Promise<OpenExec>;
+  openExec(id: InstanceId, request: ExecRequest, signal: AbortSignal): Promise<OpenExec>;
   /** Runs a command without input to its end; output is cut at 1 MiB a stream. When the signal fires it goes on inside. */
   exec(id: InstanceId, command: readonly string[], signal: AbortSignal): Promise<ExecResult>;
   /** A connection to a TCP port inside. Rejects with `busy` when nothing listens there (yet), `not_found` when it does not run. */
@@ -400,7 +400,7 @@ export interface Engine {
    */
   listenUnix(id: InstanceId, onConnection: (connection: Duplex) => void, signal: AbortSignal): Promise<InsideSocket>;
   /** Takes a second for those that it was not asked for before, unless only for counters. */
-  usage(ids: readonly InstanceId[], signal: AbortSignal, more?: UsageWish): Promise<Map<InstanceId, Usage>>;
+  usage(ids: readonly InstanceId[], signal: AbortSignal, options?: UsageOptions): Promise<Map<InstanceId, Usage>>;
   /** Lets go of connections and children; what runs keeps running. */
   stop(): Promise<void>;
 }

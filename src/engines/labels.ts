@@ -1,6 +1,6 @@
 /** Labels and names that make everything of ours findable on an engine, and nothing else mistakable for it. */
 import { instanceId, type InstanceId, type UserId } from '../domain/ids.ts';
-import type { Owned } from './contract.ts';
+import type { OwnedObject } from './contract.ts';
 
 export const labels = {
   installation: 'berth.installation',
@@ -21,11 +21,15 @@ export const containerName = (id: InstanceId): string => `${CONTAINER_PREFIX}${i
 export const dockerName = (id: InstanceId): string => `${CONTAINER_PREFIX}docker-${id}`;
 
 /** The instance that has a container of this name; null: none has. */
-export const idOfContainer = (name: string): InstanceId | null =>
+export const instanceIdOfContainer = (name: string): InstanceId | null =>
   name.startsWith(CONTAINER_PREFIX) ? instanceId(name.slice(CONTAINER_PREFIX.length)) : null;
 
 /** The one container that an intent is about; another one with its label is a stray. */
-export const isContainer = ({ kind, id, engineName }: Pick<Owned, 'kind' | 'id' | 'engineName'>): boolean =>
+export const isInstanceContainer = ({
+  kind,
+  id,
+  engineName,
+}: Pick<OwnedObject, 'kind' | 'id' | 'engineName'>): boolean =>
   kind === 'instance' && engineName === containerName(instanceId(id));
 
 /** The network that an account's instances share, and no other account's. */

@@ -120,7 +120,7 @@ async function dockerEngine(config: Config, installation: string, log: Logger): 
     dockerInside:
       config.dockerInside === null
         ? undefined
-        : { way: config.dockerInside, imageRef: recipeRef(await readRecipe(DOCKER_RECIPE)) },
+        : { mode: config.dockerInside, imageRef: recipeRef(await readRecipe(DOCKER_RECIPE)) },
     tools: {
       folder: join(config.dataFolder, 'tools'),
       imageRef: recipeRef(await readRecipe(NOTEBOOK_RECIPE)),

@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
-import type { ExecWish, OpenExec } from '../../src/engines/contract.ts';
+import type { ExecRequest, OpenExec } from '../../src/engines/contract.ts';
 import type { InstanceId } from '../../src/domain/ids.ts';
 import { control, deadline, expectFault, newInstanceId, skipWithout, until, type Subject } from './subject.ts';
 
@@ -16,7 +16,7 @@ async function open(
   subject: Subject,
   id: InstanceId,
   command: string[],
-  more: Partial<ExecWish> = {},
+  more: Partial<ExecRequest> = {},
 ): Promise<OpenExec> {
   const wish = { command, env: {}, terminal: null, ...more };
   const running = await subject.fixture.engine.openExec(id, wish, deadline());
@@ -261,7 +261,7 @@ export function describeOpenExec(current: () => Subject): void {
     it('the signal ends the opening alone', async () => {
       const { subject, id } = await started();
       const { engine } = subject.fixture;
-      const wish: ExecWish = { command: ['cat'], env: {}, terminal: null };
+      const wish: ExecRequest = { command: ['cat'], env: {}, terminal: null };
       const signal = new AbortController();
       const running = await engine.openExec(id, wish, signal.signal);
       signal.abort();

@@ -1,11 +1,11 @@
 /** Missing images, aborted calls, engines that don't answer. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import type { Engine, EngineSpec, ImageProgress, Owned } from '../../src/engines/contract.ts';
+import type { Engine, EngineSpec, ImageProgress, OwnedObject } from '../../src/engines/contract.ts';
 import { containerName } from '../../src/engines/labels.ts';
 import { deadline, expectFault, expectRunning, faultOf, newInstanceId, type Subject } from './subject.ts';
 
-const ownedOf = ({ id, ownerId, generation, imageRef }: EngineSpec): Owned => ({
+const ownedOf = ({ id, ownerId, generation, imageRef }: EngineSpec): OwnedObject => ({
   kind: 'instance',
   id,
   ownerId,

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';
-import type { EngineSpec, ImageProgress, Owned } from '../../src/engines/contract.ts';
+import type { EngineSpec, ImageProgress, OwnedObject } from '../../src/engines/contract.ts';
 import { containerName, labels, networkName } from '../../src/engines/labels.ts';
 import {
   deadline,
@@ -50,7 +50,7 @@ function expectProgress(told: readonly ImageProgress[]): void {
 }
 
 export function describeImages(current: () => Subject): void {
-  const imagesOwned = async (...refs: string[]): Promise<Owned[]> =>
+  const imagesOwned = async (...refs: string[]): Promise<OwnedObject[]> =>
     (await current().fixture.engine.listOwned(deadline())).filter(
       ({ kind, engineName }) => kind === 'image' && refs.includes(engineName),
     );
@@ -264,7 +264,7 @@ export function describeImages(current: () => Subject): void {
       const ref = newRef(subject);
       await engine.saveImage(one.id, ref, deadline());
       const owned = await subject.owned(ownerId);
-      const pick = (kind: Owned['kind'], id: string): Owned =>
+      const pick = (kind: OwnedObject['kind'], id: string): OwnedObject =>
         owned.find((entry) => entry.kind === kind && entry.id === id) ?? expect.fail(`no ${kind} ${id} is told of`);
       expect((await expectFault(engine.discard(pick('network', ownerId), deadline()), 'busy')).retry).toBe(true);
 
@@ -305,7 +305,7 @@ export function describeImages(current: () => Subject): void {
         const name = containerName(spec.id);
         const neighbour = await subject.fixture.neighbour({ name, labels: worn });
         const about = { id: spec.id, ownerId: spec.ownerId, generation: 1, running: true, createdAtMs: 0 };
-        const told: Owned = { kind: 'instance', engineName: name, imageRef: null, ...about };
+        const told: OwnedObject = { kind: 'instance', engineName: name, imageRef: null, ...about };
         await expectFault(engine.discard(told, deadline()), 'rejected');
         expect(await neighbour.untouched()).toBe(true);
         await neighbour.remove();
@@ -320,7 +320,7 @@ export function describeImages(current: () => Subject): void {
       const neighbour = await subject.fixture.neighbourNetwork({ name, labels: { [labels.owner]: ownerId } });
       subject.after(() => neighbour.remove());
       const about = { id: ownerId, ownerId, generation: 0, running: false, createdAtMs: 0, imageRef: null };
-      const told: Owned = { kind: 'network', engineName: name, ...about };
+      const told: OwnedObject = { kind: 'network', engineName: name, ...about };
       await expectFault(subject.fixture.engine.discard(told, deadline()), 'rejected');
       expect(await neighbour.untouched()).toBe(true);
     });
@@ -344,7 +344,7 @@ export function describeImages(current: () => Subject): void {
         subject.after(() => neighbour.remove());
         expect(await imagesOwned(ref)).toEqual([]);
         const about = { id: spec.id, ownerId: spec.ownerId, generation: 0, running: false, createdAtMs: 0 };
-        const told: Owned = { kind: 'image', engineName: ref, imageRef: null, ...about };
+        const told: OwnedObject = { kind: 'image', engineName: ref, imageRef: null, ...about };
         await expectFault(engine.discard(told, deadline()), 'rejected');
         await expectFault(engine.removeImage(ref, deadline()), 'rejected');
         await expectFault(engine.saveImage(spec.id, ref, deadline()), 'rejected');

@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { expect, type TestContext } from 'vitest';
 import { EngineFault, type FaultKind } from '../../src/domain/engine-fault.ts';
 import { instanceIdOf, userId, type InstanceId, type UserId } from '../../src/domain/ids.ts';
-import type { ControlFile, EngineSpec, ExecResult, Observation, Owned } from '../../src/engines/contract.ts';
+import type { ControlFile, EngineSpec, ExecResult, Observation, OwnedObject } from '../../src/engines/contract.ts';
 import type { Fixture, Need } from './fixture.ts';
 
 /** The port on which the `serve` start file echoes. */
@@ -49,7 +49,7 @@ export interface Subject {
   observe(id: InstanceId): Promise<Observation>;
   exec(id: InstanceId, ...command: string[]): Promise<ExecResult>;
   /** What the engine owns of these accounts, instances before networks. */
-  owned(...owners: UserId[]): Promise<Owned[]>;
+  owned(...owners: UserId[]): Promise<OwnedObject[]>;
   /** Dials and keeps trying while nothing listens yet. */
   dial(id: InstanceId, port: number): Promise<Duplex>;
   /** Done after the test, last asked first. */

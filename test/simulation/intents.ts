@@ -1,7 +1,7 @@
 /** Whatever is asked of engine and storage must follow from what was made durable before: nothing is made that could not be found again, and nothing removed that is still wished. */
 import { instanceId, type InstanceId } from '../../src/domain/ids.ts';
 import { containerName } from '../../src/engines/labels.ts';
-import type { EngineSpec, Owned } from '../../src/engines/contract.ts';
+import type { EngineSpec, OwnedObject } from '../../src/engines/contract.ts';
 import { diskKey, type DiskId } from '../../src/domain/disk.ts';
 import { disksOf } from '../../src/domain/disk-usage.ts';
 import type { Checker } from './checker.ts';
@@ -12,7 +12,7 @@ export interface Intents {
   mayDestroy(id: InstanceId): void;
   mayRemoveImage(ref: string): void;
   maySave(id: InstanceId, ref: string): void;
-  mayDiscard(owned: Owned): void;
+  mayDiscard(owned: OwnedObject): void;
   mayMakeDisk(disk: DiskId): void;
   mayDestroyDisk(disk: DiskId): void;
   mayUnmount(disk: DiskId): void;

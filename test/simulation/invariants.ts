@@ -8,7 +8,7 @@ import type { Instance } from '../../src/domain/instance.ts';
 import { publicInstance } from '../../src/domain/public-instance.ts';
 import { publicSnapshot } from '../../src/domain/snapshot.ts';
 import { publicVolume } from '../../src/domain/volume.ts';
-import type { Owned } from '../../src/engines/contract.ts';
+import type { OwnedObject } from '../../src/engines/contract.ts';
 import type { InstanceRow } from '../../src/store/tables/instances.ts';
 import { snapshotFromRow, type SnapshotRow } from '../../src/store/tables/snapshots.ts';
 import { volumeFromRow, type VolumeRow } from '../../src/store/tables/volumes.ts';
@@ -182,7 +182,7 @@ export function wrongEvents(eventSeq: number, numbers: readonly number[]): strin
 }
 
 /** Only at rest: who holds capacity is who is to run, and the engine runs these and knows of no others. */
-export function wrongAtRest(all: readonly Kept[], owned: readonly Owned[]): string[] {
+export function wrongAtRest(all: readonly Kept[], owned: readonly OwnedObject[]): string[] {
   const standing = new Map(
     all.filter(({ instance }) => instance.observed.phase !== 'Cleaned').map((kept) => [kept.row.id, kept.instance]),
   );

@@ -4,7 +4,7 @@
  */
 import { EngineFault } from '../../src/domain/engine-fault.ts';
 import { instanceIdOf } from '../../src/domain/ids.ts';
-import type { Engine, ImageProgress, Observation, Owned } from '../../src/engines/contract.ts';
+import type { Engine, ImageProgress, Observation, OwnedObject } from '../../src/engines/contract.ts';
 import { givenUp, simulatedFault, type Verb } from '../../src/engines/simulated/faults.ts';
 import type { Life } from './life.ts';
 
@@ -20,7 +20,7 @@ interface Ask<T> {
 }
 
 const stranger = instanceIdOf('ffffffff-ffff-4fff-8fff-ffffffffffff');
-const strange: Owned = {
+const strange: OwnedObject = {
   kind: 'instance',
   id: stranger,
   ownerId: 'nobody',
@@ -30,7 +30,7 @@ const strange: Owned = {
   createdAtMs: 0,
   imageRef: 'nothing',
 };
-const strangers: Owned[] = [
+const strangers: OwnedObject[] = [
   strange,
   { ...strange, id: 'what is this', ownerId: '', generation: -1, running: false, engineName: '', imageRef: null },
   { ...strange, kind: 'network', id: 'nobody', engineName: 'berth-net', imageRef: null },

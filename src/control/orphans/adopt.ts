@@ -16,7 +16,7 @@ import { Refusal } from '../../domain/refusal.ts';
 import { orphanIdOf, type Orphan } from '../../domain/orphan.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Observation } from '../../engines/contract.ts';
-import { containerName, idOfContainer, isContainer } from '../../engines/labels.ts';
+import { containerName, instanceIdOfContainer, isInstanceContainer } from '../../engines/labels.ts';
 import { accountById, accountByLogin, type AccountRow } from '../../store/tables/accounts.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { countCapacity, countNodePorts } from '../../store/tables/capacity.ts';
@@ -79,7 +79,7 @@ function refuseUnfit(orphan: Orphan): void {
       'unsupported',
       `${orphan.id} is an ${orphan.kind}; only an instance can be adopted. Leave it, or delete it`,
     );
-  if (!isContainer({ kind: orphan.kind, id: orphan.subjectId, engineName: orphan.engineName })) {
+  if (!isInstanceContainer({ kind: orphan.kind, id: orphan.subjectId, engineName: orphan.engineName })) {
     const text = `${orphan.id} has a name that no instance has, so it can not be adopted; take out what is of use, and delete it`;
     throw new Refusal('unsupported', text);
   }
@@ -283,7 +283,7 @@ async function takePort(tx: Db, { id, spec }: Instance, { port, nodePort }: Node
 async function whyNone(db: Db, strayId: string): Promise<Refusal> {
   const orphan = await orphanById(db, strayId);
   if (orphan) return new Refusal('not_now', `${strayId} is being deleted; nothing can bring it back`);
-  const id = idOfContainer(strayId.slice(strayId.lastIndexOf('/') + 1));
+  const id = instanceIdOfContainer(strayId.slice(strayId.lastIndexOf('/') + 1));
   const row = id === null ? undefined : await instanceRow(db, id);
   const engineName = containerName(instanceId(row?.id ?? ''));
   if (row && orphanIdOf(row.regionId, { kind: 'instance', engineName }) === strayId)

@@ -5,8 +5,8 @@
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { instanceId } from '../../domain/ids.ts';
 import { orphanStep, type Orphan, type OrphanPolicy } from '../../domain/orphan.ts';
-import type { Owned } from '../../engines/contract.ts';
-import { isContainer } from '../../engines/labels.ts';
+import type { OwnedObject } from '../../engines/contract.ts';
+import { isInstanceContainer } from '../../engines/labels.ts';
 import { forgetOrphans, handOrphan, noteOrphan, orphansOf } from '../../store/tables/orphans.ts';
 import type { RegionDrivers } from '../base/regions.ts';
 import { within, type DeedDeps } from '../base/task-deps.ts';
@@ -38,11 +38,11 @@ export async function handleOrphans(deps: HandlingDeps, drivers: RegionDrivers):
 }
 
 /** A disk is no engine's (`disk-strays.ts`). */
-type EngineOrphan = Orphan & { kind: Owned['kind'] };
+type EngineOrphan = Orphan & { kind: OwnedObject['kind'] };
 const ofEngine = (orphan: Orphan): orphan is EngineOrphan => orphan.kind !== 'disk';
 
 async function halt(deps: HandlingDeps, { engine }: RegionDrivers, orphan: EngineOrphan): Promise<void> {
-  const can = isContainer({ ...orphan, id: orphan.subjectId });
+  const can = isInstanceContainer({ ...orphan, id: orphan.subjectId });
   if (!(await claim(deps, orphan, { to: orphan.handling, note: can ? 'is being stopped' : OTHER_NAME })) || !can)
     return;
   await attempt(deps, orphan, async () => {

@@ -7,8 +7,8 @@
  */
 import type { InstanceId } from '../../domain/ids.ts';
 import { orphanIdOf, type OrphanKind } from '../../domain/orphan.ts';
-import type { Owned } from '../../engines/contract.ts';
-import { isContainer } from '../../engines/labels.ts';
+import type { OwnedObject } from '../../engines/contract.ts';
+import { isInstanceContainer } from '../../engines/labels.ts';
 import { makeDue, restingRunningIds } from '../../store/tables/instances.ts';
 import {
   imageRefsAmong,
@@ -37,11 +37,11 @@ export async function sweepRegion(deps: DeedDeps, drivers: RegionDrivers): Promi
   const { store, now, wake } = deps;
   const owned = await drivers.engine.listOwned(within(deps, LIST_DEADLINE_MS));
   const intents = await intentsOf(store.read, owned);
-  const running = new Set(owned.filter((one) => isContainer(one) && one.running).map(({ id }) => id));
+  const running = new Set(owned.filter((one) => isInstanceContainer(one) && one.running).map(({ id }) => id));
   const due = (await restingRunningIds(store.read, drivers.regionId)).filter((id) => !running.has(id));
   for (const one of owned) {
     const intent = intents.get(one.id);
-    if (isContainer(one) && intent && isOtherThanWished(intent, one)) due.push(one.id);
+    if (isInstanceContainer(one) && intent && isOtherThanWished(intent, one)) due.push(one.id);
   }
   // After a reboot of the host it is all of them.
   for (let from = 0; from < due.length; from += IDS_AT_ONCE) {
@@ -67,13 +67,13 @@ export async function sweepRegion(deps: DeedDeps, drivers: RegionDrivers): Promi
 }
 
 /** A container that stands where a row at rest says otherwise. Missing ones are found from the rows. */
-function isOtherThanWished({ idle, status, desired }: Intent, { running, docker }: Owned): boolean {
+function isOtherThanWished({ idle, status, desired }: Intent, { running, docker }: OwnedObject): boolean {
   if (!idle) return false;
   if (docker !== undefined && (docker === 'running') !== (status === 'Running')) return true;
   return desired === 'released' || desired === 'archived' || (running && status !== 'Running');
 }
 
-async function intentsOf(db: Db, owned: readonly Owned[]): Promise<Map<string, Intent>> {
+async function intentsOf(db: Db, owned: readonly OwnedObject[]): Promise<Map<string, Intent>> {
   const ids = [...new Set(owned.filter(({ kind }) => kind !== 'network').map(({ id }) => id))];
   const found = new Map<string, Intent>();
   for (let from = 0; from < ids.length; from += IDS_AT_ONCE)
@@ -81,8 +81,14 @@ async function intentsOf(db: Db, owned: readonly Owned[]): Promise<Map<string, I
   return found;
 }
 
-async function unexplained(db: Db, owned: readonly Owned[], intents: ReadonlyMap<string, Intent>): Promise<Owned[]> {
-  const instances = owned.filter((one) => one.kind === 'instance' && !(isContainer(one) && intents.has(one.id)));
+async function unexplained(
+  db: Db,
+  owned: readonly OwnedObject[],
+  intents: ReadonlyMap<string, Intent>,
+): Promise<OwnedObject[]> {
+  const instances = owned.filter(
+    (one) => one.kind === 'instance' && !(isInstanceContainer(one) && intents.has(one.id)),
+  );
   const dockers = owned.filter(({ kind, id }) => kind === 'docker' && !intents.has(id));
   return [
     ...instances,
@@ -93,10 +99,10 @@ async function unexplained(db: Db, owned: readonly Owned[], intents: ReadonlyMap
 }
 
 /** A network is there for containers, which explain it; one without any is looked for in the store. */
-async function networksWithoutAccount(db: Db, owned: readonly Owned[]): Promise<Owned[]> {
+async function networksWithoutAccount(db: Db, owned: readonly OwnedObject[]): Promise<OwnedObject[]> {
   const holders = new Set(owned.filter(({ kind }) => kind === 'instance').map(({ ownerId }) => ownerId));
   const empty = owned.filter(({ kind, id }) => kind === 'network' && !holders.has(id));
-  const orphans: Owned[] = [];
+  const orphans: OwnedObject[] = [];
   for (let from = 0; from < empty.length; from += IDS_AT_ONCE) {
     const some = empty.slice(from, from + IDS_AT_ONCE);
     const standing = await ownersAmong(
@@ -111,9 +117,9 @@ async function networksWithoutAccount(db: Db, owned: readonly Owned[]): Promise<
 /** An image is explained by the instance or the catalog that names it (which each does before it is made, until it is removed), or a container made from it. */
 async function imagesWithoutIntent(
   db: Db,
-  owned: readonly Owned[],
+  owned: readonly OwnedObject[],
   intents: ReadonlyMap<string, Intent>,
-): Promise<Owned[]> {
+): Promise<OwnedObject[]> {
   const used = new Set(owned.map(({ imageRef }) => imageRef));
   const open = owned.filter(({ kind, id, engineName }) => {
     if (kind !== 'image' || used.has(engineName)) return false;
@@ -123,7 +129,7 @@ async function imagesWithoutIntent(
     const mayName = intent.desired !== 'released' || !intent.idle;
     return !(mayName && intent.keptRefs.some((ref) => names(ref, engineName)));
   });
-  const orphans: Owned[] = [];
+  const orphans: OwnedObject[] = [];
   for (let from = 0; from < open.length; from += IDS_AT_ONCE) {
     const some = open.slice(from, from + IDS_AT_ONCE);
     const refs = await imageRefsAmong(db, {

@@ -21,7 +21,7 @@ import { dial, makeAddresses } from './network/addresses.ts';
 import { makeClient, type Endpoint } from './client/client.ts';
 import { makeContainers } from './container/containers.ts';
 import { makeControlFiles } from './container/control-files.ts';
-import { makeDockerInside, type DockerInsideSetting } from './container/docker-inside.ts';
+import { makeDockerInside, type DockerInsideConfig } from './container/docker-inside.ts';
 import { makeEnds } from './container/run-ends.ts';
 import { faultOf } from './client/faults.ts';
 import { makeHost } from './client/host.ts';
@@ -35,7 +35,7 @@ import { makeNetworks } from './network/networks.ts';
 import { makeOwnedObjects } from './container/owned.ts';
 import { makeSaves } from './image/saves.ts';
 import { defaultPool, type NetworkPool } from './network/subnets.ts';
-import { makeTools, type ToolsSetting } from './container/tools.ts';
+import { makeTools, type ToolsConfig } from './container/tools.ts';
 import { makeGate } from './client/locks.ts';
 import { makeUsage } from './usage/usage.ts';
 import { watchEvents } from './client/watch.ts';
@@ -50,9 +50,9 @@ export interface DockerEngineOptions {
   buildLocalImage?: BuildLocalImage | undefined;
   networkPool?: NetworkPool | undefined;
   /** How instances may have a Docker; absent: not at all. */
-  dockerInside?: DockerInsideSetting | undefined;
+  dockerInside?: DockerInsideConfig | undefined;
   /** What instances get whose images lack it; absent: nothing. */
-  tools?: ToolsSetting | undefined;
+  tools?: ToolsConfig | undefined;
   log: Pick<Logger, 'info' | 'warn'>;
 }
 
@@ -66,7 +66,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
   const client = makeClient(options.endpoint);
   const { docker, call } = client;
   const setting = options.dockerInside ?? null;
-  const host = makeHost(client, setting?.way ?? null);
+  const host = makeHost(client, setting?.mode ?? null);
   const networks = makeNetworks({ client, host, installation, pool: options.networkPool ?? defaultPool });
   const files = makeControlFiles(options.stateFolder);
   const addresses = makeAddresses();

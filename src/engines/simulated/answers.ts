@@ -1,13 +1,22 @@
 /** What a simulated engine answers, made of what its host holds. */
-import type { Capabilities, EngineSpec, GpuUsage, Observation, Owned, Probe, Usage, UsageWish } from '../contract.ts';
+import type {
+  Capabilities,
+  EngineSpec,
+  GpuUsage,
+  Observation,
+  OwnedObject,
+  Probe,
+  Usage,
+  UsageOptions,
+} from '../contract.ts';
 import { containerName, dockerName, networkName } from '../labels.ts';
 import type { Container } from './container.ts';
 import { useOf } from './uses.ts';
 import type { SimulatedHost } from './host.ts';
 
 /** All instances in all states, the networks that their accounts have for as long as one is left, and the images that were saved. */
-export function ownedBy(host: SimulatedHost, installation: string): Owned[] {
-  const instances: Owned[] = [];
+export function ownedBy(host: SimulatedHost, installation: string): OwnedObject[] {
+  const instances: OwnedObject[] = [];
   /** With the time of their first container. */
   const owners = new Map<EngineSpec['ownerId'], number>();
   for (const { spec, state, createdAtMs, docker } of host.all(installation)) {
@@ -29,12 +38,12 @@ export function ownedBy(host: SimulatedHost, installation: string): Owned[] {
       instances.push({ ...about, kind: 'docker', running: true, engineName: dockerName(id) });
     }
   }
-  const networks = [...owners].map(([ownerId, createdAtMs]): Owned => {
+  const networks = [...owners].map(([ownerId, createdAtMs]): OwnedObject => {
     const engineName = networkName(installation, ownerId);
     const about = { id: ownerId, ownerId, generation: 0, createdAtMs, imageRef: null };
     return { ...about, kind: 'network', running: true, engineName };
   });
-  const images = [...host.allImages()].flatMap(([engineName, { saved }]): Owned[] => {
+  const images = [...host.allImages()].flatMap(([engineName, { saved }]): OwnedObject[] => {
     if (saved?.installation !== installation) return [];
     const { id, ownerId, createdAtMs } = saved;
     return [{ kind: 'image', id, ownerId, generation: 0, running: false, engineName, createdAtMs, imageRef: null }];
@@ -89,7 +98,7 @@ const gpuMemoryBytes = 80 * 1024 ** 3;
 export function usageOf(
   { random, clock }: SimulatedHost,
   container: Container | undefined,
-  more: UsageWish,
+  more: UsageOptions,
 ): Usage | undefined {
   if (container === undefined) return undefined;
   const { state, spec, rootDisk, script } = container;

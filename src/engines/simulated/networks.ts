@@ -3,7 +3,7 @@ import net from 'node:net';
 import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import type { EngineFault } from '../../domain/engine-fault.ts';
-import type { InsideSocket, InstanceAddress, InstanceNetwork, Listening } from '../contract.ts';
+import type { InsideSocket, InstanceAddress, InstanceNetwork, NetworkListener } from '../contract.ts';
 import { addressOf, type Container } from './container.ts';
 import { simulatedFault } from './faults.ts';
 import type { SimulatedHost } from './host.ts';
@@ -47,7 +47,7 @@ export function joinNetwork({ host, container, attach }: Joining): InstanceNetwo
       return hold(reach(host, container, at));
     },
 
-    async listen(at, onConnection, signal): Promise<Listening> {
+    async listen(at, onConnection, signal): Promise<NetworkListener> {
       checkOpen(signal);
       const onLoopback = isLoopback(at.host);
       if (!onLoopback && !['', '0.0.0.0', '::', addressOf(container)].includes(at.host))

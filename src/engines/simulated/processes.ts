@@ -1,7 +1,7 @@
 /** A pretended command with its streams: what it reads and writes, its terminal, and its end by itself, by a kill, or with its host. */
 import { PassThrough, Writable } from 'node:stream';
 import { constants } from 'node:os';
-import type { ExecWish, OpenExec, TerminalSize } from '../contract.ts';
+import type { ExecRequest, OpenExec, TerminalSize } from '../contract.ts';
 import type { EngineFault } from '../../domain/engine-fault.ts';
 import { makeTerminal } from './terminal.ts';
 
@@ -28,7 +28,7 @@ export function openProcess({
   program,
   attach,
 }: {
-  wish: ExecWish;
+  wish: ExecRequest;
   program: (io: Io) => Promise<number>;
   /** To its host, whose loss or end is told. */
   attach: (lose: (fault: EngineFault) => void) => () => void;

@@ -3,7 +3,7 @@
  * a client needs to try a terminal against: lines of simple commands, parted by `;`, with quotes, `$NAME`, `$?`, `$$` and `>&2`. No
  * pipes, no loops, no files; a script that ends with `exec "$SHELL"` is taken for that shell. All else is what `commands.ts` pretends.
  */
-import type { ExecWish } from '../contract.ts';
+import type { ExecRequest } from '../contract.ts';
 import type { Clock } from './clock.ts';
 import { permissionOf, pretend, type Inside } from './commands.ts';
 import type { Io } from './processes.ts';
@@ -30,7 +30,7 @@ class Exit extends Error {
   }
 }
 
-export async function play(place: Place, { command }: Pick<ExecWish, 'command'>): Promise<number> {
+export async function play(place: Place, { command }: Pick<ExecRequest, 'command'>): Promise<number> {
   try {
     return await run(place, command, place.io.signal, false);
   } catch (thrown) {

@@ -20,7 +20,7 @@ import type {
   ImageProgress,
   LogSource,
   Observation,
-  Owned,
+  OwnedObject,
   RegistryCredentials,
   Usage,
 } from '../contract.ts';
@@ -186,7 +186,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
     credentials: RegistryCredentials | undefined,
   ) => ({ host, ref, onProgress, credentials, pass: (ms: number) => pass(ms, signal) });
 
-  async function discard({ kind, id, engineName, ownerId }: Owned, signal: AbortSignal): Promise<void> {
+  async function discard({ kind, id, engineName, ownerId }: OwnedObject, signal: AbortSignal): Promise<void> {
     switch (kind) {
       case 'instance': {
         if (host.isStrangers(installation, engineName)) {

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
 import { sweepRegion } from '../../../src/control/orphans/sweep.ts';
 import { instanceId } from '../../../src/domain/ids.ts';
-import type { Owned } from '../../../src/engines/contract.ts';
+import type { OwnedObject } from '../../../src/engines/contract.ts';
 import { handOrphan } from '../../../src/store/tables/orphans.ts';
 import { onBothEngines } from '../store/harness.ts';
 import { expectConsistent, settled } from './consistency.ts';
@@ -24,7 +24,7 @@ import {
 const soon = (): AbortSignal => AbortSignal.timeout(5_000);
 
 /** The engine also tells of these, and remembers what it was asked to discard. */
-function alsoHolding(world: World, more: Owned[]): { discarded: string[] } {
+function alsoHolding(world: World, more: OwnedObject[]): { discarded: string[] } {
   const discarded: string[] = [];
   world.drivers.engine = {
     ...world.engine,
@@ -37,7 +37,7 @@ function alsoHolding(world: World, more: Owned[]): { discarded: string[] } {
   return { discarded };
 }
 
-const owned = (kind: Owned['kind'], id: string, engineName: string): Owned => ({
+const owned = (kind: OwnedObject['kind'], id: string, engineName: string): OwnedObject => ({
   kind,
   id,
   ownerId: 'somebody',

@@ -64,8 +64,8 @@ export function onDocker(hand: (made: { fixture: DockerFixture; subject: Subject
 export async function makeDockerFixture(): Promise<DockerFixture> {
   const client = makeClient(endpoint);
   const { docker } = client;
-  const way = 'rootless';
-  const facts = await makeHost(client, way).facts(AbortSignal.timeout(20_000));
+  const mode = 'rootless';
+  const facts = await makeHost(client, mode).facts(AbortSignal.timeout(20_000));
   const recipe = await readRecipe(DOCKER_RECIPE);
   const installation = randomUUID();
   const installations = new Set<string>([installation]);
@@ -85,7 +85,7 @@ export async function makeDockerFixture(): Promise<DockerFixture> {
 
   const make = (options: Partial<DockerEngineOptions> = {}): Engine => {
     installations.add(options.installation ?? installation);
-    const dockerInside = { way, imageRef: recipeRef(recipe) } as const;
+    const dockerInside = { mode, imageRef: recipeRef(recipe) } as const;
     const engine = makeDockerEngine({
       endpoint,
       installation,

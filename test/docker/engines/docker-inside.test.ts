@@ -14,7 +14,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { InstanceId, UserId } from '../../../src/domain/ids.ts';
 import type { Engine, EngineSpec } from '../../../src/engines/contract.ts';
-import type { DockerWay } from '../../../src/engines/docker/container/docker-inside-options.ts';
+import type { DockerMode } from '../../../src/engines/docker/container/docker-inside-options.ts';
 import { buildRecipe, readRecipe, recipeRef } from '../../../src/engines/docker/image/recipes.ts';
 import { dockerName } from '../../../src/engines/labels.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
@@ -173,9 +173,9 @@ async function holdsMuch(engine: Engine, inside: Inside): Promise<boolean> {
   return (used.get(inside.id)?.memoryBytes ?? 0) > MUCH;
 }
 
-async function engineOf(way: DockerWay): Promise<Engine> {
+async function engineOf(mode: DockerMode): Promise<Engine> {
   const imageRef = fixture.engine.dockerImageRef ?? '';
-  return fixture.make({ dockerInside: { way, imageRef } });
+  return fixture.make({ dockerInside: { mode, imageRef } });
 }
 
 describe('a Docker inside', () => {

@@ -5,11 +5,11 @@ import { instanceIdOf, userId } from '../../../src/domain/ids.ts';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
 import { createOptions } from '../../../src/engines/docker/container/create-options.ts';
 import {
-  dockerInsideOptions,
+  daemonOptions,
   limitingGroup,
   ownerOf,
   whyNoDocker,
-  type BesideInstance,
+  type DaemonOptions,
   type DockerGround,
 } from '../../../src/engines/docker/container/docker-inside-options.ts';
 import type { HostFacts } from '../../../src/engines/docker/client/host.ts';
@@ -34,9 +34,9 @@ const spec: EngineSpec & { docker: { storage: string } } = {
   nodePortAddress: '127.0.0.1',
   files: [],
 };
-const beside: BesideInstance = {
+const beside: DaemonOptions = {
   installation: 'i',
-  way: 'rootless',
+  mode: 'rootless',
   imageRef: 'berth.local/docker-inside:1',
   containerId: 'abc',
   cgroup: null,
@@ -44,7 +44,7 @@ const beside: BesideInstance = {
 };
 
 describe('the container of a Docker', () => {
-  const options = dockerInsideOptions(spec, beside);
+  const options = daemonOptions(spec, beside);
 
   test('is no more than its instance: its network, no port, no device but tun, nothing of the host to write to', () => {
     const { HostConfig: host, ExposedPorts } = options;
@@ -74,13 +74,13 @@ describe('the container of a Docker', () => {
   test('has as much again as its instance, unless it can be under the limits of that', () => {
     const limits = { Memory: 2 ** 31, MemorySwap: 2 ** 31, NanoCpus: 1.5e9, PidsLimit: 100 };
     expect(options.HostConfig).toMatchObject(limits);
-    const under = dockerInsideOptions(spec, { ...beside, cgroup: '/docker/abc' }).HostConfig;
+    const under = daemonOptions(spec, { ...beside, cgroup: '/docker/abc' }).HostConfig;
     expect(under?.CgroupParent).toBe('/docker/abc');
     for (const name of Object.keys(limits)) expect(under).not.toHaveProperty(name);
   });
 
   test('of the nested way has the rights to mount and to change networks, no more, and its data apart', () => {
-    const { HostConfig } = dockerInsideOptions(spec, { ...beside, way: 'nested' });
+    const { HostConfig } = daemonOptions(spec, { ...beside, mode: 'nested' });
     expect(HostConfig?.CapAdd).toEqual(['SYS_ADMIN', 'NET_ADMIN']);
     expect(HostConfig?.Privileged).toBeUndefined();
     expect(HostConfig?.Mounts?.map(({ Source }) => Source)).toContain('/disks/docker/nested');

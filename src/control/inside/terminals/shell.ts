@@ -1,5 +1,5 @@
 /** What a terminal begins with: the image's environment, what the start script adds for all that it starts (images/start.sh), and the better shell. */
-import type { ExecWish, TerminalSize } from '../../../engines/contract.ts';
+import type { ExecRequest, TerminalSize } from '../../../engines/contract.ts';
 import { HOLDER_VARIABLE } from './orphans.ts';
 
 const SCRIPT = `
@@ -16,7 +16,7 @@ SHELL=$(command -v bash || command -v sh)
 export SHELL
 exec "$SHELL"`;
 
-export const shellWish = (name: string, holder: string, size: TerminalSize): ExecWish => ({
+export const shellWish = (name: string, holder: string, size: TerminalSize): ExecRequest => ({
   command: ['/bin/sh', '-c', SCRIPT],
   env: { TERM: 'xterm-256color', COLORTERM: 'truecolor', BERTH_TERMINAL: name, [HOLDER_VARIABLE]: holder },
   terminal: size,

@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { Probe } from '../../contract.ts';
 import type { Client } from './client.ts';
-import { whyNoDocker, type DockerGround, type DockerWay } from '../container/docker-inside-options.ts';
+import { whyNoDocker, type DockerGround, type DockerMode } from '../container/docker-inside-options.ts';
 
 export interface HostFacts {
   podman: boolean;
@@ -66,7 +66,7 @@ export interface Host {
 }
 
 /** `docker` is how instances may have a Docker; null: not at all. */
-export function makeHost(client: Client, docker: DockerWay | null = null): Host {
+export function makeHost(client: Client, docker: DockerMode | null = null): Host {
   let last: HostFacts | undefined;
 
   async function ask(signal: AbortSignal): Promise<HostFacts> {
@@ -104,7 +104,7 @@ export function makeHost(client: Client, docker: DockerWay | null = null): Host 
   };
 }
 
-async function factsOf(info: Info, local: boolean, docker: DockerWay | null): Promise<HostFacts> {
+async function factsOf(info: Info, local: boolean, docker: DockerMode | null): Promise<HostFacts> {
   const rootless =
     info.Rootless === true || (info.SecurityOptions ?? []).some((option) => option.includes('name=rootless'));
   const podman = typeof info.BuildahVersion === 'string';

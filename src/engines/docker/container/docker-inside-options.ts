@@ -18,7 +18,7 @@ import type { EngineSpec } from '../../contract.ts';
 import { bindOf, SOCKET_FOLDER } from './create-options.ts';
 import type { HostFacts } from '../client/host.ts';
 
-export type DockerWay = 'rootless' | 'nested';
+export type DockerMode = 'rootless' | 'nested';
 
 const DATA_FOLDER = '/srv/docker';
 
@@ -26,19 +26,19 @@ const DATA_FOLDER = '/srv/docker';
 const INSIDE_UID = 1_879_048_192;
 
 /** What the folders of the disk belong to, which must be whom the daemon runs as. */
-export const ownerOf = (way: DockerWay): number => (way === 'rootless' ? INSIDE_UID : 0);
+export const ownerOf = (mode: DockerMode): number => (mode === 'rootless' ? INSIDE_UID : 0);
 
 /**
  * Folders of the disk. The daemon's container sees these and not what they are in, so that no tenant puts a link in their place.
  * Each way has its data apart: what one has written belongs to users that the other does not know. The socket has one place, as an
  * instance keeps its mounts.
  */
-export const dataFolder = (storage: string, way: DockerWay): string => `${storage}/${way}`;
+export const dataFolder = (storage: string, mode: DockerMode): string => `${storage}/${mode}`;
 export const socketFolder = (storage: string): string => `${storage}/socket`;
 
-export interface BesideInstance {
+export interface DaemonOptions {
   installation: string;
-  way: DockerWay;
+  mode: DockerMode;
   imageRef: string;
   /** The engine's id of the instance's container. */
   containerId: string;
@@ -49,18 +49,18 @@ export interface BesideInstance {
 
 const MIB = 1024 * 1024;
 
-export function dockerInsideOptions(
+export function daemonOptions(
   spec: EngineSpec & { docker: { storage: string } },
-  { installation, way, imageRef, containerId, cgroup, host }: BesideInstance,
+  { installation, mode, imageRef, containerId, cgroup, host }: DaemonOptions,
 ): ContainerCreateOptions {
-  const uid = ownerOf(way);
+  const uid = ownerOf(mode);
   const memory = spec.memoryMiB * MIB;
   const limits = { Memory: memory, MemorySwap: memory, NanoCpus: spec.cpuMilli * 1_000_000, PidsLimit: spec.pidsLimit };
   return {
     name: dockerName(spec.id),
     Image: imageRef,
     Entrypoint: ['/usr/local/sbin/docker-inside'],
-    Cmd: [way],
+    Cmd: [mode],
     User: '0',
     StopSignal: 'SIGTERM',
     Labels: {
@@ -79,17 +79,17 @@ export function dockerInsideOptions(
       },
       // The instance's disks are at the same places, so that `docker run -v` means what it says there.
       Mounts: [
-        { source: dataFolder(spec.docker.storage, way), target: DATA_FOLDER, readOnly: false },
+        { source: dataFolder(spec.docker.storage, mode), target: DATA_FOLDER, readOnly: false },
         { source: socketFolder(spec.docker.storage), target: SOCKET_FOLDER, readOnly: false },
         ...spec.mounts,
       ].map(bindOf),
       ...(cgroup === null ? limits : { CgroupParent: cgroup }),
       ...(host.openFiles === null ? {} : { Ulimits: [{ Name: 'nofile', Soft: host.openFiles, Hard: host.openFiles }] }),
-      ...(way === 'rootless' ? asNobody : asRoot),
+      ...(mode === 'rootless' ? asNobody : asRoot),
       MaskedPaths: [],
       ReadonlyPaths: [],
       // The engine's init stays root, without the right to pass a signal on to another user: there the first process is the user's own.
-      Init: way === 'nested' && host.hasInit,
+      Init: mode === 'nested' && host.hasInit,
       // Its instance is watched by Berth. A daemon that ends by itself is started again by the engine, at longer and longer intervals.
       RestartPolicy: { Name: 'unless-stopped' },
       LogConfig: { Type: 'json-file', Config: { 'max-size': '2m', 'max-file': '2' } },
@@ -138,13 +138,13 @@ export interface DockerGround {
 }
 
 /** Why instances can't have a Docker here, and what would help; null: they can. */
-export function whyNoDocker(way: DockerWay | null, ground: DockerGround): string | null {
-  if (way === null) return 'its operator does not allow it (BERTH_DOCKER_INSIDE=off)';
+export function whyNoDocker(mode: DockerMode | null, ground: DockerGround): string | null {
+  if (mode === null) return 'its operator does not allow it (BERTH_DOCKER_INSIDE=off)';
   if (ground.engine === 'podman') return 'its engine is Podman, and only Docker is known to hold one inside';
   if (ground.engine === 'rootless') return 'its engine runs without root; one that runs as root can';
   if (ground.engine === 'elsewhere') return 'its engine is on another machine than Berth';
   if (!ground.weAreRoot) return 'Berth does not run as root there, and can not give a daemon a disk of its own';
-  if (way === 'nested') return null;
+  if (mode === 'nested') return null;
   const [major = 0, minor = 0] = ground.kernel.split('.').map(Number.parseFloat);
   if (major < 5 || (major === 5 && minor < 11))
     return `its kernel is ${ground.kernel}, and a daemon without rights keeps images from 5.11 on`;

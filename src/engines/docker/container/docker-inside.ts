@@ -14,20 +14,20 @@ import { dockerName } from '../../labels.ts';
 import type { Client } from '../client/client.ts';
 import { SOCKET_FOLDER } from './create-options.ts';
 import {
-  dockerInsideOptions,
+  daemonOptions,
   dataFolder,
   limitingGroup,
   ownerOf,
   socketFolder,
-  type DockerWay,
+  type DockerMode,
 } from './docker-inside-options.ts';
 import { isContainerGone, isImageGone, isNameTaken, statusOf } from '../client/faults.ts';
 import type { Host } from '../client/host.ts';
 import { isDockerOf, isRunning, startedAtMs } from './observation.ts';
 
 /** As the operator wants it. */
-export interface DockerInsideSetting {
-  way: DockerWay;
+export interface DockerInsideConfig {
+  mode: DockerMode;
   imageRef: string;
 }
 
@@ -58,7 +58,7 @@ export function makeDockerInside(options: {
   client: Client;
   installation: string;
   host: Host;
-  setting: DockerInsideSetting | null;
+  setting: DockerInsideConfig | null;
   /** Told when the engine says that an image is gone after all. */
   onImageGone: (ref: string) => void;
 }): DockerInside {
@@ -102,7 +102,7 @@ export function makeDockerInside(options: {
     return limitingGroup(await readFile(`/proc/${State.Pid}/cgroup`, 'utf8').catch(() => ''));
   }
 
-  async function check(signal: AbortSignal): Promise<DockerInsideSetting> {
+  async function check(signal: AbortSignal): Promise<DockerInsideConfig> {
     const why = (await host.facts(signal)).whyNoDocker;
     if (why === null && setting !== null) return setting;
     const text = `it was launched with a Docker inside, which the region does not have now: ${why}. Ask its operator; or save its image and launch that without`;
@@ -115,9 +115,9 @@ export function makeDockerInside(options: {
       const socket = socketFolder(wanted.storage);
       // One that is there keeps its way until its instance stops, whatever the operator says meanwhile.
       if ((await find(id, signal)) !== null) return socket;
-      const { way } = await check(signal);
-      for (const folder of [dataFolder(wanted.storage, way), socket]) {
-        await makeFolder(folder, ownerOf(way)).catch((cause: unknown) => {
+      const { mode } = await check(signal);
+      for (const folder of [dataFolder(wanted.storage, mode), socket]) {
+        await makeFolder(folder, ownerOf(mode)).catch((cause: unknown) => {
           const text = 'the disk of its Docker is not there, or full; the operator has to look at it';
           throw new EngineFault('rejected', text, { retry: true, reason: 'badMount', cause });
         });
@@ -136,11 +136,11 @@ export function makeDockerInside(options: {
       if (spec.docker === undefined) return;
       const found = await find(spec.id, signal);
       if (found !== null && isBeside(found, instance)) return;
-      const { way, imageRef } = await check(signal);
+      const { mode, imageRef } = await check(signal);
       if (found !== null) await take(found, 0, signal);
       const cgroup = await groupOf(instance, signal);
-      const about = { installation, way, imageRef, containerId: instance.Id, cgroup, host: await host.facts(signal) };
-      const request = dockerInsideOptions({ ...spec, docker: spec.docker }, about);
+      const about = { installation, mode, imageRef, containerId: instance.Id, cgroup, host: await host.facts(signal) };
+      const request = daemonOptions({ ...spec, docker: spec.docker }, about);
       try {
         const container = await call(signal, (abortSignal) => docker.createContainer({ ...request, abortSignal }));
         await call(signal, (abortSignal) => container.start({ abortSignal }));

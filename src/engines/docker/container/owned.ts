@@ -1,7 +1,7 @@
 /** All that bears this installation's label, told one by one, and taken away one by one. */
 import { z } from 'zod';
 import { isInstanceId, userId } from '../../../domain/ids.ts';
-import type { Owned } from '../../contract.ts';
+import type { OwnedObject } from '../../contract.ts';
 import { labels } from '../../labels.ts';
 import type { Client } from '../client/client.ts';
 import type { Containers } from './containers.ts';
@@ -22,8 +22,8 @@ const imageList = z.array(
 const isHeld = (state: string): boolean => state === 'running' || state === 'restarting';
 
 export interface OwnedObjects {
-  list(signal: AbortSignal): Promise<Owned[]>;
-  discard(owned: Owned, signal: AbortSignal): Promise<void>;
+  list(signal: AbortSignal): Promise<OwnedObject[]>;
+  discard(owned: OwnedObject, signal: AbortSignal): Promise<void>;
 }
 
 export function makeOwnedObjects(options: {
@@ -37,7 +37,7 @@ export function makeOwnedObjects(options: {
   const { client, installation, containers, inside, networks, images } = options;
   const ours = { label: [`${labels.installation}=${installation}`] };
 
-  async function containersOf(signal: AbortSignal): Promise<Owned[]> {
+  async function containersOf(signal: AbortSignal): Promise<OwnedObject[]> {
     const found = await client.call(signal, (abortSignal) =>
       client.docker.listContainers({ all: true, filters: ours, abortSignal }),
     );
@@ -46,7 +46,7 @@ export function makeOwnedObjects(options: {
         isDockerOf(Labels, installation) && isHeld(State) ? [Labels[labels.id] ?? ''] : [],
       ),
     );
-    return found.flatMap(({ Labels, Names, State, Created, Image, Mounts }): Owned[] => {
+    return found.flatMap(({ Labels, Names, State, Created, Image, Mounts }): OwnedObject[] => {
       const id = Labels[labels.id] ?? '';
       const about = {
         id,
@@ -60,13 +60,13 @@ export function makeOwnedObjects(options: {
       if (!isOurs(Labels, installation)) return [];
       const docker = dockers.has(id) ? 'running' : 'stopped';
       const imageRef = imageRefOf(Labels) ?? Image;
-      const one: Owned = { ...about, kind: 'instance', running: State === 'running', imageRef };
+      const one: OwnedObject = { ...about, kind: 'instance', running: State === 'running', imageRef };
       return [hasDocker(Mounts) ? { ...one, docker } : one];
     });
   }
 
-  async function accounts(signal: AbortSignal): Promise<Owned[]> {
-    return (await networks.list(signal)).map(({ Name, Labels, Created }): Owned => {
+  async function accounts(signal: AbortSignal): Promise<OwnedObject[]> {
+    return (await networks.list(signal)).map(({ Name, Labels, Created }): OwnedObject => {
       const owner = Labels?.[labels.owner] ?? '';
       return {
         kind: 'network',
@@ -81,14 +81,14 @@ export function makeOwnedObjects(options: {
     });
   }
 
-  async function saved(signal: AbortSignal): Promise<Owned[]> {
+  async function saved(signal: AbortSignal): Promise<OwnedObject[]> {
     const filters = encodeURIComponent(JSON.stringify({ label: [...ours.label, `${labels.kind}=image`] }));
     const answer = await client.get(`/images/json?filters=${filters}`, signal);
     return imageList.parse(answer).flatMap(({ Id, RepoTags, Labels, Created }) => {
       const named = [...(RepoTags ?? []), Id].find((name) => isOwnImage(installation, { RepoTags, Labels }, name));
       if (named === undefined) return [];
       const about = { id: Labels?.[labels.id] ?? '', ownerId: Labels?.[labels.owner] ?? '', generation: 0 };
-      const owned: Owned = {
+      const owned: OwnedObject = {
         ...about,
         kind: 'image',
         running: false,

@@ -44,7 +44,7 @@ chmod 0755 /out/made /out/made/bin /out/made/lib /out/made/bin/* /out/made/lib/l
 /out/made/lib/loader --list --library-path /out/made/lib /out/made/lib/sftp-server >/dev/null
 `;
 
-export interface ToolsSetting {
+export interface ToolsConfig {
   /** Absolute, of this machine; made when it is not there. */
   folder: string;
   /** A Debian image that has them. */
@@ -65,7 +65,7 @@ export function makeTools(options: {
   client: Client;
   installation: string;
   host: Host;
-  setting: ToolsSetting | undefined;
+  setting: ToolsConfig | undefined;
   log: Pick<Logger, 'info' | 'warn'>;
 }): Tools {
   const { client, installation, host, setting, log } = options;

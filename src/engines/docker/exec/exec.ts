@@ -23,7 +23,7 @@ import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type Docker from 'dockerode';
 import { EngineFault } from '../../../domain/engine-fault.ts';
-import type { ExecSignal, ExecWish, OpenExec, TerminalSize } from '../../contract.ts';
+import type { ExecSignal, ExecRequest, OpenExec, TerminalSize } from '../../contract.ts';
 import type { Client } from '../client/client.ts';
 import { faultOf, isContainerGone, sentenceOf, statusOf } from '../client/faults.ts';
 import { signalCommand } from './kill.ts';
@@ -47,7 +47,7 @@ export interface Opening {
   client: Client;
   /** As it was just now. */
   info: Pick<Docker.ContainerInspectInfo, 'Id' | 'State'>;
-  wish: ExecWish;
+  wish: ExecRequest;
   signal: AbortSignal;
   /** Cuts the connection afterwards; the command goes on. */
   stopping: AbortSignal;
@@ -174,7 +174,7 @@ export async function openInside({ client, info, wish, signal, stopping }: Openi
   };
 }
 
-function requestOf({ command, env, terminal }: ExecWish): Docker.ExecCreateOptions {
+function requestOf({ command, env, terminal }: ExecRequest): Docker.ExecCreateOptions {
   const never = ['ctrl-@', ...randomBytes(12).toString('hex')].join(',');
   return {
     Cmd: [...command],
@@ -203,7 +203,7 @@ interface NotBegun {
   text: string;
 }
 
-async function readRefusal(socket: Duplex, { command, terminal }: ExecWish): Promise<NotBegun> {
+async function readRefusal(socket: Duplex, { command, terminal }: ExecRequest): Promise<NotBegun> {
   const said: Buffer[] = [];
   const take = terminal === null ? makeDemultiplexer((_source, bytes) => said.push(bytes)) : said.push.bind(said);
   for await (const chunk of socket) take(chunk);

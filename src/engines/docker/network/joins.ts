@@ -13,7 +13,7 @@ import net from 'node:net';
 import type { ContainerInspectInfo } from 'dockerode';
 import { EngineFault, type FaultKind } from '../../../domain/engine-fault.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
-import type { InstanceAddress, InstanceNetwork, Listening } from '../../contract.ts';
+import type { InstanceAddress, InstanceNetwork, NetworkListener } from '../../contract.ts';
 import type { Ends } from '../container/run-ends.ts';
 import { faultOf } from '../client/faults.ts';
 import { readName } from '../container/names.ts';
@@ -79,7 +79,7 @@ export function joinNetwork({
       return socket;
     },
 
-    async listen(at, onConnection, signal): Promise<Listening> {
+    async listen(at, onConnection, signal): Promise<NetworkListener> {
       checkOpen(signal);
       const host = at.host === 'localhost' ? '127.0.0.1' : at.host;
       if (host !== '' && net.isIP(host) === 0) throw noAddress(at);

@@ -10,7 +10,7 @@ import type { ContainerInspectInfo } from 'dockerode';
 import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
-import type { Usage, UsageWish } from '../../contract.ts';
+import type { Usage, UsageOptions } from '../../contract.ts';
 import { containerName, dockerName } from '../../labels.ts';
 import { bytesOfProcesses, hasPartsHere, makeDeviceBytes } from './block-io.ts';
 import type { Client } from '../client/client.ts';
@@ -86,7 +86,7 @@ interface Looked {
 export type ReadUsage = (
   ids: readonly InstanceId[],
   signal: AbortSignal,
-  more: UsageWish,
+  more: UsageOptions,
 ) => Promise<Map<InstanceId, Usage>>;
 
 export function makeUsage(client: Client, installation: string, host: Host): ReadUsage {
@@ -186,7 +186,7 @@ export function makeUsage(client: Client, installation: string, host: Host): Rea
     return told?.exitCode === 0 ? gpusFrom(told.stdout) : null;
   }
 
-  async function look(id: InstanceId, signal: AbortSignal, more: UsageWish): Promise<Looked | null> {
+  async function look(id: InstanceId, signal: AbortSignal, more: UsageOptions): Promise<Looked | null> {
     const inspect = (): Promise<ContainerInspectInfo & { SizeRw?: number }> => {
       const request = { size: more.rootDisk === true, abortSignal: signal };
       return call(signal, () => docker.getContainer(containerName(id)).inspect(request));
@@ -212,7 +212,7 @@ export function makeUsage(client: Client, installation: string, host: Host): Rea
 
   /** By what is known of its run; null when that has ended, or may have. */
   /** Null when the run has ended, or another one counts by now. */
-  async function ofRun(id: InstanceId, run: Run, signal: AbortSignal, more: UsageWish): Promise<Usage | null> {
+  async function ofRun(id: InstanceId, run: Run, signal: AbortSignal, more: UsageOptions): Promise<Usage | null> {
     const reading = more.countersOnly ? readOnce(id, run, signal) : readTwo(id, run, signal);
     const [two, gpus] = await Promise.all([reading, gpusIn(run, signal)]);
     if (two === null || two[1].cpuNs < run.cpuNs) return null;
@@ -225,7 +225,7 @@ export function makeUsage(client: Client, installation: string, host: Host): Rea
     return now.atMs > 0 ? [now, now] : null;
   }
 
-  async function one(id: InstanceId, signal: AbortSignal, more: UsageWish): Promise<Usage | null> {
+  async function one(id: InstanceId, signal: AbortSignal, more: UsageOptions): Promise<Usage | null> {
     const known = more.rootDisk ? undefined : runs.get(id);
     const goneIsNull = (error: unknown): null => {
       if (isContainerGone(error)) return null;
