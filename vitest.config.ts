@@ -19,7 +19,7 @@ export default defineConfig({
         test: {
           name: 'db',
           include: ['test/db/**/*.test.ts'],
-          globalSetup: ['test/db/store/global-setup.ts'],
+          globalSetup: ['test/fixtures/postgres-setup.ts'],
           // They wait more than they compute.
           maxWorkers: 4,
         },
@@ -29,7 +29,7 @@ export default defineConfig({
         test: {
           name: 'http',
           include: ['test/http/**/*.test.ts'],
-          globalSetup: ['test/db/store/global-setup.ts'],
+          globalSetup: ['test/fixtures/postgres-setup.ts'],
           maxWorkers: 4,
         },
       },
@@ -43,7 +43,7 @@ export default defineConfig({
         test: {
           name: 'docker',
           include: ['test/docker/**/*.test.ts'],
-          globalSetup: ['test/db/store/global-setup.ts'],
+          globalSetup: ['test/fixtures/postgres-setup.ts'],
           testTimeout: 180_000,
           retry,
           // They wait for containers more than they compute.

@@ -12,7 +12,7 @@
  * - What is not done for a caller's fault or a full host rejects with a `StorageFault`; anything else thrown is a fault of the host.
  *
  * The verbs are those that a cluster's claims have (provision, publish, expand, snapshot, list), so that one may stand behind it later.
- * `test/docker/storage/conformance.ts` holds each storage to this page.
+ * `test/conformance/storage.ts` holds each storage to this page.
  */
 import type { DiskId, Part } from '../domain/disk.ts';
 import type { Space } from '../domain/pool.ts';

@@ -8,7 +8,7 @@ import { generate } from 'selfsigned';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { openTlsFiles } from '../../src/main/tls-files.ts';
 import { ALICE, idOf, MALLORY, onCleanup, serve, start, type Harness } from '../http/gateway/harness.ts';
-import { launchBrowser } from '../docker/e2e/browser.ts';
+import { launchBrowser } from '../fixtures/browser.ts';
 
 const [MINE, THEIRS] = [idOf('a'), idOf('b')];
 const log = { info: () => {}, error: () => {} };

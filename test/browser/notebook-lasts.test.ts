@@ -5,10 +5,10 @@
 import type { Browser, Locator, Page } from 'playwright-core';
 import { Agent, request } from 'undici';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { launchBrowser, networkSettled } from '../docker/e2e/browser.ts';
-import { IMAGE_DEADLINE_MS, launchFirst } from '../docker/e2e/first-launch.ts';
-import { login, startServerProcess, until, type Client, type ServerProcess } from '../docker/e2e/server-process.ts';
-import { makeTlsDomain, type TlsDomain } from '../docker/e2e/tls-domain.ts';
+import { launchBrowser, networkSettled } from '../fixtures/browser.ts';
+import { IMAGE_DEADLINE_MS, launchFirst } from '../fixtures/first-launch.ts';
+import { login, startServerProcess, until, type Client, type ServerProcess } from '../fixtures/server-process.ts';
+import { makeTlsDomain, type TlsDomain } from '../fixtures/tls-domain.ts';
 
 const isLong = process.env['BERTH_LONG'] === '1';
 const LINES = isLong ? 60 : 12;

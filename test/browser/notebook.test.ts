@@ -1,9 +1,9 @@
 /** The whole promise on real parts: the program, a container engine, JupyterLab, a browser, an ssh client. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { InstanceObject } from '../../src/contract/instance.ts';
-import { runCell } from '../docker/e2e/jupyter.ts';
-import { launchBrowser } from '../docker/e2e/browser.ts';
-import { firstWish, IMAGE_DEADLINE_MS, launchFirst } from '../docker/e2e/first-launch.ts';
+import { runCell } from '../fixtures/jupyter.ts';
+import { launchBrowser } from '../fixtures/browser.ts';
+import { firstWish, IMAGE_DEADLINE_MS, launchFirst } from '../fixtures/first-launch.ts';
 import {
   installationOf,
   login,
@@ -13,8 +13,8 @@ import {
   until,
   type Client,
   type ServerProcess,
-} from '../docker/e2e/server-process.ts';
-import { makeSshKey, type SshKey } from '../docker/e2e/ssh.ts';
+} from '../fixtures/server-process.ts';
+import { makeSshKey, type SshKey } from '../fixtures/ssh.ts';
 
 let server: ServerProcess;
 let key: SshKey;

@@ -3,7 +3,7 @@ import type { RequestListener } from 'node:http';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ALICE, idOf, serve, start, type Harness } from '../http/gateway/harness.ts';
-import { launchBrowser } from '../docker/e2e/browser.ts';
+import { launchBrowser } from '../fixtures/browser.ts';
 
 const A = idOf('a');
 const TOKEN = 'the-token-of-a-link';

@@ -2,7 +2,7 @@
 import { createServer } from 'node:http';
 import { expect, onTestFinished, test } from 'vitest';
 import { execRoom } from '../http/api/exec-room.ts';
-import { launchBrowser } from '../docker/e2e/browser.ts';
+import { launchBrowser } from '../fixtures/browser.ts';
 
 /** Runs in the page: what a terminal shows after one line was typed, or how it was not let in. */
 const IN_PAGE = `async ({ url, line }) => new Promise((resolve) => {

@@ -1,8 +1,8 @@
 /** In a real browser: what a page of an instance can do with the login that its visitor has at the API, by each way in. */
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { launchBrowser, networkSettled } from '../docker/e2e/browser.ts';
-import { IMAGE_DEADLINE_MS, launchFirst, nodePortOf } from '../docker/e2e/first-launch.ts';
+import { launchBrowser, networkSettled } from '../fixtures/browser.ts';
+import { IMAGE_DEADLINE_MS, launchFirst, nodePortOf } from '../fixtures/first-launch.ts';
 import {
   freePort,
   login,
@@ -11,7 +11,7 @@ import {
   until,
   type Client,
   type ServerProcess,
-} from '../docker/e2e/server-process.ts';
+} from '../fixtures/server-process.ts';
 
 /** Tells on /seen with which cookies it was asked; plants cookies of our names where the address says which. */
 const SERVER = `

@@ -2,7 +2,7 @@
 import type { Browser, Page, Response } from 'playwright-core';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { API_ORIGIN, idOf, serve, start, type FakeInstance, type Harness } from '../http/gateway/harness.ts';
-import { launchBrowser } from '../docker/e2e/browser.ts';
+import { launchBrowser } from '../fixtures/browser.ts';
 
 const A = idOf('a');
 const PORT = 7000;

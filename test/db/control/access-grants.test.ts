@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import type { Caller } from '../../../src/control/control.ts';
 import { endGrantsFor } from '../../../src/store/tables/gateway-grants.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import {
   DAY,
   MINUTE,

@@ -1,7 +1,7 @@
 /** API keys and ssh keys: what is kept of them, how many there may be, and what their end ends. */
 import { expect, test } from 'vitest';
 import { authorizedKeysOf } from '../../../src/store/tables/keys.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import {
   SECOND,
   adminOf,

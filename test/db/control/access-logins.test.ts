@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { makeAttempts, placeOf } from '../../../src/control/access/attempts.ts';
 import { argon2id, makePasswords, type Argon2id } from '../../../src/control/access/passwords.ts';
 import { Refusal } from '../../../src/domain/refusal.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import {
   ADMIN_PASSWORD,
   HOME,

@@ -8,7 +8,7 @@ import type { Log } from '../../../src/control/base/log.ts';
 import { makeOnce } from '../../../src/control/base/idempotent.ts';
 import { Refusal, type RefusalCode } from '../../../src/domain/refusal.ts';
 import type { Store } from '../../../src/store/store.ts';
-import type { Open } from '../store/harness.ts';
+import type { Open } from '../../fixtures/store.ts';
 import { cheapArgon2id } from './cheap-argon2id.ts';
 
 export const ISSUER = 'https://berth.test';

@@ -4,9 +4,9 @@ import { idlePolicy } from '../../../src/domain/idle.ts';
 import { countedRegions } from '../../../src/store/tables/catalog.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import type { Store } from '../../../src/store/store.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, hasStatus, makeWorld } from './harness.ts';
+import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';
 import { adoptAs, containersOf, handle, knownOrphan, listOf, orphanIdOf, sweeping, tableOf } from './sweeping.ts';
 
 const soon = (): AbortSignal => AbortSignal.timeout(5_000);

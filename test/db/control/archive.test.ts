@@ -6,9 +6,9 @@ import { tidy } from '../../../src/control/base/delete-expired.ts';
 import { defaultLimits, LONGEST_COPY_MS } from '../../../src/domain/instance-states.ts';
 import { simulatedFault, type Verb } from '../../../src/engines/simulated/faults.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { becomesConsistent } from './consistency.ts';
-import { eventually, hasStatus, makeWorld, type World } from './harness.ts';
+import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
 const FILE = '/root/kept';
 const DATA_FILE = '/root/dataDisk/kept';

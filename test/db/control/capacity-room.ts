@@ -8,7 +8,7 @@ import type { Capacity, InstanceType } from '../../../src/domain/catalog.ts';
 import * as firstRun from '../../../src/main/first-run.ts';
 import { countedRegions, type CountedRegion } from '../../../src/store/tables/catalog.ts';
 import type { Store } from '../../../src/store/store.ts';
-import { makeWorld, type World, type WorldOptions } from './harness.ts';
+import { makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 
 /** Nothing waits so long in these tests: whoever is placed was called, and did not look by the clock. */
 export const A_DAY_MS = 86_400_000;

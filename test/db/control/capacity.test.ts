@@ -1,10 +1,10 @@
 /** Room is promised once: however many ask at the same moment, and whatever the engine says meanwhile. */
 import { expect, test } from 'vitest';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-room.ts';
 import { machineOf, makePlace, outcomesOf, type Place } from './capacity-room.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, hasStatus } from './harness.ts';
+import { eventually, hasStatus } from '../../fixtures/control.ts';
 
 /** Of a thousand each; 200 with `BERTH_LONG=1`. */
 const ROUNDS = process.env['BERTH_LONG'] === '1' ? 200 : 1;

@@ -6,10 +6,10 @@ import type { InstanceType, Region } from '../../../src/domain/catalog.ts';
 import { instanceTypeId, regionId } from '../../../src/domain/ids.ts';
 import { toDollars } from '../../../src/domain/money.ts';
 import * as firstRun from '../../../src/main/first-run.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent } from './consistency.ts';
 import { A_DAY_MS, machineOf, makePlace } from './capacity-room.ts';
-import { eventually, hasStatus, makeWorld, type World } from './harness.ts';
+import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
 const stock = (regionName: string, cpuMilli: number, gpus = 0): Stock => ({
   regionName,

@@ -5,8 +5,8 @@ import { expect, onTestFinished, test } from 'vitest';
 import { makeCommands } from '../../../src/control/inside/commands.ts';
 import { makeSeats } from '../../../src/control/base/concurrency-limit.ts';
 import type { OpenExec } from '../../../src/engines/contract.ts';
-import { openTempStore } from '../store/harness.ts';
-import { hasStatus, makeWorld } from './harness.ts';
+import { openTempStore } from '../../fixtures/store.ts';
+import { hasStatus, makeWorld } from '../../fixtures/control.ts';
 
 /** What was begun by `after`, and is neither done nor called off. */
 function handClock() {

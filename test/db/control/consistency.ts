@@ -16,7 +16,7 @@ import {
   wrongTotals,
   wrongVolumeText,
 } from '../../simulation/invariants.ts';
-import { eventually, type World } from './harness.ts';
+import { eventually, type World } from '../../fixtures/control.ts';
 
 /** All but what access keeps. */
 const tables = [

@@ -2,9 +2,9 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { makeRandomFaults } from '../../../src/engines/simulated/faults.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { becomesConsistent } from './consistency.ts';
-import { makeWorld } from './harness.ts';
+import { makeWorld } from '../../fixtures/control.ts';
 
 const deed = fc.record({
   what: fc.constantFrom('launch', 'launch', 'stop', 'start', 'restart', 'terminate', 'volume', 'unvolume', 'key'),

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
 import type { DiskSizes } from '../../../src/domain/expand-disk.ts';
 import { poolsOf } from '../../../src/store/tables/pools.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused, keyed } from './access-room.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { atRest, diskRoom, type DiskRoom } from './disk-room.ts';
-import { eventually, hasStatus } from './harness.ts';
+import { eventually, hasStatus } from '../../fixtures/control.ts';
 
 const expand = ({ world }: DiskRoom, instanceId: string, sizes: DiskSizes, key: string | null = null) =>
   world.running.control.instances.expandDisk(

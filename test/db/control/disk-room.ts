@@ -3,7 +3,7 @@ import type { DiskId, Part } from '../../../src/domain/disk.ts';
 import type { PublicInstance } from '../../../src/domain/public-instance.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { makeMemoryStorage, type MemoryStorage } from '../../simulation/storage.ts';
-import { eventually, hasStatus, makeWorld, textOf, type World, type WorldOptions } from './harness.ts';
+import { eventually, hasStatus, makeWorld, textOf, type World, type WorldOptions } from '../../fixtures/control.ts';
 import { measuring, type Measuring } from './measuring.ts';
 
 export const GB = 1024 ** 3;

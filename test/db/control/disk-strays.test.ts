@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { DiskId } from '../../../src/domain/disk.ts';
 import { instanceIdOf } from '../../../src/domain/ids.ts';
 import { StorageFault } from '../../../src/storage/contract.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-room.ts';
 import { diskRoom, type DiskRoom } from './disk-room.ts';
 import { listOf, makeOrphan, sweeping } from './sweeping.ts';

@@ -2,8 +2,8 @@ import { isDeepStrictEqual } from 'node:util';
 import { expect, test } from 'vitest';
 import type { DiskId } from '../../../src/domain/disk.ts';
 import { StorageFault } from '../../../src/storage/contract.ts';
-import { onBothEngines } from '../store/harness.ts';
-import { eventually, hasStatus } from './harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
+import { eventually, hasStatus } from '../../fixtures/control.ts';
 import { atRest, diskRoom } from './disk-room.ts';
 
 onBothEngines('disks on the host', (open) => {

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { onBothEngines, onEngine } from '../store/harness.ts';
+import { onBothEngines, onEngine } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { diskRoom, GB } from './disk-room.ts';
-import { eventually } from './harness.ts';
+import { eventually } from '../../fixtures/control.ts';
 import { measuring } from './measuring.ts';
 
 onBothEngines('what disks hold', (open) => {

@@ -5,10 +5,10 @@ import { expect, test } from 'vitest';
 import { sweepRegion } from '../../../src/control/orphans/sweep.ts';
 import { instanceId, userId, type InstanceId } from '../../../src/domain/ids.ts';
 import { dockerName } from '../../../src/engines/labels.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-room.ts';
 import { settled } from './consistency.ts';
-import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from './harness.ts';
+import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 import { containersOf, listOf, makeOrphan, reporting, sweeping } from './sweeping.ts';
 
 const soon = (): AbortSignal => AbortSignal.timeout(5_000);

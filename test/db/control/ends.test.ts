@@ -2,11 +2,11 @@ import { expect, test } from 'vitest';
 import { makeStopDue } from '../../../src/control/auto-stop/stop-due.ts';
 import type { EndsWish } from '../../../src/domain/stop-policy.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { insertOwners, instanceRow } from '../store/rows.ts';
 import { expectRefused } from './access-room.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { hasStatus, makeWorld, type World, type WorldOptions } from './harness.ts';
+import { hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;

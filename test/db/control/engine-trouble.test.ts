@@ -4,9 +4,9 @@ import { instanceId as asInstanceId } from '../../../src/domain/ids.ts';
 import type { PublicInstance } from '../../../src/domain/public-instance.ts';
 import type { SimulatedFault, Verb } from '../../../src/engines/simulated/faults.ts';
 import { makeDue } from '../../../src/store/tables/instances.ts';
-import { onEngine } from '../store/harness.ts';
+import { onEngine } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { IMAGE_REF, eventually, hasStatus, makeWorld, type World } from './harness.ts';
+import { IMAGE_REF, eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
 const now = (): AbortSignal => AbortSignal.timeout(1_000);
 const scripted = (world: World, text: string) => ({

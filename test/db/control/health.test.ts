@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import type { PublicInstance } from '../../../src/domain/public-instance.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, hasStatus, makeWorld } from './harness.ts';
+import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';
 
 const isHealthy =
   (healthy: boolean) =>

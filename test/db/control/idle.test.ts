@@ -9,9 +9,9 @@ import { makeHttpService, type Service } from '../../../src/engines/simulated/se
 import { countedRegion } from '../../../src/store/tables/catalog.ts';
 import { insertInstance } from '../../../src/store/tables/instances.ts';
 import { anInstance } from '../../unit/domain/an-instance.ts';
-import { onBothEngines, openTempStore } from '../store/harness.ts';
+import { onBothEngines, openTempStore } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from './harness.ts';
+import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 import { sweeping } from './sweeping.ts';
 
 /** An idle stop as in life, a thousand times as fast. */

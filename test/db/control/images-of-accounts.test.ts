@@ -2,9 +2,9 @@
 import { expect, test } from 'vitest';
 import type { Caller } from '../../../src/control/control.ts';
 import { defaultImages } from '../../../src/engines/simulated/images.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, hasStatus, makeWorld, type World } from './harness.ts';
+import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
 /** A registry that gives to whoever brings credentials; see `engines/simulated/images.ts`. */
 const SERVER = 'private.invalid';

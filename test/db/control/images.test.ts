@@ -2,9 +2,9 @@ import { expect, test } from 'vitest';
 import { makeImageWork } from '../../../src/control/images/image-work.ts';
 import type { ImageProgress } from '../../../src/engines/contract.ts';
 import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
-import { onEngine } from '../store/harness.ts';
+import { onEngine } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, hasStatus, makeWorld } from './harness.ts';
+import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';
 
 type Source = ReturnType<NonNullable<NonNullable<Parameters<typeof makeSimulatedEngine>[0]>['images']>>;
 const found: Source = { kind: 'found', bytes: 200_000_000 };

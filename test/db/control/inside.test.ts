@@ -1,9 +1,9 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { instanceId as asInstanceId } from '../../../src/domain/ids.ts';
-import { onBothEngines, onEngine } from '../store/harness.ts';
+import { onBothEngines, onEngine } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, hasStatus, makeWorld, type World } from './harness.ts';
+import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
 /** A new ed25519 key as ssh-keygen would write it. */
 function publicKey(comment: string): string {

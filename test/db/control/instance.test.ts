@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { onBothEngines } from '../store/harness.ts';
-import { hasStatus, makeWorld } from './harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
+import { hasStatus, makeWorld } from '../../fixtures/control.ts';
 
 onBothEngines('an instance on the simulated engine', (open) => {
   test('comes to Running with its node ports told, and is gone from the engine after terminate', async () => {

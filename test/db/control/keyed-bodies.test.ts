@@ -3,9 +3,9 @@ import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { Idempotency } from '../../../src/control/control.ts';
 import { makeOnce } from '../../../src/control/base/idempotent.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-room.ts';
-import { makeWorld } from './harness.ts';
+import { makeWorld } from '../../fixtures/control.ts';
 
 const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
 const keyed = (body: object): Idempotency => ({

@@ -6,11 +6,11 @@ import { regionId } from '../../../src/domain/ids.ts';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
 import { saveRegion } from '../../../src/store/tables/catalog.ts';
 import * as firstRun from '../../../src/main/first-run.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { volumeRow } from '../store/rows.ts';
 import { expectRefused } from './access-room.ts';
 import { expectConsistent, pictureOf, settled } from './consistency.ts';
-import { eventually, hasStatus, makeWorld, type World } from './harness.ts';
+import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
 const keyed = (key: string, bodyHash = 'a body', route = 'POST /instance/create'): Idempotency => ({
   key,

@@ -4,11 +4,11 @@ import type { Caller } from '../../../src/control/control.ts';
 import { KEPT_MS } from '../../../src/domain/placement.ts';
 import type { PublicInstance } from '../../../src/domain/public-instance.ts';
 import { lengthOfLine, lineOf } from '../../../src/store/tables/capacity.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-room.ts';
 import { A_DAY_MS, machineOf, makePlace, outcomesOf, volumeOf, type Place } from './capacity-room.ts';
 import { becomesConsistent } from './consistency.ts';
-import { eventually, hasStatus } from './harness.ts';
+import { eventually, hasStatus } from '../../fixtures/control.ts';
 
 const cpus = { 'cpu.1': { cpuCores: 1, memoryGB: 2 }, 'cpu.2': { cpuCores: 2, memoryGB: 4 } };
 const withGpus = { ...cpus, 'gpu.1': { cpuCores: 2, memoryGB: 4, gpuCount: 1 } };

@@ -8,8 +8,8 @@ import { tidy } from '../../../src/control/base/delete-expired.ts';
 import { rewriteTexts } from '../../../src/main/first-run.ts';
 import { countedRegions } from '../../../src/store/tables/catalog.ts';
 import { seeOrphans } from '../../../src/store/tables/orphans.ts';
-import { onEngine } from '../store/harness.ts';
-import { makeWorld, type World } from './harness.ts';
+import { onEngine } from '../../fixtures/store.ts';
+import { makeWorld, type World } from '../../fixtures/control.ts';
 import { adoptAs, handle, knownOrphan, orphanIdOf } from './sweeping.ts';
 
 type Deed = 'insert' | 'update' | 'delete';

@@ -7,10 +7,10 @@ import { realTime, type Time } from '../../../src/control/base/time.ts';
 import { makeDue } from '../../../src/store/tables/instances.ts';
 import type { LeaseRow } from '../../../src/store/db/leases.ts';
 import type { Store } from '../../../src/store/store.ts';
-import { onBothEngines, onEngine } from '../store/harness.ts';
+import { onBothEngines, onEngine } from '../../fixtures/store.ts';
 import { insertOwners, instanceRow } from '../store/rows.ts';
 import { watchedStore } from './access-room.ts';
-import { eventually, hasStatus, makeWorld } from './harness.ts';
+import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';
 
 const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
 type Tend = (held: Held<LeaseRow<'instance'>>) => Promise<ReconcileResult>;

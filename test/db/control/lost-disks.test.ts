@@ -3,9 +3,9 @@ import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { giveUpForLost } from '../../../src/main/lost-disks.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { becomesConsistent } from './consistency.ts';
-import { hasStatus, makeWorld, type World } from './harness.ts';
+import { hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
 const log = { warn: () => {} };
 

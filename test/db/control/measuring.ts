@@ -8,7 +8,7 @@ import { unmountUnneeded } from '../../../src/control/volumes/unmount.ts';
 import { makeRegions } from '../../../src/control/base/regions.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import type { DiskId } from '../../../src/domain/disk.ts';
-import type { World } from './harness.ts';
+import type { World } from '../../fixtures/control.ts';
 
 export interface Measuring {
   warned: string[];

@@ -13,8 +13,8 @@ import { takeNodePort } from '../../../src/store/tables/node-ports.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { anInstance } from '../../unit/domain/an-instance.ts';
 import { noSignal, specOf } from '../../unit/engines/simulated-spec.ts';
-import { onBothEngines } from '../store/harness.ts';
-import { eventually, hasStatus, makeWorld } from './harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
+import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';
 import { sweeping } from './sweeping.ts';
 
 /** A full hour, so that times of the tests are easy to read. */

@@ -6,10 +6,10 @@ import { tidy } from '../../../src/control/base/delete-expired.ts';
 import { diagnoses } from '../../../src/domain/instance-states.ts';
 import type { PublicOperation } from '../../../src/domain/public-operation.ts';
 import { latestSeq } from '../../../src/store/tables/events.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-room.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, hasStatus, makeWorld, type World } from './harness.ts';
+import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
 const pager = { currentPage: 1, pageSize: 50 };
 

@@ -2,10 +2,10 @@ import { expect, test } from 'vitest';
 import type { Caller } from '../../../src/control/control.ts';
 import type { Space } from '../../../src/domain/pool.ts';
 import { poolsOf } from '../../../src/store/tables/pools.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-room.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, hasStatus, makeWorld, textOf, type World } from './harness.ts';
+import { eventually, hasStatus, makeWorld, textOf, type World } from '../../fixtures/control.ts';
 
 const GB = 1024 ** 3;
 

@@ -2,9 +2,9 @@
 import { expect, test } from 'vitest';
 import type { Caller, ToldRoutes } from '../../../src/control/control.ts';
 import type { PortAccess } from '../../../src/domain/port-access.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { everythingIn, expectRefused, keyed, setDisabled, watchedStore } from './access-room.ts';
-import { hasStatus, makeWorld, type World } from './harness.ts';
+import { hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
 const SECOND_MS = 1_000;
 const HOUR_MS = 3_600_000;

@@ -6,9 +6,9 @@ import * as firstRun from '../../../src/main/first-run.ts';
 import { countedRegions } from '../../../src/store/tables/catalog.ts';
 import { countCapacity } from '../../../src/store/tables/capacity.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
-import { onEngine, type Open } from '../store/harness.ts';
+import { onEngine, type Open } from '../../fixtures/store.ts';
 import { expectConsistent, pictureOf, settled } from './consistency.ts';
-import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from './harness.ts';
+import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 import type { RunningControl } from '../../../src/control/wiring.ts';
 
 interface Pair {

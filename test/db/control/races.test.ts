@@ -6,10 +6,10 @@ import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { Idempotency } from '../../../src/control/control.ts';
 import { actions, type Action } from '../../../src/domain/instance-states.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { A_DAY_MS, machineOf, makePlace, outcomesOf, volumeOf, type Place } from './capacity-room.ts';
 import { becomesConsistent, settled } from './consistency.ts';
-import { eventually, hasStatus, makeWorld, textOf, type World } from './harness.ts';
+import { eventually, hasStatus, makeWorld, textOf, type World } from '../../fixtures/control.ts';
 
 const ROUNDS = process.env['BERTH_LONG'] === '1' ? 300 : 24;
 /** So many rounds run beside each other. */

@@ -8,9 +8,9 @@ import { makeOnce } from '../../../src/control/base/idempotent.ts';
 import { makeRegistries } from '../../../src/control/images/registries.ts';
 import { makeSeal } from '../../../src/control/base/seal.ts';
 import { ensureSecretsKey } from '../../../src/main/secrets-key.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { pictureOf } from './consistency.ts';
-import { makeWorld } from './harness.ts';
+import { makeWorld } from '../../fixtures/control.ts';
 
 const SECRET = 'the tide is out';
 const wish = { server: 'registry.example.org', username: 'ada', secret: SECRET };

@@ -2,9 +2,9 @@
 import { expect, test } from 'vitest';
 import { instanceId, type InstanceId } from '../../../src/domain/ids.ts';
 import { instanceFromRow, instanceRow } from '../../../src/store/tables/instances.ts';
-import { onBothEngines, onEngine } from '../store/harness.ts';
+import { onBothEngines, onEngine } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, hasStatus, makeWorld, type World } from './harness.ts';
+import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 import { containersOf, specOf, sweeping, tableOf } from './sweeping.ts';
 
 const HURRY = 20;

@@ -3,9 +3,9 @@ import { expect, test } from 'vitest';
 import { instanceId as idOf } from '../../../src/domain/ids.ts';
 import type { Operation } from '../../../src/domain/operation.ts';
 import { simulatedFault } from '../../../src/engines/simulated/faults.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, hasStatus, makeWorld, type World } from './harness.ts';
+import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
 const pager = { currentPage: 1, pageSize: 100 };
 const FILE = '/root/kept';

@@ -9,8 +9,8 @@ import { expect, onTestFinished, test } from 'vitest';
 import { makeClient } from '../../../src/contract/client.ts';
 import { readConfig } from '../../../src/main/config.ts';
 import { startServer, type Server } from '../../../src/main/server.ts';
-import { startPostgres } from '../store/postgres-server.ts';
-import { eventually } from './harness.ts';
+import { startPostgres } from '../../fixtures/postgres-server.ts';
+import { eventually } from '../../fixtures/control.ts';
 
 const PASSWORD = 'correct horse battery';
 

@@ -2,10 +2,10 @@ import { readdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { StorageFault } from '../../../src/storage/contract.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-room.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, makeWorld } from './harness.ts';
+import { eventually, makeWorld } from '../../fixtures/control.ts';
 import {
   boundVolume,
   createVolume,

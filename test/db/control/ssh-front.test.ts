@@ -11,8 +11,8 @@ import type { GatewayRoute, ToldRoutes } from '../../../src/control/control.ts';
 import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';
 import { instanceId, type InstanceId } from '../../../src/domain/ids.ts';
 import { makeSshFronts } from '../../../src/edge/ssh/fronts.ts';
-import { onBothEngines } from '../store/harness.ts';
-import { hasStatus, makeWorld, type World } from './harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
+import { hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
 /** As an account has it; ssh2's own come out malformed now and then. */
 function makeKey(): { private: string; public: string } {

@@ -3,7 +3,7 @@ import { expect } from 'vitest';
 import type { CopyWish } from '../../../src/control/control.ts';
 import type { PublicSnapshot } from '../../../src/domain/snapshot.ts';
 import type { PublicVolume } from '../../../src/domain/volume.ts';
-import { eventually, textOf, type World } from './harness.ts';
+import { eventually, textOf, type World } from '../../fixtures/control.ts';
 
 const ALL = { currentPage: 1, pageSize: 500 };
 

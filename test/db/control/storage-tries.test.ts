@@ -2,9 +2,9 @@
 import { expect, test } from 'vitest';
 import { defaultLimits } from '../../../src/domain/instance-states.ts';
 import { StorageFault, type Storage } from '../../../src/storage/contract.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, makeWorld, type World } from './harness.ts';
+import { eventually, makeWorld, type World } from '../../fixtures/control.ts';
 import {
   boundVolume,
   copyVolume,

@@ -4,9 +4,9 @@ import { sweepRegion } from '../../../src/control/orphans/sweep.ts';
 import { instanceId } from '../../../src/domain/ids.ts';
 import type { OwnedObject } from '../../../src/engines/contract.ts';
 import { handOrphan } from '../../../src/store/tables/orphans.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, hasStatus, makeWorld, type World } from './harness.ts';
+import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 import {
   adoptAs,
   containersOf,

@@ -7,9 +7,9 @@ import { instanceId, instanceIdOf } from '../../../src/domain/ids.ts';
 import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import { makeDue } from '../../../src/store/tables/instances.ts';
 import type { Store } from '../../../src/store/store.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, hasStatus, makeWorld, textOf, type World } from './harness.ts';
+import { eventually, hasStatus, makeWorld, textOf, type World } from '../../fixtures/control.ts';
 import { containersOf, specOf, sweeping, tableOf } from './sweeping.ts';
 
 /** One whose engine gives no hint of anything. */

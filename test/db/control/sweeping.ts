@@ -10,7 +10,7 @@ import { instanceId, instanceIdOf, userId, type InstanceId } from '../../../src/
 import { defaultOrphanPolicy, type OrphanPolicy } from '../../../src/domain/orphan.ts';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
 import { orphansOf } from '../../../src/store/tables/orphans.ts';
-import type { World } from './harness.ts';
+import type { World } from '../../fixtures/control.ts';
 
 export interface Sweeping {
   deps: ProbeDeps & HandlingDeps & { releasedListedMs: number; eventsKeptMs: number };

@@ -2,11 +2,11 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { StorageFault } from '../../../src/storage/contract.ts';
 import { expectRefused } from './access-room.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, hasStatus, makeWorld } from './harness.ts';
+import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';
 import {
   boundVolume,
   copyVolume,

@@ -4,10 +4,10 @@ import { mkdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { PublicVolume } from '../../../src/domain/volume.ts';
-import { onBothEngines, onEngine } from '../store/harness.ts';
+import { onBothEngines, onEngine } from '../../fixtures/store.ts';
 import { expectRefused } from './access-room.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, hasStatus, makeWorld, textOf, type World } from './harness.ts';
+import { eventually, hasStatus, makeWorld, textOf, type World } from '../../fixtures/control.ts';
 
 async function create(world: World, name: string): Promise<PublicVolume> {
   const body = { name, sizeGB: 3, region: world.drivers.regionId, volumeType: 'filesystem' } as const;

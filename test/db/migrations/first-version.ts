@@ -11,7 +11,7 @@ import { migrations } from '../../../src/store/migrations/all.ts';
 import { openPostgres } from '../../../src/store/db/postgres.ts';
 import { openSqlite } from '../../../src/store/db/sqlite.ts';
 import type { Db, Store } from '../../../src/store/store.ts';
-import { quietLog, type Open, type Place } from '../store/harness.ts';
+import { quietLog, type Open, type Place } from '../../fixtures/store.ts';
 
 export const CREATED_MS = 1_700_000_000_000;
 export const WISHED_MS = CREATED_MS + 3_600_000;

@@ -9,8 +9,8 @@ import { openStore } from '../../../src/store/open.ts';
 import { openPostgres } from '../../../src/store/db/postgres.ts';
 import { openSqlite } from '../../../src/store/db/sqlite.ts';
 import type { Store } from '../../../src/store/store.ts';
-import type { Place } from '../store/harness.ts';
-import { onBothEngines, quietLog, recordingLog } from '../store/harness.ts';
+import type { Place } from '../../fixtures/store.ts';
+import { onBothEngines, quietLog, recordingLog } from '../../fixtures/store.ts';
 
 const openWith = (place: Place, known: readonly Migration[], log = quietLog): Promise<Store> =>
   'file' in place

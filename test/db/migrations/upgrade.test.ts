@@ -22,7 +22,7 @@ import { poolsOf } from '../../../src/store/tables/pools.ts';
 import { instanceFromRow, type InstanceRow } from '../../../src/store/tables/instances.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { volumeFromRow } from '../../../src/store/tables/volumes.ts';
-import { onBothEngines } from '../store/harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 
 import {
   CREATED_MS,

@@ -1,7 +1,7 @@
 import { inject, expect, onTestFinished, test } from 'vitest';
 import pg from 'pg';
 import { lockDatabase } from '../../../src/store/db/database-lock.ts';
-import { quietLog } from './harness.ts';
+import { quietLog } from '../../fixtures/store.ts';
 
 const url = (): string => {
   const shared = inject('postgresUrl');

@@ -1,7 +1,7 @@
 /** Events are numbered 1, 2, 3 … for each account, whatever fails and whoever writes at once. */
 import { expect, test } from 'vitest';
 import { appendEvent, eventsSince } from '../../../src/store/tables/events.ts';
-import { onBothEngines } from './harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { insertOwners } from './rows.ts';
 
 const event = (accountId: string, subjectId: string) => ({

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { Refusal } from '../../../src/domain/refusal.ts';
 import { forgetAnswers, remember, remembered } from '../../../src/store/tables/idempotency.ts';
 import type { Store } from '../../../src/store/store.ts';
-import { onBothEngines } from './harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { accountRow } from './rows.ts';
 
 const deed = { key: 'k1', route: 'POST /instance/create', bodyHash: 'hash' };

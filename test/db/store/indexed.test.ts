@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { endedByClock, idsToWatch } from '../../../src/store/tables/stop-policy.ts';
 import { imageRefsAmong } from '../../../src/store/tables/orphans.ts';
 import type { Db } from '../../../src/store/store.ts';
-import { onEngine } from './harness.ts';
+import { onEngine } from '../../fixtures/store.ts';
 import { howSqliteReads } from './query-plan.ts';
 
 const questions: [name: string, ask: (db: Db) => Promise<unknown>, by: RegExp[]][] = [

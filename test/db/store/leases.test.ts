@@ -15,7 +15,7 @@ import {
   stillHeld,
 } from '../../../src/store/db/leases.ts';
 import type { Db, Store } from '../../../src/store/store.ts';
-import { onBothEngines, onEngine } from './harness.ts';
+import { onBothEngines, onEngine } from '../../fixtures/store.ts';
 import { howSqliteReads } from './query-plan.ts';
 import { insertOwners, instanceRow, volumeRow } from './rows.ts';
 

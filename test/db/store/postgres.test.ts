@@ -3,9 +3,9 @@ import { sql } from 'kysely';
 import { expect, onTestFinished, test } from 'vitest';
 import { openStore } from '../../../src/store/open.ts';
 import type { Db } from '../../../src/store/store.ts';
-import { onEngine, recordingLog } from './harness.ts';
-import type { PostgresServer } from './postgres-server.ts';
-import { startPostgres } from './postgres-server.ts';
+import { onEngine, recordingLog } from '../../fixtures/store.ts';
+import type { PostgresServer } from '../../fixtures/postgres-server.ts';
+import { startPostgres } from '../../fixtures/postgres-server.ts';
 import { accountRow } from './rows.ts';
 
 const bump = (tx: Db, id: string) =>

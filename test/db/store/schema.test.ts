@@ -3,7 +3,7 @@ import type { Insertable } from 'kysely';
 import { sql } from 'kysely';
 import { expect, test } from 'vitest';
 import type { Schema } from '../../../src/store/db/schema.ts';
-import { onBothEngines } from './harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { accountRow, instanceRow, regionRow, volumeRow } from './rows.ts';
 
 type Rows = { [Table in keyof Schema]: Required<Insertable<Schema[Table]>> };

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { appendEvent } from '../../../src/store/tables/events.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { makeVolumePages } from '../../../src/store/tables/volume-pages.ts';
-import { onBothEngines } from './harness.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { insertOwners, volumeRow } from './rows.ts';
 
 const COUNT = 1_200;

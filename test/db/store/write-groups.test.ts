@@ -12,7 +12,7 @@ import { openStore } from '../../../src/store/open.ts';
 import { openSqlite } from '../../../src/store/db/sqlite.ts';
 import { isForeignKeyViolation, isUniqueViolation } from '../../../src/store/db/errors.ts';
 import type { Db, Store } from '../../../src/store/store.ts';
-import { onBothEngines, onEngine, openTempStore, quietLog, recordingLog } from './harness.ts';
+import { onBothEngines, onEngine, openTempStore, quietLog, recordingLog } from '../../fixtures/store.ts';
 import { accountRow } from './rows.ts';
 
 /** No group closes because its works took long. */

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { containerName } from '../../../src/engines/labels.ts';
 import { instanceId } from '../../../src/domain/ids.ts';
 import { hastened, startInside, type ServerInside } from './server-inside.ts';
-import { docker, until } from './server-process.ts';
+import { docker, until } from '../../fixtures/server-process.ts';
 
 let inside: ServerInside;
 beforeAll(async () => {

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { credentials, startDebianRegistries, type DebianRegistries } from '../engines/debian-registry.ts';
 import { hasContainer, namesUnder, shell } from './inside-container.ts';
 import { startInside, type ServerInside } from './server-inside.ts';
-import { until } from './server-process.ts';
+import { until } from '../../fixtures/server-process.ts';
 
 const limits = { maxAttempts: 3, backOffBaseMs: 300, askAgainMs: 200, stopGraceMs: 1_000 };
 const pager = { currentPage: 1, pageSize: 100 };

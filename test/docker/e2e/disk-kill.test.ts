@@ -12,7 +12,14 @@ import { mountPoints } from '../../../src/storage/image-file/mounts.ts';
 import { openStore } from '../../../src/store/open.ts';
 import { bannerOfSshd, importBusybox } from '../engines/docker-fixture.ts';
 import { shell } from './inside-container.ts';
-import { docker, login, startServerProcess, until, type Client, type ServerProcess } from './server-process.ts';
+import {
+  docker,
+  login,
+  startServerProcess,
+  until,
+  type Client,
+  type ServerProcess,
+} from '../../fixtures/server-process.ts';
 
 const imageRef = `berth.local/disk-kill:${randomUUID()}`;
 const pager = { currentPage: 1, pageSize: 10 };

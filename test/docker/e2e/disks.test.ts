@@ -10,7 +10,7 @@ import { mountPoints } from '../../../src/storage/image-file/mounts.ts';
 import { bannerOfSshd } from '../engines/docker-fixture.ts';
 import { shell } from './inside-container.ts';
 import { hastened, startInside, type ServerInside } from './server-inside.ts';
-import { until } from './server-process.ts';
+import { until } from '../../fixtures/server-process.ts';
 
 const run = promisify(execFile);
 const GB = 1024 ** 3;

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { labels } from '../../../src/engines/labels.ts';
 import { readRecipe, recipeRef } from '../../../src/engines/docker/image/recipes.ts';
-import { firstWish } from './first-launch.ts';
+import { firstWish } from '../../fixtures/first-launch.ts';
 import { startOwnEngine, type OwnEngine } from './own-engine.ts';
 import {
   installationOf,
@@ -15,7 +15,7 @@ import {
   until,
   type Client,
   type ServerProcess,
-} from './server-process.ts';
+} from '../../fixtures/server-process.ts';
 
 const OUTAGE_MS = process.env['BERTH_LONG'] === '1' ? 60_000 : 10_000;
 const LAUNCHES = 20;

@@ -2,9 +2,9 @@
 import { once } from 'node:events';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import WebSocket from 'ws';
-import { IMAGE_DEADLINE_MS, launchFirst } from './first-launch.ts';
-import { executeRequest } from './jupyter.ts';
-import { login, startServerProcess, until, type Client, type ServerProcess } from './server-process.ts';
+import { IMAGE_DEADLINE_MS, launchFirst } from '../../fixtures/first-launch.ts';
+import { executeRequest } from '../../fixtures/jupyter.ts';
+import { login, startServerProcess, until, type Client, type ServerProcess } from '../../fixtures/server-process.ts';
 
 const LINES = 80;
 

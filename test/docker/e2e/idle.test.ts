@@ -3,10 +3,10 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import WebSocket from 'ws';
-import { executeRequest } from './jupyter.ts';
+import { executeRequest } from '../../fixtures/jupyter.ts';
 import { startInside, type ServerInside } from './server-inside.ts';
-import { login, until } from './server-process.ts';
-import { makeSshKey, type SshKey } from './ssh.ts';
+import { login, until } from '../../fixtures/server-process.ts';
+import { makeSshKey, type SshKey } from '../../fixtures/ssh.ts';
 
 const IMAGE_DEADLINE_MS = 600_000;
 const STOP_DEADLINE_MS = 90_000;

@@ -3,7 +3,7 @@ import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { instanceId } from '../../../src/domain/ids.ts';
 import { containerName } from '../../../src/engines/labels.ts';
-import { docker } from './server-process.ts';
+import { docker } from '../../fixtures/server-process.ts';
 
 /** What a shell in it prints; throws what it complains of. */
 export async function shell(id: string, command: string): Promise<string> {

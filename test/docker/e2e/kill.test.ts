@@ -30,7 +30,7 @@ import {
   until,
   type Client,
   type ServerProcess,
-} from './server-process.ts';
+} from '../../fixtures/server-process.ts';
 
 /** In the ordinary run, and where there is time. */
 const KILLS = process.env['BERTH_LONG'] === '1' ? 200 : 25;

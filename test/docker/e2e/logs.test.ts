@@ -3,9 +3,9 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { LogStreamItem } from '../../../src/contract/log-client.ts';
-import { IMAGE_DEADLINE_MS, launchFirst, running } from './first-launch.ts';
+import { IMAGE_DEADLINE_MS, launchFirst, running } from '../../fixtures/first-launch.ts';
 import { shell } from './inside-container.ts';
-import { login, startServerProcess, until, type Client, type ServerProcess } from './server-process.ts';
+import { login, startServerProcess, until, type Client, type ServerProcess } from '../../fixtures/server-process.ts';
 
 const MB = 1_000_000;
 

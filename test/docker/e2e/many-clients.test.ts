@@ -12,8 +12,15 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import WebSocket from 'ws';
 import { labels } from '../../../src/engines/labels.ts';
-import { IMAGE_DEADLINE_MS, launchFirst } from './first-launch.ts';
-import { docker, login, startServerProcess, until, type Client, type ServerProcess } from './server-process.ts';
+import { IMAGE_DEADLINE_MS, launchFirst } from '../../fixtures/first-launch.ts';
+import {
+  docker,
+  login,
+  startServerProcess,
+  until,
+  type Client,
+  type ServerProcess,
+} from '../../fixtures/server-process.ts';
 
 const isLong = process.env['BERTH_LONG'] === '1';
 const SOCKETS = isLong ? 2_000 : 200;

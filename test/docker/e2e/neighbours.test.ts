@@ -8,7 +8,7 @@ import { instanceIdOf, userId } from '../../../src/domain/ids.ts';
 import { containerName, labels, networkName } from '../../../src/engines/labels.ts';
 import { importBusybox } from '../engines/docker-fixture.ts';
 import { hastened, startInside, type ServerInside } from './server-inside.ts';
-import { docker, installationOf, ownedNames, until } from './server-process.ts';
+import { docker, installationOf, ownedNames, until } from '../../fixtures/server-process.ts';
 
 const other = randomUUID();
 const imageRef = `berth.local/neighbour:${other}`;

@@ -5,9 +5,9 @@ import { TLSSocket } from 'node:tls';
 import OpenAI from 'openai';
 import { Agent, fetch as undiciFetch } from 'undici';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { IMAGE_DEADLINE_MS, launchFirst, nodePortOf } from './first-launch.ts';
-import { login, startServerProcess, until, type Client, type ServerProcess } from './server-process.ts';
-import { makeTlsDomain, type TlsDomain } from './tls-domain.ts';
+import { IMAGE_DEADLINE_MS, launchFirst, nodePortOf } from '../../fixtures/first-launch.ts';
+import { login, startServerProcess, until, type Client, type ServerProcess } from '../../fixtures/server-process.ts';
+import { makeTlsDomain, type TlsDomain } from '../../fixtures/tls-domain.ts';
 
 const OWN_KEY = 'sk-of-the-server';
 

@@ -15,7 +15,7 @@ import Docker from 'dockerode';
 import { makeClient } from '../../../src/engines/docker/client/client.ts';
 import { endpoint, importBusybox } from '../engines/docker-fixture.ts';
 import { inHostNetwork } from '../engines/host-network.ts';
-import { until } from './server-process.ts';
+import { until } from '../../fixtures/server-process.ts';
 
 const run = promisify(execFile);
 const START_DEADLINE_MS = 60_000;

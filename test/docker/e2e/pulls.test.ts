@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, test, type TestContext } from 'vitest';
 import { startDebianRegistries, type DebianRegistries } from '../engines/debian-registry.ts';
 import { importBusybox } from '../engines/docker-fixture.ts';
 import { makeRegistry, type Registry } from '../engines/docker-registry.ts';
-import { docker, until } from './server-process.ts';
+import { docker, until } from '../../fixtures/server-process.ts';
 import { startInside, type ServerInside } from './server-inside.ts';
 import { makeWire, type End, type Wire } from './wire.ts';
 

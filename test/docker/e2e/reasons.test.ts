@@ -11,7 +11,7 @@ import { instanceId } from '../../../src/domain/ids.ts';
 import { containerName } from '../../../src/engines/labels.ts';
 import { bannerOfSshd } from '../engines/docker-fixture.ts';
 import { shell } from './inside-container.ts';
-import { docker, until } from './server-process.ts';
+import { docker, until } from '../../fixtures/server-process.ts';
 import { hastened, startInside, type ServerInside } from './server-inside.ts';
 import { makeWire, type Wire } from './wire.ts';
 

@@ -2,7 +2,7 @@
 import { createHash, generateKeyPairSync, sign } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Socket } from 'node:net';
-import { field, mpint } from '../../http/gateway/ssh-wire.ts';
+import { field, mpint } from '../../fixtures/ssh-wire.ts';
 
 export interface SecurityKey {
   publicKey: string;

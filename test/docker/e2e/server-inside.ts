@@ -28,7 +28,7 @@ import {
   removeAll,
   until,
   type Client,
-} from './server-process.ts';
+} from '../../fixtures/server-process.ts';
 
 /** What a launch of the test's says other than usual. */
 export type Wish = Partial<Pick<LaunchRequest, 'imageId' | 'remoteStorages' | 'nodePorts'>> & { initScript?: string };

@@ -1,7 +1,7 @@
 /** Ssh served by a gateway of its own process: sessions outlive the API, and the host is the same through every restart, with sshd and without. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { IMAGE_DEADLINE_MS, launchFirst, nodePortOf, running } from './first-launch.ts';
-import { login, startServerProcess, until, type Client, type ServerProcess } from './server-process.ts';
+import { IMAGE_DEADLINE_MS, launchFirst, nodePortOf, running } from '../../fixtures/first-launch.ts';
+import { login, startServerProcess, until, type Client, type ServerProcess } from '../../fixtures/server-process.ts';
 import { makeSshUser, type SshUser } from './ssh-user.ts';
 
 let server: ServerProcess;

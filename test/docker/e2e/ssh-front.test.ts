@@ -12,7 +12,7 @@ import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import { instanceId } from '../../../src/domain/ids.ts';
 import { makeSecurityKey } from './security-key.ts';
-import { docker, login, PASSWORD, until } from './server-process.ts';
+import { docker, login, PASSWORD, until } from '../../fixtures/server-process.ts';
 import { startInside, type ServerInside } from './server-inside.ts';
 import { freePort, makeSshUser, type SshUser } from './ssh-user.ts';
 

@@ -4,8 +4,8 @@ import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { channels } from '../../../src/contract/exec.ts';
 import { openExec, openTerminal, type TerminalSocket } from '../../http/api/exec-room.ts';
-import { IMAGE_DEADLINE_MS, launchFirst } from './first-launch.ts';
-import { login, startServerProcess, until, type Client, type ServerProcess } from './server-process.ts';
+import { IMAGE_DEADLINE_MS, launchFirst } from '../../fixtures/first-launch.ts';
+import { login, startServerProcess, until, type Client, type ServerProcess } from '../../fixtures/server-process.ts';
 
 const mebibyte = 1024 * 1024;
 

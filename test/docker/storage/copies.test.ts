@@ -24,7 +24,16 @@ import { makeImageFileStorage } from '../../../src/storage/image-file/image-file
 import { loopOf, mountPoints } from '../../../src/storage/image-file/mounts.ts';
 import { releaseWriters } from '../../../src/storage/image-file/reflink.ts';
 import { canReflink } from '../../../src/storage/layout.ts';
-import { describeStorage, expectFault, placeFor, run, soon, used, volume, type Place } from './conformance.ts';
+import {
+  describeStorage,
+  expectFault,
+  placeFor,
+  run,
+  soon,
+  used,
+  volume,
+  type Place,
+} from '../../conformance/storage.ts';
 import { mountXfs } from './file-systems.ts';
 
 type Make = Parameters<typeof placeFor>[0];

@@ -2,7 +2,7 @@
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { run } from './conformance.ts';
+import { run } from '../../conformance/storage.ts';
 
 /** Mounted, and taken away again by what it answers. XFS, whose files can share blocks. */
 export async function mountXfs(sizeGB: number): Promise<{ folder: string; remove: () => Promise<void> }> {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { uploadsOf, withFile, writeFile as upload } from '../../../src/storage/files.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
-import { placeFor, soon, used, volume } from './conformance.ts';
+import { placeFor, soon, used, volume } from '../../conformance/storage.ts';
 
 const MB = 1024 ** 2;
 const GB = 1024 ** 3;

@@ -6,7 +6,16 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
 import { loopOf, mountPoints } from '../../../src/storage/image-file/mounts.ts';
-import { describeStorage, expectFault, placeFor, run, soon, used, volume, type Place } from './conformance.ts';
+import {
+  describeStorage,
+  expectFault,
+  placeFor,
+  run,
+  soon,
+  used,
+  volume,
+  type Place,
+} from '../../conformance/storage.ts';
 
 const GB = 1024 ** 3;
 const make: Parameters<typeof describeStorage>[1] = async (at) => makeImageFileStorage({ ...at, copies: 'live' });

@@ -9,8 +9,8 @@ import { makePools, type PoolConfig } from '../../../src/main/pools.ts';
 import { saveSetting } from '../../../src/store/tables/catalog.ts';
 import { insertDisk } from '../../../src/store/tables/disks.ts';
 import { savePool } from '../../../src/store/tables/pools.ts';
-import { onEngine } from '../../db/store/harness.ts';
-import { run } from './conformance.ts';
+import { onEngine } from '../../fixtures/store.ts';
+import { run } from '../../conformance/storage.ts';
 
 const none: PoolConfig = { path: null, engine: null, sizeGB: null, overcommit: 1 };
 const unset: Record<PoolName, PoolConfig | null> = { default: null, filesystem: null, highspeedstorage: null };

@@ -8,7 +8,7 @@ import type { Storage } from '../../../src/storage/contract.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
 import { mountNewImage, mountPoints } from '../../../src/storage/image-file/mounts.ts';
 import { makeFileSystem } from '../../../src/storage/image-file/xfs.ts';
-import { expectFault, placeFor, run, soon, volume, type Place } from './conformance.ts';
+import { expectFault, placeFor, run, soon, volume, type Place } from '../../conformance/storage.ts';
 import { mountXfs } from './file-systems.ts';
 
 const KEPT = 16;

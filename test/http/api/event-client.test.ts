@@ -2,8 +2,8 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { makeClient } from '../../../src/contract/client.ts';
 import { readEvents, type StreamedEvent } from '../../../src/contract/events.ts';
-import { eventually } from '../../db/control/harness.ts';
-import { openTempStore } from '../../db/store/harness.ts';
+import { eventually } from '../../fixtures/control.ts';
+import { openTempStore } from '../../fixtures/store.ts';
 import { eventRoom, type EventRoom, type Someone } from './event-room.ts';
 
 const clientOf = (room: EventRoom, { token }: Someone, fetch = globalThis.fetch) =>

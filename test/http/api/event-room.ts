@@ -6,7 +6,7 @@ import { makeClient } from '../../../src/contract/client.ts';
 import type { ApiOptions } from '../../../src/edge/http/api.ts';
 import { appendEvent, latestSeq } from '../../../src/store/tables/events.ts';
 import type { Store } from '../../../src/store/store.ts';
-import { makeWorld, type World } from '../../db/control/harness.ts';
+import { makeWorld, type World } from '../../fixtures/control.ts';
 import { startEdge, type BareApi } from './harness.ts';
 
 export interface Someone {

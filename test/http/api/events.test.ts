@@ -6,9 +6,9 @@ import { makeAccountMoves } from '../../../src/control/routing/account-versions.
 import { makeEventFeed } from '../../../src/control/routing/event-feed.ts';
 import type { RunningControl } from '../../../src/control/wiring.ts';
 import { realTime } from '../../../src/control/base/time.ts';
-import { onBothEngines, openTempStore } from '../../db/store/harness.ts';
+import { onBothEngines, openTempStore } from '../../fixtures/store.ts';
 import { insertOwners } from '../../db/store/rows.ts';
-import { eventually } from '../../db/control/harness.ts';
+import { eventually } from '../../fixtures/control.ts';
 import { bearer, eventRoom, lastIdIn, messagesIn, openStream, type Someone } from './event-room.ts';
 import { fakeControl, GOOD_TOKEN } from './fake-control.ts';
 import { startEdge } from './harness.ts';

@@ -5,8 +5,8 @@ import WebSocket from 'ws';
 import { makeClient, type Client } from '../../../src/contract/client.ts';
 import { EXEC_PATH, EXEC_PROTOCOL, TERMINAL_PATH, TERMINAL_PROTOCOL } from '../../../src/contract/exec.ts';
 import type { ApiOptions } from '../../../src/edge/http/api.ts';
-import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../db/control/harness.ts';
-import { openTempStore } from '../../db/store/harness.ts';
+import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
+import { openTempStore } from '../../fixtures/store.ts';
 import { startEdge, type BareApi } from './harness.ts';
 
 export interface Person {

@@ -4,7 +4,7 @@ import { request } from 'node:http';
 import { buffer, text } from 'node:stream/consumers';
 import { expect, test } from 'vitest';
 import { channels } from '../../../src/contract/exec.ts';
-import { eventually } from '../../db/control/harness.ts';
+import { eventually } from '../../fixtures/control.ts';
 import { execRoom, openExec, RefusedUpgrade, type Asking, type Refused } from './exec-room.ts';
 
 const { stdin, stdout, stderr, exit, resize, signal } = channels;

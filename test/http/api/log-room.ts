@@ -2,8 +2,8 @@
 import { onTestFinished } from 'vitest';
 import { makeClient, type Client } from '../../../src/contract/client.ts';
 import type { ApiOptions } from '../../../src/edge/http/api.ts';
-import { hasStatus, makeWorld, type World, type WorldOptions } from '../../db/control/harness.ts';
-import { openTempStore } from '../../db/store/harness.ts';
+import { hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
+import { openTempStore } from '../../fixtures/store.ts';
 import { openStream, type RawStream } from './event-room.ts';
 import { startEdge, type BareApi } from './harness.ts';
 

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import type { LogStreamItem } from '../../../src/contract/log-client.ts';
 import { makeClient } from '../../../src/contract/client.ts';
-import { eventually, hasStatus } from '../../db/control/harness.ts';
+import { eventually, hasStatus } from '../../fixtures/control.ts';
 import { linesIn, logRoom, messagesIn, SAYS } from './log-room.ts';
 
 const six = [0, 1, 2, 3, 4, 5].map((n) => `line ${n}`);

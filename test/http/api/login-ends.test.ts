@@ -2,7 +2,7 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { makeEndings } from '../../../src/control/routing/revocations.ts';
 import { Refusal } from '../../../src/domain/refusal.ts';
-import { eventually } from '../../db/control/harness.ts';
+import { eventually } from '../../fixtures/control.ts';
 import { openStream } from './event-room.ts';
 import { bearer, execRoom, openExec, openTerminal } from './exec-room.ts';
 import { fakeCaller, fakeControl } from './fake-control.ts';

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { makeClient } from '../../../src/contract/client.ts';
 import { appendEvent } from '../../../src/store/tables/events.ts';
-import { eventually, hasStatus } from '../../db/control/harness.ts';
+import { eventually, hasStatus } from '../../fixtures/control.ts';
 import { linesIn, logRoom, messagesIn, SAYS } from './log-room.ts';
 
 test('the console by the page: each line once, with its time, and where to go on', async () => {

@@ -16,7 +16,7 @@ import type { Storage } from '../../../src/storage/contract.ts';
 import { saveImage, saveInstanceType, saveRegion } from '../../../src/store/tables/catalog.ts';
 import { signingKeysSince } from '../../../src/store/tables/signing-keys.ts';
 import { cheapArgon2id } from '../../db/control/cheap-argon2id.ts';
-import { openTempStore } from '../../db/store/harness.ts';
+import { openTempStore } from '../../fixtures/store.ts';
 
 export const ADMIN_PASSWORD = 'a password for tests';
 export const GATEWAY_ORIGIN = 'http://127.0.0.1:1';

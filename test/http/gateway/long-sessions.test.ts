@@ -7,8 +7,8 @@ import WebSocket from 'ws';
 import type { Caller, Forwarding, WhoseCredential } from '../../../src/control/control.ts';
 import { followLink } from '../../../src/edge/link/follow.ts';
 import { serveLink } from '../../../src/edge/link/serve.ts';
-import { hasStatus, makeWorld, type World } from '../../db/control/harness.ts';
-import { openTempStore } from '../../db/store/harness.ts';
+import { hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
+import { openTempStore } from '../../fixtures/store.ts';
 import { ask, onCleanup, start, type Harness } from './harness.ts';
 
 const HOUR_MS = 3_600_000;

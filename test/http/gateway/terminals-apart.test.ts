@@ -13,7 +13,7 @@ import { serveTerminals, type ServedTerminals } from '../../../src/edge/link/ser
 import type { SimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import { execRoom, openTerminal, RefusedUpgrade, type ExecRoom } from '../api/exec-room.ts';
 import { startEdge } from '../api/harness.ts';
-import { eventually, hasStatus } from '../../db/control/harness.ts';
+import { eventually, hasStatus } from '../../fixtures/control.ts';
 import { idOf } from './harness.ts';
 
 const ignore = (): void => {};

@@ -1,7 +1,7 @@
 /** A server that may open few files: more clients of its gateway than it can have take nothing of what its API and its store need. */
 import { connect } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { login, startServerProcess, until, type ServerProcess } from './server-process.ts';
+import { login, startServerProcess, until, type ServerProcess } from '../../fixtures/server-process.ts';
 
 const FLOOD = 600;
 

@@ -7,10 +7,10 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import WebSocket from 'ws';
 import { BASE_PATH, routeNames, routes, type RouteName } from '../../../src/contract/routes.ts';
 import { fileUrl } from '../../../src/contract/file.ts';
-import { exchange, M as OTHER, plain, upgrade, DOMAIN } from '../../http/gateway/doors.ts';
-import { hosts, spellings } from '../../http/gateway/spellings.ts';
-import { firstWish, running } from './first-launch.ts';
-import { login, startServerProcess, type Client, type ServerProcess } from './server-process.ts';
+import { exchange, M as OTHER, plain, upgrade, DOMAIN } from '../gateway/doors.ts';
+import { hosts, spellings } from '../gateway/spellings.ts';
+import { firstWish, running } from '../../fixtures/first-launch.ts';
+import { login, startServerProcess, type Client, type ServerProcess } from '../../fixtures/server-process.ts';
 
 interface Person {
   client: Client;

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { program } from '../../../scripts/lib/program.mjs';
 import { expect, onTestFinished, test } from 'vitest';
 import { makeClient } from '../../../src/contract/client.ts';
-import { until } from './server-process.ts';
+import { until } from '../../fixtures/server-process.ts';
 
 const ROOT = join(import.meta.dirname, '../../..');
 const PASSWORD = 'correct horse battery';

@@ -2,7 +2,7 @@
 import { createHash, generateKeyPairSync, randomBytes, sign, type KeyObject } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { proves, type Proof } from '../../../src/edge/ssh/signature.ts';
-import { field, mpint } from './ssh-wire.ts';
+import { field, mpint } from '../../fixtures/ssh-wire.ts';
 
 const jwkPart = (key: KeyObject, name: 'x' | 'y' | 'n' | 'e'): Buffer =>
   Buffer.from(String(key.export({ format: 'jwk' })[name]), 'base64url');

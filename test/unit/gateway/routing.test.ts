@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { targetOf } from '../../../src/edge/gateway/routing.ts';
-import { idOf } from './harness.ts';
+import { idOf } from '../../http/gateway/harness.ts';
 
 const A = idOf('a');
 const B = idOf('b');

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import type { Caller, Pager } from '../../../src/control/control.ts';
 import { makeListPages } from '../../../src/edge/http/list-pages.ts';
-import { fakeCaller } from './fake-control.ts';
+import { fakeCaller } from '../../http/api/fake-control.ts';
 
 const pager: Pager = { currentPage: 1, pageSize: 2 };
 

@@ -2,7 +2,7 @@ import { link, mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { makeDirectoryStorage } from '../../../src/storage/directory/directory.ts';
-import { describeStorage, placeFor, soon, used, volume } from './conformance.ts';
+import { describeStorage, placeFor, soon, used, volume } from '../../conformance/storage.ts';
 
 describeStorage('directory', async (at) => makeDirectoryStorage(at));
 

@@ -7,7 +7,7 @@ import type { AttachedTerminal, Told } from '../../../src/control/inside/termina
 import { EngineFault } from '../../../src/domain/engine-fault.ts';
 import type { TerminalSize } from '../../../src/engines/contract.ts';
 import { realTime } from '../../../src/control/base/time.ts';
-import { eventually } from './harness.ts';
+import { eventually } from '../../fixtures/control.ts';
 
 const SIZE = { columns: 80, rows: 24 };
 const LINE = `${'x'.repeat(1_022)}\r\n`;

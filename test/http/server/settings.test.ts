@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { generate } from 'selfsigned';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { startServerProcess, until, PASSWORD, type ServerProcess } from './server-process.ts';
+import { startServerProcess, until, PASSWORD, type ServerProcess } from '../../fixtures/server-process.ts';
 
 const files = { folder: '', cert: '', key: '' };
 

@@ -21,9 +21,9 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import type { DiskId } from '../../../src/domain/disk.ts';
-import { StorageFault, type Storage } from '../../../src/storage/contract.ts';
-import { makeRoot } from '../../../src/storage/layout.ts';
+import type { DiskId } from '../../src/domain/disk.ts';
+import { StorageFault, type Storage } from '../../src/storage/contract.ts';
+import { makeRoot } from '../../src/storage/layout.ts';
 
 export const run = promisify(execFile);
 
