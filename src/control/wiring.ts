@@ -20,7 +20,6 @@ import { makeTraffic } from './auto-stop/traffic.ts';
 import { makeAction, makeStopByItself } from './instances/actions.ts';
 import { makeCatalog } from './capacity/catalog.ts';
 import { makeCommands } from './inside/commands.ts';
-import type { Caller, Control } from './control.ts';
 import { makeDiskUses } from './volumes/disk-uses.ts';
 import { locateVolume } from './volumes/disks.ts';
 import { makeEnds } from './auto-stop/stop-policy.ts';
@@ -73,6 +72,8 @@ import { makeUseTerminals } from './inside/terminals/use.ts';
 import type { Time } from './base/time.ts';
 import { makeSnapshots } from './volumes/snapshots.ts';
 import { makeVolumes } from './volumes/volumes.ts';
+import type { Caller } from './base/caller.ts';
+import type { Control } from './index.ts';
 
 export interface ControlDeps {
   store: Store;

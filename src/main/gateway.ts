@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import type { Forwarding, ToldRoutes } from '../control/control.ts';
+import type { Forwarding, ToldRoutes } from '../control/index.ts';
 import { makeTerminals } from '../control/inside/terminals/holder.ts';
 import { realTime } from '../control/base/time.ts';
 import { makeGateway, type GatewayDeps } from '../edge/gateway/gateway.ts';

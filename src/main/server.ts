@@ -6,7 +6,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import type { Forwarding } from '../control/control.ts';
+import type { Forwarding } from '../control/index.ts';
 import { makeEndings } from '../control/routing/revocations.ts';
 import { makeControl, type RunningControl } from '../control/wiring.ts';
 import { makeRegions } from '../control/base/regions.ts';

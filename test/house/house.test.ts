@@ -59,7 +59,7 @@ const rules: Record<string, Held> = {
     ],
     good: [
       { path: 'src/control/a.ts', text: "// import { a } from '../edge/a.ts'\nimport { b } from '../store/b.ts';" },
-      { path: 'src/edge/http/a.ts', text: "const a = \"import '../../store/a.ts'\"; import '../../control/a.ts';" },
+      { path: 'src/edge/http/a.ts', text: "const a = \"import '../../store/a.ts'\"; import '../../control/index.ts';" },
       { path: 'cli/a.ts', text: "import { a } from '../src/contract/a.ts';" },
       { path: 'src/main/a.ts', text: "import { a } from '../engines/docker/docker.ts';" },
     ],
@@ -70,9 +70,12 @@ const rules: Record<string, Held> = {
       { path: 'src/control/a.ts', text: "import { a } from '../engines/docker/docker.ts';" },
       { path: 'src/edge/a.ts', text: "import { a } from '../contract/deep/a.ts';" },
       { path: 'src/engines/docker/a.ts', text: "import { a } from '../simulated/a.ts';" },
+      { path: 'src/edge/http/a.ts', text: "import type { Log } from '../../control/base/log.ts';" },
+      { path: 'src/edge/a.ts', text: "export { makeControl } from '../control/wiring.ts';" },
     ],
     good: [
       { path: 'src/control/base/a.ts', text: "import { a } from '../../engines/contract.ts';" },
+      { path: 'src/main/a.ts', text: "import { makeControl } from '../control/wiring.ts';" },
       { path: 'src/engines/docker/a.ts', text: "import { a } from '../labels.ts'; import { b } from './deep/b.ts';" },
     ],
   },

@@ -81,7 +81,10 @@ const arrows: Record<string, readonly string[]> = {
 };
 
 /** Folders of a module that other modules may import from, too. */
-const publicFolders = ['src/store/tables', 'src/store/db', 'src/control'];
+const publicFolders = ['src/store/tables', 'src/store/db'];
+
+/** Modules with one face: other modules import this file and no other. */
+const faces: Record<string, string> = { control: 'src/control/index.ts' };
 
 /** Hands of one kind that must not know each other. */
 const drivers = ['engines', 'storage'];
@@ -102,8 +105,11 @@ export const arrowsHold: Rule = (file) => {
     if (other === undefined) return [`${line}: ${from} lies outside of the rooms`];
     if (other === room) return drivers.includes(room) ? siblingHand({ file, target, from, line }) : [];
     if (!allowed.includes(other)) return [`${line}: ${room} may not import ${other} (${from})`];
+    if (room === 'main') return [];
+    const face = faces[other];
+    if (face !== undefined) return target === face ? [] : [`${line}: ${from} is inside of ${other}; import ${face}`];
     const isPublic = publicFolders.some((folder) => path.posix.dirname(target).startsWith(folder));
-    if (room !== 'main' && target.split('/').length > 3 && !isPublic) return [`${line}: ${from} is inside of ${other}`];
+    if (target.split('/').length > 3 && !isPublic) return [`${line}: ${from} is inside of ${other}`];
     return [];
   });
 };

@@ -1,5 +1,4 @@
-/** Clients of the simulated server: what they ask, how they ask again when no answer came, and what they know after one. */
-import type { Caller, Control, Idempotency } from '../../src/control/control.ts';
+import type { Caller, Control, Idempotency } from '../../src/control/index.ts';
 import { Refusal } from '../../src/domain/refusal.ts';
 import type { World } from './world.ts';
 

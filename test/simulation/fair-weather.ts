@@ -1,8 +1,4 @@
-/**
- * Nothing goes wrong any more, and all that was is terminated: what is wished now must come about, not only come to rest. An instance goes
- * through its whole life, and one that is terminated while its image is pulled does not wait for that.
- */
-import type { Caller } from '../../src/control/control.ts';
+import type { Caller } from '../../src/control/index.ts';
 import type { Action, InstanceStatus } from '../../src/domain/instance-states.ts';
 import { ask, type Request } from './client.ts';
 import { act, createSshKey, launch, serialOf } from './requests.ts';

@@ -1,5 +1,4 @@
-/** Containers that bear our labels and that nobody wished, as a lost database leaves them, and what an operator says about them. */
-import type { Caller } from '../../src/control/control.ts';
+import type { Caller } from '../../src/control/index.ts';
 import { EngineFault } from '../../src/domain/engine-fault.ts';
 import { instanceIdOf, userId } from '../../src/domain/ids.ts';
 import { ask, type Request } from './client.ts';

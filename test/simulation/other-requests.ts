@@ -1,5 +1,4 @@
-/** What clients ask beside launches, actions, volumes and keys: ends of instances, wishes taken back, images of their own. */
-import type { Caller } from '../../src/control/control.ts';
+import type { Caller } from '../../src/control/index.ts';
 import { idlePolicy } from '../../src/domain/idle.ts';
 import type { Request } from './client.ts';
 import type { World } from './world.ts';

@@ -1,5 +1,4 @@
-/** What clients ask about registries: credentials for them, and images of their own by the names that they have there. */
-import type { Caller } from '../../src/control/control.ts';
+import type { Caller } from '../../src/control/index.ts';
 import type { Request } from './client.ts';
 import type { World } from './world.ts';
 

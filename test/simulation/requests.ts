@@ -1,5 +1,5 @@
-/** All that a client may ask, each drawn whole from the world's random numbers. A new use-case is one more entry of `kinds`. */
-import type { Caller, Control, LaunchWish } from '../../src/control/control.ts';
+import type { Caller, Control } from '../../src/control/index.ts';
+import type { LaunchWish } from '../../src/control/instances/launch.ts';
 import { whyNot, type Action } from '../../src/domain/instance-states.ts';
 import type { Request } from './client.ts';
 import { cancel, deleteImage, keepAlive, ownImages, saveImage, setEnds } from './other-requests.ts';

@@ -1,5 +1,5 @@
-/** What clients ask of volumes beside create and delete: larger, by another name, copied, and kept as snapshots. */
-import type { Caller, CopyWish } from '../../src/control/control.ts';
+import type { Caller } from '../../src/control/index.ts';
+import type { CopyWish } from '../../src/control/volumes/new-volume.ts';
 import { ask, type Request } from './client.ts';
 import type { KnownDisk } from './model.ts';
 import type { World } from './world.ts';

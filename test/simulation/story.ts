@@ -1,5 +1,4 @@
-/** What happens in a run: a drawn story for a seed, a fixed one for everything that is tried in turn. */
-import type { Caller } from '../../src/control/control.ts';
+import type { Caller } from '../../src/control/index.ts';
 import type { Action } from '../../src/domain/instance-states.ts';
 import { ask, type Request } from './client.ts';
 import { befall } from './befalls.ts';

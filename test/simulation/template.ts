@@ -1,7 +1,7 @@
 /** The database that every run begins with: the real migrations, and what an installation begins with. Its ids are always the same. */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Caller } from '../../src/control/control.ts';
+import type { Caller } from '../../src/control/index.ts';
 import type { InstanceType, Region } from '../../src/domain/catalog.ts';
 import { imageId, instanceTypeId, regionId } from '../../src/domain/ids.ts';
 import { pricesOf } from '../../src/main/first-run.ts';

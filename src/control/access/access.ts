@@ -18,7 +18,6 @@ import { deleteSpentGrants } from '../../store/tables/gateway-grants.ts';
 import { deleteSpentShares } from '../../store/tables/port-shares.ts';
 import { deleteSpentSessions } from '../../store/tables/sessions.ts';
 import type { Db, Store } from '../../store/store.ts';
-import type { Access, Caller } from '../control.ts';
 import type { Log } from '../base/log.ts';
 import type { Once } from '../base/idempotent.ts';
 import { makeAccounts, type Accounts } from './accounts.ts';
@@ -31,6 +30,8 @@ import type { RandomBytes } from './random.ts';
 import { makeSigningRing } from './signing-ring.ts';
 import { makeSshKeys } from './ssh-keys.ts';
 import { makeTokens } from './tokens.ts';
+import type { Access } from './types.ts';
+import type { Caller } from '../base/caller.ts';
 
 export interface AccessDeps {
   store: Store;

@@ -4,12 +4,13 @@ import { Refusal } from '../../domain/refusal.ts';
 import { accountById, accountByLogin, insertAccount } from '../../store/tables/accounts.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import type { Db, Store } from '../../store/store.ts';
-import type { Access, Idempotency } from '../control.ts';
 import type { Once } from '../base/idempotent.ts';
 import { lockOwnAccount, notLoggedIn } from './callers.ts';
 import type { Passwords } from './passwords.ts';
 import { uuidFrom, type RandomBytes } from './random.ts';
 import { ADMIN_ROLE } from '../base/notify-administrators.ts';
+import type { Access } from './types.ts';
+import type { Idempotency } from '../base/caller.ts';
 
 const ADMIN_NAME = 'admin';
 const USER_ROLE = 'user';

@@ -4,11 +4,11 @@ import { appendEvent } from '../../store/tables/events.ts';
 import { endGrantsOfKeys } from '../../store/tables/gateway-grants.ts';
 import { apiKeysOf, countApiKeys, deleteApiKeyRow, insertApiKey } from '../../store/tables/keys.ts';
 import type { Store } from '../../store/store.ts';
-import type { Access } from '../control.ts';
 import type { Once } from '../base/idempotent.ts';
 import { API_KEY_PREFIX, lockOwnAccount, type Callers } from './callers.ts';
 import type { Grants } from './grants.ts';
 import { secretFrom, sha256Hex, uuidFrom, type RandomBytes } from './random.ts';
+import type { Access } from './types.ts';
 
 const MAX_KEYS = 50;
 

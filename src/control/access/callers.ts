@@ -4,10 +4,10 @@ import { lockAccount, type AccountRow } from '../../store/tables/accounts.ts';
 import { holderOfApiKey } from '../../store/tables/keys.ts';
 import { holderOfSession, type Holder } from '../../store/tables/sessions.ts';
 import type { Db, Store } from '../../store/store.ts';
-import type { Caller, Credential } from '../control.ts';
 import { makeKnown } from './verified-cache.ts';
 import { sha256Hex } from './random.ts';
 import type { Tokens } from './tokens.ts';
+import type { Caller, Credential } from '../base/caller.ts';
 
 const MAX_KNOWN = 10_000;
 export const API_KEY_PREFIX = 'berth_';

@@ -26,13 +26,13 @@ import { hasLiveSession } from '../../store/tables/sessions.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import type { Caller } from '../control.ts';
 import type { Log } from '../base/log.ts';
 import type { Once } from '../base/idempotent.ts';
 import type { GatewaySessions } from '../routing/gateway-types.ts';
 import { lockOwnAccount, notLoggedIn } from './callers.ts';
 import { makeKnown } from './verified-cache.ts';
 import { secretFrom, SECRET, sha256Hex, uuidFrom, type RandomBytes } from './random.ts';
+import type { Caller } from '../base/caller.ts';
 
 const HANDOVER_LIFE_MS = 60_000;
 const SESSION_LIFE_MS = 24 * 3600 * 1000;

@@ -5,7 +5,6 @@ import { appendEvent } from '../../store/tables/events.ts';
 import { endGrantsOf, endGrantsOfLogin } from '../../store/tables/gateway-grants.ts';
 import { insertSession, revokeSession, revokeSessionsOf } from '../../store/tables/sessions.ts';
 import type { Store } from '../../store/store.ts';
-import type { Access } from '../control.ts';
 import type { Log } from '../base/log.ts';
 import { makeAttempts } from './attempts.ts';
 import { lockOwnAccount, notLoggedIn, rolesFrom, type Callers } from './callers.ts';
@@ -14,6 +13,7 @@ import type { Passwords } from './passwords.ts';
 import { uuidFrom, type RandomBytes } from './random.ts';
 import { TOKEN_LIFE_S } from './signing-ring.ts';
 import type { Tokens } from './tokens.ts';
+import type { Access } from './types.ts';
 
 /** One sentence for an unknown name and a wrong password. */
 const wrongWords = (): Refusal =>

@@ -5,10 +5,10 @@ import { parseSshPublicKey } from './ssh-public-key.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { countSshKeys, deleteSshKeyRow, insertSshKey, sshKeysOf } from '../../store/tables/keys.ts';
 import type { Db, Store } from '../../store/store.ts';
-import type { Access } from '../control.ts';
 import type { Once } from '../base/idempotent.ts';
 import { lockOwnAccount } from './callers.ts';
 import { uuidFrom, type RandomBytes } from './random.ts';
+import type { Access } from './types.ts';
 
 const MAX_KEYS = 100;
 

@@ -29,6 +29,15 @@ import { within, type DeedDeps } from '../base/task-deps.ts';
 import { gather } from './gather-signals.ts';
 import type { Traffic } from './traffic.ts';
 
+export interface InstanceActivity {
+  state: 'active' | 'idle' | 'unknown' | 'off';
+  because: string;
+  idleSinceMs: number | null;
+  willStopAtMs: number | null;
+  lookedAtMs: number | null;
+  signals: (Signal & { says: 'active' | 'idle' | 'stale' })[];
+}
+
 const AT_ONCE = 8;
 const AT_ONCE_EACH = 2;
 /** The others are found at the next beats. */

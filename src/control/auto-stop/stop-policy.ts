@@ -1,14 +1,31 @@
 /** What an owner sets about the ends of an instance, and is told of its use. None of it is a wish: a pass under way goes on. */
-import { endsAtMs, nextEnds, type Ends, type EndsRules } from '../../domain/stop-policy.ts';
+import { endsAtMs, nextEnds, type Ends, type EndsRules, type EndsWish } from '../../domain/stop-policy.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { writeEnds } from '../../store/tables/stop-policy.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { holdInstance, instanceFromRow, ownedInstanceRow } from '../../store/tables/instances.ts';
 import type { Store } from '../../store/store.ts';
-import type { Activity } from './idle.ts';
-import type { Caller, InstanceEnds, UseEnds } from '../control.ts';
+import type { Activity, InstanceActivity } from './idle.ts';
 import type { Offers } from '../base/catalog-cache.ts';
+import type { Caller } from '../base/caller.ts';
+
+/** What ends an instance by itself, as it holds now. */
+export interface InstanceEnds extends Omit<Ends, 'keepAliveUntilMs'> {
+  instanceId: string;
+  keepAliveUntilMs: number | null;
+  /** When the clock stops it; null while nothing does. */
+  endsAtMs: number | null;
+}
+
+/** None of it is a wish, and none has an operation: it is done when it is answered. */
+export interface UseEnds {
+  /** What is left out stays, null takes off; nothing given only asks. */
+  set(caller: Caller, instanceId: string, wish: EndsWish): Promise<InstanceEnds>;
+  /** Holds it against idleness for as long; 0 takes that back. */
+  keepAlive(caller: Caller, instanceId: string, forMs: number): Promise<InstanceEnds>;
+  activity(caller: Caller, instanceId: string): Promise<InstanceActivity>;
+}
 
 /** A keep-alive call holds to the end of a minute: those that repeat one within it change nothing, and so write nothing. */
 const KEPT_TO_MS = 60_000;

@@ -1,5 +1,4 @@
-/** What goes through the gateway to each instance: how much is open now, and when something last was. Only in memory. */
-import type { Forwarding, TrafficKind } from '../control.ts';
+import type { Forwarding, TrafficKind } from '../routing/gateway-types.ts';
 
 interface Counted {
   open: number;

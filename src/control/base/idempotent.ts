@@ -7,7 +7,7 @@
 import { createHmac, hkdfSync } from 'node:crypto';
 import { remember, remembered } from '../../store/tables/idempotency.ts';
 import type { Db } from '../../store/store.ts';
-import type { Idempotency } from '../control.ts';
+import type { Idempotency } from './caller.ts';
 
 export type Once = <Answer>(
   tx: Db,

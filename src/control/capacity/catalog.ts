@@ -1,16 +1,56 @@
 /** What can be launched, where and at what price; what each region's engine can do. */
-import { capacityOf, chargeModes, type Capacity, type InstanceType } from '../../domain/catalog.ts';
+import {
+  capacityOf,
+  chargeModes,
+  type Capacity,
+  type InstanceType,
+  type ChargeMode,
+  type Region,
+} from '../../domain/catalog.ts';
 import { toDollars } from '../../domain/money.ts';
 import { fits } from '../../domain/placement.ts';
-import { volumeTypes } from '../../domain/volume.ts';
+import { volumeTypes, type VolumeType } from '../../domain/volume.ts';
 import { countedRegions } from '../../store/tables/catalog.ts';
 import { poolId, poolsOf } from '../../store/tables/pools.ts';
 import type { Store } from '../../store/store.ts';
-import type { Catalog, CatalogFamily } from '../control.ts';
 import { poolOfType } from '../volumes/disks.ts';
 import { behindLine } from './queue.ts';
 import type { Offers } from '../base/catalog-cache.ts';
 import type { Regions } from '../base/regions.ts';
+import type { StorageCapabilities } from '../../storage/contract.ts';
+
+export interface CatalogFamily {
+  gpuName: string;
+  isSpotInstance: boolean;
+  regionInfos: {
+    regionId: string;
+    regionName: string;
+    instanceTypeInfos: {
+      instanceTypeId: string;
+      gpuNum: number;
+      stockStatus: 'InStock' | 'OutOfStock';
+      price: { chargeMode: ChargeMode; price: number }[];
+      instanceTypeName: string;
+      cpuCores: number;
+      memoryGB: number;
+      rootDiskGB: number;
+      dataDiskGB: number;
+    }[];
+  }[];
+}
+
+export interface ListedRegion {
+  region: Region;
+  engine: { name: string; answers: boolean; text: string };
+  capabilities: Record<string, string | boolean>;
+  /** Where volumes of each type lie, and how much of it may still be promised. */
+  volumeTypes: ({ type: VolumeType; pool: string; freeGB: number } & StorageCapabilities)[];
+}
+
+export interface Catalog {
+  families(): Promise<CatalogFamily[]>;
+  regions(): Promise<ListedRegion[]>;
+}
 
 export interface CatalogDeps {
   offers: () => Promise<Offers>;

@@ -23,12 +23,50 @@ import { holdInstance, instanceFromRow } from '../../store/tables/instances.ts';
 import { keepOperation } from '../../store/tables/operations.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { lockOwnAccount } from '../access/callers.ts';
-import type { Caller, Images, ListedImage } from '../control.ts';
 import type { ImageState, ImageWork } from './image-work.ts';
 import type { Offers } from '../base/catalog-cache.ts';
 import type { Once } from '../base/idempotent.ts';
 import { refuseWithoutSaving, type Regions } from '../base/regions.ts';
 import { refuseLocal } from './registries.ts';
+import type { Caller, Pager, Idempotency, Wished } from '../base/caller.ts';
+
+export interface ListedImage {
+  imageId: string;
+  name: string;
+  architecture: string;
+  isPublic: string;
+  tags: string[] | null;
+  type: string;
+  /** What an own one is had by; '' for those of the operator. */
+  ref: string;
+  sizeBytes: number;
+  state: 'Ready' | 'Absent' | 'Preparing' | 'Failed' | 'Saving';
+  stateText: string;
+  progressPercent: number;
+}
+
+export interface Images {
+  /** Those on offer, then the caller's own. */
+  list(caller: Caller, pager: Pager): Promise<{ images: ListedImage[]; totalEntries: number }>;
+  /** An image of the caller's own, by its registry's name. */
+  create(
+    caller: Caller,
+    body: { name: string; ref: string },
+    idempotency: Idempotency | null,
+  ): Promise<{ imageId: string }>;
+  /** One that is saved from an instance; it can be launched once it is Ready. */
+  save(
+    caller: Caller,
+    body: { instanceId: string; name: string },
+    idempotency: Idempotency | null,
+  ): Promise<{ imageId: string } & Wished>;
+  /** A saved one is removed by its pass; one that a registry has is gone at once. */
+  delete(
+    caller: Caller,
+    body: { imageId: string },
+    idempotency: Idempotency | null,
+  ): Promise<{ imageId: string } & Wished>;
+}
 
 export interface ImageDeps {
   store: Store;

@@ -13,9 +13,20 @@ import {
 } from '../../store/tables/registry-credentials.ts';
 import type { Store } from '../../store/store.ts';
 import { lockOwnAccount } from '../access/callers.ts';
-import type { Registries } from '../control.ts';
 import type { Once } from '../base/idempotent.ts';
 import type { Seal } from '../base/seal.ts';
+import type { Caller, Idempotency } from '../base/caller.ts';
+
+/** Credentials for registries. No answer has the secret. */
+export interface Registries {
+  create(
+    caller: Caller,
+    body: { server: string; username: string; secret: string },
+    idempotency: Idempotency | null,
+  ): Promise<{ registry: { id: string; server: string; username: string } }>;
+  list(caller: Caller): Promise<{ registries: { id: string; server: string; username: string; createdAt: number }[] }>;
+  delete(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<void>;
+}
 
 const MOST = 50;
 

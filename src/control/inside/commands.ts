@@ -3,11 +3,12 @@ import type { Readable } from 'node:stream';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Engine, OpenExec, TerminalSize } from '../../engines/contract.ts';
 import type { Store } from '../../store/store.ts';
-import type { Caller, Forwarding } from '../control.ts';
 import { refusalOfFault } from './engine-refusal.ts';
 import { runningInstance } from './running-instance.ts';
 import { makeSeats } from '../base/concurrency-limit.ts';
 import type { Time } from '../base/time.ts';
+import type { Caller } from '../base/caller.ts';
+import type { Forwarding } from '../routing/gateway-types.ts';
 
 const LIMITS = { ofAccount: 16, ofAll: 256, retryAfterS: 2 };
 const OPEN_MS = 30_000;

@@ -3,7 +3,7 @@ import type { InstanceId } from '../../domain/ids.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { instanceFromRow, ownedInstanceRow } from '../../store/tables/instances.ts';
 import type { Store } from '../../store/store.ts';
-import type { Caller } from '../control.ts';
+import type { Caller } from '../base/caller.ts';
 
 async function owned(
   store: Pick<Store, 'read'>,

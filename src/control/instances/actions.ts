@@ -9,11 +9,11 @@ import { endSharesOf } from '../../store/tables/port-shares.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { holdInstance, instanceFromRow, writeWish, type InstanceRow } from '../../store/tables/instances.ts';
 import type { Db, Store } from '../../store/store.ts';
-import type { Caller, Idempotency } from '../control.ts';
 import { giveBack, joinLine, moveUp, takeRoom } from '../capacity/queue.ts';
 import type { Offers } from '../base/catalog-cache.ts';
 import type { Once } from '../base/idempotent.ts';
 import { refuseWithoutSaving, type Regions } from '../base/regions.ts';
+import type { Caller, Idempotency } from '../base/caller.ts';
 
 export interface ActionDeps {
   store: Store;

@@ -9,10 +9,10 @@ import { appendEvent } from '../../store/tables/events.ts';
 import { holdInstance, instanceFromRow, writeWish } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
 import type { ActionDeps } from './actions.ts';
-import type { Instances } from '../control.ts';
 import { poolNamed, poolOfType, takeMore } from '../volumes/disks.ts';
 import type { RegionDrivers } from '../base/regions.ts';
 import type { Room } from '../volumes/free-space.ts';
+import type { Instances } from './instances.ts';
 
 export interface ExpandDeps extends ActionDeps {
   room: Room;

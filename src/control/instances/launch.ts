@@ -2,7 +2,7 @@
  * The launch (`interface.md` §4.1): all that a wish needs is checked, and in one transaction the capacity is taken, the intent and
  * the event are written, and the idempotency record with them. No engine is asked; the loop is woken after the commit.
  */
-import type { InstanceType, Region } from '../../domain/catalog.ts';
+import type { InstanceType, Region, ChargeMode } from '../../domain/catalog.ts';
 import { instanceIdOf, userId, volumeId } from '../../domain/ids.ts';
 import type { Ends } from '../../domain/stop-policy.ts';
 import type { Instance, InstanceSpec, Mount } from '../../domain/instance.ts';
@@ -19,7 +19,6 @@ import { insertInstance } from '../../store/tables/instances.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { volumeTypes } from '../../domain/volume.ts';
 import { holdVolumes } from '../../store/tables/volumes.ts';
-import type { Caller, Idempotency, LaunchWish } from '../control.ts';
 import { joinLine, takeRoom } from '../capacity/queue.ts';
 import { imageFor } from '../images/images.ts';
 import type { Offers } from '../base/catalog-cache.ts';
@@ -27,6 +26,26 @@ import type { Once } from '../base/idempotent.ts';
 import type { Regions } from '../base/regions.ts';
 import type { Room } from '../volumes/free-space.ts';
 import { poolOfType, takeOwnDisks } from '../volumes/disks.ts';
+import type { Caller, Idempotency } from '../base/caller.ts';
+
+/** A launch as the contract has validated it (`interface.md` §4.1). */
+export interface LaunchWish {
+  name: string;
+  imageId: string;
+  instanceTypeId: string;
+  region: string;
+  billing: { chargeMode: ChargeMode; duration: number };
+  remoteStorages: { mountPath: string; remoteStorageName: string; remoteStorageId: string; type: string }[];
+  instanceConfiguration: {
+    extraDataDiskSizeDB: number;
+    enableCommonData: boolean;
+    enableDocker: boolean;
+    dockerStorageSize: number;
+    initScript: string;
+  };
+  isSpotInstance: boolean;
+  nodePorts: number[];
+}
 
 export interface LaunchDeps {
   store: Store;

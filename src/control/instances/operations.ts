@@ -17,7 +17,32 @@ import {
 import type { Db } from '../../store/store.ts';
 import { act, type ActionDeps } from './actions.ts';
 import { disksShownOf } from './shown-disks.ts';
-import type { Instances, Operations, OperationSubject } from '../control.ts';
+import type { Instances } from './instances.ts';
+import type { Caller, Pager, Idempotency, Wished } from '../base/caller.ts';
+
+/** Whose operations: one member is set. */
+export interface OperationSubject {
+  instanceId?: string | undefined;
+  volumeId?: string | undefined;
+  snapshotId?: string | undefined;
+  imageId?: string | undefined;
+}
+
+export interface Operations {
+  read(caller: Caller, body: { operationId: string }): Promise<PublicOperation>;
+  /** Newest first. */
+  list(
+    caller: Caller,
+    subject: OperationSubject,
+    pager: Pager,
+  ): Promise<{ operations: PublicOperation[]; totalEntries: number }>;
+  /** Wishes what takes it back; answers it as Cancelled. Throws `not_now` where nothing does. */
+  cancel(
+    caller: Caller,
+    body: { operationId: string },
+    idempotency: Idempotency | null,
+  ): Promise<{ operation: PublicOperation } & Wished>;
+}
 
 const shown = ({ subjectId, generation, operation }: SubjectOperation): PublicOperation =>
   publicOperation(subjectId, generation, operation);

@@ -26,12 +26,22 @@ import { insertInstance, instanceRow, markFiles } from '../../store/tables/insta
 import { takeNodePort } from '../../store/tables/node-ports.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { orphanById, takeOrphan } from '../../store/tables/orphans.ts';
-import type { Caller, OrphanWish } from '../control.ts';
 import type { Log } from '../base/log.ts';
 import { takeOwnDisks } from '../volumes/disks.ts';
 import type { Offers } from '../base/catalog-cache.ts';
 import type { RegionDrivers, Regions } from '../base/regions.ts';
 import type { Time } from '../base/time.ts';
+import type { Caller } from '../base/caller.ts';
+
+export interface OrphanWish {
+  strayId: string;
+  action: 'adopt' | 'stop' | 'delete';
+  /** To adopt what was made for an account that is gone. */
+  username?: string | undefined;
+  /** To adopt: the type that it is counted and billed as. */
+  instanceTypeId?: string | undefined;
+  name?: string | undefined;
+}
 
 export interface AdoptDeps {
   store: Store;

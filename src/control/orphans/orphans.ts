@@ -5,8 +5,30 @@
 import { msUntilDeleted, type Orphan, type OrphanPolicy } from '../../domain/orphan.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { confirmedOrphans, handOrphan, orphanById } from '../../store/tables/orphans.ts';
-import { makeAdopt, noOrphan, type AdoptDeps } from './adopt.ts';
-import type { Caller, ListedOrphan, OrphanWish, Orphans } from '../control.ts';
+import { makeAdopt, noOrphan, type AdoptDeps, type OrphanWish } from './adopt.ts';
+import type { Caller } from '../base/caller.ts';
+
+type ToldOfOrphan =
+  'kind' | 'regionId' | 'engineName' | 'subjectId' | 'ownerId' | 'imageRef' | 'running' | 'handling' | 'note';
+
+export interface ListedOrphan extends Pick<Orphan, ToldOfOrphan> {
+  strayId: string;
+  /** Of the account on its label; '' when there is none. */
+  ownerName: string;
+  createdAt: number;
+  firstSeenAt: number;
+  lastSeenAt: number;
+  /** How much longer it is watched before it is deleted; null: it is kept. */
+  deletedInSeconds: number | null;
+}
+
+/** What an engine holds of ours that no intent explains; for administrators. */
+export interface Orphans {
+  /** The longest known first. */
+  list(): Promise<ListedOrphan[]>;
+  /** Answers the instance that it became, when it was adopted. */
+  handle(caller: Caller, wish: OrphanWish): Promise<{ strayId: string; instanceId: string | null }>;
+}
 
 export interface OrphanDeps extends AdoptDeps {
   orphans: OrphanPolicy;

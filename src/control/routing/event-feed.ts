@@ -11,8 +11,25 @@
 import { eventsSince, latestSeq } from '../../store/tables/events.ts';
 import type { Store } from '../../store/store.ts';
 import type { AccountMoves } from './account-versions.ts';
-import type { Events, ToldEvents } from '../control.ts';
 import { makeSeats } from '../base/concurrency-limit.ts';
+import type { Caller } from '../base/caller.ts';
+
+/** A page of events, in order. */
+export interface ToldEvents {
+  /** Numbers before the page that can't be told. */
+  gap: { fromSeq: number; toSeq: number; why: string } | null;
+  events: { seq: number; kind: string; subjectId: string; atMs: number; /** A JSON object. */ dataText: string }[];
+  /** Whoever reads on after this number misses nothing. */
+  lastSeq: number;
+}
+
+export interface Events {
+  /**
+   * The account's events after a number, or from now on (null), until the signal aborts. The first page is there at once and holds
+   * nothing but where it begins; the next is read when it is drawn. Throws `too_many_requests` when too many are followed.
+   */
+  follow(caller: Caller, afterSeq: number | null, signal: AbortSignal): AsyncGenerator<ToldEvents, void>;
+}
 
 const PAGE = 100;
 /** A browser has six connections to one server, and a person two or three programs. */

@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { AccessByPort, PortAccess } from '../../domain/port-access.ts';
 import type { Engine } from '../../engines/contract.ts';
-import type { Caller, Credential, Idempotency } from '../control.ts';
+import type { Caller, Credential, Idempotency } from '../base/caller.ts';
 
 export interface ListedPort {
   port: number;

@@ -4,10 +4,10 @@
  */
 import { standingAmong, standingRows } from '../../store/tables/active-rows.ts';
 import type { Store } from '../../store/store.ts';
-import type { RouteTable, ToldRoutes } from '../control.ts';
 import { routeOf } from './routes.ts';
 import type { Log } from '../base/log.ts';
 import type { Time } from '../base/time.ts';
+import type { RouteTable, ToldRoutes } from './gateway-types.ts';
 
 const PAGE = 1_000;
 const ASK_AGAIN_MS = 1_000;

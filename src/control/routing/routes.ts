@@ -6,9 +6,9 @@ import type { Engine } from '../../engines/contract.ts';
 import { instanceFromRow, instanceRow, type InstanceRow } from '../../store/tables/instances.ts';
 import { accessSettings } from '../../store/tables/port-access.ts';
 import type { Store } from '../../store/store.ts';
-import type { Forwarding, GatewayRoute } from '../control.ts';
 import type { Regions } from '../base/regions.ts';
 import type { Time } from '../base/time.ts';
+import type { Forwarding, GatewayRoute } from './gateway-types.ts';
 
 /** Another process may have changed a route: what is kept here is at most this old. */
 const FRESH_MS = 1_000;

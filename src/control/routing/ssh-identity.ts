@@ -1,8 +1,8 @@
 /** What the gateway's process asks to serve ssh for an instance: as whom it answers, and whom it lets in. */
 import { keysOfInstance } from '../../store/tables/keys.ts';
 import type { Store } from '../../store/store.ts';
-import type { Forwarding } from '../control.ts';
 import type { SshHostKeys } from './ssh-host-key.ts';
+import type { Forwarding } from './gateway-types.ts';
 
 export const makeSshIdentity =
   ({ store, sshHostKey }: { store: Pick<Store, 'read'>; sshHostKey: SshHostKeys }): Forwarding['ssh'] =>

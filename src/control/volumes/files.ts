@@ -6,11 +6,60 @@ import { BYTES_PER_GB } from '../../domain/disk.ts';
 import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
 import type { Volume } from '../../domain/volume.ts';
 import { StorageFault } from '../../storage/contract.ts';
-import { FileFault, listFolder, makeFolder, remove, withFile, writeFile } from '../../storage/files.ts';
-import type { Caller, Files } from '../control.ts';
+import {
+  FileFault,
+  listFolder,
+  makeFolder,
+  remove,
+  withFile,
+  writeFile,
+  type FolderPage,
+} from '../../storage/files.ts';
 import type { DiskUses } from './disk-uses.ts';
 import type { MountVolume } from './mount-volume.ts';
 import { makeSeats } from '../base/concurrency-limit.ts';
+import type { Caller } from '../base/caller.ts';
+
+interface FileState {
+  sizeBytes: number;
+  modifiedAtMs: number;
+  /** Another after each change of the file. */
+  version: string;
+}
+
+export interface ReadableFile extends FileState {
+  /** From the byte `start` up to `end`, which is not in it. Throws when the file became shorter than that. */
+  bytes(start: number, end: number): AsyncGenerator<Uint8Array, void>;
+}
+
+export interface FileUpload {
+  /** Asked once for what is to be written; ends when the signal aborts. */
+  source(signal: AbortSignal): AsyncIterable<Uint8Array>;
+  /** Null when it is not told before. */
+  sizeBytes: number | null;
+  /** Refuses to take the place of a file that is there. */
+  onlyNew: boolean;
+}
+
+/** A place in a volume: `path` is relative to it, names with one slash between them; '' is the volume's own folder. */
+export interface FilePlace {
+  id: string;
+  path: string;
+}
+
+/** Files of the caller's volumes, without an instance. Throws `too_many_requests` when too many of these are under way. */
+export interface Files {
+  /** By name, in the order of bytes, from where `after` (a `next` of before) says. */
+  list(caller: Caller, asked: FilePlace & { limit: number; after: string | null }): Promise<FolderPage>;
+  /** With those above it that are missing; one that is there stays as it is. */
+  makeFolder(caller: Caller, place: FilePlace): Promise<void>;
+  /** Lends the file; the signal aborts when the volume is deleted or the server stops. */
+  read<T>(caller: Caller, place: FilePlace, use: (file: ReadableFile, signal: AbortSignal) => Promise<T>): Promise<T>;
+  /** All of it or nothing: the file before stays until the last byte is on disk. */
+  write(caller: Caller, place: FilePlace, upload: FileUpload): Promise<FileState & { created: boolean }>;
+  /** A folder that is not empty only when `recursive`. A link is deleted itself. */
+  delete(caller: Caller, place: FilePlace & { recursive: boolean }): Promise<void>;
+}
 
 /** Transfers and looks at once, of one account and of all: each holds a file and some pieces of it in memory. */
 const MOST_OF_ACCOUNT = 8;

@@ -8,10 +8,18 @@ import { holdDisk } from '../../store/tables/disks.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import type { Db } from '../../store/store.ts';
 import { insertVolume } from '../../store/tables/volumes.ts';
-import type { CopyWish } from '../control.ts';
 import { poolNamed, poolOfType, takeDisk } from './disks.ts';
 import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
 import type { Room } from './free-space.ts';
+
+/** A new volume from what is there: as large, and of the same type, where nothing else is said. */
+export interface CopyWish {
+  /** Of the volume, or the snapshot. */
+  id: string;
+  name: string;
+  sizeGB?: number | undefined;
+  volumeType?: VolumeType | undefined;
+}
 
 export const volumeExists = (): Refusal => new Refusal('name_taken', 'Volume already exists');
 

@@ -12,10 +12,24 @@ import {
   wishSnapshotGone,
 } from '../../store/tables/snapshots.ts';
 import type { Db } from '../../store/store.ts';
-import type { Snapshots } from '../control.ts';
 import { poolNamed, takeDisk } from './disks.ts';
-import { copyOf, diskOf } from './new-volume.ts';
+import { copyOf, diskOf, type CopyWish } from './new-volume.ts';
 import { heldVolume, naming, refuseUnlessBound, type VolumeDeps } from './volumes.ts';
+import type { Caller, Idempotency, Wished, Pager, TextPage } from '../base/caller.ts';
+
+export interface Snapshots {
+  /** What a volume holds, also while it is mounted and written to. */
+  create(
+    caller: Caller,
+    body: { volumeId: string; name: string },
+    idempotency: Idempotency | null,
+  ): Promise<{ snapshotText: string } & Wished>;
+  list(caller: Caller, pager: Pager): Promise<TextPage<string>>;
+  /** Volumes that were restored from it stay; what is being restored is waited for. */
+  delete(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<{ id: string } & Wished>;
+  /** A new volume with all that it holds. */
+  restore(caller: Caller, body: CopyWish, idempotency: Idempotency | null): Promise<{ volumeText: string } & Wished>;
+}
 
 export interface SnapshotDeps extends VolumeDeps {
   wakeSnapshots: () => void;

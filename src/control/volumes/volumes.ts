@@ -1,9 +1,9 @@
 /** Volumes: create, list, get, expand, rename, copy, delete (`interface.md` §4.3, §4.4; interface-notes.md, Volumes). */
 import { regionId, userId } from '../../domain/ids.ts';
 import { beginOperation, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
-import { publicOperation } from '../../domain/public-operation.ts';
+import { publicOperation, type PublicOperation } from '../../domain/public-operation.ts';
 import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
-import { publicVolume, whyNotNow, type Volume } from '../../domain/volume.ts';
+import { publicVolume, whyNotNow, type Volume, type VolumeType, type Source } from '../../domain/volume.ts';
 import { disksAmong } from '../../store/tables/disks.ts';
 import { isUniqueViolation } from '../../store/db/errors.ts';
 import { appendEvent } from '../../store/tables/events.ts';
@@ -19,13 +19,51 @@ import {
   writeVolumeName,
   writeVolumeWish,
 } from '../../store/tables/volumes.ts';
-import type { Volumes } from '../control.ts';
 import { poolNamed, poolOfType, takeMore } from './disks.ts';
-import { copyOf, diskOf, newVolume, volumeExists } from './new-volume.ts';
+import { copyOf, diskOf, newVolume, volumeExists, type CopyWish } from './new-volume.ts';
 import type { Offers } from '../base/catalog-cache.ts';
 import type { Once } from '../base/idempotent.ts';
 import type { Regions } from '../base/regions.ts';
 import type { Room } from './free-space.ts';
+import type { Caller, Idempotency, Wished, Pager, TextPage } from '../base/caller.ts';
+import type { StorageCapabilities } from '../../storage/contract.ts';
+
+export interface Volumes {
+  create(
+    caller: Caller,
+    body: { name: string; sizeGB: number; region: string; volumeType: VolumeType },
+    idempotency: Idempotency | null,
+  ): Promise<{ volumeText: string } & Wished>;
+  list(caller: Caller, pager: Pager): Promise<TextPage<string>>;
+  get(caller: Caller, body: { id: string }): Promise<VolumeFacts>;
+  /** Larger, also while it is mounted; the size that it has already is answered as it is. */
+  expand(
+    caller: Caller,
+    body: { id: string; sizeGB: number },
+    idempotency: Idempotency | null,
+  ): Promise<{ volumeText: string; sizeLimit: StorageCapabilities['sizeLimit'] } & Wished>;
+  /** Done when it is answered. Instances show the name that it had when they were launched. */
+  rename(
+    caller: Caller,
+    body: { id: string; name: string },
+    idempotency: Idempotency | null,
+  ): Promise<{ volumeText: string }>;
+  /** A new volume with all files of another. */
+  copy(caller: Caller, body: CopyWish, idempotency: Idempotency | null): Promise<{ volumeText: string } & Wished>;
+  delete(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<{ id: string } & Wished>;
+}
+
+/** One volume, with what lists do not show. */
+export interface VolumeFacts extends Pick<StorageCapabilities, 'sizeLimit' | 'copies'> {
+  volumeText: string;
+  pool: string;
+  /** Instances that mount it and are not terminated. */
+  mountedBy: string[];
+  /** Newest first, at most a hundred. */
+  snapshotTexts: string[];
+  madeFrom: Source | null;
+  operation: PublicOperation;
+}
 
 export interface VolumeDeps {
   store: Store;

@@ -1,16 +1,10 @@
-/**
- * Who may come in. What a port is set to (`route.access`) holds under /forward and on its own host: it is everybody's, every
- * account's, or its owner's alone; the notebook is always its owner's. An account is shown by a credential in a header or by the
- * gateway's own session cookie; the API's cookie is never looked at. Whoever has a link to a port comes in to that one, too.
- *
- * A stranger gets the same 401 for an instance that is unknown and for what is private; somebody logged in gets the same 404 for
- * one that is unknown and for what is not theirs. So neither learns which ids exist.
- *
- * Cookies count only where the browser was not made to send them by a page of elsewhere. SameSite=Lax does not see to that
- * alone: other ports of the same host, which instances can publish, are the same site.
- */
-import type { Credential, Forwarding, GatewayRoute, WhoseCredential } from '../../control/control.ts';
-import { copied } from '../../control/inside/copy-string.ts';
+import {
+  type Credential,
+  type Forwarding,
+  type GatewayRoute,
+  type WhoseCredential,
+  copied,
+} from '../../control/index.ts';
 import { mayCome, type PortAccess } from '../../domain/port-access.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { crossSite, linkEnded, notFound, notLoggedIn, serviceWorkerRefused } from './answers.ts';

@@ -7,8 +7,7 @@
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import { Server as TlsServer, type TLSSocket } from 'node:tls';
-import type { Log } from '../../control/base/log.ts';
-
+import type { Log } from '../../control/index.ts';
 /** Beyond the limit, to be told so. */
 const TOLD = 64;
 const TOLD_MS = 2_000;

@@ -1,10 +1,4 @@
-/**
- * Which credentials in a request are Berth's own. On a public port `Authorization` and `X-API-Key` belong to the instance (a model
- * server has bearer keys of its own) and are passed inward; but a credential of Berth sent there by mistake would give whoever runs
- * the instance the account of the sender. So what can be recognised as ours by its shape is never passed, verified or not: an API
- * key by its prefix, a token by the issuer it names.
- */
-import type { Credential } from '../../control/control.ts';
+import type { Credential } from '../../control/index.ts';
 import type { Head } from './head.ts';
 
 /** Every API key of Berth begins with it. */

@@ -1,9 +1,4 @@
-/**
- * One request passed to an instance and its response passed back: chunk by chunk, each side waiting for the other, so that a slow
- * reader or writer holds a few buffers and never a body. A client that leaves aborts the request to the instance; an instance that
- * dies before its head becomes a 502, and later a broken connection, never a response cut short that looks whole.
- */
-import type { Log } from '../../control/base/log.ts';
+import type { Log } from '../../control/index.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Admitted } from './admission.ts';
 import {

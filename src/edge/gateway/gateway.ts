@@ -22,8 +22,7 @@ import { BlockList, isIPv6 } from 'node:net';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Duplex } from 'node:stream';
-import type { Forwarding, TrafficKind, WhoseCredential } from '../../control/control.ts';
-import type { Log } from '../../control/base/log.ts';
+import type { Forwarding, TrafficKind, WhoseCredential, Log } from '../../control/index.ts';
 import { admit, lasting } from './admission.ts';
 import type { Admission, AdmissionDeps, Admitted, Visit } from './admission.ts';
 import {

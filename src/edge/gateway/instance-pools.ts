@@ -8,7 +8,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Duplex } from 'node:stream';
-import type { Forwarding } from '../../control/control.ts';
+import type { Forwarding } from '../../control/index.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { NOTEBOOK_PORT } from '../../domain/ports.ts';

@@ -1,13 +1,4 @@
-/**
- * `GET /open?key=<handover>[&port=<port>]`: the link that the API gives a logged-in account. The key is good once; it becomes a
- * session of the gateway, kept by a cookie, and the browser goes on to the notebook or port.
- *
- * A browser has one session here and so one account. In path mode all content shares one origin, and the danger of such links is
- * somebody else's: it would make the visitor trust that account's instances, whose pages could wait here for the visitor's own
- * session. Hence: a new account replaces the old one, and takes with it what the old one's pages stored here; and a link that a
- * page of elsewhere opened is not followed before the visitor says so.
- */
-import type { Forwarding } from '../../control/control.ts';
+import type { Forwarding } from '../../control/index.ts';
 import { badRequest, sendAnswer } from './answers.ts';
 import type { Answer } from './answers.ts';
 import type { ClientRequest, ClientResponse } from './client-exchange.ts';

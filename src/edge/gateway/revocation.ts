@@ -6,8 +6,7 @@
 import { stillAdmitted } from './admission.ts';
 import type { AdmissionDeps, Evidence } from './admission.ts';
 import { Bag, type InBag } from './swap-remove-list.ts';
-import type { Forwarding } from '../../control/control.ts';
-import type { Log } from '../../control/base/log.ts';
+import type { Forwarding, Log } from '../../control/index.ts';
 import type { Place } from './routing.ts';
 
 export interface Live extends InBag {

@@ -4,7 +4,7 @@
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { ACCESS_COOKIE } from '../../contract/routes.ts';
-import type { Credential } from '../../control/control.ts';
+import type { Credential } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 
 export const NOT_LOGGED_IN = 'you are not logged in or the login expired: log in again';

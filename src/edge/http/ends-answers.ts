@@ -1,6 +1,6 @@
 /** What control knows in milliseconds, as the routes of `src/contract/stop-policy.ts` say it. */
 import type { AnswerOf, BodyOf } from '../../contract/routes.ts';
-import type { InstanceActivity, InstanceEnds } from '../../control/control.ts';
+import type { InstanceActivity, InstanceEnds } from '../../control/index.ts';
 import type { EndsWish } from '../../domain/stop-policy.ts';
 import { idlePolicy } from '../../domain/idle.ts';
 

@@ -9,7 +9,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { EVENTS_PATH, GAP_EVENT } from '../../contract/events.ts';
 import { BASE_PATH } from '../../contract/routes.ts';
-import type { Caller, Events, ToldEvents } from '../../control/control.ts';
+import type { Caller, Events, ToldEvents } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { parameterOf } from './query.ts';
 import type { Streams } from './server-sent.ts';

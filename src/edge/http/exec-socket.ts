@@ -17,9 +17,7 @@ import {
   signalMessage,
   terminalSize,
 } from '../../contract/exec.ts';
-import type { Commands, OpenExec } from '../../control/control.ts';
-import type { Log } from '../../control/base/log.ts';
-import { roomIn } from '../../control/capacity/free-capacity.ts';
+import { type Commands, type OpenExec, type Log, roomIn } from '../../control/index.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { BadMessage, makeLine, type Line, type LineDeps } from '../socket/socket-connection.ts';
 import type { SocketRoute } from './sockets.ts';

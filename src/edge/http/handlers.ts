@@ -5,9 +5,8 @@
 import { DEFAULT_LOG_LINES } from '../../contract/log.ts';
 import { OPERATION_HEADER } from '../../contract/operation.ts';
 import type { AnswerOf, BodyOf, RouteName, routes } from '../../contract/routes.ts';
-import type { Caller, Control, Idempotency, Wished } from '../../control/control.ts';
+import type { Caller, Control, Idempotency, Wished, ListedShare } from '../../control/index.ts';
 import { publicRegion } from '../../domain/public-instance.ts';
-import type { ListedShare } from '../../control/routing/gateway-types.ts';
 import { accessCookie } from './credentials.ts';
 import { activityAnswer, endsAnswer, endsWish } from './ends-answers.ts';
 import { fromOf, publicLine } from './log-answers.ts';

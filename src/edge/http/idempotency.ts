@@ -1,6 +1,6 @@
 /** The `Idempotency-Key` header: which request it stands for is the hash of the validated body, so that spelling does not matter. */
 import { createHash } from 'node:crypto';
-import type { Idempotency } from '../../control/control.ts';
+import type { Idempotency } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 
 const KEY = /^[\x21-\x7e]{1,255}$/;

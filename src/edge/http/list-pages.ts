@@ -1,9 +1,4 @@
-/**
- * Pages of lists as the bytes that go out. A page is joined from the texts the store keeps, and kept here until the account's
- * version moves: serialising is what a list costs, so an unchanged page costs a look at one number.
- */
-import type { Caller, Pager, TextPage } from '../../control/control.ts';
-
+import type { Caller, Pager, TextPage } from '../../control/index.ts';
 const DEFAULT_MAX_BYTES = 64 * 1024 * 1024;
 /** Beside its bytes, what an entry costs: its key, its place in the map. */
 const ENTRY_OVERHEAD_BYTES = 256;

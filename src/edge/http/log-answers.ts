@@ -1,7 +1,6 @@
 /** Between the words of the contract about logs and those of control. */
 import type { LogLine } from '../../contract/log.ts';
-import type { LogPage, LogWish } from '../../control/control.ts';
-
+import type { LogPage, LogWish } from '../../control/index.ts';
 export const fromOf = (asked: {
   after?: string | undefined;
   tail?: number | undefined;

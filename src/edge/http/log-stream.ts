@@ -18,8 +18,7 @@ import {
   logStreamRequest,
 } from '../../contract/log.ts';
 import { BASE_PATH } from '../../contract/routes.ts';
-import type { Caller, FollowedLog, Logs, LogWish } from '../../control/control.ts';
-import type { Log } from '../../control/base/log.ts';
+import type { Caller, FollowedLog, Logs, LogWish, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { clientLeft } from './client-left.ts';
 import { fromOf, publicLine } from './log-answers.ts';

@@ -3,7 +3,7 @@
  * account ended, and by its own clock besides, since another process may have ended it.
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import type { Access, Caller, Credential, Forwarding } from '../../control/control.ts';
+import type { Access, Caller, Credential, Forwarding } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { presentedCredential } from './credentials.ts';
 

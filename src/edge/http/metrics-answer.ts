@@ -1,6 +1,6 @@
 /** What control knows by place, as the route of `src/contract/metrics.ts` says it by name. */
 import type { AnswerOf } from '../../contract/routes.ts';
-import type { InstanceMetrics } from '../../control/inside/metrics/metrics.ts';
+import type { InstanceMetrics } from '../../control/index.ts';
 import { figureNames, gpuFigureNames, type FigureName, type GpuFigureName, type Values } from '../../domain/metrics.ts';
 
 type Answer = AnswerOf<'metrics'>;

@@ -2,7 +2,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { NOT_LOGGED_IN_CODE, PROBLEM_TYPE } from '../../contract/errors.ts';
 import type { ErrorCode, Problem } from '../../contract/errors.ts';
-import type { Log } from '../../control/base/log.ts';
+import type { Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { bodyTooLarge } from './body.ts';
 import { errorKinds } from './status.ts';

@@ -12,7 +12,7 @@
 import { once } from 'node:events';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { EVENT_STREAM_TYPE } from '../../contract/server-sent.ts';
-import type { Log } from '../../control/base/log.ts';
+import type { Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { LoginHolder, LoginWatch } from './login-watch.ts';
 

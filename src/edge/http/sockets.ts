@@ -15,7 +15,7 @@ import { WebSocketServer, type WebSocket } from 'ws';
 import type { z } from 'zod';
 import { closeCodes, EXEC_PATH, MAX_MESSAGE_BYTES, TERMINAL_PATH } from '../../contract/exec.ts';
 import { BASE_PATH } from '../../contract/routes.ts';
-import type { Caller } from '../../control/control.ts';
+import type { Caller } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Line, LineDeps } from '../socket/socket-connection.ts';
 import type { LoginWatch } from './login-watch.ts';

@@ -1,5 +1,4 @@
-/** Answers that are believed for a second; and, while nobody is there who could be asked, for as long as that lasts. */
-import { copied } from '../../control/inside/copy-string.ts';
+import { copied } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 
 const FRESH_MS = 1_000;

@@ -5,7 +5,7 @@ import { json } from 'node:stream/consumers';
 import { WebSocket } from 'ws';
 import type { z } from 'zod';
 import { closeCodes, TERMINAL_PROTOCOL, terminalServerMessage } from '../../contract/exec.ts';
-import type { AttachedTerminal, Terminals, Told } from '../../control/control.ts';
+import type { AttachedTerminal, Terminals, Told } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeLine, type Line } from '../socket/socket-connection.ts';
 import { makeAsker } from './asker.ts';

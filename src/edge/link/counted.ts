@@ -1,5 +1,4 @@
-/** What one gateway said to be open to each instance, told on as if it were let through here; all of it ends with the gateway. */
-import type { Forwarding } from '../../control/control.ts';
+import type { Forwarding } from '../../control/index.ts';
 import type { TrafficReport } from './wire.ts';
 
 export interface Counted {

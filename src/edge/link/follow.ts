@@ -8,9 +8,14 @@ import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
-import type { Forwarding, GatewayRoute, ToldRoutes, WhoseCredential } from '../../control/control.ts';
-import { makeEndings } from '../../control/routing/revocations.ts';
-import type { Log } from '../../control/base/log.ts';
+import {
+  type Forwarding,
+  type GatewayRoute,
+  type ToldRoutes,
+  type WhoseCredential,
+  makeEndings,
+  type Log,
+} from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeAsker } from './asker.ts';
 import { makeBelieved } from './answer-cache.ts';

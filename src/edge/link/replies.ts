@@ -1,6 +1,6 @@
 /** Answers over a socket of the link: JSON, or the refusal that the other side throws again. */
 import type { ServerResponse } from 'node:http';
-import type { Log } from '../../control/base/log.ts';
+import type { Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { refused } from './wire.ts';
 

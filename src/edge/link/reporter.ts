@@ -1,5 +1,4 @@
-/** What goes to each instance, told to the API now and then: what is open, and how much began since the last time. */
-import type { Forwarding, TrafficKind } from '../../control/control.ts';
+import type { Forwarding, TrafficKind } from '../../control/index.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { TrafficReport } from './wire.ts';
 

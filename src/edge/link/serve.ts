@@ -1,8 +1,7 @@
 /** The API's side of the link: tells gateways of their own processes the routes, answers their questions, and counts what they let through. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
-import type { Forwarding, RouteTable, ToldRoutes, WhoseCredential } from '../../control/control.ts';
-import type { Log } from '../../control/base/log.ts';
+import type { Forwarding, RouteTable, ToldRoutes, WhoseCredential, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeCounted, type Counted } from './counted.ts';
 import { listenAt } from './listen.ts';

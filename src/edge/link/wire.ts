@@ -9,7 +9,7 @@
  * that speaks what viewers of a terminal speak (`berth.terminal.v1`).
  */
 import { z } from 'zod';
-import type { Caller, GatewayRoute, ToldRoutes } from '../../control/control.ts';
+import type { Caller, GatewayRoute, ToldRoutes } from '../../control/index.ts';
 import { portAccesses, type PortAccess } from '../../domain/port-access.ts';
 import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
 import { refusalCodes } from '../../domain/refusal.ts';

@@ -1,7 +1,7 @@
 /** A terminal over a WebSocket, in `berth.terminal.v1` (docs/reference/terminal.md): binary messages are what is shown and typed, texts all else. */
 import type { WebSocket } from 'ws';
 import { closeCodes, terminalClientMessage, type terminalServerMessage } from '../../contract/exec.ts';
-import type { AttachedTerminal, Told } from '../../control/control.ts';
+import type { AttachedTerminal, Told } from '../../control/index.ts';
 import type { z } from 'zod';
 import { BadMessage, makeLine, type Line, type LineDeps } from './socket-connection.ts';
 

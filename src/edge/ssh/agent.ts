@@ -1,6 +1,6 @@
 /** The client's agent, for programs inside: a socket that only this connection's sessions are told of, and that ends with it. */
 import type { Duplex } from 'node:stream';
-import type { SshDrivers } from '../../control/control.ts';
+import type { SshDrivers } from '../../control/index.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { Client } from './client.ts';
 import { knock } from './forwarded-connection.ts';

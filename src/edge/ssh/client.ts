@@ -6,7 +6,7 @@
  */
 import { setMaxListeners } from 'node:events';
 import type { Connection, ServerChannel } from 'ssh2';
-import type { Log } from '../../control/base/log.ts';
+import type { Log } from '../../control/index.ts';
 import { isExchangingKeys, outgoingOf } from './ssh2-inside.ts';
 import { makeBusy, type Busy } from './busy.ts';
 import type { HeldShare } from './buffered-bytes.ts';

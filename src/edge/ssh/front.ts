@@ -7,8 +7,7 @@
 import ssh2, { type Connection } from 'ssh2';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Forwarding, SshDrivers } from '../../control/control.ts';
-import type { Log } from '../../control/base/log.ts';
+import type { Forwarding, SshDrivers, Log } from '../../control/index.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { SSH_PORT } from '../../domain/ports.ts';

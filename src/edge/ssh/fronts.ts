@@ -1,13 +1,4 @@
-/**
- * # Ssh for images without sshd
- *
- * The routes say which instances have none; each of these gets a front (`front.ts`) in the process of the gateway, so that the API may be
- * restarted under open sessions. `client.ts` is one connection and its end, `login.ts` who may come in, `session.ts` and `program.ts` what a
- * shell or command is, `forwards.ts` and `agent.ts` what else goes through, `places.ts` and `held.ts` how much of it.
- * The protocol itself is ssh2's.
- */
-import type { Forwarding, GatewayRoute, SshDrivers, ToldRoutes } from '../../control/control.ts';
-import type { Log } from '../../control/base/log.ts';
+import type { Forwarding, GatewayRoute, SshDrivers, ToldRoutes, Log } from '../../control/index.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { heldLimits, makeHeld } from './buffered-bytes.ts';
 import { makePlaces } from './channel-limit.ts';

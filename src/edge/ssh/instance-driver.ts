@@ -1,6 +1,4 @@
-/** The shapes of an engine's streams and networks that the front works with, by way of control. */
-import type { SshDrivers } from '../../control/control.ts';
-
+import type { SshDrivers } from '../../control/index.ts';
 export type InstanceNetwork = Awaited<ReturnType<SshDrivers['joinNetwork']>>;
 export type NetworkConnection = Parameters<Parameters<InstanceNetwork['listen']>[1]>[0];
 export type ExecWish = Parameters<SshDrivers['openExec']>[1];

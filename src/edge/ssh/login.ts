@@ -1,6 +1,6 @@
 /** Who may log in: root, with a key of the account that the instance is of. Everything else is refused, and nothing is told of it. */
 import type { AuthContext, PublicKeyAuthContext } from 'ssh2';
-import type { Forwarding } from '../../control/control.ts';
+import type { Forwarding } from '../../control/index.ts';
 import type { Client } from './client.ts';
 import { proves } from './signature.ts';
 

@@ -10,8 +10,7 @@
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';
 import type { ServerChannel } from 'ssh2';
-import type { SshDrivers } from '../../control/control.ts';
-import type { Log } from '../../control/base/log.ts';
+import type { SshDrivers, Log } from '../../control/index.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { Client } from './client.ts';

@@ -1,6 +1,6 @@
 /** The way from the API to the gateway: handovers are good once and for a minute, sessions for as long as they are used. */
 import { expect, test } from 'vitest';
-import type { Caller } from '../../../src/control/control.ts';
+import type { Caller } from '../../../src/control/index.ts';
 import { endGrantsFor } from '../../../src/store/tables/gateway-grants.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import {

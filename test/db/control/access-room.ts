@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { expect } from 'vitest';
 import { makeAccess, type AccessDeps, type FullAccess } from '../../../src/control/access/access.ts';
 import type { Argon2id } from '../../../src/control/access/passwords.ts';
-import type { Caller, Idempotency } from '../../../src/control/control.ts';
+import type { Caller, Idempotency } from '../../../src/control/index.ts';
 import type { Log } from '../../../src/control/base/log.ts';
 import { makeOnce } from '../../../src/control/base/idempotent.ts';
 import { Refusal, type RefusalCode } from '../../../src/domain/refusal.ts';

@@ -1,6 +1,6 @@
 /** Images of an account's own, by the names that registries have them by: who can see, launch and have them. */
 import { expect, test } from 'vitest';
-import type { Caller } from '../../../src/control/control.ts';
+import type { Caller } from '../../../src/control/index.ts';
 import { defaultImages } from '../../../src/engines/simulated/images.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';

@@ -1,7 +1,7 @@
 /** What is kept of the body of a keyed request: enough to know it again, and nothing to guess a secret by. */
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
-import type { Idempotency } from '../../../src/control/control.ts';
+import type { Idempotency } from '../../../src/control/index.ts';
 import { makeOnce } from '../../../src/control/base/idempotent.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-room.ts';

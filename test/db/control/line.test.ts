@@ -1,6 +1,6 @@
 /** The line of those that wait for room: first come, first served, whatever happens to the server or to those before. */
 import { expect, test } from 'vitest';
-import type { Caller } from '../../../src/control/control.ts';
+import type { Caller } from '../../../src/control/index.ts';
 import { KEPT_MS } from '../../../src/domain/placement.ts';
 import type { PublicInstance } from '../../../src/domain/public-instance.ts';
 import { lengthOfLine, lineOf } from '../../../src/store/tables/capacity.ts';

@@ -1,7 +1,7 @@
 /** Operations, from the wish to its end: what is said of each while it lasts, after another has followed, and after its subject is gone. */
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import type { Idempotency } from '../../../src/control/control.ts';
+import type { Idempotency } from '../../../src/control/index.ts';
 import { tidy } from '../../../src/control/base/delete-expired.ts';
 import { diagnoses } from '../../../src/domain/instance-states.ts';
 import type { PublicOperation } from '../../../src/domain/public-operation.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Caller } from '../../../src/control/control.ts';
+import type { Caller } from '../../../src/control/index.ts';
 import type { Space } from '../../../src/domain/pool.ts';
 import { poolsOf } from '../../../src/store/tables/pools.ts';
 import { onBothEngines } from '../../fixtures/store.ts';

@@ -1,6 +1,6 @@
 /** Who may come to a port, on both stores: what is set holds, links end when they should, and the gateway is told at once. */
 import { expect, test } from 'vitest';
-import type { Caller, ToldRoutes } from '../../../src/control/control.ts';
+import type { Caller, ToldRoutes } from '../../../src/control/index.ts';
 import type { PortAccess } from '../../../src/domain/port-access.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { everythingIn, expectRefused, keyed, setDisabled, watchedStore } from './access-room.ts';

@@ -4,7 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import type { Idempotency } from '../../../src/control/control.ts';
+import type { Idempotency } from '../../../src/control/index.ts';
 import { actions, type Action } from '../../../src/domain/instance-states.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { A_DAY_MS, machineOf, makePlace, outcomesOf, volumeOf, type Place } from './capacity-room.ts';

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { once } from 'node:events';
 import { Client, utils } from 'ssh2';
 import { expect, onTestFinished, test } from 'vitest';
-import type { GatewayRoute, ToldRoutes } from '../../../src/control/control.ts';
+import type { GatewayRoute, ToldRoutes } from '../../../src/control/index.ts';
 import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';
 import { instanceId, type InstanceId } from '../../../src/domain/ids.ts';
 import { makeSshFronts } from '../../../src/edge/ssh/fronts.ts';

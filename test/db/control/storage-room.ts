@@ -1,6 +1,6 @@
 /** What the tests of volumes and snapshots ask, and how they look at what came of it. */
 import { expect } from 'vitest';
-import type { CopyWish } from '../../../src/control/control.ts';
+import type { CopyWish } from '../../../src/control/volumes/new-volume.ts';
 import type { PublicSnapshot } from '../../../src/domain/snapshot.ts';
 import type { PublicVolume } from '../../../src/domain/volume.ts';
 import { eventually, textOf, type World } from '../../fixtures/control.ts';

@@ -2,7 +2,7 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { ApiError, makeClient } from '../../../src/contract/client.ts';
 import { routeNames } from '../../../src/contract/routes.ts';
-import type { Idempotency } from '../../../src/control/control.ts';
+import type { Idempotency } from '../../../src/control/index.ts';
 import { fakeControl, GOOD_TOKEN } from './fake-control.ts';
 import type { BareApi, TestApi } from './harness.ts';
 import { startApi, startEdge, wish } from './harness.ts';

@@ -1,7 +1,7 @@
 /** What the edge alone decides: routes and methods, error bodies and headers, what a foreign page may do, health. */
 import { afterEach, describe, expect, test } from 'vitest';
 import { BASE_PATH, routeNames, routes } from '../../../src/contract/routes.ts';
-import type { Idempotency } from '../../../src/control/control.ts';
+import type { Idempotency } from '../../../src/control/index.ts';
 import { Refusal, refusalCodes } from '../../../src/domain/refusal.ts';
 import type { RefusalCode } from '../../../src/domain/refusal.ts';
 import type { ApiOptions } from '../../../src/edge/http/api.ts';

@@ -1,7 +1,7 @@
 /** The live stream: whoever resumes where it was sees every event once and in order, of its own account alone. */
 import { connect } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import type { Caller, Credential } from '../../../src/control/control.ts';
+import type { Caller, Credential } from '../../../src/control/index.ts';
 import { makeAccountMoves } from '../../../src/control/routing/account-versions.ts';
 import { makeEventFeed } from '../../../src/control/routing/event-feed.ts';
 import type { RunningControl } from '../../../src/control/wiring.ts';

@@ -1,20 +1,10 @@
-/**
- * A control of canned answers, for what only the edge decides: what it passes on, and what it makes of every kind of answer,
- * refusal and fault. All that a test does not hand in is a fault when asked.
- */
-import type {
-  Access,
-  Caller,
-  Catalog,
-  Control,
-  Files,
-  Forwarding,
-  Instances,
-  Snapshots,
-  Volumes,
-  Images,
-  Registries,
-} from '../../../src/control/control.ts';
+import type { Access, Caller, Control, Files, Forwarding } from '../../../src/control/index.ts';
+import type { Catalog } from '../../../src/control/capacity/catalog.ts';
+import type { Instances } from '../../../src/control/instances/instances.ts';
+import type { Snapshots } from '../../../src/control/volumes/snapshots.ts';
+import type { Volumes } from '../../../src/control/volumes/volumes.ts';
+import type { Images } from '../../../src/control/images/images.ts';
+import type { Registries } from '../../../src/control/images/registries.ts';
 import { Refusal } from '../../../src/domain/refusal.ts';
 
 export const GOOD_TOKEN = 'good';

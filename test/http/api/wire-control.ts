@@ -6,7 +6,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { makeControl } from '../../../src/control/wiring.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import { makeRegions } from '../../../src/control/base/regions.ts';
-import type { Control } from '../../../src/control/control.ts';
+import type { Control } from '../../../src/control/index.ts';
 import type { ChargeMode } from '../../../src/domain/catalog.ts';
 import { EngineFault } from '../../../src/domain/engine-fault.ts';
 import { imageId, instanceTypeId, regionId } from '../../../src/domain/ids.ts';

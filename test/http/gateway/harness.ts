@@ -8,7 +8,7 @@ import { connect, createServer as createTcpServer } from 'node:net';
 import type { Server as TcpServer, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { afterEach } from 'vitest';
-import type { Caller, Credential, Forwarding, GatewayRoute, TrafficKind } from '../../../src/control/control.ts';
+import type { Caller, Credential, Forwarding, GatewayRoute, TrafficKind } from '../../../src/control/index.ts';
 import { makeEndings } from '../../../src/control/routing/revocations.ts';
 import type { Log } from '../../../src/control/base/log.ts';
 import type { Ended } from '../../../src/control/routing/gateway-types.ts';

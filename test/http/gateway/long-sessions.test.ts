@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import WebSocket from 'ws';
-import type { Caller, Forwarding, WhoseCredential } from '../../../src/control/control.ts';
+import type { Caller, Forwarding, WhoseCredential } from '../../../src/control/index.ts';
 import { followLink } from '../../../src/edge/link/follow.ts';
 import { serveLink } from '../../../src/edge/link/serve.ts';
 import { hasStatus, makeWorld, type World } from '../../fixtures/control.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { GatewayRoute } from '../../../src/control/control.ts';
+import type { GatewayRoute } from '../../../src/control/index.ts';
 import type { Ended } from '../../../src/control/routing/gateway-types.ts';
 import { Revocation, type Live } from '../../../src/edge/gateway/revocation.ts';
 import { ALICE, API_ORIGIN, idOf, onCleanup, until } from './harness.ts';

@@ -1,6 +1,6 @@
 /** The cache of list pages: never an answer of yesterday, never another account's, never more memory than allowed. */
 import { expect, test } from 'vitest';
-import type { Caller, Pager } from '../../../src/control/control.ts';
+import type { Caller, Pager } from '../../../src/control/index.ts';
 import { makeListPages } from '../../../src/edge/http/list-pages.ts';
 import { fakeCaller } from '../../http/api/fake-control.ts';
 

@@ -15,7 +15,6 @@ import type { LogLine } from '../../../engines/contract.ts';
 import { instanceFromRow, instanceRow } from '../../../store/tables/instances.ts';
 import type { Store } from '../../../store/store.ts';
 import type { AccountMoves } from '../../routing/account-versions.ts';
-import type { Caller } from '../../control.ts';
 import { consoleOf } from './console.ts';
 import { eventsOf } from './events.ts';
 import { followInstance, type FollowedLog, type Found } from './follow.ts';
@@ -25,6 +24,7 @@ import { hidden, refusalOf, whyNone } from './words.ts';
 import type { Regions } from '../../base/regions.ts';
 import { makeSeats } from '../../base/concurrency-limit.ts';
 import type { Time } from '../../base/time.ts';
+import type { Caller } from '../../base/caller.ts';
 
 export interface LogWish {
   instanceId: string;

@@ -5,8 +5,8 @@ import { instanceNotFound, Refusal } from '../../../domain/refusal.ts';
 import type { Usage } from '../../../engines/contract.ts';
 import { instanceFromRow, ownedInstanceRow } from '../../../store/tables/instances.ts';
 import type { Store } from '../../../store/store.ts';
-import type { Caller } from '../../control.ts';
 import type { Sampler } from './sampler.ts';
+import type { Caller } from '../../base/caller.ts';
 
 export interface InstanceMetrics extends MetricsRange {
   gpuCount: number;

@@ -1,10 +1,11 @@
 /** Terminals for the owners of instances: whoever is somebody else's finds none. Attaching is use, as an open WebSocket to a notebook is. */
 import type { Store } from '../../../store/store.ts';
-import type { Caller, Forwarding } from '../../control.ts';
 import { ownInstance, runningInstance } from '../running-instance.ts';
 import { makeSeats } from '../../base/concurrency-limit.ts';
 import type { TerminalSize } from '../../../engines/contract.ts';
 import type { AttachedTerminal, ListedTerminal, Terminals } from './terminals.ts';
+import type { Caller } from '../../base/caller.ts';
+import type { Forwarding } from '../../routing/gateway-types.ts';
 
 export interface UseTerminals {
   /** Makes it when it isn't there. Throws `not_now` when the instance does not run. */

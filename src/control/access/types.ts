@@ -1,0 +1,41 @@
+import type { GatewaySessions } from '../routing/gateway-types.ts';
+import type { Credential, Caller, Idempotency } from '../base/caller.ts';
+
+export interface Access extends GatewaySessions {
+  /** Throws `not_logged_in`. Fast for a credential seen before: what it was found to be is believed for a second, unless asked `anew`. */
+  authenticate(credential: Credential, how?: { anew?: boolean }): Promise<Caller>;
+  /** `from` is the client's address, for the rate limit. Throws `not_logged_in` (wrong words) or `too_many_requests`. */
+  login(
+    body: { username: string; password: string },
+    from: string,
+  ): Promise<{ accessToken: string; accessExpire: number }>;
+  logout(caller: Caller): Promise<void>;
+  changePassword(caller: Caller, body: { oldPassword: string; newPassword: string }): Promise<void>;
+  createUser(
+    caller: Caller,
+    body: { username: string; email: string; password: string; balance: number },
+    idempotency: Idempotency | null,
+  ): Promise<{ userId: string; username: string; email: string; group: string[] }>;
+  createApiKey(
+    caller: Caller,
+    body: { name: string },
+    idempotency: Idempotency | null,
+  ): Promise<{ key: { id: string; name: string; fullKey: string } }>;
+  listApiKeys(caller: Caller): Promise<{ keys: { id: string; name: string; lastFour: string; createdAt: number }[] }>;
+  deleteApiKey(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<void>;
+  createSshKey(
+    caller: Caller,
+    body: { name: string; publicKey: string },
+    idempotency: Idempotency | null,
+  ): Promise<{ sshKey: { id: string; name: string; fingerprint: string } }>;
+  listSshKeys(
+    caller: Caller,
+  ): Promise<{ sshKeys: { id: string; name: string; fingerprint: string; createdAt: number }[] }>;
+  deleteSshKey(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<void>;
+  balance(caller: Caller): Promise<{
+    balance: number;
+    availableBalance: number;
+    availableVoucherAmount: number;
+    availableCreditAmount: number;
+  }>;
+}

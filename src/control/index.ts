@@ -1,0 +1,76 @@
+/**
+ * The face of control: all that edge may use. Every use case validates against the state, authorizes, and in ONE transaction writes
+ * desired state, event and idempotency record; answers; then wakes the reconcilers. None calls an engine.
+ * A refusal is a `Refusal`; anything else thrown is a fault of ours (500).
+ */
+import type { Access } from './access/types.ts';
+import type { Instances } from './instances/instances.ts';
+import type { Volumes } from './volumes/volumes.ts';
+import type { Snapshots } from './volumes/snapshots.ts';
+import type { Files } from './volumes/files.ts';
+import type { Catalog } from './capacity/catalog.ts';
+import type { Images } from './images/images.ts';
+import type { Registries } from './images/registries.ts';
+import type { Orphans } from './orphans/orphans.ts';
+import type { UseEnds } from './auto-stop/stop-policy.ts';
+import type { Ports, Forwarding, RouteTable } from './routing/gateway-types.ts';
+import type { Metrics } from './inside/metrics/metrics.ts';
+import type { Logs } from './inside/logs/logs.ts';
+import type { Commands } from './inside/commands.ts';
+import type { UseTerminals } from './inside/terminals/use.ts';
+import type { Operations } from './instances/operations.ts';
+import type { Events } from './routing/event-feed.ts';
+
+export type { OpenExec } from '../engines/contract.ts';
+export type { Access } from './access/types.ts';
+export type { InstanceActivity } from './auto-stop/idle.ts';
+export type { InstanceEnds } from './auto-stop/stop-policy.ts';
+export type { Caller, Credential, Idempotency, Pager, TextPage, Wished } from './base/caller.ts';
+export type { Log } from './base/log.ts';
+export { roomIn } from './capacity/free-capacity.ts';
+export type { Commands } from './inside/commands.ts';
+export { copied } from './inside/copy-string.ts';
+export type { FollowedLog } from './inside/logs/follow.ts';
+export type { LogPage, LogWish, Logs } from './inside/logs/logs.ts';
+export type { InstanceMetrics } from './inside/metrics/metrics.ts';
+export type { AttachedTerminal, Terminals, Told } from './inside/terminals/terminals.ts';
+export type { UseTerminals } from './inside/terminals/use.ts';
+export type { Events, ToldEvents } from './routing/event-feed.ts';
+export type {
+  Forwarding,
+  GatewayRoute,
+  ListedShare,
+  RouteTable,
+  SshDrivers,
+  ToldRoutes,
+  TrafficKind,
+  WhoseCredential,
+} from './routing/gateway-types.ts';
+export { makeEndings } from './routing/revocations.ts';
+export type { FilePlace, Files, ReadableFile } from './volumes/files.ts';
+
+export interface Control {
+  access: Access;
+  instances: Instances;
+  volumes: Volumes;
+  snapshots: Snapshots;
+  files: Files;
+  catalog: Catalog;
+  images: Images;
+  registries: Registries;
+  orphans: Orphans;
+  ends: UseEnds;
+  ports: Ports;
+  metrics: Metrics;
+  logs: Logs;
+  commands: Commands;
+  terminals: UseTerminals;
+  forwarding: Forwarding;
+  routeTable: RouteTable;
+  operations: Operations;
+  events: Events;
+  /** Changes with everything the account can list; an equal number means an equal answer. */
+  versionOf(accountId: string): Promise<number>;
+  /** `ready` is false while the store does not answer; an engine that is away is said, and does not make it false. */
+  health(): Promise<{ ready: boolean; text: string }>;
+}
