@@ -1,0 +1,47 @@
+/** The reference pages name every status, phase, reason, error code and setting of the code, and no other. */
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { diagnoses, instanceStatuses, phases } from '../../../src/domain/instance-states.ts';
+import { snapshotStatuses } from '../../../src/domain/snapshot.ts';
+import { volumeStatuses } from '../../../src/domain/volume.ts';
+import { errorKinds } from '../../../src/edge/http/status.ts';
+
+const root = path.join(import.meta.dirname, '../../..');
+const read = (file: string): string => readFileSync(path.join(root, file), 'utf8');
+
+/** Code words in the first cells of the table rows below the heading. */
+function rowsBelow(page: string, heading: string): string[] {
+  const section = page.split(/^#+ /m).find((text) => text.startsWith(heading)) ?? '';
+  return section
+    .split('\n')
+    .filter((line) => line.startsWith('| `'))
+    .flatMap((line) => [...(line.split('|')[1] ?? '').matchAll(/`([^`]+)`/g)].map(([, word = '']) => word));
+}
+
+describe('docs/reference/states.md', () => {
+  const page = read('docs/reference/states.md');
+  test.each([
+    ['Instance status', instanceStatuses],
+    ['Phase', phases],
+    ['diagnosisReason', Object.keys(diagnoses).filter((reason) => reason !== '')],
+    ['Volumes and snapshots', [...volumeStatuses, ...snapshotStatuses]],
+  ])('lists exactly the values of %s', (heading, values) => {
+    expect([...new Set(rowsBelow(page, heading))].sort()).toEqual([...new Set<string>(values)].sort());
+  });
+});
+
+test('docs/reference/errors.md lists each code with its HTTP status', () => {
+  const rows = [...read('docs/reference/errors.md').matchAll(/^\| `(\w+)` \| (\d+) \|/gm)];
+  const listed = Object.fromEntries(rows.map(([, code = '', status]) => [code, Number(status)]));
+  expect(listed).toEqual(Object.fromEntries(Object.entries(errorKinds).map(([code, { status }]) => [code, status])));
+});
+
+test('docs/reference/settings.md lists exactly the settings of the server, and BERTH_SETUP of the scripts', () => {
+  const schema = [...read('src/main/config.ts').matchAll(/^\s+(BERTH_\w+):/gm)].map(([, name]) => name);
+  const listed = [...read('docs/reference/settings.md').matchAll(/^\| (.*?) \|/gm)].flatMap(
+    ([, cell = '']) => cell.match(/\bBERTH_\w+/g) ?? [],
+  );
+  expect(schema.length).toBeGreaterThan(40);
+  expect(listed.sort()).toEqual([...new Set(schema), 'BERTH_SETUP'].sort());
+});
