@@ -1,0 +1,118 @@
+/**
+ * A cache with a TTL and a bound. Each key has one load in flight at most. While the source fails,
+ * stale values are returned. Reading a fresh value costs one map look-up.
+ */
+import { makeBoundedMap } from './bounded-map.ts';
+
+export interface CacheOptions<Value> {
+  /** `previous` is the cached value, fresh or stale, unless it has expired. */
+  load: (key: string, previous: Value | undefined) => Promise<Value>;
+  now: () => number;
+  /** Measured from the start of the load, so a value is never older than its TTL. */
+  ttlMs: number | (() => number);
+  maxEntries: number;
+  /** Whether a loaded value is cached. Default: all are. */
+  isCacheable?: (value: Value) => boolean;
+  /** End of the value itself, whatever the TTL. */
+  expiresAtMs?: (value: Value) => number;
+  /** Allowed errors return a value of up to `maxMs` instead. Any other error drops the value. */
+  staleOnError?: { isAllowed: (error: unknown) => boolean; maxMs: number };
+}
+
+export interface Cache<Value> {
+  /** The value if it is fresh. Never waits. */
+  peek(key: string): Value | undefined;
+  /** The fresh value; else loads it, or joins the load in flight. */
+  get(key: string): Promise<Value>;
+  /** Loads now, whatever is cached. */
+  reload(key: string): Promise<Value>;
+  /** Drops matching entries. Loads in flight may predate the change: nobody joins or caches them. */
+  invalidate(matches: (value: Value, key: string) => boolean): void;
+  /** Makes all entries stale and returns their values. Nobody joins or caches loads in flight. */
+  expireAll(): Value[];
+  readonly size: number;
+}
+
+interface Entry<Value> {
+  value: Value;
+  loadedAtMs: number;
+}
+
+export function makeCache<Value>(options: CacheOptions<Value>): Cache<Value> {
+  const { load, now, maxEntries, isCacheable = () => true, expiresAtMs = () => Infinity, staleOnError } = options;
+  const { ttlMs } = options;
+  const entries = makeBoundedMap<Entry<Value>>({ maxEntries });
+  const loads = new Map<string, Promise<Value>>();
+  /** Grows with each invalidation. */
+  let epoch = 0;
+
+  function within(key: string, maxAgeMs: number): Entry<Value> | undefined {
+    const entry = entries.peek(key);
+    if (entry === undefined) return undefined;
+    const nowMs = now();
+    const ageMs = nowMs - entry.loadedAtMs;
+    // A clock that was set back must not make an old value look new.
+    return ageMs >= 0 && ageMs < maxAgeMs && nowMs < expiresAtMs(entry.value) ? entry : undefined;
+  }
+
+  const currentTtlMs = (): number => (typeof ttlMs === 'number' ? ttlMs : ttlMs());
+  const fresh = (key: string): Entry<Value> | undefined => within(key, currentTtlMs());
+
+  async function reload(key: string): Promise<Value> {
+    const loadedAtMs = now();
+    const epochBefore = epoch;
+    const previous = entries.peek(key);
+    const isUsable = previous !== undefined && loadedAtMs < expiresAtMs(previous.value);
+    try {
+      const value = await load(key, isUsable ? previous.value : undefined);
+      entries.delete(key);
+      if (epoch === epochBefore && isCacheable(value)) entries.set(ownCopy(key), { value, loadedAtMs });
+      return value;
+    } catch (error) {
+      const isAllowed = staleOnError?.isAllowed(error) ?? false;
+      if (!isAllowed) entries.delete(key);
+      const stale = isAllowed ? within(key, staleOnError?.maxMs ?? 0) : undefined;
+      if (stale === undefined) throw error;
+      return stale.value;
+    }
+  }
+
+  function distrustLoads(): void {
+    epoch += 1;
+    loads.clear();
+  }
+
+  return {
+    peek: (key) => fresh(key)?.value,
+    async get(key) {
+      const entry = fresh(key);
+      if (entry) return entry.value;
+      const inFlight = loads.get(key);
+      if (inFlight) return inFlight;
+      const loading = reload(key).finally(() => {
+        if (loads.get(key) === loading) loads.delete(key);
+      });
+      loads.set(key, loading);
+      return loading;
+    },
+    reload,
+    invalidate(matches) {
+      distrustLoads();
+      for (const [key, { value }] of entries.entries()) if (matches(value, key)) entries.delete(key);
+    },
+    expireAll() {
+      distrustLoads();
+      const latestMs = now() - currentTtlMs();
+      return Array.from(entries.entries(), ([, entry]) => {
+        entry.loadedAtMs = Math.min(entry.loadedAtMs, latestMs);
+        return entry.value;
+      });
+    },
+    get size() {
+      return entries.size;
+    },
+  };
+}
+
+/** Copies a sliced string: V8 would retain the header that the key was cut from. */
+const ownCopy = (key: string): string => Buffer.from(key).toString();

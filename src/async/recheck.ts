@@ -1,0 +1,29 @@
+/**
+ * Collects invalidated keys and checks them in batches, one batch at a time. Keys that arrive during
+ * a check form the next batch: many invalidations cause few checks, and none is missed.
+ *
+ * Returns the function to call for each invalidated key. `check` must not reject.
+ */
+export function makeRechecker<Key>(check: (keys: ReadonlySet<Key>) => Promise<void>): (key: Key) => void {
+  let pending = new Set<Key>();
+  let isRunning = false;
+
+  async function run(): Promise<void> {
+    if (isRunning) return;
+    isRunning = true;
+    try {
+      while (pending.size > 0) {
+        const batch = pending;
+        pending = new Set();
+        await check(batch);
+      }
+    } finally {
+      isRunning = false;
+    }
+  }
+
+  return (key) => {
+    pending.add(key);
+    void run();
+  };
+}
