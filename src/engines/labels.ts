@@ -1,4 +1,6 @@
-/** Labels and names that make everything of ours findable on an engine, and nothing else mistakable for it. */
+/**
+ * Labels and names of engine objects: every object of this installation is found by them, no other.
+ */
 import { instanceId, type InstanceId, type UserId } from '../domain/ids.ts';
 import type { OwnedObject } from './contract.ts';
 
@@ -8,23 +10,22 @@ export const labels = {
   id: 'berth.id',
   owner: 'berth.owner',
   generation: 'berth.generation',
-  /** The ref that an instance was made from: an engine forgets it when the name moves on to another image. */
+  /** Ref an instance was created with: an engine forgets the ref once it names another image. */
   imageRef: 'berth.image',
 } as const;
 
 const CONTAINER_PREFIX = 'berth-';
 
-/** The container of an instance. */
 export const containerName = (id: InstanceId): string => `${CONTAINER_PREFIX}${id}`;
 
-/** The container of the Docker daemon beside an instance. */
+/** Name of the container of an instance's Docker daemon. */
 export const dockerName = (id: InstanceId): string => `${CONTAINER_PREFIX}docker-${id}`;
 
-/** The instance that has a container of this name; null: none has. */
+/** Null when no instance's container has this name. */
 export const instanceIdOfContainer = (name: string): InstanceId | null =>
   name.startsWith(CONTAINER_PREFIX) ? instanceId(name.slice(CONTAINER_PREFIX.length)) : null;
 
-/** The one container that an intent is about; another one with its label is a stray. */
+/** Whether this is the instance's one container; another container with its label is an orphan. */
 export const isInstanceContainer = ({
   kind,
   id,
@@ -32,6 +33,6 @@ export const isInstanceContainer = ({
 }: Pick<OwnedObject, 'kind' | 'id' | 'engineName'>): boolean =>
   kind === 'instance' && engineName === containerName(instanceId(id));
 
-/** The network that an account's instances share, and no other account's. */
+/** Name of the network shared by the instances of one account. */
 export const networkName = (installation: string, owner: UserId): string =>
   `berth-${installation.slice(0, 8)}-${owner}`;
