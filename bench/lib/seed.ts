@@ -8,7 +8,7 @@ import { sql } from 'kysely';
 import { startServer } from '../../src/main/server.ts';
 import { insertAccount } from '../../src/store/tables/accounts.ts';
 import { insertInstance } from '../../src/store/tables/instances.ts';
-import { offeredImages, offeredTypes, countedRegions } from '../../src/store/tables/catalog.ts';
+import { catalogImages, catalogInstanceTypes, regionsWithUsage } from '../../src/store/tables/catalog.ts';
 import { instanceIdOf, userId } from '../../src/domain/ids.ts';
 import { noEnds } from '../../src/domain/stop-policy.ts';
 import { beginOperation, endOperation } from '../../src/domain/operation.ts';
@@ -63,9 +63,9 @@ async function seedOwners(store: Store, owners: number): Promise<void> {
 const idOf = (i: ReturnType<typeof sql>) => sql`printf('0ba5e000-0000-4000-a000-%012d', ${i})`;
 
 async function seedTemplate(store: Store): Promise<void> {
-  const [counted] = await countedRegions(store.read);
-  const [image] = await offeredImages(store.read);
-  const [type] = await offeredTypes(store.read);
+  const [counted] = await regionsWithUsage(store.read);
+  const [image] = await catalogImages(store.read);
+  const [type] = await catalogInstanceTypes(store.read);
   if (!counted || !image || !type) throw new Error('the new installation has nothing on offer');
   const { regionId, pricesMicros, ...typed } = type;
   const instance: Instance = {
@@ -96,7 +96,7 @@ async function seedTemplate(store: Store): Promise<void> {
     everEnsured: true,
     filesStale: false,
     attempts: 0,
-    wishedAtMs: FIRST_LAUNCH_MS,
+    requestedAtMs: FIRST_LAUNCH_MS,
     initExit: 0,
     waitsSinceMs: null,
     waitsUntilMs: null,

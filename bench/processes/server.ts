@@ -5,8 +5,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { startServer } from '../../src/main/server.ts';
 import { instanceTypeId } from '../../src/domain/ids.ts';
-import { offeredTypes, saveInstanceType } from '../../src/store/tables/catalog.ts';
-import { moveVersion } from '../../src/store/tables/events.ts';
+import { catalogInstanceTypes, saveInstanceType } from '../../src/store/tables/catalog.ts';
+import { bumpVersion } from '../../src/store/tables/events.ts';
 import { answerAsks, settingsOf } from '../lib/child.ts';
 import { configOf, quietLog, serverSettings } from '../lib/settings.ts';
 
@@ -33,7 +33,7 @@ if (settings.version !== 'kept') {
   const versionOf = store.versionOf.bind(store);
   let moved = 0;
   store.versionOf = async (accountId) => {
-    if (settings.version === 'written') await store.write((tx) => moveVersion(tx, accountId));
+    if (settings.version === 'written') await store.write((tx) => bumpVersion(tx, accountId));
     moved += 1;
     return (await versionOf(accountId)) + moved;
   };
@@ -50,12 +50,12 @@ if (settings.dialTo !== null) {
 
 /** Again and again, because an engine that was away for a moment under load has the catalog written anew. */
 async function offerSmallType(): Promise<null> {
-  const type = (await offeredTypes(store.read)).find(({ name }) => name !== SMALL_TYPE);
+  const type = (await catalogInstanceTypes(store.read)).find(({ name }) => name !== SMALL_TYPE);
   if (!type) throw new Error('no type is on offer');
   const small = { ...type, id: smallTypeId, name: SMALL_TYPE, cpuCores: 0.1, memoryGB: 0.1 };
   await store.write((tx) => saveInstanceType(tx, small, 0));
   server.example.instanceTypeId = smallTypeId;
-  // The catalog is remembered for a second.
+  // The catalog is claimIdempotencyKey for a second.
   await sleep(OFFERS_FRESH_MS);
   return null;
 }

@@ -7,8 +7,8 @@ import { defaultLimits } from '../domain/instance-states.ts';
 import { mayCome } from '../domain/port-access.ts';
 import { instanceNotFound, Refusal } from '../domain/refusal.ts';
 import { defaultOrphanPolicy, type OrphanPolicy } from '../domain/orphan.ts';
-import { instancePage, instanceRow, makeFilesStale } from '../store/tables/instances.ts';
-import { freeLeases } from '../store/db/leases.ts';
+import { instancePage, instanceRow, markOwnerFilesStale } from '../store/tables/instances.ts';
+import { releaseAllLeases } from '../store/db/leases.ts';
 import type { Store } from '../store/store.ts';
 import { makeVolumePages } from '../store/tables/volume-pages.ts';
 import { ownedVolume } from '../store/tables/volumes.ts';
@@ -187,7 +187,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
     ...deps,
     now,
     once,
-    onSshKeysChanged: (tx, accountId) => makeFilesStale(tx, accountId, now()),
+    onSshKeysChanged: (tx, accountId) => markOwnerFilesStale(tx, accountId, now()),
   });
   const shares = makeShares({ ...deps, now, once });
   /** The loop is woken after the commit, or it would not see what the deed made due. */
@@ -418,7 +418,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
     imageWork,
     room,
     async start() {
-      if (deps.alone) await store.write((tx) => freeLeases(tx, now()));
+      if (deps.alone) await store.write((tx) => releaseAllLeases(tx, now()));
       const leaseOwner = randomUuid();
       const loop = { store, time, log, leaseOwner, randomUuid };
       const instancePass = makeInstancePass({

@@ -10,7 +10,7 @@ export function wishOf(action: Action, instance: Instance, nowMs: number, cause:
   const next = {
     ...instance,
     generation: instance.generation + 1,
-    wishedAtMs: nowMs,
+    requestedAtMs: nowMs,
     attempts: 0,
     waitsSinceMs: null,
     waitsUntilMs: null,

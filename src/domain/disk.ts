@@ -22,7 +22,7 @@ export interface Disk extends DiskId {
   /** Whole units of 2³⁰ bytes. */
   sizeGB: number;
   /** An instance's own was there once: one that is gone since is lost, and not made anew. Of volumes their status says it. */
-  made: boolean;
+  provisioned: boolean;
   /** As last measured. */
   usageBytes: number;
   /** The highest of `WARN_AT_PERCENT` that its owner was told of since it was below. */

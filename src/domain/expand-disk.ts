@@ -39,7 +39,7 @@ export function expandWish(instance: Instance, sizes: DiskSizes, nowMs: number):
     ...instance,
     spec: { ...spec, extraDataDiskGB, dockerStorageGB },
     generation: instance.generation + 1,
-    wishedAtMs: nowMs,
+    requestedAtMs: nowMs,
     operation: beginOperation('expandDisk', 'user', nowMs),
   };
 }

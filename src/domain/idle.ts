@@ -71,7 +71,7 @@ export const defaultIdleLimits: IdleLimits = {
   probeMs: 2_500, // ours are given up after two seconds
 };
 
-/** What is remembered from one judgement to the next. */
+/** What is claimIdempotencyKey from one judgement to the next. */
 export interface Watch {
   /** Since when nothing was missed; null: from the next judgement on. */
   sinceMs: number | null;

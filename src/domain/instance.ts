@@ -92,7 +92,7 @@ export interface Instance {
   /** Failed tries in a row since the wish. */
   attempts: number;
   /** When the present wish was made; deadlines are counted from it. */
-  wishedAtMs: number;
+  requestedAtMs: number;
   /** Exit code of the init script: null until it ended. */
   initExit: number | null;
   /** In line for capacity since then; null when it has its place, or needs none. */
@@ -111,8 +111,8 @@ export interface Instance {
 
 /** With the times that deadlines count from, if the date has gone back since they were written down, set to now; null when it has not. */
 export function setBack(instance: Instance, nowMs: number): Instance | null {
-  const { wishedAtMs, observed } = instance;
-  if (wishedAtMs <= nowMs && observed.countedFromMs <= nowMs) return null;
+  const { requestedAtMs, observed } = instance;
+  if (requestedAtMs <= nowMs && observed.countedFromMs <= nowMs) return null;
   const countedFromMs = Math.min(observed.countedFromMs, nowMs);
-  return { ...instance, wishedAtMs: Math.min(wishedAtMs, nowMs), observed: { ...observed, countedFromMs } };
+  return { ...instance, requestedAtMs: Math.min(requestedAtMs, nowMs), observed: { ...observed, countedFromMs } };
 }

@@ -135,8 +135,8 @@ function endedBy({ operation: { kind, cause, state }, observed }: Instance): Dia
 }
 
 /** Patience ends too: what has not heard the end of its grace by then is killed. */
-function halt({ observed, wishedAtMs }: Instance, nowMs: number, limits: Limits): Step {
-  const late = nowMs - countedFrom(wishedAtMs, observed) > limits.stopDeadlineMs;
+function halt({ observed, requestedAtMs }: Instance, nowMs: number, limits: Limits): Step {
+  const late = nowMs - countedFrom(requestedAtMs, observed) > limits.stopDeadlineMs;
   const graceMs = late ? 0 : limits.stopGraceMs;
   if (hasFailed(observed.status)) return { do: 'halt', show: {}, graceMs };
   const reason = late || observed.diagnosis === 'StopDelayed' ? 'StopDelayed' : '';
@@ -195,13 +195,13 @@ function planRunning(instance: Instance, seen: Known, nowMs: number, limits: Lim
 
 /** What it waits for has not come before the deadline of its status, or the shorter one of its phase. */
 function whatIsOverdue(
-  { observed, wishedAtMs }: Instance,
+  { observed, requestedAtMs }: Instance,
   nowMs: number,
   limits: Limits,
 ): { reason: Diagnosis; text: string } | null {
   if (isLasting(observed.status)) return null;
   const { limit, reason } = phaseDeadlines[observed.phase] ?? deadlines[observed.status];
-  if (nowMs - countedFrom(wishedAtMs, observed) <= limits[limit]) return null;
+  if (nowMs - countedFrom(requestedAtMs, observed) <= limits[limit]) return null;
   const waited = `still ${observed.status} (${observed.phase}) after ${Math.round(limits[limit] / 1000)} s`;
   // What it last waited for says more than that it waited.
   return observed.diagnosis === ''
@@ -209,7 +209,8 @@ function whatIsOverdue(
     : { reason: observed.diagnosis, text: `${observed.diagnosisMessage} (${waited})` };
 }
 
-const countedFrom = (wishedAtMs: number, { countedFromMs }: Observed): number => Math.max(wishedAtMs, countedFromMs);
+const countedFrom = (requestedAtMs: number, { countedFromMs }: Observed): number =>
+  Math.max(requestedAtMs, countedFromMs);
 
 /** A hint of the engine must not make a back-off shorter for one that ends as soon as it is started. */
 function pauseLeftMs({ observed, attempts }: Instance, seen: Known, nowMs: number, limits: Limits): number {
@@ -255,7 +256,7 @@ function planPresent(instance: Instance, seen: Present, nowMs: number, limits: L
     if (instance.filesStale || (spec.enableDocker && seen.docker === 'stopped')) return { do: 'refresh' };
     return spec.initScript.trim() !== '' && instance.initExit === null ? { do: 'checkInit' } : { do: 'rest' };
   }
-  const from = Math.max(seen.startedAtMs, countedFrom(instance.wishedAtMs, observed));
+  const from = Math.max(seen.startedAtMs, countedFrom(instance.requestedAtMs, observed));
   if (nowMs - from > limits.readyDeadlineMs)
     return giveUp(instance, 'StartTimeout', `not ready ${limits.readyDeadlineMs / 1000} s after its start`);
   return {

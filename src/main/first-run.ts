@@ -12,17 +12,17 @@ import { typeOfKind } from '../domain/pool.ts';
 import { fromDollars, type Micros } from '../domain/money.ts';
 import { PUBLIC_SHAPE } from '../domain/public-instance.ts';
 import {
-  countedRegion,
+  regionWithUsage,
   saveImage,
   saveInstanceType,
   saveRegion,
   saveSetting,
   setting,
-  settingOnce,
+  ensureSetting,
   withdrawTypes,
 } from '../store/tables/catalog.ts';
-import { moveVersion } from '../store/tables/events.ts';
-import { instanceRowsOfRegion, rewriteText } from '../store/tables/instances.ts';
+import { bumpVersion } from '../store/tables/events.ts';
+import { instanceRowsOfRegion, refreshPublicText } from '../store/tables/instances.ts';
 import type { Probe } from '../engines/contract.ts';
 import type { Db, Store } from '../store/store.ts';
 import type { Config } from './config.ts';
@@ -96,7 +96,7 @@ export async function dataDiskGBOf(store: Store, pools: readonly PoolDrivers[]):
   const { totalBytes } = await storage.space();
   const fitting = Math.floor(totalBytes / BYTES_PER_GB / DATA_DISKS);
   const chosen = Math.max(1, Math.min(DATA_DISK_GB, fitting));
-  return Number(await store.write((tx) => settingOnce(tx, 'dataDiskGB', String(chosen))));
+  return Number(await store.write((tx) => ensureSetting(tx, 'dataDiskGB', String(chosen))));
 }
 
 /** Types that the machine can hold at least once: CPU sizes, and whole GPUs where there are some. Pure. */
@@ -157,7 +157,7 @@ export async function offerImage(
 ): Promise<string> {
   return store.write(async (tx) => {
     const { key, ...facts } = image;
-    const id = imageId(await settingOnce(tx, `image.${key}`, uuid()));
+    const id = imageId(await ensureSetting(tx, `image.${key}`, uuid()));
     await saveImage(tx, { ...facts, id, isPublic: true, type: 'notebook' }, nowMs);
     return id;
   });
@@ -172,7 +172,7 @@ export async function saveTypes(
   return store.write(async (tx) => {
     const saved: InstanceType[] = [];
     for (const [position, type] of types.entries()) {
-      const id = instanceTypeId(await settingOnce(tx, `type.${type.name}`, uuid()));
+      const id = instanceTypeId(await ensureSetting(tx, `type.${type.name}`, uuid()));
       const whole = { ...type, id, regionId: region };
       await saveInstanceType(tx, whole, position);
       saved.push(whole);
@@ -187,10 +187,10 @@ export async function saveTypes(
 }
 
 export const defaultRegionId = (store: Store, uuid: string): Promise<RegionId> =>
-  store.write(async (tx) => regionId(await settingOnce(tx, 'region.default', uuid)));
+  store.write(async (tx) => regionId(await ensureSetting(tx, 'region.default', uuid)));
 
 export const installationId = (store: Store, uuid: string): Promise<string> =>
-  store.write((tx) => settingOnce(tx, 'installation', uuid));
+  store.write((tx) => ensureSetting(tx, 'installation', uuid));
 
 /** Makes the region, or brings its facts up to date. What it holds is the engine's to tell, once it has answered. */
 export async function saveDefaultRegion(
@@ -199,7 +199,7 @@ export async function saveDefaultRegion(
   machine: Machine,
   { nodePorts: { first, last }, cpuOvercommit }: Pick<Config, 'nodePorts' | 'cpuOvercommit'>,
 ): Promise<void> {
-  const before = await countedRegion(store.read, region.id);
+  const before = await regionWithUsage(store.read, region.id);
   const total = before?.total ?? {
     cpuMilli: machine.cpuCores * 1000 * cpuOvercommit,
     memoryMiB: Math.max(0, machine.memoryMiB - HOST_MEMORY_MIB),
@@ -213,7 +213,7 @@ export async function saveDefaultRegion(
  * node ports were on the API's own address goes on there (decision 31).
  */
 export async function withNodePortsWhereTheyAre(config: Config, store: Store, regionId: string): Promise<Config> {
-  const before = await countedRegion(store.read, regionId);
+  const before = await regionWithUsage(store.read, regionId);
   const isWithApi = before?.region.sshAddress === config.publicAddress;
   return isWithApi ? { ...config, nodePortAddressApart: null } : config;
 }
@@ -234,9 +234,9 @@ export async function rewriteTexts(store: Store, region: Region, signal: AbortSi
     if (!last) break;
     after = last.id;
     await store.write(async (tx: Db) => {
-      for (const row of rows) await rewriteText(tx, row, region);
+      for (const row of rows) await refreshPublicText(tx, row, region);
       const owners = new Set(rows.map((row) => row.ownerId));
-      for (const ownerId of [...owners].toSorted()) await moveVersion(tx, ownerId);
+      for (const ownerId of [...owners].toSorted()) await bumpVersion(tx, ownerId);
     });
   }
   await store.write((tx) => saveSetting(tx, name, shown));

@@ -2,7 +2,7 @@
 import type { Logger } from 'pino';
 import { z } from 'zod';
 import { diskKey, type DiskId } from '../domain/disk.ts';
-import { markMade } from '../store/tables/disks.ts';
+import { markProvisioned } from '../store/tables/disks.ts';
 import type { Store } from '../store/store.ts';
 
 const NAME = /^(?<kind>data|docker|shared)\/(?<id>[^\s]+)$/;
@@ -21,6 +21,6 @@ export const lostDisks = z.string().transform((text, ctx): DiskId[] =>
 /** They are made anew, empty, when they are next wanted. One that is there after all stays as it is. */
 export async function giveUpForLost(store: Store, disks: readonly DiskId[], log: Pick<Logger, 'warn'>): Promise<void> {
   if (disks.length === 0) return;
-  await store.write((tx) => markMade(tx, disks, false));
+  await store.write((tx) => markProvisioned(tx, disks, false));
   log.warn({ disks: disks.map(diskKey) }, 'disks are given up for lost: those that are gone are made anew, empty');
 }

@@ -4,7 +4,7 @@ import { biggestOf, largest } from '../domain/biggest.ts';
 import type { Part } from '../domain/disk.ts';
 
 const LEVELS = 2;
-/** As many are remembered on the way: each of the two levels may hold millions. */
+/** As many are claimIdempotencyKey on the way: each of the two levels may hold millions. */
 const REMEMBERED = 100;
 const DU_BLOCK = 1024;
 

@@ -51,7 +51,7 @@ export interface Fixture {
   missingImageRef: string;
   /** Address of the host on which node ports are published; the test process can reach it. */
   nodePortAddress: string;
-  freeNodePort(): Promise<number>;
+  releaseNodePort(): Promise<number>;
   /** An empty folder of the engine's host that the test process can read and write too. Removed by `stop`. */
   hostFolder(): Promise<string>;
   /** A second engine object for the same host and installation, as after a restart of the server. Its user calls stop(). */

@@ -59,7 +59,7 @@ export function describeJoining(current: () => Subject): void {
     });
 
     it('what listens is dialled, and heard at the node port; on loopback it is reached from within alone', async (context) => {
-      const nodePort = await current().fixture.freeNodePort();
+      const nodePort = await current().fixture.releaseNodePort();
       const { subject, spec, network } = await joined(context, { nodePorts: [{ port: freePort, nodePort }] });
       const { engine } = subject.fixture;
       await expectFault(engine.dial(spec.id, freePort, deadline()), 'busy');

@@ -85,8 +85,8 @@ export function describeNetwork(current: () => Subject): void {
       const subject = current();
       skipWithout('publishedPorts', subject, context);
       const nodePorts = [
-        { port: 22, nodePort: await subject.fixture.freeNodePort() },
-        { port: echoPort, nodePort: await subject.fixture.freeNodePort() },
+        { port: 22, nodePort: await subject.fixture.releaseNodePort() },
+        { port: echoPort, nodePort: await subject.fixture.releaseNodePort() },
       ];
       const spec = subject.spec({ nodePorts });
       const told = expectPresent(await subject.ensure(spec)).nodePorts;
@@ -112,14 +112,14 @@ export function describeNetwork(current: () => Subject): void {
       const spec = subject.spec({ nodePorts: [{ port: echoPort, nodePort: taken }] });
       const fault = await expectFault(subject.ensure(spec), 'busy');
       expect(fault.takenNodePort).toBe(taken);
-      const nodePorts = [{ port: echoPort, nodePort: await subject.fixture.freeNodePort() }];
+      const nodePorts = [{ port: echoPort, nodePort: await subject.fixture.releaseNodePort() }];
       expect(expectRunning(await subject.ensure({ ...spec, nodePorts })).nodePorts).toEqual(nodePorts);
       await until('the other node port echoes', () => echoes(subject, nodePorts[0]?.nodePort ?? 0));
     });
 
     it('one that another instance holds is busy and named, and free again once that is destroyed', async () => {
       const subject = current();
-      const nodePorts = [{ port: echoPort, nodePort: await subject.fixture.freeNodePort() }];
+      const nodePorts = [{ port: echoPort, nodePort: await subject.fixture.releaseNodePort() }];
       const first = subject.spec({ nodePorts });
       const second = subject.spec({ nodePorts });
       await subject.ensure(first);

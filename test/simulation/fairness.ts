@@ -28,7 +28,7 @@ function keptFor(all: readonly Kept[], total: Capacity, nowMs: number): Map<stri
     .toSorted((a, b) => (a.row.waitsSinceMs ?? 0) - (b.row.waitsSinceMs ?? 0));
   const firsts = new Map(line.toReversed().map((one) => [one.row.ownerId, one]));
   const kept = [...firsts.values()].filter((one) => {
-    const sinceMs = nowMs - one.instance.wishedAtMs;
+    const sinceMs = nowMs - one.instance.requestedAtMs;
     return sinceMs >= 0 && sinceMs < KEPT_MS && fits(needOf(one), beside(total, all, one.row.ownerId));
   });
   return new Map(kept.map((one) => [one.row.id, one]));
@@ -48,7 +48,7 @@ export function wrongTurns(
       // What an engine had all along was adopted, not placed.
       if (one.instance.operation.cause === 'operator') return [];
       const sinceMs = before.get(one.row.id)?.row.waitsSinceMs ?? Infinity;
-      const nowMs = one.instance.wishedAtMs;
+      const nowMs = one.instance.requestedAtMs;
       // In a commit of several works it may have been so only before, or only after.
       const still = keptFor(is, total, nowMs);
       const first = [...keptFor(was, total, nowMs).values()].filter(
@@ -93,7 +93,7 @@ export function ownersOfChanges(before: readonly Listed[], after: readonly Liste
 export function stoppedForNothing(before: Kept, { row, instance }: Kept): string[] {
   const { kind, cause } = instance.operation;
   if (kind !== 'stop' || row.generation === before.row.generation) return [];
-  const nowMs = instance.wishedAtMs;
+  const nowMs = instance.requestedAtMs;
   const any = (isSo: (ends: Kept['instance']['ends']) => boolean): boolean =>
     isSo(before.instance.ends) || isSo(instance.ends);
   const { runningSinceMs } = before.instance.observed;

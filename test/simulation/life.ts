@@ -9,7 +9,7 @@ import type { Time } from '../../src/control/base/time.ts';
 import type { Limits } from '../../src/domain/instance-states.ts';
 import { regionId } from '../../src/domain/ids.ts';
 import { migrations } from '../../src/store/migrations/all.ts';
-import type { Pace } from '../../src/store/db/group-commit.ts';
+import type { Scheduler } from '../../src/store/db/group-commit.ts';
 import { openSqlite } from '../../src/store/db/sqlite.ts';
 import type { Store } from '../../src/store/store.ts';
 import { watchedEngine } from './watched-engine.ts';
@@ -140,10 +140,10 @@ export class Life {
     };
   }
 
-  #pace(): Pace {
+  #pace(): Scheduler {
     const { schedule } = this.world;
     return {
-      soon: (deed) => void this.later(schedule.between(0, 2), deed),
+      defer: (deed) => void this.later(schedule.between(0, 2), deed),
       // A group closes after 2 ms: now and then after its first work.
       elapsed: () => schedule.nowMs + schedule.between(0, 3),
       after: (ms, deed) => this.later(ms, deed),

@@ -97,7 +97,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-keyed-answer-is-forgotten',
     file: 'control/base/idempotent.ts',
-    find: 'await remember(tx, accountId, record, answer, nowMs);',
+    find: 'await storeAnswer(tx, accountId, record, answer, nowMs);',
     replace: '',
     suffers: 'a launch that is sent again with its key is answered with nothing',
   },
@@ -118,21 +118,21 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-released-ones-ports-stay-taken',
     file: 'control/instances/put-away.ts',
-    find: 'await freeNodePorts(tx, id);',
+    find: 'await releaseNodePorts(tx, id);',
     replace: '',
     suffers: 'after a month of launches the region has no node port left',
   },
   {
     name: 'a-released-one-still-mounts',
     file: 'control/instances/put-away.ts',
-    find: 'await forgetMounts(tx, id);',
+    find: 'await deleteMountsOf(tx, id);',
     replace: '',
     suffers: 'a volume can never be removed again',
   },
   {
     name: 'a-port-is-drawn-blindly',
     file: 'control/instances/node-ports.ts',
-    find: 'if (nodePort !== avoided && (await takeNodePort(tx, region, nodePort, instance.id, port))) return nodePort;',
+    find: 'if (nodePort !== avoided && (await allotNodePort(tx, region, nodePort, instance.id, port))) return nodePort;',
     replace: 'if (nodePort !== avoided) return nodePort;',
     suffers: 'two instances have the same node port, and one of them does not come up',
   },
@@ -169,8 +169,9 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-set-time-is-not-looked-for',
     file: 'store/tables/stop-policy.ts',
-    find: '.set(endsColumns(instance, region))',
-    replace: '.set({ ends: JSON.stringify(instance.ends), publicText: endsColumns(instance, region).publicText })',
+    find: '.set(stopPolicyColumns(instance, region))',
+    replace:
+      '.set({ ends: JSON.stringify(instance.ends), publicText: stopPolicyColumns(instance, region).publicText })',
     suffers: 'an instance that was to stop at night runs, and bills, on',
   },
   // ---- passes
@@ -216,7 +217,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-source-goes-while-it-is-copied',
     file: 'control/volumes/reconcile-snapshot.ts',
-    find: '!(await isCopied(store.read, disk)) && ',
+    find: '!(await isCopySource(store.read, disk)) && ',
     replace: '',
     suffers: 'a restore that was acknowledged fails, because its snapshot was deleted a second later',
   },
@@ -230,7 +231,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'room-of-a-gone-disk-stays-promised',
     file: 'store/tables/disks.ts',
-    find: 'await take(tx, { ...disk, sizeGB: -sizeGB });',
+    find: 'await reservePoolSpace(tx, { ...disk, sizeGB: -sizeGB });',
     replace: 'void disk;',
     suffers: 'after a month of volumes that came and went the pool is full, and empty',
   },

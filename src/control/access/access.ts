@@ -14,9 +14,9 @@
  * Whatever ends a login, a key or an account is a row changed in a transaction under the account's lock. This process forgets it with
  * the commit; any other, which may share the database, within a second.
  */
-import { deleteSpentGrants } from '../../store/tables/gateway-grants.ts';
-import { deleteSpentShares } from '../../store/tables/port-shares.ts';
-import { deleteSpentSessions } from '../../store/tables/sessions.ts';
+import { deleteExpiredGrants } from '../../store/tables/gateway-grants.ts';
+import { deleteExpiredShares } from '../../store/tables/port-shares.ts';
+import { deleteExpiredSessions } from '../../store/tables/sessions.ts';
 import type { Db, Store } from '../../store/store.ts';
 import type { Log } from '../base/log.ts';
 import type { Once } from '../base/idempotent.ts';
@@ -88,9 +88,9 @@ export const makeAccess = (deps: AccessDeps): FullAccess => {
     ensureSigningKey: async () => (await ring.signer()).kid,
     rotateSigningKey: ring.rotate,
     async sweep() {
-      await store.write((tx) => deleteSpentGrants(tx, now()));
-      await store.write((tx) => deleteSpentShares(tx, now()));
-      await store.write((tx) => deleteSpentSessions(tx, now()));
+      await store.write((tx) => deleteExpiredGrants(tx, now()));
+      await store.write((tx) => deleteExpiredShares(tx, now()));
+      await store.write((tx) => deleteExpiredSessions(tx, now()));
       await ring.sweep();
     },
     grants,

@@ -1,7 +1,7 @@
 /** API keys: minted, listed, deleted. The full key is shown once and exists nowhere after that, only its hash does. */
 import { Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { endGrantsOfKeys } from '../../store/tables/gateway-grants.ts';
+import { revokeGrantsOfApiKeys } from '../../store/tables/gateway-grants.ts';
 import { apiKeysOf, countApiKeys, deleteApiKeyRow, insertApiKey } from '../../store/tables/keys.ts';
 import type { Store } from '../../store/store.ts';
 import type { Once } from '../base/idempotent.ts';
@@ -75,7 +75,7 @@ export const makeApiKeys = (deps: {
               `API key ${JSON.stringify(id)} not found; POST /api/user/key/list names yours`,
             );
           }
-          await endGrantsOfKeys(tx, accountId);
+          await revokeGrantsOfApiKeys(tx, accountId);
           const data = { name: row.name, lastFour: row.lastFour };
           await appendEvent(tx, { accountId, atMs: nowMs, kind: 'apiKey.deleted', subjectId: id, data });
           return {};

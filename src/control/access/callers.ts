@@ -2,7 +2,7 @@
 import { Refusal } from '../../domain/refusal.ts';
 import { lockAccount, type AccountRow } from '../../store/tables/accounts.ts';
 import { holderOfApiKey } from '../../store/tables/keys.ts';
-import { holderOfSession, type Holder } from '../../store/tables/sessions.ts';
+import { holderOfSession, type CredentialHolder } from '../../store/tables/sessions.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { makeKnown } from './verified-cache.ts';
 import { sha256Hex } from './random.ts';
@@ -30,7 +30,7 @@ export const rolesFrom = (json: string): readonly string[] => {
   return Object.freeze(roles.map(String));
 };
 
-const callerFrom = (holder: Holder, from: Pick<Caller, 'sessionId' | 'apiKeyId'>): Caller =>
+const callerFrom = (holder: CredentialHolder, from: Pick<Caller, 'sessionId' | 'apiKeyId'>): Caller =>
   Object.freeze({
     accountId: holder.accountId,
     username: holder.username,
@@ -44,7 +44,7 @@ export interface Callers {
   /** Null when only `authenticate` can tell. */
   authenticateCached(token: string): Caller | null;
   end(which: (caller: Caller) => boolean): void;
-  /** Credentials remembered. */
+  /** Credentials claimIdempotencyKey. */
   readonly size: number;
 }
 

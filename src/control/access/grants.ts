@@ -14,15 +14,15 @@ import { lockAccount } from '../../store/tables/accounts.ts';
 import {
   deleteGrant,
   deleteSessionGrant,
-  endGrantsFor,
+  revokeGrantsOfInstance,
   extendGrant,
   insertGrant,
   sessionGrantsOf,
-  standingGrant,
+  activeGrant,
   type GatewayGrantRow,
 } from '../../store/tables/gateway-grants.ts';
 import { hasApiKey } from '../../store/tables/keys.ts';
-import { hasLiveSession } from '../../store/tables/sessions.ts';
+import { hasActiveSession } from '../../store/tables/sessions.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
@@ -57,14 +57,14 @@ export interface Grants extends GatewaySessions {
   ): Promise<{ session: string; accountId: string; instanceId: string; expiresAtMs: number } | null>;
   /** Null for a session that is unknown or has ended. */
   session(secret: string): Promise<GatewaySession | null>;
-  /** Where a transaction is open already, use the store's `endGrantsFor` in it: what is remembered here ends within a second. */
+  /** Where a transaction is open already, use the store's `revokeGrantsOfInstance` in it: what is claimIdempotencyKey here ends within a second. */
   endFor(instanceId: string): Promise<void>;
   /** Forgets sessions whose rows were deleted. */
   forget(which: (session: GatewaySession) => boolean): void;
 }
 
 const stillHolds = (tx: Db, caller: Caller): Promise<boolean> => {
-  if (caller.sessionId !== null) return hasLiveSession(tx, caller.accountId, caller.sessionId);
+  if (caller.sessionId !== null) return hasActiveSession(tx, caller.accountId, caller.sessionId);
   return caller.apiKeyId === undefined ? Promise.resolve(false) : hasApiKey(tx, caller.accountId, caller.apiKeyId);
 };
 
@@ -95,7 +95,7 @@ export const makeGrants = (deps: {
     max: MAX_KNOWN,
     async ask(secret) {
       const grant = SECRET.test(secret)
-        ? await standingGrant(store.read, sha256Hex(secret), 'session', now())
+        ? await activeGrant(store.read, sha256Hex(secret), 'session', now())
         : undefined;
       if (grant === undefined) return null;
       const { id, accountId, instanceId, sessionId } = grant;
@@ -132,9 +132,9 @@ export const makeGrants = (deps: {
       return store.write(async (tx) => {
         const nowMs = now();
         // Read for whose lock to take, and again under it: the lock comes first wherever grants are written.
-        const seen = await standingGrant(tx, hash, 'handover', nowMs);
+        const seen = await activeGrant(tx, hash, 'handover', nowMs);
         if (!seen || !(await lockAccount(tx, seen.accountId))) return null;
-        const grant = await standingGrant(tx, hash, 'handover', nowMs);
+        const grant = await activeGrant(tx, hash, 'handover', nowMs);
         if (!grant || !(await deleteGrant(tx, hash))) return null;
         const expiresAtMs = nowMs + SESSION_LIFE_MS;
         const made = { id: uuidFrom(randomBytes), hash: sha256Hex(session), openedAtMs: nowMs, expiresAtMs };
@@ -178,7 +178,7 @@ export const makeGrants = (deps: {
     },
 
     async endFor(instanceId) {
-      await store.write((tx) => endGrantsFor(tx, instanceId));
+      await store.write((tx) => revokeGrantsOfInstance(tx, instanceId));
       known.end((session) => session.instanceId === instanceId);
     },
 

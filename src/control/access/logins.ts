@@ -2,7 +2,7 @@
 import { Refusal } from '../../domain/refusal.ts';
 import { accountById, accountByLogin, lockAccount, setPasswordHash } from '../../store/tables/accounts.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { endGrantsOf, endGrantsOfLogin } from '../../store/tables/gateway-grants.ts';
+import { revokeGrantsOfAccount, revokeGrantsOfSession } from '../../store/tables/gateway-grants.ts';
 import { insertSession, revokeSession, revokeSessionsOf } from '../../store/tables/sessions.ts';
 import type { Store } from '../../store/store.ts';
 import type { Log } from '../base/log.ts';
@@ -77,7 +77,7 @@ export const makeLogins = (deps: {
         const atMs = now();
         await lockAccount(tx, accountId);
         if (!(await revokeSession(tx, sessionId, atMs))) return;
-        await endGrantsOfLogin(tx, sessionId);
+        await revokeGrantsOfSession(tx, sessionId);
         await appendEvent(tx, { accountId, atMs, kind: 'account.loggedOut', subjectId: sessionId, data: {} });
       });
       callers.end((caller) => caller.sessionId === sessionId);
@@ -108,7 +108,7 @@ export const makeLogins = (deps: {
         }
         await setPasswordHash(tx, accountId, passwordHash);
         await revokeSessionsOf(tx, accountId, atMs);
-        await endGrantsOf(tx, accountId);
+        await revokeGrantsOfAccount(tx, accountId);
         await appendEvent(tx, { accountId, atMs, kind: 'account.passwordChanged', subjectId: accountId, data: {} });
       });
       callers.end((caller) => caller.accountId === accountId);

@@ -4,14 +4,8 @@
  */
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { holdInstance, ownedInstanceRow } from '../../store/tables/instances.ts';
-import {
-  deleteShare,
-  insertShare,
-  sharesOf,
-  standingShare,
-  type PortShareRow,
-} from '../../store/tables/port-shares.ts';
+import { lockInstance, ownedInstanceRow } from '../../store/tables/instances.ts';
+import { deleteShare, insertShare, sharesOf, activeShare, type PortShareRow } from '../../store/tables/port-shares.ts';
 import type { Store } from '../../store/store.ts';
 import type { ListedShare, OpenedPort, Ports } from '../routing/gateway-types.ts';
 import type { Once } from '../base/idempotent.ts';
@@ -48,7 +42,7 @@ export const makeShares = (deps: {
     now,
     max: MAX_KNOWN,
     async ask(token) {
-      const share = SECRET.test(token) ? await standingShare(store.read, sha256Hex(token), now()) : undefined;
+      const share = SECRET.test(token) ? await activeShare(store.read, sha256Hex(token), now()) : undefined;
       if (share === undefined) return null;
       const { id: shareId, instanceId, port, expiresAtMs } = share;
       return { subject: { shareId, instanceId, port, expiresAtMs }, expiresAtMs };
@@ -66,7 +60,7 @@ export const makeShares = (deps: {
       const shareId = uuidFrom(randomBytes);
       const made = await store.write(async (tx) => {
         const nowMs = now();
-        if (!(await holdInstance(tx, accountId, instanceId))) throw instanceNotFound();
+        if (!(await lockInstance(tx, accountId, instanceId))) throw instanceNotFound();
         await lockOwnAccount(tx, accountId);
         // To answer it again the token would have to be kept in clear; so only the id is kept, and a repeat is refused.
         return once(tx, accountId, idempotency, nowMs, async () => {
@@ -99,7 +93,7 @@ export const makeShares = (deps: {
     async unshare({ accountId }, { instanceId, shareId }, idempotency) {
       await store.write(async (tx) => {
         const nowMs = now();
-        if (!(await holdInstance(tx, accountId, instanceId))) throw instanceNotFound();
+        if (!(await lockInstance(tx, accountId, instanceId))) throw instanceNotFound();
         await lockOwnAccount(tx, accountId);
         await once(tx, accountId, idempotency, nowMs, async () => {
           const share = await deleteShare(tx, instanceId, shareId);

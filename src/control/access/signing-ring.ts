@@ -7,7 +7,7 @@ import {
   currentSigningKeyId,
   deleteSigningKeysRetiredBefore,
   signingKeysSince,
-  succeedSigningKey,
+  replaceSigningKey,
 } from '../../store/tables/signing-keys.ts';
 import type { Store } from '../../store/store.ts';
 import { secretFrom, type RandomBytes } from './random.ts';
@@ -81,7 +81,7 @@ export const makeSigningRing = (deps: { store: Store; now: () => number; randomB
       privateJwk: JSON.stringify(await exportJWK(pair.privateKey)),
       publicJwk: JSON.stringify(await exportJWK(pair.publicKey)),
     };
-    await store.write((tx) => succeedSigningKey(tx, over, key, now()));
+    await store.write((tx) => replaceSigningKey(tx, over, key, now()));
     await reload();
     if (ring.current === null) throw new Error('the database names no key to sign tokens with');
     return ring.current.kid;

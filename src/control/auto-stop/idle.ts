@@ -20,9 +20,9 @@ import {
   type Judgement,
   type Signal,
 } from '../../domain/idle.ts';
-import { idsToWatch } from '../../store/tables/stop-policy.ts';
+import { idleWatchedIds } from '../../store/tables/stop-policy.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { holdInstance, instanceFromRow, runningAmong } from '../../store/tables/instances.ts';
+import { lockInstance, instanceFromRow, runningRowsAmong } from '../../store/tables/instances.ts';
 import type { StopByItself } from '../instances/actions.ts';
 import { makeFairQueue } from '../base/fair-queue.ts';
 import { within, type DeedDeps } from '../base/task-deps.ts';
@@ -97,7 +97,7 @@ export function makeActivity(deps: ActivityDeps): Activity {
 
   /** It is read anew: it may have waited for its turn. */
   const lookAt = async (id: string): Promise<void> => {
-    const [row] = await runningAmong(store.read, [id]);
+    const [row] = await runningRowsAmong(store.read, [id]);
     if (!row?.idleAfterMs) return void watched.delete(id);
     const instance = instanceFromRow(row);
     const policy = instance.ends.idle;
@@ -136,12 +136,12 @@ export function makeActivity(deps: ActivityDeps): Activity {
   /** Finds those that are not watched yet among the next ids; what was watched between these, and is not to be any more, is forgotten. */
   const findNext = async (): Promise<void> => {
     const afterId = cursor;
-    const ids = await idsToWatch(store.read, afterId, IDS_AT_ONCE);
+    const ids = await idleWatchedIds(store.read, afterId, IDS_AT_ONCE);
     cursor = ids.length === IDS_AT_ONCE ? (ids.at(-1) ?? '') : '';
     const there = new Set(ids);
     for (const id of watched.keys())
       if (id > afterId && (cursor === '' || id <= cursor) && !there.has(id)) watched.delete(id);
-    const found = await runningAmong(
+    const found = await runningRowsAmong(
       store.read,
       ids.filter((id) => !watched.has(id)),
     );
@@ -163,7 +163,7 @@ export function makeActivity(deps: ActivityDeps): Activity {
 
   const warn = ({ id, ownerId }: Instance, { idleSinceMs, willStopAtMs }: Judgement): Promise<void> =>
     store.write(async (tx) => {
-      const row = await holdInstance(tx, ownerId, id);
+      const row = await lockInstance(tx, ownerId, id);
       if (!row || row.desired !== 'running') return;
       const data = { idleSince: idleSinceMs, willStopAt: willStopAtMs };
       await appendEvent(tx, { accountId: ownerId, atMs: now(), kind: 'instance.idleWarning', subjectId: id, data });

@@ -1,6 +1,6 @@
 /** Stops the instances whose time is over: the one that was set, or the longest they may run. A server that was away does it late. */
 import { clockCause, endsAtMs } from '../../domain/stop-policy.ts';
-import { endedByClock, type Overdue } from '../../store/tables/stop-policy.ts';
+import { overdueInstances, type Overdue } from '../../store/tables/stop-policy.ts';
 import type { StopByItself } from '../instances/actions.ts';
 import type { DeedDeps } from '../base/task-deps.ts';
 
@@ -34,7 +34,7 @@ export function makeStopDue({ store, now, log, stopByItself }: StopDueDeps): () 
     const failing = new Map<string, string>();
     let last: Overdue | undefined;
     for (;;) {
-      const due = await endedByClock(store.read, nowMs, last ?? null, AT_ONCE);
+      const due = await overdueInstances(store.read, nowMs, last ?? null, AT_ONCE);
       await Promise.all(due.map((one) => stop(one, failing)));
       last = due.at(-1);
       if (due.length < AT_ONCE) break;

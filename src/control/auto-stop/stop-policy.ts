@@ -2,9 +2,9 @@
 import { endsAtMs, nextEnds, type Ends, type EndsRules, type EndsWish } from '../../domain/stop-policy.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
-import { writeEnds } from '../../store/tables/stop-policy.ts';
+import { writeStopPolicy } from '../../store/tables/stop-policy.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { holdInstance, instanceFromRow, ownedInstanceRow } from '../../store/tables/instances.ts';
+import { lockInstance, instanceFromRow, ownedInstanceRow } from '../../store/tables/instances.ts';
 import type { Store } from '../../store/store.ts';
 import type { Activity, InstanceActivity } from './idle.ts';
 import type { Offers } from '../base/catalog-cache.ts';
@@ -43,7 +43,7 @@ export function makeEnds({ store, offers, now, rules, activity }: EndsDeps): Use
   const change = async (caller: Caller, id: string, kind: string, next: (before: Instance, nowMs: number) => Ends) => {
     const { regions } = await offers();
     return store.write(async (tx) => {
-      const row = await holdInstance(tx, caller.accountId, id);
+      const row = await lockInstance(tx, caller.accountId, id);
       if (!row) throw instanceNotFound();
       const before = instanceFromRow(row);
       const region = regions.get(row.regionId)?.region;
@@ -52,7 +52,7 @@ export function makeEnds({ store, offers, now, rules, activity }: EndsDeps): Use
       const instance = { ...before, ends: next(before, nowMs) };
       const held = holding(instance, nowMs);
       if (JSON.stringify(instance.ends) === JSON.stringify(before.ends)) return held;
-      await writeEnds(tx, instance, region);
+      await writeStopPolicy(tx, instance, region);
       await appendEvent(tx, { accountId: caller.accountId, atMs: nowMs, kind, subjectId: id, data: held });
       return held;
     });

@@ -1,6 +1,11 @@
 /** The operator's catalog, read from the store at most once a second: it is asked at each launch and changes a few times a year. */
 import type { Image, InstanceType } from '../../domain/catalog.ts';
-import { countedRegions, offeredImages, offeredTypes, type CountedRegion } from '../../store/tables/catalog.ts';
+import {
+  regionsWithUsage,
+  catalogImages,
+  catalogInstanceTypes,
+  type RegionWithUsage,
+} from '../../store/tables/catalog.ts';
 import type { Store } from '../../store/store.ts';
 import type { Time } from './time.ts';
 
@@ -10,16 +15,16 @@ export interface Offers {
   images: ReadonlyMap<string, Image>;
   types: ReadonlyMap<string, InstanceType>;
   /** Counts in it may be a second old: the launch's own guarded count decides. */
-  regions: ReadonlyMap<string, CountedRegion>;
+  regions: ReadonlyMap<string, RegionWithUsage>;
 }
 
 export function makeOffers({ store, time }: { store: Store; time: Time }): () => Promise<Offers> {
   let kept: { offers: Promise<Offers>; untilMs: number } | null = null;
   const read = async (): Promise<Offers> => {
     const [images, types, regions] = await Promise.all([
-      offeredImages(store.read),
-      offeredTypes(store.read),
-      countedRegions(store.read),
+      catalogImages(store.read),
+      catalogInstanceTypes(store.read),
+      regionsWithUsage(store.read),
     ]);
     return {
       images: new Map(images.map((image) => [image.id, image])),

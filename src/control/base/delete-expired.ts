@@ -1,8 +1,8 @@
 /** Ends what has been kept long enough: released instances in the lists, answers of idempotency keys, events, past operations. */
-import { forgetEvents, moveVersion } from '../../store/tables/events.ts';
-import { forgetAnswers } from '../../store/tables/idempotency.ts';
+import { deleteEventsBefore, bumpVersion } from '../../store/tables/events.ts';
+import { deleteAnswersBefore } from '../../store/tables/idempotency.ts';
 import { unlistReleased } from '../../store/tables/instances.ts';
-import { forgetOperations } from '../../store/tables/operations.ts';
+import { deleteOperationsBefore } from '../../store/tables/operations.ts';
 import type { Db } from '../../store/store.ts';
 import type { DeedDeps } from './task-deps.ts';
 
@@ -23,11 +23,11 @@ export async function tidy({
     const byOwner = new Map<string, number>();
     for (const { ownerId } of gone) byOwner.set(ownerId, (byOwner.get(ownerId) ?? 0) + 1);
     const inOrder = [...byOwner].toSorted(([one], [other]) => (one < other ? -1 : 1));
-    for (const [ownerId, count] of inOrder) await moveVersion(tx, ownerId, { instances: -count });
+    for (const [ownerId, count] of inOrder) await bumpVersion(tx, ownerId, { instances: -count });
     return gone.length;
   };
-  const forget = (tx: Db): Promise<number> => forgetAnswers(tx, now() - ANSWERS_KEPT_MS, TIDY_AT_ONCE);
-  const events = (tx: Db): Promise<number> => forgetEvents(tx, now() - eventsKeptMs, TIDY_AT_ONCE);
-  const operations = (tx: Db): Promise<number> => forgetOperations(tx, now() - eventsKeptMs, TIDY_AT_ONCE);
+  const forget = (tx: Db): Promise<number> => deleteAnswersBefore(tx, now() - ANSWERS_KEPT_MS, TIDY_AT_ONCE);
+  const events = (tx: Db): Promise<number> => deleteEventsBefore(tx, now() - eventsKeptMs, TIDY_AT_ONCE);
+  const operations = (tx: Db): Promise<number> => deleteOperationsBefore(tx, now() - eventsKeptMs, TIDY_AT_ONCE);
   for (const some of [unlist, forget, events, operations]) while ((await store.write(some)) === TIDY_AT_ONCE);
 }

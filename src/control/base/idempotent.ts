@@ -5,7 +5,7 @@
  * in it, whose other members are known.
  */
 import { createHmac, hkdfSync } from 'node:crypto';
-import { remember, remembered } from '../../store/tables/idempotency.ts';
+import { storeAnswer, claimIdempotencyKey } from '../../store/tables/idempotency.ts';
 import type { Db } from '../../store/store.ts';
 import type { Idempotency } from './caller.ts';
 
@@ -28,10 +28,10 @@ export function makeOnce(secretsKey: Uint8Array): Once {
     if (!idempotency) return deed();
     const { bodyHash } = idempotency;
     const record = { ...idempotency, bodyHash: keyedHash(accountId, idempotency), formerBodyHash: bodyHash };
-    const before = await remembered<Awaited<ReturnType<typeof deed>>>(tx, accountId, record);
+    const before = await claimIdempotencyKey<Awaited<ReturnType<typeof deed>>>(tx, accountId, record);
     if (before) return before.answer;
     const answer = await deed();
-    await remember(tx, accountId, record, answer, nowMs);
+    await storeAnswer(tx, accountId, record, answer, nowMs);
     return answer;
   };
 }

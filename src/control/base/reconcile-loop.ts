@@ -8,7 +8,7 @@
  * pass that works on the old one is aborted; what it still finds is dropped by the guard of its write.
  */
 import type { LeaseRow, LeaseTable } from '../../store/db/leases.ts';
-import { claimDue, hasten, heartbeat, heldGenerations, nextDueAt, release } from '../../store/db/leases.ts';
+import { claimDue, makeAllDue, heartbeat, leasedGenerations, nextDueAt, releaseLease } from '../../store/db/leases.ts';
 import type { Store } from '../../store/store.ts';
 import type { Log } from './log.ts';
 import type { Time } from './time.ts';
@@ -102,7 +102,7 @@ export function startLoop<Table extends LeaseTable>(deps: LoopDeps<Table>): Loop
     // Until it is given back it stays in hand: the heartbeat prolongs all that this process has, and so it would never be free.
     for (;;) {
       try {
-        await store.write((tx) => release(tx, table, held.row.id, held.leaseToken, { dueAtMs }));
+        await store.write((tx) => releaseLease(tx, table, held.row.id, held.leaseToken, { dueAtMs }));
         return;
       } catch (error) {
         log.error({ table, id: held.row.id, err: error }, 'a lease could not be given back; it is tried again');
@@ -118,7 +118,7 @@ export function startLoop<Table extends LeaseTable>(deps: LoopDeps<Table>): Loop
     if (inHand.size === 0 || look.isWanted) return;
     const beganMs = time.elapsed();
     const held = new Map(
-      (await heldGenerations(store.read, table, leaseOwner)).map(({ id, generation }) => [id, generation]),
+      (await leasedGenerations(store.read, table, leaseOwner)).map(({ id, generation }) => [id, generation]),
     );
     for (const [id, { generation, abort }] of inHand) if (held.get(id) !== generation) abort.abort();
     const endedMs = time.elapsed();
@@ -128,7 +128,7 @@ export function startLoop<Table extends LeaseTable>(deps: LoopDeps<Table>): Loop
   /** Times were written down by another date: whoever waits for one of them could wait for days. */
   const mindTheDate = async (): Promise<void> => {
     const nowMs = now();
-    if (nowMs < latestMs - SLACK_MS) await store.write((tx) => hasten(tx, table, nowMs));
+    if (nowMs < latestMs - SLACK_MS) await store.write((tx) => makeAllDue(tx, table, nowMs));
     latestMs = nowMs;
   };
 

@@ -10,7 +10,7 @@ import {
 import { toDollars } from '../../domain/money.ts';
 import { fits } from '../../domain/placement.ts';
 import { volumeTypes, type VolumeType } from '../../domain/volume.ts';
-import { countedRegions } from '../../store/tables/catalog.ts';
+import { regionsWithUsage } from '../../store/tables/catalog.ts';
 import { poolId, poolsOf } from '../../store/tables/pools.ts';
 import type { Store } from '../../store/store.ts';
 import { poolOfType } from '../volumes/disks.ts';
@@ -102,7 +102,7 @@ async function stocksOf({ read }: Store, regions: Regions, nowMs: number): Promi
     regions.all().flatMap(({ regionId, seen }) => (seen.probe === null ? [] : [regionId])),
   );
   const found = new Map<string, Stock>();
-  for (const counted of await countedRegions(read)) {
+  for (const counted of await regionsWithUsage(read)) {
     const { region, total, used } = counted;
     const open = answered.has(region.id) && used.nodePorts < total.nodePorts;
     found.set(region.id, {

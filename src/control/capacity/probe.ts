@@ -1,6 +1,6 @@
 /** Asks engines how they are, and keeps what regions can hold in step with it. */
 import type { Probe } from '../../engines/contract.ts';
-import { countedRegion, saveTotals } from '../../store/tables/catalog.ts';
+import { regionWithUsage, saveRegionTotals } from '../../store/tables/catalog.ts';
 import { callLine } from './queue.ts';
 import type { RegionDrivers } from '../base/regions.ts';
 import { within, type DeedDeps } from '../base/task-deps.ts';
@@ -47,7 +47,7 @@ async function saveCapacity(
   { store, now, wake, log, cpuOvercommit, hostMemoryMiB }: ProbeDeps,
   { regionId, nodePortRange, seen: { probe } }: RegionDrivers,
 ): Promise<void> {
-  const counted = await countedRegion(store.read, regionId);
+  const counted = await regionWithUsage(store.read, regionId);
   if (!counted || !probe) return;
   const { capacity } = probe;
   const total = {
@@ -64,7 +64,7 @@ async function saveCapacity(
     total.nodePorts === was.nodePorts;
   if (same) return;
   await store.write(async (tx) => {
-    await saveTotals(tx, regionId, total);
+    await saveRegionTotals(tx, regionId, total);
     await callLine(tx, regionId, now());
   });
   wake();

@@ -9,19 +9,19 @@ import { diagnosed } from '../../domain/plan.ts';
 import { fits, freeOf, KEPT_MS, makeTurns, nearestType, nothing, whatIsShort } from '../../domain/placement.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import {
-  countCapacity,
-  countIfNobodyWaits,
-  countInLine,
-  countNodePorts,
-  endOfLine,
-  heldBy,
-  holdRegion,
-  lengthOfLine,
-  lineOf,
-  type Place,
-  type Waiting,
+  adjustCapacity,
+  reserveIfQueueEmpty,
+  countQueued,
+  reserveNodePortCapacity,
+  queueTailSinceMs,
+  capacityUsedBy,
+  lockRegion,
+  queueLength,
+  queueEntries,
+  type QueuePosition,
+  type QueueEntry,
 } from '../../store/tables/capacity.ts';
-import { countedRegion, type CountedRegion } from '../../store/tables/catalog.ts';
+import { regionWithUsage, type RegionWithUsage } from '../../store/tables/catalog.ts';
 import { makeDue } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
 import type { Offers } from '../base/catalog-cache.ts';
@@ -43,7 +43,7 @@ interface Behind {
 
 /** Why there is none for a newcomer. The region is held. */
 export interface NoRoom extends Behind {
-  counted: CountedRegion;
+  counted: RegionWithUsage;
   /** How many stand in line, whether or not room is kept for them. */
   waiting: number;
 }
@@ -55,15 +55,15 @@ export async function takeRoom(
   type: Type,
   { ports, nowMs }: { ports: number; nowMs: number },
 ): Promise<NoRoom | null> {
-  if (await countIfNobodyWaits(tx, region, type, ports)) return null;
-  const counted = await holdRegion(tx, region);
+  if (await reserveIfQueueEmpty(tx, region, type, ports)) return null;
+  const counted = await lockRegion(tx, region);
   if (!counted) throw new Error(`region ${region} is not in the store`);
   const behind = await behindLine(tx, counted, nowMs);
-  if (fits(capacityOf(type), behind.open) && (await countCapacity(tx, region, type, 1, ports))) return null;
-  return { ...behind, counted, waiting: await lengthOfLine(tx, region) };
+  if (fits(capacityOf(type), behind.open) && (await adjustCapacity(tx, region, type, 1, ports))) return null;
+  return { ...behind, counted, waiting: await queueLength(tx, region) };
 }
 
-export async function behindLine(db: Db, counted: CountedRegion, nowMs: number): Promise<Behind> {
+export async function behindLine(db: Db, counted: RegionWithUsage, nowMs: number): Promise<Behind> {
   const turns = makeTurns(counted, nowMs);
   for await (const one of goAlong(db, counted.region.id, turns)) void one;
   return { open: turns.open(), kept: turns.kept() };
@@ -74,9 +74,9 @@ async function* goAlong(
   db: Db,
   region: string,
   turns: ReturnType<typeof makeTurns>,
-): AsyncGenerator<Waiting & { isOn: boolean }> {
-  for await (const one of lineOf(db, region)) {
-    const held = turns.mayBeKept(one) ? await heldBy(db, region, one.ownerId) : nothing;
+): AsyncGenerator<QueueEntry & { isOn: boolean }> {
+  for await (const one of queueEntries(db, region)) {
+    const held = turns.mayBeKept(one) ? await capacityUsedBy(db, region, one.ownerId) : nothing;
     yield { ...one, isOn: turns.pass(one, held) };
     if (turns.isOver()) return;
   }
@@ -101,16 +101,16 @@ export async function joinLine(tx: Db, instance: Instance, noRoom: NoRoom, waits
   const { type } = spec;
   const { id, name } = noRoom.counted.region;
   if (waitMs === null) throw noCapacity(noRoom, type, waits);
-  const own = await countInLine(tx, id, ownerId);
+  const own = await countQueued(tx, id, ownerId);
   if (own >= MOST_IN_LINE)
     throw new Refusal(
       'over_quota',
       `the account has ${own} in line for room in region ${name}, and may have ${MOST_IN_LINE}; stop or terminate one of them, or try again when one has its room`,
     );
-  if (!(await countNodePorts(tx, id, ports))) throw noCapacity(noRoom, type, waits);
+  if (!(await reserveNodePortCapacity(tx, id, ports))) throw noCapacity(noRoom, type, waits);
   const observed = { ...instance.observed, ...waitsFor(type, noRoom.waiting) };
   // The date may jump back, and many come in one millisecond: who joins stands behind all the same.
-  const lastMs = await endOfLine(tx, id);
+  const lastMs = await queueTailSinceMs(tx, id);
   const waitsSinceMs = lastMs === null ? nowMs : Math.max(nowMs, lastMs + 1);
   return { ...instance, waitsSinceMs, waitsUntilMs: nowMs + waitMs, observed };
 }
@@ -151,14 +151,19 @@ function noCapacity({ counted, open, kept, waiting }: NoRoom, type: Type, { port
 
 /** Gives an instance's capacity back, and makes those due whose turn it is now. */
 export async function giveBack(tx: Db, region: string, type: Type, nowMs: number): Promise<void> {
-  await countCapacity(tx, region, type, -1);
+  await adjustCapacity(tx, region, type, -1);
   await callLine(tx, region, nowMs);
 }
 
 /** There may be more room than before, or less kept: those whose turn it is now, of all or of those behind one, are made due. */
-export async function callLine(tx: Db, region: string, nowMs: number, behind: Place | null = null): Promise<void> {
-  if ((await endOfLine(tx, region)) === null) return;
-  const counted = await countedRegion(tx, region);
+export async function callLine(
+  tx: Db,
+  region: string,
+  nowMs: number,
+  behind: QueuePosition | null = null,
+): Promise<void> {
+  if ((await queueTailSinceMs(tx, region)) === null) return;
+  const counted = await regionWithUsage(tx, region);
   if (!counted) return;
   for await (const one of goAlong(tx, region, makeTurns(counted, nowMs)))
     if (one.isOn && (behind === null || isBehind(one, behind))) await makeDue(tx, [one.id], nowMs);
@@ -172,31 +177,31 @@ const TOLD_AT_ONCE = 16;
  * that leave wait for each other. It may do so without the region: what it reads of its counts may be about to change, so whoever
  * changes them calls the line too.
  */
-export async function moveUp(tx: Db, region: string, nowMs: number, left: Place): Promise<void> {
+export async function moveUp(tx: Db, region: string, nowMs: number, left: QueuePosition): Promise<void> {
   let told = 0;
-  for await (const { id } of lineOf(tx, region, left)) {
+  for await (const { id } of queueEntries(tx, region, left)) {
     await makeDue(tx, [id], nowMs);
     if (++told === TOLD_AT_ONCE) break;
   }
   if (told === TOLD_AT_ONCE) await callLine(tx, region, nowMs, left);
 }
 
-const isBehind = (one: Place, other: Place): boolean =>
+const isBehind = (one: QueuePosition, other: QueuePosition): boolean =>
   one.waitsSinceMs > other.waitsSinceMs || (one.waitsSinceMs === other.waitsSinceMs && one.id > other.id);
 
 /** Takes its room if its turn has come. Null: it has it; else how many stand before it. The region is held. */
 export async function takeTurn(
   tx: Db,
   { regionId: region, type }: InstanceSpec,
-  mine: Place,
+  mine: QueuePosition,
   nowMs: number,
 ): Promise<number | null> {
-  const counted = await holdRegion(tx, region);
+  const counted = await lockRegion(tx, region);
   if (!counted) throw new Error(`region ${region} is not in the store`);
   for await (const one of goAlong(tx, region, makeTurns(counted, nowMs))) {
     if (one.id !== mine.id) continue;
-    if (one.isOn && (await countCapacity(tx, region, type, 1))) return null;
+    if (one.isOn && (await adjustCapacity(tx, region, type, 1))) return null;
     break;
   }
-  return lengthOfLine(tx, region, mine);
+  return queueLength(tx, region, mine);
 }

@@ -11,16 +11,16 @@ import { appendEvent } from '../../store/tables/events.ts';
 import {
   countOwnImages,
   deleteOwnImageRow,
-  holdOwnImage,
+  lockOwnImage,
   insertOwnImage,
   ownImageFromRow,
   ownImageRows,
-  usersOfImage,
-  wishImageGone,
+  instancesUsingImage,
+  requestImageDeletion,
   type OwnImage,
 } from '../../store/tables/images.ts';
-import { holdInstance, instanceFromRow } from '../../store/tables/instances.ts';
-import { keepOperation } from '../../store/tables/operations.ts';
+import { lockInstance, instanceFromRow } from '../../store/tables/instances.ts';
+import { archiveOperation } from '../../store/tables/operations.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { lockOwnAccount } from '../access/callers.ts';
 import type { ImageState, ImageWork } from './image-work.ts';
@@ -139,7 +139,7 @@ export const makeImages = ({
       const answer = await store.write((tx) => {
         const nowMs = now();
         return once(tx, accountId, idempotency, nowMs, async () => {
-          const row = await holdInstance(tx, accountId, body.instanceId);
+          const row = await lockInstance(tx, accountId, body.instanceId);
           if (!row) throw instanceNotFound();
           const instance = instanceFromRow(row);
           const why = whyNotSave(instance);
@@ -177,7 +177,7 @@ export const makeImages = ({
       const answer = await store.write((tx) => {
         const nowMs = now();
         return once(tx, accountId, idempotency, nowMs, async () => {
-          const row = await holdOwnImage(tx, accountId, id);
+          const row = await lockOwnImage(tx, accountId, id);
           if (!row) throw await unknownOrNotOwn(id);
           const { generation, operation } = row;
           const next = generation + 1;
@@ -185,14 +185,14 @@ export const makeImages = ({
           if (row.fromInstanceId === null) {
             await deleteOwnImageRow(tx, id);
             const done = endOperation(removal, 'Succeeded', nowMs);
-            await keepOperation(tx, accountId, { subjectId: id, generation: next, operation: done }, nowMs);
+            await archiveOperation(tx, accountId, { subjectId: id, generation: next, operation: done }, nowMs);
           } else {
-            refuseUsed(id, await usersOfImage(tx, accountId, id));
+            refuseUsed(id, await instancesUsingImage(tx, accountId, id));
             if (operation !== null) {
               const before = { subjectId: id, generation, operation: JSON.parse(operation) };
-              await keepOperation(tx, accountId, before, nowMs);
+              await archiveOperation(tx, accountId, before, nowMs);
             }
-            await wishImageGone(tx, { id, generation: next, operation: removal }, nowMs);
+            await requestImageDeletion(tx, { id, generation: next, operation: removal }, nowMs);
           }
           const data = { name: row.name };
           await appendEvent(tx, { accountId, atMs: nowMs, kind: 'image.deleted', subjectId: id, data });
@@ -227,7 +227,7 @@ export async function imageFor(
 ): Promise<InstanceSpec['image']> {
   const offered = images.get(wish.imageId);
   if (offered) return offered;
-  const row = await holdOwnImage(tx, caller.accountId, wish.imageId);
+  const row = await lockOwnImage(tx, caller.accountId, wish.imageId);
   if (!row) throw notFound(wish.imageId);
   const { state, stateText, regionId, ...image } = ownImageFromRow(row);
   if (state === 'Saving')

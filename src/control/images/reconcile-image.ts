@@ -13,7 +13,7 @@ import { instanceId } from '../../domain/ids.ts';
 import { backOffMs, type Limits } from '../../domain/instance-states.ts';
 import { endOperation, enter, failOperation, type Operation } from '../../domain/operation.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { forgetImage, writeImageFound, type ImageRow } from '../../store/tables/images.ts';
+import { deleteLeasedImageRow, writeReconciledImage, type ImageRow } from '../../store/tables/images.ts';
 import { instanceRow } from '../../store/tables/instances.ts';
 import type { Store } from '../../store/store.ts';
 import type { Log } from '../base/log.ts';
@@ -89,7 +89,7 @@ async function push(work: Work): Promise<void> {
   const { ref } = held.row;
   const teller = makeTeller(time.now, (stateText, progress) => {
     const operation = operationOf(held.row, (one) => enter(one, 'Archive', time.now(), progress));
-    return store.write((tx) => writeImageFound(tx, holdOf(work), { stateText, operation }));
+    return store.write((tx) => writeReconciledImage(tx, holdOf(work), { stateText, operation }));
   });
   try {
     await copy(work, (signal) => engine.pushImage(ref, teller.onProgress, signal, archiveCredentials));
@@ -109,7 +109,7 @@ async function remove(work: Work): Promise<ReconcileResult> {
     if (!(error instanceof EngineFault) || error.kind !== 'rejected') return afterFault(work, error, null);
     log.error({ id, image: ref, err: error }, 'a saved image could not be removed; it is left');
   }
-  const gone = await store.write((tx) => forgetImage(tx, holdOf(work), held.row, time.now()));
+  const gone = await store.write((tx) => deleteLeasedImageRow(tx, holdOf(work), held.row, time.now()));
   return gone ? 'gone' : { dueAtMs: time.now() };
 }
 
@@ -129,7 +129,9 @@ async function afterFault(
     return { dueAtMs: time.now() + limits.askAgainMs };
   const attempts = held.row.attempts + 1;
   if (giveUp && (!error.retry || attempts > limits.maxAttempts)) return giveUp(error);
-  const ours = await store.write((tx) => writeImageFound(tx, holdOf(work), { attempts, stateText: error.message }));
+  const ours = await store.write((tx) =>
+    writeReconciledImage(tx, holdOf(work), { attempts, stateText: error.message }),
+  );
   return { dueAtMs: time.now() + (ours ? backOffMs(attempts, limits) : 0) };
 }
 
@@ -139,7 +141,7 @@ const fail = (work: Work, reason: string, message: string): Promise<ReconcileRes
     return failOperation(operation, { reason, message, whatToDo }, nowMs);
   });
 
-type Found = Parameters<typeof writeImageFound>[2];
+type Found = Parameters<typeof writeReconciledImage>[2];
 
 async function end(
   work: Work,
@@ -152,7 +154,7 @@ async function end(
   const nowMs = time.now();
   const operation = operationOf(row, (one) => ending(one, nowMs));
   const ours = await store.write(async (tx) => {
-    if (!(await writeImageFound(tx, holdOf(work), { ...found, operation }))) return false;
+    if (!(await writeReconciledImage(tx, holdOf(work), { ...found, operation }))) return false;
     if (row.ownerId === null) return true;
     const data = { name: row.name, ...(found.stateText === '' ? {} : { reason: found.stateText }) };
     await appendEvent(tx, { accountId: row.ownerId, atMs: nowMs, kind, subjectId: row.id, data });

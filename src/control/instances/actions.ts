@@ -4,10 +4,10 @@ import type { Instance } from '../../domain/instance.ts';
 import { enter, operationId, type Cause } from '../../domain/operation.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { wishOf } from '../../domain/desired-state.ts';
-import { endGrantsFor } from '../../store/tables/gateway-grants.ts';
-import { endSharesOf } from '../../store/tables/port-shares.ts';
+import { revokeGrantsOfInstance } from '../../store/tables/gateway-grants.ts';
+import { deleteSharesOf } from '../../store/tables/port-shares.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { holdInstance, instanceFromRow, writeWish, type InstanceRow } from '../../store/tables/instances.ts';
+import { lockInstance, instanceFromRow, writeDesiredState, type InstanceRow } from '../../store/tables/instances.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { giveBack, joinLine, moveUp, takeRoom } from '../capacity/queue.ts';
 import type { Offers } from '../base/catalog-cache.ts';
@@ -55,7 +55,7 @@ export function makeAction(action: Action, deps: ActionDeps) {
 }
 
 async function write(tx: Db, regions: Regions, caller: Caller, id: string, how: Act) {
-  const row = await holdInstance(tx, caller.accountId, id);
+  const row = await lockInstance(tx, caller.accountId, id);
   if (!row) throw instanceNotFound();
   if (how.action === 'archive') refuseWithoutSaving(regions.of(row.regionId));
   return { instanceId: id, operationId: await act(tx, row, how) };
@@ -72,7 +72,7 @@ export const makeStopByItself =
   async ({ id, ownerId }, decide) => {
     const offers = await deps.offers();
     const stopped = await deps.store.write(async (tx) => {
-      const row = await holdInstance(tx, ownerId, id);
+      const row = await lockInstance(tx, ownerId, id);
       if (row?.desired !== 'running') return false;
       const nowMs = deps.now();
       const due = decide(instanceFromRow(row), nowMs);
@@ -119,7 +119,7 @@ export async function act(tx: Db, row: InstanceRow, how: Act): Promise<string> {
       : { ...wish, operation: enter(wish.operation, 'Placed', nowMs) };
   }
   const holdsCapacity = action !== 'terminate' && (action === 'start' ? wish.waitsSinceMs === null : held);
-  await writeWish(tx, instance, wish, counted.region, {
+  await writeDesiredState(tx, instance, wish, counted.region, {
     dueAtMs: nowMs,
     holdsCapacity,
     releasedAtMs: action === 'terminate' ? nowMs : null,
@@ -132,8 +132,8 @@ export async function act(tx: Db, row: InstanceRow, how: Act): Promise<string> {
   await appendEvent(tx, { accountId: ownerId, atMs: nowMs, kind: eventOf[action], subjectId: id, data });
   // Under the account's lock, which the event has taken: a redeem under way comes before or finds nothing.
   if (action === 'terminate') {
-    await endGrantsFor(tx, id);
-    await endSharesOf(tx, id);
+    await revokeGrantsOfInstance(tx, id);
+    await deleteSharesOf(tx, id);
   }
   return operationId(id, wish.generation);
 }

@@ -8,10 +8,10 @@ import { after, type Diagnosis } from '../../domain/instance-states.ts';
 import type { Instance, Observed } from '../../domain/instance.ts';
 import { endOperation, enter, type Progress, type StageName } from '../../domain/operation.ts';
 import { diagnosed, giveUp } from '../../domain/plan.ts';
-import { markMade } from '../../store/tables/disks.ts';
-import { markFiles } from '../../store/tables/instances.ts';
+import { markProvisioned } from '../../store/tables/disks.ts';
+import { setFilesStale } from '../../store/tables/instances.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { freeNodePort } from '../../store/tables/node-ports.ts';
+import { releaseNodePort } from '../../store/tables/node-ports.ts';
 import { authorizedKeysOf } from '../../store/tables/keys.ts';
 import type { Db } from '../../store/store.ts';
 import type { EngineSpec } from '../../engines/contract.ts';
@@ -74,7 +74,7 @@ export async function grow(work: Work): Promise<Rest> {
 async function keysChangedSince(tx: Db, { id, ownerId }: Instance, { files }: EngineSpec): Promise<boolean> {
   const given = files.find(({ name }) => name === KEYS_FILE)?.content;
   if ((await authorizedKeysOf(tx, ownerId)) !== given) return true;
-  await markFiles(tx, id, false);
+  await setFilesStale(tx, id, false);
   return false;
 }
 
@@ -170,7 +170,7 @@ async function ensureImage(work: Work, show: Partial<Observed>, image: WantedIma
     telling = note(work, { observed }).catch(() => {});
   });
   const { imageDeadlineMs } = deps.limits;
-  const fromMs = Math.max(work.instance.wishedAtMs, work.instance.observed.countedFromMs);
+  const fromMs = Math.max(work.instance.requestedAtMs, work.instance.observed.countedFromMs);
   const leftMs = Math.max(fromMs + imageDeadlineMs - deps.now(), imageDeadlineMs / LEAST_SHARE_OF_A_TRY);
   const overdue = new AbortController();
   // Why a try before this one failed says more than that this one took too long.
@@ -228,7 +228,7 @@ async function afterFault(work: Work, fault: EngineFault): Promise<Rest> {
   }
   if (fault instanceof ImageFault) {
     // A wish may be old when its image is missing for the first time, because the engine lost it: so it is tried a few times at least.
-    const fromMs = Math.max(instance.wishedAtMs, instance.observed.countedFromMs);
+    const fromMs = Math.max(instance.requestedAtMs, instance.observed.countedFromMs);
     const late = deps.now() - fromMs > deps.limits.imageDeadlineMs && instance.attempts >= deps.limits.maxAttempts;
     const reason = diagnosisOf(fault, 'ImageFailed');
     if (late || !fault.retry) return fail(work, giveUp(asStarting(instance), reason, fault.message));
@@ -299,7 +299,7 @@ async function allot(work: Work, show: Partial<Observed>): Promise<void> {
     const nodePorts = await allotNodePorts(tx, drivers, instance, deps.random);
     const allotted = { ...instance, nodePorts, everEnsured: true, mustHalt: false, observed };
     const disks = ownDisks(instance, drivers.sharedDiskGB);
-    return write(tx, work, allotted, { beside: () => markMade(tx, disks, true) });
+    return write(tx, work, allotted, { beside: () => markProvisioned(tx, disks, true) });
   });
 }
 
@@ -321,7 +321,7 @@ async function changeNodePort(work: Work, taken: number, text: string): Promise<
   const observed = { ...instance.observed, ...diagnosed('PortTaken', text) };
   try {
     work.instance = work.written = await deps.store.write(async (tx) => {
-      await freeNodePort(tx, instance.id, taken);
+      await releaseNodePort(tx, instance.id, taken);
       const nodePorts = await allotNodePorts(tx, drivers, { ...instance, nodePorts: wanted }, deps.random, taken);
       return write(tx, work, { ...instance, attempts, nodePorts, observed });
     });

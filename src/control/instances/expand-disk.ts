@@ -4,9 +4,9 @@ import { expandWish, whyNotExpand, whyNotSizes, type DiskSizes } from '../../dom
 import { operationId } from '../../domain/operation.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { typeOfKind } from '../../domain/pool.ts';
-import { holdDisk } from '../../store/tables/disks.ts';
+import { lockDisk } from '../../store/tables/disks.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { holdInstance, instanceFromRow, writeWish } from '../../store/tables/instances.ts';
+import { lockInstance, instanceFromRow, writeDesiredState } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
 import type { ActionDeps } from './actions.ts';
 import { poolNamed, poolOfType, takeMore } from '../volumes/disks.ts';
@@ -25,7 +25,7 @@ export const makeExpandDisk =
     const answer = await deps.store.write((tx) => {
       const nowMs = deps.now();
       return deps.once(tx, caller.accountId, idempotency, nowMs, async () => {
-        const row = await holdInstance(tx, caller.accountId, instanceId);
+        const row = await lockInstance(tx, caller.accountId, instanceId);
         if (!row) throw instanceNotFound();
         const before = instanceFromRow(row);
         refuse(before, sizes);
@@ -36,7 +36,7 @@ export const makeExpandDisk =
         deps.room.refuseIfNearlyFull([poolOfType(drivers, typeOfKind('data'))]);
         const wish = expandWish(before, sizes, nowMs);
         const more = { dueAtMs: nowMs, holdsCapacity: row.holdsCapacity === 1, releasedAtMs: null };
-        await writeWish(tx, before, wish, counted.region, more);
+        await writeDesiredState(tx, before, wish, counted.region, more);
         await grown(tx, drivers, dataDisk(before.id), sizes.dataDiskGB);
         await grown(tx, drivers, dockerDisk(before.id), sizes.dockerStorageGB);
         const { ownerId: accountId, id: subjectId } = before;
@@ -59,7 +59,7 @@ function refuse(instance: Parameters<typeof whyNotExpand>[0] & Parameters<typeof
 
 async function grown(tx: Db, drivers: RegionDrivers, id: DiskId, sizeGB: number | undefined): Promise<void> {
   if (sizeGB === undefined) return;
-  const disk = await holdDisk(tx, id);
+  const disk = await lockDisk(tx, id);
   if (!disk) throw new Refusal('not_now', `the ${id.kind} disk is not there yet; start the instance first`);
   const what = `a ${id.kind} disk of ${sizeGB} GB needs ${sizeGB - disk.sizeGB} GB more`;
   await takeMore(tx, poolNamed(drivers, disk.pool), disk, sizeGB, what);

@@ -8,7 +8,7 @@
 import type { InstanceId } from '../../domain/ids.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { NOTEBOOK_PORT } from '../../domain/ports.ts';
-import { instanceFromRow, makeDue, runningAmong } from '../../store/tables/instances.ts';
+import { instanceFromRow, makeDue, runningRowsAmong } from '../../store/tables/instances.ts';
 import { idsWithNodePorts } from '../../store/tables/node-ports.ts';
 import { accepts, answersSsh } from '../inside/inside.ts';
 import type { DeedDeps } from '../base/task-deps.ts';
@@ -57,7 +57,7 @@ export function makeHealth(deps: DeedDeps): Health {
       return answer;
     },
     async check() {
-      const rows = await runningAmong(store.read, [...(await next())]);
+      const rows = await runningRowsAmong(store.read, [...(await next())]);
       const asked = rows.map(instanceFromRow);
       const there = new Set<string>(asked.map(({ id }) => id));
       for (const id of silent.keys()) if (!there.has(id)) silent.delete(id);

@@ -13,12 +13,12 @@ import { beginOperation, enter, FIRST_GENERATION, operationId } from '../../doma
 import { SSH_PORT } from '../../domain/ports.ts';
 import { typeOfKind } from '../../domain/pool.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import type { CountedRegion } from '../../store/tables/catalog.ts';
+import type { RegionWithUsage } from '../../store/tables/catalog.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { insertInstance } from '../../store/tables/instances.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { volumeTypes } from '../../domain/volume.ts';
-import { holdVolumes } from '../../store/tables/volumes.ts';
+import { lockVolumes } from '../../store/tables/volumes.ts';
 import { joinLine, takeRoom } from '../capacity/queue.ts';
 import { imageFor } from '../images/images.ts';
 import type { Offers } from '../base/catalog-cache.ts';
@@ -123,7 +123,7 @@ async function placed(tx: Db, instance: Instance, offers: Offers, waitMs: number
 interface Resolved {
   image: InstanceSpec['image'];
   type: InstanceType;
-  counted: CountedRegion;
+  counted: RegionWithUsage;
 }
 
 /** Finds what the ids name, and refuses early what the region can't do. */
@@ -192,7 +192,7 @@ function checkMountPaths(wish: LaunchWish): string[] {
 
 async function mountsOf(tx: Db, caller: Caller, wish: LaunchWish, paths: string[]): Promise<Mount[]> {
   const ids = wish.remoteStorages.map(({ remoteStorageId }) => remoteStorageId);
-  const rows = new Map((await holdVolumes(tx, caller.accountId, [...new Set(ids)])).map((row) => [row.id, row]));
+  const rows = new Map((await lockVolumes(tx, caller.accountId, [...new Set(ids)])).map((row) => [row.id, row]));
   return ids.map((id, index) => {
     const row = rows.get(id);
     const field = `remoteStorages[${index}].remoteStorageId`;
@@ -260,7 +260,7 @@ function intent(
     everEnsured: false,
     filesStale: false,
     attempts: 0,
-    wishedAtMs: nowMs,
+    requestedAtMs: nowMs,
     initExit: null,
     waitsSinceMs: null,
     waitsUntilMs: null,

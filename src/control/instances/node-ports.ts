@@ -1,6 +1,6 @@
 /** Node ports are drawn at random from the region's range; the table's primary key is what makes two of the same impossible. */
 import type { Instance, NodePort } from '../../domain/instance.ts';
-import { takeNodePort, takenNodePorts } from '../../store/tables/node-ports.ts';
+import { allotNodePort, allottedNodePorts } from '../../store/tables/node-ports.ts';
 import type { Db } from '../../store/store.ts';
 import type { RegionDrivers } from '../base/regions.ts';
 
@@ -22,11 +22,11 @@ export async function allotNodePorts(
   const draw = async (port: number): Promise<number | null> => {
     for (let tries = 0; tries < BLIND_TRIES; tries++) {
       const nodePort = first + Math.floor(random() * size);
-      if (nodePort !== avoided && (await takeNodePort(tx, region, nodePort, instance.id, port))) return nodePort;
+      if (nodePort !== avoided && (await allotNodePort(tx, region, nodePort, instance.id, port))) return nodePort;
     }
-    const taken = (await takenNodePorts(tx, region)).add(avoided);
+    const taken = (await allottedNodePorts(tx, region)).add(avoided);
     const free = Array.from({ length: size }, (_, index) => first + index).filter((nodePort) => !taken.has(nodePort));
-    for (const nodePort of free) if (await takeNodePort(tx, region, nodePort, instance.id, port)) return nodePort;
+    for (const nodePort of free) if (await allotNodePort(tx, region, nodePort, instance.id, port)) return nodePort;
     return null;
   };
   const allotted: NodePort[] = [];

@@ -2,14 +2,14 @@
 import { bringUps, howToCancel, operationId, supersede } from '../../domain/operation.ts';
 import { publicOperation, publicStages, type PublicOperation } from '../../domain/public-operation.ts';
 import { instanceNotFound, Refusal, volumeNotFound } from '../../domain/refusal.ts';
-import { holdInstance } from '../../store/tables/instances.ts';
+import { lockInstance } from '../../store/tables/instances.ts';
 import {
   countPastOperations,
   listedInstance,
   pastBringUp,
   pastOperation,
   pastOperations,
-  presentOperation,
+  currentOperation,
   subjectKinds,
   type SubjectKind,
   type SubjectOperation,
@@ -64,7 +64,7 @@ async function find(db: Db, accountId: string, id: string): Promise<SubjectOpera
   const asked = parsed(id);
   if (!asked) throw unknownOperation(id);
   for (const kind of subjectKinds) {
-    const present = await presentOperation(db, kind, accountId, asked.subjectId);
+    const present = await currentOperation(db, kind, accountId, asked.subjectId);
     if (present?.generation === asked.generation) return present;
     if (present) break;
   }
@@ -107,7 +107,7 @@ export function makeOperations(deps: ActionDeps): Operations & Pick<Instances, '
 
     async list({ accountId }, subject, { currentPage, pageSize }) {
       const { kind, id } = subjectOf(subject);
-      const present = await presentOperation(store.read, kind, accountId, id);
+      const present = await currentOperation(store.read, kind, accountId, id);
       const past = await countPastOperations(store.read, accountId, id);
       if (!present && past === 0) throw notFound[kind](id);
       const before = present ? 1 : 0;
@@ -131,7 +131,7 @@ export function makeOperations(deps: ActionDeps): Operations & Pick<Instances, '
         const nowMs = now();
         return once(tx, caller.accountId, idempotency, nowMs, async () => {
           // Held first: what is found then stays so until the wish is written.
-          const held = await holdInstance(tx, caller.accountId, parsed(id)?.subjectId ?? '');
+          const held = await lockInstance(tx, caller.accountId, parsed(id)?.subjectId ?? '');
           const found = await find(tx, caller.accountId, id);
           const how = howToCancel(found.operation);
           if ('why' in how) throw new Refusal('not_now', `operation ${id} can't be cancelled: ${how.why}`);

@@ -16,11 +16,11 @@ const LATER_PER_PLACE_MS = 1_000;
 export async function place(work: Work): Promise<Rest> {
   const { deps, instance } = work;
   const { regionId, type } = instance.spec;
-  const { id, waitsSinceMs, waitsUntilMs, wishedAtMs } = instance;
+  const { id, waitsSinceMs, waitsUntilMs, requestedAtMs } = instance;
   if (waitsSinceMs === null) return 'again';
   const nowMs = deps.now();
   const mine = { id, waitsSinceMs };
-  const keptUntilMs = wishedAtMs + KEPT_MS;
+  const keptUntilMs = requestedAtMs + KEPT_MS;
   // Only at the look that it takes then: later ones would call the same again.
   const keptNoLonger = nowMs >= keptUntilMs && nowMs < keptUntilMs + LOOK_AGAIN_MS;
   const found = await deps.store.write(async (tx) => {
@@ -30,7 +30,7 @@ export async function place(work: Work): Promise<Rest> {
     if (before === null) {
       const operation = enter(instance.operation, 'Placed', nowMs);
       const observed = { ...instance.observed, ...diagnosed('', '') };
-      const next = { ...ended, wishedAtMs: nowMs, operation, observed };
+      const next = { ...ended, requestedAtMs: nowMs, operation, observed };
       return { before, written: await write(tx, work, next, { ...leave, holdsCapacity: true }) };
     }
     if (waitsUntilMs !== null && nowMs >= waitsUntilMs) {

@@ -8,9 +8,9 @@ import { backOffMs } from '../../domain/instance-states.ts';
 import { failOperation, failureOf } from '../../domain/operation.ts';
 import { diagnosed, type Step } from '../../domain/plan.ts';
 import { deleteDisks } from '../../store/tables/disks.ts';
-import { uncountNodePorts } from '../../store/tables/capacity.ts';
-import { forgetMounts } from '../../store/tables/instances.ts';
-import { freeNodePorts } from '../../store/tables/node-ports.ts';
+import { releaseNodePortCapacity } from '../../store/tables/capacity.ts';
+import { deleteMountsOf } from '../../store/tables/instances.ts';
+import { releaseNodePorts } from '../../store/tables/node-ports.ts';
 import type { Db } from '../../store/store.ts';
 import { located } from '../volumes/disks.ts';
 import { inTurn } from '../volumes/disk-mutex.ts';
@@ -35,7 +35,7 @@ export async function halt(work: Work, { show, graceMs }: Extract<Step, { do: 'h
     held.signal.throwIfAborted();
     if (!(error instanceof EngineFault) || error.kind === 'unreachable' || show.phase === undefined) throw error;
     await note(work, { observed: diagnosed('StopDelayed', error.message) });
-    const waitedMs = deps.now() - instance.wishedAtMs;
+    const waitedMs = deps.now() - instance.requestedAtMs;
     return Math.min(deps.limits.backOffMaxMs, Math.max(deps.limits.askAgainMs, waitedMs / STOP_TRIES_SHARE));
   }
 }
@@ -51,9 +51,9 @@ export async function clean(work: Work): Promise<Rest> {
   if (observed.phase === 'Cleaned') return null;
   if (observed.phase !== 'RemovingDisks') {
     const giveBack = async (tx: Db): Promise<void> => {
-      await freeNodePorts(tx, id);
-      await forgetMounts(tx, id);
-      await uncountNodePorts(tx, spec.regionId, nodePorts.length);
+      await releaseNodePorts(tx, id);
+      await deleteMountsOf(tx, id);
+      await releaseNodePortCapacity(tx, spec.regionId, nodePorts.length);
     };
     const next = { ...observed, phase: 'RemovingDisks' as const, ...diagnosed('', '') };
     await keep(work, { ...work.instance, observed: next }, { beside: giveBack });
@@ -169,7 +169,7 @@ export async function removeKept(work: Work): Promise<Rest> {
     nodePorts: instance.nodePorts.map((one) => ({ ...one, nodePort: 0 })),
     archive: archive && { ...archive, replaces: [] },
   };
-  await keep(work, next, { beside: (tx) => freeNodePorts(tx, instance.id) });
+  await keep(work, next, { beside: (tx) => releaseNodePorts(tx, instance.id) });
   return 'again';
 }
 

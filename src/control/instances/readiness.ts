@@ -63,7 +63,7 @@ export async function checkReady(work: Work, show: Partial<Observed>): Promise<'
     await note(work, { observed: show });
   if (services?.includes('ssh') && (await answersWithin(work, MORE_PATIENCE_MS))) return ready(work, 'ssh');
   // A tenth of the wait so far: software that is slow to come up is not made slower by being asked too seldom.
-  return Math.min(LONGEST_POLL_MS, Math.max(SHORTEST_REST_MS, (deps.now() - instance.wishedAtMs) / 10));
+  return Math.min(LONGEST_POLL_MS, Math.max(SHORTEST_REST_MS, (deps.now() - instance.requestedAtMs) / 10));
 }
 
 /** Has ssh served by the gateway's process, and gives it the time to come. */
@@ -85,7 +85,7 @@ async function answersWithin(work: Work, patienceMs: number): Promise<boolean> {
   const { deps, instance, held } = work;
   const inside = insideOf(work);
   const beganMs = deps.now();
-  const waitedMs = beganMs - instance.wishedAtMs;
+  const waitedMs = beganMs - instance.requestedAtMs;
   for (
     let pollMs = Math.min(LONGEST_POLL_MS, Math.max(FIRST_POLL_MS, waitedMs / POLL_SHARE));
     deps.now() - beganMs < patienceMs;
@@ -145,7 +145,7 @@ export async function checkInit(work: Work): Promise<'again' | number> {
     await note(work, { initExit: exit, observed: { message: initEnded(exit) } });
     return 'again';
   }
-  const runningMs = deps.now() - instance.wishedAtMs;
+  const runningMs = deps.now() - instance.requestedAtMs;
   return Math.min(INIT_LONGEST_POLL_MS, Math.max(INIT_POLL_MS, runningMs / 10));
 }
 

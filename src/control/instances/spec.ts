@@ -59,7 +59,7 @@ export async function prepareDisks(work: Work): Promise<void> {
 export async function makeOwnDisks(work: Work): Promise<void> {
   const makeOne = (disk: Located): Promise<void> =>
     onDisk(work, disk, async (signal) => {
-      if (disk.made) await expectThere(disk);
+      if (disk.provisioned) await expectThere(disk);
       else await disk.storage.create(disk, disk.sizeGB, signal);
       await disk.storage.grow(disk, disk.sizeGB);
     });

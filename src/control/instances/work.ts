@@ -4,8 +4,8 @@ import { backOffMs, type Limits } from '../../domain/instance-states.ts';
 import type { Instance, Observed } from '../../domain/instance.ts';
 import type { GiveUp, Seen } from '../../domain/plan.ts';
 import { carryOn } from '../../domain/operation.ts';
-import { appendEvent, moveVersion } from '../../store/tables/events.ts';
-import { writeFound, type InstanceRow } from '../../store/tables/instances.ts';
+import { appendEvent, bumpVersion } from '../../store/tables/events.ts';
+import { writeReconciledInstance, type InstanceRow } from '../../store/tables/instances.ts';
 import type { Db, Store } from '../../store/store.ts';
 import type { FairQueue } from '../base/fair-queue.ts';
 import type { ImageWork } from '../images/image-work.ts';
@@ -123,13 +123,13 @@ export async function write(tx: Db, work: Work, found: Instance, { beside, ...mo
   const nowMs = deps.now();
   const wanted = { ...found, operation: carryOn(found.operation, found.observed, nowMs) };
   const hold = { id: instance.id, leaseToken: held.leaseToken, generation: instance.generation };
-  const next = await writeFound(tx, hold, wanted, work.region, more);
+  const next = await writeReconciledInstance(tx, hold, wanted, work.region, more);
   if (!next) throw new Superseded();
   await beside?.(tx);
   const { status, phase, diagnosis } = next.observed;
   const was = work.written.observed;
   if (status === was.status && phase === was.phase && diagnosis === was.diagnosis) {
-    await moveVersion(tx, instance.ownerId);
+    await bumpVersion(tx, instance.ownerId);
     return next;
   }
   await appendEvent(tx, {

@@ -19,13 +19,13 @@ import type { Observation } from '../../engines/contract.ts';
 import { containerName, instanceIdOfContainer, isInstanceContainer } from '../../engines/labels.ts';
 import { accountById, accountByLogin, type AccountRow } from '../../store/tables/accounts.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { countCapacity, countNodePorts } from '../../store/tables/capacity.ts';
-import { countedRegion } from '../../store/tables/catalog.ts';
-import { holdOwnImageCalled, ownImageFromRow } from '../../store/tables/images.ts';
-import { insertInstance, instanceRow, markFiles } from '../../store/tables/instances.ts';
-import { takeNodePort } from '../../store/tables/node-ports.ts';
+import { adjustCapacity, reserveNodePortCapacity } from '../../store/tables/capacity.ts';
+import { regionWithUsage } from '../../store/tables/catalog.ts';
+import { lockOwnImageByRef, ownImageFromRow } from '../../store/tables/images.ts';
+import { insertInstance, instanceRow, setFilesStale } from '../../store/tables/instances.ts';
+import { allotNodePort } from '../../store/tables/node-ports.ts';
 import type { Db, Store } from '../../store/store.ts';
-import { orphanById, takeOrphan } from '../../store/tables/orphans.ts';
+import { orphanById, claimOrphan } from '../../store/tables/orphans.ts';
 import type { Log } from '../base/log.ts';
 import { takeOwnDisks } from '../volumes/disks.ts';
 import type { Offers } from '../base/catalog-cache.ts';
@@ -193,7 +193,7 @@ function intent({ wish, orphan, owner, type: offered, seen, offers, drivers, fir
     everEnsured: true,
     filesStale: false,
     attempts: 0,
-    wishedAtMs: nowMs,
+    requestedAtMs: nowMs,
     initExit: null,
     waitsSinceMs: null,
     waitsUntilMs: null,
@@ -228,7 +228,7 @@ function imageOf(offers: Offers, ref: string, architecture: string): Image {
 /** One that its owner saved or named must not be deleted under it. */
 async function withOwnImage(tx: Db, instance: Instance): Promise<Instance> {
   const { image } = instance.spec;
-  const row = image.id === '' ? await holdOwnImageCalled(tx, instance.ownerId, image.ref) : undefined;
+  const row = image.id === '' ? await lockOwnImageByRef(tx, instance.ownerId, image.ref) : undefined;
   if (!row) return instance;
   const { id, name, ref, architecture, isPublic, tags, type } = ownImageFromRow(row);
   return { ...instance, spec: { ...instance.spec, image: { id, name, ref, architecture, isPublic, tags, type } } };
@@ -246,7 +246,7 @@ async function write(
 ): Promise<void> {
   const counted = offers.regions.get(orphan.regionId);
   if (!counted) throw new Refusal('unavailable', `region ${orphan.regionId} is not configured on this server`);
-  if (!(await takeOrphan(tx, orphan.id))) throw await whyNone(tx, orphan.id);
+  if (!(await claimOrphan(tx, orphan.id))) throw await whyNone(tx, orphan.id);
   const instance = await withOwnImage(tx, found);
   const { type } = instance.spec;
   const ports = instance.nodePorts.length;
@@ -254,19 +254,19 @@ async function write(
   await takeOwnDisks(tx, drivers, instance, { evenIfFull: true });
   await insertInstance(tx, instance, counted.region, {
     notebookToken,
-    dueAtMs: instance.wishedAtMs,
+    dueAtMs: instance.requestedAtMs,
     holdsCapacity: runs,
   });
   for (const one of instance.nodePorts) await takePort(tx, instance, one);
   // The account's keys may be others than those it was made with.
-  if (runs) await markFiles(tx, instance.id, true);
+  if (runs) await setFilesStale(tx, instance.id, true);
   const fits = runs
-    ? await countCapacity(tx, orphan.regionId, type, 1, ports)
-    : await countNodePorts(tx, orphan.regionId, ports);
+    ? await adjustCapacity(tx, orphan.regionId, type, 1, ports)
+    : await reserveNodePortCapacity(tx, orphan.regionId, ports);
   if (!fits) throw await noRoom(tx, instance);
   await appendEvent(tx, {
     accountId: instance.ownerId,
-    atMs: instance.wishedAtMs,
+    atMs: instance.requestedAtMs,
     kind: 'instance.adopted',
     subjectId: instance.id,
     data: { name: instance.spec.name, type: type.name, image: instance.spec.image.name },
@@ -276,7 +276,7 @@ async function write(
 
 /** It uses what it uses already, and is counted all the same: what is promised must be true. */
 async function noRoom(tx: Db, { spec: { regionId, type }, desired }: Instance): Promise<Refusal> {
-  const counted = await countedRegion(tx, regionId);
+  const counted = await regionWithUsage(tx, regionId);
   const short = desired === 'running' && counted ? whatIsShort(capacityOf(type), freeOf(counted)) : '';
   const what = short === '' ? 'node ports' : short;
   const text = `the region has no room for one more ${type.name}: short of ${what}; name a smaller type, stop it first, or terminate an instance`;
@@ -284,7 +284,7 @@ async function noRoom(tx: Db, { spec: { regionId, type }, desired }: Instance): 
 }
 
 async function takePort(tx: Db, { id, spec }: Instance, { port, nodePort }: NodePort): Promise<void> {
-  if (await takeNodePort(tx, spec.regionId, nodePort, id, port)) return;
+  if (await allotNodePort(tx, spec.regionId, nodePort, id, port)) return;
   const text = `its node port ${nodePort} is another instance's now, and a container can not change its ports; terminate that one, or delete this`;
   throw new Refusal('in_use', text);
 }

@@ -11,7 +11,7 @@ import { orphanIdOf, type Orphan } from '../../domain/orphan.ts';
 import { StorageFault } from '../../storage/contract.ts';
 import { disksAmong, disksOfRegion } from '../../store/tables/disks.ts';
 import type { Db } from '../../store/store.ts';
-import { forgetOrphans, noteOrphan, orphansOf, type Sighting } from '../../store/tables/orphans.ts';
+import { deleteOrphans, setOrphanNote, orphansOf, type OrphanObservation } from '../../store/tables/orphans.ts';
 import { inTurn } from '../volumes/disk-mutex.ts';
 import { raced } from '../base/race-abort.ts';
 import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
@@ -59,7 +59,7 @@ async function poolsOfDisks(db: Db, regionId: string): Promise<Map<string, PoolN
   }
 }
 
-const sightingOf = (regionId: string, orphan: DiskOrphan): Sighting => ({
+const sightingOf = (regionId: string, orphan: DiskOrphan): OrphanObservation => ({
   id: strayId(regionId, orphan),
   regionId,
   kind: 'disk',
@@ -96,7 +96,7 @@ async function deleteOne(
 ): Promise<void> {
   const { store, log, ending } = deps;
   const signal = within(deps, DELETE_DEADLINE_MS);
-  const note = (text: string): Promise<void> => store.write((tx) => noteOrphan(tx, id, text));
+  const note = (text: string): Promise<void> => store.write((tx) => setOrphanNote(tx, id, text));
   if (all.some(({ kind, subjectId }) => (kind === 'instance' || kind === 'docker') && subjectId === disk.id))
     return note('its instance is a stray too: adopt that, or delete it first');
   const destroy = async (): Promise<boolean> => {
@@ -108,7 +108,7 @@ async function deleteOne(
   };
   try {
     if (!(await inTurn(storage, disk, destroy, signal))) return;
-    await store.write((tx) => forgetOrphans(tx, [id]));
+    await store.write((tx) => deleteOrphans(tx, [id]));
     log.warn({ orphan: id }, 'a disk that nothing explained was deleted');
   } catch (error) {
     if (ending.aborted) return;

@@ -7,7 +7,7 @@ import { instanceId } from '../../domain/ids.ts';
 import { orphanStep, type Orphan, type OrphanPolicy } from '../../domain/orphan.ts';
 import type { OwnedObject } from '../../engines/contract.ts';
 import { isInstanceContainer } from '../../engines/labels.ts';
-import { forgetOrphans, handOrphan, noteOrphan, orphansOf } from '../../store/tables/orphans.ts';
+import { deleteOrphans, setOrphanHandling, setOrphanNote, orphansOf } from '../../store/tables/orphans.ts';
 import type { RegionDrivers } from '../base/regions.ts';
 import { within, type DeedDeps } from '../base/task-deps.ts';
 
@@ -47,7 +47,7 @@ async function halt(deps: HandlingDeps, { engine }: RegionDrivers, orphan: Engin
     return;
   await attempt(deps, orphan, async () => {
     await engine.halt(instanceId(orphan.subjectId), deps.stopGraceMs, within(deps, DEED_DEADLINE_MS));
-    await deps.store.write((tx) => noteOrphan(tx, orphan.id, 'was stopped'));
+    await deps.store.write((tx) => setOrphanNote(tx, orphan.id, 'was stopped'));
     deps.log.warn({ orphan: orphan.id }, 'a stray was stopped');
   });
 }
@@ -59,7 +59,7 @@ async function discard(deps: HandlingDeps, { engine }: RegionDrivers, orphan: En
       { ...orphan, id: orphan.subjectId, imageRef: orphan.imageRef === '' ? null : orphan.imageRef },
       within(deps, DEED_DEADLINE_MS),
     );
-    await deps.store.write((tx) => forgetOrphans(tx, [orphan.id]));
+    await deps.store.write((tx) => deleteOrphans(tx, [orphan.id]));
     deps.log.warn({ orphan: orphan.id }, 'a stray was deleted');
   });
 }
@@ -68,7 +68,7 @@ const claim = (
   { store }: HandlingDeps,
   { id, handling }: Orphan,
   change: { to: Orphan['handling']; note: string },
-): Promise<boolean> => store.write((tx) => handOrphan(tx, id, { from: [handling], ...change }));
+): Promise<boolean> => store.write((tx) => setOrphanHandling(tx, id, { from: [handling], ...change }));
 
 /** What fails is said in the list, and tried again after the next sweep. */
 async function attempt({ store, log, ending }: HandlingDeps, { id }: Orphan, deed: () => Promise<void>): Promise<void> {
@@ -77,7 +77,7 @@ async function attempt({ store, log, ending }: HandlingDeps, { id }: Orphan, dee
   } catch (error) {
     if (ending.aborted) return;
     if (!(error instanceof EngineFault)) throw error;
-    await store.write((tx) => noteOrphan(tx, id, error.message));
+    await store.write((tx) => setOrphanNote(tx, id, error.message));
     log.warn({ orphan: id, err: error }, 'nothing could be done with a stray yet; it is tried again');
   }
 }

@@ -4,7 +4,7 @@
  */
 import { msUntilDeleted, type Orphan, type OrphanPolicy } from '../../domain/orphan.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { confirmedOrphans, handOrphan, orphanById } from '../../store/tables/orphans.ts';
+import { confirmedOrphans, setOrphanHandling, orphanById } from '../../store/tables/orphans.ts';
 import { makeAdopt, noOrphan, type AdoptDeps, type OrphanWish } from './adopt.ts';
 import type { Caller } from '../base/caller.ts';
 
@@ -47,7 +47,7 @@ export function makeOrphans(deps: OrphanDeps): Orphans {
       throw new Refusal('unsupported', `${strayId} is an ${orphan.kind}, which does not run; leave it, or delete it`);
     const note = `${caller.username} said: ${action}`;
     const written = await store.write((tx) =>
-      handOrphan(tx, strayId, { from: ['policy', 'stop', 'delete'], to, note }),
+      setOrphanHandling(tx, strayId, { from: ['policy', 'stop', 'delete'], to, note }),
     );
     if (!written) throw noOrphan(strayId);
     deps.log.info({ orphan: strayId, action, by: caller.username }, 'an operator said what is to be done with a stray');

@@ -9,15 +9,15 @@ import type { InstanceId } from '../../domain/ids.ts';
 import { orphanIdOf, type OrphanKind } from '../../domain/orphan.ts';
 import type { OwnedObject } from '../../engines/contract.ts';
 import { isInstanceContainer } from '../../engines/labels.ts';
-import { makeDue, restingRunningIds } from '../../store/tables/instances.ts';
+import { makeDue, settledRunningIds } from '../../store/tables/instances.ts';
 import {
   imageRefsAmong,
   intentsAmong,
-  ownersAmong,
-  seeOrphans,
+  ownersWithInstances,
+  recordOrphans,
   orphansOf,
   type Intent,
-  type Sighting,
+  type OrphanObservation,
 } from '../../store/tables/orphans.ts';
 import type { Db } from '../../store/store.ts';
 import type { RegionDrivers } from '../base/regions.ts';
@@ -38,7 +38,7 @@ export async function sweepRegion(deps: DeedDeps, drivers: RegionDrivers): Promi
   const owned = await drivers.engine.listOwned(within(deps, LIST_DEADLINE_MS));
   const intents = await intentsOf(store.read, owned);
   const running = new Set(owned.filter((one) => isInstanceContainer(one) && one.running).map(({ id }) => id));
-  const due = (await restingRunningIds(store.read, drivers.regionId)).filter((id) => !running.has(id));
+  const due = (await settledRunningIds(store.read, drivers.regionId)).filter((id) => !running.has(id));
   for (const one of owned) {
     const intent = intents.get(one.id);
     if (isInstanceContainer(one) && intent && isOtherThanWished(intent, one)) due.push(one.id);
@@ -105,7 +105,7 @@ async function networksWithoutAccount(db: Db, owned: readonly OwnedObject[]): Pr
   const orphans: OwnedObject[] = [];
   for (let from = 0; from < empty.length; from += IDS_AT_ONCE) {
     const some = empty.slice(from, from + IDS_AT_ONCE);
-    const standing = await ownersAmong(
+    const standing = await ownersWithInstances(
       db,
       some.map(({ id }) => id),
     );
@@ -127,7 +127,7 @@ async function imagesWithoutIntent(
     if (!intent) return true;
     // Of a released one that is at rest nothing is to be left, whatever its row names.
     const mayName = intent.desired !== 'released' || !intent.idle;
-    return !(mayName && intent.keptRefs.some((ref) => names(ref, engineName)));
+    return !(mayName && intent.retainedRefs.some((ref) => names(ref, engineName)));
   });
   const orphans: OwnedObject[] = [];
   for (let from = 0; from < open.length; from += IDS_AT_ONCE) {
@@ -148,7 +148,7 @@ const names = (ref: string, engineName: string): boolean => ref === engineName |
 interface Seen {
   kinds: readonly OrphanKind[];
   /** All of these kinds in the region. */
-  sightings: readonly Sighting[];
+  sightings: readonly OrphanObservation[];
   /** For the log. */
   text: string;
 }
@@ -165,7 +165,7 @@ export async function keepOrphans(
   // Docker lets two networks have one name.
   const seen = [...new Map(sightings.map((one) => [one.id, one])).values()];
   const found = await store.write(async (tx) => {
-    const confirmed = await seeOrphans(tx, { regionId, kinds }, seen, nowMs);
+    const confirmed = await recordOrphans(tx, { regionId, kinds }, seen, nowMs);
     if (confirmed.length === 0) return confirmed;
     const strayIds = confirmed.slice(0, NAMED_IN_EVENT).map(({ id }) => id);
     const data = { count: confirmed.length, strayIds };

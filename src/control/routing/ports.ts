@@ -6,8 +6,8 @@ import { NOTEBOOK_PORT, SSH_PORT } from '../../domain/ports.ts';
 import { publicInstance } from '../../domain/public-instance.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { holdInstance, instanceFromRow, ownedInstanceRow, type InstanceRow } from '../../store/tables/instances.ts';
-import { accessSettings, writeAccessSettings } from '../../store/tables/port-access.ts';
+import { lockInstance, instanceFromRow, ownedInstanceRow, type InstanceRow } from '../../store/tables/instances.ts';
+import { portAccessOf, writePortAccess } from '../../store/tables/port-access.ts';
 import { sharesOf } from '../../store/tables/port-shares.ts';
 import type { Store } from '../../store/store.ts';
 import type { Offers } from '../base/catalog-cache.ts';
@@ -52,10 +52,10 @@ export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
   return {
     async setAccess({ accountId }, { instanceId, port, access }) {
       const answer = await store.write(async (tx) => {
-        const row = await holdInstance(tx, accountId, instanceId);
+        const row = await lockInstance(tx, accountId, instanceId);
         if (!row) throw instanceNotFound();
         const instance = instanceFromRow(row);
-        const before = accessSettings(row);
+        const before = portAccessOf(row);
         const settings = nextSettings(before, { port, access }, askedPorts(instance));
         if (settings.size > MOST_SETTINGS)
           throw new Refusal(
@@ -64,7 +64,7 @@ export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
           );
         const told = { instance, settings, row };
         if (settings.get(port) === before.get(port)) return told;
-        await writeAccessSettings(tx, instanceId, settings);
+        await writePortAccess(tx, instanceId, settings);
         const data = { port, access };
         await appendEvent(tx, { accountId, atMs: now(), kind: 'instance.portAccessSet', subjectId: instanceId, data });
         return told;
@@ -78,7 +78,7 @@ export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
       if (!row) throw instanceNotFound();
       const region = await regionOf(row);
       const instance = instanceFromRow(row);
-      const settings = accessSettings(row);
+      const settings = portAccessOf(row);
       const shared = (await sharesOf(store.read, instanceId, now())).map(({ port }) => port);
       const ports = new Set([...askedPorts(instance), ...settings.keys(), ...shared]);
       return [...ports].toSorted((a, b) => a - b).map((port) => listed(instance, region, settings, port));

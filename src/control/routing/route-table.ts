@@ -2,7 +2,7 @@
  * All routes, for a gateway that is a process of its own and serves on while this one is away: a snapshot, in parts, then each change
  * once it is committed. What changes while the snapshot is read is told after it, so that who follows always ends with what is so.
  */
-import { standingAmong, standingRows } from '../../store/tables/active-rows.ts';
+import { activeRowsAmong, activeInstanceRows } from '../../store/tables/active-rows.ts';
 import type { Store } from '../../store/store.ts';
 import { routeOf } from './routes.ts';
 import type { Log } from '../base/log.ts';
@@ -27,7 +27,7 @@ export function makeRouteTable({ store, time, log }: Deps): FollowedRoutes {
 
   async function tellAll(tell: (told: ToldRoutes) => void, onlyRunning: boolean): Promise<void> {
     for (let afterId = ''; ;) {
-      const rows = await standingRows(store.read, { afterId, limit: PAGE, onlyRunning });
+      const rows = await activeInstanceRows(store.read, { afterId, limit: PAGE, onlyRunning });
       const isLast = rows.length < PAGE;
       tell({ snapshot: isLast ? 'last' : 'part', routes: rows.map(routeOf), gone: [] });
       if (isLast) return;
@@ -36,7 +36,7 @@ export function makeRouteTable({ store, time, log }: Deps): FollowedRoutes {
   }
 
   async function tellOf(ids: readonly string[], tell: (told: ToldRoutes) => void): Promise<void> {
-    const routes = (await standingAmong(store.read, ids)).map(routeOf);
+    const routes = (await activeRowsAmong(store.read, ids)).map(routeOf);
     const there = new Set<string>(routes.map(({ instanceId }) => instanceId));
     tell({ snapshot: null, routes, gone: ids.filter((id) => !there.has(id)) });
   }

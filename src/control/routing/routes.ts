@@ -4,7 +4,7 @@ import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
 import { accessOf } from '../../domain/port-access.ts';
 import type { Engine } from '../../engines/contract.ts';
 import { instanceFromRow, instanceRow, type InstanceRow } from '../../store/tables/instances.ts';
-import { accessSettings } from '../../store/tables/port-access.ts';
+import { portAccessOf } from '../../store/tables/port-access.ts';
 import type { Store } from '../../store/store.ts';
 import type { Regions } from '../base/regions.ts';
 import type { Time } from '../base/time.ts';
@@ -32,7 +32,7 @@ export function routeOf(row: InstanceRow): GatewayRoute {
     ownerId: instance.ownerId,
     access: accessOf(
       instance.nodePorts.map(({ port }) => port),
-      accessSettings(row),
+      portAccessOf(row),
     ),
     running: instance.observed.status === 'Running',
     status: instance.observed.status,

@@ -7,9 +7,9 @@ import { disksOf, usageOf, type RootSight } from '../../domain/disk-usage.ts';
 import { diskKey, inGB, type Disk, type DiskUsage, type FullDisk, type Part } from '../../domain/disk.ts';
 import { instanceId, type InstanceId } from '../../domain/ids.ts';
 import type { Instance } from '../../domain/instance.ts';
-import { countedRegion } from '../../store/tables/catalog.ts';
-import { instancesWith } from '../../store/tables/disk-users.ts';
-import { appendEvent, moveVersion } from '../../store/tables/events.ts';
+import { regionWithUsage } from '../../store/tables/catalog.ts';
+import { instancesWithDisk } from '../../store/tables/disk-users.ts';
+import { appendEvent, bumpVersion } from '../../store/tables/events.ts';
 import { instanceFromRow, instanceRow, instanceRowsOfRegion, writeDiskUsage } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
 import { inOrder, type Located } from './disks.ts';
@@ -72,7 +72,7 @@ export function makeDiskSights({ store, regions, now, log, ending }: DeedDeps): 
   }
 
   async function write(tx: Db, of: Instance): Promise<boolean> {
-    const counted = await countedRegion(tx, of.spec.regionId);
+    const counted = await regionWithUsage(tx, of.spec.regionId);
     if (!counted) return true;
     const told: Filling[] = [];
     let isOther = false;
@@ -83,7 +83,7 @@ export function makeDiskSights({ store, regions, now, log, ending }: DeedDeps): 
       return next;
     });
     for (const one of told) await tell(tx, now(), one);
-    if (isOther && told.length === 0) await moveVersion(tx, of.ownerId);
+    if (isOther && told.length === 0) await bumpVersion(tx, of.ownerId);
     return written;
   }
 
@@ -104,11 +104,11 @@ export function makeDiskSights({ store, regions, now, log, ending }: DeedDeps): 
     async changed(before, after) {
       if (before.kind === 'data' || before.kind === 'docker') waiting.add(instanceId(before.id));
       else if (isFull(before) || isFull(after))
-        for (const id of await instancesWith(store.read, before)) waiting.add(instanceId(id));
+        for (const id of await instancesWithDisk(store.read, before)) waiting.add(instanceId(id));
     },
     async found(disk, parts) {
       biggest.set(diskKey(disk), parts);
-      for (const id of await instancesWith(store.read, disk)) waiting.add(instanceId(id));
+      for (const id of await instancesWithDisk(store.read, disk)) waiting.add(instanceId(id));
     },
     forgetAllBut(full) {
       for (const key of biggest.keys()) if (!full.has(key)) biggest.delete(key);

@@ -6,7 +6,7 @@ import { BYTES_PER_GB } from '../../domain/disk.ts';
 import { isNearlyFull, limitGB, wantsRoom, type Space } from '../../domain/pool.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { usageOfPools } from '../../store/tables/disks.ts';
-import { markWarned, poolsOf, savePool, type Pool } from '../../store/tables/pools.ts';
+import { setPoolWarned, poolsOf, savePool, type Pool } from '../../store/tables/pools.ts';
 import type { DeedDeps } from '../base/task-deps.ts';
 import { raced } from '../base/race-abort.ts';
 import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
@@ -64,7 +64,7 @@ export function makeRoom(deps: RoomDeps): Room {
     const freeGB = Math.floor(seen.freeBytes / BYTES_PER_GB);
     const data = { pool: name, limitGB: limit, promisedGB: usedGB, freeOnHostGB: freeGB };
     const ours = await store.write(async (tx) => {
-      if (!(await markWarned(tx, regionId, name, wants))) return false;
+      if (!(await setPoolWarned(tx, regionId, name, wants))) return false;
       const kind = wants ? 'pool.nearlyFull' : 'pool.hasRoom';
       await tellAdministrators(tx, { atMs: deps.now(), kind, subjectId: regionId, data });
       return true;

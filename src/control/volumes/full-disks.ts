@@ -4,7 +4,7 @@
  */
 import { FULL_PERCENT, percentOf, warn } from '../../domain/disk-warnings.ts';
 import { diskKey, type Part } from '../../domain/disk.ts';
-import { disksFullTo, writeMeasured } from '../../store/tables/disks.ts';
+import { disksFilledTo, writeMeasuredUsage } from '../../store/tables/disks.ts';
 import { poolNamed, type Located } from './disks.ts';
 import { raced } from '../base/race-abort.ts';
 import { within } from '../base/task-deps.ts';
@@ -42,7 +42,7 @@ export function makeLookIntoFull(deps: MeasureDeps): LookIntoFull {
     const { tell, warnedPercent } = warn(percentOf(disk), disk.warnedPercent);
     if (!tell) return;
     await store.write(async (tx) => {
-      if (await writeMeasured(tx, disk, { usageBytes, warnedPercent }))
+      if (await writeMeasuredUsage(tx, disk, { usageBytes, warnedPercent }))
         await tellOfDisk(tx, deps.now(), disk, biggest ?? []);
     });
   }
@@ -50,7 +50,7 @@ export function makeLookIntoFull(deps: MeasureDeps): LookIntoFull {
   return async () => {
     const full = new Set<string>();
     for (const drivers of regions.all()) {
-      for (const disk of await disksFullTo(store.read, drivers.regionId, FULL_PERCENT)) {
+      for (const disk of await disksFilledTo(store.read, drivers.regionId, FULL_PERCENT)) {
         if (ending.aborted) return;
         full.add(diskKey(disk));
         if (disk.kind === 'snapshot' || (notBeforeMs.get(diskKey(disk)) ?? 0) > time.elapsed()) continue;

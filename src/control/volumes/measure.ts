@@ -11,9 +11,9 @@ import { FULL_PERCENT, percentOf, warn } from '../../domain/disk-warnings.ts';
 import { diskKey, inGB } from '../../domain/disk.ts';
 import type { Volume } from '../../domain/volume.ts';
 import type { StorageCapabilities } from '../../storage/contract.ts';
-import { disksOfRegion, writeMeasured } from '../../store/tables/disks.ts';
-import { moveVersion } from '../../store/tables/events.ts';
-import { makeVolumeDue, volumesAmong, writeUsage } from '../../store/tables/volumes.ts';
+import { disksOfRegion, writeMeasuredUsage } from '../../store/tables/disks.ts';
+import { bumpVersion } from '../../store/tables/events.ts';
+import { makeVolumeDue, volumesAmong, writeVolumeUsage } from '../../store/tables/volumes.ts';
 import { poolNamed, type Located } from './disks.ts';
 import { raced } from '../base/race-abort.ts';
 import { within, type DeedDeps } from '../base/task-deps.ts';
@@ -108,9 +108,9 @@ async function measure(deps: MeasureDeps, found: Located, volume?: Volume): Prom
   const isShown = volume === undefined || inGB(volume.usageBytes) === inGB(usageBytes);
   if (inGB(usageBytes) === inGB(disk.usageBytes) && warnedPercent === disk.warnedPercent && isShown) return;
   const written = await deps.store.write(async (tx) => {
-    if (!(await writeMeasured(tx, disk, { usageBytes, warnedPercent }))) return false;
+    if (!(await writeMeasuredUsage(tx, disk, { usageBytes, warnedPercent }))) return false;
     if (tells) await tellOfDisk(tx, deps.now(), { ...found, usageBytes }, []);
-    if (volume && (await writeUsage(tx, volume, usageBytes))) await moveVersion(tx, volume.ownerId);
+    if (volume && (await writeVolumeUsage(tx, volume, usageBytes))) await bumpVersion(tx, volume.ownerId);
     return true;
   });
   if (written) await deps.sights.changed(disk, { ...disk, usageBytes });

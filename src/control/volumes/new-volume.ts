@@ -4,7 +4,7 @@ import { volumeId, type RegionId, type UserId } from '../../domain/ids.ts';
 import { beginOperation, FIRST_GENERATION } from '../../domain/operation.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { publicVolume, type Source, type Volume, type VolumeType } from '../../domain/volume.ts';
-import { holdDisk } from '../../store/tables/disks.ts';
+import { lockDisk } from '../../store/tables/disks.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import type { Db } from '../../store/store.ts';
 import { insertVolume } from '../../store/tables/volumes.ts';
@@ -88,7 +88,7 @@ export async function copyOf(
 
 /** Of one that stands. */
 export async function diskOf(tx: Db, { kind, id }: Source): Promise<Disk> {
-  const disk = await holdDisk(tx, { kind, id });
+  const disk = await lockDisk(tx, { kind, id });
   if (disk) return disk;
   throw new Error(`nothing is written down of the disk of ${kind} ${id}`);
 }

@@ -7,11 +7,11 @@ import { appendEvent } from '../../store/tables/events.ts';
 import {
   deleteSnapshotRow,
   snapshotFromRow,
-  writeSnapshotFound,
+  writeReconciledSnapshot,
   type SnapshotRow,
 } from '../../store/tables/snapshots.ts';
 import type { Db, Store } from '../../store/store.ts';
-import { isCopied } from '../../store/tables/volumes.ts';
+import { isCopySource } from '../../store/tables/volumes.ts';
 import type { Located } from './disks.ts';
 import type { Held, ReconcileResult } from '../base/reconcile-loop.ts';
 import { raced } from '../base/race-abort.ts';
@@ -84,7 +84,7 @@ function copy({ snapshot: { sizeGB, volumeId: id }, held, tries }: Work, disk: L
 
 /** False while a volume is made of it. */
 const destroy = async ({ store, held }: Work, disk: Located): Promise<boolean> =>
-  !(await isCopied(store.read, disk)) && remove(disk, held.signal);
+  !(await isCopySource(store.read, disk)) && remove(disk, held.signal);
 
 const giveUp = (work: Work, disk: Located, why: Why): Promise<ReconcileResult> =>
   settle(work, failedSnapshot(work.snapshot, why, work.now()), 'snapshot.failed', why, (tx) => deleteDisks(tx, [disk]));
@@ -98,7 +98,7 @@ async function settle(
 ): Promise<ReconcileResult> {
   const { store, now } = work;
   const ours = await store.write(async (tx) => {
-    if (!(await writeSnapshotFound(tx, holdOf(work), found))) return false;
+    if (!(await writeReconciledSnapshot(tx, holdOf(work), found))) return false;
     await beside?.(tx);
     await appendEvent(tx, { accountId: found.ownerId, atMs: now(), kind, subjectId: found.id, data });
     return true;

@@ -14,10 +14,10 @@ import { makeMountersDue } from '../../store/tables/instances.ts';
 import type { Db, Store } from '../../store/store.ts';
 import {
   deleteVolumeRow,
-  isCopied,
+  isCopySource,
   mountersOf,
   volumeFromRow,
-  writeVolumeFound,
+  writeReconciledVolume,
   type VolumeRow,
 } from '../../store/tables/volumes.ts';
 import type { DiskUses } from './disk-uses.ts';
@@ -113,7 +113,7 @@ const grow = ({ volume: { sizeGB }, held, tries }: Work, disk: Located): Promise
 
 /** False while somebody mounts it, or a copy of it is being made. */
 async function destroy({ store, volume, held, diskUses }: Work, disk: Located): Promise<boolean> {
-  if ((await mountersOf(store.read, volume.id)).length > 0 || (await isCopied(store.read, disk))) return false;
+  if ((await mountersOf(store.read, volume.id)).length > 0 || (await isCopySource(store.read, disk))) return false;
   await diskUses.cut(disk, new Refusal('not_now', `volume ${volume.id} is being deleted`));
   return remove(disk, held.signal);
 }
@@ -162,7 +162,7 @@ async function apply(
 ): Promise<Volume | null> {
   const { store, now, volume } = work;
   const next = await store.write(async (tx) => {
-    const written = await writeVolumeFound(tx, holdOf(work), found);
+    const written = await writeReconciledVolume(tx, holdOf(work), found);
     if (!written) return null;
     await makeMountersDue(tx, volume.id, now());
     await beside?.(tx);

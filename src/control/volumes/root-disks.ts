@@ -7,7 +7,7 @@ import { isFull } from '../../domain/disk-warnings.ts';
 import type { Part } from '../../domain/disk.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { instanceId, type InstanceId } from '../../domain/ids.ts';
-import { instanceFromRow, restingRunningIds, runningAmong } from '../../store/tables/instances.ts';
+import { instanceFromRow, settledRunningIds, runningRowsAmong } from '../../store/tables/instances.ts';
 import type { RegionDrivers } from '../base/regions.ts';
 import { within } from '../base/task-deps.ts';
 import { pauseFor, type MeasureDeps } from './measure.ts';
@@ -23,7 +23,7 @@ const DU_BLOCK = 1024;
 export async function measureRootDisks(deps: MeasureDeps): Promise<void> {
   for (const drivers of deps.regions.all()) {
     if (!drivers.seen.answers) continue;
-    for (const id of await restingRunningIds(deps.store.read, drivers.regionId)) {
+    for (const id of await settledRunningIds(deps.store.read, drivers.regionId)) {
       if (deps.ending.aborted) return;
       const beganMs = deps.time.elapsed();
       await measured(deps, drivers, instanceId(id));
@@ -37,7 +37,7 @@ export async function measureRootDisks(deps: MeasureDeps): Promise<void> {
 async function measured(deps: MeasureDeps, drivers: RegionDrivers, id: InstanceId): Promise<void> {
   const signal = within(deps, COUNT_DEADLINE_MS);
   try {
-    const [row] = await runningAmong(deps.store.read, [id]);
+    const [row] = await runningRowsAmong(deps.store.read, [id]);
     const usage = row && (await drivers.engine.usage([id], signal, { rootDisk: true })).get(id);
     if (!usage || usage.rootDiskBytes === null) return;
     const { spec } = instanceFromRow(row);

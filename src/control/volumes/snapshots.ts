@@ -6,10 +6,10 @@ import { publicSnapshot, type Snapshot } from '../../domain/snapshot.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import {
   countSnapshots,
-  holdSnapshot,
+  lockSnapshot,
   insertSnapshot,
   snapshotTexts,
-  wishSnapshotGone,
+  requestSnapshotDeletion,
 } from '../../store/tables/snapshots.ts';
 import type { Db } from '../../store/store.ts';
 import { poolNamed, takeDisk } from './disks.ts';
@@ -36,7 +36,7 @@ export interface SnapshotDeps extends VolumeDeps {
 }
 
 async function heldSnapshot(tx: Db, accountId: string, id: string): Promise<Snapshot> {
-  const snapshot = await holdSnapshot(tx, accountId, id);
+  const snapshot = await lockSnapshot(tx, accountId, id);
   if (snapshot) return snapshot;
   throw new Refusal('not_found', `snapshot ${id} not found; POST /api/storage/snapshot/list names yours`);
 }
@@ -103,7 +103,7 @@ export const makeSnapshots = (deps: SnapshotDeps): Snapshots => {
             generation: snapshot.generation + 1,
             operation: beginOperation('deleteSnapshot', 'user', nowMs),
           };
-          await wishSnapshotGone(tx, snapshot, gone, nowMs);
+          await requestSnapshotDeletion(tx, snapshot, gone, nowMs);
           await appendEvent(tx, { accountId, atMs: nowMs, kind: 'snapshot.deleted', subjectId: id, data: { name } });
           return { id, operationId: operationId(id, gone.generation) };
         });

@@ -4,7 +4,7 @@
  */
 import { diskKey, type DiskId } from '../../domain/disk.ts';
 import { StorageFault } from '../../storage/contract.ts';
-import { neededAmong } from '../../store/tables/disk-users.ts';
+import { disksInUse } from '../../store/tables/disk-users.ts';
 import { inTurn } from './disk-mutex.ts';
 import { raced } from '../base/race-abort.ts';
 import type { PoolDrivers } from '../base/regions.ts';
@@ -24,7 +24,7 @@ export async function unmountUnneeded(deps: UnmountDeps): Promise<void> {
 
 async function unmountIn(deps: UnmountDeps, { storage }: PoolDrivers): Promise<void> {
   const mounted = await raced(storage.listMounted(), within(deps, LIST_DEADLINE_MS));
-  const needed = await neededAmong(deps.store.read, mounted);
+  const needed = await disksInUse(deps.store.read, mounted);
   for (const disk of mounted) {
     if (deps.ending.aborted) return;
     if (needed.has(diskKey(disk)) || deps.inUse(disk)) continue;
@@ -40,6 +40,6 @@ async function unmountIn(deps: UnmountDeps, { storage }: PoolDrivers): Promise<v
 
 /** Asked once more in its turn: who needs it by then has written that down before, and mounts it after. */
 async function unmount({ store, inUse }: UnmountDeps, storage: PoolDrivers['storage'], disk: DiskId): Promise<void> {
-  if ((await neededAmong(store.read, [disk])).size > 0 || inUse(disk)) return;
+  if ((await disksInUse(store.read, [disk])).size > 0 || inUse(disk)) return;
   await storage.unmount(disk);
 }

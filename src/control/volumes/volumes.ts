@@ -11,13 +11,13 @@ import { snapshotTextsOf } from '../../store/tables/snapshots.ts';
 import type { Db, Store } from '../../store/store.ts';
 import type { VolumePages } from '../../store/tables/volume-pages.ts';
 import {
-  isCopied,
-  holdVolumes,
+  isCopySource,
+  lockVolumes,
   mountersOf,
   ownedVolume,
   volumeFromRow,
   writeVolumeName,
-  writeVolumeWish,
+  writeVolumeDesiredState,
 } from '../../store/tables/volumes.ts';
 import { poolNamed, poolOfType, takeMore } from './disks.ts';
 import { copyOf, diskOf, newVolume, volumeExists, type CopyWish } from './new-volume.ts';
@@ -81,7 +81,7 @@ const SNAPSHOTS_SHOWN = 100;
 
 /** The caller's volume, held by its row until the transaction ends. */
 export async function heldVolume(tx: Db, accountId: string, id: string): Promise<Volume> {
-  const [row] = await holdVolumes(tx, accountId, [id]);
+  const [row] = await lockVolumes(tx, accountId, [id]);
   if (!row) throw volumeNotFound(id);
   return volumeFromRow(row);
 }
@@ -172,7 +172,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
             return { volumeText, sizeLimit, operationId: operationId(id, volume.generation) };
           }
           room.refuseIfNearlyFull([pool]);
-          if (await isCopied(tx, disk))
+          if (await isCopySource(tx, disk))
             throw new Refusal(
               'not_now',
               `volume ${id} is being copied, and a copy has the size that it began with; expand it when the copy is made`,
@@ -184,7 +184,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
             generation: volume.generation + 1,
             operation: beginOperation('expandVolume', 'user', nowMs),
           };
-          await writeVolumeWish(tx, volume, larger, { listed: true, dueAtMs: nowMs });
+          await writeVolumeDesiredState(tx, volume, larger, { listed: true, dueAtMs: nowMs });
           await takeMore(tx, pool, disk, sizeGB, `the volume needs ${sizeGB - volume.sizeGB} GB more`);
           const data = { sizeGB, fromGB: volume.sizeGB };
           await appendEvent(tx, { accountId, atMs: nowMs, kind: 'volume.expandWished', subjectId: id, data });
@@ -247,7 +247,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
             generation: volume.generation + 1,
             operation: beginOperation('deleteVolume', 'user', nowMs),
           };
-          await writeVolumeWish(tx, volume, gone, { listed: false, dueAtMs: nowMs });
+          await writeVolumeDesiredState(tx, volume, gone, { listed: false, dueAtMs: nowMs });
           await appendEvent(tx, {
             accountId: caller.accountId,
             atMs: nowMs,

@@ -113,19 +113,19 @@ export class Journal {
   }
 
   remove(name: string, kept: Kept): void {
-    this.#append(lineOf({ gone: name }), kept);
+    this.#append(queueEntries({ gone: name }), kept);
   }
 
   putImage(ref: string, image: KeptImage, kept: Kept): void {
-    this.#append(lineOf({ image: ref, ...image }), kept);
+    this.#append(queueEntries({ image: ref, ...image }), kept);
   }
 
   putPushed(ref: string, image: KeptImage, kept: Kept): void {
-    this.#append(lineOf({ pushed: ref, ...image }), kept);
+    this.#append(queueEntries({ pushed: ref, ...image }), kept);
   }
 
   removeImage(ref: string, kept: Kept): void {
-    this.#append(lineOf({ imageGone: ref }), kept);
+    this.#append(queueEntries({ imageGone: ref }), kept);
   }
 
   close(): void {
@@ -144,8 +144,8 @@ export class Journal {
     const beside = `${this.#file}.new`;
     const descriptor = openSync(beside, 'w', 0o600);
     let text = '';
-    for (const [ref, image] of images) text += lineOf({ image: ref, ...image });
-    for (const [ref, image] of pushed) text += lineOf({ pushed: ref, ...image });
+    for (const [ref, image] of images) text += queueEntries({ image: ref, ...image });
+    for (const [ref, image] of pushed) text += queueEntries({ pushed: ref, ...image });
     for (const container of containers.values()) {
       text += this.#put(container);
       if (text.length < pieceLength) continue;
@@ -168,7 +168,7 @@ export class Journal {
       if (number === undefined) {
         number = this.#numbers.size;
         this.#numbers.set(file.content, number);
-        texts += lineOf({ text: number, content: file.content });
+        texts += queueEntries({ text: number, content: file.content });
       }
       return { ...file, content: number };
     });
@@ -177,7 +177,7 @@ export class Journal {
     const spec = { ...container.spec, files };
     return (
       texts +
-      lineOf({
+      queueEntries({
         container: { ...container, spec, init, readyAtMs, rootDisk: [...container.rootDisk], script: undefined },
       })
     );
@@ -188,7 +188,7 @@ export const nothing = (): Kept => ({ containers: new Map(), images: new Map(), 
 
 const sizeOf = ({ containers, images, pushed }: Kept): number => containers.size + images.size + pushed.size;
 
-const lineOf = (value: unknown): string => `${JSON.stringify(value)}\n`;
+const queueEntries = (value: unknown): string => `${JSON.stringify(value)}\n`;
 
 function read(file: string, nameOf: (container: Container) => string): Kept {
   const kept = nothing();

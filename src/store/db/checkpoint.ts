@@ -18,7 +18,7 @@
 import { statSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
-import type { Pace } from './group-commit.ts';
+import type { Scheduler } from './group-commit.ts';
 import type { StoreLog } from '../store.ts';
 
 /** A commit writes some pages whatever is in it, and a few more for each work: about 8 MB of log. */
@@ -44,7 +44,7 @@ export class Checkpoints {
   readonly #file: string;
   readonly #writer: DatabaseSync;
   readonly #log: StoreLog;
-  readonly #pace: Pace;
+  readonly #pace: Scheduler;
   #thread: Worker | undefined;
   #weight = 0;
   #pause: (() => void) | undefined;
@@ -52,7 +52,7 @@ export class Checkpoints {
   #asked = false;
   #finishNow = false;
 
-  constructor(parts: { file: string; writer: DatabaseSync; log: StoreLog; pace: Pace }) {
+  constructor(parts: { file: string; writer: DatabaseSync; log: StoreLog; pace: Scheduler }) {
     this.#file = parts.file;
     this.#writer = parts.writer;
     this.#log = parts.log;

@@ -31,15 +31,15 @@ export interface GroupStatements {
 }
 
 /** What a work is lent for its time: queries made through `tx` after `end` are refused. */
-export interface Lent<Tx> {
+export interface ScopedTransaction<Tx> {
   tx: Tx;
   end(): void;
 }
 
 /** How the store takes its turns and its time: the machine's, or those of a simulation, which decides by them who shares a commit. */
-export interface Pace {
+export interface Scheduler {
   /** Once the present turn of the event loop has handed over all it has. */
-  soon(deed: () => void): void;
+  defer(deed: () => void): void;
   /** Milliseconds that go on evenly. */
   elapsed(): number;
   /** Does it once, after that long, and keeps no process alive for it. Answers what calls it off. */
@@ -48,8 +48,8 @@ export interface Pace {
   threads: boolean;
 }
 
-export const realPace: Pace = {
-  soon: (deed) => void setImmediate(deed),
+export const systemScheduler: Scheduler = {
+  defer: (deed) => void setImmediate(deed),
   elapsed: () => performance.now(),
   after(ms, deed) {
     const timer = setTimeout(deed, ms).unref();
@@ -73,10 +73,10 @@ const SQLITE_IOERR = 10;
 
 export class GroupCommit<Tx> {
   readonly #statements: GroupStatements;
-  readonly #lend: () => Lent<Tx>;
+  readonly #lend: () => ScopedTransaction<Tx>;
   readonly #onCommit: (works: number) => void;
   readonly #log: StoreLog;
-  readonly #pace: Pace;
+  readonly #pace: Scheduler;
   #queue: Job<Tx>[] = [];
   #running = false;
   #stopped = false;
@@ -85,11 +85,11 @@ export class GroupCommit<Tx> {
 
   constructor(parts: {
     statements: GroupStatements;
-    lend: () => Lent<Tx>;
+    lend: () => ScopedTransaction<Tx>;
     /** Called between groups, after the promises of one were settled. */
     onCommit: (works: number) => void;
     log: StoreLog;
-    pace: Pace;
+    pace: Scheduler;
   }) {
     this.#statements = parts.statements;
     this.#lend = parts.lend;
@@ -121,13 +121,13 @@ export class GroupCommit<Tx> {
   #wake(): void {
     if (this.#running) return;
     this.#running = true;
-    this.#pace.soon(() => void this.#turn());
+    this.#pace.defer(() => void this.#turn());
   }
 
   async #turn(): Promise<void> {
     await this.#group();
     if (this.#queue.length > 0) {
-      this.#pace.soon(() => void this.#turn());
+      this.#pace.defer(() => void this.#turn());
       return;
     }
     this.#running = false;

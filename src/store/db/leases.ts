@@ -91,7 +91,7 @@ export async function heartbeat(tx: Db, table: LeaseTable, owner: string, lease:
 }
 
 /** What a process holds, with the generations of now: a pass that began under another works for nothing. */
-export async function heldGenerations(
+export async function leasedGenerations(
   db: Db,
   table: LeaseTable,
   owner: string,
@@ -105,7 +105,7 @@ export async function heldGenerations(
  * Gives a row back, due again at `dueAtMs` (null: not until something makes it due), or earlier if it was made due while it was
  * held. False, and nothing is changed, when the lease is another's by now.
  */
-export async function release(
+export async function releaseLease(
   tx: Db,
   table: LeaseTable,
   id: string,
@@ -125,14 +125,14 @@ export async function release(
 }
 
 /** The date went back, or nobody knows whether it did: what waits for a later time is looked at now, and says anew for how long. */
-export async function hasten(tx: Db, table: LeaseTable, nowMs: number): Promise<void> {
+export async function makeAllDue(tx: Db, table: LeaseTable, nowMs: number): Promise<void> {
   await sql`update ${sql.table(table)} set ${due} = ${nowMs} where ${due} > ${nowMs} and ${leaseOwner} is null`.execute(
     tx,
   );
 }
 
 /** At the start of the only process on a database: whoever held leases is dead, and what they held is looked at at once. */
-export async function freeLeases(tx: Db, nowMs: number): Promise<void> {
+export async function releaseAllLeases(tx: Db, nowMs: number): Promise<void> {
   for (const table of ['instance', 'volume', 'snapshot', 'image'] as const) {
     await sql`
       update ${sql.table(table)} set ${leaseOwner} = null, ${leaseToken} = null, ${leaseUntil} = null, ${due} = ${nowMs}
@@ -140,8 +140,8 @@ export async function freeLeases(tx: Db, nowMs: number): Promise<void> {
   }
 }
 
-/** The guard of every write of a result: `….where(stillHeld({ id, leaseToken, generation }))`. */
-export const stillHeld = (hold: { id: string; leaseToken: string; generation: number }): RawBuilder<SqlBool> =>
+/** The guard of every write of a result: `….where(isLeaseHeld({ id, leaseToken, generation }))`. */
+export const isLeaseHeld = (hold: { id: string; leaseToken: string; generation: number }): RawBuilder<SqlBool> =>
   sql<SqlBool>`(id = ${hold.id} and ${leaseToken} = ${hold.leaseToken} and generation = ${hold.generation})`;
 
 /** When the next row can be claimed; null when none waits. Rows at rest are not in the indexes that are asked. */

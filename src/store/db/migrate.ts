@@ -18,16 +18,20 @@ export interface Migration {
   up(db: MigrationDb, kind: 'sqlite' | 'postgres'): Promise<void>;
 }
 
-export interface Migratable {
+export interface MigrationTarget {
   kind: 'sqlite' | 'postgres';
   /** Runs `step` in a transaction that no other process's step can overlap. */
-  alone<T>(step: (db: MigrationDb) => Promise<T>): Promise<T>;
+  exclusively<T>(step: (db: MigrationDb) => Promise<T>): Promise<T>;
 }
 
 /** Brings the database to the newest migration. Rejects, having changed nothing, when it is newer than `migrations` know. */
-export async function migrate(database: Migratable, migrations: readonly Migration[], log: StoreLog): Promise<void> {
+export async function migrate(
+  database: MigrationTarget,
+  migrations: readonly Migration[],
+  log: StoreLog,
+): Promise<void> {
   for (;;) {
-    const name = await database.alone(async (db) => {
+    const name = await database.exclusively(async (db) => {
       const next = await firstPending(db, migrations);
       if (!next) return null;
       await next.up(db, database.kind);

@@ -64,7 +64,7 @@ export async function openPostgres(options: {
     await migrate(
       {
         kind: 'postgres',
-        alone: (step) =>
+        exclusively: (step) =>
           readCommitted(untyped).execute(async (tx) => {
             await sql`select pg_advisory_xact_lock(${MIGRATION_LOCK})`.execute(tx);
             return step(tx);

@@ -143,7 +143,7 @@ export interface OperationTable {
   generation: number;
   kind: string;
   /** When it became history. */
-  keptSinceMs: number;
+  archivedAtMs: number;
   /** JSON `Operation`. */
   operation: string;
 }
@@ -208,7 +208,7 @@ export interface InstanceTable {
   /** 1 while control files of the running instance are out of date. */
   filesStale: Flag;
   attempts: number;
-  wishedAtMs: number;
+  requestedAtMs: number;
   initExit: number | null;
   /** JSON `Observed`; `status` is beside it as a column because queries ask for it. */
   observed: string;

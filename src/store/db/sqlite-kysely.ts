@@ -8,7 +8,7 @@
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
 import type { CompiledQuery, DatabaseConnection, Dialect, Driver, QueryResult } from 'kysely';
 import { DefaultQueryExecutor, Kysely, SqliteAdapter, SqliteIntrospector, SqliteQueryCompiler } from 'kysely';
-import type { Lent } from './group-commit.ts';
+import type { ScopedTransaction } from './group-commit.ts';
 import type { Schema } from './schema.ts';
 import type { Db } from '../store.ts';
 
@@ -117,7 +117,11 @@ function driverOf(connection: SqliteConnection): Driver {
 }
 
 /** Makes `Db`s over one connection: `db` for good, `untyped` for migrations, `lend` for one work. */
-export function kyselyOver(connection: SqliteConnection): { db: Db; untyped: Kysely<unknown>; lend: () => Lent<Db> } {
+export function kyselyOver(connection: SqliteConnection): {
+  db: Db;
+  untyped: Kysely<unknown>;
+  lend: () => ScopedTransaction<Db>;
+} {
   const driver = driverOf(connection);
   const dialect: Dialect = {
     createDriver: () => driver,

@@ -9,7 +9,7 @@ import { closeSync, openSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { Checkpoints, LONG_LOG_BYTES } from './checkpoint.ts';
 import { errcodeOf } from './errors.ts';
-import { GroupCommit, realPace, type Pace } from './group-commit.ts';
+import { GroupCommit, systemScheduler, type Scheduler } from './group-commit.ts';
 import { migrate } from './migrate.ts';
 import type { Migration } from './migrate.ts';
 import { kyselyOver, SqliteConnection } from './sqlite-kysely.ts';
@@ -42,9 +42,9 @@ export async function openSqlite(options: {
   file: string;
   migrations: readonly Migration[];
   log: StoreLog;
-  pace?: Pace;
+  pace?: Scheduler;
 }): Promise<Store> {
-  const { file, log, pace = realPace } = options;
+  const { file, log, pace = systemScheduler } = options;
   // SQLite gives the log and the shared memory the mode of the file.
   closeSync(openSync(file, 'a', 0o600));
   const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
@@ -55,7 +55,7 @@ export async function openSqlite(options: {
     await migrate(
       {
         kind: 'sqlite',
-        alone: async (step) => {
+        exclusively: async (step) => {
           await whenNotBusy(() => database.exec('begin immediate'));
           try {
             const result = await step(overWriter.untyped);
@@ -82,7 +82,7 @@ function storeOver(parts: {
   database: DatabaseSync;
   lend: ReturnType<typeof kyselyOver>['lend'];
   log: StoreLog;
-  pace: Pace;
+  pace: Scheduler;
 }): Store {
   const { file, database, log, pace } = parts;
   const readerDatabase = new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });

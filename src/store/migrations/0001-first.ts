@@ -98,7 +98,7 @@ export const first: Migration = {
 
     table = inRegion(ofOwner(withId('instance')));
     table = texts(table, 'spec', 'nodePorts', 'desired', 'observed', 'status', 'notebookToken');
-    table = whole(table, 'createdAtMs', 'priceMicros', 'generation', 'attempts', 'wishedAtMs');
+    table = whole(table, 'createdAtMs', 'priceMicros', 'generation', 'attempts', 'requestedAtMs');
     table = flags(table, 'mustHalt', 'everEnsured', 'filesStale', 'holdsCapacity', 'listed');
     table = lease(maybeWhole(table, 'initExit', 'releasedAtMs'));
     await texts(table, 'publicText').execute();

@@ -54,7 +54,7 @@ function instanceOperation(kind: 'sqlite' | 'postgres'): RawBuilder<string> {
       when status = 'Restarting' then 'restart'
       when generation = 1 then 'launch'
       else 'start' end`,
-    atMs: sql`"wishedAtMs"`,
+    atMs: sql`"requestedAtMs"`,
     isUnderWay: sql`(case desired
       when 'released' then not ${IS_CLEANED}
       when 'stopped' then status <> 'Stopped' and not ${HAS_FAILED}
@@ -158,9 +158,9 @@ export const endsAndOperations: Migration = {
     );
 
     let table = texts(withId('operation'), 'accountId', 'subjectId', 'kind', 'operation');
-    await whole(table, 'generation', 'keptSinceMs').execute();
+    await whole(table, 'generation', 'archivedAtMs').execute();
     await sql`create index "operation_subject" on operation ("subjectId", generation)`.execute(db);
-    await sql`create index "operation_kept" on operation ("keptSinceMs")`.execute(db);
+    await sql`create index "operation_kept" on operation ("archivedAtMs")`.execute(db);
 
     table = texts(
       withId('orphan'),

@@ -3,7 +3,7 @@ import type { InstanceRow } from './instances.ts';
 import type { Db } from '../store.ts';
 
 /** Those that are not released, by id from `afterId` on. `onlyRunning`: only what is to run and has node ports, by which it is found. */
-export async function standingRows(
+export async function activeInstanceRows(
   db: Db,
   { afterId, limit, onlyRunning }: { afterId: string; limit: number; onlyRunning: boolean },
 ): Promise<InstanceRow[]> {
@@ -23,6 +23,6 @@ export async function standingRows(
 }
 
 /** Those of them that are not released. */
-export async function standingAmong(db: Db, ids: readonly string[]): Promise<InstanceRow[]> {
+export async function activeRowsAmong(db: Db, ids: readonly string[]): Promise<InstanceRow[]> {
   return db.selectFrom('instance').selectAll().where('id', 'in', ids).where('desired', '<>', 'released').execute();
 }

@@ -7,7 +7,7 @@ import { capacityOf, type Capacity } from '../../domain/catalog.ts';
 import { instanceId, type InstanceId } from '../../domain/ids.ts';
 import type { InstanceSpec } from '../../domain/instance.ts';
 import { nothing, plus, type InLine } from '../../domain/placement.ts';
-import { regionFromRow, type CountedRegion } from './catalog.ts';
+import { regionFromRow, type RegionWithUsage } from './catalog.ts';
 import { count, prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 
@@ -51,7 +51,7 @@ const countNewcomer = makeMoveCounts({ newcomer: true });
 type Type = InstanceSpec['type'];
 
 /** Counts the capacity of an instance in its region, or gives it back. False means there is not enough. */
-export async function countCapacity(tx: Db, region: string, type: Type, sign: 1 | -1, ports = 0): Promise<boolean> {
+export async function adjustCapacity(tx: Db, region: string, type: Type, sign: 1 | -1, ports = 0): Promise<boolean> {
   const { cpuMilli, memoryMiB, gpus } = capacityOf(type);
   const counts = {
     cpuMilli: sign * cpuMilli,
@@ -62,23 +62,23 @@ export async function countCapacity(tx: Db, region: string, type: Type, sign: 1 
   return (await moveCounts(tx, { region, ...counts })).length > 0;
 }
 
-/** As `countCapacity`, for one that comes now. False also means that somebody waits in the region. */
-export async function countIfNobodyWaits(tx: Db, region: string, type: Type, ports: number): Promise<boolean> {
+/** As `adjustCapacity`, for one that comes now. False also means that somebody waits in the region. */
+export async function reserveIfQueueEmpty(tx: Db, region: string, type: Type, ports: number): Promise<boolean> {
   return (await countNewcomer(tx, { region, ...capacityOf(type), ports })).length > 0;
 }
 
 /** Counts node ports alone: those of one that waits in line are promised to it already. */
-export async function countNodePorts(tx: Db, region: string, ports: number): Promise<boolean> {
+export async function reserveNodePortCapacity(tx: Db, region: string, ports: number): Promise<boolean> {
   return (await moveCounts(tx, { region, cpuMilli: 0, memoryMiB: 0, gpus: 0, ports })).length > 0;
 }
 
-/** Gives node ports back to the region's count; the rows themselves go with `freeNodePorts`. */
-export async function uncountNodePorts(tx: Db, region: string, ports: number): Promise<void> {
+/** Gives node ports back to the region's count; the rows themselves go with `releaseNodePorts`. */
+export async function releaseNodePortCapacity(tx: Db, region: string, ports: number): Promise<void> {
   await moveCounts(tx, { region, cpuMilli: 0, memoryMiB: 0, gpus: 0, ports: -ports });
 }
 
 /** The region's counts, held until the transaction ends: nobody takes, gives back or joins the line meanwhile. */
-export async function holdRegion(tx: Db, id: string): Promise<CountedRegion | undefined> {
+export async function lockRegion(tx: Db, id: string): Promise<RegionWithUsage | undefined> {
   const row = await tx
     .updateTable('region')
     .set((region) => ({ cpuMilliUsed: region.ref('cpuMilliUsed') }))
@@ -89,12 +89,12 @@ export async function holdRegion(tx: Db, id: string): Promise<CountedRegion | un
 }
 
 /** Where one stands in the line of its region. */
-export interface Place {
+export interface QueuePosition {
   waitsSinceMs: number;
   id: string;
 }
 
-export interface Waiting extends Place, InLine {
+export interface QueueEntry extends QueuePosition, InLine {
   id: InstanceId;
 }
 
@@ -103,7 +103,7 @@ const READ_AT_ONCE = 64;
 const nextInLine = prepared<{ region: string; afterMs: number; afterId: string; limit: number }>()((db, p) =>
   db
     .selectFrom('instance')
-    .select(['id', 'ownerId', 'wishedAtMs', 'waitsSinceMs', 'spec'])
+    .select(['id', 'ownerId', 'requestedAtMs', 'waitsSinceMs', 'spec'])
     .where('regionId', '=', p('region'))
     .where('waitsSinceMs', 'is not', null)
     .where(sql<SqlBool>`("waitsSinceMs", id) > (cast(${p('afterMs')} as bigint), ${p('afterId')})`)
@@ -113,18 +113,22 @@ const nextInLine = prepared<{ region: string; afterMs: number; afterId: string; 
 );
 
 /** Those that wait in the region, in their order, from its head or from behind one. Read as it is asked for. */
-export async function* lineOf(db: Db, region: string, behind: Place | null = null): AsyncGenerator<Waiting> {
-  for (let last: Place = behind ?? { waitsSinceMs: 0, id: '' }; ;) {
+export async function* queueEntries(
+  db: Db,
+  region: string,
+  behind: QueuePosition | null = null,
+): AsyncGenerator<QueueEntry> {
+  for (let last: QueuePosition = behind ?? { waitsSinceMs: 0, id: '' }; ;) {
     const rows = await nextInLine(db, {
       region,
       afterMs: last.waitsSinceMs,
       afterId: last.id,
       limit: READ_AT_ONCE,
     });
-    for (const { id, ownerId, wishedAtMs, waitsSinceMs, spec } of rows) {
+    for (const { id, ownerId, requestedAtMs, waitsSinceMs, spec } of rows) {
       if (waitsSinceMs === null) continue;
       last = { waitsSinceMs, id };
-      yield { waitsSinceMs, id: instanceId(id), ownerId, joinedAtMs: wishedAtMs, need: needOf(spec) };
+      yield { waitsSinceMs, id: instanceId(id), ownerId, joinedAtMs: requestedAtMs, need: needOf(spec) };
     }
     if (rows.length < READ_AT_ONCE) return;
   }
@@ -147,13 +151,13 @@ const specsHeld = prepared<{ region: string; ownerId: string }>()((db, p) =>
 );
 
 /** What the account's instances hold of the region. */
-export async function heldBy(db: Db, region: string, ownerId: string): Promise<Capacity> {
+export async function capacityUsedBy(db: Db, region: string, ownerId: string): Promise<Capacity> {
   const rows = await specsHeld(db, { region, ownerId });
   return rows.reduce((sum, { spec }) => plus(sum, needOf(spec)), nothing);
 }
 
 /** How many of the account stand in the region's line. */
-export async function countInLine(db: Db, region: string, ownerId: string): Promise<number> {
+export async function countQueued(db: Db, region: string, ownerId: string): Promise<number> {
   const { length } = await db
     .selectFrom('instance')
     .select(({ fn }) => fn.countAll<number>().as('length'))
@@ -165,7 +169,7 @@ export async function countInLine(db: Db, region: string, ownerId: string): Prom
 }
 
 /** Since when the last in the region's line waits; null: nobody waits. */
-export async function endOfLine(db: Db, region: string): Promise<number | null> {
+export async function queueTailSinceMs(db: Db, region: string): Promise<number | null> {
   const last = await db
     .selectFrom('instance')
     .select('waitsSinceMs')
@@ -178,7 +182,7 @@ export async function endOfLine(db: Db, region: string): Promise<number | null> 
 }
 
 /** How many stand in the region's line, or before one of them. */
-export async function lengthOfLine(db: Db, region: string, before: Place | null = null): Promise<number> {
+export async function queueLength(db: Db, region: string, before: QueuePosition | null = null): Promise<number> {
   let query = db
     .selectFrom('instance')
     .select(({ fn }) => fn.countAll<number>().as('length'))

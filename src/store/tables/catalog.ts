@@ -6,13 +6,13 @@ import type { ImageTable, InstanceTypeTable, RegionTable } from '../db/schema.ts
 import type { Db } from '../store.ts';
 
 /** A region with what it can hold (`total`) and what of it is promised (`used`). */
-export interface CountedRegion {
+export interface RegionWithUsage {
   region: Region;
   total: Capacity & { nodePorts: number };
   used: Capacity & { nodePorts: number };
 }
 
-export const regionFromRow = (row: Selectable<RegionTable>): CountedRegion => {
+export const regionFromRow = (row: Selectable<RegionTable>): RegionWithUsage => {
   if (row.engine !== 'docker' && row.engine !== 'simulated')
     throw new Error(`region ${row.id}: unknown engine ${row.engine}`);
   return {
@@ -40,11 +40,11 @@ export const regionFromRow = (row: Selectable<RegionTable>): CountedRegion => {
   };
 };
 
-export async function countedRegions(db: Db): Promise<CountedRegion[]> {
+export async function regionsWithUsage(db: Db): Promise<RegionWithUsage[]> {
   return (await db.selectFrom('region').selectAll().orderBy('name').execute()).map(regionFromRow);
 }
 
-export async function countedRegion(db: Db, id: string): Promise<CountedRegion | undefined> {
+export async function regionWithUsage(db: Db, id: string): Promise<RegionWithUsage | undefined> {
   const row = await db.selectFrom('region').selectAll().where('id', '=', id).executeTakeFirst();
   return row && regionFromRow(row);
 }
@@ -71,7 +71,7 @@ export async function saveRegion(tx: Db, region: Region, total: Capacity & { nod
 }
 
 /** Writes what the region's engine was seen to have; what is promised of it stays, even if that is more. */
-export async function saveTotals(tx: Db, id: string, total: Capacity & { nodePorts: number }): Promise<void> {
+export async function saveRegionTotals(tx: Db, id: string, total: Capacity & { nodePorts: number }): Promise<void> {
   await tx
     .updateTable('region')
     .set({
@@ -98,7 +98,7 @@ const imageFromRow = (row: Selectable<ImageTable>): Image => {
 };
 
 /** Images on offer, in the order they were added. */
-export async function offeredImages(db: Db): Promise<Image[]> {
+export async function catalogImages(db: Db): Promise<Image[]> {
   const rows = await db
     .selectFrom('image')
     .selectAll()
@@ -155,7 +155,7 @@ const typeFromRow = (row: Selectable<InstanceTypeTable>): InstanceType => {
   };
 };
 
-export async function offeredTypes(db: Db): Promise<InstanceType[]> {
+export async function catalogInstanceTypes(db: Db): Promise<InstanceType[]> {
   const rows = await db.selectFrom('instanceType').selectAll().where('offered', '=', 1).orderBy('position').execute();
   return rows.map(typeFromRow);
 }
@@ -190,7 +190,7 @@ export async function setting(db: Db, name: string): Promise<string | undefined>
 }
 
 /** Keeps the first value ever given under this name, and answers it. */
-export async function settingOnce(tx: Db, name: string, value: string): Promise<string> {
+export async function ensureSetting(tx: Db, name: string, value: string): Promise<string> {
   await tx
     .insertInto('setting')
     .values({ name, value })

@@ -10,7 +10,7 @@ function ofShared(id: string): { ownerId: string; regionId: string } {
 }
 
 /** Listed instances that have it. */
-export async function instancesWith(db: Db, { kind, id }: DiskId): Promise<string[]> {
+export async function instancesWithDisk(db: Db, { kind, id }: DiskId): Promise<string[]> {
   const listed = db.selectFrom('instance').select('id').where('listed', '=', 1);
   const withIt = (): typeof listed => {
     switch (kind) {
@@ -35,7 +35,7 @@ export async function instancesWith(db: Db, { kind, id }: DiskId): Promise<strin
 const AT_ONCE = 500;
 
 /** Those of the disks whose instances are to run, may run, or are in the hands of a pass, by their keys. */
-export async function neededAmong(db: Db, disks: readonly DiskId[]): Promise<Set<string>> {
+export async function disksInUse(db: Db, disks: readonly DiskId[]): Promise<Set<string>> {
   const needed = new Set<string>();
   for (let from = 0; from < disks.length; from += AT_ONCE) {
     const some = disks.slice(from, from + AT_ONCE);

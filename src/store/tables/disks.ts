@@ -4,7 +4,7 @@ import { BYTES_PER_GB, diskKey, diskKinds, type Disk, type DiskId } from '../../
 import { regionId, userId } from '../../domain/ids.ts';
 import type { PoolName } from '../../domain/pool.ts';
 import { oneOf } from '../db/one-of.ts';
-import { poolName, take } from './pools.ts';
+import { poolName, reservePoolSpace } from './pools.ts';
 import { prepared } from '../db/prepared.ts';
 import type { DiskTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
@@ -16,12 +16,12 @@ const fromRow = (row: Selectable<DiskTable>): Disk => ({
   pool: poolName(row.pool),
   ownerId: userId(row.ownerId),
   sizeGB: row.sizeGB,
-  made: row.made === 1,
+  provisioned: row.made === 1,
   usageBytes: row.usageBytes,
   warnedPercent: row.warnedPercent,
 });
 
-export type NewDisk = Omit<Disk, 'made' | 'usageBytes' | 'warnedPercent'>;
+export type NewDisk = Omit<Disk, 'provisioned' | 'usageBytes' | 'warnedPercent'>;
 
 /** Writes it down and takes its room; a disk that is there already stays as it is. When its pool has not so much, it answers what is free. */
 export async function insertDisk(
@@ -32,7 +32,7 @@ export async function insertDisk(
   const { kind, id, regionId: region, pool, ownerId, sizeGB } = disk;
   const row = { id: diskKey(disk), kind, subjectId: id, regionId: region, pool, ownerId, sizeGB };
   const inserted = await insert(tx, row);
-  return inserted.length === 0 ? null : take(tx, disk, more);
+  return inserted.length === 0 ? null : reservePoolSpace(tx, disk, more);
 }
 
 type NewRow = Pick<Selectable<DiskTable>, 'id' | 'kind' | 'subjectId' | 'regionId' | 'pool' | 'ownerId' | 'sizeGB'>;
@@ -56,11 +56,11 @@ const insert = prepared<NewRow>()((db, p) =>
 /** Promises it more room, or answers how much of its pool is free. */
 export async function growDisk(tx: Db, disk: Disk, sizeGB: number): Promise<{ freeGB: number } | null> {
   await tx.updateTable('disk').set({ sizeGB }).where('id', '=', diskKey(disk)).execute();
-  return take(tx, { ...disk, sizeGB: sizeGB - disk.sizeGB });
+  return reservePoolSpace(tx, { ...disk, sizeGB: sizeGB - disk.sizeGB });
 }
 
 /** They are there from now on; or, given up for lost, are to be made anew. */
-export async function markMade(tx: Db, ids: readonly DiskId[], made: boolean): Promise<void> {
+export async function markProvisioned(tx: Db, ids: readonly DiskId[], made: boolean): Promise<void> {
   await tx
     .updateTable('disk')
     .set({ made: made ? 1 : 0 })
@@ -75,7 +75,7 @@ export async function deleteDisks(tx: Db, ids: readonly DiskId[]): Promise<void>
     const row = await tx.deleteFrom('disk').where('id', '=', diskKey(id)).returningAll().executeTakeFirst();
     if (row === undefined) continue;
     const { sizeGB, ...disk } = fromRow(row);
-    await take(tx, { ...disk, sizeGB: -sizeGB });
+    await reservePoolSpace(tx, { ...disk, sizeGB: -sizeGB });
   }
 }
 
@@ -87,7 +87,7 @@ export async function disksAmong(db: Db, ids: readonly DiskId[]): Promise<Disk[]
 }
 
 /** Held by its row until the transaction ends. */
-export async function holdDisk(tx: Db, id: DiskId): Promise<Disk | undefined> {
+export async function lockDisk(tx: Db, id: DiskId): Promise<Disk | undefined> {
   const row = await tx
     .updateTable('disk')
     .set((disk) => ({ sizeGB: disk.ref('sizeGB') }))
@@ -141,7 +141,7 @@ export async function usageOfPools(db: Db, region: string): Promise<Map<PoolName
 }
 
 /** Those that hold at least such a share of their size. */
-export async function disksFullTo(db: Db, region: string, percent: number): Promise<Disk[]> {
+export async function disksFilledTo(db: Db, region: string, percent: number): Promise<Disk[]> {
   const rows = await db
     .selectFrom('disk')
     .selectAll()
@@ -154,7 +154,7 @@ export async function disksFullTo(db: Db, region: string, percent: number): Prom
 }
 
 /** Writes what was measured of it. False when it is gone, or another has told its owner meanwhile. */
-export async function writeMeasured(
+export async function writeMeasuredUsage(
   tx: Db,
   disk: Disk,
   { usageBytes, warnedPercent }: Pick<Disk, 'usageBytes' | 'warnedPercent'>,

@@ -26,7 +26,7 @@ export interface NewEvent {
 }
 
 /** What the account's row is after the event. */
-export interface Appended {
+export interface AppendedEvent {
   seq: number;
   version: number;
   /** Balance, vouchers and credit together. */
@@ -58,7 +58,7 @@ const insertEvent = prepared<Omit<Selectable<EventTable>, 'id'>>()((db, p) =>
 );
 
 /** Numbers and writes one event. Throws for an account that does not exist: nothing may happen to nobody. */
-export async function appendEvent(tx: Db, event: NewEvent): Promise<Appended> {
+export async function appendEvent(tx: Db, event: NewEvent): Promise<AppendedEvent> {
   const { accountId, atMs, kind, subjectId, counts } = event;
   const [account] = await moveAccount(tx, {
     accountId,
@@ -80,7 +80,7 @@ const moveAccountVersion = prepared<{ accountId: string; instances: number }>()(
 );
 
 /** For a change that the account can list and that is no event: the progress of a pull, a row that leaves the lists. */
-export async function moveVersion(
+export async function bumpVersion(
   tx: Db,
   accountId: string,
   counts: { instances: number } = { instances: 0 },
@@ -158,7 +158,7 @@ export async function versionsOf(store: Store, accountIds: readonly string[]): P
  * Forgets events from before then among the `limit` oldest, and answers how many. Ids grow with time, and those of one account in the
  * order of its numbers: what goes is a beginning of the table, even after the clock was set back, and so no account has a hole.
  */
-export async function forgetEvents(tx: Db, beforeMs: number, limit: number): Promise<number> {
+export async function deleteEventsBefore(tx: Db, beforeMs: number, limit: number): Promise<number> {
   const oldest = await tx.selectFrom('event').select(['id', 'atMs']).orderBy('id').limit(limit).execute();
   const kept = oldest.findIndex(({ atMs }) => atMs >= beforeMs);
   const last = oldest.at(kept === -1 ? -1 : kept - 1);

@@ -13,7 +13,7 @@ export async function insertGrant(tx: Db, row: GatewayGrantRow): Promise<void> {
 }
 
 /** A grant that has not expired, nor ended with its login or account. That the login's token expired does not end it. */
-export async function standingGrant(
+export async function activeGrant(
   db: Db,
   hash: string,
   kind: GatewayGrantRow['kind'],
@@ -75,7 +75,7 @@ export async function deleteSessionGrant(tx: Db, accountId: string, id: string):
  * In the transaction that terminates the instance. A session opens all that its account has, and a browser keeps one: it stays while there
  * is another instance of the account's, whose notebook may be saved by it, or the one it was opened for, and goes with the last.
  */
-export async function endGrantsFor(tx: Db, instanceId: string): Promise<void> {
+export async function revokeGrantsOfInstance(tx: Db, instanceId: string): Promise<void> {
   await tx.deleteFrom('gatewayGrant').where('instanceId', '=', instanceId).where('kind', '=', 'handover').execute();
   const owner = tx.selectFrom('instance').select('ownerId').where('id', '=', instanceId);
   await tx
@@ -101,19 +101,19 @@ export async function endGrantsFor(tx: Db, instanceId: string): Promise<void> {
     .execute();
 }
 
-export async function endGrantsOfLogin(tx: Db, sessionId: string): Promise<void> {
+export async function revokeGrantsOfSession(tx: Db, sessionId: string): Promise<void> {
   await tx.deleteFrom('gatewayGrant').where('sessionId', '=', sessionId).execute();
 }
 
 /** Those that came of any API key of the account: a grant does not say which. */
-export async function endGrantsOfKeys(tx: Db, accountId: string): Promise<void> {
+export async function revokeGrantsOfApiKeys(tx: Db, accountId: string): Promise<void> {
   await tx.deleteFrom('gatewayGrant').where('accountId', '=', accountId).where('sessionId', 'is', null).execute();
 }
 
-export async function endGrantsOf(tx: Db, accountId: string): Promise<void> {
+export async function revokeGrantsOfAccount(tx: Db, accountId: string): Promise<void> {
   await tx.deleteFrom('gatewayGrant').where('accountId', '=', accountId).execute();
 }
 
-export async function deleteSpentGrants(tx: Db, nowMs: number): Promise<void> {
+export async function deleteExpiredGrants(tx: Db, nowMs: number): Promise<void> {
   await tx.deleteFrom('gatewayGrant').where('expiresAtMs', '<=', nowMs).execute();
 }

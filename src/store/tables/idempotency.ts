@@ -1,7 +1,7 @@
 /**
  * # Idempotency keys
  *
- * A deed sent twice with one key is done once and answered twice alike. `remembered` inserts the key first, without an answer; the
+ * A deed sent twice with one key is done once and answered twice alike. `claimIdempotencyKey` inserts the key first, without an answer; the
  * deed is done; `remember` fills the answer in: all in one transaction. Inserting first is what makes two at once safe on
  * PostgreSQL: the second insert waits on the unique key until the first transaction ends; if that one committed, its answer is
  * there to be read, if it was rolled back, the second does the deed. (An advisory lock on a hash of the key would also serialise
@@ -13,7 +13,7 @@ import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 
 /** A key, and what it stands for. */
-export interface KeyedDeed {
+export interface KeyedRequest {
   key: string;
   route: string;
   /** Hash of the validated body. */
@@ -22,7 +22,7 @@ export interface KeyedDeed {
   formerBodyHash?: string;
 }
 
-interface Filled extends KeyedDeed {
+interface Filled extends KeyedRequest {
   accountId: string;
   answer: string;
   nowMs: number;
@@ -31,7 +31,7 @@ interface Filled extends KeyedDeed {
 /** `''` until `remember` fills it; a deed without an answer leaves it so. */
 const NO_ANSWER = '';
 
-const claimKey = prepared<KeyedDeed & { accountId: string }>()((db, p) =>
+const claimKey = prepared<KeyedRequest & { accountId: string }>()((db, p) =>
   db
     .insertInto('idempotency')
     .values({
@@ -66,17 +66,17 @@ const fillAnswer = prepared<Pick<Filled, 'accountId' | 'key' | 'answer' | 'nowMs
  * Null: this is the first time, do the deed and `remember` its answer in the same transaction. Else the first answer.
  * Throws `idempotency_mismatch` when the key stands for another route or body.
  */
-export async function remembered<Answer>(
+export async function claimIdempotencyKey<Answer>(
   tx: Db,
   accountId: string,
-  deed: KeyedDeed,
+  deed: KeyedRequest,
 ): Promise<{ answer: Answer } | null> {
   const { key, route, bodyHash, formerBodyHash } = deed;
   const [claimed] = await claimKey(tx, { accountId, key, route, bodyHash });
   if (claimed) return null;
   const [first] = await firstDeed(tx, { accountId, key });
   // Forgotten between the two statements, as only an old key is.
-  if (!first) return remembered<Answer>(tx, accountId, deed);
+  if (!first) return claimIdempotencyKey<Answer>(tx, accountId, deed);
   if (first.route !== route) {
     throw mismatch(`Idempotency-Key "${key}" was used before with ${first.route}; send another key with ${route}`);
   }
@@ -90,11 +90,11 @@ export async function remembered<Answer>(
 
 const mismatch = (message: string): Refusal => new Refusal('idempotency_mismatch', message);
 
-/** Keeps the answer of the deed that `remembered` said null to. */
-export async function remember(
+/** Keeps the answer of the deed that `claimIdempotencyKey` said null to. */
+export async function storeAnswer(
   tx: Db,
   accountId: string,
-  deed: KeyedDeed,
+  deed: KeyedRequest,
   answer: unknown,
   nowMs: number,
 ): Promise<void> {
@@ -103,7 +103,7 @@ export async function remember(
 }
 
 /** Forgets keys older than `beforeMs`, at most `limit` of them, oldest first; answers how many. Call again while it is `limit`. */
-export async function forgetAnswers(tx: Db, beforeMs: number, limit: number): Promise<number> {
+export async function deleteAnswersBefore(tx: Db, beforeMs: number, limit: number): Promise<number> {
   const gone = await tx
     .deleteFrom('idempotency')
     .where(({ eb, refTuple, selectFrom }) =>

@@ -4,8 +4,8 @@ import type { Image } from '../../domain/catalog.ts';
 import { imageId } from '../../domain/ids.ts';
 import { endOperation, type Operation } from '../../domain/operation.ts';
 import { ownImageStates, type OwnImageState } from '../../domain/own-image.ts';
-import { stillHeld } from '../db/leases.ts';
-import { keepOperation } from './operations.ts';
+import { isLeaseHeld } from '../db/leases.ts';
+import { archiveOperation } from './operations.ts';
 import type { ImageTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
 
@@ -98,7 +98,7 @@ export async function countOwnImages(db: Db, ownerId: string): Promise<number> {
 /**
  * The account's own image, held by its row until the transaction ends: a launch with it and its end come one after the other.
  */
-export const holdOwnImage = (tx: Db, ownerId: string, id: string): Promise<ImageRow | undefined> =>
+export const lockOwnImage = (tx: Db, ownerId: string, id: string): Promise<ImageRow | undefined> =>
   tx
     .updateTable('image')
     .set((row) => ({ dueAtMs: row.ref('dueAtMs') }))
@@ -109,7 +109,7 @@ export const holdOwnImage = (tx: Db, ownerId: string, id: string): Promise<Image
     .executeTakeFirst();
 
 /** The same, of one that has this name: which it is makes no odds where an account gave several the same. */
-export async function holdOwnImageCalled(tx: Db, ownerId: string, ref: string): Promise<ImageRow | undefined> {
+export async function lockOwnImageByRef(tx: Db, ownerId: string, ref: string): Promise<ImageRow | undefined> {
   const [row] = await tx
     .updateTable('image')
     .set((image) => ({ dueAtMs: image.ref('dueAtMs') }))
@@ -122,7 +122,7 @@ export async function holdOwnImageCalled(tx: Db, ownerId: string, ref: string): 
 }
 
 /** Instances that need the image to be started: not released, and without a root disk of their own that was archived. */
-export async function usersOfImage(db: Db, ownerId: string, id: string): Promise<string[]> {
+export async function instancesUsingImage(db: Db, ownerId: string, id: string): Promise<string[]> {
   const rows = await db
     .selectFrom('instance')
     .select(['id', 'spec'])
@@ -138,7 +138,7 @@ export async function usersOfImage(db: Db, ownerId: string, id: string): Promise
 }
 
 /** From now on nobody can launch with it, and its pass removes what lies on the engine. */
-export async function wishImageGone(
+export async function requestImageDeletion(
   tx: Db,
   { id, generation, operation }: { id: string; generation: number; operation: Operation },
   nowMs: number,
@@ -156,29 +156,29 @@ export async function deleteOwnImageRow(tx: Db, id: string): Promise<void> {
   await tx.deleteFrom('image').where('id', '=', id).execute();
 }
 
-type Hold = Parameters<typeof stillHeld>[0];
+type Hold = Parameters<typeof isLeaseHeld>[0];
 
 /** Writes what the pass found, if it still holds the row; false means that it is out of date and must be dropped. */
-export async function writeImageFound(
+export async function writeReconciledImage(
   tx: Db,
   hold: Hold,
   found: Partial<Pick<ImageRow, 'state' | 'stateText' | 'sizeBytes' | 'attempts' | 'operation'>>,
 ): Promise<boolean> {
-  const result = await tx.updateTable('image').set(found).where(stillHeld(hold)).executeTakeFirst();
+  const result = await tx.updateTable('image').set(found).where(isLeaseHeld(hold)).executeTakeFirst();
   return result.numUpdatedRows === 1n;
 }
 
 /** Its last operation, which ends with the row, is history from then on. False when another has the row by now. */
-export async function forgetImage(
+export async function deleteLeasedImageRow(
   tx: Db,
   hold: Hold,
   { ownerId, operation }: Pick<ImageRow, 'ownerId' | 'operation'>,
   nowMs: number,
 ): Promise<boolean> {
-  const result = await tx.deleteFrom('image').where(stillHeld(hold)).executeTakeFirst();
+  const result = await tx.deleteFrom('image').where(isLeaseHeld(hold)).executeTakeFirst();
   if (result.numDeletedRows === 0n) return false;
   if (ownerId === null || operation === null) return true;
   const done = endOperation(JSON.parse(operation), 'Succeeded', nowMs);
-  await keepOperation(tx, ownerId, { subjectId: hold.id, generation: hold.generation, operation: done }, nowMs);
+  await archiveOperation(tx, ownerId, { subjectId: hold.id, generation: hold.generation, operation: done }, nowMs);
   return true;
 }

@@ -8,9 +8,9 @@ import { desires, type Desired } from '../../domain/instance-states.ts';
 import type { Archive, Instance, InstanceSpec, NodePort, Observed } from '../../domain/instance.ts';
 import type { Operation } from '../../domain/operation.ts';
 import { publicInstance } from '../../domain/public-instance.ts';
-import { endsColumns } from './stop-policy.ts';
-import { stillHeld } from '../db/leases.ts';
-import { keepOperation } from './operations.ts';
+import { stopPolicyColumns } from './stop-policy.ts';
+import { isLeaseHeld } from '../db/leases.ts';
+import { archiveOperation } from './operations.ts';
 import { count, prepared } from '../db/prepared.ts';
 import type { Flag, InstanceTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
@@ -20,7 +20,7 @@ export type InstanceRow = Selectable<InstanceTable>;
 const flag = (value: boolean): Flag => (value ? 1 : 0);
 
 /** What proves that a pass still holds the row as it read it: lease and generation. */
-export interface Hold {
+export interface LeaseGuard {
   id: string;
   leaseToken: string;
   generation: number;
@@ -29,8 +29,8 @@ export interface Hold {
 const isDesired = (text: string): text is Desired => desires.some((desired) => desired === text);
 
 /** Members that rows of older versions don't have. Since when one has been Running nobody wrote down: at the earliest since its wish. */
-const observedOfOld = ({ status, wishedAtMs }: InstanceRow) => ({
-  runningSinceMs: status === 'Running' ? wishedAtMs : 0,
+const observedOfOld = ({ status, requestedAtMs }: InstanceRow) => ({
+  runningSinceMs: status === 'Running' ? requestedAtMs : 0,
   countedFromMs: 0,
   progress: null,
   answersBy: 'ssh',
@@ -67,7 +67,7 @@ export function instanceFromRow(row: InstanceRow): Instance {
     everEnsured: row.everEnsured === 1,
     filesStale: row.filesStale === 1,
     attempts: row.attempts,
-    wishedAtMs: row.wishedAtMs,
+    requestedAtMs: row.requestedAtMs,
     initExit: row.initExit,
     waitsSinceMs: row.waitsSinceMs,
     waitsUntilMs: row.waitsUntilMs,
@@ -90,7 +90,7 @@ const columnsOf = (instance: Instance, region: Region) => ({
   mustHalt: flag(instance.mustHalt),
   everEnsured: flag(instance.everEnsured),
   attempts: instance.attempts,
-  wishedAtMs: instance.wishedAtMs,
+  requestedAtMs: instance.requestedAtMs,
   initExit: instance.initExit,
   waitsSinceMs: instance.waitsSinceMs,
   waitsUntilMs: instance.waitsUntilMs,
@@ -100,7 +100,7 @@ const columnsOf = (instance: Instance, region: Region) => ({
   operation: JSON.stringify(instance.operation),
   observed: JSON.stringify(instance.observed),
   status: instance.observed.status,
-  ...endsColumns(instance, region),
+  ...stopPolicyColumns(instance, region),
 });
 
 const insertRow = prepared<Omit<InstanceRow, 'portAccess'>>()((db, p) =>
@@ -119,7 +119,7 @@ const insertRow = prepared<Omit<InstanceRow, 'portAccess'>>()((db, p) =>
     everEnsured: p('everEnsured'),
     filesStale: p('filesStale'),
     attempts: p('attempts'),
-    wishedAtMs: p('wishedAtMs'),
+    requestedAtMs: p('requestedAtMs'),
     initExit: p('initExit'),
     waitsSinceMs: p('waitsSinceMs'),
     waitsUntilMs: p('waitsUntilMs'),
@@ -199,7 +199,7 @@ export const ownedInstanceRow = (db: Db, ownerId: string, id: string): Promise<I
  * The same, held by its row until the transaction ends: passes and other wishes come before or after, never between what is read
  * here and what is written over it. In which order rows are held is in `store.ts`.
  */
-export const holdInstance = (tx: Db, ownerId: string, id: string): Promise<InstanceRow | undefined> =>
+export const lockInstance = (tx: Db, ownerId: string, id: string): Promise<InstanceRow | undefined> =>
   heldRow(tx, ownerId, id).where('desired', '!=', 'released').executeTakeFirst();
 
 const heldRow = (tx: Db, ownerId: string, id: string) =>
@@ -255,14 +255,14 @@ export async function instancePage(
  * Writes a wish over a row that is held: no lease is asked, and a pass that works on the old generation finds out when it writes.
  * The operation of the wish before it becomes history.
  */
-export async function writeWish(
+export async function writeDesiredState(
   tx: Db,
   before: Pick<Instance, 'generation' | 'operation'>,
   instance: Instance,
   region: Region,
   more: { dueAtMs: number; holdsCapacity: boolean; releasedAtMs: number | null },
 ): Promise<void> {
-  await keepOperation(tx, instance.ownerId, { ...before, subjectId: instance.id }, instance.wishedAtMs);
+  await archiveOperation(tx, instance.ownerId, { ...before, subjectId: instance.id }, instance.requestedAtMs);
   await tx
     .updateTable('instance')
     .set({
@@ -277,7 +277,7 @@ export async function writeWish(
 }
 
 const updateFound = prepared<
-  ReturnType<typeof columnsOf> & Hold & { holding: Flag | null; heldGeneration: number; heldEnds: string }
+  ReturnType<typeof columnsOf> & LeaseGuard & { holding: Flag | null; heldGeneration: number; heldEnds: string }
 >()((db, p) =>
   db
     .updateTable('instance')
@@ -288,7 +288,7 @@ const updateFound = prepared<
       mustHalt: p('mustHalt'),
       everEnsured: p('everEnsured'),
       attempts: p('attempts'),
-      wishedAtMs: p('wishedAtMs'),
+      requestedAtMs: p('requestedAtMs'),
       initExit: p('initExit'),
       waitsSinceMs: p('waitsSinceMs'),
       waitsUntilMs: p('waitsUntilMs'),
@@ -314,9 +314,9 @@ const updateFound = prepared<
  * instance is set beside passes and never theirs to write: a row whose `ends` have changed since they were read is written again
  * with its own. Answers the instance as it was written.
  */
-export async function writeFound(
+export async function writeReconciledInstance(
   tx: Db,
-  hold: Hold,
+  hold: LeaseGuard,
   found: Instance,
   region: Region,
   more: { holdsCapacity?: boolean } = {},
@@ -332,7 +332,7 @@ export async function writeFound(
       heldEnds,
     });
     if (written.length > 0) return instance;
-    const row = await tx.selectFrom('instance').select('ends').where(stillHeld(hold)).executeTakeFirst();
+    const row = await tx.selectFrom('instance').select('ends').where(isLeaseHeld(hold)).executeTakeFirst();
     if (!row || row.ends === heldEnds) return null;
     heldEnds = row.ends;
     const ends: Ends = JSON.parse(heldEnds);
@@ -365,7 +365,7 @@ export async function writeDiskUsage(
   return true;
 }
 
-export async function forgetMounts(tx: Db, instance: string): Promise<void> {
+export async function deleteMountsOf(tx: Db, instance: string): Promise<void> {
   await tx.deleteFrom('mount').where('instanceId', '=', instance).execute();
 }
 
@@ -377,9 +377,9 @@ export async function makeDue(tx: Db, ids: readonly string[], nowMs: number): Pr
 
 /**
  * The account's ssh keys changed: the control files of its running instances are out of date. No wish moves, so a launch under way
- * goes on; the mark is set beside whatever a pass writes, and only `markFiles` takes it off.
+ * goes on; the mark is set beside whatever a pass writes, and only `setFilesStale` takes it off.
  */
-export async function makeFilesStale(tx: Db, ownerId: string, nowMs: number): Promise<void> {
+export async function markOwnerFilesStale(tx: Db, ownerId: string, nowMs: number): Promise<void> {
   await tx
     .updateTable('instance')
     .set({ dueAtMs: nowMs, filesStale: 1 })
@@ -389,7 +389,7 @@ export async function makeFilesStale(tx: Db, ownerId: string, nowMs: number): Pr
 }
 
 /** Sets the mark for one instance, or takes it off once it has the present files: what changes later sets it again. */
-export async function markFiles(tx: Db, id: string, stale: boolean): Promise<void> {
+export async function setFilesStale(tx: Db, id: string, stale: boolean): Promise<void> {
   await tx
     .updateTable('instance')
     .set({ filesStale: flag(stale) })
@@ -410,7 +410,7 @@ export async function makeMountersDue(tx: Db, volume: string, nowMs: number): Pr
  * Instances of the region that say Running and that no pass is due for. Found by their node ports, which each has that runs: the table of
  * instances also holds all that ever were, and a sweep must not cost more the longer a server lives.
  */
-export async function restingRunningIds(db: Db, region: string): Promise<string[]> {
+export async function settledRunningIds(db: Db, region: string): Promise<string[]> {
   const rows = await db
     .selectFrom('instance')
     .select('id')
@@ -422,7 +422,7 @@ export async function restingRunningIds(db: Db, region: string): Promise<string[
 }
 
 /** Those of the ids that say Running and are to. */
-export async function runningAmong(db: Db, ids: readonly string[]): Promise<InstanceRow[]> {
+export async function runningRowsAmong(db: Db, ids: readonly string[]): Promise<InstanceRow[]> {
   if (ids.length === 0) return [];
   return db
     .selectFrom('instance')
@@ -476,7 +476,7 @@ export async function instanceRowsOfRegion(
 }
 
 /** Writes the public text anew after the region's own facts changed, from the row as it is now. */
-export async function rewriteText(
+export async function refreshPublicText(
   tx: Db,
   { id, ownerId }: Pick<InstanceRow, 'id' | 'ownerId'>,
   region: Region,

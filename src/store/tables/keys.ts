@@ -1,7 +1,7 @@
 /** API keys, of which only the hash is kept, and ssh public keys. */
 import type { Selectable } from 'kysely';
 import type { ApiKeyTable, SshKeyTable } from '../db/schema.ts';
-import type { Holder } from './sessions.ts';
+import type { CredentialHolder } from './sessions.ts';
 import type { Db } from '../store.ts';
 
 export type ApiKeyRow = Selectable<ApiKeyTable>;
@@ -35,7 +35,10 @@ export async function apiKeysOf(db: Db, accountId: string): Promise<ApiKeyRow[]>
 }
 
 /** Whose key it is, unless the account is disabled. */
-export async function holderOfApiKey(db: Db, hash: string): Promise<(Holder & { apiKeyId: string }) | undefined> {
+export async function holderOfApiKey(
+  db: Db,
+  hash: string,
+): Promise<(CredentialHolder & { apiKeyId: string }) | undefined> {
   return db
     .selectFrom('apiKey')
     .innerJoin('account', 'account.id', 'apiKey.accountId')

@@ -7,7 +7,7 @@ export interface MinutePart {
   body: Uint8Array;
 }
 
-export interface HourOfOne {
+export interface InstanceHour {
   instanceId: string;
   atMs: number;
   body: Uint8Array;
@@ -35,7 +35,7 @@ export const minutesBetween = (db: Db, fromMs: number, toMs: number): Promise<Mi
     .execute();
 
 /** One that is there was written whole. */
-export async function writeHours(tx: Db, hours: readonly HourOfOne[]): Promise<void> {
+export async function writeHours(tx: Db, hours: readonly InstanceHour[]): Promise<void> {
   if (hours.length === 0) return;
   await tx
     .insertInto('metricHour')
@@ -45,7 +45,7 @@ export async function writeHours(tx: Db, hours: readonly HourOfOne[]): Promise<v
 }
 
 /** Of one instance, in order. */
-export const hoursSince = (db: Db, instanceId: string, atMs: number): Promise<HourOfOne[]> =>
+export const hoursSince = (db: Db, instanceId: string, atMs: number): Promise<InstanceHour[]> =>
   db
     .selectFrom('metricHour')
     .selectAll()
@@ -55,7 +55,7 @@ export const hoursSince = (db: Db, instanceId: string, atMs: number): Promise<Ho
     .execute();
 
 /** What is older than that, and all hours of instances that were terminated and are listed yet. */
-export async function forgetMetrics(tx: Db, before: { minutesMs: number; hoursMs: number }): Promise<void> {
+export async function deleteMetricsBefore(tx: Db, before: { minutesMs: number; hoursMs: number }): Promise<void> {
   await tx.deleteFrom('metricMinute').where('atMs', '<', before.minutesMs).execute();
   await tx.deleteFrom('metricHour').where('atMs', '<', before.hoursMs).execute();
   await tx

@@ -2,7 +2,7 @@
 import type { Db } from '../store.ts';
 
 /** Takes one node port of the region for the instance; false when it is somebody's already. */
-export async function takeNodePort(
+export async function allotNodePort(
   tx: Db,
   region: string,
   nodePort: number,
@@ -17,16 +17,16 @@ export async function takeNodePort(
   return (result.numInsertedOrUpdatedRows ?? 0n) > 0n;
 }
 
-export async function takenNodePorts(db: Db, region: string): Promise<Set<number>> {
+export async function allottedNodePorts(db: Db, region: string): Promise<Set<number>> {
   const rows = await db.selectFrom('nodePort').select('nodePort').where('regionId', '=', region).execute();
   return new Set(rows.map((row) => row.nodePort));
 }
 
-export async function freeNodePorts(tx: Db, instance: string): Promise<void> {
+export async function releaseNodePorts(tx: Db, instance: string): Promise<void> {
   await tx.deleteFrom('nodePort').where('instanceId', '=', instance).execute();
 }
 
-export async function freeNodePort(tx: Db, instance: string, nodePort: number): Promise<void> {
+export async function releaseNodePort(tx: Db, instance: string, nodePort: number): Promise<void> {
   await tx.deleteFrom('nodePort').where('instanceId', '=', instance).where('nodePort', '=', nodePort).execute();
 }
 

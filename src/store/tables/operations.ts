@@ -24,7 +24,7 @@ interface Kept {
   subjectId: string;
   generation: number;
   kind: OperationKind;
-  keptSinceMs: number;
+  archivedAtMs: number;
   operation: string;
 }
 
@@ -35,7 +35,7 @@ const insertKept = prepared<Kept>()((db, p) =>
     subjectId: p('subjectId'),
     generation: p('generation'),
     kind: p('kind'),
-    keptSinceMs: p('keptSinceMs'),
+    archivedAtMs: p('archivedAtMs'),
     operation: p('operation'),
   }),
 );
@@ -44,7 +44,7 @@ const insertKept = prepared<Kept>()((db, p) =>
  * Makes the present operation history, in the transaction that writes another wish over the row or drops it: one that had not ended
  * is Cancelled.
  */
-export async function keepOperation(
+export async function archiveOperation(
   tx: Db,
   accountId: string,
   { subjectId, generation, operation }: SubjectOperation,
@@ -56,13 +56,13 @@ export async function keepOperation(
     subjectId,
     generation,
     kind: operation.kind,
-    keptSinceMs: nowMs,
+    archivedAtMs: nowMs,
     operation: JSON.stringify(supersede(operation, nowMs)),
   });
 }
 
 /** The present operation of the account's own instance, volume, snapshot or image; null where there is none. */
-export async function presentOperation(
+export async function currentOperation(
   db: Db,
   kind: SubjectKind,
   accountId: string,
@@ -149,11 +149,16 @@ export async function listedInstance(
 }
 
 /** Forgets what has been history since before then, at most `limit`, oldest first; answers how many. Call again while it is `limit`. */
-export async function forgetOperations(tx: Db, beforeMs: number, limit: number): Promise<number> {
+export async function deleteOperationsBefore(tx: Db, beforeMs: number, limit: number): Promise<number> {
   const gone = await tx
     .deleteFrom('operation')
     .where('id', 'in', (from) =>
-      from.selectFrom('operation').select('id').where('keptSinceMs', '<', beforeMs).orderBy('keptSinceMs').limit(limit),
+      from
+        .selectFrom('operation')
+        .select('id')
+        .where('archivedAtMs', '<', beforeMs)
+        .orderBy('archivedAtMs')
+        .limit(limit),
     )
     .executeTakeFirst();
   return Number(gone.numDeletedRows);

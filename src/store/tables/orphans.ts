@@ -21,7 +21,7 @@ export interface Intent {
   /** No pass is due for it, and none works on it. */
   idle: boolean;
   /** Of its archive, and of all that is still to be removed: what that replaced, and what was asked for and never finished. */
-  keptRefs: string[];
+  retainedRefs: string[];
 }
 
 /** Those of the ids that were ever wished, released ones among them. */
@@ -35,13 +35,13 @@ export async function intentsAmong(db: Db, ids: readonly string[]): Promise<Inte
   return rows.map(({ dueAtMs, archive, unfinished, ...row }) => {
     const kept: Archive | null = archive === null ? null : JSON.parse(archive);
     const open: string[] = JSON.parse(unfinished);
-    const keptRefs = kept === null ? open : [kept.ref, ...kept.replaces, ...open];
-    return { ...row, idle: dueAtMs === null, keptRefs };
+    const retainedRefs = kept === null ? open : [kept.ref, ...kept.replaces, ...open];
+    return { ...row, idle: dueAtMs === null, retainedRefs };
   });
 }
 
 /** Those of the accounts that have an instance which is not wholly gone. */
-export async function ownersAmong(db: Db, ownerIds: readonly string[]): Promise<Set<string>> {
+export async function ownersWithInstances(db: Db, ownerIds: readonly string[]): Promise<Set<string>> {
   if (ownerIds.length === 0) return new Set();
   const rows = await db
     .selectFrom('instance')
@@ -101,27 +101,27 @@ export async function orphanById(db: Db, id: string): Promise<Orphan | undefined
   return row && orphanFromRow(row);
 }
 
-export type Sighting = Omit<Orphan, 'firstSeenAtMs' | 'lastSeenAtMs' | 'watchedMs' | 'handling' | 'note'>;
+export type OrphanObservation = Omit<Orphan, 'firstSeenAtMs' | 'lastSeenAtMs' | 'watchedMs' | 'handling' | 'note'>;
 
 const AT_ONCE = 50;
 
 /** Brings the table to what was seen now of these kinds in the whole region. Answers those that were seen for the second time. */
-export async function seeOrphans(
+export async function recordOrphans(
   tx: Db,
   { regionId, kinds }: { regionId: string; kinds: readonly OrphanKind[] },
-  found: readonly Sighting[],
+  found: readonly OrphanObservation[],
   nowMs: number,
 ): Promise<Orphan[]> {
   const seen = found.toSorted((one, other) => (one.id < other.id ? -1 : 1));
   const known = (await orphansOf(tx, regionId)).filter(({ kind }) => kinds.includes(kind));
   const before = new Map(known.map((orphan) => [orphan.id, orphan]));
   // What bears the name of one that was seen and was made at another time is another.
-  const same = (one: Sighting): Orphan | undefined => {
+  const same = (one: OrphanObservation): Orphan | undefined => {
     const was = before.get(one.id);
     return was?.createdAtMs === one.createdAtMs ? was : undefined;
   };
   const stay = new Set(seen.filter(same).map(({ id }) => id));
-  await forgetOrphans(
+  await deleteOrphans(
     tx,
     [...before.keys()].filter((id) => !stay.has(id)),
   );
@@ -154,7 +154,7 @@ export async function seeOrphans(
 }
 
 /** Says what is to be done with it, if that is still `from`; false when it is not, or the stray is none any more. */
-export async function handOrphan(
+export async function setOrphanHandling(
   tx: Db,
   id: string,
   change: { from: readonly OrphanHandling[]; to: OrphanHandling; note: string },
@@ -169,12 +169,12 @@ export async function handOrphan(
 }
 
 /** What became of a try. */
-export async function noteOrphan(tx: Db, id: string, note: string): Promise<void> {
+export async function setOrphanNote(tx: Db, id: string, note: string): Promise<void> {
   await tx.updateTable('orphan').set({ note }).where('id', '=', id).execute();
 }
 
 /** Takes it off the table unless it is being deleted: true for one caller only. */
-export async function takeOrphan(tx: Db, id: string): Promise<boolean> {
+export async function claimOrphan(tx: Db, id: string): Promise<boolean> {
   const { numDeletedRows } = await tx
     .deleteFrom('orphan')
     .where('id', '=', id)
@@ -185,7 +185,7 @@ export async function takeOrphan(tx: Db, id: string): Promise<boolean> {
 
 const FORGET_AT_ONCE = 500;
 
-export async function forgetOrphans(tx: Db, ids: readonly string[]): Promise<void> {
+export async function deleteOrphans(tx: Db, ids: readonly string[]): Promise<void> {
   for (let from = 0; from < ids.length; from += FORGET_AT_ONCE)
     await tx
       .deleteFrom('orphan')

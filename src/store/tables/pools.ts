@@ -45,7 +45,7 @@ export async function savePool(
 }
 
 /** True when it was the other before: of all that see it at once, one tells. */
-export async function markWarned(tx: Db, region: string, name: PoolName, warned: boolean): Promise<boolean> {
+export async function setPoolWarned(tx: Db, region: string, name: PoolName, warned: boolean): Promise<boolean> {
   const [now, before] = warned ? ([1, 0] as const) : ([0, 1] as const);
   const result = await tx
     .updateTable('pool')
@@ -73,7 +73,7 @@ const addIfRoom = prepared<{ id: string; sizeGB: number }>()((db, p) =>
 );
 
 /** Promises so much of it, or nothing: then it answers how much is free. Less than nothing gives back. */
-export async function take(
+export async function reservePoolSpace(
   tx: Db,
   { regionId: region, pool, sizeGB }: { regionId: string; pool: PoolName; sizeGB: number },
   { evenIfFull = false }: { evenIfFull?: boolean } = {},

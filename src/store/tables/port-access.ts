@@ -3,7 +3,7 @@ import { portAccesses, type AccessByPort } from '../../domain/port-access.ts';
 import type { InstanceRow } from './instances.ts';
 import type { Db } from '../store.ts';
 
-export function accessSettings({ portAccess }: Pick<InstanceRow, 'portAccess'>): AccessByPort {
+export function portAccessOf({ portAccess }: Pick<InstanceRow, 'portAccess'>): AccessByPort {
   // Nearly always, and it is read at each look at a route.
   if (portAccess === '{}') return new Map();
   const kept: Record<string, string> = JSON.parse(portAccess);
@@ -14,7 +14,7 @@ export function accessSettings({ portAccess }: Pick<InstanceRow, 'portAccess'>):
   );
 }
 
-export async function writeAccessSettings(tx: Db, instanceId: string, settings: AccessByPort): Promise<void> {
+export async function writePortAccess(tx: Db, instanceId: string, settings: AccessByPort): Promise<void> {
   const portAccess = JSON.stringify(Object.fromEntries(settings));
   await tx.updateTable('instance').set({ portAccess }).where('id', '=', instanceId).execute();
 }

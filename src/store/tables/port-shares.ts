@@ -10,7 +10,7 @@ export async function insertShare(tx: Db, row: PortShareRow): Promise<void> {
 }
 
 /** One that has not expired, and whose account is not disabled. */
-export async function standingShare(db: Db, hash: string, nowMs: number): Promise<PortShareRow | undefined> {
+export async function activeShare(db: Db, hash: string, nowMs: number): Promise<PortShareRow | undefined> {
   return db
     .selectFrom('portShare')
     .innerJoin('account', 'account.id', 'portShare.accountId')
@@ -43,10 +43,10 @@ export async function deleteShare(tx: Db, instanceId: string, id: string): Promi
 }
 
 /** In the transaction that terminates the instance. */
-export async function endSharesOf(tx: Db, instanceId: string): Promise<void> {
+export async function deleteSharesOf(tx: Db, instanceId: string): Promise<void> {
   await tx.deleteFrom('portShare').where('instanceId', '=', instanceId).execute();
 }
 
-export async function deleteSpentShares(tx: Db, nowMs: number): Promise<void> {
+export async function deleteExpiredShares(tx: Db, nowMs: number): Promise<void> {
   await tx.deleteFrom('portShare').where('expiresAtMs', '<=', nowMs).execute();
 }

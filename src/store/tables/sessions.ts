@@ -4,7 +4,7 @@ import type { SessionTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
 
 /** Who a credential stands for, while it does. */
-export interface Holder {
+export interface CredentialHolder {
   accountId: string;
   username: string;
   email: string;
@@ -17,7 +17,7 @@ export async function insertSession(tx: Db, row: Selectable<SessionTable>): Prom
 }
 
 /** The holder of a login that has not ended, expired or been disabled with its account. */
-export async function holderOfSession(db: Db, id: string, nowMs: number): Promise<Holder | undefined> {
+export async function holderOfSession(db: Db, id: string, nowMs: number): Promise<CredentialHolder | undefined> {
   return db
     .selectFrom('session')
     .innerJoin('account', 'account.id', 'session.accountId')
@@ -29,7 +29,7 @@ export async function holderOfSession(db: Db, id: string, nowMs: number): Promis
     .executeTakeFirst();
 }
 
-export async function hasLiveSession(db: Db, accountId: string, id: string): Promise<boolean> {
+export async function hasActiveSession(db: Db, accountId: string, id: string): Promise<boolean> {
   const row = await db
     .selectFrom('session')
     .select('id')
@@ -61,7 +61,7 @@ export async function revokeSessionsOf(tx: Db, accountId: string, atMs: number):
 }
 
 /** Forgets logins whose token has expired and that no gateway session hangs on. */
-export async function deleteSpentSessions(tx: Db, nowMs: number): Promise<void> {
+export async function deleteExpiredSessions(tx: Db, nowMs: number): Promise<void> {
   await tx
     .deleteFrom('session')
     .where('expiresAtMs', '<=', nowMs)

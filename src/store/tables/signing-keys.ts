@@ -25,7 +25,7 @@ export async function signingKeysSince(db: Db, retiredAfterMs: number): Promise<
 }
 
 /** Makes `key` the one that signs, in the place of `over` (undefined: of none). False when another was quicker: nothing is written then. */
-export async function succeedSigningKey(
+export async function replaceSigningKey(
   tx: Db,
   over: string | undefined,
   key: Pick<SigningKeyRow, 'kid' | 'privateJwk' | 'publicJwk'>,

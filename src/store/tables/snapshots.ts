@@ -4,10 +4,10 @@ import { regionId, snapshotId, userId, volumeId } from '../../domain/ids.ts';
 import { endOperation } from '../../domain/operation.ts';
 import { consistencies, publicSnapshot, snapshotStatuses, type Snapshot } from '../../domain/snapshot.ts';
 import { volumeTypes } from '../../domain/volume.ts';
-import type { Hold } from './instances.ts';
-import { stillHeld } from '../db/leases.ts';
+import type { LeaseGuard } from './instances.ts';
+import { isLeaseHeld } from '../db/leases.ts';
 import { oneOf } from '../db/one-of.ts';
-import { keepOperation } from './operations.ts';
+import { archiveOperation } from './operations.ts';
 import type { SnapshotTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
 
@@ -54,7 +54,7 @@ export async function insertSnapshot(tx: Db, snapshot: Snapshot, dueAtMs: number
  * The owner's snapshot, unless it is being deleted, held by its row until the transaction ends: a delete and a restore of it come one after
  * the other, and the second sees the first.
  */
-export async function holdSnapshot(tx: Db, ownerId: string, id: string): Promise<Snapshot | undefined> {
+export async function lockSnapshot(tx: Db, ownerId: string, id: string): Promise<Snapshot | undefined> {
   const row = await tx
     .updateTable('snapshot')
     .set((snapshot) => ({ dueAtMs: snapshot.ref('dueAtMs') }))
@@ -101,8 +101,8 @@ export async function snapshotTextsOf(db: Db, ownerId: string, volume: string, l
 }
 
 /** From now on no list shows it. The operation of the wish before becomes history. */
-export async function wishSnapshotGone(tx: Db, before: Snapshot, gone: Snapshot, nowMs: number): Promise<void> {
-  await keepOperation(tx, before.ownerId, { ...before, subjectId: before.id }, nowMs);
+export async function requestSnapshotDeletion(tx: Db, before: Snapshot, gone: Snapshot, nowMs: number): Promise<void> {
+  await archiveOperation(tx, before.ownerId, { ...before, subjectId: before.id }, nowMs);
   await tx
     .updateTable('snapshot')
     .set({ ...changing(gone), listed: 0, dueAtMs: nowMs })
@@ -111,16 +111,16 @@ export async function wishSnapshotGone(tx: Db, before: Snapshot, gone: Snapshot,
 }
 
 /** Writes what the pass found, if it still holds the row; false means that it is out of date and must be dropped. */
-export async function writeSnapshotFound(tx: Db, hold: Hold, found: Snapshot): Promise<boolean> {
-  const result = await tx.updateTable('snapshot').set(changing(found)).where(stillHeld(hold)).executeTakeFirst();
+export async function writeReconciledSnapshot(tx: Db, hold: LeaseGuard, found: Snapshot): Promise<boolean> {
+  const result = await tx.updateTable('snapshot').set(changing(found)).where(isLeaseHeld(hold)).executeTakeFirst();
   return result.numUpdatedRows > 0n;
 }
 
 /** Its last operation, which ends with the row, is history from then on. */
-export async function deleteSnapshotRow(tx: Db, hold: Hold, snapshot: Snapshot, nowMs: number): Promise<boolean> {
-  const result = await tx.deleteFrom('snapshot').where(stillHeld(hold)).executeTakeFirst();
+export async function deleteSnapshotRow(tx: Db, hold: LeaseGuard, snapshot: Snapshot, nowMs: number): Promise<boolean> {
+  const result = await tx.deleteFrom('snapshot').where(isLeaseHeld(hold)).executeTakeFirst();
   if (result.numDeletedRows === 0n) return false;
   const operation = endOperation(snapshot.operation, 'Succeeded', nowMs);
-  await keepOperation(tx, snapshot.ownerId, { ...snapshot, subjectId: snapshot.id, operation }, nowMs);
+  await archiveOperation(tx, snapshot.ownerId, { ...snapshot, subjectId: snapshot.id, operation }, nowMs);
   return true;
 }

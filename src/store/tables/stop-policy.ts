@@ -7,7 +7,7 @@ import { publicInstance } from '../../domain/public-instance.ts';
 import type { Db } from '../store.ts';
 
 /** The columns that say what ends it, and all that is made of `ends`; idleness is watched while it runs and is to. */
-export const endsColumns = (instance: Instance, region: Region) => ({
+export const stopPolicyColumns = (instance: Instance, region: Region) => ({
   ends: JSON.stringify(instance.ends),
   endsAtMs: endsAtMs(instance),
   idleAfterMs:
@@ -18,8 +18,8 @@ export const endsColumns = (instance: Instance, region: Region) => ({
 });
 
 /** Writes what ends an instance over a row that is held. No wish moves: a pass under way goes on. */
-export async function writeEnds(tx: Db, instance: Instance, region: Region): Promise<void> {
-  await tx.updateTable('instance').set(endsColumns(instance, region)).where('id', '=', instance.id).execute();
+export async function writeStopPolicy(tx: Db, instance: Instance, region: Region): Promise<void> {
+  await tx.updateTable('instance').set(stopPolicyColumns(instance, region)).where('id', '=', instance.id).execute();
 }
 
 /** One of those whose time is over, and since when. */
@@ -30,7 +30,7 @@ export interface Overdue {
 }
 
 /** Instances whose time is over, the longest overdue first; those behind `after`, null: from the first. */
-export async function endedByClock(
+export async function overdueInstances(
   db: Db,
   nowMs: number,
   after: Pick<Overdue, 'endsAtMs' | 'id'> | null,
@@ -43,7 +43,7 @@ export async function endedByClock(
 }
 
 /** Ids of the running instances that idleness stops, in order, from behind `afterId`; '' is before all. */
-export async function idsToWatch(db: Db, afterId: string, limit: number): Promise<string[]> {
+export async function idleWatchedIds(db: Db, afterId: string, limit: number): Promise<string[]> {
   const rows = await db
     .selectFrom('instance')
     .select('id')

@@ -1,14 +1,14 @@
 /**
  * Pages of an account's list of volumes. An offset is walked, row by row: the last page of 10,000 volumes took twice as long as the first.
- * So the places of some volumes are remembered, and a page is found from the nearest one before it: listing page after page, each is as near
+ * So the places of some volumes are claimIdempotencyKey, and a page is found from the nearest one before it: listing page after page, each is as near
  * as the first. Places hold while the account's `version` stands, which moves with all that its lists show; then they are forgotten.
  */
 import { count, prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 
-/** One place is remembered in each stretch of so many volumes. */
+/** One place is claimIdempotencyKey in each stretch of so many volumes. */
 const STRETCH = 64;
-/** Owners whose places are remembered; the one not asked for longest is forgotten. */
+/** Owners whose places are claimIdempotencyKey; the one not asked for longest is forgotten. */
 const OWNERS = 1_000;
 
 interface Known {
@@ -73,7 +73,7 @@ export function makeVolumePages(): VolumePages {
 
   return {
     async page(db, ownerId, offset, limit) {
-      // Read before the page: when a volume joins or leaves in between, what is remembered is of the old version, and forgotten at the next page.
+      // Read before the page: when a volume joins or leaves in between, what is claimIdempotencyKey is of the old version, and forgotten at the next page.
       const [account] = await totals(db, { ownerId });
       const totalEntries = account?.volumeCount ?? 0;
       if (!account || offset >= totalEntries) return { texts: [], totalEntries };

@@ -11,10 +11,10 @@ import {
   type VolumeStatus,
   type VolumeType,
 } from '../../domain/volume.ts';
-import type { Hold } from './instances.ts';
-import { stillHeld } from '../db/leases.ts';
+import type { LeaseGuard } from './instances.ts';
+import { isLeaseHeld } from '../db/leases.ts';
 import { oneOf } from '../db/one-of.ts';
-import { keepOperation } from './operations.ts';
+import { archiveOperation } from './operations.ts';
 import type { VolumeTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
 
@@ -79,7 +79,7 @@ export async function insertVolume(tx: Db, volume: Volume, dueAtMs: number): Pro
  * The owner's volumes among `ids` that are not being deleted, each held by its row until the transaction ends: a delete and a
  * mount of the same volume come one after the other, and the second sees the first.
  */
-export async function holdVolumes(tx: Db, ownerId: string, ids: readonly string[]): Promise<VolumeRow[]> {
+export async function lockVolumes(tx: Db, ownerId: string, ids: readonly string[]): Promise<VolumeRow[]> {
   if (ids.length === 0) return [];
   return tx
     .updateTable('volume')
@@ -99,13 +99,13 @@ export async function ownedVolume(db: Db, ownerId: string, id: string): Promise<
 }
 
 /** The operation of the wish before it becomes history. */
-export async function writeVolumeWish(
+export async function writeVolumeDesiredState(
   tx: Db,
   before: Pick<Volume, 'generation' | 'operation'>,
   volume: Volume,
   more: { listed: boolean; dueAtMs: number },
 ): Promise<void> {
-  await keepOperation(tx, volume.ownerId, { ...before, subjectId: volume.id }, volume.operation.startedAtMs);
+  await archiveOperation(tx, volume.ownerId, { ...before, subjectId: volume.id }, volume.operation.startedAtMs);
   await tx
     .updateTable('volume')
     .set({ ...columnsOf(volume), listed: more.listed ? 1 : 0, dueAtMs: more.dueAtMs })
@@ -114,11 +114,15 @@ export async function writeVolumeWish(
 }
 
 /** Writes what the pass found over the volume as it is by now: its name may be another. Null when the pass is out of date. */
-export async function writeVolumeFound(tx: Db, hold: Hold, found: (volume: Volume) => Volume): Promise<Volume | null> {
+export async function writeReconciledVolume(
+  tx: Db,
+  hold: LeaseGuard,
+  found: (volume: Volume) => Volume,
+): Promise<Volume | null> {
   const row = await tx
     .updateTable('volume')
     .set((volume) => ({ status: volume.ref('status') }))
-    .where(stillHeld(hold))
+    .where(isLeaseHeld(hold))
     .returningAll()
     .executeTakeFirst();
   if (!row) return null;
@@ -136,7 +140,7 @@ export async function writeVolumeName(tx: Db, volume: Volume): Promise<void> {
 const sourceText = ({ kind, id }: Pick<DiskId, 'kind' | 'id'>): string => JSON.stringify({ kind, id });
 
 /** Whether a volume or a snapshot is being made of it, which it must outlast. */
-export async function isCopied(db: Db, from: DiskId): Promise<boolean> {
+export async function isCopySource(db: Db, from: DiskId): Promise<boolean> {
   const volume = db
     .selectFrom('volume')
     .select('id')
@@ -155,11 +159,11 @@ export async function isCopied(db: Db, from: DiskId): Promise<boolean> {
 }
 
 /** Its last operation, which ends with the row, is history from then on. */
-export async function deleteVolumeRow(tx: Db, hold: Hold, volume: Volume, nowMs: number): Promise<boolean> {
-  const result = await tx.deleteFrom('volume').where(stillHeld(hold)).executeTakeFirst();
+export async function deleteVolumeRow(tx: Db, hold: LeaseGuard, volume: Volume, nowMs: number): Promise<boolean> {
+  const result = await tx.deleteFrom('volume').where(isLeaseHeld(hold)).executeTakeFirst();
   if (result.numDeletedRows === 0n) return false;
   const operation = endOperation(volume.operation, 'Succeeded', nowMs);
-  await keepOperation(tx, volume.ownerId, { ...volume, subjectId: volume.id, operation }, nowMs);
+  await archiveOperation(tx, volume.ownerId, { ...volume, subjectId: volume.id, operation }, nowMs);
   return true;
 }
 
@@ -193,7 +197,7 @@ export async function makeVolumeDue(tx: Db, id: string, nowMs: number): Promise<
 }
 
 /** Writes a measured usage, unless the volume has moved on since it was read or is in the hands of a pass. */
-export async function writeUsage(tx: Db, volume: Volume, usageBytes: number): Promise<boolean> {
+export async function writeVolumeUsage(tx: Db, volume: Volume, usageBytes: number): Promise<boolean> {
   const result = await tx
     .updateTable('volume')
     .set({ usageBytes, publicText: JSON.stringify(publicVolume({ ...volume, usageBytes })) })

@@ -1,7 +1,7 @@
 /** The way from the API to the gateway: handovers are good once and for a minute, sessions for as long as they are used. */
 import { expect, test } from 'vitest';
 import type { Caller } from '../../../src/control/index.ts';
-import { endGrantsFor } from '../../../src/store/tables/gateway-grants.ts';
+import { revokeGrantsOfInstance } from '../../../src/store/tables/gateway-grants.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import {
   DAY,
@@ -205,7 +205,7 @@ onBothEngines('gateway grants', (open) => {
     await room.access.grants.endFor(INSTANCE);
     expect(await room.access.grants.session(here)).toBeNull();
     expect(await room.access.grants.session(there)).not.toBeNull();
-    await room.store.write((tx) => endGrantsFor(tx, elsewhere));
+    await room.store.write((tx) => revokeGrantsOfInstance(tx, elsewhere));
     room.clock.nowMs += SECOND;
     expect(await room.access.grants.session(there)).toBeNull();
   });

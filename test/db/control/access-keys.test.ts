@@ -148,7 +148,7 @@ onBothEngines('API keys', (open) => {
 });
 
 /** A well-formed ed25519 line; that no point of the curve need be behind it is sshd's to see. */
-const lineOf = (n: number, comment = 'anna@laptop'): string => {
+const queueEntries = (n: number, comment = 'anna@laptop'): string => {
   const blob = Buffer.concat([
     Buffer.from('0000000b7373682d6564323535313900000020', 'hex'),
     Buffer.alloc(28),
@@ -166,14 +166,14 @@ onBothEngines('ssh keys', (open) => {
     expect(await authorizedKeysOf(room.store.read, accountId)).toBe('');
     const { sshKey } = await room.access.createSshKey(
       caller,
-      { name: 'laptop', publicKey: `${lineOf(1)} \u001b[2J\n` },
+      { name: 'laptop', publicKey: `${queueEntries(1)} \u001b[2J\n` },
       null,
     );
     expect(sshKey.fingerprint).toMatch(/^SHA256:[A-Za-z0-9+/]{43}$/);
     room.clock.nowMs += 1;
-    const second = await room.access.createSshKey(caller, { name: 'desk', publicKey: lineOf(2, '') }, null);
+    const second = await room.access.createSshKey(caller, { name: 'desk', publicKey: queueEntries(2, '') }, null);
     expect(await authorizedKeysOf(room.store.read, accountId)).toBe(
-      `${lineOf(1, 'anna@laptop [2J')}\n${lineOf(2, '').trim()}\n`,
+      `${queueEntries(1, 'anna@laptop [2J')}\n${queueEntries(2, '').trim()}\n`,
     );
     expect(await room.access.listSshKeys(caller)).toEqual({
       sshKeys: [
@@ -182,7 +182,7 @@ onBothEngines('ssh keys', (open) => {
       ],
     });
     await room.access.deleteSshKey(caller, { id: sshKey.id }, null);
-    expect(await authorizedKeysOf(room.store.read, accountId)).toBe(`${lineOf(2, '').trim()}\n`);
+    expect(await authorizedKeysOf(room.store.read, accountId)).toBe(`${queueEntries(2, '').trim()}\n`);
     expect(room.keysChanged).toEqual([accountId, accountId, accountId]);
     expect((await eventKinds(room.store, accountId)).slice(2)).toEqual([
       'sshKey.created',
@@ -195,7 +195,7 @@ onBothEngines('ssh keys', (open) => {
     const fails = { onSshKeysChanged: () => Promise.reject(new Error('no instance could be marked')) };
     const room = await openRoom(open, fails);
     const { caller } = await annaOf(room);
-    await expect(room.access.createSshKey(caller, { name: 'a', publicKey: lineOf(1) }, null)).rejects.toThrow(
+    await expect(room.access.createSshKey(caller, { name: 'a', publicKey: queueEntries(1) }, null)).rejects.toThrow(
       /no instance/,
     );
     expect(await room.access.listSshKeys(caller)).toEqual({ sshKeys: [] });
@@ -205,12 +205,12 @@ onBothEngines('ssh keys', (open) => {
   test('the same key twice is refused by the name it has, and taken by another account', async () => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
-    await room.access.createSshKey(caller, { name: 'laptop', publicKey: lineOf(1) }, null);
-    const twin = room.access.createSshKey(caller, { name: 'other', publicKey: lineOf(1, 'another comment') }, null);
+    await room.access.createSshKey(caller, { name: 'laptop', publicKey: queueEntries(1) }, null);
+    const twin = room.access.createSshKey(caller, { name: 'other', publicKey: queueEntries(1, 'another comment') }, null);
     await expectRefused(twin, 'name_taken', /already, as "laptop" \(SHA256:/);
-    await room.access.createSshKey(await adminOf(room), { name: 'laptop', publicKey: lineOf(1) }, null);
+    await room.access.createSshKey(await adminOf(room), { name: 'laptop', publicKey: queueEntries(1) }, null);
     const outcomes = await Promise.allSettled(
-      Array.from({ length: 8 }, () => room.access.createSshKey(caller, { name: 'n', publicKey: lineOf(5) }, null)),
+      Array.from({ length: 8 }, () => room.access.createSshKey(caller, { name: 'n', publicKey: queueEntries(5) }, null)),
     );
     expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
   });
@@ -226,7 +226,7 @@ onBothEngines('ssh keys', (open) => {
   test('a hundred an account; deleting is for the owner; a repeat answers the same', async () => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
-    const add = (n: number) => room.access.createSshKey(caller, { name: `n${n}`, publicKey: lineOf(n) }, null);
+    const add = (n: number) => room.access.createSshKey(caller, { name: `n${n}`, publicKey: queueEntries(n) }, null);
     const outcomes = await Promise.allSettled(Array.from({ length: 105 }, (_, n) => add(n)));
     expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(100);
     await expectRefused(add(999), 'over_quota', /has 100 ssh keys/);
@@ -236,7 +236,7 @@ onBothEngines('ssh keys', (open) => {
     const deletion = keyed('d', '/user/sshkey/delete');
     for (let i = 0; i < 2; i++) await room.access.deleteSshKey(caller, { id }, deletion);
     const creation = keyed('c', '/user/sshkey/create');
-    const body = { name: 'back', publicKey: lineOf(999) };
+    const body = { name: 'back', publicKey: queueEntries(999) };
     const made = await room.access.createSshKey(caller, body, creation);
     expect(await room.access.createSshKey(caller, body, creation)).toEqual(made);
   });

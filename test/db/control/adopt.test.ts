@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { handleOrphans } from '../../../src/control/orphans/handle-orphans.ts';
 import { idlePolicy } from '../../../src/domain/idle.ts';
-import { countedRegions } from '../../../src/store/tables/catalog.ts';
+import { regionsWithUsage } from '../../../src/store/tables/catalog.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
@@ -33,7 +33,7 @@ onBothEngines('adopting a stray', (open) => {
       });
       expect(await listOf(world)).toEqual([]);
       await expectConsistent(world);
-      const counted = (await countedRegions(world.store.read))[0]?.used;
+      const counted = (await regionsWithUsage(world.store.read))[0]?.used;
       expect(counted).toMatchObject({ cpuMilli: runs ? 1_000 : 0, nodePorts: 2 });
       const row = await world.store.read
         .selectFrom('instance')

@@ -6,7 +6,7 @@ import { probeEngines } from '../../../src/control/capacity/probe.ts';
 import type { LaunchWish } from '../../../src/control/instances/launch.ts';
 import type { Capacity, InstanceType } from '../../../src/domain/catalog.ts';
 import * as firstRun from '../../../src/main/first-run.ts';
-import { countedRegions, type CountedRegion } from '../../../src/store/tables/catalog.ts';
+import { regionsWithUsage, type RegionWithUsage } from '../../../src/store/tables/catalog.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 
@@ -31,7 +31,7 @@ export interface Place extends World {
   /** A launch of the type of this name. */
   of: (type: string, over?: Partial<LaunchWish>) => LaunchWish;
   typeId: (name: string) => string;
-  counts: () => Promise<CountedRegion>;
+  counts: () => Promise<RegionWithUsage>;
   /** Those in line, in their order. */
   line: () => Promise<string[]>;
   /** The engine has so much from now on, and is asked. */
@@ -68,7 +68,7 @@ export async function makePlace(
     typeId,
     of: (name: string, over: Partial<LaunchWish> = {}) => world.wish({ instanceTypeId: typeId(name), ...over }),
     async counts() {
-      const [counted] = await countedRegions(store.read);
+      const [counted] = await regionsWithUsage(store.read);
       if (!counted) throw new Error('there is no region');
       return counted;
     },

@@ -1,6 +1,6 @@
 /** What must hold of a whole database and its engine whenever all is at rest, and a picture of it to compare with. */
 import { expect } from 'vitest';
-import { countedRegions } from '../../../src/store/tables/catalog.ts';
+import { regionsWithUsage } from '../../../src/store/tables/catalog.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import type { Schema } from '../../../src/store/db/schema.ts';
 import type { Store } from '../../../src/store/store.ts';
@@ -86,7 +86,7 @@ export async function becomesConsistent(world: World): Promise<void> {
 export async function expectConsistent({ store, engine }: World): Promise<void> {
   const rows = await store.read.selectFrom('instance').selectAll().execute();
   const all = rows.map((row) => ({ row, instance: instanceFromRow(row) }));
-  const regions = await countedRegions(store.read);
+  const regions = await regionsWithUsage(store.read);
   const volumes = await store.read.selectFrom('volume').selectAll().execute();
   const snapshots = await store.read.selectFrom('snapshot').selectAll().execute();
   const disks = await store.read.selectFrom('disk').selectAll().execute();

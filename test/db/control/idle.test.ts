@@ -6,7 +6,7 @@ import { idlePolicy, type IdleLimits, type IdlePolicy } from '../../../src/domai
 import type { InstanceId } from '../../../src/domain/ids.ts';
 import { instanceId as idOf, instanceIdOf, userId } from '../../../src/domain/ids.ts';
 import { makeHttpService, type Service } from '../../../src/engines/simulated/services.ts';
-import { countedRegion } from '../../../src/store/tables/catalog.ts';
+import { regionWithUsage } from '../../../src/store/tables/catalog.ts';
 import { insertInstance } from '../../../src/store/tables/instances.ts';
 import { anInstance } from '../../unit/domain/an-instance.ts';
 import { onBothEngines, openTempStore } from '../../fixtures/store.ts';
@@ -321,7 +321,7 @@ test('however many are watched, each beat looks at some of them, and all have th
     stopByItself: async () => false,
   });
   const ownerId = userId(world.caller.accountId);
-  const region = (await countedRegion(world.store.read, world.drivers.regionId))?.region ?? expect.fail();
+  const region = (await regionWithUsage(world.store.read, world.drivers.regionId))?.region ?? expect.fail();
   const { spec, observed } = anInstance();
   const all = Array.from({ length: 501 }, (_, at) =>
     anInstance({

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { Caller } from '../../../src/control/index.ts';
 import { KEPT_MS } from '../../../src/domain/placement.ts';
 import type { PublicInstance } from '../../../src/domain/public-instance.ts';
-import { lengthOfLine, lineOf } from '../../../src/store/tables/capacity.ts';
+import { queueLength, queueEntries } from '../../../src/store/tables/capacity.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-room.ts';
 import { A_DAY_MS, machineOf, makePlace, outcomesOf, volumeOf, type Place } from './capacity-room.ts';
@@ -281,18 +281,18 @@ onBothEngines('the line', (open) => {
     );
     const order = await world.line();
     expect(order).toEqual(order.toSorted());
-    const read = async (behind: Parameters<typeof lineOf>[2]): Promise<string[]> => {
+    const read = async (behind: Parameters<typeof queueEntries>[2]): Promise<string[]> => {
       const found: string[] = [];
-      for await (const { id } of lineOf(world.store.read, world.drivers.regionId, behind)) found.push(id);
+      for await (const { id } of queueEntries(world.store.read, world.drivers.regionId, behind)) found.push(id);
       return found;
     };
     expect(await read(null)).toEqual(order);
     for (const index of [0, 63, 64, 100, 149]) {
       const place = { waitsSinceMs: 5_000, id: order[index] ?? '' };
       expect(await read(place)).toEqual(order.slice(index + 1));
-      expect(await lengthOfLine(world.store.read, world.drivers.regionId, place)).toBe(index);
+      expect(await queueLength(world.store.read, world.drivers.regionId, place)).toBe(index);
     }
-    expect(await lengthOfLine(world.store.read, world.drivers.regionId)).toBe(150);
+    expect(await queueLength(world.store.read, world.drivers.regionId)).toBe(150);
   });
 
   test('is in the order in which they came, also of those that came at once or after the clock was put back', async () => {
@@ -388,14 +388,14 @@ onBothEngines('the line', (open) => {
     await world.store.write((tx) => tx.updateTable('instance').set(farMs).where('id', '=', small.instanceId).execute());
     const first = world.store.read
       .selectFrom('instance')
-      .select(['dueAtMs', 'wishedAtMs'])
+      .select(['dueAtMs', 'requestedAtMs'])
       .where('id', '=', big.instanceId);
     clock.aheadMs = KEPT_MS - 4_000;
     // Wakes the loop, which does not know that the clock was put on.
     const last = await wait(world, 'cpu.2', {}, A_DAY_MS, other);
     await eventually(async () => {
-      const { dueAtMs, wishedAtMs } = await first.executeTakeFirstOrThrow();
-      const lateMs = (dueAtMs ?? 0) - wishedAtMs - KEPT_MS;
+      const { dueAtMs, requestedAtMs } = await first.executeTakeFirstOrThrow();
+      const lateMs = (dueAtMs ?? 0) - requestedAtMs - KEPT_MS;
       // The next look for its place would be seven seconds later.
       return lateMs >= 0 && lateMs < 4_000;
     });

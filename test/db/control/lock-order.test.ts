@@ -6,8 +6,8 @@ import { sql } from 'kysely';
 import { expect, test } from 'vitest';
 import { tidy } from '../../../src/control/base/delete-expired.ts';
 import { rewriteTexts } from '../../../src/main/first-run.ts';
-import { countedRegions } from '../../../src/store/tables/catalog.ts';
-import { seeOrphans } from '../../../src/store/tables/orphans.ts';
+import { regionsWithUsage } from '../../../src/store/tables/catalog.ts';
+import { recordOrphans } from '../../../src/store/tables/orphans.ts';
 import { onEngine } from '../../fixtures/store.ts';
 import { makeWorld, type World } from '../../fixtures/control.ts';
 import { adoptAs, handle, knownOrphan, orphanIdOf } from './sweeping.ts';
@@ -68,7 +68,7 @@ onEngine('sqlite', 'locks are taken in one order', (open) => {
   test('accounts by id, by what writes the texts of their instances anew', async () => {
     const world = await makeWorld(await open());
     const inOrder = await ofTwo(world);
-    const [counted] = await countedRegions(world.store.read);
+    const [counted] = await regionsWithUsage(world.store.read);
     if (!counted) throw new Error('the world has no region');
     const noted = await noting(world, [['update', 'account']]);
     await rewriteTexts(world.store, counted.region, new AbortController().signal);
@@ -90,9 +90,9 @@ onEngine('sqlite', 'locks are taken in one order', (open) => {
       running: true,
       createdAtMs: 1,
     }));
-    await world.store.write((tx) => seeOrphans(tx, { regionId, kinds: ['instance'] }, seen, 1));
+    await world.store.write((tx) => recordOrphans(tx, { regionId, kinds: ['instance'] }, seen, 1));
     const noted = await noting(world, [['update', 'stray']]);
-    await world.store.write((tx) => seeOrphans(tx, { regionId, kinds: ['instance'] }, seen, 2));
+    await world.store.write((tx) => recordOrphans(tx, { regionId, kinds: ['instance'] }, seen, 2));
     expect(await noted()).toEqual(['stray 1', 'stray 2', 'stray 3']);
   });
 

@@ -7,9 +7,9 @@ import { HOUR_MS, MINUTE_MS, SAMPLE_MS, figureNames, type FigureName } from '../
 import { instanceId as idOf, instanceIdOf, userId, type InstanceId } from '../../../src/domain/ids.ts';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
 import { makeVirtualClock } from '../../../src/engines/simulated/clock.ts';
-import { countedRegion } from '../../../src/store/tables/catalog.ts';
+import { regionWithUsage } from '../../../src/store/tables/catalog.ts';
 import { insertInstance } from '../../../src/store/tables/instances.ts';
-import { takeNodePort } from '../../../src/store/tables/node-ports.ts';
+import { allotNodePort } from '../../../src/store/tables/node-ports.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { anInstance } from '../../unit/domain/an-instance.ts';
 import { noSignal, specOf } from '../../unit/engines/simulated-spec.ts';
@@ -26,7 +26,7 @@ async function makeRoom(store: Store, count = 1) {
   const clock = makeVirtualClock(START);
   const world = await makeWorld(store, { start: false, engine: { clock } });
   const { engine, drivers } = world;
-  const region = (await countedRegion(store.read, drivers.regionId))?.region ?? expect.fail();
+  const region = (await regionWithUsage(store.read, drivers.regionId))?.region ?? expect.fail();
   const regions = makeRegions([{ ...drivers, seen: { probe: null, answers: true, text: '' } }]);
   const date = { aheadMs: 0 };
   const now = (): number => clock.now() + date.aheadMs;
@@ -45,7 +45,7 @@ async function makeRoom(store: Store, count = 1) {
     });
     await store.write(async (tx) => {
       await insertInstance(tx, one, region, { notebookToken: '', dueAtMs: null });
-      await takeNodePort(tx, region.id, 30_000 + at, id, 22);
+      await allotNodePort(tx, region.id, 30_000 + at, id, 22);
     });
     await clock.run(engine.ensureImage(spec.imageRef, () => {}, noSignal()));
     await clock.run(engine.ensure(spec, noSignal()));

@@ -3,8 +3,8 @@ import { sql } from 'kysely';
 import { expect, test } from 'vitest';
 import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import * as firstRun from '../../../src/main/first-run.ts';
-import { countedRegions } from '../../../src/store/tables/catalog.ts';
-import { countCapacity } from '../../../src/store/tables/capacity.ts';
+import { regionsWithUsage } from '../../../src/store/tables/catalog.ts';
+import { adjustCapacity } from '../../../src/store/tables/capacity.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import { onEngine, type Open } from '../../fixtures/store.ts';
 import { expectConsistent, pictureOf, settled } from './consistency.ts';
@@ -106,7 +106,7 @@ onEngine('postgres', 'two control processes', (open) => {
         .updateTable('instance')
         .set({ holdsCapacity: 0, everEnsured: 1, nodePorts: JSON.stringify(nodePorts) })
         .execute();
-      await countCapacity(tx, spec.regionId, spec.type, -1);
+      await adjustCapacity(tx, spec.regionId, spec.type, -1);
       written.resolve();
       await gate.promise;
     });
@@ -124,7 +124,7 @@ onEngine('postgres', 'two control processes', (open) => {
     await Promise.all([passing, acting]);
     const row = await world.store.read.selectFrom('instance').selectAll().executeTakeFirstOrThrow();
     expect(instanceFromRow(row)).toMatchObject({ desired: 'released', everEnsured: true, nodePorts });
-    const [counted] = await countedRegions(world.store.read);
+    const [counted] = await regionsWithUsage(world.store.read);
     expect(counted?.used).toMatchObject({ cpuMilli: 0, memoryMiB: 0 });
   });
 

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { sweepRegion } from '../../../src/control/orphans/sweep.ts';
 import { instanceId } from '../../../src/domain/ids.ts';
 import type { OwnedObject } from '../../../src/engines/contract.ts';
-import { handOrphan } from '../../../src/store/tables/orphans.ts';
+import { setOrphanHandling } from '../../../src/store/tables/orphans.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
@@ -184,7 +184,7 @@ onBothEngines('strays', (open) => {
       for (let again = 0; again < 2; again++) await sweepOnce();
       const strayId = `${world.drivers.regionId}/image/berth.local/archive/lost:7`;
       // As an operator says it, and nobody has come to do it.
-      await world.store.write((tx) => handOrphan(tx, strayId, { from: ['policy'], to: 'delete', note: '' }));
+      await world.store.write((tx) => setOrphanHandling(tx, strayId, { from: ['policy'], to: 'delete', note: '' }));
       const [known] = await listOf(world);
       expect(known).toMatchObject({ strayId, handling: 'delete' });
 

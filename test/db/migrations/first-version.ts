@@ -314,7 +314,7 @@ async function insertOld(tx: Db, id: string, old: Old): Promise<void> {
       everEnsured: 1,
       filesStale: 0,
       attempts: 0,
-      wishedAtMs: WISHED_MS,
+      requestedAtMs: WISHED_MS,
       initExit: null,
       observed: JSON.stringify(observed),
       status,

@@ -17,7 +17,7 @@ import { rewriteTexts, withNodePortsWhereTheyAre } from '../../../src/main/first
 import { diskKey } from '../../../src/domain/disk.ts';
 import { disksOfRegion } from '../../../src/store/tables/disks.ts';
 import { sessionGrantsOf } from '../../../src/store/tables/gateway-grants.ts';
-import { accessSettings } from '../../../src/store/tables/port-access.ts';
+import { portAccessOf } from '../../../src/store/tables/port-access.ts';
 import { poolsOf } from '../../../src/store/tables/pools.ts';
 import { instanceFromRow, type InstanceRow } from '../../../src/store/tables/instances.ts';
 import type { Store } from '../../../src/store/store.ts';
@@ -146,7 +146,7 @@ onBothEngines('an upgrade from the first version', (open) => {
     const ids = found.map(({ id }) => id);
     expect(new Set(ids).size).toBe(oldSessions.length);
     expect(ids.every((id) => id.length === 32)).toBe(true);
-    for (const [, row] of await rowsOf(store)) expect(accessSettings(row)).toEqual(new Map());
+    for (const [, row] of await rowsOf(store)) expect(portAccessOf(row)).toEqual(new Map());
     await store.stop();
   });
 

@@ -1,7 +1,7 @@
 /** A deed sent many times with one key is done once, and every sender hears the same answer. */
 import { expect, test } from 'vitest';
 import { Refusal } from '../../../src/domain/refusal.ts';
-import { forgetAnswers, remember, remembered } from '../../../src/store/tables/idempotency.ts';
+import { deleteAnswersBefore, storeAnswer, claimIdempotencyKey } from '../../../src/store/tables/idempotency.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { accountRow } from './rows.ts';
@@ -20,7 +20,7 @@ const send = (
 ): Promise<Answer> =>
   store.write(async (tx) => {
     const asked = { ...deed, ...given };
-    const before = await remembered<Answer>(tx, 'ann', asked);
+    const before = await claimIdempotencyKey<Answer>(tx, 'ann', asked);
     if (before) return before.answer;
     await tx
       .updateTable('account')
@@ -29,7 +29,7 @@ const send = (
       .execute();
     if (given.fail) throw new Error('no capacity');
     const answer = { instanceId };
-    await remember(tx, 'ann', asked, answer, given.nowMs ?? 1_000);
+    await storeAnswer(tx, 'ann', asked, answer, given.nowMs ?? 1_000);
     return answer;
   });
 
@@ -67,7 +67,7 @@ onBothEngines('idempotency', (open) => {
     expect(await deedsDone(store)).toBe(1);
   });
 
-  test('a deed that failed is not remembered: the next with its key does it', async () => {
+  test('a deed that failed is not claimIdempotencyKey: the next with its key does it', async () => {
     const store = await opened();
     const outcomes = await Promise.allSettled(
       Array.from({ length: 20 }, (_, i) => send(store, `n${i}`, { fail: i < 10 })),
@@ -98,17 +98,17 @@ onBothEngines('idempotency', (open) => {
   test('keys of different accounts have nothing to do with each other', async () => {
     const store = await opened();
     await send(store, 'n1');
-    expect(await store.write((tx) => remembered(tx, 'bob', deed))).toBeNull();
+    expect(await store.write((tx) => claimIdempotencyKey(tx, 'bob', deed))).toBeNull();
   });
 
   test('a deed without an answer is done once, too', async () => {
     const store = await opened();
-    const done: (Awaited<ReturnType<typeof remembered>> | 'again')[] = [];
+    const done: (Awaited<ReturnType<typeof claimIdempotencyKey>> | 'again')[] = [];
     for (let i = 0; i < 2; i++) {
       await store.write(async (tx) => {
-        const before = await remembered<undefined>(tx, 'ann', deed);
+        const before = await claimIdempotencyKey<undefined>(tx, 'ann', deed);
         done.push(before);
-        if (!before) await remember(tx, 'ann', deed, undefined, 1_000);
+        if (!before) await storeAnswer(tx, 'ann', deed, undefined, 1_000);
       });
     }
     expect(done).toEqual([null, { answer: undefined }]);
@@ -117,7 +117,7 @@ onBothEngines('idempotency', (open) => {
   test('old answers are forgotten in batches, oldest first, and young ones kept', async () => {
     const store = await opened();
     for (let i = 0; i < 7; i++) await send(store, `n${i}`, { key: `k${i}`, nowMs: 1_000 + i });
-    const forget = () => store.write((tx) => forgetAnswers(tx, 1_005, 3));
+    const forget = () => store.write((tx) => deleteAnswersBefore(tx, 1_005, 3));
     expect([await forget(), await forget(), await forget()]).toEqual([3, 2, 0]);
     const kept = await store.read.selectFrom('idempotency').select('key').orderBy('key').execute();
     expect(kept.map(({ key }) => key)).toEqual(['k5', 'k6']);

@@ -1,6 +1,6 @@
 /** What is asked every few seconds of tables that grow reads what it answers, and nothing beside it. */
 import { expect, test } from 'vitest';
-import { endedByClock, idsToWatch } from '../../../src/store/tables/stop-policy.ts';
+import { overdueInstances, idleWatchedIds } from '../../../src/store/tables/stop-policy.ts';
 import { imageRefsAmong } from '../../../src/store/tables/orphans.ts';
 import type { Db } from '../../../src/store/store.ts';
 import { onEngine } from '../../fixtures/store.ts';
@@ -14,12 +14,12 @@ const questions: [name: string, ask: (db: Db) => Promise<unknown>, by: RegExp[]]
   ],
   [
     'instances whose time is over',
-    (db) => endedByClock(db, 1_000, { endsAtMs: 500, id: 'a' }, 200),
+    (db) => overdueInstances(db, 1_000, { endsAtMs: 500, id: 'a' }, 200),
     [/^SEARCH instance USING .*INDEX instance_ends /],
   ],
   [
     'instances to watch for idleness',
-    (db) => idsToWatch(db, 'a', 500),
+    (db) => idleWatchedIds(db, 'a', 500),
     [/^SEARCH instance USING .*INDEX instance_idle /],
   ],
 ];

@@ -7,12 +7,12 @@ import { expect, test } from 'vitest';
 import type { Claim, LeaseTable } from '../../../src/store/db/leases.ts';
 import {
   claimDue,
-  freeLeases,
+  releaseAllLeases,
   heartbeat,
-  heldGenerations,
+  leasedGenerations,
   nextDueAt,
-  release,
-  stillHeld,
+  releaseLease,
+  isLeaseHeld,
 } from '../../../src/store/db/leases.ts';
 import type { Db, Store } from '../../../src/store/store.ts';
 import { onBothEngines, onEngine } from '../../fixtures/store.ts';
@@ -136,7 +136,7 @@ onBothEngines('leases', (open) => {
     await claim(store, table, { owner: 'one', token: '1', limit: 1, untilMs: 2_000 });
     await claim(store, table, { owner: 'two', token: '2', untilMs: 2_000 });
     await store.write((tx) => heartbeat(tx, table, 'one', { untilMs: 5_000 }));
-    expect(await heldGenerations(store.read, table, 'one')).toEqual([{ id: 'a', generation: 1 }]);
+    expect(await leasedGenerations(store.read, table, 'one')).toEqual([{ id: 'a', generation: 1 }]);
     expect(await claim(store, table, { nowMs: 4_999 })).toEqual(['b']);
     expect(await nextDueAt(store.read, table)).toBe(5_000);
   });
@@ -145,19 +145,19 @@ onBothEngines('leases', (open) => {
     const store = await opened(table, [{ id: 'a', ownerId: 'ann', dueAtMs: 500 }]);
     await claim(store, table, { token: 'stale', untilMs: 1_500 });
     await claim(store, table, { token: 'fresh', nowMs: 3_000, untilMs: 4_000 });
-    expect(await store.write((tx) => release(tx, table, 'a', 'stale', { dueAtMs: null }))).toBe(false);
+    expect(await store.write((tx) => releaseLease(tx, table, 'a', 'stale', { dueAtMs: null }))).toBe(false);
     const write = (leaseToken: string, generation: number) =>
       store.write((tx) =>
-        sql`update ${sql.table(table)} set status = ${leaseToken} where ${stillHeld({ id: 'a', leaseToken, generation })}`.execute(
+        sql`update ${sql.table(table)} set status = ${leaseToken} where ${isLeaseHeld({ id: 'a', leaseToken, generation })}`.execute(
           tx,
         ),
       );
     expect((await write('stale', 1)).numAffectedRows).toBe(0n);
     expect((await write('fresh', 2)).numAffectedRows).toBe(0n);
     expect((await write('fresh', 1)).numAffectedRows).toBe(1n);
-    expect(await store.write((tx) => release(tx, table, 'a', 'fresh', { dueAtMs: null }))).toBe(true);
+    expect(await store.write((tx) => releaseLease(tx, table, 'a', 'fresh', { dueAtMs: null }))).toBe(true);
     expect(await dueOf(store, table, 'a')).toBeNull();
-    expect(await store.write((tx) => release(tx, table, 'a', 'fresh', { dueAtMs: 1 }))).toBe(false);
+    expect(await store.write((tx) => releaseLease(tx, table, 'a', 'fresh', { dueAtMs: 1 }))).toBe(false);
   });
 
   test.each(tables)('%s: what is made due while it is held stays due when it is given back', async (table) => {
@@ -172,7 +172,7 @@ onBothEngines('leases', (open) => {
     await store.write((tx) => heartbeat(tx, table, 'process', { untilMs: 20_000 }));
     expect(await nextDueAt(store.read, table)).toBe(20_000);
     const giveBack = (id: string, dueAtMs: number | null) =>
-      store.write((tx) => release(tx, table, id, 'token', { dueAtMs }));
+      store.write((tx) => releaseLease(tx, table, id, 'token', { dueAtMs }));
     await giveBack('to-rest', null);
     await giveBack('to-later', 7_000);
     await giveBack('to-earlier', 800);
@@ -206,7 +206,7 @@ onBothEngines('leases', (open) => {
       { id: 'b', ownerId: 'ann', dueAtMs: null },
     ]);
     await claim(store, 'instance');
-    await store.write((tx) => freeLeases(tx, 1_200));
+    await store.write((tx) => releaseAllLeases(tx, 1_200));
     expect(await dueOf(store, 'instance', 'b')).toBeNull();
     expect(await claim(store, 'instance', { nowMs: 1_200 })).toEqual(['a']);
   });
@@ -226,7 +226,7 @@ onEngine('sqlite', 'leases', (open) => {
       const questions: ((db: Db) => Promise<unknown>)[] = [
         (db) => claimDue(db, table, claimOf({})),
         (db) => nextDueAt(db, table),
-        (db) => heldGenerations(db, table, 'process'),
+        (db) => leasedGenerations(db, table, 'process'),
         (db) => heartbeat(db, table, 'process', { untilMs: 1 }),
       ];
       for (const question of questions) {

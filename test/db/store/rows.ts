@@ -45,7 +45,7 @@ export const instanceRow = (
   everEnsured: 0,
   filesStale: 0,
   attempts: 0,
-  wishedAtMs: 1_000,
+  requestedAtMs: 1_000,
   initExit: null,
   observed: '{}',
   status: 'Starting',

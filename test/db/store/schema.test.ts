@@ -135,7 +135,7 @@ const rows: Rows = {
     subjectId: 'x',
     generation: 1,
     kind: 'stop',
-    keptSinceMs: BIG,
+    archivedAtMs: BIG,
     operation: '{}',
   },
   orphan: {

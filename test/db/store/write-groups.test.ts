@@ -5,8 +5,8 @@ import { statSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { sql } from 'kysely';
 import { expect, onTestFinished, test } from 'vitest';
-import { GroupCommit, realPace } from '../../../src/store/db/group-commit.ts';
-import type { GroupStatements, Pace } from '../../../src/store/db/group-commit.ts';
+import { GroupCommit, systemScheduler } from '../../../src/store/db/group-commit.ts';
+import type { GroupStatements, Scheduler } from '../../../src/store/db/group-commit.ts';
 import { migrations } from '../../../src/store/migrations/all.ts';
 import { openStore } from '../../../src/store/open.ts';
 import { openSqlite } from '../../../src/store/db/sqlite.ts';
@@ -16,7 +16,7 @@ import { onBothEngines, onEngine, openTempStore, quietLog, recordingLog } from '
 import { accountRow } from './rows.ts';
 
 /** No group closes because its works took long. */
-const unhurried: Pace = { ...realPace, elapsed: () => 0 };
+const unhurried: Scheduler = { ...systemScheduler, elapsed: () => 0 };
 
 const insert = (tx: Db, id: string) => tx.insertInto('account').values(accountRow({ id })).execute();
 const ids = async (store: Store): Promise<string[]> =>

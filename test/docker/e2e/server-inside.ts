@@ -16,7 +16,7 @@ import { labels } from '../../../src/engines/labels.ts';
 import { readConfig } from '../../../src/main/config.ts';
 import { offerImage, thisMachine } from '../../../src/main/first-run.ts';
 import { startServer, type Server } from '../../../src/main/server.ts';
-import { countedRegion, type CountedRegion } from '../../../src/store/tables/catalog.ts';
+import { regionWithUsage, type RegionWithUsage } from '../../../src/store/tables/catalog.ts';
 import { instanceFromRow, instanceRow } from '../../../src/store/tables/instances.ts';
 import { importBusybox, type ImageFile } from '../engines/docker-fixture.ts';
 import {
@@ -59,7 +59,7 @@ export interface ServerInside {
   story(id: string): Promise<string[]>;
   /** Terminates it and waits until nothing of it is left anywhere. */
   removeAll(...ids: string[]): Promise<void>;
-  counted(): Promise<CountedRegion>;
+  counted(): Promise<RegionWithUsage>;
   stop(): Promise<void>;
 }
 
@@ -233,7 +233,7 @@ export async function startInside({
       );
     },
     async counted() {
-      const counted = await countedRegion(store.read, example.region);
+      const counted = await regionWithUsage(store.read, example.region);
       if (!counted) throw new Error('there is no region');
       return counted;
     },

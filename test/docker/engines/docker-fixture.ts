@@ -127,7 +127,7 @@ export async function makeDockerFixture(): Promise<DockerFixture> {
     imageRef,
     missingImageRef: `berth.local/not-there:${installation}`,
     nodePortAddress: '127.0.0.1',
-    freeNodePort,
+    releaseNodePort,
     hostFolder: () => mkdtemp(path.join(folder, 'host-')),
     again: async () => make(),
     elsewhere: async (other) => make({ installation: other, stateFolder: path.join(folder, `state-${other}`) }),
@@ -239,7 +239,7 @@ async function unlessGone(removal: Promise<unknown>): Promise<void> {
   });
 }
 
-async function freeNodePort(): Promise<number> {
+async function releaseNodePort(): Promise<number> {
   const server = net.createServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const address = server.address();

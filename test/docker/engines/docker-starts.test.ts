@@ -57,7 +57,7 @@ describe('a start that fails', () => {
   });
 
   it('for a port that another program has says which, and that it is that', async () => {
-    const nodePort = await fixture.freeNodePort();
+    const nodePort = await fixture.releaseNodePort();
     const leave = await squat(fixture.nodePortAddress, nodePort);
     subject.after(leave);
     const fault = await expectFault(subject.ensure(subject.spec({ nodePorts: [{ port: 22, nodePort }] })), 'busy');

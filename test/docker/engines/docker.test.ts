@@ -34,7 +34,7 @@ onDocker((made) => {
 
 describe('node ports', () => {
   it('of an instance that has run stay: a taken one is busy without the offer of another, and it starts once that is free', async () => {
-    const nodePorts = [{ port: echoPort, nodePort: await fixture.freeNodePort() }];
+    const nodePorts = [{ port: echoPort, nodePort: await fixture.releaseNodePort() }];
     const spec = subject.spec({ nodePorts });
     await subject.ensure(spec);
     await subject.exec(spec.id, 'touch', '/root/kept');
@@ -49,11 +49,11 @@ describe('node ports', () => {
   });
 
   it('other ones wanted of it are refused, and the root disk stays', async () => {
-    const spec = subject.spec({ nodePorts: [{ port: 22, nodePort: await fixture.freeNodePort() }] });
+    const spec = subject.spec({ nodePorts: [{ port: 22, nodePort: await fixture.releaseNodePort() }] });
     await subject.ensure(spec);
     await subject.exec(spec.id, 'touch', '/root/kept');
     await fixture.engine.halt(spec.id, 5_000, deadline());
-    const other = { ...spec, nodePorts: [{ port: 22, nodePort: await fixture.freeNodePort() }] };
+    const other = { ...spec, nodePorts: [{ port: 22, nodePort: await fixture.releaseNodePort() }] };
     const fault = await expectFault(subject.ensure(other), 'rejected');
     expect(fault.retry).toBe(false);
     expect(fault.message).toContain(String(spec.nodePorts[0]?.nodePort));
@@ -184,7 +184,7 @@ describe('walls', () => {
 });
 
 describe('dial', () => {
-  it('goes by a remembered address while events are heard, and never to where an instance was', async () => {
+  it('goes by a claimIdempotencyKey address while events are heard, and never to where an instance was', async () => {
     const hints: string[] = [];
     const ending = new AbortController();
     subject.after(async () => ending.abort());

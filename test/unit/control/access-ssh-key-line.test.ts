@@ -39,7 +39,7 @@ const packed = (...parts: (string | Uint8Array)[]): Buffer =>
       return [length, bytes];
     }),
   );
-const lineOf = (type: string, blob: Uint8Array, comment = 'x'): string =>
+const queueEntries = (type: string, blob: Uint8Array, comment = 'x'): string =>
   `${type} ${Buffer.from(blob).toString('base64')} ${comment}`;
 const blobOf = (line: string): Buffer => Buffer.from(line.split(' ')[1] ?? '', 'base64');
 
@@ -73,10 +73,10 @@ describe('keys that are taken', () => {
   });
 
   test('security keys: ed25519 and ecdsa', () => {
-    const ed = lineOf('sk-ssh-ed25519@openssh.com', packed('sk-ssh-ed25519@openssh.com', Buffer.alloc(32, 9), 'ssh:'));
+    const ed = queueEntries('sk-ssh-ed25519@openssh.com', packed('sk-ssh-ed25519@openssh.com', Buffer.alloc(32, 9), 'ssh:'));
     const point = blobOf(makePair('ecdsa', ['-b', '256']).line).subarray(-65);
     const ecType = 'sk-ecdsa-sha2-nistp256@openssh.com';
-    const ec = lineOf(ecType, packed(ecType, 'nistp256', point, 'ssh:berth'));
+    const ec = queueEntries(ecType, packed(ecType, 'nistp256', point, 'ssh:berth'));
     for (const line of [ed, ec]) {
       const key = parseSshPublicKey(line);
       expect({ bits: key.bits, fingerprint: fingerprintOf(key.blob) }).toEqual(listed(line));
@@ -93,11 +93,11 @@ describe('keys that are taken', () => {
 
   test('a comment keeps what can be read and loses what a terminal would act on', () => {
     const hostile = 'Анна 🔑 my private key \u001b[31m\u0000\u202eevil\u2028\ud800';
-    const { comment, line } = parseSshPublicKey(lineOf(ED25519_TYPE, ed25519Blob(), hostile));
+    const { comment, line } = parseSshPublicKey(queueEntries(ED25519_TYPE, ed25519Blob(), hostile));
     expect(comment).toBe('Анна 🔑 my private key [31mevil');
     for (const ending of ['\n', '\r', '\0']) expect(line).not.toContain(ending);
     expect(parseSshPublicKey(line).line).toBe(line);
-    expect([...parseSshPublicKey(lineOf(ED25519_TYPE, ed25519Blob(), 'é'.repeat(5000))).comment]).toHaveLength(200);
+    expect([...parseSshPublicKey(queueEntries(ED25519_TYPE, ed25519Blob(), 'é'.repeat(5000))).comment]).toHaveLength(200);
   });
 });
 
@@ -151,11 +151,11 @@ describe('what is refused, and how', () => {
     }
   });
 
-  const rsa = (exponent: Uint8Array, modulus: Uint8Array) => lineOf('ssh-rsa', packed('ssh-rsa', exponent, modulus));
+  const rsa = (exponent: Uint8Array, modulus: Uint8Array) => queueEntries('ssh-rsa', packed('ssh-rsa', exponent, modulus));
   const e = Buffer.from([1, 0, 1]);
   const n = Buffer.concat([Buffer.from([0, 0x80]), Buffer.alloc(382, 0x55), Buffer.from([1])]);
   const ecdsa = (curve: string, point: Uint8Array) =>
-    lineOf('ecdsa-sha2-nistp256', packed('ecdsa-sha2-nistp256', curve, point));
+    queueEntries('ecdsa-sha2-nistp256', packed('ecdsa-sha2-nistp256', curve, point));
   const sk = 'sk-ssh-ed25519@openssh.com';
 
   test('the RSA key that the table below spoils would be taken', () => {
@@ -169,14 +169,14 @@ describe('what is refused, and how', () => {
     ['text', 'hello', /none of the types taken/],
     ['no base64', `${ED25519_TYPE} !!!!`, /not base64/],
     ['base64url', `${ED25519_TYPE} AAAA-_==`, /not base64/],
-    ['base64 without its padding', lineOf(ED25519_TYPE, packed('x')).replaceAll('=', ''), /not base64/],
-    ['loose last bits', lineOf('ssh-ed25519', packed('x')).replace(/.= x$/, 'B= x'), /not base64/],
-    ['a foreign type inside', lineOf('ssh-rsa', ed25519Blob()), /outside.*inside/],
-    ['a short ed25519 key', lineOf(ED25519_TYPE, packed(ED25519_TYPE, Buffer.alloc(31))), /31 bytes where 32/],
-    ['bytes after the end', lineOf(ED25519_TYPE, ed25519Blob('x')), /5 bytes after the end/],
-    ['one byte after the end', lineOf(ED25519_TYPE, Buffer.concat([ed25519Blob(), Buffer.alloc(1)])), /1 bytes after/],
-    ['a length beyond the end', lineOf(ED25519_TYPE, Buffer.from('ffffffff', 'hex')), /cut short/],
-    ['a cut blob', lineOf(ED25519_TYPE, ed25519Blob().subarray(0, 30)), /cut short/],
+    ['base64 without its padding', queueEntries(ED25519_TYPE, packed('x')).replaceAll('=', ''), /not base64/],
+    ['loose last bits', queueEntries('ssh-ed25519', packed('x')).replace(/.= x$/, 'B= x'), /not base64/],
+    ['a foreign type inside', queueEntries('ssh-rsa', ed25519Blob()), /outside.*inside/],
+    ['a short ed25519 key', queueEntries(ED25519_TYPE, packed(ED25519_TYPE, Buffer.alloc(31))), /31 bytes where 32/],
+    ['bytes after the end', queueEntries(ED25519_TYPE, ed25519Blob('x')), /5 bytes after the end/],
+    ['one byte after the end', queueEntries(ED25519_TYPE, Buffer.concat([ed25519Blob(), Buffer.alloc(1)])), /1 bytes after/],
+    ['a length beyond the end', queueEntries(ED25519_TYPE, Buffer.from('ffffffff', 'hex')), /cut short/],
+    ['a cut blob', queueEntries(ED25519_TYPE, ed25519Blob().subarray(0, 30)), /cut short/],
     ['another curve inside', ecdsa('nistp384', Buffer.concat([Buffer.from([4]), Buffer.alloc(96, 1)])), /curve/],
     ['a compressed point', ecdsa('nistp256', Buffer.concat([Buffer.from([2]), Buffer.alloc(32, 1)])), /no point/],
     ['an empty point', ecdsa('nistp256', Buffer.alloc(0)), /no point/],
@@ -188,8 +188,8 @@ describe('what is refused, and how', () => {
     ['RSA with an even modulus', rsa(e, Buffer.concat([n.subarray(0, -1), Buffer.from([2])])), /no RSA modulus/],
     ['RSA of 3071 bits', rsa(e, Buffer.concat([Buffer.from([0x40]), Buffer.alloc(383, 1)])), /3071 bits/],
     ['RSA of 20000 bits', rsa(e, Buffer.concat([Buffer.from([0x7f]), Buffer.alloc(2500, 1)])), /at most 16384/],
-    ['a security key without application', lineOf(sk, packed(sk, Buffer.alloc(32), '')), /application/],
-    ['a security key with a line end in it', lineOf(sk, packed(sk, Buffer.alloc(32), 'ssh:\n')), /application/],
+    ['a security key without application', queueEntries(sk, packed(sk, Buffer.alloc(32), '')), /application/],
+    ['a security key with a line end in it', queueEntries(sk, packed(sk, Buffer.alloc(32), 'ssh:\n')), /application/],
   ])('%s', (_, line, words) => {
     const { code, message } = refusalOf(line);
     expect(code).toBe('field_value');
@@ -202,7 +202,7 @@ describe('what is refused, and how', () => {
       const [type = ''] = line.split(' ');
       const blob = blobOf(line);
       for (let length = 0; length < blob.length; length++) {
-        expect(refusalOf(lineOf(type, blob.subarray(0, length))).code).toBe('field_value');
+        expect(refusalOf(queueEntries(type, blob.subarray(0, length))).code).toBe('field_value');
       }
     }
   });

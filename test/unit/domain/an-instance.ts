@@ -52,7 +52,7 @@ export const anInstance = (over: Partial<Instance> = {}): Instance => ({
   everEnsured: false,
   filesStale: false,
   attempts: 0,
-  wishedAtMs: 1_700_000_000_000,
+  requestedAtMs: 1_700_000_000_000,
   initExit: null,
   waitsSinceMs: null,
   waitsUntilMs: null,

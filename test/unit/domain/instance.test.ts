@@ -4,13 +4,13 @@ import { setBack } from '../../../src/domain/instance.ts';
 import { anInstance } from './an-instance.ts';
 
 test('what was wished in a time to come was wished now, and so its deadlines come in their time', () => {
-  const wished = anInstance({ wishedAtMs: 5_000 });
+  const wished = anInstance({ requestedAtMs: 5_000 });
   expect(setBack(wished, 5_000)).toBeNull();
-  expect(setBack(wished, 1_000)).toEqual({ ...wished, wishedAtMs: 1_000 });
+  expect(setBack(wished, 1_000)).toEqual({ ...wished, requestedAtMs: 1_000 });
 });
 
 test('the engine that answered again in a time to come answered now', () => {
-  const wished = anInstance({ wishedAtMs: 500 });
+  const wished = anInstance({ requestedAtMs: 500 });
   const answered = { ...wished, observed: { ...wished.observed, countedFromMs: 7_000 } };
   expect(setBack(answered, 7_000)).toBeNull();
   expect(setBack(answered, 1_000)).toEqual({ ...answered, observed: { ...answered.observed, countedFromMs: 1_000 } });

@@ -24,7 +24,7 @@ const absent: Seen = { kind: 'absent' };
 const unknown: Seen = { kind: 'unknown', reason: 'no answer' };
 
 const at = (desired: Desired, observed: Partial<Observed>, more: Partial<Instance> = {}): Instance => {
-  const base = anInstance({ wishedAtMs: now - 1_000, everEnsured: true, ...more, desired });
+  const base = anInstance({ requestedAtMs: now - 1_000, everEnsured: true, ...more, desired });
   return { ...base, observed: { ...base.observed, ...observed } };
 };
 
@@ -68,7 +68,7 @@ describe('plan', () => {
 
   test('an engine that answers again stops nothing: the deadlines count from then', () => {
     const away = { status: 'Starting', phase: 'PrepareDisks', diagnosis: 'EngineUnreachable' } as const;
-    const old = { wishedAtMs: now - 10 * limits.startDeadlineMs };
+    const old = { requestedAtMs: now - 10 * limits.startDeadlineMs };
     expect(plan(at('running', away, old), absent, now, limits)).toEqual({
       do: 'mark',
       show: { diagnosis: '', diagnosisMessage: '', countedFromMs: now },
@@ -81,7 +81,7 @@ describe('plan', () => {
   test('whatever is not lasting has a deadline, and ends by it with what it last waited for', () => {
     for (const status of instanceStatuses.filter((one) => !isLasting(one))) {
       for (const phase of ['Queued', 'DownloadImage', 'PrepareDisks', 'CreateContainer', 'WaitReady'] as const) {
-        const waiting = at('running', { status, phase }, { wishedAtMs: now });
+        const waiting = at('running', { status, phase }, { requestedAtMs: now });
         for (const seen of [absent, ended, running]) {
           const late = plan(waiting, seen, now + limits.startDeadlineMs + 1, limits);
           expect(late).toMatchObject({ do: 'giveUp', show: { phase: 'Failed' } });
@@ -96,7 +96,7 @@ describe('plan', () => {
         diagnosis: 'VolumePending',
         diagnosisMessage: 'volume v is Pending',
       },
-      { wishedAtMs: now },
+      { requestedAtMs: now },
     );
     expect(plan(pending, absent, now + limits.disksDeadlineMs, limits).do).toBe('ensure');
     expect(plan(pending, absent, now + limits.disksDeadlineMs + 1, limits)).toMatchObject({
@@ -109,12 +109,16 @@ describe('plan', () => {
   });
 
   test('who waits in line is placed, not made, however long it waits', () => {
-    const waiting = at('running', { status: 'Initializing' }, { everEnsured: false, waitsSinceMs: 1, wishedAtMs: 1 });
+    const waiting = at(
+      'running',
+      { status: 'Initializing' },
+      { everEnsured: false, waitsSinceMs: 1, requestedAtMs: 1 },
+    );
     expect(plan(waiting, absent, now, limits)).toEqual({ do: 'place' });
   });
 
   test('a stop that is not heard is a kill after its deadline, and says so', () => {
-    const stopping = at('stopped', { status: 'Running', phase: 'Stopping' }, { wishedAtMs: now });
+    const stopping = at('stopped', { status: 'Running', phase: 'Stopping' }, { requestedAtMs: now });
     expect(plan(stopping, running, now, limits)).toMatchObject({ do: 'halt', graceMs: limits.stopGraceMs });
     expect(plan(stopping, running, now + limits.stopDeadlineMs + 1, limits)).toMatchObject({
       do: 'halt',
@@ -324,7 +328,7 @@ describe('plan', () => {
     const instance = at(
       'running',
       { status: 'Starting', phase: 'WaitReady' },
-      { wishedAtMs: now - limits.readyDeadlineMs - 1 },
+      { requestedAtMs: now - limits.readyDeadlineMs - 1 },
     );
     const seen: Seen = { ...running, startedAtMs: now - limits.readyDeadlineMs - 1 };
     expect(plan(instance, seen, now, limits)).toMatchObject({ do: 'giveUp', show: { diagnosis: 'StartTimeout' } });

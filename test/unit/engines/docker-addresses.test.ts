@@ -52,7 +52,7 @@ test.each([
   const { port, connections } = await listening();
   const addresses = makeAddresses();
   addresses.setLive(true);
-  // The second time it is remembered.
+  // The second time it is claimIdempotencyKey.
   for (let round = 0; round < 2; round += 1) {
     const dialled = dial({
       id,

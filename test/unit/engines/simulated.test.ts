@@ -19,7 +19,7 @@ async function makeFixture(publishPorts: boolean): Promise<Fixture> {
     imageRef: 'registry.example/tiny:1',
     missingImageRef: 'missing.invalid/none:1',
     nodePortAddress: '127.0.0.1',
-    freeNodePort: freePort,
+    releaseNodePort: freePort,
     hostFolder: () => mkdtemp(path.join(folder, 'mount-')),
     again: async () => makeSimulatedEngine({ installation, host }),
     elsewhere: async (other) => makeSimulatedEngine({ installation: other, host }),

@@ -21,7 +21,7 @@ type Of = Pick<Instance, 'id' | 'ownerId' | 'createdAtMs'>;
 
 export function eventsOf({ store, moves, time }: EventDeps, { id, ownerId, createdAtMs }: Of): LogReader {
   const span = async (after: number, to: number): Promise<PlacedLine[]> =>
-    (await eventsAbout(store.read, { accountId: ownerId, subjectId: id, after, to })).map(lineOf);
+    (await eventsAbout(store.read, { accountId: ownerId, subjectId: id, after, to })).map(queueEntries);
 
   async function* between(after: number, to: number, signal: AbortSignal): AsyncGenerator<PlacedLine> {
     for (let from = after; from < to; from += SPAN) {
@@ -88,7 +88,7 @@ export function eventsOf({ store, moves, time }: EventDeps, { id, ownerId, creat
   };
 }
 
-function lineOf({ seq, atMs, kind, data }: EventRow): PlacedLine {
+function queueEntries({ seq, atMs, kind, data }: EventRow): PlacedLine {
   const line = { atMs, text: data === '{}' ? kind : `${kind} ${data}`, cut: false };
   return { line, at: String(seq), gap: false };
 }

@@ -15,14 +15,14 @@ import { EngineFault } from '../../../domain/engine-fault.ts';
 import { instanceId } from '../../../domain/ids.ts';
 import type { Usage } from '../../../engines/contract.ts';
 import {
-  forgetMetrics,
+  deleteMetricsBefore,
   hoursSince,
   minutesBetween,
   releasedAmong,
   runningIds,
   writeHours,
   writeMinute,
-  type HourOfOne,
+  type InstanceHour,
 } from '../../../store/tables/metrics.ts';
 import { within, type DeedDeps } from '../../base/task-deps.ts';
 import type { RegionDrivers } from '../../base/regions.ts';
@@ -115,7 +115,7 @@ export function makeSampler(deps: DeedDeps): Sampler {
     );
     for (let at = 0; at < ended.length; at += HOURS_AT_ONCE) {
       const some = ended.slice(at, at + HOURS_AT_ONCE);
-      const hours = some.map(({ id, atMs, minutes }): HourOfOne => ({
+      const hours = some.map(({ id, atMs, minutes }): InstanceHour => ({
         instanceId: id,
         atMs,
         body: packMinutes(minutes),
@@ -131,7 +131,7 @@ export function makeSampler(deps: DeedDeps): Sampler {
     for (const id of gone) known.delete(id);
     for (const [id, series] of known) if (!forgetOld(series, nowMs)) known.delete(id);
     const before = { minutesMs: nowMs - MINUTE_ROWS_KEPT_MS, hoursMs: nowMs - MINUTES_KEPT_MS - HOUR_MS };
-    await store.write((tx) => forgetMetrics(tx, before));
+    await store.write((tx) => deleteMetricsBefore(tx, before));
   }
 
   return {

@@ -1,7 +1,7 @@
 /**
  * Where instances can be dialled: their addresses on their accounts' networks, and connections to them.
  *
- * An address may be another instance's a moment after this one stopped, so it is remembered only while the stream of events is
+ * An address may be another instance's a moment after this one stopped, so it is claimIdempotencyKey only while the stream of events is
  * open, which says when a container ends; without the stream each dial asks the engine first (about half a millisecond).
  */
 import { BlockList, connect, isIP, isIPv6, type Socket } from 'node:net';
@@ -49,10 +49,10 @@ export interface DialOptions {
 /** `busy` when nothing listens there (yet), `not_found` when it does not run. */
 export async function dial(options: DialOptions): Promise<Socket> {
   const { id, port, signal, addresses } = options;
-  const remembered = addresses.recall(id);
-  if (remembered !== null) {
+  const claimIdempotencyKey = addresses.recall(id);
+  if (claimIdempotencyKey !== null) {
     try {
-      return await open(remembered, port, signal);
+      return await open(claimIdempotencyKey, port, signal);
     } catch (error) {
       if (signal.aborted || isRefusal(error)) throw dialFault(error, port, signal);
       addresses.forget(id); // no way there: it may have ended just now, or run anew
