@@ -1,4 +1,4 @@
-/** A bench's outcome as Markdown, printed, and kept as its section of `RESULTS.md`: the section is replaced, the others stay. */
+/** A bench's outcome as Markdown, printed, and kept as its section of `bench/RESULTS.md`: the section is replaced, the others stay. */
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 

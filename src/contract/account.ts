@@ -1,4 +1,4 @@
-/** Login, account, keys and balance: `interface-notes.md`, sections Authentication and Instances (rows account, balance). */
+/** Login, account, keys and balance: docs/interface.md §10, authentication and account. */
 import { z } from 'zod';
 import { id, label, plainText, secret } from './common.ts';
 

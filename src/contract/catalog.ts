@@ -1,4 +1,4 @@
-/** What can be launched, where, and at what price: `interface-notes.md`, rows catalog and other lists. */
+/** Instance types, prices and regions: docs/interface.md §10, catalog. */
 import { z } from 'zod';
 import { chargeModes, regionInfo } from './instance.ts';
 import { volumeTypes } from './volume.ts';

@@ -77,7 +77,7 @@ export type Client = FileCalls &
 type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
 export interface ClientOptions {
-  /** Up to and including `/api` (`interface.md`); in a page of the server itself, '/api' alone. */
+  /** Address up to and including `/api`; `/api` alone in a page of the server itself. */
   baseUrl: string;
   fetch?: Fetch;
   /** A function is asked before each call, so that a login made meanwhile is used. Null: not logged in. */

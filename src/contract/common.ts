@@ -1,4 +1,4 @@
-/** Shapes that several routes share. Source of each field: `interface.md`, section named beside it. */
+/** Shapes that several routes share. */
 import { z } from 'zod';
 
 /** The largest request body, in bytes. */
@@ -8,7 +8,7 @@ const MAX_PAGE = 1_000_000_000;
 
 const page = (max: number) => z.number().int().min(1).max(max);
 
-/** §4.2: pages count from 1; interface-notes.md: pageSize 1..500. */
+/** Pages count from 1 (docs/interface.md §4.2). */
 export const pagerRequest = z.object({ currentPage: page(MAX_PAGE), pageSize: page(MAX_PAGE_SIZE) });
 
 export const pagerAnswer = z.strictObject({

@@ -1,6 +1,6 @@
 /**
- * Error bodies (`interface.md` §7, interface-notes.md: error bodies and status codes). Which code gets which HTTP status is
- * the server's affair; a client branches on `X-Error-Code`.
+ * Error bodies (docs/interface.md §7 and §10). Clients branch on `X-Error-Code`; the server maps
+ * codes to HTTP statuses.
  */
 import { z } from 'zod';
 

@@ -1,4 +1,4 @@
-/** Images: those on offer and the account's own (`interface-notes.md`, row other lists; the rest is ours). */
+/** Images of the operator and of the account (docs/interface.md §10, catalog). */
 import { z } from 'zod';
 import { id, label, pagerAnswer, plainText } from './common.ts';
 

@@ -1,11 +1,11 @@
-/** `interface.md` §2.1 and §4.1: the instance object and the launch. Requests list their fields in the interface's order. */
+/** The instance object and the launch (docs/interface.md §2.1 and §4.1), fields in that order. */
 import { z } from 'zod';
 import { id, label, pagerAnswer, pagerRequest, plainText } from './common.ts';
 
 export const chargeModes = ['tidePerHour', 'perHour', 'perDay', 'perWeek', 'perMonth'] as const;
 const BILLED_BY_THE_HOUR: readonly string[] = ['tidePerHour', 'perHour'];
 
-/** `interface.md` §3. */
+/** docs/interface.md §3. */
 export const instanceStatuses = [
   'Running',
   'Stopped',

@@ -88,7 +88,7 @@ const act = (name: string, summary: string, source: string, more: Partial<Descri
     ...more,
   });
 
-const notes = (row: string) => `interface-notes.md, ${row}`;
+const notes = (row: string) => `docs/interface.md §10, ${row}`;
 
 export const routes = {
   launch: route('/instance/create', instance.launchRequest, instance.instanceIdAnswer, {
@@ -96,28 +96,28 @@ export const routes = {
     operation: true,
     waits: true,
     summary: 'Launch an instance',
-    source: 'interface.md §4.1',
+    source: 'docs/interface.md §4.1',
   }),
   listInstances: route('/instance/list', instance.pageRequest, instance.instanceListAnswer, {
     summary: "List the caller's instances, newest first",
-    source: 'interface.md §4.2',
+    source: 'docs/interface.md §4.2',
   }),
   listVolumes: route('/storage/volume/list', instance.pageRequest, volume.volumeListAnswer, {
     summary: "List the caller's volumes, newest first",
-    source: 'interface.md §4.3',
+    source: 'docs/interface.md §4.3',
   }),
   createVolume: route('/storage/volume/create', volume.volumeCreateRequest, volume.volumeCreateAnswer, {
     idempotent: true,
     operation: true,
     summary: 'Create a storage volume',
-    source: 'interface.md §4.4',
+    source: 'docs/interface.md §4.4',
   }),
   deleteVolume: route('/storage/volume/delete', volume.volumeIdBody, volume.volumeIdAnswer, {
     idempotent: true,
     operation: true,
     errors: 'problem',
     summary: 'Delete a storage volume that no instance mounts',
-    source: notes('Volumes: delete'),
+    source: notes('volumes'),
   }),
   getVolume: route('/storage/volume/get', volume.volumeIdBody, volume.volumeGetAnswer, {
     errors: 'problem',
@@ -130,7 +130,7 @@ export const routes = {
     errors: 'problem',
     summary:
       'Make a volume larger, also while instances mount it; the size that it has is answered as it is, and none is made smaller',
-    source: notes('Volumes: delete, grow'),
+    source: notes('volumes'),
   }),
   renameVolume: route('/storage/volume/rename', volume.volumeRenameRequest, volume.volumeCreateAnswer, {
     idempotent: true,
@@ -184,23 +184,23 @@ export const routes = {
     summary: 'Make a folder in a volume, and those above it that are missing; one that is there stays',
     source: 'ours',
   }),
-  stop: act('stop', 'Stop an instance; its disks stay', notes('Instances: stop, terminate')),
-  terminate: act('terminate', 'Terminate an instance, in whatever state it is', notes('Instances: stop, terminate')),
-  start: act('start', 'Start a stopped instance', notes('Instances: start, restart'), { waits: true }),
-  restart: act('restart', 'Restart a running instance', notes('Instances: start, restart')),
+  stop: act('stop', 'Stop an instance; its disks stay', notes('instances')),
+  terminate: act('terminate', 'Terminate an instance, in whatever state it is', notes('instances')),
+  start: act('start', 'Start a stopped instance', notes('instances'), { waits: true }),
+  restart: act('restart', 'Restart a running instance', notes('instances')),
   archive: route('/instance/archive', instance.instanceIdBody, instance.instanceIdAnswer, {
     idempotent: true,
     operation: true,
     errors: 'problem',
     summary: 'Keep the root disk as an image and let the container go; start brings it back',
-    source: 'ours; the status Archived is of interface.md §3',
+    source: 'ours; docs/interface.md §3 has the status Archived',
   }),
   expandDisk: route('/instance/disk/expand', instance.expandDiskRequest, instance.instanceIdAnswer, {
     idempotent: true,
     operation: true,
     errors: 'problem',
     summary: "Make an instance's data disk larger, or its Docker's; also while it runs",
-    source: 'ours; the sizes are of interface.md §2.1 and §4.1',
+    source: 'ours; docs/interface.md §2.1 and §4.1 have the sizes',
   }),
   getInstance: route('/instance/get', instance.instanceIdBody, operation.instanceGetAnswer, {
     errors: 'problem',
@@ -228,7 +228,7 @@ export const routes = {
     errors: 'problem',
     summary:
       'What ends the instance by itself: sets what is given, leaves what is not, null takes off; answers all that now holds. A start takes off a stopAtUnixMs that has passed',
-    source: 'ours; scheduledStopTimestamp is of interface.md §2.1',
+    source: 'ours; docs/interface.md §2.1 has scheduledStopTimestamp',
   }),
   activity: route('/instance/activity', instance.instanceIdBody, ends.activityAnswer, {
     errors: 'problem',
@@ -273,13 +273,13 @@ export const routes = {
     errors: 'problem',
     summary:
       'A link that opens the notebook (or a port) in a browser: good once, and for a minute. Of an instance of another account only a port that is set so',
-    source: notes('Instances: gateway for programs'),
+    source: notes('instances'),
   }),
   setPortAccess: route('/instance/port/access', port.portAccessRequest, port.portAccessAnswer, {
     errors: 'problem',
     summary:
       'Who may come to a port through the gateway: its owner, any account (signedIn), everybody (public), or as without a setting (default)',
-    source: 'ours; the default is of interface.md §4.1, nodePorts',
+    source: 'ours; nodePorts of docs/interface.md §4.1 are the default',
   }),
   listPorts: route('/instance/port/list', instance.instanceIdBody, port.portListAnswer, {
     errors: 'problem',
@@ -306,12 +306,12 @@ export const routes = {
   }),
   catalog: route('/resource/user/instance/list', empty, catalog.catalogAnswer, {
     summary: 'Instance types, regions, prices and stock',
-    source: notes('Instances: catalog'),
+    source: notes('catalog'),
   }),
   listImages: route('/image/list', instance.pageRequest, image.imageListAnswer, {
     errors: 'problem',
     summary: "Images that can be launched: those on offer, then the caller's own",
-    source: notes('Instances: other lists'),
+    source: notes('catalog'),
   }),
   createImage: route('/image/create', image.imageCreateRequest, image.imageIdAnswer, {
     idempotent: true,
@@ -354,25 +354,25 @@ export const routes = {
   listRegions: route('/region/list', empty, catalog.regionListAnswer, {
     errors: 'problem',
     summary: 'Regions, and what each can do',
-    source: notes('Instances: other lists'),
+    source: notes('catalog'),
   }),
   login: routeFor('anyone')('/user/login', account.loginRequest, account.loginAnswer, {
     summary: 'Log in; also sets the AccessToken cookie',
-    source: notes('Authentication: login'),
+    source: notes('authentication'),
   }),
   logout: route('/user/logout', empty, account.emptyAnswer, {
     errors: 'problem',
     summary: 'End this login; its token is refused from now on',
-    source: notes('Authentication: JWT'),
+    source: notes('authentication'),
   }),
   changePassword: route('/user/password', account.passwordRequest, account.emptyAnswer, {
     errors: 'problem',
     summary: 'Change the password; ends every login of the account',
-    source: notes('Authentication: JWT'),
+    source: notes('authentication'),
   }),
   userInfo: route('/user/info', empty, account.userInfoAnswer, {
     summary: 'Who the caller is',
-    source: notes('Instances: account'),
+    source: notes('account'),
   }),
   createUser: routeFor('admin')('/user/create', account.userCreateRequest, account.userInfoAnswer, {
     errors: 'problem',
@@ -394,30 +394,30 @@ export const routes = {
   createApiKey: route('/user/key/create', account.nameBody, account.keyCreateAnswer, {
     idempotent: true,
     summary: 'Mint an API key; the full key is shown this once',
-    source: notes('Instances: account'),
+    source: notes('account'),
   }),
   listApiKeys: route('/user/key/list', empty, account.keyListAnswer, {
     summary: "List the caller's API keys",
-    source: notes('Instances: account'),
+    source: notes('account'),
   }),
   deleteApiKey: route('/user/key/delete', account.idBody, account.emptyAnswer, {
     idempotent: true,
     summary: 'Delete an API key; it is refused from now on',
-    source: notes('Instances: account'),
+    source: notes('account'),
   }),
   createSshKey: route('/user/sshkey/create', account.sshKeyCreateRequest, account.sshKeyCreateAnswer, {
     idempotent: true,
     summary: "Register an ssh public key; it opens the caller's instances within seconds",
-    source: notes('Instances: account'),
+    source: notes('account'),
   }),
   listSshKeys: route('/user/sshkey/list', empty, account.sshKeyListAnswer, {
     summary: "List the caller's ssh keys",
-    source: notes('Instances: account'),
+    source: notes('account'),
   }),
   deleteSshKey: route('/user/sshkey/delete', account.idBody, account.emptyAnswer, {
     idempotent: true,
     summary: 'Delete an ssh key',
-    source: notes('Instances: account'),
+    source: notes('account'),
   }),
   listSessions: route('/user/session/list', empty, account.sessionListAnswer, {
     errors: 'problem',
@@ -433,7 +433,7 @@ export const routes = {
   balance: route('/balance', empty, account.balanceAnswer, {
     method: 'GET',
     summary: 'Money the caller has, in dollars',
-    source: notes('Instances: balance'),
+    source: notes('account'),
   }),
 } as const;
 

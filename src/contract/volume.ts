@@ -1,4 +1,4 @@
-/** `interface.md` §2.2, §4.3 and §4.4: storage volumes. */
+/** Storage volumes: docs/interface.md §2.2, §4.3 and §4.4. */
 import { z } from 'zod';
 import { id, pagerAnswer, volumeName } from './common.ts';
 import { operation } from './operation.ts';

@@ -15,6 +15,7 @@ import {
   nothingSkippedInSilence,
   parse,
   sqlOnlyInStore,
+  staysInRepository,
   typesAreWhole,
   type Rule,
 } from './rules.ts';
@@ -257,6 +258,48 @@ describe('no file names the machine it was written on', () => {
     );
     const wrong = texts.flatMap((file) =>
       machinePaths(readFileSync(path.join(root, file), 'utf8'), root).map((found) => `${file}: ${found}`),
+    );
+    expect(wrong).toEqual([]);
+  });
+});
+
+describe('every document that a file cites, and every relative path, lies in the repository', () => {
+  const files = new Set(allFiles);
+  const exists = (file: string): boolean => files.has(file);
+  const notes = ['notes', 'md'].join('.');
+  const away = ['..', '..', 'shared'].join('/');
+
+  const bad = [
+    { path: 'src/domain/a.ts', text: `/** The rule of \`${notes}\` §2. */` },
+    { path: 'src/domain/a.ts', text: `const source = 'docs/${notes}, Volumes';` },
+    { path: 'docs/security.md', text: `[the notes](../${notes})` },
+    { path: 'docs/security.md', text: `[the folder](${away}/)` },
+    { path: 'test/a.ts', text: `const at = new URL('../${away}/a.json', import.meta.url);` },
+    { path: 'test/a.ts', text: `import { a } from '${away}/a.ts';` },
+    { path: 'test/a.ts', text: `// put it at ${away}/a.json` },
+  ];
+  test.each(bad)('catches in $path: $text', (file) => {
+    expect(staysInRepository(file, exists)).not.toEqual([]);
+  });
+
+  const [rules, start] = [`${'docs/interface'}.md`, `${'README'}.md`];
+  const good = [
+    { path: 'src/domain/a.ts', text: `/** The rule of ${rules} §2. */` },
+    { path: 'docs/security.md', text: `[rules](${rules.slice(5)}), [start](../${start})` },
+    { path: 'README.md', text: `[rules](${rules}#4-endpoints) and https://example.org/${notes}` },
+    { path: 'test/a.ts', text: `const at = new URL('../${rules}', import.meta.url);` },
+    { path: 'test/a.ts', text: `const traversal = '${away}/etc/passwd';` },
+  ];
+  test.each(good)('lets pass in $path: $text', (file) => {
+    expect(staysInRepository(file, exists)).toEqual([]);
+  });
+
+  test('in every file', () => {
+    const texts = allFiles.filter((file) => /\.(ts|mjs|js|json|md|sh|yaml|yml|html|css|sql)$/.test(file));
+    const wrong = texts.flatMap((file) =>
+      staysInRepository({ path: file, text: readFileSync(path.join(root, file), 'utf8') }, exists).map(
+        (found) => `${file}:${found}`,
+      ),
     );
     expect(wrong).toEqual([]);
   });

@@ -311,3 +311,35 @@ function rootName(node: Node): string | undefined {
     at = at['object'] ?? at['callee'];
   return nameOf(at);
 }
+
+const CITED_DOCUMENT = /(?<![\w/.:*-])(?:[\w.-]+\/)*[\w-]+\.md\b/g;
+const RELATIVE_PATH = /(?<![\w/.-])(?:\.\.\/)+[\w.-]+/g;
+/** Texts in which a relative path is a reference; other strings may be test input. */
+const REFERENCES = [/from '([^']+)'/g, /new URL\(\s*'([^']+)',\s*import\.meta\.url/g, /\]\(([^)\s]+)\)/g];
+const COMMENTS = [/^\s*\/?\*.*$/gm, /(?<!:)\/\/.*$/gm];
+
+/** A plain clone is whole: each cited document and each relative path lies in the repository. */
+export function staysInRepository(
+  { path: filePath, text }: { path: string; text: string },
+  exists: (repositoryPath: string) => boolean,
+): string[] {
+  const folder = path.posix.dirname(filePath);
+  const lineAt = (offset: number): number => text.slice(0, offset).split('\n').length;
+  const isMissing = (cited: string): boolean =>
+    !exists(path.posix.normalize(cited)) && !exists(path.posix.join(folder, cited));
+  const wrong = [...text.matchAll(CITED_DOCUMENT)]
+    .filter(([cited]) => isMissing(cited))
+    .map(({ 0: cited, index }) => `${lineAt(index)}: cites ${cited}, which is not in the repository`);
+  const references = REFERENCES.flatMap((kind) =>
+    [...text.matchAll(kind)].map(({ 1: to = '', index }) => ({ to, index })),
+  );
+  const inComments = COMMENTS.flatMap((kind) =>
+    [...text.matchAll(kind)].flatMap(({ 0: comment, index }) =>
+      [...comment.matchAll(RELATIVE_PATH)].map(([to]) => ({ to, index })),
+    ),
+  );
+  for (const { to, index } of [...references, ...inComments])
+    if (path.posix.join(folder, to).startsWith('..'))
+      wrong.push(`${lineAt(index)}: ${to} lies outside of the repository`);
+  return wrong;
+}

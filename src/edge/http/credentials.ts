@@ -1,6 +1,6 @@
 /**
- * Which credential a request carries (interface-notes.md: credentials accepted). An `Authorization` header that is there decides
- * alone, even when it is no good; then `X-API-Key`; then the cookie.
+ * Reads the credential of a request (docs/interface.md §10, authentication). An `Authorization`
+ * header decides alone, even a malformed one; then `X-API-Key`; then the cookie.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { ACCESS_COOKIE } from '../../contract/routes.ts';

@@ -101,7 +101,10 @@ function handleMessage(running: OpenExec, data: Buffer, isText: boolean): Promis
     case channels.resize:
       return resize(running, parsed(terminalSize, rest, '{"columns":…,"rows":…}, each from 1 to 1000'));
     case channels.signal:
-      return signal(running, parsed(signalMessage, rest, '{"signal":"TERM"}, or another that docs/reference/terminal.md names'));
+      return signal(
+        running,
+        parsed(signalMessage, rest, '{"signal":"TERM"}, or another that docs/reference/terminal.md names'),
+      );
     default:
       throw new BadMessage('the first byte of a message is 0 (stdin), 4 (resize) or 5 (signal)');
   }

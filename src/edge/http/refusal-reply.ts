@@ -7,7 +7,7 @@ import { Refusal } from '../../domain/refusal.ts';
 import { bodyTooLarge } from './body.ts';
 import { errorKinds } from './status.ts';
 
-/** How a route puts its errors: `interface.md` §7 for the plain ones, RFC 9457 for our own newer ones. */
+/** Error format of a route: `plain` is docs/interface.md §7, `problem` RFC 9457. */
 export interface ErrorStyle {
   errors: 'plain' | 'problem';
   /** On all routes but the login itself, `not_logged_in` carries `code: -1`. */

@@ -1,4 +1,4 @@
-/** The one place where the code of a refusal becomes an HTTP status (interface-notes.md: error bodies and status codes). */
+/** Maps error codes to HTTP statuses (docs/interface.md §10, errors). No other file does. */
 import type { ErrorCode } from '../../contract/errors.ts';
 import type { RefusalCode } from '../../domain/refusal.ts';
 

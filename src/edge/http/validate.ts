@@ -1,5 +1,5 @@
 /**
- * Checks a body against a route's schema and says what is wrong in the interface's words (`interface.md` §7, interface-notes.md).
+ * Validates a body against a route's schema, with the error texts of docs/interface.md §7 and §10.
  *
  * A right body costs one `safeParse`. A wrong one is then walked against the same schema, table by table as the interface prints
  * them (all rows of the request, then each nested table in the order of its row), three times: for a required field that is not

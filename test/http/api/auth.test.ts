@@ -1,4 +1,4 @@
-/** Who may call: strangers, forged and spent tokens, the three credentials and which of them decides (interface-notes.md). */
+/** Access to each route: no token, forged and expired tokens, the three credentials and their precedence. */
 import { createHmac, createPublicKey, generateKeyPairSync, sign } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { BASE_PATH, routeNames, routes } from '../../../src/contract/routes.ts';

@@ -1,4 +1,4 @@
-/** Missing fields and wrong types, each in the interface's words (`interface.md` §7, interface-notes.md), for every field of §4. */
+/** Errors for missing fields and wrong types (docs/interface.md §7 and §10), for every field of §4. */
 import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { BareApi } from './harness.ts';

@@ -1,4 +1,4 @@
-/** Lists over HTTP, as their owner sees them (`interface.md` §4.2, §4.3). */
+/** Lists over HTTP (docs/interface.md §4.2, §4.3). */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { routes } from '../../../src/contract/routes.ts';
 import type { TestApi } from './harness.ts';

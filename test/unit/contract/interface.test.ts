@@ -1,9 +1,10 @@
-/** The contract has every field of `interface.md`, under its name, of its type, required where it says so, and no other. */
+/** The contract has exactly the fields of `docs/interface.md`: names, types, required marks. */
 import { readFile } from 'node:fs/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { instance } from '../../../src/contract/instance.ts';
 import { routes } from '../../../src/contract/routes.ts';
 import { volume } from '../../../src/contract/volume.ts';
+import { errorKinds } from '../../../src/edge/http/status.ts';
 import { expectedUrl, fieldsOf, readInterface } from './interface-fields.ts';
 import type { InterfaceField, InterfaceFields } from './interface-fields.ts';
 import { schemaFields } from './schema-fields.ts';
@@ -28,6 +29,13 @@ test('as many fields are read from the document as it has, counted by hand', () 
   expect(fields.requests['launch']).toHaveLength(9 + 2 + 4 + 5);
   expect(fields.requests['listInstances']).toHaveLength(3);
   expect(fields.requests['createVolume']).toHaveLength(4);
+});
+
+test('the document lists each error code with its status', async () => {
+  const rows = [...(await readInterface()).matchAll(/^\| `(\w+)` \| (\d{3}) \|$/gm)];
+  expect(Object.fromEntries(rows.map(([, code, status]) => [code, Number(status)]))).toEqual(
+    Object.fromEntries(Object.entries(errorKinds).map(([code, { status }]) => [code, status])),
+  );
 });
 
 describe('answers', () => {
