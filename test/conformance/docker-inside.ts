@@ -2,7 +2,7 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { dockerName } from '../../src/engines/labels.ts';
 import type { EngineSpec } from '../../src/engines/contract.ts';
-import { deadline, expectFault, expectPresent, expectRunning, skipWithout, until, type Subject } from './subject.ts';
+import { deadline, expectFault, expectPresent, expectRunning, skipWithout, type Subject } from './subject.ts';
 
 const BUILD_MS = 600_000;
 
@@ -55,7 +55,7 @@ export function describeDockerInside(current: () => Subject): void {
       const spec = await withDocker(subject);
       await subject.ensure(spec);
       await subject.fixture.stopOutside(spec.id);
-      const seen = await until('it has stopped', async () => {
+      const seen = await subject.until('it has stopped', async () => {
         const one = expectPresent(await subject.observe(spec.id));
         return !one.running && one;
       });

@@ -8,7 +8,7 @@ import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
 import type { ExecRequest, OpenExec } from '../../src/engines/contract.ts';
 import type { InstanceId } from '../../src/domain/ids.ts';
-import { control, deadline, expectFault, newInstanceId, skipWithout, until, type Subject } from './subject.ts';
+import { control, deadline, expectFault, newInstanceId, skipWithout, type Subject } from './subject.ts';
 
 const mebibyte = 1024 * 1024;
 
@@ -115,7 +115,7 @@ export function describeOpenExec(current: () => Subject): void {
         () => (over = true),
         () => {},
       );
-      await delay(1_500);
+      await subject.fixture.time.sleep(1_500);
       expect(running.stdout.readableLength, 'nobody reads, so little is held').toBeLessThan(mebibyte);
       expect(over, 'and the command waits').toBe(false);
       let [bytes, pauses] = [0, 0];
@@ -123,7 +123,7 @@ export function describeOpenExec(current: () => Subject): void {
         bytes += Buffer.from(chunk).length;
         if (bytes > (pauses + 1) * (total / 20)) {
           pauses++;
-          await delay(50);
+          await subject.fixture.time.sleep(50);
           expect(await settlesBelow(before + 4 * mebibyte), 'little of it is held').toBe(true);
         }
       }
@@ -140,7 +140,7 @@ export function describeOpenExec(current: () => Subject): void {
         const sizes = Array.from({ length: 20 }, (_, n) => 1_100_000 + n * 20_000);
         const came = sizes.map(async (size) => {
           const running = await open(subject, id, ['head', '-c', String(size), '/dev/zero']);
-          await delay(4_000);
+          await subject.fixture.time.sleep(4_000);
           return (await outcome(running)).stdout.length;
         });
         expect(await Promise.all(came)).toEqual(sizes);
@@ -158,15 +158,15 @@ export function describeOpenExec(current: () => Subject): void {
       const { subject, id } = await started();
       const running = await open(subject, id, ['sh'], { terminal: { columns: 100, rows: 40 } });
       const said = collect(running.stdout);
-      await until('it asks', async () => said().length > 0);
+      await subject.until('it asks', async () => said().length > 0);
       running.stdin.write('stty size\r');
-      await until('its first size', async () => said().includes('\r\n40 100\r\n'));
+      await subject.until('its first size', async () => said().includes('\r\n40 100\r\n'));
       expect(said()).toContain('stty size\r\n');
       await running.resize({ columns: 77, rows: 33 });
       running.stdin.write('stty size\r');
-      await until('its next size', async () => said().includes('\r\n33 77\r\n'));
+      await subject.until('its next size', async () => said().includes('\r\n33 77\r\n'));
       running.stdin.write('sh -c "exit 5"\r');
-      await until('it is echoed', async () => said().includes('sh -c "exit 5"\r\n'));
+      await subject.until('it is echoed', async () => said().includes('sh -c "exit 5"\r\n'));
       // A key that comes while the shell turns its terminal around is lost, as it is for people.
       const keys = setInterval(() => running.stdin.write('\x04'), 250);
       const exitCode = await running.exited.finally(() => clearInterval(keys));
@@ -180,13 +180,13 @@ export function describeOpenExec(current: () => Subject): void {
       const running = await open(subject, id, ['sh'], { terminal: { columns: 80, rows: 25 } });
       const said = collect(running.stdout);
       running.stdin.write('cat\r');
-      await until('it has echoed', async () => said().includes('cat\r\n'));
+      await subject.until('it has echoed', async () => said().includes('cat\r\n'));
       running.stdin.write('a\x10\x11b\r');
-      await until('cat has it', async () => said().includes('a\x10') && said().includes('b\r\n'));
+      await subject.until('cat has it', async () => said().includes('a\x10') && said().includes('b\r\n'));
       running.stdin.write('\x03');
-      await until('it is interrupted', async () => said().includes('^C'));
+      await subject.until('it is interrupted', async () => said().includes('^C'));
       running.stdin.write('echo code $?\r');
-      await until('the shell goes on', async () => said().includes('code 130\r\n'));
+      await subject.until('the shell goes on', async () => said().includes('code 130\r\n'));
       running.stdin.write('exit 7\r');
       expect(await running.exited).toBe(7);
     });
@@ -228,10 +228,10 @@ export function describeOpenExec(current: () => Subject): void {
         [...(await subject.exec(id, 'ps')).stdout.matchAll(/^ *\d+ \S+ +sleep (\d00\d)$/gm)].map(
           ([, seconds]) => seconds ?? '',
         );
-      await until('all sleep', async () => (await sleepers()).length === 7);
+      await subject.until('all sleep', async () => (await sleepers()).length === 7);
       await running.kill();
       expect(await running.exited).toBe(137);
-      await until('they are gone', async () => (await sleepers()).length < 2);
+      await subject.until('they are gone', async () => (await sleepers()).length < 2);
       expect(await sleepers()).toEqual(['2000']);
       await other.kill();
     });
@@ -243,7 +243,7 @@ export function describeOpenExec(current: () => Subject): void {
       const running = await open(subject, id, ['sh', '-c', relay]);
       await once(running.stdout, 'data');
       await running.kill();
-      await delay(100);
+      await subject.fixture.time.sleep(100);
       expect((await subject.exec(id, 'ps')).stdout).not.toMatch(/sleep 0|next/);
     });
 
@@ -265,7 +265,7 @@ export function describeOpenExec(current: () => Subject): void {
       const signal = new AbortController();
       const running = await engine.openExec(id, wish, signal.signal);
       signal.abort();
-      await delay(50);
+      await subject.fixture.time.sleep(50);
       expect(await outcome(running, 'still here')).toMatchObject({ exitCode: 0, stdout: 'still here' });
       await expectFault(engine.openExec(id, wish, signal.signal), 'unreachable');
     });

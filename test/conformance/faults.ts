@@ -1,5 +1,4 @@
 /** Missing images, aborted calls, engines that don't answer. */
-import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { Engine, EngineSpec, ImageProgress, OwnedObject } from '../../src/engines/contract.ts';
 import { containerName } from '../../src/engines/labels.ts';
@@ -112,11 +111,13 @@ export function describeFaults(current: () => Subject): void {
           () => undefined,
           (thrown: unknown) => faultOf(Promise.reject(thrown)),
         );
-        await delay(afterMs);
+        await subject.fixture.time.sleep(afterMs);
         abort.abort();
-        const abortedMs = performance.now();
+        const abortedMs = subject.fixture.time.now();
         const fault = await call;
-        expect(performance.now() - abortedMs, `aborted after ${afterMs} ms`).toBeLessThan(2_000);
+        expect(subject.fixture.time.now() - abortedMs, `aborted after ${afterMs} ms`).toBeLessThan(
+          2_000 + subject.fixture.time.slackMs,
+        );
         if (fault !== undefined) expect(fault.retry, fault.message).toBe(true);
         expectRunning(await subject.ensure(spec));
         expect(await subject.owned(spec.ownerId)).toHaveLength(2);
@@ -129,11 +130,11 @@ export function describeFaults(current: () => Subject): void {
       await subject.ensure(spec);
       const abort = new AbortController();
       const call = faultOf(subject.fixture.engine.halt(spec.id, 60_000, abort.signal));
-      await delay(50);
-      const abortedMs = performance.now();
+      await subject.fixture.time.sleep(50);
+      const abortedMs = subject.fixture.time.now();
       abort.abort();
       expect((await call).retry).toBe(true);
-      expect(performance.now() - abortedMs).toBeLessThan(2_000);
+      expect(subject.fixture.time.now() - abortedMs).toBeLessThan(2_000 + subject.fixture.time.slackMs);
       await subject.fixture.engine.halt(spec.id, 0, deadline());
       expect(await subject.observe(spec.id)).toMatchObject({ kind: 'present', running: false });
     });
@@ -145,7 +146,7 @@ export function describeFaults(current: () => Subject): void {
         await subject.ensure(spec);
         const abort = new AbortController();
         const call = subject.fixture.engine.destroy(spec.id, abort.signal).catch(() => {});
-        await delay(afterMs);
+        await subject.fixture.time.sleep(afterMs);
         abort.abort();
         await call;
         await subject.fixture.engine.destroy(spec.id, deadline());

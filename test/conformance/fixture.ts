@@ -1,5 +1,6 @@
 /** What an engine lends the conformance suite. */
 import type { Duplex } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Engine, EngineSpec, RegistryCredentials } from '../../src/engines/contract.ts';
 import type { InstanceId } from '../../src/domain/ids.ts';
 
@@ -41,8 +42,24 @@ export interface Registries {
   wrongCredentials: RegistryCredentials;
 }
 
+/** Time as the engine has it: the machine's, or virtual time, which runs while somebody waits for it. */
+export interface FixtureTime {
+  /** Epoch milliseconds. */
+  now(): number;
+  sleep(ms: number): Promise<void>;
+  /** How much later than promised something may be noticed: 0 in virtual time, generous on a machine that others use. */
+  slackMs: number;
+}
+
+export const machineTime: FixtureTime = {
+  now: () => Date.now(),
+  sleep: (ms) => delay(ms),
+  slackMs: 30_000,
+};
+
 export interface Fixture {
   engine: Engine;
+  time: FixtureTime;
   /** The installation that `engine` works for: a new one, so that whatever it owns the suite has made. */
   installation: string;
   /** A small image that is present or that `ensureImage` can get, with `/bin/sh`, `/root`, and the commands named in `conformance.ts`. */

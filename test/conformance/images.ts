@@ -1,6 +1,5 @@
 /** Images: saved, pushed, pulled, removed; and what is ours, discarded one by one. */
 import { randomUUID } from 'node:crypto';
-import { setTimeout as delay } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import type { EngineSpec, ImageProgress, OwnedObject } from '../../src/engines/contract.ts';
@@ -61,12 +60,12 @@ export function describeImages(current: () => Subject): void {
       const { engine } = subject.fixture;
       const spec = await withFile(subject);
       const ref = newRef(subject);
-      const beforeMs = Date.now();
+      const beforeMs = subject.fixture.time.now();
       let saving = true;
       const saved = engine.saveImage(spec.id, ref, deadline()).finally(() => (saving = false));
       while (saving) {
         expectRunning(await subject.observe(spec.id));
-        await delay(2);
+        await subject.fixture.time.sleep(2);
       }
       expect((await saved).sizeBytes).toBeGreaterThan(0);
       expectRunning(await subject.observe(spec.id));
@@ -75,7 +74,7 @@ export function describeImages(current: () => Subject): void {
       ]);
       const { createdAtMs } = (await imagesOwned(ref))[0] ?? expect.fail();
       expect(createdAtMs).toBeGreaterThan(beforeMs - 2_000);
-      expect(createdAtMs).toBeLessThan(Date.now() + 2_000);
+      expect(createdAtMs).toBeLessThan(subject.fixture.time.now() + 2_000);
       await engine.ensureImage(ref, () => {}, deadline());
       expect(await hasFile(subject, ref)).toBe(true);
     });
@@ -135,11 +134,13 @@ export function describeImages(current: () => Subject): void {
           () => undefined,
           (thrown: unknown) => faultOf(Promise.reject(thrown)),
         );
-        await delay(afterMs);
+        await subject.fixture.time.sleep(afterMs);
         abort.abort();
-        const abortedMs = performance.now();
+        const abortedMs = subject.fixture.time.now();
         const fault = await call;
-        expect(performance.now() - abortedMs, `aborted after ${afterMs} ms`).toBeLessThan(1_000);
+        expect(subject.fixture.time.now() - abortedMs, `aborted after ${afterMs} ms`).toBeLessThan(
+          1_000 + subject.fixture.time.slackMs,
+        );
         if (fault !== undefined) expect(fault.retry, fault.message).toBe(true);
         await engine.saveImage(spec.id, ref, deadline());
         expect(await imagesOwned(ref)).toHaveLength(1);
@@ -157,7 +158,7 @@ export function describeImages(current: () => Subject): void {
         const ref = newRef(subject);
         const abort = new AbortController();
         const saving = engine.saveImage(spec.id, ref, abort.signal).catch(() => {});
-        await delay(afterMs);
+        await subject.fixture.time.sleep(afterMs);
         abort.abort();
         await saving;
         await engine.removeImage(ref, deadline());

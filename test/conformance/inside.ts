@@ -3,16 +3,7 @@ import { readFile, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { InstanceId } from '../../src/domain/ids.ts';
-import {
-  control,
-  deadline,
-  expectFault,
-  expectPresent,
-  newInstanceId,
-  skipWithout,
-  until,
-  type Subject,
-} from './subject.ts';
+import { control, deadline, expectFault, expectPresent, newInstanceId, skipWithout, type Subject } from './subject.ts';
 
 const mebibyte = 1024 * 1024;
 
@@ -123,7 +114,7 @@ export function describeInside(current: () => Subject): void {
       const script =
         'exec 3</etc/berth/note; : >/tmp/open; while [ "$(cat /etc/berth/note)" = "the old note" ]; do sleep 0.1; done; cat <&3';
       const reader = subject.exec(spec.id, 'sh', '-c', script);
-      await until(
+      await subject.until(
         'the reader has it open',
         async () => (await subject.exec(spec.id, 'ls', '/tmp/open')).exitCode === 0,
       );
@@ -144,7 +135,7 @@ export function describeInside(current: () => Subject): void {
         'case $(tr -s ab </etc/berth/note)$(wc -c </etc/berth/note) in a100000 | b100000) ;; *) bad=$((bad + 1)) ;; esac; done; ' +
         'echo "$bad bad, some: $((looks > 0))"';
       const reader = subject.exec(spec.id, 'sh', '-c', script);
-      await until('it looks', async () => (await subject.exec(spec.id, 'ls', '/tmp/looking')).exitCode === 0);
+      await subject.until('it looks', async () => (await subject.exec(spec.id, 'ls', '/tmp/looking')).exitCode === 0);
       for (let round = 1; round <= 30; round++) {
         await subject.ensure({ ...spec, files: [...spec.files.slice(0, 1), control('note', noteOf(round))] });
       }

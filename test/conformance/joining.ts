@@ -14,7 +14,6 @@ import {
   loopbackPort,
   newInstanceId,
   skipWithout,
-  until,
   type Subject,
   type Wish,
 } from './subject.ts';
@@ -47,7 +46,7 @@ export function describeJoining(current: () => Subject): void {
         stream.end(sent);
         expect((await received).equals(sent), host).toBe(true);
       }
-      await until('its web server answers', async () => (await httpOf(network)).startsWith('HTTP/1.'));
+      await subject.until('its web server answers', async () => (await httpOf(network)).startsWith('HTTP/1.'));
       await expectFault(subject.fixture.engine.dial(spec.id, loopbackPort, deadline()), 'busy');
     });
 
@@ -68,10 +67,10 @@ export function describeJoining(current: () => Subject): void {
       expect(await greeted(await engine.dial(spec.id, freePort, deadline()))).toBe('hello, you');
       expect(await greeted(await network.connect({ host: loopback, port: freePort }, deadline()))).toBe('hello, you');
       if (subject.fixture.lacks.publishedPorts === undefined) {
-        await until('the node port greets', async () => (await greetingAt(subject, nodePort)) === 'hello, you');
+        await subject.until('the node port greets', async () => (await greetingAt(subject, nodePort)) === 'hello, you');
       }
       listening.close();
-      await until('it is closed', () => isRefused(engine.dial(spec.id, freePort, deadline())));
+      await subject.until('it is closed', () => isRefused(engine.dial(spec.id, freePort, deadline())));
       const near = await network.listen({ host: 'localhost', port: 0 }, greet, deadline());
       expect(near.port).toBeGreaterThan(1024);
       expect(await greeted(await network.connect({ host: loopback, port: near.port }, deadline()))).toBe('hello, you');
@@ -88,7 +87,7 @@ export function describeJoining(current: () => Subject): void {
       for (const { port } of any) await expectFault(network.listen({ host: '', port }, greet, deadline()), 'busy');
       any[0]?.close();
       const again = { host: '', port: any[0]?.port ?? 0 };
-      await until('its port is free', () =>
+      await current().until('its port is free', () =>
         network.listen(again, greet, deadline()).then(
           () => true,
           () => false,
@@ -203,7 +202,7 @@ export function describeJoining(current: () => Subject): void {
       subject.after(async () => other.close());
       expect(other.pathInside).not.toBe(pathInside);
       close();
-      await until('it is gone', () => isRefused(fixture.connectUnix(id, pathInside)));
+      await subject.until('it is gone', () => isRefused(fixture.connectUnix(id, pathInside)));
       expect(await greeted(await fixture.connectUnix(id, other.pathInside))).toBe('hello, you');
       close();
     });

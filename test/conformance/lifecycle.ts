@@ -8,7 +8,6 @@ import {
   newInstanceId,
   newUserId,
   skipWithout,
-  until,
   untilStopped,
   type Subject,
 } from './subject.ts';
@@ -19,11 +18,11 @@ export function describeLifecycle(current: () => Subject): void {
       const subject = current();
       const spec = subject.spec();
       expect(await subject.observe(spec.id)).toEqual({ kind: 'absent' });
-      const beforeMs = Date.now();
+      const beforeMs = subject.fixture.time.now();
       const seen = expectRunning(await subject.ensure(spec));
       expect(seen).toMatchObject({ generation: 1, outOfMemory: false, nodePorts: [] });
       expect(seen.startedAtMs).toBeGreaterThanOrEqual(beforeMs - 1_000);
-      expect(seen.startedAtMs).toBeLessThanOrEqual(Date.now() + 1_000);
+      expect(seen.startedAtMs).toBeLessThanOrEqual(subject.fixture.time.now() + 1_000);
       expect(await subject.observe(spec.id)).toEqual(seen);
     });
 
@@ -87,7 +86,7 @@ export function describeLifecycle(current: () => Subject): void {
       const ended = await untilStopped(subject, spec.id);
       expect(ended).toMatchObject({ exitCode: 3, outOfMemory: false });
       await subject.ensure(spec);
-      await until('it has run a second time', async () => {
+      await subject.until('it has run a second time', async () => {
         const seen = await subject.observe(spec.id);
         return seen.kind === 'present' && seen.startedAtMs > first.startedAtMs;
       });
@@ -143,9 +142,9 @@ export function describeLifecycle(current: () => Subject): void {
       const spec = subject.spec();
       await subject.ensure(spec);
       (await subject.dial(spec.id, 7000)).destroy(); // its trap is set before it listens
-      const beganMs = performance.now();
+      const beganMs = subject.fixture.time.now();
       await subject.fixture.engine.halt(spec.id, 60_000, deadline());
-      expect(performance.now() - beganMs).toBeLessThan(30_000);
+      expect(subject.fixture.time.now() - beganMs).toBeLessThan(30_000);
       expect(await subject.observe(spec.id)).toMatchObject({ kind: 'present', running: false, exitCode: 0 });
     });
 
@@ -153,15 +152,15 @@ export function describeLifecycle(current: () => Subject): void {
       const subject = current();
       const spec = subject.spec({ start: 'stubborn' });
       await subject.ensure(spec);
-      await until('its trap is set', async () => {
+      await subject.until('its trap is set', async () => {
         const lines = await Array.fromAsync(
           await subject.fixture.engine.logs(spec.id, 'console', { tail: 10 }, deadline()),
         );
         return lines.length >= 2;
       });
-      const beganMs = performance.now();
+      const beganMs = subject.fixture.time.now();
       await subject.fixture.engine.halt(spec.id, 2_000, deadline());
-      expect(performance.now() - beganMs).toBeGreaterThan(1_800);
+      expect(subject.fixture.time.now() - beganMs).toBeGreaterThan(1_800);
       expect(await subject.observe(spec.id)).toMatchObject({ kind: 'present', running: false, exitCode: 137 });
     });
 

@@ -2,16 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import type { LogLine, LogRange, LogSource } from '../../src/engines/contract.ts';
 import type { InstanceId } from '../../src/domain/ids.ts';
-import {
-  control,
-  deadline,
-  expectFault,
-  newInstanceId,
-  skipWithout,
-  until,
-  type Subject,
-  type Wish,
-} from './subject.ts';
+import { control, deadline, expectFault, newInstanceId, skipWithout, type Subject, type Wish } from './subject.ts';
 
 const said = ['berth: services ssh notebook', 'berth: init none'];
 /** For a start file of the suite's own, with what the simulation is to play. */
@@ -40,7 +31,7 @@ export function describeLogs(current: () => Subject): void {
     subject.after(async () => leave.abort());
     const log = await subject.fixture.engine.followLogs(id, source, range, leave.signal);
     const over = (async () => {
-      for await (const line of log) lines.push({ ...line, heardMs: Date.now() });
+      for await (const line of log) lines.push({ ...line, heardMs: subject.fixture.time.now() });
     })();
     over.catch(() => {});
     return { lines, over, leave: () => leave.abort() };
@@ -49,7 +40,7 @@ export function describeLogs(current: () => Subject): void {
   describe('logs', () => {
     it('are the last lines of the console, oldest first, also after it has stopped', async () => {
       const { subject, id } = await started();
-      await until('it has said both lines', async () => (await read(subject, id)).length >= 2);
+      await subject.until('it has said both lines', async () => (await read(subject, id)).length >= 2);
       expect(textsOf(await read(subject, id))).toEqual(said);
       expect(textsOf(await read(subject, id, { tail: 1 }))).toEqual(said.slice(1));
       expect(textsOf(await read(subject, id, { tail: 0 }))).toEqual([]);
@@ -71,7 +62,7 @@ export function describeLogs(current: () => Subject): void {
 
     it('bear the time at which they were written, and are read by range of it', async () => {
       const { subject, id } = await started({}, slowly);
-      const lines = await until('all five', async () => {
+      const lines = await subject.until('all five', async () => {
         const now = ofSlow(await read(subject, id));
         return now.length === 5 && now;
       });
@@ -89,10 +80,11 @@ export function describeLogs(current: () => Subject): void {
       const place = await started({}, goingOn);
       const { lines, over } = await follow(place);
       // What was written before could not be heard within its second.
-      const followedMs = Date.now();
+      const followedMs = place.subject.fixture.time.now();
       const later = () => lines.filter(({ atMs }) => (atMs ?? 0) > followedMs);
-      await until('three that are written while it is followed', async () => later().length >= 3);
-      for (const { atMs, heardMs } of later()) expect(heardMs - (atMs ?? 0)).toBeLessThan(1_000);
+      await place.subject.until('three that are written while it is followed', async () => later().length >= 3);
+      const { slackMs } = place.subject.fixture.time;
+      for (const { atMs, heardMs } of later()) expect(heardMs - (atMs ?? 0)).toBeLessThan(1_000 + slackMs);
       await place.subject.fixture.stopOutside(place.id);
       await over;
       const texts = textsOf(ofSlow(lines));
@@ -105,7 +97,7 @@ export function describeLogs(current: () => Subject): void {
     it('followed from a time or a number of lines on, nothing is missed and nothing doubled', async () => {
       const place = await started({}, slowly);
       const first = await follow(place);
-      await until('two', async () => ofSlow(first.lines).length >= 2);
+      await place.subject.until('two', async () => ofSlow(first.lines).length >= 2);
       const sinceMs = ofSlow(first.lines)[1]?.atMs ?? 0;
       const [fromTime, fromLine, fromNow] = await Promise.all([
         follow(place, { sinceMs }),
@@ -113,7 +105,7 @@ export function describeLogs(current: () => Subject): void {
         follow(place, { tail: 0 }),
       ]);
       const all = [first, fromTime, fromLine, fromNow];
-      await until('the last', async () => all.every(({ lines }) => lines.at(-1)?.text === 'line 4'));
+      await place.subject.until('the last', async () => all.every(({ lines }) => lines.at(-1)?.text === 'line 4'));
       expect(textsOf(fromTime.lines)[0]).toBe('line 1');
       for (const { lines } of all) {
         const texts = textsOf(ofSlow(lines));
@@ -123,9 +115,9 @@ export function describeLogs(current: () => Subject): void {
 
     it('the signal ends a follower, quietly, and so does leaving off', async () => {
       const place = await started();
-      await until('it has spoken', async () => (await read(place.subject, place.id)).length >= 2);
+      await place.subject.until('it has spoken', async () => (await read(place.subject, place.id)).length >= 2);
       const { lines, over, leave } = await follow(place);
-      await until('both', async () => lines.length === 2);
+      await place.subject.until('both', async () => lines.length === 2);
       leave();
       await over;
       for await (const { text } of await place.subject.fixture.engine.followLogs(place.id, 'console', {}, deadline())) {
@@ -141,7 +133,7 @@ export function describeLogs(current: () => Subject): void {
         "head -c 5000000 /dev/zero | tr '\\0' x; echo end; echo short; printf 'bad \\377\\376 bytes\\n'; " +
         "head -c 16382 /dev/zero | tr '\\0' x; printf '⚓⚓\\n'; echo 'to stderr' >&2; printf 'last words'; exit 0";
       const { id } = await started({}, startWith('', script));
-      await until('it has ended', async () => {
+      await subject.until('it has ended', async () => {
         const seen = await subject.observe(id);
         return seen.kind === 'present' && !seen.running;
       });
@@ -170,13 +162,15 @@ export function describeLogs(current: () => Subject): void {
       const place = await started({ files: [control('init-script', 'true\n', 0o755)] }, startWith(played, script));
       const { subject, id } = place;
       const { lines, over } = await follow(place, {}, 'init');
-      await until('the first', async () => lines.length > 0);
+      await subject.until('the first', async () => lines.length > 0);
       expect(lines.length).toBeLessThan(4);
       await over;
       expect(textsOf(lines)).toEqual(['zero', 'init 1', 'init 2', 'init 3']);
       expect(lines.every(({ atMs }) => atMs === null)).toBe(true);
       expect(textsOf(await read(subject, id, { tail: 2 }, 'init'))).toEqual(['init 2', 'init 3']);
-      expect(textsOf(await read(subject, id, { sinceMs: Date.now() + 60_000 }, 'init'))).toHaveLength(4);
+      expect(textsOf(await read(subject, id, { sinceMs: subject.fixture.time.now() + 60_000 }, 'init'))).toHaveLength(
+        4,
+      );
       await subject.fixture.engine.halt(id, 10_000, deadline());
       await expectFault(read(subject, id, {}, 'init'), 'not_found');
     });
@@ -190,7 +184,7 @@ export function describeLogs(current: () => Subject): void {
         `printf f >>${log}/init.log; echo 0 >${log}/init.exit; trap 'exit 0' TERM`;
       const place = await started({ files: [control('init-script', 'true\n', 0o755)] }, startWith('', script));
       const { lines, over } = await follow(place, {}, 'init');
-      await until('the first is there', async () => (await read(subject, place.id, {}, 'init')).length > 0);
+      await subject.until('the first is there', async () => (await read(subject, place.id, {}, 'init')).length > 0);
       expect(textsOf(await read(subject, place.id, {}, 'init'))).toEqual(['one']);
       expect(textsOf(lines).includes('hal')).toBe(false);
       await subject.exec(place.id, 'touch', `${log}/go`);
@@ -227,10 +221,10 @@ export function describeLogs(current: () => Subject): void {
       const place = await started({ files: [control('init-script', 'true\n', 0o755)] });
       const { over, leave } = await follow(place, {}, 'init');
       const tails = async () => (await subject.exec(place.id, 'ps')).stdout.includes('tail -n');
-      await until('it looks', tails);
+      await subject.until('it looks', tails);
       leave();
       await over;
-      expect(await until('it has left', async () => !(await tails()))).toBe(true);
+      expect(await subject.until('it has left', async () => !(await tails()))).toBe(true);
     });
 
     it('of what is not there are not_found', async () => {

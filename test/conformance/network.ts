@@ -15,7 +15,6 @@ import {
   faultOf,
   newInstanceId,
   skipWithout,
-  until,
   type Subject,
 } from './subject.ts';
 
@@ -92,13 +91,13 @@ export function describeNetwork(current: () => Subject): void {
       const told = expectPresent(await subject.ensure(spec)).nodePorts;
       expect(told.toSorted((one, other) => one.port - other.port)).toEqual(nodePorts);
       const published = nodePorts[1]?.nodePort ?? 0;
-      await until('the node port echoes', () => echoes(subject, published));
+      await subject.until('the node port echoes', () => echoes(subject, published));
       await subject.fixture.engine.halt(spec.id, 5_000, deadline());
-      await until('the node port is closed', async () => !(await opens(subject, published)));
+      await subject.until('the node port is closed', async () => !(await opens(subject, published)));
       expectRunning(await subject.ensure(spec));
-      await until('the node port echoes again', () => echoes(subject, published));
+      await subject.until('the node port echoes again', () => echoes(subject, published));
       await subject.fixture.engine.destroy(spec.id, deadline());
-      await until('the node port is free', async () => !(await opens(subject, published)));
+      await subject.until('the node port is free', async () => !(await opens(subject, published)));
     });
 
     it('one that another program holds is busy and named; with another one it starts', async (context) => {
@@ -114,7 +113,7 @@ export function describeNetwork(current: () => Subject): void {
       expect(fault.takenNodePort).toBe(taken);
       const nodePorts = [{ port: echoPort, nodePort: await subject.fixture.releaseNodePort() }];
       expect(expectRunning(await subject.ensure({ ...spec, nodePorts })).nodePorts).toEqual(nodePorts);
-      await until('the other node port echoes', () => echoes(subject, nodePorts[0]?.nodePort ?? 0));
+      await subject.until('the other node port echoes', () => echoes(subject, nodePorts[0]?.nodePort ?? 0));
     });
 
     it('one that another instance holds is busy and named, and free again once that is destroyed', async () => {

@@ -32,7 +32,7 @@ export function describeOwnership(current: () => Subject): void {
         expect(one).toMatchObject({ kind: 'instance', ownerId, generation, running: runs });
         expect(one?.engineName).toContain(containerName(id));
         expect(one?.imageRef).toBe(subject.fixture.imageRef);
-        expect(Math.abs((one?.createdAtMs ?? 0) - Date.now())).toBeLessThan(60_000);
+        expect(Math.abs((one?.createdAtMs ?? 0) - subject.fixture.time.now())).toBeLessThan(60_000);
       }
       expect(owned.at(-1)).toMatchObject({ kind: 'network', id: ownerId, ownerId });
     });

@@ -1,12 +1,11 @@
 /** What each part of the suite works with: the fixture, specs with sensible defaults, and a list of what to clear away after each test. */
 import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
-import { setTimeout as delay } from 'node:timers/promises';
 import { expect, type TestContext } from 'vitest';
 import { EngineFault, type FaultKind } from '../../src/domain/engine-fault.ts';
 import { instanceIdOf, userId, type InstanceId, type UserId } from '../../src/domain/ids.ts';
 import type { ControlFile, EngineSpec, ExecResult, Observation, OwnedObject } from '../../src/engines/contract.ts';
-import type { Fixture, Need } from './fixture.ts';
+import { machineTime, type Fixture, type FixtureTime, type Need } from './fixture.ts';
 
 /** The port on which the `serve` start file echoes. */
 export const echoPort = 7000;
@@ -52,6 +51,8 @@ export interface Subject {
   owned(...owners: UserId[]): Promise<OwnedObject[]>;
   /** Dials and keeps trying while nothing listens yet. */
   dial(id: InstanceId, port: number): Promise<Duplex>;
+  /** Polls, at most every 20 ms of the fixture's time, until there is an answer other than undefined or false. */
+  until<T>(what: string | (() => string), ask: () => Promise<T | undefined | false>): Promise<T>;
   /** Done after the test, last asked first. */
   after(undo: () => Promise<unknown>): void;
   clear(): Promise<void>;
@@ -106,7 +107,7 @@ export function makeSubject(fixture: Fixture): Subject {
     dial: (id, port) => {
       let last: unknown;
       const what = (): string => `port ${port} of ${id} listens (${String(last)})`;
-      return until(what, async () => {
+      return subject.until(what, async () => {
         try {
           return await engine.dial(id, port, deadline());
         } catch (fault) {
@@ -116,6 +117,7 @@ export function makeSubject(fixture: Fixture): Subject {
         }
       });
     },
+    until: (what, ask) => until(what, ask, fixture.time),
     after: (undo) => {
       undos.push(undo);
     },
@@ -137,14 +139,18 @@ export function skipWithout(need: Need, { fixture }: Subject, context: TestConte
 }
 
 /** Asks again until there is an answer other than undefined or false. */
-export async function until<T>(what: string | (() => string), ask: () => Promise<T | undefined | false>): Promise<T> {
+export async function until<T>(
+  what: string | (() => string),
+  ask: () => Promise<T | undefined | false>,
+  time: Pick<FixtureTime, 'sleep'> = machineTime,
+): Promise<T> {
   const giveUpAt = performance.now() + 30_000;
   for (;;) {
     const answer = await ask();
     if (answer !== undefined && answer !== false) return answer;
     if (performance.now() > giveUpAt)
       throw new Error(`waited 30 s in vain: ${typeof what === 'string' ? what : what()}`);
-    await delay(20);
+    await time.sleep(20);
   }
 }
 
@@ -180,7 +186,7 @@ export function expectRunning(seen: Observation): Present {
 }
 
 export async function untilStopped(subject: Subject, id: InstanceId): Promise<Present> {
-  return until(`${id} has stopped`, async () => {
+  return subject.until(`${id} has stopped`, async () => {
     const seen = await subject.observe(id);
     return seen.kind === 'present' && !seen.running && seen;
   });

@@ -7,7 +7,6 @@ import {
   expectPresent,
   expectRunning,
   newInstanceId,
-  until,
   untilStopped,
   type Subject,
 } from './subject.ts';
@@ -46,7 +45,7 @@ export function describeSurroundings(current: () => Subject): void {
       expect(usage.has(absent)).toBe(false);
       const { atMs, cpuMilli, cpuOverMs, memoryBytes, gpus, rootDiskBytes, ...more } =
         usage.get(spec.id) ?? expect.fail('no usage told');
-      expect(Math.abs(atMs - Date.now())).toBeLessThan(10_000);
+      expect(Math.abs(atMs - subject.fixture.time.now())).toBeLessThan(10_000 + subject.fixture.time.slackMs);
       expect(cpuMilli).toBeGreaterThanOrEqual(0);
       expect(cpuOverMs).toBeGreaterThanOrEqual(1_000);
       expect(more.startedAtMs, 'when its counters were 0').toBe(
@@ -80,7 +79,7 @@ export function describeSurroundings(current: () => Subject): void {
       subject.after(async () => ending.abort());
       engine.watch((id) => hints.add(id), ending.signal);
       // A watch takes a moment to begin, and a hint may be lost: so a stop and a start until one comes.
-      await until('a hint came', async () => {
+      await subject.until('a hint came', async () => {
         await subject.fixture.stopOutside(spec.id);
         const ended = await untilStopped(subject, spec.id);
         expect(ended.exitCode).toBe(137);

@@ -26,7 +26,7 @@ import { containerName, dockerName, labels, networkName } from '../../../src/eng
 import { buildRecipe, readRecipe, recipeRef } from '../../../src/engines/docker/image/recipes.ts';
 import { splitRef } from '../../../src/engines/docker/image/refs.ts';
 import { credentials, startDebianRegistries, type DebianRegistries } from './debian-registry.ts';
-import type { Fixture, Neighbour } from '../../conformance/engine.ts';
+import { machineTime, type Fixture, type Neighbour } from '../../conformance/fixture.ts';
 import { makeSubject, type Subject } from '../../conformance/subject.ts';
 
 const run = promisify(execFile);
@@ -123,6 +123,7 @@ export async function makeDockerFixture(): Promise<DockerFixture> {
     make,
     inspect: (id) => docker.getContainer(containerName(id)).inspect(),
     engine: make(),
+    time: machineTime,
     installation,
     imageRef,
     missingImageRef: `berth.local/not-there:${installation}`,

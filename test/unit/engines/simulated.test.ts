@@ -6,15 +6,18 @@ import path from 'node:path';
 import { SimulatedHost } from '../../../src/engines/simulated/host.ts';
 import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import { describeConformance, type Fixture } from '../../conformance/engine.ts';
+import { makeFreeClock } from '../../fixtures/free-clock.ts';
 import { freePort } from './simulated-spec.ts';
 
 async function makeFixture(publishPorts: boolean): Promise<Fixture> {
   const installation = randomUUID();
-  const host = new SimulatedHost({ publishPorts });
+  const clock = makeFreeClock();
+  const host = new SimulatedHost({ publishPorts, clock });
   const engine = makeSimulatedEngine({ installation, host });
   const folder = await mkdtemp(path.join(os.tmpdir(), 'berth-simulated-'));
   return {
     engine,
+    time: { now: clock.now, sleep: (ms) => clock.sleep(ms, new AbortController().signal), slackMs: 0 },
     installation,
     imageRef: 'registry.example/tiny:1',
     missingImageRef: 'missing.invalid/none:1',
