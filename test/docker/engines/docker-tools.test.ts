@@ -2,7 +2,8 @@
 import { mkdir, readdir, readFile, readlink, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { buildRecipe, readRecipe, recipeRef } from '../../../src/engines/docker/image/recipes.ts';
+import { buildRecipe } from '../../../src/engines/docker/image/build.ts';
+import { readRecipe, recipeRef } from '../../../src/engines/docker/image/recipes.ts';
 import type { Engine, EngineSpec } from '../../../src/engines/contract.ts';
 import { labels } from '../../../src/engines/labels.ts';
 import { control, deadline, echoPort, expectRunning, until, type Subject } from '../../conformance/subject.ts';

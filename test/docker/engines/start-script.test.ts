@@ -12,7 +12,8 @@ import Docker from 'dockerode';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import WebSocket from 'ws';
 import { z } from 'zod';
-import { buildRecipe, readRecipe, recipeRef } from '../../../src/engines/docker/image/recipes.ts';
+import { buildRecipe } from '../../../src/engines/docker/image/build.ts';
+import { readRecipe, recipeRef } from '../../../src/engines/docker/image/recipes.ts';
 
 const run = promisify(execFile);
 const images = new URL('../../../images/', import.meta.url).pathname;

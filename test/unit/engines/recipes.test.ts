@@ -1,20 +1,23 @@
-/** What a recipe says, what is made of it, and what a build's output means. The build itself is tried by start-script.test.ts. */
+/**
+ * Recipes: parsing, refs, generated commands, progress and faults of a build. start-script.test.ts
+ * runs a real build.
+ */
 import { execFile } from 'node:child_process';
+import { createWriteStream } from 'node:fs';
 import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { addBuildLine, describeFailure, firstBuildState } from '../../../src/engines/docker/image/build-progress.ts';
+import { buildContext } from '../../../src/engines/docker/image/build.ts';
 import {
-  buildBegins,
-  describeFailure,
   dockerfile,
-  foldBuildLine,
   importChanges,
   mmdebstrapArguments,
   readRecipe,
   recipeRef,
-  tarOf,
 } from '../../../src/engines/docker/image/recipes.ts';
 
 const shipped = new URL('../../../images/notebook', import.meta.url).pathname;
@@ -26,7 +29,7 @@ beforeAll(async () => {
 afterAll(() => rm(join(folder, '..'), { recursive: true }));
 
 describe('a recipe', () => {
-  it('has the same tag wherever it lies, and another when any of its files is edited', async () => {
+  it('has a ref that depends on the content of every file and not on the folder', async () => {
     const before = recipeRef(await readRecipe(folder));
     expect(before).toMatch(/^berth\.local\/notebook:[0-9a-f]{12}$/);
     expect(recipeRef(await readRecipe(shipped))).toBe(before);
@@ -36,7 +39,7 @@ describe('a recipe', () => {
     expect(recipeRef(await readRecipe(folder))).toBe(before);
   });
 
-  it('is refused with the member that is wrong', async () => {
+  it('is refused with the path of the invalid member', async () => {
     const bad = join(folder, '..', 'bad');
     await cp(shipped, bad, { recursive: true });
     await writeFile(
@@ -48,7 +51,7 @@ describe('a recipe', () => {
     await expect(readRecipe(bad)).rejects.toThrow(/no recipe\.json/);
   });
 
-  it('keeps quotes and spaces of its values through the lines of a Dockerfile', async () => {
+  it('quotes values with quotes and spaces in Dockerfile lines', async () => {
     const recipe = {
       ...(await readRecipe(folder)),
       environment: { A: 'b "c" d' },
@@ -58,14 +61,14 @@ describe('a recipe', () => {
     expect(importChanges(recipe)).toEqual(['ENV A="b \\"c\\" d"', 'LABEL x.y="z"', 'CMD ["bash","-l"]']);
   });
 
-  it('gives mmdebstrap its hooks as quoted paths, and verification is never off', async () => {
+  it('passes hooks to mmdebstrap as quoted paths, and never turns off verification', async () => {
     const args = mmdebstrapArguments(await readRecipe(folder), "/it's here", 'root');
     expect(args).toContain(String.raw`--essential-hook=sh '/it'\''s here/prepare.sh' "$1"`);
     expect(args.slice(-4)[0]).toBe('-');
     expect(args.join(' ')).not.toMatch(/trusted=yes|AllowUnauthenticated|allow-insecure|no-check-gpg/i);
   });
 
-  it('becomes one layer where the engine builds it', async () => {
+  it('becomes one layer in a build by the engine', async () => {
     const text = dockerfile(await readRecipe(folder));
     expect(text.match(/^RUN /gm)).toHaveLength(1);
     expect(text).toMatch(/^FROM debian:trixie-slim\n/);
@@ -74,9 +77,9 @@ describe('a recipe', () => {
 });
 
 describe('the progress of a build', () => {
-  const play = (lines: string[]) => lines.reduce(foldBuildLine, buildBegins);
+  const play = (lines: string[]) => lines.reduce(addBuildLine, firstBuildState);
 
-  it('never goes back, and ends a stage where the next begins', () => {
+  it('never decreases, and ends a stage where the next begins', () => {
     const packages = Array.from({ length: 40 }, (_, i) => [
       `Unpacking p${i} (1) ...`,
       `Setting up p${i} (1) ...`,
@@ -93,9 +96,9 @@ describe('the progress of a build', () => {
       'I: running --customize-hook in shell: ...',
       'I: creating tarball...',
     ];
-    let state = buildBegins;
+    let state = firstBuildState;
     for (const line of lines) {
-      const next = foldBuildLine(state, line);
+      const next = addBuildLine(state, line);
       expect(next.percent).toBeGreaterThanOrEqual(state.percent);
       state = next;
     }
@@ -104,7 +107,7 @@ describe('the progress of a build', () => {
   });
 });
 
-describe('a build that fails', () => {
+describe('a failed build', () => {
   it.each([
     ['E: Unable to locate package no-such', 'rejected', /has no package no-such/],
     [
@@ -115,16 +118,17 @@ describe('a build that fails', () => {
     ['tar: ./usr/a: Cannot write: No space left on device', 'no_capacity', /disk is full/],
     ['W: GPG error: http://x trixie InRelease: NO_PUBKEY 6ED0E7B82643E131', 'rejected', /debian-archive-keyring/],
     ['something nobody foresaw', 'rejected', /something nobody foresaw/],
-  ])('says of "%s" what to do', async (line, kind, message) => {
+  ])('explains "%s" with advice', async (line, kind, message) => {
     const fault = describeFailure(await readRecipe(folder), ['I: installing', line]);
     expect(fault.kind).toBe(kind);
     expect(fault.message).toMatch(message);
   });
 });
 
-it('the tar of a build context is read by tar', async () => {
+it('packs a build context that tar reads', async () => {
   const file = join(folder, '..', 'context.tar');
-  await writeFile(file, tarOf('Dockerfile', Buffer.from('FROM nowhere\n')));
+  const recipe = await readRecipe(folder);
+  await pipeline(buildContext(recipe), createWriteStream(file));
   const { stdout } = await promisify(execFile)('tar', ['-xOf', file, 'Dockerfile']);
-  expect(stdout).toBe('FROM nowhere\n');
+  expect(stdout).toBe(dockerfile(recipe));
 });

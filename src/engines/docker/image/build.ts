@@ -1,0 +1,122 @@
+/**
+ * Builds a default image from its recipe, once: with mmdebstrap on this machine, or, where
+ * mmdebstrap is missing or the engine has another architecture, in the engine on a slim base image.
+ */
+import type { Readable } from 'node:stream';
+import type Docker from 'dockerode';
+import { pack } from 'tar-stream';
+import { EngineFault } from '../../../domain/engine-fault.ts';
+import type { ImageProgress } from '../../contract.ts';
+import { addBuildLine, describeFailure, firstBuildState, LINES_KEPT, readBuildStream } from './build-progress.ts';
+import { buildWithMmdebstrap, canRun } from './mmdebstrap.ts';
+import { dockerfile, recipeRef, type Recipe } from './recipes.ts';
+
+export interface BuildOptions {
+  docker: Docker;
+  recipe: Recipe;
+  /** Absolute folder of the recipe; hooks run from there. */
+  folder: string;
+  signal: AbortSignal;
+  /** Called when stage or percent changes; `total` is 100. */
+  onProgress(progress: ImageProgress): void;
+  /** Folder for a build that does not fit in memory; default: the system's temporary folder. */
+  workFolder?: string;
+}
+
+type Report = (text: string, percent: number) => void;
+
+/**
+ * Makes `recipeRef(recipe)` present in the engine; a present image is success. Faults:
+ * `unreachable` (mirror or engine), `no_capacity` (disk full), `rejected` (unknown package, missing
+ * keys, neither mmdebstrap nor base image). An abort throws the signal's reason and leaves nothing
+ * behind.
+ */
+export async function buildRecipe(options: BuildOptions): Promise<void> {
+  const { docker, recipe, signal } = options;
+  signal.throwIfAborted();
+  if (await isPresent(docker, recipeRef(recipe))) return;
+  let last = '';
+  const report: Report = (text, percent) => {
+    if (last === `${text} ${percent}`) return;
+    last = `${text} ${percent}`;
+    options.onProgress({ text, done: percent, total: 100, unit: 'steps' });
+  };
+  try {
+    if ((await canRun('mmdebstrap', ['--version'])) && (await hasOurArchitecture(docker)))
+      await buildWithMmdebstrap({ ...options, report });
+    else await buildInEngine(options, report);
+  } catch (error) {
+    signal.throwIfAborted();
+    if (error instanceof EngineFault) throw error;
+    const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+    const away = ['ECONNREFUSED', 'ENOENT', 'ECONNRESET', 'EPIPE', 'EACCES'].includes(code);
+    const message = error instanceof Error ? error.message : String(error);
+    if (/no space left on device/i.test(message)) throw describeFailure(recipe, [message]);
+    throw new EngineFault(
+      away ? 'unreachable' : 'rejected',
+      `The engine did not take the image "${recipe.name}": ${message}`,
+      { retry: away, cause: error },
+    );
+  }
+  report('Ready', 100);
+}
+
+async function isPresent(docker: Docker, ref: string): Promise<boolean> {
+  try {
+    await docker.getImage(ref).inspect();
+    return true;
+  } catch (error) {
+    if (error instanceof Error && 'statusCode' in error && error.statusCode === 404) return false;
+    throw error;
+  }
+}
+
+async function hasOurArchitecture(docker: Docker): Promise<boolean> {
+  const info: { Architecture?: string } = await docker.info();
+  const ours: Partial<Record<string, readonly string[]>> = { x64: ['x86_64', 'amd64'], arm64: ['aarch64', 'arm64'] };
+  return ours[process.arch]?.includes(info.Architecture ?? '') ?? false;
+}
+
+async function buildInEngine({ docker, recipe, signal }: BuildOptions, report: Report): Promise<void> {
+  await pullBase({ docker, recipe, signal }, report);
+  const lines: string[] = [];
+  let state = firstBuildState;
+  const request = { t: recipeRef(recipe), rm: true, forcerm: true, abortSignal: signal };
+  try {
+    await readBuildStream(await docker.buildImage(buildContext(recipe), request), (line) => {
+      lines.push(line);
+      if (lines.length > LINES_KEPT) lines.shift();
+      state = addBuildLine(state, line);
+      report(state.stage, state.percent);
+    });
+  } catch (error) {
+    signal.throwIfAborted();
+    if (lines.length === 0) throw error;
+    throw describeFailure(recipe, [...lines, error instanceof Error ? error.message : String(error)]);
+  }
+}
+
+/** Tar of the Dockerfile alone: hooks and files of the recipe are inlined in its one `RUN`. */
+export function buildContext(recipe: Recipe): Readable {
+  const tar = pack();
+  tar.entry({ name: 'Dockerfile', mtime: new Date(0) }, dockerfile(recipe));
+  tar.finalize();
+  return tar;
+}
+
+async function pullBase(
+  { docker, recipe, signal }: Pick<BuildOptions, 'docker' | 'recipe' | 'signal'>,
+  report: Report,
+): Promise<void> {
+  const base = recipe.fallbackBase;
+  if (await isPresent(docker, base)) return;
+  report(`Downloading ${base}`, 0);
+  try {
+    await readBuildStream(await docker.pull(base, { abortSignal: signal }), () => {});
+  } catch (error) {
+    signal.throwIfAborted();
+    const advice = `Install mmdebstrap where Berth runs (apt-get install mmdebstrap), or let the engine reach ${base}.`;
+    const message = `The image "${recipe.name}" can't be built: mmdebstrap is missing here, and the engine can't get ${base}. ${advice}`;
+    throw new EngineFault('rejected', message, { retry: false, cause: error });
+  }
+}

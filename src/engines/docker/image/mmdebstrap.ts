@@ -1,0 +1,141 @@
+/** Builds an image with mmdebstrap on this machine and streams the tar into the engine. */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { PassThrough, type Readable } from 'node:stream';
+import type Docker from 'dockerode';
+import { addBuildLine, describeFailure, firstBuildState, LINES_KEPT, readBuildStream } from './build-progress.ts';
+import { importChanges, mmdebstrapArguments, repositoryOf, tagOf, type Recipe } from './recipes.ts';
+
+/** Namespaces of the build: killing the first process ends the whole build, mounts included. */
+const namespaces = ['--mount', '--pid', '--fork', '--kill-child', '--mount-proc'];
+/** Size of the tmpfs: a build in memory takes two thirds of the time and peaks at about 900 MB. */
+const TMPFS_MIB = 2048;
+const FREE_MEMORY_MIB = 4096;
+/** After SIGTERM, before SIGKILL. */
+const KILL_AFTER_MS = 5_000;
+const inWorkFolder = `
+work=$1 size=$2; shift 2
+[ "$size" = 0 ] || mount -t tmpfs -o "mode=0755,size=\${size}m" berth-recipe "$work" || exit
+export TMPDIR="$work" LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive
+exec mmdebstrap "$@"`;
+
+export function canRun(command: string, args: readonly string[]): Promise<boolean> {
+  return new Promise((resolve) => {
+    const child = spawn(command, args, { stdio: 'ignore' });
+    child.once('error', () => resolve(false));
+    child.once('close', (code) => resolve(code === 0));
+  });
+}
+
+export async function buildWithMmdebstrap(options: {
+  docker: Docker;
+  recipe: Recipe;
+  folder: string;
+  signal: AbortSignal;
+  workFolder?: string;
+  report: (text: string, percent: number) => void;
+}): Promise<void> {
+  const { docker, recipe, signal, report } = options;
+  const work = await mkdtemp(join(options.workFolder ?? tmpdir(), 'berth-recipe-'));
+  try {
+    await chmod(work, 0o755); // apt downloads as its own user
+    const root = process.getuid?.() === 0;
+    const isolated = root && (await canRun('unshare', [...namespaces, 'true']));
+    const inMemory = isolated && process.availableMemory() > FREE_MEMORY_MIB * 2 ** 20;
+    const shell = ['sh', '-c', inWorkFolder, 'sh', work, inMemory ? String(TMPFS_MIB) : '0'];
+    const command = [
+      ...(isolated ? ['unshare', ...namespaces] : []),
+      ...shell,
+      ...mmdebstrapArguments(recipe, options.folder, root ? 'root' : 'unshare'),
+    ];
+    const importTar = async (tar: Readable, abortSignal: AbortSignal): Promise<void> => {
+      const request = { repo: repositoryOf(recipe), tag: tagOf(recipe), changes: importChanges(recipe), abortSignal };
+      await readBuildStream(await docker.importImage(tar, request), () => {});
+    };
+    await pipeBuild(command, { isolated, signal, recipe, report }, importTar);
+  } finally {
+    await rm(work, { recursive: true, force: true, maxRetries: 3 });
+  }
+}
+
+/**
+ * Runs a command that writes an image's tar to stdout and pipes the tar to `upload`. The upload
+ * starts with the first byte, so the engine never waits on an idle connection. A failed command
+ * aborts the upload instead of ending the tar: the engine would make an image of half a tar.
+ */
+async function pipeBuild(
+  command: readonly string[],
+  context: { isolated: boolean; signal: AbortSignal; recipe: Recipe; report: (text: string, percent: number) => void },
+  upload: (tar: Readable, signal: AbortSignal) => Promise<void>,
+): Promise<void> {
+  const [file = '', ...args] = command;
+  const child = spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe'], detached: true });
+  const closed = new Promise<number | null>((resolve, reject) => {
+    child.once('error', reject);
+    child.once('close', resolve);
+  });
+  let force: NodeJS.Timeout | undefined;
+  const kill = (): void => {
+    // Without namespaces only mmdebstrap knows its mounts, so it gets the time to unmount.
+    signalGroup(child, context.isolated ? 'SIGKILL' : 'SIGTERM');
+    force ??= setTimeout(() => signalGroup(child, 'SIGKILL'), KILL_AFTER_MS);
+  };
+  const lines: string[] = [];
+  let state = firstBuildState;
+  const reader = createInterface({ input: child.stderr });
+  reader.on('line', (line) => {
+    lines.push(line);
+    if (lines.length > LINES_KEPT) lines.shift();
+    state = addBuildLine(state, line);
+    context.report(state.stage, state.percent);
+  });
+
+  const uploadAbort = new AbortController();
+  const tar = new PassThrough();
+  let uploading: Promise<void> = Promise.resolve();
+  let uploadError: unknown;
+  child.stdout.once('readable', () => {
+    if (child.stdout.readableLength === 0) return void child.stdout.resume(); // ended without output
+    child.stdout.pipe(tar, { end: false });
+    uploading = upload(tar, uploadAbort.signal);
+    uploading.catch((error: unknown) => {
+      uploadError = error;
+      kill();
+      child.stdout.resume();
+    });
+  });
+  context.signal.addEventListener('abort', kill);
+  try {
+    if (context.signal.aborted) kill();
+    const code = await closed;
+    context.signal.throwIfAborted();
+    if (uploadError !== undefined) throw uploadError;
+    if (code !== 0) throw describeFailure(context.recipe, lines);
+    tar.end();
+    const abortUpload = (): void => uploadAbort.abort();
+    context.signal.addEventListener('abort', abortUpload);
+    try {
+      await uploading;
+    } finally {
+      context.signal.removeEventListener('abort', abortUpload);
+    }
+  } finally {
+    context.signal.removeEventListener('abort', kill);
+    clearTimeout(force);
+    reader.close();
+    uploadAbort.abort();
+    await uploading.catch(() => {});
+    tar.destroy();
+  }
+}
+
+function signalGroup({ pid }: ChildProcess, name: NodeJS.Signals): void {
+  try {
+    if (pid !== undefined) process.kill(-pid, name);
+  } catch {
+    // The process group has ended.
+  }
+}
