@@ -13,7 +13,7 @@ import type { Store } from '../store/store.ts';
 import { makeVolumePages } from '../store/tables/volume-pages.ts';
 import { ownedVolume } from '../store/tables/volumes.ts';
 import { makeAccountMoves } from './routing/account-versions.ts';
-import { makeAccess, type AccessDeps, type FullAccess } from './access/access.ts';
+import { makeAccess, type AccessDeps, type InternalAccess } from './access/access.ts';
 import { makeShares } from './access/shares.ts';
 import { makeActivity } from './auto-stop/idle.ts';
 import { makeTraffic } from './auto-stop/traffic.ts';
@@ -31,7 +31,7 @@ import { makeRoutes, routeOf } from './routing/routes.ts';
 import { makeRouteTable } from './routing/route-table.ts';
 import { makeFiles } from './volumes/files.ts';
 import { makeHealth } from './instances/health.ts';
-import { makeImageWork, type ImageWork } from './images/image-work.ts';
+import { makeImagePulls, type ImagePulls } from './images/image-pulls.ts';
 import { makeImages } from './images/images.ts';
 import { makeLaunch } from './instances/launch.ts';
 import type { Log } from './base/log.ts';
@@ -44,24 +44,24 @@ import { makeOffers } from './base/catalog-cache.ts';
 import { makeOnce } from './base/idempotent.ts';
 import { makeOperations } from './instances/operations.ts';
 import { makeStopDue } from './auto-stop/stop-due.ts';
-import { makeImagePass } from './images/reconcile-image.ts';
+import { makeImageReconciler } from './images/reconcile-image.ts';
 import { makeInstancePass } from './instances/reconcile-instance.ts';
-import { makeDiskSights } from './volumes/disk-measurements.ts';
+import { makeDiskMeasurements } from './volumes/disk-measurements.ts';
 import { deleteDiskOrphans, sweepDisks } from './orphans/disk-orphans.ts';
-import { makeLookIntoFull } from './volumes/full-disks.ts';
-import { measureAtOnce, measureByWalks } from './volumes/measure.ts';
+import { makeFullDiskScan } from './volumes/full-disk-scan.ts';
+import { measureInstantDisks, measureByWalking } from './volumes/disk-usage.ts';
 import { probeEngines, type ProbeDeps } from './capacity/probe.ts';
-import { handleOrphans, type HandlingDeps } from './orphans/handle-orphans.ts';
-import { measureRootDisks } from './volumes/root-disks.ts';
+import { handleOrphans, type HandleOrphansDeps } from './orphans/handle-orphans.ts';
+import { measureRootDisks } from './volumes/root-disk-usage.ts';
 import { sweepRegion, watchEngines } from './orphans/sweep.ts';
 import { makePorts, type PortDeps } from './routing/ports.ts';
 import { tidy } from './base/delete-expired.ts';
-import { makeSnapshotPass } from './volumes/reconcile-snapshot.ts';
-import { unmountUnneeded } from './volumes/unmount.ts';
-import { makeVolumePass } from './volumes/reconcile-volume.ts';
+import { makeSnapshotReconciler } from './volumes/reconcile-snapshot.ts';
+import { unmountUnused } from './volumes/unmount.ts';
+import { makeVolumeReconciler } from './volumes/reconcile-volume.ts';
 import type { RegionDrivers, Regions } from './base/regions.ts';
 import { makeRegistries } from './images/registries.ts';
-import { makeRoom, type Room } from './volumes/free-space.ts';
+import { makeFreeSpaceMonitor, type FreeSpaceMonitor } from './volumes/free-space.ts';
 import { makeSeal } from './base/seal.ts';
 import { makeSshHostKeys } from './routing/ssh-host-key.ts';
 import { makeSshIdentity } from './routing/ssh-identity.ts';
@@ -120,9 +120,9 @@ export interface ControlDeps {
 
 export interface RunningControl {
   control: Control;
-  access: FullAccess;
-  imageWork: ImageWork;
-  room: Room;
+  access: InternalAccess;
+  imagePulls: ImagePulls;
+  freeSpace: FreeSpaceMonitor;
   /** Starts loops, watches and timers. */
   start(): Promise<void>;
   stop(): Promise<void>;
@@ -151,7 +151,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
   const { now } = time;
   const limits = { ...defaultLimits, ...deps.limits };
   const offers = makeOffers({ store, time });
-  const imageWork = makeImageWork();
+  const imagePulls = makeImagePulls();
   const seal = makeSeal({ key: deps.secretsKey, randomBytes: deps.randomBytes });
   const sshHostKey = makeSshHostKeys(deps.secretsKey);
   const once = makeOnce(deps.secretsKey);
@@ -208,7 +208,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
     };
   const ending = new AbortController();
   const orphans = deps.orphans ?? defaultOrphanPolicy;
-  const deedDeps: ProbeDeps & HandlingDeps = {
+  const deedDeps: ProbeDeps & HandleOrphansDeps = {
     store,
     regions,
     now,
@@ -230,7 +230,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
   const traffic = makeTraffic(now);
   const idleLimits = { ...defaultIdleLimits, ...deps.idleLimits };
   const activity = makeActivity({ ...deedDeps, limits: idleLimits, traffic, stopByItself });
-  const room = makeRoom({ ...deedDeps, dataSpace: deps.dataSpace });
+  const freeSpace = makeFreeSpaceMonitor({ ...deedDeps, dataSpace: deps.dataSpace });
   const { get, ...operations } = makeOperations(actionDeps);
   const moves = makeAccountMoves({ store, time, log });
   const events = makeEventFeed({ store, moves });
@@ -240,7 +240,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
   const volumeDeps = {
     store,
     regions,
-    room,
+    freeSpace,
     pages: makeVolumePages(),
     offers,
     now,
@@ -266,7 +266,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
       store,
       offers,
       regions,
-      imageWork,
+      imagePulls,
       now,
       once,
       randomUuid,
@@ -286,7 +286,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
         store,
         offers,
         regions,
-        room,
+        freeSpace,
         now,
         once,
         randomUuid,
@@ -301,7 +301,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
       restart: makeAction('restart', actionDeps),
       archive: makeAction('archive', actionDeps),
       terminate: makeAction('terminate', actionDeps),
-      expandDisk: makeExpandDisk({ ...actionDeps, room }),
+      expandDisk: makeExpandDisk({ ...actionDeps, freeSpace }),
       get,
       async open(caller, { instanceId, port }) {
         const row = await instanceRow(store.read, instanceId);
@@ -346,7 +346,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
       began: traffic.began,
       redeem: access.grants.redeem,
       session: access.grants.session,
-      share: shares.opens,
+      share: shares.resolve,
       onEnded: endings.onEnded,
       ssh: makeSshIdentity({ store, sshHostKey }),
     },
@@ -409,14 +409,14 @@ export function makeControl(deps: ControlDeps): RunningControl {
       await deleteDiskOrphans(deedDeps, drivers);
     }
   };
-  const sights = makeDiskSights(deedDeps);
-  const measureDeps = { ...deedDeps, sights };
+  const measurements = makeDiskMeasurements(deedDeps);
+  const measureDeps = { ...deedDeps, measurements };
 
   return {
     control,
     access,
-    imageWork,
-    room,
+    imagePulls,
+    freeSpace,
     async start() {
       if (deps.alone) await store.write((tx) => releaseAllLeases(tx, now()));
       const leaseOwner = randomUuid();
@@ -425,7 +425,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
         store,
         regions,
         offers,
-        imageWork,
+        imagePulls,
         credentialsFor: registries.credentialsFor,
         fairQueue,
         now,
@@ -443,20 +443,20 @@ export function makeControl(deps: ControlDeps): RunningControl {
       volumeLoop = startLoop({
         ...loop,
         table: 'volume',
-        reconcile: makeVolumePass({ store, regions, now, log, limits, diskUses, wakeInstances }),
+        reconcile: makeVolumeReconciler({ store, regions, now, log, limits, diskUses, wakeInstances }),
       });
       snapshotLoop = startLoop({
         ...loop,
         table: 'snapshot',
-        reconcile: makeSnapshotPass({ store, regions, now, log, limits }),
+        reconcile: makeSnapshotReconciler({ store, regions, now, log, limits }),
       });
       imageLoop = startLoop({
         ...loop,
         table: 'image',
-        reconcile: makeImagePass({ store, regions, time, log, limits }),
+        reconcile: makeImageReconciler({ store, regions, time, log, limits }),
       });
       watchEngines(deedDeps);
-      every(ROOM_EVERY_MS, 'room', () => room.look());
+      every(ROOM_EVERY_MS, 'free space', () => freeSpace.measure());
       every(PROBE_EVERY_MS, 'probe', () => probeEngines(deedDeps));
       const sweep = every(SWEEP_EVERY_MS, 'sweep', sweepAll);
       const sweepAgain = every(SWEEP_EVERY_MS, 'sweep disks', sweepAllDisks);
@@ -464,15 +464,15 @@ export function makeControl(deps: ControlDeps): RunningControl {
         sweep();
         sweepAgain();
       };
-      const lookIntoFull = every(MEASURE_EVERY_MS, 'full disks', makeLookIntoFull(measureDeps));
+      const lookIntoFull = every(MEASURE_EVERY_MS, 'full disks', makeFullDiskScan(measureDeps));
       every(MEASURE_EVERY_MS, 'measure disks', async () => {
-        await measureAtOnce(measureDeps);
-        await sights.show();
+        await measureInstantDisks(measureDeps);
+        await measurements.publish();
         lookIntoFull();
       });
-      every(MEASURE_EVERY_MS, 'walk disks', () => measureByWalks(measureDeps));
+      every(MEASURE_EVERY_MS, 'walk disks', () => measureByWalking(measureDeps));
       every(MEASURE_EVERY_MS, 'measure root disks', () => measureRootDisks(measureDeps));
-      every(UNMOUNT_EVERY_MS, 'unmount disks', () => unmountUnneeded({ ...deedDeps, inUse: diskUses.inUse }));
+      every(UNMOUNT_EVERY_MS, 'unmount disks', () => unmountUnused({ ...deedDeps, inUse: diskUses.inUse }));
       every(HEALTH_EVERY_MS, 'health', () => health.check());
       every(ENDS_EVERY_MS, 'ends', makeStopDue({ ...deedDeps, stopByItself }));
       every(Math.min(ACTIVITY_EVERY_MS, idleLimits.lookEveryMs), 'activity', () => activity.look());

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { FullAccess } from '../control/access/access.ts';
+import type { InternalAccess } from '../control/access/access.ts';
 import { writeWhole } from './write-whole.ts';
 
 const FILE = 'admin-password';
@@ -17,7 +17,7 @@ export interface ShownPassword {
 
 /** Makes the account `admin` where there is none. Answers the password to show: only when it was made, and not given. */
 export async function ensureAdmin(
-  access: Pick<FullAccess, 'ensureAdmin'>,
+  access: Pick<InternalAccess, 'ensureAdmin'>,
   { dataFolder, adminPassword }: { dataFolder: string; adminPassword: string | null },
 ): Promise<ShownPassword | null> {
   const file = join(dataFolder, FILE);

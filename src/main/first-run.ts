@@ -3,7 +3,7 @@
  * kept; facts that follow from the configuration are brought up to date at each start.
  */
 import { arch, availableParallelism, totalmem } from 'node:os';
-import { poolOfType } from '../control/volumes/disks.ts';
+import { poolForType } from '../control/volumes/disks.ts';
 import type { PoolDrivers } from '../control/base/regions.ts';
 import type { ChargeMode, InstanceType, Region } from '../domain/catalog.ts';
 import { imageId, instanceTypeId, regionId, type RegionId } from '../domain/ids.ts';
@@ -92,7 +92,7 @@ const DATA_DISKS = 25;
 export async function dataDiskGBOf(store: Store, pools: readonly PoolDrivers[]): Promise<number> {
   const known = await setting(store.read, 'dataDiskGB');
   if (known !== undefined) return Number(known);
-  const { storage } = poolOfType({ pools }, typeOfKind('data'));
+  const { storage } = poolForType({ pools }, typeOfKind('data'));
   const { totalBytes } = await storage.space();
   const fitting = Math.floor(totalBytes / BYTES_PER_GB / DATA_DISKS);
   const chosen = Math.max(1, Math.min(DATA_DISK_GB, fitting));

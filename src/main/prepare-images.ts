@@ -1,7 +1,7 @@
 /** Image work that begins by itself: the default image is made, and public images are offered where their registry answers. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import type { ImageWork } from '../control/images/image-work.ts';
+import type { ImagePulls } from '../control/images/image-pulls.ts';
 import type { Engine } from '../engines/contract.ts';
 import type { OfferedImage } from './first-run.ts';
 import { registries } from './registry-images.ts';
@@ -15,7 +15,7 @@ const reasonOf = (error: unknown): string => (error instanceof Error ? error.mes
 
 /** Makes the image present, however often that takes, and says in the log how far it is. */
 export async function prepareImage(
-  { imageWork, engine, ref, log }: { imageWork: ImageWork; engine: Engine; ref: string; log: Logger },
+  { imagePulls, engine, ref, log }: { imagePulls: ImagePulls; engine: Engine; ref: string; log: Logger },
   signal: AbortSignal,
 ): Promise<void> {
   while (!signal.aborted) {
@@ -27,7 +27,7 @@ export async function prepareImage(
       log.info({ image: ref, percent }, `preparing the default image: ${text}`);
     };
     try {
-      await imageWork.ensure(engine, { ref }, say, signal);
+      await imagePulls.ensure(engine, { ref }, say, signal);
       log.info({ image: ref }, 'the default image is ready');
       return;
     } catch (error) {

@@ -181,7 +181,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     await running.access.ensureSigningKey();
     const adminPassword = await ensureAdmin(running.access, config);
 
-    await running.room.look();
+    await running.freeSpace.measure();
     const tls = config.apiTls === null ? null : await openTlsFiles(config.apiTls, log);
     opened.push(async () => tls?.stop());
     const api = makeApi({
@@ -228,9 +228,9 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     }
 
     const aside = new AbortController();
-    const { imageWork } = running;
+    const { imagePulls } = running;
     const work = [
-      prepareImage({ imageWork, engine: drivers.drivers.engine, ref: drivers.notebookImage.ref, log }, aside.signal),
+      prepareImage({ imagePulls, engine: drivers.drivers.engine, ref: drivers.notebookImage.ref, log }, aside.signal),
       firstRun.rewriteTexts(store, region, aside.signal),
       ...(config.registryImages ? [offerRegistryImages({ offer, log }, aside.signal)] : []),
     ];

@@ -1,5 +1,5 @@
 import type { Caller } from '../../src/control/index.ts';
-import type { CopyWish } from '../../src/control/volumes/new-volume.ts';
+import type { CopyRequest } from '../../src/control/volumes/new-volume.ts';
 import { ask, type Request } from './client.ts';
 import type { KnownDisk } from './model.ts';
 import type { World } from './world.ts';
@@ -47,7 +47,7 @@ export function copyVolume(
   caller: Caller,
   from: 'volumes' | 'snapshots',
   key: string | null,
-  wish: CopyWish,
+  wish: CopyRequest,
 ): Request {
   return {
     text: `${wish.name} of ${wish.sizeGB ?? 'as many'} GB from ${from} ${wish.id}`,

@@ -49,7 +49,7 @@ export interface AccessDeps {
   argon2id?: Argon2id;
 }
 
-export interface FullAccess extends Access, Pick<Accounts, 'ensureAdmin'> {
+export interface InternalAccess extends Access, Pick<Accounts, 'ensureAdmin'> {
   /** The caller of a token seen within the last second; null when only `authenticate` can tell. Never waits. */
   authenticateCached(token: string): Caller | null;
   /** Makes the first signing key, if there is none. Answers the id of the one that signs. */
@@ -58,13 +58,13 @@ export interface FullAccess extends Access, Pick<Accounts, 'ensureAdmin'> {
   rotateSigningKey(): Promise<string>;
   /** Deletes rows that nothing needs any more. Once an hour is often enough. */
   sweep(): Promise<void>;
-  grants: Pick<Grants, 'grant' | 'redeem' | 'session' | 'endFor'>;
+  grants: Pick<Grants, 'grant' | 'redeem' | 'session' | 'revokeFor'>;
 }
 
 /** Half of the four threads that Node hashes on: the others are left for files and name look-ups. */
 const PASSWORDS_AT_ONCE = 2;
 
-export const makeAccess = (deps: AccessDeps): FullAccess => {
+export const makeAccess = (deps: AccessDeps): InternalAccess => {
   const { store, now, once, randomBytes, issuer, audience, log, onSshKeysChanged } = deps;
   const passwords = makePasswords({
     randomBytes,

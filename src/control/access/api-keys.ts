@@ -81,8 +81,8 @@ export const makeApiKeys = (deps: {
           return {};
         });
       });
-      callers.end((caller) => caller.apiKeyId === id);
-      grants.forget((session) => session.accountId === accountId && session.sessionId === null);
+      callers.invalidate((caller) => caller.apiKeyId === id);
+      grants.invalidate((session) => session.accountId === accountId && session.sessionId === null);
     },
   };
 };

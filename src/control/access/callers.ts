@@ -24,7 +24,7 @@ export const lockOwnAccount = async (tx: Db, accountId: string): Promise<Account
   return account;
 };
 
-export const rolesFrom = (json: string): readonly string[] => {
+export const parseRoles = (json: string): readonly string[] => {
   const roles: unknown = JSON.parse(json);
   if (!Array.isArray(roles)) throw new Error('the roles of an account are not a JSON array');
   return Object.freeze(roles.map(String));
@@ -35,15 +35,15 @@ const callerFrom = (holder: CredentialHolder, from: Pick<Caller, 'sessionId' | '
     accountId: holder.accountId,
     username: holder.username,
     email: holder.email,
-    roles: rolesFrom(holder.roles),
+    roles: parseRoles(holder.roles),
     ...from,
   });
 
 export interface Callers {
-  authenticate(credential: Credential, how?: { anew?: boolean }): Promise<Caller>;
+  authenticate(credential: Credential, options?: { revalidate?: boolean }): Promise<Caller>;
   /** Null when only `authenticate` can tell. */
   authenticateCached(token: string): Caller | null;
-  end(which: (caller: Caller) => boolean): void;
+  invalidate(which: (caller: Caller) => boolean): void;
   /** Credentials claimIdempotencyKey. */
   readonly size: number;
 }
@@ -83,13 +83,13 @@ export const makeCallers = (deps: { store: Store; now: () => number; tokens: Tok
   };
 
   return {
-    authenticate(credential, { anew = false } = {}) {
-      if (anew) return find(credential, 'findAnew');
+    authenticate(credential, { revalidate = false } = {}) {
+      if (revalidate) return find(credential, 'findAnew');
       const caller = credential.kind === 'token' ? byToken.fresh(credential.token) : byKey.fresh(credential.key);
       return caller === null ? find(credential, 'find') : Promise.resolve(caller);
     },
     authenticateCached: (token) => byToken.fresh(token),
-    end(which) {
+    invalidate(which) {
       byToken.end(which);
       byKey.end(which);
     },

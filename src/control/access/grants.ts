@@ -58,9 +58,9 @@ export interface Grants extends GatewaySessions {
   /** Null for a session that is unknown or has ended. */
   session(secret: string): Promise<GatewaySession | null>;
   /** Where a transaction is open already, use the store's `revokeGrantsOfInstance` in it: what is claimIdempotencyKey here ends within a second. */
-  endFor(instanceId: string): Promise<void>;
+  revokeFor(instanceId: string): Promise<void>;
   /** Forgets sessions whose rows were deleted. */
-  forget(which: (session: GatewaySession) => boolean): void;
+  invalidate(which: (session: GatewaySession) => boolean): void;
 }
 
 const stillHolds = (tx: Db, caller: Caller): Promise<boolean> => {
@@ -177,11 +177,11 @@ export const makeGrants = (deps: {
       known.end((session) => session.id === id);
     },
 
-    async endFor(instanceId) {
+    async revokeFor(instanceId) {
       await store.write((tx) => revokeGrantsOfInstance(tx, instanceId));
       known.end((session) => session.instanceId === instanceId);
     },
 
-    forget: (which) => known.end(which),
+    invalidate: (which) => known.end(which),
   };
 };

@@ -6,8 +6,8 @@ import { revokeGrantsOfAccount, revokeGrantsOfSession } from '../../store/tables
 import { insertSession, revokeSession, revokeSessionsOf } from '../../store/tables/sessions.ts';
 import type { Store } from '../../store/store.ts';
 import type { Log } from '../base/log.ts';
-import { makeAttempts } from './attempts.ts';
-import { lockOwnAccount, notLoggedIn, rolesFrom, type Callers } from './callers.ts';
+import { makeLoginRateLimit } from './login-rate-limit.ts';
+import { lockOwnAccount, notLoggedIn, parseRoles, type Callers } from './callers.ts';
 import type { Grants } from './grants.ts';
 import type { Passwords } from './passwords.ts';
 import { uuidFrom, type RandomBytes } from './random.ts';
@@ -30,9 +30,9 @@ export const makeLogins = (deps: {
   grants: Grants;
 }): Pick<Access, 'login' | 'logout' | 'changePassword'> => {
   const { store, now, randomBytes, log, passwords, tokens, callers, grants } = deps;
-  const logins = makeAttempts({ now });
+  const logins = makeLoginRateLimit({ now });
   /** Apart from the logins: a stranger who fails at these must not keep the owner from changing the password. */
-  const changes = makeAttempts({ now });
+  const changes = makeLoginRateLimit({ now });
 
   return {
     async login({ username, password }, from) {
@@ -51,7 +51,7 @@ export const makeLogins = (deps: {
 
       const accountId = account.id;
       const sessionId = uuidFrom(randomBytes);
-      const { token, expiresAtMs } = await tokens.sign({ accountId, sessionId, roles: rolesFrom(account.roles) });
+      const { token, expiresAtMs } = await tokens.sign({ accountId, sessionId, roles: parseRoles(account.roles) });
       await store.write(async (tx) => {
         const row = await lockAccount(tx, accountId);
         // Changed while we checked the old one: that change ended every login, and this would be one more.
@@ -80,8 +80,8 @@ export const makeLogins = (deps: {
         await revokeGrantsOfSession(tx, sessionId);
         await appendEvent(tx, { accountId, atMs, kind: 'account.loggedOut', subjectId: sessionId, data: {} });
       });
-      callers.end((caller) => caller.sessionId === sessionId);
-      grants.forget((session) => session.sessionId === sessionId);
+      callers.invalidate((caller) => caller.sessionId === sessionId);
+      grants.invalidate((session) => session.sessionId === sessionId);
     },
 
     async changePassword({ accountId }, { oldPassword, newPassword }) {
@@ -111,8 +111,8 @@ export const makeLogins = (deps: {
         await revokeGrantsOfAccount(tx, accountId);
         await appendEvent(tx, { accountId, atMs, kind: 'account.passwordChanged', subjectId: accountId, data: {} });
       });
-      callers.end((caller) => caller.accountId === accountId);
-      grants.forget((session) => session.accountId === accountId);
+      callers.invalidate((caller) => caller.accountId === accountId);
+      grants.invalidate((session) => session.accountId === accountId);
     },
   };
 };

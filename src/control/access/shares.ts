@@ -18,7 +18,7 @@ const MAX_KNOWN = 10_000;
 
 export interface Shares extends Pick<Ports, 'share' | 'shares' | 'unshare'> {
   /** Null for a token that is unknown, or whose link has ended. */
-  opens(token: string): Promise<OpenedPort | null>;
+  resolve(token: string): Promise<OpenedPort | null>;
 }
 
 const listed = ({ id, port, name, createdAtMs, expiresAtMs }: PortShareRow): ListedShare => ({
@@ -50,7 +50,7 @@ export const makeShares = (deps: {
   });
 
   return {
-    opens(token) {
+    resolve(token) {
       const opened = known.fresh(token);
       return opened === null ? known.find(token) : Promise.resolve(opened);
     },

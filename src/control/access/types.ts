@@ -2,8 +2,8 @@ import type { GatewaySessions } from '../routing/gateway-types.ts';
 import type { Credential, Caller, Idempotency } from '../base/caller.ts';
 
 export interface Access extends GatewaySessions {
-  /** Throws `not_logged_in`. Fast for a credential seen before: what it was found to be is believed for a second, unless asked `anew`. */
-  authenticate(credential: Credential, how?: { anew?: boolean }): Promise<Caller>;
+  /** Throws `not_logged_in`. Fast for a credential seen before: what it was found to be is believed for a second, unless asked to `revalidate`. */
+  authenticate(credential: Credential, options?: { revalidate?: boolean }): Promise<Caller>;
   /** `from` is the client's address, for the rate limit. Throws `not_logged_in` (wrong words) or `too_many_requests`. */
   login(
     body: { username: string; password: string },

@@ -13,7 +13,7 @@ import { volumeTypes, type VolumeType } from '../../domain/volume.ts';
 import { regionsWithUsage } from '../../store/tables/catalog.ts';
 import { poolId, poolsOf } from '../../store/tables/pools.ts';
 import type { Store } from '../../store/store.ts';
-import { poolOfType } from '../volumes/disks.ts';
+import { poolForType } from '../volumes/disks.ts';
 import { behindLine } from './queue.ts';
 import type { Offers } from '../base/catalog-cache.ts';
 import type { Regions } from '../base/regions.ts';
@@ -79,7 +79,7 @@ export const makeCatalog = ({ offers, regions, store, now }: CatalogDeps): Catal
           engine: { name: seen.probe?.version ?? region.engine, answers: seen.answers, text: seen.text },
           capabilities: { ...seen.probe?.capabilities },
           volumeTypes: volumeTypes.map((type) => {
-            const { name, storage } = poolOfType(drivers, type);
+            const { name, storage } = poolForType(drivers, type);
             const { limitGB = 0, usedGB = 0 } = counts.get(poolId(regionId, name)) ?? {};
             return { type, pool: name, freeGB: Math.max(0, limitGB - usedGB), ...storage.capabilities() };
           }),

@@ -23,11 +23,11 @@ import { lockInstance, instanceFromRow } from '../../store/tables/instances.ts';
 import { archiveOperation } from '../../store/tables/operations.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { lockOwnAccount } from '../access/callers.ts';
-import type { ImageState, ImageWork } from './image-work.ts';
+import type { ImageState, ImagePulls } from './image-pulls.ts';
 import type { Offers } from '../base/catalog-cache.ts';
 import type { Once } from '../base/idempotent.ts';
 import { refuseWithoutSaving, type Regions } from '../base/regions.ts';
-import { refuseLocal } from './registries.ts';
+import { refuseLocalRegistry } from './registries.ts';
 import type { Caller, Pager, Idempotency, Wished } from '../base/caller.ts';
 
 export interface ListedImage {
@@ -72,7 +72,7 @@ export interface ImageDeps {
   store: Store;
   offers: () => Promise<Offers>;
   regions: Regions;
-  imageWork: Pick<ImageWork, 'stateOf'>;
+  imagePulls: Pick<ImagePulls, 'stateOf'>;
   now: () => number;
   once: Once;
   randomUuid: () => string;
@@ -92,7 +92,7 @@ export const makeImages = ({
   store,
   offers,
   regions,
-  imageWork,
+  imagePulls,
   now,
   once,
   randomUuid,
@@ -102,14 +102,14 @@ export const makeImages = ({
   async function page(accountId: string, offset: number, limit: number) {
     const offered = [...(await offers()).images.values()];
     const shown = offered.slice(offset, offset + limit).map((image) => ({
-      ...listed(image, imageWork.stateOf({ ref: image.ref })),
+      ...listed(image, imagePulls.stateOf({ ref: image.ref })),
       isPublic: String(image.isPublic),
     }));
     const more = { offset: Math.max(0, offset - offered.length), limit: limit - shown.length };
     const rows = more.limit > 0 ? await ownImageRows(store.read, accountId, more.offset, more.limit) : [];
     const own = rows.map((row) => {
       const image = ownImageFromRow(row);
-      const pulled = imageWork.stateOf({ ref: image.ref, ownerId: accountId });
+      const pulled = imagePulls.stateOf({ ref: image.ref, ownerId: accountId });
       return { ...listed(image, ownState(image, pulled)), ref: image.ref, sizeBytes: image.sizeBytes };
     });
     return { images: [...shown, ...own], totalEntries: offered.length + (await countOwnImages(store.read, accountId)) };
@@ -120,7 +120,7 @@ export const makeImages = ({
 
     async create({ accountId }, { name, ref: written }, idempotency) {
       const { ref, server } = ownRef(written, regions);
-      if (!localRegistries) refuseLocal('ref', written, server);
+      if (!localRegistries) refuseLocalRegistry('ref', written, server);
       const architecture = regions.all().find(({ seen }) => seen.probe)?.seen.probe?.architecture ?? '';
       return store.write((tx) => {
         const nowMs = now();
@@ -219,7 +219,7 @@ export const makeImages = ({
  * The image that a launch names: one on offer, or the caller's own, which is held until the launch is written. Another account's is
  * as unknown as one that never was.
  */
-export async function imageFor(
+export async function resolveImage(
   tx: Db,
   { images }: Pick<Offers, 'images'>,
   caller: Pick<Caller, 'accountId'>,

@@ -7,14 +7,17 @@ import { note, type Work } from '../instances/work.ts';
 
 const EVERY_MS = 1_000;
 
-export interface Teller {
+export interface ProgressReporter {
   onProgress: (progress: ImageProgress) => void;
   /** Answers what was told last, once all that was told is written, or was dropped because the row is another's. */
-  done: () => Promise<Progress | null>;
+  finish: () => Promise<Progress | null>;
 }
 
 /** `write` is given what is done, as text with its amount, and the amount; one that fails is followed by the next. */
-export function makeTeller(now: () => number, write: (said: string, progress: Progress) => Promise<unknown>): Teller {
+export function makeProgressReporter(
+  now: () => number,
+  write: (said: string, progress: Progress) => Promise<unknown>,
+): ProgressReporter {
   let lastMs = 0;
   let last: Progress | null = null;
   let writing: Promise<unknown> = Promise.resolve();
@@ -28,7 +31,7 @@ export function makeTeller(now: () => number, write: (said: string, progress: Pr
       lastMs = now();
       writing = writing.then(() => write(`${text} ${amountOf(progress)}`, progress)).catch(() => {});
     },
-    async done() {
+    async finish() {
       over = true;
       await writing;
       return last;
@@ -37,7 +40,7 @@ export function makeTeller(now: () => number, write: (said: string, progress: Pr
 }
 
 /** Tells it of an instance; `show` is what is shown beside it. */
-export const makeInstanceTeller = (work: Work, show: () => Partial<Observed>): Teller =>
-  makeTeller(work.deps.now, (message, progress) =>
+export const makeInstanceProgressReporter = (work: Work, show: () => Partial<Observed>): ProgressReporter =>
+  makeProgressReporter(work.deps.now, (message, progress) =>
     note(work, { observed: { ...show(), message, progress, ...diagnosed('', '') } }),
   );

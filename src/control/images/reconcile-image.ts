@@ -20,10 +20,10 @@ import type { Log } from '../base/log.ts';
 import type { Held, ReconcileResult } from '../base/reconcile-loop.ts';
 import type { RegionDrivers, Regions } from '../base/regions.ts';
 import type { Time } from '../base/time.ts';
-import { copying } from '../volumes/copying.ts';
-import { makeTeller } from './progress.ts';
+import { withCopyDeadline } from '../volumes/copy-deadline.ts';
+import { makeProgressReporter } from './progress.ts';
 
-export interface ImagePassDeps {
+export interface ImageReconcilerDeps {
   store: Store;
   regions: Regions;
   time: Time;
@@ -31,12 +31,12 @@ export interface ImagePassDeps {
   limits: Limits;
 }
 
-interface Work extends ImagePassDeps {
+interface Work extends ImageReconcilerDeps {
   held: Held<ImageRow>;
   drivers: RegionDrivers;
 }
 
-export function makeImagePass(deps: ImagePassDeps) {
+export function makeImageReconciler(deps: ImageReconcilerDeps) {
   return async (held: Held<ImageRow>): Promise<ReconcileResult> => {
     const { row } = held;
     if (row.regionId === null) return { dueAtMs: null };
@@ -58,7 +58,7 @@ const quick = ({ held, time, limits }: Work): AbortSignal =>
   AbortSignal.any([held.signal, time.deadline(limits.callDeadlineMs)]);
 
 const copy = <T>({ drivers, held, time, limits }: Work, deed: (signal: AbortSignal) => Promise<T>): Promise<T> =>
-  copying({ engine: drivers.engine, time, signal: held.signal }, limits.copyDeadlineMs, deed);
+  withCopyDeadline({ engine: drivers.engine, time, signal: held.signal }, limits.copyDeadlineMs, deed);
 
 async function save(work: Work): Promise<ReconcileResult> {
   const { held, drivers, store } = work;
@@ -87,14 +87,14 @@ async function push(work: Work): Promise<void> {
   const { held, drivers, store, time } = work;
   const { engine, archiveCredentials } = drivers;
   const { ref } = held.row;
-  const teller = makeTeller(time.now, (stateText, progress) => {
+  const teller = makeProgressReporter(time.now, (stateText, progress) => {
     const operation = operationOf(held.row, (one) => enter(one, 'Archive', time.now(), progress));
     return store.write((tx) => writeReconciledImage(tx, holdOf(work), { stateText, operation }));
   });
   try {
     await copy(work, (signal) => engine.pushImage(ref, teller.onProgress, signal, archiveCredentials));
   } finally {
-    await teller.done();
+    await teller.finish();
   }
   await engine.removeImage(ref, quick(work));
 }

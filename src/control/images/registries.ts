@@ -43,10 +43,10 @@ export interface RegistryDeps {
 /** Undefined: the account has none for this server. Throws `denied` when those that it has can't be read any more. */
 export type CredentialsFor = (accountId: string, server: string) => Promise<RegistryCredentials | undefined>;
 
-export type FullRegistries = Registries & { credentialsFor: CredentialsFor };
+export type InternalRegistries = Registries & { credentialsFor: CredentialsFor };
 
 /** What the engine is told to ask there it would ask in the name of the host, and its answers would tell what runs on it. */
-export function refuseLocal(field: string, written: string, server: string): void {
+export function refuseLocalRegistry(field: string, written: string, server: string): void {
   if (!isLocalServer(server)) return;
   const instead =
     'name a registry that other machines reach too, or ask the operator, who can allow it (BERTH_LOCAL_REGISTRIES)';
@@ -63,7 +63,7 @@ export const makeRegistries = ({
   randomUuid,
   seal,
   localRegistries,
-}: RegistryDeps): FullRegistries => ({
+}: RegistryDeps): InternalRegistries => ({
   async create({ accountId }, { server: written, username, secret }, idempotency) {
     const read = readServer(written);
     if (typeof read === 'string') {
@@ -71,7 +71,7 @@ export const makeRegistries = ({
       throw new Refusal('field_value', `field "server" is ${JSON.stringify(written)}: ${read}; ${right}`);
     }
     const { server } = read;
-    if (!localRegistries) refuseLocal('server', written, server);
+    if (!localRegistries) refuseLocalRegistry('server', written, server);
     return store.write((tx) => {
       const nowMs = now();
       return once(tx, accountId, idempotency, nowMs, async () => {

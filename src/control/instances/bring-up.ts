@@ -15,11 +15,11 @@ import { releaseNodePort } from '../../store/tables/node-ports.ts';
 import { authorizedKeysOf } from '../../store/tables/keys.ts';
 import type { Db } from '../../store/store.ts';
 import type { EngineSpec } from '../../engines/contract.ts';
-import type { WantedImage } from '../images/image-work.ts';
+import type { ImageRequest } from '../images/image-pulls.ts';
 import { allotNodePorts, PortsUsedUp } from './node-ports.ts';
-import { answers } from '../volumes/copying.ts';
-import { imageOf, withAdvice } from '../images/image-of.ts';
-import { makeInstanceTeller } from '../images/progress.ts';
+import { engineAnswers } from '../volumes/copy-deadline.ts';
+import { imageRequestOf, withCredentialAdvice } from '../images/instance-image.ts';
+import { makeInstanceProgressReporter } from '../images/progress.ts';
 import { DisksFailed, DisksLost, engineSpec, KEYS_FILE, makeOwnDisks, prepareDisks, VolumeNotReady } from './spec.ts';
 import { backOff, fail, keep, note, quick, write, type Rest, type Work } from './work.ts';
 
@@ -33,7 +33,7 @@ export async function refresh(work: Work): Promise<Rest> {
   const { deps, instance } = work;
   try {
     const beside = dockerImage(work);
-    if (beside) await deps.imageWork.ensure(work.drivers.engine, beside, () => {}, work.held.signal);
+    if (beside) await deps.imagePulls.ensure(work.drivers.engine, beside, () => {}, work.held.signal);
     await makeOwnDisks(work);
     const spec = await engineSpec(work);
     await bringUp(work, spec);
@@ -138,20 +138,20 @@ async function bringUp(work: Work, spec: EngineSpec): Promise<void> {
 
 /** Its own, and that of its Docker. */
 async function ensureImages(work: Work, show: Partial<Observed>): Promise<void> {
-  const own = await imageOf(work.instance, work.drivers, work.deps.credentialsFor).catch(asImageFault);
+  const own = await imageRequestOf(work.instance, work.drivers, work.deps.credentialsFor).catch(asImageFault);
   if (own.ownerId === undefined || !(await hasRun(work))) await ensureImage(work, show, own);
   const beside = dockerImage(work);
   if (beside) await ensureImage(work, show, beside);
 }
 
-function dockerImage({ instance, drivers }: Work): WantedImage | null {
+function dockerImage({ instance, drivers }: Work): ImageRequest | null {
   const ref = drivers.engine.dockerImageRef;
   return instance.spec.enableDocker && ref !== undefined ? { ref } : null;
 }
 
-async function ensureImage(work: Work, show: Partial<Observed>, image: WantedImage): Promise<void> {
+async function ensureImage(work: Work, show: Partial<Observed>, image: ImageRequest): Promise<void> {
   const { deps, drivers, held } = work;
-  const teller = makeInstanceTeller(work, () => ({
+  const teller = makeInstanceProgressReporter(work, () => ({
     ...show,
     status: after(work.instance.observed.status, 'pull'),
     phase: 'DownloadImage',
@@ -182,15 +182,15 @@ async function ensureImage(work: Work, show: Partial<Observed>, image: WantedIma
   });
   try {
     const signal = AbortSignal.any([held.signal, overdue.signal]);
-    await deps.imageWork.ensure(drivers.engine, image, onProgress, signal);
+    await deps.imagePulls.ensure(drivers.engine, image, onProgress, signal);
   } catch (error) {
     if (!(error instanceof EngineFault) || error instanceof ImageFault) throw error;
-    asImageFault(withAdvice(error, image));
+    asImageFault(withCredentialAdvice(error, image));
   } finally {
     callOff();
     sayNothing();
     await telling;
-    last = await teller.done();
+    last = await teller.finish();
   }
   // The timeline says how much it was in the end, not what was written a second before.
   if (last) work.instance = { ...work.instance, operation: enter(work.instance.operation, 'Image', deps.now(), last) };
@@ -222,7 +222,7 @@ async function afterFault(work: Work, fault: EngineFault): Promise<Rest> {
   deps.log.warn({ id: instance.id, kind: fault.kind, err: fault }, 'the engine could not do a step');
   // Of a pull, the registry may be away as well as the engine. Of all else it is the engine, and what came of the call is unknown.
   const asking = { engine: work.drivers.engine, time: deps.time, signal: held.signal };
-  if (fault.kind === 'unreachable' && !(fault instanceof ImageFault && (await answers(asking)))) {
+  if (fault.kind === 'unreachable' && !(fault instanceof ImageFault && (await engineAnswers(asking)))) {
     await note(work, { observed: diagnosed('EngineUnreachable', fault.message) });
     return deps.limits.askAgainMs;
   }

@@ -9,13 +9,13 @@ import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, writeDesiredState } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
 import type { ActionDeps } from './actions.ts';
-import { poolNamed, poolOfType, takeMore } from '../volumes/disks.ts';
+import { poolNamed, poolForType, allotMore } from '../volumes/disks.ts';
 import type { RegionDrivers } from '../base/regions.ts';
-import type { Room } from '../volumes/free-space.ts';
+import type { FreeSpaceMonitor } from '../volumes/free-space.ts';
 import type { Instances } from './instances.ts';
 
 export interface ExpandDeps extends ActionDeps {
-  room: Room;
+  freeSpace: FreeSpaceMonitor;
 }
 
 export const makeExpandDisk =
@@ -33,7 +33,7 @@ export const makeExpandDisk =
         const counted = regions.get(row.regionId);
         if (!counted)
           throw new Refusal('unavailable', `region ${row.regionId} is not configured on this server; ask its operator`);
-        deps.room.refuseIfNearlyFull([poolOfType(drivers, typeOfKind('data'))]);
+        deps.freeSpace.refuseIfNearlyFull([poolForType(drivers, typeOfKind('data'))]);
         const wish = expandWish(before, sizes, nowMs);
         const more = { dueAtMs: nowMs, holdsCapacity: row.holdsCapacity === 1, releasedAtMs: null };
         await writeDesiredState(tx, before, wish, counted.region, more);
@@ -62,5 +62,5 @@ async function grown(tx: Db, drivers: RegionDrivers, id: DiskId, sizeGB: number 
   const disk = await lockDisk(tx, id);
   if (!disk) throw new Refusal('not_now', `the ${id.kind} disk is not there yet; start the instance first`);
   const what = `a ${id.kind} disk of ${sizeGB} GB needs ${sizeGB - disk.sizeGB} GB more`;
-  await takeMore(tx, poolNamed(drivers, disk.pool), disk, sizeGB, what);
+  await allotMore(tx, poolNamed(drivers, disk.pool), disk, sizeGB, what);
 }

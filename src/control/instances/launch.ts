@@ -20,12 +20,12 @@ import type { Db, Store } from '../../store/store.ts';
 import { volumeTypes } from '../../domain/volume.ts';
 import { lockVolumes } from '../../store/tables/volumes.ts';
 import { joinLine, takeRoom } from '../capacity/queue.ts';
-import { imageFor } from '../images/images.ts';
+import { resolveImage } from '../images/images.ts';
 import type { Offers } from '../base/catalog-cache.ts';
 import type { Once } from '../base/idempotent.ts';
 import type { Regions } from '../base/regions.ts';
-import type { Room } from '../volumes/free-space.ts';
-import { poolOfType, takeOwnDisks } from '../volumes/disks.ts';
+import type { FreeSpaceMonitor } from '../volumes/free-space.ts';
+import { poolForType, allotOwnDisks } from '../volumes/disks.ts';
 import type { Caller, Idempotency } from '../base/caller.ts';
 
 /** A launch as the contract has validated it (`interface.md` §4.1). */
@@ -52,7 +52,7 @@ export interface LaunchDeps {
   offers: () => Promise<Offers>;
   regions: Regions;
   now: () => number;
-  room: Room;
+  freeSpace: FreeSpaceMonitor;
   once: Once;
   randomUuid: () => string;
   /** 32 random bytes as text. */
@@ -89,15 +89,15 @@ async function write(
   offers: Offers,
   { caller, wish, waitMs, nowMs }: { caller: Caller; wish: LaunchWish; waitMs: number | null; nowMs: number },
 ): Promise<{ instanceId: string }> {
-  const image = await imageFor(tx, offers, caller, wish);
+  const image = await resolveImage(tx, offers, caller, wish);
   const resolved = resolve(offers, image, wish, deps.regions);
   const mountPaths = checkMountPaths(wish);
   const { region } = resolved.counted;
   const mounts = await mountsOf(tx, caller, wish, mountPaths);
   const drivers = deps.regions.of(region.id);
-  deps.room.refuseIfNearlyFull(volumeTypes.map((type) => poolOfType(drivers, type)));
+  deps.freeSpace.refuseIfNearlyFull(volumeTypes.map((type) => poolForType(drivers, type)));
   const instance = await placed(tx, intent(deps, caller, wish, resolved, mounts, nowMs), offers, waitMs);
-  await takeOwnDisks(tx, drivers, instance);
+  await allotOwnDisks(tx, drivers, instance);
   await insertInstance(tx, instance, region, { notebookToken: deps.randomSecret(), dueAtMs: nowMs });
   const { availableMicros } = await appendEvent(tx, {
     accountId: caller.accountId,
@@ -150,7 +150,7 @@ function resolve(offers: Offers, image: Resolved['image'], wish: LaunchWish, reg
 function refuseWithoutDocker(region: Region, regions: Regions): void {
   const drivers = regions.of(region.id);
   const { seen } = drivers;
-  const { storage } = poolOfType(drivers, typeOfKind('docker'));
+  const { storage } = poolForType(drivers, typeOfKind('docker'));
   const capabilities = seen.probe?.capabilities;
   if (!capabilities) {
     const message = `field "instanceConfiguration.enableDocker" is true, and the engine of region ${region.name}, which has to be able to, does not answer; try again, or send false`;

@@ -12,10 +12,10 @@ import { releaseNodePortCapacity } from '../../store/tables/capacity.ts';
 import { deleteMountsOf } from '../../store/tables/instances.ts';
 import { releaseNodePorts } from '../../store/tables/node-ports.ts';
 import type { Db } from '../../store/store.ts';
-import { located } from '../volumes/disks.ts';
+import { locateDisks } from '../volumes/disks.ts';
 import { inTurn } from '../volumes/disk-mutex.ts';
-import { copying } from '../volumes/copying.ts';
-import { makeInstanceTeller } from '../images/progress.ts';
+import { withCopyDeadline } from '../volumes/copy-deadline.ts';
+import { makeInstanceProgressReporter } from '../images/progress.ts';
 import { keep, note, quick, type Rest, type Work } from './work.ts';
 
 /** A stop that the engine refuses is tried again after such a share of the time that it has been tried for. */
@@ -63,7 +63,7 @@ export async function clean(work: Work): Promise<Rest> {
   const disks = [dataDisk(id), dockerDisk(id)];
   try {
     // However long it takes, unless it is overtaken.
-    for (const disk of await located(deps.store.read, drivers, disks))
+    for (const disk of await locateDisks(deps.store.read, drivers, disks))
       await inTurn(disk.storage, disk, () => disk.storage.destroy(disk), held.signal);
   } catch (error) {
     held.signal.throwIfAborted();
@@ -96,7 +96,7 @@ const archiveRef = ({ drivers, instance }: Work): string =>
   `${drivers.archivePrefix}/${instance.id}:${instance.generation}`;
 
 const copy = <T>({ drivers, held, deps }: Work, deed: (signal: AbortSignal) => Promise<T>): Promise<T> =>
-  copying({ engine: drivers.engine, time: deps.time, signal: held.signal }, deps.limits.copyDeadlineMs, deed);
+  withCopyDeadline({ engine: drivers.engine, time: deps.time, signal: held.signal }, deps.limits.copyDeadlineMs, deed);
 
 /** Writes down under which name the root disk will be, keeps it as an image, in the local store or the operator's registry, then writes down that it is kept. */
 export async function saveRoot(work: Work): Promise<Rest> {
@@ -122,11 +122,11 @@ export async function saveRoot(work: Work): Promise<Rest> {
 
 async function pushRoot(work: Work, ref: string): Promise<void> {
   const { engine, archiveCredentials } = work.drivers;
-  const teller = makeInstanceTeller(work, () => ({ phase: 'Archiving' }));
+  const teller = makeInstanceProgressReporter(work, () => ({ phase: 'Archiving' }));
   try {
     await copy(work, (signal) => engine.pushImage(ref, teller.onProgress, signal, archiveCredentials));
   } finally {
-    await teller.done();
+    await teller.finish();
   }
 }
 

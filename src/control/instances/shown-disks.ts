@@ -2,7 +2,7 @@
 import { disksOf, shownDisks, type ShownDisk } from '../../domain/disk-usage.ts';
 import { instanceFromRow, instanceRow } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
-import { located } from '../volumes/disks.ts';
+import { locateDisks } from '../volumes/disks.ts';
 import type { Regions } from '../base/regions.ts';
 
 /** None of one whose region this server does not have. */
@@ -11,7 +11,7 @@ export async function disksShownOf(db: Db, regions: Regions, id: string): Promis
   const drivers = regions.all().find(({ regionId }) => regionId === row?.regionId);
   if (!row || !drivers) return [];
   const instance = instanceFromRow(row);
-  const disks = await located(db, drivers, disksOf(instance));
+  const disks = await locateDisks(db, drivers, disksOf(instance));
   const shown = disks.map((disk) => ({ ...disk, sizeLimit: disk.storage.capabilities().sizeLimit }));
   const rootLimit = drivers.seen.probe?.capabilities.rootDiskLimit === 'hard' ? 'hard' : 'soft';
   return shownDisks(instance, shown, rootLimit);

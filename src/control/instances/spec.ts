@@ -5,8 +5,8 @@ import { diskKey, ownDisks, ownMountPaths, type DiskId, type DiskKind } from '..
 import { notebookPath } from '../../domain/public-instance.ts';
 import { authorizedKeysOf } from '../../store/tables/keys.ts';
 import { volumeStatusesOf } from '../../store/tables/volumes.ts';
-import { allLocated, type Located } from '../volumes/disks.ts';
-import { imageRefOf } from '../images/image-of.ts';
+import { requireLocatedDisks, type LocatedDisk } from '../volumes/disks.ts';
+import { imageRefOf } from '../images/instance-image.ts';
 import { inTurn } from '../volumes/disk-mutex.ts';
 import type { Work } from './work.ts';
 
@@ -57,7 +57,7 @@ export async function prepareDisks(work: Work): Promise<void> {
  * there and is gone is not replaced by an empty one: what it held may be brought back.
  */
 export async function makeOwnDisks(work: Work): Promise<void> {
-  const makeOne = (disk: Located): Promise<void> =>
+  const makeOne = (disk: LocatedDisk): Promise<void> =>
     onDisk(work, disk, async (signal) => {
       if (disk.provisioned) await expectThere(disk);
       else await disk.storage.create(disk, disk.sizeGB, signal);
@@ -66,17 +66,17 @@ export async function makeOwnDisks(work: Work): Promise<void> {
   await Promise.all((await ownDisksOf(work)).map(makeOne));
 }
 
-async function expectThere(disk: Located): Promise<void> {
+async function expectThere(disk: LocatedDisk): Promise<void> {
   const seen = await disk.storage.observe(disk);
   if (seen.kind === 'unknown') throw new Error(seen.reason);
   if (seen.kind === 'absent') throw new DisksLost(`the ${disk.kind} disk of the instance is gone`, diskKey(disk));
 }
 
-const ownDisksOf = ({ deps, drivers, instance }: Work): Promise<Located[]> =>
-  allLocated(deps.store.read, drivers, ownDisks(instance, drivers.sharedDiskGB));
+const ownDisksOf = ({ deps, drivers, instance }: Work): Promise<LocatedDisk[]> =>
+  requireLocatedDisks(deps.store.read, drivers, ownDisks(instance, drivers.sharedDiskGB));
 
 /** A storage that never answers (a network's that is gone) must not hold the pass, nor the wish that overtakes it. */
-async function onDisk<T>(work: Work, disk: Located, deed: (signal: AbortSignal) => Promise<T>): Promise<T> {
+async function onDisk<T>(work: Work, disk: LocatedDisk, deed: (signal: AbortSignal) => Promise<T>): Promise<T> {
   try {
     const { held, deps } = work;
     const signal = AbortSignal.any([held.signal, deps.time.deadline(deps.limits.storageDeadlineMs)]);
@@ -102,7 +102,7 @@ async function mountDisks(work: Work): Promise<Mounted> {
   const { mounts } = instance.spec;
   const volumes = mounts.map(({ volumeId }): DiskId => ({ kind: 'volume', id: volumeId }));
   const own = await ownDisksOf(work);
-  const disks = [...own, ...(await allLocated(deps.store.read, drivers, volumes))];
+  const disks = [...own, ...(await requireLocatedDisks(deps.store.read, drivers, volumes))];
   const sources = await Promise.all(disks.map((disk) => onDisk(work, disk, () => disk.storage.mount(disk))));
   const mounted: Mounted = { mounts: [] };
   for (const [index, { kind }] of disks.entries()) {

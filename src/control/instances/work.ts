@@ -8,7 +8,7 @@ import { appendEvent, bumpVersion } from '../../store/tables/events.ts';
 import { writeReconciledInstance, type InstanceRow } from '../../store/tables/instances.ts';
 import type { Db, Store } from '../../store/store.ts';
 import type { FairQueue } from '../base/fair-queue.ts';
-import type { ImageWork } from '../images/image-work.ts';
+import type { ImagePulls } from '../images/image-pulls.ts';
 import type { Log } from '../base/log.ts';
 import type { Health } from './health.ts';
 import { giveBack } from '../capacity/queue.ts';
@@ -23,7 +23,7 @@ export interface InstancePassDeps {
   store: Store;
   regions: Regions;
   offers: () => Promise<Offers>;
-  imageWork: ImageWork;
+  imagePulls: ImagePulls;
   credentialsFor: CredentialsFor;
   fairQueue: (drivers: RegionDrivers) => FairQueue;
   now: () => number;

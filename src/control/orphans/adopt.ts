@@ -27,13 +27,13 @@ import { allotNodePort } from '../../store/tables/node-ports.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { orphanById, claimOrphan } from '../../store/tables/orphans.ts';
 import type { Log } from '../base/log.ts';
-import { takeOwnDisks } from '../volumes/disks.ts';
+import { allotOwnDisks } from '../volumes/disks.ts';
 import type { Offers } from '../base/catalog-cache.ts';
 import type { RegionDrivers, Regions } from '../base/regions.ts';
 import type { Time } from '../base/time.ts';
 import type { Caller } from '../base/caller.ts';
 
-export interface OrphanWish {
+export interface OrphanRequest {
   strayId: string;
   action: 'adopt' | 'stop' | 'delete';
   /** To adopt what was made for an account that is gone. */
@@ -62,7 +62,7 @@ const LOOK_DEADLINE_MS = 10_000;
 type Seen = Extract<Observation, { kind: 'present' }>;
 
 export function makeAdopt(deps: AdoptDeps) {
-  return async (caller: Caller, wish: OrphanWish): Promise<InstanceId> => {
+  return async (caller: Caller, wish: OrphanRequest): Promise<InstanceId> => {
     const { store, regions, time } = deps;
     const orphan = await orphanById(store.read, wish.strayId);
     if (!orphan) throw await whyNone(store.read, wish.strayId);
@@ -148,7 +148,7 @@ async function tokenInside({ engine }: RegionDrivers, id: InstanceId, time: Time
 }
 
 interface Adopted {
-  wish: OrphanWish;
+  wish: OrphanRequest;
   orphan: Orphan;
   owner: AccountRow;
   type: InstanceType;
@@ -251,7 +251,7 @@ async function write(
   const { type } = instance.spec;
   const ports = instance.nodePorts.length;
   const runs = instance.desired === 'running';
-  await takeOwnDisks(tx, drivers, instance, { evenIfFull: true });
+  await allotOwnDisks(tx, drivers, instance, { evenIfFull: true });
   await insertInstance(tx, instance, counted.region, {
     notebookToken,
     dueAtMs: instance.requestedAtMs,
@@ -298,10 +298,10 @@ async function whyNone(db: Db, strayId: string): Promise<Refusal> {
   const engineName = containerName(instanceId(row?.id ?? ''));
   if (row && orphanIdOf(row.regionId, { kind: 'instance', engineName }) === strayId)
     return new Refusal('not_now', `it was adopted already: instance ${row.id} of ${row.ownerName}`);
-  return noOrphan(strayId);
+  return orphanNotFound(strayId);
 }
 
-export const noOrphan = (strayId: Orphan['id']): Refusal =>
+export const orphanNotFound = (strayId: Orphan['id']): Refusal =>
   new Refusal(
     'not_found',
     `stray ${strayId} not found: it was adopted or deleted, or the engine has it no more; POST /admin/stray/list tells those that are there`,

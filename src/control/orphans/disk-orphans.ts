@@ -16,7 +16,7 @@ import { inTurn } from '../volumes/disk-mutex.ts';
 import { raced } from '../base/race-abort.ts';
 import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
 import { within, type DeedDeps } from '../base/task-deps.ts';
-import { keepOrphans } from './sweep.ts';
+import { publishOrphans } from './sweep.ts';
 
 const LIST_DEADLINE_MS = 60_000;
 const DELETE_DEADLINE_MS = 600_000;
@@ -37,7 +37,7 @@ export async function sweepDisks(deps: DeedDeps, drivers: RegionDrivers): Promis
   const found = await unexplained(deps, drivers);
   const sightings = found.map((orphan) => sightingOf(drivers.regionId, orphan));
   const text = 'the storage holds disks that nothing explains; POST /admin/stray/list tells them';
-  await keepOrphans(deps, drivers.regionId, { kinds: ['disk'], sightings, text });
+  await publishOrphans(deps, drivers.regionId, { kinds: ['disk'], sightings, text });
 }
 
 async function unexplained(deps: DeedDeps, { regionId, pools }: RegionDrivers): Promise<DiskOrphan[]> {

@@ -11,7 +11,7 @@ import { deleteOrphans, setOrphanHandling, setOrphanNote, orphansOf } from '../.
 import type { RegionDrivers } from '../base/regions.ts';
 import { within, type DeedDeps } from '../base/task-deps.ts';
 
-export interface HandlingDeps extends DeedDeps {
+export interface HandleOrphansDeps extends DeedDeps {
   orphans: OrphanPolicy;
   stopGraceMs: number;
 }
@@ -23,7 +23,7 @@ const AT_ONCE = 8;
 const OTHER_NAME = 'it has a name that no instance has, so it can not be stopped; it can be deleted';
 
 /** After a sweep of the region, of which `hands` are. */
-export async function handleOrphans(deps: HandlingDeps, drivers: RegionDrivers): Promise<void> {
+export async function handleOrphans(deps: HandleOrphansDeps, drivers: RegionDrivers): Promise<void> {
   const steps = (await orphansOf(deps.store.read, drivers.regionId))
     .filter(ofEngine)
     .map((orphan) => ({ orphan, step: orphanStep(orphan, deps.orphans) }))
@@ -41,7 +41,7 @@ export async function handleOrphans(deps: HandlingDeps, drivers: RegionDrivers):
 type EngineOrphan = Orphan & { kind: OwnedObject['kind'] };
 const ofEngine = (orphan: Orphan): orphan is EngineOrphan => orphan.kind !== 'disk';
 
-async function halt(deps: HandlingDeps, { engine }: RegionDrivers, orphan: EngineOrphan): Promise<void> {
+async function halt(deps: HandleOrphansDeps, { engine }: RegionDrivers, orphan: EngineOrphan): Promise<void> {
   const can = isInstanceContainer({ ...orphan, id: orphan.subjectId });
   if (!(await claim(deps, orphan, { to: orphan.handling, note: can ? 'is being stopped' : OTHER_NAME })) || !can)
     return;
@@ -52,7 +52,7 @@ async function halt(deps: HandlingDeps, { engine }: RegionDrivers, orphan: Engin
   });
 }
 
-async function discard(deps: HandlingDeps, { engine }: RegionDrivers, orphan: EngineOrphan): Promise<void> {
+async function discard(deps: HandleOrphansDeps, { engine }: RegionDrivers, orphan: EngineOrphan): Promise<void> {
   if (!(await claim(deps, orphan, { to: 'delete', note: 'is being deleted' }))) return;
   await attempt(deps, orphan, async () => {
     await engine.discard(
@@ -65,13 +65,17 @@ async function discard(deps: HandlingDeps, { engine }: RegionDrivers, orphan: En
 }
 
 const claim = (
-  { store }: HandlingDeps,
+  { store }: HandleOrphansDeps,
   { id, handling }: Orphan,
   change: { to: Orphan['handling']; note: string },
 ): Promise<boolean> => store.write((tx) => setOrphanHandling(tx, id, { from: [handling], ...change }));
 
 /** What fails is said in the list, and tried again after the next sweep. */
-async function attempt({ store, log, ending }: HandlingDeps, { id }: Orphan, deed: () => Promise<void>): Promise<void> {
+async function attempt(
+  { store, log, ending }: HandleOrphansDeps,
+  { id }: Orphan,
+  deed: () => Promise<void>,
+): Promise<void> {
   try {
     await deed();
   } catch (error) {

@@ -5,7 +5,7 @@
 import { msUntilDeleted, type Orphan, type OrphanPolicy } from '../../domain/orphan.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { confirmedOrphans, setOrphanHandling, orphanById } from '../../store/tables/orphans.ts';
-import { makeAdopt, noOrphan, type AdoptDeps, type OrphanWish } from './adopt.ts';
+import { makeAdopt, orphanNotFound, type AdoptDeps, type OrphanRequest } from './adopt.ts';
 import type { Caller } from '../base/caller.ts';
 
 type ToldOfOrphan =
@@ -27,7 +27,7 @@ export interface Orphans {
   /** The longest known first. */
   list(): Promise<ListedOrphan[]>;
   /** Answers the instance that it became, when it was adopted. */
-  handle(caller: Caller, wish: OrphanWish): Promise<{ strayId: string; instanceId: string | null }>;
+  handle(caller: Caller, wish: OrphanRequest): Promise<{ strayId: string; instanceId: string | null }>;
 }
 
 export interface OrphanDeps extends AdoptDeps {
@@ -40,16 +40,16 @@ export function makeOrphans(deps: OrphanDeps): Orphans {
   const { store, orphans: policy } = deps;
   const adopt = makeAdopt(deps);
 
-  async function hand(caller: Caller, { strayId, action }: OrphanWish, to: 'stop' | 'delete'): Promise<void> {
+  async function hand(caller: Caller, { strayId, action }: OrphanRequest, to: 'stop' | 'delete'): Promise<void> {
     const orphan = await orphanById(store.read, strayId);
-    if (!orphan) throw noOrphan(strayId);
+    if (!orphan) throw orphanNotFound(strayId);
     if (to === 'stop' && orphan.kind !== 'instance' && orphan.kind !== 'docker')
       throw new Refusal('unsupported', `${strayId} is an ${orphan.kind}, which does not run; leave it, or delete it`);
     const note = `${caller.username} said: ${action}`;
     const written = await store.write((tx) =>
       setOrphanHandling(tx, strayId, { from: ['policy', 'stop', 'delete'], to, note }),
     );
-    if (!written) throw noOrphan(strayId);
+    if (!written) throw orphanNotFound(strayId);
     deps.log.info({ orphan: strayId, action, by: caller.username }, 'an operator said what is to be done with a stray');
     deps.sweepSoon();
   }

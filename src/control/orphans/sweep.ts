@@ -63,7 +63,7 @@ export async function sweepRegion(deps: DeedDeps, drivers: RegionDrivers): Promi
     imageRef: imageRef ?? '',
   }));
   const text = 'the engine holds objects of ours that no intent explains; POST /admin/stray/list tells them';
-  await keepOrphans(deps, drivers.regionId, { kinds: ['instance', 'docker', 'network', 'image'], sightings, text });
+  await publishOrphans(deps, drivers.regionId, { kinds: ['instance', 'docker', 'network', 'image'], sightings, text });
 }
 
 /** A container that stands where a row at rest says otherwise. Missing ones are found from the rows. */
@@ -154,7 +154,7 @@ interface Seen {
 }
 
 /** Writes down what was seen, and tells administrators of those that count from now on. */
-export async function keepOrphans(
+export async function publishOrphans(
   { store, now, log }: DeedDeps,
   regionId: string,
   { kinds, sightings, text }: Seen,

@@ -12,26 +12,26 @@ import { instancesWithDisk } from '../../store/tables/disk-users.ts';
 import { appendEvent, bumpVersion } from '../../store/tables/events.ts';
 import { instanceFromRow, instanceRow, instanceRowsOfRegion, writeDiskUsage } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
-import { inOrder, type Located } from './disks.ts';
+import { findDisks, type LocatedDisk } from './disks.ts';
 import type { DeedDeps } from '../base/task-deps.ts';
 
-export interface DiskSights {
+export interface DiskMeasurements {
   /** Another usage of it was written down. */
-  changed(before: Disk, after: Disk): Promise<void>;
+  usageChanged(before: Disk, after: Disk): Promise<void>;
   /** What takes most of it was found. */
-  found(disk: Disk, biggest: Part[]): Promise<void>;
+  setLargest(disk: Disk, biggest: Part[]): Promise<void>;
   /** Of the others nothing is full any more, or they are gone. */
-  forgetAllBut(full: ReadonlySet<string>): void;
+  retainFull(full: ReadonlySet<string>): void;
   /** The same of a root disk, and what it holds. */
-  foundRoot(id: InstanceId, root: RootSight): void;
+  setRoot(id: InstanceId, root: RootSight): void;
   /** Writes on instances what is not on them yet. */
-  show(): Promise<void>;
+  publish(): Promise<void>;
 }
 
 const SIDE_BY_SIDE = 16;
 const ROWS_AT_ONCE = 200;
 
-export function makeDiskSights({ store, regions, now, log, ending }: DeedDeps): DiskSights {
+export function makeDiskMeasurements({ store, regions, now, log, ending }: DeedDeps): DiskMeasurements {
   const biggest = new Map<string, Part[]>();
   const roots = new Map<InstanceId, RootSight>();
   const waiting = new Set<InstanceId>();
@@ -51,7 +51,7 @@ export function makeDiskSights({ store, regions, now, log, ending }: DeedDeps): 
   }
 
   const usageNow = async (db: Db, instance: Instance): Promise<DiskUsage | null> => {
-    const now = usageOf(instance, await inOrder(db, disksOf(instance)), {
+    const now = usageOf(instance, await findDisks(db, disksOf(instance)), {
       root: roots.get(instance.id),
       biggest: (disk) => biggest.get(diskKey(disk)),
     });
@@ -101,23 +101,23 @@ export function makeDiskSights({ store, regions, now, log, ending }: DeedDeps): 
   }
 
   return {
-    async changed(before, after) {
+    async usageChanged(before, after) {
       if (before.kind === 'data' || before.kind === 'docker') waiting.add(instanceId(before.id));
       else if (isFull(before) || isFull(after))
         for (const id of await instancesWithDisk(store.read, before)) waiting.add(instanceId(id));
     },
-    async found(disk, parts) {
+    async setLargest(disk, parts) {
       biggest.set(diskKey(disk), parts);
       for (const id of await instancesWithDisk(store.read, disk)) waiting.add(instanceId(id));
     },
-    forgetAllBut(full) {
+    retainFull(full) {
       for (const key of biggest.keys()) if (!full.has(key)) biggest.delete(key);
     },
-    foundRoot(id, root) {
+    setRoot(id, root) {
       roots.set(id, root);
       waiting.add(id);
     },
-    async show() {
+    async publish() {
       if (isFirst) await beginWithAll();
       const ids = [...waiting];
       for (let from = 0; from < ids.length && !ending.aborted; from += SIDE_BY_SIDE) {
@@ -136,7 +136,12 @@ export function makeDiskSights({ store, regions, now, log, ending }: DeedDeps): 
 }
 
 /** Tells its owner that it fills up. */
-export async function tellOfDisk(tx: Db, nowMs: number, disk: Located, biggest: readonly Part[]): Promise<void> {
+export async function publishDiskWarning(
+  tx: Db,
+  nowMs: number,
+  disk: LocatedDisk,
+  biggest: readonly Part[],
+): Promise<void> {
   const { sizeLimit } = disk.storage.capabilities();
   await tell(tx, nowMs, { ...disk, subjectId: disk.id, sizeLimit, biggest });
 }

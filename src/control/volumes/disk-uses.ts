@@ -5,7 +5,7 @@
  */
 import type { DiskId } from '../../domain/disk.ts';
 
-export interface DiskHold {
+export interface DiskUse {
   /** Aborts when the disk is taken away, or this process ends. */
   signal: AbortSignal;
   release(): void;
@@ -13,10 +13,10 @@ export interface DiskHold {
 
 export interface DiskUses {
   /** The reason of the signal, when it aborts, is what `cut` or `stop` was given. */
-  hold(disk: DiskId): DiskHold;
+  acquire(disk: DiskId): DiskUse;
   inUse(disk: DiskId): boolean;
   /** Ends all holds of a disk; resolves when they are released. */
-  cut(disk: DiskId, reason: Error): Promise<void>;
+  abort(disk: DiskId, reason: Error): Promise<void>;
   /** Ends all holds of all disks; those that are asked for later end at once. */
   stop(reason: Error): Promise<void>;
 }
@@ -36,7 +36,7 @@ export function makeDiskUses(): DiskUses {
     await Promise.all(all.map(({ released }) => released));
   };
   return {
-    hold(disk) {
+    acquire(disk) {
       const key = keyOf(disk);
       const { promise: released, resolve } = Promise.withResolvers<void>();
       const use = { ending: new AbortController(), released };
@@ -53,7 +53,7 @@ export function makeDiskUses(): DiskUses {
       };
     },
     inUse: (disk) => uses.has(keyOf(disk)),
-    cut: (disk, reason) => end(uses.get(keyOf(disk)) ?? [], reason),
+    abort: (disk, reason) => end(uses.get(keyOf(disk)) ?? [], reason),
     stop(reason) {
       stopped = reason;
       return end(

@@ -9,7 +9,7 @@ import type { Db } from '../../store/store.ts';
 import type { PoolDrivers, RegionDrivers, Regions } from '../base/regions.ts';
 
 /** Where new disks of a type go: the pool that is its own, or the one for all. */
-export const poolOfType = ({ pools }: Pick<RegionDrivers, 'pools'>, type: VolumeType): PoolDrivers =>
+export const poolForType = ({ pools }: Pick<RegionDrivers, 'pools'>, type: VolumeType): PoolDrivers =>
   pools.find(({ name }) => name === type) ?? poolNamed({ pools }, 'default');
 
 export function poolNamed({ pools }: Pick<RegionDrivers, 'pools'>, name: PoolName): PoolDrivers {
@@ -19,30 +19,30 @@ export function poolNamed({ pools }: Pick<RegionDrivers, 'pools'>, name: PoolNam
 }
 
 /** Those of the disks that there are, in the order of their ids as given. */
-export async function inOrder(db: Db, ids: readonly DiskId[]): Promise<Disk[]> {
+export async function findDisks(db: Db, ids: readonly DiskId[]): Promise<Disk[]> {
   const found = new Map((await disksAmong(db, ids)).map((disk) => [diskKey(disk), disk]));
   return ids.flatMap((id) => found.get(diskKey(id)) ?? []);
 }
 
-export type Located = Disk & Pick<PoolDrivers, 'storage'>;
+export type LocatedDisk = Disk & Pick<PoolDrivers, 'storage'>;
 
 /** Which of the disks there are, each with the storage that it lies in. Disks are found by what is written down of them alone. */
-export async function located(
+export async function locateDisks(
   db: Db,
   drivers: Pick<RegionDrivers, 'pools'>,
   ids: readonly DiskId[],
-): Promise<Located[]> {
-  const disks = await inOrder(db, ids);
+): Promise<LocatedDisk[]> {
+  const disks = await findDisks(db, ids);
   return disks.map((disk) => ({ ...disk, storage: poolNamed(drivers, disk.pool).storage }));
 }
 
 /** Each of them, or an error: what is to be mounted was written down before. */
-export async function allLocated(
+export async function requireLocatedDisks(
   db: Db,
   drivers: Pick<RegionDrivers, 'pools'>,
   ids: readonly DiskId[],
-): Promise<Located[]> {
-  const disks = await located(db, drivers, ids);
+): Promise<LocatedDisk[]> {
+  const disks = await locateDisks(db, drivers, ids);
   const missing = ids.find((id) => !disks.some((disk) => diskKey(disk) === diskKey(id)));
   if (missing) throw new Error(`nothing is written down of the disk ${diskKey(missing)}`);
   return disks;
@@ -53,14 +53,14 @@ export async function locateVolume(
   db: Db,
   regions: Regions,
   { id, regionId }: Pick<Volume, 'id' | 'regionId'>,
-): Promise<Located> {
-  const [disk] = await located(db, regions.of(regionId), [{ kind: 'volume', id }]);
+): Promise<LocatedDisk> {
+  const [disk] = await locateDisks(db, regions.of(regionId), [{ kind: 'volume', id }]);
   if (!disk) throw new Error(`nothing is written down of the disk of volume ${id}`);
   return disk;
 }
 
 /** Writes down what disks an instance brings with it. An adopted one has them already, whatever room there is. */
-export async function takeOwnDisks(
+export async function allotOwnDisks(
   tx: Db,
   drivers: Pick<RegionDrivers, 'pools' | 'sharedDiskGB'>,
   instance: Instance,
@@ -69,15 +69,15 @@ export async function takeOwnDisks(
   const { regionId, type } = instance.spec;
   for (const { kind, id, sizeGB } of ownDisks(instance, drivers.sharedDiskGB)) {
     if (kind === 'volume' || kind === 'snapshot') throw new Error(`a ${kind} is nobody's own disk`);
-    const pool = poolOfType(drivers, typeOfKind(kind));
+    const pool = poolForType(drivers, typeOfKind(kind));
     const what = `an instance of type ${type.name} needs a ${kind} disk of ${sizeGB} GB`;
     const disk = { kind, id, regionId, pool: pool.name, ownerId: instance.ownerId, sizeGB };
-    await takeDisk(tx, pool, disk, what, more);
+    await allotDisk(tx, pool, disk, what, more);
   }
 }
 
 /** Writes a new disk down, or refuses it in these words, such as "a volume of 20 GB". */
-export async function takeDisk(
+export async function allotDisk(
   tx: Db,
   pool: PoolDrivers,
   disk: NewDisk,
@@ -85,15 +85,15 @@ export async function takeDisk(
   more: { evenIfFull?: boolean } = {},
 ): Promise<void> {
   const lacks = await insertDisk(tx, disk, more);
-  if (lacks !== null) throw noRoom(what, pool, lacks);
+  if (lacks !== null) throw noCapacity(what, pool, lacks);
 }
 
-export async function takeMore(tx: Db, pool: PoolDrivers, disk: Disk, sizeGB: number, what: string): Promise<void> {
+export async function allotMore(tx: Db, pool: PoolDrivers, disk: Disk, sizeGB: number, what: string): Promise<void> {
   const lacks = await growDisk(tx, disk, sizeGB);
-  if (lacks !== null) throw noRoom(what, pool, lacks);
+  if (lacks !== null) throw noCapacity(what, pool, lacks);
 }
 
-const noRoom = (what: string, { name }: PoolDrivers, { freeGB }: { freeGB: number }): Refusal => {
+const noCapacity = (what: string, { name }: PoolDrivers, { freeGB }: { freeGB: number }): Refusal => {
   const advice = 'ask for less, or delete what is not needed; the operator can add room';
   return new Refusal('no_capacity', `${what}, and ${freeGB} GB are free in the pool ${name}: ${advice}`);
 };

@@ -101,7 +101,7 @@ export function makeFiles({ findVolume, mountVolume, uses }: FileDeps): Files {
     try {
       // Whose it is comes before the hold: nobody keeps another's disk mounted.
       const { id: volumeId } = await bound(caller.accountId, id);
-      const { signal, release } = uses.hold({ kind: 'volume', id: volumeId });
+      const { signal, release } = uses.acquire({ kind: 'volume', id: volumeId });
       try {
         const volume = await bound(caller.accountId, id);
         signal.throwIfAborted();

@@ -12,21 +12,21 @@ import { raced } from '../base/race-abort.ts';
 import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
 import { tellAdministrators } from '../base/notify-administrators.ts';
 
-export interface Room {
+export interface FreeSpaceMonitor {
   /** Looks at every place; its beat is the caller's. */
-  look(): Promise<void>;
+  measure(): Promise<void>;
   /** Throws `no_capacity` for what would begin something new in one of them. */
   refuseIfNearlyFull(pools: readonly Pick<PoolDrivers, 'name' | 'seen'>[]): void;
 }
 
-export interface RoomDeps extends Pick<DeedDeps, 'store' | 'regions' | 'now' | 'time' | 'log' | 'ending'> {
+export interface FreeSpaceDeps extends Pick<DeedDeps, 'store' | 'regions' | 'now' | 'time' | 'log' | 'ending'> {
   /** Of the place that the database lies on. */
   dataSpace: () => Promise<Space>;
 }
 
 const LOOK_DEADLINE_MS = 10_000;
 
-export function makeRoom(deps: RoomDeps): Room {
+export function makeFreeSpaceMonitor(deps: FreeSpaceDeps): FreeSpaceMonitor {
   const { store, regions, log } = deps;
   let dataSeen: Space | null = null;
 
@@ -74,7 +74,7 @@ export function makeRoom(deps: RoomDeps): Room {
   }
 
   return {
-    async look() {
+    async measure() {
       dataSeen = await spaceOf('data folder', deps.dataSpace);
       for (const drivers of regions.all()) await lookAt(drivers);
     },

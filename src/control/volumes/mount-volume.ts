@@ -3,7 +3,7 @@ import type { DiskId } from '../../domain/disk.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Volume } from '../../domain/volume.ts';
 import { inTurn } from './disk-mutex.ts';
-import type { Located } from './disks.ts';
+import type { LocatedDisk } from './disks.ts';
 import type { Time } from '../base/time.ts';
 
 /** A snapshot or a copy that has its turn before may take much longer. */
@@ -13,7 +13,7 @@ const ASK_AGAIN_S = 5;
 export type MountVolume = (volume: Pick<Volume, 'id' | 'regionId'>, signal: AbortSignal) => Promise<string>;
 
 export interface MountVolumeDeps {
-  locate: (volume: Pick<Volume, 'id' | 'regionId'>) => Promise<DiskId & Pick<Located, 'storage'>>;
+  locate: (volume: Pick<Volume, 'id' | 'regionId'>) => Promise<DiskId & Pick<LocatedDisk, 'storage'>>;
   time: Pick<Time, 'deadline'>;
 }
 

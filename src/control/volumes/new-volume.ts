@@ -8,12 +8,12 @@ import { lockDisk } from '../../store/tables/disks.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import type { Db } from '../../store/store.ts';
 import { insertVolume } from '../../store/tables/volumes.ts';
-import { poolNamed, poolOfType, takeDisk } from './disks.ts';
+import { poolNamed, poolForType, allotDisk } from './disks.ts';
 import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
-import type { Room } from './free-space.ts';
+import type { FreeSpaceMonitor } from './free-space.ts';
 
 /** A new volume from what is there: as large, and of the same type, where nothing else is said. */
-export interface CopyWish {
+export interface CopyRequest {
   /** Of the volume, or the snapshot. */
   id: string;
   name: string;
@@ -21,12 +21,12 @@ export interface CopyWish {
   volumeType?: VolumeType | undefined;
 }
 
-export const volumeExists = (): Refusal => new Refusal('name_taken', 'Volume already exists');
+export const volumeNameTaken = (): Refusal => new Refusal('name_taken', 'Volume already exists');
 
 type Wanted = Pick<Volume, 'ownerId' | 'ownerName' | 'name' | 'regionId' | 'type' | 'sizeGB' | 'source'>;
 
 /** Answers its public text, under a new id. */
-export async function newVolume(
+export async function createVolume(
   tx: Db,
   wanted: Wanted,
   { pool, uuid, nowMs }: { pool: PoolDrivers; uuid: string; nowMs: number },
@@ -40,10 +40,10 @@ export async function newVolume(
     generation: FIRST_GENERATION,
     operation: beginOperation('createVolume', 'user', nowMs),
   };
-  if (!(await insertVolume(tx, volume, nowMs))) throw volumeExists();
+  if (!(await insertVolume(tx, volume, nowMs))) throw volumeNameTaken();
   const { id, ownerId, regionId, name, sizeGB, source } = volume;
   const disk = { kind: 'volume' as const, id, regionId, pool: pool.name, ownerId, sizeGB };
-  await takeDisk(tx, pool, disk, `the volume needs ${sizeGB} GB`);
+  await allotDisk(tx, pool, disk, `the volume needs ${sizeGB} GB`);
   await appendEvent(tx, {
     accountId: ownerId,
     atMs: nowMs,
@@ -56,18 +56,23 @@ export async function newVolume(
 }
 
 /** What a copy is made of: held by its row until the copy is written down. */
-export interface Original extends Source {
+export interface CopySource extends Source {
   regionId: RegionId;
   sizeGB: number;
   type: VolumeType;
 }
 
-export async function copyOf(
+export async function createCopy(
   tx: Db,
-  { drivers, room, uuid, nowMs }: { drivers: RegionDrivers; room: Room; uuid: string; nowMs: number },
+  {
+    drivers,
+    freeSpace,
+    uuid,
+    nowMs,
+  }: { drivers: RegionDrivers; freeSpace: FreeSpaceMonitor; uuid: string; nowMs: number },
   owner: { ownerId: UserId; ownerName: string },
-  original: Original,
-  { name, sizeGB = original.sizeGB, volumeType: type = original.type }: CopyWish,
+  original: CopySource,
+  { name, sizeGB = original.sizeGB, volumeType: type = original.type }: CopyRequest,
 ): Promise<{ volumeText: string }> {
   const { kind, id, regionId } = original;
   if (sizeGB < original.sizeGB)
@@ -75,19 +80,19 @@ export async function copyOf(
       'field_value',
       `field "sizeGB" is ${sizeGB}, and ${kind} ${id} has ${original.sizeGB}: a copy is as large or larger; leave it out, or make a smaller volume and copy the files in an instance that mounts both`,
     );
-  const { pool: lies } = await diskOf(tx, original);
-  const pool = type === original.type ? poolNamed(drivers, lies) : poolOfType(drivers, type);
+  const { pool: lies } = await lockSourceDisk(tx, original);
+  const pool = type === original.type ? poolNamed(drivers, lies) : poolForType(drivers, type);
   if (pool.name !== lies)
     throw new Refusal(
       'unsupported',
       `field "volumeType" is ${JSON.stringify(type)}: volumes of that type lie in the pool ${pool.name}, and ${kind} ${id} lies in ${lies}; leave it out, or make a volume of that type and copy the files in an instance that mounts both`,
     );
-  room.refuseIfNearlyFull([pool]);
-  return newVolume(tx, { ...owner, name, regionId, type, sizeGB, source: { kind, id } }, { pool, uuid, nowMs });
+  freeSpace.refuseIfNearlyFull([pool]);
+  return createVolume(tx, { ...owner, name, regionId, type, sizeGB, source: { kind, id } }, { pool, uuid, nowMs });
 }
 
 /** Of one that stands. */
-export async function diskOf(tx: Db, { kind, id }: Source): Promise<Disk> {
+export async function lockSourceDisk(tx: Db, { kind, id }: Source): Promise<Disk> {
   const disk = await lockDisk(tx, { kind, id });
   if (disk) return disk;
   throw new Error(`nothing is written down of the disk of ${kind} ${id}`);

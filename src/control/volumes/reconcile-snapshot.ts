@@ -12,32 +12,38 @@ import {
 } from '../../store/tables/snapshots.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { isCopySource } from '../../store/tables/volumes.ts';
-import type { Located } from './disks.ts';
+import type { LocatedDisk } from './disks.ts';
 import type { Held, ReconcileResult } from '../base/reconcile-loop.ts';
 import { raced } from '../base/race-abort.ts';
 import type { Regions } from '../base/regions.ts';
-import { ASK_AGAIN_MS, onDiskOf, remove, STILL_USED_MS } from './row-disk.ts';
-import { makeStorageTries, type Came, type StorageTries, type StorageTriesDeps, type Why } from './storage-retries.ts';
+import { OBSERVE_AGAIN_MS, reconcileWithDisk, destroyDisk, IN_USE_RETRY_MS } from './reconcile-disk.ts';
+import {
+  makeStorageRetries,
+  type AttemptResult,
+  type StorageRetries,
+  type StorageRetriesDeps,
+  type Failure,
+} from './storage-retries.ts';
 
-export interface SnapshotPassDeps extends StorageTriesDeps {
+export interface SnapshotReconcilerDeps extends StorageRetriesDeps {
   store: Store;
   regions: Regions;
   now: () => number;
 }
 
-interface Work extends SnapshotPassDeps {
+interface Work extends SnapshotReconcilerDeps {
   held: Held<SnapshotRow>;
-  tries: StorageTries;
+  tries: StorageRetries;
   snapshot: Snapshot;
 }
 
-export function makeSnapshotPass(deps: SnapshotPassDeps) {
-  const tries = makeStorageTries(deps);
+export function makeSnapshotReconciler(deps: SnapshotReconcilerDeps) {
+  const tries = makeStorageRetries(deps);
   return async (held: Held<SnapshotRow>): Promise<ReconcileResult> => {
     const snapshot = snapshotFromRow(held.row);
     const work = { ...deps, held, tries, snapshot };
     const { id, regionId, status } = snapshot;
-    return onDiskOf(
+    return reconcileWithDisk(
       work,
       { kind: 'snapshot', id, regionId, status },
       { reconcile: (disk) => reconcile(work, disk), forget: () => forget(work) },
@@ -45,7 +51,7 @@ export function makeSnapshotPass(deps: SnapshotPassDeps) {
   };
 }
 
-async function reconcile(work: Work, disk: Located): Promise<ReconcileResult> {
+async function reconcile(work: Work, disk: LocatedDisk): Promise<ReconcileResult> {
   const { held, now, snapshot } = work;
   const { storage } = disk;
   let destroyed = false;
@@ -55,7 +61,7 @@ async function reconcile(work: Work, disk: Located): Promise<ReconcileResult> {
     const step = planSnapshot(snapshot, seen, { destroyed });
     switch (step.do) {
       case 'rest':
-        return { dueAtMs: seen.kind === 'unknown' ? now() + ASK_AGAIN_MS : null };
+        return { dueAtMs: seen.kind === 'unknown' ? now() + OBSERVE_AGAIN_MS : null };
       case 'copy': {
         const came = await copy(work, disk);
         if (came === 'done') break;
@@ -66,7 +72,7 @@ async function reconcile(work: Work, disk: Located): Promise<ReconcileResult> {
         return settle(work, { ...snapshot, status: 'Ready', operation }, 'snapshot.ready', {});
       }
       case 'destroy':
-        if (!(await destroy(work, disk))) return { dueAtMs: now() + STILL_USED_MS };
+        if (!(await destroy(work, disk))) return { dueAtMs: now() + IN_USE_RETRY_MS };
         destroyed = true;
         break;
       case 'forget':
@@ -77,16 +83,16 @@ async function reconcile(work: Work, disk: Located): Promise<ReconcileResult> {
   }
 }
 
-function copy({ snapshot: { sizeGB, volumeId: id }, held, tries }: Work, disk: Located): Promise<Came> {
+function copy({ snapshot: { sizeGB, volumeId: id }, held, tries }: Work, disk: LocatedDisk): Promise<AttemptResult> {
   const from: DiskId = { kind: 'volume', id };
   return tries.attempt(held, disk, (signal) => disk.storage.create(disk, sizeGB, signal, from), from);
 }
 
 /** False while a volume is made of it. */
-const destroy = async ({ store, held }: Work, disk: Located): Promise<boolean> =>
-  !(await isCopySource(store.read, disk)) && remove(disk, held.signal);
+const destroy = async ({ store, held }: Work, disk: LocatedDisk): Promise<boolean> =>
+  !(await isCopySource(store.read, disk)) && destroyDisk(disk, held.signal);
 
-const giveUp = (work: Work, disk: Located, why: Why): Promise<ReconcileResult> =>
+const giveUp = (work: Work, disk: LocatedDisk, why: Failure): Promise<ReconcileResult> =>
   settle(work, failedSnapshot(work.snapshot, why, work.now()), 'snapshot.failed', why, (tx) => deleteDisks(tx, [disk]));
 
 async function settle(

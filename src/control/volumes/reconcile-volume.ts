@@ -21,25 +21,31 @@ import {
   type VolumeRow,
 } from '../../store/tables/volumes.ts';
 import type { DiskUses } from './disk-uses.ts';
-import type { Located } from './disks.ts';
+import type { LocatedDisk } from './disks.ts';
 import type { Held, ReconcileResult } from '../base/reconcile-loop.ts';
 import { raced } from '../base/race-abort.ts';
 import type { Regions } from '../base/regions.ts';
-import { ASK_AGAIN_MS, onDiskOf, remove, STILL_USED_MS } from './row-disk.ts';
-import { makeStorageTries, type Came, type StorageTries, type StorageTriesDeps, type Why } from './storage-retries.ts';
+import { OBSERVE_AGAIN_MS, reconcileWithDisk, destroyDisk, IN_USE_RETRY_MS } from './reconcile-disk.ts';
+import {
+  makeStorageRetries,
+  type AttemptResult,
+  type StorageRetries,
+  type StorageRetriesDeps,
+  type Failure,
+} from './storage-retries.ts';
 
-export interface VolumePassDeps extends StorageTriesDeps {
+export interface VolumeReconcilerDeps extends StorageRetriesDeps {
   store: Store;
   regions: Regions;
   now: () => number;
-  diskUses: Pick<DiskUses, 'cut'>;
+  diskUses: Pick<DiskUses, 'abort'>;
   /** Wakes the instances that wait for a volume. */
   wakeInstances: () => void;
 }
 
-interface Work extends VolumePassDeps {
+interface Work extends VolumeReconcilerDeps {
   held: Held<VolumeRow>;
-  tries: StorageTries;
+  tries: StorageRetries;
   volume: Volume;
 }
 
@@ -49,13 +55,13 @@ const LOST = {
   whatToDo: 'Ask the operator to bring it back, or delete the volume.',
 };
 
-export function makeVolumePass(deps: VolumePassDeps) {
-  const tries = makeStorageTries(deps);
+export function makeVolumeReconciler(deps: VolumeReconcilerDeps) {
+  const tries = makeStorageRetries(deps);
   return async (held: Held<VolumeRow>): Promise<ReconcileResult> => {
     const volume = volumeFromRow(held.row);
     const work = { ...deps, held, tries, volume };
     const { id, regionId, status } = volume;
-    return onDiskOf(
+    return reconcileWithDisk(
       work,
       { kind: 'volume', id, regionId, status },
       { reconcile: (disk) => reconcile(work, disk), forget: () => forget(work) },
@@ -63,7 +69,7 @@ export function makeVolumePass(deps: VolumePassDeps) {
   };
 }
 
-async function reconcile(begun: Work, disk: Located): Promise<ReconcileResult> {
+async function reconcile(begun: Work, disk: LocatedDisk): Promise<ReconcileResult> {
   const { held, now } = begun;
   let { volume } = begun;
   let destroyed = false;
@@ -74,7 +80,7 @@ async function reconcile(begun: Work, disk: Located): Promise<ReconcileResult> {
     const step = planVolume(volume, seen, { destroyed });
     switch (step.do) {
       case 'rest':
-        return { dueAtMs: seen.kind === 'unknown' ? now() + ASK_AGAIN_MS : null };
+        return { dueAtMs: seen.kind === 'unknown' ? now() + OBSERVE_AGAIN_MS : null };
       case 'create': {
         const came = await create(work, disk);
         if (came !== 'done') return later(work, disk, came, null);
@@ -86,7 +92,7 @@ async function reconcile(begun: Work, disk: Located): Promise<ReconcileResult> {
         break;
       }
       case 'destroy':
-        if (!(await destroy(work, disk))) return { dueAtMs: now() + STILL_USED_MS };
+        if (!(await destroy(work, disk))) return { dueAtMs: now() + IN_USE_RETRY_MS };
         destroyed = true;
         break;
       case 'forget':
@@ -103,32 +109,36 @@ async function reconcile(begun: Work, disk: Located): Promise<ReconcileResult> {
   }
 }
 
-function create({ volume, held, tries }: Work, disk: Located): Promise<Came> {
+function create({ volume, held, tries }: Work, disk: LocatedDisk): Promise<AttemptResult> {
   const from = volume.source ?? undefined;
   return tries.attempt(held, disk, (signal) => disk.storage.create(disk, volume.sizeGB, signal, from), from);
 }
 
-const grow = ({ volume: { sizeGB }, held, tries }: Work, disk: Located): Promise<Came> =>
+const grow = ({ volume: { sizeGB }, held, tries }: Work, disk: LocatedDisk): Promise<AttemptResult> =>
   tries.attempt(held, disk, () => disk.storage.grow(disk, sizeGB));
 
 /** False while somebody mounts it, or a copy of it is being made. */
-async function destroy({ store, volume, held, diskUses }: Work, disk: Located): Promise<boolean> {
+async function destroy({ store, volume, held, diskUses }: Work, disk: LocatedDisk): Promise<boolean> {
   if ((await mountersOf(store.read, volume.id)).length > 0 || (await isCopySource(store.read, disk))) return false;
-  await diskUses.cut(disk, new Refusal('not_now', `volume ${volume.id} is being deleted`));
-  return remove(disk, held.signal);
+  await diskUses.abort(disk, new Refusal('not_now', `volume ${volume.id} is being deleted`));
+  return destroyDisk(disk, held.signal);
 }
 
 /** `hasGB`: how large it is all the same; null: not at all. */
 const later = (
   work: Work,
-  disk: Located,
-  came: Exclude<Came, 'done'>,
+  disk: LocatedDisk,
+  came: Exclude<AttemptResult, 'done'>,
   hasGB: number | null,
 ): Promise<ReconcileResult> | ReconcileResult =>
   'never' in came ? giveUp(work, disk, { ...came.never, hasGB }) : { dueAtMs: work.now() + came.againMs };
 
 /** Room that it was promised and has not got goes back to its pool. */
-async function giveUp(work: Work, disk: Located, why: Why & { hasGB: number | null }): Promise<ReconcileResult> {
+async function giveUp(
+  work: Work,
+  disk: LocatedDisk,
+  why: Failure & { hasGB: number | null },
+): Promise<ReconcileResult> {
   const { now } = work;
   const next = await apply(work, (volume) => failedVolume(volume, why, now()), {
     kind: why.hasGB === null ? 'volume.failed' : 'volume.expandFailed',

@@ -12,9 +12,9 @@ import {
   requestSnapshotDeletion,
 } from '../../store/tables/snapshots.ts';
 import type { Db } from '../../store/store.ts';
-import { poolNamed, takeDisk } from './disks.ts';
-import { copyOf, diskOf, type CopyWish } from './new-volume.ts';
-import { heldVolume, naming, refuseUnlessBound, type VolumeDeps } from './volumes.ts';
+import { poolNamed, allotDisk } from './disks.ts';
+import { createCopy, lockSourceDisk, type CopyRequest } from './new-volume.ts';
+import { lockVolume, naming, refuseUnlessBound, type VolumeDeps } from './volumes.ts';
 import type { Caller, Idempotency, Wished, Pager, TextPage } from '../base/caller.ts';
 
 export interface Snapshots {
@@ -28,7 +28,7 @@ export interface Snapshots {
   /** Volumes that were restored from it stay; what is being restored is waited for. */
   delete(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<{ id: string } & Wished>;
   /** A new volume with all that it holds. */
-  restore(caller: Caller, body: CopyWish, idempotency: Idempotency | null): Promise<{ volumeText: string } & Wished>;
+  restore(caller: Caller, body: CopyRequest, idempotency: Idempotency | null): Promise<{ volumeText: string } & Wished>;
 }
 
 export interface SnapshotDeps extends VolumeDeps {
@@ -42,18 +42,18 @@ async function heldSnapshot(tx: Db, accountId: string, id: string): Promise<Snap
 }
 
 export const makeSnapshots = (deps: SnapshotDeps): Snapshots => {
-  const { store, regions, room, now, once, randomUuid, wake, wakeSnapshots } = deps;
+  const { store, regions, freeSpace, now, once, randomUuid, wake, wakeSnapshots } = deps;
   return {
     async create({ accountId, username }, { volumeId: of, name }, idempotency) {
       const answer = await store.write((tx) => {
         const nowMs = now();
         return once(tx, accountId, idempotency, nowMs, async () => {
-          const volume = await heldVolume(tx, accountId, of);
+          const volume = await lockVolume(tx, accountId, of);
           refuseUnlessBound(volume, 'take a snapshot of');
           const { regionId, sizeGB } = volume;
           const drivers = regions.of(regionId);
-          const pool = poolNamed(drivers, (await diskOf(tx, { kind: 'volume', id: of })).pool);
-          room.refuseIfNearlyFull([pool]);
+          const pool = poolNamed(drivers, (await lockSourceDisk(tx, { kind: 'volume', id: of })).pool);
+          freeSpace.refuseIfNearlyFull([pool]);
           const snapshot: Snapshot = {
             id: snapshotId(randomUuid()),
             ownerId: volume.ownerId,
@@ -73,7 +73,7 @@ export const makeSnapshots = (deps: SnapshotDeps): Snapshots => {
           if (!(await insertSnapshot(tx, snapshot, nowMs))) throw new Refusal('name_taken', 'Snapshot already exists');
           const { id, ownerId } = snapshot;
           const disk = { kind: 'snapshot' as const, id, regionId, pool: pool.name, ownerId, sizeGB };
-          await takeDisk(tx, pool, disk, `the snapshot needs ${sizeGB} GB`);
+          await allotDisk(tx, pool, disk, `the snapshot needs ${sizeGB} GB`);
           const data = { name, volumeId: of, sizeGB };
           await appendEvent(tx, { accountId, atMs: nowMs, kind: 'snapshot.created', subjectId: id, data });
           const snapshotText = JSON.stringify(publicSnapshot(snapshot));
@@ -128,9 +128,9 @@ export const makeSnapshots = (deps: SnapshotDeps): Snapshots => {
               'not_now',
               `snapshot ${id} is Failed: there is nothing in it; delete it, and take another`,
             );
-          const place = { drivers: regions.of(snapshot.regionId), room, uuid: randomUuid(), nowMs };
+          const place = { drivers: regions.of(snapshot.regionId), freeSpace, uuid: randomUuid(), nowMs };
           const owner = { ownerId: userId(accountId), ownerName: username };
-          return copyOf(tx, place, owner, { ...snapshot, type, kind: 'snapshot' }, body);
+          return createCopy(tx, place, owner, { ...snapshot, type, kind: 'snapshot' }, body);
         });
       });
       wake();

@@ -6,35 +6,40 @@ import type { DiskId } from '../../domain/disk.ts';
 import { backOffMs, type Limits } from '../../domain/instance-states.ts';
 import { StorageFault } from '../../storage/contract.ts';
 import { inTurn } from './disk-mutex.ts';
-import type { Located } from './disks.ts';
+import type { LocatedDisk } from './disks.ts';
 import type { Held } from '../base/reconcile-loop.ts';
 import type { Log } from '../base/log.ts';
 
-export interface Why {
+export interface Failure {
   reason: string;
   message: string;
 }
 
 /** Done; tried again so many milliseconds later; or never, and why. */
-export type Came = 'done' | { againMs: number } | { never: Why };
+export type AttemptResult = 'done' | { againMs: number } | { never: Failure };
 
 type Row = Pick<Held<{ id: string; generation: number }>, 'row' | 'signal'>;
 
-export interface StorageTries {
+export interface StorageRetries {
   /** In the disk's turn. `from`: what it copies, which nobody brings back; a disk that is itself gone is looked at again. */
-  attempt(held: Row, disk: Located, deed: (signal: AbortSignal) => Promise<void>, from?: DiskId): Promise<Came>;
+  attempt(
+    held: Row,
+    disk: LocatedDisk,
+    deed: (signal: AbortSignal) => Promise<void>,
+    from?: DiskId,
+  ): Promise<AttemptResult>;
   forget(id: string): void;
 }
 
-export interface StorageTriesDeps {
+export interface StorageRetriesDeps {
   limits: Pick<Limits, 'maxDiskAttempts' | 'backOffBaseMs' | 'backOffMaxMs'>;
   log: Pick<Log, 'error'>;
 }
 
-export function makeStorageTries({ limits, log }: StorageTriesDeps): StorageTries {
+export function makeStorageRetries({ limits, log }: StorageRetriesDeps): StorageRetries {
   const failed = new Map<string, { generation: number; attempts: number }>();
 
-  function afterFault({ id, generation }: Row['row'], err: unknown): Came {
+  function afterFault({ id, generation }: Row['row'], err: unknown): AttemptResult {
     const before = failed.get(id);
     const attempts = before?.generation === generation ? before.attempts + 1 : 1;
     const left = limits.maxDiskAttempts - attempts;
@@ -46,7 +51,7 @@ export function makeStorageTries({ limits, log }: StorageTriesDeps): StorageTrie
 
   return {
     async attempt({ row, signal }, disk, deed, from) {
-      let came: Came;
+      let came: AttemptResult;
       try {
         await inTurn(disk.storage, disk, () => deed(signal), signal);
         came = 'done';
@@ -63,12 +68,12 @@ export function makeStorageTries({ limits, log }: StorageTriesDeps): StorageTrie
 }
 
 /** Its own words may tell of the host: they are for the log alone. */
-const GIVEN_UP: Why = {
+const GIVEN_UP: Failure = {
   reason: 'StorageFailed',
   message: 'the storage of the region could not do it, however often it was tried',
 };
 
-function whyNever(error: unknown, from: DiskId | undefined): Why | null {
+function whyNever(error: unknown, from: DiskId | undefined): Failure | null {
   if (!(error instanceof StorageFault)) return null;
   const { kind, message } = error;
   switch (kind) {

@@ -18,7 +18,7 @@ export interface UnmountDeps extends DeedDeps {
   inUse: (disk: DiskId) => boolean;
 }
 
-export async function unmountUnneeded(deps: UnmountDeps): Promise<void> {
+export async function unmountUnused(deps: UnmountDeps): Promise<void> {
   for (const { pools } of deps.regions.all()) for (const pool of pools) await unmountIn(deps, pool);
 }
 

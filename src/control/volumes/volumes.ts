@@ -19,12 +19,12 @@ import {
   writeVolumeName,
   writeVolumeDesiredState,
 } from '../../store/tables/volumes.ts';
-import { poolNamed, poolOfType, takeMore } from './disks.ts';
-import { copyOf, diskOf, newVolume, volumeExists, type CopyWish } from './new-volume.ts';
+import { poolNamed, poolForType, allotMore } from './disks.ts';
+import { createCopy, lockSourceDisk, createVolume, volumeNameTaken, type CopyRequest } from './new-volume.ts';
 import type { Offers } from '../base/catalog-cache.ts';
 import type { Once } from '../base/idempotent.ts';
 import type { Regions } from '../base/regions.ts';
-import type { Room } from './free-space.ts';
+import type { FreeSpaceMonitor } from './free-space.ts';
 import type { Caller, Idempotency, Wished, Pager, TextPage } from '../base/caller.ts';
 import type { StorageCapabilities } from '../../storage/contract.ts';
 
@@ -49,7 +49,7 @@ export interface Volumes {
     idempotency: Idempotency | null,
   ): Promise<{ volumeText: string }>;
   /** A new volume with all files of another. */
-  copy(caller: Caller, body: CopyWish, idempotency: Idempotency | null): Promise<{ volumeText: string } & Wished>;
+  copy(caller: Caller, body: CopyRequest, idempotency: Idempotency | null): Promise<{ volumeText: string } & Wished>;
   delete(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<{ id: string } & Wished>;
 }
 
@@ -68,7 +68,7 @@ export interface VolumeFacts extends Pick<StorageCapabilities, 'sizeLimit' | 'co
 export interface VolumeDeps {
   store: Store;
   regions: Regions;
-  room: Room;
+  freeSpace: FreeSpaceMonitor;
   pages: VolumePages;
   offers: () => Promise<Offers>;
   now: () => number;
@@ -80,7 +80,7 @@ export interface VolumeDeps {
 const SNAPSHOTS_SHOWN = 100;
 
 /** The caller's volume, held by its row until the transaction ends. */
-export async function heldVolume(tx: Db, accountId: string, id: string): Promise<Volume> {
+export async function lockVolume(tx: Db, accountId: string, id: string): Promise<Volume> {
   const [row] = await lockVolumes(tx, accountId, [id]);
   if (!row) throw volumeNotFound(id);
   return volumeFromRow(row);
@@ -99,7 +99,7 @@ export function naming<Answer extends { volumeText: string }>(answer: Answer): A
 }
 
 export const makeVolumes = (deps: VolumeDeps): Volumes => {
-  const { store, regions: drivers, room, pages, offers, now, once, randomUuid, wake } = deps;
+  const { store, regions: drivers, freeSpace, pages, offers, now, once, randomUuid, wake } = deps;
   return {
     async create(caller, body, idempotency) {
       const { regions } = await offers();
@@ -110,7 +110,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
             throw new Refusal('not_found', `region ${body.region} not found; POST /api/region/list names them`);
           }
           const place = drivers.of(body.region);
-          room.refuseIfNearlyFull([poolOfType(place, body.volumeType)]);
+          freeSpace.refuseIfNearlyFull([poolForType(place, body.volumeType)]);
           const wanted = {
             ownerId: userId(caller.accountId),
             ownerName: caller.username,
@@ -120,7 +120,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
             sizeGB: body.sizeGB,
             source: null,
           };
-          return newVolume(tx, wanted, { pool: poolOfType(place, body.volumeType), uuid: randomUuid(), nowMs });
+          return createVolume(tx, wanted, { pool: poolForType(place, body.volumeType), uuid: randomUuid(), nowMs });
         });
       });
       wake();
@@ -137,7 +137,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
       const { generation, operation, source, type } = volume;
       const place = drivers.of(volume.regionId);
       const [disk] = await disksAmong(store.read, [{ kind: 'volume', id }]);
-      const pool = disk ? poolNamed(place, disk.pool) : poolOfType(place, type);
+      const pool = disk ? poolNamed(place, disk.pool) : poolForType(place, type);
       const { sizeLimit, copies } = pool.storage.capabilities();
       const mounters = await mountersOf(store.read, id);
       return {
@@ -156,7 +156,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
       const answer = await store.write((tx) => {
         const nowMs = now();
         return once(tx, accountId, idempotency, nowMs, async () => {
-          const volume = await heldVolume(tx, accountId, id);
+          const volume = await lockVolume(tx, accountId, id);
           refuseUnlessBound(volume, 'expand');
           if (sizeGB < volume.sizeGB)
             throw new Refusal(
@@ -164,14 +164,14 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
               `field "sizeGB" is ${sizeGB}, and volume ${id} has ${volume.sizeGB}: a volume is never made smaller; create one of ${sizeGB} GB, and copy the files in an instance that mounts both`,
             );
           const place = drivers.of(volume.regionId);
-          const disk = await diskOf(tx, { kind: 'volume', id });
+          const disk = await lockSourceDisk(tx, { kind: 'volume', id });
           const pool = poolNamed(place, disk.pool);
           const { sizeLimit } = pool.storage.capabilities();
           if (sizeGB === volume.sizeGB) {
             const volumeText = JSON.stringify(publicVolume(volume));
             return { volumeText, sizeLimit, operationId: operationId(id, volume.generation) };
           }
-          room.refuseIfNearlyFull([pool]);
+          freeSpace.refuseIfNearlyFull([pool]);
           if (await isCopySource(tx, disk))
             throw new Refusal(
               'not_now',
@@ -185,7 +185,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
             operation: beginOperation('expandVolume', 'user', nowMs),
           };
           await writeVolumeDesiredState(tx, volume, larger, { listed: true, dueAtMs: nowMs });
-          await takeMore(tx, pool, disk, sizeGB, `the volume needs ${sizeGB - volume.sizeGB} GB more`);
+          await allotMore(tx, pool, disk, sizeGB, `the volume needs ${sizeGB - volume.sizeGB} GB more`);
           const data = { sizeGB, fromGB: volume.sizeGB };
           await appendEvent(tx, { accountId, atMs: nowMs, kind: 'volume.expandWished', subjectId: id, data });
           const volumeText = JSON.stringify(publicVolume(larger));
@@ -200,7 +200,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
       const renamed = store.write((tx) => {
         const nowMs = now();
         return once(tx, accountId, idempotency, nowMs, async () => {
-          const volume = await heldVolume(tx, accountId, id);
+          const volume = await lockVolume(tx, accountId, id);
           const next = { ...volume, name };
           if (name !== volume.name) {
             await writeVolumeName(tx, next);
@@ -211,7 +211,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
         });
       });
       return renamed.catch((error: unknown) => {
-        throw isUniqueViolation(error) ? volumeExists() : error;
+        throw isUniqueViolation(error) ? volumeNameTaken() : error;
       });
     },
 
@@ -219,11 +219,11 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
       const answer = await store.write((tx) => {
         const nowMs = now();
         return once(tx, accountId, idempotency, nowMs, async () => {
-          const volume = await heldVolume(tx, accountId, body.id);
+          const volume = await lockVolume(tx, accountId, body.id);
           refuseUnlessBound(volume, 'copy');
-          const place = { drivers: drivers.of(volume.regionId), room, uuid: randomUuid(), nowMs };
+          const place = { drivers: drivers.of(volume.regionId), freeSpace, uuid: randomUuid(), nowMs };
           const owner = { ownerId: userId(accountId), ownerName: username };
-          return copyOf(tx, place, owner, { ...volume, kind: 'volume' }, body);
+          return createCopy(tx, place, owner, { ...volume, kind: 'volume' }, body);
         });
       });
       wake();
@@ -234,7 +234,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
       const answer = await store.write((tx) => {
         const nowMs = now();
         return once(tx, caller.accountId, idempotency, nowMs, async () => {
-          const volume = await heldVolume(tx, caller.accountId, body.id);
+          const volume = await lockVolume(tx, caller.accountId, body.id);
           const { id, name } = volume;
           const living = (await mountersOf(tx, id)).filter((mounter) => mounter.living);
           if (living.length > 0) {

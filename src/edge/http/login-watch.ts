@@ -13,8 +13,8 @@ export interface LoginHolder {
 }
 
 export interface LoginWatch {
-  /** Why its caller may not go on; null while the credential stands. Throws when that can't be asked. `anew`: an answer that is a second old will not do. */
-  whyEnded(asker: LoginHolder, how?: { anew: boolean }): Promise<string | null>;
+  /** Why its caller may not go on; null while the credential stands. Throws when that can't be asked. `revalidate`: an answer that is a second old will not do. */
+  whyEnded(asker: LoginHolder, options?: { revalidate: boolean }): Promise<string | null>;
   /** Cuts what has ended, once and in words, until what is answered is called. */
   watch(asker: LoginHolder, cut: (why: string) => void): () => void;
 }
@@ -35,10 +35,10 @@ export function makeLoginWatch(app: FastifyInstance, { access, forwarding }: Dep
   const ended = new Set<string>();
   let looking = false;
 
-  const whyEnded: LoginWatch['whyEnded'] = async ({ request, caller }, how = { anew: false }) => {
+  const whyEnded: LoginWatch['whyEnded'] = async ({ request, caller }, options = { revalidate: false }) => {
     try {
       const { credential } = presentedCredential(request.headers);
-      const { accountId } = await access.authenticate(credential, how);
+      const { accountId } = await access.authenticate(credential, options);
       return accountId === caller.accountId ? null : 'the login is another account now';
     } catch (error) {
       if (error instanceof Refusal && error.code === 'not_logged_in') return 'the login or key has ended: log in again';
@@ -65,7 +65,7 @@ export function makeLoginWatch(app: FastifyInstance, { access, forwarding }: Dep
       const key = keyOf(presentedCredential(asker.request.headers).credential);
       const known = verdicts.get(key);
       // A store that does not answer has ended no login.
-      const why = known === undefined ? await whyEnded(asker, { anew: true }).catch(() => null) : known;
+      const why = known === undefined ? await whyEnded(asker, { revalidate: true }).catch(() => null) : known;
       verdicts.set(key, why);
       if (why !== null) cut(why);
     }

@@ -38,8 +38,8 @@ export interface Streams {
 export interface StreamScope {
   /** Ends the stream: it aborts when the edge closes, when the client leaves, when the login or key has ended, and after the deed. */
   abort: AbortController;
-  /** Whether the credential still stands; if not, `ending` aborts. `anew`: an answer that is a second old will not do. */
-  checkLogin(anew: boolean): Promise<boolean>;
+  /** Whether the credential still stands; if not, `ending` aborts. `revalidate`: an answer that is a second old will not do. */
+  checkLogin(revalidate: boolean): Promise<boolean>;
 }
 
 interface StreamTarget extends StreamScope {
@@ -82,8 +82,8 @@ export function makeStreams(app: FastifyInstance, { logins, log, beatMs = BEAT_M
       open.add(ending);
       const cut = (why: string): void => ending.abort(new Refusal('not_logged_in', why));
       const unwatch = logins.watch(asker, cut);
-      const checkLogin = async (anew: boolean): Promise<boolean> => {
-        const why = await logins.whyEnded(asker, { anew });
+      const checkLogin = async (revalidate: boolean): Promise<boolean> => {
+        const why = await logins.whyEnded(asker, { revalidate });
         if (why !== null) cut(why);
         return why === null;
       };

@@ -202,7 +202,7 @@ onBothEngines('gateway grants', (open) => {
     const elsewhere = INSTANCE.replace(/1$/, '2');
     const [here, there] = [await sessionOf(room, caller), await sessionOf(room, caller, elsewhere)];
     for (const secret of [here, there]) await room.access.grants.session(secret);
-    await room.access.grants.endFor(INSTANCE);
+    await room.access.grants.revokeFor(INSTANCE);
     expect(await room.access.grants.session(here)).toBeNull();
     expect(await room.access.grants.session(there)).not.toBeNull();
     await room.store.write((tx) => revokeGrantsOfInstance(tx, elsewhere));

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { decodeJwt } from 'jose';
 import { describe, expect, test } from 'vitest';
-import { makeAttempts, placeOf } from '../../../src/control/access/attempts.ts';
+import { makeLoginRateLimit, addressBucket } from '../../../src/control/access/login-rate-limit.ts';
 import { argon2id, makePasswords, type Argon2id } from '../../../src/control/access/passwords.ts';
 import { Refusal } from '../../../src/domain/refusal.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
@@ -403,11 +403,11 @@ describe('what counts failed logins', () => {
       ['fe80::1%eth0', 'fe80:0:0:0'],
       ['unix', 'unix'],
     ] as const;
-    for (const [address, place] of places) expect(placeOf(address), address).toBe(place);
+    for (const [address, place] of places) expect(addressBucket(address), address).toBe(place);
   });
 
   test('holds no more than its bound in a flood of names and addresses', () => {
-    const attempts = makeAttempts({ now: () => 0 });
+    const attempts = makeLoginRateLimit({ now: () => 0 });
     for (let i = 0; i < 100_000; i++) {
       attempts.failed(`name-${i}`, `2001:db8:${(i >> 8).toString(16)}:${(i & 255).toString(16)}::1`);
       attempts.succeeded(`name-${i}`, `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`);

@@ -1,7 +1,7 @@
 /** Access over a real store with a clock that stands until it is moved, and password hashes that are real, counted and cheap. */
 import { randomBytes } from 'node:crypto';
 import { expect } from 'vitest';
-import { makeAccess, type AccessDeps, type FullAccess } from '../../../src/control/access/access.ts';
+import { makeAccess, type AccessDeps, type InternalAccess } from '../../../src/control/access/access.ts';
 import type { Argon2id } from '../../../src/control/access/passwords.ts';
 import type { Caller, Idempotency } from '../../../src/control/index.ts';
 import type { Log } from '../../../src/control/base/log.ts';
@@ -21,7 +21,7 @@ export const DAY = 24 * 60 * MINUTE;
 
 export interface Room {
   store: Store;
-  access: FullAccess;
+  access: InternalAccess;
   clock: { nowMs: number };
   /** Parameters of every argon2id that was computed. */
   hashes: Parameters<Argon2id>[0][];

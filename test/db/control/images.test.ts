@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { makeImageWork } from '../../../src/control/images/image-work.ts';
+import { makeImagePulls } from '../../../src/control/images/image-pulls.ts';
 import type { ImageProgress } from '../../../src/engines/contract.ts';
 import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import { onEngine } from '../../fixtures/store.ts';
@@ -140,7 +140,7 @@ onEngine('sqlite', 'an image', (open) => {
 test('image work that nobody waits for any more ends, and does not end what was begun after it', async () => {
   let pulls = 0;
   const fails: (() => void)[] = [];
-  const work = makeImageWork();
+  const work = makeImagePulls();
   const engine = makeSimulatedEngine({ installation: 'x' });
   const aborted: boolean[] = [];
   engine.ensureImage = (_ref: string, _onProgress: (progress: ImageProgress) => void, signal: AbortSignal) => {

@@ -1,10 +1,10 @@
 /** What the timers of disks have, over a world, so that a test measures and unmounts when it likes. */
-import { makeDiskSights } from '../../../src/control/volumes/disk-measurements.ts';
+import { makeDiskMeasurements } from '../../../src/control/volumes/disk-measurements.ts';
 import { deleteDiskOrphans, sweepDisks } from '../../../src/control/orphans/disk-orphans.ts';
-import { makeLookIntoFull } from '../../../src/control/volumes/full-disks.ts';
-import { measureAtOnce, measureByWalks } from '../../../src/control/volumes/measure.ts';
-import { measureRootDisks } from '../../../src/control/volumes/root-disks.ts';
-import { unmountUnneeded } from '../../../src/control/volumes/unmount.ts';
+import { makeFullDiskScan } from '../../../src/control/volumes/full-disk-scan.ts';
+import { measureInstantDisks, measureByWalking } from '../../../src/control/volumes/disk-usage.ts';
+import { measureRootDisks } from '../../../src/control/volumes/root-disk-usage.ts';
+import { unmountUnused } from '../../../src/control/volumes/unmount.ts';
 import { makeRegions } from '../../../src/control/base/regions.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import type { DiskId } from '../../../src/domain/disk.ts';
@@ -34,19 +34,19 @@ export function measuring(world: World, wake: () => void = () => {}): Measuring 
     wake,
     ending: new AbortController().signal,
   };
-  const sights = makeDiskSights(deps);
-  const measureDeps = { ...deps, sights };
-  const lookIntoFull = makeLookIntoFull(measureDeps);
+  const measurements = makeDiskMeasurements(deps);
+  const measureDeps = { ...deps, measurements };
+  const lookIntoFull = makeFullDiskScan(measureDeps);
   return {
     warned,
     async measure() {
-      await measureAtOnce(measureDeps);
-      await measureByWalks(measureDeps);
+      await measureInstantDisks(measureDeps);
+      await measureByWalking(measureDeps);
       await lookIntoFull();
-      await sights.show();
+      await measurements.publish();
     },
     measureRoots: () => measureRootDisks(measureDeps),
-    unmount: (inUse = () => false) => unmountUnneeded({ ...deps, inUse }),
+    unmount: (inUse = () => false) => unmountUnused({ ...deps, inUse }),
     async sweep() {
       await sweepDisks(deps, world.drivers);
       await deleteDiskOrphans(deps, world.drivers);

@@ -95,7 +95,7 @@ onBothEngines('pools', (open) => {
     const world = await makeWorld(await open(), { pool: { sizeGB: null } });
     world.storage.space = async () => space;
     const limit = async (): Promise<number | undefined> => {
-      await world.running.room.look();
+      await world.running.freeSpace.measure();
       return (await poolsOf(world.store.read, world.drivers.regionId))[0]?.limitGB;
     };
     expect(await limit()).toBe(55);
@@ -116,7 +116,7 @@ onBothEngines('pools', (open) => {
       const one = await instances.launch(world.caller, world.wish(), null);
       await world.until(one.instanceId, hasStatus('Running'));
       space.freeBytes = 4 * GB;
-      await world.running.room.look();
+      await world.running.freeSpace.measure();
       await expectRefused(create(world, 'one', 1), 'no_capacity', /nearly full/);
       await expectRefused(instances.launch(world.caller, world.wish(), null), 'no_capacity', /nearly full/);
       await instances.stop(world.caller, one, null);
@@ -124,23 +124,23 @@ onBothEngines('pools', (open) => {
       await instances.start(world.caller, one, null);
       await world.until(one.instanceId, hasStatus('Running'));
       space.freeBytes = 40 * GB;
-      await world.running.room.look();
+      await world.running.freeSpace.measure();
       await create(world, 'one', 1);
     },
   );
 
   test('administrators are told once that a pool is nearly full, and once that it has room again', async () => {
     const world = await makeWorld(await open(), { pool: { sizeGB: 10 } });
-    const { room } = world.running;
+    const { freeSpace } = world.running;
     await create(world, 'most', 9);
-    await Promise.all([room.look(), room.look()]);
-    await room.look();
+    await Promise.all([freeSpace.measure(), freeSpace.measure()]);
+    await freeSpace.measure();
     expect(await told(world)).toEqual(['pool.nearlyFull']);
     const [{ id } = { id: '' }] = await volumes(world);
     await world.running.control.volumes.delete(world.caller, { id }, null);
     await eventually(async () => (await used(world)) === 0);
-    await room.look();
-    await room.look();
+    await freeSpace.measure();
+    await freeSpace.measure();
     expect(await told(world)).toEqual(['pool.nearlyFull', 'pool.hasRoom']);
   });
 
@@ -148,7 +148,7 @@ onBothEngines('pools', (open) => {
     const world = await makeWorld(await open(), { pool: { sizeGB: null }, mayFail: /./ });
     const before = await poolsOf(world.store.read, world.drivers.regionId);
     world.storage.space = () => Promise.reject(new Error('not mounted'));
-    await world.running.room.look();
+    await world.running.freeSpace.measure();
     expect(await poolsOf(world.store.read, world.drivers.regionId)).toEqual(before);
   });
 });

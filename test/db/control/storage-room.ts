@@ -1,6 +1,6 @@
 /** What the tests of volumes and snapshots ask, and how they look at what came of it. */
 import { expect } from 'vitest';
-import type { CopyWish } from '../../../src/control/volumes/new-volume.ts';
+import type { CopyRequest } from '../../../src/control/volumes/new-volume.ts';
 import type { PublicSnapshot } from '../../../src/domain/snapshot.ts';
 import type { PublicVolume } from '../../../src/domain/volume.ts';
 import { eventually, textOf, type World } from '../../fixtures/control.ts';
@@ -18,11 +18,11 @@ export async function boundVolume(world: World, name: string, sizeGB = 3): Promi
   return volumeIs(world, volume.id, 'Bound');
 }
 
-export async function copyVolume(world: World, wish: CopyWish): Promise<PublicVolume> {
+export async function copyVolume(world: World, wish: CopyRequest): Promise<PublicVolume> {
   return JSON.parse((await world.running.control.volumes.copy(world.caller, wish, null)).volumeText);
 }
 
-export async function restore(world: World, wish: CopyWish): Promise<PublicVolume> {
+export async function restore(world: World, wish: CopyRequest): Promise<PublicVolume> {
   return JSON.parse((await world.running.control.snapshots.restore(world.caller, wish, null)).volumeText);
 }
 

@@ -1,7 +1,7 @@
 /** What the timers of control have, over a world, so that a test sweeps when it likes; and containers that nobody wished. */
 import { randomUUID } from 'node:crypto';
 import { expect } from 'vitest';
-import { handleOrphans, type HandlingDeps } from '../../../src/control/orphans/handle-orphans.ts';
+import { handleOrphans, type HandleOrphansDeps } from '../../../src/control/orphans/handle-orphans.ts';
 import type { ProbeDeps } from '../../../src/control/capacity/probe.ts';
 import { sweepRegion } from '../../../src/control/orphans/sweep.ts';
 import { makeRegions } from '../../../src/control/base/regions.ts';
@@ -13,7 +13,7 @@ import { orphansOf } from '../../../src/store/tables/orphans.ts';
 import type { World } from '../../fixtures/control.ts';
 
 export interface Sweeping {
-  deps: ProbeDeps & HandlingDeps & { releasedListedMs: number; eventsKeptMs: number };
+  deps: ProbeDeps & HandleOrphansDeps & { releasedListedMs: number; eventsKeptMs: number };
   warned: { facts: Record<string, unknown>; text: string }[];
   /** As the timer does: finds, and handles what was found before. */
   sweep: () => Promise<void>;

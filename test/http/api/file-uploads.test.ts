@@ -258,9 +258,9 @@ describe('a volume', () => {
     });
     await expect.poll(async () => (await api().uploadsLeft(ALICES)).length).toBe(1);
     expect(api().uses.inUse({ kind: 'volume', id: ALICES })).toBe(true);
-    await api().uses.cut({ kind: 'volume', id: BOBS }, new Error('another one'));
+    await api().uses.abort({ kind: 'volume', id: BOBS }, new Error('another one'));
     expect(api().uses.inUse({ kind: 'volume', id: ALICES })).toBe(true);
-    await api().uses.cut({ kind: 'volume', id: ALICES }, new Refusal('not_now', 'it is being deleted'));
+    await api().uses.abort({ kind: 'volume', id: ALICES }, new Refusal('not_now', 'it is being deleted'));
     expect(api().uses.inUse({ kind: 'volume', id: ALICES })).toBe(false);
     expect(await api().uploadsLeft(ALICES)).toEqual([]);
     await closed;

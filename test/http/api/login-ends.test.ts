@@ -96,8 +96,8 @@ test('what is being opened when its login ends is refused, and no command is lef
   const { client } = await admin.another();
   const { authenticate } = world.running.control.access;
   let looked = 0;
-  world.running.control.access.authenticate = (credential, how) =>
-    authenticate(credential, how).finally(() => (looked += how?.anew ? 1 : 0));
+  world.running.control.access.authenticate = (credential, options) =>
+    authenticate(credential, options).finally(() => (looked += options?.revalidate ? 1 : 0));
   await admin.client.logout();
   await eventually(() => looked > 0);
   await client.listTerminals({ instanceId });

@@ -131,7 +131,7 @@ export async function wireControl(log: Parameters<typeof makeControl>[0]['log'])
     onEngineAnswers: async () => {},
     alone: true,
   });
-  await running.room.look();
+  await running.freeSpace.measure();
   await running.access.ensureSigningKey();
   await running.access.ensureAdmin({ password: ADMIN_PASSWORD, balance: 1_000 });
   return {

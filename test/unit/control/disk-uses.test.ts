@@ -8,7 +8,7 @@ const sameId = { kind: 'snapshot', id: 'one' } as const;
 
 test('a disk is in use as long as somebody holds it, and no other is', () => {
   const uses = makeDiskUses();
-  const [first, second] = [uses.hold(one), uses.hold(one)];
+  const [first, second] = [uses.acquire(one), uses.acquire(one)];
   expect([uses.inUse(one), uses.inUse(other), uses.inUse(sameId)]).toEqual([true, false, false]);
   first.release();
   first.release();
@@ -19,10 +19,10 @@ test('a disk is in use as long as somebody holds it, and no other is', () => {
 
 test('a cut ends all holds of the disk with its reason, and waits until the last is released', async () => {
   const uses = makeDiskUses();
-  const [first, second, elsewhere] = [uses.hold(one), uses.hold(one), uses.hold(other)];
+  const [first, second, elsewhere] = [uses.acquire(one), uses.acquire(one), uses.acquire(other)];
   const reason = new Error('it is being deleted');
   let isCut = false;
-  const cut = uses.cut(one, reason).then(() => (isCut = true));
+  const cut = uses.abort(one, reason).then(() => (isCut = true));
   expect([first.signal.reason, second.signal.reason]).toEqual([reason, reason]);
   expect(elsewhere.signal.aborted).toBe(false);
   first.release();
@@ -32,15 +32,15 @@ test('a cut ends all holds of the disk with its reason, and waits until the last
   second.release();
   await cut;
   // Whoever comes later has looked at the disk's state since.
-  expect(uses.hold(one).signal.aborted).toBe(false);
-  await uses.cut(sameId, reason);
+  expect(uses.acquire(one).signal.aborted).toBe(false);
+  await uses.abort(sameId, reason);
 });
 
 test('a stop ends all holds, also those that come late', async () => {
   const uses = makeDiskUses();
-  const holds = [uses.hold(one), uses.hold(other)];
+  const holds = [uses.acquire(one), uses.acquire(other)];
   const reason = new Error('the server is being stopped');
   for (const { signal, release } of holds) signal.addEventListener('abort', release);
   await uses.stop(reason);
-  expect(uses.hold(one).signal.reason).toBe(reason);
+  expect(uses.acquire(one).signal.reason).toBe(reason);
 });

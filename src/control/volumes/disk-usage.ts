@@ -14,27 +14,27 @@ import type { StorageCapabilities } from '../../storage/contract.ts';
 import { disksOfRegion, writeMeasuredUsage } from '../../store/tables/disks.ts';
 import { bumpVersion } from '../../store/tables/events.ts';
 import { makeVolumeDue, volumesAmong, writeVolumeUsage } from '../../store/tables/volumes.ts';
-import { poolNamed, type Located } from './disks.ts';
+import { poolNamed, type LocatedDisk } from './disks.ts';
 import { raced } from '../base/race-abort.ts';
 import { within, type DeedDeps } from '../base/task-deps.ts';
-import { tellOfDisk, type DiskSights } from './disk-measurements.ts';
+import { publishDiskWarning, type DiskMeasurements } from './disk-measurements.ts';
 
 const DISKS_AT_ONCE = 200;
 /** Each costs the host a few calls that return at once. */
 const SIDE_BY_SIDE = 16;
 const AT_ONCE_DEADLINE_MS = 10_000;
 const WALK_DEADLINE_MS = 600_000;
-export const SHARE_OF_TIME = 100;
+export const PAUSE_FACTOR = 100;
 const LONGEST_PAUSE_MS = 3_600_000;
 
 export interface MeasureDeps extends DeedDeps {
-  sights: DiskSights;
+  measurements: DiskMeasurements;
 }
 
 type How = StorageCapabilities['usage'];
 
 /** All disks that tell at once. */
-export async function measureAtOnce(deps: MeasureDeps): Promise<void> {
+export async function measureInstantDisks(deps: MeasureDeps): Promise<void> {
   await eachPage(deps, 'instant', async (disks, volumes) => {
     for (let from = 0; from < disks.length && !deps.ending.aborted; from += SIDE_BY_SIDE) {
       const some = disks.slice(from, from + SIDE_BY_SIDE);
@@ -44,27 +44,27 @@ export async function measureAtOnce(deps: MeasureDeps): Promise<void> {
 }
 
 /** The others. */
-export async function measureByWalks(deps: MeasureDeps): Promise<void> {
+export async function measureByWalking(deps: MeasureDeps): Promise<void> {
   await eachPage(deps, 'walk', async (disks, volumes) => {
     for (const disk of disks) {
       if (deps.ending.aborted) return;
       const beganMs = deps.time.elapsed();
       await measured(deps, disk, volumes.get(disk.id));
-      await pauseFor(deps, deps.time.elapsed() - beganMs);
+      await pauseAfterWalk(deps, deps.time.elapsed() - beganMs);
     }
   });
 }
 
 /** So that a walk takes a hundredth of the time. */
-export async function pauseFor(
+export async function pauseAfterWalk(
   { time, ending }: DeedDeps,
   tookMs: number,
   longestMs = LONGEST_PAUSE_MS,
 ): Promise<void> {
-  await time.sleep(Math.min(longestMs, tookMs * SHARE_OF_TIME), ending).catch(() => {});
+  await time.sleep(Math.min(longestMs, tookMs * PAUSE_FACTOR), ending).catch(() => {});
 }
 
-type OfPage = (disks: Located[], volumes: ReadonlyMap<string, Volume>) => Promise<void>;
+type OfPage = (disks: LocatedDisk[], volumes: ReadonlyMap<string, Volume>) => Promise<void>;
 
 async function eachPage(deps: MeasureDeps, how: How, deed: OfPage): Promise<void> {
   const { store, regions } = deps;
@@ -84,7 +84,7 @@ async function eachPage(deps: MeasureDeps, how: How, deed: OfPage): Promise<void
 }
 
 /** One that can't be measured says nothing of the others. */
-async function measured(deps: MeasureDeps, disk: Located, volume?: Volume): Promise<void> {
+async function measured(deps: MeasureDeps, disk: LocatedDisk, volume?: Volume): Promise<void> {
   try {
     await measure(deps, disk, volume);
   } catch (error) {
@@ -93,7 +93,7 @@ async function measured(deps: MeasureDeps, disk: Located, volume?: Volume): Prom
   }
 }
 
-async function measure(deps: MeasureDeps, found: Located, volume?: Volume): Promise<void> {
+async function measure(deps: MeasureDeps, found: LocatedDisk, volume?: Volume): Promise<void> {
   const { storage, ...disk } = found;
   const deadlineMs = storage.capabilities().usage === 'instant' ? AT_ONCE_DEADLINE_MS : WALK_DEADLINE_MS;
   const signal = within(deps, deadlineMs);
@@ -109,17 +109,17 @@ async function measure(deps: MeasureDeps, found: Located, volume?: Volume): Prom
   if (inGB(usageBytes) === inGB(disk.usageBytes) && warnedPercent === disk.warnedPercent && isShown) return;
   const written = await deps.store.write(async (tx) => {
     if (!(await writeMeasuredUsage(tx, disk, { usageBytes, warnedPercent }))) return false;
-    if (tells) await tellOfDisk(tx, deps.now(), { ...found, usageBytes }, []);
+    if (tells) await publishDiskWarning(tx, deps.now(), { ...found, usageBytes }, []);
     if (volume && (await writeVolumeUsage(tx, volume, usageBytes))) await bumpVersion(tx, volume.ownerId);
     return true;
   });
-  if (written) await deps.sights.changed(disk, { ...disk, usageBytes });
+  if (written) await deps.measurements.usageChanged(disk, { ...disk, usageBytes });
 }
 
 /** Its backing is gone, or is back: its pass finds out what that makes of it. */
 async function lookAfter(
   { store, now, wake }: MeasureDeps,
-  { storage, ...disk }: Located,
+  { storage, ...disk }: LocatedDisk,
   volume: Volume,
 ): Promise<void> {
   if (volume.status !== 'Bound' && volume.status !== 'Lost') return;

@@ -4,27 +4,27 @@ import type { RegionId } from '../../domain/ids.ts';
 import { StorageFault } from '../../storage/contract.ts';
 import type { Store } from '../../store/store.ts';
 import { inTurn } from './disk-mutex.ts';
-import { located, type Located } from './disks.ts';
+import { locateDisks, type LocatedDisk } from './disks.ts';
 import type { ReconcileResult } from '../base/reconcile-loop.ts';
 import type { Regions } from '../base/regions.ts';
-import type { StorageTries } from './storage-retries.ts';
+import type { StorageRetries } from './storage-retries.ts';
 
 /** When one that can't be seen is asked for again. */
-export const ASK_AGAIN_MS = 5_000;
+export const OBSERVE_AGAIN_MS = 5_000;
 /** When one that somebody still uses is looked at again. */
-export const STILL_USED_MS = 1_000;
+export const IN_USE_RETRY_MS = 1_000;
 
 /** Tends it, or ends the row whose disk is gone. Of one that could not be made nothing is left, and nothing is to be done. */
-export async function onDiskOf(
-  { store, regions, tries }: { store: Store; regions: Regions; tries: StorageTries },
+export async function reconcileWithDisk(
+  { store, regions, tries }: { store: Store; regions: Regions; tries: StorageRetries },
   { regionId, status, ...id }: DiskId & { regionId: RegionId; status: string },
   {
     reconcile,
     forget,
-  }: { reconcile: (disk: Located) => Promise<ReconcileResult>; forget: () => Promise<ReconcileResult> },
+  }: { reconcile: (disk: LocatedDisk) => Promise<ReconcileResult>; forget: () => Promise<ReconcileResult> },
 ): Promise<ReconcileResult> {
   if (status === 'Terminating') tries.forget(id.id);
-  const [disk] = await located(store.read, regions.of(regionId), [id]);
+  const [disk] = await locateDisks(store.read, regions.of(regionId), [id]);
   if (disk) return reconcile(disk);
   if (status === 'Terminating') return forget();
   if (status === 'Failed') return { dueAtMs: null };
@@ -32,7 +32,7 @@ export async function onDiskOf(
 }
 
 /** False while somebody uses it. */
-export async function remove(disk: Located, signal: AbortSignal): Promise<boolean> {
+export async function destroyDisk(disk: LocatedDisk, signal: AbortSignal): Promise<boolean> {
   try {
     await inTurn(disk.storage, disk, () => disk.storage.destroy(disk), signal);
     return true;

@@ -5,23 +5,23 @@
 import { FULL_PERCENT, percentOf, warn } from '../../domain/disk-warnings.ts';
 import { diskKey, type Part } from '../../domain/disk.ts';
 import { disksFilledTo, writeMeasuredUsage } from '../../store/tables/disks.ts';
-import { poolNamed, type Located } from './disks.ts';
+import { poolNamed, type LocatedDisk } from './disks.ts';
 import { raced } from '../base/race-abort.ts';
 import { within } from '../base/task-deps.ts';
-import { tellOfDisk } from './disk-measurements.ts';
-import { SHARE_OF_TIME, type MeasureDeps } from './measure.ts';
+import { publishDiskWarning } from './disk-measurements.ts';
+import { PAUSE_FACTOR, type MeasureDeps } from './disk-usage.ts';
 
 const WALK_DEADLINE_MS = 60_000;
 
-export type LookIntoFull = () => Promise<void>;
+export type ScanFullDisks = () => Promise<void>;
 
-export function makeLookIntoFull(deps: MeasureDeps): LookIntoFull {
+export function makeFullDiskScan(deps: MeasureDeps): ScanFullDisks {
   const { store, regions, time, log, ending } = deps;
   /** When each may be walked through again, by the time that has passed. */
   const notBeforeMs = new Map<string, number>();
 
   /** Null when it can't be told now: it is not mounted, or has more files than can be walked through in the time. */
-  async function biggestOf({ storage, ...disk }: Located): Promise<Part[] | null> {
+  async function biggestOf({ storage, ...disk }: LocatedDisk): Promise<Part[] | null> {
     const signal = within(deps, WALK_DEADLINE_MS);
     try {
       return await raced(storage.biggest(disk, signal), signal);
@@ -31,19 +31,19 @@ export function makeLookIntoFull(deps: MeasureDeps): LookIntoFull {
     }
   }
 
-  async function lookInto(disk: Located): Promise<void> {
+  async function lookInto(disk: LocatedDisk): Promise<void> {
     const beganMs = time.elapsed();
     const biggest = await biggestOf(disk);
     const endedMs = time.elapsed();
-    notBeforeMs.set(diskKey(disk), endedMs + (endedMs - beganMs) * SHARE_OF_TIME);
+    notBeforeMs.set(diskKey(disk), endedMs + (endedMs - beganMs) * PAUSE_FACTOR);
     if (ending.aborted) return;
-    if (biggest) await deps.sights.found(disk, biggest);
+    if (biggest) await deps.measurements.setLargest(disk, biggest);
     const { usageBytes } = disk;
     const { tell, warnedPercent } = warn(percentOf(disk), disk.warnedPercent);
     if (!tell) return;
     await store.write(async (tx) => {
       if (await writeMeasuredUsage(tx, disk, { usageBytes, warnedPercent }))
-        await tellOfDisk(tx, deps.now(), disk, biggest ?? []);
+        await publishDiskWarning(tx, deps.now(), disk, biggest ?? []);
     });
   }
 
@@ -58,6 +58,6 @@ export function makeLookIntoFull(deps: MeasureDeps): LookIntoFull {
       }
     }
     for (const key of notBeforeMs.keys()) if (!full.has(key)) notBeforeMs.delete(key);
-    deps.sights.forgetAllBut(full);
+    deps.measurements.retainFull(full);
   };
 }

@@ -10,7 +10,7 @@ import { instanceId, type InstanceId } from '../../domain/ids.ts';
 import { instanceFromRow, settledRunningIds, runningRowsAmong } from '../../store/tables/instances.ts';
 import type { RegionDrivers } from '../base/regions.ts';
 import { within } from '../base/task-deps.ts';
-import { pauseFor, type MeasureDeps } from './measure.ts';
+import { pauseAfterWalk, type MeasureDeps } from './disk-usage.ts';
 
 const COUNT_DEADLINE_MS = 70_000;
 /** What one instance costs must not keep the others from being measured. */
@@ -28,7 +28,7 @@ export async function measureRootDisks(deps: MeasureDeps): Promise<void> {
       const beganMs = deps.time.elapsed();
       await measured(deps, drivers, instanceId(id));
       const tookMs = Math.max(0, deps.time.elapsed() - beganMs - WAITED_MS);
-      await pauseFor(deps, tookMs, LONGEST_PAUSE_MS);
+      await pauseAfterWalk(deps, tookMs, LONGEST_PAUSE_MS);
     }
   }
 }
@@ -43,8 +43,8 @@ async function measured(deps: MeasureDeps, drivers: RegionDrivers, id: InstanceI
     const { spec } = instanceFromRow(row);
     const bytes = usage.rootDiskBytes;
     const full = isFull({ usageBytes: bytes, sizeGB: spec.type.rootDiskGB });
-    deps.sights.foundRoot(id, { bytes, biggest: full ? await biggestInside(drivers, id, signal) : null });
-    await deps.sights.show();
+    deps.measurements.setRoot(id, { bytes, biggest: full ? await biggestInside(drivers, id, signal) : null });
+    await deps.measurements.publish();
   } catch (error) {
     if (deps.ending.aborted) return;
     if (!(error instanceof EngineFault) && !signal.aborted) throw error;

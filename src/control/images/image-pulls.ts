@@ -7,7 +7,7 @@ import type { Engine, ImageProgress, RegistryCredentials } from '../../engines/c
 import { raced } from '../base/race-abort.ts';
 
 /** An image, and as whom it is had. */
-export interface WantedImage {
+export interface ImageRequest {
   ref: string;
   /** The account whose own it is: its registry is asked even when the image is on the engine already. */
   ownerId?: string;
@@ -27,25 +27,25 @@ interface Work {
   abort: AbortController;
 }
 
-export interface ImageWork {
+export interface ImagePulls {
   /** As `Engine.ensureImage`, shared. Rejects with the signal's reason when the caller gives up; the work goes on for the others. */
   ensure(
     engine: Engine,
-    image: WantedImage,
+    image: ImageRequest,
     onProgress: (progress: ImageProgress) => void,
     signal: AbortSignal,
   ): Promise<void>;
   /** What is known of an image, without asking an engine. */
-  stateOf(image: WantedImage): ImageState;
+  stateOf(image: ImageRequest): ImageState;
 }
 
 /** No ref and no id has a space. */
-const keyOf = ({ ref, ownerId = '' }: WantedImage): string => `${ref} ${ownerId}`;
+const keyOf = ({ ref, ownerId = '' }: ImageRequest): string => `${ref} ${ownerId}`;
 
 /** More than a region's engine holds; what is forgotten reads as absent until it is wanted again. */
 const MOST_KNOWN = 10_000;
 
-export function makeImageWork(): ImageWork {
+export function makeImagePulls(): ImagePulls {
   const works = new Map<Engine, Map<string, Work>>();
   const known = new Map<string, ImageState>();
 
@@ -56,7 +56,7 @@ export function makeImageWork(): ImageWork {
     if (known.size > MOST_KNOWN && oldest !== undefined) known.delete(oldest);
   };
 
-  const begin = (engine: Engine, image: WantedImage): Work => {
+  const begin = (engine: Engine, image: ImageRequest): Work => {
     const key = keyOf(image);
     const abort = new AbortController();
     const work: Work = { done: Promise.resolve(), progress: null, listeners: new Set(), waiting: 0, abort };

@@ -57,7 +57,7 @@ const makeBuckets = (limit: Limit, now: () => number) => {
 };
 
 /** What one client holds: an IPv4 address, or the /64 that an IPv6 client picks its addresses from. */
-export const placeOf = (address: string): string => {
+export const addressBucket = (address: string): string => {
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
   if (mapped !== undefined) return mapped;
   const [plain = ''] = address.split('%');
@@ -70,7 +70,7 @@ export const placeOf = (address: string): string => {
   return groups.map((group) => group.replace(/^0+(?=.)/, '')).join(':');
 };
 
-export interface Attempts {
+export interface LoginRateLimit {
   /** Throws `too_many_requests`, with the time to wait, when the name or the address has failed too often. `from` null: no address counts. */
   check(name: string, from: string | null): void;
   failed(name: string, from: string | null): void;
@@ -79,13 +79,13 @@ export interface Attempts {
   readonly size: number;
 }
 
-export const makeAttempts = ({ now }: { now: () => number }): Attempts => {
+export const makeLoginRateLimit = ({ now }: { now: () => number }): LoginRateLimit => {
   const names = makeBuckets(perName, now);
   const addresses = makeBuckets(perAddress, now);
   const known = new Recent<true>();
   const pair = (name: string, place: string) => `${name}\n${place}`;
   const nameKey = (name: string, from: string | null) => {
-    const own = from === null ? name : pair(name, placeOf(from));
+    const own = from === null ? name : pair(name, addressBucket(from));
     return known.get(own) ? own : name;
   };
 
@@ -93,7 +93,7 @@ export const makeAttempts = ({ now }: { now: () => number }): Attempts => {
     check(name, from) {
       const key = nameKey(name, from);
       // Who has logged in from here before has a count of its own: strangers behind the same proxy don't lock it out.
-      const byAddressMs = from === null || key !== name ? 0 : addresses.waitMs(placeOf(from));
+      const byAddressMs = from === null || key !== name ? 0 : addresses.waitMs(addressBucket(from));
       const waitMs = Math.max(names.waitMs(key), byAddressMs);
       if (waitMs === 0) return;
       const retryAfterS = Math.ceil(waitMs / 1000);
@@ -102,10 +102,10 @@ export const makeAttempts = ({ now }: { now: () => number }): Attempts => {
     },
     failed(name, from) {
       names.fill(nameKey(name, from));
-      if (from !== null) addresses.fill(placeOf(from));
+      if (from !== null) addresses.fill(addressBucket(from));
     },
     succeeded(name, from) {
-      if (from !== null) known.set(pair(name, placeOf(from)), true);
+      if (from !== null) known.set(pair(name, addressBucket(from)), true);
     },
     get size() {
       return names.size + addresses.size + known.size;

@@ -8,7 +8,7 @@ import { serverOf } from '../../domain/image-ref.ts';
 import type { Instance } from '../../domain/instance.ts';
 import type { CredentialsFor } from './registries.ts';
 import type { RegionDrivers } from '../base/regions.ts';
-import type { WantedImage } from './image-work.ts';
+import type { ImageRequest } from './image-pulls.ts';
 
 export const imageRefOf = ({ archive, spec }: Pick<Instance, 'archive' | 'spec'>): string =>
   archive?.ref ?? spec.image.ref;
@@ -17,11 +17,11 @@ export const imageRefOf = ({ archive, spec }: Pick<Instance, 'archive' | 'spec'>
 const isKept = ({ archivePrefix, savedPrefix }: RegionDrivers, ref: string): boolean =>
   ref.startsWith(`${archivePrefix}/`) || ref.startsWith(`${savedPrefix}/`);
 
-export async function imageOf(
+export async function imageRequestOf(
   instance: Pick<Instance, 'archive' | 'spec' | 'ownerId'>,
   drivers: RegionDrivers,
   credentialsFor: CredentialsFor,
-): Promise<WantedImage> {
+): Promise<ImageRequest> {
   const ref = imageRefOf(instance);
   if (isKept(drivers, ref)) return { ref, credentials: drivers.archiveCredentials };
   if (instance.archive !== null || instance.spec.image.isPublic) return { ref };
@@ -30,7 +30,7 @@ export async function imageOf(
 }
 
 /** Says what its owner can do, where credentials are what is missing. */
-export const withAdvice = (fault: EngineFault, { ref, ownerId, credentials }: WantedImage): EngineFault => {
+export const withCredentialAdvice = (fault: EngineFault, { ref, ownerId, credentials }: ImageRequest): EngineFault => {
   if (fault.kind !== 'denied' || ownerId === undefined) return fault;
   const server = serverOf(ref);
   const advice =

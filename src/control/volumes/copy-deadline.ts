@@ -5,7 +5,7 @@ import type { Time } from '../base/time.ts';
 
 const PROBE_DEADLINE_MS = 5_000;
 
-interface Asking {
+interface EngineCall {
   engine: Pick<Engine, 'probe'>;
   time: Pick<Time, 'deadline'>;
   /** Of the pass. */
@@ -13,7 +13,7 @@ interface Asking {
 }
 
 /** Whether the engine is there now, after a call that it did not answer. */
-export async function answers({ engine, time, signal }: Asking): Promise<boolean> {
+export async function engineAnswers({ engine, time, signal }: EngineCall): Promise<boolean> {
   try {
     await engine.probe(AbortSignal.any([signal, time.deadline(PROBE_DEADLINE_MS)]));
     return true;
@@ -26,8 +26,8 @@ export async function answers({ engine, time, signal }: Asking): Promise<boolean
  * A copy of a root disk under its deadline. The call that is given up then ends as `unreachable`, which is waited out for ever; of an
  * engine that answers, it was the copy that took too long, and that is a fault of which there may only be so many.
  */
-export async function copying<T>(
-  asking: Asking,
+export async function withCopyDeadline<T>(
+  asking: EngineCall,
   deadlineMs: number,
   copy: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
@@ -36,7 +36,7 @@ export async function copying<T>(
     return await copy(AbortSignal.any([asking.signal, overdue]));
   } catch (error) {
     const tooLong = error instanceof EngineFault && error.kind === 'unreachable' && overdue.aborted;
-    if (!tooLong || asking.signal.aborted || !(await answers(asking))) throw error;
+    if (!tooLong || asking.signal.aborted || !(await engineAnswers(asking))) throw error;
     const text = `the root disk was not copied within ${Math.round(deadlineMs / 1000)} s`;
     throw new EngineFault('busy', text, { retry: true, cause: error });
   }
