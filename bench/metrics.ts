@@ -95,7 +95,7 @@ export const metrics: Bench = {
     const looks = (hours * HOUR_MS) / SAMPLE_MS;
     blocked.enable();
     const beganCpu = process.cpuUsage();
-    for (let at = 0; at < looks; at++, await clock.advance(SAMPLE_MS)) await sampler.look();
+    for (let at = 0; at < looks; at++, await clock.advance(SAMPLE_MS)) await sampler.tick();
     const cpu = process.cpuUsage(beganCpu);
     blocked.disable();
     const after = { bytes: await sizeOf(store), heap: heapBytes() };

@@ -10,7 +10,7 @@ import { insertAccount } from '../../src/store/tables/accounts.ts';
 import { insertInstance } from '../../src/store/tables/instances.ts';
 import { catalogImages, catalogInstanceTypes, regionsWithUsage } from '../../src/store/tables/catalog.ts';
 import { instanceIdOf, userId } from '../../src/domain/ids.ts';
-import { noEnds } from '../../src/domain/stop-policy.ts';
+import { noStopPolicy } from '../../src/domain/stop-policy.ts';
 import { beginOperation, endOperation } from '../../src/domain/operation.ts';
 import type { Instance } from '../../src/domain/instance.ts';
 import type { Store } from '../../src/store/store.ts';
@@ -100,7 +100,7 @@ async function seedTemplate(store: Store): Promise<void> {
     initExit: 0,
     waitsSinceMs: null,
     waitsUntilMs: null,
-    ends: noEnds,
+    stopPolicy: noStopPolicy,
     archive: null,
     unfinished: [],
     diskUsage: noUsage,

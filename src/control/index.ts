@@ -12,41 +12,41 @@ import type { Catalog } from './capacity/catalog.ts';
 import type { Images } from './images/images.ts';
 import type { Registries } from './images/registries.ts';
 import type { Orphans } from './orphans/orphans.ts';
-import type { UseEnds } from './auto-stop/stop-policy.ts';
+import type { StopPolicies } from './auto-stop/stop-policy.ts';
 import type { Ports, Forwarding, RouteTable } from './routing/gateway-types.ts';
 import type { Metrics } from './inside/metrics/metrics.ts';
 import type { Logs } from './inside/logs/logs.ts';
 import type { Commands } from './inside/commands.ts';
-import type { UseTerminals } from './inside/terminals/use.ts';
+import type { Terminals } from './inside/terminals/use.ts';
 import type { Operations } from './instances/operations.ts';
 import type { Events } from './routing/event-feed.ts';
 
 export type { OpenExec } from '../engines/contract.ts';
 export type { Access } from './access/types.ts';
-export type { InstanceActivity } from './auto-stop/idle.ts';
-export type { InstanceEnds } from './auto-stop/stop-policy.ts';
+export type { IdleStatus } from './auto-stop/idle.ts';
+export type { InstanceStopPolicy } from './auto-stop/stop-policy.ts';
 export type { Caller, Credential, Idempotency, Pager, TextPage, Wished } from './base/caller.ts';
 export type { Log } from './base/log.ts';
 export { roomIn } from './capacity/free-capacity.ts';
 export type { Commands } from './inside/commands.ts';
-export { copied } from './inside/copy-string.ts';
+export { copyString } from './inside/copy-string.ts';
 export type { FollowedLog } from './inside/logs/follow.ts';
-export type { LogPage, LogWish, Logs } from './inside/logs/logs.ts';
+export type { LogPage, LogRequest, Logs } from './inside/logs/logs.ts';
 export type { InstanceMetrics } from './inside/metrics/metrics.ts';
-export type { AttachedTerminal, Terminals, Told } from './inside/terminals/terminals.ts';
-export type { UseTerminals } from './inside/terminals/use.ts';
-export type { Events, ToldEvents } from './routing/event-feed.ts';
+export type { AttachedTerminal, TerminalHost, TerminalMessage } from './inside/terminals/terminals.ts';
+export type { Terminals } from './inside/terminals/use.ts';
+export type { Events, PublishedEvents } from './routing/event-feed.ts';
 export type {
   Forwarding,
   GatewayRoute,
-  ListedShare,
+  ShareInfo,
   RouteTable,
   SshDrivers,
-  ToldRoutes,
+  RouteUpdate,
   TrafficKind,
-  WhoseCredential,
+  IdentifyCredential,
 } from './routing/gateway-types.ts';
-export { makeEndings } from './routing/revocations.ts';
+export { makeRevocations } from './routing/revocations.ts';
 export type { FilePlace, Files, ReadableFile } from './volumes/files.ts';
 
 export interface Control {
@@ -59,12 +59,12 @@ export interface Control {
   images: Images;
   registries: Registries;
   orphans: Orphans;
-  ends: UseEnds;
+  stopPolicies: StopPolicies;
   ports: Ports;
   metrics: Metrics;
   logs: Logs;
   commands: Commands;
-  terminals: UseTerminals;
+  terminals: Terminals;
   forwarding: Forwarding;
   routeTable: RouteTable;
   operations: Operations;

@@ -1,10 +1,10 @@
 /** Control, put together: use-cases on one side, the loops and timers that bring the world to their wishes on the other. */
-import { firstEnds, type EndsRules } from '../domain/stop-policy.ts';
+import { initialStopPolicy, type StopPolicyRules } from '../domain/stop-policy.ts';
 import { defaultIdleLimits, type IdleLimits } from '../domain/idle.ts';
 import type { Space } from '../domain/pool.ts';
 import type { Limits } from '../domain/instance-states.ts';
 import { defaultLimits } from '../domain/instance-states.ts';
-import { mayCome } from '../domain/port-access.ts';
+import { allowsAccount } from '../domain/port-access.ts';
 import { instanceNotFound, Refusal } from '../domain/refusal.ts';
 import { defaultOrphanPolicy, type OrphanPolicy } from '../domain/orphan.ts';
 import { instancePage, instanceRow, markOwnerFilesStale } from '../store/tables/instances.ts';
@@ -12,21 +12,21 @@ import { releaseAllLeases } from '../store/db/leases.ts';
 import type { Store } from '../store/store.ts';
 import { makeVolumePages } from '../store/tables/volume-pages.ts';
 import { ownedVolume } from '../store/tables/volumes.ts';
-import { makeAccountMoves } from './routing/account-versions.ts';
+import { makeAccountVersions } from './routing/account-versions.ts';
 import { makeAccess, type AccessDeps, type InternalAccess } from './access/access.ts';
 import { makeShares } from './access/shares.ts';
-import { makeActivity } from './auto-stop/idle.ts';
+import { makeIdleDetector } from './auto-stop/idle.ts';
 import { makeTraffic } from './auto-stop/traffic.ts';
 import { makeAction, makeStopByItself } from './instances/actions.ts';
 import { makeCatalog } from './capacity/catalog.ts';
 import { makeCommands } from './inside/commands.ts';
 import { makeDiskUses } from './volumes/disk-uses.ts';
 import { locateVolume } from './volumes/disks.ts';
-import { makeEnds } from './auto-stop/stop-policy.ts';
+import { makeStopPolicies } from './auto-stop/stop-policy.ts';
 import { makeEventFeed } from './routing/event-feed.ts';
 import { makeExpandDisk } from './instances/expand-disk.ts';
 import { makeFairQueue, type FairQueue } from './base/fair-queue.ts';
-import { makeEndings } from './routing/revocations.ts';
+import { makeRevocations } from './routing/revocations.ts';
 import { makeRoutes, routeOf } from './routing/routes.ts';
 import { makeRouteTable } from './routing/route-table.ts';
 import { makeFiles } from './volumes/files.ts';
@@ -66,9 +66,9 @@ import { makeSeal } from './base/seal.ts';
 import { makeSshHostKeys } from './routing/ssh-host-key.ts';
 import { makeSshIdentity } from './routing/ssh-identity.ts';
 import { makeOrphans } from './orphans/orphans.ts';
-import { makeTerminals } from './inside/terminals/holder.ts';
-import type { Terminals } from './inside/terminals/terminals.ts';
-import { makeUseTerminals } from './inside/terminals/use.ts';
+import { makeTerminalHost } from './inside/terminals/holder.ts';
+import type { TerminalHost } from './inside/terminals/terminals.ts';
+import { makeTerminals } from './inside/terminals/use.ts';
 import type { Time } from './base/time.ts';
 import { makeSnapshots } from './volumes/snapshots.ts';
 import { makeVolumes } from './volumes/volumes.ts';
@@ -104,7 +104,7 @@ export interface ControlDeps {
   onEngineAnswers: ProbeDeps['onEngineAnswers'];
   limits?: Partial<Limits>;
   /** What the operator sets about the ends of instances; if not given, nothing. */
-  endsRules?: EndsRules;
+  endsRules?: StopPolicyRules;
   idleLimits?: Partial<IdleLimits>;
   /** What becomes of objects of ours that no intent explains. */
   orphans?: OrphanPolicy;
@@ -113,7 +113,7 @@ export interface ControlDeps {
   /** How long events and past operations are kept; 30 days if not given. */
   eventsKeptMs?: number;
   /** Where the gateway is a process of its own, it holds the terminals; not given, they are held here. */
-  terminals?: Terminals;
+  terminals?: TerminalHost;
   /** True where no other process shares the store: leases that stand are those of a dead one. */
   alone: boolean;
 }
@@ -157,13 +157,13 @@ export function makeControl(deps: ControlDeps): RunningControl {
   const once = makeOnce(deps.secretsKey);
   const registries = makeRegistries({ store, now, once, randomUuid, seal, localRegistries });
   const routes = makeRoutes({ store, regions, time });
-  const heldHere = makeTerminals({ engine: routes, holder: randomUuid(), time, log });
+  const heldHere = makeTerminalHost({ engine: routes, holder: randomUuid(), time, log });
   const routeTable = makeRouteTable({ store, time, log });
-  const endings = makeEndings();
+  const endings = makeRevocations();
   const routeChanged = (instanceId: string): void => {
-    routes.changed(instanceId);
+    routes.invalidate(instanceId);
     routeTable.changed(instanceId);
-    endings.tell({ instanceId });
+    endings.publish({ instanceId });
   };
   const queues = new Map<RegionDrivers, FairQueue>();
   const fairQueue = (drivers: RegionDrivers): FairQueue => {
@@ -203,7 +203,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
     <More extends unknown[], Answer>(deed: (caller: Caller, ...more: More) => Promise<Answer>) =>
     async (caller: Caller, ...more: More): Promise<Answer> => {
       const answer = await deed(caller, ...more);
-      endings.tell({ accountId: caller.accountId });
+      endings.publish({ accountId: caller.accountId });
       return answer;
     };
   const ending = new AbortController();
@@ -229,10 +229,10 @@ export function makeControl(deps: ControlDeps): RunningControl {
   const stopByItself = makeStopByItself(actionDeps);
   const traffic = makeTraffic(now);
   const idleLimits = { ...defaultIdleLimits, ...deps.idleLimits };
-  const activity = makeActivity({ ...deedDeps, limits: idleLimits, traffic, stopByItself });
+  const activity = makeIdleDetector({ ...deedDeps, limits: idleLimits, traffic, stopByItself });
   const freeSpace = makeFreeSpaceMonitor({ ...deedDeps, dataSpace: deps.dataSpace });
   const { get, ...operations } = makeOperations(actionDeps);
-  const moves = makeAccountMoves({ store, time, log });
+  const moves = makeAccountVersions({ store, time, log });
   const events = makeEventFeed({ store, moves });
   const logs = makeLogs({ store, regions, time, moves });
   const sampler = makeSampler(deedDeps);
@@ -291,7 +291,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
         once,
         randomUuid,
         randomSecret,
-        firstEnds: firstEnds(endsRules),
+        firstEnds: initialStopPolicy(endsRules),
         wake: wakeInstances,
       }),
       list: (caller, { currentPage, pageSize }) =>
@@ -307,7 +307,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
         const row = await instanceRow(store.read, instanceId);
         if (!row || row.desired === 'released') throw instanceNotFound();
         const setTo = (port !== undefined && routeOf(row).access.get(port)) || 'owner';
-        if (!mayCome(setTo, caller.accountId, row.ownerId)) throw instanceNotFound();
+        if (!allowsAccount(setTo, caller.accountId, row.ownerId)) throw instanceNotFound();
         const key = await access.grants.grant(caller, instanceId);
         return { url: deps.openUrl({ instanceId, port, key }) };
       },
@@ -321,7 +321,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
       time,
       log,
       randomSecret,
-      firstEnds: firstEnds(endsRules),
+      firstEnds: initialStopPolicy(endsRules),
       wake: wakeInstances,
       orphans,
       sweepSoon: () => sweepSoon(),
@@ -335,19 +335,19 @@ export function makeControl(deps: ControlDeps): RunningControl {
         routeChanged(body.instanceId);
       },
     },
-    ends: makeEnds({ store, offers, now, rules: endsRules, activity }),
-    commands: makeCommands({ store, openExec: routes.openExec, began: traffic.began, time }),
-    terminals: makeUseTerminals({ store, terminals: deps.terminals ?? heldHere, began: traffic.began }),
+    stopPolicies: makeStopPolicies({ store, offers, now, rules: endsRules, idleDetector: activity }),
+    commands: makeCommands({ store, openExec: routes.openExec, began: traffic.beginTraffic, time }),
+    terminals: makeTerminals({ store, terminals: deps.terminals ?? heldHere, began: traffic.beginTraffic }),
     metrics: makeMetrics({ store, now, sampler }),
     logs,
     forwarding: {
       route: routes.route,
       dial: routes.dial,
-      began: traffic.began,
+      beginTraffic: traffic.beginTraffic,
       redeem: access.grants.redeem,
       session: access.grants.session,
       share: shares.resolve,
-      onEnded: endings.onEnded,
+      onRevoked: endings.onRevoked,
       ssh: makeSshIdentity({ store, sshHostKey }),
     },
     routeTable: { follow: routeTable.follow },
@@ -475,8 +475,8 @@ export function makeControl(deps: ControlDeps): RunningControl {
       every(UNMOUNT_EVERY_MS, 'unmount disks', () => unmountUnused({ ...deedDeps, inUse: diskUses.inUse }));
       every(HEALTH_EVERY_MS, 'health', () => health.check());
       every(ENDS_EVERY_MS, 'ends', makeStopDue({ ...deedDeps, stopByItself }));
-      every(Math.min(ACTIVITY_EVERY_MS, idleLimits.lookEveryMs), 'activity', () => activity.look());
-      every(SAMPLER_EVERY_MS, 'sample figures', () => sampler.look());
+      every(Math.min(ACTIVITY_EVERY_MS, idleLimits.checkEveryMs), 'activity', () => activity.tick());
+      every(SAMPLER_EVERY_MS, 'sample figures', () => sampler.tick());
       every(TIDY_EVERY_MS, 'tidy', () =>
         tidy({ store, now, releasedListedMs: RELEASED_LISTED_MS, eventsKeptMs: deps.eventsKeptMs }),
       );
@@ -494,7 +494,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
       for (const end of timers) end();
       await diskUses.stop(new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 }));
       await Promise.all([instanceLoop, volumeLoop, snapshotLoop, imageLoop].map(async (loop) => loop?.stop()));
-      await Promise.allSettled([...running, activity.rest()]);
+      await Promise.allSettled([...running, activity.settled()]);
     },
   };
 }

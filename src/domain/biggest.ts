@@ -1,5 +1,5 @@
 /** What takes most of a disk, out of what a walk through it has found. Pure. */
-import type { Part } from './disk.ts';
+import type { DiskEntry } from './disk.ts';
 
 const NAMED = 5;
 const CANDIDATES = 200;
@@ -8,17 +8,17 @@ const ALL_OF_IT_SHARE = 0.9;
 const LONGEST_NAME = 200;
 
 /** Largest first. */
-export const largest = (parts: readonly Part[], count: number): Part[] =>
+export const takeLargest = (parts: readonly DiskEntry[], count: number): DiskEntry[] =>
   parts.toSorted((one, other) => other.bytes - one.bytes || (one.path < other.path ? -1 : 1)).slice(0, count);
 
 /** The few that tell where its room went, of folders and files on several levels; their paths are safe to print. */
-export function biggestOf(parts: readonly Part[]): Part[] {
-  const isMostOf = (inner: Part, outer: Part): boolean =>
+export function largestEntries(parts: readonly DiskEntry[]): DiskEntry[] {
+  const isMostOf = (inner: DiskEntry, outer: DiskEntry): boolean =>
     inner.path.startsWith(`${outer.path}/`) && inner.bytes >= outer.bytes * ALL_OF_IT_SHARE;
   // However many an instance names: each is held against each.
-  const candidates = largest(parts, CANDIDATES);
+  const candidates = takeLargest(parts, CANDIDATES);
   const telling = candidates.filter((outer) => outer.bytes > 0 && !candidates.some((inner) => isMostOf(inner, outer)));
-  return largest(telling, NAMED).map(({ path, bytes }) => ({ path: printable(path), bytes }));
+  return takeLargest(telling, NAMED).map(({ path, bytes }) => ({ path: printable(path), bytes }));
 }
 
 /** Names are whatever an instance wrote: nothing of them may act on a terminal, or look like another line. */

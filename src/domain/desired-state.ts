@@ -1,11 +1,11 @@
 /** The wish that an action is: what of an instance it changes at once, before anybody has done anything. */
-import { withoutPast } from './stop-policy.ts';
-import { after, type Action } from './instance-states.ts';
+import { withoutPastStop } from './stop-policy.ts';
+import { nextStatus, type Action } from './instance-states.ts';
 import type { Instance } from './instance.ts';
 import { beginOperation, type Cause } from './operation.ts';
 
 /** Throws for an action that `whyNot` does not allow and the table of transitions does not know. */
-export function wishOf(action: Action, instance: Instance, nowMs: number, cause: Cause = 'user'): Instance {
+export function applyAction(action: Action, instance: Instance, nowMs: number, cause: Cause = 'user'): Instance {
   const { observed } = instance;
   const next = {
     ...instance,
@@ -33,10 +33,10 @@ export function wishOf(action: Action, instance: Instance, nowMs: number, cause:
         ...next,
         desired: 'running',
         mustHalt: false,
-        ends: withoutPast(instance.ends, nowMs),
+        stopPolicy: withoutPastStop(instance.stopPolicy, nowMs),
         observed: {
           ...calm,
-          status: after(observed.status, hadContainer(instance) ? 'start' : 'startAnew'),
+          status: nextStatus(observed.status, hadContainer(instance) ? 'start' : 'startAnew'),
           phase: 'Queued',
           stoppedAtMs: 0,
         },
@@ -48,7 +48,7 @@ export function wishOf(action: Action, instance: Instance, nowMs: number, cause:
         mustHalt: true,
         observed: {
           ...calm,
-          status: after(observed.status, 'restart'),
+          status: nextStatus(observed.status, 'restart'),
           phase: 'Stopping',
           healthy: false,
           runningSinceMs: 0,
@@ -68,7 +68,7 @@ export function wishOf(action: Action, instance: Instance, nowMs: number, cause:
         mustHalt: false,
         observed: {
           ...calm,
-          status: after(observed.status, 'terminate'),
+          status: nextStatus(observed.status, 'terminate'),
           phase: 'Cleaning',
           healthy: false,
           runningSinceMs: 0,

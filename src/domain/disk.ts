@@ -30,7 +30,7 @@ export interface Disk extends DiskId {
 }
 
 /** A folder or a file of a disk, by its path below the disk's own folder. */
-export interface Part {
+export interface DiskEntry {
   path: string;
   bytes: number;
 }
@@ -41,7 +41,7 @@ export interface FullDisk {
   mountPath: string;
   percent: number;
   /** What takes most of it; empty while that is not known. */
-  biggest: Part[];
+  biggest: DiskEntry[];
 }
 
 /** What the disks of one instance hold, as last measured. */

@@ -11,13 +11,13 @@ export interface DiskSizes {
 }
 
 /** Why it can't be wished now, with what would work; null when it can. */
-export function whyNotExpand({ observed, operation }: Pick<Instance, 'observed' | 'operation'>): string | null {
+export function refusalOfExpansion({ observed, operation }: Pick<Instance, 'observed' | 'operation'>): string | null {
   if (operation.endedAtMs === null) return `its ${operation.kind} is under way; wait until that has ended`;
   return isLasting(observed.status) ? null : `it is ${observed.status}; wait until it is Running, or stop it`;
 }
 
 /** Why these are no sizes to expand to, with what would work; null when they are. */
-export function whyNotSizes({ spec }: Pick<Instance, 'spec'>, sizes: DiskSizes): string | null {
+export function refusalOfSizes({ spec }: Pick<Instance, 'spec'>, sizes: DiskSizes): string | null {
   const whyNot = (name: string, nowGB: number, wantedGB: number | undefined): string | null => {
     if (wantedGB === undefined || wantedGB > nowGB) return null;
     const why = wantedGB === nowGB ? 'which it is already' : 'and a disk can not be made smaller';
@@ -31,7 +31,7 @@ export function whyNotSizes({ spec }: Pick<Instance, 'spec'>, sizes: DiskSizes):
   );
 }
 
-export function expandWish(instance: Instance, sizes: DiskSizes, nowMs: number): Instance {
+export function applyExpansion(instance: Instance, sizes: DiskSizes, nowMs: number): Instance {
   const { spec } = instance;
   const extraDataDiskGB = (sizes.dataDiskGB ?? dataDiskGB(spec)) - spec.type.dataDiskGB;
   const dockerStorageGB = sizes.dockerStorageGB ?? spec.dockerStorageGB;

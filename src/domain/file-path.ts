@@ -14,7 +14,7 @@ const bytesOf = (text: string): number => new TextEncoder().encode(text).length;
 export const namesOf = (path: string): string[] => (path === '' ? [] : path.split('/'));
 
 /** Why a text is no path of a file; null when it is one. The words go on from "the path", and say what would be one. */
-export function whyNoFilePath(path: string): string | null {
+export function refusalOfFilePath(path: string): string | null {
   if (!path.isWellFormed()) return 'has half of a surrogate pair, which has no UTF-8; send whole characters';
   if (path.includes('\0')) return 'has a NUL character, which no file name has; leave it out';
   if (bytesOf(path) > MAX_PATH_BYTES) return `is too long: at most ${MAX_PATH_BYTES} bytes of UTF-8`;

@@ -49,11 +49,17 @@ export interface Signal {
   text: string;
 }
 
-export const unread = (name: SignalName, text: string): Signal => ({ name, atMs: 0, inUse: false, usedAtMs: 0, text });
+export const unreadSignal = (name: SignalName, text: string): Signal => ({
+  name,
+  atMs: 0,
+  inUse: false,
+  usedAtMs: 0,
+  text,
+});
 
 export interface IdleLimits {
   /** From one look at an instance to the next. */
-  lookEveryMs: number;
+  checkEveryMs: number;
   /** A signal older than this says nothing any more; a longer pause between looks breaks the watch. */
   staleMs: number;
   /** What was used so short a time ago counts as in use. */
@@ -64,33 +70,33 @@ export interface IdleLimits {
 }
 
 export const defaultIdleLimits: IdleLimits = {
-  lookEveryMs: 30_000,
+  checkEveryMs: 30_000,
   staleMs: 90_000,
   recentMs: 45_000,
   longestWarningMs: 10 * 60_000,
   probeMs: 2_500, // ours are given up after two seconds
 };
 
-/** What is claimIdempotencyKey from one judgement to the next. */
-export interface Watch {
+/** What is remembered from one judgement to the next. */
+export interface IdleWatch {
   /** Since when nothing was missed; null: from the next judgement on. */
   sinceMs: number | null;
   usedAtMs: number;
-  judgedAtMs: number;
+  assessedAtMs: number;
   /** The beginning of the idleness that was warned of. */
   warnedOfMs: number | null;
 }
 
-export const unwatched: Watch = { sinceMs: null, usedAtMs: 0, judgedAtMs: 0, warnedOfMs: null };
+export const noIdleWatch: IdleWatch = { sinceMs: null, usedAtMs: 0, assessedAtMs: 0, warnedOfMs: null };
 
-export interface Judgement {
+export interface IdleVerdict {
   state: 'active' | 'idle' | 'unknown';
   because: string;
   idleSinceMs: number | null;
   willStopAtMs: number | null;
   /** What is to be done now. A stop always comes after a warning, at another look. */
-  deed: 'nothing' | 'warn' | 'stop';
-  watch: Watch;
+  action: 'nothing' | 'warn' | 'stop';
+  watch: IdleWatch;
 }
 
 /** What has to be known before it counts as idle. */
@@ -104,55 +110,55 @@ export const isFresh = ({ atMs }: Signal, nowMs: number, { staleMs }: IdleLimits
 export const isActive = ({ inUse, usedAtMs }: Signal, nowMs: number, { recentMs }: IdleLimits): boolean =>
   inUse || nowMs - usedAtMs <= recentMs;
 
-export function judge(
+export function assessIdleness(
   { policy, required, limits }: { policy: IdlePolicy; required: readonly SignalName[]; limits: IdleLimits },
-  before: Watch,
+  before: IdleWatch,
   signals: readonly Signal[],
   nowMs: number,
-): Judgement {
+): IdleVerdict {
   const asked = required.map(
-    (name) => signals.find((signal) => signal.name === name) ?? unread(name, 'it was not read'),
+    (name) => signals.find((signal) => signal.name === name) ?? unreadSignal(name, 'it was not read'),
   );
   const fresh = asked.filter((signal) => isFresh(signal, nowMs, limits));
   const active = fresh.find((signal) => isActive(signal, nowMs, limits));
   const allKnown = fresh.length === asked.length;
-  const sinceLookMs = nowMs - before.judgedAtMs;
+  const sinceLookMs = nowMs - before.assessedAtMs;
   const unbroken = sinceLookMs >= 0 && sinceLookMs <= limits.staleMs ? before.sinceMs : null;
   if (active) {
     // How long after this look it goes on nobody knows, nor what those do that were not read: idleness begins at a later look.
     const over = allKnown && !fresh.some((signal) => signal.inUse);
     const watch = over
-      ? { sinceMs: unbroken ?? nowMs, usedAtMs: lastUse(fresh, nowMs), judgedAtMs: nowMs, warnedOfMs: null }
-      : { ...unwatched, judgedAtMs: nowMs };
-    return { state: 'active', because: active.text, idleSinceMs: null, willStopAtMs: null, deed: 'nothing', watch };
+      ? { sinceMs: unbroken ?? nowMs, usedAtMs: lastUse(fresh, nowMs), assessedAtMs: nowMs, warnedOfMs: null }
+      : { ...noIdleWatch, assessedAtMs: nowMs };
+    return { state: 'active', because: active.text, idleSinceMs: null, willStopAtMs: null, action: 'nothing', watch };
   }
   if (!allKnown) {
     const missing = asked.filter((signal) => !fresh.includes(signal));
     const because = `no fresh reading of ${missing.map(({ name, text }) => `${name} (${text})`).join(', ')}`;
-    const watch = { ...unwatched, judgedAtMs: nowMs };
-    return { state: 'unknown', because, idleSinceMs: null, willStopAtMs: null, deed: 'nothing', watch };
+    const watch = { ...noIdleWatch, assessedAtMs: nowMs };
+    return { state: 'unknown', because, idleSinceMs: null, willStopAtMs: null, action: 'nothing', watch };
   }
   const sinceMs = unbroken ?? nowMs;
   const usedAtMs = Math.min(nowMs, Math.max(before.usedAtMs, lastUse(fresh, nowMs)));
   const idleSinceMs = Math.max(sinceMs, usedAtMs);
   const endsMs = idleSinceMs + policy.afterMs;
   const warned = before.warnedOfMs === idleSinceMs;
-  const willStopAtMs = warned ? endsMs : Math.max(endsMs, nowMs + limits.lookEveryMs);
-  const deed = warned
+  const willStopAtMs = warned ? endsMs : Math.max(endsMs, nowMs + limits.checkEveryMs);
+  const action = warned
     ? nowMs >= endsMs
       ? 'stop'
       : 'nothing'
     : endsMs - nowMs <= warningMs(policy, limits)
       ? 'warn'
       : 'nothing';
-  const warnedOfMs = warned || deed === 'warn' ? idleSinceMs : null;
-  const watch = { sinceMs, usedAtMs, judgedAtMs: nowMs, warnedOfMs };
-  return { state: 'idle', because: 'nothing uses it', idleSinceMs, willStopAtMs, deed, watch };
+  const warnedOfMs = warned || action === 'warn' ? idleSinceMs : null;
+  const watch = { sinceMs, usedAtMs, assessedAtMs: nowMs, warnedOfMs };
+  return { state: 'idle', because: 'nothing uses it', idleSinceMs, willStopAtMs, action, watch };
 }
 
 const lastUse = (signals: readonly Signal[], nowMs: number): number =>
   Math.min(nowMs, Math.max(...signals.map(({ usedAtMs }) => usedAtMs)));
 
 /** A third of the time, and never less than two looks: a warning that no look is left for would put the stop off. */
-const warningMs = ({ afterMs }: IdlePolicy, { longestWarningMs, lookEveryMs }: IdleLimits): number =>
-  Math.max(Math.min(afterMs / 3, longestWarningMs), 2 * lookEveryMs);
+const warningMs = ({ afterMs }: IdlePolicy, { longestWarningMs, checkEveryMs }: IdleLimits): number =>
+  Math.max(Math.min(afterMs / 3, longestWarningMs), 2 * checkEveryMs);

@@ -3,7 +3,7 @@
  * specification, and the server is found as Docker finds it. Pure.
  */
 
-import { DOCKER_HUB, hubIsOne, isSameServer, isServer } from './registry-server.ts';
+import { DOCKER_HUB, canonicalServer, isSameServer, isRegistryServer } from './registry-server.ts';
 
 /** No registry's: images of Berth's own, in an engine's store. */
 const LOCAL_SERVER = 'berth.local';
@@ -24,7 +24,7 @@ export interface ImageRef {
 }
 
 /** The name, or, as text, what is wrong with it. */
-export function readImageRef(text: string): ImageRef | string {
+export function parseImageRef(text: string): ImageRef | string {
   const at = text.indexOf('@');
   const digest = at === -1 ? null : text.slice(at + 1);
   const named = at === -1 ? text : text.slice(0, at);
@@ -33,7 +33,7 @@ export function readImageRef(text: string): ImageRef | string {
   const name = tag === null ? named : named.slice(0, colon);
   const { server, path } = splitServer(name);
 
-  if (!isServer(server)) return `the server ${JSON.stringify(server)} is no host or host:port`;
+  if (!isRegistryServer(server)) return `the server ${JSON.stringify(server)} is no host or host:port`;
   if (server.replace(/:\d+$/, '') === LOCAL_SERVER) return `${LOCAL_SERVER} is no registry`;
   if (!PATH.test(path) || name.length > LONGEST_NAME)
     return `${JSON.stringify(path)} is no name: it takes lower-case letters, digits, and single dots, dashes or underscores between them`;
@@ -41,22 +41,22 @@ export function readImageRef(text: string): ImageRef | string {
     return 'that is the id of an image; a name is asked for';
   if (tag !== null && !TAG.test(tag)) return `the tag ${JSON.stringify(tag)} is none`;
   if (digest !== null && !DIGEST.test(digest)) return 'the digest must be sha256: and 64 hexadecimal digits';
-  return { server: hubIsOne(server), ref: digest === null && tag === null ? `${name}:latest` : text };
+  return { server: canonicalServer(server), ref: digest === null && tag === null ? `${name}:latest` : text };
 }
 
 /** The server that a name is had from, of a name that was read before. */
-export const serverOf = (ref: string): string => hubIsOne(splitServer(ref).server);
+export const registryServerOf = (ref: string): string => canonicalServer(splitServer(ref).server);
 
 /** Whether it is one of the names that begin with `prefix`, a server and a path, however the server is written. */
-export function liesUnder(ref: string, prefix: string): boolean {
+export function isUnderPrefix(ref: string, prefix: string): boolean {
   const [one, other] = [splitServer(ref), splitServer(prefix)];
   return one.path.startsWith(`${other.path}/`) && isSameServer(one.server, other.server);
 }
 
 /** A server as users write it, in the form that credentials are kept by; or, as text, what is wrong with it. */
-export function readServer(text: string): { server: string } | string {
-  const server = hubIsOne(text.toLowerCase());
-  if (!isServer(server)) return 'it is no host or host:port';
+export function parseRegistryServer(text: string): { server: string } | string {
+  const server = canonicalServer(text.toLowerCase());
+  if (!isRegistryServer(server)) return 'it is no host or host:port';
   return server.replace(/:\d+$/, '') === LOCAL_SERVER ? `${LOCAL_SERVER} is no registry` : { server };
 }
 

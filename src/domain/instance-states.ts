@@ -133,7 +133,7 @@ export const transitions: Readonly<Record<InstanceStatus, Readonly<Partial<Recor
 };
 
 /** The status after the event. Throws when the table knows no such move: that is a fault of ours, and nothing is written. */
-export function after(status: InstanceStatus, event: StatusEvent): InstanceStatus {
+export function nextStatus(status: InstanceStatus, event: StatusEvent): InstanceStatus {
   const next = transitions[status][event];
   if (next === undefined) throw new Error(`no event "${event}" leads out of the status ${status}`);
   return next;
@@ -206,7 +206,7 @@ const lasting: Readonly<Partial<Record<Diagnosis, Diagnosis>>> = {
 };
 
 /** The reason that stays when the wish is given up. */
-export const lastly = (reason: Diagnosis): Diagnosis => lasting[reason] ?? reason;
+export const permanentReason = (reason: Diagnosis): Diagnosis => lasting[reason] ?? reason;
 
 /** Statuses that something must lead out of before a deadline; the others are lasting: nothing but a new wish, or a crash, leaves them. */
 export type TransientStatus = 'Initializing' | 'PullingImage' | 'Starting' | 'Restarting';
@@ -217,14 +217,14 @@ export const isLasting = (status: InstanceStatus): status is Exclude<InstanceSta
 export const actions = ['start', 'stop', 'restart', 'archive', 'terminate'] as const;
 export type Action = (typeof actions)[number];
 
-export const desires = ['running', 'stopped', 'archived', 'released'] as const;
-export type Desired = (typeof desires)[number];
+export const desiredStates = ['running', 'stopped', 'archived', 'released'] as const;
+export type DesiredState = (typeof desiredStates)[number];
 
 /**
  * Why an action is not legal now, or null when it is. Terminate is legal in every state; the caller never sees a released
  * instance here, because it is gone (404) for actions.
  */
-export function whyNot(action: Action, status: InstanceStatus, desired: Desired): string | null {
+export function refusalOfAction(action: Action, status: InstanceStatus, desired: DesiredState): string | null {
   const stopping = desired === 'stopped' && (status === 'Running' || !isLasting(status));
   const archiving = desired === 'archived' && status !== 'Archived';
   switch (action) {
@@ -257,8 +257,8 @@ export function whyNot(action: Action, status: InstanceStatus, desired: Desired)
 }
 
 /** What is legal now, as lists say it (`actions`). Nothing is for a released one. */
-export const legalActions = (status: InstanceStatus, desired: Desired): Action[] =>
-  desired === 'released' ? [] : actions.filter((action) => whyNot(action, status, desired) === null);
+export const legalActions = (status: InstanceStatus, desired: DesiredState): Action[] =>
+  desired === 'released' ? [] : actions.filter((action) => refusalOfAction(action, status, desired) === null);
 
 /** Times and counts that the plan obeys. Milliseconds where the name says so. */
 export interface Limits {
@@ -287,11 +287,11 @@ export interface Limits {
   /** The same of a call that copies a root disk. */
   copyDeadlineMs: number;
   /** How soon an engine that did not answer, or did not do what it said, is asked again. */
-  askAgainMs: number;
+  engineRetryMs: number;
 }
 
 /** As long may an engine copy a root disk: tens of gigabytes to a slow disk. */
-export const LONGEST_COPY_MS = 60 * 60_000;
+export const MAX_COPY_MS = 60 * 60_000;
 
 export const defaultLimits: Limits = {
   imageDeadlineMs: 30 * 60_000, // interface-notes.md: ends as StartingFailed after 30 minutes
@@ -307,8 +307,8 @@ export const defaultLimits: Limits = {
   stopGraceMs: 10_000,
   callDeadlineMs: 60_000,
   storageDeadlineMs: 60_000,
-  copyDeadlineMs: LONGEST_COPY_MS + 5 * 60_000, // an engine gives up first, and says why
-  askAgainMs: 2_000,
+  copyDeadlineMs: MAX_COPY_MS + 5 * 60_000, // an engine gives up first, and says why
+  engineRetryMs: 2_000,
 };
 
 export interface Deadline {

@@ -5,8 +5,8 @@
  */
 import type { ChargeMode, Image, InstanceType } from './catalog.ts';
 import type { InstanceId, RegionId, UserId, VolumeId } from './ids.ts';
-import type { Ends } from './stop-policy.ts';
-import type { Desired, Diagnosis, InstanceStatus, Phase } from './instance-states.ts';
+import type { StopPolicy } from './stop-policy.ts';
+import type { DesiredState, Diagnosis, InstanceStatus, Phase } from './instance-states.ts';
 import type { DiskUsage } from './disk.ts';
 import type { Micros } from './money.ts';
 import type { Operation, Progress } from './operation.ts';
@@ -80,7 +80,7 @@ export interface Instance {
   spec: InstanceSpec;
   priceMicros: Micros;
   nodePorts: NodePort[];
-  desired: Desired;
+  desired: DesiredState;
   /** Moved by every wish; a result computed under an older one is dropped. */
   generation: number;
   /** A restart was wished and the halt that it begins with has not been seen yet. */
@@ -99,7 +99,7 @@ export interface Instance {
   waitsSinceMs: number | null;
   /** When waiting in line ends in a failure. */
   waitsUntilMs: number | null;
-  ends: Ends;
+  stopPolicy: StopPolicy;
   archive: Archive | null;
   /** Refs under which its root disk was asked to be kept, written before that, until the archive names them or they are removed. */
   unfinished: string[];
@@ -110,7 +110,7 @@ export interface Instance {
 }
 
 /** With the times that deadlines count from, if the date has gone back since they were written down, set to now; null when it has not. */
-export function setBack(instance: Instance, nowMs: number): Instance | null {
+export function clampFutureTimes(instance: Instance, nowMs: number): Instance | null {
   const { requestedAtMs, observed } = instance;
   if (requestedAtMs <= nowMs && observed.countedFromMs <= nowMs) return null;
   const countedFromMs = Math.min(observed.countedFromMs, nowMs);

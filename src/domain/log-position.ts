@@ -5,7 +5,7 @@
  */
 
 /** The `nth` line, from 1, among those begun in this millisecond. */
-export interface Place {
+export interface LogPosition {
   atMs: number;
   nth: number;
 }
@@ -16,16 +16,16 @@ const MANY_TIMES = 4 * DISORDER_MS;
 
 const PLACE = /^(\d{1,15})\.([1-9]\d{0,8})$/;
 
-export const placeText = ({ atMs, nth }: Place): string => `${atMs}.${nth}`;
+export const formatLogPosition = ({ atMs, nth }: LogPosition): string => `${atMs}.${nth}`;
 
 /** Null for what no `placeText` is. */
-export function readPlace(text: string): Place | null {
+export function parseLogPosition(text: string): LogPosition | null {
   const [, atMs, nth] = PLACE.exec(text) ?? [];
   return atMs === undefined ? null : { atMs: Number(atMs), nth: Number(nth) };
 }
 
 /** Gives the lines of a log their places, as they come. It has to begin no later than a millisecond that is asked for. */
-export function makePlacing(): (atMs: number | null) => Place | null {
+export function makeLogPositions(): (atMs: number | null) => LogPosition | null {
   const counts = new Map<number, number>();
   let newestMs = -Infinity;
   return (atMs) => {
@@ -39,10 +39,10 @@ export function makePlacing(): (atMs: number | null) => Place | null {
   };
 }
 
-export type Sought = 'before' | 'at' | 'after' | 'lost';
+export type PositionMatch = 'before' | 'at' | 'after' | 'lost';
 
 /** Of lines from `DISORDER_MS` before a place: those before it, its own, and those after it; `lost` when it was not among them. */
-export function makeSeeking(place: Place): (line: Place | null) => Sought {
+export function makePositionSearch(place: LogPosition): (line: LogPosition | null) => PositionMatch {
   let found = false;
   return (line) => {
     if (found) return 'after';

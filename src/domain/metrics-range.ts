@@ -2,36 +2,36 @@
  * Which times figures can be asked for: what was asked becomes whole steps, or a sentence that says what would work. As what is old is
  * kept by the minute, no range has more than 1,442 of them.
  */
-import { HOUR_MS, MINUTE_MS, SAMPLE_MS, startOf, type MetricsRange } from './metrics.ts';
+import { HOUR_MS, MINUTE_MS, SAMPLE_MS, startOfStep, type MetricsRange } from './metrics.ts';
 
 /** Every sample is kept so long, */
-export const SAMPLES_KEPT_MS = HOUR_MS;
+export const SAMPLE_RETENTION_MS = HOUR_MS;
 /** and minutes so long. */
-export const MINUTES_KEPT_MS = 24 * HOUR_MS;
+export const MINUTE_RETENTION_MS = 24 * HOUR_MS;
 /** Clocks differ, and a request takes its time. */
-export const SLACK_MS = MINUTE_MS;
+export const CLOCK_SLACK_MS = MINUTE_MS;
 
-export interface RangeWish {
+export interface MetricsRangeRequest {
   fromMs?: number | undefined;
   toMs?: number | undefined;
   stepMs?: number | undefined;
 }
 
 /** Of what a range is made: of samples, as long as each of it is kept. */
-export const isOfSamples = ({ fromMs, stepMs }: MetricsRange, nowMs: number): boolean =>
+export const hasSampleResolution = ({ fromMs, stepMs }: MetricsRange, nowMs: number): boolean =>
   stepMs % MINUTE_MS !== 0 || hasSamples(fromMs, nowMs);
 
-const hasSamples = (fromMs: number, nowMs: number): boolean => fromMs >= nowMs - SAMPLES_KEPT_MS - SLACK_MS;
+const hasSamples = (fromMs: number, nowMs: number): boolean => fromMs >= nowMs - SAMPLE_RETENTION_MS - CLOCK_SLACK_MS;
 
-export function rangeOf(wish: RangeWish, nowMs: number): MetricsRange | string {
-  if (wish.toMs !== undefined && wish.toMs > nowMs + SLACK_MS)
+export function resolveMetricsRange(wish: MetricsRangeRequest, nowMs: number): MetricsRange | string {
+  if (wish.toMs !== undefined && wish.toMs > nowMs + CLOCK_SLACK_MS)
     return `field "toUnixMs" is ${wish.toMs}: it must be at most ${nowMs}, which is now`;
   const toMs = Math.min(wish.toMs ?? nowMs, nowMs);
   const fromMs = wish.fromMs ?? toMs - HOUR_MS;
   if (fromMs >= toMs)
     return `field "fromUnixMs" is ${fromMs}: it must be before toUnixMs, which is ${toMs}; left out, it is an hour before that`;
-  const oldestMs = nowMs - MINUTES_KEPT_MS;
-  if (fromMs < oldestMs - SLACK_MS)
+  const oldestMs = nowMs - MINUTE_RETENTION_MS;
+  if (fromMs < oldestMs - CLOCK_SLACK_MS)
     return `field "fromUnixMs" is ${fromMs}: it must be at least ${oldestMs}, as figures are kept for 24 hours`;
   const samples = hasSamples(fromMs, nowMs);
   const stepMs = wish.stepMs ?? (samples ? SAMPLE_MS : MINUTE_MS);
@@ -39,6 +39,6 @@ export function rangeOf(wish: RangeWish, nowMs: number): MetricsRange | string {
   if (stepMs % finestMs !== 0)
     return samples
       ? `field "stepSeconds" is ${stepMs / 1000}: it must be a multiple of 15, as a sample is taken every 15 seconds`
-      : `field "stepSeconds" is ${stepMs / 1000}: it must be a multiple of 60 from so long ago, as what is older than an hour is kept by the minute; or fromUnixMs must be at least ${nowMs - SAMPLES_KEPT_MS}`;
-  return { fromMs: startOf(fromMs, stepMs), toMs: startOf(toMs - 1, stepMs) + stepMs, stepMs };
+      : `field "stepSeconds" is ${stepMs / 1000}: it must be a multiple of 60 from so long ago, as what is older than an hour is kept by the minute; or fromUnixMs must be at least ${nowMs - SAMPLE_RETENTION_MS}`;
+  return { fromMs: startOfStep(fromMs, stepMs), toMs: startOfStep(toMs - 1, stepMs) + stepMs, stepMs };
 }

@@ -35,7 +35,7 @@ export interface Counters {
   writtenBytes: number | null;
 }
 
-export interface Reading extends Counters {
+export interface UsageReading extends Counters {
   atMs: number;
   /** When the counters were zero, by the same clock. */
   startedAtMs: number;
@@ -44,24 +44,24 @@ export interface Reading extends Counters {
   gpus: readonly GpuReading[] | null;
 }
 
-export type Values = readonly number[];
+export type MetricsValues = readonly number[];
 
 /** Figures of a time that begins at `atMs`: of one sample both are the same. */
-export interface Span {
+export interface MetricsSpan {
   atMs: number;
-  mean: Values;
-  max: Values;
+  mean: MetricsValues;
+  max: MetricsValues;
 }
 
 export const SAMPLE_MS = 15_000;
 export const MINUTE_MS = 60_000;
 export const HOUR_MS = 3_600_000;
 /** Over a longer time a mean says nothing of what happened in it. */
-export const LONGEST_RATE_MS = 3 * SAMPLE_MS;
+export const MAX_RATE_MS = 3 * SAMPLE_MS;
 
-export const startOf = (atMs: number, stepMs: number): number => Math.floor(atMs / stepMs) * stepMs;
+export const startOfStep = (atMs: number, stepMs: number): number => Math.floor(atMs / stepMs) * stepMs;
 
-export function valuesOf(now: Reading, before: Reading | null): Values {
+export function sampleValues(now: UsageReading, before: UsageReading | null): MetricsValues {
   const rate = (name: keyof Counters, per: number): number => {
     const counted = now[name];
     const since = begunAt(now, before, name);
@@ -86,8 +86,12 @@ export function valuesOf(now: Reading, before: Reading | null): Values {
 }
 
 /** What a rate is counted from: the reading before, or the beginning of a run that is so young; null: neither. */
-function begunAt(now: Reading, before: Reading | null, name: keyof Counters): { atMs: number; counted: number } | null {
-  const isNear = (atMs: number): boolean => atMs > 0 && atMs <= now.atMs && now.atMs - atMs <= LONGEST_RATE_MS;
+function begunAt(
+  now: UsageReading,
+  before: UsageReading | null,
+  name: keyof Counters,
+): { atMs: number; counted: number } | null {
+  const isNear = (atMs: number): boolean => atMs > 0 && atMs <= now.atMs && now.atMs - atMs <= MAX_RATE_MS;
   if (before?.startedAtMs === now.startedAtMs && isNear(before.atMs)) {
     const counted = before[name];
     return counted === null ? null : { atMs: before.atMs, counted };
@@ -96,7 +100,7 @@ function begunAt(now: Reading, before: Reading | null, name: keyof Counters): { 
 }
 
 /** Several times as one; a figure that some of them don't know is of the others. */
-export function folded(atMs: number, spans: readonly Span[]): Span {
+export function foldSpans(atMs: number, spans: readonly MetricsSpan[]): MetricsSpan {
   const width = Math.max(0, ...spans.map(({ mean }) => mean.length));
   const mean: number[] = [];
   const max: number[] = [];
@@ -117,10 +121,10 @@ export function folded(atMs: number, spans: readonly Span[]): Span {
 }
 
 /** Folded to minutes, in order. */
-export const minutesOf = (samples: readonly Span[]): Span[] =>
-  [...Map.groupBy(samples, ({ atMs }) => startOf(atMs, MINUTE_MS))]
+export const foldIntoMinutes = (samples: readonly MetricsSpan[]): MetricsSpan[] =>
+  [...Map.groupBy(samples, ({ atMs }) => startOfStep(atMs, MINUTE_MS))]
     .toSorted(([one], [other]) => one - other)
-    .map(([atMs, within]) => folded(atMs, within));
+    .map(([atMs, within]) => foldSpans(atMs, within));
 
 /** A question: whole steps from `fromMs` up to `toMs`, which is not in it. */
 export interface MetricsRange {
@@ -130,11 +134,14 @@ export interface MetricsRange {
 }
 
 /** One for each step; null: nothing is known of it. */
-export function stepped(spans: readonly Span[], { fromMs, toMs, stepMs }: MetricsRange): (Span | null)[] {
-  const within = Map.groupBy(spans, ({ atMs }) => startOf(atMs, stepMs));
+export function foldIntoSteps(
+  spans: readonly MetricsSpan[],
+  { fromMs, toMs, stepMs }: MetricsRange,
+): (MetricsSpan | null)[] {
+  const within = Map.groupBy(spans, ({ atMs }) => startOfStep(atMs, stepMs));
   return Array.from({ length: Math.round((toMs - fromMs) / stepMs) }, (_, nth) => {
     const atMs = fromMs + nth * stepMs;
     const found = within.get(atMs);
-    return found === undefined ? null : folded(atMs, found);
+    return found === undefined ? null : foldSpans(atMs, found);
   });
 }

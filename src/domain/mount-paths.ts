@@ -30,7 +30,7 @@ const MAX_LENGTH = 255;
 const under = (path: string, tree: string): boolean => path === tree || path.startsWith(`${tree}/`);
 
 /** Why this path can't be a mount path, with what would work; null when it can. Trailing slashes are the caller's to strip. */
-export function whyNotMountPath(path: string): string | null {
+export function refusalOfMountPath(path: string): string | null {
   if (path.length > MAX_LENGTH) return `is longer than ${MAX_LENGTH} characters`;
   if (!path.startsWith('/')) return 'must be absolute, for example /root/data';
   if (/[\p{Cc}\p{Cs}:,\\"']/u.test(path))

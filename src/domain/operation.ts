@@ -161,7 +161,7 @@ export const beginOperation = (kind: OperationKind, cause: Cause, nowMs: number)
 const isBeside = ({ kind }: Operation): boolean => kind === 'expandDisk';
 
 /** Enters a stage: what was under way ends, and one that comes again goes on where it was. */
-export function enter(
+export function beginStage(
   operation: Operation,
   name: StageName,
   nowMs: number,
@@ -188,23 +188,23 @@ export function enter(
 const measured: readonly StageName[] = ['Image', 'Archive'];
 
 /** Carries the operation on to what was observed: the phase is its stage, and a phase of rest ends it. */
-export function carryOn(
+export function advanceOperation(
   operation: Operation,
   observed: Pick<Observed, 'phase' | 'progress' | 'diagnosis' | 'diagnosisMessage'>,
   nowMs: number,
 ): Operation {
   if (operation.endedAtMs !== null || isBeside(operation)) return operation;
   const { phase, progress, diagnosis, diagnosisMessage } = observed;
-  if (phase === 'Failed') return failOperation(operation, failureOf(diagnosis, diagnosisMessage), nowMs);
+  if (phase === 'Failed') return failOperation(operation, operationErrorOf(diagnosis, diagnosisMessage), nowMs);
   const stage = stageOfPhase[phase];
   if (stage === null) return endOperation(operation, 'Succeeded', nowMs);
   // One that has its place shows the phase Queued until a pass looks at it: it is not back in line.
   if (stage === 'Queued' && operation.stages.at(-1)?.name === 'Placed') return operation;
-  return enter(operation, stage, nowMs, measured.includes(stage) ? progress : null);
+  return beginStage(operation, stage, nowMs, measured.includes(stage) ? progress : null);
 }
 
 /** The init script runs beside the instance: it is in the timeline, and the operation does not wait for it. */
-export const beginInit = (operation: Operation, nowMs: number): Operation => ({
+export const beginInitScript = (operation: Operation, nowMs: number): Operation => ({
   ...operation,
   stages: [
     ...operation.stages.filter(({ name }) => name !== 'InitScript'),
@@ -212,7 +212,7 @@ export const beginInit = (operation: Operation, nowMs: number): Operation => ({
   ],
 });
 
-export const endInit = (operation: Operation, nowMs: number): Operation => ({
+export const endInitScript = (operation: Operation, nowMs: number): Operation => ({
   ...operation,
   stages: operation.stages.map((stage) => (stage.name === 'InitScript' ? ended(stage, nowMs) : stage)),
 });
@@ -235,14 +235,14 @@ export const failOperation = (operation: Operation, error: OperationError, nowMs
   closed(operation, 'Failed', nowMs, error);
 
 /** The failure that a diagnosis of an instance is. */
-export const failureOf = (reason: Diagnosis, message: string): OperationError => ({
+export const operationErrorOf = (reason: Diagnosis, message: string): OperationError => ({
   reason,
   message,
   whatToDo: diagnoses[reason],
 });
 
 /** Another wish follows it: what had not ended is cancelled, and nothing of it goes on. */
-export const supersede = (operation: Operation, nowMs: number): Operation => {
+export const supersedeOperation = (operation: Operation, nowMs: number): Operation => {
   const over = endOperation(operation, 'Cancelled', nowMs);
   return { ...over, stages: over.stages.map((stage) => ended(stage, nowMs)) };
 };
@@ -279,17 +279,17 @@ export function percentOf(operation: Operation): number {
 const present = ({ stages }: Operation): Stage | undefined => stages.findLast(({ name }) => name !== 'InitScript');
 
 /** Whether a stage that is over came to what it is for: one ended by a failure, a cancel or a step back did not. */
-export function reached(name: StageName, operation: Operation): boolean {
+export function isStageComplete(name: StageName, operation: Operation): boolean {
   if (operation.state === 'Succeeded' || name === 'InitScript') return true;
   const place = (one: StageName | undefined): number => courses[operation.kind].findIndex(([each]) => each === one);
   return place(name) < place(present(operation)?.name);
 }
 
 /** What brings an instance up: the timeline of an instance is one of these. */
-export const bringUps: readonly OperationKind[] = ['launch', 'start', 'restart'];
+export const bringUpKinds: readonly OperationKind[] = ['launch', 'start', 'restart'];
 
 /** Cancelling is a wish of its own: the action that takes the operation back, or why none does and what would work. */
-export function howToCancel({ kind, state, endedAtMs }: Operation): { action: Action } | { why: string } {
+export function planCancellation({ kind, state, endedAtMs }: Operation): { action: Action } | { why: string } {
   if (endedAtMs !== null) return { why: `it has ended already (${state}); nothing of it is under way` };
   switch (kind) {
     case 'launch':

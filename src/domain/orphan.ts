@@ -21,12 +21,12 @@ export const orphanPolicies = [
 ] as const;
 
 export interface OrphanPolicy {
-  does: (typeof orphanPolicies)[number];
+  action: (typeof orphanPolicies)[number];
   /** How long a stray is watched before `stop` deletes it. */
-  keptMs: number;
+  retentionMs: number;
 }
 
-export const defaultOrphanPolicy: OrphanPolicy = { does: 'stop', keptMs: 24 * 3_600_000 };
+export const defaultOrphanPolicy: OrphanPolicy = { action: 'stop', retentionMs: 24 * 3_600_000 };
 
 export interface Orphan {
   /** `<regionId>/<kind>/<engineName>`; of a disk that name is `<pool>/<kind of disk>/<id>`. */
@@ -61,7 +61,7 @@ export const orphanIdOf = (regionId: string, { kind, engineName }: Pick<Orphan, 
 const LONGEST_WATCH_MS = 60_000;
 
 /** The time watched, after one more sighting: more than 0, so that the second one is told from the first. */
-export const watchedOn = (
+export const addWatchedTime = (
   { watchedMs, lastSeenAtMs }: Pick<Orphan, 'watchedMs' | 'lastSeenAtMs'>,
   nowMs: number,
 ): number => watchedMs + Math.min(LONGEST_WATCH_MS, Math.max(1, nowMs - lastSeenAtMs));
@@ -75,7 +75,7 @@ type Decided = Pick<Orphan, 'kind' | 'running' | 'handling' | 'watchedMs'>;
 export function orphanStep(orphan: Decided, policy: OrphanPolicy): 'leave' | 'halt' | 'discard' {
   if (!isConfirmed(orphan)) return 'leave';
   if (msUntilDeleted(orphan, policy) === 0) return 'discard';
-  const stops = orphan.handling === 'stop' || policy.does === 'stop';
+  const stops = orphan.handling === 'stop' || policy.action === 'stop';
   if (!stops || !orphan.running) return 'leave';
   // What a Docker keeps is on a disk: nothing is lost with what runs it.
   if (orphan.kind === 'docker') return 'discard';
@@ -85,6 +85,6 @@ export function orphanStep(orphan: Decided, policy: OrphanPolicy): 'leave' | 'ha
 /** How much longer it is watched before it is deleted; null when it is kept. */
 export function msUntilDeleted({ kind, handling, watchedMs }: Decided, policy: OrphanPolicy): number | null {
   if (handling === 'delete') return 0;
-  if (kind === 'disk' || handling === 'stop' || policy.does === 'report') return null;
-  return policy.does === 'delete' ? 0 : Math.max(0, policy.keptMs - watchedMs);
+  if (kind === 'disk' || handling === 'stop' || policy.action === 'report') return null;
+  return policy.action === 'delete' ? 0 : Math.max(0, policy.retentionMs - watchedMs);
 }

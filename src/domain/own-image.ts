@@ -6,7 +6,7 @@ export const ownImageStates = ['Saving', 'Ready', 'Failed', 'Deleting'] as const
 export type OwnImageState = (typeof ownImageStates)[number];
 
 /** Why its root disk can't be saved as an image now, or null when it can: its container has to be there, and to stay. */
-export function whyNotSave({
+export function refusalOfSave({
   desired,
   everEnsured,
   observed: { status },

@@ -28,7 +28,7 @@ import { capacityOf, type Capacity, type InstanceType } from './catalog.ts';
 type Sized = Pick<InstanceType, 'cpuCores' | 'memoryGB' | 'gpuCount'>;
 
 /** What a region has and what of it is promised. */
-export interface Room {
+export interface RegionCapacity {
   total: Capacity;
   used: Capacity;
 }
@@ -41,25 +41,25 @@ const less = (from: Capacity, what: Capacity): Capacity => ({
   gpus: from.gpus - what.gpus,
 });
 
-export const nothing: Capacity = { cpuMilli: 0, memoryMiB: 0, gpus: 0 };
+export const zeroCapacity: Capacity = { cpuMilli: 0, memoryMiB: 0, gpus: 0 };
 
-export const plus = (one: Capacity, other: Capacity): Capacity => ({
+export const addCapacity = (one: Capacity, other: Capacity): Capacity => ({
   cpuMilli: one.cpuMilli + other.cpuMilli,
   memoryMiB: one.memoryMiB + other.memoryMiB,
   gpus: one.gpus + other.gpus,
 });
 
 /** Less than nothing of what the engine has lost. */
-export const freeOf = ({ total, used }: Room): Capacity => less(total, used);
+export const freeCapacity = ({ total, used }: RegionCapacity): Capacity => less(total, used);
 
 export const fits = (need: Capacity, open: Capacity): boolean =>
   resources.every((resource) => need[resource] <= 0 || need[resource] <= open[resource]);
 
 /** For how long from joining the line room is kept for one that waits, whatever comes free meanwhile. */
-export const KEPT_MS = 10 * 60_000;
+export const RESERVATION_MS = 10 * 60_000;
 
 /** One that waits. */
-export interface InLine {
+export interface QueuedRequest {
   need: Capacity;
   ownerId: string;
   /** By the clock, unlike its place: one from the future, of a clock that was put back, counts as over. */
@@ -70,18 +70,18 @@ export interface InLine {
  * Goes along the line from its head: what is open to the next is what is free less what is taken by those before it or kept for them.
  * It is asked of one after the other, so that a long line need not be read to its end.
  */
-export function makeTurns(room: Room, nowMs: number) {
-  let open = freeOf(room);
+export function walkQueue(room: RegionCapacity, nowMs: number) {
+  let open = freeCapacity(room);
   let kept = 0;
   /** Accounts whose first was passed and not placed. */
   const waiting = new Set<string>();
   /** What is placed on the way is its account's from then on. */
   const placedOf = new Map<string, Capacity>();
-  const mayBeKept = ({ need, ownerId, joinedAtMs }: InLine): boolean =>
+  const mayBeKept = ({ need, ownerId, joinedAtMs }: QueuedRequest): boolean =>
     !fits(need, open) &&
     !waiting.has(ownerId) &&
     joinedAtMs <= nowMs &&
-    nowMs - joinedAtMs < KEPT_MS &&
+    nowMs - joinedAtMs < RESERVATION_MS &&
     fits(need, room.total);
   return {
     /** What is open to whoever stands behind all that were passed. */
@@ -91,12 +91,12 @@ export function makeTurns(room: Room, nowMs: number) {
     /** Whether it hangs on what its account's instances hold if room is kept for the next one. */
     mayBeKept,
     /** Whether the next one may be placed now; its account's instances hold so much already. */
-    pass(one: InLine, held: Capacity): boolean {
+    pass(one: QueuedRequest, held: Capacity): boolean {
       const { need, ownerId } = one;
       const placed = fits(need, open);
-      const own = plus(held, placedOf.get(ownerId) ?? nothing);
+      const own = addCapacity(held, placedOf.get(ownerId) ?? zeroCapacity);
       const keeps = mayBeKept(one) && fits(need, less(room.total, own));
-      if (placed) placedOf.set(ownerId, plus(need, placedOf.get(ownerId) ?? nothing));
+      if (placed) placedOf.set(ownerId, addCapacity(need, placedOf.get(ownerId) ?? zeroCapacity));
       else waiting.add(ownerId);
       if (placed || keeps) {
         open = less(open, need);
@@ -110,7 +110,7 @@ export function makeTurns(room: Room, nowMs: number) {
 }
 
 /** What is missing for it, in words: of `open`, what more would be needed. Empty when it fits. */
-export function whatIsShort(need: Capacity, open: Capacity): string {
+export function capacityShortfall(need: Capacity, open: Capacity): string {
   const lack = (resource: keyof Capacity): number =>
     need[resource] <= 0 ? 0 : need[resource] - Math.max(0, open[resource]);
   const count = (number: number, one: string, more: string): string => `${number} ${number === 1 ? one : more}`;

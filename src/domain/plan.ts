@@ -4,12 +4,12 @@
  */
 import { isExpanding } from './expand-disk.ts';
 import {
-  after,
+  nextStatus,
   backOffMs,
   deadlines,
   diagnoses,
   isLasting,
-  lastly,
+  permanentReason,
   phaseDeadlines,
   type Diagnosis,
   type InstanceStatus,
@@ -19,7 +19,7 @@ import {
 import type { Instance, Observed } from './instance.ts';
 
 /** What was seen of the container. The engine's `Observation`, plus whether its software answers. */
-export type Seen =
+export type InstanceObservation =
   | { kind: 'unknown'; reason: string }
   | { kind: 'absent' }
   | {
@@ -61,10 +61,10 @@ export type Step =
   | { do: 'mark'; show: Partial<Observed>; attempts?: number; afterMs?: number }
   /** It came to rest as wished: capacity is freed. */
   | { do: 'settle'; show: Partial<Observed> }
-  | GiveUp;
+  | PermanentFailure;
 
 /** Give the wish up: desired becomes stopped, capacity is freed. */
-export interface GiveUp {
+export interface PermanentFailure {
   do: 'giveUp';
   show: Partial<Observed>;
 }
@@ -72,24 +72,24 @@ export interface GiveUp {
 /** Who ran this long before it ended by itself begins with a clean count of attempts. */
 const STABLE_MS = 10 * 60_000;
 
-export function plan(instance: Instance, seen: Seen, nowMs: number, limits: Limits): Step {
+export function plan(instance: Instance, seen: InstanceObservation, nowMs: number, limits: Limits): Step {
   const { observed } = instance;
   if (seen.kind === 'unknown') {
-    const afterMs = limits.askAgainMs;
+    const afterMs = limits.engineRetryMs;
     if (observed.diagnosis === 'EngineUnreachable' || hasFailed(observed.status)) return { do: 'rest', afterMs };
-    return { do: 'mark', show: diagnosed('EngineUnreachable', seen.reason), afterMs };
+    return { do: 'mark', show: diagnosisFields('EngineUnreachable', seen.reason), afterMs };
   }
   // Nothing is failed for a time in which the engine was away: the deadlines count anew.
   if (observed.diagnosis === 'EngineUnreachable')
-    return { do: 'mark', show: { ...diagnosed('', ''), countedFromMs: nowMs } };
+    return { do: 'mark', show: { ...diagnosisFields('', ''), countedFromMs: nowMs } };
   const step = planKnown(instance, seen, nowMs, limits);
   const atRest = step.do === 'rest' && step.afterMs === undefined;
   if (atRest && isExpanding(instance)) return { do: 'grow' };
   return atRest && instance.unfinished.length > 0 ? { do: 'removeUnfinished' } : step;
 }
 
-type Known = Exclude<Seen, { kind: 'unknown' }>;
-type Present = Extract<Seen, { kind: 'present' }>;
+type Known = Exclude<InstanceObservation, { kind: 'unknown' }>;
+type Present = Extract<InstanceObservation, { kind: 'present' }>;
 
 function planKnown(instance: Instance, seen: Known, nowMs: number, limits: Limits): Step {
   const { desired, observed } = instance;
@@ -115,12 +115,12 @@ function planStopped(instance: Instance, seen: Known, nowMs: number, limits: Lim
   const wasArchiving = observed.status === 'StartingFailed' && (kind === 'archive' || kind === 'stop');
   if (hasFailed(observed.status) && !wasArchiving) return { do: 'rest' };
   const reason = endedBy(instance);
-  const at = diagnosed(reason, observed.diagnosis === reason ? observed.diagnosisMessage : diagnoses[reason]);
+  const at = diagnosisFields(reason, observed.diagnosis === reason ? observed.diagnosisMessage : diagnoses[reason]);
   if (observed.status === 'Stopped') {
     const settled = observed.phase === 'Stopped' && observed.diagnosis === reason;
     return settled ? { do: 'rest' } : { do: 'settle', show: { phase: 'Stopped', progress: null, ...at } };
   }
-  return { do: 'settle', show: { ...resting, status: after(observed.status, 'stop'), phase: 'Stopped', ...at } };
+  return { do: 'settle', show: { ...resting, status: nextStatus(observed.status, 'stop'), phase: 'Stopped', ...at } };
 }
 
 /** Of one whose main process ended by itself its Docker may run on. */
@@ -141,7 +141,7 @@ function halt({ observed, requestedAtMs }: Instance, nowMs: number, limits: Limi
   if (hasFailed(observed.status)) return { do: 'halt', show: {}, graceMs };
   const reason = late || observed.diagnosis === 'StopDelayed' ? 'StopDelayed' : '';
   const text = observed.diagnosis === reason ? observed.diagnosisMessage : diagnoses[reason];
-  return { do: 'halt', show: { phase: 'Stopping', ...diagnosed(reason, text) }, graceMs };
+  return { do: 'halt', show: { phase: 'Stopping', ...diagnosisFields(reason, text) }, graceMs };
 }
 
 /** The root disk becomes an image, and only then its container goes. One that has none is archived as it is. */
@@ -158,7 +158,13 @@ function planArchived(instance: Instance, seen: Known, nowMs: number, limits: Li
   const message = archive === null ? 'there was no root disk to keep: its container was gone' : '';
   return {
     do: 'settle',
-    show: { ...resting, status: after(observed.status, 'archive'), phase: 'Archived', message, ...diagnosed('', '') },
+    show: {
+      ...resting,
+      status: nextStatus(observed.status, 'archive'),
+      phase: 'Archived',
+      message,
+      ...diagnosisFields('', ''),
+    },
   };
 }
 
@@ -166,7 +172,7 @@ function planRunning(instance: Instance, seen: Known, nowMs: number, limits: Lim
   const { observed } = instance;
   if (instance.waitsSinceMs !== null) return { do: 'place' };
   const overdue = whatIsOverdue(instance, nowMs, limits);
-  if (overdue) return giveUp(instance, overdue.reason, overdue.text);
+  if (overdue) return failPermanently(instance, overdue.reason, overdue.text);
   if (seen.kind === 'present' && seen.running) {
     if (instance.mustHalt) return { do: 'halt', show: {}, graceMs: limits.stopGraceMs };
     return planPresent(instance, seen, nowMs, limits);
@@ -190,7 +196,7 @@ function planRunning(instance: Instance, seen: Known, nowMs: number, limits: Lim
   const pauseMs = pauseLeftMs(instance, seen, nowMs, limits);
   if (pauseMs > 0) return { do: 'rest', afterMs: pauseMs };
   const event: StatusEvent = seen.kind === 'present' && observed.status === 'Initializing' ? 'made' : 'create';
-  return { do: 'ensure', show: { status: after(observed.status, event), healthy: false, runningSinceMs: 0 } };
+  return { do: 'ensure', show: { status: nextStatus(observed.status, event), healthy: false, runningSinceMs: 0 } };
 }
 
 /** What it waits for has not come before the deadline of its status, or the shorter one of its phase. */
@@ -228,17 +234,17 @@ function startAgain(
   nowMs: number,
   limits: Limits,
 ): Step {
-  if (attempts > limits.maxAttempts) return giveUp(instance, reason, `${text}, ${attempts} times in a row`);
+  if (attempts > limits.maxAttempts) return failPermanently(instance, reason, `${text}, ${attempts} times in a row`);
   const { status, countedFromMs } = instance.observed;
   const show = {
-    status: after(status, 'end'),
+    status: nextStatus(status, 'end'),
     // One that was Running may have been wished long ago: what a start may take is counted from its end.
     countedFromMs: isLasting(status) ? nowMs : countedFromMs,
     phase: 'Queued',
     healthy: false,
     runningSinceMs: 0,
     message: '',
-    ...diagnosed(reason, text),
+    ...diagnosisFields(reason, text),
   } as const;
   return { do: 'mark', show, attempts, afterMs: backOffMs(attempts, limits) };
 }
@@ -248,20 +254,26 @@ function planPresent(instance: Instance, seen: Present, nowMs: number, limits: L
   const { observed, spec } = instance;
   if (observed.phase === 'Ready' && observed.status === 'Running') {
     if (seen.answers === false && observed.healthy)
-      return { do: 'mark', show: { healthy: false, ...diagnosed('Unhealthy', diagnoses.Unhealthy) } };
+      return { do: 'mark', show: { healthy: false, ...diagnosisFields('Unhealthy', diagnoses.Unhealthy) } };
     if (seen.answers === true && !observed.healthy)
-      return { do: 'mark', show: { healthy: true, ...diagnosed('', '') } };
-    if (observed.diagnosis !== '' && observed.diagnosis !== 'Unhealthy') return { do: 'mark', show: diagnosed('', '') };
+      return { do: 'mark', show: { healthy: true, ...diagnosisFields('', '') } };
+    if (observed.diagnosis !== '' && observed.diagnosis !== 'Unhealthy')
+      return { do: 'mark', show: diagnosisFields('', '') };
     if (isExpanding(instance)) return { do: 'grow' };
     if (instance.filesStale || (spec.enableDocker && seen.docker === 'stopped')) return { do: 'refresh' };
     return spec.initScript.trim() !== '' && instance.initExit === null ? { do: 'checkInit' } : { do: 'rest' };
   }
   const from = Math.max(seen.startedAtMs, countedFrom(instance.requestedAtMs, observed));
   if (nowMs - from > limits.readyDeadlineMs)
-    return giveUp(instance, 'StartTimeout', `not ready ${limits.readyDeadlineMs / 1000} s after its start`);
+    return failPermanently(instance, 'StartTimeout', `not ready ${limits.readyDeadlineMs / 1000} s after its start`);
   return {
     do: 'checkReady',
-    show: { status: after(observed.status, 'made'), phase: 'WaitReady', progress: null, ...diagnosed('', '') },
+    show: {
+      status: nextStatus(observed.status, 'made'),
+      phase: 'WaitReady',
+      progress: null,
+      ...diagnosisFields('', ''),
+    },
   };
 }
 
@@ -272,7 +284,7 @@ const hasFailed = (status: InstanceStatus): boolean => status === 'StartingFaile
 /** What is true of whatever does not run. */
 const resting = { healthy: false, runningSinceMs: 0, message: '', progress: null } as const;
 
-export const diagnosed = (
+export const diagnosisFields = (
   diagnosis: Diagnosis,
   diagnosisMessage: string,
 ): Pick<Observed, 'diagnosis' | 'diagnosisMessage'> => ({
@@ -281,8 +293,12 @@ export const diagnosed = (
 });
 
 /** The lasting failure that fits how far it had come. */
-export function giveUp({ observed }: Pick<Instance, 'observed'>, diagnosis: Diagnosis, text: string): GiveUp {
-  const status = after(observed.status, 'giveUp');
-  const reason = lastly(diagnosis);
-  return { do: 'giveUp', show: { ...resting, status, phase: 'Failed', ...diagnosed(reason, text) } };
+export function failPermanently(
+  { observed }: Pick<Instance, 'observed'>,
+  diagnosis: Diagnosis,
+  text: string,
+): PermanentFailure {
+  const status = nextStatus(observed.status, 'giveUp');
+  const reason = permanentReason(diagnosis);
+  return { do: 'giveUp', show: { ...resting, status, phase: 'Failed', ...diagnosisFields(reason, text) } };
 }

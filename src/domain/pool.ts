@@ -24,14 +24,14 @@ export interface Space {
 }
 
 /** What is counted of a pool. */
-export interface PoolCount {
+export interface PoolUsage {
   limitGB: number;
   /** Promised to disks, whatever they hold. */
   usedGB: number;
 }
 
 /** What instances bring with them is of the faster type; what all of an account's instances share, of the other. */
-export const typeOfKind = (kind: Exclude<DiskKind, 'volume' | 'snapshot'>): VolumeType =>
+export const volumeTypeOfDisk = (kind: Exclude<DiskKind, 'volume' | 'snapshot'>): VolumeType =>
   kind === 'shared' ? 'filesystem' : 'highspeedstorage';
 
 const KEPT_FREE_SHARE = 0.05;
@@ -39,15 +39,15 @@ const KEPT_FREE_LEAST_BYTES = BYTES_PER_GB;
 const KEPT_FREE_MOST_BYTES = 10 * BYTES_PER_GB;
 
 /** Of each place, for the database, logs and what is written already. Nothing new is begun there once less is free. */
-export const keptFreeBytes = (totalBytes: number): number =>
+export const reservedBytes = (totalBytes: number): number =>
   Math.min(KEPT_FREE_MOST_BYTES, Math.max(KEPT_FREE_LEAST_BYTES, totalBytes * KEPT_FREE_SHARE));
 
-export const isNearlyFull = ({ totalBytes, freeBytes }: Space): boolean => freeBytes < keptFreeBytes(totalBytes);
+export const isNearlyFull = ({ totalBytes, freeBytes }: Space): boolean => freeBytes < reservedBytes(totalBytes);
 
 /** How much may be promised. `usageBytes`: what its disks hold already, which is not free and yet theirs. */
 export function limitGB({ sizeGB, overcommit }: PoolRules, space: Space, usageBytes: number): number {
   if (sizeGB !== null) return Math.floor(sizeGB * overcommit);
-  const roomBytes = Math.min(space.totalBytes, space.freeBytes + usageBytes) - keptFreeBytes(space.totalBytes);
+  const roomBytes = Math.min(space.totalBytes, space.freeBytes + usageBytes) - reservedBytes(space.totalBytes);
   return Math.max(0, Math.floor((roomBytes / BYTES_PER_GB) * overcommit));
 }
 
@@ -55,6 +55,6 @@ const NEARLY_PROMISED_SHARE = 0.9;
 const NEARLY_FULL_FREE_SHARE = 0.1;
 
 /** Whether the operator is to be told: most of it is promised, or its place is about to be full. */
-export const wantsRoom = ({ limitGB: limit, usedGB }: PoolCount, space: Space): boolean =>
+export const wantsRoom = ({ limitGB: limit, usedGB }: PoolUsage, space: Space): boolean =>
   usedGB >= limit * NEARLY_PROMISED_SHARE ||
-  space.freeBytes < Math.max(keptFreeBytes(space.totalBytes), space.totalBytes * NEARLY_FULL_FREE_SHARE);
+  space.freeBytes < Math.max(reservedBytes(space.totalBytes), space.totalBytes * NEARLY_FULL_FREE_SHARE);

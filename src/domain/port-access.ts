@@ -13,7 +13,7 @@ export const defaultAccess = (port: number, nodePorts: readonly number[]): PortA
   port !== SSH_PORT && nodePorts.includes(port) ? 'public' : 'owner';
 
 /** As it holds. A port that is not in it is the owner's alone. */
-export function accessOf(nodePorts: readonly number[], settings: AccessByPort): AccessByPort {
+export function effectiveAccess(nodePorts: readonly number[], settings: AccessByPort): AccessByPort {
   const held = new Map<number, PortAccess>();
   for (const port of [...nodePorts, ...settings.keys()]) {
     const access = settings.get(port) ?? defaultAccess(port, nodePorts);
@@ -23,7 +23,7 @@ export function accessOf(nodePorts: readonly number[], settings: AccessByPort): 
 }
 
 /** The settings after a wish; what is the default is not kept as a setting. */
-export function nextSettings(
+export function changeAccess(
   settings: AccessByPort,
   { port, access }: { port: number; access: PortAccess | 'default' },
   nodePorts: readonly number[],
@@ -35,7 +35,7 @@ export function nextSettings(
 }
 
 /** Whether an account, or one who is nobody (null), comes in by what it is. */
-export function mayCome(access: PortAccess, accountId: string | null, ownerId: string): boolean {
+export function allowsAccount(access: PortAccess, accountId: string | null, ownerId: string): boolean {
   switch (access) {
     case 'public':
       return true;

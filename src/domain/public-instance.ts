@@ -4,8 +4,8 @@
  */
 import type { Region } from './catalog.ts';
 import { dataDiskGB, inGB } from './disk.ts';
-import { fullText } from './disk-warnings.ts';
-import { endsAtMs } from './stop-policy.ts';
+import { fullDisksText } from './disk-warnings.ts';
+import { stopDueAtMs } from './stop-policy.ts';
 import { legalActions, type Action } from './instance-states.ts';
 import type { Instance } from './instance.ts';
 import { toDollars } from './money.ts';
@@ -145,7 +145,7 @@ export function publicInstance(instance: Instance, region: Region): PublicInstan
       createAtUnixMs: instance.createdAtMs,
       status: observed.status,
       phase: observed.phase,
-      message: observed.message || fullText(instance.diskUsage.full),
+      message: observed.message || fullDisksText(instance.diskUsage.full),
       diagnosisReason: observed.diagnosis,
       diagnosisMessage: observed.diagnosisMessage,
       healthy: observed.healthy,
@@ -156,7 +156,7 @@ export function publicInstance(instance: Instance, region: Region): PublicInstan
       },
       instanceDiskAmountInfo: { rootDiskAmountGi: type.rootDiskGB, dataDiskAmountGi: dataGB },
       stopTimestamp: observed.stoppedAtMs,
-      scheduledStopTimestamp: endsAtMs(instance) ?? 0,
+      scheduledStopTimestamp: stopDueAtMs(instance) ?? 0,
     },
     actions: legalActions(observed.status, instance.desired),
   };

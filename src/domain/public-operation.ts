@@ -1,10 +1,10 @@
 /** The operation object of `/operation/get`, and what its stages say. */
 import {
   amountOf,
-  howToCancel,
+  planCancellation,
   operationId,
   percentOf,
-  reached,
+  isStageComplete,
   type Cause,
   type Operation,
   type OperationError,
@@ -34,7 +34,7 @@ function textOf(stage: Stage, operation: Operation): string {
   const [during, after] = sayings[name];
   const amount = progress === null ? '' : `: ${amountOf(progress)}`;
   if (endedAtMs === null) return during + amount;
-  return reached(name, operation) ? after + amount : `not finished: ${during}${amount}`;
+  return isStageComplete(name, operation) ? after + amount : `not finished: ${during}${amount}`;
 }
 
 export interface PublicStage {
@@ -84,5 +84,5 @@ export const publicOperation = (subjectId: string, generation: number, operation
   startedAtUnixMs: operation.startedAtMs,
   endedAtUnixMs: operation.endedAtMs,
   error: operation.error,
-  cancellable: 'action' in howToCancel(operation),
+  cancellable: 'action' in planCancellation(operation),
 });

@@ -10,16 +10,16 @@ const SERVER =
 const urlOf = (server: string): string => `http://${server}`;
 
 /** Of one in small letters. Ports end at 65535, and addresses have four parts of at most 255. */
-export const isServer = (text: string): boolean => SERVER.test(text) && URL.canParse(urlOf(text));
+export const isRegistryServer = (text: string): boolean => SERVER.test(text) && URL.canParse(urlOf(text));
 
-export const hubIsOne = (server: string): string => (ALSO_THE_HUB.includes(server) ? DOCKER_HUB : server);
+export const canonicalServer = (server: string): string => (ALSO_THE_HUB.includes(server) ? DOCKER_HUB : server);
 
 /** Engines ask at 443, and then at 80, where no port is named. */
 export const isSameServer = (one: string, other: string): boolean => asOne(one) === asOne(other);
 
 function asOne(server: string): string {
   const { hostname, host } = new URL(urlOf(server));
-  return hubIsOne(host.endsWith(':443') ? hostname : host);
+  return canonicalServer(host.endsWith(':443') ? hostname : host);
 }
 
 /**

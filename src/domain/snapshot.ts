@@ -93,7 +93,7 @@ export function planSnapshot(
 
 const DELETE_IT = 'Delete it, and take another once the operator has seen to what it says; the volume is as it was.';
 
-export const failedSnapshot = (
+export const failSnapshot = (
   snapshot: Snapshot,
   { reason, message }: { reason: string; message: string },
   nowMs: number,

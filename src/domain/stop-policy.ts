@@ -3,7 +3,7 @@ import type { Instance, Observed } from './instance.ts';
 import type { Cause } from './operation.ts';
 import type { IdlePolicy } from './idle.ts';
 
-export interface Ends {
+export interface StopPolicy {
   /** The time that was set; null: none. */
   stopAtMs: number | null;
   /** From when it became Running; null: as long as it likes. */
@@ -15,48 +15,55 @@ export interface Ends {
 }
 
 /** What the operator sets for the whole installation. */
-export interface EndsRules {
+export interface StopPolicyRules {
   /** Nobody's instance may run longer without a stop; null: no such bound. */
   capRunMs: number | null;
   /** What new instances begin with. */
   idle: IdlePolicy | null;
 }
 
-export const noEnds: Ends = { stopAtMs: null, maxRunMs: null, idle: null, keepAliveUntilMs: 0 };
+export const noStopPolicy: StopPolicy = { stopAtMs: null, maxRunMs: null, idle: null, keepAliveUntilMs: 0 };
 
-export const firstEnds = ({ capRunMs, idle }: EndsRules): Ends => ({ ...noEnds, maxRunMs: capRunMs, idle });
+export const initialStopPolicy = ({ capRunMs, idle }: StopPolicyRules): StopPolicy => ({
+  ...noStopPolicy,
+  maxRunMs: capRunMs,
+  idle,
+});
 
 type Seen = Pick<Observed, 'status' | 'runningSinceMs'>;
 
-type Ending = Pick<Instance, 'desired' | 'ends' | 'observed'>;
+type ClockStopped = Pick<Instance, 'desired' | 'stopPolicy' | 'observed'>;
 
 /**
  * When it is to be stopped by the clock alone: the earlier of the two; null when nothing is set, and of one that is not to run. Its
  * longest run counts while it is Running.
  */
-export function endsAtMs({ desired, ends, observed }: Ending): number | null {
+export function stopDueAtMs({ desired, stopPolicy, observed }: ClockStopped): number | null {
   if (desired !== 'running') return null;
-  const longest = longestMs(ends, observed);
-  if (ends.stopAtMs === null || longest === null) return ends.stopAtMs ?? longest;
-  return Math.min(ends.stopAtMs, longest);
+  const longest = longestMs(stopPolicy, observed);
+  if (stopPolicy.stopAtMs === null || longest === null) return stopPolicy.stopAtMs ?? longest;
+  return Math.min(stopPolicy.stopAtMs, longest);
 }
 
-const longestMs = ({ maxRunMs }: Ends, { status, runningSinceMs }: Seen): number | null =>
+const longestMs = ({ maxRunMs }: StopPolicy, { status, runningSinceMs }: Seen): number | null =>
   maxRunMs === null || status !== 'Running' ? null : runningSinceMs + maxRunMs;
 
 /** Why the clock ends it now; null while it does not. */
-export function clockCause(instance: Ending, nowMs: number): Extract<Cause, 'ScheduledStop' | 'MaxRunTime'> | null {
-  const atMs = endsAtMs(instance);
+export function dueStopCause(
+  instance: ClockStopped,
+  nowMs: number,
+): Extract<Cause, 'ScheduledStop' | 'MaxRunTime'> | null {
+  const atMs = stopDueAtMs(instance);
   if (atMs === null || atMs > nowMs) return null;
-  return atMs === instance.ends.stopAtMs ? 'ScheduledStop' : 'MaxRunTime';
+  return atMs === instance.stopPolicy.stopAtMs ? 'ScheduledStop' : 'MaxRunTime';
 }
 
 /** As it is started again: a time that has passed has done its work, or would stop it at once, for ever. */
-export const withoutPast = (ends: Ends, nowMs: number): Ends =>
+export const withoutPastStop = (ends: StopPolicy, nowMs: number): StopPolicy =>
   ends.stopAtMs !== null && ends.stopAtMs <= nowMs ? { ...ends, stopAtMs: null } : ends;
 
 /** What is asked for: what is left out stays, null takes off. */
-export interface EndsWish {
+export interface StopPolicyRequest {
   stopAtMs?: number | null | undefined;
   maxRunMs?: number | null | undefined;
   idle?: IdlePolicy | null | undefined;
@@ -67,7 +74,13 @@ const MINUTE_MS = 60_000;
 const FURTHEST_MS = 366 * 24 * 60 * MINUTE_MS;
 
 /** What then holds; or, as text, why that can't be and what would work. */
-export function nextEnds(ends: Ends, wish: EndsWish, seen: Seen, rules: EndsRules, nowMs: number): Ends | string {
+export function nextStopPolicy(
+  ends: StopPolicy,
+  wish: StopPolicyRequest,
+  seen: Seen,
+  rules: StopPolicyRules,
+  nowMs: number,
+): StopPolicy | string {
   const { stopAtMs = ends.stopAtMs, idle = ends.idle } = wish;
   const maxRunMs = wish.maxRunMs === undefined ? ends.maxRunMs : (wish.maxRunMs ?? rules.capRunMs);
   const stop = wish.stopAtMs ?? null;

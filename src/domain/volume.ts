@@ -16,7 +16,7 @@ export const volumeStatuses = ['Pending', 'Bound', 'Terminating', 'Lost', 'Faile
 export type VolumeStatus = (typeof volumeStatuses)[number];
 
 /** What a volume can be a copy of. */
-export interface Source extends DiskId {
+export interface VolumeSource extends DiskId {
   kind: 'volume' | 'snapshot';
 }
 
@@ -31,7 +31,7 @@ export interface Volume {
   sizeGB: number;
   usageBytes: number;
   /** The volume or snapshot that it is a copy of; null for one that began empty. */
-  source: Source | null;
+  source: VolumeSource | null;
   status: VolumeStatus;
   generation: number;
   /** How its create, expand or delete fares. */
@@ -98,7 +98,7 @@ export function planVolume(
 }
 
 /** The volume once its making, or its growth to more than `hasGB`, was given up. */
-export function failedVolume(
+export function failVolume(
   volume: Volume,
   why: { reason: string; message: string; hasGB: number | null },
   nowMs: number,
@@ -114,7 +114,7 @@ const MAKE_ANEW =
 const GROW_LATER = 'It is as it was. Expand it again once the operator has seen to what it says.';
 
 /** What can't be done with it as it is, in words; null when it can: it has all its files, and they stay. */
-export function whyNotNow({ status }: Pick<Volume, 'status'>): string | null {
+export function refusalOfVolumeUse({ status }: Pick<Volume, 'status'>): string | null {
   switch (status) {
     case 'Bound':
       return null;

@@ -3,7 +3,7 @@ import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import type { DiskId } from '../domain/disk.ts';
-import { readImageRef } from '../domain/image-ref.ts';
+import { parseImageRef } from '../domain/image-ref.ts';
 import type { PoolName } from '../domain/pool.ts';
 import type { OrphanPolicy } from '../domain/orphan.ts';
 import { lostDisks } from './lost-disks.ts';
@@ -72,7 +72,7 @@ const gatewayDomain = z.string().transform((text, ctx) => {
 
 /** A path is asked for: what lies at the top of a registry is seldom one's own. */
 const archiveRegistry = z.string().transform((text, ctx) => {
-  const read = readImageRef(`${text}/archive`);
+  const read = parseImageRef(`${text}/archive`);
   const [first = '', ...path] = text.split('/');
   if (typeof read !== 'string' && /[.:]|^localhost$/.test(first) && path.length > 0 && !/[@\s]/.test(text)) return text;
   ctx.addIssue({ code: 'custom', message: 'must be host[:port]/path, for example registry.example.org/berth' });
@@ -270,7 +270,7 @@ export function readConfig(env: Record<string, string | undefined>): Config {
     registryImages: data.BERTH_REGISTRY_IMAGES === 'auto',
     localRegistries: data.BERTH_LOCAL_REGISTRIES === 'allow',
     eventsKeptMs: data.BERTH_EVENTS_DAYS * 24 * 3_600_000,
-    orphans: { does: data.BERTH_STRAYS, keptMs: data.BERTH_STRAY_HOURS * 3_600_000 },
+    orphans: { action: data.BERTH_STRAYS, retentionMs: data.BERTH_STRAY_HOURS * 3_600_000 },
     archiveRegistry: archiveRegistryOf(data),
     logLevel: data.BERTH_LOG,
     dockerHost: data.DOCKER_HOST ?? null,

@@ -8,7 +8,7 @@ import type { PoolDrivers } from '../control/base/regions.ts';
 import type { ChargeMode, InstanceType, Region } from '../domain/catalog.ts';
 import { imageId, instanceTypeId, regionId, type RegionId } from '../domain/ids.ts';
 import { BYTES_PER_GB } from '../domain/disk.ts';
-import { typeOfKind } from '../domain/pool.ts';
+import { volumeTypeOfDisk } from '../domain/pool.ts';
 import { fromDollars, type Micros } from '../domain/money.ts';
 import { PUBLIC_SHAPE } from '../domain/public-instance.ts';
 import {
@@ -92,7 +92,7 @@ const DATA_DISKS = 25;
 export async function dataDiskGBOf(store: Store, pools: readonly PoolDrivers[]): Promise<number> {
   const known = await setting(store.read, 'dataDiskGB');
   if (known !== undefined) return Number(known);
-  const { storage } = poolForType({ pools }, typeOfKind('data'));
+  const { storage } = poolForType({ pools }, volumeTypeOfDisk('data'));
   const { totalBytes } = await storage.space();
   const fitting = Math.floor(totalBytes / BYTES_PER_GB / DATA_DISKS);
   const chosen = Math.max(1, Math.min(DATA_DISK_GB, fitting));

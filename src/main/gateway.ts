@@ -2,8 +2,8 @@
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import type { Forwarding, ToldRoutes } from '../control/index.ts';
-import { makeTerminals } from '../control/inside/terminals/holder.ts';
+import type { Forwarding, RouteUpdate } from '../control/index.ts';
+import { makeTerminalHost } from '../control/inside/terminals/holder.ts';
 import { realTime } from '../control/base/time.ts';
 import { makeGateway, type GatewayDeps } from '../edge/gateway/gateway.ts';
 import { followLink } from '../edge/link/follow.ts';
@@ -63,7 +63,7 @@ export async function startGateway({ config, log }: { config: Config; log: Logge
     dial: () => Promise.reject(new Error('no engine yet')),
     fronts: null,
   };
-  const before: ToldRoutes[] = [];
+  const before: RouteUpdate[] = [];
   const following = followLink({
     path: linkPath(config),
     dial: (id, port, signal) => late.dial(id, port, signal),
@@ -90,7 +90,7 @@ export async function startGateway({ config, log }: { config: Config; log: Logge
     log,
   });
   ports.gateway = gateway.port;
-  const terminals = makeTerminals({ engine, holder: randomUUID(), time: realTime, log });
+  const terminals = makeTerminalHost({ engine, holder: randomUUID(), time: realTime, log });
   const served = await serveTerminals({ path: terminalsPath(config), terminals, log });
   return {
     gatewayUrl: addressesOf(config, ports).gatewayUrl,

@@ -7,7 +7,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import type { Forwarding } from '../control/index.ts';
-import { makeEndings } from '../control/routing/revocations.ts';
+import { makeRevocations } from '../control/routing/revocations.ts';
 import { makeControl, type RunningControl } from '../control/wiring.ts';
 import { makeRegions } from '../control/base/regions.ts';
 import { realTime, type Time } from '../control/base/time.ts';
@@ -92,7 +92,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       return late.running;
     };
     const ports = { api: config.listen.port, gateway: config.gatewayListen.port };
-    const endings = makeEndings();
+    const endings = makeRevocations();
     const forwarding: Forwarding = {
       route: (id) => ready().control.forwarding.route(id),
       redeem: (key) => ready().control.forwarding.redeem(key),
@@ -100,8 +100,8 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       share: (token) => ready().control.forwarding.share(token),
       ssh: (id) => ready().control.forwarding.ssh(id),
       dial: (id, port, signal) => ready().control.forwarding.dial(id, port, signal),
-      began: (id, kind) => ready().control.forwarding.began(id, kind),
-      onEnded: endings.onEnded,
+      beginTraffic: (id, kind) => ready().control.forwarding.beginTraffic(id, kind),
+      onRevoked: endings.onRevoked,
     };
     if (config.role === 'all') {
       const { portDomain } = addressesOf(config, ports);
@@ -177,7 +177,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       alone: true,
     });
     late.running = running;
-    running.control.forwarding.onEnded(endings.tell);
+    running.control.forwarding.onRevoked(endings.publish);
     await running.access.ensureSigningKey();
     const adminPassword = await ensureAdmin(running.access, config);
 

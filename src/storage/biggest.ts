@@ -1,7 +1,7 @@
 /** What takes most of a folder, to two levels, found by a process of its own: a walk through millions of files must not hold this one. */
 import { spawn } from 'node:child_process';
-import { biggestOf, largest } from '../domain/biggest.ts';
-import type { Part } from '../domain/disk.ts';
+import { largestEntries, takeLargest } from '../domain/biggest.ts';
+import type { DiskEntry } from '../domain/disk.ts';
 
 const LEVELS = 2;
 /** As many are claimIdempotencyKey on the way: each of the two levels may hold millions. */
@@ -9,17 +9,17 @@ const REMEMBERED = 100;
 const DU_BLOCK = 1024;
 
 /** Largest first. Rejects with the signal's reason. What comes and goes meanwhile is counted as it was found. */
-export async function biggestIn(folder: string, signal: AbortSignal): Promise<Part[]> {
-  let found: Part[] = [];
+export async function biggestIn(folder: string, signal: AbortSignal): Promise<DiskEntry[]> {
+  let found: DiskEntry[] = [];
   for await (const line of entriesOf(folder, signal)) {
     const tab = line.indexOf('\t');
     const path = line.slice(tab + 1 + folder.length + 1);
     if (tab < 1 || path === '') continue;
     found.push({ path, bytes: Number(line.slice(0, tab)) * DU_BLOCK });
-    if (found.length > 2 * REMEMBERED) found = largest(found, REMEMBERED);
+    if (found.length > 2 * REMEMBERED) found = takeLargest(found, REMEMBERED);
   }
   signal.throwIfAborted();
-  return biggestOf(found);
+  return largestEntries(found);
 }
 
 /** Lines of `du`, ended by NUL, as names may hold anything else. */

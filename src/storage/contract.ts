@@ -14,7 +14,7 @@
  * The verbs are those that a cluster's claims have (provision, publish, expand, snapshot, list), so that one may stand behind it later.
  * `test/conformance/storage.ts` holds each storage to this page.
  */
-import type { DiskId, Part } from '../domain/disk.ts';
+import type { DiskId, DiskEntry } from '../domain/disk.ts';
 import type { Space } from '../domain/pool.ts';
 
 /** `sizeGB`: as it is now, which a grow that was cut off may have left smaller than was wished; null where sizes limit nothing. */
@@ -68,7 +68,7 @@ export interface Storage {
    * The folders and files that take most of it, largest first, their paths safe to print; null while it is not mounted, or can't be told.
    * A walk through all its files: the signal ends it.
    */
-  biggest(disk: DiskId, signal: AbortSignal): Promise<Part[] | null>;
+  biggest(disk: DiskId, signal: AbortSignal): Promise<DiskEntry[] | null>;
   /** Removes it with all its files. Absent is success. Faults: `busy` while a container uses it. */
   destroy(disk: DiskId): Promise<void>;
   /** All that is there, also what is on its way in or out. */

@@ -8,7 +8,7 @@ import { basename, dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { promisify } from 'node:util';
 import { diskKinds, type DiskId } from '../domain/disk.ts';
-import { keptFreeBytes, type Space } from '../domain/pool.ts';
+import { reservedBytes, type Space } from '../domain/pool.ts';
 import { StorageFault, type DiskObservation } from './contract.ts';
 
 export const run = promisify(execFile);
@@ -187,5 +187,5 @@ export const noRoom = (cause?: unknown): StorageFault =>
 /** What is begun on a host that is about to be full takes the room that all else there needs. */
 export async function refuseIfNoRoom(root: string, bytes: number): Promise<void> {
   const { totalBytes, freeBytes } = await spaceAt(root);
-  if (freeBytes - bytes < keptFreeBytes(totalBytes)) throw noRoom();
+  if (freeBytes - bytes < reservedBytes(totalBytes)) throw noRoom();
 }

@@ -3,7 +3,7 @@
  * whoever was stopped by itself had it coming.
  */
 import { capacityOf, type Capacity } from '../../src/domain/catalog.ts';
-import { fits, KEPT_MS } from '../../src/domain/placement.ts';
+import { fits, RESERVATION_MS } from '../../src/domain/placement.ts';
 import type { Kept, RegionCounts } from './invariants.ts';
 
 const resources = ['cpuMilli', 'memoryMiB', 'gpus'] as const;
@@ -29,7 +29,7 @@ function keptFor(all: readonly Kept[], total: Capacity, nowMs: number): Map<stri
   const firsts = new Map(line.toReversed().map((one) => [one.row.ownerId, one]));
   const kept = [...firsts.values()].filter((one) => {
     const sinceMs = nowMs - one.instance.requestedAtMs;
-    return sinceMs >= 0 && sinceMs < KEPT_MS && fits(needOf(one), beside(total, all, one.row.ownerId));
+    return sinceMs >= 0 && sinceMs < RESERVATION_MS && fits(needOf(one), beside(total, all, one.row.ownerId));
   });
   return new Map(kept.map((one) => [one.row.id, one]));
 }
@@ -94,8 +94,8 @@ export function stoppedForNothing(before: Kept, { row, instance }: Kept): string
   const { kind, cause } = instance.operation;
   if (kind !== 'stop' || row.generation === before.row.generation) return [];
   const nowMs = instance.requestedAtMs;
-  const any = (isSo: (ends: Kept['instance']['ends']) => boolean): boolean =>
-    isSo(before.instance.ends) || isSo(instance.ends);
+  const any = (isSo: (ends: Kept['instance']['stopPolicy']) => boolean): boolean =>
+    isSo(before.instance.stopPolicy) || isSo(instance.stopPolicy);
   const { runningSinceMs } = before.instance.observed;
   const had = {
     ScheduledStop: any(({ stopAtMs }) => stopAtMs !== null && stopAtMs <= nowMs),

@@ -3,7 +3,7 @@ import { instanceId, type InstanceId } from '../../src/domain/ids.ts';
 import { containerName } from '../../src/engines/labels.ts';
 import type { EngineSpec, OwnedObject } from '../../src/engines/contract.ts';
 import { diskKey, type DiskId } from '../../src/domain/disk.ts';
-import { disksOf } from '../../src/domain/disk-usage.ts';
+import { diskIdsOf } from '../../src/domain/disk-usage.ts';
 import type { Checker } from './checker.ts';
 import type { World } from './world.ts';
 
@@ -90,7 +90,7 @@ export function makeIntents(
     mayUnmount(disk) {
       for (const { row, instance } of checker.instances.values()) {
         const stands = row.status === 'Running' && instance.desired === 'running' && row.dueAtMs === null;
-        if (stands && disksOf(instance).some((one) => diskKey(one) === diskKey(disk)))
+        if (stands && diskIdsOf(instance).some((one) => diskKey(one) === diskKey(disk)))
           wrong(`${diskKey(disk)} is unmounted, and ${row.id} runs with it`);
       }
     },

@@ -35,7 +35,7 @@ export function setEnds(world: World, caller: Caller, id: string): Request {
     text: `ends of ${id}: at ${stopAtMs}, after ${maxRunMs}, idle for ${idle?.afterMs ?? null}`,
     caller,
     key: null,
-    send: (control) => control.ends.set(caller, id, { stopAtMs, maxRunMs, idle }),
+    send: (control) => control.stopPolicies.set(caller, id, { stopAtMs, maxRunMs, idle }),
     sent() {
       for (const other of underWay) other.alone = false;
       mine.alone &&= underWay.size === 0;
@@ -43,7 +43,7 @@ export function setEnds(world: World, caller: Caller, id: string): Request {
     },
     answered() {
       underWay.delete(mine);
-      const kept = checker.instances.get(id)?.instance.ends;
+      const kept = checker.instances.get(id)?.instance.stopPolicy;
       // A start takes off a time that is over; and of two at once either may have been the last.
       const isOver = kept?.stopAtMs === null && stopAtMs !== null && stopAtMs <= wall.now();
       const asSet =
@@ -61,10 +61,10 @@ export function keepAlive(world: World, caller: Caller, id: string): Request {
     text: `keep ${id} for ${forMs}`,
     caller,
     key: null,
-    send: (control) => control.ends.keepAlive(caller, id, forMs),
+    send: (control) => control.stopPolicies.keepAlive(caller, id, forMs),
     sent: () => {},
     answered(answer) {
-      const kept = checker.instances.get(id)?.instance.ends.keepAliveUntilMs ?? 0;
+      const kept = checker.instances.get(id)?.instance.stopPolicy.keepAliveUntilMs ?? 0;
       const until =
         typeof answer === 'object' && answer !== null && 'keepAliveUntilMs' in answer ? answer.keepAliveUntilMs : null;
       // Another may ask for longer at the same moment.

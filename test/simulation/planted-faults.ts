@@ -171,7 +171,7 @@ export const plantedFaults: readonly PlantedFault[] = [
     file: 'store/tables/stop-policy.ts',
     find: '.set(stopPolicyColumns(instance, region))',
     replace:
-      '.set({ ends: JSON.stringify(instance.ends), publicText: stopPolicyColumns(instance, region).publicText })',
+      '.set({ ends: JSON.stringify(instance.stopPolicy), publicText: stopPolicyColumns(instance, region).publicText })',
     suffers: 'an instance that was to stop at night runs, and bills, on',
   },
   // ---- passes
@@ -185,7 +185,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'an-archive-is-written-down-before-it-is-kept',
     file: 'control/instances/put-away.ts',
-    find: "await note(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosed('', '') } });\n",
+    find: "await note(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') } });\n",
     replace:
       '  await keep(work, { ...instance, archive: { ref, sizeBytes: 0, generation: instance.generation, replaces: [] } });\n',
     suffers: 'a save that fails once takes the root disk with it',
@@ -200,17 +200,17 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'the-old-archive-goes-first',
     file: 'control/instances/put-away.ts',
-    find: "await note(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosed('', '') } });\n",
+    find: "await note(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') } });\n",
     replace:
-      "  await note(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosed('', '') } });\n  if (instance.archive) await removeImage(work, instance.archive.ref);\n",
+      "  await note(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') } });\n  if (instance.archive) await removeImage(work, instance.archive.ref);\n",
     suffers: 'a second archive that fails leaves neither',
   },
   {
     name: 'what-is-away-is-gone',
     file: 'domain/plan.ts',
-    find: 'export function plan(instance: Instance, seen: Seen, nowMs: number, limits: Limits): Step {\n',
+    find: 'export function plan(instance: Instance, seen: InstanceObservation, nowMs: number, limits: Limits): Step {\n',
     replace:
-      "export function plan(instance: Instance, sight: Seen, nowMs: number, limits: Limits): Step {\n  const seen: Seen = sight.kind === 'unknown' ? { kind: 'absent' } : sight;\n",
+      "export function plan(instance: Instance, sight: InstanceObservation, nowMs: number, limits: Limits): Step {\n  const seen: InstanceObservation = sight.kind === 'unknown' ? { kind: 'absent' } : sight;\n",
     suffers: 'an engine that is away for a minute fails all that runs on it',
   },
   // ---- disks

@@ -1,6 +1,6 @@
 import type { Caller, Control } from '../../src/control/index.ts';
 import type { LaunchWish } from '../../src/control/instances/launch.ts';
-import { whyNot, type Action } from '../../src/domain/instance-states.ts';
+import { refusalOfAction, type Action } from '../../src/domain/instance-states.ts';
 import type { Request } from './client.ts';
 import { cancel, deleteImage, keepAlive, ownImages, saveImage, setEnds } from './other-requests.ts';
 import { callers, images, region, types } from './template.ts';
@@ -233,7 +233,7 @@ function targets(world: World, caller: Caller, which: Action): string[] {
   const legal = ids.filter((id) => {
     const instance = world.checker.instances.get(id)?.instance;
     if (!instance || instance.desired === 'released') return false;
-    return whyNot(which, instance.observed.status, instance.desired) === null;
+    return refusalOfAction(which, instance.observed.status, instance.desired) === null;
   });
   return legal.length > 0 && world.schedule.chance(0.8) ? legal : ids;
 }

@@ -1,7 +1,7 @@
 /** What is still to be done in a world, or wrong in one in which nothing is: empty when all is at rest and every wish is met. */
 import { diskKey } from '../../src/domain/disk.ts';
-import { disksOf } from '../../src/domain/disk-usage.ts';
-import { endsAtMs } from '../../src/domain/stop-policy.ts';
+import { diskIdsOf } from '../../src/domain/disk-usage.ts';
+import { stopDueAtMs } from '../../src/domain/stop-policy.ts';
 import { isLasting } from '../../src/domain/instance-states.ts';
 import { ownedBy } from '../../src/engines/simulated/answers.ts';
 import { fileOf } from '../../src/engines/simulated/container.ts';
@@ -37,7 +37,7 @@ export function unrest(world: World): string[] {
       wrong.push(`${row.id} is to run, and is ${observed.status}`);
     if (desired === 'running' && observed.diagnosis !== '')
       wrong.push(`${row.id} runs, and says ${observed.diagnosis}`);
-    const overMs = endsAtMs(instance);
+    const overMs = stopDueAtMs(instance);
     if (overMs !== null && overMs < world.wall.now() - 10_000) wrong.push(`${row.id} runs, and its time was over`);
     if (desired === 'archived' && observed.status !== 'Archived')
       wrong.push(`${row.id} is to be archived, and is ${observed.status}`);
@@ -103,7 +103,7 @@ export function unrest(world: World): string[] {
   return wrong;
 }
 
-const disksOfKept = ({ instance }: Pick<Kept, 'instance'>): string[] => disksOf(instance).map(diskKey);
+const disksOfKept = ({ instance }: Pick<Kept, 'instance'>): string[] => diskIdsOf(instance).map(diskKey);
 
 /** After all was terminated and deleted: what is left of it. */
 export function leftovers(world: World): string[] {

@@ -74,8 +74,8 @@ export async function run(what: Case, at: { folder: string; template: Uint8Array
     // Mostly what it would remove in a day it removes at once: so what it must not is seen.
     orphans: (schedule) =>
       what.kind === 'seed' && schedule.chance(0.4)
-        ? { does: 'stop', keptMs: schedule.spread(60_000, 600_000) }
-        : { does: 'delete', keptMs: 0 },
+        ? { action: 'stop', retentionMs: schedule.spread(60_000, 600_000) }
+        : { action: 'delete', retentionMs: 0 },
     times: (schedule) => (what.kind !== 'seed' ? quickTimes : schedule.chance(0.15) ? farRegistry : {}),
     limits: (schedule) => (what.kind === 'seed' && schedule.chance(0.1) ? {} : impatient),
   });

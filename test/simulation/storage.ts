@@ -1,5 +1,5 @@
 /** A storage in memory that keeps the contract, for disks that outlive the simulated server. */
-import { diskKinds, type DiskId, type Part } from '../../src/domain/disk.ts';
+import { diskKinds, type DiskId, type DiskEntry } from '../../src/domain/disk.ts';
 import { StorageFault, type Storage } from '../../src/storage/contract.ts';
 
 export interface MemoryStorage extends Storage {
@@ -11,7 +11,7 @@ export interface MemoryStorage extends Storage {
   /** Copies that are being made, and what is left of those that were cut off. */
   readonly begun: Set<string>;
   /** Bytes that its files take, and what takes most of it. */
-  hold(disk: DiskId, bytes: number, biggest?: Part[]): void;
+  hold(disk: DiskId, bytes: number, biggest?: DiskEntry[]): void;
   /** A backing is lost, or found again. */
   lose(disk: string): void;
   find(disk: string): void;
@@ -34,7 +34,7 @@ export function makeMemoryStorage(): MemoryStorage {
   const mounted = new Set<string>();
   const begun = new Set<string>();
   const lost = new Map<string, number>();
-  const held = new Map<string, { bytes: number; biggest: Part[] }>();
+  const held = new Map<string, { bytes: number; biggest: DiskEntry[] }>();
   return {
     there,
     holds,

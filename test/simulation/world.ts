@@ -87,7 +87,7 @@ export class World {
     this.storage = makeMemoryStorage();
     this.fateNow = options.fate(schedule);
     this.pushes = options.pushes?.(schedule) ?? false;
-    this.orphans = options.orphans?.(schedule) ?? { does: 'delete', keptMs: 0 };
+    this.orphans = options.orphans?.(schedule) ?? { action: 'delete', retentionMs: 0 };
     this.limits = options.limits?.(schedule) ?? {};
     this.engine = makeSimulatedEngine({
       installation: ids.installation,

@@ -7,7 +7,7 @@ import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, ownedInstanceRow } from '../../store/tables/instances.ts';
 import { deleteShare, insertShare, sharesOf, activeShare, type PortShareRow } from '../../store/tables/port-shares.ts';
 import type { Store } from '../../store/store.ts';
-import type { ListedShare, OpenedPort, Ports } from '../routing/gateway-types.ts';
+import type { ShareInfo, OpenedPort, Ports } from '../routing/gateway-types.ts';
 import type { Once } from '../base/idempotent.ts';
 import { lockOwnAccount } from './callers.ts';
 import { makeKnown } from './verified-cache.ts';
@@ -21,7 +21,7 @@ export interface Shares extends Pick<Ports, 'share' | 'shares' | 'unshare'> {
   resolve(token: string): Promise<OpenedPort | null>;
 }
 
-const listed = ({ id, port, name, createdAtMs, expiresAtMs }: PortShareRow): ListedShare => ({
+const listed = ({ id, port, name, createdAtMs, expiresAtMs }: PortShareRow): ShareInfo => ({
   shareId: id,
   port,
   name,

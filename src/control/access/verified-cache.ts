@@ -3,7 +3,7 @@
  * credential, dies with it, and is believed for a second: then the store is asked again, so that what another process ended is
  * refused here within that second. What this process ends, it forgets at once.
  */
-import { copied } from '../inside/copy-string.ts';
+import { copyString } from '../inside/copy-string.ts';
 
 export interface Standing<Subject> {
   subject: Subject;
@@ -39,7 +39,7 @@ export const makeKnown = <Subject>(deps: {
   /** One in use is kept anew each second, which moves it to the end: the first is the one unused for longest. */
   const keep = (credential: string, standing: Standing<Subject>, askedAtMs: number): void => {
     entries.delete(credential);
-    entries.set(copied(credential), { ...standing, askedAtMs });
+    entries.set(copyString(credential), { ...standing, askedAtMs });
     for (const oldest of entries.keys()) {
       if (entries.size <= max) break;
       entries.delete(oldest);

@@ -1,5 +1,5 @@
 /** Who is connected to an instance, read from its own table of TCP connections: ssh, and the ports it publishes. */
-import type { Inside } from '../inside/inside.ts';
+import type { ProbeTarget } from '../inside/inside.ts';
 
 const TABLES = ['/proc/net/tcp', '/proc/net/tcp6'];
 const ESTABLISHED = '01';
@@ -24,7 +24,7 @@ export function readConnections(table: string, ports: ReadonlySet<number>): Conn
 
 /** Those that were there at two looks so long apart: our own probes of ssh are over by then. Throws when it can't be told. */
 export async function lastingConnections(
-  inside: Inside,
+  inside: ProbeTarget,
   ports: ReadonlySet<number>,
   apartMs: number,
 ): Promise<Connection[]> {
@@ -35,7 +35,7 @@ export async function lastingConnections(
   return second.filter(({ ends }) => first.some((before) => before.ends === ends));
 }
 
-async function look({ engine, id, signal }: Inside, ports: ReadonlySet<number>): Promise<Connection[]> {
+async function look({ engine, id, signal }: ProbeTarget, ports: ReadonlySet<number>): Promise<Connection[]> {
   // Without IPv6 there is no second table, and the command fails after it has said the first.
   const { stdout } = await engine.exec(id, ['cat', ...TABLES], signal);
   const connections = readConnections(stdout, ports);

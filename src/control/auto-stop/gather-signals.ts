@@ -1,18 +1,18 @@
 /** Reads the signals of one instance, all at once. What can't be read is said so, and is never a sign that nobody is there. */
 import type { Instance } from '../../domain/instance.ts';
-import { unread, type IdlePolicy, type Signal, type SignalName } from '../../domain/idle.ts';
+import { unreadSignal, type IdlePolicy, type Signal, type SignalName } from '../../domain/idle.ts';
 import { SSH_PORT } from '../../domain/ports.ts';
 import type { Usage } from '../../engines/contract.ts';
-import type { Inside } from '../inside/inside.ts';
+import type { ProbeTarget } from '../inside/inside.ts';
 import { lastingConnections, type Connection } from './connections.ts';
-import { makeNotebook, type Told, type Used } from './notebook.ts';
+import { makeNotebook, type NotebookAnswer, type NotebookUse } from './notebook.ts';
 import type { Traffic } from './traffic.ts';
 
 /** An answer of a notebook server at work comes within tens of milliseconds; what its port says is its owner's, and may be nothing. */
 const NOTEBOOK_DEADLINE_MS = 4_000;
 
-export interface GatherDeps {
-  inside: Inside;
+export interface SignalDeps {
+  inside: ProbeTarget;
   instance: Instance;
   notebookToken: string;
   policy: IdlePolicy;
@@ -21,7 +21,7 @@ export interface GatherDeps {
   probeMs: number;
 }
 
-export async function gather(deps: GatherDeps): Promise<Signal[]> {
+export async function readSignals(deps: SignalDeps): Promise<Signal[]> {
   const { inside, instance, policy, traffic } = deps;
   const atMs = inside.time.now();
   const asking = AbortSignal.any([inside.signal, inside.time.deadline(NOTEBOOK_DEADLINE_MS)]);
@@ -33,7 +33,7 @@ export async function gather(deps: GatherDeps): Promise<Signal[]> {
 
   const readers: Record<SignalName, () => Promise<Omit<Signal, 'name'>>> = {
     async keepAlive() {
-      const { keepAliveUntilMs } = instance.ends;
+      const { keepAliveUntilMs } = instance.stopPolicy;
       const until = `until ${new Date(keepAliveUntilMs).toISOString()}`;
       const text = keepAliveUntilMs > atMs ? `it is to be kept ${until}` : 'nobody asks to keep it';
       return { atMs, inUse: keepAliveUntilMs > atMs, usedAtMs: Math.min(keepAliveUntilMs, atMs), text };
@@ -76,7 +76,7 @@ export async function gather(deps: GatherDeps): Promise<Signal[]> {
     try {
       return { name, ...(await readers[name]()) };
     } catch (error) {
-      return unread(name, error instanceof Error ? error.message : String(error));
+      return unreadSignal(name, error instanceof Error ? error.message : String(error));
     }
   };
   return Promise.all(deps.required.map(read));
@@ -87,13 +87,17 @@ function lazy<Answer>(ask: () => Promise<Answer>): () => Promise<Answer> {
   return () => (asked ??= ask());
 }
 
-async function readUsage({ engine, id, signal }: Inside): Promise<Usage> {
+async function readUsage({ engine, id, signal }: ProbeTarget): Promise<Usage> {
   const used = (await engine.usage([id], signal)).get(id);
   if (!used) throw new Error('the engine tells nothing of what it uses');
   return used;
 }
 
-function ofNotebook(told: Told<Used>, what: 'kernel' | 'terminal', atMs: number): Omit<Signal, 'name'> {
+function ofNotebook(
+  told: NotebookAnswer<NotebookUse>,
+  what: 'kernel' | 'terminal',
+  atMs: number,
+): Omit<Signal, 'name'> {
   if (told === 'none') return { atMs, inUse: false, usedAtMs: 0, text: 'no notebook server answers' };
   const { busy, lastMs, count } = told;
   // Its clock is the instance's own.

@@ -12,12 +12,12 @@ import type { Instance } from '../../domain/instance.ts';
 import {
   isActive,
   isFresh,
-  judge,
+  assessIdleness,
   requiredSignals,
-  unwatched,
+  noIdleWatch,
   type IdleLimits,
   type IdlePolicy,
-  type Judgement,
+  type IdleVerdict,
   type Signal,
 } from '../../domain/idle.ts';
 import { idleWatchedIds } from '../../store/tables/stop-policy.ts';
@@ -26,10 +26,10 @@ import { lockInstance, instanceFromRow, runningRowsAmong } from '../../store/tab
 import type { StopByItself } from '../instances/actions.ts';
 import { makeFairQueue } from '../base/fair-queue.ts';
 import { within, type DeedDeps } from '../base/task-deps.ts';
-import { gather } from './gather-signals.ts';
+import { readSignals } from './gather-signals.ts';
 import type { Traffic } from './traffic.ts';
 
-export interface InstanceActivity {
+export interface IdleStatus {
   state: 'active' | 'idle' | 'unknown' | 'off';
   because: string;
   idleSinceMs: number | null;
@@ -46,28 +46,28 @@ const IDS_AT_ONCE = 500;
 const LOOK_DEADLINE_MS = 10_000;
 const TRAFFIC_KEPT_MS = 3_600_000;
 
-export interface ActivityDeps extends DeedDeps {
+export interface IdleDetectorDeps extends DeedDeps {
   limits: IdleLimits;
   traffic: Traffic;
   stopByItself: StopByItself;
 }
 
-export interface SignalSeen extends Signal {
+export interface ReportedSignal extends Signal {
   says: 'active' | 'idle' | 'stale';
 }
 
-export interface Seen extends Omit<Judgement, 'deed' | 'watch'> {
+export interface IdleReport extends Omit<IdleVerdict, 'action' | 'watch'> {
   lookedAtMs: number;
-  signals: SignalSeen[];
+  signals: ReportedSignal[];
 }
 
-export interface Activity {
+export interface IdleDetector {
   /** Begins the looks whose time has come, and waits for none. Its beat is the caller's. */
-  look(): Promise<void>;
+  tick(): Promise<void>;
   /** Once no look is under way any more. */
-  rest(): Promise<void>;
+  settled(): Promise<void>;
   /** What the last look found; null when there was none of this run under this policy. */
-  seen(instance: Instance): Seen | null;
+  report(instance: Instance): IdleReport | null;
 }
 
 interface Watched {
@@ -76,10 +76,10 @@ interface Watched {
   of: string;
   nextLookMs: number;
   signals: Signal[];
-  judgement: Judgement | null;
+  judgement: IdleVerdict | null;
 }
 
-export function makeActivity(deps: ActivityDeps): Activity {
+export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
   const { store, regions, now, time, log, limits, traffic, ending } = deps;
   const watched = new Map<string, Watched>();
   /** Looks under way, or waiting for their turn. */
@@ -100,10 +100,10 @@ export function makeActivity(deps: ActivityDeps): Activity {
     const [row] = await runningRowsAmong(store.read, [id]);
     if (!row?.idleAfterMs) return void watched.delete(id);
     const instance = instanceFromRow(row);
-    const policy = instance.ends.idle;
+    const policy = instance.stopPolicy.idle;
     if (!policy) return;
     const entry = entryOf(instance);
-    entry.nextLookMs = now() + limits.lookEveryMs;
+    entry.nextLookMs = now() + limits.checkEveryMs;
     const required = requiredSignals(policy, instance.spec.type.gpuCount > 0);
     const inside = {
       engine: regions.of(row.regionId).engine,
@@ -111,7 +111,7 @@ export function makeActivity(deps: ActivityDeps): Activity {
       time,
       signal: within({ ending, time }, LOOK_DEADLINE_MS),
     };
-    const read = await gather({
+    const read = await readSignals({
       inside,
       instance,
       notebookToken: row.notebookToken,
@@ -124,9 +124,14 @@ export function makeActivity(deps: ActivityDeps): Activity {
     // One answer that was lost is no reason to forget the one before, as long as that is fresh.
     entry.signals = read.map((signal) => (signal.atMs > 0 ? signal : (lastOf(entry, signal.name) ?? signal)));
     const nowMs = now();
-    const judgement = judge({ policy, required, limits }, entry.judgement?.watch ?? unwatched, entry.signals, nowMs);
-    if (judgement.deed === 'warn') await warn(instance, judgement);
-    if (judgement.deed === 'stop') await stop(instance, policy, judgement, nowMs);
+    const judgement = assessIdleness(
+      { policy, required, limits },
+      entry.judgement?.watch ?? noIdleWatch,
+      entry.signals,
+      nowMs,
+    );
+    if (judgement.action === 'warn') await warn(instance, judgement);
+    if (judgement.action === 'stop') await stop(instance, policy, judgement, nowMs);
     entry.judgement = judgement;
     const { willStopAtMs } = judgement;
     // What was said is kept: the look that stops it comes then, and not at the end of the usual time.
@@ -161,7 +166,7 @@ export function makeActivity(deps: ActivityDeps): Activity {
   const lastOf = ({ signals }: Watched, name: Signal['name']): Signal | undefined =>
     signals.find((signal) => signal.name === name && isFresh(signal, now(), limits));
 
-  const warn = ({ id, ownerId }: Instance, { idleSinceMs, willStopAtMs }: Judgement): Promise<void> =>
+  const warn = ({ id, ownerId }: Instance, { idleSinceMs, willStopAtMs }: IdleVerdict): Promise<void> =>
     store.write(async (tx) => {
       const row = await lockInstance(tx, ownerId, id);
       if (!row || row.desired !== 'running') return;
@@ -172,7 +177,7 @@ export function makeActivity(deps: ActivityDeps): Activity {
   const stop = async (
     instance: Instance,
     policy: IdlePolicy,
-    { idleSinceMs }: Judgement,
+    { idleSinceMs }: IdleVerdict,
     judgedAtMs: number,
   ): Promise<void> => {
     const seconds = Math.round((judgedAtMs - (idleSinceMs ?? judgedAtMs)) / 1000);
@@ -180,35 +185,35 @@ export function makeActivity(deps: ActivityDeps): Activity {
     await deps.stopByItself(instance, (held, nowMs) => {
       const sameRun = held.observed.status === 'Running' && watchedAs(held) === watchedAs(instance);
       // A request that came since it was judged is in no signal yet.
-      const quiet = traffic.of(held.id, ['use']).lastMs < judgedAtMs && held.ends.keepAliveUntilMs <= nowMs;
+      const quiet = traffic.of(held.id, ['use']).lastMs < judgedAtMs && held.stopPolicy.keepAliveUntilMs <= nowMs;
       return sameRun && quiet ? { cause: 'IdleStop', why: { because, idleSince: idleSinceMs } } : null;
     });
   };
 
   return {
-    async look() {
+    async tick() {
       traffic.forget(TRAFFIC_KEPT_MS);
       await findNext();
       const nowMs = now();
       for (const [id, { ownerId, nextLookMs }] of watched) {
         // A time further away than a look is of a clock that was set back.
-        const isDue = nextLookMs <= nowMs || nextLookMs > nowMs + limits.lookEveryMs;
+        const isDue = nextLookMs <= nowMs || nextLookMs > nowMs + limits.checkEveryMs;
         if (isDue && !looks.has(id) && !ending.aborted) begin(id, ownerId);
       }
     },
-    async rest() {
+    async settled() {
       await Promise.all(looks.values());
     },
-    seen(instance) {
+    report(instance) {
       const entry = watched.get(instance.id);
       if (!entry?.judgement || entry.of !== watchedAs(instance)) return null;
-      const { deed: _, watch, ...judged } = entry.judgement;
+      const { action: _, watch, ...judged } = entry.judgement;
       const nowMs = now();
-      const says = (signal: Signal): SignalSeen['says'] =>
-        !isFresh(signal, nowMs, limits) ? 'stale' : isActive(signal, watch.judgedAtMs, limits) ? 'active' : 'idle';
+      const says = (signal: Signal): ReportedSignal['says'] =>
+        !isFresh(signal, nowMs, limits) ? 'stale' : isActive(signal, watch.assessedAtMs, limits) ? 'active' : 'idle';
       return {
         ...judged,
-        lookedAtMs: watch.judgedAtMs,
+        lookedAtMs: watch.assessedAtMs,
         signals: entry.signals.map((one) => ({ ...one, says: says(one) })),
       };
     },
@@ -223,4 +228,5 @@ const unseen = (ownerId: string, of: string): Watched => ({
   judgement: null,
 });
 
-const watchedAs = ({ observed, ends }: Instance): string => `${observed.runningSinceMs} ${JSON.stringify(ends.idle)}`;
+const watchedAs = ({ observed, stopPolicy }: Instance): string =>
+  `${observed.runningSinceMs} ${JSON.stringify(stopPolicy.idle)}`;

@@ -5,7 +5,7 @@ import { z } from 'zod';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { NOTEBOOK_PORT } from '../../domain/ports.ts';
 import { notebookPath } from '../../domain/public-instance.ts';
-import type { Inside } from '../inside/inside.ts';
+import type { ProbeTarget } from '../inside/inside.ts';
 
 const ANSWER_BYTES = 1024 * 1024;
 
@@ -19,9 +19,9 @@ const sessions = z.array(
 );
 
 /** `none`: no notebook server answers there. */
-export type Told<What> = What | 'none';
+export type NotebookAnswer<What> = What | 'none';
 
-export interface Used {
+export interface NotebookUse {
   /** What is at work now, in words; null when nothing is. */
   busy: string | null;
   lastMs: number;
@@ -29,13 +29,13 @@ export interface Used {
 }
 
 export interface Notebook {
-  kernels(): Promise<Told<Used>>;
-  terminals(): Promise<Told<Used>>;
+  kernels(): Promise<NotebookAnswer<NotebookUse>>;
+  terminals(): Promise<NotebookAnswer<NotebookUse>>;
 }
 
 /** Each question throws when there is no answer that can be understood. */
-export function makeNotebook(inside: Inside, notebookToken: string): Notebook {
-  const ask = async <What>(what: string, schema: z.ZodType<What>): Promise<Told<What>> => {
+export function makeNotebook(inside: ProbeTarget, notebookToken: string): Notebook {
+  const ask = async <What>(what: string, schema: z.ZodType<What>): Promise<NotebookAnswer<What>> => {
     const stream = await dial(inside);
     if (!stream) return 'none';
     const text = await get(stream, `${notebookPath(inside.id)}api/${what}`, notebookToken, inside.signal);
@@ -68,7 +68,7 @@ export function makeNotebook(inside: Inside, notebookToken: string): Notebook {
   };
 }
 
-async function dial({ engine, id, signal }: Inside): Promise<Duplex | null> {
+async function dial({ engine, id, signal }: ProbeTarget): Promise<Duplex | null> {
   try {
     return await engine.dial(id, NOTEBOOK_PORT, signal);
   } catch (error) {

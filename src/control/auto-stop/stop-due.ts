@@ -1,5 +1,5 @@
 /** Stops the instances whose time is over: the one that was set, or the longest they may run. A server that was away does it late. */
-import { clockCause, endsAtMs } from '../../domain/stop-policy.ts';
+import { dueStopCause, stopDueAtMs } from '../../domain/stop-policy.ts';
 import { overdueInstances, type Overdue } from '../../store/tables/stop-policy.ts';
 import type { StopByItself } from '../instances/actions.ts';
 import type { DeedDeps } from '../base/task-deps.ts';
@@ -18,8 +18,8 @@ export function makeStopDue({ store, now, log, stopByItself }: StopDueDeps): () 
   async function stop(one: Overdue, failing: Map<string, string>): Promise<void> {
     try {
       await stopByItself(one, (instance, nowMs) => {
-        const cause = clockCause(instance, nowMs);
-        return cause === null ? null : { cause, why: { dueAt: endsAtMs(instance) } };
+        const cause = dueStopCause(instance, nowMs);
+        return cause === null ? null : { cause, why: { dueAt: stopDueAtMs(instance) } };
       });
     } catch (error) {
       const why = String(error);

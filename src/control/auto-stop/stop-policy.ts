@@ -1,17 +1,23 @@
 /** What an owner sets about the ends of an instance, and is told of its use. None of it is a wish: a pass under way goes on. */
-import { endsAtMs, nextEnds, type Ends, type EndsRules, type EndsWish } from '../../domain/stop-policy.ts';
+import {
+  stopDueAtMs,
+  nextStopPolicy,
+  type StopPolicy,
+  type StopPolicyRules,
+  type StopPolicyRequest,
+} from '../../domain/stop-policy.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { writeStopPolicy } from '../../store/tables/stop-policy.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, ownedInstanceRow } from '../../store/tables/instances.ts';
 import type { Store } from '../../store/store.ts';
-import type { Activity, InstanceActivity } from './idle.ts';
+import type { IdleDetector, IdleStatus } from './idle.ts';
 import type { Offers } from '../base/catalog-cache.ts';
 import type { Caller } from '../base/caller.ts';
 
 /** What ends an instance by itself, as it holds now. */
-export interface InstanceEnds extends Omit<Ends, 'keepAliveUntilMs'> {
+export interface InstanceStopPolicy extends Omit<StopPolicy, 'keepAliveUntilMs'> {
   instanceId: string;
   keepAliveUntilMs: number | null;
   /** When the clock stops it; null while nothing does. */
@@ -19,28 +25,33 @@ export interface InstanceEnds extends Omit<Ends, 'keepAliveUntilMs'> {
 }
 
 /** None of it is a wish, and none has an operation: it is done when it is answered. */
-export interface UseEnds {
+export interface StopPolicies {
   /** What is left out stays, null takes off; nothing given only asks. */
-  set(caller: Caller, instanceId: string, wish: EndsWish): Promise<InstanceEnds>;
+  set(caller: Caller, instanceId: string, wish: StopPolicyRequest): Promise<InstanceStopPolicy>;
   /** Holds it against idleness for as long; 0 takes that back. */
-  keepAlive(caller: Caller, instanceId: string, forMs: number): Promise<InstanceEnds>;
-  activity(caller: Caller, instanceId: string): Promise<InstanceActivity>;
+  keepAlive(caller: Caller, instanceId: string, forMs: number): Promise<InstanceStopPolicy>;
+  idleStatus(caller: Caller, instanceId: string): Promise<IdleStatus>;
 }
 
 /** A keep-alive call holds to the end of a minute: those that repeat one within it change nothing, and so write nothing. */
 const KEPT_TO_MS = 60_000;
 
-export interface EndsDeps {
+export interface StopPolicyDeps {
   store: Store;
   offers: () => Promise<Offers>;
   now: () => number;
-  rules: EndsRules;
-  activity: Pick<Activity, 'seen'>;
+  rules: StopPolicyRules;
+  idleDetector: Pick<IdleDetector, 'report'>;
 }
 
-export function makeEnds({ store, offers, now, rules, activity }: EndsDeps): UseEnds {
+export function makeStopPolicies({ store, offers, now, rules, idleDetector }: StopPolicyDeps): StopPolicies {
   /** Changes what ends it, with an event that tells what holds from now on. */
-  const change = async (caller: Caller, id: string, kind: string, next: (before: Instance, nowMs: number) => Ends) => {
+  const change = async (
+    caller: Caller,
+    id: string,
+    kind: string,
+    next: (before: Instance, nowMs: number) => StopPolicy,
+  ) => {
     const { regions } = await offers();
     return store.write(async (tx) => {
       const row = await lockInstance(tx, caller.accountId, id);
@@ -51,7 +62,7 @@ export function makeEnds({ store, offers, now, rules, activity }: EndsDeps): Use
       const nowMs = now();
       const instance = { ...before, ends: next(before, nowMs) };
       const held = holding(instance, nowMs);
-      if (JSON.stringify(instance.ends) === JSON.stringify(before.ends)) return held;
+      if (JSON.stringify(instance.stopPolicy) === JSON.stringify(before.stopPolicy)) return held;
       await writeStopPolicy(tx, instance, region);
       await appendEvent(tx, { accountId: caller.accountId, atMs: nowMs, kind, subjectId: id, data: held });
       return held;
@@ -60,25 +71,25 @@ export function makeEnds({ store, offers, now, rules, activity }: EndsDeps): Use
 
   return {
     set: (caller, instanceId, wish) =>
-      change(caller, instanceId, 'instance.endsSet', ({ ends, observed }, nowMs) => {
-        const next = nextEnds(ends, wish, observed, rules, nowMs);
+      change(caller, instanceId, 'instance.endsSet', ({ stopPolicy, observed }, nowMs) => {
+        const next = nextStopPolicy(stopPolicy, wish, observed, rules, nowMs);
         if (typeof next === 'string') throw new Refusal('field_value', next);
         return next;
       }),
     keepAlive: (caller, instanceId, forMs) =>
-      change(caller, instanceId, 'instance.keepAlive', ({ ends }, nowMs) => {
+      change(caller, instanceId, 'instance.keepAlive', ({ stopPolicy }, nowMs) => {
         // One program's short call does not take back another's long one.
         const untilMs = Math.ceil((nowMs + forMs) / KEPT_TO_MS) * KEPT_TO_MS;
-        const keepAliveUntilMs = forMs === 0 ? 0 : Math.max(ends.keepAliveUntilMs, untilMs);
-        return { ...ends, keepAliveUntilMs };
+        const keepAliveUntilMs = forMs === 0 ? 0 : Math.max(stopPolicy.keepAliveUntilMs, untilMs);
+        return { ...stopPolicy, keepAliveUntilMs };
       }),
-    async activity(caller, instanceId) {
+    async idleStatus(caller, instanceId) {
       const row = await ownedInstanceRow(store.read, caller.accountId, instanceId);
       if (!row) throw instanceNotFound();
       const instance = instanceFromRow(row);
       const { status } = instance.observed;
       const none = { idleSinceMs: null, willStopAtMs: null, lookedAtMs: null, signals: [] };
-      if (instance.ends.idle === null)
+      if (instance.stopPolicy.idle === null)
         return { ...none, state: 'off', because: 'no idle stop is set; /instance/ends sets one' };
       if (status !== 'Running' || instance.desired !== 'running')
         return {
@@ -86,14 +97,14 @@ export function makeEnds({ store, offers, now, rules, activity }: EndsDeps): Use
           state: 'off',
           because: `it is ${status}; its use is looked at while it is Running and wished to run`,
         };
-      return activity.seen(instance) ?? { ...none, state: 'unknown', because: 'it has not been looked at yet' };
+      return idleDetector.report(instance) ?? { ...none, state: 'unknown', because: 'it has not been looked at yet' };
     },
   };
 }
 
-const holding = (instance: Instance, nowMs: number): InstanceEnds => ({
+const holding = (instance: Instance, nowMs: number): InstanceStopPolicy => ({
   instanceId: instance.id,
-  ...instance.ends,
-  keepAliveUntilMs: instance.ends.keepAliveUntilMs > nowMs ? instance.ends.keepAliveUntilMs : null,
-  endsAtMs: endsAtMs(instance),
+  ...instance.stopPolicy,
+  keepAliveUntilMs: instance.stopPolicy.keepAliveUntilMs > nowMs ? instance.stopPolicy.keepAliveUntilMs : null,
+  endsAtMs: stopDueAtMs(instance),
 });

@@ -5,7 +5,7 @@ interface Counted {
   lastMs: number;
 }
 
-export interface Traffic extends Pick<Forwarding, 'began'> {
+export interface Traffic extends Pick<Forwarding, 'beginTraffic'> {
   /** How it stands with the instance; of polls only where they are asked for. */
   of(instanceId: string, kinds: readonly TrafficKind[]): Counted;
   /** Forgets what has been quiet for so long. */
@@ -15,7 +15,7 @@ export interface Traffic extends Pick<Forwarding, 'began'> {
 export function makeTraffic(now: () => number): Traffic {
   const counted = { use: new Map<string, Counted>(), poll: new Map<string, Counted>() };
   return {
-    began(instanceId, kind) {
+    beginTraffic(instanceId, kind) {
       const one = counted[kind].get(instanceId) ?? { open: 0, lastMs: 0 };
       counted[kind].set(instanceId, one);
       one.open += 1;

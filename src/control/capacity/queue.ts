@@ -5,8 +5,16 @@
  */
 import { capacityOf, type Capacity } from '../../domain/catalog.ts';
 import type { Instance, InstanceSpec } from '../../domain/instance.ts';
-import { diagnosed } from '../../domain/plan.ts';
-import { fits, freeOf, KEPT_MS, makeTurns, nearestType, nothing, whatIsShort } from '../../domain/placement.ts';
+import { diagnosisFields } from '../../domain/plan.ts';
+import {
+  fits,
+  freeCapacity,
+  RESERVATION_MS,
+  walkQueue,
+  nearestType,
+  zeroCapacity,
+  capacityShortfall,
+} from '../../domain/placement.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import {
   adjustCapacity,
@@ -64,7 +72,7 @@ export async function takeRoom(
 }
 
 export async function behindLine(db: Db, counted: RegionWithUsage, nowMs: number): Promise<Behind> {
-  const turns = makeTurns(counted, nowMs);
+  const turns = walkQueue(counted, nowMs);
   for await (const one of goAlong(db, counted.region.id, turns)) void one;
   return { open: turns.open(), kept: turns.kept() };
 }
@@ -73,10 +81,10 @@ export async function behindLine(db: Db, counted: RegionWithUsage, nowMs: number
 async function* goAlong(
   db: Db,
   region: string,
-  turns: ReturnType<typeof makeTurns>,
+  turns: ReturnType<typeof walkQueue>,
 ): AsyncGenerator<QueueEntry & { isOn: boolean }> {
   for await (const one of queueEntries(db, region)) {
-    const held = turns.mayBeKept(one) ? await capacityUsedBy(db, region, one.ownerId) : nothing;
+    const held = turns.mayBeKept(one) ? await capacityUsedBy(db, region, one.ownerId) : zeroCapacity;
     yield { ...one, isOn: turns.pass(one, held) };
     if (turns.isOver()) return;
   }
@@ -115,8 +123,8 @@ export async function joinLine(tx: Db, instance: Instance, noRoom: NoRoom, waits
   return { ...instance, waitsSinceMs, waitsUntilMs: nowMs + waitMs, observed };
 }
 
-export const waitsFor = (type: Type, before: number): ReturnType<typeof diagnosed> =>
-  diagnosed('NoCapacity', `waits for room for ${type.name}: ${before} before it`);
+export const waitsFor = (type: Type, before: number): ReturnType<typeof diagnosisFields> =>
+  diagnosisFields('NoCapacity', `waits for room for ${type.name}: ${before} before it`);
 
 /** Says what is short, by how much, the nearest type that would fit now, and how to wait. */
 function noCapacity({ counted, open, kept, waiting }: NoRoom, type: Type, { ports, offers }: Waits): Refusal {
@@ -128,8 +136,8 @@ function noCapacity({ counted, open, kept, waiting }: NoRoom, type: Type, { port
       `region ${region.name} has ${free} node ports free and ${ports} are asked; ask fewer, or terminate an instance`,
     );
   }
-  const short = whatIsShort(capacityOf(type), freeOf(counted));
-  const keptFor = `what is free is kept for ${kept} in line before it, for at most ${KEPT_MS / 60_000} minutes`;
+  const short = capacityShortfall(capacityOf(type), freeCapacity(counted));
+  const keptFor = `what is free is kept for ${kept} in line before it, for at most ${RESERVATION_MS / 60_000} minutes`;
   const why =
     short === ''
       ? keptFor
@@ -165,7 +173,7 @@ export async function callLine(
   if ((await queueTailSinceMs(tx, region)) === null) return;
   const counted = await regionWithUsage(tx, region);
   if (!counted) return;
-  for await (const one of goAlong(tx, region, makeTurns(counted, nowMs)))
+  for await (const one of goAlong(tx, region, walkQueue(counted, nowMs)))
     if (one.isOn && (behind === null || isBehind(one, behind))) await makeDue(tx, [one.id], nowMs);
 }
 
@@ -198,7 +206,7 @@ export async function takeTurn(
 ): Promise<number | null> {
   const counted = await lockRegion(tx, region);
   if (!counted) throw new Error(`region ${region} is not in the store`);
-  for await (const one of goAlong(tx, region, makeTurns(counted, nowMs))) {
+  for await (const one of goAlong(tx, region, walkQueue(counted, nowMs))) {
     if (one.id !== mine.id) continue;
     if (one.isOn && (await adjustCapacity(tx, region, type, 1))) return null;
     break;

@@ -2,10 +2,10 @@
  * Images: those on offer, and the account's own, which no other account can see or launch. An own one is named after what a
  * registry has, or saved from an instance; then its pass (`passes/image-pass.ts`) makes it, and removes it in the end.
  */
-import { liesUnder, readImageRef, type ImageRef } from '../../domain/image-ref.ts';
+import { isUnderPrefix, parseImageRef, type ImageRef } from '../../domain/image-ref.ts';
 import type { InstanceSpec } from '../../domain/instance.ts';
 import { beginOperation, endOperation, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
-import { whyNotSave } from '../../domain/own-image.ts';
+import { refusalOfSave } from '../../domain/own-image.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import {
@@ -142,7 +142,7 @@ export const makeImages = ({
           const row = await lockInstance(tx, accountId, body.instanceId);
           if (!row) throw instanceNotFound();
           const instance = instanceFromRow(row);
-          const why = whyNotSave(instance);
+          const why = refusalOfSave(instance);
           if (why) throw new Refusal('not_now', `can't save instance ${row.id} as an image: ${why}`);
           const drivers = regions.of(row.regionId);
           refuseWithoutSaving(drivers);
@@ -274,12 +274,12 @@ function ownState(
 
 /** The engine's own images and other people's root disks are not to be had by their names. */
 function ownRef(written: string, regions: Regions): ImageRef {
-  const read = readImageRef(written);
+  const read = parseImageRef(written);
   const right = 'write it as registry.example.org/name:tag, or name:tag for docker.io';
   if (typeof read === 'string')
     throw new Refusal('field_value', `field "ref" is ${JSON.stringify(written.slice(0, 300))}: ${read}; ${right}`);
   const kept = regions.all().flatMap(({ archivePrefix, savedPrefix }) => [archivePrefix, savedPrefix]);
-  if (kept.some((prefix) => liesUnder(read.ref, prefix)))
+  if (kept.some((prefix) => isUnderPrefix(read.ref, prefix)))
     throw new Refusal(
       'field_value',
       `field "ref" is ${JSON.stringify(written)}: root disks are kept there, and none is to be had by its name; choose the saved image from POST /api/image/list`,

@@ -4,7 +4,7 @@
  * image of the account's own is asked for at its registry, with the account's credentials, whenever a container is made from it.
  */
 import { EngineFault } from '../../domain/engine-fault.ts';
-import { serverOf } from '../../domain/image-ref.ts';
+import { registryServerOf } from '../../domain/image-ref.ts';
 import type { Instance } from '../../domain/instance.ts';
 import type { CredentialsFor } from './registries.ts';
 import type { RegionDrivers } from '../base/regions.ts';
@@ -26,13 +26,13 @@ export async function imageRequestOf(
   if (isKept(drivers, ref)) return { ref, credentials: drivers.archiveCredentials };
   if (instance.archive !== null || instance.spec.image.isPublic) return { ref };
   const { ownerId } = instance;
-  return { ref, ownerId, credentials: await credentialsFor(ownerId, serverOf(ref)) };
+  return { ref, ownerId, credentials: await credentialsFor(ownerId, registryServerOf(ref)) };
 }
 
 /** Says what its owner can do, where credentials are what is missing. */
 export const withCredentialAdvice = (fault: EngineFault, { ref, ownerId, credentials }: ImageRequest): EngineFault => {
   if (fault.kind !== 'denied' || ownerId === undefined) return fault;
-  const server = serverOf(ref);
+  const server = registryServerOf(ref);
   const advice =
     credentials === undefined
       ? `register credentials for ${server} with POST /api/registry/create`

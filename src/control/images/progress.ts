@@ -1,7 +1,7 @@
 /** How far a pull or a push is, written to the row about once a second, one write after the other. */
 import type { Observed } from '../../domain/instance.ts';
 import { amountOf, type Progress } from '../../domain/operation.ts';
-import { diagnosed } from '../../domain/plan.ts';
+import { diagnosisFields } from '../../domain/plan.ts';
 import type { ImageProgress } from '../../engines/contract.ts';
 import { note, type Work } from '../instances/work.ts';
 
@@ -42,5 +42,5 @@ export function makeProgressReporter(
 /** Tells it of an instance; `show` is what is shown beside it. */
 export const makeInstanceProgressReporter = (work: Work, show: () => Partial<Observed>): ProgressReporter =>
   makeProgressReporter(work.deps.now, (message, progress) =>
-    note(work, { observed: { ...show(), message, progress, ...diagnosed('', '') } }),
+    note(work, { observed: { ...show(), message, progress, ...diagnosisFields('', '') } }),
   );

@@ -11,7 +11,7 @@
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { instanceId } from '../../domain/ids.ts';
 import { backOffMs, type Limits } from '../../domain/instance-states.ts';
-import { endOperation, enter, failOperation, type Operation } from '../../domain/operation.ts';
+import { endOperation, beginStage, failOperation, type Operation } from '../../domain/operation.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { deleteLeasedImageRow, writeReconciledImage, type ImageRow } from '../../store/tables/images.ts';
 import { instanceRow } from '../../store/tables/instances.ts';
@@ -88,7 +88,7 @@ async function push(work: Work): Promise<void> {
   const { engine, archiveCredentials } = drivers;
   const { ref } = held.row;
   const teller = makeProgressReporter(time.now, (stateText, progress) => {
-    const operation = operationOf(held.row, (one) => enter(one, 'Archive', time.now(), progress));
+    const operation = operationOf(held.row, (one) => beginStage(one, 'Archive', time.now(), progress));
     return store.write((tx) => writeReconciledImage(tx, holdOf(work), { stateText, operation }));
   });
   try {
@@ -126,7 +126,7 @@ async function afterFault(
   log.warn({ id, kind: error.kind, err: error }, 'the engine could not do a step of an image');
   // The registry of a push may be away for ever, the engine comes back.
   if (error.kind === 'unreachable' && error.reason !== 'registryAway')
-    return { dueAtMs: time.now() + limits.askAgainMs };
+    return { dueAtMs: time.now() + limits.engineRetryMs };
   const attempts = held.row.attempts + 1;
   if (giveUp && (!error.retry || attempts > limits.maxAttempts)) return giveUp(error);
   const ours = await store.write((tx) =>

@@ -1,6 +1,6 @@
 /** Registry credentials of accounts: registered, listed without their secret, and lent to pulls of the account's own images. */
 import { EngineFault } from '../../domain/engine-fault.ts';
-import { readServer } from '../../domain/image-ref.ts';
+import { parseRegistryServer } from '../../domain/image-ref.ts';
 import { isLocalServer } from '../../domain/registry-server.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { RegistryCredentials } from '../../engines/contract.ts';
@@ -65,7 +65,7 @@ export const makeRegistries = ({
   localRegistries,
 }: RegistryDeps): InternalRegistries => ({
   async create({ accountId }, { server: written, username, secret }, idempotency) {
-    const read = readServer(written);
+    const read = parseRegistryServer(written);
     if (typeof read === 'string') {
       const right = 'write it as it stands in image names, such as registry.example.org or 10.0.0.7:5000, or docker.io';
       throw new Refusal('field_value', `field "server" is ${JSON.stringify(written)}: ${read}; ${right}`);

@@ -4,7 +4,7 @@ import { Refusal } from '../../domain/refusal.ts';
 import type { Engine, OpenExec, TerminalSize } from '../../engines/contract.ts';
 import type { Store } from '../../store/store.ts';
 import { refusalOfFault } from './engine-refusal.ts';
-import { runningInstance } from './running-instance.ts';
+import { requireRunning } from './running-instance.ts';
 import { makeSeats } from '../base/concurrency-limit.ts';
 import type { Time } from '../base/time.ts';
 import type { Caller } from '../base/caller.ts';
@@ -19,7 +19,7 @@ const FIRST_BYTES = 16 * 1024;
 /** What nobody will see is read on, or the command would stand still; no faster than this, or it would cost all others. */
 const DROPPED_BYTES_PER_MS = 4 * 1024;
 
-export interface CommandWish {
+export interface CommandRequest {
   instanceId: string;
   command: readonly string[];
   /** `NAME=value` */
@@ -27,15 +27,15 @@ export interface CommandWish {
 }
 
 /** A stream of which only the beginning is kept. */
-export interface KeptOutput {
+export interface CapturedOutput {
   bytes: Buffer;
   cut: boolean;
 }
 
 export interface CommandResult {
   exitCode: number;
-  stdout: KeptOutput;
-  stderr: KeptOutput;
+  stdout: CapturedOutput;
+  stderr: CapturedOutput;
   timedOut: boolean;
 }
 
@@ -43,19 +43,19 @@ export interface Commands {
   /** Kills it at its limit, and when `gone` fires, which rejects. */
   run(
     caller: Caller,
-    wish: CommandWish & { stdin: Uint8Array; limitMs: number; keptBytes: number },
+    wish: CommandRequest & { stdin: Uint8Array; limitMs: number; keptBytes: number },
     gone: AbortSignal,
   ): Promise<CommandResult>;
   /** Throws what `open` would throw first: not the caller's, or not running. */
   check(caller: Caller, instanceId: string): Promise<void>;
   /** The signal ends the opening alone. It counts as running until it has ended. */
-  open(caller: Caller, wish: CommandWish & { terminal: TerminalSize | null }, gone: AbortSignal): Promise<OpenExec>;
+  open(caller: Caller, wish: CommandRequest & { terminal: TerminalSize | null }, gone: AbortSignal): Promise<OpenExec>;
 }
 
 interface Deps {
   store: Pick<Store, 'read'>;
   openExec: Engine['openExec'];
-  began: Forwarding['began'];
+  began: Forwarding['beginTraffic'];
   time: Pick<Time, 'deadline' | 'after'>;
 }
 
@@ -69,7 +69,7 @@ export function makeCommands({ store, openExec, began, time }: Deps): Commands {
   });
 
   const open: Commands['open'] = async (caller, { instanceId: asked, command, env, terminal }, gone) => {
-    const instanceId = await runningInstance(store, caller, asked);
+    const instanceId = await requireRunning(store, caller, asked);
     const leave = seats.enter(caller.accountId);
     const done = began(instanceId, 'use');
     const over = (): void => {
@@ -90,7 +90,7 @@ export function makeCommands({ store, openExec, began, time }: Deps): Commands {
   return {
     open,
     async check(caller, instanceId) {
-      await runningInstance(store, caller, instanceId);
+      await requireRunning(store, caller, instanceId);
     },
     async run(caller, { stdin, limitMs, keptBytes, ...wish }, gone) {
       const running = await open(caller, { ...wish, terminal: null }, gone);
@@ -136,7 +136,7 @@ const envOf = (lines: readonly string[]): Record<string, string> =>
   Object.fromEntries(lines.map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]));
 
 /** Reads all of it to its end, and keeps the beginning. */
-function keep(stream: Readable, most: number, time: Pick<Time, 'after'>): Promise<KeptOutput> {
+function keep(stream: Readable, most: number, time: Pick<Time, 'after'>): Promise<CapturedOutput> {
   let kept = Buffer.alloc(Math.min(most, FIRST_BYTES));
   let bytes = 0;
   let cut = false;

@@ -8,7 +8,7 @@ import type { Time } from '../base/time.ts';
 
 const BANNER_DEADLINE_MS = 2_000;
 
-export interface Inside {
+export interface ProbeTarget {
   engine: Engine;
   id: InstanceId;
   time: Time;
@@ -16,7 +16,7 @@ export interface Inside {
 }
 
 /** The connection; false when nothing listens there; null when that can't be told. */
-async function dial({ engine, id, time, signal }: Inside, port: number): Promise<Duplex | false | null> {
+async function dial({ engine, id, time, signal }: ProbeTarget, port: number): Promise<Duplex | false | null> {
   try {
     return await engine.dial(id, port, AbortSignal.any([signal, time.deadline(BANNER_DEADLINE_MS)]));
   } catch (error) {
@@ -28,7 +28,7 @@ async function dial({ engine, id, time, signal }: Inside, port: number): Promise
 }
 
 /** Whether something listens on the port. */
-export async function accepts(inside: Inside, port: number): Promise<boolean | null> {
+export async function acceptsConnection(inside: ProbeTarget, port: number): Promise<boolean | null> {
   const connection = await dial(inside, port);
   if (!connection) return connection;
   connection.destroy();
@@ -36,7 +36,7 @@ export async function accepts(inside: Inside, port: number): Promise<boolean | n
 }
 
 /** Whether sshd sends its banner: a listening port alone proves nothing. */
-export async function answersSsh(inside: Inside): Promise<boolean | null> {
+export async function answersSsh(inside: ProbeTarget): Promise<boolean | null> {
   const connection = await dial(inside, SSH_PORT);
   if (!connection) return connection;
   addAbortSignal(inside.signal, connection);

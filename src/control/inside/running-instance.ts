@@ -16,11 +16,11 @@ async function owned(
   return { id: instanceId, status: observed.status };
 }
 
-export async function ownInstance(store: Pick<Store, 'read'>, caller: Caller, id: string): Promise<InstanceId> {
+export async function requireOwned(store: Pick<Store, 'read'>, caller: Caller, id: string): Promise<InstanceId> {
   return (await owned(store, caller, id)).id;
 }
 
-export async function runningInstance(store: Pick<Store, 'read'>, caller: Caller, id: string): Promise<InstanceId> {
+export async function requireRunning(store: Pick<Store, 'read'>, caller: Caller, id: string): Promise<InstanceId> {
   const instance = await owned(store, caller, id);
   if (instance.status === 'Running') return instance.id;
   const words = `instance ${id} is ${instance.status}, and nothing can be run in it; send this again once it is Running`;

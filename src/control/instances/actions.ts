@@ -1,9 +1,9 @@
 /** Stop, start, restart, archive and terminate: each writes a wish over the one that stands, and leaves the deed to the pass. */
-import { whyNot, type Action } from '../../domain/instance-states.ts';
+import { refusalOfAction, type Action } from '../../domain/instance-states.ts';
 import type { Instance } from '../../domain/instance.ts';
-import { enter, operationId, type Cause } from '../../domain/operation.ts';
+import { beginStage, operationId, type Cause } from '../../domain/operation.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
-import { wishOf } from '../../domain/desired-state.ts';
+import { applyAction } from '../../domain/desired-state.ts';
 import { revokeGrantsOfInstance } from '../../store/tables/gateway-grants.ts';
 import { deleteSharesOf } from '../../store/tables/port-shares.ts';
 import { appendEvent } from '../../store/tables/events.ts';
@@ -104,19 +104,19 @@ export async function act(tx: Db, row: InstanceRow, how: Act): Promise<string> {
   const { action, cause, offers, nowMs, why = {}, waitMs = null } = how;
   const instance = instanceFromRow(row);
   const { id, ownerId } = instance;
-  const illegal = whyNot(action, instance.observed.status, instance.desired);
+  const illegal = refusalOfAction(action, instance.observed.status, instance.desired);
   if (illegal) throw new Refusal('not_now', `can't ${action} instance ${id}: ${illegal}`);
   const counted = offers.regions.get(instance.spec.regionId);
   if (!counted) throw new Refusal('unavailable', `region ${instance.spec.regionId} is not configured on this server`);
 
   const { regionId, type } = instance.spec;
   const held = row.holdsCapacity === 1;
-  let wish = wishOf(action, instance, nowMs, cause);
+  let wish = applyAction(action, instance, nowMs, cause);
   if (action === 'start' && !held) {
     const noRoom = await takeRoom(tx, regionId, type, { ports: 0, nowMs });
     wish = noRoom
       ? await joinLine(tx, wish, noRoom, { ports: 0, offers, waitMs, nowMs })
-      : { ...wish, operation: enter(wish.operation, 'Placed', nowMs) };
+      : { ...wish, operation: beginStage(wish.operation, 'Placed', nowMs) };
   }
   const holdsCapacity = action !== 'terminate' && (action === 'start' ? wish.waitsSinceMs === null : held);
   await writeDesiredState(tx, instance, wish, counted.region, {

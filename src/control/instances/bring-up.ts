@@ -4,10 +4,10 @@
  */
 import { dataDiskGB, dockerDiskGB, ownDisks } from '../../domain/disk.ts';
 import { EngineFault, type FaultReason } from '../../domain/engine-fault.ts';
-import { after, type Diagnosis } from '../../domain/instance-states.ts';
+import { nextStatus, type Diagnosis } from '../../domain/instance-states.ts';
 import type { Instance, Observed } from '../../domain/instance.ts';
-import { endOperation, enter, type Progress, type StageName } from '../../domain/operation.ts';
-import { diagnosed, giveUp } from '../../domain/plan.ts';
+import { endOperation, beginStage, type Progress, type StageName } from '../../domain/operation.ts';
+import { diagnosisFields, failPermanently } from '../../domain/plan.ts';
 import { markProvisioned } from '../../store/tables/disks.ts';
 import { setFilesStale } from '../../store/tables/instances.ts';
 import { appendEvent } from '../../store/tables/events.ts';
@@ -49,7 +49,7 @@ export async function refresh(work: Work): Promise<Rest> {
 function disksLater({ deps, instance: { id } }: Work, error: unknown): Rest {
   if (!(error instanceof DisksFailed) && !(error instanceof DisksLost)) throw error;
   deps.log.warn({ id, err: error }, error.message);
-  return deps.limits.askAgainMs;
+  return deps.limits.engineRetryMs;
 }
 
 /** Makes its disks as large as they are wished; whoever writes to one goes on. */
@@ -87,7 +87,7 @@ export async function ensure(work: Work, planned: Partial<Observed>): Promise<Re
     await ensureImages(work, show);
     // A pull that was told of has moved it on since the plan.
     const { status } = work.instance.observed;
-    if (status === 'PullingImage') show = { ...show, status: after(status, 'create') };
+    if (status === 'PullingImage') show = { ...show, status: nextStatus(status, 'create') };
     // The tries of an image are bounded by a deadline, those of a container by their number: one must not count for the other.
     if (imageWasMissing) work.instance = { ...work.instance, attempts: 0 };
     enterStage(work, 'Disks');
@@ -103,8 +103,10 @@ export async function ensure(work: Work, planned: Partial<Observed>): Promise<Re
     return 'again';
   } catch (error) {
     if (error instanceof VolumeNotReady) {
-      if (error.lost) return fail(work, giveUp(work.instance, 'VolumeLost', error.message));
-      await note(work, { observed: { ...show, phase: 'PrepareDisks', ...diagnosed('VolumePending', error.message) } });
+      if (error.lost) return fail(work, failPermanently(work.instance, 'VolumeLost', error.message));
+      await note(work, {
+        observed: { ...show, phase: 'PrepareDisks', ...diagnosisFields('VolumePending', error.message) },
+      });
       return VOLUME_POLL_MS;
     }
     if (error instanceof DisksFailed) {
@@ -114,7 +116,7 @@ export async function ensure(work: Work, planned: Partial<Observed>): Promise<Re
     if (error instanceof DisksLost) {
       const { disk, message } = error;
       work.deps.log.error({ id: work.instance.id, disk }, 'a disk of an instance is gone from its pool');
-      return fail(work, giveUp(work.instance, 'DisksLost', message));
+      return fail(work, failPermanently(work.instance, 'DisksLost', message));
     }
     if (error instanceof PortsUsedUp) return retryLater(work, 'PortTaken', error.message);
     if (error instanceof EngineFault) return afterFault(work, error);
@@ -125,7 +127,7 @@ export async function ensure(work: Work, planned: Partial<Observed>): Promise<Re
 /** Seen from here on in the timeline; it is written with what is written next. */
 function enterStage(work: Work, stage: StageName): void {
   const { instance, deps } = work;
-  work.instance = { ...instance, operation: enter(instance.operation, stage, deps.now()) };
+  work.instance = { ...instance, operation: beginStage(instance.operation, stage, deps.now()) };
 }
 
 /** Asks the engine when it is the owner's turn. */
@@ -153,7 +155,7 @@ async function ensureImage(work: Work, show: Partial<Observed>, image: ImageRequ
   const { deps, drivers, held } = work;
   const teller = makeInstanceProgressReporter(work, () => ({
     ...show,
-    status: after(work.instance.observed.status, 'pull'),
+    status: nextStatus(work.instance.observed.status, 'pull'),
     phase: 'DownloadImage',
   }));
   let last: Progress | null = null;
@@ -193,7 +195,8 @@ async function ensureImage(work: Work, show: Partial<Observed>, image: ImageRequ
     last = await teller.finish();
   }
   // The timeline says how much it was in the end, not what was written a second before.
-  if (last) work.instance = { ...work.instance, operation: enter(work.instance.operation, 'Image', deps.now(), last) };
+  if (last)
+    work.instance = { ...work.instance, operation: beginStage(work.instance.operation, 'Image', deps.now(), last) };
 }
 
 /** Its container is there with a root disk: it starts from that, and nobody has to give it anything. */
@@ -223,18 +226,18 @@ async function afterFault(work: Work, fault: EngineFault): Promise<Rest> {
   // Of a pull, the registry may be away as well as the engine. Of all else it is the engine, and what came of the call is unknown.
   const asking = { engine: work.drivers.engine, time: deps.time, signal: held.signal };
   if (fault.kind === 'unreachable' && !(fault instanceof ImageFault && (await engineAnswers(asking)))) {
-    await note(work, { observed: diagnosed('EngineUnreachable', fault.message) });
-    return deps.limits.askAgainMs;
+    await note(work, { observed: diagnosisFields('EngineUnreachable', fault.message) });
+    return deps.limits.engineRetryMs;
   }
   if (fault instanceof ImageFault) {
     // A wish may be old when its image is missing for the first time, because the engine lost it: so it is tried a few times at least.
     const fromMs = Math.max(instance.requestedAtMs, instance.observed.countedFromMs);
     const late = deps.now() - fromMs > deps.limits.imageDeadlineMs && instance.attempts >= deps.limits.maxAttempts;
     const reason = diagnosisOf(fault, 'ImageFailed');
-    if (late || !fault.retry) return fail(work, giveUp(asStarting(instance), reason, fault.message));
+    if (late || !fault.retry) return fail(work, failPermanently(asStarting(instance), reason, fault.message));
     const attempts = instance.attempts + 1;
-    const status = after(instance.observed.status, 'imageFails');
-    const why = diagnosed(fault.reason === 'diskFull' ? 'DiskFull' : 'BackOff', fault.message);
+    const status = nextStatus(instance.observed.status, 'imageFails');
+    const why = diagnosisFields(fault.reason === 'diskFull' ? 'DiskFull' : 'BackOff', fault.message);
     await note(work, {
       attempts,
       observed: { status, phase: 'DownloadImage', message: '', progress: null, ...why },
@@ -250,13 +253,13 @@ async function afterFault(work: Work, fault: EngineFault): Promise<Rest> {
       fault.kind === 'not_found' ? 'BackOff' : diagnosisOf(fault, 'EngineRejected'),
       fault.message,
     );
-  return fail(work, giveUp(instance, diagnosisOf(fault, 'EngineRejected'), fault.message));
+  return fail(work, failPermanently(instance, diagnosisOf(fault, 'EngineRejected'), fault.message));
 }
 
 /** An image that could not be had in time is a start that failed, also of one that was still Initializing (interface-notes.md). */
 const asStarting = (instance: Instance): Instance => ({
   ...instance,
-  observed: { ...instance.observed, status: after(instance.observed.status, 'imageFails') },
+  observed: { ...instance.observed, status: nextStatus(instance.observed.status, 'imageFails') },
 });
 
 /** What the owner is told of what the engine can tell for certain. */
@@ -279,8 +282,8 @@ async function retryLater(
 ): Promise<Rest> {
   const { limits } = work.deps;
   const attempts = work.instance.attempts + 1;
-  if (attempts > limits.maxAttempts) return fail(work, giveUp(work.instance, diagnosis, text));
-  await note(work, { attempts, observed: { ...show, ...diagnosed(diagnosis, text) } });
+  if (attempts > limits.maxAttempts) return fail(work, failPermanently(work.instance, diagnosis, text));
+  await note(work, { attempts, observed: { ...show, ...diagnosisFields(diagnosis, text) } });
   return backOff(attempts, work);
 }
 
@@ -293,7 +296,7 @@ async function allot(work: Work, show: Partial<Observed>): Promise<void> {
     phase: 'CreateContainer',
     message: '',
     sshFront: false,
-    ...diagnosed('', ''),
+    ...diagnosisFields('', ''),
   } as const;
   work.instance = work.written = await deps.store.write(async (tx) => {
     const nodePorts = await allotNodePorts(tx, drivers, instance, deps.random);
@@ -308,7 +311,7 @@ async function awaitNodePort(work: Work, text: string): Promise<Rest> {
   const { instance, deps } = work;
   // Another fault is given its tries, too.
   const attempts = Math.min(instance.attempts + 1, deps.limits.maxAttempts - 1);
-  await note(work, { attempts, observed: diagnosed('PortTaken', text) });
+  await note(work, { attempts, observed: diagnosisFields('PortTaken', text) });
   return backOff(attempts, work);
 }
 
@@ -316,9 +319,9 @@ async function awaitNodePort(work: Work, text: string): Promise<Rest> {
 async function changeNodePort(work: Work, taken: number, text: string): Promise<Rest> {
   const { instance, drivers, deps } = work;
   const attempts = instance.attempts + 1;
-  if (attempts > deps.limits.maxAttempts) return fail(work, giveUp(instance, 'PortTaken', text));
+  if (attempts > deps.limits.maxAttempts) return fail(work, failPermanently(instance, 'PortTaken', text));
   const wanted = instance.nodePorts.map((one) => (one.nodePort === taken ? { ...one, nodePort: 0 } : one));
-  const observed = { ...instance.observed, ...diagnosed('PortTaken', text) };
+  const observed = { ...instance.observed, ...diagnosisFields('PortTaken', text) };
   try {
     work.instance = work.written = await deps.store.write(async (tx) => {
       await releaseNodePort(tx, instance.id, taken);

@@ -1,9 +1,9 @@
 /** Larger disks for an instance, whether it runs or not: the room is taken and the wish written; its pass grows them. */
 import { dataDisk, dockerDisk, type DiskId } from '../../domain/disk.ts';
-import { expandWish, whyNotExpand, whyNotSizes, type DiskSizes } from '../../domain/expand-disk.ts';
+import { applyExpansion, refusalOfExpansion, refusalOfSizes, type DiskSizes } from '../../domain/expand-disk.ts';
 import { operationId } from '../../domain/operation.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
-import { typeOfKind } from '../../domain/pool.ts';
+import { volumeTypeOfDisk } from '../../domain/pool.ts';
 import { lockDisk } from '../../store/tables/disks.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, writeDesiredState } from '../../store/tables/instances.ts';
@@ -33,8 +33,8 @@ export const makeExpandDisk =
         const counted = regions.get(row.regionId);
         if (!counted)
           throw new Refusal('unavailable', `region ${row.regionId} is not configured on this server; ask its operator`);
-        deps.freeSpace.refuseIfNearlyFull([poolForType(drivers, typeOfKind('data'))]);
-        const wish = expandWish(before, sizes, nowMs);
+        deps.freeSpace.refuseIfNearlyFull([poolForType(drivers, volumeTypeOfDisk('data'))]);
+        const wish = applyExpansion(before, sizes, nowMs);
         const more = { dueAtMs: nowMs, holdsCapacity: row.holdsCapacity === 1, releasedAtMs: null };
         await writeDesiredState(tx, before, wish, counted.region, more);
         await grown(tx, drivers, dataDisk(before.id), sizes.dataDiskGB);
@@ -48,12 +48,15 @@ export const makeExpandDisk =
     return answer;
   };
 
-function refuse(instance: Parameters<typeof whyNotExpand>[0] & Parameters<typeof whyNotSizes>[0], sizes: DiskSizes) {
+function refuse(
+  instance: Parameters<typeof refusalOfExpansion>[0] & Parameters<typeof refusalOfSizes>[0],
+  sizes: DiskSizes,
+) {
   if (sizes.dataDiskGB === undefined && sizes.dockerStorageGB === undefined)
     throw new Refusal('field_missing', 'field "dataDiskGB" is not set; or send "dockerStorageSize"');
-  const illegal = whyNotExpand(instance);
+  const illegal = refusalOfExpansion(instance);
   if (illegal !== null) throw new Refusal('not_now', `the disks can't be expanded now: ${illegal}`);
-  const wrong = whyNotSizes(instance, sizes);
+  const wrong = refusalOfSizes(instance, sizes);
   if (wrong !== null) throw new Refusal('field_value', wrong);
 }
 

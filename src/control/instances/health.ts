@@ -10,7 +10,7 @@ import type { Instance } from '../../domain/instance.ts';
 import { NOTEBOOK_PORT } from '../../domain/ports.ts';
 import { instanceFromRow, makeDue, runningRowsAmong } from '../../store/tables/instances.ts';
 import { idsWithNodePorts } from '../../store/tables/node-ports.ts';
-import { accepts, answersSsh } from '../inside/inside.ts';
+import { acceptsConnection, answersSsh } from '../inside/inside.ts';
 import type { DeedDeps } from '../base/task-deps.ts';
 
 const AT_ONCE = 256;
@@ -37,7 +37,7 @@ export function makeHealth(deps: DeedDeps): Health {
     if (!seen.answers || seen.probe?.capabilities.dial === false || observed.answersBy === 'nothing') return null;
     const inside = { engine, id, time, signal: ending };
     const ssh = await answersSsh(inside);
-    return ssh === false ? accepts(inside, NOTEBOOK_PORT) : ssh;
+    return ssh === false ? acceptsConnection(inside, NOTEBOOK_PORT) : ssh;
   };
 
   /** Ids of the next of the round, and of those that were silent before. */

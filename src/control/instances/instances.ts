@@ -2,7 +2,7 @@ import type { Caller, Idempotency, Wished, Pager, TextPage } from '../base/calle
 import type { LaunchWish } from './launch.ts';
 import type { DiskSizes } from '../../domain/expand-disk.ts';
 import type { PublicStage } from '../../domain/public-operation.ts';
-import type { ShownDisk } from '../../domain/disk-usage.ts';
+import type { PublicDisk } from '../../domain/disk-usage.ts';
 
 type OnInstance = (
   caller: Caller,
@@ -35,7 +35,7 @@ export interface Instances {
   get(
     caller: Caller,
     body: { instanceId: string },
-  ): Promise<{ instanceText: string; timeline: PublicStage[]; operationId: string | null; disks: ShownDisk[] }>;
+  ): Promise<{ instanceText: string; timeline: PublicStage[]; operationId: string | null; disks: PublicDisk[] }>;
   /** A link to the gateway that hands the caller's browser a session: good once, for a minute. Of another's instance for a port that is set so. */
   open(caller: Caller, body: { instanceId: string; port?: number | undefined }): Promise<{ url: string }>;
 }

@@ -4,14 +4,14 @@
  */
 import type { InstanceType, Region, ChargeMode } from '../../domain/catalog.ts';
 import { instanceIdOf, userId, volumeId } from '../../domain/ids.ts';
-import type { Ends } from '../../domain/stop-policy.ts';
+import type { StopPolicy } from '../../domain/stop-policy.ts';
 import type { Instance, InstanceSpec, Mount } from '../../domain/instance.ts';
 import { toDollars } from '../../domain/money.ts';
-import { nestedPair, whyNotMountPath } from '../../domain/mount-paths.ts';
+import { nestedPair, refusalOfMountPath } from '../../domain/mount-paths.ts';
 import { noUsage } from '../../domain/disk.ts';
-import { beginOperation, enter, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
+import { beginOperation, beginStage, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
 import { SSH_PORT } from '../../domain/ports.ts';
-import { typeOfKind } from '../../domain/pool.ts';
+import { volumeTypeOfDisk } from '../../domain/pool.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { RegionWithUsage } from '../../store/tables/catalog.ts';
 import { appendEvent } from '../../store/tables/events.ts';
@@ -58,7 +58,7 @@ export interface LaunchDeps {
   /** 32 random bytes as text. */
   randomSecret: () => string;
   /** What a new instance is ended by. */
-  firstEnds: Ends;
+  firstEnds: StopPolicy;
   wake: () => void;
 }
 
@@ -116,7 +116,7 @@ async function placed(tx: Db, instance: Instance, offers: Offers, waitMs: number
   const { operation, createdAtMs: nowMs, spec, nodePorts } = instance;
   const ports = nodePorts.length;
   const noRoom = await takeRoom(tx, spec.regionId, spec.type, { ports, nowMs });
-  if (noRoom === null) return { ...instance, operation: enter(operation, 'Placed', nowMs) };
+  if (noRoom === null) return { ...instance, operation: beginStage(operation, 'Placed', nowMs) };
   return joinLine(tx, instance, noRoom, { ports, offers, waitMs, nowMs });
 }
 
@@ -150,7 +150,7 @@ function resolve(offers: Offers, image: Resolved['image'], wish: LaunchWish, reg
 function refuseWithoutDocker(region: Region, regions: Regions): void {
   const drivers = regions.of(region.id);
   const { seen } = drivers;
-  const { storage } = poolForType(drivers, typeOfKind('docker'));
+  const { storage } = poolForType(drivers, volumeTypeOfDisk('docker'));
   const capabilities = seen.probe?.capabilities;
   if (!capabilities) {
     const message = `field "instanceConfiguration.enableDocker" is true, and the engine of region ${region.name}, which has to be able to, does not answer; try again, or send false`;
@@ -172,7 +172,7 @@ function checkMountPaths(wish: LaunchWish): string[] {
     mountPath.startsWith('/') ? mountPath.replace(/\/+$/, '') || '/' : mountPath,
   );
   for (const [index, path] of paths.entries()) {
-    const why = whyNotMountPath(path);
+    const why = refusalOfMountPath(path);
     if (why)
       throw new Refusal(
         'field_value',
@@ -264,7 +264,7 @@ function intent(
     initExit: null,
     waitsSinceMs: null,
     waitsUntilMs: null,
-    ends: deps.firstEnds,
+    stopPolicy: deps.firstEnds,
     archive: null,
     unfinished: [],
     diskUsage: noUsage,

@@ -1,5 +1,5 @@
 /** Operations of an account: how a wish fares, the history of a subject, and taking a wish back. */
-import { bringUps, howToCancel, operationId, supersede } from '../../domain/operation.ts';
+import { bringUpKinds, planCancellation, operationId, supersedeOperation } from '../../domain/operation.ts';
 import { publicOperation, publicStages, type PublicOperation } from '../../domain/public-operation.ts';
 import { instanceNotFound, Refusal, volumeNotFound } from '../../domain/refusal.ts';
 import { lockInstance } from '../../store/tables/instances.ts';
@@ -133,12 +133,12 @@ export function makeOperations(deps: ActionDeps): Operations & Pick<Instances, '
           // Held first: what is found then stays so until the wish is written.
           const held = await lockInstance(tx, caller.accountId, parsed(id)?.subjectId ?? '');
           const found = await find(tx, caller.accountId, id);
-          const how = howToCancel(found.operation);
+          const how = planCancellation(found.operation);
           if ('why' in how) throw new Refusal('not_now', `operation ${id} can't be cancelled: ${how.why}`);
           // What is under way and can be taken back is the present one of an instance that stands.
           if (!held) throw unknownOperation(id);
           const wished = await act(tx, held, { action: how.action, cause: 'user', offers, nowMs });
-          const operation = supersede(found.operation, nowMs);
+          const operation = supersedeOperation(found.operation, nowMs);
           return { operation: shown({ ...found, operation }), operationId: wished };
         });
       });
@@ -150,7 +150,7 @@ export function makeOperations(deps: ActionDeps): Operations & Pick<Instances, '
     async get({ accountId }, { instanceId }) {
       const listed = await listedInstance(store.read, accountId, instanceId);
       if (!listed) throw instanceNotFound();
-      const up = bringUps.includes(listed.operation.kind)
+      const up = bringUpKinds.includes(listed.operation.kind)
         ? listed
         : await pastBringUp(store.read, accountId, instanceId);
       return {

@@ -3,9 +3,9 @@
  * time to wait is over. Whoever gives room back makes it due, so the clock is only for its deadline, for what it says of its place, and
  * for those behind it when room is no longer kept for it.
  */
-import { enter } from '../../domain/operation.ts';
-import { KEPT_MS } from '../../domain/placement.ts';
-import { diagnosed, giveUp } from '../../domain/plan.ts';
+import { beginStage } from '../../domain/operation.ts';
+import { RESERVATION_MS } from '../../domain/placement.ts';
+import { diagnosisFields, failPermanently } from '../../domain/plan.ts';
 import { callLine, moveUp, takeTurn, waitsFor } from '../capacity/queue.ts';
 import { write, type Rest, type Work } from './work.ts';
 
@@ -20,7 +20,7 @@ export async function place(work: Work): Promise<Rest> {
   if (waitsSinceMs === null) return 'again';
   const nowMs = deps.now();
   const mine = { id, waitsSinceMs };
-  const keptUntilMs = requestedAtMs + KEPT_MS;
+  const keptUntilMs = requestedAtMs + RESERVATION_MS;
   // Only at the look that it takes then: later ones would call the same again.
   const keptNoLonger = nowMs >= keptUntilMs && nowMs < keptUntilMs + LOOK_AGAIN_MS;
   const found = await deps.store.write(async (tx) => {
@@ -28,13 +28,13 @@ export async function place(work: Work): Promise<Rest> {
     const ended = { ...instance, waitsSinceMs: null, waitsUntilMs: null };
     const leave = { beside: () => moveUp(tx, regionId, nowMs, mine) };
     if (before === null) {
-      const operation = enter(instance.operation, 'Placed', nowMs);
-      const observed = { ...instance.observed, ...diagnosed('', '') };
+      const operation = beginStage(instance.operation, 'Placed', nowMs);
+      const observed = { ...instance.observed, ...diagnosisFields('', '') };
       const next = { ...ended, requestedAtMs: nowMs, operation, observed };
       return { before, written: await write(tx, work, next, { ...leave, holdsCapacity: true }) };
     }
     if (waitsUntilMs !== null && nowMs >= waitsUntilMs) {
-      const { show } = giveUp(instance, 'NoCapacity', 'no room came free in the time it was to wait');
+      const { show } = failPermanently(instance, 'NoCapacity', 'no room came free in the time it was to wait');
       const observed = { ...instance.observed, ...show, stoppedAtMs: nowMs };
       return { before, written: await write(tx, work, { ...ended, desired: 'stopped', observed }, leave) };
     }

@@ -5,8 +5,8 @@ import { dataDisk, dockerDisk } from '../../domain/disk.ts';
 import type { Archive, Instance } from '../../domain/instance.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { backOffMs } from '../../domain/instance-states.ts';
-import { failOperation, failureOf } from '../../domain/operation.ts';
-import { diagnosed, type Step } from '../../domain/plan.ts';
+import { failOperation, operationErrorOf } from '../../domain/operation.ts';
+import { diagnosisFields, type Step } from '../../domain/plan.ts';
 import { deleteDisks } from '../../store/tables/disks.ts';
 import { releaseNodePortCapacity } from '../../store/tables/capacity.ts';
 import { deleteMountsOf } from '../../store/tables/instances.ts';
@@ -34,9 +34,9 @@ export async function halt(work: Work, { show, graceMs }: Extract<Step, { do: 'h
   } catch (error) {
     held.signal.throwIfAborted();
     if (!(error instanceof EngineFault) || error.kind === 'unreachable' || show.phase === undefined) throw error;
-    await note(work, { observed: diagnosed('StopDelayed', error.message) });
+    await note(work, { observed: diagnosisFields('StopDelayed', error.message) });
     const waitedMs = deps.now() - instance.requestedAtMs;
-    return Math.min(deps.limits.backOffMaxMs, Math.max(deps.limits.askAgainMs, waitedMs / STOP_TRIES_SHARE));
+    return Math.min(deps.limits.backOffMaxMs, Math.max(deps.limits.engineRetryMs, waitedMs / STOP_TRIES_SHARE));
   }
 }
 
@@ -55,7 +55,7 @@ export async function clean(work: Work): Promise<Rest> {
       await deleteMountsOf(tx, id);
       await releaseNodePortCapacity(tx, spec.regionId, nodePorts.length);
     };
-    const next = { ...observed, phase: 'RemovingDisks' as const, ...diagnosed('', '') };
+    const next = { ...observed, phase: 'RemovingDisks' as const, ...diagnosisFields('', '') };
     await keep(work, { ...work.instance, observed: next }, { beside: giveBack });
   }
   const kept = archive === null ? [] : [archive.ref, ...archive.replaces];
@@ -68,10 +68,10 @@ export async function clean(work: Work): Promise<Rest> {
   } catch (error) {
     held.signal.throwIfAborted();
     deps.log.error({ id, err: error }, 'a disk could not be removed; it is tried again');
-    await note(work, { observed: diagnosed('DisksFailed', 'a disk could not be removed yet') });
+    await note(work, { observed: diagnosisFields('DisksFailed', 'a disk could not be removed yet') });
     return TRY_AGAIN_MS;
   }
-  const cleaned = { ...work.instance.observed, phase: 'Cleaned' as const, ...diagnosed('', '') };
+  const cleaned = { ...work.instance.observed, phase: 'Cleaned' as const, ...diagnosisFields('', '') };
   const next = { ...work.instance, archive: null, unfinished: [], observed: cleaned };
   await keep(work, next, { beside: (tx) => deleteDisks(tx, disks) });
   return null;
@@ -103,7 +103,7 @@ export async function saveRoot(work: Work): Promise<Rest> {
   const { drivers, instance } = work;
   const ref = archiveRef(work);
   const unfinished = [...new Set([...instance.unfinished, ref])];
-  await note(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosed('', '') } });
+  await note(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') } });
   try {
     const { sizeBytes } = await copy(work, (signal) => drivers.engine.saveImage(instance.id, ref, signal));
     if (drivers.archivePushed) await pushRoot(work, ref);
@@ -135,7 +135,7 @@ async function archiveFailed(work: Work, fault: EngineFault): Promise<Rest> {
   held.signal.throwIfAborted();
   const attempts = work.instance.attempts + 1;
   deps.log.warn({ id: work.instance.id, err: fault }, 'the root disk could not be kept as an image');
-  const observed = { ...work.instance.observed, ...diagnosed('ArchiveFailed', fault.message) };
+  const observed = { ...work.instance.observed, ...diagnosisFields('ArchiveFailed', fault.message) };
   // Its container went while it was being looked at: what there is then is looked at again.
   if ((fault.retry || fault.kind === 'not_found') && attempts <= deps.limits.maxAttempts) {
     await note(work, { attempts, observed });
@@ -146,7 +146,7 @@ async function archiveFailed(work: Work, fault: EngineFault): Promise<Rest> {
     await note(work, { observed });
     return TRY_AGAIN_MS;
   }
-  const failure = failureOf('ArchiveFailed', fault.message);
+  const failure = operationErrorOf('ArchiveFailed', fault.message);
   const operation = failOperation(work.instance.operation, failure, deps.now());
   await keep(work, { ...work.instance, desired: 'stopped', operation, observed });
   return 'again';

@@ -4,11 +4,11 @@
  */
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Observed } from '../../domain/instance.ts';
-import { after } from '../../domain/instance-states.ts';
-import { beginInit, endInit } from '../../domain/operation.ts';
-import { diagnosed } from '../../domain/plan.ts';
+import { nextStatus } from '../../domain/instance-states.ts';
+import { beginInitScript, endInitScript } from '../../domain/operation.ts';
+import { diagnosisFields } from '../../domain/plan.ts';
 import { NOTEBOOK_PORT } from '../../domain/ports.ts';
-import { accepts, answersSsh, type Inside } from '../inside/inside.ts';
+import { acceptsConnection, answersSsh, type ProbeTarget } from '../inside/inside.ts';
 import { note, quick, type Work } from './work.ts';
 
 const FIRST_POLL_MS = 4;
@@ -57,7 +57,7 @@ export async function checkReady(work: Work, show: Partial<Observed>): Promise<'
   if (services && !services.includes('ssh') && (await runsNow(work))) {
     if (!instance.observed.sshFront) await callFront(work);
     if (!services.includes('notebook')) return ready(work, 'nothing');
-    if ((await accepts(insideOf(work), NOTEBOOK_PORT)) === true) return ready(work, 'notebook');
+    if ((await acceptsConnection(insideOf(work), NOTEBOOK_PORT)) === true) return ready(work, 'notebook');
   }
   if (instance !== work.written || instance.observed.phase !== show.phase || instance.observed.status !== show.status)
     await note(work, { observed: show });
@@ -73,7 +73,7 @@ async function callFront(work: Work): Promise<void> {
   await answersWithin(work, work.deps.limits.sshFrontMs);
 }
 
-const insideOf = ({ deps, drivers, instance, held }: Work): Inside => ({
+const insideOf = ({ deps, drivers, instance, held }: Work): ProbeTarget => ({
   engine: drivers.engine,
   id: instance.id,
   time: deps.time,
@@ -118,17 +118,17 @@ async function ready(work: Work, answersBy: Observed['answersBy']): Promise<'aga
     spec.initScript.trim() === '' ? '' : initExit === null ? 'the init script is running' : initEnded(initExit);
   const nowMs = work.deps.now();
   const observed = {
-    status: after(work.instance.observed.status, 'ready'),
+    status: nextStatus(work.instance.observed.status, 'ready'),
     phase: 'Ready',
     healthy: true,
     stoppedAtMs: 0,
     runningSinceMs: nowMs,
     answersBy,
     progress: null,
-    ...diagnosed('', ''),
+    ...diagnosisFields('', ''),
   } as const;
   if (initExit === null && spec.initScript.trim() !== '')
-    work.instance = { ...work.instance, operation: beginInit(work.instance.operation, nowMs) };
+    work.instance = { ...work.instance, operation: beginInitScript(work.instance.operation, nowMs) };
   await note(work, { observed: { ...observed, message } });
   return 'again';
 }
@@ -141,7 +141,7 @@ export async function checkInit(work: Work): Promise<'again' | number> {
   const initExit = said === null || said === 'running' ? await keptExit(work) : said;
   if (initExit !== null) {
     const exit = initExit === 'lost' ? CUT_SHORT : initExit;
-    work.instance = { ...instance, operation: endInit(instance.operation, deps.now()) };
+    work.instance = { ...instance, operation: endInitScript(instance.operation, deps.now()) };
     await note(work, { initExit: exit, observed: { message: initEnded(exit) } });
     return 'again';
   }

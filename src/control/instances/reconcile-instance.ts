@@ -4,8 +4,8 @@
  * idempotent: a pass that was killed anywhere is simply begun anew.
  */
 import { EngineFault } from '../../domain/engine-fault.ts';
-import { setBack } from '../../domain/instance.ts';
-import { plan, type Seen, type Step } from '../../domain/plan.ts';
+import { clampFutureTimes } from '../../domain/instance.ts';
+import { plan, type InstanceObservation, type Step } from '../../domain/plan.ts';
 import { instanceFromRow, type InstanceRow } from '../../store/tables/instances.ts';
 import type { Held, ReconcileResult } from '../base/reconcile-loop.ts';
 import { makeBackOffs, type BackOffs } from './back-offs.ts';
@@ -35,7 +35,7 @@ export function makeInstancePass(deps: InstancePassDeps) {
       justSeen: null,
     };
     try {
-      const dated = setBack(instance, deps.now());
+      const dated = clampFutureTimes(instance, deps.now());
       if (dated) await keep(work, dated);
       return await bring(work, backOffs);
     } catch (error) {
@@ -45,7 +45,7 @@ export function makeInstancePass(deps: InstancePassDeps) {
         { id: held.row.id, kind: error.kind, err: error },
         'the engine could not do a step; it is asked again',
       );
-      return { dueAtMs: deps.now() + deps.limits.askAgainMs };
+      return { dueAtMs: deps.now() + deps.limits.engineRetryMs };
     }
   };
 }
@@ -56,10 +56,10 @@ async function bring(work: Work, backOffs: BackOffs): Promise<ReconcileResult> {
     const seen = await look(work);
     const step = plan(work.instance, seen, deps.now(), deps.limits);
     // The engine said that it had halted it, and it runs.
-    if (step.do === 'halt' && before === 'halt') return { dueAtMs: deps.now() + deps.limits.askAgainMs };
+    if (step.do === 'halt' && before === 'halt') return { dueAtMs: deps.now() + deps.limits.engineRetryMs };
     // Its Docker was brought back, and ended at once.
     if (step.do === 'refresh' && before === 'refresh' && !work.instance.filesStale)
-      return { dueAtMs: deps.now() + deps.limits.askAgainMs };
+      return { dueAtMs: deps.now() + deps.limits.engineRetryMs };
     const rest = await take(work, step);
     before = step.do;
     if (rest === 'again') continue;
@@ -71,7 +71,7 @@ async function bring(work: Work, backOffs: BackOffs): Promise<ReconcileResult> {
 }
 
 /** Asks the engine, unless it was never asked to make anything. */
-async function look(work: Work): Promise<Seen> {
+async function look(work: Work): Promise<InstanceObservation> {
   const { drivers, deps, instance, justSeen } = work;
   work.justSeen = null;
   if (justSeen) return justSeen;

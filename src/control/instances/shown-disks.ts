@@ -1,18 +1,18 @@
 /** The disks of one instance, as its owner sees them: how large, how full, and what takes most of those that are all but full. */
-import { disksOf, shownDisks, type ShownDisk } from '../../domain/disk-usage.ts';
+import { diskIdsOf, publicDisks, type PublicDisk } from '../../domain/disk-usage.ts';
 import { instanceFromRow, instanceRow } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
 import { locateDisks } from '../volumes/disks.ts';
 import type { Regions } from '../base/regions.ts';
 
 /** None of one whose region this server does not have. */
-export async function disksShownOf(db: Db, regions: Regions, id: string): Promise<ShownDisk[]> {
+export async function disksShownOf(db: Db, regions: Regions, id: string): Promise<PublicDisk[]> {
   const row = await instanceRow(db, id);
   const drivers = regions.all().find(({ regionId }) => regionId === row?.regionId);
   if (!row || !drivers) return [];
   const instance = instanceFromRow(row);
-  const disks = await locateDisks(db, drivers, disksOf(instance));
+  const disks = await locateDisks(db, drivers, diskIdsOf(instance));
   const shown = disks.map((disk) => ({ ...disk, sizeLimit: disk.storage.capabilities().sizeLimit }));
   const rootLimit = drivers.seen.probe?.capabilities.rootDiskLimit === 'hard' ? 'hard' : 'soft';
-  return shownDisks(instance, shown, rootLimit);
+  return publicDisks(instance, shown, rootLimit);
 }

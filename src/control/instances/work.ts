@@ -2,8 +2,8 @@
 import type { Region } from '../../domain/catalog.ts';
 import { backOffMs, type Limits } from '../../domain/instance-states.ts';
 import type { Instance, Observed } from '../../domain/instance.ts';
-import type { GiveUp, Seen } from '../../domain/plan.ts';
-import { carryOn } from '../../domain/operation.ts';
+import type { PermanentFailure, InstanceObservation } from '../../domain/plan.ts';
+import { advanceOperation } from '../../domain/operation.ts';
 import { appendEvent, bumpVersion } from '../../store/tables/events.ts';
 import { writeReconciledInstance, type InstanceRow } from '../../store/tables/instances.ts';
 import type { Db, Store } from '../../store/store.ts';
@@ -53,7 +53,7 @@ export interface Work {
   notebookToken: string;
   holdsCapacity: boolean;
   /** What the engine said as it was made to run: as good as another look, which would cost one more call in every launch. */
-  justSeen: Seen | null;
+  justSeen: InstanceObservation | null;
 }
 
 /** Somebody moved the row meanwhile: what was found is out of date. */
@@ -99,7 +99,7 @@ export async function note(work: Work, change: Change, more: { freeCapacity?: bo
 }
 
 /** The wish is given up: the instance rests, with the reason. */
-export async function fail(work: Work, { show }: GiveUp): Promise<Rest> {
+export async function fail(work: Work, { show }: PermanentFailure): Promise<Rest> {
   const observed = { ...show, stoppedAtMs: work.deps.now() };
   await note(work, { observed, desired: 'stopped' }, { freeCapacity: true });
   return 'again';
@@ -121,7 +121,7 @@ export async function keep(work: Work, next: Instance, more: Beside = {}): Promi
 export async function write(tx: Db, work: Work, found: Instance, { beside, ...more }: Beside = {}): Promise<Instance> {
   const { held, instance, deps } = work;
   const nowMs = deps.now();
-  const wanted = { ...found, operation: carryOn(found.operation, found.observed, nowMs) };
+  const wanted = { ...found, operation: advanceOperation(found.operation, found.observed, nowMs) };
   const hold = { id: instance.id, leaseToken: held.leaseToken, generation: instance.generation };
   const next = await writeReconciledInstance(tx, hold, wanted, work.region, more);
   if (!next) throw new Superseded();

@@ -6,12 +6,12 @@
  * account on its label may have it while there is such an account: another would get at that one's disks.
  */
 import { capacityOf, type Image, type InstanceType } from '../../domain/catalog.ts';
-import type { Ends } from '../../domain/stop-policy.ts';
+import type { StopPolicy } from '../../domain/stop-policy.ts';
 import { imageId, instanceId, userId, type InstanceId } from '../../domain/ids.ts';
 import type { Instance, NodePort } from '../../domain/instance.ts';
 import { noUsage } from '../../domain/disk.ts';
 import { beginOperation, endOperation } from '../../domain/operation.ts';
-import { freeOf, whatIsShort } from '../../domain/placement.ts';
+import { freeCapacity, capacityShortfall } from '../../domain/placement.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { orphanIdOf, type Orphan } from '../../domain/orphan.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
@@ -52,7 +52,7 @@ export interface AdoptDeps {
   /** 32 random bytes as text. */
   randomSecret: () => string;
   /** What a new instance is ended by. */
-  firstEnds: Ends;
+  firstEnds: StopPolicy;
   /** Wakes the loop of instances. */
   wake: () => void;
 }
@@ -155,7 +155,7 @@ interface Adopted {
   seen: Seen;
   offers: Offers;
   drivers: RegionDrivers;
-  firstEnds: Ends;
+  firstEnds: StopPolicy;
   nowMs: number;
 }
 
@@ -197,7 +197,7 @@ function intent({ wish, orphan, owner, type: offered, seen, offers, drivers, fir
     initExit: null,
     waitsSinceMs: null,
     waitsUntilMs: null,
-    ends: firstEnds,
+    stopPolicy: firstEnds,
     archive: isArchive ? { ref: orphan.imageRef, sizeBytes: 0, generation: 0, replaces: [] } : null,
     unfinished: [],
     diskUsage: noUsage,
@@ -277,7 +277,7 @@ async function write(
 /** It uses what it uses already, and is counted all the same: what is promised must be true. */
 async function noRoom(tx: Db, { spec: { regionId, type }, desired }: Instance): Promise<Refusal> {
   const counted = await regionWithUsage(tx, regionId);
-  const short = desired === 'running' && counted ? whatIsShort(capacityOf(type), freeOf(counted)) : '';
+  const short = desired === 'running' && counted ? capacityShortfall(capacityOf(type), freeCapacity(counted)) : '';
   const what = short === '' ? 'node ports' : short;
   const text = `the region has no room for one more ${type.name}: short of ${what}; name a smaller type, stop it first, or terminate an instance`;
   return new Refusal('no_capacity', text);

@@ -17,14 +17,14 @@ interface Waiter {
   wake: () => void;
 }
 
-export interface AccountMoves {
+export interface AccountVersions {
   /** Asked before what is then looked at, so that no change is missed between the look and the wait. */
   versionOf(accountId: string): Promise<number>;
   /** Until the account's version is another one. Rejects when the signal aborts. */
-  moved(accountId: string, version: number, signal: AbortSignal): Promise<void>;
+  changed(accountId: string, version: number, signal: AbortSignal): Promise<void>;
 }
 
-export function makeAccountMoves({ store, time, log }: { store: Store; time: Time; log: Log }): AccountMoves {
+export function makeAccountVersions({ store, time, log }: { store: Store; time: Time; log: Log }): AccountVersions {
   const waiters = new Set<Waiter>();
   let stopLooking: (() => void) | null = null;
   let looking = false;
@@ -44,7 +44,7 @@ export function makeAccountMoves({ store, time, log }: { store: Store; time: Tim
 
   return {
     versionOf: async (accountId) => store.versionOf(accountId),
-    moved: (accountId, version, signal) =>
+    changed: (accountId, version, signal) =>
       new Promise((resolve, reject) => {
         const leave = (): void => {
           waiters.delete(waiter);

@@ -10,12 +10,12 @@
  */
 import { eventsSince, latestSeq } from '../../store/tables/events.ts';
 import type { Store } from '../../store/store.ts';
-import type { AccountMoves } from './account-versions.ts';
+import type { AccountVersions } from './account-versions.ts';
 import { makeSeats } from '../base/concurrency-limit.ts';
 import type { Caller } from '../base/caller.ts';
 
 /** A page of events, in order. */
-export interface ToldEvents {
+export interface PublishedEvents {
   /** Numbers before the page that can't be told. */
   gap: { fromSeq: number; toSeq: number; why: string } | null;
   events: { seq: number; kind: string; subjectId: string; atMs: number; /** A JSON object. */ dataText: string }[];
@@ -28,7 +28,7 @@ export interface Events {
    * The account's events after a number, or from now on (null), until the signal aborts. The first page is there at once and holds
    * nothing but where it begins; the next is read when it is drawn. Throws `too_many_requests` when too many are followed.
    */
-  follow(caller: Caller, afterSeq: number | null, signal: AbortSignal): AsyncGenerator<ToldEvents, void>;
+  follow(caller: Caller, afterSeq: number | null, signal: AbortSignal): AsyncGenerator<PublishedEvents, void>;
 }
 
 const PAGE = 100;
@@ -44,7 +44,7 @@ export interface EventFeed extends Events {
   readonly size: number;
 }
 
-export function makeEventFeed({ store, moves }: { store: Store; moves: AccountMoves }): EventFeed {
+export function makeEventFeed({ store, moves }: { store: Store; moves: AccountVersions }): EventFeed {
   const ending = new AbortController();
   const seats = makeSeats({
     ofAccount: MAX_STREAMS_EACH,
@@ -57,7 +57,7 @@ export function makeEventFeed({ store, moves }: { store: Store; moves: AccountMo
   });
 
   /** What comes after the number `after`: a page with a gap before it if there is one. Null when that is nothing. */
-  const draw = async (accountId: string, after: number): Promise<ToldEvents | null> => {
+  const draw = async (accountId: string, after: number): Promise<PublishedEvents | null> => {
     // The latest first: what it counts was there, so what is not found then is not there any more.
     const latest = await latestSeq(store.read, accountId);
     if (after > latest) {
@@ -82,7 +82,7 @@ export function makeEventFeed({ store, moves }: { store: Store; moves: AccountMo
     return events.length === 0 ? null : { gap: null, events, lastSeq };
   };
 
-  async function* read(accountId: string, from: number | null, signal: AbortSignal): AsyncGenerator<ToldEvents> {
+  async function* read(accountId: string, from: number | null, signal: AbortSignal): AsyncGenerator<PublishedEvents> {
     signal.throwIfAborted();
     let after = from ?? (await latestSeq(store.read, accountId));
     yield { gap: null, events: [], lastSeq: after };
@@ -90,7 +90,7 @@ export function makeEventFeed({ store, moves }: { store: Store; moves: AccountMo
       signal.throwIfAborted();
       const version = await moves.versionOf(accountId);
       const told = await draw(accountId, after);
-      if (told === null) await moves.moved(accountId, version, signal);
+      if (told === null) await moves.changed(accountId, version, signal);
       else {
         after = told.lastSeq;
         yield told;

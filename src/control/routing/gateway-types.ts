@@ -5,7 +5,7 @@ import type { AccessByPort, PortAccess } from '../../domain/port-access.ts';
 import type { Engine } from '../../engines/contract.ts';
 import type { Caller, Credential, Idempotency } from '../base/caller.ts';
 
-export interface ListedPort {
+export interface PortInfo {
   port: number;
   access: PortAccess;
   isDefault: boolean;
@@ -17,7 +17,7 @@ export interface ListedPort {
   note: string;
 }
 
-export interface ListedShare {
+export interface ShareInfo {
   shareId: string;
   port: number;
   name: string;
@@ -30,17 +30,17 @@ export interface Ports {
   setAccess(
     caller: Caller,
     body: { instanceId: string; port: number; access: PortAccess | 'default' },
-  ): Promise<ListedPort>;
+  ): Promise<PortInfo>;
   /** Those in `nodePorts` (22 aside), those that are set, and those that are shared. */
-  list(caller: Caller, instanceId: string): Promise<ListedPort[]>;
+  list(caller: Caller, instanceId: string): Promise<PortInfo[]>;
   /** A link that opens the port to whoever has it; its token is told this once. */
   share(
     caller: Caller,
     body: { instanceId: string; port: number; forMs: number; name: string },
     idempotency: Idempotency | null,
-  ): Promise<ListedShare & { token: string; url: string }>;
+  ): Promise<ShareInfo & { token: string; url: string }>;
   /** Oldest first. */
-  shares(caller: Caller, instanceId: string): Promise<ListedShare[]>;
+  shares(caller: Caller, instanceId: string): Promise<ShareInfo[]>;
   unshare(
     caller: Caller,
     body: { instanceId: string; shareId: string },
@@ -48,7 +48,7 @@ export interface Ports {
   ): Promise<void>;
 }
 
-export interface ListedSession {
+export interface SessionInfo {
   id: string;
   instanceId: string;
   openedAtMs: number;
@@ -60,7 +60,7 @@ export interface ListedSession {
 /** Sessions that browsers have at the gateway. */
 export interface GatewaySessions {
   /** The account's own, the last used first. */
-  listSessions(caller: Caller): Promise<ListedSession[]>;
+  listSessions(caller: Caller): Promise<SessionInfo[]>;
   revokeSession(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<void>;
 }
 
@@ -101,10 +101,10 @@ export type SshDrivers = Pick<Engine, 'joinNetwork' | 'listenUnix' | 'openExec' 
 export type TrafficKind = 'use' | 'poll';
 
 /** Whose a credential is. Throws `not_logged_in`. */
-export type WhoseCredential = (credential: Credential) => Promise<Pick<Caller, 'accountId'>>;
+export type IdentifyCredential = (credential: Credential) => Promise<Pick<Caller, 'accountId'>>;
 
 /** Where a way in may have ended: at an account's logins, keys or sessions, or at what an instance lets in. */
-export type Ended = { accountId: string } | { instanceId: string };
+export type RevocationSubject = { accountId: string } | { instanceId: string };
 
 export interface Forwarding {
   /** Null for an unknown or released instance. Fast: asked on each request. */
@@ -122,13 +122,13 @@ export interface Forwarding {
   /** A connection to a port of an instance: rejects with an `EngineFault` (`busy`: nothing listens there yet; `not_found`: it does not run). */
   dial(instanceId: InstanceId, port: number, signal: AbortSignal): Promise<Duplex>;
   /** A request or a WebSocket goes to the instance, until what is answered is called, once. For idleness. */
-  began(instanceId: InstanceId, kind: TrafficKind): () => void;
+  beginTraffic(instanceId: InstanceId, kind: TrafficKind): () => void;
   /** Calls `look` where a way in may have ended, once that is committed, until what is answered is called. */
-  onEnded(look: (ended: Ended) => void): () => void;
+  onRevoked(look: (ended: RevocationSubject) => void): () => void;
 }
 
 /** What a gateway of its own process is told. `snapshot`: a part, or the last part, of all there are; null: what has changed since. */
-export interface ToldRoutes {
+export interface RouteUpdate {
   snapshot: 'part' | 'last' | null;
   routes: GatewayRoute[];
   /** Released, or never there. */
@@ -140,5 +140,5 @@ export interface RouteTable {
    * Tells all routes, then each change once it is committed, until the signal ends it. A snapshot may come again. `onlyRunning`: the snapshot is
    * without those that stand still, which may be many; a change may be of any.
    */
-  follow(tell: (told: ToldRoutes) => void, signal: AbortSignal, which?: { onlyRunning: boolean }): Promise<void>;
+  follow(tell: (told: RouteUpdate) => void, signal: AbortSignal, which?: { onlyRunning: boolean }): Promise<void>;
 }

@@ -1,7 +1,7 @@
 /** What an owner sets about who may come to a port, and where each port is. None of it is a wish: it is done when it is answered. */
 import type { Region } from '../../domain/catalog.ts';
 import type { Instance } from '../../domain/instance.ts';
-import { accessOf, defaultAccess, nextSettings, type AccessByPort } from '../../domain/port-access.ts';
+import { effectiveAccess, defaultAccess, changeAccess, type AccessByPort } from '../../domain/port-access.ts';
 import { NOTEBOOK_PORT, SSH_PORT } from '../../domain/ports.ts';
 import { publicInstance } from '../../domain/public-instance.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
@@ -11,7 +11,7 @@ import { portAccessOf, writePortAccess } from '../../store/tables/port-access.ts
 import { sharesOf } from '../../store/tables/port-shares.ts';
 import type { Store } from '../../store/store.ts';
 import type { Offers } from '../base/catalog-cache.ts';
-import type { ListedPort, Ports } from './gateway-types.ts';
+import type { PortInfo, Ports } from './gateway-types.ts';
 
 const MOST_SETTINGS = 64;
 
@@ -33,9 +33,9 @@ export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
     return region;
   };
 
-  const listed = (instance: Instance, region: Region, settings: AccessByPort, port: number): ListedPort => {
+  const listed = (instance: Instance, region: Region, settings: AccessByPort, port: number): PortInfo => {
     const asked = askedPorts(instance);
-    const access = accessOf(asked, settings).get(port) ?? 'owner';
+    const access = effectiveAccess(asked, settings).get(port) ?? 'owner';
     const { path, host } = portUrls({ instanceId: instance.id, port });
     const published = publicInstance(instance, region).instanceSpecInfo.nodePorts.find((one) => one.port === port);
     return {
@@ -56,7 +56,7 @@ export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
         if (!row) throw instanceNotFound();
         const instance = instanceFromRow(row);
         const before = portAccessOf(row);
-        const settings = nextSettings(before, { port, access }, askedPorts(instance));
+        const settings = changeAccess(before, { port, access }, askedPorts(instance));
         if (settings.size > MOST_SETTINGS)
           throw new Refusal(
             'over_quota',

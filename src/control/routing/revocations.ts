@@ -1,18 +1,18 @@
 /** Tells who holds connections open where something has ended that may have let a visitor in. What to think of it is looked up there. */
-import type { Ended, Forwarding } from './gateway-types.ts';
+import type { RevocationSubject, Forwarding } from './gateway-types.ts';
 
-export interface Endings extends Pick<Forwarding, 'onEnded'> {
+export interface Revocations extends Pick<Forwarding, 'onRevoked'> {
   /** After the commit. */
-  tell(ended: Ended): void;
+  publish(ended: RevocationSubject): void;
 }
 
-export function makeEndings(): Endings {
-  const looks = new Set<(ended: Ended) => void>();
+export function makeRevocations(): Revocations {
+  const looks = new Set<(ended: RevocationSubject) => void>();
   return {
-    tell(ended) {
+    publish(ended) {
       for (const look of looks) look(ended);
     },
-    onEnded(look) {
+    onRevoked(look) {
       looks.add(look);
       return () => void looks.delete(look);
     },

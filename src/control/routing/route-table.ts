@@ -7,12 +7,12 @@ import type { Store } from '../../store/store.ts';
 import { routeOf } from './routes.ts';
 import type { Log } from '../base/log.ts';
 import type { Time } from '../base/time.ts';
-import type { RouteTable, ToldRoutes } from './gateway-types.ts';
+import type { RouteTable, RouteUpdate } from './gateway-types.ts';
 
 const PAGE = 1_000;
 const ASK_AGAIN_MS = 1_000;
 
-export interface FollowedRoutes extends RouteTable {
+export interface PublishedRoutes extends RouteTable {
   changed(instanceId: string): void;
 }
 
@@ -22,10 +22,10 @@ interface Deps {
   log: Log;
 }
 
-export function makeRouteTable({ store, time, log }: Deps): FollowedRoutes {
+export function makeRouteTable({ store, time, log }: Deps): PublishedRoutes {
   const changedOf = new Set<(id: string) => void>();
 
-  async function tellAll(tell: (told: ToldRoutes) => void, onlyRunning: boolean): Promise<void> {
+  async function tellAll(tell: (told: RouteUpdate) => void, onlyRunning: boolean): Promise<void> {
     for (let afterId = ''; ;) {
       const rows = await activeInstanceRows(store.read, { afterId, limit: PAGE, onlyRunning });
       const isLast = rows.length < PAGE;
@@ -35,7 +35,7 @@ export function makeRouteTable({ store, time, log }: Deps): FollowedRoutes {
     }
   }
 
-  async function tellOf(ids: readonly string[], tell: (told: ToldRoutes) => void): Promise<void> {
+  async function tellOf(ids: readonly string[], tell: (told: RouteUpdate) => void): Promise<void> {
     const routes = (await activeRowsAmong(store.read, ids)).map(routeOf);
     const there = new Set<string>(routes.map(({ instanceId }) => instanceId));
     tell({ snapshot: null, routes, gone: ids.filter((id) => !there.has(id)) });

@@ -1,7 +1,7 @@
 /** What the gateway may ask: where an instance's ports are, and who may reach them. */
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
-import { accessOf } from '../../domain/port-access.ts';
+import { effectiveAccess } from '../../domain/port-access.ts';
 import type { Engine } from '../../engines/contract.ts';
 import { instanceFromRow, instanceRow, type InstanceRow } from '../../store/tables/instances.ts';
 import { portAccessOf } from '../../store/tables/port-access.ts';
@@ -22,7 +22,7 @@ interface Kept {
 
 export interface Routes extends Pick<Forwarding, 'route' | 'dial'>, Pick<Engine, 'openExec' | 'exec'> {
   /** Forgets what is kept of an instance, because it changed. */
-  changed(instanceId: string): void;
+  invalidate(instanceId: string): void;
 }
 
 export function routeOf(row: InstanceRow): GatewayRoute {
@@ -30,7 +30,7 @@ export function routeOf(row: InstanceRow): GatewayRoute {
   return {
     instanceId: instance.id,
     ownerId: instance.ownerId,
-    access: accessOf(
+    access: effectiveAccess(
       instance.nodePorts.map(({ port }) => port),
       portAccessOf(row),
     ),
@@ -74,7 +74,7 @@ export function makeRoutes({ store, regions, time }: { store: Store; regions: Re
     dial: async (id, port, signal) => (await engineOf(id)).dial(id, port, signal),
     openExec: async (id, wish, signal) => (await engineOf(id)).openExec(id, wish, signal),
     exec: async (id, command, signal) => (await engineOf(id)).exec(id, command, signal),
-    changed(id) {
+    invalidate(id) {
       changes += 1;
       kept.delete(id);
     },

@@ -2,9 +2,9 @@
  * What was measured of disks, shown on the instances that have them: bytes, and of those that are all but full what takes most of them.
  * Which instances that concerns is kept until it is written: one that a pass works on has its turn later.
  */
-import { isFull, percentOf } from '../../domain/disk-warnings.ts';
-import { disksOf, usageOf, type RootSight } from '../../domain/disk-usage.ts';
-import { diskKey, inGB, type Disk, type DiskUsage, type FullDisk, type Part } from '../../domain/disk.ts';
+import { isFull, usedPercent } from '../../domain/disk-warnings.ts';
+import { diskIdsOf, updateDiskUsage, type RootDiskUsage } from '../../domain/disk-usage.ts';
+import { diskKey, inGB, type Disk, type DiskUsage, type FullDisk, type DiskEntry } from '../../domain/disk.ts';
 import { instanceId, type InstanceId } from '../../domain/ids.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { regionWithUsage } from '../../store/tables/catalog.ts';
@@ -19,11 +19,11 @@ export interface DiskMeasurements {
   /** Another usage of it was written down. */
   usageChanged(before: Disk, after: Disk): Promise<void>;
   /** What takes most of it was found. */
-  setLargest(disk: Disk, biggest: Part[]): Promise<void>;
+  setLargest(disk: Disk, biggest: DiskEntry[]): Promise<void>;
   /** Of the others nothing is full any more, or they are gone. */
   retainFull(full: ReadonlySet<string>): void;
   /** The same of a root disk, and what it holds. */
-  setRoot(id: InstanceId, root: RootSight): void;
+  setRoot(id: InstanceId, root: RootDiskUsage): void;
   /** Writes on instances what is not on them yet. */
   publish(): Promise<void>;
 }
@@ -32,8 +32,8 @@ const SIDE_BY_SIDE = 16;
 const ROWS_AT_ONCE = 200;
 
 export function makeDiskMeasurements({ store, regions, now, log, ending }: DeedDeps): DiskMeasurements {
-  const biggest = new Map<string, Part[]>();
-  const roots = new Map<InstanceId, RootSight>();
+  const biggest = new Map<string, DiskEntry[]>();
+  const roots = new Map<InstanceId, RootDiskUsage>();
   const waiting = new Set<InstanceId>();
   let isFirst = true;
 
@@ -51,7 +51,7 @@ export function makeDiskMeasurements({ store, regions, now, log, ending }: DeedD
   }
 
   const usageNow = async (db: Db, instance: Instance): Promise<DiskUsage | null> => {
-    const now = usageOf(instance, await findDisks(db, disksOf(instance)), {
+    const now = updateDiskUsage(instance, await findDisks(db, diskIdsOf(instance)), {
       root: roots.get(instance.id),
       biggest: (disk) => biggest.get(diskKey(disk)),
     });
@@ -140,7 +140,7 @@ export async function publishDiskWarning(
   tx: Db,
   nowMs: number,
   disk: LocatedDisk,
-  biggest: readonly Part[],
+  biggest: readonly DiskEntry[],
 ): Promise<void> {
   const { sizeLimit } = disk.storage.capabilities();
   await tell(tx, nowMs, { ...disk, subjectId: disk.id, sizeLimit, biggest });
@@ -150,14 +150,14 @@ interface Filling extends Pick<Disk, 'ownerId' | 'sizeGB' | 'usageBytes'> {
   kind: FullDisk['disk'];
   subjectId: string;
   sizeLimit: 'hard' | 'soft';
-  biggest: readonly Part[];
+  biggest: readonly DiskEntry[];
 }
 
 async function tell(tx: Db, atMs: number, filling: Filling): Promise<void> {
   const { kind, subjectId, ownerId, sizeLimit, biggest, ...disk } = filling;
   const data = {
     disk: kind,
-    percent: percentOf(disk),
+    percent: usedPercent(disk),
     usageGB: inGB(disk.usageBytes),
     sizeGB: disk.sizeGB,
     sizeLimit,

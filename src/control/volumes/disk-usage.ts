@@ -7,7 +7,7 @@
  * Who owns a disk that fills up is told once for each level (`domain/disk-warnings.ts`). What takes most of one that is all but full is
  * found by a walk of its own (`full-disks.ts`), which tells of that level.
  */
-import { FULL_PERCENT, percentOf, warn } from '../../domain/disk-warnings.ts';
+import { FULL_PERCENT, usedPercent, nextWarning } from '../../domain/disk-warnings.ts';
 import { diskKey, inGB } from '../../domain/disk.ts';
 import type { Volume } from '../../domain/volume.ts';
 import type { StorageCapabilities } from '../../storage/contract.ts';
@@ -100,8 +100,8 @@ async function measure(deps: MeasureDeps, found: LocatedDisk, volume?: Volume): 
   const usageBytes = await raced(storage.usage(disk, signal), signal);
   if (volume && (usageBytes === null || volume.status === 'Lost')) await lookAfter(deps, found, volume);
   if (usageBytes === null) return;
-  const percent = percentOf({ ...disk, usageBytes });
-  const next = warn(disk.kind === 'snapshot' ? 0 : percent, disk.warnedPercent);
+  const percent = usedPercent({ ...disk, usageBytes });
+  const next = nextWarning(disk.kind === 'snapshot' ? 0 : percent, disk.warnedPercent);
   // Of one that is all but full is told by who finds out what takes most of it.
   const tells = next.tell && percent < FULL_PERCENT;
   const warnedPercent = next.tell && !tells ? disk.warnedPercent : next.warnedPercent;

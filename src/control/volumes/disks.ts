@@ -1,7 +1,7 @@
 /** Disks as use-cases and passes meet them: where one lies, and what is said when there is no room for it. */
 import { diskKey, ownDisks, type Disk, type DiskId } from '../../domain/disk.ts';
 import type { Instance } from '../../domain/instance.ts';
-import { typeOfKind, type PoolName } from '../../domain/pool.ts';
+import { volumeTypeOfDisk, type PoolName } from '../../domain/pool.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Volume, VolumeType } from '../../domain/volume.ts';
 import { disksAmong, growDisk, insertDisk, type NewDisk } from '../../store/tables/disks.ts';
@@ -69,7 +69,7 @@ export async function allotOwnDisks(
   const { regionId, type } = instance.spec;
   for (const { kind, id, sizeGB } of ownDisks(instance, drivers.sharedDiskGB)) {
     if (kind === 'volume' || kind === 'snapshot') throw new Error(`a ${kind} is nobody's own disk`);
-    const pool = poolForType(drivers, typeOfKind(kind));
+    const pool = poolForType(drivers, volumeTypeOfDisk(kind));
     const what = `an instance of type ${type.name} needs a ${kind} disk of ${sizeGB} GB`;
     const disk = { kind, id, regionId, pool: pool.name, ownerId: instance.ownerId, sizeGB };
     await allotDisk(tx, pool, disk, what, more);

@@ -2,8 +2,8 @@
  * Finds what takes most of the disks that are all but full: a walk through each, one after another, and for each disk at a hundredth of the
  * time at most. Its owner is told with that, and the instances that have it show it.
  */
-import { FULL_PERCENT, percentOf, warn } from '../../domain/disk-warnings.ts';
-import { diskKey, type Part } from '../../domain/disk.ts';
+import { FULL_PERCENT, usedPercent, nextWarning } from '../../domain/disk-warnings.ts';
+import { diskKey, type DiskEntry } from '../../domain/disk.ts';
 import { disksFilledTo, writeMeasuredUsage } from '../../store/tables/disks.ts';
 import { poolNamed, type LocatedDisk } from './disks.ts';
 import { raced } from '../base/race-abort.ts';
@@ -21,7 +21,7 @@ export function makeFullDiskScan(deps: MeasureDeps): ScanFullDisks {
   const notBeforeMs = new Map<string, number>();
 
   /** Null when it can't be told now: it is not mounted, or has more files than can be walked through in the time. */
-  async function biggestOf({ storage, ...disk }: LocatedDisk): Promise<Part[] | null> {
+  async function biggestOf({ storage, ...disk }: LocatedDisk): Promise<DiskEntry[] | null> {
     const signal = within(deps, WALK_DEADLINE_MS);
     try {
       return await raced(storage.biggest(disk, signal), signal);
@@ -39,7 +39,7 @@ export function makeFullDiskScan(deps: MeasureDeps): ScanFullDisks {
     if (ending.aborted) return;
     if (biggest) await deps.measurements.setLargest(disk, biggest);
     const { usageBytes } = disk;
-    const { tell, warnedPercent } = warn(percentOf(disk), disk.warnedPercent);
+    const { tell, warnedPercent } = nextWarning(usedPercent(disk), disk.warnedPercent);
     if (!tell) return;
     await store.write(async (tx) => {
       if (await writeMeasuredUsage(tx, disk, { usageBytes, warnedPercent }))

@@ -3,7 +3,7 @@ import type { Disk } from '../../domain/disk.ts';
 import { volumeId, type RegionId, type UserId } from '../../domain/ids.ts';
 import { beginOperation, FIRST_GENERATION } from '../../domain/operation.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { publicVolume, type Source, type Volume, type VolumeType } from '../../domain/volume.ts';
+import { publicVolume, type VolumeSource, type Volume, type VolumeType } from '../../domain/volume.ts';
 import { lockDisk } from '../../store/tables/disks.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import type { Db } from '../../store/store.ts';
@@ -56,7 +56,7 @@ export async function createVolume(
 }
 
 /** What a copy is made of: held by its row until the copy is written down. */
-export interface CopySource extends Source {
+export interface CopySource extends VolumeSource {
   regionId: RegionId;
   sizeGB: number;
   type: VolumeType;
@@ -92,7 +92,7 @@ export async function createCopy(
 }
 
 /** Of one that stands. */
-export async function lockSourceDisk(tx: Db, { kind, id }: Source): Promise<Disk> {
+export async function lockSourceDisk(tx: Db, { kind, id }: VolumeSource): Promise<Disk> {
   const disk = await lockDisk(tx, { kind, id });
   if (disk) return disk;
   throw new Error(`nothing is written down of the disk of ${kind} ${id}`);

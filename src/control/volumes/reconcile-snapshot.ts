@@ -1,7 +1,7 @@
 /** The pass of one snapshot: its volume is copied, or what is left of it is removed once nothing is restored from it any more. */
 import type { DiskId } from '../../domain/disk.ts';
 import { endOperation } from '../../domain/operation.ts';
-import { failedSnapshot, planSnapshot, type Snapshot } from '../../domain/snapshot.ts';
+import { failSnapshot, planSnapshot, type Snapshot } from '../../domain/snapshot.ts';
 import { deleteDisks } from '../../store/tables/disks.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import {
@@ -93,7 +93,7 @@ const destroy = async ({ store, held }: Work, disk: LocatedDisk): Promise<boolea
   !(await isCopySource(store.read, disk)) && destroyDisk(disk, held.signal);
 
 const giveUp = (work: Work, disk: LocatedDisk, why: Failure): Promise<ReconcileResult> =>
-  settle(work, failedSnapshot(work.snapshot, why, work.now()), 'snapshot.failed', why, (tx) => deleteDisks(tx, [disk]));
+  settle(work, failSnapshot(work.snapshot, why, work.now()), 'snapshot.failed', why, (tx) => deleteDisks(tx, [disk]));
 
 async function settle(
   work: Work,

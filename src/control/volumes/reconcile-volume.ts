@@ -1,13 +1,7 @@
 /** The pass of one volume: its backing is made, made larger, looked after, or removed once nobody mounts or copies it any more. */
 import { endOperation, failOperation } from '../../domain/operation.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import {
-  failedVolume,
-  planVolume,
-  type Volume,
-  type VolumeObservation,
-  type VolumeStatus,
-} from '../../domain/volume.ts';
+import { failVolume, planVolume, type Volume, type VolumeObservation, type VolumeStatus } from '../../domain/volume.ts';
 import { deleteDisks, growDisk } from '../../store/tables/disks.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { makeMountersDue } from '../../store/tables/instances.ts';
@@ -140,7 +134,7 @@ async function giveUp(
   why: Failure & { hasGB: number | null },
 ): Promise<ReconcileResult> {
   const { now } = work;
-  const next = await apply(work, (volume) => failedVolume(volume, why, now()), {
+  const next = await apply(work, (volume) => failVolume(volume, why, now()), {
     kind: why.hasGB === null ? 'volume.failed' : 'volume.expandFailed',
     data: { reason: why.reason, message: why.message },
     beside: async (tx) => {

@@ -2,9 +2,9 @@
  * Measures the root disks of running instances, which their engine counts file by file: one after another, at a hundredth of the time at
  * most. What takes most of one that is all but full is looked for inside.
  */
-import { biggestOf } from '../../domain/biggest.ts';
+import { largestEntries } from '../../domain/biggest.ts';
 import { isFull } from '../../domain/disk-warnings.ts';
-import type { Part } from '../../domain/disk.ts';
+import type { DiskEntry } from '../../domain/disk.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { instanceId, type InstanceId } from '../../domain/ids.ts';
 import { instanceFromRow, settledRunningIds, runningRowsAmong } from '../../store/tables/instances.ts';
@@ -53,12 +53,16 @@ async function measured(deps: MeasureDeps, drivers: RegionDrivers, id: InstanceI
 }
 
 /** To two levels, what its image brought included; null when nothing inside can tell. */
-async function biggestInside({ engine }: RegionDrivers, id: InstanceId, signal: AbortSignal): Promise<Part[] | null> {
+async function biggestInside(
+  { engine }: RegionDrivers,
+  id: InstanceId,
+  signal: AbortSignal,
+): Promise<DiskEntry[] | null> {
   const walk = ['timeout', String(WALK_S), 'du', '-xk', '-d', '2', '/'];
   const { stdout } = await engine.exec(id, walk, signal);
   const parts = stdout.split('\n').flatMap((line) => {
     const [, blocks, path] = /^(\d+)\s+\/(.+)$/.exec(line) ?? [];
     return path === undefined ? [] : [{ path, bytes: Number(blocks) * DU_BLOCK }];
   });
-  return parts.length === 0 ? null : biggestOf(parts);
+  return parts.length === 0 ? null : largestEntries(parts);
 }

@@ -3,7 +3,13 @@ import { regionId, userId } from '../../domain/ids.ts';
 import { beginOperation, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
 import { publicOperation, type PublicOperation } from '../../domain/public-operation.ts';
 import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
-import { publicVolume, whyNotNow, type Volume, type VolumeType, type Source } from '../../domain/volume.ts';
+import {
+  publicVolume,
+  refusalOfVolumeUse,
+  type Volume,
+  type VolumeType,
+  type VolumeSource,
+} from '../../domain/volume.ts';
 import { disksAmong } from '../../store/tables/disks.ts';
 import { isUniqueViolation } from '../../store/db/errors.ts';
 import { appendEvent } from '../../store/tables/events.ts';
@@ -61,7 +67,7 @@ export interface VolumeFacts extends Pick<StorageCapabilities, 'sizeLimit' | 'co
   mountedBy: string[];
   /** Newest first, at most a hundred. */
   snapshotTexts: string[];
-  madeFrom: Source | null;
+  madeFrom: VolumeSource | null;
   operation: PublicOperation;
 }
 
@@ -88,7 +94,7 @@ export async function lockVolume(tx: Db, accountId: string, id: string): Promise
 
 /** Of what can be done with one alone that has all its files. */
 export function refuseUnlessBound(volume: Volume, what: string): void {
-  const why = whyNotNow(volume);
+  const why = refusalOfVolumeUse(volume);
   if (why !== null) throw new Refusal('not_now', `can't ${what} volume ${volume.id}: ${why}`);
 }
 

@@ -2,10 +2,10 @@ import {
   type Credential,
   type Forwarding,
   type GatewayRoute,
-  type WhoseCredential,
-  copied,
+  type IdentifyCredential,
+  copyString,
 } from '../../control/index.ts';
-import { mayCome, type PortAccess } from '../../domain/port-access.ts';
+import { allowsAccount, type PortAccess } from '../../domain/port-access.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { crossSite, linkEnded, notFound, notLoggedIn, serviceWorkerRefused } from './answers.ts';
 import type { Answer } from './answers.ts';
@@ -27,19 +27,19 @@ export function lasting(evidence: Evidence): Evidence {
     case 'public':
       return evidence;
     case 'session':
-      return { ...evidence, secret: copied(evidence.secret) };
+      return { ...evidence, secret: copyString(evidence.secret) };
     case 'credential': {
       const { credential } = evidence;
       return {
         ...evidence,
         credential:
           credential.kind === 'token'
-            ? { kind: 'token', token: copied(credential.token) }
-            : { kind: 'apiKey', key: copied(credential.key) },
+            ? { kind: 'token', token: copyString(credential.token) }
+            : { kind: 'apiKey', key: copyString(credential.key) },
       };
     }
     case 'share':
-      return { ...evidence, token: copied(evidence.token) };
+      return { ...evidence, token: copyString(evidence.token) };
     default:
       return evidence satisfies never;
   }
@@ -70,7 +70,7 @@ export interface Visit {
 
 export interface AdmissionDeps {
   forwarding: Pick<Forwarding, 'route' | 'session' | 'share'>;
-  authenticate: WhoseCredential;
+  authenticate: IdentifyCredential;
   apiOrigin: () => string;
 }
 
@@ -113,7 +113,7 @@ async function admitSome(
   const presented = visit.credentials.presentedBy(visit.head);
   const login = await shownLogin(deps, visit, presented);
   const come = (by: Login): Admitted | null =>
-    route !== null && mayCome(access, by.accountId, route.ownerId)
+    route !== null && allowsAccount(access, by.accountId, route.ownerId)
       ? { route, evidence: by.evidence, owner: by.accountId === route.ownerId }
       : null;
   const asAccount = login === null || login === 'crossSite' ? null : come(login);
@@ -205,7 +205,7 @@ export async function stillAdmitted(deps: AdmissionDeps, target: Place, evidence
   const route = await deps.forwarding.route(target.instanceId);
   if (route === null) return false;
   const access = accessTo(route, target);
-  const mayStay = (accountId: string | null): boolean => mayCome(access, accountId, route.ownerId);
+  const mayStay = (accountId: string | null): boolean => allowsAccount(access, accountId, route.ownerId);
   switch (evidence.kind) {
     case 'public':
       return mayStay(null);

@@ -22,7 +22,7 @@ import { BlockList, isIPv6 } from 'node:net';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Duplex } from 'node:stream';
-import type { Forwarding, TrafficKind, WhoseCredential, Log } from '../../control/index.ts';
+import type { Forwarding, TrafficKind, IdentifyCredential, Log } from '../../control/index.ts';
 import { admit, lasting } from './admission.ts';
 import type { Admission, AdmissionDeps, Admitted, Visit } from './admission.ts';
 import {
@@ -71,7 +71,7 @@ export interface GatewayTls {
 
 export interface GatewayDeps {
   forwarding: Forwarding;
-  authenticate: WhoseCredential;
+  authenticate: IdentifyCredential;
   log: Log;
   /** Where the console is, for the way out of a page: `https://berth.example`. Asked when needed, as the API may listen later. */
   apiOrigin: string | (() => string);
@@ -142,8 +142,8 @@ export class Gateway {
     });
     const { clientIdleMs, instanceIdleMs, tunnelIdleMs } = this.#limits;
     this.#idle = new IdleWatch([clientIdleMs, instanceIdleMs, tunnelIdleMs], this.#now);
-    const onEnded: Forwarding['onEnded'] = (look) => forwarding.onEnded(look);
-    this.#revocation = new Revocation({ ...this.#admission, onEnded, log: deps.log }, this.#limits.revocationMs);
+    const onRevoked: Forwarding['onRevoked'] = (look) => forwarding.onRevoked(look);
+    this.#revocation = new Revocation({ ...this.#admission, onRevoked, log: deps.log }, this.#limits.revocationMs);
     this.#http2 = new Http2Clients(this.#limits, (req, res, waits) => void this.#onRequest(req, res, waits));
     this.#server = this.#makeServer();
     this.#crowd = new Crowd(this.#server, this.#limits.connections, deps.log);
@@ -329,7 +329,7 @@ export class Gateway {
     const { place } = entered;
     const live: Live = { place, evidence: admitted.evidence, cut: () => breakOff(req, res), at: -1 };
     this.#revocation.watch(live);
-    const done = this.#deps.forwarding.began(place.instanceId, trafficKind(target, method, false));
+    const done = this.#deps.forwarding.beginTraffic(place.instanceId, trafficKind(target, method, false));
     forward(pool, {
       ...client,
       head,
@@ -394,7 +394,7 @@ export class Gateway {
     const { admitted, place, pool } = entered;
     const live: Live = { place, evidence: lasting(admitted.evidence), cut: () => client.destroy(), at: -1 };
     this.#revocation.watch(live);
-    const done = this.#deps.forwarding.began(place.instanceId, trafficKind(target, 'GET', true));
+    const done = this.#deps.forwarding.beginTraffic(place.instanceId, trafficKind(target, 'GET', true));
     const headers = inwardHeaders(head, target, admitted, sender, this.#deps.issuer);
     const wish = { client, early, target, admitted, host: sender.host, accept: head.accept, headers };
     tunnel(pool, { ...wish, idle: this.#idle, limits: this.#limits }, () => {

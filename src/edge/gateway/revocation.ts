@@ -15,7 +15,7 @@ export interface Live extends InBag {
   readonly cut: () => void;
 }
 
-interface RevocationDeps extends AdmissionDeps, Pick<Forwarding, 'onEnded'> {
+interface RevocationDeps extends AdmissionDeps, Pick<Forwarding, 'onRevoked'> {
   log: Log;
 }
 
@@ -34,7 +34,7 @@ export class Revocation {
     this.#deps = deps;
     this.#timer = setInterval(() => void this.#pass(), everyMs);
     this.#timer.unref();
-    this.#unfollow = deps.onEnded((ended) => {
+    this.#unfollow = deps.onRevoked((ended) => {
       if ('accountId' in ended) this.#accounts.add(ended.accountId);
       else this.#instances.add(ended.instanceId);
       void this.#look();

@@ -1,7 +1,7 @@
 /** What control knows in milliseconds, as the routes of `src/contract/stop-policy.ts` say it. */
 import type { AnswerOf, BodyOf } from '../../contract/routes.ts';
-import type { InstanceActivity, InstanceEnds } from '../../control/index.ts';
-import type { EndsWish } from '../../domain/stop-policy.ts';
+import type { IdleStatus, InstanceStopPolicy } from '../../control/index.ts';
+import type { StopPolicyRequest } from '../../domain/stop-policy.ts';
 import { idlePolicy } from '../../domain/idle.ts';
 
 const MINUTE_MS = 60_000;
@@ -10,7 +10,11 @@ const UNLESS =
 
 const minutes = (ms: number): number => ms / MINUTE_MS;
 
-export function endsWish({ stopAtUnixMs, maxRunMinutes, idleStop }: Omit<BodyOf<'ends'>, 'instanceId'>): EndsWish {
+export function endsWish({
+  stopAtUnixMs,
+  maxRunMinutes,
+  idleStop,
+}: Omit<BodyOf<'ends'>, 'instanceId'>): StopPolicyRequest {
   const { afterMinutes = 0, ...rules } = idleStop ?? {};
   const given = Object.fromEntries(Object.entries(rules).filter(([, value]) => value !== undefined));
   return {
@@ -20,7 +24,7 @@ export function endsWish({ stopAtUnixMs, maxRunMinutes, idleStop }: Omit<BodyOf<
   };
 }
 
-export const endsAnswer = ({ instanceId, stopAtMs, maxRunMs, idle, ...at }: InstanceEnds): AnswerOf<'ends'> => ({
+export const endsAnswer = ({ instanceId, stopAtMs, maxRunMs, idle, ...at }: InstanceStopPolicy): AnswerOf<'ends'> => ({
   instanceId,
   stopAtUnixMs: stopAtMs,
   maxRunMinutes: maxRunMs === null ? null : minutes(maxRunMs),
@@ -36,7 +40,7 @@ export const endsAnswer = ({ instanceId, stopAtMs, maxRunMs, idle, ...at }: Inst
 
 export const activityAnswer = (
   instanceId: string,
-  { state, because, idleSinceMs, willStopAtMs, lookedAtMs, signals }: InstanceActivity,
+  { state, because, idleSinceMs, willStopAtMs, lookedAtMs, signals }: IdleStatus,
 ): AnswerOf<'activity'> => ({
   instanceId,
   state,

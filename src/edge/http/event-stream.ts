@@ -9,7 +9,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { EVENTS_PATH, GAP_EVENT } from '../../contract/events.ts';
 import { BASE_PATH } from '../../contract/routes.ts';
-import type { Caller, Events, ToldEvents } from '../../control/index.ts';
+import type { Caller, Events, PublishedEvents } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { parameterOf } from './query.ts';
 import type { Streams } from './server-sent.ts';
@@ -68,7 +68,7 @@ function parseAfter(request: FastifyRequest): number | null {
   return Number(text);
 }
 
-function textOf({ gap, events, lastSeq }: ToldEvents): string {
+function textOf({ gap, events, lastSeq }: PublishedEvents): string {
   const texts = events.map(({ seq, kind, subjectId, atMs, dataText }) => {
     const members = JSON.stringify({ seq, kind, subjectId, atUnixMs: atMs }).slice(0, -1);
     return `id: ${seq}\nevent: ${kind}\ndata: ${members},"data":${dataText}}\n\n`;

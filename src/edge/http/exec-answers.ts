@@ -1,7 +1,7 @@
 /** What the routes of commands and terminals make of a body, and of what control answers. */
 import { MAX_OUTPUT_BYTES } from '../../contract/exec.ts';
 import type { AnswerOf, BodyOf } from '../../contract/routes.ts';
-import type { Commands, UseTerminals } from '../../control/index.ts';
+import type { Commands, Terminals } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 
 type Run = Commands['run'];
@@ -32,7 +32,7 @@ export function execAnswer(
   };
 }
 
-type Listed = Awaited<ReturnType<UseTerminals['list']>>[number];
+type Listed = Awaited<ReturnType<Terminals['list']>>[number];
 
 export const listedTerminal = ({
   name,

@@ -5,7 +5,7 @@
 import { DEFAULT_LOG_LINES } from '../../contract/log.ts';
 import { OPERATION_HEADER } from '../../contract/operation.ts';
 import type { AnswerOf, BodyOf, RouteName, routes } from '../../contract/routes.ts';
-import type { Caller, Control, Idempotency, Wished, ListedShare } from '../../control/index.ts';
+import type { Caller, Control, Idempotency, Wished, ShareInfo } from '../../control/index.ts';
 import { publicRegion } from '../../domain/public-instance.ts';
 import { accessCookie } from './credentials.ts';
 import { activityAnswer, endsAnswer, endsWish } from './ends-answers.ts';
@@ -14,11 +14,7 @@ import { commandOf, execAnswer, listedTerminal } from './exec-answers.ts';
 import { metricsAnswer } from './metrics-answer.ts';
 import type { ListPages } from './list-pages.ts';
 
-const shareAnswer = ({
-  createdAtMs,
-  expiresAtMs,
-  ...share
-}: ListedShare): AnswerOf<'listShares'>['shares'][number] => ({
+const shareAnswer = ({ createdAtMs, expiresAtMs, ...share }: ShareInfo): AnswerOf<'listShares'>['shares'][number] => ({
   ...share,
   createdAtUnixMs: createdAtMs,
   expiresAtUnixMs: expiresAtMs,
@@ -74,7 +70,7 @@ export function makeHandlers({
   secureCookies: boolean;
 }): Handlers {
   const { access, instances, volumes, snapshots, files, catalog, orphans, operations } = control;
-  const { ends, ports, images, registries, metrics, logs, commands, terminals } = control;
+  const { stopPolicies, ports, images, registries, metrics, logs, commands, terminals } = control;
   const open: OpenHandlers = {
     async login({ body, from, setHeader }) {
       const { accessToken, accessExpire } = await access.login(body, from);
@@ -103,13 +99,13 @@ export function makeHandlers({
         .then(naming(setHeader)),
     open: (caller, { body }) => instances.open(caller, body),
     ends: async (caller, { body: { instanceId, ...wish } }) =>
-      endsAnswer(await ends.set(caller, instanceId, endsWish(wish))),
+      endsAnswer(await stopPolicies.set(caller, instanceId, endsWish(wish))),
     async keepAlive(caller, { body: { instanceId, minutes } }) {
-      const { keepAliveUntilMs } = await ends.keepAlive(caller, instanceId, minutes * 60_000);
+      const { keepAliveUntilMs } = await stopPolicies.keepAlive(caller, instanceId, minutes * 60_000);
       return { instanceId, keepAliveUntilUnixMs: keepAliveUntilMs };
     },
     activity: async (caller, { body: { instanceId } }) =>
-      activityAnswer(instanceId, await ends.activity(caller, instanceId)),
+      activityAnswer(instanceId, await stopPolicies.idleStatus(caller, instanceId)),
     async setPortAccess(caller, { body }) {
       return { instanceId: body.instanceId, port: await ports.setAccess(caller, body) };
     },

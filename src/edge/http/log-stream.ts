@@ -18,7 +18,7 @@ import {
   logStreamRequest,
 } from '../../contract/log.ts';
 import { BASE_PATH } from '../../contract/routes.ts';
-import type { Caller, FollowedLog, Logs, LogWish, Log } from '../../control/index.ts';
+import type { Caller, FollowedLog, Logs, LogRequest, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { clientLeft } from './client-left.ts';
 import { fromOf, publicLine } from './log-answers.ts';
@@ -73,7 +73,7 @@ interface LogRequestContext extends StreamScope {
   request: FastifyRequest;
   reply: FastifyReply;
   caller: Caller;
-  wish: LogWish & { untilMs: number | undefined };
+  wish: LogRequest & { untilMs: number | undefined };
 }
 
 async function follow({ deps, request, reply, caller, wish, abort, checkLogin }: LogRequestContext): Promise<void> {
@@ -155,7 +155,7 @@ function textOf(told: FollowedLog): string {
       return ': begun\n\n';
     case 'line': {
       const gap = told.gap ? message(LOG_GAP_EVENT, { why: GAP }) : '';
-      return gap + message(LOG_LINE_EVENT, publicLine(told.line), told.at);
+      return gap + message(LOG_LINE_EVENT, publicLine(told.line), told.position);
     }
     case 'status':
       return message(LOG_STATUS_EVENT, { status: told.status });

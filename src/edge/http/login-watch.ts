@@ -26,7 +26,7 @@ interface Watched {
 
 interface Deps {
   access: Pick<Access, 'authenticate'>;
-  forwarding: Pick<Forwarding, 'onEnded'>;
+  forwarding: Pick<Forwarding, 'onRevoked'>;
 }
 
 export function makeLoginWatch(app: FastifyInstance, { access, forwarding }: Deps): LoginWatch {
@@ -71,7 +71,7 @@ export function makeLoginWatch(app: FastifyInstance, { access, forwarding }: Dep
     }
   }
 
-  const unfollow = forwarding.onEnded((end) => {
+  const unfollow = forwarding.onRevoked((end) => {
     if (!('accountId' in end) || !byAccount.has(end.accountId)) return;
     ended.add(end.accountId);
     void look();

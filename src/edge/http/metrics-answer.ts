@@ -1,11 +1,17 @@
 /** What control knows by place, as the route of `src/contract/metrics.ts` says it by name. */
 import type { AnswerOf } from '../../contract/routes.ts';
 import type { InstanceMetrics } from '../../control/index.ts';
-import { figureNames, gpuFigureNames, type FigureName, type GpuFigureName, type Values } from '../../domain/metrics.ts';
+import {
+  figureNames,
+  gpuFigureNames,
+  type FigureName,
+  type GpuFigureName,
+  type MetricsValues,
+} from '../../domain/metrics.ts';
 
 type Answer = AnswerOf<'metrics'>;
 
-const figure = (values: Values | undefined, at: number): number | null => {
+const figure = (values: MetricsValues | undefined, at: number): number | null => {
   const value = values?.[at] ?? Number.NaN;
   return Number.isNaN(value) ? null : value;
 };

@@ -1,12 +1,12 @@
 /** Terminals that can be left and taken up again: `GET /api/instance/terminal`, in `berth.terminal.v1` (docs/reference/terminal.md). */
 import type { z } from 'zod';
 import { TERMINAL_PATH, TERMINAL_PROTOCOL, terminalQuery } from '../../contract/exec.ts';
-import type { Commands, UseTerminals } from '../../control/index.ts';
+import type { Commands, Terminals } from '../../control/index.ts';
 import { carryTerminal } from '../socket/carry-terminal.ts';
 import type { SocketRoute } from './sockets.ts';
 
 interface Deps {
-  terminals: Pick<UseTerminals, 'attach'>;
+  terminals: Pick<Terminals, 'attach'>;
   commands: Pick<Commands, 'check'>;
 }
 

@@ -1,4 +1,4 @@
-import { copied } from '../../control/index.ts';
+import { copyString } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 
 const FRESH_MS = 1_000;
@@ -38,7 +38,7 @@ export function makeBelieved<Answer>(deps: {
       const answer = await ask(question);
       known.delete(question);
       // Nobody is not kept: whoever tries secrets must not push out those that are good.
-      if (answer !== null && forgettings === forgettingsBefore) known.set(copied(question), { answer, askedAtMs });
+      if (answer !== null && forgettings === forgettingsBefore) known.set(copyString(question), { answer, askedAtMs });
       for (const oldest of known.keys()) {
         if (known.size <= MOST) break;
         known.delete(oldest);

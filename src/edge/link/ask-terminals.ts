@@ -5,7 +5,7 @@ import { json } from 'node:stream/consumers';
 import { WebSocket } from 'ws';
 import type { z } from 'zod';
 import { closeCodes, TERMINAL_PROTOCOL, terminalServerMessage } from '../../contract/exec.ts';
-import type { AttachedTerminal, Terminals, Told } from '../../control/index.ts';
+import type { AttachedTerminal, TerminalHost, TerminalMessage } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeLine, type Line } from '../socket/socket-connection.ts';
 import { makeAsker } from './asker.ts';
@@ -16,7 +16,7 @@ import { listAnswer } from './wire.ts';
 const ASK_MS = 40_000;
 const MOST_SHOWN_BYTES = 1024 * 1024;
 
-export interface AskedTerminals extends Terminals {
+export interface AskedTerminals extends TerminalHost {
   stop(): void;
 }
 
@@ -71,7 +71,7 @@ type Text = z.output<typeof terminalServerMessage>;
 /** Once the other side has said what it attached to. */
 function attached(socket: WebSocket): Promise<AttachedTerminal> {
   return new Promise((resolve, reject) => {
-    const told = makeHandOver<Told>();
+    const told = makeHandOver<TerminalMessage>();
     const line: Line = makeLine({
       socket,
       badMessage: closeCodes.badMessage,
@@ -97,7 +97,7 @@ function attached(socket: WebSocket): Promise<AttachedTerminal> {
 
 const LOST = 'the way to the terminal was lost; attach again';
 
-function toldBy(text: Exclude<Text, { type: 'attached' }>): Told {
+function toldBy(text: Exclude<Text, { type: 'attached' }>): TerminalMessage {
   switch (text.type) {
     case 'size':
       return { kind: 'size', columns: text.columns, rows: text.rows };
@@ -113,7 +113,7 @@ function toldBy(text: Exclude<Text, { type: 'attached' }>): Told {
 function terminalOver(
   line: Line,
   { created, columns, rows }: Extract<Text, { type: 'attached' }>,
-  told: AsyncIterable<Told>,
+  told: AsyncIterable<TerminalMessage>,
 ): AttachedTerminal {
   const lost = (): void => {}; // its end is told
   let wanted: Parameters<AttachedTerminal['resize']>[0] | null = null;
@@ -131,7 +131,7 @@ function terminalOver(
   return {
     created,
     size: { columns, rows },
-    told,
+    messages: told,
     type: (bytes) => line.send(bytes).catch(lost),
     resize(size) {
       wanted = size;

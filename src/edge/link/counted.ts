@@ -6,7 +6,7 @@ export interface Counted {
   end(): void;
 }
 
-export function makeCounted(began: Forwarding['began']): Counted {
+export function makeCounted(began: Forwarding['beginTraffic']): Counted {
   const open = new Map<string, (() => void)[]>();
   return {
     take(report) {

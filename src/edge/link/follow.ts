@@ -11,9 +11,9 @@ import { z } from 'zod';
 import {
   type Forwarding,
   type GatewayRoute,
-  type ToldRoutes,
-  type WhoseCredential,
-  makeEndings,
+  type RouteUpdate,
+  type IdentifyCredential,
+  makeRevocations,
   type Log,
 } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
@@ -31,14 +31,14 @@ export interface FollowDeps {
   /** Of the engines themselves: a connection must not hang on the API. */
   dial: Forwarding['dial'];
   /** Hears the whole table each time that it is told, and each change of it. */
-  onTold?: (told: ToldRoutes) => void;
+  onTold?: (told: RouteUpdate) => void;
   log: Log;
   now?: () => number;
 }
 
 export interface Following {
   forwarding: Forwarding;
-  authenticate: WhoseCredential;
+  authenticate: IdentifyCredential;
   /** Once the first snapshot is there: the installation that access tokens name. */
   ready: Promise<{ issuer: string }>;
   stop(): Promise<void>;
@@ -48,7 +48,7 @@ export function followLink({ path, dial, onTold = () => {}, log, now = Date.now 
   const gateway = randomUUID();
   const ending = new AbortController();
   const api = makeAsker({ socketPath: path, headers: { 'x-gateway': gateway }, patienceMs: ASK_MS });
-  const endings = makeEndings();
+  const endings = makeRevocations();
   let table: Map<string, GatewayRoute> | null = null;
   let isThere = false;
   const { promise: ready, resolve: tellReady } = Promise.withResolvers<{ issuer: string }>();
@@ -114,8 +114,8 @@ export function followLink({ path, dial, onTold = () => {}, log, now = Date.now 
   }
 
   function tellEnded(accounts: ReadonlySet<string>, instances: ReadonlySet<string>): void {
-    for (const accountId of accounts) endings.tell({ accountId });
-    for (const instanceId of instances) endings.tell({ instanceId });
+    for (const accountId of accounts) endings.publish({ accountId });
+    for (const instanceId of instances) endings.publish({ instanceId });
   }
 
   /** Reads lines until the stream ends, is silent for too long, or a line was lost. */
@@ -189,8 +189,8 @@ export function followLink({ path, dial, onTold = () => {}, log, now = Date.now 
       ssh: (instanceId) => identities.of(instanceId),
       redeem: (handover) => ask('redeem', { handover }, redeemAnswer),
       dial,
-      began: reporter.began,
-      onEnded: endings.onEnded,
+      beginTraffic: reporter.beginTraffic,
+      onRevoked: endings.onRevoked,
     },
     async stop() {
       ending.abort();

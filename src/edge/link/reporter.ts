@@ -4,7 +4,7 @@ import type { TrafficReport } from './wire.ts';
 
 const EVERY_MS = 1_000;
 
-export interface Reporter extends Pick<Forwarding, 'began'> {
+export interface Reporter extends Pick<Forwarding, 'beginTraffic'> {
   /** Also what has not changed: to one that knows nothing yet. */
   sendAll(): void;
   stop(): void;
@@ -44,7 +44,7 @@ export function makeReporter(deps: {
   timer.unref();
 
   return {
-    began(instanceId: InstanceId, kind: TrafficKind) {
+    beginTraffic(instanceId: InstanceId, kind: TrafficKind) {
       let one = counts[kind].get(instanceId);
       if (one === undefined) counts[kind].set(instanceId, (one = { instanceId, kind, open: 0, began: 0 }));
       const counted = one;

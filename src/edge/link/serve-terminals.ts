@@ -4,7 +4,7 @@ import { Socket } from 'node:net';
 import { json } from 'node:stream/consumers';
 import { WebSocketServer } from 'ws';
 import { MAX_MESSAGE_BYTES, TERMINAL_PROTOCOL } from '../../contract/exec.ts';
-import type { Terminals, Log } from '../../control/index.ts';
+import type { TerminalHost, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { carryTerminal } from '../socket/carry-terminal.ts';
 import type { Line } from '../socket/socket-connection.ts';
@@ -23,7 +23,7 @@ export async function serveTerminals({
 }: {
   /** Of the socket; one that a process which died has left is replaced. */
   path: string;
-  terminals: Terminals;
+  terminals: TerminalHost;
   log: Log;
 }): Promise<ServedTerminals> {
   const lines = new Set<Line>();

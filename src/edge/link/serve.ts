@@ -1,7 +1,7 @@
 /** The API's side of the link: tells gateways of their own processes the routes, answers their questions, and counts what they let through. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
-import type { Forwarding, RouteTable, ToldRoutes, WhoseCredential, Log } from '../../control/index.ts';
+import type { Forwarding, RouteTable, RouteUpdate, IdentifyCredential, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeCounted, type Counted } from './counted.ts';
 import { listenAt } from './listen.ts';
@@ -18,14 +18,14 @@ import {
 } from './wire.ts';
 
 const MOST_UNREAD_BYTES = 256 * 1024 ** 2;
-const NO_ROUTES: ToldRoutes = { snapshot: null, routes: [], gone: [] };
+const NO_ROUTES: RouteUpdate = { snapshot: null, routes: [], gone: [] };
 
 export interface LinkDeps {
   /** Path of the socket; one that a server which died has left is replaced. */
   path: string;
   routeTable: RouteTable;
-  forwarding: Pick<Forwarding, 'redeem' | 'session' | 'share' | 'ssh' | 'began' | 'onEnded'>;
-  authenticate: WhoseCredential;
+  forwarding: Pick<Forwarding, 'redeem' | 'session' | 'share' | 'ssh' | 'beginTraffic' | 'onRevoked'>;
+  authenticate: IdentifyCredential;
   issuer: string;
   log: Log;
 }
@@ -89,19 +89,19 @@ async function tellRoutes(served: Served, gateway: string, res: ServerResponse):
   const { routeTable, forwarding, gateways, issuer, log } = served;
   const gone = new AbortController();
   res.once('close', () => gone.abort());
-  const counted = makeCounted(forwarding.began);
+  const counted = makeCounted(forwarding.beginTraffic);
   gateways.set(gateway, counted);
   log.info({ gateway }, 'a gateway follows');
   let number = 0;
   res.writeHead(200, { 'Content-Type': 'application/x-ndjson' });
-  const tell = (told: ToldRoutes, ended: string[] = []): void => {
+  const tell = (told: RouteUpdate, ended: string[] = []): void => {
     res.write(lineText(told, { number: ++number, issuer, ended }));
     // One that has stopped reading gets all of it anew when it comes again.
     if (res.writableLength > MOST_UNREAD_BYTES) res.destroy();
   };
   const beat = setInterval(() => tell(NO_ROUTES), HEARTBEAT_MS);
   // What ends at an instance is told with its route.
-  const unfollow = forwarding.onEnded((ended) => 'accountId' in ended && tell(NO_ROUTES, [ended.accountId]));
+  const unfollow = forwarding.onRevoked((ended) => 'accountId' in ended && tell(NO_ROUTES, [ended.accountId]));
   try {
     await routeTable.follow(tell, AbortSignal.any([gone.signal, served.ending]));
   } finally {

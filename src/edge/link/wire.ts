@@ -9,7 +9,7 @@
  * that speaks what viewers of a terminal speak (`berth.terminal.v1`).
  */
 import { z } from 'zod';
-import type { Caller, GatewayRoute, ToldRoutes } from '../../control/index.ts';
+import type { Caller, GatewayRoute, RouteUpdate } from '../../control/index.ts';
 import { portAccesses, type PortAccess } from '../../domain/port-access.ts';
 import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
 import { refusalCodes } from '../../domain/refusal.ts';
@@ -41,7 +41,7 @@ export const line = z.object({
 
 const routeText = (known: GatewayRoute): object => ({ ...known, access: [...known.access] });
 
-export const lineText = (told: ToldRoutes, more: { number: number; issuer: string; ended: string[] }): string =>
+export const lineText = (told: RouteUpdate, more: { number: number; issuer: string; ended: string[] }): string =>
   `${JSON.stringify({ ...more, ...told, routes: told.routes.map(routeText) })}\n`;
 
 /** An empty one is sent when there is nothing to tell: who hears nothing for longer than this has lost the other side. */

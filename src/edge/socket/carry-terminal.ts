@@ -1,7 +1,7 @@
 /** A terminal over a WebSocket, in `berth.terminal.v1` (docs/reference/terminal.md): binary messages are what is shown and typed, texts all else. */
 import type { WebSocket } from 'ws';
 import { closeCodes, terminalClientMessage, type terminalServerMessage } from '../../contract/exec.ts';
-import type { AttachedTerminal, Told } from '../../control/index.ts';
+import type { AttachedTerminal, TerminalMessage } from '../../control/index.ts';
 import type { z } from 'zod';
 import { BadMessage, makeLine, type Line, type LineDeps } from './socket-connection.ts';
 
@@ -24,7 +24,7 @@ export function carryTerminal({ socket, name, attached, ...beats }: Carried): Li
   const carry = async (): Promise<void> => {
     try {
       await tell({ type: 'attached', terminal: name, created: attached.created, ...attached.size });
-      for await (const told of attached.told) await pass(told, line, tell);
+      for await (const told of attached.messages) await pass(told, line, tell);
     } catch {
       // It is closed, or about to be.
       line.close(1011, 'the server failed');
@@ -37,7 +37,7 @@ export function carryTerminal({ socket, name, attached, ...beats }: Carried): Li
 }
 
 async function pass(
-  told: Told,
+  told: TerminalMessage,
   line: Line,
   tell: (told: z.output<typeof terminalServerMessage>) => Promise<void>,
 ): Promise<void> {

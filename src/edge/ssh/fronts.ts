@@ -1,4 +1,4 @@
-import type { Forwarding, GatewayRoute, SshDrivers, ToldRoutes, Log } from '../../control/index.ts';
+import type { Forwarding, GatewayRoute, SshDrivers, RouteUpdate, Log } from '../../control/index.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { heldLimits, makeHeld } from './buffered-bytes.ts';
 import { makePlaces } from './channel-limit.ts';
@@ -19,7 +19,7 @@ export interface SshFrontsDeps {
 
 export interface SshFronts {
   /** What the routes are: all, or what changed. */
-  told(told: ToldRoutes): void;
+  told(told: RouteUpdate): void;
   stop(): Promise<void>;
 }
 

@@ -6,7 +6,7 @@
  */
 import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
-import { namesOf, whyNoFilePath, type FileKind } from '../../domain/file-path.ts';
+import { namesOf, refusalOfFilePath, type FileKind } from '../../domain/file-path.ts';
 import { asFault, codeOf, FileFault } from './fault.ts';
 
 /** Not among Node's constants; the same on x64 and arm64. */
@@ -38,7 +38,7 @@ export const itself = (handle: FileHandle): string => `/proc/self/fd/${handle.fd
 export const inside = (folder: FileHandle, name: string): string => `${itself(folder)}/${name}`;
 
 export function namesIn(path: string): string[] {
-  const why = whyNoFilePath(path);
+  const why = refusalOfFilePath(path);
   if (why !== null) throw new FileFault('badPath', `the path ${why}`);
   return namesOf(path);
 }

@@ -6,7 +6,7 @@ import { sql, type SqlBool } from 'kysely';
 import { capacityOf, type Capacity } from '../../domain/catalog.ts';
 import { instanceId, type InstanceId } from '../../domain/ids.ts';
 import type { InstanceSpec } from '../../domain/instance.ts';
-import { nothing, plus, type InLine } from '../../domain/placement.ts';
+import { zeroCapacity, addCapacity, type QueuedRequest } from '../../domain/placement.ts';
 import { regionFromRow, type RegionWithUsage } from './catalog.ts';
 import { count, prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
@@ -94,7 +94,7 @@ export interface QueuePosition {
   id: string;
 }
 
-export interface QueueEntry extends QueuePosition, InLine {
+export interface QueueEntry extends QueuePosition, QueuedRequest {
   id: InstanceId;
 }
 
@@ -153,7 +153,7 @@ const specsHeld = prepared<{ region: string; ownerId: string }>()((db, p) =>
 /** What the account's instances hold of the region. */
 export async function capacityUsedBy(db: Db, region: string, ownerId: string): Promise<Capacity> {
   const rows = await specsHeld(db, { region, ownerId });
-  return rows.reduce((sum, { spec }) => plus(sum, needOf(spec)), nothing);
+  return rows.reduce((sum, { spec }) => addCapacity(sum, needOf(spec)), zeroCapacity);
 }
 
 /** How many of the account stand in the region's line. */

@@ -3,8 +3,8 @@ import { sql, type RawBuilder, type Selectable } from 'kysely';
 import type { Region } from '../../domain/catalog.ts';
 import { imageId, instanceId, instanceTypeId, regionId, userId, volumeId } from '../../domain/ids.ts';
 import type { DiskUsage } from '../../domain/disk.ts';
-import type { Ends } from '../../domain/stop-policy.ts';
-import { desires, type Desired } from '../../domain/instance-states.ts';
+import type { StopPolicy } from '../../domain/stop-policy.ts';
+import { desiredStates, type DesiredState } from '../../domain/instance-states.ts';
 import type { Archive, Instance, InstanceSpec, NodePort, Observed } from '../../domain/instance.ts';
 import type { Operation } from '../../domain/operation.ts';
 import { publicInstance } from '../../domain/public-instance.ts';
@@ -26,7 +26,7 @@ export interface LeaseGuard {
   generation: number;
 }
 
-const isDesired = (text: string): text is Desired => desires.some((desired) => desired === text);
+const isDesired = (text: string): text is DesiredState => desiredStates.some((desired) => desired === text);
 
 /** Members that rows of older versions don't have. Since when one has been Running nobody wrote down: at the earliest since its wish. */
 const observedOfOld = ({ status, requestedAtMs }: InstanceRow) => ({
@@ -42,7 +42,7 @@ export function instanceFromRow(row: InstanceRow): Instance {
   const spec: InstanceSpec = JSON.parse(row.spec);
   const observed: Observed = { ...observedOfOld(row), ...JSON.parse(row.observed) };
   const nodePorts: NodePort[] = JSON.parse(row.nodePorts);
-  const ends: Ends = JSON.parse(row.ends);
+  const ends: StopPolicy = JSON.parse(row.ends);
   const archive: Archive | null = row.archive === null ? null : JSON.parse(row.archive);
   const unfinished: string[] = JSON.parse(row.unfinished);
   const operation: Operation = JSON.parse(row.operation);
@@ -71,7 +71,7 @@ export function instanceFromRow(row: InstanceRow): Instance {
     initExit: row.initExit,
     waitsSinceMs: row.waitsSinceMs,
     waitsUntilMs: row.waitsUntilMs,
-    ends,
+    stopPolicy: ends,
     archive,
     unfinished,
     diskUsage,
@@ -80,7 +80,7 @@ export function instanceFromRow(row: InstanceRow): Instance {
   };
 }
 
-const withEnds = (instance: Instance, ends: Ends): Instance => ({ ...instance, ends });
+const withEnds = (instance: Instance, ends: StopPolicy): Instance => ({ ...instance, stopPolicy: ends });
 
 /** The columns that an instance's own facts fill; leases, due times and counters are not among them. */
 const columnsOf = (instance: Instance, region: Region) => ({
@@ -322,7 +322,7 @@ export async function writeReconciledInstance(
   more: { holdsCapacity?: boolean } = {},
 ): Promise<Instance | null> {
   let instance = found;
-  for (let heldEnds = JSON.stringify(found.ends); ;) {
+  for (let heldEnds = JSON.stringify(found.stopPolicy); ;) {
     const written = await updateFound(tx, {
       ...columnsOf(instance, region),
       holding: more.holdsCapacity === undefined ? null : flag(more.holdsCapacity),
@@ -335,7 +335,7 @@ export async function writeReconciledInstance(
     const row = await tx.selectFrom('instance').select('ends').where(isLeaseHeld(hold)).executeTakeFirst();
     if (!row || row.ends === heldEnds) return null;
     heldEnds = row.ends;
-    const ends: Ends = JSON.parse(heldEnds);
+    const ends: StopPolicy = JSON.parse(heldEnds);
     instance = withEnds(instance, ends);
   }
 }

@@ -3,7 +3,7 @@
  * gone, is history. Whoever reads one asks the row first and the history then: it moves that way alone, so it is found in one of them.
  */
 import type { Operation, OperationKind } from '../../domain/operation.ts';
-import { bringUps, operationId, supersede } from '../../domain/operation.ts';
+import { bringUpKinds, operationId, supersedeOperation } from '../../domain/operation.ts';
 import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 
@@ -57,7 +57,7 @@ export async function archiveOperation(
     generation,
     kind: operation.kind,
     archivedAtMs: nowMs,
-    operation: JSON.stringify(supersede(operation, nowMs)),
+    operation: JSON.stringify(supersedeOperation(operation, nowMs)),
   });
 }
 
@@ -125,7 +125,7 @@ export async function countPastOperations(db: Db, accountId: string, subjectId: 
 export async function pastBringUp(db: Db, accountId: string, subjectId: string): Promise<SubjectOperation | null> {
   const row = await past(db, accountId)
     .where('subjectId', '=', subjectId)
-    .where('kind', 'in', bringUps)
+    .where('kind', 'in', bringUpKinds)
     .orderBy('generation', 'desc')
     .limit(1)
     .executeTakeFirst();

@@ -5,7 +5,7 @@ import {
   isConfirmed,
   orphanHandlings,
   orphanKinds,
-  watchedOn,
+  addWatchedTime,
   type Orphan,
   type OrphanHandling,
   type OrphanKind,
@@ -142,7 +142,7 @@ export async function recordOrphans(
   for (const one of seen) {
     const was = same(one);
     if (!was) continue;
-    const watchedMs = watchedOn(was, nowMs);
+    const watchedMs = addWatchedTime(was, nowMs);
     await tx
       .updateTable('orphan')
       .set({ running: one.running ? 1 : 0, lastSeenAtMs: nowMs, watchedMs })

@@ -1,13 +1,13 @@
 /** Pools: how much of each is promised, and to whom it may still be. */
 import { sql, type Selectable } from 'kysely';
 import { regionId, type RegionId } from '../../domain/ids.ts';
-import { poolNames, type PoolCount, type PoolName } from '../../domain/pool.ts';
+import { poolNames, type PoolUsage, type PoolName } from '../../domain/pool.ts';
 import { oneOf } from '../db/one-of.ts';
 import { prepared } from '../db/prepared.ts';
 import type { PoolTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
 
-export interface Pool extends PoolCount {
+export interface Pool extends PoolUsage {
   regionId: RegionId;
   name: PoolName;
   /** Administrators know that it wants room. */

@@ -1,18 +1,18 @@
 /** What ends instances by itself, in the store: written beside passes and wishes, and found by indexes that hold only those that end. */
 import type { Region } from '../../domain/catalog.ts';
 import { sql } from 'kysely';
-import { endsAtMs } from '../../domain/stop-policy.ts';
+import { stopDueAtMs } from '../../domain/stop-policy.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { publicInstance } from '../../domain/public-instance.ts';
 import type { Db } from '../store.ts';
 
 /** The columns that say what ends it, and all that is made of `ends`; idleness is watched while it runs and is to. */
 export const stopPolicyColumns = (instance: Instance, region: Region) => ({
-  ends: JSON.stringify(instance.ends),
-  endsAtMs: endsAtMs(instance),
+  ends: JSON.stringify(instance.stopPolicy),
+  endsAtMs: stopDueAtMs(instance),
   idleAfterMs:
     instance.desired === 'running' && instance.observed.status === 'Running'
-      ? (instance.ends.idle?.afterMs ?? null)
+      ? (instance.stopPolicy.idle?.afterMs ?? null)
       : null,
   publicText: JSON.stringify(publicInstance(instance, region)),
 });

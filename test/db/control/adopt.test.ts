@@ -42,7 +42,7 @@ onBothEngines('adopting a stray', (open) => {
         .executeTakeFirstOrThrow();
       expect(JSON.parse(row.nodePorts)).toEqual(ports);
       if (runs) expect(row.notebookToken).toBe('t'.repeat(43));
-      const { sweep } = sweeping(world, { policy: { does: 'delete', keptMs: 0 } });
+      const { sweep } = sweeping(world, { policy: { action: 'delete', retentionMs: 0 } });
       for (let again = 0; again < 3; again++) await sweep();
       expect([...(await containersOf(world)).keys()]).toEqual([id]);
 
@@ -100,8 +100,8 @@ onBothEngines('adopting a stray', (open) => {
       .selectAll()
       .where('id', '=', id)
       .executeTakeFirstOrThrow();
-    const { ends, observed } = instanceFromRow(row);
-    expect(ends).toEqual({ stopAtMs: null, maxRunMs: 8 * HOUR_MS, idle, keepAliveUntilMs: 0 });
+    const { stopPolicy, observed } = instanceFromRow(row);
+    expect(stopPolicy).toEqual({ stopAtMs: null, maxRunMs: 8 * HOUR_MS, idle, keepAliveUntilMs: 0 });
     expect(adopted.instanceRuntimeInfo.scheduledStopTimestamp).toBe(observed.runningSinceMs + 8 * HOUR_MS);
   });
 
@@ -197,7 +197,7 @@ onBothEngines('adopting a stray', (open) => {
     const ended = { adopted: 0, deleted: 0 };
     for (let round = 0; round < 12; round++) {
       const id = await knownOrphan(world);
-      const { sweep } = sweeping(world, { policy: { does: 'delete', keptMs: 0 } });
+      const { sweep } = sweeping(world, { policy: { action: 'delete', retentionMs: 0 } });
       const late = async <T>(ms: number, deed: () => Promise<T>): Promise<T> => {
         await new Promise((resolve) => setTimeout(resolve, ms));
         return deed();
@@ -221,7 +221,7 @@ onBothEngines('adopting a stray', (open) => {
     const world = await makeWorld(await open());
     const id = await knownOrphan(world);
     const { store } = world;
-    const { deps } = sweeping(world, { policy: { does: 'delete', keptMs: 0 } });
+    const { deps } = sweeping(world, { policy: { action: 'delete', retentionMs: 0 } });
     let adopted = false;
     let discards = 0;
     world.engine.misbehave(({ verb }) => void (discards += verb === 'discard' ? 1 : 0));

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { instanceId as idOf } from '../../../src/domain/ids.ts';
 import type { InstanceId } from '../../../src/domain/ids.ts';
 import { tidy } from '../../../src/control/base/delete-expired.ts';
-import { defaultLimits, LONGEST_COPY_MS } from '../../../src/domain/instance-states.ts';
+import { defaultLimits, MAX_COPY_MS } from '../../../src/domain/instance-states.ts';
 import { simulatedFault, type Verb } from '../../../src/engines/simulated/faults.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
@@ -369,7 +369,7 @@ onBothEngines('an archive', (open) => {
   );
 
   test('is waited for no shorter than an engine goes on with it', () => {
-    expect(defaultLimits.copyDeadlineMs).toBeGreaterThan(LONGEST_COPY_MS);
+    expect(defaultLimits.copyDeadlineMs).toBeGreaterThan(MAX_COPY_MS);
   });
 
   test('waits for an engine that is away, and fails nothing', async () => {

@@ -1,5 +1,5 @@
 /** A world whose disks lie in memory, and tell of themselves what a test says. */
-import type { DiskId, Part } from '../../../src/domain/disk.ts';
+import type { DiskId, DiskEntry } from '../../../src/domain/disk.ts';
 import type { PublicInstance } from '../../../src/domain/public-instance.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { makeMemoryStorage, type MemoryStorage } from '../../simulation/storage.ts';
@@ -15,7 +15,7 @@ export interface DiskRoom extends Measuring {
   /** Answers the id of one that runs. */
   running: (volumeId?: string) => Promise<string>;
   rest: (id: string) => Promise<void>;
-  hold: (kind: DiskId['kind'], id: string, gb: number, biggest?: Part[]) => void;
+  hold: (kind: DiskId['kind'], id: string, gb: number, biggest?: DiskEntry[]) => void;
   /** A late hint of the engine has a pass look at an instance just then: what was measured is shown the next time. */
   measuredUntil: (id: string, what: (now: PublicInstance['instanceRuntimeInfo']) => boolean) => Promise<void>;
   /** What the caller was told of disks, in order. */

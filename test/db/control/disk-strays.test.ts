@@ -27,7 +27,7 @@ onBothEngines('disks that nothing explains', (open) => {
     await room.sweep();
     expect(await listOf(room.world)).toEqual([]);
     await room.sweep();
-    const { sweep } = sweeping(room.world, { policy: { does: 'delete', keptMs: 0 } });
+    const { sweep } = sweeping(room.world, { policy: { action: 'delete', retentionMs: 0 } });
     for (let round = 0; round < 3; round++) {
       await sweep();
       await room.sweep();
@@ -76,7 +76,7 @@ onBothEngines('disks that nothing explains', (open) => {
     const room = await diskRoom(await open());
     const id = await makeOrphan(room.world);
     const strayId = await leave(room, { kind: 'data', id });
-    const { sweep } = sweeping(room.world, { policy: { does: 'report', keptMs: 0 } });
+    const { sweep } = sweeping(room.world, { policy: { action: 'report', retentionMs: 0 } });
     for (let round = 0; round < 2; round++) {
       await sweep();
       await room.sweep();

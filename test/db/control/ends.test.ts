@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { makeStopDue } from '../../../src/control/auto-stop/stop-due.ts';
-import type { EndsWish } from '../../../src/domain/stop-policy.ts';
+import type { StopPolicyRequest } from '../../../src/domain/stop-policy.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { insertOwners, instanceRow } from '../store/rows.ts';
@@ -24,7 +24,8 @@ async function running(world: World): Promise<string> {
   return instanceId;
 }
 
-const set = (world: World, id: string, wish: EndsWish) => world.running.control.ends.set(world.caller, id, wish);
+const set = (world: World, id: string, wish: StopPolicyRequest) =>
+  world.running.control.stopPolicies.set(world.caller, id, wish);
 const rowOf = (world: World, id: string) =>
   world.store.read.selectFrom('instance').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
 /** A pass may look at it at any moment: that it is due, and who has it, is no change of it. */
@@ -38,7 +39,7 @@ async function lastingRowOf(world: World, id: string) {
   } = await rowOf(world, id);
   return lasting;
 }
-const endsOf = async (world: World, id: string) => instanceFromRow(await rowOf(world, id)).ends;
+const endsOf = async (world: World, id: string) => instanceFromRow(await rowOf(world, id)).stopPolicy;
 const eventsOf = (world: World, id: string, kind: string) =>
   world.store.read.selectFrom('event').selectAll().where('subjectId', '=', id).where('kind', '=', kind).execute();
 
@@ -171,7 +172,7 @@ onBothEngines('what ends an instance by the clock', (open) => {
     clock.aheadMs += HOUR_MS;
     await settled(world);
     const before = await lastingRowOf(world, id);
-    const refusals: [EndsWish, RegExp][] = [
+    const refusals: [StopPolicyRequest, RegExp][] = [
       [
         { stopAtMs: nowMs() - 1 },
         /^field "stopAtUnixMs" is \d+: it must be a time to come, and now it is \d+; to stop at once, use \/instance\/stop$/,
@@ -193,9 +194,13 @@ onBothEngines('what ends an instance by the clock', (open) => {
     const id = await running(world);
     const wish = { stopAtMs: nowMs() + HOUR_MS, maxRunMs: HOUR_MS };
     const { control } = world.running;
-    await expectRefused(control.ends.set(stranger, id, wish), 'not_found', /^ent: instance not found$/);
-    await expectRefused(control.ends.keepAlive(stranger, id, HOUR_MS), 'not_found', /^ent: instance not found$/);
-    await expectRefused(control.ends.activity(stranger, id), 'not_found', /^ent: instance not found$/);
+    await expectRefused(control.stopPolicies.set(stranger, id, wish), 'not_found', /^ent: instance not found$/);
+    await expectRefused(
+      control.stopPolicies.keepAlive(stranger, id, HOUR_MS),
+      'not_found',
+      /^ent: instance not found$/,
+    );
+    await expectRefused(control.stopPolicies.idleStatus(stranger, id), 'not_found', /^ent: instance not found$/);
     await control.instances.stop(world.caller, { instanceId: id }, null);
     await set(world, id, wish);
     await world.until(id, hasStatus('Stopped'));
@@ -206,12 +211,12 @@ onBothEngines('what ends an instance by the clock', (open) => {
 
   test('a thousand keep-alive calls within a minute are one event, and one change of the row', async () => {
     const { world, clock, nowMs } = await movable(await open());
-    const { ends } = world.running.control;
+    const { stopPolicies } = world.running.control;
     const id = await running(world);
     await settled(world);
     clock.aheadMs += MINUTE_MS - (nowMs() % MINUTE_MS) + 1;
     const beganMs = nowMs();
-    const first = await ends.keepAlive(world.caller, id, HOUR_MS);
+    const first = await stopPolicies.keepAlive(world.caller, id, HOUR_MS);
     expect(first.keepAliveUntilMs).toBeGreaterThanOrEqual(beganMs + HOUR_MS);
     expect(first.keepAliveUntilMs).toBeLessThanOrEqual(beganMs + HOUR_MS + MINUTE_MS);
     const [row, version] = [
@@ -220,7 +225,7 @@ onBothEngines('what ends an instance by the clock', (open) => {
     ];
     for (let call = 1; call < 1_000; call++) {
       if (call % 100 === 0) clock.aheadMs += 2_000;
-      expect(await ends.keepAlive(world.caller, id, HOUR_MS)).toEqual(first);
+      expect(await stopPolicies.keepAlive(world.caller, id, HOUR_MS)).toEqual(first);
     }
     expect(await eventsOf(world, id, 'instance.keepAlive')).toHaveLength(1);
     expect(await lastingRowOf(world, id)).toEqual(row);

@@ -1,7 +1,7 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { makeActivity } from '../../../src/control/auto-stop/idle.ts';
+import { makeIdleDetector } from '../../../src/control/auto-stop/idle.ts';
 import { makeTraffic } from '../../../src/control/auto-stop/traffic.ts';
-import { noEnds } from '../../../src/domain/stop-policy.ts';
+import { noStopPolicy } from '../../../src/domain/stop-policy.ts';
 import { idlePolicy, type IdleLimits, type IdlePolicy } from '../../../src/domain/idle.ts';
 import type { InstanceId } from '../../../src/domain/ids.ts';
 import { instanceId as idOf, instanceIdOf, userId } from '../../../src/domain/ids.ts';
@@ -15,7 +15,13 @@ import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from 
 import { sweeping } from './sweeping.ts';
 
 /** An idle stop as in life, a thousand times as fast. */
-const idleLimits: IdleLimits = { lookEveryMs: 40, staleMs: 2_000, recentMs: 60, longestWarningMs: 60_000, probeMs: 40 };
+const idleLimits: IdleLimits = {
+  checkEveryMs: 40,
+  staleMs: 2_000,
+  recentMs: 60,
+  longestWarningMs: 60_000,
+  probeMs: 40,
+};
 const AFTER_MS = 600;
 const quick = (more: Partial<IdlePolicy> = {}): IdlePolicy => idlePolicy(AFTER_MS, more);
 
@@ -47,8 +53,8 @@ async function running(world: World, script = '', nodePorts: number[] = []): Pro
 }
 
 const setIdle = (world: World, id: string, idle: IdlePolicy | null) =>
-  world.running.control.ends.set(world.caller, id, { idle });
-const activity = (world: World, id: string) => world.running.control.ends.activity(world.caller, id);
+  world.running.control.stopPolicies.set(world.caller, id, { idle });
+const activity = (world: World, id: string) => world.running.control.stopPolicies.idleStatus(world.caller, id);
 const reason = async (world: World, id: string): Promise<string> => {
   const { state, because } = await activity(world, id);
   return `${state}: ${because}`;
@@ -120,7 +126,7 @@ onBothEngines('an idle instance', (open) => {
 });
 
 test('an idle stop comes when it was said to come, however far apart the looks are', async () => {
-  const world = await watching(await open(), { idleLimits: { ...idleLimits, lookEveryMs: 3_000, staleMs: 9_000 } });
+  const world = await watching(await open(), { idleLimits: { ...idleLimits, checkEveryMs: 3_000, staleMs: 9_000 } });
   const id = await running(world);
   await setIdle(world, id, idlePolicy(3_500));
   await world.until(id, hasStatus('Stopped'));
@@ -144,10 +150,12 @@ test('an account whose notebooks never answer is not known to be idle, and puts 
   for (const id of ids) {
     mute.add(id);
     await world.until(id, hasStatus('Running'));
-    await control.ends.set(slow, id, { idle: quick() });
+    await control.stopPolicies.set(slow, id, { idle: quick() });
   }
   const isUnknown = async (id: string): Promise<boolean> =>
-    (await control.ends.activity(slow, id)).signals.some(({ name, says }) => name === 'kernel' && says === 'stale');
+    (await control.stopPolicies.idleStatus(slow, id)).signals.some(
+      ({ name, says }) => name === 'kernel' && says === 'stale',
+    );
   const good = await running(world);
   await setIdle(world, good, quick());
   expect((await world.until(good, hasStatus('Stopped'))).instanceRuntimeInfo.diagnosisReason).toBe('IdleStop');
@@ -178,7 +186,7 @@ describe('an instance in use is kept, and the reason is told:', () => {
   test('a request or a WebSocket through the gateway', async () => {
     const world = await watching(await open());
     const id = await running(world);
-    const done = world.running.control.forwarding.began(id, 'use');
+    const done = world.running.control.forwarding.beginTraffic(id, 'use');
     await setIdle(world, id, quick());
     await untilSaid(world, id, /^active: 1 request or WebSocket is open through the gateway$/);
     await looksGoOn(world, id);
@@ -190,7 +198,7 @@ describe('an instance in use is kept, and the reason is told:', () => {
   test('what an open notebook page asks by itself does not count, where the notebook server tells of its use', async () => {
     const world = await watching(await open());
     const id = await running(world);
-    world.running.control.forwarding.began(id, 'poll');
+    world.running.control.forwarding.beginTraffic(id, 'poll');
     await setIdle(world, id, quick());
     expect((await world.until(id, hasStatus('Stopped'))).instanceRuntimeInfo.diagnosisReason).toBe('IdleStop');
   });
@@ -198,7 +206,7 @@ describe('an instance in use is kept, and the reason is told:', () => {
   test('it does count where none answers', async () => {
     const world = await watching(await open(), { engine: { services: { 8888: refuses } } });
     const id = await running(world);
-    world.running.control.forwarding.began(id, 'poll');
+    world.running.control.forwarding.beginTraffic(id, 'poll');
     await setIdle(world, id, quick());
     await untilSaid(world, id, /^active: 1 request or WebSocket/);
     expect((await activity(world, id)).signals.find(({ name }) => name === 'kernel')?.text).toBe(
@@ -208,18 +216,18 @@ describe('an instance in use is kept, and the reason is told:', () => {
 
   test('a keep-alive call, until its time is over or it is taken back', async () => {
     const world = await watching(await open());
-    const { ends } = world.running.control;
+    const { stopPolicies } = world.running.control;
     const id = await running(world);
-    const { keepAliveUntilMs } = await ends.keepAlive(world.caller, id, 3_600_000);
+    const { keepAliveUntilMs } = await stopPolicies.keepAlive(world.caller, id, 3_600_000);
     expect(keepAliveUntilMs).toBeGreaterThan(Date.now());
     expect(
-      (await ends.keepAlive(world.caller, id, 1_000)).keepAliveUntilMs,
+      (await stopPolicies.keepAlive(world.caller, id, 1_000)).keepAliveUntilMs,
       'a short call takes back no long one',
     ).toBe(keepAliveUntilMs);
     await setIdle(world, id, quick());
     await untilSaid(world, id, /^active: it is to be kept until 2/);
     await looksGoOn(world, id);
-    expect((await ends.keepAlive(world.caller, id, 0)).keepAliveUntilMs).toBeNull();
+    expect((await stopPolicies.keepAlive(world.caller, id, 0)).keepAliveUntilMs).toBeNull();
     await world.until(id, hasStatus('Stopped'));
   });
 
@@ -237,7 +245,7 @@ describe('an instance in use is kept, and the reason is told:', () => {
     store.write = (work) => {
       if (usedMs === 0 && Date.now() >= willStopAt) {
         usedMs = Date.now();
-        world.running.control.forwarding.began(id, 'use')();
+        world.running.control.forwarding.beginTraffic(id, 'use')();
       }
       return write(work);
     };
@@ -294,7 +302,7 @@ describe('never on what is not known:', () => {
   test('without a policy nobody looks; with one, no more often than said', async () => {
     let execs = 0;
     const world = await watching(await open(), {
-      idleLimits: { ...idleLimits, lookEveryMs: 300 },
+      idleLimits: { ...idleLimits, checkEveryMs: 300 },
       engine: { faults: ({ verb }) => void (verb === 'usage' && execs++) },
     });
     const [watched, other] = [await running(world), await running(world)];
@@ -314,9 +322,9 @@ describe('never on what is not known:', () => {
 test('however many are watched, each beat looks at some of them, and all have their turn', async () => {
   const world = await watching(await open(), { start: false });
   const { deps } = sweeping(world);
-  const activity = makeActivity({
+  const activity = makeIdleDetector({
     ...deps,
-    limits: { ...idleLimits, lookEveryMs: 3_600_000 },
+    limits: { ...idleLimits, checkEveryMs: 3_600_000 },
     traffic: makeTraffic(Date.now),
     stopByItself: async () => false,
   });
@@ -329,18 +337,18 @@ test('however many are watched, each beat looks at some of them, and all have th
       ownerId,
       spec: { ...spec, regionId: region.id },
       observed: { ...observed, status: 'Running' },
-      ends: { ...noEnds, idle: quick() },
+      stopPolicy: { ...noStopPolicy, idle: quick() },
     }),
   );
   await world.store.write(async (tx) => {
     for (const one of all) await insertInstance(tx, one, region, { notebookToken: '', dueAtMs: null });
   });
-  const seen = (): number => all.filter((one) => activity.seen(one) !== null).length;
-  await activity.look();
-  await activity.rest();
+  const seen = (): number => all.filter((one) => activity.report(one) !== null).length;
+  await activity.tick();
+  await activity.settled();
   expect(seen()).toBe(500);
-  await activity.look();
-  await activity.rest();
+  await activity.tick();
+  await activity.settled();
   expect(seen()).toBe(501);
   const [first, last] = [all.at(0), all.at(-1)].map((one) => one ?? expect.fail());
   for (const one of [first, last])
@@ -352,7 +360,7 @@ test('however many are watched, each beat looks at some of them, and all have th
         .execute(),
     );
   // The others move up by one, so that no page is full any more.
-  await activity.look();
-  await activity.rest();
-  expect(all.filter((one) => activity.seen(one) === null)).toEqual([first, last]);
+  await activity.tick();
+  await activity.settled();
+  expect(all.filter((one) => activity.report(one) === null)).toEqual([first, last]);
 });

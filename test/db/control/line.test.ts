@@ -1,7 +1,7 @@
 /** The line of those that wait for room: first come, first served, whatever happens to the server or to those before. */
 import { expect, test } from 'vitest';
 import type { Caller } from '../../../src/control/index.ts';
-import { KEPT_MS } from '../../../src/domain/placement.ts';
+import { RESERVATION_MS } from '../../../src/domain/placement.ts';
 import type { PublicInstance } from '../../../src/domain/public-instance.ts';
 import { queueLength, queueEntries } from '../../../src/store/tables/capacity.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
@@ -358,9 +358,9 @@ onBothEngines('the line', (open) => {
     await expectRefused(launch(world, 'cpu.1', {}, other), 'no_capacity', /kept for 1 in line before it/);
     await world.until(behind.instanceId, says('NoCapacity', '2 before it'));
     await atRest(world);
-    clock.aheadMs = KEPT_MS - 5_000;
+    clock.aheadMs = RESERVATION_MS - 5_000;
     await expectRefused(launch(world, 'cpu.1', {}, other), 'no_capacity', /kept for 1 in line before it/);
-    clock.aheadMs = KEPT_MS;
+    clock.aheadMs = RESERVATION_MS;
     expect(await stock()).toBe('cpu.1 InStock, cpu.2 InStock, gpu.1 InStock, gpu.8 OutOfStock');
     const passes = await launch(world, 'cpu.1', {}, other);
     await world.until(behind.instanceId, hasStatus('Running'));
@@ -390,12 +390,12 @@ onBothEngines('the line', (open) => {
       .selectFrom('instance')
       .select(['dueAtMs', 'requestedAtMs'])
       .where('id', '=', big.instanceId);
-    clock.aheadMs = KEPT_MS - 4_000;
+    clock.aheadMs = RESERVATION_MS - 4_000;
     // Wakes the loop, which does not know that the clock was put on.
     const last = await wait(world, 'cpu.2', {}, A_DAY_MS, other);
     await eventually(async () => {
       const { dueAtMs, requestedAtMs } = await first.executeTakeFirstOrThrow();
-      const lateMs = (dueAtMs ?? 0) - requestedAtMs - KEPT_MS;
+      const lateMs = (dueAtMs ?? 0) - requestedAtMs - RESERVATION_MS;
       // The next look for its place would be seven seconds later.
       return lateMs >= 0 && lateMs < 4_000;
     });

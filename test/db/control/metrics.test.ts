@@ -76,7 +76,7 @@ async function makeRoom(store: Store, count = 1) {
     /** Samples for so long. */
     async pass(ms: number): Promise<void> {
       const endMs = clock.now() + ms;
-      for (; clock.now() < endMs; await clock.advance(SAMPLE_MS)) await sampler.look();
+      for (; clock.now() < endMs; await clock.advance(SAMPLE_MS)) await sampler.tick();
     },
     halt: (one: InstanceId) => clock.run(engine.halt(one, 0, noSignal())),
     async restart(one: InstanceId): Promise<void> {

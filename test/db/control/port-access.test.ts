@@ -1,6 +1,6 @@
 /** Who may come to a port, on both stores: what is set holds, links end when they should, and the gateway is told at once. */
 import { expect, test } from 'vitest';
-import type { Caller, ToldRoutes } from '../../../src/control/index.ts';
+import type { Caller, RouteUpdate } from '../../../src/control/index.ts';
 import type { PortAccess } from '../../../src/domain/port-access.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { everythingIn, expectRefused, keyed, setDisabled, watchedStore } from './access-room.ts';
@@ -35,7 +35,7 @@ onBothEngines('who may come to a port', (open) => {
     await world.until(stopped, hasStatus('Stopped'));
     const snapshotOf = async (which?: { onlyRunning: boolean }): Promise<string[]> => {
       const following = new AbortController();
-      const told = Promise.withResolvers<ToldRoutes>();
+      const told = Promise.withResolvers<RouteUpdate>();
       const follows = world.running.control.routeTable.follow(told.resolve, following.signal, which);
       const { routes } = await told.promise;
       following.abort();
@@ -49,7 +49,7 @@ onBothEngines('who may come to a port', (open) => {
   test('is what its owner has set, at once and for gateways of their own, through stop, start and restart of the server', async () => {
     const world = await makeWorld(await open());
     const id = await launched(world);
-    const told: ToldRoutes[] = [];
+    const told: RouteUpdate[] = [];
     const following = new AbortController();
     const follows = world.running.control.routeTable.follow((one) => told.push(one), following.signal);
     const toldAccess = () =>

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { once } from 'node:events';
 import { Client, utils } from 'ssh2';
 import { expect, onTestFinished, test } from 'vitest';
-import type { GatewayRoute, ToldRoutes } from '../../../src/control/index.ts';
+import type { GatewayRoute, RouteUpdate } from '../../../src/control/index.ts';
 import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';
 import { instanceId, type InstanceId } from '../../../src/domain/ids.ts';
 import { makeSshFronts } from '../../../src/edge/ssh/fronts.ts';
@@ -71,7 +71,7 @@ onBothEngines('ssh for images without sshd', (open) => {
       checkEveryMs: 100,
     });
     const ending = new AbortController();
-    const following = routeTable.follow((told: ToldRoutes) => fronts.told(told), ending.signal);
+    const following = routeTable.follow((told: RouteUpdate) => fronts.told(told), ending.signal);
     onTestFinished(async () => {
       ending.abort();
       await following;

@@ -163,7 +163,7 @@ onBothEngines('strays', (open) => {
       await expect(stopping).rejects.toMatchObject({ code: 'unsupported' });
     }
     expect(discarded).toEqual([]);
-    await sweeping(world, { policy: { does: 'delete', keptMs: 0 } }).sweep();
+    await sweeping(world, { policy: { action: 'delete', retentionMs: 0 } }).sweep();
     expect(discarded.toSorted()).toEqual([
       'berth-network-of-nobody',
       'berth.local/archive/lost:7',
@@ -208,7 +208,7 @@ onBothEngines('strays', (open) => {
     const ahead = { ms: 0 };
     const now = (): number => Date.now() + ahead.ms;
     const id = await makeOrphan(world);
-    const { sweep } = sweeping(world, { now, policy: { does: 'stop', keptMs: 150_000 } });
+    const { sweep } = sweeping(world, { now, policy: { action: 'stop', retentionMs: 150_000 } });
     await sweep();
     expect((await containersOf(world)).get(id)).toBe(true);
     await sweep();
@@ -251,7 +251,7 @@ onBothEngines('strays', (open) => {
     await world.engine.destroy(id, soon());
     await new Promise((resolve) => setTimeout(resolve, 2));
     await world.engine.ensure(specOf(id), soon());
-    const { sweep } = sweeping(world, { policy: { does: 'delete', keptMs: 0 } });
+    const { sweep } = sweeping(world, { policy: { action: 'delete', retentionMs: 0 } });
     await sweep();
     expect((await containersOf(world)).get(id)).toBe(true);
     expect(await listOf(world)).toEqual([]);
@@ -267,7 +267,7 @@ onBothEngines('strays', (open) => {
       const there = await containersOf(world);
       return there.get(stopped) === false && !there.has(deleted);
     });
-    await sweeping(world, { policy: { does: 'delete', keptMs: 0 } }).sweep();
+    await sweeping(world, { policy: { action: 'delete', retentionMs: 0 } }).sweep();
     expect([...(await containersOf(world)).keys()]).toEqual([stopped]);
     expect(await listOf(world)).toMatchObject([{ subjectId: stopped, handling: 'stop', deletedInSeconds: null }]);
   });

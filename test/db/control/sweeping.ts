@@ -107,7 +107,7 @@ export const tableOf = async ({ store, drivers }: World): Promise<string[]> =>
 /** What an administrator is told. */
 export const listOf = ({ running }: World) => running.control.orphans.list();
 
-export const reporting: OrphanPolicy = { does: 'report', keptMs: 0 };
+export const reporting: OrphanPolicy = { action: 'report', retentionMs: 0 };
 export const orphanIdOf = ({ drivers }: World, id: string): string => `${drivers.regionId}/instance/berth-${id}`;
 
 /** A stray that is known, and nothing has been done with it. */

@@ -3,7 +3,7 @@ import { sql } from 'kysely';
 import type { Region } from '../../../src/domain/catalog.ts';
 import { regionId } from '../../../src/domain/ids.ts';
 import type { Operation, StageName } from '../../../src/domain/operation.ts';
-import type { Seen, Step } from '../../../src/domain/plan.ts';
+import type { InstanceObservation, Step } from '../../../src/domain/plan.ts';
 import { saveSetting } from '../../../src/store/tables/catalog.ts';
 import type { Migration } from '../../../src/store/db/migrate.ts';
 import { first } from '../../../src/store/migrations/0001-first.ts';
@@ -36,14 +36,14 @@ export interface Old {
   generation: number;
   diagnosis?: string;
   /** What a pass that looks at it after the upgrade sees. */
-  seen: Seen;
+  seen: InstanceObservation;
   /** What is to come of it. */
   operation: { kind: Operation['kind']; state: Operation['state']; stage?: StageName };
   actions: string[];
   step: Step['do'];
 }
 
-const runs: Seen = {
+const runs: InstanceObservation = {
   kind: 'present',
   running: true,
   exitCode: null,
@@ -51,8 +51,8 @@ const runs: Seen = {
   startedAtMs: WISHED_MS,
   answers: true,
 };
-const stands: Seen = { ...runs, running: false, exitCode: 0 };
-const absent: Seen = { kind: 'absent' };
+const stands: InstanceObservation = { ...runs, running: false, exitCode: 0 };
+const absent: InstanceObservation = { kind: 'absent' };
 
 export const olds: Record<string, Old> = {
   launching: {

@@ -5,7 +5,7 @@
 import { expect, test } from 'vitest';
 import { instance as instanceSchema } from '../../../src/contract/instance.ts';
 import { operation as operationSchema } from '../../../src/contract/operation.ts';
-import { nextEnds } from '../../../src/domain/stop-policy.ts';
+import { nextStopPolicy } from '../../../src/domain/stop-policy.ts';
 import { defaultLimits } from '../../../src/domain/instance-states.ts';
 import type { Operation } from '../../../src/domain/operation.ts';
 import { plan } from '../../../src/domain/plan.ts';
@@ -165,11 +165,11 @@ onBothEngines('an upgrade from the first version', (open) => {
   test('lets the longest run be set on an instance that runs since before it, counted from its wish', async () => {
     const store = await upgraded(open);
     for (const [old, row] of await rowsOf(store)) {
-      const { ends, observed } = instanceFromRow(row);
+      const { stopPolicy, observed } = instanceFromRow(row);
       expect(observed.runningSinceMs, row.id).toBe(old.status === 'Running' ? WISHED_MS : 0);
       const wish = { maxRunMs: 3_600_000 };
-      expect(nextEnds(ends, wish, observed, { capRunMs: null, idle: null }, NOW_MS), row.id).toEqual({
-        ...ends,
+      expect(nextStopPolicy(stopPolicy, wish, observed, { capRunMs: null, idle: null }, NOW_MS), row.id).toEqual({
+        ...stopPolicy,
         ...wish,
       });
     }

@@ -21,7 +21,7 @@ let region: string;
 beforeAll(async () => {
   inside = await startInside({
     nodePorts: '32000-32049',
-    limits: { stopGraceMs: 1_000, askAgainMs: 200 },
+    limits: { stopGraceMs: 1_000, engineRetryMs: 200 },
     time: hastened,
     settings: { BERTH_POOL: 'engine=image-file,size=10000', BERTH_SHARED_DISK_GB: '1' },
   });

@@ -28,7 +28,7 @@ beforeAll(async () => {
   registry = await makeRegistry();
   inside = await startInside({
     nodePorts: '31900-31919',
-    limits: { maxAttempts: 2, backOffBaseMs: 500, askAgainMs: 200, stopGraceMs: 1_000, imageDeadlineMs: 3_000 },
+    limits: { maxAttempts: 2, backOffBaseMs: 500, engineRetryMs: 200, stopGraceMs: 1_000, imageDeadlineMs: 3_000 },
     engineAt: engine.dockerHost,
     engine: engine.docker,
   });

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { tmpdir } from 'node:os';
 import { describe, expect, it } from 'vitest';
 import { makeDeviceBytes } from '../../../src/engines/docker/usage/block-io.ts';
-import { figureNames, valuesOf, type FigureName } from '../../../src/domain/metrics.ts';
+import { figureNames, sampleValues, type FigureName } from '../../../src/domain/metrics.ts';
 import type { InstanceId } from '../../../src/domain/ids.ts';
 import type { Usage } from '../../../src/engines/contract.ts';
 import { deadline, until, type Subject } from '../../conformance/subject.ts';
@@ -27,7 +27,7 @@ async function during(id: InstanceId, deed: () => Promise<unknown>) {
   const before = await look(id);
   await deed();
   const after = await look(id);
-  const values = valuesOf(after, before);
+  const values = sampleValues(after, before);
   const seconds = (after.atMs - before.atMs) / 1000;
   const rate = (name: FigureName): number => values[figureNames.indexOf(name)] ?? Number.NaN;
   return { rate, sum: (name: FigureName) => rate(name) * seconds, grownBytes: after.memoryBytes - before.memoryBytes };

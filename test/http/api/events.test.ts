@@ -2,7 +2,7 @@
 import { connect } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Caller, Credential } from '../../../src/control/index.ts';
-import { makeAccountMoves } from '../../../src/control/routing/account-versions.ts';
+import { makeAccountVersions } from '../../../src/control/routing/account-versions.ts';
 import { makeEventFeed } from '../../../src/control/routing/event-feed.ts';
 import type { RunningControl } from '../../../src/control/wiring.ts';
 import { realTime } from '../../../src/control/base/time.ts';
@@ -374,7 +374,7 @@ test('nobody is asked while nobody waits: the feed has a timer only as long as s
   };
   const ignore = (): void => {};
   const log = { debug: ignore, info: ignore, warn: ignore, error: ignore };
-  const feed = makeEventFeed({ store, moves: makeAccountMoves({ store, time: { ...realTime, every }, log }) });
+  const feed = makeEventFeed({ store, moves: makeAccountVersions({ store, time: { ...realTime, every }, log }) });
   const caller = { accountId: 'ann', username: 'ann', email: '', roles: [], sessionId: null };
   const endings = range(1, 3).map(() => new AbortController());
   const reading = endings.map(async ({ signal }) => {

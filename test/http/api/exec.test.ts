@@ -361,7 +361,7 @@ test('an account has sixteen at once, and a place again when one has ended', asy
 });
 
 test('the instance is in use while a command runs, and no longer', async () => {
-  const { admin, api } = await execRoom({ idleLimits: { lookEveryMs: 20 } });
+  const { admin, api } = await execRoom({ idleLimits: { checkEveryMs: 20 } });
   const instanceId = await admin.launch();
   await admin.client.ends({ instanceId, idleStop: { afterMinutes: 60 } });
   const http = async () =>

@@ -41,7 +41,7 @@ export function fakeControl(
       unshare: unasked,
       ...given.ports,
     },
-    ends: { set: unasked, keepAlive: unasked, activity: unasked, ...given.ends },
+    stopPolicies: { set: unasked, keepAlive: unasked, idleStatus: unasked, ...given.stopPolicies },
     metrics: { read: unasked, ...given.metrics },
     logs: { read: unasked, follow: unaskedEvents, all: unaskedEvents, ...given.logs },
     commands: { run: unasked, open: unasked, check: unasked, ...given.commands },
@@ -118,6 +118,6 @@ const unaskedForwarding: Forwarding = {
   share: unasked,
   ssh: unasked,
   dial: unasked,
-  began: () => () => {},
-  onEnded: () => () => {},
+  beginTraffic: () => () => {},
+  onRevoked: () => () => {},
 };

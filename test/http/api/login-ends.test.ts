@@ -1,6 +1,6 @@
 /** What is open at the API ends at once with its login or key, whatever its beats are, and what came in by another goes on. */
 import { expect, onTestFinished, test } from 'vitest';
-import { makeEndings } from '../../../src/control/routing/revocations.ts';
+import { makeRevocations } from '../../../src/control/routing/revocations.ts';
 import { Refusal } from '../../../src/domain/refusal.ts';
 import { eventually } from '../../fixtures/control.ts';
 import { openStream } from './event-room.ts';
@@ -132,7 +132,7 @@ test('a file that is being downloaded is cut off', async () => {
   let isLoggedIn = true;
   const { promise: never } = Promise.withResolvers<void>();
   const { files, access, forwarding, ...rest } = fakeControl();
-  const endings = makeEndings();
+  const endings = makeRevocations();
   const api = await startEdge({
     ...rest,
     access: {
@@ -152,12 +152,12 @@ test('a file that is being downloaded is cut off', async () => {
         return deed({ sizeBytes: 1_000, modifiedAtMs: 0, version: '1', bytes }, new AbortController().signal);
       },
     },
-    forwarding: { ...forwarding, onEnded: endings.onEnded },
+    forwarding: { ...forwarding, onRevoked: endings.onRevoked },
   });
   onTestFinished(() => api.stop());
   const download = await openStream(api.port, { path: '/api/storage/volume/v/files/x', headers: bearer('x') });
   await eventually(() => download.text() === 'begun');
   isLoggedIn = false;
-  endings.tell({ accountId: fakeCaller.accountId });
+  endings.publish({ accountId: fakeCaller.accountId });
   expect(await download.ended).toBe('cut');
 });

@@ -191,7 +191,7 @@ test('one that nobody comes back to is closed after a day, and not before', asyn
 });
 
 test('while somebody is attached the instance is in use; while nobody is, it is not', async () => {
-  const { admin, api } = await execRoom({ idleLimits: { lookEveryMs: 20 } });
+  const { admin, api } = await execRoom({ idleLimits: { checkEveryMs: 20 } });
   const instanceId = await admin.launch();
   await admin.client.ends({ instanceId, idleStop: { afterMinutes: 60 } });
   const http = async () =>

@@ -9,9 +9,9 @@ import type { Server as TcpServer, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { afterEach } from 'vitest';
 import type { Caller, Credential, Forwarding, GatewayRoute, TrafficKind } from '../../../src/control/index.ts';
-import { makeEndings } from '../../../src/control/routing/revocations.ts';
+import { makeRevocations } from '../../../src/control/routing/revocations.ts';
 import type { Log } from '../../../src/control/base/log.ts';
-import type { Ended } from '../../../src/control/routing/gateway-types.ts';
+import type { RevocationSubject } from '../../../src/control/routing/gateway-types.ts';
 import { EngineFault } from '../../../src/domain/engine-fault.ts';
 import { instanceIdOf } from '../../../src/domain/ids.ts';
 import type { InstanceId } from '../../../src/domain/ids.ts';
@@ -51,7 +51,7 @@ export interface Harness {
   handovers: Map<string, { accountId: string; instanceId: string }>;
   logged: { facts: Record<string, unknown>; text: string }[];
   /** Tells the gateway where something ended. */
-  ended: (ended: Ended) => void;
+  ended: (ended: RevocationSubject) => void;
   dials: number;
   dialled: Set<Socket>;
   /** What was told of traffic. */
@@ -84,7 +84,7 @@ export async function start(more: Partial<GatewayDeps> = {}): Promise<Harness> {
   const logged: Harness['logged'] = [];
   const dialled = new Set<Socket>();
   const began: Harness['began'] = [];
-  const endings = makeEndings();
+  const endings = makeRevocations();
   const write: Log['info'] = (facts, text) => void logged.push({ facts, text });
   const log: Log = { debug: write, info: write, warn: write, error: write };
   const forwarding: Forwarding = {
@@ -102,9 +102,9 @@ export async function start(more: Partial<GatewayDeps> = {}): Promise<Harness> {
       return accountId === undefined ? null : { accountId };
     },
     share: async (token) => shares.get(token) ?? null,
-    onEnded: endings.onEnded,
+    onRevoked: endings.onRevoked,
     ssh: async () => null,
-    began: (id, kind) => {
+    beginTraffic: (id, kind) => {
       const one = { id, kind, done: false };
       began.push(one);
       return () => {
@@ -137,7 +137,7 @@ export async function start(more: Partial<GatewayDeps> = {}): Promise<Harness> {
     shares,
     handovers,
     logged,
-    ended: endings.tell,
+    ended: endings.publish,
     dials: 0,
     dialled,
     began,

@@ -6,9 +6,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { Forwarding, GatewayRoute, RouteTable, ToldRoutes } from '../../../src/control/index.ts';
-import { makeEndings } from '../../../src/control/routing/revocations.ts';
-import type { Ended, OpenedPort, SshIdentity } from '../../../src/control/routing/gateway-types.ts';
+import type { Forwarding, GatewayRoute, RouteTable, RouteUpdate } from '../../../src/control/index.ts';
+import { makeRevocations } from '../../../src/control/routing/revocations.ts';
+import type { RevocationSubject, OpenedPort, SshIdentity } from '../../../src/control/routing/gateway-types.ts';
 import { Refusal } from '../../../src/domain/refusal.ts';
 import { followLink, type Following } from '../../../src/edge/link/follow.ts';
 import { serveLink, type Link } from '../../../src/edge/link/serve.ts';
@@ -54,7 +54,7 @@ async function api(
   shares: Record<string, OpenedPort> = {},
   identities: Record<string, SshIdentity> = {},
 ) {
-  const followers = new Set<(told: ToldRoutes) => void>();
+  const followers = new Set<(told: RouteUpdate) => void>();
   const asked: string[] = [];
   const open: string[] = [];
   const began: string[] = [];
@@ -68,9 +68,9 @@ async function api(
       followers.delete(tell);
     },
   };
-  const endings = makeEndings();
-  const forwarding: Pick<Forwarding, 'redeem' | 'session' | 'share' | 'ssh' | 'began' | 'onEnded'> = {
-    onEnded: endings.onEnded,
+  const endings = makeRevocations();
+  const forwarding: Pick<Forwarding, 'redeem' | 'session' | 'share' | 'ssh' | 'beginTraffic' | 'onRevoked'> = {
+    onRevoked: endings.onRevoked,
     async session(secret) {
       asked.push(`session ${secret}`);
       const accountId = sessions[secret];
@@ -86,7 +86,7 @@ async function api(
     },
     redeem: async (handover) =>
       handover === 'good' ? { session: 's', accountId: ALICE, instanceId: ONE, expiresAtMs: 1 } : null,
-    began(id, kind) {
+    beginTraffic(id, kind) {
       const name = `${kind} ${id}`;
       open.push(name);
       began.push(name);
@@ -106,13 +106,13 @@ async function api(
     log,
   });
   links.push(link);
-  const tell = (told: Partial<ToldRoutes>): void => {
+  const tell = (told: Partial<RouteUpdate>): void => {
     for (const follower of followers) follower({ snapshot: null, routes: [], gone: [], ...told });
   };
-  return { link, tell, asked, open, began, followers, ended: endings.tell };
+  return { link, tell, asked, open, began, followers, ended: endings.publish };
 }
 
-function follow(now?: () => number, onTold?: (told: ToldRoutes) => void): Following {
+function follow(now?: () => number, onTold?: (told: RouteUpdate) => void): Following {
   const dial = async (): Promise<never> => {
     throw new Error('nobody dials here');
   };
@@ -198,8 +198,8 @@ test('what is told to have ended is believed no more, and passed on to who holds
   const { tell, ended, asked } = await api([route(ONE), route(TWO)], sessions, shares);
   const { ready, forwarding, authenticate } = follow(() => 1_000_000);
   await ready;
-  const looks: Ended[] = [];
-  const unfollow = forwarding.onEnded((look) => looks.push(look));
+  const looks: RevocationSubject[] = [];
+  const unfollow = forwarding.onRevoked((look) => looks.push(look));
   for (const secret of ['mine', 'other']) await forwarding.session(secret);
   await authenticate({ kind: 'apiKey', key: 'k' });
   await forwarding.share('link');
@@ -242,7 +242,7 @@ test('as whom an instance answers ssh is asked once a second, and believed while
 });
 
 test('who listens hears the whole table, then each change, and the whole again when the API has come back', async () => {
-  const told: ToldRoutes[] = [];
+  const told: RouteUpdate[] = [];
   const fronted = route(ONE, { sshFront: true });
   const first = await api([fronted, route(TWO)]);
   const following = follow(undefined, (one) => void (one.routes.length + one.gone.length > 0 && told.push(one)));
@@ -259,12 +259,12 @@ test('what goes to an instance is counted at the API, and ends there with the ga
   const { open, began } = await api([route(ONE)]);
   const following = follow();
   await following.ready;
-  const dones = [following.forwarding.began(ONE, 'use'), following.forwarding.began(ONE, 'use')];
+  const dones = [following.forwarding.beginTraffic(ONE, 'use'), following.forwarding.beginTraffic(ONE, 'use')];
   await expect.poll(() => open, { timeout: 5_000 }).toEqual([`use ${ONE}`, `use ${ONE}`]);
   dones[0]?.();
   await expect.poll(() => open, { timeout: 5_000 }).toEqual([`use ${ONE}`]);
   // One that began and ended between two reports was use as well.
-  following.forwarding.began(ONE, 'poll')();
+  following.forwarding.beginTraffic(ONE, 'poll')();
   await expect.poll(() => began, { timeout: 5_000 }).toContain(`poll ${ONE}`);
   await following.stop();
   await expect.poll(() => open, { timeout: 5_000 }).toEqual([]);
@@ -274,7 +274,7 @@ test('the API that is back is told what is still open', async () => {
   const first = await api([route(ONE)]);
   const following = follow();
   await following.ready;
-  following.forwarding.began(ONE, 'use');
+  following.forwarding.beginTraffic(ONE, 'use');
   await expect.poll(() => first.open, { timeout: 5_000 }).toHaveLength(1);
   await first.link.stop();
   const second = await api([route(ONE)]);
@@ -299,9 +299,9 @@ test('what ended while the API was away is looked at as soon as it is back, and 
   await ready;
   expect(await forwarding.session('mine')).toEqual({ accountId: ALICE });
   expect(await forwarding.share('link')).not.toBeNull();
-  const looks: Ended[] = [];
+  const looks: RevocationSubject[] = [];
   const found: unknown[] = [];
-  forwarding.onEnded((look) => {
+  forwarding.onRevoked((look) => {
     looks.push(look);
     if ('accountId' in look) found.push(forwarding.session('mine'));
   });
@@ -330,7 +330,7 @@ test('an API that is away again before it could be asked takes nothing from who 
 });
 
 test('where a line was lost all of it is told anew', async () => {
-  const told: ToldRoutes = { snapshot: 'last', routes: [route(ONE)], gone: [] };
+  const told: RouteUpdate = { snapshot: 'last', routes: [route(ONE)], gone: [] };
   let streams = 0;
   let closed = 0;
   const server = createHttpServer((_req, res) => {

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import WebSocket from 'ws';
-import type { Caller, Forwarding, WhoseCredential } from '../../../src/control/index.ts';
+import type { Caller, Forwarding, IdentifyCredential } from '../../../src/control/index.ts';
 import { followLink } from '../../../src/edge/link/follow.ts';
 import { serveLink } from '../../../src/edge/link/serve.ts';
 import { hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
@@ -30,14 +30,14 @@ async function open(way: Way, revocationMs = 30_000): Promise<Room> {
   onCleanup(remove);
   const world = await makeWorld(store, { clock });
   const { control, access } = world.running;
-  const authenticate: WhoseCredential = (credential) => access.authenticate(credential);
+  const authenticate: IdentifyCredential = (credential) => access.authenticate(credential);
   const { forwarding } = control;
   const ways =
     way === 'in one process' ? { forwarding, authenticate } : await linked({ world, forwarding, authenticate, clock });
   return { world, harness: await start({ ...ways, limits: { revocationMs } }), clock };
 }
 
-async function linked(given: Omit<Room, 'harness'> & { forwarding: Forwarding; authenticate: WhoseCredential }) {
+async function linked(given: Omit<Room, 'harness'> & { forwarding: Forwarding; authenticate: IdentifyCredential }) {
   const { world, forwarding, authenticate, clock } = given;
   const folder = await mkdtemp(join(tmpdir(), 'berth-long-'));
   const path = join(folder, 'gateway.sock');

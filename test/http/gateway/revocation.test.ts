@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { GatewayRoute } from '../../../src/control/index.ts';
-import type { Ended } from '../../../src/control/routing/gateway-types.ts';
+import type { RevocationSubject } from '../../../src/control/routing/gateway-types.ts';
 import { Revocation, type Live } from '../../../src/edge/gateway/revocation.ts';
 import { ALICE, API_ORIGIN, idOf, onCleanup, until } from './harness.ts';
 
@@ -33,7 +33,7 @@ test('whoever is still there when access ends is cut, in whatever order others c
       forwarding: { route, session: async () => null, share: async () => null },
       authenticate: async () => ({ accountId: ALICE }),
       apiOrigin: () => API_ORIGIN,
-      onEnded: () => () => {},
+      onRevoked: () => () => {},
       log,
     },
     5,
@@ -57,7 +57,7 @@ test('whoever is still there when access ends is cut, in whatever order others c
 test('of one it can not ask about the others are asked about all the same, and one warning says so', async () => {
   const [first, second, third] = ids;
   const warnings: object[] = [];
-  let tell = (_ended: Ended): void => {};
+  let tell = (_ended: RevocationSubject): void => {};
   const revocation = new Revocation(
     {
       forwarding: {
@@ -70,7 +70,7 @@ test('of one it can not ask about the others are asked about all the same, and o
       },
       authenticate: async () => ({ accountId: ALICE }),
       apiOrigin: () => API_ORIGIN,
-      onEnded: (look) => {
+      onRevoked: (look) => {
         tell = look;
         return () => {};
       },

@@ -5,8 +5,8 @@ import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { makeTerminals } from '../../../src/control/inside/terminals/holder.ts';
-import type { Terminals, Told } from '../../../src/control/inside/terminals/terminals.ts';
+import { makeTerminalHost } from '../../../src/control/inside/terminals/holder.ts';
+import type { TerminalHost, TerminalMessage } from '../../../src/control/inside/terminals/terminals.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import { askTerminals } from '../../../src/edge/link/ask-terminals.ts';
 import { serveTerminals, type ServedTerminals } from '../../../src/edge/link/serve-terminals.ts';
@@ -35,7 +35,7 @@ async function apart(): Promise<Apart> {
   const room = await execRoom({
     async terminals(engine: SimulatedEngine) {
       up = async () => {
-        const held = makeTerminals({ engine, holder: 'a holder', time: realTime, log });
+        const held = makeTerminalHost({ engine, holder: 'a holder', time: realTime, log });
         const one = (served = await serveTerminals({ path, terminals: held, log }));
         end = async () => {
           if (served === one) served = null;
@@ -163,7 +163,7 @@ test('a slow viewer over the socket holds the shell up, and loses nothing', asyn
   expect(viewer.told.some(({ type }) => type === 'reset')).toBe(false);
 }, 60_000);
 
-async function* untilAborted(signal: AbortSignal): AsyncGenerator<Told, void> {
+async function* untilAborted(signal: AbortSignal): AsyncGenerator<TerminalMessage, void> {
   if (!signal.aborted) await once(signal, 'abort');
   yield { kind: 'ended', exitCode: null, why: 'the viewer left' };
 }
@@ -174,13 +174,13 @@ test('of sizes wanted faster than they go over the socket one is on its way, and
   const size = { columns: 80, rows: 24 };
   const sized: number[] = [];
   const over = new AbortController();
-  const terminals: Terminals = {
+  const terminals: TerminalHost = {
     list: async () => [],
     close: async () => {},
     attach: async () => ({
       created: true,
       size,
-      told: untilAborted(over.signal),
+      messages: untilAborted(over.signal),
       type: async () => {},
       resize: ({ columns }) => void sized.push(columns),
       leave: () => over.abort(),

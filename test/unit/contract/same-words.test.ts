@@ -10,7 +10,7 @@ import { volumeTypes } from '../../../src/contract/volume.ts';
 import * as catalog from '../../../src/domain/catalog.ts';
 import * as filePath from '../../../src/domain/file-path.ts';
 import * as states from '../../../src/domain/instance-states.ts';
-import { placeText } from '../../../src/domain/log-position.ts';
+import { formatLogPosition } from '../../../src/domain/log-position.ts';
 import * as operations from '../../../src/domain/operation.ts';
 import * as portAccess from '../../../src/domain/port-access.ts';
 import { refusalCodes } from '../../../src/domain/refusal.ts';
@@ -29,6 +29,6 @@ test('what crosses the wire and what is true use the same words', () => {
   expect(fileKinds).toEqual(filePath.fileKinds);
   expect(orphanKinds).toEqual(orphan.orphanKinds);
   expect(orphanHandlings).toEqual(orphan.orphanHandlings);
-  expect(afterPatterns.console.test(placeText({ atMs: 1_780_000_000_000, nth: 12 }))).toBe(true);
+  expect(afterPatterns.console.test(formatLogPosition({ atMs: 1_780_000_000_000, nth: 12 }))).toBe(true);
   for (const code of refusalCodes) expect(errorCodes).toContain(code);
 });

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { consoleOf } from '../../../src/control/inside/logs/console.ts';
 import { initLogOf } from '../../../src/control/inside/logs/init.ts';
-import type { From, LogReader, PlacedLine, Start } from '../../../src/control/inside/logs/source.ts';
+import type { LogSelection, LogReader, PositionedLine, LogStart } from '../../../src/control/inside/logs/source.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import { instanceIdOf } from '../../../src/domain/ids.ts';
 import type { Engine, LogLine, LogRange } from '../../../src/engines/contract.ts';
@@ -43,7 +43,7 @@ function engineWith(kept: Kept): Pick<Engine, 'logs' | 'followLogs'> {
 
 const line = (text: string, atMs: number | null): LogLine => ({ atMs, text, cut: false });
 const quiet = (): AbortSignal => new AbortController().signal;
-const textsOf = (lines: readonly PlacedLine[]): string[] => lines.map((one) => one.line.text);
+const textsOf = (lines: readonly PositionedLine[]): string[] => lines.map((one) => one.line.text);
 
 /** Steps of 0, so that many are in one millisecond, and of some back, as two writers at once make them. */
 function manyLines(count: number, random: () => number): LogLine[] {
@@ -62,18 +62,18 @@ function seeded(seed: number): () => number {
 /** Some lines, then broken off: again and again, going on after the last. */
 async function readInPieces(reader: LogReader, how: 'read' | 'follow', count: number, random: () => number) {
   const got: string[] = [];
-  let from: Start = { beginning: true };
+  let from: LogStart = { beginning: true };
   for (let pieces = 0; got.length < count; pieces += 1) {
     expect(pieces, 'pieces').toBeLessThanOrEqual(count);
     const ending = new AbortController();
-    const lines: AsyncIterable<PlacedLine> =
+    const lines: AsyncIterable<PositionedLine> =
       how === 'read' ? reader.read(from, undefined, ending.signal) : reader.follow(from, ending.signal);
     let left = 1 + Math.floor(random() * 40);
     for await (const told of lines) {
-      const { line: one, at, gap }: PlacedLine = told;
+      const { line: one, position, gap }: PositionedLine = told;
       expect(gap).toBe(false);
       got.push(one.text);
-      if (at !== null) from = { after: at };
+      if (position !== null) from = { after: position };
       left -= 1;
       if (left === 0 || got.length >= count) break;
     }
@@ -105,7 +105,7 @@ for (const [name, make, timed] of kinds) {
       const last = await Array.fromAsync(reader.read({ tail }, undefined, quiet()));
       expect(textsOf(last)).toEqual(lines.slice(Math.max(0, 100 - tail), 100).map(({ text }) => text));
       kept.lines = lines;
-      const from: From = { after: last.findLast(({ at }) => at !== null)?.at ?? '' };
+      const from: LogSelection = { after: last.findLast(({ position }) => position !== null)?.position ?? '' };
       expect(textsOf(await Array.fromAsync(reader.read(from, undefined, quiet())))).toEqual(
         lines.slice(100).map(({ text }) => text),
       );
@@ -124,8 +124,8 @@ test('console: what was dropped before it could be read is a gap, and all that i
   kept.lines = lines.slice(20);
   for (const how of ['read', 'follow'] as const) {
     const ending = new AbortController();
-    const from = { after: first?.at ?? '' };
-    const got: PlacedLine[] = [];
+    const from = { after: first?.position ?? '' };
+    const got: PositionedLine[] = [];
     for await (const one of how === 'read' ? reader.read(from, undefined, quiet()) : reader.follow(from, ending.signal))
       if (got.push(one) === 30) break;
     ending.abort();
@@ -173,7 +173,7 @@ test('console, follow: what the engine passed over while its reader was slow is 
       id,
       time,
     ).follow({ beginning: true }, ending.signal);
-    const got: PlacedLine[] = [];
+    const got: PositionedLine[] = [];
     for await (const one of follower) {
       got.push(one);
       if (got.length !== 10) continue;

@@ -3,7 +3,7 @@ import { PassThrough } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { makeTerminal, type Terminal } from '../../../src/control/inside/terminals/terminal.ts';
-import type { AttachedTerminal, Told } from '../../../src/control/inside/terminals/terminals.ts';
+import type { AttachedTerminal, TerminalMessage } from '../../../src/control/inside/terminals/terminals.ts';
 import { EngineFault } from '../../../src/domain/engine-fault.ts';
 import type { TerminalSize } from '../../../src/engines/contract.ts';
 import { realTime } from '../../../src/control/base/time.ts';
@@ -59,10 +59,10 @@ function stage(resize: (size: TerminalSize) => Promise<void> = async () => {}): 
 
 /** A viewer who takes one thing at a time. */
 function viewer(attached: AttachedTerminal) {
-  const told = attached.told[Symbol.asyncIterator]();
-  const all: Told[] = [];
+  const told = attached.messages[Symbol.asyncIterator]();
+  const all: TerminalMessage[] = [];
   let text = '';
-  const next = async (): Promise<Told | undefined> => {
+  const next = async (): Promise<TerminalMessage | undefined> => {
     const { done, value } = await told.next();
     if (done || value === undefined) return undefined;
     all.push(value);
@@ -150,7 +150,7 @@ test('one who leaves, or comes, frees a shell that was held up; with nobody ther
 });
 
 test('a close frees it as well, and is the last word; so is the shell’s exit, its instance’s end, and a lost way', async () => {
-  const ends: [(stages: Stage) => void, Told][] = [
+  const ends: [(stages: Stage) => void, TerminalMessage][] = [
     [({ terminal }) => void terminal.close(), { kind: 'ended', exitCode: null, why: 'the terminal was closed' }],
     [({ end }) => end(3), { kind: 'ended', exitCode: 3, why: 'the shell ended' }],
     [

@@ -1,7 +1,7 @@
 /** An instance with every field filled, to change where a test looks. */
 import { noUsage } from '../../../src/domain/disk.ts';
 import { imageId, instanceIdOf, instanceTypeId, regionId, userId } from '../../../src/domain/ids.ts';
-import { noEnds } from '../../../src/domain/stop-policy.ts';
+import { noStopPolicy } from '../../../src/domain/stop-policy.ts';
 import type { Instance } from '../../../src/domain/instance.ts';
 import { beginOperation } from '../../../src/domain/operation.ts';
 
@@ -56,7 +56,7 @@ export const anInstance = (over: Partial<Instance> = {}): Instance => ({
   initExit: null,
   waitsSinceMs: null,
   waitsUntilMs: null,
-  ends: noEnds,
+  stopPolicy: noStopPolicy,
   archive: null,
   unfinished: [],
   diskUsage: noUsage,

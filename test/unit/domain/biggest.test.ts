@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { biggestOf } from '../../../src/domain/biggest.ts';
+import { largestEntries } from '../../../src/domain/biggest.ts';
 
 test('a folder of which one entry is nearly all says no more than that entry, and is left out', () => {
   const parts = [
@@ -10,17 +10,17 @@ test('a folder of which one entry is nearly all says no more than that entry, an
     { path: 'c/d', bytes: 400 },
     { path: 'empty', bytes: 0 },
   ];
-  expect(biggestOf(parts).map(({ path }) => path)).toEqual(['ab', 'a/b', 'c', 'c/d']);
+  expect(largestEntries(parts).map(({ path }) => path)).toEqual(['ab', 'a/b', 'c', 'c/d']);
 });
 
 test('five are named, the largest, and long names are cut', () => {
   const parts = Array.from({ length: 9 }, (_, at) => ({ path: `${at}${'x'.repeat(300)}`, bytes: at + 1 }));
-  const named = biggestOf(parts);
+  const named = largestEntries(parts);
   expect(named.map(({ bytes }) => bytes)).toEqual([9, 8, 7, 6, 5]);
   expect(named[0]?.path).toBe(`8${'x'.repeat(199)}…`);
 });
 
 test('as many as an instance likes to name keep nobody waiting: it ends within the time of a test', () => {
   const parts = Array.from({ length: 100_000 }, (_, at) => ({ path: `a/${at}`, bytes: 1_000_000 - at }));
-  expect(biggestOf(parts)).toHaveLength(5);
+  expect(largestEntries(parts)).toHaveLength(5);
 });

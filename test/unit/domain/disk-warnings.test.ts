@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
-import { fullText, isFull, percentOf, warn } from '../../../src/domain/disk-warnings.ts';
+import { fullDisksText, isFull, usedPercent, nextWarning } from '../../../src/domain/disk-warnings.ts';
 import { BYTES_PER_GB } from '../../../src/domain/disk.ts';
 
 /** The levels that are told of while a disk is measured at one share after the other. */
 function toldAt(...percents: number[]): number[] {
   let warnedPercent = 0;
   return percents.filter((percent) => {
-    const next = warn(percent, warnedPercent);
+    const next = nextWarning(percent, warnedPercent);
     ({ warnedPercent } = next);
     return next.tell;
   });
@@ -30,10 +30,10 @@ test('it is told of again only after it fell by 5 points below the level', () =>
 
 test('a share is rounded down, and of a size of nothing there is none', () => {
   const sizeGB = 10;
-  expect(percentOf({ usageBytes: 9.499 * BYTES_PER_GB, sizeGB })).toBe(94);
+  expect(usedPercent({ usageBytes: 9.499 * BYTES_PER_GB, sizeGB })).toBe(94);
   expect(isFull({ usageBytes: 9.499 * BYTES_PER_GB, sizeGB })).toBe(false);
   expect(isFull({ usageBytes: 9.5 * BYTES_PER_GB, sizeGB })).toBe(true);
-  expect(percentOf({ usageBytes: 5, sizeGB: 0 })).toBe(0);
+  expect(usedPercent({ usageBytes: 5, sizeGB: 0 })).toBe(0);
 });
 
 test('a full disk is said with what takes most of it, as the instance sees it', () => {
@@ -43,11 +43,11 @@ test('a full disk is said with what takes most of it, as the instance sees it', 
   ];
   const text =
     'the data disk is 97 % full; most of it is in /root/dataDisk/runs (12 GB), /root/dataDisk/cache/pip (0.5 GB)';
-  expect(fullText([{ disk: 'data', mountPath: '/root/dataDisk', percent: 97, biggest }])).toBe(text);
+  expect(fullDisksText([{ disk: 'data', mountPath: '/root/dataDisk', percent: 97, biggest }])).toBe(text);
   const volume = { disk: 'volume' as const, mountPath: '/mnt/v', percent: 100, biggest: [] };
   const root = { disk: 'root' as const, mountPath: '/', percent: 95, biggest: [{ path: 'tmp', bytes: 2 ** 31 }] };
-  expect(fullText([volume, root])).toBe(
+  expect(fullDisksText([volume, root])).toBe(
     'the volume on /mnt/v is 100 % full. the root disk is 95 % full; most of it is in /tmp (2 GB)',
   );
-  expect(fullText([])).toBe('');
+  expect(fullDisksText([])).toBe('');
 });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { namesOf, whyNoFilePath } from '../../../src/domain/file-path.ts';
+import { namesOf, refusalOfFilePath } from '../../../src/domain/file-path.ts';
 
 describe('a path of a file', () => {
   test.each([
@@ -16,7 +16,7 @@ describe('a path of a file', () => {
     '-rf',
     'a\nb',
   ])('may be %j', (path) => {
-    expect(whyNoFilePath(path)).toBeNull();
+    expect(refusalOfFilePath(path)).toBeNull();
   });
 
   test.each([
@@ -34,16 +34,16 @@ describe('a path of a file', () => {
     ['é'.repeat(128), 'has a name that is too long: at most 255 bytes'],
     ['a/'.repeat(2048) + 'a', 'is too long: at most 4096 bytes'],
   ])('may not be %j, and it is said why', (path, why) => {
-    expect(whyNoFilePath(path)).toMatch(why);
+    expect(refusalOfFilePath(path)).toMatch(why);
   });
 
   test('is as long as Linux takes, and no longer', () => {
-    expect(whyNoFilePath('n'.repeat(255))).toBeNull();
-    expect(whyNoFilePath('n'.repeat(256))).toMatch('too long');
+    expect(refusalOfFilePath('n'.repeat(255))).toBeNull();
+    expect(refusalOfFilePath('n'.repeat(256))).toMatch('too long');
     const longest = 'a/'.repeat(2047) + 'ab';
     expect(longest.length).toBe(4096);
-    expect(whyNoFilePath(longest)).toBeNull();
-    expect(whyNoFilePath(`${longest}c`)).toMatch('too long');
+    expect(refusalOfFilePath(longest)).toBeNull();
+    expect(refusalOfFilePath(`${longest}c`)).toMatch('too long');
   });
 
   test('is the names along it', () => {

@@ -5,19 +5,19 @@ import {
   idlePolicy,
   isActive,
   isFresh,
-  judge,
+  assessIdleness,
   requiredSignals,
   signalNames,
-  unread,
-  unwatched,
-  type Judgement,
+  unreadSignal,
+  noIdleWatch,
+  type IdleVerdict,
   type Signal,
   type SignalName,
-  type Watch,
+  type IdleWatch,
 } from '../../../src/domain/idle.ts';
 
 const limits = defaultIdleLimits;
-const { lookEveryMs, staleMs } = limits;
+const { checkEveryMs, staleMs } = limits;
 const MINUTE_MS = 60_000;
 const policy = idlePolicy(10 * MINUTE_MS);
 const required = requiredSignals(policy, true);
@@ -37,17 +37,17 @@ const withOne = (atMs: number, one: Partial<Signal> & { name: SignalName }): Sig
   );
 
 /** Judges look after look, as the watcher does. */
-function looks(each: { atMs: number; signals: Signal[] }[]): Judgement[] {
-  let watch: Watch = unwatched;
+function looks(each: { atMs: number; signals: Signal[] }[]): IdleVerdict[] {
+  let watch: IdleWatch = noIdleWatch;
   return each.map(({ atMs, signals }) => {
-    const judgement = judge({ policy, required, limits }, watch, signals, atMs);
+    const judgement = assessIdleness({ policy, required, limits }, watch, signals, atMs);
     ({ watch } = judgement);
     return judgement;
   });
 }
 const evenly = (count: number, signalsAt: (atMs: number, index: number) => Signal[]) =>
   Array.from({ length: count }, (_, index) => {
-    const atMs = startMs + index * lookEveryMs;
+    const atMs = startMs + index * checkEveryMs;
     return { atMs, signals: signalsAt(atMs, index) };
   });
 
@@ -55,11 +55,11 @@ describe('a judgement', () => {
   test('warns a third of the time before, and stops when nothing used it for the whole of it', () => {
     const judged = looks(evenly(21, allQuiet));
     expect(judged.map(({ state }) => state)).toEqual(judged.map(() => 'idle'));
-    const warnedAt = judged.findIndex(({ deed }) => deed === 'warn');
-    expect(warnedAt * lookEveryMs).toBe(7 * MINUTE_MS); // of the looks, the first with at most 200 s left
+    const warnedAt = judged.findIndex(({ action }) => action === 'warn');
+    expect(warnedAt * checkEveryMs).toBe(7 * MINUTE_MS); // of the looks, the first with at most 200 s left
     expect(judged[warnedAt]?.willStopAtMs).toBe(startMs + policy.afterMs);
-    expect(judged.map(({ deed }) => deed).filter((deed) => deed !== 'nothing')).toEqual(['warn', 'stop']);
-    expect(judged.at(-1)).toMatchObject({ deed: 'stop', idleSinceMs: startMs });
+    expect(judged.map(({ action }) => action).filter((deed) => deed !== 'nothing')).toEqual(['warn', 'stop']);
+    expect(judged.at(-1)).toMatchObject({ action: 'stop', idleSinceMs: startMs });
   });
 
   test('the first signal that tells of use is the reason, whatever the later ones say', () => {
@@ -77,15 +77,19 @@ describe('a judgement', () => {
     for (const name of required) {
       for (const [kind, change] of Object.entries({
         missing: () => [],
-        unread: () => [unread(name, 'the engine is away')],
+        unread: () => [unreadSignal(name, 'the engine is away')],
         old: (atMs: number) => [quiet(name, atMs - staleMs - 1)],
         'from the future': (atMs: number) => [quiet(name, atMs + staleMs + 1)],
         'old, and in use then': (atMs: number) => [{ ...quiet(name, atMs - staleMs - 1), inUse: true }],
       })) {
         const signals = (atMs: number) => [...allQuiet(atMs).filter((signal) => signal.name !== name), ...change(atMs)];
         const judged = looks(evenly(60, signals));
-        for (const { state, deed, because, idleSinceMs } of judged) {
-          expect({ state, deed, idleSinceMs }, kind).toEqual({ state: 'unknown', deed: 'nothing', idleSinceMs: null });
+        for (const { state, action, because, idleSinceMs } of judged) {
+          expect({ state, action, idleSinceMs }, kind).toEqual({
+            state: 'unknown',
+            action: 'nothing',
+            idleSinceMs: null,
+          });
           expect(because).toContain(name);
         }
       }
@@ -94,7 +98,7 @@ describe('a judgement', () => {
 
   test('one that is not known begins idleness anew', () => {
     const judged = looks(evenly(40, (atMs, index) => (index === 15 ? allQuiet(atMs).slice(1) : allQuiet(atMs))));
-    expect(judged.findIndex(({ deed }) => deed === 'stop')).toBe(16 + policy.afterMs / lookEveryMs);
+    expect(judged.findIndex(({ action }) => action === 'stop')).toBe(16 + policy.afterMs / checkEveryMs);
   });
 
   test('a pause between looks, or a clock set back, begins idleness anew', () => {
@@ -102,7 +106,7 @@ describe('a judgement', () => {
       const before = evenly(19, allQuiet);
       const fromMs = (before.at(-1)?.atMs ?? 0) + jumpMs;
       const judged = looks([...before, { atMs: fromMs, signals: allQuiet(fromMs) }]);
-      expect(judged.at(-1)).toMatchObject({ state: 'idle', deed: 'nothing', idleSinceMs: fromMs });
+      expect(judged.at(-1)).toMatchObject({ state: 'idle', action: 'nothing', idleSinceMs: fromMs });
     }
   });
 
@@ -112,8 +116,8 @@ describe('a judgement', () => {
       evenly(60, (atMs) => withOne(atMs, { name: 'terminal', usedAtMs: atMs >= usedAtMs ? usedAtMs : 0 })),
     );
     expect(judged[16]).toMatchObject({ state: 'active', because: 'terminal is at work' });
-    const stopped = judged.findIndex(({ deed }) => deed === 'stop');
-    expect(stopped * lookEveryMs).toBe(8 * MINUTE_MS + policy.afterMs);
+    const stopped = judged.findIndex(({ action }) => action === 'stop');
+    expect(stopped * checkEveryMs).toBe(8 * MINUTE_MS + policy.afterMs);
     expect(judged[stopped]?.idleSinceMs).toBe(usedAtMs);
   });
 
@@ -124,7 +128,12 @@ describe('a judgement', () => {
       ...requiredSignals(lax, false).map((name) => quiet(name, startMs)),
       { ...quiet('ssh', startMs), inUse: true },
     ];
-    const judged = judge({ policy: lax, required: requiredSignals(lax, false), limits }, unwatched, signals, startMs);
+    const judged = assessIdleness(
+      { policy: lax, required: requiredSignals(lax, false), limits },
+      noIdleWatch,
+      signals,
+      startMs,
+    );
     expect(judged.state).toBe('idle');
   });
 });
@@ -140,14 +149,14 @@ const anySignal = (name: SignalName, atMs: number): fc.Arbitrary<Signal | null> 
         .integer({ min: 0, max: 5 * MINUTE_MS })
         .map((age) => ({ ...quiet(name, atMs), usedAtMs: atMs - age })),
     },
-    { weight: 1, arbitrary: fc.constantFrom(null, unread(name, 'away')) },
+    { weight: 1, arbitrary: fc.constantFrom(null, unreadSignal(name, 'away')) },
   );
 
 /** Some looks in a row: mostly evenly, mostly quiet, with pauses, jumps, use and holes. */
 const anyLooks = fc
   .array(
     fc.oneof(
-      { weight: 20, arbitrary: fc.constant(lookEveryMs) },
+      { weight: 20, arbitrary: fc.constant(checkEveryMs) },
       { weight: 1, arbitrary: fc.integer({ min: -MINUTE_MS, max: 4 * MINUTE_MS }) },
     ),
     {
@@ -177,7 +186,7 @@ function wholeTimeIdle(each: { atMs: number; signals: Signal[] }[]): boolean {
   let coveredFromMs = nowMs;
   for (const { atMs, signals } of each.toReversed()) {
     if (coveredFromMs - atMs > staleMs || atMs > coveredFromMs) return false;
-    const told = required.map((name) => signals.find((one) => one.name === name) ?? unread(name, ''));
+    const told = required.map((name) => signals.find((one) => one.name === name) ?? unreadSignal(name, ''));
     if (!told.every((signal) => isFresh(signal, atMs, limits) && !signal.inUse && signal.usedAtMs <= fromMs))
       return false;
     coveredFromMs = atMs;
@@ -191,8 +200,8 @@ describe('whatever happens', () => {
     let stops = 0;
     fc.assert(
       fc.property(anyLooks, (each) => {
-        for (const [index, { deed, idleSinceMs }] of looks(each).entries()) {
-          if (deed !== 'stop') continue;
+        for (const [index, { action, idleSinceMs }] of looks(each).entries()) {
+          if (action !== 'stop') continue;
           stops += 1;
           expect(wholeTimeIdle(each.slice(0, index + 1)), `idle since ${idleSinceMs}`).toBe(true);
           return; // it would be gone
@@ -207,10 +216,10 @@ describe('whatever happens', () => {
     fc.assert(
       fc.property(anyLooks, (each) => {
         const judged = looks(each);
-        for (const [index, { deed, idleSinceMs }] of judged.entries()) {
-          if (deed !== 'stop') continue;
+        for (const [index, { action, idleSinceMs }] of judged.entries()) {
+          if (action !== 'stop') continue;
           const before = judged.slice(0, index);
-          expect(before.some((one) => one.deed === 'warn' && one.idleSinceMs === idleSinceMs)).toBe(true);
+          expect(before.some((one) => one.action === 'warn' && one.idleSinceMs === idleSinceMs)).toBe(true);
         }
       }),
       { numRuns: 500 },
@@ -220,11 +229,11 @@ describe('whatever happens', () => {
   test('a fresh signal in use makes it active, and nothing is done', () => {
     fc.assert(
       fc.property(anyLooks, (each) => {
-        for (const [index, { state, deed }] of looks(each).entries()) {
+        for (const [index, { state, action }] of looks(each).entries()) {
           const { atMs, signals } = each[index] ?? { atMs: 0, signals: [] };
           const used = signals.some((signal) => isFresh(signal, atMs, limits) && isActive(signal, atMs, limits));
           expect(state === 'active').toBe(used);
-          if (used) expect(deed).toBe('nothing');
+          if (used) expect(action).toBe('nothing');
         }
       }),
       { numRuns: 500 },

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { liesUnder, readImageRef, readServer, serverOf } from '../../../src/domain/image-ref.ts';
+import { isUnderPrefix, parseImageRef, parseRegistryServer, registryServerOf } from '../../../src/domain/image-ref.ts';
 import { isLocalServer } from '../../../src/domain/registry-server.ts';
 
 const digest = `sha256:${'0123456789abcdef'.repeat(4)}`;
@@ -20,8 +20,8 @@ describe('a name of an image', () => {
     [`ghcr.io/a/b@${digest}`, 'ghcr.io', `ghcr.io/a/b@${digest}`],
     [`ghcr.io/a/b:1@${digest}`, 'ghcr.io', `ghcr.io/a/b:1@${digest}`],
   ])('%s is had from %s as %s', (text, server, ref) => {
-    expect(readImageRef(text)).toEqual({ server, ref });
-    expect(serverOf(ref)).toBe(server);
+    expect(parseImageRef(text)).toEqual({ server, ref });
+    expect(registryServerOf(ref)).toBe(server);
   });
 
   test.each([
@@ -53,7 +53,7 @@ describe('a name of an image', () => {
     ['a'.repeat(256)],
     ['a\nb'],
   ])('%j is none, and it says why', (text) => {
-    expect(readImageRef(text)).toBeTypeOf('string');
+    expect(parseImageRef(text)).toBeTypeOf('string');
   });
 });
 
@@ -65,13 +65,13 @@ describe('a server of credentials', () => {
     ['10.0.0.7:5000', '10.0.0.7:5000'],
     ['localhost', 'localhost'],
   ])('%s is kept as %s', (text, server) => {
-    expect(readServer(text)).toEqual({ server });
+    expect(parseRegistryServer(text)).toEqual({ server });
   });
 
   test.each(['host:65536', 'https://ghcr.io', 'ghcr.io/me', '', 'a b', 'berth.local', 'user@host'])(
     '%j is none',
     (text) => {
-      expect(readServer(text)).toBeTypeOf('string');
+      expect(parseRegistryServer(text)).toBeTypeOf('string');
     },
   );
 });
@@ -125,7 +125,7 @@ describe('names under a prefix', () => {
     ['r.example.org:443/kept/archive/x:1'],
     ['R.Example.ORG:80/kept/archive/x'],
   ])('%s lies under r.example.org/kept/archive', (ref) => {
-    expect(liesUnder(ref, 'r.example.org/kept/archive')).toBe(true);
+    expect(isUnderPrefix(ref, 'r.example.org/kept/archive')).toBe(true);
   });
 
   test.each([
@@ -135,11 +135,11 @@ describe('names under a prefix', () => {
     ['s.example.org/kept/archive/x'],
     ['kept/archive/x'],
   ])('%s does not', (ref) => {
-    expect(liesUnder(ref, 'r.example.org/kept/archive')).toBe(false);
+    expect(isUnderPrefix(ref, 'r.example.org/kept/archive')).toBe(false);
   });
 
   test('of the hub are the same under all of its names, and without any', () => {
     for (const ref of ['me/kept/x', 'index.docker.io/me/kept/x', 'docker.io:443/me/kept/x'])
-      expect(liesUnder(ref, 'docker.io/me/kept'), ref).toBe(true);
+      expect(isUnderPrefix(ref, 'docker.io/me/kept'), ref).toBe(true);
   });
 });

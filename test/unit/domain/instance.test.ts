@@ -1,17 +1,20 @@
 /** Times that were written down by a date that has since gone back. */
 import { expect, test } from 'vitest';
-import { setBack } from '../../../src/domain/instance.ts';
+import { clampFutureTimes } from '../../../src/domain/instance.ts';
 import { anInstance } from './an-instance.ts';
 
 test('what was wished in a time to come was wished now, and so its deadlines come in their time', () => {
   const wished = anInstance({ requestedAtMs: 5_000 });
-  expect(setBack(wished, 5_000)).toBeNull();
-  expect(setBack(wished, 1_000)).toEqual({ ...wished, requestedAtMs: 1_000 });
+  expect(clampFutureTimes(wished, 5_000)).toBeNull();
+  expect(clampFutureTimes(wished, 1_000)).toEqual({ ...wished, requestedAtMs: 1_000 });
 });
 
 test('the engine that answered again in a time to come answered now', () => {
   const wished = anInstance({ requestedAtMs: 500 });
   const answered = { ...wished, observed: { ...wished.observed, countedFromMs: 7_000 } };
-  expect(setBack(answered, 7_000)).toBeNull();
-  expect(setBack(answered, 1_000)).toEqual({ ...answered, observed: { ...answered.observed, countedFromMs: 1_000 } });
+  expect(clampFutureTimes(answered, 7_000)).toBeNull();
+  expect(clampFutureTimes(answered, 1_000)).toEqual({
+    ...answered,
+    observed: { ...answered.observed, countedFromMs: 1_000 },
+  });
 });

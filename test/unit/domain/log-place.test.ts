@@ -2,11 +2,11 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import {
   DISORDER_MS,
-  makePlacing,
-  makeSeeking,
-  placeText,
-  readPlace,
-  type Place,
+  makeLogPositions,
+  makePositionSearch,
+  formatLogPosition,
+  parseLogPosition,
+  type LogPosition,
 } from '../../../src/domain/log-position.ts';
 
 /** Times of lines in the order of a log: mostly forward, many in one millisecond, sometimes back a little. */
@@ -27,8 +27,8 @@ const logs = fc
     });
   });
 
-const placesOf = (times: readonly number[]): (Place | null)[] => {
-  const placing = makePlacing();
+const placesOf = (times: readonly number[]): (LogPosition | null)[] => {
+  const placing = makeLogPositions();
   return times.map((atMs) => placing(atMs));
 };
 
@@ -37,7 +37,7 @@ function goneOn(times: readonly number[], index: number, lost = 0): { after: num
   const place = placesOf(times)[index] ?? expect.fail('the line has no place');
   const kept = times.map((atMs, at) => ({ atMs, at })).slice(lost);
   const range = kept.filter(({ atMs }) => atMs >= place.atMs - DISORDER_MS);
-  const [seek, placing] = [makeSeeking(place), makePlacing()];
+  const [seek, placing] = [makePositionSearch(place), makeLogPositions()];
   const after: number[] = [];
   for (const { atMs, at } of range) {
     const is = seek(placing(atMs));
@@ -66,7 +66,7 @@ test('a line that is no longer kept is found to be lost once later ones are ther
 });
 
 test('a line that was begun long before the newest has no place of its own', () => {
-  const placing = makePlacing();
+  const placing = makeLogPositions();
   expect([placing(9_000), placing(8_000), placing(7_999), placing(null), placing(9_000)]).toEqual([
     { atMs: 9_000, nth: 1 },
     { atMs: 8_000, nth: 1 },
@@ -78,7 +78,7 @@ test('a line that was begun long before the newest has no place of its own', () 
 
 test('a place is text and back; what is none is null', () => {
   const place = { atMs: 1_780_000_000_123, nth: 17 };
-  expect(readPlace(placeText(place))).toEqual(place);
+  expect(parseLogPosition(formatLogPosition(place))).toEqual(place);
   for (const text of ['', '1', '1.', '1.0', '.1', '1.1.1', '-1.1', '1.01', '1e3.1', '9'.repeat(16) + '.1', ' 1.1'])
-    expect(readPlace(text), text).toBe(null);
+    expect(parseLogPosition(text), text).toBe(null);
 });

@@ -1,25 +1,31 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { HOUR_MS, MINUTE_MS, SAMPLE_MS } from '../../../src/domain/metrics.ts';
-import { isOfSamples, rangeOf } from '../../../src/domain/metrics-range.ts';
+import { hasSampleResolution, resolveMetricsRange } from '../../../src/domain/metrics-range.ts';
 
 const NOW = 1_700_000_007_000;
 const DAY_MS = 24 * HOUR_MS;
 
 describe('a range of figures', () => {
   test('is the last hour by samples when nothing is said, and minutes when it begins before that', () => {
-    expect(rangeOf({}, NOW)).toEqual({ fromMs: 1_699_996_395_000 + 0, toMs: 1_700_000_010_000, stepMs: SAMPLE_MS });
-    const day = rangeOf({ fromMs: NOW - DAY_MS }, NOW);
+    expect(resolveMetricsRange({}, NOW)).toEqual({
+      fromMs: 1_699_996_395_000 + 0,
+      toMs: 1_700_000_010_000,
+      stepMs: SAMPLE_MS,
+    });
+    const day = resolveMetricsRange({ fromMs: NOW - DAY_MS }, NOW);
     expect(day).toMatchObject({ stepMs: MINUTE_MS });
     if (typeof day === 'string') throw new Error(day);
     expect((day.toMs - day.fromMs) / day.stepMs).toBeLessThanOrEqual(1_441);
-    expect(isOfSamples(day, NOW)).toBe(false);
+    expect(hasSampleResolution(day, NOW)).toBe(false);
   });
 
   test('that was asked for just in time is not refused for the time that the request took', () => {
-    expect(rangeOf({ fromMs: NOW - DAY_MS - 5_000 }, NOW)).toMatchObject({ stepMs: MINUTE_MS });
-    expect(rangeOf({ fromMs: NOW - HOUR_MS - 5_000, stepMs: SAMPLE_MS }, NOW)).toMatchObject({ stepMs: SAMPLE_MS });
-    expect(rangeOf({ toMs: NOW + 5_000 }, NOW)).toMatchObject({ toMs: 1_700_000_010_000 });
+    expect(resolveMetricsRange({ fromMs: NOW - DAY_MS - 5_000 }, NOW)).toMatchObject({ stepMs: MINUTE_MS });
+    expect(resolveMetricsRange({ fromMs: NOW - HOUR_MS - 5_000, stepMs: SAMPLE_MS }, NOW)).toMatchObject({
+      stepMs: SAMPLE_MS,
+    });
+    expect(resolveMetricsRange({ toMs: NOW + 5_000 }, NOW)).toMatchObject({ toMs: 1_700_000_010_000 });
   });
 
   test.each([
@@ -36,7 +42,7 @@ describe('a range of figures', () => {
     ],
     [{ stepMs: 20_000 }, /^field "stepSeconds" is 20: it must be a multiple of 15/],
   ])('that can not be answered is refused with what would work: %j', (wish, words) => {
-    expect(rangeOf(wish, NOW)).toMatch(words);
+    expect(resolveMetricsRange(wish, NOW)).toMatch(words);
   });
 
   test('has whole steps, never too many for one answer, and holds all that was asked for', () => {
@@ -52,7 +58,7 @@ describe('a range of figures', () => {
           toMs: lastsMs === undefined ? undefined : fromMs + lastsMs,
           stepMs: steps === undefined ? undefined : steps * SAMPLE_MS,
         };
-        const range = rangeOf(asked, NOW);
+        const range = resolveMetricsRange(asked, NOW);
         if (typeof range === 'string') return;
         expect(range.fromMs).toBeLessThanOrEqual(fromMs);
         expect(range.fromMs).toBeGreaterThan(fromMs - range.stepMs);

@@ -2,24 +2,24 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
   figureNames,
-  folded,
+  foldSpans,
   gpuFigureNames,
-  LONGEST_RATE_MS,
+  MAX_RATE_MS,
   MINUTE_MS,
-  minutesOf,
+  foldIntoMinutes,
   SAMPLE_MS,
-  startOf,
-  stepped,
-  valuesOf,
+  startOfStep,
+  foldIntoSteps,
+  sampleValues,
   type FigureName,
-  type Reading,
-  type Span,
-  type Values,
+  type UsageReading,
+  type MetricsSpan,
+  type MetricsValues,
 } from '../../../src/domain/metrics.ts';
 
 const AT = 1_700_000_000_000;
 
-const reading = (over: Partial<Reading> = {}): Reading => ({
+const reading = (over: Partial<UsageReading> = {}): UsageReading => ({
   atMs: AT,
   startedAtMs: AT - 3_600_000,
   cpuTimeMs: 0,
@@ -33,8 +33,8 @@ const reading = (over: Partial<Reading> = {}): Reading => ({
   ...over,
 });
 
-const told = (values: Values, name: FigureName): number => values[figureNames.indexOf(name)] ?? Number.NaN;
-const span = (atMs: number, ...values: number[]): Span => ({ atMs, mean: values, max: values });
+const told = (values: MetricsValues, name: FigureName): number => values[figureNames.indexOf(name)] ?? Number.NaN;
+const span = (atMs: number, ...values: number[]): MetricsSpan => ({ atMs, mean: values, max: values });
 
 describe('a rate', () => {
   test('is what the counter grew by over the time between two readings, each of its own', () => {
@@ -47,7 +47,7 @@ describe('a rate', () => {
       readBytes: 4_096,
       writtenBytes: 50_001,
     });
-    const values = valuesOf(now, before);
+    const values = sampleValues(now, before);
     expect(told(values, 'cpuMilli')).toBe(1_500);
     expect(told(values, 'receivedBytesPerSecond')).toBe(200);
     expect(told(values, 'sentBytesPerSecond')).toBe(1);
@@ -58,27 +58,27 @@ describe('a rate', () => {
   test('of another run is counted from its beginning, however much the run before had counted', () => {
     const before = reading({ cpuTimeMs: 900, receivedBytes: 7 });
     const again = reading({ atMs: AT + 15_000, startedAtMs: AT + 5_000, cpuTimeMs: 2_000, receivedBytes: 40_000 });
-    expect(told(valuesOf(again, before), 'cpuMilli')).toBe(200);
-    expect(told(valuesOf(again, before), 'receivedBytesPerSecond')).toBe(4_000);
-    expect(told(valuesOf(again, null), 'cpuMilli'), 'never seen before').toBe(200);
+    expect(told(sampleValues(again, before), 'cpuMilli')).toBe(200);
+    expect(told(sampleValues(again, before), 'receivedBytesPerSecond')).toBe(4_000);
+    expect(told(sampleValues(again, null), 'cpuMilli'), 'never seen before').toBe(200);
   });
 
   test('is not known after a gap, of a first reading in the midst of a run, and where a counter is not told', () => {
     const counted = { cpuTimeMs: 1_000_000, receivedBytes: 1_000_000 };
-    const late = reading({ atMs: AT + LONGEST_RATE_MS + 1, ...counted });
-    expect(told(valuesOf(late, reading()), 'cpuMilli')).toBeNaN();
-    expect(told(valuesOf(late, null), 'cpuMilli')).toBeNaN();
-    expect(told(valuesOf(late, null), 'processes'), 'what is no rate is told').toBe(1);
+    const late = reading({ atMs: AT + MAX_RATE_MS + 1, ...counted });
+    expect(told(sampleValues(late, reading()), 'cpuMilli')).toBeNaN();
+    expect(told(sampleValues(late, null), 'cpuMilli')).toBeNaN();
+    expect(told(sampleValues(late, null), 'processes'), 'what is no rate is told').toBe(1);
     const soon = { atMs: AT + 15_000 };
-    expect(told(valuesOf(reading({ ...soon, readBytes: null }), reading()), 'readBytesPerSecond')).toBeNaN();
-    expect(told(valuesOf(reading(soon), reading({ readBytes: null })), 'readBytesPerSecond')).toBeNaN();
+    expect(told(sampleValues(reading({ ...soon, readBytes: null }), reading()), 'readBytesPerSecond')).toBeNaN();
+    expect(told(sampleValues(reading(soon), reading({ readBytes: null })), 'readBytesPerSecond')).toBeNaN();
   });
 
   test('is not known when a part of the run began anew: a total that shrank is no growth', () => {
     const before = reading({ cpuTimeMs: 1_500_000 });
     const now = reading({ atMs: AT + 15_000, cpuTimeMs: 1_000_000 });
-    expect(told(valuesOf(now, before), 'cpuMilli')).toBeNaN();
-    expect(told(valuesOf(now, before), 'receivedBytesPerSecond'), 'the others are').toBe(0);
+    expect(told(sampleValues(now, before), 'cpuMilli')).toBeNaN();
+    expect(told(sampleValues(now, before), 'receivedBytesPerSecond'), 'the others are').toBe(0);
   });
 
   test('is never less than nought nor more than all that was counted, and rates over a run add up to what it counted', () => {
@@ -99,9 +99,9 @@ describe('a rate', () => {
             startedAtMs: begins ? atMs - Math.ceil(ms / 2) : before.startedAtMs,
             receivedBytes: (begins ? 0 : before.receivedBytes) + grown,
           });
-          const rate = told(valuesOf(now, before), 'receivedBytesPerSecond');
+          const rate = told(sampleValues(now, before), 'receivedBytesPerSecond');
           const sinceMs = begins ? Math.ceil(ms / 2) : ms;
-          if (sinceMs > LONGEST_RATE_MS) expect(rate).toBeNaN();
+          if (sinceMs > MAX_RATE_MS) expect(rate).toBeNaN();
           else {
             expect(rate).toBeGreaterThanOrEqual(0);
             sum += (rate * sinceMs) / 1000;
@@ -118,7 +118,7 @@ describe('a rate', () => {
 
 test("the figures of each GPU stand behind the instance's, and what one does not tell is not known", () => {
   const gpu = { busyPercent: 90, memoryUsedBytes: 5, powerMilliwatts: null, temperatureCelsius: 60 };
-  const values = valuesOf(reading({ gpus: [gpu, { ...gpu, busyPercent: 0 }] }), null);
+  const values = sampleValues(reading({ gpus: [gpu, { ...gpu, busyPercent: 0 }] }), null);
   expect(values.slice(figureNames.length)).toEqual([90, 5, Number.NaN, 60, 0, 5, Number.NaN, 60]);
   expect(values).toHaveLength(figureNames.length + 2 * gpuFigureNames.length);
 });
@@ -126,7 +126,7 @@ test("the figures of each GPU stand behind the instance's, and what one does not
 describe('samples that are folded', () => {
   test('have mean and maximum of what is known', () => {
     const spans = [span(1, 10, Number.NaN, 1), span(2, 20, Number.NaN), span(3, Number.NaN, Number.NaN)];
-    expect(folded(0, spans)).toEqual({ atMs: 0, mean: [15, Number.NaN, 1], max: [20, Number.NaN, 1] });
+    expect(foldSpans(0, spans)).toEqual({ atMs: 0, mean: [15, Number.NaN, 1], max: [20, Number.NaN, 1] });
   });
 
   test('the maximum of minutes is of their maxima, and not of their means', () => {
@@ -134,13 +134,13 @@ describe('samples that are folded', () => {
       { atMs: 0, mean: [10], max: [100] },
       { atMs: MINUTE_MS, mean: [20], max: [30] },
     ];
-    expect(folded(0, minutes)).toEqual({ atMs: 0, mean: [15], max: [100] });
+    expect(foldSpans(0, minutes)).toEqual({ atMs: 0, mean: [15], max: [100] });
   });
 
   test('become minutes in order', () => {
     const samples = [0, 15, 30, 45, 60, 200].map((s) => span(AT + s * 1_000, s));
-    const first = startOf(AT, MINUTE_MS);
-    const minutes = minutesOf(samples.toReversed());
+    const first = startOfStep(AT, MINUTE_MS);
+    const minutes = foldIntoMinutes(samples.toReversed());
     expect(minutes.map(({ atMs }) => (atMs - first) / MINUTE_MS)).toEqual([0, 1, 3]);
     expect(minutes.flatMap(({ max }) => max)).toEqual([...new Set(minutes.flatMap(({ max }) => max))]);
   });
@@ -156,9 +156,9 @@ describe('samples that are folded', () => {
     fc.assert(
       fc.property(samples, range, (given, { from, steps, step }) => {
         const stepMs = step * SAMPLE_MS;
-        const fromMs = startOf(AT, stepMs) + from * stepMs;
-        const spans = given.map(([nth, told]) => span(startOf(AT, SAMPLE_MS) + nth * SAMPLE_MS, ...told));
-        const found = stepped(spans, { fromMs, toMs: fromMs + steps * stepMs, stepMs });
+        const fromMs = startOfStep(AT, stepMs) + from * stepMs;
+        const spans = given.map(([nth, told]) => span(startOfStep(AT, SAMPLE_MS) + nth * SAMPLE_MS, ...told));
+        const found = foldIntoSteps(spans, { fromMs, toMs: fromMs + steps * stepMs, stepMs });
         expect(found).toHaveLength(steps);
         for (const [nth, one] of found.entries()) {
           const atMs = fromMs + nth * stepMs;

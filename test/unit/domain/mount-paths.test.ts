@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { nestedPair, whyNotMountPath } from '../../../src/domain/mount-paths.ts';
+import { nestedPair, refusalOfMountPath } from '../../../src/domain/mount-paths.ts';
 
 const refused: [string, RegExp][] = [
   ['', /absolute/],
@@ -40,7 +40,7 @@ const refused: [string, RegExp][] = [
 ];
 
 test.each(refused)('%j is refused, saying why', (path, why) => {
-  expect(whyNotMountPath(path)).toMatch(why);
+  expect(refusalOfMountPath(path)).toMatch(why);
 });
 
 test.each([
@@ -56,7 +56,7 @@ test.each([
   '/varx/log',
   '/root/...',
 ])('%j is taken', (path) => {
-  expect(whyNotMountPath(path)).toBeNull();
+  expect(refusalOfMountPath(path)).toBeNull();
 });
 
 test('two paths of which one is or lies in the other are told, whatever their order; siblings are not', () => {
@@ -72,7 +72,7 @@ test('no path that is taken leads up, is empty in parts or hides what the instan
   fc.assert(
     fc.property(fc.array(part, { maxLength: 5 }), (parts) => {
       const path = `/${parts.join('/')}`;
-      if (whyNotMountPath(path) !== null) return;
+      if (refusalOfMountPath(path) !== null) return;
       const walked = new URL(`file://${path.split('/').map(encodeURIComponent).join('/')}`).pathname;
       expect(decodeURIComponent(walked)).toBe(path);
       expect(path).not.toMatch(/^\/(etc|proc|dev|sys|usr|bin|var|run)(\/|$)/);

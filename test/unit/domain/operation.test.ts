@@ -2,19 +2,19 @@
 import { describe, expect, test } from 'vitest';
 import { diagnoses, type Phase } from '../../../src/domain/instance-states.ts';
 import {
-  beginInit,
+  beginInitScript,
   beginOperation,
-  carryOn,
-  endInit,
+  advanceOperation,
+  endInitScript,
   endOperation,
-  enter,
+  beginStage,
   failOperation,
-  failureOf,
-  howToCancel,
+  operationErrorOf,
+  planCancellation,
   operationId,
   operationKinds,
   percentOf,
-  supersede,
+  supersedeOperation,
   type Operation,
   type OperationKind,
   type Progress,
@@ -31,7 +31,7 @@ const at = (phase: Phase, progress: Progress | null = null) => ({
 /** Through these phases, a second each. */
 const through = (kind: OperationKind, ...phases: Phase[]): Operation =>
   phases.reduce(
-    (operation, phase, index) => carryOn(operation, at(phase), (index + 1) * 1_000),
+    (operation, phase, index) => advanceOperation(operation, at(phase), (index + 1) * 1_000),
     beginOperation(kind, 'user', 0),
   );
 
@@ -89,7 +89,7 @@ test.each([
 
 test('the phase Failed ends it with the reason, the words, and what to do', () => {
   const failing = { ...at('Failed'), diagnosis: 'ImageDenied', diagnosisMessage: 'unauthorized' } as const;
-  const failed = carryOn(through('launch', 'DownloadImage'), failing, 9_000);
+  const failed = advanceOperation(through('launch', 'DownloadImage'), failing, 9_000);
   expect(failed).toMatchObject({
     state: 'Failed',
     endedAtMs: 9_000,
@@ -101,19 +101,23 @@ test('the phase Failed ends it with the reason, the words, and what to do', () =
 test('what has ended is not moved by anything that is seen later', () => {
   const done = through('launch', 'Ready');
   for (const phase of ['Queued', 'DownloadImage', 'Failed', 'Stopped'] as const)
-    expect(carryOn(done, at(phase), 99_000)).toBe(done);
+    expect(advanceOperation(done, at(phase), 99_000)).toBe(done);
   expect(endOperation(done, 'Cancelled', 99_000)).toBe(done);
-  expect(failOperation(done, failureOf('StartTimeout', ''), 99_000)).toBe(done);
+  expect(failOperation(done, operationErrorOf('StartTimeout', ''), 99_000)).toBe(done);
 });
 
 test('one that has its place is not put back in line by the phase that it shows until a pass looks', () => {
-  const placed = enter(beginOperation('launch', 'user', 0), 'Placed', 0);
-  expect(carryOn(placed, at('Queued'), 500)).toBe(placed);
-  expect(names(carryOn(placed, at('DownloadImage'), 500))).toEqual(['Queued', 'Placed', 'Image']);
+  const placed = beginStage(beginOperation('launch', 'user', 0), 'Placed', 0);
+  expect(advanceOperation(placed, at('Queued'), 500)).toBe(placed);
+  expect(names(advanceOperation(placed, at('DownloadImage'), 500))).toEqual(['Queued', 'Placed', 'Image']);
 });
 
 test('bytes are counted in the stage they belong to, and not in the next', () => {
-  let launch = carryOn(beginOperation('launch', 'user', 0), at('DownloadImage', bytes(12_340_000, 45_600_000)), 1_000);
+  let launch = advanceOperation(
+    beginOperation('launch', 'user', 0),
+    at('DownloadImage', bytes(12_340_000, 45_600_000)),
+    1_000,
+  );
   expect(publicStages(launch).at(-1)).toEqual({
     name: 'Image',
     startedAtUnixMs: 1_000,
@@ -123,13 +127,13 @@ test('bytes are counted in the stage they belong to, and not in the next', () =>
     unit: 'bytes',
     text: 'the image is made ready: 12.3 of 45.6 MB',
   });
-  launch = carryOn(launch, at('CreateContainer', bytes(45_600_000, 45_600_000)), 2_000);
+  launch = advanceOperation(launch, at('CreateContainer', bytes(45_600_000, 45_600_000)), 2_000);
   expect(publicStages(launch).at(-1)).toMatchObject({ name: 'Container', done: 0, total: 0, unit: '' });
 });
 
 test('steps and bytes of an unknown whole are said as they are', () => {
   const say = (progress: Progress) =>
-    publicStages(enter(beginOperation('launch', 'user', 0), 'Image', 1, progress)).at(-1)?.text;
+    publicStages(beginStage(beginOperation('launch', 'user', 0), 'Image', 1, progress)).at(-1)?.text;
   expect(say({ done: 3, total: 7, unit: 'steps' })).toBe('the image is made ready: step 3 of 7');
   expect(say({ done: 3, total: 0, unit: 'steps' })).toBe('the image is made ready: step 3');
   expect(say(bytes(2_000_000, 0))).toBe('the image is made ready: 2.0 MB');
@@ -139,19 +143,19 @@ test('percent grows with the stages and with the bytes of one, and only a succes
   const begun = beginOperation('launch', 'user', 0);
   const steps = [
     begun,
-    enter(begun, 'Placed', 1),
-    enter(begun, 'Image', 1, bytes(0, 100)),
-    enter(begun, 'Image', 1, bytes(50, 100)),
-    enter(begun, 'Image', 1, bytes(100, 100)),
-    enter(begun, 'Disks', 1),
-    enter(begun, 'Container', 1),
-    enter(begun, 'Readiness', 1),
+    beginStage(begun, 'Placed', 1),
+    beginStage(begun, 'Image', 1, bytes(0, 100)),
+    beginStage(begun, 'Image', 1, bytes(50, 100)),
+    beginStage(begun, 'Image', 1, bytes(100, 100)),
+    beginStage(begun, 'Disks', 1),
+    beginStage(begun, 'Container', 1),
+    beginStage(begun, 'Readiness', 1),
   ].map(percentOf);
   expect(steps).toEqual([...steps].sort((a, b) => a - b));
   expect(new Set(steps).size).toBeGreaterThan(6);
   expect(steps.at(-1)).toBeLessThan(100);
-  expect(percentOf(endOperation(enter(begun, 'Readiness', 1), 'Cancelled', 2))).toBeLessThan(100);
-  expect(percentOf(enter(begun, 'Image', 1, bytes(300, 100)))).toBeLessThan(100);
+  expect(percentOf(endOperation(beginStage(begun, 'Readiness', 1), 'Cancelled', 2))).toBeLessThan(100);
+  expect(percentOf(beginStage(begun, 'Image', 1, bytes(300, 100)))).toBeLessThan(100);
 });
 
 test('a step back takes up a stage where it was, and those after it are not said to be done', () => {
@@ -164,25 +168,25 @@ test('a step back takes up a stage where it was, and those after it are not said
 });
 
 test('the init script outlasts the operation, ends by itself, and stands in the timeline once', () => {
-  const running = carryOn(beginInit(through('launch', 'WaitReady'), 2_000), at('Ready'), 3_000);
+  const running = advanceOperation(beginInitScript(through('launch', 'WaitReady'), 2_000), at('Ready'), 3_000);
   expect(running.state).toBe('Succeeded');
   expect(publicStages(running).at(-1)).toMatchObject({
     name: 'InitScript',
     endedAtUnixMs: null,
     text: 'the init script runs',
   });
-  expect(names(beginInit(running, 4_000)).filter((name) => name === 'InitScript')).toHaveLength(1);
-  expect(publicStages(endInit(running, 5_000)).at(-1)).toMatchObject({
+  expect(names(beginInitScript(running, 4_000)).filter((name) => name === 'InitScript')).toHaveLength(1);
+  expect(publicStages(endInitScript(running, 5_000)).at(-1)).toMatchObject({
     endedAtUnixMs: 5_000,
     text: 'the init script has ended',
   });
 });
 
 test('another wish cancels what had not ended, and leaves what had as it ended; nothing of either goes on', () => {
-  const cut = supersede(through('launch', 'DownloadImage'), 9_000);
+  const cut = supersedeOperation(through('launch', 'DownloadImage'), 9_000);
   expect(cut).toMatchObject({ state: 'Cancelled', endedAtMs: 9_000, error: null });
-  const done = carryOn(beginInit(through('launch', 'WaitReady'), 2_000), at('Ready'), 3_000);
-  const followed = supersede(done, 9_000);
+  const done = advanceOperation(beginInitScript(through('launch', 'WaitReady'), 2_000), at('Ready'), 3_000);
+  const followed = supersedeOperation(done, 9_000);
   expect(followed).toMatchObject({ state: 'Succeeded', endedAtMs: 3_000 });
   for (const { stages } of [cut, followed]) expect(stages.every(({ endedAtMs }) => endedAtMs !== null)).toBe(true);
 });
@@ -195,17 +199,17 @@ describe('cancelling', () => {
     ['archive', 'stop'],
   ] as const)('%s is taken back by %s while it is under way', (kind, action) => {
     const begun = beginOperation(kind, 'user', 0);
-    expect(howToCancel(begun)).toEqual({ action });
+    expect(planCancellation(begun)).toEqual({ action });
     expect(publicOperation('x', 1, begun).cancellable).toBe(true);
-    const over = supersede(begun, 1);
-    expect(howToCancel(over)).toEqual({ why: expect.stringContaining('ended already (Cancelled)') });
+    const over = supersedeOperation(begun, 1);
+    expect(planCancellation(over)).toEqual({ why: expect.stringContaining('ended already (Cancelled)') });
     expect(publicOperation('x', 1, over).cancellable).toBe(false);
   });
 
   test.each(['stop', 'terminate', 'saveImage', 'deleteImage', 'createVolume', 'deleteVolume'] as const)(
     '%s is not taken back, and it is said what works',
     (kind) => {
-      expect(howToCancel(beginOperation(kind, 'user', 0))).toEqual({
+      expect(planCancellation(beginOperation(kind, 'user', 0))).toEqual({
         why: expect.stringMatching(/; (wait|launch|create|delete)/),
       });
     },

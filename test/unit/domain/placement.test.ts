@@ -3,15 +3,15 @@ import { expect, test } from 'vitest';
 import type { Capacity } from '../../../src/domain/catalog.ts';
 import {
   fits,
-  freeOf,
-  KEPT_MS,
-  makeTurns,
+  freeCapacity,
+  RESERVATION_MS,
+  walkQueue,
   nearestType,
-  nothing,
-  plus,
-  whatIsShort,
-  type InLine,
-  type Room,
+  zeroCapacity,
+  addCapacity,
+  capacityShortfall,
+  type QueuedRequest,
+  type RegionCapacity,
 } from '../../../src/domain/placement.ts';
 
 const of = (cpu: number, memory: number, gpus = 0): Capacity => ({
@@ -19,13 +19,13 @@ const of = (cpu: number, memory: number, gpus = 0): Capacity => ({
   memoryMiB: memory * 1024,
   gpus,
 });
-const room = (total: Capacity, used: Capacity = of(0, 0)): Room => ({ total, used });
+const room = (total: Capacity, used: Capacity = of(0, 0)): RegionCapacity => ({ total, used });
 
 /** Long after all began. */
-const NOW_MS = 1_000 * KEPT_MS;
-const atEnd = NOW_MS - KEPT_MS;
+const NOW_MS = 1_000 * RESERVATION_MS;
+const atEnd = NOW_MS - RESERVATION_MS;
 
-interface Waits extends InLine {
+interface Waits extends QueuedRequest {
   held: Capacity;
 }
 let accounts = 0;
@@ -34,17 +34,17 @@ const waits = (need: Capacity, over: Partial<Waits> = {}): Waits => ({
   need,
   ownerId: `account ${accounts++}`,
   joinedAtMs: NOW_MS,
-  held: nothing,
+  held: zeroCapacity,
   ...over,
 });
 
 /** Who of a line may be placed now, and whether a newcomer might, too. */
 const placedOf = (
-  at: Room,
+  at: RegionCapacity,
   line: (Capacity | Waits)[],
   newcomer = of(0, 0),
 ): { placed: boolean[]; newcomer: boolean } => {
-  const turns = makeTurns(at, NOW_MS);
+  const turns = walkQueue(at, NOW_MS);
   const placed = line.map((one) => ('need' in one ? one : waits(one))).map((one) => turns.pass(one, one.held));
   return { placed, newcomer: fits(newcomer, turns.open()) };
 };
@@ -105,7 +105,7 @@ test('room is kept for the first of an account in line, whatever more of it wait
 });
 
 test('room is kept for ten minutes from joining and not a millisecond longer, nor by a date that is yet to come', () => {
-  expect(KEPT_MS).toBe(600_000);
+  expect(RESERVATION_MS).toBe(600_000);
   const at = room(of(8, 32), of(4, 16));
   const passes = (joinedAtMs: number): boolean => placedOf(at, [waits(of(8, 32), { joinedAtMs })], of(1, 4)).newcomer;
   expect([atEnd + 1, NOW_MS].map(passes)).toEqual([false, false]);
@@ -119,9 +119,9 @@ test('room is kept for ten minutes from joining and not a millisecond longer, no
 
 test('of GPUs that the engine has lost none is promised, and nothing else is held up by it', () => {
   const at = room(of(8, 32, 1), of(2, 8, 3));
-  expect(freeOf(at).gpus).toBe(-2);
+  expect(freeCapacity(at).gpus).toBe(-2);
   expect(placedOf(at, [of(1, 4, 1), of(1, 4)], of(1, 4))).toEqual({ placed: [false, true], newcomer: true });
-  expect(whatIsShort(of(1, 4, 1), freeOf(at))).toBe('1 GPU');
+  expect(capacityShortfall(of(1, 4, 1), freeCapacity(at))).toBe('1 GPU');
 });
 
 const need = fc.record({
@@ -131,24 +131,24 @@ const need = fc.record({
 });
 const TOTAL = of(8, 8, 3);
 
-interface Named extends InLine {
+interface Named extends QueuedRequest {
   name: number;
 }
 
 interface World {
   nowMs: number;
-  running: InLine[];
+  running: QueuedRequest[];
   line: Named[];
 }
 
-const sumOf = (all: readonly InLine[]): Capacity => all.map((one) => one.need).reduce(plus, nothing);
-const roomOf = ({ running }: World): Room => room(TOTAL, sumOf(running));
-const heldIn = ({ running }: World, { ownerId }: InLine): Capacity =>
+const sumOf = (all: readonly QueuedRequest[]): Capacity => all.map((one) => one.need).reduce(addCapacity, zeroCapacity);
+const roomOf = ({ running }: World): RegionCapacity => room(TOTAL, sumOf(running));
+const heldIn = ({ running }: World, { ownerId }: QueuedRequest): Capacity =>
   sumOf(running.filter((one) => one.ownerId === ownerId));
 
 /** Places whoever may be placed. Answers their names. */
 function settle(world: World): number[] {
-  const turns = makeTurns(roomOf(world), world.nowMs);
+  const turns = walkQueue(roomOf(world), world.nowMs);
   const placed = world.line.filter((one) => turns.pass(one, heldIn(world, one)));
   world.running.push(...placed);
   world.line = world.line.filter((one) => !placed.includes(one));
@@ -156,9 +156,9 @@ function settle(world: World): number[] {
 }
 
 /** Of those that run at first: as many of these as there is room for. */
-const fitting = (all: InLine[]): InLine[] => {
-  const running: InLine[] = [];
-  for (const one of all) if (fits(one.need, freeOf(room(TOTAL, sumOf(running))))) running.push(one);
+const fitting = (all: QueuedRequest[]): QueuedRequest[] => {
+  const running: QueuedRequest[] = [];
+  for (const one of all) if (fits(one.need, freeCapacity(room(TOTAL, sumOf(running))))) running.push(one);
   return running;
 };
 
@@ -184,7 +184,7 @@ test('whom room is kept for waits no longer because of somebody who came later, 
             if (!gone) break;
             world.running = world.running.filter((one) => one !== gone);
             // All within the time for which room is kept.
-            world.nowMs += KEPT_MS / 31;
+            world.nowMs += RESERVATION_MS / 31;
             for (const name of settle(world)) at[name] = index + 1;
           }
           return at;
@@ -211,9 +211,9 @@ test('in any line of any accounts: whoever is placed leaves the room of those be
       const running = fitting(others);
       const world: World = { nowMs: NOW_MS, running, line: line.map((one, name) => ({ ...one, name })) };
       const before = [...running];
-      const openBefore = freeOf(roomOf(world));
+      const openBefore = freeCapacity(roomOf(world));
       const placed = settle(world);
-      const left = freeOf(roomOf(world));
+      const left = freeCapacity(roomOf(world));
       for (const [at, one] of line.entries()) {
         if (placed.includes(at)) continue;
         const isFirst = !line
@@ -246,7 +246,7 @@ test('nobody in line is held up for longer than ten minutes by any who wait befo
     fc.property(need, fc.array(waiting, { maxLength: 6 }), fc.array(deed, { maxLength: 40 }), (mine, others, deeds) => {
       const world: World = { nowMs: NOW_MS, running: fitting(others), line: [] };
       let names = 1;
-      const joins = (one: InLine): void => {
+      const joins = (one: QueuedRequest): void => {
         world.line.push({ ...one, joinedAtMs: world.nowMs, name: names++ });
       };
       for (const { of: one, what } of deeds.slice(0, 10)) if (what === 'joins') joins(one);
@@ -255,13 +255,13 @@ test('nobody in line is held up for longer than ten minutes by any who wait befo
         if (what === 'joins') joins(one);
         if (what === 'leaves') world.line = world.line.filter(({ name }, at) => name === 0 || at !== which);
         if (what === 'ends') world.running.splice(which, 1);
-        if (what === 'time') world.nowMs += KEPT_MS / 4;
-        const isOver = world.nowMs >= NOW_MS + KEPT_MS;
+        if (what === 'time') world.nowMs += RESERVATION_MS / 4;
+        const isOver = world.nowMs >= NOW_MS + RESERVATION_MS;
         const before = world.line.slice(
           0,
           world.line.findIndex(({ name }) => name === 0),
         );
-        const open = freeOf(roomOf(world));
+        const open = freeCapacity(roomOf(world));
         const placed = settle(world);
         const taken = sumOf(before.filter(({ name }) => placed.includes(name)));
         const enough = resources.every((name) => mine[name] === 0 || mine[name] + taken[name] <= open[name]);
@@ -278,7 +278,7 @@ test('no more is promised than is there, and nobody is placed before one of the 
     fc.property(fc.array(waiting, { maxLength: 12 }), (line) => {
       const world: World = { nowMs: NOW_MS, running: [], line: line.map((one, name) => ({ ...one, name })) };
       const placed = settle(world);
-      const { cpuMilli, memoryMiB, gpus } = freeOf(roomOf(world));
+      const { cpuMilli, memoryMiB, gpus } = freeCapacity(roomOf(world));
       expect(Math.min(cpuMilli, memoryMiB, gpus)).toBeGreaterThanOrEqual(0);
       for (const later of placed)
         for (const [earlier, one] of line.slice(0, later).entries())
@@ -330,7 +330,7 @@ test('the nearest type is of the same kind of GPU, and the closest in CPU and me
 });
 
 test('what is short is told in its own units, and what is not needed is not short', () => {
-  expect(whatIsShort(of(4, 8, 2), of(3.5, 4, 1))).toBe('0.5 CPU cores and 4096 MiB of memory and 1 GPU');
-  expect(whatIsShort(of(2, 2), of(1, 2, -3))).toBe('1 CPU core');
-  expect(whatIsShort(of(1, 1), of(1, 1))).toBe('');
+  expect(capacityShortfall(of(4, 8, 2), of(3.5, 4, 1))).toBe('0.5 CPU cores and 4096 MiB of memory and 1 GPU');
+  expect(capacityShortfall(of(2, 2), of(1, 2, -3))).toBe('1 CPU core');
+  expect(capacityShortfall(of(1, 1), of(1, 1))).toBe('');
 });

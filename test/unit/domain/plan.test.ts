@@ -1,29 +1,41 @@
 import { describe, expect, test } from 'vitest';
 import {
   defaultLimits,
-  desires,
+  desiredStates,
   instanceStatuses,
   isLasting,
   legalActions,
   phases,
   transitions,
-  whyNot,
-  type Desired,
+  refusalOfAction,
+  type DesiredState,
 } from '../../../src/domain/instance-states.ts';
 import type { Instance, Observed } from '../../../src/domain/instance.ts';
 import { beginOperation, type Cause } from '../../../src/domain/operation.ts';
-import { giveUp, plan, type Seen } from '../../../src/domain/plan.ts';
-import { wishOf } from '../../../src/domain/desired-state.ts';
+import { failPermanently, plan, type InstanceObservation } from '../../../src/domain/plan.ts';
+import { applyAction } from '../../../src/domain/desired-state.ts';
 import { anInstance } from './an-instance.ts';
 
 const limits = defaultLimits;
 const now = 1_000_000_000_000;
-const running: Seen = { kind: 'present', running: true, exitCode: null, outOfMemory: false, startedAtMs: now - 1_000 };
-const ended: Seen = { kind: 'present', running: false, exitCode: 1, outOfMemory: false, startedAtMs: now - 1_000 };
-const absent: Seen = { kind: 'absent' };
-const unknown: Seen = { kind: 'unknown', reason: 'no answer' };
+const running: InstanceObservation = {
+  kind: 'present',
+  running: true,
+  exitCode: null,
+  outOfMemory: false,
+  startedAtMs: now - 1_000,
+};
+const ended: InstanceObservation = {
+  kind: 'present',
+  running: false,
+  exitCode: 1,
+  outOfMemory: false,
+  startedAtMs: now - 1_000,
+};
+const absent: InstanceObservation = { kind: 'absent' };
+const unknown: InstanceObservation = { kind: 'unknown', reason: 'no answer' };
 
-const at = (desired: Desired, observed: Partial<Observed>, more: Partial<Instance> = {}): Instance => {
+const at = (desired: DesiredState, observed: Partial<Observed>, more: Partial<Instance> = {}): Instance => {
   const base = anInstance({ requestedAtMs: now - 1_000, everEnsured: true, ...more, desired });
   return { ...base, observed: { ...base.observed, ...observed } };
 };
@@ -279,8 +291,8 @@ describe('plan', () => {
       show: { status: 'Starting' },
     });
     expect(plan(early, running, now, limits)).toMatchObject({ do: 'checkReady', show: { status: 'Starting' } });
-    expect(giveUp(early, 'EngineRejected', 'no')).toMatchObject({ show: { status: 'InitializationFailed' } });
-    expect(giveUp(at('running', { status: 'Starting' }), 'EngineRejected', 'no')).toMatchObject({
+    expect(failPermanently(early, 'EngineRejected', 'no')).toMatchObject({ show: { status: 'InitializationFailed' } });
+    expect(failPermanently(at('running', { status: 'Starting' }), 'EngineRejected', 'no')).toMatchObject({
       show: { status: 'StartingFailed' },
     });
   });
@@ -307,7 +319,7 @@ describe('plan', () => {
   });
 
   test('one that ran for long begins with a clean count', () => {
-    const longAgo: Seen = { ...ended, startedAtMs: now - 3_600_000 };
+    const longAgo: InstanceObservation = { ...ended, startedAtMs: now - 3_600_000 };
     const step = plan(
       at('running', { status: 'Running', phase: 'Ready' }, { attempts: limits.maxAttempts }),
       longAgo,
@@ -318,7 +330,7 @@ describe('plan', () => {
   });
 
   test('out of memory has its own reason', () => {
-    const killed: Seen = { ...ended, outOfMemory: true };
+    const killed: InstanceObservation = { ...ended, outOfMemory: true };
     expect(plan(at('running', { status: 'Running', phase: 'Ready' }), killed, now, limits)).toMatchObject({
       show: { diagnosis: 'OutOfMemory' },
     });
@@ -330,7 +342,7 @@ describe('plan', () => {
       { status: 'Starting', phase: 'WaitReady' },
       { requestedAtMs: now - limits.readyDeadlineMs - 1 },
     );
-    const seen: Seen = { ...running, startedAtMs: now - limits.readyDeadlineMs - 1 };
+    const seen: InstanceObservation = { ...running, startedAtMs: now - limits.readyDeadlineMs - 1 };
     expect(plan(instance, seen, now, limits)).toMatchObject({ do: 'giveUp', show: { diagnosis: 'StartTimeout' } });
   });
 
@@ -391,7 +403,7 @@ describe('plan', () => {
 describe('actions', () => {
   test('terminate is legal in every state', () => {
     for (const status of instanceStatuses)
-      for (const desired of desires) expect(whyNot('terminate', status, desired)).toBeNull();
+      for (const desired of desiredStates) expect(refusalOfAction('terminate', status, desired)).toBeNull();
   });
 
   test('from every state that lasts, something but the end leads on', () => {
@@ -405,17 +417,21 @@ describe('actions', () => {
   });
 
   test('each refusal says what would work', () => {
-    expect(whyNot('start', 'Running', 'running')).toMatch(/stop or restart/);
-    expect(whyNot('stop', 'Stopped', 'stopped')).toMatch(/already Stopped/);
-    expect(whyNot('stop', 'Archived', 'archived')).toMatch(/already Archived; start it/);
-    expect(whyNot('start', 'Running', 'stopped')).toMatch(/still stopping/);
-    expect(whyNot('start', 'Stopped', 'archived')).toMatch(/stop it first/);
-    expect(whyNot('restart', 'Stopped', 'stopped')).toMatch(/use start/);
-    expect(whyNot('restart', 'Running', 'stopped')).toBe('it is stopping; wait until it is Stopped, then start it');
-    expect(whyNot('restart', 'Running', 'archived')).toMatch(/being archived; wait/);
-    expect(whyNot('archive', 'Starting', 'running')).toMatch(/only one that is Running, Stopped or StartingFailed/);
-    expect(whyNot('archive', 'Archived', 'archived')).toMatch(/start it/);
-    expect(whyNot('archive', 'Running', 'archived')).toMatch(/already/);
+    expect(refusalOfAction('start', 'Running', 'running')).toMatch(/stop or restart/);
+    expect(refusalOfAction('stop', 'Stopped', 'stopped')).toMatch(/already Stopped/);
+    expect(refusalOfAction('stop', 'Archived', 'archived')).toMatch(/already Archived; start it/);
+    expect(refusalOfAction('start', 'Running', 'stopped')).toMatch(/still stopping/);
+    expect(refusalOfAction('start', 'Stopped', 'archived')).toMatch(/stop it first/);
+    expect(refusalOfAction('restart', 'Stopped', 'stopped')).toMatch(/use start/);
+    expect(refusalOfAction('restart', 'Running', 'stopped')).toBe(
+      'it is stopping; wait until it is Stopped, then start it',
+    );
+    expect(refusalOfAction('restart', 'Running', 'archived')).toMatch(/being archived; wait/);
+    expect(refusalOfAction('archive', 'Starting', 'running')).toMatch(
+      /only one that is Running, Stopped or StartingFailed/,
+    );
+    expect(refusalOfAction('archive', 'Archived', 'archived')).toMatch(/start it/);
+    expect(refusalOfAction('archive', 'Running', 'archived')).toMatch(/already/);
   });
 
   test('every action that is said to be legal has a move in the state page, and a wish that follows it', () => {
@@ -424,7 +440,7 @@ describe('actions', () => {
       for (const action of legalActions(status, desired)) {
         for (const everEnsured of [true, false])
           expect(
-            () => wishOf(action, { ...instance, everEnsured }, now),
+            () => applyAction(action, { ...instance, everEnsured }, now),
             `${action} of ${desired} ${status}`,
           ).not.toThrow();
       }
@@ -432,9 +448,9 @@ describe('actions', () => {
   });
 
   test('a failed start may be started again, and an archive under way be given up', () => {
-    expect(whyNot('start', 'StartingFailed', 'stopped')).toBeNull();
-    expect(whyNot('start', 'InitializationFailed', 'stopped')).toBeNull();
+    expect(refusalOfAction('start', 'StartingFailed', 'stopped')).toBeNull();
+    expect(refusalOfAction('start', 'InitializationFailed', 'stopped')).toBeNull();
     for (const status of ['Running', 'Stopped', 'StartingFailed'] as const)
-      expect(whyNot('stop', status, 'archived')).toBeNull();
+      expect(refusalOfAction('stop', status, 'archived')).toBeNull();
   });
 });

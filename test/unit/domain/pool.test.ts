@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { isNearlyFull, keptFreeBytes, limitGB, wantsRoom } from '../../../src/domain/pool.ts';
+import { isNearlyFull, reservedBytes, limitGB, wantsRoom } from '../../../src/domain/pool.ts';
 
 const GB = 1024 ** 3;
 const everything = { sizeGB: null, overcommit: 1 };
@@ -9,7 +9,7 @@ test.each([
   ['a usual one', 100, 5],
   ['a large one', 10_000, 10],
 ])('of %s some is kept free: of %d GB it is %d', (_, total, kept) => {
-  expect(keptFreeBytes(total * GB)).toBe(kept * GB);
+  expect(reservedBytes(total * GB)).toBe(kept * GB);
 });
 
 test('all that a place has room for may be promised, what its disks hold already included, and no more than that', () => {

@@ -1,11 +1,17 @@
 import { expect, test } from 'vitest';
-import { accessOf, defaultAccess, mayCome, nextSettings, type PortAccess } from '../../../src/domain/port-access.ts';
+import {
+  effectiveAccess,
+  defaultAccess,
+  allowsAccount,
+  changeAccess,
+  type PortAccess,
+} from '../../../src/domain/port-access.ts';
 
 test('where nothing is set, ports in nodePorts are public, and all others the owner’s; 22 is never public', () => {
   expect(defaultAccess(8000, [22, 8000])).toBe('public');
   expect(defaultAccess(8001, [22, 8000])).toBe('owner');
   expect(defaultAccess(22, [22, 8000])).toBe('owner');
-  expect(accessOf([22, 8000], new Map())).toEqual(new Map([[8000, 'public']]));
+  expect(effectiveAccess([22, 8000], new Map())).toEqual(new Map([[8000, 'public']]));
 });
 
 test('a setting goes before the default, either way', () => {
@@ -14,7 +20,7 @@ test('a setting goes before the default, either way', () => {
     [8001, 'signedIn'],
     [8002, 'public'],
   ]);
-  const held = accessOf([22, 8000, 8003], settings);
+  const held = effectiveAccess([22, 8000, 8003], settings);
   expect(held).toEqual(
     new Map([
       [8001, 'signedIn'],
@@ -26,12 +32,12 @@ test('a setting goes before the default, either way', () => {
 
 test('what is set to its default is set no longer', () => {
   const asked = [8000];
-  const one = nextSettings(new Map(), { port: 8000, access: 'signedIn' }, asked);
+  const one = changeAccess(new Map(), { port: 8000, access: 'signedIn' }, asked);
   expect(one).toEqual(new Map([[8000, 'signedIn']]));
   for (const access of ['public', 'default'] as const)
-    expect(nextSettings(one, { port: 8000, access }, asked)).toEqual(new Map());
-  expect(nextSettings(one, { port: 8001, access: 'owner' }, asked)).toEqual(one);
-  expect(nextSettings(one, { port: 8000, access: 'owner' }, asked)).toEqual(new Map([[8000, 'owner']]));
+    expect(changeAccess(one, { port: 8000, access }, asked)).toEqual(new Map());
+  expect(changeAccess(one, { port: 8001, access: 'owner' }, asked)).toEqual(one);
+  expect(changeAccess(one, { port: 8000, access: 'owner' }, asked)).toEqual(new Map([[8000, 'owner']]));
 });
 
 test.each([
@@ -45,5 +51,5 @@ test.each([
   ['owner', 'other', false],
   ['owner', 'ann', true],
 ] as const)('to a port that is set to %s, %s comes: %s', (access, accountId, comes) => {
-  expect(mayCome(access, accountId, 'ann')).toBe(comes);
+  expect(allowsAccount(access, accountId, 'ann')).toBe(comes);
 });

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { Region } from '../../../src/domain/catalog.ts';
 import { regionId, volumeId } from '../../../src/domain/ids.ts';
-import { desires, instanceStatuses } from '../../../src/domain/instance-states.ts';
+import { desiredStates, instanceStatuses } from '../../../src/domain/instance-states.ts';
 import { PUBLIC_SHAPE, publicInstance } from '../../../src/domain/public-instance.ts';
 import { anInstance } from './an-instance.ts';
 
@@ -21,12 +21,12 @@ const region: Region = {
 function allTexts(): string[] {
   const base = anInstance({
     nodePorts: [{ port: 22, nodePort: 30_000 }],
-    ends: { stopAtMs: 1_700_000_009_000, maxRunMs: 60_000, idle: null, keepAliveUntilMs: 0 },
+    stopPolicy: { stopAtMs: 1_700_000_009_000, maxRunMs: 60_000, idle: null, keepAliveUntilMs: 0 },
   });
   const mount = { mountPath: '/data', volumeId: volumeId('v'), volumeName: 'data', volumeType: 'filesystem' };
   const spec = { ...base.spec, mounts: [mount] };
   return instanceStatuses.flatMap((status) =>
-    desires.map((desired) =>
+    desiredStates.map((desired) =>
       JSON.stringify(publicInstance({ ...base, spec, desired, observed: { ...base.observed, status } }, region)),
     ),
   );

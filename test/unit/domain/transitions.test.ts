@@ -4,12 +4,12 @@
  */
 import { describe, expect, test } from 'vitest';
 import {
-  after,
+  nextStatus,
   deadlines,
   diagnoses,
   instanceStatuses,
   isLasting,
-  lastly,
+  permanentReason,
   statusEvents,
   transitions,
   type Diagnosis,
@@ -143,8 +143,8 @@ describe('the table of transitions', () => {
       for (const event of statusEvents) {
         const to = transitions[status][event];
         if (to === undefined)
-          expect(() => after(status, event)).toThrow(`no event "${event}" leads out of the status ${status}`);
-        else expect(after(status, event)).toBe(to);
+          expect(() => nextStatus(status, event)).toThrow(`no event "${event}" leads out of the status ${status}`);
+        else expect(nextStatus(status, event)).toBe(to);
       }
     }
   });
@@ -164,7 +164,7 @@ describe('the table of transitions', () => {
 test('no reason that stays when a wish is given up promises that anything goes on by itself', () => {
   for (const [reason, text] of Object.entries(diagnoses)) {
     const promises = / by itself/.test(text);
-    const stays = lastly(isDiagnosis(reason) ? reason : '');
+    const stays = permanentReason(isDiagnosis(reason) ? reason : '');
     expect(diagnoses[stays], `${reason} stays as ${stays}`).not.toMatch(/ by itself/);
     expect(promises, reason).toBe(stays !== reason);
   }

@@ -2,11 +2,11 @@ import { expect, test } from 'vitest';
 import { regionId, userId, volumeId } from '../../../src/domain/ids.ts';
 import { beginOperation, endOperation, type Operation } from '../../../src/domain/operation.ts';
 import {
-  failedVolume,
+  failVolume,
   planVolume,
   publicVolume,
   volumeStatuses,
-  whyNotNow,
+  refusalOfVolumeUse,
   type VolumeObservation,
   type VolumeStatus,
   type VolumeStep,
@@ -56,7 +56,7 @@ test('what goes is destroyed even if nothing is seen of it, and then forgotten: 
 test('a growth that is given up leaves the volume Bound at the size that it has; a making leaves it Failed', () => {
   const volume = { ...aVolume, sizeGB: 9, status: 'Bound', source: null, operation: underWay } as const;
   const why = { reason: 'StorageFull', message: 'the host is full' };
-  expect(failedVolume(volume, { ...why, hasGB: 5 }, 7)).toMatchObject({
+  expect(failVolume(volume, { ...why, hasGB: 5 }, 7)).toMatchObject({
     status: 'Bound',
     sizeGB: 5,
     operation: {
@@ -65,7 +65,7 @@ test('a growth that is given up leaves the volume Bound at the size that it has;
       error: { ...why, whatToDo: expect.stringMatching(/^It is as it was/) },
     },
   });
-  expect(failedVolume({ ...volume, status: 'Pending' }, { ...why, hasGB: null }, 7)).toMatchObject({
+  expect(failVolume({ ...volume, status: 'Pending' }, { ...why, hasGB: null }, 7)).toMatchObject({
     status: 'Failed',
     sizeGB: 9,
     operation: { state: 'Failed', error: why },
@@ -73,10 +73,10 @@ test('a growth that is given up leaves the volume Bound at the size that it has;
 });
 
 test('only a Bound one can be copied or made larger; each other says why', () => {
-  const whys = volumeStatuses.map((status) => whyNotNow({ status }));
+  const whys = volumeStatuses.map((status) => refusalOfVolumeUse({ status }));
   expect(whys.filter((why) => why === null)).toHaveLength(1);
-  expect(whyNotNow({ status: 'Bound' })).toBeNull();
-  for (const status of volumeStatuses) if (status !== 'Bound') expect(whyNotNow({ status })).toContain(status);
+  expect(refusalOfVolumeUse({ status: 'Bound' })).toBeNull();
+  for (const status of volumeStatuses) if (status !== 'Bound') expect(refusalOfVolumeUse({ status })).toContain(status);
 });
 
 const aVolume = {

@@ -4,17 +4,17 @@
  */
 import {
   DISORDER_MS,
-  makePlacing,
-  makeSeeking,
-  placeText,
-  readPlace,
-  type Place,
-  type Sought,
+  makeLogPositions,
+  makePositionSearch,
+  formatLogPosition,
+  parseLogPosition,
+  type LogPosition,
+  type PositionMatch,
 } from '../../../domain/log-position.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { Engine, LogLine } from '../../../engines/contract.ts';
 import type { Time } from '../../base/time.ts';
-import { lastOf, type LogReader, type PlacedLine, type Start } from './source.ts';
+import { lastLines, type LogReader, type PositionedLine, type LogStart } from './source.ts';
 
 /** A followed log sends at once what it has: a line that does not come within so long is not there. */
 const SEEK_MS = 5_000;
@@ -51,34 +51,39 @@ export function consoleOf(engine: Pick<Engine, 'logs' | 'followLogs'>, id: Insta
   };
 }
 
-const rangeOf = (from: Start): Range => ('sinceMs' in from ? { sinceMs: from.sinceMs } : {});
+const rangeOf = (from: LogStart): Range => ('sinceMs' in from ? { sinceMs: from.sinceMs } : {});
 
 /** First only their times are read: the place of the first of them depends on those before it in its millisecond. */
-async function last(open: Open, count: number, signal: AbortSignal): Promise<PlacedLine[]> {
+async function last(open: Open, count: number, signal: AbortSignal): Promise<PositionedLine[]> {
   const times = await Array.fromAsync(await open({ tail: count }, signal), ({ atMs }) => atMs ?? 0);
   if (times.length === 0) return [];
   const sinceMs = times.reduce((least, atMs) => Math.min(least, atMs));
-  return lastOf(placed(await open({ sinceMs }, signal)), count);
+  return lastLines(placed(await open({ sinceMs }, signal)), count);
 }
 
-function placeOf(text: string): Place {
-  const place = readPlace(text);
+function placeOf(text: string): LogPosition {
+  const place = parseLogPosition(text);
   if (place === null) throw new Error(`${text} is no place in a console`);
   return place;
 }
 
-const told = (line: LogLine, place: Place | null): PlacedLine => ({
+const told = (line: LogLine, place: LogPosition | null): PositionedLine => ({
   line,
-  at: place === null ? null : placeText(place),
+  position: place === null ? null : formatLogPosition(place),
   gap: false,
 });
 
-async function* placed(lines: AsyncIterable<LogLine>): AsyncGenerator<PlacedLine> {
-  const placing = makePlacing();
+async function* placed(lines: AsyncIterable<LogLine>): AsyncGenerator<PositionedLine> {
+  const placing = makeLogPositions();
   for await (const line of lines) yield told(line, placing(line.atMs));
 }
 
-async function* seekAndFollow(open: Open, place: Place, time: Time, signal: AbortSignal): AsyncGenerator<PlacedLine> {
+async function* seekAndFollow(
+  open: Open,
+  place: LogPosition,
+  time: Time,
+  signal: AbortSignal,
+): AsyncGenerator<PositionedLine> {
   const inVain = new AbortController();
   const callOff = time.after(SEEK_MS, () => inVain.abort());
   try {
@@ -93,9 +98,9 @@ async function* seekAndFollow(open: Open, place: Place, time: Time, signal: Abor
  * the one before them is still kept: with it is all that was written since, until now. Where it is not, some may be missing.
  */
 async function* withGaps(
-  lines: AsyncIterable<PlacedLine>,
+  lines: AsyncIterable<PositionedLine>,
   { open, time, signal }: { open: Open; time: Time; signal: AbortSignal },
-): AsyncGenerator<PlacedLine> {
+): AsyncGenerator<PositionedLine> {
   let safeUntilMs = time.now();
   let before: string | null = null;
   for await (const one of lines) {
@@ -105,16 +110,16 @@ async function* withGaps(
       safeUntilMs = time.now();
       gap ||= !(await isKept(open, placeOf(before), signal));
     }
-    before = one.at ?? before;
+    before = one.position ?? before;
     yield { ...one, gap };
   }
 }
 
-async function isKept(open: Open, place: Place, signal: AbortSignal): Promise<boolean> {
-  const seek = makeSeeking(place);
+async function isKept(open: Open, place: LogPosition, signal: AbortSignal): Promise<boolean> {
+  const seek = makePositionSearch(place);
   const sinceMs = Math.max(0, place.atMs - DISORDER_MS);
-  for await (const { at } of placed(await open({ sinceMs }, signal))) {
-    const is = seek(at === null ? null : placeOf(at));
+  for await (const { position } of placed(await open({ sinceMs }, signal))) {
+    const is = seek(position === null ? null : placeOf(position));
     if (is !== 'before') return is === 'at';
   }
   return false;
@@ -123,12 +128,12 @@ async function isKept(open: Open, place: Place, signal: AbortSignal): Promise<bo
 /** `seeking`: under which the place is looked for; its end alone means that it was not found. */
 async function* goOn(
   open: Open,
-  place: Place,
+  place: LogPosition,
   signal: AbortSignal,
   seeking: { signal: AbortSignal; found: () => void } = { signal, found: () => {} },
-): AsyncGenerator<PlacedLine> {
-  const [seek, placing] = [makeSeeking(place), makePlacing()];
-  let is: Sought = 'before';
+): AsyncGenerator<PositionedLine> {
+  const [seek, placing] = [makePositionSearch(place), makeLogPositions()];
+  let is: PositionMatch = 'before';
   for await (const line of await open({ sinceMs: Math.max(0, place.atMs - DISORDER_MS) }, seeking.signal)) {
     const at = placing(line.atMs);
     is = seek(at);

@@ -5,25 +5,25 @@
 import type { Instance } from '../../../domain/instance.ts';
 import { eventsAbout, eventsSince, latestSeq, seqBefore, type EventRow } from '../../../store/tables/events.ts';
 import type { Store } from '../../../store/store.ts';
-import type { AccountMoves } from '../../routing/account-versions.ts';
+import type { AccountVersions } from '../../routing/account-versions.ts';
 import type { Time } from '../../base/time.ts';
-import type { From, LogReader, PlacedLine, Start } from './source.ts';
+import type { LogSelection, LogReader, PositionedLine, LogStart } from './source.ts';
 
 const SPAN = 2_000;
 
 export interface EventDeps {
   store: Store;
-  moves: AccountMoves;
+  moves: AccountVersions;
   time: Time;
 }
 
 type Of = Pick<Instance, 'id' | 'ownerId' | 'createdAtMs'>;
 
 export function eventsOf({ store, moves, time }: EventDeps, { id, ownerId, createdAtMs }: Of): LogReader {
-  const span = async (after: number, to: number): Promise<PlacedLine[]> =>
-    (await eventsAbout(store.read, { accountId: ownerId, subjectId: id, after, to })).map(queueEntries);
+  const span = async (after: number, to: number): Promise<PositionedLine[]> =>
+    (await eventsAbout(store.read, { accountId: ownerId, subjectId: id, after, to })).map(lineOf);
 
-  async function* between(after: number, to: number, signal: AbortSignal): AsyncGenerator<PlacedLine> {
+  async function* between(after: number, to: number, signal: AbortSignal): AsyncGenerator<PositionedLine> {
     for (let from = after; from < to; from += SPAN) {
       yield* await span(from, Math.min(to, from + SPAN));
       await time.sleep(0, signal);
@@ -31,8 +31,11 @@ export function eventsOf({ store, moves, time }: EventDeps, { id, ownerId, creat
   }
 
   /** From the last one back. */
-  async function last(wish: { count: number; after: number; to: number }, signal: AbortSignal): Promise<PlacedLine[]> {
-    const found: PlacedLine[] = [];
+  async function last(
+    wish: { count: number; after: number; to: number },
+    signal: AbortSignal,
+  ): Promise<PositionedLine[]> {
+    const found: PositionedLine[] = [];
     for (let { to } = wish; to > wish.after && found.length < wish.count; to -= SPAN) {
       found.unshift(...(await span(Math.max(wish.after, to - SPAN), to)));
       await time.sleep(0, signal);
@@ -41,7 +44,7 @@ export function eventsOf({ store, moves, time }: EventDeps, { id, ownerId, creat
   }
 
   /** The number that what is told comes after, and whether some after it are no longer kept. */
-  async function startOf(from: Start): Promise<{ after: number; gap: boolean }> {
+  async function startOf(from: LogStart): Promise<{ after: number; gap: boolean }> {
     if ('after' in from) {
       const after = Number(from.after);
       const [next] = await eventsSince(store.read, ownerId, after, 1);
@@ -51,7 +54,7 @@ export function eventsOf({ store, moves, time }: EventDeps, { id, ownerId, creat
     return { after: await seqBefore(store.read, ownerId, sinceMs), gap: false };
   }
 
-  async function* from(where: From, to: number, signal: AbortSignal): AsyncGenerator<PlacedLine> {
+  async function* from(where: LogSelection, to: number, signal: AbortSignal): AsyncGenerator<PositionedLine> {
     if ('tail' in where) {
       const { after } = await startOf({ beginning: true });
       return yield* await last({ count: where.tail, after, to }, signal);
@@ -75,7 +78,7 @@ export function eventsOf({ store, moves, time }: EventDeps, { id, ownerId, creat
         let seen = await latestSeq(store.read, ownerId);
         yield* from(where, seen, signal);
         for (;;) {
-          await moves.moved(ownerId, version, signal);
+          await moves.changed(ownerId, version, signal);
           version = await moves.versionOf(ownerId);
           const latest = await latestSeq(store.read, ownerId);
           yield* between(seen, latest, signal);
@@ -88,7 +91,7 @@ export function eventsOf({ store, moves, time }: EventDeps, { id, ownerId, creat
   };
 }
 
-function queueEntries({ seq, atMs, kind, data }: EventRow): PlacedLine {
+function lineOf({ seq, atMs, kind, data }: EventRow): PositionedLine {
   const line = { atMs, text: data === '{}' ? kind : `${kind} ${data}`, cut: false };
-  return { line, at: String(seq), gap: false };
+  return { line, position: String(seq), gap: false };
 }

@@ -5,15 +5,15 @@
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { Instance } from '../../../domain/instance.ts';
 import { Refusal } from '../../../domain/refusal.ts';
-import type { AccountMoves } from '../../routing/account-versions.ts';
+import type { AccountVersions } from '../../routing/account-versions.ts';
 import type { Time } from '../../base/time.ts';
-import type { From, LogKind, LogReader, PlacedLine, Start } from './source.ts';
-import { hasLog, hidden, isOver, isUp, refusalOf, whyNone } from './words.ts';
+import type { LogSelection, LogKind, LogReader, PositionedLine, LogStart } from './source.ts';
+import { hasLog, redactSecret, isComplete, isStartedOrStarting, logRefusal, missingLogReason } from './words.ts';
 
 export type FollowedLog =
   /** Comes first, and says that nothing was refused. `over`: nothing will come but what is there. */
   | { kind: 'begun'; over: boolean }
-  | ({ kind: 'line' } & PlacedLine)
+  | ({ kind: 'line' } & PositionedLine)
   /** The instance, when its run has ended or another begins. */
   | { kind: 'status'; status: string }
   /** Nothing more will come. */
@@ -27,7 +27,7 @@ export interface Found {
 }
 
 interface Surroundings {
-  moves: AccountMoves;
+  moves: AccountVersions;
   time: Time;
   signal: AbortSignal;
 }
@@ -38,7 +38,7 @@ const ENGINE_AWAY_MS = 5_000;
 
 export async function* followInstance(
   find: () => Promise<Found>,
-  { accountId, source, from: begin }: { accountId: string; source: LogKind; from: From },
+  { accountId, source, from: begin }: { accountId: string; source: LogKind; from: LogSelection },
   { moves, time, signal }: Surroundings,
 ): AsyncGenerator<FollowedLog, void> {
   let from = begin;
@@ -47,20 +47,20 @@ export async function* followInstance(
     const version = await moves.versionOf(accountId);
     const { instance, reader, secret } = await find();
     const { status } = instance.observed;
-    const over = isOver(instance, source);
-    const why = whyNone(instance, source);
+    const over = isComplete(instance, source);
+    const why = missingLogReason(instance, source);
     if (told === null) {
       if (why !== null) throw new Refusal('not_now', why);
       yield { kind: 'begun', over };
     } else if (told !== status) yield { kind: 'status', status };
     told = status;
     if (why !== null && (instance.desired === 'released' || source === 'init')) return yield { kind: 'end', why };
-    let waitMs = isUp(instance) ? LOOK_AGAIN_MS : null;
+    let waitMs = isStartedOrStarting(instance) ? LOOK_AGAIN_MS : null;
     if (why === null && hasLog(instance, source)) {
       try {
         for await (const one of linesOf(reader, from, { over, signal })) {
           if ('start' in one) from = one.start;
-          else yield { kind: 'line', ...one, line: hidden(one.line, secret) };
+          else yield { kind: 'line', ...one, line: redactSecret(one.line, secret) };
         }
         if (signal.aborted) return;
         if (source !== 'console') return yield { kind: 'end', why: whyEnded[source] };
@@ -68,12 +68,12 @@ export async function* followInstance(
         if (signal.aborted) return;
         if (!(error instanceof EngineFault)) throw error;
         const isGone = error.kind === 'not_found';
-        if (!isGone && !error.retry) return yield { kind: 'end', why: refusalOf(error, instance).message };
+        if (!isGone && !error.retry) return yield { kind: 'end', why: logRefusal(error, instance).message };
         if (!isGone) waitMs = ENGINE_AWAY_MS;
       }
     }
     const waiting = waitMs === null ? signal : AbortSignal.any([signal, time.deadline(waitMs)]);
-    await moves.moved(accountId, version, waiting).catch(() => {});
+    await moves.changed(accountId, version, waiting).catch(() => {});
     if (signal.aborted) return;
   }
 }
@@ -86,20 +86,20 @@ const whyEnded = {
 /** Before each line where one would begin that goes on after it. */
 async function* linesOf(
   reader: LogReader,
-  from: From,
+  from: LogSelection,
   { over, signal }: { over: boolean; signal: AbortSignal },
-): AsyncGenerator<PlacedLine | { start: Start }> {
-  let start: Start;
+): AsyncGenerator<PositionedLine | { start: LogStart }> {
+  let start: LogStart;
   if ('tail' in from) {
     // Where the last line is says where to go on, also when none is wanted.
     const last = await Array.fromAsync(reader.read({ tail: Math.max(1, from.tail) }, undefined, signal));
-    const at = last.findLast((one) => one.at !== null)?.at ?? null;
+    const at = last.findLast((one) => one.position !== null)?.position ?? null;
     start = at === null ? { beginning: true } : { after: at };
     yield { start };
     if (from.tail > 0) yield* last;
   } else start = from;
   for await (const one of over ? reader.read(start, undefined, signal) : reader.follow(start, signal)) {
-    if (one.at !== null) yield { start: { after: one.at } };
+    if (one.position !== null) yield { start: { after: one.position } };
     yield one;
   }
 }

@@ -1,15 +1,15 @@
 /** The init script's log. It keeps no times, and is a file that only grows: a line's number is where it is. */
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { Engine, LogLine } from '../../../engines/contract.ts';
-import { lastOf, type LogReader, type PlacedLine, type Start } from './source.ts';
+import { lastLines, type LogReader, type PositionedLine, type LogStart } from './source.ts';
 
 export function initLogOf(engine: Pick<Engine, 'logs' | 'followLogs'>, id: InstanceId): LogReader {
-  const now = async (signal: AbortSignal): Promise<AsyncIterable<PlacedLine>> =>
+  const now = async (signal: AbortSignal): Promise<AsyncIterable<PositionedLine>> =>
     numbered(await engine.logs(id, 'init', {}, signal));
 
   return {
     async *read(from, _untilMs, signal) {
-      if ('tail' in from) yield* await lastOf(await now(signal), from.tail);
+      if ('tail' in from) yield* await lastLines(await now(signal), from.tail);
       else yield* behind(await now(signal), skippedBy(from));
     },
     async *follow(from, signal) {
@@ -18,17 +18,17 @@ export function initLogOf(engine: Pick<Engine, 'logs' | 'followLogs'>, id: Insta
   };
 }
 
-const skippedBy = (from: Start): number => ('after' in from ? Number(from.after) : 0);
+const skippedBy = (from: LogStart): number => ('after' in from ? Number(from.after) : 0);
 
-async function* numbered(lines: AsyncIterable<LogLine>): AsyncGenerator<PlacedLine> {
+async function* numbered(lines: AsyncIterable<LogLine>): AsyncGenerator<PositionedLine> {
   let number = 0;
   for await (const line of lines) {
     number += 1;
-    yield { line, at: String(number), gap: false };
+    yield { line, position: String(number), gap: false };
   }
 }
 
-async function* behind(lines: AsyncIterable<PlacedLine>, skipped: number): AsyncGenerator<PlacedLine> {
+async function* behind(lines: AsyncIterable<PositionedLine>, skipped: number): AsyncGenerator<PositionedLine> {
   let number = 0;
   for await (const line of lines) {
     number += 1;

@@ -14,23 +14,23 @@ import { instanceNotFound, Refusal } from '../../../domain/refusal.ts';
 import type { LogLine } from '../../../engines/contract.ts';
 import { instanceFromRow, instanceRow } from '../../../store/tables/instances.ts';
 import type { Store } from '../../../store/store.ts';
-import type { AccountMoves } from '../../routing/account-versions.ts';
+import type { AccountVersions } from '../../routing/account-versions.ts';
 import { consoleOf } from './console.ts';
 import { eventsOf } from './events.ts';
 import { followInstance, type FollowedLog, type Found } from './follow.ts';
 import { initLogOf } from './init.ts';
-import { bytesOf, type From, type LogKind, type LogReader, type PlacedLine } from './source.ts';
-import { hidden, refusalOf, whyNone } from './words.ts';
+import { bytesOf, type LogSelection, type LogKind, type LogReader, type PositionedLine } from './source.ts';
+import { redactSecret, logRefusal, missingLogReason } from './words.ts';
 import type { Regions } from '../../base/regions.ts';
 import { makeSeats } from '../../base/concurrency-limit.ts';
 import type { Time } from '../../base/time.ts';
 import type { Caller } from '../../base/caller.ts';
 
-export interface LogWish {
+export interface LogRequest {
   instanceId: string;
   source: LogKind;
   /** An `after` is what was told as `at` or `next` of the same source. */
-  from: From;
+  from: LogSelection;
 }
 
 export interface LogPage {
@@ -45,11 +45,11 @@ export interface LogPage {
 
 export interface Logs {
   /** At most `limit` lines, and a mebibyte of them. Throws `not_now` where there is no such log now. */
-  read(caller: Caller, wish: LogWish & { untilMs?: number | undefined; limit: number }): Promise<LogPage>;
+  read(caller: Caller, wish: LogRequest & { untilMs?: number | undefined; limit: number }): Promise<LogPage>;
   /** Throws as `read`, and `too_many_requests` when too many are followed. Ends by the signal. */
-  follow(caller: Caller, wish: LogWish, signal: AbortSignal): AsyncGenerator<FollowedLog, void>;
+  follow(caller: Caller, wish: LogRequest, signal: AbortSignal): AsyncGenerator<FollowedLog, void>;
   /** All that there is now. Its first is null, and says that nothing was refused. */
-  all(caller: Caller, wish: LogWish, signal: AbortSignal): AsyncGenerator<LogLine | null, void>;
+  all(caller: Caller, wish: LogRequest, signal: AbortSignal): AsyncGenerator<LogLine | null, void>;
 }
 
 const PAGE_BYTES = 1024 * 1024;
@@ -62,7 +62,7 @@ export interface LogDeps {
   store: Store;
   regions: Regions;
   time: Time;
-  moves: AccountMoves;
+  moves: AccountVersions;
 }
 
 export interface RunningLogs extends Logs {
@@ -88,7 +88,7 @@ export function makeLogs({ store, regions, time, moves }: LogDeps): RunningLogs 
     },
   });
 
-  async function find({ accountId }: Caller, { instanceId, source }: LogWish): Promise<Found> {
+  async function find({ accountId }: Caller, { instanceId, source }: LogRequest): Promise<Found> {
     const row = isInstanceId(instanceId) ? await instanceRow(store.read, instanceId) : undefined;
     if (row?.ownerId !== accountId) throw instanceNotFound();
     const instance = instanceFromRow(row);
@@ -110,22 +110,25 @@ export function makeLogs({ store, regions, time, moves }: LogDeps): RunningLogs 
   }
 
   /** As its owner may see it: without the secret. What an engine fails at is a refusal; a log that is not there yet has no lines. */
-  async function* shown({ instance, secret }: Found, lines: AsyncIterable<PlacedLine>): AsyncGenerator<PlacedLine> {
+  async function* shown(
+    { instance, secret }: Found,
+    lines: AsyncIterable<PositionedLine>,
+  ): AsyncGenerator<PositionedLine> {
     try {
-      for await (const one of lines) yield { ...one, line: hidden(one.line, secret) };
+      for await (const one of lines) yield { ...one, line: redactSecret(one.line, secret) };
     } catch (error) {
       if (!(error instanceof EngineFault)) throw error;
-      if (error.kind !== 'not_found') throw refusalOf(error, instance);
+      if (error.kind !== 'not_found') throw logRefusal(error, instance);
     }
   }
 
   async function readNow(
     caller: Caller,
-    wish: LogWish & { untilMs?: number | undefined },
+    wish: LogRequest & { untilMs?: number | undefined },
     signal: AbortSignal,
-  ): Promise<AsyncGenerator<PlacedLine>> {
+  ): Promise<AsyncGenerator<PositionedLine>> {
     const found = await find(caller, wish);
-    const why = whyNone(found.instance, wish.source);
+    const why = missingLogReason(found.instance, wish.source);
     if (why !== null) throw new Refusal('not_now', why);
     return shown(found, found.reader.read(wish.from, wish.untilMs, signal));
   }
@@ -142,12 +145,12 @@ export function makeLogs({ store, regions, time, moves }: LogDeps): RunningLogs 
           gap: false,
         };
         let bytes = 0;
-        for await (const { line, at, gap } of await readNow(caller, wish, signal)) {
+        for await (const { line, position, gap } of await readNow(caller, wish, signal)) {
           bytes += bytesOf(line);
           page.more = page.lines.length === wish.limit || (bytes > PAGE_BYTES && page.lines.length > 0);
           if (page.more) break;
           page.lines.push(line);
-          page.next = at ?? page.next;
+          page.next = position ?? page.next;
           page.gap ||= gap;
         }
         return page;

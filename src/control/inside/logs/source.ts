@@ -3,23 +3,23 @@ import type { LogLine } from '../../../engines/contract.ts';
 
 export type LogKind = 'console' | 'init' | 'events';
 
-export interface PlacedLine {
+export interface PositionedLine {
   line: LogLine;
   /** Whoever goes on after this has had this line and all before it; null: nothing says where it is, go on after the one before. */
-  at: string | null;
+  position: string | null;
   /** Between where it was to go on and this line some are no longer kept. */
   gap: boolean;
 }
 
 /** Where a reader begins. `after` is an `at` of before. */
-export type Start = { after: string } | { sinceMs: number } | { beginning: true };
-export type From = Start | { tail: number };
+export type LogStart = { after: string } | { sinceMs: number } | { beginning: true };
+export type LogSelection = LogStart | { tail: number };
 
 export interface LogReader {
   /** What there is now, oldest first. Throws an `EngineFault` where it comes from an engine. */
-  read(from: From, untilMs: number | undefined, signal: AbortSignal): AsyncIterable<PlacedLine>;
+  read(from: LogSelection, untilMs: number | undefined, signal: AbortSignal): AsyncIterable<PositionedLine>;
   /** The same, and then what comes; of an engine until the run of the instance ends. The signal ends it quietly. */
-  follow(from: Start, signal: AbortSignal): AsyncIterable<PlacedLine>;
+  follow(from: LogStart, signal: AbortSignal): AsyncIterable<PositionedLine>;
 }
 
 /** Of the last lines no more are held than this, whatever is asked. */
@@ -28,8 +28,8 @@ const TAIL_BYTES = 1024 * 1024;
 export const bytesOf = ({ text }: LogLine): number => Buffer.byteLength(text);
 
 /** The last so many, and of them no more than is held at once. */
-export async function lastOf(lines: AsyncIterable<PlacedLine>, count: number): Promise<PlacedLine[]> {
-  const last: PlacedLine[] = [];
+export async function lastLines(lines: AsyncIterable<PositionedLine>, count: number): Promise<PositionedLine[]> {
+  const last: PositionedLine[] = [];
   let bytes = 0;
   let from = 0;
   for await (const placed of lines) {

@@ -9,23 +9,26 @@ import type { LogKind } from './source.ts';
 const ASK_AGAIN_S = 5;
 const HIDDEN = "[the notebook's secret]";
 
-export const hidden = (line: LogLine, secret: string): LogLine =>
+export const redactSecret = (line: LogLine, secret: string): LogLine =>
   secret !== '' && line.text.includes(secret) ? { ...line, text: line.text.replaceAll(secret, HIDDEN) } : line;
 
 const UP: ReadonlySet<string> = new Set<InstanceStatus>(['Running', 'Starting', 'Restarting']);
 /** It has a container that runs, or is about to. */
-export const isUp = ({ observed }: Instance): boolean => UP.has(observed.status);
+export const isStartedOrStarting = ({ observed }: Instance): boolean => UP.has(observed.status);
 
 /** Whether the engine may have something to read. */
 export const hasLog = (instance: Instance, source: LogKind): boolean =>
-  source === 'events' || (instance.everEnsured && (source === 'console' || isUp(instance)));
+  source === 'events' || (instance.everEnsured && (source === 'console' || isStartedOrStarting(instance)));
 
 /** Nothing will be added to it. */
-export const isOver = ({ desired, initExit }: Instance, source: LogKind): boolean =>
+export const isComplete = ({ desired, initExit }: Instance, source: LogKind): boolean =>
   source === 'events' ? desired === 'released' : source === 'init' && initExit !== null;
 
 /** Why there is no such log now, and what would help; null where there is one, or one may come. */
-export function whyNone({ id, desired, everEnsured, observed: { status } }: Instance, source: LogKind): string | null {
+export function missingLogReason(
+  { id, desired, everEnsured, observed: { status } }: Instance,
+  source: LogKind,
+): string | null {
   if (source === 'events') return null;
   const log = source === 'console' ? 'its console' : 'the log of its init script';
   const instead = 'what happened to it is told with source "events"';
@@ -44,7 +47,7 @@ const AT_REST: ReadonlySet<string> = new Set<InstanceStatus>([
   'InitializationFailed',
 ]);
 
-export function refusalOf(fault: EngineFault, { spec: { regionId } }: Instance): Refusal {
+export function logRefusal(fault: EngineFault, { spec: { regionId } }: Instance): Refusal {
   switch (fault.kind) {
     case 'busy':
       return new Refusal(

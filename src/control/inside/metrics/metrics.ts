@@ -1,6 +1,6 @@
 /** What a running instance uses, and used: for its owner, from what the sampler has. No engine is asked. */
-import { stepped, type MetricsRange, type Span } from '../../../domain/metrics.ts';
-import { isOfSamples, rangeOf, type RangeWish } from '../../../domain/metrics-range.ts';
+import { foldIntoSteps, type MetricsRange, type MetricsSpan } from '../../../domain/metrics.ts';
+import { hasSampleResolution, resolveMetricsRange, type MetricsRangeRequest } from '../../../domain/metrics-range.ts';
 import { instanceNotFound, Refusal } from '../../../domain/refusal.ts';
 import type { Usage } from '../../../engines/contract.ts';
 import { instanceFromRow, ownedInstanceRow } from '../../../store/tables/instances.ts';
@@ -12,14 +12,14 @@ export interface InstanceMetrics extends MetricsRange {
   gpuCount: number;
   cpuLimitMilli: number;
   /** One for each step; null: nothing is known of it. */
-  steps: (Span | null)[];
+  steps: (MetricsSpan | null)[];
   /** Of the last sample; null while it does not run, and when its engine did not tell of late. */
-  now: { atMs: number; usage: Usage; span: Span } | null;
+  now: { atMs: number; usage: Usage; span: MetricsSpan } | null;
 }
 
 /** Throws `field_value` for times that are not kept. */
 export interface Metrics {
-  read(caller: Caller, instanceId: string, wish: RangeWish): Promise<InstanceMetrics>;
+  read(caller: Caller, instanceId: string, wish: MetricsRangeRequest): Promise<InstanceMetrics>;
 }
 
 export function makeMetrics({ store, now, sampler }: { store: Store; now: () => number; sampler: Sampler }): Metrics {
@@ -28,9 +28,9 @@ export function makeMetrics({ store, now, sampler }: { store: Store; now: () => 
       const row = await ownedInstanceRow(store.read, caller.accountId, instanceId);
       if (!row) throw instanceNotFound();
       const nowMs = now();
-      const range = rangeOf(wish, nowMs);
+      const range = resolveMetricsRange(wish, nowMs);
       if (typeof range === 'string') throw new Refusal('field_value', range);
-      const spans = isOfSamples(range, nowMs)
+      const spans = hasSampleResolution(range, nowMs)
         ? sampler.samplesOf(instanceId)
         : await sampler.minutesOf(instanceId, range.fromMs);
       const { observed, spec } = instanceFromRow(row);
@@ -38,8 +38,8 @@ export function makeMetrics({ store, now, sampler }: { store: Store; now: () => 
         ...range,
         gpuCount: spec.type.gpuCount,
         cpuLimitMilli: Math.round(spec.type.cpuCores * 1000),
-        steps: stepped(spans, range),
-        now: observed.status === 'Running' ? sampler.lastOf(instanceId) : null,
+        steps: foldIntoSteps(spans, range),
+        now: observed.status === 'Running' ? sampler.latestOf(instanceId) : null,
       };
     },
   };

@@ -1,21 +1,21 @@
 /** Spans as bytes of the database, and back: JSON, deflated. Synchronous, so that a simulation stays the same each time it is played. */
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
-import type { Span, Values } from '../../../domain/metrics.ts';
+import type { MetricsSpan, MetricsValues } from '../../../domain/metrics.ts';
 
 /** NaN, which JSON does not have, is null there. */
 type Told = (number | null)[];
 type TellsSamples = [id: string, ...[atMs: number, ...Told][]][];
 type TellsMinutes = [atMs: number, mean: Told, max: Told][];
 
-export interface Samples {
+export interface InstanceSamples {
   id: string;
-  spans: readonly Span[];
+  spans: readonly MetricsSpan[];
 }
 
-export const packSamples = (all: readonly Samples[]): Uint8Array =>
+export const packSamples = (all: readonly InstanceSamples[]): Uint8Array =>
   pack(all.map(({ id, spans }) => [id, ...spans.map(({ atMs, mean }) => [atMs, ...mean])]));
 
-export function unpackSamples(body: Uint8Array): Samples[] {
+export function unpackSamples(body: Uint8Array): InstanceSamples[] {
   const all: TellsSamples = unpack(body);
   return all.map(([id, ...samples]) => ({
     id,
@@ -26,15 +26,15 @@ export function unpackSamples(body: Uint8Array): Samples[] {
   }));
 }
 
-export const packMinutes = (spans: readonly Span[]): Uint8Array =>
+export const packMinutes = (spans: readonly MetricsSpan[]): Uint8Array =>
   pack(spans.map(({ atMs, mean, max }) => [atMs, mean, max]));
 
-export function unpackMinutes(body: Uint8Array): Span[] {
+export function unpackMinutes(body: Uint8Array): MetricsSpan[] {
   const minutes: TellsMinutes = unpack(body);
   return minutes.map(([atMs, mean, max]) => ({ atMs, mean: known(mean), max: known(max) }));
 }
 
-const known = (told: Told): Values => told.map((value) => value ?? Number.NaN);
+const known = (told: Told): MetricsValues => told.map((value) => value ?? Number.NaN);
 
 const pack = (told: unknown): Uint8Array => deflateRawSync(JSON.stringify(told), { level: 1 });
 

@@ -9,8 +9,8 @@
  * memory; it is read when somebody asks for them. So a thousand instances write about a tenth of a megabyte a minute, and nothing is
  * written twice. What is terminated is forgotten within a minute, but for the rows of minutes, which hold many and live for two hours.
  */
-import { HOUR_MS, MINUTE_MS, SAMPLE_MS, startOf, type Span } from '../../../domain/metrics.ts';
-import { MINUTES_KEPT_MS } from '../../../domain/metrics-range.ts';
+import { HOUR_MS, MINUTE_MS, SAMPLE_MS, startOfStep, type MetricsSpan } from '../../../domain/metrics.ts';
+import { MINUTE_RETENTION_MS } from '../../../domain/metrics-range.ts';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import { instanceId } from '../../../domain/ids.ts';
 import type { Usage } from '../../../engines/contract.ts';
@@ -26,7 +26,7 @@ import {
 } from '../../../store/tables/metrics.ts';
 import { within, type DeedDeps } from '../../base/task-deps.ts';
 import type { RegionDrivers } from '../../base/regions.ts';
-import { packMinutes, packSamples, unpackMinutes, unpackSamples, type Samples } from './packed.ts';
+import { packMinutes, packSamples, unpackMinutes, unpackSamples, type InstanceSamples } from './packed.ts';
 import { addSample, closeMinutes, emptySeries, forgetOld, minutesInMemory, wholeHours, type Series } from './series.ts';
 
 /** Before the next sample is due. */
@@ -40,11 +40,11 @@ const MINUTE_ROWS_KEPT_MS = 2 * HOUR_MS;
 
 export interface Sampler {
   /** Takes the samples that are due, and does what a minute's end asks for. Its beat is the caller's: a second or so. */
-  look(): Promise<void>;
+  tick(): Promise<void>;
   /** The last reading; null when none was got for a while. */
-  lastOf(id: string): { atMs: number; usage: Usage; span: Span } | null;
-  samplesOf(id: string): readonly Span[];
-  minutesOf(id: string, fromMs: number): Promise<Span[]>;
+  latestOf(id: string): { atMs: number; usage: Usage; span: MetricsSpan } | null;
+  samplesOf(id: string): readonly MetricsSpan[];
+  minutesOf(id: string, fromMs: number): Promise<MetricsSpan[]>;
 }
 
 export function makeSampler(deps: DeedDeps): Sampler {
@@ -95,10 +95,10 @@ export function makeSampler(deps: DeedDeps): Sampler {
 
   /** What of it is not written is tried again with the next minute, but for the samples: they are of no use by then. */
   async function endMinute(atMs: number, nowMs: number): Promise<void> {
-    const all: Samples[] = [];
+    const all: InstanceSamples[] = [];
     for (const [id, series] of known) {
       closeMinutes(series, atMs + MINUTE_MS);
-      const spans = series.samples.filter((sample) => startOf(sample.atMs, MINUTE_MS) === atMs);
+      const spans = series.samples.filter((sample) => startOfStep(sample.atMs, MINUTE_MS) === atMs);
       if (spans.length > 0) all.push({ id, spans });
     }
     for (let part = 0; part * PACKED_AT_ONCE < all.length; part++) {
@@ -130,23 +130,23 @@ export function makeSampler(deps: DeedDeps): Sampler {
     const gone = await releasedAmong(store.read, [...known.keys()]);
     for (const id of gone) known.delete(id);
     for (const [id, series] of known) if (!forgetOld(series, nowMs)) known.delete(id);
-    const before = { minutesMs: nowMs - MINUTE_ROWS_KEPT_MS, hoursMs: nowMs - MINUTES_KEPT_MS - HOUR_MS };
+    const before = { minutesMs: nowMs - MINUTE_ROWS_KEPT_MS, hoursMs: nowMs - MINUTE_RETENTION_MS - HOUR_MS };
     await store.write((tx) => deleteMetricsBefore(tx, before));
   }
 
   return {
-    async look() {
+    async tick() {
       if (!restored) await restore();
       const nowMs = now();
-      const atMs = startOf(nowMs, SAMPLE_MS);
+      const atMs = startOfStep(nowMs, SAMPLE_MS);
       if (atMs === sampledMs) return;
       sampledMs = atMs;
       const before = minuteMs;
-      minuteMs = startOf(nowMs, MINUTE_MS);
+      minuteMs = startOfStep(nowMs, MINUTE_MS);
       await Promise.all(regions.all().map((drivers) => sampleRegion(drivers, atMs)));
       if (before !== minuteMs && !Number.isNaN(before)) await endMinute(before, nowMs);
     },
-    lastOf(id) {
+    latestOf(id) {
       const series = known.get(id);
       const span = series?.samples.at(-1);
       if (!series?.last || !span || Math.abs(now() - series.last.atMs) > 3 * SAMPLE_MS) return null;
@@ -154,7 +154,7 @@ export function makeSampler(deps: DeedDeps): Sampler {
     },
     samplesOf: (id) => known.get(id)?.samples ?? [],
     async minutesOf(id, fromMs) {
-      const hours = await hoursSince(store.read, id, startOf(fromMs, HOUR_MS));
+      const hours = await hoursSince(store.read, id, startOfStep(fromMs, HOUR_MS));
       const inMemory = known.get(id);
       // A minute of a written hour is whole; in memory it may have lost samples by now.
       const byTime = new Map(

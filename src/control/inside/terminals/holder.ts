@@ -6,16 +6,16 @@ import { refusalOfFault } from '../engine-refusal.ts';
 import type { Log } from '../../base/log.ts';
 import type { Time } from '../../base/time.ts';
 import { hangUpOrphans } from './orphans.ts';
-import { shellWish } from './shell.ts';
+import { shellRequest } from './shell.ts';
 import { makeTerminal, type Terminal } from './terminal.ts';
-import type { Terminals, TerminalWish } from './terminals.ts';
+import type { TerminalHost, AttachRequest } from './terminals.ts';
 
-export const MOST_OF_INSTANCE = 16;
-export const MOST_OF_ACCOUNT = 64;
+export const MAX_PER_INSTANCE = 16;
+export const MAX_PER_ACCOUNT = 64;
 const MOST_OF_ALL = 2_000;
-export const MOST_VIEWERS = 8;
+export const MAX_VIEWERS = 8;
 /** With nobody attached. */
-export const KEPT_MS = 24 * 3_600_000;
+export const DETACHED_TTL_MS = 24 * 3_600_000;
 const OPEN_MS = 30_000;
 const MOST_LOOKED_INTO = 10_000;
 /** For all shells to be killed when the process stops. */
@@ -29,7 +29,7 @@ export interface TerminalDeps {
   log: Log;
 }
 
-export interface HeldTerminals extends Terminals {
+export interface RunningTerminalHost extends TerminalHost {
   /** Closes all: nobody could come back to them. */
   stop(): Promise<void>;
 }
@@ -45,22 +45,22 @@ interface Held {
   terminal: Terminal | null;
 }
 
-export function makeTerminals({ engine, holder, time, log }: TerminalDeps): HeldTerminals {
+export function makeTerminalHost({ engine, holder, time, log }: TerminalDeps): RunningTerminalHost {
   const held = new Map<string, Held>();
   const lookedInto = new Set<string>();
   const ending = new AbortController();
   const keyOf = ({ instanceId, name }: { instanceId: string; name: string }): string => `${instanceId} ${name}`;
 
-  function roomFor({ instanceId, ownerId }: TerminalWish): void {
+  function roomFor({ instanceId, ownerId }: AttachRequest): void {
     const all = [...held.values()];
     const refuse = (count: number, whose: string): never => {
       const words = `${whose} ${count} terminals open, and that is the most; close one (POST /api/instance/terminal/close)`;
       throw new Refusal('too_many_requests', words);
     };
     const ofInstance = all.filter((one) => one.instanceId === instanceId).length;
-    if (ofInstance >= MOST_OF_INSTANCE) refuse(ofInstance, 'this instance has');
+    if (ofInstance >= MAX_PER_INSTANCE) refuse(ofInstance, 'this instance has');
     const ofAccount = all.filter((one) => one.ownerId === ownerId).length;
-    if (ofAccount >= MOST_OF_ACCOUNT) refuse(ofAccount, 'your instances have');
+    if (ofAccount >= MAX_PER_ACCOUNT) refuse(ofAccount, 'your instances have');
     if (all.length >= MOST_OF_ALL) refuse(all.length, 'this server has');
   }
 
@@ -78,8 +78,8 @@ export function makeTerminals({ engine, holder, time, log }: TerminalDeps): Held
     one.callOff();
     // The last to look leaves after its end: nothing is left to be closed then.
     if (held.get(keyOf(one)) !== one) return;
-    one.closesAtMs = viewers > 0 ? null : time.now() + KEPT_MS;
-    one.callOff = viewers > 0 ? () => {} : time.after(KEPT_MS, () => void closeNow(one));
+    one.closesAtMs = viewers > 0 ? null : time.now() + DETACHED_TTL_MS;
+    one.callOff = viewers > 0 ? () => {} : time.after(DETACHED_TTL_MS, () => void closeNow(one));
   }
 
   async function closeNow(one: Held): Promise<void> {
@@ -88,14 +88,14 @@ export function makeTerminals({ engine, holder, time, log }: TerminalDeps): Held
     });
   }
 
-  async function make(wish: TerminalWish): Promise<Held> {
+  async function make(wish: AttachRequest): Promise<Held> {
     if (ending.signal.aborted) throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 2 });
     roomFor(wish);
     const { instanceId, name, ownerId, size } = wish;
     const key = keyOf(wish);
     const signal = AbortSignal.any([ending.signal, time.deadline(OPEN_MS)]);
     lookForOrphans(instanceId, signal);
-    const opening = engine.openExec(instanceId, shellWish(name, holder, size), signal).then((shell) => {
+    const opening = engine.openExec(instanceId, shellRequest(name, holder, size), signal).then((shell) => {
       const terminal = makeTerminal({ shell, size, time, log, onViewers: (viewers) => onViewers(one, viewers) });
       one.terminal = terminal;
       onViewers(one, 0);
@@ -123,15 +123,15 @@ export function makeTerminals({ engine, holder, time, log }: TerminalDeps): Held
     if (held.get(keyOf(one)) === one) held.delete(keyOf(one));
   }
 
-  async function attach(wish: TerminalWish, signal: AbortSignal) {
+  async function attach(wish: AttachRequest, signal: AbortSignal) {
     const before = held.get(keyOf(wish));
     const one = before ?? (await make(wish));
     const terminal = await one.opening.catch((error: unknown) => {
       throw refusalOfFault(error);
     });
     signal.throwIfAborted();
-    if (terminal.viewers >= MOST_VIEWERS) {
-      const words = `terminal ${wish.name} has ${MOST_VIEWERS} viewers, and that is the most; leave with one of them`;
+    if (terminal.viewers >= MAX_VIEWERS) {
+      const words = `terminal ${wish.name} has ${MAX_VIEWERS} viewers, and that is the most; leave with one of them`;
       throw new Refusal('too_many_requests', words);
     }
     return terminal.attach(wish.size, before === undefined);

@@ -16,7 +16,7 @@ SHELL=$(command -v bash || command -v sh)
 export SHELL
 exec "$SHELL"`;
 
-export const shellWish = (name: string, holder: string, size: TerminalSize): ExecRequest => ({
+export const shellRequest = (name: string, holder: string, size: TerminalSize): ExecRequest => ({
   command: ['/bin/sh', '-c', SCRIPT],
   env: { TERM: 'xterm-256color', COLORTERM: 'truecolor', BERTH_TERMINAL: name, [HOLDER_VARIABLE]: holder },
   terminal: size,

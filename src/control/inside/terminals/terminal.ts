@@ -8,7 +8,7 @@ import type { Log } from '../../base/log.ts';
 import { roomIn } from '../../capacity/free-capacity.ts';
 import type { Time } from '../../base/time.ts';
 import { makeScrollback, SCROLLBACK_BYTES } from './scrollback.ts';
-import type { AttachedTerminal, Told } from './terminals.ts';
+import type { AttachedTerminal, TerminalMessage } from './terminals.ts';
 
 /** Of what is told at once. */
 const PIECE_BYTES = 32 * 1024;
@@ -23,7 +23,7 @@ export interface Terminal {
   /** Kills the shell. */
   close(): Promise<void>;
   /** Its last word, once there is one. */
-  readonly ended: Promise<Told>;
+  readonly ended: Promise<TerminalMessage>;
 }
 
 interface Viewer {
@@ -47,7 +47,7 @@ export function makeTerminal({ shell, size: first, time, log, onViewers }: Termi
   const scrollback = makeScrollback();
   const viewers = new Set<Viewer>();
   let size = first;
-  let last: Told | null = null;
+  let last: TerminalMessage | null = null;
   let wakeReader = (): void => {};
   let closed = false;
   const over = new AbortController();
@@ -70,15 +70,15 @@ export function makeTerminal({ shell, size: first, time, log, onViewers }: Termi
     }
   }
 
-  async function toItsEnd(): Promise<Told> {
+  async function toItsEnd(): Promise<TerminalMessage> {
     shell.stderr.resume();
     const reading = read().catch((error: unknown) => log.warn({ err: error }, 'the output of a terminal broke off'));
     const told = await shell.exited.then(
-      (exitCode): Told =>
+      (exitCode): TerminalMessage =>
         closed
           ? { kind: 'ended', exitCode: null, why: 'the terminal was closed' }
           : { kind: 'ended', exitCode, why: 'the shell ended' },
-      (error: unknown): Told => {
+      (error: unknown): TerminalMessage => {
         const why = error instanceof Error ? error.message : String(error);
         const isLost = error instanceof EngineFault && error.kind === 'unreachable';
         return isLost ? { kind: 'lost', why } : { kind: 'ended', exitCode: null, why };
@@ -129,7 +129,7 @@ export function makeTerminal({ shell, size: first, time, log, onViewers }: Termi
     void sizeShell();
   }
 
-  async function* tell(viewer: Viewer, resized: boolean): AsyncGenerator<Told, void> {
+  async function* tell(viewer: Viewer, resized: boolean): AsyncGenerator<TerminalMessage, void> {
     let isFirst = true;
     try {
       while (!viewer.left) {
@@ -187,7 +187,7 @@ export function makeTerminal({ shell, size: first, time, log, onViewers }: Termi
       return {
         created,
         size,
-        told: tell(viewer, size !== before),
+        messages: tell(viewer, size !== before),
         async type(bytes) {
           const { stdin } = shell;
           if (last !== null || viewer.left || stdin.destroyed) return;

@@ -8,19 +8,19 @@
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { TerminalSize } from '../../../engines/contract.ts';
 
-export interface TerminalPlace {
+export interface TerminalId {
   instanceId: InstanceId;
   name: string;
 }
 
-export interface TerminalWish extends TerminalPlace {
+export interface AttachRequest extends TerminalId {
   /** For the bound of an account. */
   ownerId: string;
   /** Whoever comes last sizes it. */
   size: TerminalSize;
 }
 
-export interface ListedTerminal extends TerminalSize {
+export interface TerminalInfo extends TerminalSize {
   name: string;
   viewers: number;
   createdAtMs: number;
@@ -28,7 +28,7 @@ export interface ListedTerminal extends TerminalSize {
   closesAtMs: number | null;
 }
 
-export type Told =
+export type TerminalMessage =
   | { kind: 'output'; bytes: Uint8Array }
   /** What was shown is to be forgotten; all that counts follows. */
   | { kind: 'reset' }
@@ -43,7 +43,7 @@ export interface AttachedTerminal {
   created: boolean;
   size: TerminalSize;
   /** To be read once: first what the terminal showed, then what it shows, no faster than it is read. Ends after the last, and with `leave`. */
-  told: AsyncIterable<Told>;
+  messages: AsyncIterable<TerminalMessage>;
   /** Resolves when there is room for more. */
   type(bytes: Uint8Array): Promise<void>;
   resize(size: TerminalSize): void;
@@ -51,11 +51,11 @@ export interface AttachedTerminal {
   leave(): void;
 }
 
-export interface Terminals {
+export interface TerminalHost {
   /** Makes it when it isn't there. The signal ends the attaching alone. Throws a `Refusal`. */
-  attach(wish: TerminalWish, signal: AbortSignal): Promise<AttachedTerminal>;
+  attach(wish: AttachRequest, signal: AbortSignal): Promise<AttachedTerminal>;
   /** By name. */
-  list(instanceId: InstanceId): Promise<ListedTerminal[]>;
+  list(instanceId: InstanceId): Promise<TerminalInfo[]>;
   /** Kills the shell with all that it began. Throws `not_found`. */
-  close(place: TerminalPlace): Promise<void>;
+  close(place: TerminalId): Promise<void>;
 }

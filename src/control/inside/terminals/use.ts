@@ -1,20 +1,20 @@
 /** Terminals for the owners of instances: whoever is somebody else's finds none. Attaching is use, as an open WebSocket to a notebook is. */
 import type { Store } from '../../../store/store.ts';
-import { ownInstance, runningInstance } from '../running-instance.ts';
+import { requireOwned, requireRunning } from '../running-instance.ts';
 import { makeSeats } from '../../base/concurrency-limit.ts';
 import type { TerminalSize } from '../../../engines/contract.ts';
-import type { AttachedTerminal, ListedTerminal, Terminals } from './terminals.ts';
+import type { AttachedTerminal, TerminalInfo, TerminalHost } from './terminals.ts';
 import type { Caller } from '../../base/caller.ts';
 import type { Forwarding } from '../../routing/gateway-types.ts';
 
-export interface UseTerminals {
+export interface Terminals {
   /** Makes it when it isn't there. Throws `not_now` when the instance does not run. */
   attach(
     caller: Caller,
     wish: { instanceId: string; name: string; size: TerminalSize },
     signal: AbortSignal,
   ): Promise<AttachedTerminal>;
-  list(caller: Caller, instanceId: string): Promise<ListedTerminal[]>;
+  list(caller: Caller, instanceId: string): Promise<TerminalInfo[]>;
   close(caller: Caller, place: { instanceId: string; name: string }): Promise<void>;
 }
 
@@ -23,11 +23,11 @@ const VIEWERS = { ofAccount: 64, ofAll: 2_000, retryAfterS: 2 };
 
 interface Deps {
   store: Pick<Store, 'read'>;
-  terminals: Terminals;
-  began: Forwarding['began'];
+  terminals: TerminalHost;
+  began: Forwarding['beginTraffic'];
 }
 
-export function makeUseTerminals({ store, terminals, began }: Deps): UseTerminals {
+export function makeTerminals({ store, terminals, began }: Deps): Terminals {
   const seats = makeSeats({
     ...VIEWERS,
     full: {
@@ -39,7 +39,7 @@ export function makeUseTerminals({ store, terminals, began }: Deps): UseTerminal
   });
   return {
     async attach(caller, { instanceId: asked, name, size }, signal) {
-      const instanceId = await runningInstance(store, caller, asked);
+      const instanceId = await requireRunning(store, caller, asked);
       const free = seats.enter(caller.accountId);
       const attached = await terminals
         .attach({ instanceId, name, size, ownerId: caller.accountId }, signal)
@@ -58,16 +58,16 @@ export function makeUseTerminals({ store, terminals, began }: Deps): UseTerminal
       };
       async function* told() {
         try {
-          yield* attached.told;
+          yield* attached.messages;
         } finally {
           leave();
         }
       }
-      return { ...attached, told: told(), leave };
+      return { ...attached, messages: told(), leave };
     },
-    list: async (caller, asked) => terminals.list(await ownInstance(store, caller, asked)),
+    list: async (caller, asked) => terminals.list(await requireOwned(store, caller, asked)),
     async close(caller, { instanceId, name }) {
-      await terminals.close({ instanceId: await ownInstance(store, caller, instanceId), name });
+      await terminals.close({ instanceId: await requireOwned(store, caller, instanceId), name });
     },
   };
 }

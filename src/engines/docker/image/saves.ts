@@ -14,7 +14,7 @@ import type { ContainerInspectInfo } from 'dockerode';
 import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
-import { LONGEST_COPY_MS } from '../../../domain/instance-states.ts';
+import { MAX_COPY_MS } from '../../../domain/instance-states.ts';
 import { labels } from '../../labels.ts';
 import type { Client } from '../client/client.ts';
 import type { Containers } from '../container/containers.ts';
@@ -66,7 +66,7 @@ export function makeSaves(options: {
   }
 
   const unhurried = (id: InstanceId, ref: string): Promise<{ sizeBytes: number }> =>
-    save(id, ref, AbortSignal.timeout(LONGEST_COPY_MS));
+    save(id, ref, AbortSignal.timeout(MAX_COPY_MS));
   return (id, ref, signal) =>
     call(signal, () =>
       images.alone(ref, signal, () => containers.alone(id, signal, () => gate(signal, () => unhurried(id, ref)))),
