@@ -1,13 +1,13 @@
-/** The first account's password: given, or generated once and kept in a file of its owner alone, so that a lost terminal loses nothing. */
+/** Password of the first account: given, or generated once and stored in a 0600 file. */
 import { randomBytes } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { InternalAccess } from '../control/access/access.ts';
-import { writeWhole } from './write-whole.ts';
+import { writeAtomically } from './write-atomically.ts';
 
 const FILE = 'admin-password';
-const SHORTEST = 8;
-/** Dollars of the first account: it is the operator's own, and the ledger comes later. */
+const MIN_LENGTH = 8;
+/** Dollars of the first account, until the ledger exists. */
 const ADMIN_BALANCE = 1_000_000;
 
 export interface ShownPassword {
@@ -15,7 +15,7 @@ export interface ShownPassword {
   file: string;
 }
 
-/** Makes the account `admin` where there is none. Answers the password to show: only when it was made, and not given. */
+/** Ensures the account `admin`. Returns the password to show, only if it was generated just now. */
 export async function ensureAdmin(
   access: Pick<InternalAccess, 'ensureAdmin'>,
   { dataFolder, adminPassword }: { dataFolder: string; adminPassword: string | null },
@@ -25,16 +25,16 @@ export async function ensureAdmin(
     await access.ensureAdmin({ password: adminPassword, balance: ADMIN_BALANCE });
     return null;
   }
-  const kept = await keptIn(file);
-  // What is too short is what a crash or a full disk left of one.
-  const text = kept.length >= SHORTEST ? kept : randomBytes(12).toString('base64url');
-  if (text !== kept) await writeWhole(file, `${text}\n`);
+  const stored = await storedPassword(file);
+  // A shorter file is the rest of a crash or a full disk.
+  const text = stored.length >= MIN_LENGTH ? stored : randomBytes(12).toString('base64url');
+  if (text !== stored) await writeAtomically(file, `${text}\n`);
   const made = await access.ensureAdmin({ password: text, balance: ADMIN_BALANCE });
-  if (!made && text !== kept) await rm(file);
+  if (!made && text !== stored) await rm(file);
   return made ? { text, file } : null;
 }
 
-async function keptIn(file: string): Promise<string> {
+async function storedPassword(file: string): Promise<string> {
   try {
     return (await readFile(file, 'utf8')).trim();
   } catch (error) {

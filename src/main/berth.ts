@@ -1,7 +1,7 @@
-/** The program: reads the environment, starts, says where it is and what to do first, and ends by a signal. */
+/** The program: reads the environment, starts, prints the addresses, and stops on a signal. */
 import { enableCompileCache } from 'node:module';
 
-// Before anything large is loaded: the second start then takes the compiled modules from the cache.
+// Must run before large modules load: the second start then reads compiled code from the cache.
 enableCompileCache();
 
 const { pino } = await import('pino');
@@ -23,7 +23,7 @@ const config = (() => {
 const log = pino({ level: config.logLevel, base: null });
 log.info(masked(config), `Berth ${VERSION} starts`);
 
-/** Starts what this process is, and says how it greets. */
+/** Starts the server or gateway of this process. */
 async function start(): Promise<{ greeting: string; stop: () => Promise<void> }> {
   if (config.role === 'gateway') {
     const { startGateway } = await import('./gateway.ts');
@@ -32,7 +32,7 @@ async function start(): Promise<{ greeting: string; stop: () => Promise<void> }>
   }
   const { startServer } = await import('./server.ts');
   const { welcome } = await import('./welcome.ts');
-  const onDatabaseLost = (): never => fail('Another Berth has taken the database; this one ends.');
+  const onDatabaseLost = (): never => fail('Another Berth holds the database now; this process exits.');
   const server = await startServer({ config, log, onDatabaseLost });
   return { greeting: welcome(server), stop: () => server.stop() };
 }
@@ -40,7 +40,7 @@ async function start(): Promise<{ greeting: string; stop: () => Promise<void> }>
 const { greeting, stop } = await start().catch((error: unknown) => {
   if (error instanceof Error && 'code' in error && error.code === 'EADDRINUSE') {
     return fail(
-      `${hostPort(config.listen)} or ${hostPort(config.gatewayListen)} is taken by another program; set BERTH_LISTEN and BERTH_GATEWAY_LISTEN.`,
+      `${hostPort(config.listen)} or ${hostPort(config.gatewayListen)} is in use by another program; set BERTH_LISTEN and BERTH_GATEWAY_LISTEN.`,
     );
   }
   log.debug({ err: error }, 'Berth could not start');
@@ -48,7 +48,7 @@ const { greeting, stop } = await start().catch((error: unknown) => {
 });
 process.stdout.write(greeting);
 
-/** npm passes a signal on that the terminal has sent to all of the group already: the second of two so close is an echo. */
+/** npm forwards a signal that the terminal already sent to the whole group: ignore the echo. */
 const ECHO_MS = 1_000;
 let endingSinceMs = 0;
 for (const signal of ['SIGTERM', 'SIGINT'] as const) {
@@ -56,11 +56,11 @@ for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     if (endingSinceMs > 0 && Date.now() - endingSinceMs > ECHO_MS) process.exit(1);
     if (endingSinceMs > 0) return;
     endingSinceMs = Date.now();
-    log.info({ signal }, 'draining; the same signal again ends at once');
+    log.info({ signal }, 'draining; the same signal again exits at once');
     stop().then(
       () => process.exit(0),
       (error: unknown) => {
-        log.error({ err: error }, 'could not end cleanly');
+        log.error({ err: error }, 'could not stop cleanly');
         process.exit(1);
       },
     );

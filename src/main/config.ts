@@ -1,4 +1,7 @@
-/** Everything settable, read from the environment once, checked, and shown with secrets masked. `docs/reference/settings.md` has the table. */
+/**
+ * Settings: read from the environment once, validated, printable with secrets masked. Table:
+ * `docs/reference/settings.md`.
+ */
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
@@ -52,9 +55,9 @@ const wholeUpTo = (max: number) =>
     .min(1)
     .max(max);
 
-const MAX_AT_ONCE = 1_000_000;
+const MAX_CONCURRENT = 1_000_000;
 const DAY_SECONDS = 86_400;
-/** 0: for as long as it likes. */
+/** 0 disables the limit. */
 const idleSeconds = z.coerce
   .number({ error: `must be a whole number from 0 (no limit) to ${DAY_SECONDS}` })
   .int()
@@ -65,12 +68,12 @@ const gatewayDomain = z.string().transform((text, ctx) => {
   const isWildcard = text.startsWith('*.');
   const name = (isWildcard ? text.slice(2) : text).toLowerCase();
   if (/^[a-z0-9.\-[\]:]+$/.test(name)) return { name, isWildcard };
-  const message = 'must be the name that the gateway is reached by, such as gpu.example.org, or *.gpu.example.org';
+  const message = 'must be the host name of the gateway, such as gpu.example.org, or *.gpu.example.org';
   ctx.addIssue({ code: 'custom', message });
   return z.NEVER;
 });
 
-/** A path is asked for: what lies at the top of a registry is seldom one's own. */
+/** Requires a path: the root of a registry is rarely private. */
 const archiveRegistry = z.string().transform((text, ctx) => {
   const read = parseImageRef(`${text}/archive`);
   const [first = '', ...path] = text.split('/');
@@ -100,9 +103,9 @@ const schema = z.object({
   BERTH_GATEWAY_CLIENT_IDLE_SECONDS: idleSeconds.default(600),
   BERTH_GATEWAY_INSTANCE_IDLE_SECONDS: idleSeconds.default(0),
   BERTH_GATEWAY_WEBSOCKET_IDLE_SECONDS: idleSeconds.default(0),
-  BERTH_GATEWAY_PORT_REQUESTS: wholeUpTo(MAX_AT_ONCE).default(1_024),
-  BERTH_GATEWAY_INSTANCE_REQUESTS: wholeUpTo(MAX_AT_ONCE).default(4_096),
-  BERTH_GATEWAY_CONNECTIONS: wholeUpTo(MAX_AT_ONCE).default(20_000),
+  BERTH_GATEWAY_PORT_REQUESTS: wholeUpTo(MAX_CONCURRENT).default(1_024),
+  BERTH_GATEWAY_INSTANCE_REQUESTS: wholeUpTo(MAX_CONCURRENT).default(4_096),
+  BERTH_GATEWAY_CONNECTIONS: wholeUpTo(MAX_CONCURRENT).default(20_000),
   BERTH_GATEWAY_URL: url.optional(),
   BERTH_API_URL: url.optional(),
   BERTH_TRUSTED_PROXIES: z
@@ -153,14 +156,14 @@ export interface Config {
   gatewayListen: Address;
   publicAddress: string;
   /**
-   * Host (and port) of the gateway, as `regionInfo.domain` says it; null: the gateway's own address once it listens. `isWildcard`: all names
-   * one below it lead here, too, so that each port has a host of its own.
+   * Host and port for `regionInfo.domain`; null: the gateway's listen address. `isWildcard`: each
+   * port has a host of its own below the name.
    */
   domain: { name: string; isWildcard: boolean } | null;
   gatewayUrl: string | null;
-  /** Files that browsers are shown the gateway's name by; null: it speaks plain HTTP. */
+  /** PEM files; null: plain HTTP. */
   gatewayTls: { cert: string; key: string } | null;
-  /** What passes through the gateway at once, and how long it may stand still; 0: as long as it likes. */
+  /** Concurrency limits and idle timeouts of the gateway; a timeout of 0 is disabled. */
   gatewayLimits: {
     clientIdleMs: number;
     instanceIdleMs: number;
@@ -170,49 +173,46 @@ export interface Config {
     connections: number;
   };
   apiUrl: string | null;
-  /** The same for the API. */
   apiTls: { cert: string; key: string } | null;
-  /** Addresses whose word about the client's own address is believed. */
+  /** IP addresses and CIDR ranges whose `X-Forwarded-*` headers count. */
   trustedProxies: string[];
-  /** What this process is: both, or one of the two, which then find each other in the data folder. */
+  /** `api` and `gateway` processes find each other in the data folder. */
   role: 'all' | 'api' | 'gateway';
   engine: 'docker' | 'simulated';
   databaseUrl: string | null;
   adminPassword: string | null;
-  /** Where node ports are published and reached; null: where the API listens, and by its public address. */
+  /** IP address of node ports; null: the API's. */
   nodePortAddress: string | null;
-  /** Where they are if that says nothing and no instance was published elsewhere; null: on the host of `listen`. */
-  nodePortAddressApart: string | null;
+  /** Default for node ports while the API is on loopback (decision 31); else null. */
+  loopbackNodePortAddress: string | null;
   nodePorts: { first: number; last: number };
   cpuOvercommit: number;
-  /** No instance runs longer without a stop; null: as long as it likes. */
-  capRunMs: number | null;
-  /** After how long without use new instances stop; null: not for that. */
+  /** Longest run of an instance; null: unlimited. */
+  maxRunMs: number | null;
+  /** Idle stop of new instances; null: none. */
   idleStopMs: number | null;
-  /** Where disks lie and how much of it may be promised; null: as is fitting. */
   pools: Record<PoolName, PoolConfig | null>;
-  /** Size of the folder that an account's instances of a region share; null: as their data disks have. */
+  /** Size of shared folders; null: the size of data disks. */
   sharedDiskGB: number | null;
-  /** Given up by the operator: made anew, if they are gone. */
+  /** Disks to replace by empty ones if they are gone. */
   lostDisks: readonly DiskId[];
-  /** Data sets of the operator, read-only for all who ask. */
+  /** Read-only data sets for all instances that ask for them. */
   commonDataFolder: string;
-  /** How instances may have a Docker of their own; null: not at all. `docs/security.md` says what each way costs. */
+  /** Docker inside instances (`docs/security.md`); null: off. */
   dockerInside: 'rootless' | 'nested' | null;
   registryImages: boolean;
-  /** Whether accounts may have images from registries on this very host, and so make the engine ask it. */
+  /** Whether accounts may use registries at loopback addresses of the engine's host. */
   localRegistries: boolean;
-  /** How long events and past operations are kept. */
-  eventsKeptMs: number;
-  /** What becomes of what the engine holds of ours and nobody wished: `docs/reference/settings.md`. */
+  /** Retention of events and finished operations. */
+  eventRetentionMs: number;
   orphans: OrphanPolicy;
-  /** Where archived and saved root disks are pushed; null: they stay in the engine's own store. */
+  /** Registry for archived and saved root disks; null: the engine's store. */
   archiveRegistry: { prefix: string; username: string; secret: string } | null;
   logLevel: 'debug' | 'info' | 'warn' | 'error';
   dockerHost: string | null;
 }
 
-/** Throws an Error whose message names each variable that is wrong, and what would be right. */
+/** Throws an Error whose message names each wrong variable and the values that work. */
 export function readConfig(env: Record<string, string | undefined>): Config {
   const set = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ''));
   const read = schema.safeParse(set);
@@ -222,11 +222,12 @@ export function readConfig(env: Record<string, string | undefined>): Config {
   }
   const { data } = read;
   if (data.BERTH_ROLE !== 'all' && data.BERTH_ENGINE === 'simulated') {
-    const why = 'the simulated engine lives in the process of the API, and no other reaches it: leave BERTH_ROLE out';
+    const why =
+      'the simulated engine lives in the process of the API, and no other process reaches it: leave BERTH_ROLE out';
     throw new Error(`The configuration is wrong:\n  BERTH_ROLE: ${why}`);
   }
   if (isAny(data.BERTH_LISTEN.host) && data.BERTH_PUBLIC_ADDRESS === undefined) {
-    const why = `BERTH_LISTEN is ${data.BERTH_LISTEN.host}, which is no address that others could be told`;
+    const why = `BERTH_LISTEN is ${data.BERTH_LISTEN.host}, an address that clients cannot connect to`;
     throw new Error(`The configuration is wrong:\n  BERTH_PUBLIC_ADDRESS: must be set, since ${why}`);
   }
   return {
@@ -253,10 +254,10 @@ export function readConfig(env: Record<string, string | undefined>): Config {
     databaseUrl: data.BERTH_DATABASE_URL ?? null,
     adminPassword: data.BERTH_ADMIN_PASSWORD ?? null,
     nodePortAddress: data.BERTH_NODE_PORT_ADDRESS ?? null,
-    nodePortAddressApart: apartOnLoopback(data),
+    loopbackNodePortAddress: loopbackNodePortAddressOf(data),
     nodePorts: data.BERTH_NODE_PORTS,
     cpuOvercommit: data.BERTH_CPU_OVERCOMMIT,
-    capRunMs: data.BERTH_MAX_RUN_HOURS === undefined ? null : data.BERTH_MAX_RUN_HOURS * 3_600_000,
+    maxRunMs: data.BERTH_MAX_RUN_HOURS === undefined ? null : data.BERTH_MAX_RUN_HOURS * 3_600_000,
     idleStopMs: data.BERTH_IDLE_STOP_MINUTES === undefined ? null : data.BERTH_IDLE_STOP_MINUTES * 60_000,
     pools: {
       default: data.BERTH_POOL ?? null,
@@ -269,7 +270,7 @@ export function readConfig(env: Record<string, string | undefined>): Config {
     dockerInside: data.BERTH_DOCKER_INSIDE === 'off' ? null : data.BERTH_DOCKER_INSIDE,
     registryImages: data.BERTH_REGISTRY_IMAGES === 'auto',
     localRegistries: data.BERTH_LOCAL_REGISTRIES === 'allow',
-    eventsKeptMs: data.BERTH_EVENTS_DAYS * 24 * 3_600_000,
+    eventRetentionMs: data.BERTH_EVENTS_DAYS * 24 * 3_600_000,
     orphans: { action: data.BERTH_STRAYS, retentionMs: data.BERTH_STRAY_HOURS * 3_600_000 },
     archiveRegistry: archiveRegistryOf(data),
     logLevel: data.BERTH_LOG,
@@ -278,10 +279,10 @@ export function readConfig(env: Record<string, string | undefined>): Config {
 }
 
 /**
- * Browsers send the cookies of a host to all of its ports. On loopback there is another address for the asking, and so the login at the
- * API stays out of the reach of what instances serve on node ports. Only Linux has all of 127.0.0.0/8.
+ * Browsers send a host's cookies to all of its ports. A second loopback address keeps the login of
+ * the API from pages on node ports. Only Linux routes all of 127.0.0.0/8 to loopback.
  */
-const apartOnLoopback = ({ BERTH_LISTEN, BERTH_PUBLIC_ADDRESS }: z.output<typeof schema>): string | null =>
+const loopbackNodePortAddressOf = ({ BERTH_LISTEN, BERTH_PUBLIC_ADDRESS }: z.output<typeof schema>): string | null =>
   process.platform === 'linux' &&
   BERTH_PUBLIC_ADDRESS === undefined &&
   ['127.0.0.1', 'localhost'].includes(BERTH_LISTEN.host)
@@ -292,9 +293,7 @@ function tlsOf(name: string, cert: string | undefined, key: string | undefined):
   if (cert !== undefined && key !== undefined) return { cert, key };
   if (cert === undefined && key === undefined) return null;
   const [lacks, has] = cert === undefined ? ['CERT', 'KEY'] : ['KEY', 'CERT'];
-  throw new Error(
-    `The configuration is wrong:\n  ${name}_${lacks}: must be set too, it goes together with ${name}_${has}`,
-  );
+  throw new Error(`The configuration is wrong:\n  ${name}_${lacks}: must be set too, together with ${name}_${has}`);
 }
 
 function archiveRegistryOf(data: z.output<typeof schema>): Config['archiveRegistry'] {
@@ -303,17 +302,14 @@ function archiveRegistryOf(data: z.output<typeof schema>): Config['archiveRegist
   const wrong = (name: string, why: string): Error => new Error(`The configuration is wrong:\n  ${name}: ${why}`);
   if ((username === '') !== (secret === '')) {
     const [lacks, has] = username === '' ? ['USERNAME', 'PASSWORD'] : ['PASSWORD', 'USERNAME'];
-    throw wrong(
-      `BERTH_ARCHIVE_REGISTRY_${lacks}`,
-      `must be set too, it goes together with BERTH_ARCHIVE_REGISTRY_${has}`,
-    );
+    throw wrong(`BERTH_ARCHIVE_REGISTRY_${lacks}`, `must be set too, together with BERTH_ARCHIVE_REGISTRY_${has}`);
   }
   if (prefix === undefined && username !== '')
     throw wrong('BERTH_ARCHIVE_REGISTRY', 'must be set, since a user name and a password for it are');
   return prefix === undefined ? null : { prefix, username, secret };
 }
 
-/** The configuration as it may be printed. */
+/** The configuration without secrets. */
 export const masked = (config: Config): Record<string, unknown> => ({
   ...config,
   adminPassword: config.adminPassword === null ? null : '***',
@@ -321,7 +317,7 @@ export const masked = (config: Config): Record<string, unknown> => ({
   archiveRegistry: config.archiveRegistry && { ...config.archiveRegistry, secret: '***' },
 });
 
-/** Without password and without parameters, which may hold one as well. */
+/** Masks the password and the query, which may hold a password too. */
 function maskedUrl(text: string): string {
   if (!URL.canParse(text)) return '***';
   const url = new URL(text);

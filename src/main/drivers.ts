@@ -1,4 +1,4 @@
-/** The default region's hands, as configured: its engine, and the storage beside it. */
+/** Drivers of the default region: its engine and its storage pools. */
 import { mkdir, readFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
@@ -18,7 +18,7 @@ const NOTEBOOK_RECIPE = join(IMAGES_FOLDER, 'notebook');
 const DOCKER_RECIPE = join(IMAGES_FOLDER, 'docker-inside');
 const USUAL_SOCKET = 'unix:///var/run/docker.sock';
 
-/** What the simulated region of an emulator can hold, unless told otherwise: enough that nobody's test runs into it. */
+/** Capacity of the simulated region: large enough for every client test. */
 const SIMULATED_CAPACITY = { cpuMilli: 1_000_000_000, memoryMiB: 1_000_000_000, gpus: 64 };
 
 export interface NotebookImage {
@@ -30,23 +30,23 @@ export interface NotebookImage {
 export interface Drivers {
   drivers: RegionDrivers;
   notebookImage: NotebookImage;
-  /** Calls to the engine at once. */
+  /** Concurrent calls to the engine. */
   width: number;
 }
 
-/** Begins names of the engine's own store: no registry can have them (RFC 6762 keeps `.local`). */
+/** Prefix of images in the engine's store; no registry can own it (RFC 6762 reserves `.local`). */
 const LOCAL = 'berth.local';
 
-type Kept = Pick<RegionDrivers, 'archivePrefix' | 'savedPrefix' | 'archivePushed' | 'archiveCredentials'>;
+type RootDiskPrefixes = Pick<RegionDrivers, 'archivePrefix' | 'savedPrefix' | 'archivePushed' | 'archiveCredentials'>;
 
-const namesUnder = (prefix: string) => ({ archivePrefix: `${prefix}/archive`, savedPrefix: `${prefix}/saved` });
+const prefixesUnder = (prefix: string) => ({ archivePrefix: `${prefix}/archive`, savedPrefix: `${prefix}/saved` });
 
-/** Where root disks are kept: those archived, and those saved as images. */
-function keptIn(registry: Config['archiveRegistry']): Kept {
-  if (registry === null) return { ...namesUnder(LOCAL), archivePushed: false };
+/** Image names of archived and saved root disks. */
+function rootDiskPrefixes(registry: Config['archiveRegistry']): RootDiskPrefixes {
+  if (registry === null) return { ...prefixesUnder(LOCAL), archivePushed: false };
   const { prefix, username, secret } = registry;
   const archiveCredentials = username === '' ? undefined : { username, secret };
-  return { ...namesUnder(prefix), archivePushed: true, archiveCredentials };
+  return { ...prefixesUnder(prefix), archivePushed: true, archiveCredentials };
 }
 
 export async function makeDrivers(
@@ -69,9 +69,9 @@ export async function makeDrivers(
       nodePortRange: config.nodePorts,
       nodePortAddress: await nodePortAddressOf(config),
       commonDataFolder: config.commonDataFolder,
-      ...keptIn(config.archiveRegistry),
+      ...rootDiskPrefixes(config.archiveRegistry),
       startScript,
-      seen: { probe: null, answers: false, text: 'the engine was not asked yet' },
+      seen: { probe: null, answers: false, text: 'the engine was not probed yet' },
     },
     notebookImage: { ref: recipeRef(recipe), name: 'JupyterLab (Debian)', tags: ['jupyterlab', 'python3', 'ssh'] },
     width: config.engine === 'docker' ? 4 * availableParallelism() : 64,
@@ -81,20 +81,20 @@ export async function makeDrivers(
 export const makeEngine = (config: Config, installation: string, log: Logger): Promise<Engine> =>
   config.engine === 'docker' ? dockerEngine(config, installation, log) : simulatedEngine(config, installation);
 
-// Only the engine that is used is loaded: dockerode alone is 10 MB and a tenth of the start.
+// Loads only the engine in use: dockerode takes 10 MB and a tenth of the start.
 
 async function dockerEngine(config: Config, installation: string, log: Logger): Promise<Engine> {
   const { endpointOf, makeClient } = await import('../engines/docker/client/client.ts');
   const { makeDockerEngine } = await import('../engines/docker/docker.ts');
   const endpoint = endpointOf(config.dockerHost ?? USUAL_SOCKET);
   if (!('socketPath' in endpoint)) {
-    const why = 'disks and control files are folders of this machine, which an engine elsewhere can not mount';
+    const why = 'disks and control files are folders of this machine, and an engine elsewhere cannot mount them';
     throw new Error(`DOCKER_HOST is ${config.dockerHost}: ${why}. Give the socket of an engine on this machine.`);
   }
-  const { archivePrefix, savedPrefix } = namesUnder(LOCAL);
+  const { archivePrefix, savedPrefix } = prefixesUnder(LOCAL);
   const buildLocalImage: BuildLocalImage = async (ref, onProgress, signal) => {
     if (ref.startsWith(`${archivePrefix}/`) || ref.startsWith(`${savedPrefix}/`)) {
-      const text = `the root disk that was kept as ${ref} is not on the host any more; the operator may have a backup of it`;
+      const text = `the root disk saved as ${ref} is not on the host any more; the operator may have a backup`;
       throw new EngineFault('not_found', text, { retry: false, reason: 'imageMissing' });
     }
     const made = await Promise.all(
@@ -102,7 +102,7 @@ async function dockerEngine(config: Config, installation: string, log: Logger): 
     );
     const found = made.find(({ recipe }) => recipeRef(recipe) === ref);
     if (found === undefined) {
-      throw new EngineFault('not_found', `the recipe of ${ref} has changed since; launch the present image anew`, {
+      throw new EngineFault('not_found', `the recipe of ${ref} has changed; launch with the current image`, {
         retry: false,
       });
     }

@@ -1,6 +1,6 @@
 /**
- * What a new installation begins with: a default region, instance types fitted to the machine, prices, images. Ids are drawn once and
- * kept; facts that follow from the configuration are brought up to date at each start.
+ * Initial data of an installation: default region, instance types that fit the machine, prices,
+ * images. Ids are drawn once; facts that follow from the configuration are updated at each start.
  */
 import { arch, availableParallelism, totalmem } from 'node:os';
 import { poolForType } from '../control/volumes/disks.ts';
@@ -27,32 +27,32 @@ import type { Probe } from '../engines/contract.ts';
 import type { Db, Store } from '../store/store.ts';
 import type { Config } from './config.ts';
 
-/** A write of so many texts holds up all else: 500 did for 200 to 450 ms. */
-const REWRITTEN_AT_ONCE = 50;
+/** Bounds how long one write blocks others: 500 texts took 200 to 450 ms. */
+const TEXTS_PER_WRITE = 50;
 const MIB_PER_GB = 1024;
-/** Memory that stays with the host: its own programs, the engine and Berth. */
+/** Memory reserved for the host's programs, the engine and Berth. */
 export const HOST_MEMORY_MIB = 1024;
 
-/** Cores and GB of memory; those that fit the machine are offered. */
+/** Sizes in cores; the catalog offers those that fit the machine. */
 const CPU_SIZES = [1, 2, 4, 8, 16, 32, 64] as const;
 const GB_PER_CORE = 2;
 const GPU_SIZES = [1, 2, 4, 8] as const;
-/** What a whole host of eight GPUs has: the share of a GPU is of no more, however large the simulated machine is. */
+/** Bounds the share of one GPU on a (simulated) machine that is larger. */
 const LARGEST = { cores: 256, memoryGB: 2048, gpus: 8 } as const;
 
-/** Dollars an hour. An operator's own prices come with the ledger; these are there so that everything has one. */
+/** Dollars an hour, until an operator can set prices. */
 const CORE_PRICE = 0.02;
 const GPU_PRICE = 0.8;
 
 export interface Machine {
   cpuCores: number;
   memoryMiB: number;
-  /** As image catalogs name it: `amd64`, `arm64`. */
+  /** `amd64`, `arm64`. */
   architecture: string;
   gpus: { name: string }[];
 }
 
-/** What is known before the engine has answered: GPUs are its to tell. */
+/** Facts known before the engine answers; only the engine knows GPUs. */
 export const thisMachine = (): Machine => ({
   cpuCores: availableParallelism(),
   memoryMiB: Math.floor(totalmem() / 1024 ** 2),
@@ -67,11 +67,18 @@ export const machineOf = ({ capacity, devices, architecture }: Probe): Machine =
   gpus: devices.filter(({ kind }) => kind === 'gpu'),
 });
 
-/** Units of each charge mode in hours, with what is taken off for a longer promise or for the off-peak hours. */
-const TERMS = { tidePerHour: 0.5, perHour: 1, perDay: 24 * 0.9, perWeek: 168 * 0.8, perMonth: 720 * 0.7 } as const;
+/** Charged hours per unit of each charge mode, with its discount. */
+const HOURS_CHARGED = {
+  tidePerHour: 0.5,
+  perHour: 1,
+  perDay: 24 * 0.9,
+  perWeek: 168 * 0.8,
+  perMonth: 720 * 0.7,
+} as const;
 
 export function pricesOf(dollarsPerHour: number): Record<ChargeMode, Micros> {
-  const price = (mode: ChargeMode): Micros => fromDollars(Math.round(dollarsPerHour * TERMS[mode] * 10_000) / 10_000);
+  const price = (mode: ChargeMode): Micros =>
+    fromDollars(Math.round(dollarsPerHour * HOURS_CHARGED[mode] * 10_000) / 10_000);
   return {
     tidePerHour: price('tidePerHour'),
     perHour: price('perHour'),
@@ -82,25 +89,22 @@ export function pricesOf(dollarsPerHour: number): Record<ChargeMode, Micros> {
 }
 
 const DATA_DISK_GB = 20;
-/** A place is to hold so many data disks at least. */
-const DATA_DISKS = 25;
+/** A pool must hold at least this many data disks. */
+const MIN_DATA_DISKS = 25;
 
-/**
- * How large the data disk of an instance is, by the place that they lie on: a small machine has small ones, and holds a few all the same.
- * Found out once, and kept.
- */
-export async function dataDiskGBOf(store: Store, pools: readonly PoolDrivers[]): Promise<number> {
+/** Size of data disks, chosen once by the size of the pool: small machines get small disks. */
+export async function ensureDataDiskGB(store: Store, pools: readonly PoolDrivers[]): Promise<number> {
   const known = await setting(store.read, 'dataDiskGB');
   if (known !== undefined) return Number(known);
   const { storage } = poolForType({ pools }, volumeTypeOfDisk('data'));
   const { totalBytes } = await storage.space();
-  const fitting = Math.floor(totalBytes / BYTES_PER_GB / DATA_DISKS);
+  const fitting = Math.floor(totalBytes / BYTES_PER_GB / MIN_DATA_DISKS);
   const chosen = Math.max(1, Math.min(DATA_DISK_GB, fitting));
   return Number(await store.write((tx) => ensureSetting(tx, 'dataDiskGB', String(chosen))));
 }
 
-/** Types that the machine can hold at least once: CPU sizes, and whole GPUs where there are some. Pure. */
-export function fittedTypes(machine: Machine & { dataDiskGB?: number }): Omit<InstanceType, 'id' | 'regionId'>[] {
+/** Instance types that the machine can hold at least once: CPU sizes, and whole GPUs. */
+export function typesThatFit(machine: Machine & { dataDiskGB?: number }): Omit<InstanceType, 'id' | 'regionId'>[] {
   const memoryGB = Math.max(1, Math.floor((machine.memoryMiB - HOST_MEMORY_MIB) / MIB_PER_GB));
   const base = {
     isSpot: false,
@@ -143,7 +147,7 @@ export function fittedTypes(machine: Machine & { dataDiskGB?: number }): Omit<In
 }
 
 export interface OfferedImage {
-  /** Keeps its id between starts. */
+  /** Identifies the image between starts. */
   key: string;
   name: string;
   ref: string;
@@ -192,7 +196,7 @@ export const defaultRegionId = (store: Store, uuid: string): Promise<RegionId> =
 export const installationId = (store: Store, uuid: string): Promise<string> =>
   store.write((tx) => ensureSetting(tx, 'installation', uuid));
 
-/** Makes the region, or brings its facts up to date. What it holds is the engine's to tell, once it has answered. */
+/** Creates or updates the region. The probe sets its capacity once the engine answers. */
 export async function saveDefaultRegion(
   store: Store,
   region: Region,
@@ -209,27 +213,27 @@ export async function saveDefaultRegion(
 }
 
 /**
- * Containers stay published on the address that they were made with, and what is told of it holds for the whole region: an installation whose
- * node ports were on the API's own address goes on there (decision 31).
+ * Containers stay published on the address they were created with, and a region has one address: an
+ * installation whose node ports use the API's address keeps doing so (decision 31).
  */
-export async function withNodePortsWhereTheyAre(config: Config, store: Store, regionId: string): Promise<Config> {
+export async function keepNodePortAddress(config: Config, store: Store, regionId: string): Promise<Config> {
   const before = await regionWithUsage(store.read, regionId);
   const isWithApi = before?.region.sshAddress === config.publicAddress;
-  return isWithApi ? { ...config, nodePortAddressApart: null } : config;
+  return isWithApi ? { ...config, loopbackNodePortAddress: null } : config;
 }
 
 /**
- * Writes the texts of the region's instances anew if what they show of it, or their shape, has changed since they were last all
- * written. That they were is kept after the last of them, so that a crash in between only begins again. Lists are served meanwhile: a
- * migration leaves texts that keep the contract, and what is written here is the same thing said by today's rules.
+ * Rewrites the public texts of the region's instances if the region's facts or the texts' shape
+ * changed since the last complete rewrite. Completion is recorded last, so a crash starts over.
+ * Lists are served meanwhile: a migration must leave texts that honor the contract.
  */
-export async function rewriteTexts(store: Store, region: Region, signal: AbortSignal): Promise<void> {
+export async function refreshPublicTexts(store: Store, region: Region, signal: AbortSignal): Promise<void> {
   const name = `texts.${region.id}`;
   const shown = JSON.stringify({ shape: PUBLIC_SHAPE, region });
   if ((await setting(store.read, name)) === shown) return;
   for (let after = ''; ;) {
     if (signal.aborted) return;
-    const rows = await instanceRowsOfRegion(store.read, region.id, after, REWRITTEN_AT_ONCE);
+    const rows = await instanceRowsOfRegion(store.read, region.id, after, TEXTS_PER_WRITE);
     const last = rows.at(-1);
     if (!last) break;
     after = last.id;

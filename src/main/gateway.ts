@@ -1,4 +1,7 @@
-/** The gateway, in the process of the API or in one of its own: then it follows the API over a socket in the data folder, and serves on while that is away. */
+/**
+ * Starts the gateway: in the API's process, or as a process that follows the API over a socket in
+ * the data folder.
+ */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
@@ -15,10 +18,10 @@ import { makeEngine } from './drivers.ts';
 import { connectionsOf, openFilesLimit, sshFiles } from './open-files.ts';
 import { openTlsFiles } from './tls-files.ts';
 
-/** Closed to all but Berth's own user: who can open it learns the notebooks' secrets. */
+/** Socket of the API for the gateway process, mode 0600: it carries notebook tokens. */
 export const linkPath = ({ dataFolder }: Pick<Config, 'dataFolder'>): string => join(dataFolder, 'gateway.sock');
 
-/** The same the other way: what terminals show, and what is typed there, goes over it. */
+/** Socket of the gateway process for the API, mode 0600: it carries terminal input and output. */
 export const terminalsPath = ({ dataFolder }: Pick<Config, 'dataFolder'>): string => join(dataFolder, 'terminals.sock');
 
 type Given = Pick<GatewayDeps, 'forwarding' | 'authenticate' | 'issuer' | 'apiOrigin' | 'portDomain' | 'log'>;
@@ -28,7 +31,7 @@ export interface OpenGateway {
   stop(): Promise<void>;
 }
 
-/** It listens once this is answered. Throws an Error that says which file of a certificate is wrong. */
+/** Resolves once the gateway listens. Throws an Error that names a bad certificate file. */
 export async function openGateway(config: Config, given: Given): Promise<OpenGateway> {
   const tls = config.gatewayTls === null ? undefined : await openTlsFiles(config.gatewayTls, given.log);
   const openFiles = await openFilesLimit();
@@ -57,7 +60,7 @@ export interface GatewayProcess {
   stop(): Promise<void>;
 }
 
-/** Waits for the API to be there for the first time: without its word nobody is let in anywhere. */
+/** Waits for the API once: without its routes the gateway can authorize nobody. */
 export async function startGateway({ config, log }: { config: Config; log: Logger }): Promise<GatewayProcess> {
   const late: { dial: Forwarding['dial']; fronts: SshFronts | null } = {
     dial: () => Promise.reject(new Error('no engine yet')),
@@ -70,9 +73,9 @@ export async function startGateway({ config, log }: { config: Config; log: Logge
     onTold: (told) => (late.fronts === null ? void before.push(told) : late.fronts.told(told)),
     log,
   });
-  log.info({ socket: linkPath(config) }, 'waits for the API, which is another process (BERTH_ROLE=api)');
+  log.info({ socket: linkPath(config) }, 'waiting for the API process (BERTH_ROLE=api)');
   const { issuer } = await following.ready;
-  // Its own way to the containers: a connection must not hang on the API.
+  // Own connections to containers, independent of the API.
   const engine = await makeEngine(config, issuer, log);
   late.dial = (id, port, signal) => engine.dial(id, port, signal);
   const { forwarding, authenticate } = following;

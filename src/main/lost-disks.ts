@@ -1,4 +1,7 @@
-/** Disks that the operator gives up for lost: an instance whose disk is gone does not start again with an empty one until that is said. */
+/**
+ * Disks that the operator declares lost (`BERTH_LOST_DISKS`); only these are replaced by empty
+ * ones.
+ */
 import type { Logger } from 'pino';
 import { z } from 'zod';
 import { diskKey, type DiskId } from '../domain/disk.ts';
@@ -7,7 +10,7 @@ import type { Store } from '../store/store.ts';
 
 const NAME = /^(?<kind>data|docker|shared)\/(?<id>[^\s]+)$/;
 
-/** Of volumes and snapshots it is said by deleting them. */
+/** Lost volumes and snapshots are deleted instead. */
 export const lostDisks = z.string().transform((text, ctx): DiskId[] =>
   text.split(',').flatMap((part) => {
     const { kind, id = '' } = NAME.exec(part.trim())?.groups ?? {};
@@ -18,9 +21,13 @@ export const lostDisks = z.string().transform((text, ctx): DiskId[] =>
   }),
 );
 
-/** They are made anew, empty, when they are next wanted. One that is there after all stays as it is. */
-export async function giveUpForLost(store: Store, disks: readonly DiskId[], log: Pick<Logger, 'warn'>): Promise<void> {
+/** Lets the next use create the disks again, empty. A disk that exists stays as it is. */
+export async function allowEmptyReplacements(
+  store: Store,
+  disks: readonly DiskId[],
+  log: Pick<Logger, 'warn'>,
+): Promise<void> {
   if (disks.length === 0) return;
   await store.write((tx) => markProvisioned(tx, disks, false));
-  log.warn({ disks: disks.map(diskKey) }, 'disks are given up for lost: those that are gone are made anew, empty');
+  log.warn({ disks: disks.map(diskKey) }, 'disks are declared lost: missing ones will be created again, empty');
 }

@@ -1,4 +1,7 @@
-/** Image work that begins by itself: the default image is made, and public images are offered where their registry answers. */
+/**
+ * Background image work: builds the default image, and offers public images while their registry
+ * answers.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { ImagePulls } from '../control/images/image-pulls.ts';
@@ -6,14 +9,14 @@ import type { Engine } from '../engines/contract.ts';
 import type { OfferedImage } from './first-run.ts';
 import { registries } from './registry-images.ts';
 
-const TRY_AGAIN_MS = 15_000;
+const RETRY_MS = 15_000;
 const PROGRESS_STEP_PERCENT = 10;
 const ANSWER_DEADLINE_MS = 5_000;
-const ASK_REGISTRIES_EVERY_MS = 3_600_000;
+const REGISTRY_CHECK_EVERY_MS = 3_600_000;
 
 const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-/** Makes the image present, however often that takes, and says in the log how far it is. */
+/** Builds or pulls the image, retries until it succeeds, and logs the progress. */
 export async function prepareImage(
   { imagePulls, engine, ref, log }: { imagePulls: ImagePulls; engine: Engine; ref: string; log: Logger },
   signal: AbortSignal,
@@ -32,16 +35,16 @@ export async function prepareImage(
       return;
     } catch (error) {
       if (signal.aborted) return;
-      const again = `the default image could not be prepared; tried again in ${TRY_AGAIN_MS / 1000} s`;
+      const again = `the default image could not be prepared; retrying in ${RETRY_MS / 1000} s`;
       log.warn({ image: ref, reason: reasonOf(error) }, again);
-      await sleep(TRY_AGAIN_MS, undefined, { signal }).catch(() => {});
+      await sleep(RETRY_MS, undefined, { signal }).catch(() => {});
     }
   }
 }
 
 /**
- * An offer that nobody here could pull would only disappoint, so each registry is asked, again every hour, until it has answered.
- * Any answer counts, the usual 401 included: it shows that the registry can be reached from here.
+ * Adds a registry's images to the catalog once the registry answers; any HTTP answer counts, 401
+ * included.
  */
 export async function offerRegistryImages(
   { offer, log }: { offer: (image: OfferedImage) => Promise<unknown>; log: Logger },
@@ -54,13 +57,13 @@ export async function offerRegistryImages(
       try {
         await fetch(url, { signal: AbortSignal.any([signal, AbortSignal.timeout(ANSWER_DEADLINE_MS)]) });
       } catch {
-        log.debug({ registry: url }, 'the registry does not answer from here; its images are not offered');
+        log.debug({ registry: url }, 'the registry does not answer; its images are not offered');
         continue;
       }
       for (const image of images) await offer(image);
       silent.delete(registry);
       log.info({ registry: url, images: images.length }, 'the registry answers; its images are in the catalog');
     }
-    if (silent.size > 0) await sleep(ASK_REGISTRIES_EVERY_MS, undefined, { signal }).catch(() => {});
+    if (silent.size > 0) await sleep(REGISTRY_CHECK_EVERY_MS, undefined, { signal }).catch(() => {});
   }
 }

@@ -1,4 +1,4 @@
-/** Public images, by the registry that has them. */
+/** Public images by registry. */
 import type { OfferedImage } from './first-run.ts';
 
 const jupyter = (name: string, title: string, ...tags: string[]): OfferedImage => ({

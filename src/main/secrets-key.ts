@@ -1,29 +1,32 @@
-/** The key that registry secrets are sealed with: beside the database and not in it, so that a copy of the one does not open the other. */
+/**
+ * Key that seals registry secrets; stored outside of the database, so a copy of either opens
+ * nothing.
+ */
 import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { writeWhole } from './write-whole.ts';
+import { writeAtomically } from './write-atomically.ts';
 
 const FILE = 'secrets.key';
 const KEY_BYTES = 32;
 
-/** Drawn at the first start. The folder is locked: nobody else draws one at the same time. */
+/** Generates the key at the first start. Needs the lock of the data folder. */
 export async function ensureSecretsKey(dataFolder: string): Promise<Uint8Array> {
   const file = join(dataFolder, FILE);
-  const kept = await keptIn(file);
-  if (kept?.length === KEY_BYTES) return kept;
-  if (kept !== null) {
-    const lost = 'without it the registry credentials have to be registered anew';
+  const stored = await storedKey(file);
+  if (stored?.length === KEY_BYTES) return stored;
+  if (stored !== null) {
+    const lost = 'without the key, registry credentials must be registered again';
     throw new Error(
-      `${file} has ${kept.length} bytes and must have ${KEY_BYTES}: put it back from a backup, or remove it (${lost}).`,
+      `${file} has ${stored.length} bytes and must have ${KEY_BYTES}: put it back from a backup, or remove it (${lost}).`,
     );
   }
   const key = randomBytes(KEY_BYTES);
-  await writeWhole(file, key);
+  await writeAtomically(file, key);
   return key;
 }
 
-async function keptIn(file: string): Promise<Uint8Array | null> {
+async function storedKey(file: string): Promise<Uint8Array | null> {
   try {
     return await readFile(file);
   } catch (error) {

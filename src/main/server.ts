@@ -1,6 +1,6 @@
 /**
- * A whole Berth, wired and started: store, control, API and gateway. Nothing here reads the environment, so that tests start the
- * very same server, on other ports and with other hands.
+ * A whole Berth, wired and started: store, control, API and gateway. Nothing here reads the
+ * environment, so that tests start the very same server, on other ports and with other hands.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
@@ -29,7 +29,7 @@ import type { Config } from './config.ts';
 import * as firstRun from './first-run.ts';
 import { linkPath, openGateway, terminalsPath } from './gateway.ts';
 import { makeDrivers, type Drivers } from './drivers.ts';
-import { giveUpForLost } from './lost-disks.ts';
+import { allowEmptyReplacements } from './lost-disks.ts';
 import { sshFiles } from './open-files.ts';
 import { makePools } from './pools.ts';
 import { offerRegistryImages, prepareImage } from './prepare-images.ts';
@@ -77,10 +77,10 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     opened.push(() => store.stop());
     const installation = await firstRun.installationId(store, randomUUID());
     const regionId = await firstRun.defaultRegionId(store, randomUUID());
-    const config = await firstRun.withNodePortsWhereTheyAre(asked, store, regionId);
-    await giveUpForLost(store, config.lostDisks, log);
+    const config = await firstRun.keepNodePortAddress(asked, store, regionId);
+    await allowEmptyReplacements(store, config.lostDisks, log);
     const pools = await makePools({ config, store, installation, log });
-    const dataDiskGB = await firstRun.dataDiskGBOf(store, pools);
+    const dataDiskGB = await firstRun.ensureDataDiskGB(store, pools);
     const sharedDiskGB = config.sharedDiskGB ?? dataDiskGB;
     const drivers = await makeDrivers(config, regionId, { pools, sharedDiskGB }, installation, log);
     opened.push(() => drivers.drivers.engine.stop());
@@ -125,14 +125,14 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       value: 'default',
       location: 'local',
       domain,
-      sshAddress: config.nodePortAddress ?? config.nodePortAddressApart ?? config.publicAddress,
+      sshAddress: config.nodePortAddress ?? config.loopbackNodePortAddress ?? config.publicAddress,
       engine: config.engine,
     };
     await firstRun.saveDefaultRegion(store, region, machine, config);
     const types = await firstRun.saveTypes(
       store,
       regionId,
-      firstRun.fittedTypes({ ...machine, dataDiskGB }),
+      firstRun.typesThatFit({ ...machine, dataDiskGB }),
       randomUUID,
     );
     const offer = (image: firstRun.OfferedImage): Promise<string> =>
@@ -165,13 +165,13 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       hostMemoryMiB: firstRun.HOST_MEMORY_MIB,
       dataSpace: () => spaceAt(dataFolder),
       onEngineAnswers: async (_, probe) => {
-        const types = firstRun.fittedTypes({ ...firstRun.machineOf(probe), dataDiskGB });
+        const types = firstRun.typesThatFit({ ...firstRun.machineOf(probe), dataDiskGB });
         await firstRun.saveTypes(store, regionId, types, randomUUID);
       },
       limits,
-      endsRules: { capRunMs: config.capRunMs, idle: config.idleStopMs === null ? null : idlePolicy(config.idleStopMs) },
+      endsRules: { capRunMs: config.maxRunMs, idle: config.idleStopMs === null ? null : idlePolicy(config.idleStopMs) },
       idleLimits,
-      eventsKeptMs: config.eventsKeptMs,
+      eventsKeptMs: config.eventRetentionMs,
       orphans: config.orphans,
       localRegistries: config.localRegistries,
       alone: true,
@@ -231,7 +231,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     const { imagePulls } = running;
     const work = [
       prepareImage({ imagePulls, engine: drivers.drivers.engine, ref: drivers.notebookImage.ref, log }, aside.signal),
-      firstRun.rewriteTexts(store, region, aside.signal),
+      firstRun.refreshPublicTexts(store, region, aside.signal),
       ...(config.registryImages ? [offerRegistryImages({ offer, log }, aside.signal)] : []),
     ];
     for (const one of work) one.catch((error: unknown) => log.error({ err: error }, 'work beside the serving failed'));

@@ -1,6 +1,6 @@
 /**
- * A certificate and its key, as files that others renew: looked at again and again, and taken once both are whole and belong together. What
- * can't be used is said in the log, and what was used before stays.
+ * Certificate and key files with renewal: checked periodically, used once both files match. A bad
+ * pair is logged, and the previous pair stays active.
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
@@ -14,38 +14,38 @@ export interface TlsPair {
 
 export interface TlsFiles {
   readonly first: TlsPair;
-  /** Told of each pair that takes its place. */
+  /** Calls back with each renewed pair. */
   follow(taken: (pair: TlsPair) => void): void;
   stop(): void;
 }
 
-const LOOK_EVERY_MS = 5_000;
+const CHECK_EVERY_MS = 5_000;
 
-/** Throws an Error that says which file is wrong. */
+/** Throws an Error that names the bad file. */
 export async function openTlsFiles(
   { cert, key }: { cert: string; key: string },
   log: Pick<Log, 'info' | 'error'>,
-  lookEveryMs = LOOK_EVERY_MS,
+  checkEveryMs = CHECK_EVERY_MS,
 ): Promise<TlsFiles> {
   const read = async (): Promise<TlsPair> => ({ cert: await readFile(cert, 'utf8'), key: await readFile(key, 'utf8') });
   const followers: ((pair: TlsPair) => void)[] = [];
-  const first = checked(await read());
+  const first = validated(await read());
   let seen = JSON.stringify(first);
 
   async function look(): Promise<void> {
     try {
       const pair = await read();
       if (JSON.stringify(pair) === seen) return;
-      // Said once for each: a renewal writes one of the two first.
+      // Logs each change once: a renewal writes one of the two files first.
       seen = JSON.stringify(pair);
-      checked(pair);
+      validated(pair);
       for (const taken of followers) taken(pair);
       log.info({ cert }, 'a new certificate is in use');
     } catch (error) {
-      log.error({ err: error, cert, key }, 'the certificate can not be used; the one before stays in use');
+      log.error({ err: error, cert, key }, 'the certificate is unusable; the previous one stays active');
     }
   }
-  const timer = setInterval(() => void look(), lookEveryMs);
+  const timer = setInterval(() => void look(), checkEveryMs);
   timer.unref();
   return {
     first,
@@ -54,8 +54,8 @@ export async function openTlsFiles(
   };
 }
 
-/** Throws what is wrong with a pair. Of an empty file, which one that is being written is for a moment, a context alone would say nothing. */
-function checked(pair: TlsPair): TlsPair {
+/** Throws if key and certificate do not match. A secure context alone accepts an empty file. */
+function validated(pair: TlsPair): TlsPair {
   if (!new X509Certificate(pair.cert).checkPrivateKey(createPrivateKey(pair.key)))
     throw new Error('the key is not that of the certificate');
   createSecureContext({ ...pair });

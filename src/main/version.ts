@@ -1,2 +1,2 @@
-/** As `package.json` says it. */
+/** Equals the version of `package.json`. */
 export const VERSION = '0.1.0';

@@ -1,4 +1,4 @@
-/** What a person sees once it serves: where it is, who may log in, and a first launch to copy. */
+/** Text shown after start: addresses, the first account, and a first launch to copy. */
 import type { Server } from './server.ts';
 
 export function welcome({

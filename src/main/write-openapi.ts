@@ -1,4 +1,4 @@
-/** Writes `docs/openapi.json`: `npm run openapi`, after a change of the contract. A test fails while the file is behind. */
+/** Writes `docs/openapi.json` (`npm run openapi`). A test fails while the file is out of date. */
 import { readFile, writeFile } from 'node:fs/promises';
 import { openapiDocument } from '../contract/openapi.ts';
 import { errorKinds } from '../edge/http/status.ts';

@@ -206,11 +206,17 @@ onBothEngines('ssh keys', (open) => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
     await room.access.createSshKey(caller, { name: 'laptop', publicKey: queueEntries(1) }, null);
-    const twin = room.access.createSshKey(caller, { name: 'other', publicKey: queueEntries(1, 'another comment') }, null);
+    const twin = room.access.createSshKey(
+      caller,
+      { name: 'other', publicKey: queueEntries(1, 'another comment') },
+      null,
+    );
     await expectRefused(twin, 'name_taken', /already, as "laptop" \(SHA256:/);
     await room.access.createSshKey(await adminOf(room), { name: 'laptop', publicKey: queueEntries(1) }, null);
     const outcomes = await Promise.allSettled(
-      Array.from({ length: 8 }, () => room.access.createSshKey(caller, { name: 'n', publicKey: queueEntries(5) }, null)),
+      Array.from({ length: 8 }, () =>
+        room.access.createSshKey(caller, { name: 'n', publicKey: queueEntries(5) }, null),
+      ),
     );
     expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
   });

@@ -76,7 +76,7 @@ test('families are one for each GPU name and for spot, with their regions and ty
 test('a machine is offered what fits it at least once', () => {
   const names = (cpuCores: number, memoryGB: number, gpus = 0): string[] =>
     firstRun
-      .fittedTypes({
+      .typesThatFit({
         cpuCores,
         memoryMiB: memoryGB * 1024,
         gpus: Array.from({ length: gpus }, () => ({ name: 'A100' })),
@@ -160,7 +160,7 @@ onBothEngines('the catalog', (open) => {
       nodePorts: { first: 1, last: 1_000 },
       cpuOvercommit: 1,
     });
-    await firstRun.rewriteTexts(world.store, region, new AbortController().signal);
+    await firstRun.refreshPublicTexts(world.store, region, new AbortController().signal);
     const after = await world.instance(instanceId);
     expect(after.instanceSpecInfo.regionInfo).toMatchObject({
       name: 'renamed',

@@ -5,7 +5,7 @@
 import { sql } from 'kysely';
 import { expect, test } from 'vitest';
 import { tidy } from '../../../src/control/base/delete-expired.ts';
-import { rewriteTexts } from '../../../src/main/first-run.ts';
+import { refreshPublicTexts } from '../../../src/main/first-run.ts';
 import { regionsWithUsage } from '../../../src/store/tables/catalog.ts';
 import { recordOrphans } from '../../../src/store/tables/orphans.ts';
 import { onEngine } from '../../fixtures/store.ts';
@@ -71,7 +71,7 @@ onEngine('sqlite', 'locks are taken in one order', (open) => {
     const [counted] = await regionsWithUsage(world.store.read);
     if (!counted) throw new Error('the world has no region');
     const noted = await noting(world, [['update', 'account']]);
-    await rewriteTexts(world.store, counted.region, new AbortController().signal);
+    await refreshPublicTexts(world.store, counted.region, new AbortController().signal);
     expect(await noted()).toEqual(inOrder.map((id) => `account ${id}`));
   });
 

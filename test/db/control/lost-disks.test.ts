@@ -2,7 +2,7 @@
 import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { giveUpForLost } from '../../../src/main/lost-disks.ts';
+import { allowEmptyReplacements } from '../../../src/main/lost-disks.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { becomesConsistent } from './consistency.ts';
 import { hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
@@ -47,7 +47,7 @@ onBothEngines('a disk of an instance that is gone', (open) => {
       const world = await makeWorld(await open(), { mayFail: /is gone from its pool/ });
       const { id, disk, name } = await stopped(world, kind);
       const other = await stopped(world, 'data');
-      await giveUpForLost(
+      await allowEmptyReplacements(
         world.store,
         [
           { kind, id: name },

@@ -13,7 +13,7 @@ import { publicInstance } from '../../../src/domain/public-instance.ts';
 import { publicOperation } from '../../../src/domain/public-operation.ts';
 import { nodePortAddressOf } from '../../../src/main/addresses.ts';
 import { readConfig } from '../../../src/main/config.ts';
-import { rewriteTexts, withNodePortsWhereTheyAre } from '../../../src/main/first-run.ts';
+import { refreshPublicTexts, keepNodePortAddress } from '../../../src/main/first-run.ts';
 import { diskKey } from '../../../src/domain/disk.ts';
 import { disksOfRegion } from '../../../src/store/tables/disks.ts';
 import { sessionGrantsOf } from '../../../src/store/tables/gateway-grants.ts';
@@ -48,7 +48,7 @@ const rowsOf = async (store: Store): Promise<(readonly [Old, InstanceRow])[]> =>
   });
 };
 
-const rewrite = (store: Store): Promise<void> => rewriteTexts(store, region, new AbortController().signal);
+const rewrite = (store: Store): Promise<void> => refreshPublicTexts(store, region, new AbortController().signal);
 
 const wholeOperation = (
   { kind, state, stage }: Old['operation'],
@@ -155,10 +155,10 @@ onBothEngines('an upgrade from the first version', (open) => {
     const old = readConfig({ BERTH_PUBLIC_ADDRESS: region.sshAddress });
     const today = { ...readConfig({}), publicAddress: region.sshAddress };
     const addressOf = async (config: typeof today): Promise<string> =>
-      nodePortAddressOf(await withNodePortsWhereTheyAre(config, store, region.id));
-    expect(await addressOf({ ...today, nodePortAddressApart: '127.0.0.2' })).toBe(await nodePortAddressOf(old));
+      nodePortAddressOf(await keepNodePortAddress(config, store, region.id));
+    expect(await addressOf({ ...today, loopbackNodePortAddress: '127.0.0.2' })).toBe(await nodePortAddressOf(old));
     expect(await addressOf({ ...today, nodePortAddress: '127.0.0.3' })).toBe('127.0.0.3');
-    const fresh = await withNodePortsWhereTheyAre({ ...today, nodePortAddressApart: '127.0.0.2' }, store, 'none yet');
+    const fresh = await keepNodePortAddress({ ...today, loopbackNodePortAddress: '127.0.0.2' }, store, 'none yet');
     expect(await nodePortAddressOf(fresh)).toBe('127.0.0.2');
   });
 

@@ -6,7 +6,6 @@ import { expect, onTestFinished, test } from 'vitest';
 import { regionId, userId } from '../../../src/domain/ids.ts';
 import type { PoolName } from '../../../src/domain/pool.ts';
 import { makePools, type PoolConfig } from '../../../src/main/pools.ts';
-import { saveSetting } from '../../../src/store/tables/catalog.ts';
 import { insertDisk } from '../../../src/store/tables/disks.ts';
 import { savePool } from '../../../src/store/tables/pools.ts';
 import { onEngine } from '../../fixtures/store.ts';
@@ -45,13 +44,7 @@ onEngine('sqlite', 'the pools of a server', (open) => {
     const { make } = await place();
     await make(onlyFolders);
     expect((await make())[0]?.storage.capabilities()).toMatchObject({ sizeLimit: 'soft' });
-    await expect(make({ default: { ...none, engine: 'image-file' } })).rejects.toThrow(/say engine=directory/);
-  });
-
-  test('an installation from before there was a choice has folders', async () => {
-    const { make, store } = await place();
-    await store.write((tx) => saveSetting(tx, 'done.disks', 'yes'));
-    expect((await make())[0]?.storage.capabilities()).toMatchObject({ sizeLimit: 'soft' });
+    await expect(make({ default: { ...none, engine: 'image-file' } })).rejects.toThrow(/set engine=directory/);
   });
 
   test('a type of volume gets a place of its own', async () => {
@@ -80,7 +73,7 @@ onEngine('sqlite', 'the pools of a server', (open) => {
         sizeGB: 1,
       });
     });
-    await expect(make(onlyFolders)).rejects.toThrow(/set BERTH_POOL_FILESYSTEM as it was/);
+    await expect(make(onlyFolders)).rejects.toThrow(/set BERTH_POOL_FILESYSTEM as before/);
   });
 
   test('a place that is not there any more is not replaced by an empty one: nothing reads as lost', async () => {
@@ -96,7 +89,7 @@ onEngine('sqlite', 'the pools of a server', (open) => {
   test('two on one file system that would both promise all of it are refused, and one by way of a link is its place', async () => {
     const { make, dataFolder } = await place();
     const filesystem = { ...none, engine: 'directory' as const };
-    await expect(make({ ...onlyFolders, filesystem })).rejects.toThrow(/give size=<GB> to BERTH_POOL_FILESYSTEM/);
+    await expect(make({ ...onlyFolders, filesystem })).rejects.toThrow(/set size=<GB> in BERTH_POOL_FILESYSTEM/);
     await mkdir(join(dataFolder, 'real'));
     await symlink(join(dataFolder, 'real'), join(dataFolder, 'linked'));
     const linked = { ...filesystem, path: join(dataFolder, 'linked'), sizeGB: 5 };
@@ -139,7 +132,7 @@ onEngine('sqlite', 'the pools of a server', (open) => {
     // No file system can be made in a place like this.
     await mkdir(join(dataFolder, 'disks'));
     await writeFile(join(dataFolder, 'disks', 'volume'), '');
-    await expect(make({ default: { ...none, engine: 'image-file' } })).rejects.toThrow(/can not be had here/);
+    await expect(make({ default: { ...none, engine: 'image-file' } })).rejects.toThrow(/does not work here/);
     expect((await make())[0]?.storage.capabilities()).toMatchObject({ sizeLimit: 'soft' });
   });
 });

@@ -89,7 +89,7 @@ test('a WebSocket stays open while the certificate is renewed, and the next conn
   const second = await pairFor('second.test');
   // A renewal writes one before the other: the two do not fit meanwhile.
   await write({ cert: second.cert });
-  await expect.poll(() => logged).toContain('the certificate can not be used; the one before stays in use');
+  await expect.poll(() => logged).toContain('the certificate is unusable; the previous one stays active');
   expect(await shown(harness.port)).toBe('first.test');
   await write({ key: '' });
   await expect.poll(() => logged.length).toBeGreaterThan(1);

@@ -118,7 +118,7 @@ test('a port that is taken, and a setting that is wrong, are named', async () =>
   const port = typeof address === 'object' && address ? address.port : 0;
   const blocked = start(await newFolder(), { BERTH_LISTEN: `127.0.0.1:${port}` });
   expect(await blocked.ended).toBe(1);
-  expect(blocked.output()).toMatch(new RegExp(`127.0.0.1:${port}.* is taken by another program; set BERTH_LISTEN`));
+  expect(blocked.output()).toMatch(new RegExp(`127.0.0.1:${port}.* is in use by another program; set BERTH_LISTEN`));
 
   const wrong = start(await newFolder(), { BERTH_NODE_PORTS: 'all' });
   expect(await wrong.ended).toBe(1);

@@ -73,7 +73,10 @@ describe('keys that are taken', () => {
   });
 
   test('security keys: ed25519 and ecdsa', () => {
-    const ed = queueEntries('sk-ssh-ed25519@openssh.com', packed('sk-ssh-ed25519@openssh.com', Buffer.alloc(32, 9), 'ssh:'));
+    const ed = queueEntries(
+      'sk-ssh-ed25519@openssh.com',
+      packed('sk-ssh-ed25519@openssh.com', Buffer.alloc(32, 9), 'ssh:'),
+    );
     const point = blobOf(makePair('ecdsa', ['-b', '256']).line).subarray(-65);
     const ecType = 'sk-ecdsa-sha2-nistp256@openssh.com';
     const ec = queueEntries(ecType, packed(ecType, 'nistp256', point, 'ssh:berth'));
@@ -97,7 +100,9 @@ describe('keys that are taken', () => {
     expect(comment).toBe('Анна 🔑 my private key [31mevil');
     for (const ending of ['\n', '\r', '\0']) expect(line).not.toContain(ending);
     expect(parseSshPublicKey(line).line).toBe(line);
-    expect([...parseSshPublicKey(queueEntries(ED25519_TYPE, ed25519Blob(), 'é'.repeat(5000))).comment]).toHaveLength(200);
+    expect([...parseSshPublicKey(queueEntries(ED25519_TYPE, ed25519Blob(), 'é'.repeat(5000))).comment]).toHaveLength(
+      200,
+    );
   });
 });
 
@@ -151,7 +156,8 @@ describe('what is refused, and how', () => {
     }
   });
 
-  const rsa = (exponent: Uint8Array, modulus: Uint8Array) => queueEntries('ssh-rsa', packed('ssh-rsa', exponent, modulus));
+  const rsa = (exponent: Uint8Array, modulus: Uint8Array) =>
+    queueEntries('ssh-rsa', packed('ssh-rsa', exponent, modulus));
   const e = Buffer.from([1, 0, 1]);
   const n = Buffer.concat([Buffer.from([0, 0x80]), Buffer.alloc(382, 0x55), Buffer.from([1])]);
   const ecdsa = (curve: string, point: Uint8Array) =>
@@ -174,7 +180,11 @@ describe('what is refused, and how', () => {
     ['a foreign type inside', queueEntries('ssh-rsa', ed25519Blob()), /outside.*inside/],
     ['a short ed25519 key', queueEntries(ED25519_TYPE, packed(ED25519_TYPE, Buffer.alloc(31))), /31 bytes where 32/],
     ['bytes after the end', queueEntries(ED25519_TYPE, ed25519Blob('x')), /5 bytes after the end/],
-    ['one byte after the end', queueEntries(ED25519_TYPE, Buffer.concat([ed25519Blob(), Buffer.alloc(1)])), /1 bytes after/],
+    [
+      'one byte after the end',
+      queueEntries(ED25519_TYPE, Buffer.concat([ed25519Blob(), Buffer.alloc(1)])),
+      /1 bytes after/,
+    ],
     ['a length beyond the end', queueEntries(ED25519_TYPE, Buffer.from('ffffffff', 'hex')), /cut short/],
     ['a cut blob', queueEntries(ED25519_TYPE, ed25519Blob().subarray(0, 30)), /cut short/],
     ['another curve inside', ecdsa('nistp384', Buffer.concat([Buffer.from([4]), Buffer.alloc(96, 1)])), /curve/],

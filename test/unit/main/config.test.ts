@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
 import { masked, readConfig } from '../../../src/main/config.ts';
-import { fittedTypes, machineOf, pricesOf } from '../../../src/main/first-run.ts';
+import { typesThatFit, machineOf, pricesOf } from '../../../src/main/first-run.ts';
 import { VERSION } from '../../../src/main/version.ts';
 import { welcome } from '../../../src/main/welcome.ts';
 
@@ -111,8 +111,8 @@ describe('the configuration', () => {
     ['BERTH_ARCHIVE_REGISTRY', 'registry.example.org', /host\[:port\]\/path/],
     ['BERTH_ARCHIVE_REGISTRY', 'https://registry.example.org/berth', /host\[:port\]\/path/],
     ['BERTH_ARCHIVE_REGISTRY', 'berth/kept', /host\[:port\]\/path/],
-    ['BERTH_ARCHIVE_REGISTRY_USERNAME', 'ada', /goes together/],
-    ['BERTH_ARCHIVE_REGISTRY_PASSWORD', 'harbour', /goes together/],
+    ['BERTH_ARCHIVE_REGISTRY_USERNAME', 'ada', /together with/],
+    ['BERTH_ARCHIVE_REGISTRY_PASSWORD', 'harbour', /together with/],
     ['BERTH_DOCKER_INSIDE', 'privileged', /rootless.*nested.*off/],
     ['BERTH_STRAYS', 'kill', /report.*stop.*delete/],
     ['BERTH_STRAY_HOURS', '-1', />=0/],
@@ -167,16 +167,16 @@ describe('the first types', () => {
   });
 
   test('fit the machine, and leave memory to the host', () => {
-    expect(fittedTypes(machine(4, 8)).map(({ name, memoryGB }) => [name, memoryGB])).toEqual([
+    expect(typesThatFit(machine(4, 8)).map(({ name, memoryGB }) => [name, memoryGB])).toEqual([
       ['cpu.1', 2],
       ['cpu.2', 4],
       ['cpu.4', 7],
     ]);
-    expect(fittedTypes(machine(1, 1))).toMatchObject([{ name: 'cpu.1', memoryGB: 1 }]);
+    expect(typesThatFit(machine(1, 1))).toMatchObject([{ name: 'cpu.1', memoryGB: 1 }]);
   });
 
   test('share the machine out by whole GPUs where there are some', () => {
-    const gpu = fittedTypes(machine(16, 65, 2)).filter(({ gpuCount }) => gpuCount > 0);
+    const gpu = typesThatFit(machine(16, 65, 2)).filter(({ gpuCount }) => gpuCount > 0);
     expect(gpu).toMatchObject([
       { name: 'gpu.1', gpuName: 'H100', gpuCount: 1, cpuCores: 8, memoryGB: 32 },
       { name: 'gpu.2', gpuName: 'H100', gpuCount: 2, cpuCores: 16, memoryGB: 64 },
@@ -184,7 +184,7 @@ describe('the first types', () => {
   });
 
   test('are of one host and no more, however large the simulated machine is', () => {
-    const types = fittedTypes(machine(1_000_000, 976_562, 64));
+    const types = typesThatFit(machine(1_000_000, 976_562, 64));
     expect(types.filter(({ cpuCores, memoryGB }) => cpuCores > 256 || memoryGB > 2048)).toEqual([]);
     expect(types.filter(({ gpuCount }) => gpuCount > 0)).toMatchObject([
       { name: 'gpu.1', cpuCores: 32, memoryGB: 256 },
@@ -193,8 +193,8 @@ describe('the first types', () => {
       { name: 'gpu.8', cpuCores: 256, memoryGB: 2048, pricesMicros: { perHour: 11_520_000n } },
     ]);
     // One GPU in a large host has the whole of it still, and ten share what there is.
-    expect(fittedTypes(machine(128, 513, 1)).at(-1)).toMatchObject({ name: 'gpu.1', cpuCores: 128, memoryGB: 512 });
-    expect(fittedTypes(machine(120, 501, 10)).at(-1)).toMatchObject({ name: 'gpu.8', cpuCores: 96, memoryGB: 400 });
+    expect(typesThatFit(machine(128, 513, 1)).at(-1)).toMatchObject({ name: 'gpu.1', cpuCores: 128, memoryGB: 512 });
+    expect(typesThatFit(machine(120, 501, 10)).at(-1)).toMatchObject({ name: 'gpu.8', cpuCores: 96, memoryGB: 400 });
   });
 
   test('have a price for each charge mode, cheaper an hour the longer the promise', () => {
@@ -251,9 +251,9 @@ test('the version that the server tells is that of the package', async () => {
 });
 
 test('bounds on the ends of instances are whole hours and minutes, and none unless they are set', () => {
-  expect(readConfig({})).toMatchObject({ capRunMs: null, idleStopMs: null });
+  expect(readConfig({})).toMatchObject({ maxRunMs: null, idleStopMs: null });
   const set = readConfig({ BERTH_MAX_RUN_HOURS: '8', BERTH_IDLE_STOP_MINUTES: '30' });
-  expect(set).toMatchObject({ capRunMs: 8 * 3_600_000, idleStopMs: 30 * 60_000 });
+  expect(set).toMatchObject({ maxRunMs: 8 * 3_600_000, idleStopMs: 30 * 60_000 });
   for (const bad of ['0', '-1', '1.5', 'long', '1e9']) {
     expect(() => readConfig({ BERTH_MAX_RUN_HOURS: bad })).toThrow(/BERTH_MAX_RUN_HOURS/);
     expect(() => readConfig({ BERTH_IDLE_STOP_MINUTES: bad })).toThrow(/BERTH_IDLE_STOP_MINUTES/);

@@ -1,8 +1,8 @@
-/** A small file of its owner alone that is there whole or not at all, also after a crash. */
+/** Writes a small 0600 file atomically and durably. */
 import { open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
-export async function writeWhole(file: string, content: string | Uint8Array): Promise<void> {
+export async function writeAtomically(file: string, content: string | Uint8Array): Promise<void> {
   const fresh = `${file}.new`;
   await rm(fresh, { force: true });
   const handle = await open(fresh, 'wx', 0o600);
@@ -13,7 +13,7 @@ export async function writeWhole(file: string, content: string | Uint8Array): Pr
     await handle.close();
   }
   await rename(fresh, file);
-  // The new name is only as lasting as the folder that holds it.
+  // The rename is durable only after the folder is synced.
   const folder = await open(dirname(file), 'r');
   try {
     await folder.sync();
