@@ -50,7 +50,7 @@ describe('the configuration', () => {
     expect(() => readConfig({ BERTH_GATEWAY_TLS_KEY: '/key' })).toThrow(/BERTH_GATEWAY_TLS_CERT: must be set too/);
     expect(() => readConfig({ BERTH_API_TLS_CERT: '/cert' })).toThrow(/BERTH_API_TLS_KEY: must be set too/);
     expect(() => readConfig({ BERTH_GATEWAY_TLS_KEY: 'key' })).toThrow(/must be the absolute path of a PEM file/);
-    expect(() => readConfig({ BERTH_DOMAIN: 'https://x/' })).toThrow(/BERTH_DOMAIN: must be the name/);
+    expect(() => readConfig({ BERTH_DOMAIN: 'https://x/' })).toThrow(/BERTH_DOMAIN: must be the host name/);
     expect(() => readConfig({ BERTH_ROLE: 'api', BERTH_ENGINE: 'simulated' })).toThrow(
       /BERTH_ROLE: the simulated engine/,
     );
@@ -99,7 +99,7 @@ describe('the configuration', () => {
     ['BERTH_POOL', 'engine=ext4', /image-file/],
     ['BERTH_POOL_FILESYSTEM', 'size=2.5', /whole GB/],
     ['BERTH_POOL_FILESYSTEM', 'overcommit=0.5', /overcommit/],
-    ['BERTH_POOL_HIGHSPEEDSTORAGE', 'paths=/srv', /members of these names/],
+    ['BERTH_POOL_HIGHSPEEDSTORAGE', 'paths=/srv', /only these members/],
     ['BERTH_POOL_HIGHSPEEDSTORAGE', 'size=1,size=2', /twice/],
     ['BERTH_SHARED_DISK_GB', '0', /1 to/],
     ['BERTH_NODE_PORTS', '2000-1000', /first-last/],
