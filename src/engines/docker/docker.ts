@@ -26,9 +26,9 @@ import { makeEnds } from './container/run-ends.ts';
 import { faultOf } from './client/faults.ts';
 import { makeHost } from './client/host.ts';
 import { makeImages, type BuildLocalImage } from './image/images.ts';
-import { openInside } from './exec/exec.ts';
+import { openExec } from './exec/exec.ts';
 import { openInsideSocket } from './network/inside-sockets.ts';
-import { runInside } from './exec/run-inside.ts';
+import { runCommand } from './exec/run-command.ts';
 import { openLog, readLog } from './exec/logs.ts';
 import { joinNetwork } from './network/joins.ts';
 import { makeNetworks } from './network/networks.ts';
@@ -181,12 +181,12 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
     followLogs: async (id, source, range, signal) =>
       openLog({ ...(await about(id, signal)), source, range, follow: true }),
 
-    async openExec(id, wish, signal) {
+    async openExec(id, request, signal) {
       const info = await containers.get(id, signal);
-      return openInside({ client, info, wish, signal, stopping: stopping.signal });
+      return openExec({ client, info, request, signal, stopping: stopping.signal });
     },
 
-    exec: async (id, command, signal) => runInside({ ...(await about(id, signal)), command }),
+    exec: async (id, command, signal) => runCommand({ ...(await about(id, signal)), command }),
 
     async dial(id, port, signal) {
       const { dial: can } = await host.facts(signal);

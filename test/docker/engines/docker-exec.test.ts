@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import { text } from 'node:stream/consumers';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { readNotBegun } from '../../../src/engines/docker/exec/exec.ts';
+import { parseStartFailure } from '../../../src/engines/docker/exec/exec-start.ts';
 import { makeFrameReader, makeLineReader } from '../../../src/engines/docker/exec/log-lines.ts';
 import type { Engine, EngineSpec, LogLine } from '../../../src/engines/contract.ts';
 import { containerName } from '../../../src/engines/labels.ts';
@@ -162,11 +162,11 @@ describe('what the engine says of a command that it could not begin', () => {
     ['exec: "/root/x": permission denied', 126, 'nope: permission denied'],
     ['exec /root/x: exec format error', 126, 'nope: exec format error'],
   ])('%s', (cause, exitCode, said) => {
-    expect(readNotBegun(of(cause), 'nope')).toEqual({ exitCode, text: said });
+    expect(parseStartFailure(of(cause), 'nope')).toEqual({ exitCode, text: said });
   });
 
   it('what is the engine’s own trouble is a fault', async () => {
-    const faultIn = (said: string) => faultOf(new Promise((resolve) => resolve(readNotBegun(said, 'nope'))));
+    const faultIn = (said: string) => faultOf(new Promise((resolve) => resolve(parseStartFailure(said, 'nope'))));
     for (const cause of ['read init-p: connection reset by peer', 'fork/exec /x: resource temporarily unavailable'])
       expect(await faultIn(of(cause))).toMatchObject({ kind: 'no_capacity', retry: true });
     expect(await faultIn(of('something new'))).toMatchObject({ kind: 'rejected', retry: true });
@@ -198,7 +198,7 @@ describe('lines', () => {
     for (let size = 1; size <= bytes.length; size++) {
       const reader = makeFrameReader();
       const lines: LogLine[] = [];
-      for (let at = 0; at < bytes.length; at += size) lines.push(...reader.take(bytes.subarray(at, at + size)));
+      for (let at = 0; at < bytes.length; at += size) lines.push(...reader.push(bytes.subarray(at, at + size)));
       expect([...lines, ...reader.rest()], `chunks of ${size}`).toEqual(whole);
     }
   });
@@ -206,7 +206,7 @@ describe('lines', () => {
   it('are cut at 16 KiB, between characters, and the next is whole', () => {
     const reader = makeLineReader();
     const long = `${'x'.repeat(16 * 1024 - 1)}⚓⚓`;
-    const lines = reader.take(Buffer.from(`${long}\n\nnext\nunfinished`));
+    const lines = reader.push(Buffer.from(`${long}\n\nnext\nunfinished`));
     expect(lines).toEqual([
       { atMs: null, text: 'x'.repeat(16 * 1024 - 1), cut: true },
       { atMs: null, text: '', cut: false },
@@ -214,7 +214,7 @@ describe('lines', () => {
     ]);
     expect(reader.rest()).toEqual([{ atMs: null, text: 'unfinished', cut: false }]);
     const framed = makeFrameReader();
-    expect(framed.take(Buffer.concat([frame(1, `${first} ${long}\n`), frame(1, `${second} next\n`)]))).toEqual([
+    expect(framed.push(Buffer.concat([frame(1, `${first} ${long}\n`), frame(1, `${second} next\n`)]))).toEqual([
       { atMs: Date.parse(first), text: 'x'.repeat(16 * 1024 - 1), cut: true },
       { atMs: Date.parse(second), text: 'next', cut: false },
     ]);

@@ -1,7 +1,7 @@
 /**
- * The end of a command inside with all that it began. Docker says the command's process as the host numbers it, and the host's /proc
- * says what it is called inside. There a shell looks for its kin and kills them: from inside, so that it also works for a Berth that is
- * not root, and can't, whatever is read wrongly, touch anybody but the instance's own.
+ * Kills a command with all descendants. Docker reports the host's process id; the host's /proc
+ * translates it to the id inside, where a shell script finds and signals the family. Running inside
+ * works without root, and even a misread id can't touch a process outside of the instance.
  */
 import { readFile } from 'node:fs/promises';
 import { EngineFault } from '../../../domain/engine-fault.ts';
@@ -9,9 +9,9 @@ import type { ExecSignal } from '../../contract.ts';
 import type { Client } from '../client/client.ts';
 
 /**
- * Each is stopped when it is found, so that it begets nobody meanwhile, and the round is made again until three in a row
- * found nobody new: who begets and ends may slip through one. After
- * the name in stat: state, parent, group, session. Builtins only, so this shell is all that it needs room for.
+ * Stops each process on discovery, so no new child appears, and rescans until three rounds find
+ * nothing new: a process that forks and exits can slip through one. Fields of stat after the name:
+ * state, parent, group, session. Builtins only: at the process limit the shell can't fork.
  */
 const KILL_FAMILY = `
 root=$1
@@ -38,10 +38,10 @@ done
 kill -s KILL $family 2>/dev/null
 :`;
 
-/** The one way of saying it that every shell reads alike: busybox takes `--` for a process. */
+/** The one form that every shell accepts: busybox reads `--` as a process. */
 const SIGNAL_GROUP = `kill "-$2" "-$1"`;
 
-/** A KILL goes to all its kin, another signal to its process group, which it leads: the runtime begins each with a session of its own. */
+/** KILL reaches the whole family, other signals the process group, which the command leads. */
 export async function signalCommand({
   client,
   containerId,
@@ -52,8 +52,8 @@ export async function signalCommand({
   client: Client;
   containerId: string;
   hostPid: number;
-  /** Inside. */
-  run: (command: readonly string[]) => Promise<{ exitCode: number; said: string }>;
+  /** Runs a command inside the instance. */
+  run: (command: readonly string[]) => Promise<{ exitCode: number; errors: string }>;
   signal: ExecSignal;
 }): Promise<void> {
   const pid = client.local ? await pidInside(hostPid, containerId) : null;
@@ -63,12 +63,12 @@ export async function signalCommand({
     throw new EngineFault('rejected', text, { retry: false });
   }
   const script = signal === 'KILL' ? KILL_FAMILY : SIGNAL_GROUP;
-  const { exitCode, said } = await run(['/bin/sh', '-c', script, 'sh', String(pid), signal]);
+  const { exitCode, errors } = await run(['/bin/sh', '-c', script, 'sh', String(pid), signal]);
   if (exitCode !== 0)
-    throw new EngineFault('rejected', `the command could not be ended: ${said.trim()}`, { retry: true });
+    throw new EngineFault('rejected', `the command could not be ended: ${errors.trim()}`, { retry: true });
 }
 
-/** Null when it isn't there, or another container's. */
+/** Null when gone, or of another container. */
 async function pidInside(hostPid: number, containerId: string): Promise<number | null> {
   try {
     const status = await readFile(`/proc/${hostPid}/status`, 'utf8');

@@ -1,24 +1,24 @@
-/** From the bytes of a log to its lines, each no longer than the bound: what comes after that is counted and dropped. */
+/** Splits the bytes of a log into lines, truncated to `LINE_LIMIT_BYTES`. */
 import type { LogLine } from '../../contract.ts';
 import { makeDemultiplexer } from './streams.ts';
 
 export const LINE_LIMIT_BYTES = 16 * 1024;
-/** More than any time in front of a line. */
+/** Longer than any timestamp. */
 const TIME_BYTES = 64;
 const NEWLINE = 0x0a;
 
-export type ReadLines = {
-  /** The lines that are complete with these bytes. */
-  take(bytes: Buffer): LogLine[];
-  /** At the end: last words without an end of line. */
+export type LineReader = {
+  /** Returns the lines completed by these bytes. */
+  push(bytes: Buffer): LogLine[];
+  /** At the end: the last line, if unterminated. */
   rest(): LogLine[];
 };
 
-/** Of a file without times. */
-export function makeLineReader(): ReadLines {
+/** Reader of a plain file, without times. */
+export function makeLineReader(): LineReader {
   const line = new Line();
   return {
-    take(bytes) {
+    push(bytes) {
       const lines: LogLine[] = [];
       let from = 0;
       for (let end = bytes.indexOf(NEWLINE); end >= 0; end = bytes.indexOf(NEWLINE, from)) {
@@ -29,12 +29,14 @@ export function makeLineReader(): ReadLines {
       line.add(bytes.subarray(from));
       return lines;
     },
-    rest: () => (line.begun ? [line.end()] : []),
+    rest: () => (line.started ? [line.end()] : []),
   };
 }
 
-/** Of the engine's frames: each a piece of a line, with its time in front; the last of a line ends with the end of the line. */
-export function makeFrameReader(): ReadLines {
+/**
+ * Reader of the engine's frames: a time, then a piece of a line; a line end marks the last piece.
+ */
+export function makeFrameReader(): LineReader {
   const sources = { stdout: new Framed(), stderr: new Framed() };
   let lines: LogLine[] = [];
   const demultiplex = makeDemultiplexer((source, bytes, ends) => {
@@ -42,34 +44,34 @@ export function makeFrameReader(): ReadLines {
     if (line !== null) lines.push(line);
   });
   return {
-    take(bytes) {
+    push(bytes) {
       lines = [];
       demultiplex(bytes);
       return lines;
     },
-    rest: () => Object.values(sources).flatMap(({ line }) => (line.begun ? [line.end()] : [])),
+    rest: () => Object.values(sources).flatMap(({ line }) => (line.started ? [line.end()] : [])),
   };
 }
 
 class Framed {
   readonly line = new Line();
-  /** Of the present frame, up to its bound. */
+  /** Current frame, up to the limit. */
   #frame = Buffer.alloc(0);
   #last = 0;
 
   add(bytes: Buffer, ends: boolean): LogLine | null {
     this.#last = bytes.at(-1) ?? this.#last;
-    const room = TIME_BYTES + LINE_LIMIT_BYTES + 1 - this.#frame.length;
-    if (room > 0) this.#frame = Buffer.concat([this.#frame, bytes.subarray(0, room)]);
+    const free = TIME_BYTES + LINE_LIMIT_BYTES + 1 - this.#frame.length;
+    if (free > 0) this.#frame = Buffer.concat([this.#frame, bytes.subarray(0, free)]);
     if (!ends) return null;
     const frame = this.#frame;
     this.#frame = Buffer.alloc(0);
     const space = frame.subarray(0, TIME_BYTES).indexOf(' ');
     const atMs = Date.parse(frame.toString('latin1', 0, Math.max(0, space)));
-    const whole = this.#last === NEWLINE;
+    const complete = this.#last === NEWLINE;
     const until = frame.at(-1) === NEWLINE ? -1 : undefined;
     this.line.add(frame.subarray(Number.isNaN(atMs) ? 0 : space + 1, until), Number.isNaN(atMs) ? null : atMs);
-    return whole ? this.line.end() : null;
+    return complete ? this.line.end() : null;
   }
 }
 
@@ -78,20 +80,20 @@ class Line {
   #left = LINE_LIMIT_BYTES;
   #cut = false;
   #atMs: number | null = null;
-  begun = false;
+  started = false;
 
   add(bytes: Buffer, atMs: number | null = null): void {
-    if (!this.begun) this.#atMs = atMs;
+    if (!this.started) this.#atMs = atMs;
     if (bytes.length === 0 && atMs === null) return;
-    this.begun = true;
+    this.started = true;
     const part = bytes.subarray(0, this.#left);
     if (part.length < bytes.length) this.#cut = true;
     this.#left -= part.length;
-    if (part.length > 0) this.#parts.push(Buffer.from(part)); // a copy: the chunk it was cut from is large
+    if (part.length > 0) this.#parts.push(Buffer.from(part)); // a copy: a slice would retain the large chunk
   }
 
   end(): LogLine {
-    // The decoder keeps back what the bound cut off of a character.
+    // With `stream` the decoder drops a character split by the limit.
     const decoder = new TextDecoder();
     const text = decoder.decode(Buffer.concat(this.#parts), { stream: this.#cut });
     const line = { atMs: this.#atMs, text, cut: this.#cut };
@@ -99,7 +101,7 @@ class Line {
     this.#left = LINE_LIMIT_BYTES;
     this.#cut = false;
     this.#atMs = null;
-    this.begun = false;
+    this.started = false;
     return line;
   }
 }

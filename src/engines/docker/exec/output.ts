@@ -1,16 +1,16 @@
-/** What a command writes, for somebody to read: held is one piece and what makes it full, so that who fills it waits for room. */
+/** Output stream of a command. Buffers little, so a full stream blocks the producer. */
 import { Readable } from 'node:stream';
 
-const HELD_BYTES = 16 * 1024;
+const BUFFER_BYTES = 16 * 1024;
 
 export class Output extends Readable {
   #isFull = false;
 
   constructor() {
-    super({ highWaterMark: HELD_BYTES });
+    super({ highWaterMark: BUFFER_BYTES });
   }
 
-  /** One that nobody wants is never full. */
+  /** False once destroyed: output is then discarded. */
   get isFull(): boolean {
     return this.#isFull && !this.destroyed;
   }
@@ -23,22 +23,22 @@ export class Output extends Readable {
     if (!this.destroyed) this.push(null);
   }
 
-  /** Resolves when there is room, nobody wants it any more, or after so long. */
-  roomOrTime(ms: number): Promise<void> {
+  /** Resolves when drained, when destroyed, or after `ms`. */
+  drainedOrTimeout(ms: number): Promise<void> {
     return new Promise((resolve) => {
       const done = (): void => {
         clearTimeout(timer);
-        this.off('room', done).off('close', done);
+        this.off('drained', done).off('close', done);
         resolve();
       };
       const timer = setTimeout(done, ms);
-      this.on('room', done).on('close', done);
+      this.on('drained', done).on('close', done);
     });
   }
 
   override _read(): void {
     if (!this.#isFull) return;
     this.#isFull = false;
-    this.emit('room');
+    this.emit('drained');
   }
 }

@@ -1,7 +1,10 @@
-/** Docker's two stream formats: JSON lines (pulls, events), and frames that carry stdout and stderr in one (logs, exec). */
+/**
+ * Docker's stream formats: JSON lines (pulls, events), and frames of stdout and stderr (logs,
+ * exec).
+ */
 import { StringDecoder } from 'node:string_decoder';
 
-/** The lines of a byte stream, without their ends. Throws when the stream breaks. */
+/** Non-empty lines without line ends. Throws when the stream breaks. */
 export async function* linesOf(stream: AsyncIterable<Buffer | string>): AsyncGenerator<string> {
   const decoder = new StringDecoder('utf8');
   let rest = '';
@@ -13,9 +16,9 @@ export async function* linesOf(stream: AsyncIterable<Buffer | string>): AsyncGen
   if (rest.trim() !== '') yield rest;
 }
 
-const HEADER = 8;
+const HEADER_BYTES = 8;
 
-/** Takes chunks cut anywhere, and hands on what the frames in them carry, as it comes, and whether a frame ends with it. */
+/** Parses chunks split anywhere; payloads arrive in parts, and `ends` marks the last of a frame. */
 export function makeDemultiplexer(
   onPayload: (source: 'stdout' | 'stderr', bytes: Buffer, ends: boolean) => void,
 ): (chunk: Buffer) => void {
@@ -32,10 +35,10 @@ export function makeDemultiplexer(
         onPayload(source, part, left === 0);
         continue;
       }
-      const need = HEADER - header.length;
+      const need = HEADER_BYTES - header.length;
       header = Buffer.concat([header, rest.subarray(0, need)]);
       rest = rest.subarray(need);
-      if (header.length < HEADER) return;
+      if (header.length < HEADER_BYTES) return;
       source = header[0] === 2 ? 'stderr' : 'stdout';
       left = header.readUInt32BE(4);
       header = Buffer.alloc(0);

@@ -19,7 +19,7 @@ import { hasDocker } from '../container/docker-inside.ts';
 import { isContainerGone } from '../client/faults.ts';
 import { gpuQuestion, gpusFrom } from './gpu-usage.ts';
 import type { Host } from '../client/host.ts';
-import { runInside } from '../exec/run-inside.ts';
+import { runCommand } from '../exec/run-command.ts';
 import { isOurs, isRunning, startedAtMs } from '../container/observation.ts';
 import { makeGate } from '../client/locks.ts';
 
@@ -182,7 +182,7 @@ export function makeUsage(client: Client, installation: string, host: Host): Rea
   async function gpusIn({ info, hasGpus }: Run, signal: AbortSignal): Promise<Usage['gpus']> {
     if (!hasGpus) return null;
     const within = AbortSignal.any([signal, AbortSignal.timeout(GPU_DEADLINE_MS)]);
-    const told = await runInside({ client, info, command: gpuQuestion, signal: within }).catch(() => null);
+    const told = await runCommand({ client, info, command: gpuQuestion, signal: within }).catch(() => null);
     return told?.exitCode === 0 ? gpusFrom(told.stdout) : null;
   }
 

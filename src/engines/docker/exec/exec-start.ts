@@ -1,0 +1,68 @@
+/** Starting a command: the create request, the wait for the process, and failed starts. */
+import { randomBytes } from 'node:crypto';
+import type { Duplex } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type Docker from 'dockerode';
+import { EngineFault } from '../../../domain/engine-fault.ts';
+import type { ExecRequest } from '../../contract.ts';
+import { faultOf } from '../client/faults.ts';
+import { makeDemultiplexer } from './streams.ts';
+
+const FIRST_PAUSE_MS = 5;
+const MAX_PAUSE_MS = 1_000;
+
+export interface StartFailure {
+  exitCode: 126 | 127;
+  text: string;
+}
+
+/** Milliseconds between polls, doubling without end. */
+export function* pollPauses(): Generator<number, never> {
+  for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(2 * pauseMs, MAX_PAUSE_MS)) yield pauseMs;
+}
+
+export function createRequest({ command, env, terminal }: ExecRequest): Docker.ExecCreateOptions {
+  const neverTyped = ['ctrl-@', ...randomBytes(12).toString('hex')].join(',');
+  return {
+    Cmd: [...command],
+    Env: Object.entries(env).map(([name, value]) => `${name}=${value}`),
+    AttachStdin: true,
+    AttachStdout: true,
+    AttachStderr: true,
+    Tty: terminal !== null,
+    ...(terminal === null ? {} : { ConsoleSize: [terminal.rows, terminal.columns], DetachKeys: neverTyped }),
+  };
+}
+
+/** Polls until the command has a process, or has failed to start. */
+export async function hasStarted(inspect: () => Promise<Docker.ExecInspectInfo>): Promise<boolean> {
+  const pauses = pollPauses();
+  for (;;) {
+    const { Pid, ExitCode } = await inspect();
+    if (Pid > 0) return true;
+    // A very short command may report the exit code before the process.
+    if (ExitCode !== null) return (await inspect()).Pid > 0;
+    await sleep(pauses.next().value);
+  }
+}
+
+export async function readStartFailure(socket: Duplex, { command, terminal }: ExecRequest): Promise<StartFailure> {
+  const output: Buffer[] = [];
+  const take = terminal === null ? makeDemultiplexer((_source, bytes) => output.push(bytes)) : output.push.bind(output);
+  for await (const chunk of socket) take(chunk);
+  return parseStartFailure(Buffer.concat(output).toString('utf8'), command[0] ?? '');
+}
+
+/** Reads the engine's text in place of output. Throws when the command is not the cause. */
+export function parseStartFailure(output: string, program: string): StartFailure {
+  const text = output.trim();
+  if (/executable file not found|exec: .*: stat .*: no such file or directory|exec .*: no such file/i.test(text))
+    return { exitCode: 127, text: `${program}: not found` };
+  const reason = /permission denied|is a directory|exec format error/i.exec(text)?.[0];
+  if (reason !== undefined) return { exitCode: 126, text: `${program}: ${reason}` };
+  if (/init-p|resource temporarily unavailable/i.test(text)) {
+    const limit = 'the instance has no room for one more process; end some of those in it';
+    throw new EngineFault('no_capacity', limit, { retry: true, cause: text });
+  }
+  throw faultOf({ statusCode: 500, message: text === '' ? 'the command could not be begun' : text });
+}
