@@ -1,4 +1,4 @@
-/** Copies of root disks, which take as long as they take, and what to make of one that takes too long. */
+/** Puts a deadline on copies of root disks. */
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Engine } from '../../engines/contract.ts';
 import type { Time } from '../base/time.ts';
@@ -8,11 +8,10 @@ const PROBE_DEADLINE_MS = 5_000;
 interface EngineCall {
   engine: Pick<Engine, 'probe'>;
   time: Pick<Time, 'deadline'>;
-  /** Of the pass. */
   signal: AbortSignal;
 }
 
-/** Whether the engine is there now, after a call that it did not answer. */
+/** Probes the engine after a call without an answer. */
 export async function engineAnswers({ engine, time, signal }: EngineCall): Promise<boolean> {
   try {
     await engine.probe(AbortSignal.any([signal, time.deadline(PROBE_DEADLINE_MS)]));
@@ -23,20 +22,20 @@ export async function engineAnswers({ engine, time, signal }: EngineCall): Promi
 }
 
 /**
- * A copy of a root disk under its deadline. The call that is given up then ends as `unreachable`, which is waited out for ever; of an
- * engine that answers, it was the copy that took too long, and that is a fault of which there may only be so many.
+ * Runs a copy under a deadline. An aborted call ends as `unreachable`, a fault retried without
+ * limit; on an engine that answers, a timed-out copy becomes `busy` and counts as a failed attempt.
  */
 export async function withCopyDeadline<T>(
-  asking: EngineCall,
+  call: EngineCall,
   deadlineMs: number,
   copy: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  const overdue = asking.time.deadline(deadlineMs);
+  const deadline = call.time.deadline(deadlineMs);
   try {
-    return await copy(AbortSignal.any([asking.signal, overdue]));
+    return await copy(AbortSignal.any([call.signal, deadline]));
   } catch (error) {
-    const tooLong = error instanceof EngineFault && error.kind === 'unreachable' && overdue.aborted;
-    if (!tooLong || asking.signal.aborted || !(await engineAnswers(asking))) throw error;
+    const timedOut = error instanceof EngineFault && error.kind === 'unreachable' && deadline.aborted;
+    if (!timedOut || call.signal.aborted || !(await engineAnswers(call))) throw error;
     const text = `the root disk was not copied within ${Math.round(deadlineMs / 1000)} s`;
     throw new EngineFault('busy', text, { retry: true, cause: error });
   }

@@ -1,6 +1,6 @@
 /**
- * What was measured of disks, shown on the instances that have them: bytes, and of those that are all but full what takes most of them.
- * Which instances that concerns is kept until it is written: one that a pass works on has its turn later.
+ * Publishes measurements on the instances that use the disks: bytes used, and the largest folders of
+ * full ones. An instance stays queued until its row is written, for example while it is leased.
  */
 import { isFull, usedPercent } from '../../domain/disk-warnings.ts';
 import { diskIdsOf, updateDiskUsage, type RootDiskUsage } from '../../domain/disk-usage.ts';
@@ -16,33 +16,32 @@ import { findDisks, type LocatedDisk } from './disks.ts';
 import type { DeedDeps } from '../base/task-deps.ts';
 
 export interface DiskMeasurements {
-  /** Another usage of it was written down. */
+  /** Queues the disk's instances after its row got a new usage. */
   usageChanged(before: Disk, after: Disk): Promise<void>;
-  /** What takes most of it was found. */
-  setLargest(disk: Disk, biggest: DiskEntry[]): Promise<void>;
-  /** Of the others nothing is full any more, or they are gone. */
+  /** Queues the disk's instances after a scan found its largest folders. */
+  setLargest(disk: Disk, largest: DiskEntry[]): Promise<void>;
+  /** Drops scan results of disks that are not in `full`, a set of disk keys. */
   retainFull(full: ReadonlySet<string>): void;
-  /** The same of a root disk, and what it holds. */
   setRoot(id: InstanceId, root: RootDiskUsage): void;
-  /** Writes on instances what is not on them yet. */
+  /** Writes queued instances. */
   publish(): Promise<void>;
 }
 
-const SIDE_BY_SIDE = 16;
-const ROWS_AT_ONCE = 200;
+const CONCURRENCY = 16;
+const PAGE_SIZE = 200;
 
 export function makeDiskMeasurements({ store, regions, now, log, ending }: DeedDeps): DiskMeasurements {
-  const biggest = new Map<string, DiskEntry[]>();
+  const largest = new Map<string, DiskEntry[]>();
   const roots = new Map<InstanceId, RootDiskUsage>();
-  const waiting = new Set<InstanceId>();
+  const queued = new Set<InstanceId>();
   let isFirst = true;
 
-  /** Of all that a server before this one may have measured and not shown. */
-  async function beginWithAll(): Promise<void> {
+  /** Queues every instance on start: the last process may have stopped before publishing. */
+  async function queueAll(): Promise<void> {
     for (const { regionId } of regions.all()) {
       for (let after = ''; ;) {
-        const rows = await instanceRowsOfRegion(store.read, regionId, after, ROWS_AT_ONCE);
-        for (const { id } of rows) waiting.add(instanceId(id));
+        const rows = await instanceRowsOfRegion(store.read, regionId, after, PAGE_SIZE);
+        for (const { id } of rows) queued.add(instanceId(id));
         after = rows.at(-1)?.id ?? '';
         if (after === '') break;
       }
@@ -50,23 +49,23 @@ export function makeDiskMeasurements({ store, regions, now, log, ending }: DeedD
     isFirst = false;
   }
 
-  const usageNow = async (db: Db, instance: Instance): Promise<DiskUsage | null> => {
+  const changedUsage = async (db: Db, instance: Instance): Promise<DiskUsage | null> => {
     const now = updateDiskUsage(instance, await findDisks(db, diskIdsOf(instance)), {
       root: roots.get(instance.id),
-      biggest: (disk) => biggest.get(diskKey(disk)),
+      biggest: (disk) => largest.get(diskKey(disk)),
     });
     return JSON.stringify(now) === JSON.stringify(instance.diskUsage) ? null : now;
   };
 
-  async function showOn(id: InstanceId): Promise<void> {
-    // Before it is looked at: what changes meanwhile has it wait again.
-    waiting.delete(id);
+  async function publishOn(id: InstanceId): Promise<void> {
+    // Dequeue before reading: a change meanwhile queues the instance again.
+    queued.delete(id);
     const root = roots.get(id);
     const row = await instanceRow(store.read, id);
-    // Most are as they were: nothing is held for those.
-    if (row && (await usageNow(store.read, instanceFromRow(row)))) {
+    // Most are unchanged: compare before taking a lock.
+    if (row && (await changedUsage(store.read, instanceFromRow(row)))) {
       const written = await store.write((tx) => write(tx, instanceFromRow(row)));
-      if (!written) return void waiting.add(id);
+      if (!written) return void queued.add(id);
     }
     if (roots.get(id) === root) roots.delete(id);
   }
@@ -74,20 +73,21 @@ export function makeDiskMeasurements({ store, regions, now, log, ending }: DeedD
   async function write(tx: Db, of: Instance): Promise<boolean> {
     const counted = await regionWithUsage(tx, of.spec.regionId);
     if (!counted) return true;
-    const told: Filling[] = [];
-    let isOther = false;
+    const warnings: DiskWarning[] = [];
+    let changed = false;
     const written = await writeDiskUsage(tx, of, counted.region, async (instance) => {
-      const next = await usageNow(tx, instance);
-      isOther = next !== null;
-      if (next && next.rootWarnedPercent > instance.diskUsage.rootWarnedPercent) told.push(fillingRoot(instance, next));
+      const next = await changedUsage(tx, instance);
+      changed = next !== null;
+      if (next && next.rootWarnedPercent > instance.diskUsage.rootWarnedPercent)
+        warnings.push(rootDiskWarning(instance, next));
       return next;
     });
-    for (const one of told) await tell(tx, now(), one);
-    if (isOther && told.length === 0) await bumpVersion(tx, of.ownerId);
+    for (const one of warnings) await appendWarning(tx, now(), one);
+    if (changed && warnings.length === 0) await bumpVersion(tx, of.ownerId);
     return written;
   }
 
-  function fillingRoot({ id, ownerId, spec }: Instance, { rootBytes, full }: DiskUsage): Filling {
+  function rootDiskWarning({ id, ownerId, spec }: Instance, { rootBytes, full }: DiskUsage): DiskWarning {
     const { probe } = regions.of(spec.regionId).seen;
     return {
       kind: 'root',
@@ -96,72 +96,72 @@ export function makeDiskMeasurements({ store, regions, now, log, ending }: DeedD
       sizeGB: spec.type.rootDiskGB,
       usageBytes: rootBytes,
       sizeLimit: probe?.capabilities.rootDiskLimit === 'hard' ? 'hard' : 'soft',
-      biggest: full.find(({ disk }) => disk === 'root')?.biggest ?? [],
+      largest: full.find(({ disk }) => disk === 'root')?.biggest ?? [],
     };
   }
 
   return {
     async usageChanged(before, after) {
-      if (before.kind === 'data' || before.kind === 'docker') waiting.add(instanceId(before.id));
+      if (before.kind === 'data' || before.kind === 'docker') queued.add(instanceId(before.id));
       else if (isFull(before) || isFull(after))
-        for (const id of await instancesWithDisk(store.read, before)) waiting.add(instanceId(id));
+        for (const id of await instancesWithDisk(store.read, before)) queued.add(instanceId(id));
     },
     async setLargest(disk, parts) {
-      biggest.set(diskKey(disk), parts);
-      for (const id of await instancesWithDisk(store.read, disk)) waiting.add(instanceId(id));
+      largest.set(diskKey(disk), parts);
+      for (const id of await instancesWithDisk(store.read, disk)) queued.add(instanceId(id));
     },
     retainFull(full) {
-      for (const key of biggest.keys()) if (!full.has(key)) biggest.delete(key);
+      for (const key of largest.keys()) if (!full.has(key)) largest.delete(key);
     },
     setRoot(id, root) {
       roots.set(id, root);
-      waiting.add(id);
+      queued.add(id);
     },
     async publish() {
-      if (isFirst) await beginWithAll();
-      const ids = [...waiting];
-      for (let from = 0; from < ids.length && !ending.aborted; from += SIDE_BY_SIDE) {
-        const some = ids.slice(from, from + SIDE_BY_SIDE).map(async (id) => {
+      if (isFirst) await queueAll();
+      const ids = [...queued];
+      for (let from = 0; from < ids.length && !ending.aborted; from += CONCURRENCY) {
+        const batch = ids.slice(from, from + CONCURRENCY).map(async (id) => {
           try {
-            await showOn(id);
+            await publishOn(id);
           } catch (error) {
-            waiting.add(id);
-            log.warn({ id, err: error }, 'what the disks of an instance hold could not be written down yet');
+            queued.add(id);
+            log.warn({ id, err: error }, 'could not publish the disk usage of an instance; will retry');
           }
         });
-        await Promise.all(some);
+        await Promise.all(batch);
       }
     },
   };
 }
 
-/** Tells its owner that it fills up. */
+/** Appends `disk.nearlyFull` to the owner's events. */
 export async function publishDiskWarning(
   tx: Db,
   nowMs: number,
   disk: LocatedDisk,
-  biggest: readonly DiskEntry[],
+  largest: readonly DiskEntry[],
 ): Promise<void> {
   const { sizeLimit } = disk.storage.capabilities();
-  await tell(tx, nowMs, { ...disk, subjectId: disk.id, sizeLimit, biggest });
+  await appendWarning(tx, nowMs, { ...disk, subjectId: disk.id, sizeLimit, largest });
 }
 
-interface Filling extends Pick<Disk, 'ownerId' | 'sizeGB' | 'usageBytes'> {
+interface DiskWarning extends Pick<Disk, 'ownerId' | 'sizeGB' | 'usageBytes'> {
   kind: FullDisk['disk'];
   subjectId: string;
   sizeLimit: 'hard' | 'soft';
-  biggest: readonly DiskEntry[];
+  largest: readonly DiskEntry[];
 }
 
-async function tell(tx: Db, atMs: number, filling: Filling): Promise<void> {
-  const { kind, subjectId, ownerId, sizeLimit, biggest, ...disk } = filling;
+async function appendWarning(tx: Db, atMs: number, warning: DiskWarning): Promise<void> {
+  const { kind, subjectId, ownerId, sizeLimit, largest, ...disk } = warning;
   const data = {
     disk: kind,
     percent: usedPercent(disk),
     usageGB: inGB(disk.usageBytes),
     sizeGB: disk.sizeGB,
     sizeLimit,
-    biggest: biggest.map(({ path, bytes }) => ({ path, usageGB: inGB(bytes) })),
+    biggest: largest.map(({ path, bytes }) => ({ path, usageGB: inGB(bytes) })),
   };
   await appendEvent(tx, { accountId: ownerId, atMs, kind: 'disk.nearlyFull', subjectId, data });
 }

@@ -1,4 +1,4 @@
-/** Disks as use-cases and passes meet them: where one lies, and what is said when there is no room for it. */
+/** Finds the storage of disks, and allots capacity of a pool to new ones. */
 import { diskKey, ownDisks, type Disk, type DiskId } from '../../domain/disk.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { volumeTypeOfDisk, type PoolName } from '../../domain/pool.ts';
@@ -8,7 +8,7 @@ import { disksAmong, growDisk, insertDisk, type NewDisk } from '../../store/tabl
 import type { Db } from '../../store/store.ts';
 import type { PoolDrivers, RegionDrivers, Regions } from '../base/regions.ts';
 
-/** Where new disks of a type go: the pool that is its own, or the one for all. */
+/** The pool for new disks of a type: its own pool, else `default`. */
 export const poolForType = ({ pools }: Pick<RegionDrivers, 'pools'>, type: VolumeType): PoolDrivers =>
   pools.find(({ name }) => name === type) ?? poolNamed({ pools }, 'default');
 
@@ -18,7 +18,7 @@ export function poolNamed({ pools }: Pick<RegionDrivers, 'pools'>, name: PoolNam
   throw new Error(`disks lie in the pool ${name}, which this server has no place for; configure it as it was`);
 }
 
-/** Those of the disks that there are, in the order of their ids as given. */
+/** Returns the disks that exist, in the order of `ids`. */
 export async function findDisks(db: Db, ids: readonly DiskId[]): Promise<Disk[]> {
   const found = new Map((await disksAmong(db, ids)).map((disk) => [diskKey(disk), disk]));
   return ids.flatMap((id) => found.get(diskKey(id)) ?? []);
@@ -26,7 +26,7 @@ export async function findDisks(db: Db, ids: readonly DiskId[]): Promise<Disk[]>
 
 export type LocatedDisk = Disk & Pick<PoolDrivers, 'storage'>;
 
-/** Which of the disks there are, each with the storage that it lies in. Disks are found by what is written down of them alone. */
+/** Returns the disks that exist with their storage. The row alone decides the pool. */
 export async function locateDisks(
   db: Db,
   drivers: Pick<RegionDrivers, 'pools'>,
@@ -36,7 +36,7 @@ export async function locateDisks(
   return disks.map((disk) => ({ ...disk, storage: poolNamed(drivers, disk.pool).storage }));
 }
 
-/** Each of them, or an error: what is to be mounted was written down before. */
+/** Throws if a row is missing. */
 export async function requireLocatedDisks(
   db: Db,
   drivers: Pick<RegionDrivers, 'pools'>,
@@ -44,56 +44,55 @@ export async function requireLocatedDisks(
 ): Promise<LocatedDisk[]> {
   const disks = await locateDisks(db, drivers, ids);
   const missing = ids.find((id) => !disks.some((disk) => diskKey(disk) === diskKey(id)));
-  if (missing) throw new Error(`nothing is written down of the disk ${diskKey(missing)}`);
+  if (missing) throw new Error(`no row for disk ${diskKey(missing)}`);
   return disks;
 }
 
-/** Of a volume that there is. */
 export async function locateVolume(
   db: Db,
   regions: Regions,
   { id, regionId }: Pick<Volume, 'id' | 'regionId'>,
 ): Promise<LocatedDisk> {
   const [disk] = await locateDisks(db, regions.of(regionId), [{ kind: 'volume', id }]);
-  if (!disk) throw new Error(`nothing is written down of the disk of volume ${id}`);
+  if (!disk) throw new Error(`no disk row for volume ${id}`);
   return disk;
 }
 
-/** Writes down what disks an instance brings with it. An adopted one has them already, whatever room there is. */
+/** Allots an instance's own disks. `evenIfFull` is for adoption: the disks exist already. */
 export async function allotOwnDisks(
   tx: Db,
   drivers: Pick<RegionDrivers, 'pools' | 'sharedDiskGB'>,
   instance: Instance,
-  more: { evenIfFull?: boolean } = {},
+  options: { evenIfFull?: boolean } = {},
 ): Promise<void> {
   const { regionId, type } = instance.spec;
   for (const { kind, id, sizeGB } of ownDisks(instance, drivers.sharedDiskGB)) {
     if (kind === 'volume' || kind === 'snapshot') throw new Error(`a ${kind} is nobody's own disk`);
     const pool = poolForType(drivers, volumeTypeOfDisk(kind));
-    const what = `an instance of type ${type.name} needs a ${kind} disk of ${sizeGB} GB`;
+    const purpose = `an instance of type ${type.name} needs a ${kind} disk of ${sizeGB} GB`;
     const disk = { kind, id, regionId, pool: pool.name, ownerId: instance.ownerId, sizeGB };
-    await allotDisk(tx, pool, disk, what, more);
+    await allotDisk(tx, pool, disk, purpose, options);
   }
 }
 
-/** Writes a new disk down, or refuses it in these words, such as "a volume of 20 GB". */
+/** Inserts a disk, or throws `no_capacity`. `purpose` begins the message, such as "a volume of 20 GB". */
 export async function allotDisk(
   tx: Db,
   pool: PoolDrivers,
   disk: NewDisk,
-  what: string,
-  more: { evenIfFull?: boolean } = {},
+  purpose: string,
+  options: { evenIfFull?: boolean } = {},
 ): Promise<void> {
-  const lacks = await insertDisk(tx, disk, more);
-  if (lacks !== null) throw noCapacity(what, pool, lacks);
+  const shortage = await insertDisk(tx, disk, options);
+  if (shortage !== null) throw noCapacity(purpose, pool, shortage);
 }
 
-export async function allotMore(tx: Db, pool: PoolDrivers, disk: Disk, sizeGB: number, what: string): Promise<void> {
-  const lacks = await growDisk(tx, disk, sizeGB);
-  if (lacks !== null) throw noCapacity(what, pool, lacks);
+export async function allotMore(tx: Db, pool: PoolDrivers, disk: Disk, sizeGB: number, purpose: string): Promise<void> {
+  const shortage = await growDisk(tx, disk, sizeGB);
+  if (shortage !== null) throw noCapacity(purpose, pool, shortage);
 }
 
-const noCapacity = (what: string, { name }: PoolDrivers, { freeGB }: { freeGB: number }): Refusal => {
+const noCapacity = (purpose: string, { name }: PoolDrivers, { freeGB }: { freeGB: number }): Refusal => {
   const advice = 'ask for less, or delete what is not needed; the operator can add room';
-  return new Refusal('no_capacity', `${what}, and ${freeGB} GB are free in the pool ${name}: ${advice}`);
+  return new Refusal('no_capacity', `${purpose}, and ${freeGB} GB are free in the pool ${name}: ${advice}`);
 };

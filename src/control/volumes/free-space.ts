@@ -1,6 +1,7 @@
 /**
- * Room on the host: how much of each pool may be promised follows what its place has, and nothing new is begun once a place is nearly
- * full, so that what runs, and the database, keep what is left. Administrators are told before it comes to that.
+ * Monitors free space on the host. The limit of each pool follows its file system. A nearly full
+ * file system refuses new resources, which leaves the rest to running instances and the database.
+ * Administrators are warned earlier.
  */
 import { BYTES_PER_GB } from '../../domain/disk.ts';
 import { isNearlyFull, limitGB, wantsRoom, type Space } from '../../domain/pool.ts';
@@ -13,79 +14,78 @@ import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
 import { tellAdministrators } from '../base/notify-administrators.ts';
 
 export interface FreeSpaceMonitor {
-  /** Looks at every place; its beat is the caller's. */
   measure(): Promise<void>;
-  /** Throws `no_capacity` for what would begin something new in one of them. */
+  /** Throws `no_capacity` if the data folder or one of the pools is nearly full. */
   refuseIfNearlyFull(pools: readonly Pick<PoolDrivers, 'name' | 'seen'>[]): void;
 }
 
 export interface FreeSpaceDeps extends Pick<DeedDeps, 'store' | 'regions' | 'now' | 'time' | 'log' | 'ending'> {
-  /** Of the place that the database lies on. */
+  /** Free space of the file system with the database. */
   dataSpace: () => Promise<Space>;
 }
 
-const LOOK_DEADLINE_MS = 10_000;
+const MEASURE_DEADLINE_MS = 10_000;
 
 export function makeFreeSpaceMonitor(deps: FreeSpaceDeps): FreeSpaceMonitor {
   const { store, regions, log } = deps;
-  let dataSeen: Space | null = null;
+  let lastDataSpace: Space | null = null;
 
-  const spaceOf = async (what: string, ask: () => Promise<Space>): Promise<Space | null> => {
+  const spaceOf = async (name: string, ask: () => Promise<Space>): Promise<Space | null> => {
     try {
-      return await raced(ask(), AbortSignal.any([deps.ending, deps.time.deadline(LOOK_DEADLINE_MS)]));
+      return await raced(ask(), AbortSignal.any([deps.ending, deps.time.deadline(MEASURE_DEADLINE_MS)]));
     } catch (error) {
-      if (!deps.ending.aborted) log.warn({ place: what, err: error }, 'it is not known how much room there is');
+      if (!deps.ending.aborted) log.warn({ fileSystem: name, err: error }, 'could not measure free space');
       return null;
     }
   };
 
-  async function lookAt({ regionId, pools }: RegionDrivers): Promise<void> {
-    const [counted, usage] = await Promise.all([poolsOf(store.read, regionId), usageOfPools(store.read, regionId)]);
+  async function measureRegion({ regionId, pools }: RegionDrivers): Promise<void> {
+    const [limits, usage] = await Promise.all([poolsOf(store.read, regionId), usageOfPools(store.read, regionId)]);
     for (const pool of pools) {
       pool.seen = await spaceOf(`pool ${pool.name}`, () => pool.storage.space());
       if (pool.seen === null) continue;
-      const held = usage.get(pool.name) ?? { allBytes: 0, originalBytes: 0 };
-      // Copies of one moment share blocks: what they hold is not room of their own.
-      const shares = pool.storage.capabilities().copies === 'atomic';
-      const limit = limitGB(pool, pool.seen, shares ? held.originalBytes : held.allBytes);
-      const known = counted.find(({ name }) => name === pool.name);
-      if (known?.limitGB !== limit) await store.write((tx) => savePool(tx, { regionId, name: pool.name }, limit));
-      if (known) await tell(pool, { ...known, limitGB: limit }, pool.seen);
+      const used = usage.get(pool.name) ?? { allBytes: 0, originalBytes: 0 };
+      // Atomic copies share blocks with their source: don't count their usage twice.
+      const sharesBlocks = pool.storage.capabilities().copies === 'atomic';
+      const limit = limitGB(pool, pool.seen, sharesBlocks ? used.originalBytes : used.allBytes);
+      const stored = limits.find(({ name }) => name === pool.name);
+      if (stored?.limitGB !== limit) await store.write((tx) => savePool(tx, { regionId, name: pool.name }, limit));
+      if (stored) await warnAdministrators(pool, { ...stored, limitGB: limit }, pool.seen);
     }
   }
 
-  async function tell(
+  async function warnAdministrators(
     { name }: PoolDrivers,
     { regionId, limitGB: limit, usedGB, warned }: Pool,
     seen: Space,
   ): Promise<void> {
-    const wants = wantsRoom({ limitGB: limit, usedGB }, seen);
-    if (wants === warned) return;
+    const low = wantsRoom({ limitGB: limit, usedGB }, seen);
+    if (low === warned) return;
     const freeGB = Math.floor(seen.freeBytes / BYTES_PER_GB);
     const data = { pool: name, limitGB: limit, promisedGB: usedGB, freeOnHostGB: freeGB };
-    const ours = await store.write(async (tx) => {
-      if (!(await setPoolWarned(tx, regionId, name, wants))) return false;
-      const kind = wants ? 'pool.nearlyFull' : 'pool.hasRoom';
+    const written = await store.write(async (tx) => {
+      if (!(await setPoolWarned(tx, regionId, name, low))) return false;
+      const kind = low ? 'pool.nearlyFull' : 'pool.hasRoom';
       await tellAdministrators(tx, { atMs: deps.now(), kind, subjectId: regionId, data });
       return true;
     });
-    if (ours && wants)
-      log.warn({ region: regionId, ...data }, 'a pool is nearly full: give it room, or take some back');
+    if (written && low)
+      log.warn({ region: regionId, ...data }, 'a pool is nearly full: add space to it, or delete disks');
   }
 
   return {
     async measure() {
-      dataSeen = await spaceOf('data folder', deps.dataSpace);
-      for (const drivers of regions.all()) await lookAt(drivers);
+      lastDataSpace = await spaceOf('data folder', deps.dataSpace);
+      for (const drivers of regions.all()) await measureRegion(drivers);
     },
     refuseIfNearlyFull(pools) {
-      const places = [
-        { what: 'the database', seen: dataSeen },
-        ...pools.map(({ name, seen }) => ({ what: `the pool ${name}`, seen })),
+      const fileSystems = [
+        { name: 'the database', seen: lastDataSpace },
+        ...pools.map(({ name, seen }) => ({ name: `the pool ${name}`, seen })),
       ];
-      const full = places.find(({ seen }) => seen !== null && isNearlyFull(seen));
+      const full = fileSystems.find(({ seen }) => seen !== null && isNearlyFull(seen));
       if (!full) return;
-      const text = `the place of ${full.what} on the host is nearly full, and nothing new is begun; delete what is not needed, or ask the operator for room`;
+      const text = `the file system of ${full.name} on the host is nearly full, so nothing new is created; delete what is not needed, or ask the operator for more space`;
       throw new Refusal('no_capacity', text, { retryAfterS: 60 });
     },
   };

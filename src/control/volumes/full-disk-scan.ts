@@ -1,6 +1,6 @@
 /**
- * Finds what takes most of the disks that are all but full: a walk through each, one after another, and for each disk at a hundredth of the
- * time at most. Its owner is told with that, and the instances that have it show it.
+ * Finds the largest folders of nearly full disks, by a walk of one disk at a time, each at most 1 % of
+ * the time. The owner is warned with the result, and the disk's instances show it.
  */
 import { FULL_PERCENT, usedPercent, nextWarning } from '../../domain/disk-warnings.ts';
 import { diskKey, type DiskEntry } from '../../domain/disk.ts';
@@ -17,21 +17,21 @@ export type ScanFullDisks = () => Promise<void>;
 
 export function makeFullDiskScan(deps: MeasureDeps): ScanFullDisks {
   const { store, regions, time, log, ending } = deps;
-  /** When each may be walked through again, by the time that has passed. */
+  /** Earliest next walk of each disk, in elapsed time. */
   const notBeforeMs = new Map<string, number>();
 
-  /** Null when it can't be told now: it is not mounted, or has more files than can be walked through in the time. */
+  /** Returns null if the disk is not mounted or the walk takes too long. */
   async function biggestOf({ storage, ...disk }: LocatedDisk): Promise<DiskEntry[] | null> {
     const signal = within(deps, WALK_DEADLINE_MS);
     try {
       return await raced(storage.biggest(disk, signal), signal);
     } catch (error) {
-      if (!ending.aborted) log.warn({ disk: diskKey(disk), err: error }, 'what fills a disk could not be found');
+      if (!ending.aborted) log.warn({ disk: diskKey(disk), err: error }, 'could not scan a full disk');
       return null;
     }
   }
 
-  async function lookInto(disk: LocatedDisk): Promise<void> {
+  async function scan(disk: LocatedDisk): Promise<void> {
     const beganMs = time.elapsed();
     const biggest = await biggestOf(disk);
     const endedMs = time.elapsed();
@@ -39,8 +39,8 @@ export function makeFullDiskScan(deps: MeasureDeps): ScanFullDisks {
     if (ending.aborted) return;
     if (biggest) await deps.measurements.setLargest(disk, biggest);
     const { usageBytes } = disk;
-    const { tell, warnedPercent } = nextWarning(usedPercent(disk), disk.warnedPercent);
-    if (!tell) return;
+    const { tell: isDue, warnedPercent } = nextWarning(usedPercent(disk), disk.warnedPercent);
+    if (!isDue) return;
     await store.write(async (tx) => {
       if (await writeMeasuredUsage(tx, disk, { usageBytes, warnedPercent }))
         await publishDiskWarning(tx, deps.now(), disk, biggest ?? []);
@@ -54,7 +54,7 @@ export function makeFullDiskScan(deps: MeasureDeps): ScanFullDisks {
         if (ending.aborted) return;
         full.add(diskKey(disk));
         if (disk.kind === 'snapshot' || (notBeforeMs.get(diskKey(disk)) ?? 0) > time.elapsed()) continue;
-        await lookInto({ ...disk, storage: poolNamed(drivers, disk.pool).storage });
+        await scan({ ...disk, storage: poolNamed(drivers, disk.pool).storage });
       }
     }
     for (const key of notBeforeMs.keys()) if (!full.has(key)) notBeforeMs.delete(key);

@@ -1,4 +1,4 @@
-/** Where a volume's files are on the host, for a request: mounted in the disk's turn, and not waited for longer than a caller would. */
+/** Mounts a volume for a request and returns its folder on the host. */
 import type { DiskId } from '../../domain/disk.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Volume } from '../../domain/volume.ts';
@@ -6,9 +6,9 @@ import { inTurn } from './disk-mutex.ts';
 import type { LocatedDisk } from './disks.ts';
 import type { Time } from '../base/time.ts';
 
-/** A snapshot or a copy that has its turn before may take much longer. */
-const WAITED_MS = 20_000;
-const ASK_AGAIN_S = 5;
+/** A snapshot or a copy that holds the disk's mutex may take much longer. */
+const MUTEX_DEADLINE_MS = 20_000;
+const RETRY_AFTER_S = 5;
 
 export type MountVolume = (volume: Pick<Volume, 'id' | 'regionId'>, signal: AbortSignal) => Promise<string>;
 
@@ -22,13 +22,13 @@ export const makeMountVolume =
   async (volume, signal) => {
     const disk = await locate(volume);
     const { id, storage } = disk;
-    const late = time.deadline(WAITED_MS);
+    const deadline = time.deadline(MUTEX_DEADLINE_MS);
     try {
-      return await inTurn(storage, disk, () => storage.mount(disk), AbortSignal.any([signal, late]));
+      return await inTurn(storage, disk, () => storage.mount(disk), AbortSignal.any([signal, deadline]));
     } catch (error) {
-      if (signal.aborted || !late.aborted) throw error;
+      if (signal.aborted || !deadline.aborted) throw error;
       throw new Refusal('unavailable', `volume ${id} is being worked on; send it again when that has ended`, {
-        retryAfterS: ASK_AGAIN_S,
+        retryAfterS: RETRY_AFTER_S,
       });
     }
   };

@@ -95,5 +95,5 @@ export async function createCopy(
 export async function lockSourceDisk(tx: Db, { kind, id }: VolumeSource): Promise<Disk> {
   const disk = await lockDisk(tx, { kind, id });
   if (disk) return disk;
-  throw new Error(`nothing is written down of the disk of ${kind} ${id}`);
+  throw new Error(`no disk row for ${kind} ${id}`);
 }

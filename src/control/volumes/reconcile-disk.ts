@@ -1,4 +1,4 @@
-/** The disk of a row that passes tend, a volume's or a snapshot's: found, and removed in its turn. */
+/** Steps shared by the reconcilers of volumes and snapshots. */
 import type { DiskId } from '../../domain/disk.ts';
 import type { RegionId } from '../../domain/ids.ts';
 import { StorageFault } from '../../storage/contract.ts';
@@ -9,29 +9,32 @@ import type { ReconcileResult } from '../base/reconcile-loop.ts';
 import type { Regions } from '../base/regions.ts';
 import type { StorageRetries } from './storage-retries.ts';
 
-/** When one that can't be seen is asked for again. */
+/** Delay after an observation `unknown`. */
 export const OBSERVE_AGAIN_MS = 5_000;
-/** When one that somebody still uses is looked at again. */
+/** Delay before a disk in use is destroyed. */
 export const IN_USE_RETRY_MS = 1_000;
 
-/** Tends it, or ends the row whose disk is gone. Of one that could not be made nothing is left, and nothing is to be done. */
+/**
+ * Finds the disk of a row and reconciles it. A Terminating row without a disk is deleted; a Failed
+ * one has no disk and rests.
+ */
 export async function reconcileWithDisk(
-  { store, regions, tries }: { store: Store; regions: Regions; tries: StorageRetries },
+  { store, regions, retries }: { store: Store; regions: Regions; retries: StorageRetries },
   { regionId, status, ...id }: DiskId & { regionId: RegionId; status: string },
   {
     reconcile,
-    forget,
-  }: { reconcile: (disk: LocatedDisk) => Promise<ReconcileResult>; forget: () => Promise<ReconcileResult> },
+    deleteRow,
+  }: { reconcile: (disk: LocatedDisk) => Promise<ReconcileResult>; deleteRow: () => Promise<ReconcileResult> },
 ): Promise<ReconcileResult> {
-  if (status === 'Terminating') tries.forget(id.id);
+  if (status === 'Terminating') retries.reset(id.id);
   const [disk] = await locateDisks(store.read, regions.of(regionId), [id]);
   if (disk) return reconcile(disk);
-  if (status === 'Terminating') return forget();
+  if (status === 'Terminating') return deleteRow();
   if (status === 'Failed') return { dueAtMs: null };
-  throw new Error(`nothing is written down of the disk of ${id.kind} ${id.id}`);
+  throw new Error(`no disk row for ${id.kind} ${id.id}`);
 }
 
-/** False while somebody uses it. */
+/** Returns false while the storage reports the disk in use. */
 export async function destroyDisk(disk: LocatedDisk, signal: AbortSignal): Promise<boolean> {
   try {
     await inTurn(disk.storage, disk, () => disk.storage.destroy(disk), signal);

@@ -1,4 +1,4 @@
-/** The pass of one snapshot: its volume is copied, or what is left of it is removed once nothing is restored from it any more. */
+/** Reconciles a snapshot: copies its volume, and destroys the copy on delete. */
 import type { DiskId } from '../../domain/disk.ts';
 import { endOperation } from '../../domain/operation.ts';
 import { failSnapshot, planSnapshot, type Snapshot } from '../../domain/snapshot.ts';
@@ -32,91 +32,98 @@ export interface SnapshotReconcilerDeps extends StorageRetriesDeps {
 }
 
 interface Work extends SnapshotReconcilerDeps {
-  held: Held<SnapshotRow>;
-  tries: StorageRetries;
+  leased: Held<SnapshotRow>;
+  retries: StorageRetries;
   snapshot: Snapshot;
 }
 
 export function makeSnapshotReconciler(deps: SnapshotReconcilerDeps) {
-  const tries = makeStorageRetries(deps);
-  return async (held: Held<SnapshotRow>): Promise<ReconcileResult> => {
-    const snapshot = snapshotFromRow(held.row);
-    const work = { ...deps, held, tries, snapshot };
+  const retries = makeStorageRetries(deps);
+  return async (leased: Held<SnapshotRow>): Promise<ReconcileResult> => {
+    const snapshot = snapshotFromRow(leased.row);
+    const work = { ...deps, leased, retries, snapshot };
     const { id, regionId, status } = snapshot;
     return reconcileWithDisk(
       work,
       { kind: 'snapshot', id, regionId, status },
-      { reconcile: (disk) => reconcile(work, disk), forget: () => forget(work) },
+      { reconcile: (disk) => reconcile(work, disk), deleteRow: () => deleteRow(work) },
     );
   };
 }
 
 async function reconcile(work: Work, disk: LocatedDisk): Promise<ReconcileResult> {
-  const { held, now, snapshot } = work;
+  const { leased, now, snapshot } = work;
   const { storage } = disk;
   let destroyed = false;
   for (;;) {
-    held.signal.throwIfAborted();
-    const seen = await raced(storage.observe(disk), held.signal);
-    const step = planSnapshot(snapshot, seen, { destroyed });
+    leased.signal.throwIfAborted();
+    const observation = await raced(storage.observe(disk), leased.signal);
+    const step = planSnapshot(snapshot, observation, { destroyed });
     switch (step.do) {
       case 'rest':
-        return { dueAtMs: seen.kind === 'unknown' ? now() + OBSERVE_AGAIN_MS : null };
+        return { dueAtMs: observation.kind === 'unknown' ? now() + OBSERVE_AGAIN_MS : null };
       case 'copy': {
-        const came = await copy(work, disk);
-        if (came === 'done') break;
-        return 'never' in came ? giveUp(work, disk, came.never) : { dueAtMs: now() + came.againMs };
+        const result = await copy(work, disk);
+        if (result === 'done') break;
+        return 'failure' in result
+          ? failPermanently(work, disk, result.failure)
+          : { dueAtMs: now() + result.retryInMs };
       }
       case 'ready': {
         const operation = endOperation(snapshot.operation, 'Succeeded', now());
-        return settle(work, { ...snapshot, status: 'Ready', operation }, 'snapshot.ready', {});
+        return writeResult(work, { ...snapshot, status: 'Ready', operation }, 'snapshot.ready', {});
       }
       case 'destroy':
         if (!(await destroy(work, disk))) return { dueAtMs: now() + IN_USE_RETRY_MS };
         destroyed = true;
         break;
       case 'forget':
-        return forget(work);
+        return deleteRow(work);
       default:
         return step.do satisfies never;
     }
   }
 }
 
-function copy({ snapshot: { sizeGB, volumeId: id }, held, tries }: Work, disk: LocatedDisk): Promise<AttemptResult> {
+function copy(
+  { snapshot: { sizeGB, volumeId: id }, leased, retries }: Work,
+  disk: LocatedDisk,
+): Promise<AttemptResult> {
   const from: DiskId = { kind: 'volume', id };
-  return tries.attempt(held, disk, (signal) => disk.storage.create(disk, sizeGB, signal, from), from);
+  return retries.attempt(leased, disk, (signal) => disk.storage.create(disk, sizeGB, signal, from), from);
 }
 
-/** False while a volume is made of it. */
-const destroy = async ({ store, held }: Work, disk: LocatedDisk): Promise<boolean> =>
-  !(await isCopySource(store.read, disk)) && destroyDisk(disk, held.signal);
+/** Returns false while a volume is restored from the snapshot. */
+const destroy = async ({ store, leased }: Work, disk: LocatedDisk): Promise<boolean> =>
+  !(await isCopySource(store.read, disk)) && destroyDisk(disk, leased.signal);
 
-const giveUp = (work: Work, disk: LocatedDisk, why: Failure): Promise<ReconcileResult> =>
-  settle(work, failSnapshot(work.snapshot, why, work.now()), 'snapshot.failed', why, (tx) => deleteDisks(tx, [disk]));
+const failPermanently = (work: Work, disk: LocatedDisk, failure: Failure): Promise<ReconcileResult> =>
+  writeResult(work, failSnapshot(work.snapshot, failure, work.now()), 'snapshot.failed', failure, (tx) =>
+    deleteDisks(tx, [disk]),
+  );
 
-async function settle(
+async function writeResult(
   work: Work,
   found: Snapshot,
   kind: string,
   data: object,
-  beside?: (tx: Db) => Promise<void>,
+  alsoWrite?: (tx: Db) => Promise<void>,
 ): Promise<ReconcileResult> {
   const { store, now } = work;
-  const ours = await store.write(async (tx) => {
-    if (!(await writeReconciledSnapshot(tx, holdOf(work), found))) return false;
-    await beside?.(tx);
+  const written = await store.write(async (tx) => {
+    if (!(await writeReconciledSnapshot(tx, guardOf(work), found))) return false;
+    await alsoWrite?.(tx);
     await appendEvent(tx, { accountId: found.ownerId, atMs: now(), kind, subjectId: found.id, data });
     return true;
   });
-  return { dueAtMs: ours ? null : now() };
+  return { dueAtMs: written ? null : now() };
 }
 
-async function forget(work: Work): Promise<ReconcileResult> {
+async function deleteRow(work: Work): Promise<ReconcileResult> {
   const { store, snapshot, now } = work;
   const { ownerId: accountId, id } = snapshot;
   const gone = await store.write(async (tx) => {
-    if (!(await deleteSnapshotRow(tx, holdOf(work), snapshot, now()))) return false;
+    if (!(await deleteSnapshotRow(tx, guardOf(work), snapshot, now()))) return false;
     await deleteDisks(tx, [{ kind: 'snapshot', id }]);
     await appendEvent(tx, { accountId, atMs: now(), kind: 'snapshot.removed', subjectId: id, data: {} });
     return true;
@@ -124,4 +131,4 @@ async function forget(work: Work): Promise<ReconcileResult> {
   return gone ? 'gone' : { dueAtMs: now() };
 }
 
-const holdOf = ({ held, snapshot: { id, generation } }: Work) => ({ id, leaseToken: held.leaseToken, generation });
+const guardOf = ({ leased, snapshot: { id, generation } }: Work) => ({ id, leaseToken: leased.leaseToken, generation });

@@ -1,4 +1,4 @@
-/** The pass of one volume: its backing is made, made larger, looked after, or removed once nobody mounts or copies it any more. */
+/** Reconciles a volume: creates, grows, observes and destroys its backing. */
 import { endOperation, failOperation } from '../../domain/operation.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { failVolume, planVolume, type Volume, type VolumeObservation, type VolumeStatus } from '../../domain/volume.ts';
@@ -33,13 +33,12 @@ export interface VolumeReconcilerDeps extends StorageRetriesDeps {
   regions: Regions;
   now: () => number;
   diskUses: Pick<DiskUses, 'abort'>;
-  /** Wakes the instances that wait for a volume. */
   wakeInstances: () => void;
 }
 
 interface Work extends VolumeReconcilerDeps {
-  held: Held<VolumeRow>;
-  tries: StorageRetries;
+  leased: Held<VolumeRow>;
+  retries: StorageRetries;
   volume: Volume;
 }
 
@@ -50,39 +49,40 @@ const LOST = {
 };
 
 export function makeVolumeReconciler(deps: VolumeReconcilerDeps) {
-  const tries = makeStorageRetries(deps);
-  return async (held: Held<VolumeRow>): Promise<ReconcileResult> => {
-    const volume = volumeFromRow(held.row);
-    const work = { ...deps, held, tries, volume };
+  const retries = makeStorageRetries(deps);
+  return async (leased: Held<VolumeRow>): Promise<ReconcileResult> => {
+    const volume = volumeFromRow(leased.row);
+    const work = { ...deps, leased, retries, volume };
     const { id, regionId, status } = volume;
     return reconcileWithDisk(
       work,
       { kind: 'volume', id, regionId, status },
-      { reconcile: (disk) => reconcile(work, disk), forget: () => forget(work) },
+      { reconcile: (disk) => reconcile(work, disk), deleteRow: () => deleteRow(work) },
     );
   };
 }
 
-async function reconcile(begun: Work, disk: LocatedDisk): Promise<ReconcileResult> {
-  const { held, now } = begun;
-  let { volume } = begun;
+async function reconcile(initial: Work, disk: LocatedDisk): Promise<ReconcileResult> {
+  const { leased, now } = initial;
+  let { volume } = initial;
   let destroyed = false;
   for (;;) {
-    const work: Work = { ...begun, volume };
-    held.signal.throwIfAborted();
-    const seen: VolumeObservation = await raced(disk.storage.observe(disk), held.signal);
-    const step = planVolume(volume, seen, { destroyed });
+    const work: Work = { ...initial, volume };
+    leased.signal.throwIfAborted();
+    const observation: VolumeObservation = await raced(disk.storage.observe(disk), leased.signal);
+    const step = planVolume(volume, observation, { destroyed });
     switch (step.do) {
       case 'rest':
-        return { dueAtMs: seen.kind === 'unknown' ? now() + OBSERVE_AGAIN_MS : null };
+        return { dueAtMs: observation.kind === 'unknown' ? now() + OBSERVE_AGAIN_MS : null };
       case 'create': {
-        const came = await create(work, disk);
-        if (came !== 'done') return later(work, disk, came, null);
+        const result = await create(work, disk);
+        if (result !== 'done') return afterAttempt(work, disk, result, null);
         break;
       }
       case 'grow': {
-        const came = await grow(work, disk);
-        if (came !== 'done') return later(work, disk, came, seen.kind === 'present' ? seen.sizeGB : null);
+        const result = await grow(work, disk);
+        if (result !== 'done')
+          return afterAttempt(work, disk, result, observation.kind === 'present' ? observation.sizeGB : null);
         break;
       }
       case 'destroy':
@@ -90,9 +90,9 @@ async function reconcile(begun: Work, disk: LocatedDisk): Promise<ReconcileResul
         destroyed = true;
         break;
       case 'forget':
-        return forget(work);
+        return deleteRow(work);
       case 'mark': {
-        const next = await mark(work, step.status);
+        const next = await writeStatus(work, step.status);
         if (!next) return { dueAtMs: now() };
         volume = next;
         break;
@@ -103,51 +103,53 @@ async function reconcile(begun: Work, disk: LocatedDisk): Promise<ReconcileResul
   }
 }
 
-function create({ volume, held, tries }: Work, disk: LocatedDisk): Promise<AttemptResult> {
+function create({ volume, leased, retries }: Work, disk: LocatedDisk): Promise<AttemptResult> {
   const from = volume.source ?? undefined;
-  return tries.attempt(held, disk, (signal) => disk.storage.create(disk, volume.sizeGB, signal, from), from);
+  return retries.attempt(leased, disk, (signal) => disk.storage.create(disk, volume.sizeGB, signal, from), from);
 }
 
-const grow = ({ volume: { sizeGB }, held, tries }: Work, disk: LocatedDisk): Promise<AttemptResult> =>
-  tries.attempt(held, disk, () => disk.storage.grow(disk, sizeGB));
+const grow = ({ volume: { sizeGB }, leased, retries }: Work, disk: LocatedDisk): Promise<AttemptResult> =>
+  retries.attempt(leased, disk, () => disk.storage.grow(disk, sizeGB));
 
-/** False while somebody mounts it, or a copy of it is being made. */
-async function destroy({ store, volume, held, diskUses }: Work, disk: LocatedDisk): Promise<boolean> {
+/** Returns false while the volume is mounted or being copied. */
+async function destroy({ store, volume, leased, diskUses }: Work, disk: LocatedDisk): Promise<boolean> {
   if ((await mountersOf(store.read, volume.id)).length > 0 || (await isCopySource(store.read, disk))) return false;
   await diskUses.abort(disk, new Refusal('not_now', `volume ${volume.id} is being deleted`));
-  return destroyDisk(disk, held.signal);
+  return destroyDisk(disk, leased.signal);
 }
 
-/** `hasGB`: how large it is all the same; null: not at all. */
-const later = (
+/** `hasGB` is the size of the disk after the failure; null if there is none. */
+const afterAttempt = (
   work: Work,
   disk: LocatedDisk,
-  came: Exclude<AttemptResult, 'done'>,
+  result: Exclude<AttemptResult, 'done'>,
   hasGB: number | null,
 ): Promise<ReconcileResult> | ReconcileResult =>
-  'never' in came ? giveUp(work, disk, { ...came.never, hasGB }) : { dueAtMs: work.now() + came.againMs };
+  'failure' in result
+    ? failPermanently(work, disk, { ...result.failure, hasGB })
+    : { dueAtMs: work.now() + result.retryInMs };
 
-/** Room that it was promised and has not got goes back to its pool. */
-async function giveUp(
+/** Releases the capacity the disk was allotted and did not get. */
+async function failPermanently(
   work: Work,
   disk: LocatedDisk,
-  why: Failure & { hasGB: number | null },
+  failure: Failure & { hasGB: number | null },
 ): Promise<ReconcileResult> {
   const { now } = work;
-  const next = await apply(work, (volume) => failVolume(volume, why, now()), {
-    kind: why.hasGB === null ? 'volume.failed' : 'volume.expandFailed',
-    data: { reason: why.reason, message: why.message },
-    beside: async (tx) => {
-      if (why.hasGB === null) await deleteDisks(tx, [disk]);
-      else await growDisk(tx, disk, why.hasGB);
+  const next = await writeResult(work, (volume) => failVolume(volume, failure, now()), {
+    kind: failure.hasGB === null ? 'volume.failed' : 'volume.expandFailed',
+    data: { reason: failure.reason, message: failure.message },
+    alsoWrite: async (tx) => {
+      if (failure.hasGB === null) await deleteDisks(tx, [disk]);
+      else await growDisk(tx, disk, failure.hasGB);
     },
   });
   return { dueAtMs: next ? null : now() };
 }
 
-function mark(work: Work, status: VolumeStatus): Promise<Volume | null> {
+function writeStatus(work: Work, status: VolumeStatus): Promise<Volume | null> {
   const nowMs = work.now();
-  const found = (volume: Volume): Volume => ({
+  const change = (volume: Volume): Volume => ({
     ...volume,
     status,
     operation:
@@ -155,21 +157,21 @@ function mark(work: Work, status: VolumeStatus): Promise<Volume | null> {
         ? failOperation(volume.operation, LOST, nowMs)
         : endOperation(volume.operation, 'Succeeded', nowMs),
   });
-  return apply(work, found, { kind: 'volume.observed', data: { status, sizeGB: work.volume.sizeGB } });
+  return writeResult(work, change, { kind: 'volume.observed', data: { status, sizeGB: work.volume.sizeGB } });
 }
 
-/** Null, and nothing is written, when the pass is out of date. */
-async function apply(
+/** Returns null and writes nothing if the reconcile is superseded. */
+async function writeResult(
   work: Work,
-  found: (volume: Volume) => Volume,
-  { kind, data, beside }: { kind: string; data: object; beside?: (tx: Db) => Promise<void> },
+  change: (volume: Volume) => Volume,
+  { kind, data, alsoWrite }: { kind: string; data: object; alsoWrite?: (tx: Db) => Promise<void> },
 ): Promise<Volume | null> {
   const { store, now, volume } = work;
   const next = await store.write(async (tx) => {
-    const written = await writeReconciledVolume(tx, holdOf(work), found);
+    const written = await writeReconciledVolume(tx, guardOf(work), change);
     if (!written) return null;
     await makeMountersDue(tx, volume.id, now());
-    await beside?.(tx);
+    await alsoWrite?.(tx);
     await appendEvent(tx, { accountId: volume.ownerId, atMs: now(), kind, subjectId: volume.id, data });
     return written;
   });
@@ -177,11 +179,11 @@ async function apply(
   return next;
 }
 
-async function forget(work: Work): Promise<ReconcileResult> {
+async function deleteRow(work: Work): Promise<ReconcileResult> {
   const { store, volume, now } = work;
   const { ownerId: accountId, id } = volume;
   const gone = await store.write(async (tx) => {
-    if (!(await deleteVolumeRow(tx, holdOf(work), volume, now()))) return false;
+    if (!(await deleteVolumeRow(tx, guardOf(work), volume, now()))) return false;
     await deleteDisks(tx, [{ kind: 'volume', id }]);
     await appendEvent(tx, { accountId, atMs: now(), kind: 'volume.removed', subjectId: id, data: {} });
     return true;
@@ -189,4 +191,4 @@ async function forget(work: Work): Promise<ReconcileResult> {
   return gone ? 'gone' : { dueAtMs: now() };
 }
 
-const holdOf = ({ held, volume: { id, generation } }: Work) => ({ id, leaseToken: held.leaseToken, generation });
+const guardOf = ({ leased, volume: { id, generation } }: Work) => ({ id, leaseToken: leased.leaseToken, generation });

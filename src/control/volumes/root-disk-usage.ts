@@ -1,6 +1,6 @@
 /**
- * Measures the root disks of running instances, which their engine counts file by file: one after another, at a hundredth of the time at
- * most. What takes most of one that is all but full is looked for inside.
+ * Measures the root disks of running instances, one at a time and at most 1 % of the time: the engine
+ * counts them file by file. For a full one, `du` inside the container finds the largest folders.
  */
 import { largestEntries } from '../../domain/biggest.ts';
 import { isFull } from '../../domain/disk-warnings.ts';
@@ -13,10 +13,10 @@ import { within } from '../base/task-deps.ts';
 import { pauseAfterWalk, type MeasureDeps } from './disk-usage.ts';
 
 const COUNT_DEADLINE_MS = 70_000;
-/** What one instance costs must not keep the others from being measured. */
+/** Bounds the delay that one slow instance causes to the others. */
 const LONGEST_PAUSE_MS = 60_000;
-/** The first answer about one comes a second late, in which the engine waits for its CPU's counter (`engines/contract.ts`). */
-const WAITED_MS = 1_000;
+/** An instance's first usage takes 1 s, in which the engine waits for a CPU counter. */
+const CPU_SAMPLE_MS = 1_000;
 const WALK_S = 60;
 const DU_BLOCK = 1024;
 
@@ -26,15 +26,15 @@ export async function measureRootDisks(deps: MeasureDeps): Promise<void> {
     for (const id of await settledRunningIds(deps.store.read, drivers.regionId)) {
       if (deps.ending.aborted) return;
       const beganMs = deps.time.elapsed();
-      await measured(deps, drivers, instanceId(id));
-      const tookMs = Math.max(0, deps.time.elapsed() - beganMs - WAITED_MS);
+      await tryMeasure(deps, drivers, instanceId(id));
+      const tookMs = Math.max(0, deps.time.elapsed() - beganMs - CPU_SAMPLE_MS);
       await pauseAfterWalk(deps, tookMs, LONGEST_PAUSE_MS);
     }
   }
 }
 
-/** An engine that is away, or an instance that is going, says nothing of the others. */
-async function measured(deps: MeasureDeps, drivers: RegionDrivers, id: InstanceId): Promise<void> {
+/** Logs a fault of the engine: the other instances are measured all the same. */
+async function tryMeasure(deps: MeasureDeps, drivers: RegionDrivers, id: InstanceId): Promise<void> {
   const signal = within(deps, COUNT_DEADLINE_MS);
   try {
     const [row] = await runningRowsAmong(deps.store.read, [id]);
@@ -43,17 +43,17 @@ async function measured(deps: MeasureDeps, drivers: RegionDrivers, id: InstanceI
     const { spec } = instanceFromRow(row);
     const bytes = usage.rootDiskBytes;
     const full = isFull({ usageBytes: bytes, sizeGB: spec.type.rootDiskGB });
-    deps.measurements.setRoot(id, { bytes, biggest: full ? await biggestInside(drivers, id, signal) : null });
+    deps.measurements.setRoot(id, { bytes, biggest: full ? await largestInside(drivers, id, signal) : null });
     await deps.measurements.publish();
   } catch (error) {
     if (deps.ending.aborted) return;
     if (!(error instanceof EngineFault) && !signal.aborted) throw error;
-    deps.log.info({ id, err: error }, 'a root disk could not be measured; it is tried again');
+    deps.log.info({ id, err: error }, 'could not measure a root disk; will retry');
   }
 }
 
-/** To two levels, what its image brought included; null when nothing inside can tell. */
-async function biggestInside(
+/** Two levels of folders, those of the image included; null if the container has no `du`. */
+async function largestInside(
   { engine }: RegionDrivers,
   id: InstanceId,
   signal: AbortSignal,

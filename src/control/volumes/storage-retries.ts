@@ -1,6 +1,7 @@
 /**
- * What a pass asks of a storage that may fail by a fault of the host: it is tried a few times, less and less often, and then given up, so that
- * nobody waits without end for what only the operator can mend. A server that starts anew, and a new wish, begin from the first try.
+ * Retries storage operations with back-off, and fails permanently after `maxDiskAttempts`: only the
+ * operator can repair such a host. Attempts are counted per generation, in memory: a restart or a
+ * new request starts from zero.
  */
 import type { DiskId } from '../../domain/disk.ts';
 import { backOffMs, type Limits } from '../../domain/instance-states.ts';
@@ -15,20 +16,22 @@ export interface Failure {
   message: string;
 }
 
-/** Done; tried again so many milliseconds later; or never, and why. */
-export type AttemptResult = 'done' | { againMs: number } | { never: Failure };
+export type AttemptResult = 'done' | { retryInMs: number } | { failure: Failure };
 
 type Row = Pick<Held<{ id: string; generation: number }>, 'row' | 'signal'>;
 
 export interface StorageRetries {
-  /** In the disk's turn. `from`: what it copies, which nobody brings back; a disk that is itself gone is looked at again. */
+  /**
+   * Runs `operation` under the disk's mutex. With `from`, the source of a copy, `notFound` is a
+   * permanent failure; without it, the caller observes the missing disk again.
+   */
   attempt(
-    held: Row,
+    leased: Row,
     disk: LocatedDisk,
-    deed: (signal: AbortSignal) => Promise<void>,
+    operation: (signal: AbortSignal) => Promise<void>,
     from?: DiskId,
   ): Promise<AttemptResult>;
-  forget(id: string): void;
+  reset(id: string): void;
 }
 
 export interface StorageRetriesDeps {
@@ -37,43 +40,43 @@ export interface StorageRetriesDeps {
 }
 
 export function makeStorageRetries({ limits, log }: StorageRetriesDeps): StorageRetries {
-  const failed = new Map<string, { generation: number; attempts: number }>();
+  const failures = new Map<string, { generation: number; attempts: number }>();
 
   function afterFault({ id, generation }: Row['row'], err: unknown): AttemptResult {
-    const before = failed.get(id);
+    const before = failures.get(id);
     const attempts = before?.generation === generation ? before.attempts + 1 : 1;
     const left = limits.maxDiskAttempts - attempts;
-    log.error({ id, err, left }, 'a storage could not do what it should');
-    if (left <= 0) return { never: GIVEN_UP };
-    failed.set(id, { generation, attempts });
-    return { againMs: backOffMs(attempts, limits) };
+    log.error({ id, err, left }, 'a storage operation failed');
+    if (left <= 0) return { failure: RETRIES_EXHAUSTED };
+    failures.set(id, { generation, attempts });
+    return { retryInMs: backOffMs(attempts, limits) };
   }
 
   return {
-    async attempt({ row, signal }, disk, deed, from) {
-      let came: AttemptResult;
+    async attempt({ row, signal }, disk, operation, from) {
+      let result: AttemptResult;
       try {
-        await inTurn(disk.storage, disk, () => deed(signal), signal);
-        came = 'done';
+        await inTurn(disk.storage, disk, () => operation(signal), signal);
+        result = 'done';
       } catch (error) {
         signal.throwIfAborted();
-        const never = whyNever(error, from);
-        came = never === null ? afterFault(row, error) : { never };
+        const failure = permanentFailure(error, from);
+        result = failure === null ? afterFault(row, error) : { failure };
       }
-      if (came === 'done' || 'never' in came) failed.delete(row.id);
-      return came;
+      if (result === 'done' || 'failure' in result) failures.delete(row.id);
+      return result;
     },
-    forget: (id) => void failed.delete(id),
+    reset: (id) => void failures.delete(id),
   };
 }
 
-/** Its own words may tell of the host: they are for the log alone. */
-const GIVEN_UP: Failure = {
+/** Leaves out the fault's message, which may describe the host: the log has it. */
+const RETRIES_EXHAUSTED: Failure = {
   reason: 'StorageFailed',
   message: 'the storage of the region could not do it, however often it was tried',
 };
 
-function whyNever(error: unknown, from: DiskId | undefined): Failure | null {
+function permanentFailure(error: unknown, from: DiskId | undefined): Failure | null {
   if (!(error instanceof StorageFault)) return null;
   const { kind, message } = error;
   switch (kind) {

@@ -1,7 +1,4 @@
-/**
- * Unmounts disks that nobody needs on the host any more: whose instances have come to rest, and what a kill left mounted. It takes no input
- * and looks at what is mounted; that somebody works in one leaves it for the next time.
- */
+/** Unmounts disks without a user: of instances at rest, or left mounted by a crash. */
 import { diskKey, type DiskId } from '../../domain/disk.ts';
 import { StorageFault } from '../../storage/contract.ts';
 import { disksInUse } from '../../store/tables/disk-users.ts';
@@ -14,7 +11,7 @@ const LIST_DEADLINE_MS = 10_000;
 const UNMOUNT_DEADLINE_MS = 60_000;
 
 export interface UnmountDeps extends DeedDeps {
-  /** Whether Berth itself works in it just now. */
+  /** True while this process works in the disk. */
   inUse: (disk: DiskId) => boolean;
 }
 
@@ -33,12 +30,12 @@ async function unmountIn(deps: UnmountDeps, { storage }: PoolDrivers): Promise<v
       await inTurn(storage, disk, () => unmount(deps, storage, disk), signal);
     } catch (error) {
       if (deps.ending.aborted || (error instanceof StorageFault && error.kind === 'busy')) continue;
-      deps.log.warn({ disk: diskKey(disk), err: error }, 'a disk could not be unmounted; it is tried again');
+      deps.log.warn({ disk: diskKey(disk), err: error }, 'could not unmount a disk; will retry');
     }
   }
 }
 
-/** Asked once more in its turn: who needs it by then has written that down before, and mounts it after. */
+/** Checks again under the mutex: a new user writes its need before it mounts. */
 async function unmount({ store, inUse }: UnmountDeps, storage: PoolDrivers['storage'], disk: DiskId): Promise<void> {
   if ((await disksInUse(store.read, [disk])).size > 0 || inUse(disk)) return;
   await storage.unmount(disk);

@@ -70,7 +70,7 @@ onBothEngines('disks on the host', (open) => {
       await room.unmount();
       return room.warned.length > 0;
     });
-    expect(new Set(room.warned)).toEqual(new Set(['a disk could not be unmounted; it is tried again']));
+    expect(new Set(room.warned)).toEqual(new Set(['could not unmount a disk; will retry']));
     expect(room.memory.mounted.size).toBe(2);
     room.memory.unmount = unmount;
     await eventually(async () => {

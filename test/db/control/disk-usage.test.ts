@@ -196,7 +196,7 @@ onBothEngines('what disks hold', (open) => {
     };
     room.hold('volume', fine, 9);
     await room.measure();
-    expect(room.warned).toEqual(['a disk could not be measured; it is tried again']);
+    expect(room.warned).toEqual(['could not measure a disk; will retry']);
     expect((await room.told()).map(({ subjectId }) => subjectId)).toEqual([fine]);
   });
 });

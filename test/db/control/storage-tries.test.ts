@@ -16,7 +16,7 @@ import {
   volumeIs,
 } from './storage-room.ts';
 
-const mayFail = /a storage could not do what it should/;
+const mayFail = /a storage operation failed/;
 
 /** The verb fails so many times, for volumes and snapshots, in the host's words. Answers how often it was asked. */
 function trouble(world: World, verb: 'create' | 'grow', times: number): () => number {
