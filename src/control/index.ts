@@ -17,13 +17,13 @@ import type { Ports, Forwarding, RouteTable } from './routing/gateway-types.ts';
 import type { Metrics } from './inside/metrics/metrics.ts';
 import type { Logs } from './inside/logs/logs.ts';
 import type { Commands } from './inside/commands.ts';
-import type { Terminals } from './inside/terminals/use.ts';
+import type { Terminals } from './inside/terminals/terminals.ts';
 import type { Operations } from './instances/operations.ts';
 import type { Events } from './routing/event-feed.ts';
 
 export type { OpenExec } from '../engines/contract.ts';
 export type { Access } from './access/types.ts';
-export type { IdleStatus } from './auto-stop/idle.ts';
+export type { IdleStatus } from './auto-stop/idle-detector.ts';
 export type { InstanceStopPolicy } from './auto-stop/stop-policy.ts';
 export type { Caller, Credential, Idempotency, Pager, TextPage, Wished } from './base/caller.ts';
 export type { Log } from './base/log.ts';
@@ -33,8 +33,8 @@ export { copyString } from './inside/copy-string.ts';
 export type { FollowedLog } from './inside/logs/follow.ts';
 export type { LogPage, LogRequest, Logs } from './inside/logs/logs.ts';
 export type { InstanceMetrics } from './inside/metrics/metrics.ts';
-export type { AttachedTerminal, TerminalHost, TerminalMessage } from './inside/terminals/terminals.ts';
-export type { Terminals } from './inside/terminals/use.ts';
+export type { AttachedTerminal, TerminalHost, TerminalMessage } from './inside/terminals/terminal-host.ts';
+export type { Terminals } from './inside/terminals/terminals.ts';
 export type { Events, PublishedEvents } from './routing/event-feed.ts';
 export type {
   Forwarding,

@@ -2,7 +2,7 @@
  * The next step of an instance, from its row, from what the engine was seen to hold, and from the time: pure, so that every
  * pair can be tried. A step is one deed; the pass does it, writes down what came of it, and asks again.
  */
-import { isExpanding } from './expand-disk.ts';
+import { isExpanding } from './disk-expansion.ts';
 import {
   nextStatus,
   backOffMs,

@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import type { Forwarding, RouteUpdate } from '../control/index.ts';
-import { makeTerminalHost } from '../control/inside/terminals/holder.ts';
+import { makeTerminalHost } from '../control/inside/terminals/local-host.ts';
 import { realTime } from '../control/base/time.ts';
 import { makeGateway, type GatewayDeps } from '../edge/gateway/gateway.ts';
 import { followLink } from '../edge/link/follow.ts';

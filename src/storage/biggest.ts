@@ -1,6 +1,6 @@
 /** What takes most of a folder, to two levels, found by a process of its own: a walk through millions of files must not hold this one. */
 import { spawn } from 'node:child_process';
-import { largestEntries, takeLargest } from '../domain/biggest.ts';
+import { largestEntries, takeLargest } from '../domain/largest-entries.ts';
 import type { DiskEntry } from '../domain/disk.ts';
 
 const LEVELS = 2;

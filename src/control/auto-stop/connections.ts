@@ -1,5 +1,5 @@
 /** Who is connected to an instance, read from its own table of TCP connections: ssh, and the ports it publishes. */
-import type { ProbeTarget } from '../inside/inside.ts';
+import type { ProbeTarget } from '../inside/probes.ts';
 
 const TABLES = ['/proc/net/tcp', '/proc/net/tcp6'];
 const ESTABLISHED = '01';

@@ -5,7 +5,7 @@ import { z } from 'zod';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { NOTEBOOK_PORT } from '../../domain/ports.ts';
 import { notebookPath } from '../../domain/public-instance.ts';
-import type { ProbeTarget } from '../inside/inside.ts';
+import type { ProbeTarget } from '../inside/probes.ts';
 
 const ANSWER_BYTES = 1024 * 1024;
 

@@ -12,7 +12,7 @@ import { writeStopPolicy } from '../../store/tables/stop-policy.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, ownedInstanceRow } from '../../store/tables/instances.ts';
 import type { Store } from '../../store/store.ts';
-import type { IdleDetector, IdleStatus } from './idle.ts';
+import type { IdleDetector, IdleStatus } from './idle-detector.ts';
 import type { Offers } from '../base/catalog-cache.ts';
 import type { Caller } from '../base/caller.ts';
 

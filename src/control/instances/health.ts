@@ -10,7 +10,7 @@ import type { Instance } from '../../domain/instance.ts';
 import { NOTEBOOK_PORT } from '../../domain/ports.ts';
 import { instanceFromRow, makeDue, runningRowsAmong } from '../../store/tables/instances.ts';
 import { idsWithNodePorts } from '../../store/tables/node-ports.ts';
-import { acceptsConnection, answersSsh } from '../inside/inside.ts';
+import { acceptsConnection, answersSsh } from '../inside/probes.ts';
 import type { DeedDeps } from '../base/task-deps.ts';
 
 const AT_ONCE = 256;

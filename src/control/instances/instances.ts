@@ -1,6 +1,6 @@
 import type { Caller, Idempotency, Wished, Pager, TextPage } from '../base/caller.ts';
 import type { LaunchWish } from './launch.ts';
-import type { DiskSizes } from '../../domain/expand-disk.ts';
+import type { DiskSizes } from '../../domain/disk-expansion.ts';
 import type { PublicStage } from '../../domain/public-operation.ts';
 import type { PublicDisk } from '../../domain/disk-usage.ts';
 

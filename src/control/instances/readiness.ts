@@ -8,7 +8,7 @@ import { nextStatus } from '../../domain/instance-states.ts';
 import { beginInitScript, endInitScript } from '../../domain/operation.ts';
 import { diagnosisFields } from '../../domain/plan.ts';
 import { NOTEBOOK_PORT } from '../../domain/ports.ts';
-import { acceptsConnection, answersSsh, type ProbeTarget } from '../inside/inside.ts';
+import { acceptsConnection, answersSsh, type ProbeTarget } from '../inside/probes.ts';
 import { note, quick, type Work } from './work.ts';
 
 const FIRST_POLL_MS = 4;

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { consoleOf } from '../../../src/control/inside/logs/console.ts';
 import { initLogOf } from '../../../src/control/inside/logs/init.ts';
-import type { LogSelection, LogReader, PositionedLine, LogStart } from '../../../src/control/inside/logs/source.ts';
+import type { LogSelection, LogReader, PositionedLine, LogStart } from '../../../src/control/inside/logs/log-reader.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import { instanceIdOf } from '../../../src/domain/ids.ts';
 import type { Engine, LogLine, LogRange } from '../../../src/engines/contract.ts';

@@ -3,7 +3,7 @@ import { PassThrough } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { makeTerminal, type Terminal } from '../../../src/control/inside/terminals/terminal.ts';
-import type { AttachedTerminal, TerminalMessage } from '../../../src/control/inside/terminals/terminals.ts';
+import type { AttachedTerminal, TerminalMessage } from '../../../src/control/inside/terminals/terminal-host.ts';
 import { EngineFault } from '../../../src/domain/engine-fault.ts';
 import type { TerminalSize } from '../../../src/engines/contract.ts';
 import { realTime } from '../../../src/control/base/time.ts';

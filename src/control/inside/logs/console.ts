@@ -14,7 +14,7 @@ import {
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { Engine, LogLine } from '../../../engines/contract.ts';
 import type { Time } from '../../base/time.ts';
-import { lastLines, type LogReader, type PositionedLine, type LogStart } from './source.ts';
+import { lastLines, type LogReader, type PositionedLine, type LogStart } from './log-reader.ts';
 
 /** A followed log sends at once what it has: a line that does not come within so long is not there. */
 const SEEK_MS = 5_000;

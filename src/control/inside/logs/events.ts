@@ -7,7 +7,7 @@ import { eventsAbout, eventsSince, latestSeq, seqBefore, type EventRow } from '.
 import type { Store } from '../../../store/store.ts';
 import type { AccountVersions } from '../../routing/account-versions.ts';
 import type { Time } from '../../base/time.ts';
-import type { LogSelection, LogReader, PositionedLine, LogStart } from './source.ts';
+import type { LogSelection, LogReader, PositionedLine, LogStart } from './log-reader.ts';
 
 const SPAN = 2_000;
 

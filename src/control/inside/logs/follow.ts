@@ -7,8 +7,8 @@ import type { Instance } from '../../../domain/instance.ts';
 import { Refusal } from '../../../domain/refusal.ts';
 import type { AccountVersions } from '../../routing/account-versions.ts';
 import type { Time } from '../../base/time.ts';
-import type { LogSelection, LogKind, LogReader, PositionedLine, LogStart } from './source.ts';
-import { hasLog, redactSecret, isComplete, isStartedOrStarting, logRefusal, missingLogReason } from './words.ts';
+import type { LogSelection, LogKind, LogReader, PositionedLine, LogStart } from './log-reader.ts';
+import { hasLog, redactSecret, isComplete, isStartedOrStarting, logRefusal, missingLogReason } from './availability.ts';
 
 export type FollowedLog =
   /** Comes first, and says that nothing was refused. `over`: nothing will come but what is there. */

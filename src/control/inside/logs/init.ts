@@ -1,7 +1,7 @@
 /** The init script's log. It keeps no times, and is a file that only grows: a line's number is where it is. */
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { Engine, LogLine } from '../../../engines/contract.ts';
-import { lastLines, type LogReader, type PositionedLine, type LogStart } from './source.ts';
+import { lastLines, type LogReader, type PositionedLine, type LogStart } from './log-reader.ts';
 
 export function initLogOf(engine: Pick<Engine, 'logs' | 'followLogs'>, id: InstanceId): LogReader {
   const now = async (signal: AbortSignal): Promise<AsyncIterable<PositionedLine>> =>

@@ -26,7 +26,7 @@ import {
 } from '../../../store/tables/metrics.ts';
 import { within, type DeedDeps } from '../../base/task-deps.ts';
 import type { RegionDrivers } from '../../base/regions.ts';
-import { packMinutes, packSamples, unpackMinutes, unpackSamples, type InstanceSamples } from './packed.ts';
+import { packMinutes, packSamples, unpackMinutes, unpackSamples, type InstanceSamples } from './encoding.ts';
 import { addSample, closeMinutes, emptySeries, forgetOld, minutesInMemory, wholeHours, type Series } from './series.ts';
 
 /** Before the next sample is due. */

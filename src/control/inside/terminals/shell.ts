@@ -1,6 +1,6 @@
 /** What a terminal begins with: the image's environment, what the start script adds for all that it starts (images/start.sh), and the better shell. */
 import type { ExecRequest, TerminalSize } from '../../../engines/contract.ts';
-import { HOLDER_VARIABLE } from './orphans.ts';
+import { HOLDER_VARIABLE } from './orphan-shells.ts';
 
 const SCRIPT = `
 export HOME=/root USER=root LOGNAME=root LANG="\${LANG:-C.UTF-8}"

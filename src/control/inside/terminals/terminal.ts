@@ -8,7 +8,7 @@ import type { Log } from '../../base/log.ts';
 import { roomIn } from '../../capacity/free-capacity.ts';
 import type { Time } from '../../base/time.ts';
 import { makeScrollback, SCROLLBACK_BYTES } from './scrollback.ts';
-import type { AttachedTerminal, TerminalMessage } from './terminals.ts';
+import type { AttachedTerminal, TerminalMessage } from './terminal-host.ts';
 
 /** Of what is told at once. */
 const PIECE_BYTES = 32 * 1024;

@@ -1,61 +1,73 @@
-/**
- * # Terminals
- *
- * A terminal is a shell inside an instance with the last of what it showed. It goes on when nobody looks at it, and several may look at once.
- * What holds terminals (`holder.ts`) has to outlive restarts of the API, and so is this interface: it is kept in the process of the gateway,
- * and asked from there over a socket where that is a process of its own (`edge/link/`). Whose an instance is, is no question here.
- */
-import type { InstanceId } from '../../../domain/ids.ts';
+/** Terminals for the owners of instances: whoever is somebody else's finds none. Attaching is use, as an open WebSocket to a notebook is. */
+import type { Store } from '../../../store/store.ts';
+import { requireOwned, requireRunning } from '../instance.ts';
+import { makeSeats } from '../../base/concurrency-limit.ts';
 import type { TerminalSize } from '../../../engines/contract.ts';
+import type { AttachedTerminal, TerminalInfo, TerminalHost } from './terminal-host.ts';
+import type { Caller } from '../../base/caller.ts';
+import type { Forwarding } from '../../routing/gateway-types.ts';
 
-export interface TerminalId {
-  instanceId: InstanceId;
-  name: string;
+export interface Terminals {
+  /** Makes it when it isn't there. Throws `not_now` when the instance does not run. */
+  attach(
+    caller: Caller,
+    wish: { instanceId: string; name: string; size: TerminalSize },
+    signal: AbortSignal,
+  ): Promise<AttachedTerminal>;
+  list(caller: Caller, instanceId: string): Promise<TerminalInfo[]>;
+  close(caller: Caller, place: { instanceId: string; name: string }): Promise<void>;
 }
 
-export interface AttachRequest extends TerminalId {
-  /** For the bound of an account. */
-  ownerId: string;
-  /** Whoever comes last sizes it. */
-  size: TerminalSize;
+/** Each may hold a scrollback's worth for as long as it takes to be told. */
+const VIEWERS = { ofAccount: 64, ofAll: 2_000, retryAfterS: 2 };
+
+interface Deps {
+  store: Pick<Store, 'read'>;
+  terminals: TerminalHost;
+  began: Forwarding['beginTraffic'];
 }
 
-export interface TerminalInfo extends TerminalSize {
-  name: string;
-  viewers: number;
-  createdAtMs: number;
-  /** When it is closed, if nobody comes; null while somebody is attached. */
-  closesAtMs: number | null;
-}
-
-export type TerminalMessage =
-  | { kind: 'output'; bytes: Uint8Array }
-  /** What was shown is to be forgotten; all that counts follows. */
-  | { kind: 'reset' }
-  | ({ kind: 'size' } & TerminalSize)
-  /** The last. Null: it is over, and nobody can tell with which exit code. */
-  | { kind: 'ended'; exitCode: number | null; why: string }
-  /** The last. What runs may run on, and may be attached to again. */
-  | { kind: 'lost'; why: string };
-
-export interface AttachedTerminal {
-  /** Made for this viewer. */
-  created: boolean;
-  size: TerminalSize;
-  /** To be read once: first what the terminal showed, then what it shows, no faster than it is read. Ends after the last, and with `leave`. */
-  messages: AsyncIterable<TerminalMessage>;
-  /** Resolves when there is room for more. */
-  type(bytes: Uint8Array): Promise<void>;
-  resize(size: TerminalSize): void;
-  /** The terminal goes on. */
-  leave(): void;
-}
-
-export interface TerminalHost {
-  /** Makes it when it isn't there. The signal ends the attaching alone. Throws a `Refusal`. */
-  attach(wish: AttachRequest, signal: AbortSignal): Promise<AttachedTerminal>;
-  /** By name. */
-  list(instanceId: InstanceId): Promise<TerminalInfo[]>;
-  /** Kills the shell with all that it began. Throws `not_found`. */
-  close(place: TerminalId): Promise<void>;
+export function makeTerminals({ store, terminals, began }: Deps): Terminals {
+  const seats = makeSeats({
+    ...VIEWERS,
+    full: {
+      mine: (count) =>
+        `${count} of your viewers are attached to terminals, and that is the most; wait for one of them to end`,
+      all: (count) =>
+        `${count} viewers are attached to terminals on this server, and that is the most; try again later`,
+    },
+  });
+  return {
+    async attach(caller, { instanceId: asked, name, size }, signal) {
+      const instanceId = await requireRunning(store, caller, asked);
+      const free = seats.enter(caller.accountId);
+      const attached = await terminals
+        .attach({ instanceId, name, size, ownerId: caller.accountId }, signal)
+        .catch((error: unknown) => {
+          free();
+          throw error;
+        });
+      const done = began(instanceId, 'use');
+      let left = false;
+      const leave = (): void => {
+        if (left) return;
+        left = true;
+        done();
+        free();
+        attached.leave();
+      };
+      async function* told() {
+        try {
+          yield* attached.messages;
+        } finally {
+          leave();
+        }
+      }
+      return { ...attached, messages: told(), leave };
+    },
+    list: async (caller, asked) => terminals.list(await requireOwned(store, caller, asked)),
+    async close(caller, { instanceId, name }) {
+      await terminals.close({ instanceId: await requireOwned(store, caller, instanceId), name });
+    },
+  };
 }

@@ -26,7 +26,7 @@ import { lockInstance, instanceFromRow, runningRowsAmong } from '../../store/tab
 import type { StopByItself } from '../instances/actions.ts';
 import { makeFairQueue } from '../base/fair-queue.ts';
 import { within, type DeedDeps } from '../base/task-deps.ts';
-import { readSignals } from './gather-signals.ts';
+import { readSignals } from './signals.ts';
 import type { Traffic } from './traffic.ts';
 
 export interface IdleStatus {

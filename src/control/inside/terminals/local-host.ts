@@ -2,13 +2,13 @@
 import type { InstanceId } from '../../../domain/ids.ts';
 import { Refusal } from '../../../domain/refusal.ts';
 import type { Engine } from '../../../engines/contract.ts';
-import { refusalOfFault } from '../engine-refusal.ts';
+import { refusalOfFault } from '../instance.ts';
 import type { Log } from '../../base/log.ts';
 import type { Time } from '../../base/time.ts';
-import { hangUpOrphans } from './orphans.ts';
+import { hangUpOrphans } from './orphan-shells.ts';
 import { shellRequest } from './shell.ts';
 import { makeTerminal, type Terminal } from './terminal.ts';
-import type { TerminalHost, AttachRequest } from './terminals.ts';
+import type { TerminalHost, AttachRequest } from './terminal-host.ts';
 
 export const MAX_PER_INSTANCE = 16;
 export const MAX_PER_ACCOUNT = 64;

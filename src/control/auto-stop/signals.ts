@@ -3,7 +3,7 @@ import type { Instance } from '../../domain/instance.ts';
 import { unreadSignal, type IdlePolicy, type Signal, type SignalName } from '../../domain/idle.ts';
 import { SSH_PORT } from '../../domain/ports.ts';
 import type { Usage } from '../../engines/contract.ts';
-import type { ProbeTarget } from '../inside/inside.ts';
+import type { ProbeTarget } from '../inside/probes.ts';
 import { lastingConnections, type Connection } from './connections.ts';
 import { makeNotebook, type NotebookAnswer, type NotebookUse } from './notebook.ts';
 import type { Traffic } from './traffic.ts';

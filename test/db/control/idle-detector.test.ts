@@ -1,5 +1,5 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { makeIdleDetector } from '../../../src/control/auto-stop/idle.ts';
+import { makeIdleDetector } from '../../../src/control/auto-stop/idle-detector.ts';
 import { makeTraffic } from '../../../src/control/auto-stop/traffic.ts';
 import { noStopPolicy } from '../../../src/domain/stop-policy.ts';
 import { idlePolicy, type IdleLimits, type IdlePolicy } from '../../../src/domain/idle.ts';

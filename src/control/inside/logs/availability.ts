@@ -4,7 +4,7 @@ import type { Instance } from '../../../domain/instance.ts';
 import type { InstanceStatus } from '../../../domain/instance-states.ts';
 import { Refusal } from '../../../domain/refusal.ts';
 import type { LogLine } from '../../../engines/contract.ts';
-import type { LogKind } from './source.ts';
+import type { LogKind } from './log-reader.ts';
 
 const ASK_AGAIN_S = 5;
 const HIDDEN = "[the notebook's secret]";

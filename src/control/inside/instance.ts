@@ -1,0 +1,54 @@
+/** Look-up of the caller's instance for work inside it, and its engine's faults as refusals. */
+import { EngineFault } from '../../domain/engine-fault.ts';
+import type { InstanceId } from '../../domain/ids.ts';
+import type { Instance } from '../../domain/instance.ts';
+import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
+import { instanceFromRow, ownedInstanceRow } from '../../store/tables/instances.ts';
+import type { Store } from '../../store/store.ts';
+import type { Caller } from '../base/caller.ts';
+
+type Reader = Pick<Store, 'read'>;
+
+async function ownedInstance(store: Reader, { accountId }: Caller, id: string): Promise<Instance> {
+  const row = await ownedInstanceRow(store.read, accountId, id);
+  if (!row) throw instanceNotFound();
+  return instanceFromRow(row);
+}
+
+/** Throws `not_found`. */
+export async function requireOwned(store: Reader, caller: Caller, id: string): Promise<InstanceId> {
+  return (await ownedInstance(store, caller, id)).id;
+}
+
+/** Throws `not_found`, or `not_now` unless the instance is Running. */
+export async function requireRunning(store: Reader, caller: Caller, id: string): Promise<InstanceId> {
+  const instance = await ownedInstance(store, caller, id);
+  const { status } = instance.observed;
+  if (status === 'Running') return instance.id;
+  const message = `instance ${id} is ${status}, and nothing can be run in it; send this again once it is Running`;
+  throw new Refusal('not_now', message);
+}
+
+/** Returns errors other than `EngineFault` unchanged. */
+export function refusalOfFault(error: unknown): unknown {
+  if (!(error instanceof EngineFault)) return error;
+  const more = { detail: error };
+  switch (error.kind) {
+    case 'not_found':
+      return new Refusal('not_now', `${error.message}; start it first`, more);
+    case 'busy':
+      return new Refusal('not_now', error.message, { ...more, retryAfterS: 5 });
+    case 'no_capacity':
+      return new Refusal('no_capacity', error.message, more);
+    case 'rejected':
+    case 'denied':
+      return new Refusal('unsupported', error.message, more);
+    case 'unreachable':
+      return new Refusal('unavailable', 'the engine of the instance does not answer now; try again in a moment', {
+        ...more,
+        retryAfterS: 5,
+      });
+    default:
+      return error.kind satisfies never;
+  }
+}
