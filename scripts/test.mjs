@@ -1,6 +1,8 @@
 /**
- * `npm test [-- arguments for vitest]`: everything the tests need, then all of them, and as the very last line
- * `N passed, N failed, N skipped`. The projects of `vitest.config.ts` run one after the other, the quick ones first.
+ * `npm test [-- arguments for vitest]`: installs what the tests need, runs the projects of `vitest.config.ts` one after the other,
+ * and prints what each took against its budget; the very last line is `N passed, N failed, N skipped`.
+ *
+ * `BERTH_TEST_LEVEL` is `short`, unless `npm run test:long` or `npm run test:soak` say `--level long` or `--level soak`.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
@@ -9,7 +11,8 @@ import { ensureDependencies } from './lib/dependencies.mjs';
 import { usualAddress } from './lib/engine-address.mjs';
 import { ensureEngine } from './lib/engine.mjs';
 import { envWithNode, findNode24 } from './lib/node24.mjs';
-import { runCommand, runInFront, say, secondsSince } from './lib/run.mjs';
+import { runCommand, runInFront, say, secondsSince, Unready } from './lib/run.mjs';
+import { budgetLines, longOnlyFiles, projects as allProjects } from './lib/projects.mjs';
 import { addUp, closingLines, failure, totalsOfRun } from './lib/totals.mjs';
 
 /** @type {import('./lib/apt.mjs').Need[]} */
@@ -32,22 +35,23 @@ const testNeeds = [
   },
 ];
 
-const allProjects = ['unit', 'simulation', 'db', 'http', 'docker', 'browser'];
-/** These need nothing but Node. */
-const plainProjects = ['unit', 'simulation'];
+const levels = ['short', 'long', 'soak'];
 
 await runCommand(async () => {
-  const { projects, rest } = readArguments(process.argv.slice(2));
+  const { projects, level, rest } = readArguments(process.argv.slice(2));
   await ensureDependencies();
   const node = findNode24();
-  const env = envWithNode(node);
-  if (projects.some((project) => !plainProjects.includes(project))) {
+  /** @type {NodeJS.ProcessEnv} */
+  const env = { ...envWithNode(node), BERTH_TEST_LEVEL: level };
+  if (projects.some((project) => allProjects.some(({ name, needs }) => name === project && needs !== 'node'))) {
     const engine = await ensureEngine({ alsoNeeded: testNeeds });
     if (engine !== undefined && engine !== usualAddress) env['DOCKER_HOST'] = engine;
   }
 
   const folder = mkdtempSync(path.join(os.tmpdir(), 'berth-totals-'));
   const all = [];
+  /** @type {{ name: string, tookS: number }[]} */
+  const runs = [];
   try {
     for (const project of projects) {
       const startedAt = performance.now();
@@ -58,6 +62,7 @@ await runCommand(async () => {
       const run = { command: node, args: [...args, ...reporters, ...rest], env: { ...env, BERTH_TOTALS_FILE: file } };
       const { code, signal } = await runInFront(run);
       all.push(totalsOfRun({ project, file, code }));
+      runs.push({ name: project, tookS: (performance.now() - startedAt) / 1000 });
       say(`== ${project}: ${secondsSince(startedAt)}`);
       if (signal !== null || code === 130 || code === 143) {
         all.push(failure('the tests', 'interrupted before all had run'));
@@ -72,22 +77,30 @@ await runCommand(async () => {
     all.push(failure('the tests', `none was found${rest.length > 0 ? ` by ${rest.join(' ')}` : ''}`));
   const totals = addUp(all);
   say('');
+  for (const line of budgetLines(runs, level)) say(line);
+  if (level === 'short' && rest.length === 0)
+    say(
+      `${longOnlyFiles().length} files, and the full products of others, run only by npm run test:long: docs/testing.md`,
+    );
   for (const line of closingLines(totals)) say(line);
   return totals.failed.length === 0 ? 0 : 1;
 });
 
 /**
- * `--project name` chooses projects, all else is vitest's.
+ * `--project name` chooses projects, `--level name` how much of each product is tried; all else is vitest's.
  * @param {string[]} given
  */
 function readArguments(given) {
   const chosen = [];
   const rest = [];
+  let level = process.env['BERTH_TEST_LEVEL'] ?? 'short';
   for (let at = 0; at < given.length; at += 1) {
     const argument = given[at] ?? '';
     if (argument.startsWith('--project=')) chosen.push(argument.slice('--project='.length));
     else if (argument === '--project') chosen.push(given[(at += 1)] ?? '');
+    else if (argument === '--level') level = given[(at += 1)] ?? '';
     else rest.push(argument);
   }
-  return { projects: chosen.length > 0 ? chosen : allProjects, rest };
+  if (!levels.includes(level)) throw new Unready(`--level ${level}: it may be ${levels.join(', ')}`);
+  return { projects: chosen.length > 0 ? chosen : allProjects.map(({ name }) => name), level, rest };
 }

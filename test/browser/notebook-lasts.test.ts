@@ -1,17 +1,17 @@
 /**
  * A notebook in a real browser while the API dies beside it: what a cell prints is there, whole, and so is the notebook. The cell
- * prints for 12 seconds in path mode; with `BERTH_LONG=1` for a minute, and over TLS too.
+ * prints for 12 seconds in path mode; at level soak for a minute, and over TLS too.
  */
 import type { Browser, Locator, Page } from 'playwright-core';
 import { Agent, request } from 'undici';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { isSoak } from '../fixtures/level.ts';
 import { launchBrowser, networkSettled } from '../fixtures/browser.ts';
 import { IMAGE_DEADLINE_MS, launchFirst } from '../fixtures/first-launch.ts';
 import { login, startServerProcess, until, type Client, type ServerProcess } from '../fixtures/server-process.ts';
 import { makeTlsDomain, type TlsDomain } from '../fixtures/tls-domain.ts';
 
-const isLong = process.env['BERTH_LONG'] === '1';
-const LINES = isLong ? 60 : 12;
+const LINES = isSoak ? 60 : 12;
 const LONG_MS = 180_000;
 
 let server: ServerProcess;
@@ -200,13 +200,13 @@ describe('in path mode', () => {
 describe('below a wildcard domain, over TLS', () => {
   let domain: TlsDomain;
   beforeAll(async () => {
-    if (!isLong) return;
+    if (!isSoak) return;
     domain = await makeTlsDomain('gpu.localhost');
     await serve('30875-30899', domain.settings);
     gateway = { url: `https://${domain.at}`, dispatcher: new Agent({ connect: domain.connect }) };
   }, IMAGE_DEADLINE_MS);
   afterAll(async () => {
-    if (!isLong) return;
+    if (!isSoak) return;
     await gateway?.dispatcher.destroy();
     await server?.stop();
     await domain?.remove();
@@ -214,7 +214,7 @@ describe('below a wildcard domain, over TLS', () => {
   test(
     NAME,
     async (context) => {
-      context.skip(!isLong, 'a second minute of what is tried in path mode: BERTH_LONG=1 runs it over TLS too');
+      context.skip(!isSoak, 'a second minute of what is tried in path mode: npm run test:soak runs it over TLS too');
       await expectAllPrinted();
     },
     3 * LONG_MS,

@@ -144,12 +144,12 @@ export async function until<T>(
   ask: () => Promise<T | undefined | false>,
   time: Pick<FixtureTime, 'sleep'> = machineTime,
 ): Promise<T> {
-  const giveUpAt = performance.now() + 30_000;
+  const giveUpAt = performance.now() + 120_000;
   for (;;) {
     const answer = await ask();
     if (answer !== undefined && answer !== false) return answer;
     if (performance.now() > giveUpAt)
-      throw new Error(`waited 30 s in vain: ${typeof what === 'string' ? what : what()}`);
+      throw new Error(`waited 120 s in vain: ${typeof what === 'string' ? what : what()}`);
     await time.sleep(20);
   }
 }

@@ -1,12 +1,14 @@
 /** Every verb of the engine goes wrong in every way, from every state in which it is called; and the store and the storage at each of their deeds. */
 import { expect, test } from 'vitest';
+import { atLevel, isLong, isSoak } from '../fixtures/level.ts';
 import { commitModes, stories } from './cases.ts';
 import { mishapModes, storageModes } from './fate.ts';
 import { failuresOf, outcomeOf } from './failures.ts';
 
 const upTo = (count: number): number[] => Array.from({ length: count }, (_, at) => at + 1);
 /** Of what there are many, most are alike. */
-const long = process.env['BERTH_LONG'] === '1';
+const isTried = (nth: number, at: number, oneIn: { short: number; long: number }): boolean =>
+  isSoak || nth % atLevel(oneIn) === at % atLevel(oneIn);
 const TIMEOUT = { timeout: 600_000 };
 
 /** Of each story: how often each is called in it when nothing goes wrong. */
@@ -34,40 +36,52 @@ test('a call to the engine may go wrong in any way, from any state', TIMEOUT, as
   ])
     expect(verbs).toContain(verb);
   for (const verb of ['saveImage', 'removeImage']) expect(verbs).toContain(verb);
-  const names = [...first.values()].flatMap((call) => mishapModes.map((mode) => `engine:${call}:${mode}`));
-  expect(names.length).toBeGreaterThan(300);
+  const everywhere = [...first.values()].flatMap((call) => mishapModes.map((mode) => `engine:${call}:${mode}`));
+  expect(everywhere.length).toBeGreaterThan(300);
+  // Once for each verb, by turns from each of its states.
+  const oncePerVerb = [...verbs].flatMap((verb) => {
+    const calls = [...first].filter(([how]) => how.split(' ')[0] === verb).map(([, call]) => call);
+    return mishapModes.map((mode, at) => `engine:${calls[at % calls.length]}:${mode}`);
+  });
+  const names = isLong ? everywhere : oncePerVerb;
   expect(await failuresOf(names)).toEqual([]);
 });
 
-test('a call to the storage may go wrong in any way, each of them in half of the ways', TIMEOUT, async () => {
+test('a call to the storage may go wrong in any way, each of them in some of the ways', TIMEOUT, async () => {
   const names = counted.flatMap(({ storageCalls }, story) =>
     upTo(storageCalls).flatMap((nth) =>
-      storageModes.flatMap((mode, at) => (long || nth % 2 === at % 2 ? [`storage:${story}:${nth}:${mode}`] : [])),
+      storageModes.flatMap((mode, at) =>
+        isTried(nth, at, { short: 8, long: 2 }) ? [`storage:${story}:${nth}:${mode}`] : [],
+      ),
     ),
   );
-  expect(names.length).toBeGreaterThan(100);
+  expect(names.length).toBeGreaterThan(atLevel({ short: 20, long: 100 }));
   expect(await failuresOf(names)).toEqual([]);
 });
 
-test('a commit may fail, be lost, or be kept and called lost, each of them in one of these ways', TIMEOUT, async () => {
+test('a commit may fail, be lost, or be kept and called lost, some of them in one of these ways', TIMEOUT, async () => {
   const names = counted.flatMap(({ commits }, story) =>
     upTo(commits).flatMap((nth) =>
-      commitModes.flatMap((mode, at) => (long || nth % 3 === at ? [`commit:${story}:${nth}:${mode}`] : [])),
+      commitModes.flatMap((mode, at) =>
+        isTried(nth, at, { short: 12, long: 3 }) ? [`commit:${story}:${nth}:${mode}`] : [],
+      ),
     ),
   );
-  expect(names.length).toBeGreaterThan(100);
+  expect(names.length).toBeGreaterThan(atLevel({ short: 20, long: 100 }));
   expect(await failuresOf(names)).toEqual([]);
 });
 
-test('a statement may find the disk full, each of them in a long run', TIMEOUT, async () => {
+test('a statement may find the disk full, some of them in a short run', TIMEOUT, async () => {
   const names = counted.flatMap(({ statements }, story) =>
-    upTo(statements).flatMap((nth) => (long || nth % 5 === 0 ? [`statement:${story}:${nth}`] : [])),
+    upTo(statements).flatMap((nth) => (isTried(nth, 0, { short: 40, long: 5 }) ? [`statement:${story}:${nth}`] : [])),
   );
-  expect(names.length).toBeGreaterThan(100);
+  expect(names.length).toBeGreaterThan(atLevel({ short: 20, long: 100 }));
   expect(await failuresOf(names)).toEqual([]);
 });
 
 test('each request may be sent twice at once', TIMEOUT, async () => {
-  const names = stories.flatMap((story) => upTo(10).map((seed) => `twice:${story}:${seed}`));
+  const names = stories.flatMap((story) =>
+    upTo(atLevel({ short: 2, long: 10 })).map((seed) => `twice:${story}:${seed}`),
+  );
   expect(await failuresOf(names)).toEqual([]);
 });

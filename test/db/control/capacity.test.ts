@@ -1,13 +1,14 @@
 /** Room is promised once: however many ask at the same moment, and whatever the engine says meanwhile. */
 import { expect, test } from 'vitest';
+import { atLevel } from '../../fixtures/level.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-room.ts';
 import { machineOf, makePlace, outcomesOf, type Place } from './capacity-room.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
 
-/** Of a thousand each; 200 with `BERTH_LONG=1`. */
-const ROUNDS = process.env['BERTH_LONG'] === '1' ? 200 : 1;
+/** Of a thousand each; 200 with level soak. */
+const ROUNDS = atLevel({ short: 1, long: 1, soak: 200 });
 
 const cpus = { 'cpu.1': { cpuCores: 1, memoryGB: 2 }, 'cpu.2': { cpuCores: 2, memoryGB: 4 } };
 const withGpus = { ...cpus, 'gpu.1': { cpuCores: 2, memoryGB: 4, gpuCount: 1 } };
@@ -17,7 +18,7 @@ const many = (world: Place, count: number, type: string) =>
     Array.from({ length: count }, () => world.running.control.instances.launch(world.caller, world.of(type), null)),
   );
 
-onBothEngines('the last place', (open) => {
+onBothEngines('the last place', { postgres: 'always' }, (open) => {
   for (const { cores, nearest } of [
     { cores: 3, nearest: /short of 1 CPU core and 2048 MiB of memory; cpu\.1 \([0-9a-f-]{36}\) would fit now/ },
     { cores: 2, nearest: /short of 2 CPU cores and 4096 MiB of memory; no type fits now/ },
@@ -70,7 +71,7 @@ onBothEngines('the last place', (open) => {
     );
 });
 
-onBothEngines('an engine that has less than is promised', (open) => {
+onBothEngines('an engine that has less than is promised', { postgres: 'always' }, (open) => {
   test('loses nobody anything, is promised nothing more of it, and nothing twice when it has it back', async () => {
     const world = await makePlace(await open(), machineOf(8, 16, 2), withGpus);
     const { instances, catalog } = world.running.control;

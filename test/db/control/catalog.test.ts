@@ -105,7 +105,7 @@ const stockOf = async (world: World): Promise<string[]> =>
     ),
   );
 
-onBothEngines('the catalog', (open) => {
+onBothEngines('the catalog', { postgres: 'always' }, (open) => {
   test('shows a type out of stock once what is left is too little, and in stock when it is free again, at once', async () => {
     const world = await makePlace(await open(), machineOf(2, 4), twoTypes);
     await eventually(() => world.drivers.seen.answers);

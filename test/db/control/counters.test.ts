@@ -21,7 +21,7 @@ const deed = fc.record({
   waitMs: fc.integer({ min: 0, max: 12 }),
 });
 
-onBothEngines('counters', (open) => {
+onBothEngines('counters', { postgres: 'always' }, (open) => {
   test('are exact after any mix of launches, actions, volumes and faults', async () => {
     const sound = await open();
     await fc.assert(

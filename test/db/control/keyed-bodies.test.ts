@@ -15,7 +15,7 @@ const keyed = (body: object): Idempotency => ({
 });
 const body = { server: 'registry.example.org', username: 'ann', secret: 'a secret' };
 
-onBothEngines('of a keyed request', (open) => {
+onBothEngines('of a keyed request', { postgres: 'always' }, (open) => {
   test('no hash is kept that who knows all but the secret could try secrets on', async () => {
     const store = await open();
     const { running, caller } = await makeWorld(store, { start: false });

@@ -58,7 +58,7 @@ const says =
     diagnosisReason === reason &&
     (typeof words === 'string' ? diagnosisMessage.includes(words) : words.test(diagnosisMessage));
 
-onBothEngines('the line', (open) => {
+onBothEngines('the line', { postgres: 'always' }, (open) => {
   test('of twenty: each has its turn in the order they came, the server killed in between, and says how many are before it', async () => {
     const world = await makePlace(await open(), machineOf(2, 4), cpus);
     const holding = [await running(world, 'cpu.1'), await running(world, 'cpu.1')];

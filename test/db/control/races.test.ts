@@ -1,9 +1,10 @@
 /**
  * Two wishes at the same moment: one comes first, the other is judged by what it left, and once all is at rest the last one accepted
- * holds. Every pair of verbs, from where each is legal. `BERTH_LONG=1` tries each pair 300 times.
+ * holds. Every pair of verbs, from where each is legal. Level long tries each pair 24 times, level soak 300 times.
  */
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
+import { atLevel } from '../../fixtures/level.ts';
 import type { Idempotency } from '../../../src/control/index.ts';
 import { actions, type Action } from '../../../src/domain/instance-states.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
@@ -11,7 +12,7 @@ import { A_DAY_MS, machineOf, makePlace, outcomesOf, volumeOf, type Place } from
 import { becomesConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, textOf, type World } from '../../fixtures/control.ts';
 
-const ROUNDS = process.env['BERTH_LONG'] === '1' ? 300 : 24;
+const ROUNDS = atLevel({ short: 4, long: 24, soak: 300 });
 /** So many rounds run beside each other. */
 const AT_ONCE = 24;
 const TIMEOUT_MS = 60_000 + ROUNDS * 2_000;
@@ -63,7 +64,7 @@ const desiredOf: Record<Action, keyof typeof atRest> = {
   terminate: 'released',
 };
 
-onBothEngines('two actions at once', (open) => {
+onBothEngines('two actions at once', { postgres: 'always' }, (open) => {
   // A round costs three times as much on PostgreSQL, and there are thirty pairs.
   const rounds = open.kind === 'postgres' ? ROUNDS / 2 : ROUNDS;
   for (const from of ['Running', 'Stopped'] as const) {
@@ -130,7 +131,7 @@ onBothEngines('two actions at once', (open) => {
   }
 });
 
-onBothEngines('the end of one that has a place', (open) => {
+onBothEngines('the end of one that has a place', { postgres: 'always' }, (open) => {
   /** One place, held by one, waited for by another. */
   const taken = async (world: Place, at: { first?: string }) => {
     const holding = {
@@ -187,7 +188,7 @@ onBothEngines('the end of one that has a place', (open) => {
   );
 });
 
-onBothEngines('two wishes about one volume at once', (open) => {
+onBothEngines('two wishes about one volume at once', { postgres: 'always' }, (open) => {
   const mounting = (world: World, id: string) =>
     world.wish({
       remoteStorages: [{ mountPath: '/root/v', remoteStorageName: 'v', remoteStorageId: id, type: 'filesystem' }],
@@ -272,7 +273,7 @@ onBothEngines('two wishes about one volume at once', (open) => {
   );
 });
 
-onBothEngines('a hundred at once', (open) => {
+onBothEngines('a hundred at once', { postgres: 'always' }, (open) => {
   test('that want node ports get each its own, and no more than there are', async () => {
     const world = await makePlace(await open(), machineOf(128, 256), cpus, {
       nodePorts: { first: 30_000, last: 30_119 },

@@ -50,7 +50,7 @@ async function openElsewhere(place: Place): Promise<string[]> {
   return out.split('\n').filter((line) => line !== '');
 }
 
-onBothEngines('migrations', (open) => {
+onBothEngines('migrations', { postgres: 'always' }, (open) => {
   test('an empty database gets all of them, in order, and a second opening none', async () => {
     const place = await open.empty();
     const log = recordingLog();

@@ -64,7 +64,7 @@ const wholeOperation = (
   error,
 });
 
-onBothEngines('an upgrade from the first version', (open) => {
+onBothEngines('an upgrade from the first version', { postgres: 'always' }, (open) => {
   test('leaves lists that keep the contract at once, and that say the same once all texts are written anew', async () => {
     const store = await upgraded(open);
     for (const [old, row] of await rowsOf(store)) {

@@ -12,7 +12,7 @@ const event = (accountId: string, subjectId: string) => ({
   data: { n: 1 },
 });
 
-onBothEngines('events', (open) => {
+onBothEngines('events', { postgres: 'always' }, (open) => {
   test('numbers have no gaps though works are rolled back and many write at once', async () => {
     const store = await open();
     await store.write((tx) => insertOwners(tx, 'region', 'ann', 'bob'));

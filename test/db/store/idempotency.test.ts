@@ -45,7 +45,7 @@ const refusalOf = async (promise: Promise<unknown>): Promise<Refusal> => {
   return error;
 };
 
-onBothEngines('idempotency', (open) => {
+onBothEngines('idempotency', { postgres: 'always' }, (open) => {
   const opened = async (): Promise<Store> => {
     const store = await open();
     await store.write((tx) =>

@@ -57,7 +57,7 @@ const claim = async (store: Store, table: LeaseTable, given: Partial<Claim> = {}
 const dueOf = async (store: Store, table: LeaseTable, id: string): Promise<number | null | undefined> =>
   (await store.read.selectFrom(table).select('dueAtMs').where('id', '=', id).executeTakeFirst())?.dueAtMs;
 
-onBothEngines('leases', (open) => {
+onBothEngines('leases', { postgres: 'always' }, (open) => {
   const opened = async (table: LeaseTable, rows: Row[]): Promise<Store> => {
     const store = await open();
     await store.write((tx) => insertOwners(tx, 'here', 'ann', 'bob', 'eve'));

@@ -177,7 +177,7 @@ const rows: Rows = {
   },
 };
 
-onBothEngines('schema', (open) => {
+onBothEngines('schema', { postgres: 'always' }, (open) => {
   test('every column of every table keeps what is put into it, numbers as numbers up to 53 bits', async () => {
     const store = await open();
     for (const [table, row] of Object.entries(rows)) {

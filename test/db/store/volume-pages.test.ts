@@ -36,7 +36,7 @@ const moves = (store: Store, subjectId: string, volumes: number, deed: (tx: Stor
     });
   });
 
-onBothEngines('pages of volumes', (open) => {
+onBothEngines('pages of volumes', { postgres: 'always' }, (open) => {
   test('are right in any order of asking, and when volumes have come and gone since', async () => {
     const store = await open();
     await store.write((tx) => insertOwners(tx, 'here', 'ann', 'bob'));

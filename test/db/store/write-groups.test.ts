@@ -29,7 +29,7 @@ const bump = (tx: Db) =>
     .returning('version')
     .executeTakeFirstOrThrow();
 
-onBothEngines('write', (open) => {
+onBothEngines('write', { postgres: 'always' }, (open) => {
   test('a work that throws leaves nothing behind and its neighbours whole', async () => {
     const store = await open();
     const outcomes = await Promise.allSettled(

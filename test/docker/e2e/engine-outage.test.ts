@@ -3,6 +3,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { atLevel } from '../../fixtures/level.ts';
 import { labels } from '../../../src/engines/labels.ts';
 import { readRecipe, recipeRef } from '../../../src/engines/docker/image/recipes.ts';
 import { firstWish } from '../../fixtures/first-launch.ts';
@@ -17,7 +18,7 @@ import {
   type ServerProcess,
 } from '../../fixtures/server-process.ts';
 
-const OUTAGE_MS = process.env['BERTH_LONG'] === '1' ? 60_000 : 10_000;
+const OUTAGE_MS = atLevel({ short: 5_000, long: 10_000, soak: 60_000 });
 const LAUNCHES = 20;
 const MOST_RESTARTS = 4;
 const SETTLE_DEADLINE_MS = 120_000;

@@ -5,6 +5,7 @@
  *
  * `BERTH_SEED` gives the same moments and the same choices again; what the engine is doing just then is its own.
  */
+import { atLevel } from '../../fixtures/level.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
 import { randomUUID } from 'node:crypto';
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
@@ -33,7 +34,7 @@ import {
 } from '../../fixtures/server-process.ts';
 
 /** In the ordinary run, and where there is time. */
-const KILLS = process.env['BERTH_LONG'] === '1' ? 200 : 25;
+const KILLS = atLevel({ short: 5, long: 25, soak: 200 });
 /** After so many it is let settle, and looked at. */
 const KILLS_A_PHASE = 25;
 const MOST_TIMES = 3;

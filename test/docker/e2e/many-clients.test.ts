@@ -1,6 +1,6 @@
 /**
  * The gateway as a process of its own, with many clients on it: 200 idle WebSockets for twenty seconds (2,000 for ten minutes with
- * `BERTH_LONG=1`) of which none is cut, and meanwhile 5,000 clients that send or read a byte a second, who must not starve those that are quick.
+ * level soak) of which none is cut, and meanwhile 5,000 clients that send or read a byte a second, who must not starve those that are quick.
  */
 import { fork } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
@@ -11,6 +11,7 @@ import type { IncomingMessage } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import WebSocket from 'ws';
+import { isSoak } from '../../fixtures/level.ts';
 import { labels } from '../../../src/engines/labels.ts';
 import { IMAGE_DEADLINE_MS, launchFirst } from '../../fixtures/first-launch.ts';
 import {
@@ -22,9 +23,8 @@ import {
   type ServerProcess,
 } from '../../fixtures/server-process.ts';
 
-const isLong = process.env['BERTH_LONG'] === '1';
-const SOCKETS = isLong ? 2_000 : 200;
-const IDLE_MS = isLong ? 600_000 : 20_000;
+const SOCKETS = isSoak ? 2_000 : 200;
+const IDLE_MS = isSoak ? 600_000 : 20_000;
 const SLOW = 5_000;
 /** For one quick request, and for all slow clients to be connected. */
 const DEADLINE_MS = 60_000;

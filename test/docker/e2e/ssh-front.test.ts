@@ -7,6 +7,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { atLevel } from '../../fixtures/level.ts';
 import { lastingConnections } from '../../../src/control/auto-stop/connections.ts';
 import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';
 import { realTime } from '../../../src/control/base/time.ts';
@@ -69,7 +70,7 @@ const kinds: Kind[] = [
   { name: 'a Debian with sshd', image: async () => undefined, hasSshd: true, hasBash: true },
 ];
 
-const LARGE_MB = process.env['BERTH_LONG'] === '1' ? 200 : 60;
+const LARGE_MB = atLevel({ short: 20, long: 60, soak: 200 });
 
 describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
   let id: string;

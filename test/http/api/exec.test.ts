@@ -175,7 +175,7 @@ test('streams: what is no message of the protocol closes with a code and what wo
     [(line) => line.send(9, 'x'), 4400, /^the first byte of a message is 0/],
     [(line) => line.send(resize, '{'), 4400, /columns/],
     [(line) => line.send(resize, '{"columns":0,"rows":1}'), 4400, /from 1 to 1000/],
-    [(line) => line.send(signal, '{"signal":"STOP"}'), 4400, /docs\/terminal.md/],
+    [(line) => line.send(signal, '{"signal":"STOP"}'), 4400, /docs\/reference\/terminal.md/],
     [(line) => line.send(stdin, Buffer.alloc(256 * 1024)), 1009, /./],
   ];
   for (const [send, code, why] of bad) {

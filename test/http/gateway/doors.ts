@@ -158,7 +158,8 @@ export const upgrade = (
   first = `GET ${path} HTTP/1.1`,
 ): string => `${first}\r\n${['Host: ' + host, ...shows, ...lines].join('\r\n')}\r\n\r\n`;
 
-const ANSWER_MS = 5_000;
+/** Only what hangs waits as long. */
+const ANSWER_MS = 120_000;
 
 /** Sends it on a connection of its own, each part once the one before is answered, and waits for the end of that; `null` when it does not end. */
 export async function exchange(port: number, bytes: string | readonly string[]): Promise<string | null> {

@@ -301,7 +301,7 @@ const isSeen = (value: unknown): value is SeenHead =>
   typeof value === 'object' && value !== null && 'method' in value && 'url' in value && 'headers' in value;
 
 /** Waits until it holds. */
-export async function until(what: string, holds: () => boolean, timeoutMs = 15_000): Promise<void> {
+export async function until(what: string, holds: () => boolean, timeoutMs = 120_000): Promise<void> {
   const deadline = Date.now() + timeoutMs;
   while (!holds()) {
     if (Date.now() > deadline) throw new Error(`waited in vain until ${what}`);

@@ -130,7 +130,7 @@ const twice: Record<string, (socket: Socket) => void> = {
   ),
 };
 
-const waits = async (what: string, holds: () => boolean): Promise<void> => until(what, holds, 5_000);
+const waits = async (what: string, holds: () => boolean): Promise<void> => until(what, holds);
 
 export const answers: Hostile[] = [
   ...Object.entries(refused).map(([name, inside]): Hostile => ({

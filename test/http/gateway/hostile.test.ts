@@ -9,7 +9,8 @@ import { places } from './hostile-places.ts';
 const cases = [...heads, ...answers, ...dying, ...places];
 
 test.each(cases)('$name', async (one) => {
-  const seen = await play(one);
+  // Idle connections to instances end soon, so that cases which wait for their end are short.
+  const seen = await play(one, { limits: { idleConnectionMs: 300 } });
   await one.holds(seen);
   expect(seen.harness.logged.filter(({ text }) => text.includes('failed at'))).toEqual([]);
 });

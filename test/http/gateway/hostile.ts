@@ -59,7 +59,8 @@ export function isWhole({ answer, wasReset }: Pick<Seen, 'answer' | 'wasReset'>)
   return length === undefined ? !wasReset : rest.length >= Number(length);
 }
 
-const ANSWER_MS = 10_000;
+/** Only what hangs waits as long. */
+const ANSWER_MS = 120_000;
 
 export async function play(
   { inside = OK, sent = request() }: Pick<Hostile, 'inside' | 'sent'>,

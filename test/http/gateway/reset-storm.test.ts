@@ -1,5 +1,5 @@
 /**
- * Resets of either side, at every stage of requests, uploads and WebSockets: 5,000 of them, 100,000 with `BERTH_LONG=1`. Afterwards all is as
+ * Resets of either side, at every stage of requests, uploads and WebSockets: 500 of them, 5,000 at level long, 100,000 at level soak. Afterwards all is as
  * before: no socket, no handle, no memory is left over, and the next client is served.
  */
 import { connect } from 'node:net';
@@ -7,9 +7,10 @@ import type { Socket } from 'node:net';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
+import { atLevel } from '../../fixtures/level.ts';
 import { ask, idOf, onCleanup, serveTcp, start, until } from './harness.ts';
 
-const RESETS = process.env['BERTH_LONG'] === '1' ? 100_000 : 5_000;
+const RESETS = atLevel({ short: 500, long: 5_000, soak: 100_000 });
 const AT_ONCE = 50;
 const MEMORY_BYTES = 4 << 20;
 

@@ -4,6 +4,7 @@
  * shows opens what it should.
  */
 import { describe, expect, test } from 'vitest';
+import { atLevel, sampled } from '../../fixtures/level.ts';
 import {
   A,
   DOMAIN,
@@ -45,11 +46,14 @@ describe.each(doors)('$name', (door) => {
   const strangersHere = visitors.filter(({ isAccount }) => !(isAccount && door.forAccounts));
 
   test.each(strangersHere)('is closed to $name', async (visitor) => {
+    // At level short each trick is tried once for each door, by turns for each visitor.
+    const turns = strangersHere.length;
+    const tricksHere = sampled(tricks, { oneIn: turns, from: strangersHere.indexOf(visitor) });
     const built = await house();
     const closed = closedTo(visitor);
     const wrong: string[] = [];
     let tried = 0;
-    for (const { name, bytes, owner = 0 } of tricks) {
+    for (const { name, bytes, owner = 0 } of tricksHere) {
       const sent = bytes(door, visitor.shows);
       if (sent === null) continue;
       tried += 1;
@@ -68,7 +72,7 @@ describe.each(doors)('$name', (door) => {
       }
     }
     expect(wrong).toEqual([]);
-    expect(tried).toBeGreaterThan(330);
+    expect(tried).toBeGreaterThan(atLevel({ short: 330 / turns / 2, long: 330 }));
     // The counter-proof.
     const place = `inside a:${door.port}`;
     const shows = door.port === 22 ? /^HTTP\/1\.1 502 / : new RegExp(`^HTTP/1\\.1 200 [^]*${place}$`);

@@ -1,0 +1,51 @@
+/** The test projects of `vitest.config.ts`: what each needs and how long it may take in `npm test`. `docs/testing.md` tells people. */
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { root } from './run.mjs';
+
+/**
+ * @typedef {object} Project
+ * @property {string} name
+ * @property {number} budgetS seconds that `npm test` may take for it on two quiet cores
+ * @property {'node' | 'programs' | 'engine'} needs Node alone; programs of the system besides; a container engine besides
+ */
+
+/** In the order in which they run, quick ones first. @type {readonly Project[]} */
+export const projects = [
+  { name: 'unit', budgetS: 20, needs: 'node' },
+  { name: 'simulation', budgetS: 75, needs: 'node' },
+  { name: 'db', budgetS: 140, needs: 'node' },
+  { name: 'http', budgetS: 90, needs: 'programs' },
+  { name: 'docker', budgetS: 110, needs: 'engine' },
+  { name: 'browser', budgetS: 25, needs: 'engine' },
+];
+
+/** Seconds for all of `npm test`, start-up of the container engine included. */
+export const budgetS = 9 * 60;
+
+/** Files that only `npm run test:long` runs. */
+export function longOnlyFiles() {
+  /** @type {Record<string, string>} */
+  const files = JSON.parse(readFileSync(path.join(root, 'test/long-only.json'), 'utf8'));
+  return Object.keys(files);
+}
+
+/**
+ * What each project took against its budget, one line each and their sum. A project over its budget is named, not failed: a busy
+ * machine makes tests slower, never red.
+ * @param {{ name: string, tookS: number }[]} runs
+ * @param {string} level
+ */
+export function budgetLines(runs, level) {
+  const hasBudget = level === 'short';
+  const line = (/** @type {string} */ name, /** @type {number} */ tookS, /** @type {number | undefined} */ limitS) => {
+    const took = `${name.padEnd(12)}${tookS.toFixed(1).padStart(8)} s`;
+    if (!hasBudget || limitS === undefined) return took;
+    return `${took} of ${limitS} s${tookS > limitS ? ', over its budget' : ''}`;
+  };
+  const sumS = runs.reduce((sum, { tookS }) => sum + tookS, 0);
+  return [
+    ...runs.map(({ name, tookS }) => line(name, tookS, projects.find((project) => project.name === name)?.budgetS)),
+    ...(runs.length > 1 ? [line('all', sumS, runs.length === projects.length ? budgetS : undefined)] : []),
+  ];
+}
