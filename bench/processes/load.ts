@@ -55,7 +55,7 @@ async function begin({ port, connections, requests, warmUpMs, measureMs }: Order
   const next = (): Buffer => texts[turn++ % texts.length] ?? Buffer.alloc(0);
   const failed = Promise.withResolvers<never>();
   failed.promise.catch(() => {});
-  const loops = Array.from({ length: connections }, () => startLoop(port, next, tally, failed.reject));
+  const loops = Array.from({ length: connections }, () => startReconcileLoop(port, next, tally, failed.reject));
   running = { tally, failed: failed.promise, loops };
   await Promise.race([sleep(warmUpMs), failed.promise]);
   return null;
@@ -82,7 +82,7 @@ async function measure({ tally, failed, loops }: Running) {
   };
 }
 
-function startLoop(port: number, next: () => Buffer, tally: Tally, fail: (error: Error) => void): Socket {
+function startReconcileLoop(port: number, next: () => Buffer, tally: Tally, fail: (error: Error) => void): Socket {
   let sentMs = 0;
   /** Bytes of the present answer still to come; -1 while its head is not whole. */
   let missing = -1;

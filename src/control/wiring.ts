@@ -17,7 +17,7 @@ import { makeAccess, type AccessDeps, type InternalAccess } from './access/acces
 import { makeShares } from './access/shares.ts';
 import { makeIdleDetector } from './auto-stop/idle-detector.ts';
 import { makeTraffic } from './auto-stop/traffic.ts';
-import { makeAction, makeStopByItself } from './instances/actions.ts';
+import { makeAction, makeStopAutomatically } from './instances/actions.ts';
 import { makeCatalog } from './capacity/catalog.ts';
 import { makeCommands } from './inside/commands.ts';
 import { makeDiskUses } from './volumes/disk-uses.ts';
@@ -30,7 +30,7 @@ import { makeRevocations } from './routing/revocations.ts';
 import { makeRoutes, routeOf } from './routing/routes.ts';
 import { makeRouteTable } from './routing/route-table.ts';
 import { makeFiles } from './volumes/files.ts';
-import { makeHealth } from './instances/health.ts';
+import { makeHealthChecks } from './instances/health.ts';
 import { makeImagePulls, type ImagePulls } from './images/image-pulls.ts';
 import { makeImages } from './images/images.ts';
 import { makeLaunch } from './instances/launch.ts';
@@ -38,14 +38,14 @@ import type { Log } from './base/log.ts';
 import { makeLogs } from './inside/logs/logs.ts';
 import { makeMetrics } from './inside/metrics/metrics.ts';
 import { makeSampler } from './inside/metrics/sampler.ts';
-import { startLoop, type Loop } from './base/reconcile-loop.ts';
+import { startReconcileLoop, type ReconcileLoop } from './base/reconcile-loop.ts';
 import { makeMountVolume } from './volumes/mount-volume.ts';
-import { makeOffers } from './base/catalog-cache.ts';
-import { makeOnce } from './base/idempotent.ts';
+import { makeCatalogCache } from './base/catalog-cache.ts';
+import { makeIdempotent } from './base/idempotent.ts';
 import { makeOperations } from './instances/operations.ts';
 import { makeStopDue } from './auto-stop/stop-due.ts';
 import { makeImageReconciler } from './images/reconcile-image.ts';
-import { makeInstancePass } from './instances/reconcile-instance.ts';
+import { makeInstanceReconciler } from './instances/reconcile-instance.ts';
 import { makeDiskMeasurements } from './volumes/disk-measurements.ts';
 import { deleteDiskOrphans, sweepDisks } from './orphans/disk-orphans.ts';
 import { makeFullDiskScan } from './volumes/full-disk-scan.ts';
@@ -55,7 +55,7 @@ import { handleOrphans, type HandleOrphansDeps } from './orphans/handle-orphans.
 import { measureRootDisks } from './volumes/root-disk-usage.ts';
 import { sweepRegion, watchEngines } from './orphans/sweep.ts';
 import { makePorts, type PortDeps } from './routing/ports.ts';
-import { tidy } from './base/delete-expired.ts';
+import { deleteExpired } from './base/delete-expired.ts';
 import { makeSnapshotReconciler } from './volumes/reconcile-snapshot.ts';
 import { unmountUnused } from './volumes/unmount.ts';
 import { makeVolumeReconciler } from './volumes/reconcile-volume.ts';
@@ -149,12 +149,12 @@ export function makeControl(deps: ControlDeps): RunningControl {
   const { store, regions, log, time, randomUuid, localRegistries = false } = deps;
   const { now } = time;
   const limits = { ...defaultLimits, ...deps.limits };
-  const offers = makeOffers({ store, time });
+  const readCatalog = makeCatalogCache({ store, time });
   const imagePulls = makeImagePulls();
   const seal = makeSeal({ key: deps.secretsKey, randomBytes: deps.randomBytes });
   const sshHostKey = makeSshHostKeys(deps.secretsKey);
-  const once = makeOnce(deps.secretsKey);
-  const registries = makeRegistries({ store, now, once, randomUuid, seal, localRegistries });
+  const idempotent = makeIdempotent(deps.secretsKey);
+  const registries = makeRegistries({ store, now, idempotent, randomUuid, seal, localRegistries });
   const routes = makeRoutes({ store, regions, time });
   const heldHere = makeTerminalHost({ engine: routes, holder: randomUuid(), time, log });
   const routeTable = makeRouteTable({ store, time, log });
@@ -171,10 +171,10 @@ export function makeControl(deps: ControlDeps): RunningControl {
     return queue;
   };
 
-  let instanceLoop: Loop | null = null;
-  let volumeLoop: Loop | null = null;
-  let snapshotLoop: Loop | null = null;
-  let imageLoop: Loop | null = null;
+  let instanceLoop: ReconcileLoop | null = null;
+  let volumeLoop: ReconcileLoop | null = null;
+  let snapshotLoop: ReconcileLoop | null = null;
+  let imageLoop: ReconcileLoop | null = null;
   const wakeInstances = () => instanceLoop?.wake();
   const wake = () => {
     instanceLoop?.wake();
@@ -185,10 +185,10 @@ export function makeControl(deps: ControlDeps): RunningControl {
   const access = makeAccess({
     ...deps,
     now,
-    once,
+    idempotent,
     onSshKeysChanged: (tx, accountId) => markOwnerFilesStale(tx, accountId, now()),
   });
-  const shares = makeShares({ ...deps, now, once });
+  const shares = makeShares({ ...deps, now, idempotent });
   /** The loop is woken after the commit, or it would not see what the deed made due. */
   const waking =
     <Given extends unknown[], Answer>(deed: (...given: Given) => Promise<Answer>) =>
@@ -222,13 +222,13 @@ export function makeControl(deps: ControlDeps): RunningControl {
     stopGraceMs: limits.stopGraceMs,
   };
   let sweepSoon = (): void => {};
-  const health = makeHealth(deedDeps);
-  const actionDeps = { store, regions, offers, now, once, wake: wakeInstances, routeChanged };
+  const health = makeHealthChecks(deedDeps);
+  const actionDeps = { store, regions, readCatalog, now, idempotent, wake: wakeInstances, routeChanged };
   const endsRules = deps.endsRules ?? { capRunMs: null, idle: null };
-  const stopByItself = makeStopByItself(actionDeps);
+  const stopAutomatically = makeStopAutomatically(actionDeps);
   const traffic = makeTraffic(now);
   const idleLimits = { ...defaultIdleLimits, ...deps.idleLimits };
-  const activity = makeIdleDetector({ ...deedDeps, limits: idleLimits, traffic, stopByItself });
+  const activity = makeIdleDetector({ ...deedDeps, limits: idleLimits, traffic, stopAutomatically });
   const freeSpace = makeFreeSpaceMonitor({ ...deedDeps, dataSpace: deps.dataSpace });
   const { get, ...operations } = makeOperations(actionDeps);
   const moves = makeAccountVersions({ store, time, log });
@@ -241,9 +241,9 @@ export function makeControl(deps: ControlDeps): RunningControl {
     regions,
     freeSpace,
     pages: makeVolumePages(),
-    offers,
+    readCatalog,
     now,
-    once,
+    idempotent,
     randomUuid,
     wake: () => volumeLoop?.wake(),
   };
@@ -260,14 +260,14 @@ export function makeControl(deps: ControlDeps): RunningControl {
       deleteApiKey: cutting(access.deleteApiKey),
       revokeSession: cutting(access.revokeSession),
     },
-    catalog: makeCatalog({ offers, regions, store, now }),
+    catalog: makeCatalog({ readCatalog, regions, store, now }),
     images: makeImages({
       store,
-      offers,
+      readCatalog,
       regions,
       imagePulls,
       now,
-      once,
+      idempotent,
       randomUuid,
       localRegistries,
       wake: () => imageLoop?.wake(),
@@ -283,11 +283,11 @@ export function makeControl(deps: ControlDeps): RunningControl {
     instances: {
       launch: makeLaunch({
         store,
-        offers,
+        readCatalog,
         regions,
         freeSpace,
         now,
-        once,
+        idempotent,
         randomUuid,
         randomSecret,
         firstEnds: initialStopPolicy(endsRules),
@@ -315,7 +315,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
     events,
     orphans: makeOrphans({
       store,
-      offers,
+      readCatalog,
       regions,
       time,
       log,
@@ -326,7 +326,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
       sweepSoon: () => sweepSoon(),
     }),
     ports: {
-      ...makePorts({ store, offers, now, routeChanged, portUrls: deps.portUrls }),
+      ...makePorts({ store, readCatalog, now, routeChanged, portUrls: deps.portUrls }),
       share: shares.share,
       shares: shares.shares,
       async unshare(caller, body, idempotency) {
@@ -334,7 +334,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
         routeChanged(body.instanceId);
       },
     },
-    stopPolicies: makeStopPolicies({ store, offers, now, rules: endsRules, idleDetector: activity }),
+    stopPolicies: makeStopPolicies({ store, readCatalog, now, rules: endsRules, idleDetector: activity }),
     commands: makeCommands({ store, openExec: routes.openExec, began: traffic.beginTraffic, time }),
     terminals: makeTerminals({ store, terminals: deps.terminals ?? heldHere, began: traffic.beginTraffic }),
     metrics: makeMetrics({ store, now, sampler }),
@@ -420,10 +420,10 @@ export function makeControl(deps: ControlDeps): RunningControl {
       if (deps.alone) await store.write((tx) => releaseAllLeases(tx, now()));
       const leaseOwner = randomUuid();
       const loop = { store, time, log, leaseOwner, randomUuid };
-      const instancePass = makeInstancePass({
+      const instancePass = makeInstanceReconciler({
         store,
         regions,
-        offers,
+        readCatalog,
         imagePulls,
         credentialsFor: registries.credentialsFor,
         fairQueue,
@@ -438,18 +438,18 @@ export function makeControl(deps: ControlDeps): RunningControl {
         routeChanged,
         wake: wakeInstances,
       });
-      instanceLoop = startLoop({ ...loop, table: 'instance', reconcile: instancePass });
-      volumeLoop = startLoop({
+      instanceLoop = startReconcileLoop({ ...loop, table: 'instance', reconcile: instancePass });
+      volumeLoop = startReconcileLoop({
         ...loop,
         table: 'volume',
         reconcile: makeVolumeReconciler({ store, regions, now, log, limits, diskUses, wakeInstances }),
       });
-      snapshotLoop = startLoop({
+      snapshotLoop = startReconcileLoop({
         ...loop,
         table: 'snapshot',
         reconcile: makeSnapshotReconciler({ store, regions, now, log, limits }),
       });
-      imageLoop = startLoop({
+      imageLoop = startReconcileLoop({
         ...loop,
         table: 'image',
         reconcile: makeImageReconciler({ store, regions, time, log, limits }),
@@ -473,11 +473,11 @@ export function makeControl(deps: ControlDeps): RunningControl {
       every(MEASURE_EVERY_MS, 'measure root disks', () => measureRootDisks(measureDeps));
       every(UNMOUNT_EVERY_MS, 'unmount disks', () => unmountUnused({ ...deedDeps, inUse: diskUses.inUse }));
       every(HEALTH_EVERY_MS, 'health', () => health.check());
-      every(ENDS_EVERY_MS, 'ends', makeStopDue({ ...deedDeps, stopByItself }));
+      every(ENDS_EVERY_MS, 'ends', makeStopDue({ ...deedDeps, stopAutomatically }));
       every(Math.min(ACTIVITY_EVERY_MS, idleLimits.checkEveryMs), 'activity', () => activity.tick());
       every(SAMPLER_EVERY_MS, 'sample figures', () => sampler.tick());
       every(TIDY_EVERY_MS, 'tidy', () =>
-        tidy({ store, now, releasedListedMs: RELEASED_LISTED_MS, eventsKeptMs: deps.eventsKeptMs }),
+        deleteExpired({ store, now, releasedListedMs: RELEASED_LISTED_MS, eventsKeptMs: deps.eventsKeptMs }),
       );
       every(ACCESS_SWEEP_EVERY_MS, 'access', () => access.sweep());
       const first: Promise<void> = probeEngines(deedDeps)

@@ -1,5 +1,5 @@
 import type { Caller, Control } from '../../src/control/index.ts';
-import type { LaunchWish } from '../../src/control/instances/launch.ts';
+import type { LaunchInput } from '../../src/control/instances/launch.ts';
 import { refusalOfAction, type Action } from '../../src/domain/instance-states.ts';
 import type { Request } from './client.ts';
 import { cancel, deleteImage, keepAlive, ownImages, saveImage, setEnds } from './other-requests.ts';
@@ -56,7 +56,7 @@ const hasText = (answer: unknown, name: string): answer is Record<string, string
 export function launch(world: World, caller: Caller, key: string | null, choice: LaunchChoice): Request {
   const { model } = world;
   const name = `n${serialOf(world)}`;
-  const wish: LaunchWish = {
+  const wish: LaunchInput = {
     name,
     imageId: choice.ownImage ?? images[choice.image ?? 0]?.id ?? '',
     instanceTypeId: types[choice.type ?? 0]?.id ?? '',

@@ -19,7 +19,7 @@ import { deleteExpiredShares } from '../../store/tables/port-shares.ts';
 import { deleteExpiredSessions } from '../../store/tables/sessions.ts';
 import type { Db, Store } from '../../store/store.ts';
 import type { Log } from '../base/log.ts';
-import type { Once } from '../base/idempotent.ts';
+import type { Idempotent } from '../base/idempotent.ts';
 import { makeAccounts, type Accounts } from './accounts.ts';
 import { makeApiKeys } from './api-keys.ts';
 import { makeCallers } from './callers.ts';
@@ -36,7 +36,7 @@ import type { Caller } from '../base/caller.ts';
 export interface AccessDeps {
   store: Store;
   now: () => number;
-  once: Once;
+  idempotent: Idempotent;
   randomBytes: RandomBytes;
   /** `iss` and `aud` of the tokens: one installation takes none of another's. */
   issuer: string;
@@ -65,7 +65,7 @@ export interface InternalAccess extends Access, Pick<Accounts, 'ensureAdmin'> {
 const PASSWORDS_AT_ONCE = 2;
 
 export const makeAccess = (deps: AccessDeps): InternalAccess => {
-  const { store, now, once, randomBytes, issuer, audience, log, onSshKeysChanged } = deps;
+  const { store, now, idempotent, randomBytes, issuer, audience, log, onSshKeysChanged } = deps;
   const passwords = makePasswords({
     randomBytes,
     argon2id: deps.argon2id ?? argon2id,
@@ -74,13 +74,13 @@ export const makeAccess = (deps: AccessDeps): InternalAccess => {
   const ring = makeSigningRing({ store, now, randomBytes });
   const tokens = makeTokens({ ring, issuer, audience, now });
   const callers = makeCallers({ store, now, tokens });
-  const grants = makeGrants({ store, now, once, randomBytes, log });
+  const grants = makeGrants({ store, now, idempotent, randomBytes, log });
 
   return {
-    ...makeAccounts({ store, now, once, randomBytes, passwords }),
+    ...makeAccounts({ store, now, idempotent, randomBytes, passwords }),
     ...makeLogins({ store, now, randomBytes, log, passwords, tokens, callers, grants }),
-    ...makeApiKeys({ store, now, once, randomBytes, callers, grants }),
-    ...makeSshKeys({ store, now, once, randomBytes, onSshKeysChanged }),
+    ...makeApiKeys({ store, now, idempotent, randomBytes, callers, grants }),
+    ...makeSshKeys({ store, now, idempotent, randomBytes, onSshKeysChanged }),
     listSessions: grants.listSessions,
     revokeSession: grants.revokeSession,
     authenticate: callers.authenticate,

@@ -4,7 +4,7 @@ import { Refusal } from '../../domain/refusal.ts';
 import { accountById, accountByLogin, insertAccount } from '../../store/tables/accounts.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import type { Db, Store } from '../../store/store.ts';
-import type { Once } from '../base/idempotent.ts';
+import type { Idempotent } from '../base/idempotent.ts';
 import { lockOwnAccount, notLoggedIn } from './callers.ts';
 import type { Passwords } from './passwords.ts';
 import { uuidFrom, type RandomBytes } from './random.ts';
@@ -37,11 +37,11 @@ export interface Accounts extends Pick<Access, 'createUser' | 'balance'> {
 export const makeAccounts = (deps: {
   store: Store;
   now: () => number;
-  once: Once;
+  idempotent: Idempotent;
   randomBytes: RandomBytes;
   passwords: Passwords;
 }): Accounts => {
-  const { store, now, once, randomBytes, passwords } = deps;
+  const { store, now, idempotent, randomBytes, passwords } = deps;
 
   /** What is taken already, or null. */
   const makeAccount = async (tx: Db, id: string, account: NewAccount): Promise<'username' | 'email' | null> => {
@@ -91,7 +91,7 @@ export const makeAccounts = (deps: {
       const id = uuidFrom(randomBytes);
       return store.write(async (tx) => {
         await lockOwnAccount(tx, caller.accountId);
-        return once(tx, caller.accountId, record, now(), async () => {
+        return idempotent(tx, caller.accountId, record, now(), async () => {
           const taken = await makeAccount(tx, id, {
             username,
             email,

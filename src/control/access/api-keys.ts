@@ -4,7 +4,7 @@ import { appendEvent } from '../../store/tables/events.ts';
 import { revokeGrantsOfApiKeys } from '../../store/tables/gateway-grants.ts';
 import { apiKeysOf, countApiKeys, deleteApiKeyRow, insertApiKey } from '../../store/tables/keys.ts';
 import type { Store } from '../../store/store.ts';
-import type { Once } from '../base/idempotent.ts';
+import type { Idempotent } from '../base/idempotent.ts';
 import { API_KEY_PREFIX, lockOwnAccount, type Callers } from './callers.ts';
 import type { Grants } from './grants.ts';
 import { secretFrom, sha256Hex, uuidFrom, type RandomBytes } from './random.ts';
@@ -15,12 +15,12 @@ const MAX_KEYS = 50;
 export const makeApiKeys = (deps: {
   store: Store;
   now: () => number;
-  once: Once;
+  idempotent: Idempotent;
   randomBytes: RandomBytes;
   callers: Callers;
   grants: Grants;
 }): Pick<Access, 'createApiKey' | 'listApiKeys' | 'deleteApiKey'> => {
-  const { store, now, once, randomBytes, callers, grants } = deps;
+  const { store, now, idempotent, randomBytes, callers, grants } = deps;
   return {
     async createApiKey({ accountId }, { name }, idempotency) {
       const fullKey = `${API_KEY_PREFIX}${secretFrom(randomBytes)}`;
@@ -29,7 +29,7 @@ export const makeApiKeys = (deps: {
         const nowMs = now();
         await lockOwnAccount(tx, accountId);
         // To answer it again the key would have to be kept in clear; so only its id is kept, and a repeat is refused.
-        const made = await once(tx, accountId, idempotency, nowMs, async () => {
+        const made = await idempotent(tx, accountId, idempotency, nowMs, async () => {
           const count = await countApiKeys(tx, accountId);
           if (count >= MAX_KEYS) {
             throw new Refusal(
@@ -67,7 +67,7 @@ export const makeApiKeys = (deps: {
       await store.write(async (tx) => {
         const nowMs = now();
         await lockOwnAccount(tx, accountId);
-        await once(tx, accountId, idempotency, nowMs, async () => {
+        await idempotent(tx, accountId, idempotency, nowMs, async () => {
           const row = await deleteApiKeyRow(tx, accountId, id);
           if (!row) {
             throw new Refusal(

@@ -27,7 +27,7 @@ import type { Db, Store } from '../../store/store.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import type { Log } from '../base/log.ts';
-import type { Once } from '../base/idempotent.ts';
+import type { Idempotent } from '../base/idempotent.ts';
 import type { GatewaySessions } from '../routing/gateway-types.ts';
 import { lockOwnAccount, notLoggedIn } from './callers.ts';
 import { makeKnown } from './verified-cache.ts';
@@ -71,11 +71,11 @@ const stillHolds = (tx: Db, caller: Caller): Promise<boolean> => {
 export const makeGrants = (deps: {
   store: Store;
   now: () => number;
-  once: Once;
+  idempotent: Idempotent;
   randomBytes: RandomBytes;
   log: Log;
 }): Grants => {
-  const { store, now, once, randomBytes, log } = deps;
+  const { store, now, idempotent, randomBytes, log } = deps;
 
   /** A request in the gateway must not fail because its session could not be moved on: the next one tries again. */
   const extend = async (grant: GatewayGrantRow): Promise<number> => {
@@ -162,7 +162,7 @@ export const makeGrants = (deps: {
       await store.write(async (tx) => {
         const nowMs = now();
         await lockOwnAccount(tx, accountId);
-        await once(tx, accountId, idempotency, nowMs, async () => {
+        await idempotent(tx, accountId, idempotency, nowMs, async () => {
           const grant = await deleteSessionGrant(tx, accountId, id);
           if (!grant)
             throw new Refusal(

@@ -8,7 +8,7 @@ import { lockInstance, ownedInstanceRow } from '../../store/tables/instances.ts'
 import { deleteShare, insertShare, sharesOf, activeShare, type PortShareRow } from '../../store/tables/port-shares.ts';
 import type { Store } from '../../store/store.ts';
 import type { ShareInfo, OpenedPort, Ports } from '../routing/gateway-types.ts';
-import type { Once } from '../base/idempotent.ts';
+import type { Idempotent } from '../base/idempotent.ts';
 import { lockOwnAccount } from './callers.ts';
 import { makeKnown } from './verified-cache.ts';
 import { secretFrom, SECRET, sha256Hex, uuidFrom, type RandomBytes } from './random.ts';
@@ -32,11 +32,11 @@ const listed = ({ id, port, name, createdAtMs, expiresAtMs }: PortShareRow): Sha
 export const makeShares = (deps: {
   store: Store;
   now: () => number;
-  once: Once;
+  idempotent: Idempotent;
   randomBytes: RandomBytes;
   shareUrl: (link: { instanceId: string; port: number; token: string }) => string;
 }): Shares => {
-  const { store, now, once, randomBytes, shareUrl } = deps;
+  const { store, now, idempotent, randomBytes, shareUrl } = deps;
 
   const known = makeKnown<OpenedPort & { shareId: string }>({
     now,
@@ -63,7 +63,7 @@ export const makeShares = (deps: {
         if (!(await lockInstance(tx, accountId, instanceId))) throw instanceNotFound();
         await lockOwnAccount(tx, accountId);
         // To answer it again the token would have to be kept in clear; so only the id is kept, and a repeat is refused.
-        return once(tx, accountId, idempotency, nowMs, async () => {
+        return idempotent(tx, accountId, idempotency, nowMs, async () => {
           const { length } = await sharesOf(tx, instanceId, nowMs);
           if (length >= MOST_OF_AN_INSTANCE)
             throw new Refusal(
@@ -95,7 +95,7 @@ export const makeShares = (deps: {
         const nowMs = now();
         if (!(await lockInstance(tx, accountId, instanceId))) throw instanceNotFound();
         await lockOwnAccount(tx, accountId);
-        await once(tx, accountId, idempotency, nowMs, async () => {
+        await idempotent(tx, accountId, idempotency, nowMs, async () => {
           const share = await deleteShare(tx, instanceId, shareId);
           if (!share)
             throw new Refusal(

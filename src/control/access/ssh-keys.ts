@@ -5,7 +5,7 @@ import { parseSshPublicKey } from './ssh-public-key.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { countSshKeys, deleteSshKeyRow, insertSshKey, sshKeysOf } from '../../store/tables/keys.ts';
 import type { Db, Store } from '../../store/store.ts';
-import type { Once } from '../base/idempotent.ts';
+import type { Idempotent } from '../base/idempotent.ts';
 import { lockOwnAccount } from './callers.ts';
 import { uuidFrom, type RandomBytes } from './random.ts';
 import type { Access } from './types.ts';
@@ -19,11 +19,11 @@ export const fingerprintOf = (blob: Uint8Array): string =>
 export const makeSshKeys = (deps: {
   store: Store;
   now: () => number;
-  once: Once;
+  idempotent: Idempotent;
   randomBytes: RandomBytes;
   onSshKeysChanged: (tx: Db, accountId: string) => Promise<void>;
 }): Pick<Access, 'createSshKey' | 'listSshKeys' | 'deleteSshKey'> => {
-  const { store, now, once, randomBytes, onSshKeysChanged } = deps;
+  const { store, now, idempotent, randomBytes, onSshKeysChanged } = deps;
   return {
     async createSshKey({ accountId }, { name, publicKey }, idempotency) {
       const key = parseSshPublicKey(publicKey);
@@ -34,7 +34,7 @@ export const makeSshKeys = (deps: {
         // Instances before the account, as everywhere.
         await onSshKeysChanged(tx, accountId);
         await lockOwnAccount(tx, accountId);
-        return once(tx, accountId, idempotency, nowMs, async () => {
+        return idempotent(tx, accountId, idempotency, nowMs, async () => {
           const count = await countSshKeys(tx, accountId);
           if (count >= MAX_KEYS) {
             throw new Refusal(
@@ -78,7 +78,7 @@ export const makeSshKeys = (deps: {
         // Instances before the account, as everywhere.
         await onSshKeysChanged(tx, accountId);
         await lockOwnAccount(tx, accountId);
-        await once(tx, accountId, idempotency, nowMs, async () => {
+        await idempotent(tx, accountId, idempotency, nowMs, async () => {
           const row = await deleteSshKeyRow(tx, accountId, id);
           if (!row) {
             throw new Refusal(

@@ -23,9 +23,9 @@ import {
 import { idleWatchedIds } from '../../store/tables/stop-policy.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, runningRowsAmong } from '../../store/tables/instances.ts';
-import type { StopByItself } from '../instances/actions.ts';
+import type { StopAutomatically } from '../instances/actions.ts';
 import { makeFairQueue } from '../base/fair-queue.ts';
-import { within, type DeedDeps } from '../base/task-deps.ts';
+import { within, type TaskDeps } from '../base/task-deps.ts';
 import { readSignals } from './signals.ts';
 import type { Traffic } from './traffic.ts';
 
@@ -46,10 +46,10 @@ const IDS_AT_ONCE = 500;
 const LOOK_DEADLINE_MS = 10_000;
 const TRAFFIC_KEPT_MS = 3_600_000;
 
-export interface IdleDetectorDeps extends DeedDeps {
+export interface IdleDetectorDeps extends TaskDeps {
   limits: IdleLimits;
   traffic: Traffic;
-  stopByItself: StopByItself;
+  stopAutomatically: StopAutomatically;
 }
 
 export interface ReportedSignal extends Signal {
@@ -182,7 +182,7 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
   ): Promise<void> => {
     const seconds = Math.round((judgedAtMs - (idleSinceMs ?? judgedAtMs)) / 1000);
     const because = `nothing has used it for ${seconds} s, and it is to stop after ${Math.round(policy.afterMs / 1000)} s`;
-    await deps.stopByItself(instance, (held, nowMs) => {
+    await deps.stopAutomatically(instance, (held, nowMs) => {
       const sameRun = held.observed.status === 'Running' && watchedAs(held) === watchedAs(instance);
       // A request that came since it was judged is in no signal yet.
       const quiet = traffic.of(held.id, ['use']).lastMs < judgedAtMs && held.stopPolicy.keepAliveUntilMs <= nowMs;

@@ -1,23 +1,23 @@
 /** Stops the instances whose time is over: the one that was set, or the longest they may run. A server that was away does it late. */
 import { dueStopCause, stopDueAtMs } from '../../domain/stop-policy.ts';
 import { overdueInstances, type Overdue } from '../../store/tables/stop-policy.ts';
-import type { StopByItself } from '../instances/actions.ts';
-import type { DeedDeps } from '../base/task-deps.ts';
+import type { StopAutomatically } from '../instances/actions.ts';
+import type { TaskDeps } from '../base/task-deps.ts';
 
 const AT_ONCE = 200;
 
-interface StopDueDeps extends Pick<DeedDeps, 'store' | 'now' | 'log'> {
-  stopByItself: StopByItself;
+interface StopDueDeps extends Pick<TaskDeps, 'store' | 'now' | 'log'> {
+  stopAutomatically: StopAutomatically;
 }
 
 /** Answers the timed deed: each turn goes through all that are overdue, so that those that can't be stopped keep no other from it. */
-export function makeStopDue({ store, now, log, stopByItself }: StopDueDeps): () => Promise<void> {
+export function makeStopDue({ store, now, log, stopAutomatically }: StopDueDeps): () => Promise<void> {
   /** Those that could not be stopped in the last turn, and why: a turn comes every second, and says the same thing once. */
   let failed = new Map<string, string>();
 
   async function stop(one: Overdue, failing: Map<string, string>): Promise<void> {
     try {
-      await stopByItself(one, (instance, nowMs) => {
+      await stopAutomatically(one, (instance, nowMs) => {
         const cause = dueStopCause(instance, nowMs);
         return cause === null ? null : { cause, why: { dueAt: stopDueAtMs(instance) } };
       });

@@ -13,7 +13,7 @@ import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, ownedInstanceRow } from '../../store/tables/instances.ts';
 import type { Store } from '../../store/store.ts';
 import type { IdleDetector, IdleStatus } from './idle-detector.ts';
-import type { Offers } from '../base/catalog-cache.ts';
+import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { Caller } from '../base/caller.ts';
 
 /** What ends an instance by itself, as it holds now. */
@@ -38,13 +38,13 @@ const KEPT_TO_MS = 60_000;
 
 export interface StopPolicyDeps {
   store: Store;
-  offers: () => Promise<Offers>;
+  readCatalog: () => Promise<CatalogSnapshot>;
   now: () => number;
   rules: StopPolicyRules;
   idleDetector: Pick<IdleDetector, 'report'>;
 }
 
-export function makeStopPolicies({ store, offers, now, rules, idleDetector }: StopPolicyDeps): StopPolicies {
+export function makeStopPolicies({ store, readCatalog, now, rules, idleDetector }: StopPolicyDeps): StopPolicies {
   /** Changes what ends it, with an event that tells what holds from now on. */
   const change = async (
     caller: Caller,
@@ -52,7 +52,7 @@ export function makeStopPolicies({ store, offers, now, rules, idleDetector }: St
     kind: string,
     next: (before: Instance, nowMs: number) => StopPolicy,
   ) => {
-    const { regions } = await offers();
+    const { regions } = await readCatalog();
     return store.write(async (tx) => {
       const row = await lockInstance(tx, caller.accountId, id);
       if (!row) throw instanceNotFound();

@@ -34,7 +34,7 @@ export interface TextPage<Text extends string | Uint8Array = string | Uint8Array
 }
 
 /** The id of the operation that a wish began: it goes out in a header, beside the body that the interface fixes. */
-export interface Wished {
+export interface StartedOperation {
   /** Absent only in answers to keyed requests that a version before operations has kept. */
   operationId?: string;
 }

@@ -11,16 +11,16 @@ import type { Time } from './time.ts';
 
 const FRESH_MS = 1000;
 
-export interface Offers {
+export interface CatalogSnapshot {
   images: ReadonlyMap<string, Image>;
   types: ReadonlyMap<string, InstanceType>;
   /** Counts in it may be a second old: the launch's own guarded count decides. */
   regions: ReadonlyMap<string, RegionWithUsage>;
 }
 
-export function makeOffers({ store, time }: { store: Store; time: Time }): () => Promise<Offers> {
-  let kept: { offers: Promise<Offers>; untilMs: number } | null = null;
-  const read = async (): Promise<Offers> => {
+export function makeCatalogCache({ store, time }: { store: Store; time: Time }): () => Promise<CatalogSnapshot> {
+  let kept: { catalog: Promise<CatalogSnapshot>; untilMs: number } | null = null;
+  const read = async (): Promise<CatalogSnapshot> => {
     const [images, types, regions] = await Promise.all([
       catalogImages(store.read),
       catalogInstanceTypes(store.read),
@@ -34,13 +34,13 @@ export function makeOffers({ store, time }: { store: Store; time: Time }): () =>
   };
   return () => {
     if (!kept || kept.untilMs <= time.elapsed()) {
-      const offers = read();
-      const mine = { offers, untilMs: time.elapsed() + FRESH_MS };
+      const catalog = read();
+      const mine = { catalog, untilMs: time.elapsed() + FRESH_MS };
       kept = mine;
-      offers.catch(() => {
+      catalog.catch(() => {
         if (kept === mine) kept = null;
       });
     }
-    return kept.offers;
+    return kept.catalog;
   };
 }

@@ -4,7 +4,7 @@ import { deleteAnswersBefore } from '../../store/tables/idempotency.ts';
 import { unlistReleased } from '../../store/tables/instances.ts';
 import { deleteOperationsBefore } from '../../store/tables/operations.ts';
 import type { Db } from '../../store/store.ts';
-import type { DeedDeps } from './task-deps.ts';
+import type { TaskDeps } from './task-deps.ts';
 
 /** interface-notes.md and the common practice: a key is good for a day. */
 const ANSWERS_KEPT_MS = 24 * 3_600_000;
@@ -12,12 +12,12 @@ const EVENTS_KEPT_MS = 30 * 24 * 3_600_000;
 const TIDY_AT_ONCE = 500;
 
 /** Takes released instances off the lists after their hour, forgets idempotency answers after their day, history after its days. */
-export async function tidy({
+export async function deleteExpired({
   store,
   now,
   releasedListedMs,
   eventsKeptMs = EVENTS_KEPT_MS,
-}: Pick<DeedDeps, 'store' | 'now'> & { releasedListedMs: number; eventsKeptMs?: number | undefined }): Promise<void> {
+}: Pick<TaskDeps, 'store' | 'now'> & { releasedListedMs: number; eventsKeptMs?: number | undefined }): Promise<void> {
   const unlist = async (tx: Db): Promise<number> => {
     const gone = await unlistReleased(tx, now() - releasedListedMs, TIDY_AT_ONCE);
     const byOwner = new Map<string, number>();

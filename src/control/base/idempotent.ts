@@ -9,7 +9,7 @@ import { storeAnswer, claimIdempotencyKey } from '../../store/tables/idempotency
 import type { Db } from '../../store/store.ts';
 import type { Idempotency } from './caller.ts';
 
-export type Once = <Answer>(
+export type Idempotent = <Answer>(
   tx: Db,
   accountId: string,
   idempotency: Idempotency | null,
@@ -20,7 +20,7 @@ export type Once = <Answer>(
 const KEY_BYTES = 32;
 
 /** `secretsKey` also seals secrets: what is made of it here is a key of its own (RFC 5869, 3.2). */
-export function makeOnce(secretsKey: Uint8Array): Once {
+export function makeIdempotent(secretsKey: Uint8Array): Idempotent {
   const macKey = Buffer.from(hkdfSync('sha256', secretsKey, '', 'bodies of keyed requests', KEY_BYTES));
   const keyedHash = (accountId: string, { key, bodyHash }: Idempotency): string =>
     createHmac('sha256', macKey).update(`${accountId} ${key} ${bodyHash}`).digest('hex');

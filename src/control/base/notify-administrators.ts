@@ -5,6 +5,6 @@ import type { Db } from '../../store/store.ts';
 
 export const ADMIN_ROLE = 'admin';
 
-export async function tellAdministrators(tx: Db, event: Omit<NewEvent, 'accountId' | 'counts'>): Promise<void> {
+export async function notifyAdministrators(tx: Db, event: Omit<NewEvent, 'accountId' | 'counts'>): Promise<void> {
   for (const accountId of await administrators(tx, ADMIN_ROLE)) await appendEvent(tx, { ...event, accountId });
 }

@@ -26,7 +26,7 @@ const LOOKS_SHARE = 0.1;
 const SLACK_MS = 1_000;
 
 /** A row in the hands of a pass, until the signal says that it is no longer. */
-export interface Held<Row> {
+export interface LeasedRow<Row> {
   row: Row;
   leaseToken: string;
   signal: AbortSignal;
@@ -35,7 +35,7 @@ export interface Held<Row> {
 /** What a pass answers: when to look at the row again; null: not until something makes it due; 'gone': the row is no more. */
 export type ReconcileResult = { dueAtMs: number | null } | 'gone';
 
-export interface LoopDeps<Table extends LeaseTable> {
+export interface ReconcileLoopDeps<Table extends LeaseTable> {
   table: Table;
   store: Store;
   time: Time;
@@ -44,10 +44,10 @@ export interface LoopDeps<Table extends LeaseTable> {
   leaseOwner: string;
   randomUuid: () => string;
   /** Works on a row until nothing more can be done now. */
-  reconcile: (held: Held<LeaseRow<Table>>) => Promise<ReconcileResult>;
+  reconcile: (held: LeasedRow<LeaseRow<Table>>) => Promise<ReconcileResult>;
 }
 
-export interface Loop {
+export interface ReconcileLoop {
   wake(): void;
   /** Aborts what runs, gives the leases back, and answers when all is quiet. */
   stop(): Promise<void>;
@@ -59,7 +59,7 @@ interface InHand {
   done: Promise<void>;
 }
 
-export function startLoop<Table extends LeaseTable>(deps: LoopDeps<Table>): Loop {
+export function startReconcileLoop<Table extends LeaseTable>(deps: ReconcileLoopDeps<Table>): ReconcileLoop {
   const { table, store, time, log, leaseOwner } = deps;
   const { now } = time;
   const inHand = new Map<string, InHand>();
@@ -88,7 +88,7 @@ export function startLoop<Table extends LeaseTable>(deps: LoopDeps<Table>): Loop
     inHand.set(row.id, mine);
   };
 
-  const work = async (held: Held<LeaseRow<Table>>): Promise<void> => {
+  const work = async (held: LeasedRow<LeaseRow<Table>>): Promise<void> => {
     let reconciled: ReconcileResult;
     try {
       reconciled = await deps.reconcile(held);

@@ -9,7 +9,7 @@ import type { Regions } from './regions.ts';
 import type { Time } from './time.ts';
 
 /** What a timed deed works with. */
-export interface DeedDeps {
+export interface TaskDeps {
   store: Store;
   regions: Regions;
   now: () => number;
@@ -21,5 +21,5 @@ export interface DeedDeps {
   ending: AbortSignal;
 }
 
-export const within = ({ ending, time }: Pick<DeedDeps, 'ending' | 'time'>, ms: number): AbortSignal =>
+export const within = ({ ending, time }: Pick<TaskDeps, 'ending' | 'time'>, ms: number): AbortSignal =>
   AbortSignal.any([ending, time.deadline(ms)]);

@@ -14,8 +14,8 @@ import { regionsWithUsage } from '../../store/tables/catalog.ts';
 import { poolId, poolsOf } from '../../store/tables/pools.ts';
 import type { Store } from '../../store/store.ts';
 import { poolForType } from '../volumes/disks.ts';
-import { behindLine } from './queue.ts';
-import type { Offers } from '../base/catalog-cache.ts';
+import { availableBehindQueue } from './queue.ts';
+import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { Regions } from '../base/regions.ts';
 import type { StorageCapabilities } from '../../storage/contract.ts';
 
@@ -53,20 +53,20 @@ export interface Catalog {
 }
 
 export interface CatalogDeps {
-  offers: () => Promise<Offers>;
+  readCatalog: () => Promise<CatalogSnapshot>;
   regions: Regions;
   store: Store;
   now: () => number;
 }
 
-export const makeCatalog = ({ offers, regions, store, now }: CatalogDeps): Catalog => ({
+export const makeCatalog = ({ readCatalog, regions, store, now }: CatalogDeps): Catalog => ({
   async families() {
-    const { types } = await offers();
+    const { types } = await readCatalog();
     return familiesOf([...types.values()], await stocksOf(store, regions, now()));
   },
 
   async regions() {
-    const counted = (await offers()).regions;
+    const counted = (await readCatalog()).regions;
     const pools = await Promise.all(regions.all().map(({ regionId }) => poolsOf(store.read, regionId)));
     const counts = new Map(pools.flat().map((pool) => [poolId(pool.regionId, pool.name), pool]));
     return regions.all().flatMap((drivers) => {
@@ -107,7 +107,7 @@ async function stocksOf({ read }: Store, regions: Regions, nowMs: number): Promi
     const open = answered.has(region.id) && used.nodePorts < total.nodePorts;
     found.set(region.id, {
       regionName: region.name,
-      open: open ? (await behindLine(read, counted, nowMs)).open : null,
+      open: open ? (await availableBehindQueue(read, counted, nowMs)).open : null,
     });
   }
   return found;

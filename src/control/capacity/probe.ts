@@ -1,12 +1,12 @@
 /** Asks engines how they are, and keeps what regions can hold in step with it. */
 import type { Probe } from '../../engines/contract.ts';
 import { regionWithUsage, saveRegionTotals } from '../../store/tables/catalog.ts';
-import { callLine } from './queue.ts';
+import { reevaluateQueue } from './queue.ts';
 import type { RegionDrivers } from '../base/regions.ts';
-import { within, type DeedDeps } from '../base/task-deps.ts';
+import { within, type TaskDeps } from '../base/task-deps.ts';
 import { sweepRegion } from '../orphans/sweep.ts';
 
-export interface ProbeDeps extends DeedDeps {
+export interface ProbeDeps extends TaskDeps {
   /** CPU promised for each CPU that is there. */
   cpuOvercommit: number;
   /** Memory of each host that is not for instances: its own programs, the engine, Berth. */
@@ -65,7 +65,7 @@ async function saveCapacity(
   if (same) return;
   await store.write(async (tx) => {
     await saveRegionTotals(tx, regionId, total);
-    await callLine(tx, regionId, now());
+    await reevaluateQueue(tx, regionId, now());
   });
   wake();
   if (total.cpuMilli < used.cpuMilli || total.memoryMiB < used.memoryMiB || total.gpus < used.gpus)

@@ -32,7 +32,7 @@ import {
 import { regionWithUsage, type RegionWithUsage } from '../../store/tables/catalog.ts';
 import { makeDue } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
-import type { Offers } from '../base/catalog-cache.ts';
+import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 
 type Type = InstanceSpec['type'];
 
@@ -50,35 +50,35 @@ interface Behind {
 }
 
 /** Why there is none for a newcomer. The region is held. */
-export interface NoRoom extends Behind {
+export interface CapacityShortage extends Behind {
   counted: RegionWithUsage;
   /** How many stand in line, whether or not room is kept for them. */
   waiting: number;
 }
 
 /** Takes room for one that comes now. Null: it has it. */
-export async function takeRoom(
+export async function reserveCapacity(
   tx: Db,
   region: string,
   type: Type,
   { ports, nowMs }: { ports: number; nowMs: number },
-): Promise<NoRoom | null> {
+): Promise<CapacityShortage | null> {
   if (await reserveIfQueueEmpty(tx, region, type, ports)) return null;
   const counted = await lockRegion(tx, region);
   if (!counted) throw new Error(`region ${region} is not in the store`);
-  const behind = await behindLine(tx, counted, nowMs);
+  const behind = await availableBehindQueue(tx, counted, nowMs);
   if (fits(capacityOf(type), behind.open) && (await adjustCapacity(tx, region, type, 1, ports))) return null;
   return { ...behind, counted, waiting: await queueLength(tx, region) };
 }
 
-export async function behindLine(db: Db, counted: RegionWithUsage, nowMs: number): Promise<Behind> {
+export async function availableBehindQueue(db: Db, counted: RegionWithUsage, nowMs: number): Promise<Behind> {
   const turns = walkQueue(counted, nowMs);
-  for await (const one of goAlong(db, counted.region.id, turns)) void one;
+  for await (const one of decideInOrder(db, counted.region.id, turns)) void one;
   return { open: turns.open(), kept: turns.kept() };
 }
 
 /** The line from its head, as far as anybody may be placed, each with whether it is. */
-async function* goAlong(
+async function* decideInOrder(
   db: Db,
   region: string,
   turns: ReturnType<typeof walkQueue>,
@@ -90,10 +90,10 @@ async function* goAlong(
   }
 }
 
-export interface Waits {
+export interface EnqueueOptions {
   /** Node ports that are counted with its room. */
   ports: number;
-  offers: Offers;
+  catalog: CatalogSnapshot;
   /** How long it would wait at most; null: not at all. */
   waitMs: number | null;
   nowMs: number;
@@ -103,7 +103,7 @@ export interface Waits {
  * As it is in line, its node ports counted. Refuses one that does not want to wait, whose account has enough in line, or for which
  * there are no such ports.
  */
-export async function joinLine(tx: Db, instance: Instance, noRoom: NoRoom, waits: Waits): Promise<Instance> {
+export async function enqueue(tx: Db, instance: Instance, noRoom: CapacityShortage, waits: EnqueueOptions): Promise<Instance> {
   const { ports, waitMs, nowMs } = waits;
   const { spec, ownerId } = instance;
   const { type } = spec;
@@ -116,18 +116,18 @@ export async function joinLine(tx: Db, instance: Instance, noRoom: NoRoom, waits
       `the account has ${own} in line for room in region ${name}, and may have ${MOST_IN_LINE}; stop or terminate one of them, or try again when one has its room`,
     );
   if (!(await reserveNodePortCapacity(tx, id, ports))) throw noCapacity(noRoom, type, waits);
-  const observed = { ...instance.observed, ...waitsFor(type, noRoom.waiting) };
+  const observed = { ...instance.observed, ...queuedDiagnosis(type, noRoom.waiting) };
   // The date may jump back, and many come in one millisecond: who joins stands behind all the same.
   const lastMs = await queueTailSinceMs(tx, id);
   const waitsSinceMs = lastMs === null ? nowMs : Math.max(nowMs, lastMs + 1);
   return { ...instance, waitsSinceMs, waitsUntilMs: nowMs + waitMs, observed };
 }
 
-export const waitsFor = (type: Type, before: number): ReturnType<typeof diagnosisFields> =>
+export const queuedDiagnosis = (type: Type, before: number): ReturnType<typeof diagnosisFields> =>
   diagnosisFields('NoCapacity', `waits for room for ${type.name}: ${before} before it`);
 
 /** Says what is short, by how much, the nearest type that would fit now, and how to wait. */
-function noCapacity({ counted, open, kept, waiting }: NoRoom, type: Type, { ports, offers }: Waits): Refusal {
+function noCapacity({ counted, open, kept, waiting }: CapacityShortage, type: Type, { ports, catalog }: EnqueueOptions): Refusal {
   const { region, total, used } = counted;
   if (used.nodePorts + ports > total.nodePorts) {
     const free = Math.max(0, total.nodePorts - used.nodePorts);
@@ -144,7 +144,7 @@ function noCapacity({ counted, open, kept, waiting }: NoRoom, type: Type, { port
       : waiting === 0
         ? `short of ${short}`
         : `short of ${short}, and ${waiting} in line before it`;
-  const others = [...offers.types.values()].filter(
+  const others = [...catalog.types.values()].filter(
     (other) => other.regionId === region.id && other.isSpot === type.isSpot && other.id !== type.id,
   );
   const nearest = nearestType(type, others, open);
@@ -158,13 +158,13 @@ function noCapacity({ counted, open, kept, waiting }: NoRoom, type: Type, { port
 }
 
 /** Gives an instance's capacity back, and makes those due whose turn it is now. */
-export async function giveBack(tx: Db, region: string, type: Type, nowMs: number): Promise<void> {
+export async function releaseCapacity(tx: Db, region: string, type: Type, nowMs: number): Promise<void> {
   await adjustCapacity(tx, region, type, -1);
-  await callLine(tx, region, nowMs);
+  await reevaluateQueue(tx, region, nowMs);
 }
 
 /** There may be more room than before, or less kept: those whose turn it is now, of all or of those behind one, are made due. */
-export async function callLine(
+export async function reevaluateQueue(
   tx: Db,
   region: string,
   nowMs: number,
@@ -173,7 +173,7 @@ export async function callLine(
   if ((await queueTailSinceMs(tx, region)) === null) return;
   const counted = await regionWithUsage(tx, region);
   if (!counted) return;
-  for await (const one of goAlong(tx, region, walkQueue(counted, nowMs)))
+  for await (const one of decideInOrder(tx, region, walkQueue(counted, nowMs)))
     if (one.isOn && (behind === null || isBehind(one, behind))) await makeDue(tx, [one.id], nowMs);
 }
 
@@ -185,20 +185,20 @@ const TOLD_AT_ONCE = 16;
  * that leave wait for each other. It may do so without the region: what it reads of its counts may be about to change, so whoever
  * changes them calls the line too.
  */
-export async function moveUp(tx: Db, region: string, nowMs: number, left: QueuePosition): Promise<void> {
+export async function advanceQueue(tx: Db, region: string, nowMs: number, left: QueuePosition): Promise<void> {
   let told = 0;
   for await (const { id } of queueEntries(tx, region, left)) {
     await makeDue(tx, [id], nowMs);
     if (++told === TOLD_AT_ONCE) break;
   }
-  if (told === TOLD_AT_ONCE) await callLine(tx, region, nowMs, left);
+  if (told === TOLD_AT_ONCE) await reevaluateQueue(tx, region, nowMs, left);
 }
 
 const isBehind = (one: QueuePosition, other: QueuePosition): boolean =>
   one.waitsSinceMs > other.waitsSinceMs || (one.waitsSinceMs === other.waitsSinceMs && one.id > other.id);
 
 /** Takes its room if its turn has come. Null: it has it; else how many stand before it. The region is held. */
-export async function takeTurn(
+export async function reserveInTurn(
   tx: Db,
   { regionId: region, type }: InstanceSpec,
   mine: QueuePosition,
@@ -206,7 +206,7 @@ export async function takeTurn(
 ): Promise<number | null> {
   const counted = await lockRegion(tx, region);
   if (!counted) throw new Error(`region ${region} is not in the store`);
-  for await (const one of goAlong(tx, region, walkQueue(counted, nowMs))) {
+  for await (const one of decideInOrder(tx, region, walkQueue(counted, nowMs))) {
     if (one.id !== mine.id) continue;
     if (one.isOn && (await adjustCapacity(tx, region, type, 1))) return null;
     break;

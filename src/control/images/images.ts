@@ -24,11 +24,11 @@ import { archiveOperation } from '../../store/tables/operations.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { lockOwnAccount } from '../access/callers.ts';
 import type { ImageState, ImagePulls } from './image-pulls.ts';
-import type { Offers } from '../base/catalog-cache.ts';
-import type { Once } from '../base/idempotent.ts';
+import type { CatalogSnapshot } from '../base/catalog-cache.ts';
+import type { Idempotent } from '../base/idempotent.ts';
 import { refuseWithoutSaving, type Regions } from '../base/regions.ts';
 import { refuseLocalRegistry } from './registries.ts';
-import type { Caller, Pager, Idempotency, Wished } from '../base/caller.ts';
+import type { Caller, Pager, Idempotency, StartedOperation } from '../base/caller.ts';
 
 export interface ListedImage {
   imageId: string;
@@ -59,22 +59,22 @@ export interface Images {
     caller: Caller,
     body: { instanceId: string; name: string },
     idempotency: Idempotency | null,
-  ): Promise<{ imageId: string } & Wished>;
+  ): Promise<{ imageId: string } & StartedOperation>;
   /** A saved one is removed by its pass; one that a registry has is gone at once. */
   delete(
     caller: Caller,
     body: { imageId: string },
     idempotency: Idempotency | null,
-  ): Promise<{ imageId: string } & Wished>;
+  ): Promise<{ imageId: string } & StartedOperation>;
 }
 
 export interface ImageDeps {
   store: Store;
-  offers: () => Promise<Offers>;
+  readCatalog: () => Promise<CatalogSnapshot>;
   regions: Regions;
   imagePulls: Pick<ImagePulls, 'stateOf'>;
   now: () => number;
-  once: Once;
+  idempotent: Idempotent;
   randomUuid: () => string;
   /** Whether accounts may name registries that only the engine's own host reaches. */
   localRegistries: boolean;
@@ -90,17 +90,17 @@ const notFound = (id: string): Refusal =>
 
 export const makeImages = ({
   store,
-  offers,
+  readCatalog,
   regions,
   imagePulls,
   now,
-  once,
+  idempotent,
   randomUuid,
   localRegistries,
   wake,
 }: ImageDeps): Images => {
   async function page(accountId: string, offset: number, limit: number) {
-    const offered = [...(await offers()).images.values()];
+    const offered = [...(await readCatalog()).images.values()];
     const shown = offered.slice(offset, offset + limit).map((image) => ({
       ...listed(image, imagePulls.stateOf({ ref: image.ref })),
       isPublic: String(image.isPublic),
@@ -124,7 +124,7 @@ export const makeImages = ({
       const architecture = regions.all().find(({ seen }) => seen.probe)?.seen.probe?.architecture ?? '';
       return store.write((tx) => {
         const nowMs = now();
-        return once(tx, accountId, idempotency, nowMs, async () => {
+        return idempotent(tx, accountId, idempotency, nowMs, async () => {
           await refuseTooMany(tx, accountId);
           const id = randomUuid();
           const facts = { id, ownerId: accountId, name, ref, architecture, tags: [], type: 'notebook' };
@@ -138,7 +138,7 @@ export const makeImages = ({
     async save({ accountId }, body, idempotency) {
       const answer = await store.write((tx) => {
         const nowMs = now();
-        return once(tx, accountId, idempotency, nowMs, async () => {
+        return idempotent(tx, accountId, idempotency, nowMs, async () => {
           const row = await lockInstance(tx, accountId, body.instanceId);
           if (!row) throw instanceNotFound();
           const instance = instanceFromRow(row);
@@ -176,7 +176,7 @@ export const makeImages = ({
     async delete({ accountId }, { imageId: id }, idempotency) {
       const answer = await store.write((tx) => {
         const nowMs = now();
-        return once(tx, accountId, idempotency, nowMs, async () => {
+        return idempotent(tx, accountId, idempotency, nowMs, async () => {
           const row = await lockOwnImage(tx, accountId, id);
           if (!row) throw await unknownOrNotOwn(id);
           const { generation, operation } = row;
@@ -205,7 +205,7 @@ export const makeImages = ({
   };
 
   async function unknownOrNotOwn(id: string): Promise<Refusal> {
-    const offered = (await offers()).images.get(id);
+    const offered = (await readCatalog()).images.get(id);
     return offered === undefined
       ? notFound(id)
       : new Refusal(
@@ -221,7 +221,7 @@ export const makeImages = ({
  */
 export async function resolveImage(
   tx: Db,
-  { images }: Pick<Offers, 'images'>,
+  { images }: Pick<CatalogSnapshot, 'images'>,
   caller: Pick<Caller, 'accountId'>,
   wish: { imageId: string; region: string },
 ): Promise<InstanceSpec['image']> {
@@ -233,7 +233,7 @@ export async function resolveImage(
   if (state === 'Saving')
     throw new Refusal(
       'not_now',
-      `image ${image.id} is not ready yet: it is still being saved; launch once POST /api/image/list says Ready`,
+      `image ${image.id} is not ready yet: it is still being saved; launch idempotent POST /api/image/list says Ready`,
     );
   if (state === 'Failed')
     throw new Refusal(

@@ -17,7 +17,7 @@ import { deleteLeasedImageRow, writeReconciledImage, type ImageRow } from '../..
 import { instanceRow } from '../../store/tables/instances.ts';
 import type { Store } from '../../store/store.ts';
 import type { Log } from '../base/log.ts';
-import type { Held, ReconcileResult } from '../base/reconcile-loop.ts';
+import type { LeasedRow, ReconcileResult } from '../base/reconcile-loop.ts';
 import type { RegionDrivers, Regions } from '../base/regions.ts';
 import type { Time } from '../base/time.ts';
 import { withCopyDeadline } from '../volumes/copy-deadline.ts';
@@ -32,12 +32,12 @@ export interface ImageReconcilerDeps {
 }
 
 interface Work extends ImageReconcilerDeps {
-  held: Held<ImageRow>;
+  held: LeasedRow<ImageRow>;
   drivers: RegionDrivers;
 }
 
 export function makeImageReconciler(deps: ImageReconcilerDeps) {
-  return async (held: Held<ImageRow>): Promise<ReconcileResult> => {
+  return async (held: LeasedRow<ImageRow>): Promise<ReconcileResult> => {
     const { row } = held;
     if (row.regionId === null) return { dueAtMs: null };
     const work: Work = { ...deps, held, drivers: deps.regions.of(row.regionId) };

@@ -13,7 +13,7 @@ import {
 } from '../../store/tables/registry-credentials.ts';
 import type { Store } from '../../store/store.ts';
 import { lockOwnAccount } from '../access/callers.ts';
-import type { Once } from '../base/idempotent.ts';
+import type { Idempotent } from '../base/idempotent.ts';
 import type { Seal } from '../base/seal.ts';
 import type { Caller, Idempotency } from '../base/caller.ts';
 
@@ -33,7 +33,7 @@ const MOST = 50;
 export interface RegistryDeps {
   store: Store;
   now: () => number;
-  once: Once;
+  idempotent: Idempotent;
   randomUuid: () => string;
   seal: Seal;
   /** Whether accounts may name registries that only the engine's own host reaches. */
@@ -59,7 +59,7 @@ const about = (accountId: string, server: string): string => `${accountId} ${ser
 export const makeRegistries = ({
   store,
   now,
-  once,
+  idempotent,
   randomUuid,
   seal,
   localRegistries,
@@ -74,7 +74,7 @@ export const makeRegistries = ({
     if (!localRegistries) refuseLocalRegistry('server', written, server);
     return store.write((tx) => {
       const nowMs = now();
-      return once(tx, accountId, idempotency, nowMs, async () => {
+      return idempotent(tx, accountId, idempotency, nowMs, async () => {
         await lockOwnAccount(tx, accountId);
         const { length } = await registryCredentialsOf(tx, accountId);
         if (length >= MOST)
@@ -114,7 +114,7 @@ export const makeRegistries = ({
   async delete({ accountId }, { id }, idempotency) {
     await store.write((tx) => {
       const nowMs = now();
-      return once(tx, accountId, idempotency, nowMs, async () => {
+      return idempotent(tx, accountId, idempotency, nowMs, async () => {
         await lockOwnAccount(tx, accountId);
         const row = await deleteRegistryCredential(tx, accountId, id);
         if (!row)

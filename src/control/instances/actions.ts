@@ -9,18 +9,18 @@ import { deleteSharesOf } from '../../store/tables/port-shares.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, writeDesiredState, type InstanceRow } from '../../store/tables/instances.ts';
 import type { Db, Store } from '../../store/store.ts';
-import { giveBack, joinLine, moveUp, takeRoom } from '../capacity/queue.ts';
-import type { Offers } from '../base/catalog-cache.ts';
-import type { Once } from '../base/idempotent.ts';
+import { releaseCapacity, enqueue, advanceQueue, reserveCapacity } from '../capacity/queue.ts';
+import type { CatalogSnapshot } from '../base/catalog-cache.ts';
+import type { Idempotent } from '../base/idempotent.ts';
 import { refuseWithoutSaving, type Regions } from '../base/regions.ts';
 import type { Caller, Idempotency } from '../base/caller.ts';
 
 export interface ActionDeps {
   store: Store;
   regions: Regions;
-  offers: () => Promise<Offers>;
+  readCatalog: () => Promise<CatalogSnapshot>;
   now: () => number;
-  once: Once;
+  idempotent: Idempotent;
   wake: () => void;
   /** The gateway's route of this instance changed. */
   routeChanged: (instanceId: string) => void;
@@ -41,12 +41,12 @@ export function makeAction(action: Action, deps: ActionDeps) {
     idempotency: Idempotency | null,
     waitMs: number | null = null,
   ) => {
-    const offers = await deps.offers();
+    const catalog = await deps.readCatalog();
     const answer = await deps.store.write((tx) => {
       const nowMs = deps.now();
       const deed = () =>
-        write(tx, deps.regions, caller, body.instanceId, { action, cause: 'user', offers, nowMs, waitMs });
-      return deps.once(tx, caller.accountId, idempotency, nowMs, deed);
+        write(tx, deps.regions, caller, body.instanceId, { action, cause: 'user', catalog, nowMs, waitMs });
+      return deps.idempotent(tx, caller.accountId, idempotency, nowMs, deed);
     });
     deps.routeChanged(body.instanceId);
     deps.wake();
@@ -54,29 +54,29 @@ export function makeAction(action: Action, deps: ActionDeps) {
   };
 }
 
-async function write(tx: Db, regions: Regions, caller: Caller, id: string, how: Act) {
+async function write(tx: Db, regions: Regions, caller: Caller, id: string, how: ActionInput) {
   const row = await lockInstance(tx, caller.accountId, id);
   if (!row) throw instanceNotFound();
   if (how.action === 'archive') refuseWithoutSaving(regions.of(row.regionId));
-  return { instanceId: id, operationId: await act(tx, row, how) };
+  return { instanceId: id, operationId: await writeAction(tx, row, how) };
 }
 
 /** Stops a running instance as its owner would, if what decides still says so of the row as it is then. False: it does not. */
-export type StopByItself = (
+export type StopAutomatically = (
   of: { id: string; ownerId: string },
   decide: (instance: Instance, nowMs: number) => { cause: Cause; why: object } | null,
 ) => Promise<boolean>;
 
-export const makeStopByItself =
-  (deps: ActionDeps): StopByItself =>
+export const makeStopAutomatically =
+  (deps: ActionDeps): StopAutomatically =>
   async ({ id, ownerId }, decide) => {
-    const offers = await deps.offers();
+    const catalog = await deps.readCatalog();
     const stopped = await deps.store.write(async (tx) => {
       const row = await lockInstance(tx, ownerId, id);
       if (row?.desired !== 'running') return false;
       const nowMs = deps.now();
       const due = decide(instanceFromRow(row), nowMs);
-      if (due) await act(tx, row, { action: 'stop', offers, nowMs, ...due });
+      if (due) await writeAction(tx, row, { action: 'stop', catalog, nowMs, ...due });
       return due !== null;
     });
     if (!stopped) return false;
@@ -85,10 +85,10 @@ export const makeStopByItself =
     return true;
   };
 
-export interface Act {
+export interface ActionInput {
   action: Action;
   cause: Cause;
-  offers: Offers;
+  catalog: CatalogSnapshot;
   nowMs: number;
   /** What the event tells besides the cause, if Berth itself is it. */
   why?: object;
@@ -100,22 +100,22 @@ export interface Act {
  * Writes a wish over a row that is held, whoever wishes it: capacity, row, event, grants. Answers the id of its operation. Throws a
  * `Refusal` for one that is not legal now.
  */
-export async function act(tx: Db, row: InstanceRow, how: Act): Promise<string> {
-  const { action, cause, offers, nowMs, why = {}, waitMs = null } = how;
+export async function writeAction(tx: Db, row: InstanceRow, how: ActionInput): Promise<string> {
+  const { action, cause, catalog, nowMs, why = {}, waitMs = null } = how;
   const instance = instanceFromRow(row);
   const { id, ownerId } = instance;
   const illegal = refusalOfAction(action, instance.observed.status, instance.desired);
   if (illegal) throw new Refusal('not_now', `can't ${action} instance ${id}: ${illegal}`);
-  const counted = offers.regions.get(instance.spec.regionId);
+  const counted = catalog.regions.get(instance.spec.regionId);
   if (!counted) throw new Refusal('unavailable', `region ${instance.spec.regionId} is not configured on this server`);
 
   const { regionId, type } = instance.spec;
   const held = row.holdsCapacity === 1;
   let wish = applyAction(action, instance, nowMs, cause);
   if (action === 'start' && !held) {
-    const noRoom = await takeRoom(tx, regionId, type, { ports: 0, nowMs });
+    const noRoom = await reserveCapacity(tx, regionId, type, { ports: 0, nowMs });
     wish = noRoom
-      ? await joinLine(tx, wish, noRoom, { ports: 0, offers, waitMs, nowMs })
+      ? await enqueue(tx, wish, noRoom, { ports: 0, catalog, waitMs, nowMs })
       : { ...wish, operation: beginStage(wish.operation, 'Placed', nowMs) };
   }
   const holdsCapacity = action !== 'terminate' && (action === 'start' ? wish.waitsSinceMs === null : held);
@@ -125,9 +125,9 @@ export async function act(tx: Db, row: InstanceRow, how: Act): Promise<string> {
     releasedAtMs: action === 'terminate' ? nowMs : null,
   });
   // Whose turn it is then hangs on what the account still holds: after the row.
-  if (held && !holdsCapacity) await giveBack(tx, regionId, type, nowMs);
+  if (held && !holdsCapacity) await releaseCapacity(tx, regionId, type, nowMs);
   const { waitsSinceMs } = instance;
-  if (waitsSinceMs !== null) await moveUp(tx, regionId, nowMs, { id, waitsSinceMs });
+  if (waitsSinceMs !== null) await advanceQueue(tx, regionId, nowMs, { id, waitsSinceMs });
   const data = cause === 'user' ? {} : { cause, ...why };
   await appendEvent(tx, { accountId: ownerId, atMs: nowMs, kind: eventOf[action], subjectId: id, data });
   // Under the account's lock, which the event has taken: a redeem under way comes before or finds nothing.

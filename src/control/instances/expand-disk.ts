@@ -21,10 +21,10 @@ export interface ExpandDeps extends ActionDeps {
 export const makeExpandDisk =
   (deps: ExpandDeps): Instances['expandDisk'] =>
   async (caller, { instanceId, ...sizes }, idempotency) => {
-    const { regions } = await deps.offers();
+    const { regions } = await deps.readCatalog();
     const answer = await deps.store.write((tx) => {
       const nowMs = deps.now();
-      return deps.once(tx, caller.accountId, idempotency, nowMs, async () => {
+      return deps.idempotent(tx, caller.accountId, idempotency, nowMs, async () => {
         const row = await lockInstance(tx, caller.accountId, instanceId);
         if (!row) throw instanceNotFound();
         const before = instanceFromRow(row);

@@ -11,20 +11,20 @@ import { NOTEBOOK_PORT } from '../../domain/ports.ts';
 import { instanceFromRow, makeDue, runningRowsAmong } from '../../store/tables/instances.ts';
 import { idsWithNodePorts } from '../../store/tables/node-ports.ts';
 import { acceptsConnection, answersSsh } from '../inside/probes.ts';
-import type { DeedDeps } from '../base/task-deps.ts';
+import type { TaskDeps } from '../base/task-deps.ts';
 
 const AT_ONCE = 256;
 const ROUND_MS = 30_000;
 const SILENT_TIMES = 2;
 
-export interface Health {
+export interface HealthChecks {
   /** What was found last and not taken yet: whether the instance's software answers. */
   takeAnswer(id: InstanceId): boolean | undefined;
   /** One step of the round: asks the next, and those that were silent. Its beat is the caller's. */
   check(): Promise<void>;
 }
 
-export function makeHealth(deps: DeedDeps): Health {
+export function makeHealthChecks(deps: TaskDeps): HealthChecks {
   const { store, regions, now, time, wake, ending } = deps;
   /** Silent times in a row of those that are asked again soon. */
   const silent = new Map<string, number>();

@@ -1,5 +1,5 @@
-import type { Caller, Idempotency, Wished, Pager, TextPage } from '../base/caller.ts';
-import type { LaunchWish } from './launch.ts';
+import type { Caller, Idempotency, StartedOperation, Pager, TextPage } from '../base/caller.ts';
+import type { LaunchInput } from './launch.ts';
 import type { DiskSizes } from '../../domain/disk-expansion.ts';
 import type { PublicStage } from '../../domain/public-operation.ts';
 import type { PublicDisk } from '../../domain/disk-usage.ts';
@@ -8,16 +8,16 @@ type OnInstance = (
   caller: Caller,
   body: { instanceId: string },
   idempotency: Idempotency | null,
-) => Promise<{ instanceId: string } & Wished>;
+) => Promise<{ instanceId: string } & StartedOperation>;
 
 export interface Instances {
   /** `waitMs`: how long it waits in line when the region has no room; null, as if not given: not at all, it is refused. */
   launch(
     caller: Caller,
-    wish: LaunchWish,
+    wish: LaunchInput,
     idempotency: Idempotency | null,
     waitMs?: number | null,
-  ): Promise<{ instanceId: string } & Wished>;
+  ): Promise<{ instanceId: string } & StartedOperation>;
   /** Newest first; a page past the end has no texts and the true total. */
   list(caller: Caller, pager: Pager): Promise<TextPage>;
   stop: OnInstance;
@@ -30,7 +30,7 @@ export interface Instances {
     caller: Caller,
     body: { instanceId: string } & DiskSizes,
     idempotency: Idempotency | null,
-  ): Promise<{ instanceId: string } & Wished>;
+  ): Promise<{ instanceId: string } & StartedOperation>;
   /** One instance as lists show it, and the stages of the operation that brought it up, or brings it; null when none is kept. */
   get(
     caller: Caller,

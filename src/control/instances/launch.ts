@@ -19,17 +19,17 @@ import { insertInstance } from '../../store/tables/instances.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { volumeTypes } from '../../domain/volume.ts';
 import { lockVolumes } from '../../store/tables/volumes.ts';
-import { joinLine, takeRoom } from '../capacity/queue.ts';
+import { enqueue, reserveCapacity } from '../capacity/queue.ts';
 import { resolveImage } from '../images/images.ts';
-import type { Offers } from '../base/catalog-cache.ts';
-import type { Once } from '../base/idempotent.ts';
+import type { CatalogSnapshot } from '../base/catalog-cache.ts';
+import type { Idempotent } from '../base/idempotent.ts';
 import type { Regions } from '../base/regions.ts';
 import type { FreeSpaceMonitor } from '../volumes/free-space.ts';
 import { poolForType, allotOwnDisks } from '../volumes/disks.ts';
 import type { Caller, Idempotency } from '../base/caller.ts';
 
 /** A launch as the contract has validated it (`interface.md` §4.1). */
-export interface LaunchWish {
+export interface LaunchInput {
   name: string;
   imageId: string;
   instanceTypeId: string;
@@ -49,11 +49,11 @@ export interface LaunchWish {
 
 export interface LaunchDeps {
   store: Store;
-  offers: () => Promise<Offers>;
+  readCatalog: () => Promise<CatalogSnapshot>;
   regions: Regions;
   now: () => number;
   freeSpace: FreeSpaceMonitor;
-  once: Once;
+  idempotent: Idempotent;
   randomUuid: () => string;
   /** 32 random bytes as text. */
   randomSecret: () => string;
@@ -65,16 +65,16 @@ export interface LaunchDeps {
 export function makeLaunch(deps: LaunchDeps) {
   return async (
     caller: Caller,
-    wish: LaunchWish,
+    wish: LaunchInput,
     idempotency: Idempotency | null,
     waitMs: number | null = null,
   ): Promise<{ instanceId: string; operationId: string }> => {
-    const offers = await deps.offers();
+    const catalog = await deps.readCatalog();
     const answer = await deps.store.write((tx) => {
       const nowMs = deps.now();
       // All is judged inside: an answer given before is given again, whatever has left the catalog since.
-      return deps.once(tx, caller.accountId, idempotency, nowMs, () =>
-        write(tx, deps, offers, { caller, wish, waitMs, nowMs }),
+      return deps.idempotent(tx, caller.accountId, idempotency, nowMs, () =>
+        write(tx, deps, catalog, { caller, wish, waitMs, nowMs }),
       );
     });
     deps.wake();
@@ -86,17 +86,17 @@ export function makeLaunch(deps: LaunchDeps) {
 async function write(
   tx: Db,
   deps: LaunchDeps,
-  offers: Offers,
-  { caller, wish, waitMs, nowMs }: { caller: Caller; wish: LaunchWish; waitMs: number | null; nowMs: number },
+  catalog: CatalogSnapshot,
+  { caller, wish, waitMs, nowMs }: { caller: Caller; wish: LaunchInput; waitMs: number | null; nowMs: number },
 ): Promise<{ instanceId: string }> {
-  const image = await resolveImage(tx, offers, caller, wish);
-  const resolved = resolve(offers, image, wish, deps.regions);
+  const image = await resolveImage(tx, catalog, caller, wish);
+  const resolved = resolve(catalog, image, wish, deps.regions);
   const mountPaths = checkMountPaths(wish);
   const { region } = resolved.counted;
   const mounts = await mountsOf(tx, caller, wish, mountPaths);
   const drivers = deps.regions.of(region.id);
   deps.freeSpace.refuseIfNearlyFull(volumeTypes.map((type) => poolForType(drivers, type)));
-  const instance = await placed(tx, intent(deps, caller, wish, resolved, mounts, nowMs), offers, waitMs);
+  const instance = await placed(tx, intent(deps, caller, wish, resolved, mounts, nowMs), catalog, waitMs);
   await allotOwnDisks(tx, drivers, instance);
   await insertInstance(tx, instance, region, { notebookToken: deps.randomSecret(), dueAtMs: nowMs });
   const { availableMicros } = await appendEvent(tx, {
@@ -112,12 +112,12 @@ async function write(
 }
 
 /** With its room, or in line for it. */
-async function placed(tx: Db, instance: Instance, offers: Offers, waitMs: number | null): Promise<Instance> {
+async function placed(tx: Db, instance: Instance, catalog: CatalogSnapshot, waitMs: number | null): Promise<Instance> {
   const { operation, createdAtMs: nowMs, spec, nodePorts } = instance;
   const ports = nodePorts.length;
-  const noRoom = await takeRoom(tx, spec.regionId, spec.type, { ports, nowMs });
+  const noRoom = await reserveCapacity(tx, spec.regionId, spec.type, { ports, nowMs });
   if (noRoom === null) return { ...instance, operation: beginStage(operation, 'Placed', nowMs) };
-  return joinLine(tx, instance, noRoom, { ports, offers, waitMs, nowMs });
+  return enqueue(tx, instance, noRoom, { ports, catalog, waitMs, nowMs });
 }
 
 interface Resolved {
@@ -127,11 +127,11 @@ interface Resolved {
 }
 
 /** Finds what the ids name, and refuses early what the region can't do. */
-function resolve(offers: Offers, image: Resolved['image'], wish: LaunchWish, regions: Regions): Resolved {
-  const type = offers.types.get(wish.instanceTypeId);
+function resolve(catalog: CatalogSnapshot, image: Resolved['image'], wish: LaunchInput, regions: Regions): Resolved {
+  const type = catalog.types.get(wish.instanceTypeId);
   const where = 'POST /api/resource/user/instance/list names those on offer';
   if (!type) throw new Refusal('not_found', `instance type ${wish.instanceTypeId} not found; ${where}`);
-  const counted = offers.regions.get(wish.region);
+  const counted = catalog.regions.get(wish.region);
   if (!counted) throw new Refusal('not_found', `region ${wish.region} not found; POST /api/region/list names them`);
   if (type.regionId !== counted.region.id) {
     throw new Refusal(
@@ -167,7 +167,7 @@ function refuseWithoutDocker(region: Region, regions: Regions): void {
   }
 }
 
-function checkMountPaths(wish: LaunchWish): string[] {
+function checkMountPaths(wish: LaunchInput): string[] {
   const paths = wish.remoteStorages.map(({ mountPath }) =>
     mountPath.startsWith('/') ? mountPath.replace(/\/+$/, '') || '/' : mountPath,
   );
@@ -190,7 +190,7 @@ function checkMountPaths(wish: LaunchWish): string[] {
   return paths;
 }
 
-async function mountsOf(tx: Db, caller: Caller, wish: LaunchWish, paths: string[]): Promise<Mount[]> {
+async function mountsOf(tx: Db, caller: Caller, wish: LaunchInput, paths: string[]): Promise<Mount[]> {
   const ids = wish.remoteStorages.map(({ remoteStorageId }) => remoteStorageId);
   const rows = new Map((await lockVolumes(tx, caller.accountId, [...new Set(ids)])).map((row) => [row.id, row]));
   return ids.map((id, index) => {
@@ -225,7 +225,7 @@ async function mountsOf(tx: Db, caller: Caller, wish: LaunchWish, paths: string[
 function intent(
   deps: LaunchDeps,
   caller: Caller,
-  wish: LaunchWish,
+  wish: LaunchInput,
   at: Resolved,
   mounts: Mount[],
   nowMs: number,

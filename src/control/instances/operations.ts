@@ -15,10 +15,10 @@ import {
   type SubjectOperation,
 } from '../../store/tables/operations.ts';
 import type { Db } from '../../store/store.ts';
-import { act, type ActionDeps } from './actions.ts';
+import { writeAction, type ActionDeps } from './actions.ts';
 import { disksShownOf } from './shown-disks.ts';
 import type { Instances } from './instances.ts';
-import type { Caller, Pager, Idempotency, Wished } from '../base/caller.ts';
+import type { Caller, Pager, Idempotency, StartedOperation } from '../base/caller.ts';
 
 /** Whose operations: one member is set. */
 export interface OperationSubject {
@@ -41,7 +41,7 @@ export interface Operations {
     caller: Caller,
     body: { operationId: string },
     idempotency: Idempotency | null,
-  ): Promise<{ operation: PublicOperation } & Wished>;
+  ): Promise<{ operation: PublicOperation } & StartedOperation>;
 }
 
 const shown = ({ subjectId, generation, operation }: SubjectOperation): PublicOperation =>
@@ -101,7 +101,7 @@ function subjectOf(subject: OperationSubject): { kind: SubjectKind; id: string }
 }
 
 export function makeOperations(deps: ActionDeps): Operations & Pick<Instances, 'get'> {
-  const { store, now, once } = deps;
+  const { store, now, idempotent } = deps;
   return {
     read: async (caller, { operationId: id }) => shown(await find(store.read, caller.accountId, id)),
 
@@ -126,10 +126,10 @@ export function makeOperations(deps: ActionDeps): Operations & Pick<Instances, '
     },
 
     async cancel(caller, { operationId: id }, idempotency) {
-      const offers = await deps.offers();
+      const catalog = await deps.readCatalog();
       const answer = await store.write((tx) => {
         const nowMs = now();
-        return once(tx, caller.accountId, idempotency, nowMs, async () => {
+        return idempotent(tx, caller.accountId, idempotency, nowMs, async () => {
           // Held first: what is found then stays so until the wish is written.
           const held = await lockInstance(tx, caller.accountId, parsed(id)?.subjectId ?? '');
           const found = await find(tx, caller.accountId, id);
@@ -137,7 +137,7 @@ export function makeOperations(deps: ActionDeps): Operations & Pick<Instances, '
           if ('why' in how) throw new Refusal('not_now', `operation ${id} can't be cancelled: ${how.why}`);
           // What is under way and can be taken back is the present one of an instance that stands.
           if (!held) throw unknownOperation(id);
-          const wished = await act(tx, held, { action: how.action, cause: 'user', offers, nowMs });
+          const wished = await writeAction(tx, held, { action: how.action, cause: 'user', catalog, nowMs });
           const operation = supersedeOperation(found.operation, nowMs);
           return { operation: shown({ ...found, operation }), operationId: wished };
         });

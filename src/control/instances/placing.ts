@@ -6,7 +6,7 @@
 import { beginStage } from '../../domain/operation.ts';
 import { RESERVATION_MS } from '../../domain/placement.ts';
 import { diagnosisFields, failPermanently } from '../../domain/plan.ts';
-import { callLine, moveUp, takeTurn, waitsFor } from '../capacity/queue.ts';
+import { reevaluateQueue, advanceQueue, reserveInTurn, queuedDiagnosis } from '../capacity/queue.ts';
 import { write, type Rest, type Work } from './work.ts';
 
 /** The further back, the later one looks at its place again: a thousand in line together look about four times a second. */
@@ -24,9 +24,9 @@ export async function place(work: Work): Promise<Rest> {
   // Only at the look that it takes then: later ones would call the same again.
   const keptNoLonger = nowMs >= keptUntilMs && nowMs < keptUntilMs + LOOK_AGAIN_MS;
   const found = await deps.store.write(async (tx) => {
-    const before = await takeTurn(tx, instance.spec, mine, nowMs);
+    const before = await reserveInTurn(tx, instance.spec, mine, nowMs);
     const ended = { ...instance, waitsSinceMs: null, waitsUntilMs: null };
-    const leave = { beside: () => moveUp(tx, regionId, nowMs, mine) };
+    const leave = { beside: () => advanceQueue(tx, regionId, nowMs, mine) };
     if (before === null) {
       const operation = beginStage(instance.operation, 'Placed', nowMs);
       const observed = { ...instance.observed, ...diagnosisFields('', '') };
@@ -38,8 +38,8 @@ export async function place(work: Work): Promise<Rest> {
       const observed = { ...instance.observed, ...show, stoppedAtMs: nowMs };
       return { before, written: await write(tx, work, { ...ended, desired: 'stopped', observed }, leave) };
     }
-    if (keptNoLonger) await callLine(tx, regionId, nowMs, mine);
-    const observed = { ...instance.observed, ...waitsFor(type, before) };
+    if (keptNoLonger) await reevaluateQueue(tx, regionId, nowMs, mine);
+    const observed = { ...instance.observed, ...queuedDiagnosis(type, before) };
     if (observed.diagnosisMessage === instance.observed.diagnosisMessage) return { before, written: instance };
     return { before, written: await write(tx, work, { ...instance, observed }) };
   });

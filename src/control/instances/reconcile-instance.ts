@@ -7,20 +7,20 @@ import { EngineFault } from '../../domain/engine-fault.ts';
 import { clampFutureTimes } from '../../domain/instance.ts';
 import { plan, type InstanceObservation, type Step } from '../../domain/plan.ts';
 import { instanceFromRow, type InstanceRow } from '../../store/tables/instances.ts';
-import type { Held, ReconcileResult } from '../base/reconcile-loop.ts';
+import type { LeasedRow, ReconcileResult } from '../base/reconcile-loop.ts';
 import { makeBackOffs, type BackOffs } from './back-offs.ts';
 import { ensure, grow, refresh } from './bring-up.ts';
 import { place } from './placing.ts';
 import { clean, halt, removeKept, removeUnfinished, saveRoot } from './put-away.ts';
 import { checkInit, checkReady } from './readiness.ts';
-import { fail, keep, note, Superseded, quick, type InstancePassDeps, type Rest, type Work } from './work.ts';
+import { fail, keep, note, Superseded, quick, type InstanceReconcilerDeps, type Rest, type Work } from './work.ts';
 
-export function makeInstancePass(deps: InstancePassDeps) {
+export function makeInstanceReconciler(deps: InstanceReconcilerDeps) {
   const backOffs = makeBackOffs(deps.time);
-  return async (held: Held<InstanceRow>): Promise<ReconcileResult> => {
+  return async (held: LeasedRow<InstanceRow>): Promise<ReconcileResult> => {
     const leftMs = backOffs.leftMs(held.row);
     if (leftMs > 0) return { dueAtMs: deps.now() + leftMs };
-    const counted = (await deps.offers()).regions.get(held.row.regionId);
+    const counted = (await deps.readCatalog()).regions.get(held.row.regionId);
     if (!counted) throw new Error(`region ${held.row.regionId} is not configured`);
     const instance = instanceFromRow(held.row);
     const work: Work = {

@@ -10,19 +10,19 @@ import type { Db, Store } from '../../store/store.ts';
 import type { FairQueue } from '../base/fair-queue.ts';
 import type { ImagePulls } from '../images/image-pulls.ts';
 import type { Log } from '../base/log.ts';
-import type { Health } from './health.ts';
-import { giveBack } from '../capacity/queue.ts';
-import type { Held } from '../base/reconcile-loop.ts';
-import type { Offers } from '../base/catalog-cache.ts';
+import type { HealthChecks } from './health.ts';
+import { releaseCapacity } from '../capacity/queue.ts';
+import type { LeasedRow } from '../base/reconcile-loop.ts';
+import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { CredentialsFor } from '../images/registries.ts';
 import type { RegionDrivers, Regions } from '../base/regions.ts';
 import type { SshHostKeys } from '../routing/ssh-host-key.ts';
 import type { Time } from '../base/time.ts';
 
-export interface InstancePassDeps {
+export interface InstanceReconcilerDeps {
   store: Store;
   regions: Regions;
-  offers: () => Promise<Offers>;
+  readCatalog: () => Promise<CatalogSnapshot>;
   imagePulls: ImagePulls;
   credentialsFor: CredentialsFor;
   fairQueue: (drivers: RegionDrivers) => FairQueue;
@@ -32,7 +32,7 @@ export interface InstancePassDeps {
   log: Log;
   limits: Limits;
   pidsLimit: number;
-  health: Pick<Health, 'takeAnswer'>;
+  health: Pick<HealthChecks, 'takeAnswer'>;
   sshHostKey: SshHostKeys;
   routeChanged: (instanceId: string) => void;
   /** Wakes the loop: a pass that goes on made others due. */
@@ -41,10 +41,10 @@ export interface InstancePassDeps {
 
 /** Everything one run of the pass works with. */
 export interface Work {
-  deps: InstancePassDeps;
+  deps: InstanceReconcilerDeps;
   drivers: RegionDrivers;
   region: Region;
-  held: Held<InstanceRow>;
+  held: LeasedRow<InstanceRow>;
   /** What is known of it, some of it not yet written. */
   instance: Instance;
   /** What the row holds. */
@@ -92,7 +92,7 @@ export async function note(work: Work, change: Change, more: { freeCapacity?: bo
   if (more.freeCapacity && work.holdsCapacity) {
     await keep(work, next, {
       holdsCapacity: false,
-      beside: (tx) => giveBack(tx, regionId, type, work.deps.now()),
+      beside: (tx) => releaseCapacity(tx, regionId, type, work.deps.now()),
     });
     work.holdsCapacity = false;
   } else await keep(work, next);

@@ -28,7 +28,7 @@ import type { Db, Store } from '../../store/store.ts';
 import { orphanById, claimOrphan } from '../../store/tables/orphans.ts';
 import type { Log } from '../base/log.ts';
 import { allotOwnDisks } from '../volumes/disks.ts';
-import type { Offers } from '../base/catalog-cache.ts';
+import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { RegionDrivers, Regions } from '../base/regions.ts';
 import type { Time } from '../base/time.ts';
 import type { Caller } from '../base/caller.ts';
@@ -45,7 +45,7 @@ export interface OrphanRequest {
 
 export interface AdoptDeps {
   store: Store;
-  offers: () => Promise<Offers>;
+  readCatalog: () => Promise<CatalogSnapshot>;
   regions: Regions;
   time: Time;
   log: Log;
@@ -67,16 +67,16 @@ export function makeAdopt(deps: AdoptDeps) {
     const orphan = await orphanById(store.read, wish.strayId);
     if (!orphan) throw await whyNone(store.read, wish.strayId);
     refuseUnfit(orphan);
-    const offers = await deps.offers();
-    const type = typeOf(offers, orphan, wish.instanceTypeId);
+    const catalog = await deps.readCatalog();
+    const type = typeOf(catalog, orphan, wish.instanceTypeId);
     const owner = await ownerOf(store.read, orphan, wish.username);
     const drivers = regions.of(orphan.regionId);
     const id = instanceId(orphan.subjectId);
     const seen = await look(drivers, id, time);
     const notebookToken = (seen.running ? await tokenInside(drivers, id, time) : null) ?? deps.randomSecret();
     const { firstEnds } = deps;
-    const instance = intent({ wish, orphan, owner, type, seen, offers, drivers, firstEnds, nowMs: time.now() });
-    await store.write((tx) => write(tx, { orphan, instance, offers, drivers, notebookToken }));
+    const instance = intent({ wish, orphan, owner, type, seen, catalog, drivers, firstEnds, nowMs: time.now() });
+    await store.write((tx) => write(tx, { orphan, instance, catalog, drivers, notebookToken }));
     deps.log.info({ orphan: orphan.id, owner: owner.username, by: caller.username }, 'a stray was adopted');
     deps.wake();
     return id;
@@ -97,12 +97,12 @@ function refuseUnfit(orphan: Orphan): void {
     throw new Refusal('not_now', `${orphan.id} is being deleted; nothing can bring it back`);
 }
 
-function typeOf(offers: Offers, orphan: Orphan, id: string | undefined): InstanceType {
+function typeOf(catalog: CatalogSnapshot, orphan: Orphan, id: string | undefined): InstanceType {
   if (id === undefined) {
     const text = 'field "instanceTypeId" is missing: an adopted instance is counted and billed as a type; name one';
     throw new Refusal('field_missing', text);
   }
-  const type = offers.types.get(id);
+  const type = catalog.types.get(id);
   if (type?.regionId === orphan.regionId) return type;
   const where = 'POST /api/resource/user/instance/list names those on offer';
   throw new Refusal('not_found', `instance type ${id} not found in region ${orphan.regionId}; ${where}`);
@@ -153,14 +153,14 @@ interface Adopted {
   owner: AccountRow;
   type: InstanceType;
   seen: Seen;
-  offers: Offers;
+  catalog: CatalogSnapshot;
   drivers: RegionDrivers;
   firstEnds: StopPolicy;
   nowMs: number;
 }
 
 /** A running one is Running as soon as its software answers, like any other; one that stands still is Stopped. */
-function intent({ wish, orphan, owner, type: offered, seen, offers, drivers, firstEnds, nowMs }: Adopted): Instance {
+function intent({ wish, orphan, owner, type: offered, seen, catalog, drivers, firstEnds, nowMs }: Adopted): Instance {
   const id = instanceId(orphan.subjectId);
   const { regionId, pricesMicros, ...type } = offered;
   const launched = beginOperation('launch', 'operator', nowMs);
@@ -173,7 +173,7 @@ function intent({ wish, orphan, owner, type: offered, seen, offers, drivers, fir
     spec: {
       name: wish.name ?? id,
       regionId,
-      image: imageOf(offers, orphan.imageRef, type.cpuType),
+      image: imageOf(catalog, orphan.imageRef, type.cpuType),
       type,
       chargeMode: 'perHour',
       duration: 1,
@@ -220,8 +220,8 @@ function intent({ wish, orphan, owner, type: offered, seen, offers, drivers, fir
 }
 
 /** The image on offer under that name, else one that is known by its name alone: its owner's (`withOwnImage`), or nobody's. */
-function imageOf(offers: Offers, ref: string, architecture: string): Image {
-  const offered = [...offers.images.values()].find((image) => image.ref === ref);
+function imageOf(catalog: CatalogSnapshot, ref: string, architecture: string): Image {
+  const offered = [...catalog.images.values()].find((image) => image.ref === ref);
   return offered ?? { id: imageId(''), name: ref, ref, architecture, isPublic: false, tags: [], type: '' };
 }
 
@@ -239,12 +239,12 @@ async function write(
   {
     orphan,
     instance: found,
-    offers,
+    catalog,
     drivers,
     notebookToken,
-  }: { orphan: Orphan; instance: Instance; offers: Offers; drivers: RegionDrivers; notebookToken: string },
+  }: { orphan: Orphan; instance: Instance; catalog: CatalogSnapshot; drivers: RegionDrivers; notebookToken: string },
 ): Promise<void> {
-  const counted = offers.regions.get(orphan.regionId);
+  const counted = catalog.regions.get(orphan.regionId);
   if (!counted) throw new Refusal('unavailable', `region ${orphan.regionId} is not configured on this server`);
   if (!(await claimOrphan(tx, orphan.id))) throw await whyNone(tx, orphan.id);
   const instance = await withOwnImage(tx, found);

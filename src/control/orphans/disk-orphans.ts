@@ -15,7 +15,7 @@ import { deleteOrphans, setOrphanNote, orphansOf, type OrphanObservation } from 
 import { inTurn } from '../volumes/disk-mutex.ts';
 import { raced } from '../base/race-abort.ts';
 import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
-import { within, type DeedDeps } from '../base/task-deps.ts';
+import { within, type TaskDeps } from '../base/task-deps.ts';
 import { publishOrphans } from './sweep.ts';
 
 const LIST_DEADLINE_MS = 60_000;
@@ -33,14 +33,14 @@ const strayId = (regionId: string, orphan: DiskOrphan): string =>
   orphanIdOf(regionId, { kind: 'disk', engineName: nameOf(orphan) });
 
 /** Throws when a storage can't tell all it holds, and nothing is changed. */
-export async function sweepDisks(deps: DeedDeps, drivers: RegionDrivers): Promise<void> {
+export async function sweepDisks(deps: TaskDeps, drivers: RegionDrivers): Promise<void> {
   const found = await unexplained(deps, drivers);
   const sightings = found.map((orphan) => sightingOf(drivers.regionId, orphan));
   const text = 'the storage holds disks that nothing explains; POST /admin/stray/list tells them';
   await publishOrphans(deps, drivers.regionId, { kinds: ['disk'], sightings, text });
 }
 
-async function unexplained(deps: DeedDeps, { regionId, pools }: RegionDrivers): Promise<DiskOrphan[]> {
+async function unexplained(deps: TaskDeps, { regionId, pools }: RegionDrivers): Promise<DiskOrphan[]> {
   const signal = within(deps, LIST_DEADLINE_MS);
   const all: DiskOrphan[] = [];
   for (const pool of pools) for (const disk of await raced(pool.storage.listOwned(), signal)) all.push({ pool, disk });
@@ -73,7 +73,7 @@ const sightingOf = (regionId: string, orphan: DiskOrphan): OrphanObservation => 
 });
 
 /** Deletes those that an administrator wants deleted. */
-export async function deleteDiskOrphans(deps: DeedDeps, drivers: RegionDrivers): Promise<void> {
+export async function deleteDiskOrphans(deps: TaskDeps, drivers: RegionDrivers): Promise<void> {
   const orphans = await orphansOf(deps.store.read, drivers.regionId);
   const wanted = new Map(
     orphans
@@ -89,7 +89,7 @@ export async function deleteDiskOrphans(deps: DeedDeps, drivers: RegionDrivers):
 
 /** What fails is said in the list, and tried again after the next sweep. */
 async function deleteOne(
-  deps: DeedDeps,
+  deps: TaskDeps,
   { pool: { name, storage }, disk }: DiskOrphan,
   { id }: Orphan,
   all: readonly Orphan[],

@@ -9,9 +9,9 @@ import type { OwnedObject } from '../../engines/contract.ts';
 import { isInstanceContainer } from '../../engines/labels.ts';
 import { deleteOrphans, setOrphanHandling, setOrphanNote, orphansOf } from '../../store/tables/orphans.ts';
 import type { RegionDrivers } from '../base/regions.ts';
-import { within, type DeedDeps } from '../base/task-deps.ts';
+import { within, type TaskDeps } from '../base/task-deps.ts';
 
-export interface HandleOrphansDeps extends DeedDeps {
+export interface HandleOrphansDeps extends TaskDeps {
   orphans: OrphanPolicy;
   stopGraceMs: number;
 }

@@ -21,8 +21,8 @@ import {
 } from '../../store/tables/orphans.ts';
 import type { Db } from '../../store/store.ts';
 import type { RegionDrivers } from '../base/regions.ts';
-import { tellAdministrators } from '../base/notify-administrators.ts';
-import { within, type DeedDeps } from '../base/task-deps.ts';
+import { notifyAdministrators } from '../base/notify-administrators.ts';
+import { within, type TaskDeps } from '../base/task-deps.ts';
 
 const LIST_DEADLINE_MS = 60_000;
 /** A statement takes only so many parameters. */
@@ -33,7 +33,7 @@ const NAMED_IN_EVENT = 20;
 const INSTANCE_ID_IN = /notebook-[0-9a-f-]{36}/;
 
 /** Finds what is not as the intents say. Throws when the engine can't tell all it holds, and nothing is changed. */
-export async function sweepRegion(deps: DeedDeps, drivers: RegionDrivers): Promise<void> {
+export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promise<void> {
   const { store, now, wake } = deps;
   const owned = await drivers.engine.listOwned(within(deps, LIST_DEADLINE_MS));
   const intents = await intentsOf(store.read, owned);
@@ -155,7 +155,7 @@ interface Seen {
 
 /** Writes down what was seen, and tells administrators of those that count from now on. */
 export async function publishOrphans(
-  { store, now, log }: DeedDeps,
+  { store, now, log }: TaskDeps,
   regionId: string,
   { kinds, sightings, text }: Seen,
 ): Promise<void> {
@@ -169,7 +169,7 @@ export async function publishOrphans(
     if (confirmed.length === 0) return confirmed;
     const strayIds = confirmed.slice(0, NAMED_IN_EVENT).map(({ id }) => id);
     const data = { count: confirmed.length, strayIds };
-    await tellAdministrators(tx, { atMs: nowMs, kind: 'stray.found', subjectId: regionId, data });
+    await notifyAdministrators(tx, { atMs: nowMs, kind: 'stray.found', subjectId: regionId, data });
     return confirmed;
   });
   if (found.length === 0) return;
@@ -177,7 +177,7 @@ export async function publishOrphans(
 }
 
 /** Passes on hints of the engines, gathered: a program that dies in a loop must not buy a write for each of its deaths. */
-export function watchEngines({ store, regions, now, time, log, wake, ending }: DeedDeps): void {
+export function watchEngines({ store, regions, now, time, log, wake, ending }: TaskDeps): void {
   const hinted = new Set<InstanceId>();
   const pass = (): void => {
     const ids = [...hinted];

@@ -10,14 +10,14 @@ import { lockInstance, instanceFromRow, ownedInstanceRow, type InstanceRow } fro
 import { portAccessOf, writePortAccess } from '../../store/tables/port-access.ts';
 import { sharesOf } from '../../store/tables/port-shares.ts';
 import type { Store } from '../../store/store.ts';
-import type { Offers } from '../base/catalog-cache.ts';
+import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { PortInfo, Ports } from './gateway-types.ts';
 
 const MOST_SETTINGS = 64;
 
 export interface PortDeps {
   store: Store;
-  offers: () => Promise<Offers>;
+  readCatalog: () => Promise<CatalogSnapshot>;
   now: () => number;
   routeChanged: (instanceId: string) => void;
   /** Where a port is behind the gateway; `host`: null where ports have no host of their own. */
@@ -25,10 +25,10 @@ export interface PortDeps {
 }
 
 export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
-  const { store, offers, now, routeChanged, portUrls } = deps;
+  const { store, readCatalog, now, routeChanged, portUrls } = deps;
 
   const regionOf = async ({ regionId }: InstanceRow): Promise<Region> => {
-    const region = (await offers()).regions.get(regionId)?.region;
+    const region = (await readCatalog()).regions.get(regionId)?.region;
     if (!region) throw new Refusal('unavailable', `region ${regionId} is not configured on this server`);
     return region;
   };

@@ -13,7 +13,7 @@ import { appendEvent, bumpVersion } from '../../store/tables/events.ts';
 import { instanceFromRow, instanceRow, instanceRowsOfRegion, writeDiskUsage } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
 import { findDisks, type LocatedDisk } from './disks.ts';
-import type { DeedDeps } from '../base/task-deps.ts';
+import type { TaskDeps } from '../base/task-deps.ts';
 
 export interface DiskMeasurements {
   /** Queues the disk's instances after its row got a new usage. */
@@ -30,7 +30,7 @@ export interface DiskMeasurements {
 const CONCURRENCY = 16;
 const PAGE_SIZE = 200;
 
-export function makeDiskMeasurements({ store, regions, now, log, ending }: DeedDeps): DiskMeasurements {
+export function makeDiskMeasurements({ store, regions, now, log, ending }: TaskDeps): DiskMeasurements {
   const largest = new Map<string, DiskEntry[]>();
   const roots = new Map<InstanceId, RootDiskUsage>();
   const queued = new Set<InstanceId>();

@@ -15,7 +15,7 @@ import { bumpVersion } from '../../store/tables/events.ts';
 import { makeVolumeDue, volumesAmong, writeVolumeUsage } from '../../store/tables/volumes.ts';
 import { poolNamed, type LocatedDisk } from './disks.ts';
 import { raced } from '../base/race-abort.ts';
-import { within, type DeedDeps } from '../base/task-deps.ts';
+import { within, type TaskDeps } from '../base/task-deps.ts';
 import { publishDiskWarning, type DiskMeasurements } from './disk-measurements.ts';
 
 const PAGE_SIZE = 200;
@@ -26,7 +26,7 @@ const WALK_DEADLINE_MS = 600_000;
 export const PAUSE_FACTOR = 100;
 const LONGEST_PAUSE_MS = 3_600_000;
 
-export interface MeasureDeps extends DeedDeps {
+export interface MeasureDeps extends TaskDeps {
   measurements: DiskMeasurements;
 }
 
@@ -53,7 +53,7 @@ export async function measureByWalking(deps: MeasureDeps): Promise<void> {
 }
 
 export async function pauseAfterWalk(
-  { time, ending }: DeedDeps,
+  { time, ending }: TaskDeps,
   tookMs: number,
   longestMs = LONGEST_PAUSE_MS,
 ): Promise<void> {

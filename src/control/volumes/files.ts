@@ -138,7 +138,7 @@ function whyNoFiles({ id, status }: Volume): Refusal | null {
     case 'Bound':
       return null;
     case 'Pending':
-      return new Refusal('not_now', `volume ${id} is still being made; send it again once it is Bound`, {
+      return new Refusal('not_now', `volume ${id} is still being made; send it again idempotent it is Bound`, {
         retryAfterS: ASK_AGAIN_S,
       });
     case 'Terminating':

@@ -8,10 +8,10 @@ import { isNearlyFull, limitGB, wantsRoom, type Space } from '../../domain/pool.
 import { Refusal } from '../../domain/refusal.ts';
 import { usageOfPools } from '../../store/tables/disks.ts';
 import { setPoolWarned, poolsOf, savePool, type Pool } from '../../store/tables/pools.ts';
-import type { DeedDeps } from '../base/task-deps.ts';
+import type { TaskDeps } from '../base/task-deps.ts';
 import { raced } from '../base/race-abort.ts';
 import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
-import { tellAdministrators } from '../base/notify-administrators.ts';
+import { notifyAdministrators } from '../base/notify-administrators.ts';
 
 export interface FreeSpaceMonitor {
   measure(): Promise<void>;
@@ -19,7 +19,7 @@ export interface FreeSpaceMonitor {
   refuseIfNearlyFull(pools: readonly Pick<PoolDrivers, 'name' | 'seen'>[]): void;
 }
 
-export interface FreeSpaceDeps extends Pick<DeedDeps, 'store' | 'regions' | 'now' | 'time' | 'log' | 'ending'> {
+export interface FreeSpaceDeps extends Pick<TaskDeps, 'store' | 'regions' | 'now' | 'time' | 'log' | 'ending'> {
   /** Free space of the file system with the database. */
   dataSpace: () => Promise<Space>;
 }
@@ -66,7 +66,7 @@ export function makeFreeSpaceMonitor(deps: FreeSpaceDeps): FreeSpaceMonitor {
     const written = await store.write(async (tx) => {
       if (!(await setPoolWarned(tx, regionId, name, low))) return false;
       const kind = low ? 'pool.nearlyFull' : 'pool.hasRoom';
-      await tellAdministrators(tx, { atMs: deps.now(), kind, subjectId: regionId, data });
+      await notifyAdministrators(tx, { atMs: deps.now(), kind, subjectId: regionId, data });
       return true;
     });
     if (written && low)

@@ -13,7 +13,7 @@ import {
 import type { Db, Store } from '../../store/store.ts';
 import { isCopySource } from '../../store/tables/volumes.ts';
 import type { LocatedDisk } from './disks.ts';
-import type { Held, ReconcileResult } from '../base/reconcile-loop.ts';
+import type { LeasedRow, ReconcileResult } from '../base/reconcile-loop.ts';
 import { raced } from '../base/race-abort.ts';
 import type { Regions } from '../base/regions.ts';
 import { OBSERVE_AGAIN_MS, reconcileWithDisk, destroyDisk, IN_USE_RETRY_MS } from './reconcile-disk.ts';
@@ -32,14 +32,14 @@ export interface SnapshotReconcilerDeps extends StorageRetriesDeps {
 }
 
 interface Work extends SnapshotReconcilerDeps {
-  leased: Held<SnapshotRow>;
+  leased: LeasedRow<SnapshotRow>;
   retries: StorageRetries;
   snapshot: Snapshot;
 }
 
 export function makeSnapshotReconciler(deps: SnapshotReconcilerDeps) {
   const retries = makeStorageRetries(deps);
-  return async (leased: Held<SnapshotRow>): Promise<ReconcileResult> => {
+  return async (leased: LeasedRow<SnapshotRow>): Promise<ReconcileResult> => {
     const snapshot = snapshotFromRow(leased.row);
     const work = { ...deps, leased, retries, snapshot };
     const { id, regionId, status } = snapshot;

@@ -16,7 +16,7 @@ import {
 } from '../../store/tables/volumes.ts';
 import type { DiskUses } from './disk-uses.ts';
 import type { LocatedDisk } from './disks.ts';
-import type { Held, ReconcileResult } from '../base/reconcile-loop.ts';
+import type { LeasedRow, ReconcileResult } from '../base/reconcile-loop.ts';
 import { raced } from '../base/race-abort.ts';
 import type { Regions } from '../base/regions.ts';
 import { OBSERVE_AGAIN_MS, reconcileWithDisk, destroyDisk, IN_USE_RETRY_MS } from './reconcile-disk.ts';
@@ -37,7 +37,7 @@ export interface VolumeReconcilerDeps extends StorageRetriesDeps {
 }
 
 interface Work extends VolumeReconcilerDeps {
-  leased: Held<VolumeRow>;
+  leased: LeasedRow<VolumeRow>;
   retries: StorageRetries;
   volume: Volume;
 }
@@ -50,7 +50,7 @@ const LOST = {
 
 export function makeVolumeReconciler(deps: VolumeReconcilerDeps) {
   const retries = makeStorageRetries(deps);
-  return async (leased: Held<VolumeRow>): Promise<ReconcileResult> => {
+  return async (leased: LeasedRow<VolumeRow>): Promise<ReconcileResult> => {
     const volume = volumeFromRow(leased.row);
     const work = { ...deps, leased, retries, volume };
     const { id, regionId, status } = volume;

@@ -15,7 +15,7 @@ import type { Db } from '../../store/store.ts';
 import { poolNamed, allotDisk } from './disks.ts';
 import { createCopy, lockSourceDisk, type CopyRequest } from './new-volume.ts';
 import { lockVolume, naming, refuseUnlessBound, type VolumeDeps } from './volumes.ts';
-import type { Caller, Idempotency, Wished, Pager, TextPage } from '../base/caller.ts';
+import type { Caller, Idempotency, StartedOperation, Pager, TextPage } from '../base/caller.ts';
 
 export interface Snapshots {
   /** What a volume holds, also while it is mounted and written to. */
@@ -23,12 +23,12 @@ export interface Snapshots {
     caller: Caller,
     body: { volumeId: string; name: string },
     idempotency: Idempotency | null,
-  ): Promise<{ snapshotText: string } & Wished>;
+  ): Promise<{ snapshotText: string } & StartedOperation>;
   list(caller: Caller, pager: Pager): Promise<TextPage<string>>;
   /** Volumes that were restored from it stay; what is being restored is waited for. */
-  delete(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<{ id: string } & Wished>;
+  delete(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<{ id: string } & StartedOperation>;
   /** A new volume with all that it holds. */
-  restore(caller: Caller, body: CopyRequest, idempotency: Idempotency | null): Promise<{ volumeText: string } & Wished>;
+  restore(caller: Caller, body: CopyRequest, idempotency: Idempotency | null): Promise<{ volumeText: string } & StartedOperation>;
 }
 
 export interface SnapshotDeps extends VolumeDeps {
@@ -42,12 +42,12 @@ async function heldSnapshot(tx: Db, accountId: string, id: string): Promise<Snap
 }
 
 export const makeSnapshots = (deps: SnapshotDeps): Snapshots => {
-  const { store, regions, freeSpace, now, once, randomUuid, wake, wakeSnapshots } = deps;
+  const { store, regions, freeSpace, now, idempotent, randomUuid, wake, wakeSnapshots } = deps;
   return {
     async create({ accountId, username }, { volumeId: of, name }, idempotency) {
       const answer = await store.write((tx) => {
         const nowMs = now();
-        return once(tx, accountId, idempotency, nowMs, async () => {
+        return idempotent(tx, accountId, idempotency, nowMs, async () => {
           const volume = await lockVolume(tx, accountId, of);
           refuseUnlessBound(volume, 'take a snapshot of');
           const { regionId, sizeGB } = volume;
@@ -94,7 +94,7 @@ export const makeSnapshots = (deps: SnapshotDeps): Snapshots => {
     async delete({ accountId }, body, idempotency) {
       const answer = await store.write((tx) => {
         const nowMs = now();
-        return once(tx, accountId, idempotency, nowMs, async () => {
+        return idempotent(tx, accountId, idempotency, nowMs, async () => {
           const snapshot = await heldSnapshot(tx, accountId, body.id);
           const { id, name } = snapshot;
           const gone: Snapshot = {
@@ -115,13 +115,13 @@ export const makeSnapshots = (deps: SnapshotDeps): Snapshots => {
     async restore({ accountId, username }, body, idempotency) {
       const answer = await store.write((tx) => {
         const nowMs = now();
-        return once(tx, accountId, idempotency, nowMs, async () => {
+        return idempotent(tx, accountId, idempotency, nowMs, async () => {
           const snapshot = await heldSnapshot(tx, accountId, body.id);
           const { id, status, volumeType: type } = snapshot;
           if (status === 'Pending')
             throw new Refusal(
               'not_now',
-              `snapshot ${id} is Pending: it is still being taken; restore once it is Ready`,
+              `snapshot ${id} is Pending: it is still being taken; restore idempotent it is Ready`,
             );
           if (status === 'Failed')
             throw new Refusal(

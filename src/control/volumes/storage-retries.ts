@@ -8,7 +8,7 @@ import { backOffMs, type Limits } from '../../domain/instance-states.ts';
 import { StorageFault } from '../../storage/contract.ts';
 import { inTurn } from './disk-mutex.ts';
 import type { LocatedDisk } from './disks.ts';
-import type { Held } from '../base/reconcile-loop.ts';
+import type { LeasedRow } from '../base/reconcile-loop.ts';
 import type { Log } from '../base/log.ts';
 
 export interface Failure {
@@ -18,7 +18,7 @@ export interface Failure {
 
 export type AttemptResult = 'done' | { retryInMs: number } | { failure: Failure };
 
-type Row = Pick<Held<{ id: string; generation: number }>, 'row' | 'signal'>;
+type Row = Pick<LeasedRow<{ id: string; generation: number }>, 'row' | 'signal'>;
 
 export interface StorageRetries {
   /**

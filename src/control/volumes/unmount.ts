@@ -5,12 +5,12 @@ import { disksInUse } from '../../store/tables/disk-users.ts';
 import { inTurn } from './disk-mutex.ts';
 import { raced } from '../base/race-abort.ts';
 import type { PoolDrivers } from '../base/regions.ts';
-import { within, type DeedDeps } from '../base/task-deps.ts';
+import { within, type TaskDeps } from '../base/task-deps.ts';
 
 const LIST_DEADLINE_MS = 10_000;
 const UNMOUNT_DEADLINE_MS = 60_000;
 
-export interface UnmountDeps extends DeedDeps {
+export interface UnmountDeps extends TaskDeps {
   /** True while this process works in the disk. */
   inUse: (disk: DiskId) => boolean;
 }

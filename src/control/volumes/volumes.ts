@@ -27,11 +27,11 @@ import {
 } from '../../store/tables/volumes.ts';
 import { poolNamed, poolForType, allotMore } from './disks.ts';
 import { createCopy, lockSourceDisk, createVolume, volumeNameTaken, type CopyRequest } from './new-volume.ts';
-import type { Offers } from '../base/catalog-cache.ts';
-import type { Once } from '../base/idempotent.ts';
+import type { CatalogSnapshot } from '../base/catalog-cache.ts';
+import type { Idempotent } from '../base/idempotent.ts';
 import type { Regions } from '../base/regions.ts';
 import type { FreeSpaceMonitor } from './free-space.ts';
-import type { Caller, Idempotency, Wished, Pager, TextPage } from '../base/caller.ts';
+import type { Caller, Idempotency, StartedOperation, Pager, TextPage } from '../base/caller.ts';
 import type { StorageCapabilities } from '../../storage/contract.ts';
 
 export interface Volumes {
@@ -39,7 +39,7 @@ export interface Volumes {
     caller: Caller,
     body: { name: string; sizeGB: number; region: string; volumeType: VolumeType },
     idempotency: Idempotency | null,
-  ): Promise<{ volumeText: string } & Wished>;
+  ): Promise<{ volumeText: string } & StartedOperation>;
   list(caller: Caller, pager: Pager): Promise<TextPage<string>>;
   get(caller: Caller, body: { id: string }): Promise<VolumeFacts>;
   /** Larger, also while it is mounted; the size that it has already is answered as it is. */
@@ -47,7 +47,7 @@ export interface Volumes {
     caller: Caller,
     body: { id: string; sizeGB: number },
     idempotency: Idempotency | null,
-  ): Promise<{ volumeText: string; sizeLimit: StorageCapabilities['sizeLimit'] } & Wished>;
+  ): Promise<{ volumeText: string; sizeLimit: StorageCapabilities['sizeLimit'] } & StartedOperation>;
   /** Done when it is answered. Instances show the name that it had when they were launched. */
   rename(
     caller: Caller,
@@ -55,8 +55,8 @@ export interface Volumes {
     idempotency: Idempotency | null,
   ): Promise<{ volumeText: string }>;
   /** A new volume with all files of another. */
-  copy(caller: Caller, body: CopyRequest, idempotency: Idempotency | null): Promise<{ volumeText: string } & Wished>;
-  delete(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<{ id: string } & Wished>;
+  copy(caller: Caller, body: CopyRequest, idempotency: Idempotency | null): Promise<{ volumeText: string } & StartedOperation>;
+  delete(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<{ id: string } & StartedOperation>;
 }
 
 /** One volume, with what lists do not show. */
@@ -76,9 +76,9 @@ export interface VolumeDeps {
   regions: Regions;
   freeSpace: FreeSpaceMonitor;
   pages: VolumePages;
-  offers: () => Promise<Offers>;
+  readCatalog: () => Promise<CatalogSnapshot>;
   now: () => number;
-  once: Once;
+  idempotent: Idempotent;
   randomUuid: () => string;
   wake: () => void;
 }
@@ -105,13 +105,13 @@ export function naming<Answer extends { volumeText: string }>(answer: Answer): A
 }
 
 export const makeVolumes = (deps: VolumeDeps): Volumes => {
-  const { store, regions: drivers, freeSpace, pages, offers, now, once, randomUuid, wake } = deps;
+  const { store, regions: drivers, freeSpace, pages, readCatalog, now, idempotent, randomUuid, wake } = deps;
   return {
     async create(caller, body, idempotency) {
-      const { regions } = await offers();
+      const { regions } = await readCatalog();
       const answer = await store.write((tx) => {
         const nowMs = now();
-        return once(tx, caller.accountId, idempotency, nowMs, async () => {
+        return idempotent(tx, caller.accountId, idempotency, nowMs, async () => {
           if (!regions.has(body.region)) {
             throw new Refusal('not_found', `region ${body.region} not found; POST /api/region/list names them`);
           }
@@ -161,7 +161,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
     async expand({ accountId }, { id, sizeGB }, idempotency) {
       const answer = await store.write((tx) => {
         const nowMs = now();
-        return once(tx, accountId, idempotency, nowMs, async () => {
+        return idempotent(tx, accountId, idempotency, nowMs, async () => {
           const volume = await lockVolume(tx, accountId, id);
           refuseUnlessBound(volume, 'expand');
           if (sizeGB < volume.sizeGB)
@@ -205,7 +205,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
     async rename({ accountId }, { id, name }, idempotency) {
       const renamed = store.write((tx) => {
         const nowMs = now();
-        return once(tx, accountId, idempotency, nowMs, async () => {
+        return idempotent(tx, accountId, idempotency, nowMs, async () => {
           const volume = await lockVolume(tx, accountId, id);
           const next = { ...volume, name };
           if (name !== volume.name) {
@@ -224,7 +224,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
     async copy({ accountId, username }, body, idempotency) {
       const answer = await store.write((tx) => {
         const nowMs = now();
-        return once(tx, accountId, idempotency, nowMs, async () => {
+        return idempotent(tx, accountId, idempotency, nowMs, async () => {
           const volume = await lockVolume(tx, accountId, body.id);
           refuseUnlessBound(volume, 'copy');
           const place = { drivers: drivers.of(volume.regionId), freeSpace, uuid: randomUuid(), nowMs };
@@ -239,7 +239,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
     async delete(caller, body, idempotency) {
       const answer = await store.write((tx) => {
         const nowMs = now();
-        return once(tx, caller.accountId, idempotency, nowMs, async () => {
+        return idempotent(tx, caller.accountId, idempotency, nowMs, async () => {
           const volume = await lockVolume(tx, caller.accountId, body.id);
           const { id, name } = volume;
           const living = (await mountersOf(tx, id)).filter((mounter) => mounter.living);

@@ -5,7 +5,7 @@
 import { DEFAULT_LOG_LINES } from '../../contract/log.ts';
 import { OPERATION_HEADER } from '../../contract/operation.ts';
 import type { AnswerOf, BodyOf, RouteName, routes } from '../../contract/routes.ts';
-import type { Caller, Control, Idempotency, Wished, ShareInfo } from '../../control/index.ts';
+import type { Caller, Control, Idempotency, StartedOperation, ShareInfo } from '../../control/index.ts';
 import { publicRegion } from '../../domain/public-instance.ts';
 import { accessCookie } from './credentials.ts';
 import { activityAnswer, endsAnswer, endsWish } from './ends-answers.ts';
@@ -46,7 +46,7 @@ function nameOperation(setHeader: SetHeader, id: string | undefined): void {
 /** The operation of an action goes into its header: the body stays as the interface fixes it. */
 const naming =
   (setHeader: SetHeader) =>
-  ({ instanceId, operationId: id }: { instanceId: string } & Wished): { instanceId: string } => {
+  ({ instanceId, operationId: id }: { instanceId: string } & StartedOperation): { instanceId: string } => {
     nameOperation(setHeader, id);
     return { instanceId };
   };

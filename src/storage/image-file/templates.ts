@@ -79,7 +79,7 @@ export function makeTemplates({ root, build, discard }: Deeds) {
   }
 
   /** Those of another make, and what a server left that died while it made one. */
-  async function tidy(): Promise<void> {
+  async function deleteExpired(): Promise<void> {
     try {
       for (const name of (await names()).filter((one) => !isKept(one))) {
         await discard(join(folder, name));
@@ -147,7 +147,7 @@ export function makeTemplates({ root, build, discard }: Deeds) {
   return {
     /** An empty image at `path`, where there is none, to be found there after a power cut. */
     async writeEmpty(path: string, sizeGB: number): Promise<Use> {
-      await (tidied ??= tidy());
+      await (tidied ??= deleteExpired());
       const template = await templateOf(sizeGB);
       await writeSparse(path, template.image);
       return template.use;

@@ -5,7 +5,7 @@ import { makeAccess, type AccessDeps, type InternalAccess } from '../../../src/c
 import type { Argon2id } from '../../../src/control/access/passwords.ts';
 import type { Caller, Idempotency } from '../../../src/control/index.ts';
 import type { Log } from '../../../src/control/base/log.ts';
-import { makeOnce } from '../../../src/control/base/idempotent.ts';
+import { makeIdempotent } from '../../../src/control/base/idempotent.ts';
 import { Refusal, type RefusalCode } from '../../../src/domain/refusal.ts';
 import type { Store } from '../../../src/store/store.ts';
 import type { Open } from '../../fixtures/store.ts';
@@ -40,7 +40,7 @@ export function roomOver(store: Store, clock: { nowMs: number }, given: Partial<
   const access = makeAccess({
     store,
     now: () => clock.nowMs,
-    once: makeOnce(new Uint8Array(32).fill(7)),
+    idempotent: makeIdempotent(new Uint8Array(32).fill(7)),
     randomBytes,
     issuer: ISSUER,
     audience: AUDIENCE,

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { instanceId as idOf } from '../../../src/domain/ids.ts';
 import type { InstanceId } from '../../../src/domain/ids.ts';
-import { tidy } from '../../../src/control/base/delete-expired.ts';
+import { deleteExpired } from '../../../src/control/base/delete-expired.ts';
 import { defaultLimits, MAX_COPY_MS } from '../../../src/domain/instance-states.ts';
 import { simulatedFault, type Verb } from '../../../src/engines/simulated/faults.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
@@ -174,10 +174,10 @@ onBothEngines('an archived instance', (open) => {
     const listed = async (): Promise<number> =>
       (await world.running.control.instances.list(world.caller, { currentPage: 1, pageSize: 10 })).totalEntries;
     clock.aheadMs = HOUR_MS - 60_000;
-    await tidy(deps);
+    await deleteExpired(deps);
     expect(await listed()).toBe(1);
     clock.aheadMs = HOUR_MS + 60_000;
-    await tidy(deps);
+    await deleteExpired(deps);
     expect(await listed()).toBe(0);
   });
 

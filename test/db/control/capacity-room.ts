@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { makeRegions } from '../../../src/control/base/regions.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import { probeEngines } from '../../../src/control/capacity/probe.ts';
-import type { LaunchWish } from '../../../src/control/instances/launch.ts';
+import type { LaunchInput } from '../../../src/control/instances/launch.ts';
 import type { Capacity, InstanceType } from '../../../src/domain/catalog.ts';
 import * as firstRun from '../../../src/main/first-run.ts';
 import { regionsWithUsage, type RegionWithUsage } from '../../../src/store/tables/catalog.ts';
@@ -29,7 +29,7 @@ interface Size {
 
 export interface Place extends World {
   /** A launch of the type of this name. */
-  of: (type: string, over?: Partial<LaunchWish>) => LaunchWish;
+  of: (type: string, over?: Partial<LaunchInput>) => LaunchInput;
   typeId: (name: string) => string;
   counts: () => Promise<RegionWithUsage>;
   /** Those in line, in their order. */
@@ -66,7 +66,7 @@ export async function makePlace(
   };
   const more = {
     typeId,
-    of: (name: string, over: Partial<LaunchWish> = {}) => world.wish({ instanceTypeId: typeId(name), ...over }),
+    of: (name: string, over: Partial<LaunchInput> = {}) => world.wish({ instanceTypeId: typeId(name), ...over }),
     async counts() {
       const [counted] = await regionsWithUsage(store.read);
       if (!counted) throw new Error('there is no region');

@@ -326,7 +326,7 @@ test('however many are watched, each beat looks at some of them, and all have th
     ...deps,
     limits: { ...idleLimits, checkEveryMs: 3_600_000 },
     traffic: makeTraffic(Date.now),
-    stopByItself: async () => false,
+    stopAutomatically: async () => false,
   });
   const ownerId = userId(world.caller.accountId);
   const region = (await regionWithUsage(world.store.read, world.drivers.regionId))?.region ?? expect.fail();

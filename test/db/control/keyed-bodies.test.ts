@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { Idempotency } from '../../../src/control/index.ts';
-import { makeOnce } from '../../../src/control/base/idempotent.ts';
+import { makeIdempotent } from '../../../src/control/base/idempotent.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-room.ts';
 import { makeWorld } from '../../fixtures/control.ts';
@@ -28,7 +28,7 @@ onBothEngines('of a keyed request', { postgres: 'always' }, (open) => {
 
     // The same request is another one under another key of an installation: what is kept can't be made without it.
     const again = (secretsKey: Uint8Array): Promise<object> =>
-      store.write((tx) => makeOnce(secretsKey)(tx, caller.accountId, given, 1, async () => ({})));
+      store.write((tx) => makeIdempotent(secretsKey)(tx, caller.accountId, given, 1, async () => ({})));
     expect(await again(new Uint8Array(32).fill(7))).toEqual(answer);
     await expectRefused(again(new Uint8Array(32).fill(8)), 'idempotency_mismatch', /another body/);
   });

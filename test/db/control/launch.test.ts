@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { Caller, Idempotency } from '../../../src/control/index.ts';
-import type { LaunchWish } from '../../../src/control/instances/launch.ts';
+import type { LaunchInput } from '../../../src/control/instances/launch.ts';
 import type { RefusalCode } from '../../../src/domain/refusal.ts';
 import { regionId } from '../../../src/domain/ids.ts';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
@@ -19,7 +19,7 @@ const keyed = (key: string, bodyHash = 'a body', route = 'POST /instance/create'
   bodyHash,
 });
 
-const mounting = (mountPath: string, remoteStorageId: string): LaunchWish['remoteStorages'][number] => ({
+const mounting = (mountPath: string, remoteStorageId: string): LaunchInput['remoteStorages'][number] => ({
   mountPath,
   remoteStorageName: 'v',
   remoteStorageId,
@@ -126,8 +126,8 @@ onBothEngines('a launch', (open) => {
     await world.store.write((tx) => tx.updateTable('volume').set({ status: 'Lost' }).where('id', '=', lost).execute());
     const nowhere = randomUUID();
     const configuration = world.wish().instanceConfiguration;
-    const at = (mountPath: string, id = mine): Partial<LaunchWish> => ({ remoteStorages: [mounting(mountPath, id)] });
-    const refused: [Partial<LaunchWish>, RefusalCode, RegExp][] = [
+    const at = (mountPath: string, id = mine): Partial<LaunchInput> => ({ remoteStorages: [mounting(mountPath, id)] });
+    const refused: [Partial<LaunchInput>, RefusalCode, RegExp][] = [
       [{ imageId: nowhere }, 'not_found', new RegExp(`image ${nowhere} not found`)],
       [{ instanceTypeId: nowhere }, 'not_found', new RegExp(`instance type ${nowhere} not found`)],
       [{ region: nowhere }, 'not_found', new RegExp(`region ${nowhere} not found`)],

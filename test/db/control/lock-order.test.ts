@@ -4,7 +4,7 @@
  */
 import { sql } from 'kysely';
 import { expect, test } from 'vitest';
-import { tidy } from '../../../src/control/base/delete-expired.ts';
+import { deleteExpired } from '../../../src/control/base/delete-expired.ts';
 import { refreshPublicTexts } from '../../../src/main/first-run.ts';
 import { regionsWithUsage } from '../../../src/store/tables/catalog.ts';
 import { recordOrphans } from '../../../src/store/tables/orphans.ts';
@@ -61,7 +61,7 @@ onEngine('sqlite', 'locks are taken in one order', (open) => {
     const world = await makeWorld(await open());
     const inOrder = await ofTwo(world);
     const noted = await noting(world, [['update', 'account']]);
-    await tidy({ store: world.store, now: Date.now, releasedListedMs: 1 });
+    await deleteExpired({ store: world.store, now: Date.now, releasedListedMs: 1 });
     expect(await noted()).toEqual(inOrder.map((id) => `account ${id}`));
   });
 

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, onTestFinished, test } from 'vitest';
 import { makeFairQueue } from '../../../src/control/base/fair-queue.ts';
-import { startLoop, type Held, type Loop, type ReconcileResult } from '../../../src/control/base/reconcile-loop.ts';
+import { startReconcileLoop, type LeasedRow, type ReconcileLoop, type ReconcileResult } from '../../../src/control/base/reconcile-loop.ts';
 import { realTime, type Time } from '../../../src/control/base/time.ts';
 import { makeDue } from '../../../src/store/tables/instances.ts';
 import type { LeaseRow } from '../../../src/store/db/leases.ts';
@@ -13,10 +13,10 @@ import { watchedStore } from './access-room.ts';
 import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';
 
 const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
-type Tend = (held: Held<LeaseRow<'instance'>>) => Promise<ReconcileResult>;
+type Tend = (held: LeasedRow<LeaseRow<'instance'>>) => Promise<ReconcileResult>;
 
-function loopOver(store: Store, reconcile: Tend, time: Partial<Time> = {}): Loop {
-  const loop = startLoop({
+function loopOver(store: Store, reconcile: Tend, time: Partial<Time> = {}): ReconcileLoop {
+  const loop = startReconcileLoop({
     table: 'instance',
     store,
     time: { ...realTime, ...time },

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { Idempotency } from '../../../src/control/index.ts';
-import { tidy } from '../../../src/control/base/delete-expired.ts';
+import { deleteExpired } from '../../../src/control/base/delete-expired.ts';
 import { diagnoses } from '../../../src/domain/instance-states.ts';
 import type { PublicOperation } from '../../../src/domain/public-operation.ts';
 import { latestSeq } from '../../../src/store/tables/events.ts';
@@ -404,7 +404,7 @@ onBothEngines('operations', (open) => {
     clock.aheadMs = 2 * 86_400_000;
     await instances.terminate(caller, one, null);
     const tidyUp = (days: number) =>
-      tidy({ store, now: () => Date.now() + clock.aheadMs, releasedListedMs: 1, eventsKeptMs: days * 86_400_000 });
+      deleteExpired({ store, now: () => Date.now() + clock.aheadMs, releasedListedMs: 1, eventsKeptMs: days * 86_400_000 });
     const seqs = async (): Promise<number[]> =>
       (
         await store.read
@@ -452,7 +452,7 @@ onBothEngines('operations', (open) => {
           .values(rows.slice(at, at + 500))
           .execute();
     });
-    await tidy({ store, now: () => 5_000, releasedListedMs: 1, eventsKeptMs: 1_000 });
+    await deleteExpired({ store, now: () => 5_000, releasedListedMs: 1, eventsKeptMs: 1_000 });
     const left = await store.read.selectFrom('event').select('seq').orderBy('seq').execute();
     expect(left.map(({ seq }) => seq)).toEqual(Array.from({ length: 300 }, (_, index) => 1_201 + index));
   });

@@ -202,14 +202,14 @@ onEngine('postgres', 'two control processes', (open) => {
       const one = await world.running.control.instances.launch(world.caller, world.wish({ name: `n${count}` }), null);
       await world.running.control.instances.terminate(world.caller, one, null);
     }
-    const { tidy } = await import('../../../src/control/base/delete-expired.ts');
+    const { deleteExpired } = await import('../../../src/control/base/delete-expired.ts');
     const stores = [world.store, await open.again(world.store), await open.again(world.store)];
     const deps = stores.map((store) => ({
       store,
       now: () => Date.now() + 2 * 3_600_000,
       releasedListedMs: 3_600_000,
     }));
-    await Promise.all([...deps, ...deps].map((one) => tidy(one)));
+    await Promise.all([...deps, ...deps].map((one) => deleteExpired(one)));
     const account = await world.store.read
       .selectFrom('account')
       .select('instanceCount')

@@ -4,7 +4,7 @@ import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { makeOnce } from '../../../src/control/base/idempotent.ts';
+import { makeIdempotent } from '../../../src/control/base/idempotent.ts';
 import { makeRegistries } from '../../../src/control/images/registries.ts';
 import { makeSeal } from '../../../src/control/base/seal.ts';
 import { ensureSecretsKey } from '../../../src/main/secrets-key.ts';
@@ -130,7 +130,7 @@ const registriesOf = (store: Parameters<typeof makeRegistries>[0]['store'], key:
   makeRegistries({
     store,
     now: Date.now,
-    once: makeOnce(key),
+    idempotent: makeIdempotent(key),
     randomUuid: () => randomBytes(16).toString('hex'),
     seal: makeSeal({ key, randomBytes }),
     localRegistries: false,
@@ -169,7 +169,7 @@ describe('the key of the installation', () => {
     return made;
   };
 
-  test('is drawn once, for its owner alone, and stays', async () => {
+  test('is drawn idempotent, for its owner alone, and stays', async () => {
     const place = await folder();
     const key = await ensureSecretsKey(place);
     expect(key).toHaveLength(32);

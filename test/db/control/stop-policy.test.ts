@@ -283,7 +283,7 @@ onBothEngines('instances whose time is over and that can not be stopped', (open)
       store,
       now: () => 10_000,
       log: { debug: ignore, info: ignore, error: ignore, warn },
-      async stopByItself({ id }) {
+      async stopAutomatically({ id }) {
         asked.push(id);
         if (id !== last) throw new Error(id === ids[0] ? why : 'it can not be');
         return true;

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { probeEngines } from '../../../src/control/capacity/probe.ts';
 import { sweepRegion } from '../../../src/control/orphans/sweep.ts';
-import { tidy } from '../../../src/control/base/delete-expired.ts';
+import { deleteExpired } from '../../../src/control/base/delete-expired.ts';
 import { instanceId, instanceIdOf } from '../../../src/domain/ids.ts';
 import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import { makeDue } from '../../../src/store/tables/instances.ts';
@@ -139,11 +139,11 @@ onBothEngines('released instances', (open) => {
     const page = { currentPage: 1, pageSize: 500 };
     expect((await instances.list(world.caller, page)).totalEntries).toBe(4);
     ahead.ms = 3_590_000;
-    await tidy(deps);
+    await deleteExpired(deps);
     expect((await instances.list(world.caller, page)).totalEntries).toBe(4);
     const version = await world.running.control.versionOf(world.caller.accountId);
     ahead.ms = 3_601_000;
-    await tidy(deps);
+    await deleteExpired(deps);
     const { texts, totalEntries } = await instances.list(world.caller, page);
     expect(totalEntries).toBe(1);
     expect(texts.map((text) => JSON.parse(textOf(text)).instanceMetadata.instanceId)).toEqual([stays.instanceId]);
@@ -178,7 +178,7 @@ onBothEngines('released instances', (open) => {
         .where('id', '=', world.caller.accountId)
         .execute();
     });
-    await tidy(deps);
+    await deleteExpired(deps);
     expect((await instances.list(world.caller, page)).totalEntries).toBe(1);
   });
 });

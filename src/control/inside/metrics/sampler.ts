@@ -24,7 +24,7 @@ import {
   writeMinute,
   type InstanceHour,
 } from '../../../store/tables/metrics.ts';
-import { within, type DeedDeps } from '../../base/task-deps.ts';
+import { within, type TaskDeps } from '../../base/task-deps.ts';
 import type { RegionDrivers } from '../../base/regions.ts';
 import { packMinutes, packSamples, unpackMinutes, unpackSamples, type InstanceSamples } from './encoding.ts';
 import { addSample, closeMinutes, emptySeries, forgetOld, minutesInMemory, wholeHours, type Series } from './series.ts';
@@ -47,7 +47,7 @@ export interface Sampler {
   minutesOf(id: string, fromMs: number): Promise<MetricsSpan[]>;
 }
 
-export function makeSampler(deps: DeedDeps): Sampler {
+export function makeSampler(deps: TaskDeps): Sampler {
   const { store, regions, now, log, ending } = deps;
   const known = new Map<string, Series<Usage>>();
   let restored = false;
