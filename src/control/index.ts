@@ -27,7 +27,6 @@ export type { IdleStatus } from './auto-stop/idle-detector.ts';
 export type { InstanceStopPolicy } from './auto-stop/stop-policy.ts';
 export type { Caller, Credential, Idempotency, Pager, TextPage, StartedOperation } from './base/caller.ts';
 export type { Log } from './base/log.ts';
-export { roomIn } from './capacity/free-capacity.ts';
 export type { Commands } from './inside/commands.ts';
 export { copyString } from './inside/copy-string.ts';
 export type { FollowedLog } from './inside/logs/follow.ts';

@@ -1,4 +1,5 @@
 /** Control, put together: use-cases on one side, the loops and timers that bring the world to their wishes on the other. */
+import { makeSemaphore, type Semaphore } from '../async/semaphore.ts';
 import { initialStopPolicy, type StopPolicyRules } from '../domain/stop-policy.ts';
 import { defaultIdleLimits, type IdleLimits } from '../domain/idle.ts';
 import type { Space } from '../domain/pool.ts';
@@ -25,7 +26,6 @@ import { locateVolume } from './volumes/disks.ts';
 import { makeStopPolicies } from './auto-stop/stop-policy.ts';
 import { makeEventFeed } from './routing/event-feed.ts';
 import { makeExpandDisk } from './instances/expand-disk.ts';
-import { makeFairQueue, type FairQueue } from './base/fair-queue.ts';
 import { makeRevocations } from './routing/revocations.ts';
 import { makeRoutes, routeOf } from './routing/routes.ts';
 import { makeRouteTable } from './routing/route-table.ts';
@@ -164,11 +164,11 @@ export function makeControl(deps: ControlDeps): RunningControl {
     routeTable.changed(instanceId);
     endings.publish({ instanceId });
   };
-  const queues = new Map<RegionDrivers, FairQueue>();
-  const fairQueue = (drivers: RegionDrivers): FairQueue => {
-    const queue = queues.get(drivers) ?? makeFairQueue(deps.engineWidth);
-    queues.set(drivers, queue);
-    return queue;
+  const semaphores = new Map<RegionDrivers, Semaphore>();
+  const engineSemaphore = (drivers: RegionDrivers): Semaphore => {
+    const semaphore = semaphores.get(drivers) ?? makeSemaphore(deps.engineWidth);
+    semaphores.set(drivers, semaphore);
+    return semaphore;
   };
 
   let instanceLoop: ReconcileLoop | null = null;
@@ -426,7 +426,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
         readCatalog,
         imagePulls,
         credentialsFor: registries.credentialsFor,
-        fairQueue,
+        engineSemaphore,
         now,
         time,
         random: deps.random,

@@ -1,43 +1,35 @@
-/** How many of something may be under way at once: of one account, and of all together. */
+/** A limit per account and in total that refuses with `too_many_requests`. */
+import { makeKeyedLimit, type Release } from '../../async/limits.ts';
 import { Refusal } from '../../domain/refusal.ts';
 
-export interface Seats {
-  /** Answers what leaves the place again, once. Throws `too_many_requests` when none is free. */
-  enter(accountId: string): () => void;
-  /** How many are taken. */
-  readonly taken: number;
+export interface ConcurrencyLimit {
+  /** Throws `too_many_requests` at the limit. */
+  acquire(accountId: string): Release;
+  /** Permits held by all accounts. */
+  readonly count: number;
 }
 
-export interface SeatRules {
-  ofAccount: number;
-  ofAll: number;
+export interface ConcurrencyLimitOptions {
+  perAccount: number;
+  total: number;
   retryAfterS: number;
-  /** What is said to who finds none. */
+  /** Message of the refusal, from the number of permits held. */
   full: { mine(count: number): string; all(count: number): string };
 }
 
-export function makeSeats({ ofAccount, ofAll, retryAfterS, full }: SeatRules): Seats {
-  const byAccount = new Map<string, number>();
-  let taken = 0;
+export function makeConcurrencyLimit(options: ConcurrencyLimitOptions): ConcurrencyLimit {
+  const { perAccount, total, retryAfterS, full } = options;
+  const limit = makeKeyedLimit({ perKey: perAccount, total });
   return {
-    enter(accountId) {
-      const mine = byAccount.get(accountId) ?? 0;
-      const why = mine >= ofAccount ? full.mine(mine) : taken >= ofAll ? full.all(taken) : null;
-      if (why !== null) throw new Refusal('too_many_requests', why, { retryAfterS });
-      byAccount.set(accountId, mine + 1);
-      taken += 1;
-      let hasLeft = false;
-      return () => {
-        if (hasLeft) return;
-        hasLeft = true;
-        taken -= 1;
-        const left = (byAccount.get(accountId) ?? 1) - 1;
-        if (left === 0) byAccount.delete(accountId);
-        else byAccount.set(accountId, left);
-      };
+    acquire(accountId) {
+      const release = limit.tryAcquire(accountId);
+      if (release !== null) return release;
+      const mine = limit.countOf(accountId);
+      const message = mine >= perAccount ? full.mine(mine) : full.all(limit.total);
+      throw new Refusal('too_many_requests', message, { retryAfterS });
     },
-    get taken() {
-      return taken;
+    get count() {
+      return limit.total;
     },
   };
 }

@@ -4,7 +4,7 @@
  * account's own is shared within that account alone: whether the registry gives it out is another question for each.
  */
 import type { Engine, ImageProgress, RegistryCredentials } from '../../engines/contract.ts';
-import { raced } from '../base/race-abort.ts';
+import { raceAbort } from '../../async/abort.ts';
 
 /** An image, and as whom it is had. */
 export interface ImageRequest {
@@ -93,7 +93,7 @@ export function makeImagePulls(): ImagePulls {
       work.listeners.add(onProgress);
       if (work.progress) onProgress(work.progress);
       try {
-        await raced(work.done, signal);
+        await raceAbort(work.done, signal);
       } finally {
         work.listeners.delete(onProgress);
         work.waiting -= 1;

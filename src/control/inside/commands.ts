@@ -4,12 +4,12 @@ import { Refusal } from '../../domain/refusal.ts';
 import type { Engine, OpenExec, TerminalSize } from '../../engines/contract.ts';
 import type { Store } from '../../store/store.ts';
 import { refusalOfFault, requireRunning } from './instance.ts';
-import { makeSeats } from '../base/concurrency-limit.ts';
+import { makeConcurrencyLimit } from '../base/concurrency-limit.ts';
 import type { Time } from '../base/time.ts';
 import type { Caller } from '../base/caller.ts';
 import type { Forwarding } from '../routing/gateway-types.ts';
 
-const LIMITS = { ofAccount: 16, ofAll: 256, retryAfterS: 2 };
+const LIMITS = { perAccount: 16, total: 256, retryAfterS: 2 };
 const OPEN_MS = 30_000;
 /** For one that was killed to be over. */
 const END_MS = 15_000;
@@ -59,7 +59,7 @@ interface Deps {
 }
 
 export function makeCommands({ store, openExec, began, time }: Deps): Commands {
-  const seats = makeSeats({
+  const limit = makeConcurrencyLimit({
     ...LIMITS,
     full: {
       mine: (count) => `${count} of your commands run, and that is the most; wait for one of them to end`,
@@ -69,7 +69,7 @@ export function makeCommands({ store, openExec, began, time }: Deps): Commands {
 
   const open: Commands['open'] = async (caller, { instanceId: asked, command, env, terminal }, gone) => {
     const instanceId = await requireRunning(store, caller, asked);
-    const leave = seats.enter(caller.accountId);
+    const leave = limit.acquire(caller.accountId);
     const done = began(instanceId, 'use');
     const over = (): void => {
       leave();

@@ -133,9 +133,8 @@ function enterStage(work: Work, stage: StageName): void {
 /** Asks the engine when it is the owner's turn. */
 async function bringUp(work: Work, spec: EngineSpec): Promise<void> {
   const { deps, drivers, held, instance } = work;
-  work.justSeen = await deps
-    .fairQueue(drivers)
-    .run(instance.ownerId, held.signal, () => drivers.engine.ensure(spec, quick(work)));
+  const ensure = () => drivers.engine.ensure(spec, quick(work));
+  work.justSeen = await deps.engineSemaphore(drivers).run(ensure, { owner: instance.ownerId, signal: held.signal });
 }
 
 /** Its own, and that of its Docker. */

@@ -13,7 +13,7 @@ import { deleteMountsOf } from '../../store/tables/instances.ts';
 import { releaseNodePorts } from '../../store/tables/node-ports.ts';
 import type { Db } from '../../store/store.ts';
 import { locateDisks } from '../volumes/disks.ts';
-import { inTurn } from '../volumes/disk-mutex.ts';
+import { withDiskMutex } from '../volumes/disk-mutex.ts';
 import { withCopyDeadline } from '../volumes/copy-deadline.ts';
 import { makeInstanceProgressReporter } from '../images/progress.ts';
 import { keep, note, quick, type Rest, type Work } from './work.ts';
@@ -64,7 +64,7 @@ export async function clean(work: Work): Promise<Rest> {
   try {
     // However long it takes, unless it is overtaken.
     for (const disk of await locateDisks(deps.store.read, drivers, disks))
-      await inTurn(disk.storage, disk, () => disk.storage.destroy(disk), held.signal);
+      await withDiskMutex(disk.storage, disk, () => disk.storage.destroy(disk), held.signal);
   } catch (error) {
     held.signal.throwIfAborted();
     deps.log.error({ id, err: error }, 'a disk could not be removed; it is tried again');

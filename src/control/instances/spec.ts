@@ -7,7 +7,7 @@ import { authorizedKeysOf } from '../../store/tables/keys.ts';
 import { volumeStatusesOf } from '../../store/tables/volumes.ts';
 import { requireLocatedDisks, type LocatedDisk } from '../volumes/disks.ts';
 import { imageRefOf } from '../images/instance-image.ts';
-import { inTurn } from '../volumes/disk-mutex.ts';
+import { withDiskMutex } from '../volumes/disk-mutex.ts';
 import type { Work } from './work.ts';
 
 /** A mounted volume is not Bound: yet, or (lost) never again. */
@@ -80,7 +80,7 @@ async function onDisk<T>(work: Work, disk: LocatedDisk, deed: (signal: AbortSign
   try {
     const { held, deps } = work;
     const signal = AbortSignal.any([held.signal, deps.time.deadline(deps.limits.storageDeadlineMs)]);
-    return await inTurn(disk.storage, disk, () => deed(signal), signal);
+    return await withDiskMutex(disk.storage, disk, () => deed(signal), signal);
   } catch (cause) {
     work.held.signal.throwIfAborted();
     if (cause instanceof DisksLost) throw cause;

@@ -7,7 +7,7 @@ import { advanceOperation } from '../../domain/operation.ts';
 import { appendEvent, bumpVersion } from '../../store/tables/events.ts';
 import { writeReconciledInstance, type InstanceRow } from '../../store/tables/instances.ts';
 import type { Db, Store } from '../../store/store.ts';
-import type { FairQueue } from '../base/fair-queue.ts';
+import type { Semaphore } from '../../async/semaphore.ts';
 import type { ImagePulls } from '../images/image-pulls.ts';
 import type { Log } from '../base/log.ts';
 import type { HealthChecks } from './health.ts';
@@ -25,7 +25,7 @@ export interface InstanceReconcilerDeps {
   readCatalog: () => Promise<CatalogSnapshot>;
   imagePulls: ImagePulls;
   credentialsFor: CredentialsFor;
-  fairQueue: (drivers: RegionDrivers) => FairQueue;
+  engineSemaphore: (drivers: RegionDrivers) => Semaphore;
   now: () => number;
   time: Time;
   random: () => number;

@@ -12,8 +12,8 @@ import { StorageFault } from '../../storage/contract.ts';
 import { disksAmong, disksOfRegion } from '../../store/tables/disks.ts';
 import type { Db } from '../../store/store.ts';
 import { deleteOrphans, setOrphanNote, orphansOf, type OrphanObservation } from '../../store/tables/orphans.ts';
-import { inTurn } from '../volumes/disk-mutex.ts';
-import { raced } from '../base/race-abort.ts';
+import { withDiskMutex } from '../volumes/disk-mutex.ts';
+import { raceAbort } from '../../async/abort.ts';
 import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
 import { within, type TaskDeps } from '../base/task-deps.ts';
 import { publishOrphans } from './sweep.ts';
@@ -43,7 +43,8 @@ export async function sweepDisks(deps: TaskDeps, drivers: RegionDrivers): Promis
 async function unexplained(deps: TaskDeps, { regionId, pools }: RegionDrivers): Promise<DiskOrphan[]> {
   const signal = within(deps, LIST_DEADLINE_MS);
   const all: DiskOrphan[] = [];
-  for (const pool of pools) for (const disk of await raced(pool.storage.listOwned(), signal)) all.push({ pool, disk });
+  for (const pool of pools)
+    for (const disk of await raceAbort(pool.storage.listOwned(), signal)) all.push({ pool, disk });
   const known = await poolsOfDisks(deps.store.read, regionId);
   return all.filter(({ pool, disk }) => known.get(diskKey(disk)) !== pool.name);
 }
@@ -107,7 +108,7 @@ async function deleteOne(
     return true;
   };
   try {
-    if (!(await inTurn(storage, disk, destroy, signal))) return;
+    if (!(await withDiskMutex(storage, disk, destroy, signal))) return;
     await store.write((tx) => deleteOrphans(tx, [id]));
     log.warn({ orphan: id }, 'a disk that nothing explained was deleted');
   } catch (error) {

@@ -11,7 +11,7 @@
 import { eventsSince, latestSeq } from '../../store/tables/events.ts';
 import type { Store } from '../../store/store.ts';
 import type { AccountVersions } from './account-versions.ts';
-import { makeSeats } from '../base/concurrency-limit.ts';
+import { makeConcurrencyLimit } from '../base/concurrency-limit.ts';
 import type { Caller } from '../base/caller.ts';
 
 /** A page of events, in order. */
@@ -46,9 +46,9 @@ export interface EventFeed extends Events {
 
 export function makeEventFeed({ store, moves }: { store: Store; moves: AccountVersions }): EventFeed {
   const ending = new AbortController();
-  const seats = makeSeats({
-    ofAccount: MAX_STREAMS_EACH,
-    ofAll: MAX_STREAMS,
+  const limit = makeConcurrencyLimit({
+    perAccount: MAX_STREAMS_EACH,
+    total: MAX_STREAMS,
     retryAfterS: RETRY_AFTER_S,
     full: {
       mine: (count) => `this account has ${count} event streams open, and ${MAX_STREAMS_EACH} is the most; close one`,
@@ -101,7 +101,7 @@ export function makeEventFeed({ store, moves }: { store: Store; moves: AccountVe
   return {
     async *follow({ accountId }, from, given) {
       const signal = AbortSignal.any([given, ending.signal]);
-      const leave = seats.enter(accountId);
+      const leave = limit.acquire(accountId);
       try {
         yield* read(accountId, from, signal);
       } catch (error) {
@@ -112,7 +112,7 @@ export function makeEventFeed({ store, moves }: { store: Store; moves: AccountVe
     },
     stop: () => ending.abort(),
     get size() {
-      return seats.taken;
+      return limit.count;
     },
   };
 }

@@ -1,25 +1,22 @@
 /**
- * Deeds on one disk come one after the other, also when whoever asked for the one before has left it: a late create must not bring
- * back what was destroyed since. Who waits is never held by a storage that does not answer: the signal ends the waiting, and a deed
- * whose turn had not come by then is not begun.
+ * One operation on a disk at a time, in the order of the calls: a late create must not restore what
+ * was destroyed since. An abort releases the caller, also from a storage that never answers. The
+ * mutex stays locked until a running operation settles; a waiting operation is dropped.
  */
+import { raceAbort } from '../../async/abort.ts';
+import { makeKeyedMutex, type KeyedMutex } from '../../async/mutex.ts';
 import type { DiskId } from '../../domain/disk.ts';
 import type { Storage } from '../../storage/contract.ts';
-import { raced } from '../base/race-abort.ts';
 
-const underWay = new WeakMap<Storage, Map<string, Promise<unknown>>>();
+const mutexes = new WeakMap<Storage, KeyedMutex<string>>();
 
-export function inTurn<T>(storage: Storage, disk: DiskId, deed: () => Promise<T>, signal: AbortSignal): Promise<T> {
-  const ofStorage = underWay.get(storage) ?? new Map<string, Promise<unknown>>();
-  underWay.set(storage, ofStorage);
-  const key = `${disk.kind} ${disk.id}`;
-  const before = ofStorage.get(key) ?? Promise.resolve();
-  const begin = (): Promise<T> => (signal.aborted ? Promise.reject(signal.reason) : deed());
-  const mine = before.then(begin, begin);
-  ofStorage.set(key, mine);
-  const forget = (): void => {
-    if (ofStorage.get(key) === mine) ofStorage.delete(key);
-  };
-  mine.then(forget, forget);
-  return raced(mine, signal);
+export function withDiskMutex<T>(
+  storage: Storage,
+  disk: DiskId,
+  operation: () => Promise<T>,
+  signal: AbortSignal,
+): Promise<T> {
+  const mutex = mutexes.get(storage) ?? makeKeyedMutex<string>();
+  mutexes.set(storage, mutex);
+  return raceAbort(mutex.run(`${disk.kind} ${disk.id}`, operation, signal), signal);
 }

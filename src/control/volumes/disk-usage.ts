@@ -14,7 +14,7 @@ import { disksOfRegion, writeMeasuredUsage } from '../../store/tables/disks.ts';
 import { bumpVersion } from '../../store/tables/events.ts';
 import { makeVolumeDue, volumesAmong, writeVolumeUsage } from '../../store/tables/volumes.ts';
 import { poolNamed, type LocatedDisk } from './disks.ts';
-import { raced } from '../base/race-abort.ts';
+import { raceAbort } from '../../async/abort.ts';
 import { within, type TaskDeps } from '../base/task-deps.ts';
 import { publishDiskWarning, type DiskMeasurements } from './disk-measurements.ts';
 
@@ -93,7 +93,7 @@ async function measure(deps: MeasureDeps, located: LocatedDisk, volume?: Volume)
   const { storage, ...disk } = located;
   const deadlineMs = storage.capabilities().usage === 'instant' ? INSTANT_DEADLINE_MS : WALK_DEADLINE_MS;
   const signal = within(deps, deadlineMs);
-  const usageBytes = await raced(storage.usage(disk, signal), signal);
+  const usageBytes = await raceAbort(storage.usage(disk, signal), signal);
   if (volume && (usageBytes === null || volume.status === 'Lost')) await checkBacking(deps, located, volume);
   if (usageBytes === null) return;
   const percent = usedPercent({ ...disk, usageBytes });

@@ -17,7 +17,7 @@ import {
 } from '../../storage/files.ts';
 import type { DiskUses } from './disk-uses.ts';
 import type { MountVolume } from './mount-volume.ts';
-import { makeSeats } from '../base/concurrency-limit.ts';
+import { makeConcurrencyLimit } from '../base/concurrency-limit.ts';
 import type { Caller } from '../base/caller.ts';
 
 interface FileState {
@@ -76,9 +76,9 @@ export interface FileDeps {
 
 export function makeFiles({ findVolume, mountVolume, uses }: FileDeps): Files {
   const words = 'requests for files are under way; send this one again when one of them has ended';
-  const seats = makeSeats({
-    ofAccount: MOST_OF_ACCOUNT,
-    ofAll: MOST_OF_ALL,
+  const limit = makeConcurrencyLimit({
+    perAccount: MOST_OF_ACCOUNT,
+    total: MOST_OF_ALL,
     retryAfterS: ASK_AGAIN_S,
     full: { mine: (count) => `${count} of your ${words}`, all: (count) => `${count} ${words}` },
   });
@@ -97,7 +97,7 @@ export function makeFiles({ findVolume, mountVolume, uses }: FileDeps): Files {
     id: string,
     deed: (root: string, signal: AbortSignal, volume: Volume) => Promise<T>,
   ): Promise<T> {
-    const leave = seats.enter(caller.accountId);
+    const leave = limit.acquire(caller.accountId);
     try {
       // Whose it is comes before the hold: nobody keeps another's disk mounted.
       const { id: volumeId } = await bound(caller.accountId, id);

@@ -9,7 +9,7 @@ import { Refusal } from '../../domain/refusal.ts';
 import { usageOfPools } from '../../store/tables/disks.ts';
 import { setPoolWarned, poolsOf, savePool, type Pool } from '../../store/tables/pools.ts';
 import type { TaskDeps } from '../base/task-deps.ts';
-import { raced } from '../base/race-abort.ts';
+import { raceAbort } from '../../async/abort.ts';
 import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
 import { notifyAdministrators } from '../base/notify-administrators.ts';
 
@@ -32,7 +32,7 @@ export function makeFreeSpaceMonitor(deps: FreeSpaceDeps): FreeSpaceMonitor {
 
   const spaceOf = async (name: string, ask: () => Promise<Space>): Promise<Space | null> => {
     try {
-      return await raced(ask(), AbortSignal.any([deps.ending, deps.time.deadline(MEASURE_DEADLINE_MS)]));
+      return await raceAbort(ask(), AbortSignal.any([deps.ending, deps.time.deadline(MEASURE_DEADLINE_MS)]));
     } catch (error) {
       if (!deps.ending.aborted) log.warn({ fileSystem: name, err: error }, 'could not measure free space');
       return null;

@@ -6,7 +6,7 @@ import { FULL_PERCENT, usedPercent, nextWarning } from '../../domain/disk-warnin
 import { diskKey, type DiskEntry } from '../../domain/disk.ts';
 import { disksFilledTo, writeMeasuredUsage } from '../../store/tables/disks.ts';
 import { poolNamed, type LocatedDisk } from './disks.ts';
-import { raced } from '../base/race-abort.ts';
+import { raceAbort } from '../../async/abort.ts';
 import { within } from '../base/task-deps.ts';
 import { publishDiskWarning } from './disk-measurements.ts';
 import { PAUSE_FACTOR, type MeasureDeps } from './disk-usage.ts';
@@ -24,7 +24,7 @@ export function makeFullDiskScan(deps: MeasureDeps): ScanFullDisks {
   async function biggestOf({ storage, ...disk }: LocatedDisk): Promise<DiskEntry[] | null> {
     const signal = within(deps, WALK_DEADLINE_MS);
     try {
-      return await raced(storage.biggest(disk, signal), signal);
+      return await raceAbort(storage.biggest(disk, signal), signal);
     } catch (error) {
       if (!ending.aborted) log.warn({ disk: diskKey(disk), err: error }, 'could not scan a full disk');
       return null;

@@ -2,7 +2,7 @@
 import type { DiskId } from '../../domain/disk.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Volume } from '../../domain/volume.ts';
-import { inTurn } from './disk-mutex.ts';
+import { withDiskMutex } from './disk-mutex.ts';
 import type { LocatedDisk } from './disks.ts';
 import type { Time } from '../base/time.ts';
 
@@ -24,7 +24,7 @@ export const makeMountVolume =
     const { id, storage } = disk;
     const deadline = time.deadline(MUTEX_DEADLINE_MS);
     try {
-      return await inTurn(storage, disk, () => storage.mount(disk), AbortSignal.any([signal, deadline]));
+      return await withDiskMutex(storage, disk, () => storage.mount(disk), AbortSignal.any([signal, deadline]));
     } catch (error) {
       if (signal.aborted || !deadline.aborted) throw error;
       throw new Refusal('unavailable', `volume ${id} is being worked on; send it again when that has ended`, {

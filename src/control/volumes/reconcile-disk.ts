@@ -3,7 +3,7 @@ import type { DiskId } from '../../domain/disk.ts';
 import type { RegionId } from '../../domain/ids.ts';
 import { StorageFault } from '../../storage/contract.ts';
 import type { Store } from '../../store/store.ts';
-import { inTurn } from './disk-mutex.ts';
+import { withDiskMutex } from './disk-mutex.ts';
 import { locateDisks, type LocatedDisk } from './disks.ts';
 import type { ReconcileResult } from '../base/reconcile-loop.ts';
 import type { Regions } from '../base/regions.ts';
@@ -37,7 +37,7 @@ export async function reconcileWithDisk(
 /** Returns false while the storage reports the disk in use. */
 export async function destroyDisk(disk: LocatedDisk, signal: AbortSignal): Promise<boolean> {
   try {
-    await inTurn(disk.storage, disk, () => disk.storage.destroy(disk), signal);
+    await withDiskMutex(disk.storage, disk, () => disk.storage.destroy(disk), signal);
     return true;
   } catch (error) {
     if (error instanceof StorageFault && error.kind === 'busy') return false;

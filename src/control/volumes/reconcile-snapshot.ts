@@ -14,7 +14,7 @@ import type { Db, Store } from '../../store/store.ts';
 import { isCopySource } from '../../store/tables/volumes.ts';
 import type { LocatedDisk } from './disks.ts';
 import type { LeasedRow, ReconcileResult } from '../base/reconcile-loop.ts';
-import { raced } from '../base/race-abort.ts';
+import { raceAbort } from '../../async/abort.ts';
 import type { Regions } from '../base/regions.ts';
 import { OBSERVE_AGAIN_MS, reconcileWithDisk, destroyDisk, IN_USE_RETRY_MS } from './reconcile-disk.ts';
 import {
@@ -57,7 +57,7 @@ async function reconcile(work: Work, disk: LocatedDisk): Promise<ReconcileResult
   let destroyed = false;
   for (;;) {
     leased.signal.throwIfAborted();
-    const observation = await raced(storage.observe(disk), leased.signal);
+    const observation = await raceAbort(storage.observe(disk), leased.signal);
     const step = planSnapshot(snapshot, observation, { destroyed });
     switch (step.do) {
       case 'rest':

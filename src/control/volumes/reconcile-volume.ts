@@ -17,7 +17,7 @@ import {
 import type { DiskUses } from './disk-uses.ts';
 import type { LocatedDisk } from './disks.ts';
 import type { LeasedRow, ReconcileResult } from '../base/reconcile-loop.ts';
-import { raced } from '../base/race-abort.ts';
+import { raceAbort } from '../../async/abort.ts';
 import type { Regions } from '../base/regions.ts';
 import { OBSERVE_AGAIN_MS, reconcileWithDisk, destroyDisk, IN_USE_RETRY_MS } from './reconcile-disk.ts';
 import {
@@ -69,7 +69,7 @@ async function reconcile(initial: Work, disk: LocatedDisk): Promise<ReconcileRes
   for (;;) {
     const work: Work = { ...initial, volume };
     leased.signal.throwIfAborted();
-    const observation: VolumeObservation = await raced(disk.storage.observe(disk), leased.signal);
+    const observation: VolumeObservation = await raceAbort(disk.storage.observe(disk), leased.signal);
     const step = planVolume(volume, observation, { destroyed });
     switch (step.do) {
       case 'rest':

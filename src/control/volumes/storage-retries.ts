@@ -6,7 +6,7 @@
 import type { DiskId } from '../../domain/disk.ts';
 import { backOffMs, type Limits } from '../../domain/instance-states.ts';
 import { StorageFault } from '../../storage/contract.ts';
-import { inTurn } from './disk-mutex.ts';
+import { withDiskMutex } from './disk-mutex.ts';
 import type { LocatedDisk } from './disks.ts';
 import type { LeasedRow } from '../base/reconcile-loop.ts';
 import type { Log } from '../base/log.ts';
@@ -56,7 +56,7 @@ export function makeStorageRetries({ limits, log }: StorageRetriesDeps): Storage
     async attempt({ row, signal }, disk, operation, from) {
       let result: AttemptResult;
       try {
-        await inTurn(disk.storage, disk, () => operation(signal), signal);
+        await withDiskMutex(disk.storage, disk, () => operation(signal), signal);
         result = 'done';
       } catch (error) {
         signal.throwIfAborted();

@@ -2,8 +2,8 @@
 import { diskKey, type DiskId } from '../../domain/disk.ts';
 import { StorageFault } from '../../storage/contract.ts';
 import { disksInUse } from '../../store/tables/disk-users.ts';
-import { inTurn } from './disk-mutex.ts';
-import { raced } from '../base/race-abort.ts';
+import { withDiskMutex } from './disk-mutex.ts';
+import { raceAbort } from '../../async/abort.ts';
 import type { PoolDrivers } from '../base/regions.ts';
 import { within, type TaskDeps } from '../base/task-deps.ts';
 
@@ -20,14 +20,14 @@ export async function unmountUnused(deps: UnmountDeps): Promise<void> {
 }
 
 async function unmountIn(deps: UnmountDeps, { storage }: PoolDrivers): Promise<void> {
-  const mounted = await raced(storage.listMounted(), within(deps, LIST_DEADLINE_MS));
+  const mounted = await raceAbort(storage.listMounted(), within(deps, LIST_DEADLINE_MS));
   const needed = await disksInUse(deps.store.read, mounted);
   for (const disk of mounted) {
     if (deps.ending.aborted) return;
     if (needed.has(diskKey(disk)) || deps.inUse(disk)) continue;
     const signal = within(deps, UNMOUNT_DEADLINE_MS);
     try {
-      await inTurn(storage, disk, () => unmount(deps, storage, disk), signal);
+      await withDiskMutex(storage, disk, () => unmount(deps, storage, disk), signal);
     } catch (error) {
       if (deps.ending.aborted || (error instanceof StorageFault && error.kind === 'busy')) continue;
       deps.log.warn({ disk: diskKey(disk), err: error }, 'could not unmount a disk; will retry');

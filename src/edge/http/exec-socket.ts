@@ -5,6 +5,7 @@
  * the client takes it, and what the client sends no faster than the command does, so a slow one holds the command up and nothing here.
  * Whoever leaves, however it comes, leaves no command behind: it is killed.
  */
+import { drained } from '../../async/abort.ts';
 import type { Readable } from 'node:stream';
 import type { WebSocket } from 'ws';
 import type { z } from 'zod';
@@ -17,7 +18,7 @@ import {
   signalMessage,
   terminalSize,
 } from '../../contract/exec.ts';
-import { type Commands, type OpenExec, type Log, roomIn } from '../../control/index.ts';
+import { type Commands, type OpenExec, type Log } from '../../control/index.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { BadMessage, makeLine, type Line, type LineDeps } from '../socket/socket-connection.ts';
 import type { SocketRoute } from './sockets.ts';
@@ -114,7 +115,7 @@ function handleMessage(running: OpenExec, data: Buffer, isText: boolean): Promis
 function writeStdin({ stdin }: OpenExec, bytes: Buffer): Promise<void> | void {
   if (stdin.destroyed || stdin.writableEnded) return;
   if (bytes.length === 0) return void stdin.end();
-  if (!stdin.write(bytes)) return roomIn(stdin);
+  if (!stdin.write(bytes)) return drained(stdin);
 }
 
 async function resize(running: OpenExec, size: z.output<typeof terminalSize>): Promise<void> {

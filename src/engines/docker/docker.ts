@@ -10,6 +10,7 @@
  *
  * Nothing here decides: it is told, and says what it sees. What it can't see is unknown.
  */
+import { makeSemaphore } from '../../async/semaphore.ts';
 import type { ContainerInspectInfo } from 'dockerode';
 import type { Logger } from 'pino';
 import type { InstanceId } from '../../domain/ids.ts';
@@ -23,7 +24,7 @@ import { makeContainers } from './container/containers.ts';
 import { makeControlFiles } from './container/control-files.ts';
 import { makeDockerInside, type DockerInsideConfig } from './container/docker-inside.ts';
 import { makeEnds } from './container/run-ends.ts';
-import { faultOf } from './client/faults.ts';
+import { abortFault, faultOf } from './client/faults.ts';
 import { makeHost } from './client/host.ts';
 import { makeImages, type BuildLocalImage } from './image/images.ts';
 import { openExec } from './exec/exec.ts';
@@ -36,7 +37,6 @@ import { makeOwnedObjects } from './container/owned.ts';
 import { makeSaves } from './image/saves.ts';
 import { defaultPool, type NetworkPool } from './network/subnets.ts';
 import { makeTools, type ToolsConfig } from './container/tools.ts';
-import { makeGate } from './client/locks.ts';
 import { makeUsage } from './usage/usage.ts';
 import { watchEvents } from './client/watch.ts';
 
@@ -90,7 +90,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
   const onLost = (error: unknown, pauseMs: number): void =>
     log.warn({ err: error, pauseMs }, 'the stream of engine events broke; it is opened again');
   const ends = makeEnds({ client, installation, onLost });
-  const inspectGate = makeGate(INSPECTS_AT_ONCE);
+  const inspects = makeSemaphore(INSPECTS_AT_ONCE, { abortError: abortFault });
   const stopping = new AbortController();
   const watches = new Set<Promise<void>>();
 
@@ -100,7 +100,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
 
   async function observeOne(id: InstanceId, signal: AbortSignal): Promise<Observation> {
     try {
-      return await inspectGate(signal, () => containers.observe(id, signal));
+      return await inspects.run(() => containers.observe(id, signal), { signal });
     } catch (error) {
       return { kind: 'unknown', reason: faultOf(error).message };
     }

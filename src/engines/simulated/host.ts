@@ -5,6 +5,7 @@
  * (several installations, a server that comes back). It is also the control panel of a simulation: whatever happens to a host by
  * itself or by others (a crash, an outage, a stranger with our name, a node port that another program took) is a method of it.
  */
+import { makeKeyedMutex, type KeyedMutex } from '../../async/mutex.ts';
 import type { Duplex } from 'node:stream';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Capacity } from '../../domain/catalog.ts';
@@ -14,11 +15,10 @@ import type { EngineSpec } from '../contract.ts';
 import { realClock, type Clock } from './clock.ts';
 import * as containers from './container.ts';
 import type { Container } from './container.ts';
-import { simulatedFault } from './faults.ts';
+import { givenUp, simulatedFault } from './faults.ts';
 import { defaultImages, pulledImage, type ImageSource, type KeptImage } from './images.ts';
 import { Journal, nothing, type Kept } from './journal.ts';
 import { makeGuests, type Guests } from './guests.ts';
-import { makeLocks, type Locks } from './locks.ts';
 import { makePair } from './pair.ts';
 import { makePorts, type Ports } from './ports.ts';
 import type { Random } from './random.ts';
@@ -83,7 +83,7 @@ export class SimulatedHost {
   readonly capacity: Capacity;
   readonly images: ImageSource;
   readonly times: Times;
-  readonly locks: Locks = makeLocks();
+  readonly mutex: KeyedMutex<string> = makeKeyedMutex({ abortError: givenUp });
   readonly guests: Guests = makeGuests();
   /** Settled when the node ports of what ran before are open again. */
   readonly restored: Promise<void>;

@@ -83,14 +83,8 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
   const aloneOn = <T>(ref: string, signal: AbortSignal, work: () => T | Promise<T>): Promise<T> =>
     locked(`image ${ref}`, signal, work);
 
-  async function locked<T>(key: string, signal: AbortSignal, work: () => T | Promise<T>): Promise<T> {
-    const letGo = await host.locks.take(key, signal);
-    try {
-      return await work();
-    } finally {
-      letGo();
-    }
-  }
+  const locked = <T>(key: string, signal: AbortSignal, work: () => T | Promise<T>): Promise<T> =>
+    host.mutex.run(key, async () => work(), signal);
 
   /** Goes on when its caller gives up, as an engine does that was told to copy a root disk. */
   const unhurried = <T>(id: InstanceId, ref: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> =>

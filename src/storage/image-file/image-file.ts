@@ -4,6 +4,7 @@
  * instance may want it. Instances get the folder `files` inside the image: where it is not mounted there is no such folder, so that
  * nothing is ever written beside it. The host's own free room is what the images have not taken yet.
  */
+import { makeSemaphore } from '../../async/semaphore.ts';
 import { lstat, mkdir, readFile, rename, rmdir, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -26,7 +27,6 @@ import {
   whyUnknown,
   type Root,
 } from '../layout.ts';
-import { atMost } from '../at-most.ts';
 import { copyFiles } from '../copy-files.ts';
 import {
   DEVICE_PAUSE_MS,
@@ -132,8 +132,8 @@ export async function whyNoImageFiles(at: Root): Promise<string | null> {
 }
 
 export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): Storage {
-  const making = atMost(MADE_AT_ONCE);
-  const copying = atMost(COPIED_AT_ONCE);
+  const making = makeSemaphore(MADE_AT_ONCE);
+  const copying = makeSemaphore(COPIED_AT_ONCE);
   const templates = makeTemplates({ root: at.root, build, discard });
 
   async function read(folder: string, disk: DiskId): Promise<Facts> {
@@ -265,7 +265,7 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
       const reason = await whyUnknown(at);
       if (reason !== null) throw new Error(reason);
       if (!(await isFolder(folder)))
-        await (from === undefined ? making : copying)(() => asFull(() => make(disk, sizeGB, signal, from)));
+        await (from === undefined ? making : copying).run(() => asFull(() => make(disk, sizeGB, signal, from)));
     },
 
     async grow(disk, sizeGB) {

@@ -1,9 +1,9 @@
 /** Mounts and loop devices of this host, as the kernel tells of them. */
+import { imageMutex } from './image-mutex.ts';
 import { readdir, readFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isMissing, run } from '../layout.ts';
-import { oneByOne } from './one-by-one.ts';
 
 /** A device goes a moment after its last mount: what was written and discarded last is still on its way. */
 export const DEVICE_TRIES = 250;
@@ -45,11 +45,11 @@ const isGone = (error: unknown): boolean => error instanceof Error && 'code' in 
  * looked for and made one by one. The device goes with its last mount, whoever has that.
  */
 export const mountImage = (image: string, folder: string, options: readonly string[]): Promise<void> =>
-  oneByOne(image, async () => mountByDevice(image, folder, options, await loopOf(image)));
+  imageMutex.run(image, async () => mountByDevice(image, folder, options, await loopOf(image)));
 
 /** An image that was made just now: no device has it, so that none is looked for among those of all disks. */
 export const mountNewImage = (image: string, folder: string, options: readonly string[]): Promise<void> =>
-  oneByOne(image, () => mountByDevice(image, folder, options, null));
+  imageMutex.run(image, () => mountByDevice(image, folder, options, null));
 
 async function mountByDevice(
   image: string,

@@ -3,10 +3,10 @@
  * milliseconds. A shell of its own stops and releases the writers, so that a server that dies meanwhile leaves nobody waiting; and the next
  * one releases whatever is still stopped.
  */
+import { imageMutex } from './image-mutex.ts';
 import { spawn } from 'node:child_process';
 import { ended, run } from '../layout.ts';
 import { mountPoints } from './mounts.ts';
-import { oneByOne } from './one-by-one.ts';
 
 const STOPPED_AT_MOST_S = '20';
 
@@ -20,7 +20,7 @@ exit $made`;
 
 /** `image` is mounted on `mountPoint`, and perhaps elsewhere. Two copies of one are made one by one: what is stopped can't be stopped. */
 export const reflink = (image: string, to: string, mountPoint: string): Promise<void> =>
-  oneByOne(image, async () => {
+  imageMutex.run(image, async () => {
     const shell = spawn('sh', ['-c', SCRIPT, 'sh', mountPoint, image, to, STOPPED_AT_MOST_S], {
       detached: true,
       stdio: ['ignore', 'ignore', 'pipe'],

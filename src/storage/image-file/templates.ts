@@ -6,12 +6,12 @@
  * Templates are files in `<root>/.empty`, named for their size and for how images are made. One that is missing, damaged or left half
  * made is made anew, so that the folder may be deleted at any time.
  */
+import { imageMutex } from './image-mutex.ts';
 import { open, readdir, rm, rmdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { z } from 'zod';
 import { isMissing, moveDurably, removeTree } from '../layout.ts';
-import { oneByOne } from './one-by-one.ts';
 import { readSparse, writeSparse, type Sparse } from './sparse.ts';
 import { MADE_AS } from './xfs.ts';
 
@@ -116,7 +116,7 @@ export function makeTemplates({ root, build, discard }: Deeds) {
       await moveDurably(packed, pathOf(sizeGB));
       // Not mounted any more; its device goes a moment later, and nobody need wait for that.
       await removeTree(fresh);
-      await oneByOne(folder, keepTheLast);
+      await imageMutex.run(folder, keepTheLast);
       return template;
     } catch (error) {
       await discard(fresh);

@@ -3,7 +3,7 @@ import { getEventListeners } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { expect, onTestFinished, test } from 'vitest';
 import { makeCommands } from '../../../src/control/inside/commands.ts';
-import { makeSeats } from '../../../src/control/base/concurrency-limit.ts';
+import { makeConcurrencyLimit } from '../../../src/control/base/concurrency-limit.ts';
 import type { OpenExec } from '../../../src/engines/contract.ts';
 import { openTempStore } from '../../fixtures/store.ts';
 import { hasStatus, makeWorld } from '../../fixtures/control.ts';
@@ -121,12 +121,12 @@ test('a caller who leaves has it killed, and its time limit is called off', asyn
 });
 
 test('a seat that is left twice makes room for one', () => {
-  const seats = makeSeats({ ofAccount: 2, ofAll: 3, retryAfterS: 1, full: { mine: String, all: String } });
-  const leave = seats.enter('a');
-  seats.enter('a');
+  const limit = makeConcurrencyLimit({ perAccount: 2, total: 3, retryAfterS: 1, full: { mine: String, all: String } });
+  const leave = limit.acquire('a');
+  limit.acquire('a');
   leave();
   leave();
-  expect(seats.taken).toBe(1);
-  seats.enter('a');
-  expect(() => seats.enter('a')).toThrow('2');
+  expect(limit.count).toBe(1);
+  limit.acquire('a');
+  expect(() => limit.acquire('a')).toThrow('2');
 });

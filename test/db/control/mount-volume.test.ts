@@ -1,6 +1,6 @@
 /** A request for files mounts its volume when the disk's turn comes, and is told to come again when that is far away. */
 import { expect, test } from 'vitest';
-import { inTurn } from '../../../src/control/volumes/disk-mutex.ts';
+import { withDiskMutex } from '../../../src/control/volumes/disk-mutex.ts';
 import { makeMountVolume } from '../../../src/control/volumes/mount-volume.ts';
 import { regionId, volumeId } from '../../../src/domain/ids.ts';
 import type { Storage } from '../../../src/storage/contract.ts';
@@ -20,7 +20,7 @@ function room() {
   };
   const located = { ...disk, storage: storage as Storage };
   const mount = makeMountVolume({ locate: async () => located, time: { deadline: () => late.signal } });
-  return { mount, did, late, before: (deed: () => Promise<void>) => inTurn(located.storage, disk, deed, never) };
+  return { mount, did, late, before: (deed: () => Promise<void>) => withDiskMutex(located.storage, disk, deed, never) };
 }
 
 test('it comes after what is being done with the disk', async () => {

@@ -6,6 +6,7 @@ import { instanceIdOf, userId } from '../../../src/domain/ids.ts';
 import { endpointOf } from '../../../src/engines/docker/client/client.ts';
 import { chooseGpus, createOptions, gpuLabel, gpusOf } from '../../../src/engines/docker/container/create-options.ts';
 import {
+  abortFault,
   faultOf,
   isLostSightOf,
   isNameTaken,
@@ -22,7 +23,6 @@ import {
   rangeOf,
   subnetsOfRoutes,
 } from '../../../src/engines/docker/network/subnets.ts';
-import { makeGate, makeLocks } from '../../../src/engines/docker/client/locks.ts';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
 
 const answer = (statusCode: number, message: string): Error =>
@@ -112,6 +112,10 @@ describe('faults', () => {
     expect(said('listen tcp4 0.0.0.0:30001: bind: address already in use')).toBe(
       'node port 30001 is taken by another program of the host',
     );
+  });
+
+  it('an aborted call is unreachable: nobody knows whether it took effect', () => {
+    expect(abortFault(AbortSignal.abort())).toMatchObject({ kind: 'unreachable', retry: true });
   });
 
   it('tells a taken name and a network that is gone', () => {
@@ -309,45 +313,6 @@ describe('streams', () => {
     const lines: string[] = [];
     for await (const line of linesOf(chunks())) lines.push(line);
     expect(lines).toEqual(['{"a":"ü"}', '{"b":1}', '{"c":']);
-  });
-});
-
-describe('turns', () => {
-  it('never more than allowed, in the order they came, and one called off gives its turn to the next', async () => {
-    const gate = makeGate(2);
-    const inside = new Set<number>();
-    const order: number[] = [];
-    const doors: (() => void)[] = [];
-    const enter = (n: number, signal = new AbortController().signal): Promise<void> =>
-      gate(signal, async () => {
-        inside.add(n);
-        order.push(n);
-        expect(inside.size).toBeLessThanOrEqual(2);
-        await new Promise<void>((resolve) => doors.push(resolve));
-        inside.delete(n);
-      });
-    const off = new AbortController();
-    const all = [enter(1), enter(2), enter(3, off.signal), enter(4), enter(5)];
-    off.abort();
-    await expect(all[2]).rejects.toMatchObject({ kind: 'unreachable' });
-    while (order.length < 4 || doors.length > 0) {
-      doors.shift()?.();
-      await new Promise(setImmediate);
-    }
-    await Promise.allSettled(all);
-    expect(order).toEqual([1, 2, 4, 5]);
-  });
-
-  it('a lock holds for its key alone, and a failure frees it', async () => {
-    const locks = makeLocks<string>();
-    const { signal } = new AbortController();
-    const door = Promise.withResolvers<void>();
-    const first = locks('a', signal, () => door.promise);
-    expect(await locks('b', signal, async () => 'free')).toBe('free');
-    const second = locks('a', signal, async () => 'after');
-    door.reject(new Error('no'));
-    await expect(first).rejects.toThrow('no');
-    expect(await second).toBe('after');
   });
 });
 

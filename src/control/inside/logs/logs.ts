@@ -22,7 +22,7 @@ import { initLogOf } from './init.ts';
 import { bytesOf, type LogSelection, type LogKind, type LogReader, type PositionedLine } from './log-reader.ts';
 import { redactSecret, logRefusal, missingLogReason } from './availability.ts';
 import type { Regions } from '../../base/regions.ts';
-import { makeSeats } from '../../base/concurrency-limit.ts';
+import { makeConcurrencyLimit } from '../../base/concurrency-limit.ts';
 import type { Time } from '../../base/time.ts';
 import type { Caller } from '../../base/caller.ts';
 
@@ -54,9 +54,9 @@ export interface Logs {
 
 const PAGE_BYTES = 1024 * 1024;
 const READ_DEADLINE_MS = 30_000;
-const READS = { ofAccount: 4, ofAll: 16, retryAfterS: 1 };
+const READS = { perAccount: 4, total: 16, retryAfterS: 1 };
 /** Each holds a connection to the engine. */
-const STREAMS = { ofAccount: 8, ofAll: 256, retryAfterS: 10 };
+const STREAMS = { perAccount: 8, total: 256, retryAfterS: 10 };
 
 export interface LogDeps {
   store: Store;
@@ -72,7 +72,7 @@ export interface RunningLogs extends Logs {
 
 export function makeLogs({ store, regions, time, moves }: LogDeps): RunningLogs {
   const ending = new AbortController();
-  const reads = makeSeats({
+  const reads = makeConcurrencyLimit({
     ...READS,
     full: {
       mine: (count) =>
@@ -80,10 +80,10 @@ export function makeLogs({ store, regions, time, moves }: LogDeps): RunningLogs 
       all: (count) => `${count} requests for logs are under way; send this one again in a moment`,
     },
   });
-  const streams = makeSeats({
+  const streams = makeConcurrencyLimit({
     ...STREAMS,
     full: {
-      mine: (count) => `this account has ${count} logs open, and ${STREAMS.ofAccount} is the most; close one`,
+      mine: (count) => `this account has ${count} logs open, and ${STREAMS.perAccount} is the most; close one`,
       all: (count) => `this server has ${count} logs open, and that is the most; try again later`,
     },
   });
@@ -135,7 +135,7 @@ export function makeLogs({ store, regions, time, moves }: LogDeps): RunningLogs 
 
   return {
     async read(caller, wish) {
-      const leave = reads.enter(caller.accountId);
+      const leave = reads.acquire(caller.accountId);
       try {
         const signal = AbortSignal.any([ending.signal, time.deadline(READ_DEADLINE_MS)]);
         const page: LogPage = {
@@ -160,7 +160,7 @@ export function makeLogs({ store, regions, time, moves }: LogDeps): RunningLogs 
     },
     async *follow(caller, wish, given) {
       const signal = AbortSignal.any([given, ending.signal]);
-      const leave = streams.enter(caller.accountId);
+      const leave = streams.acquire(caller.accountId);
       try {
         yield* followInstance(
           () => find(caller, wish),
@@ -173,7 +173,7 @@ export function makeLogs({ store, regions, time, moves }: LogDeps): RunningLogs 
     },
     async *all(caller, wish, given) {
       const signal = AbortSignal.any([given, ending.signal]);
-      const leave = streams.enter(caller.accountId);
+      const leave = streams.acquire(caller.accountId);
       try {
         const lines = await readNow(caller, wish, signal);
         try {

@@ -5,7 +5,7 @@
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { OpenExec, TerminalSize } from '../../../engines/contract.ts';
 import type { Log } from '../../base/log.ts';
-import { roomIn } from '../../capacity/free-capacity.ts';
+import { drained } from '../../../async/abort.ts';
 import type { Time } from '../../base/time.ts';
 import { makeScrollback, SCROLLBACK_BYTES } from './scrollback.ts';
 import type { AttachedTerminal, TerminalMessage } from './terminal-host.ts';
@@ -191,7 +191,7 @@ export function makeTerminal({ shell, size: first, time, log, onViewers }: Termi
         async type(bytes) {
           const { stdin } = shell;
           if (last !== null || viewer.left || stdin.destroyed) return;
-          if (!stdin.write(bytes)) await roomIn(stdin);
+          if (!stdin.write(bytes)) await drained(stdin);
         },
         resize: (next) => {
           if (!viewer.left) resize(next);

@@ -1,7 +1,7 @@
 /** Terminals for the owners of instances: whoever is somebody else's finds none. Attaching is use, as an open WebSocket to a notebook is. */
 import type { Store } from '../../../store/store.ts';
 import { requireOwned, requireRunning } from '../instance.ts';
-import { makeSeats } from '../../base/concurrency-limit.ts';
+import { makeConcurrencyLimit } from '../../base/concurrency-limit.ts';
 import type { TerminalSize } from '../../../engines/contract.ts';
 import type { AttachedTerminal, TerminalInfo, TerminalHost } from './terminal-host.ts';
 import type { Caller } from '../../base/caller.ts';
@@ -19,7 +19,7 @@ export interface Terminals {
 }
 
 /** Each may hold a scrollback's worth for as long as it takes to be told. */
-const VIEWERS = { ofAccount: 64, ofAll: 2_000, retryAfterS: 2 };
+const VIEWERS = { perAccount: 64, total: 2_000, retryAfterS: 2 };
 
 interface Deps {
   store: Pick<Store, 'read'>;
@@ -28,7 +28,7 @@ interface Deps {
 }
 
 export function makeTerminals({ store, terminals, began }: Deps): Terminals {
-  const seats = makeSeats({
+  const limit = makeConcurrencyLimit({
     ...VIEWERS,
     full: {
       mine: (count) =>
@@ -40,7 +40,7 @@ export function makeTerminals({ store, terminals, began }: Deps): Terminals {
   return {
     async attach(caller, { instanceId: asked, name, size }, signal) {
       const instanceId = await requireRunning(store, caller, asked);
-      const free = seats.enter(caller.accountId);
+      const free = limit.acquire(caller.accountId);
       const attached = await terminals
         .attach({ instanceId, name, size, ownerId: caller.accountId }, signal)
         .catch((error: unknown) => {

@@ -257,3 +257,6 @@ export const isNetworkGone = (fault: unknown): boolean =>
 
 export const isImageGone = (fault: unknown): boolean =>
   fault instanceof EngineFault && fault.kind === 'not_found' && /image/i.test(sentenceOf(fault));
+
+/** Fault of a call that was aborted before it reached the engine. */
+export const abortFault = ({ reason }: AbortSignal): EngineFault => faultOf(reason);

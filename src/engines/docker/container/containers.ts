@@ -17,6 +17,8 @@
  * making the container anew from it was weighed and left: gigabytes to copy under a start's deadline, twice the disk, one more
  * layer each time, and between the two halves a crash would cost the disk.
  */
+import { makeKeyedMutex } from '../../../async/mutex.ts';
+import { makeSemaphore, type Semaphore } from '../../../async/semaphore.ts';
 import { stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ContainerInspectInfo } from 'dockerode';
@@ -29,6 +31,7 @@ import type { Client } from '../client/client.ts';
 import type { ControlFiles } from './control-files.ts';
 import { chooseGpus, createOptions, gpuLabel, gpusOf } from './create-options.ts';
 import {
+  abortFault,
   faultOf,
   isContainerGone,
   isImageGone,
@@ -55,7 +58,6 @@ import {
 } from './observation.ts';
 import { makeOutOfMemory } from './out-of-memory.ts';
 import type { Tools } from './tools.ts';
-import { makeGate, makeLocks, type Gate } from '../client/locks.ts';
 
 const STARTS_FOR_EACH_CORE = 4;
 const PAUSE_MS = 50;
@@ -99,11 +101,11 @@ export function makeContainers(options: {
    * Bare containers start no faster at more than two for each core; with networks, node ports and software that starts in them, four
    * for each core still gain a tenth (`bench/burst.ts`). More only wait longer.
    */
-  let startGate: Gate | undefined;
-  const locked = makeLocks<InstanceId>();
+  let startSemaphore: Semaphore | undefined;
+  const mutex = makeKeyedMutex<InstanceId>({ abortError: abortFault });
   const still = new Set<InstanceId>();
   /** GPUs are chosen and given (by the create) by one at a time. */
-  const gpuGate = makeGate(1);
+  const gpuSemaphore = makeSemaphore(1, { abortError: abortFault });
 
   const inspect = async (nameOrId: string, signal: AbortSignal): Promise<ContainerInspectInfo | null> => {
     try {
@@ -128,11 +130,13 @@ export function makeContainers(options: {
 
   async function ensure(spec: EngineSpec, signal: AbortSignal): Promise<Observation> {
     const facts = await host.facts(signal);
-    const gate = (startGate ??= makeGate(STARTS_FOR_EACH_CORE * facts.cores));
+    const semaphore = (startSemaphore ??= makeSemaphore(STARTS_FOR_EACH_CORE * facts.cores, {
+      abortError: abortFault,
+    }));
     if (signal.aborted) throw faultOf(signal.reason);
     await files.write(spec.id, spec.files);
     const found = await networks.use(spec.ownerId, signal, (network) =>
-      gate(signal, () => createAndStart(spec, network, facts, signal)),
+      semaphore.run(() => createAndStart(spec, network, facts, signal), { signal }),
     );
     const info = typeof found === 'string' ? await inspect(found, signal) : found;
     if (info === null) throw goneMeanwhile();
@@ -218,7 +222,7 @@ export function makeContainers(options: {
     };
     try {
       if (spec.gpus === 0) return await withGpus([]);
-      return await gpuGate(signal, async () => {
+      return await gpuSemaphore.run(async () => {
         const devices = facts.gpus.map(({ id }) => id);
         if (devices.length < spec.gpus) {
           const text = `it needs ${spec.gpus} GPUs, and the host has ${devices.length}; choose a type with fewer`;
@@ -363,7 +367,7 @@ export function makeContainers(options: {
       return info === null ? { kind: 'absent' } : see(id, info, signal);
     },
     // One id at a time: two at once would take each other's half-made container for a leftover.
-    ensure: (spec, signal) => locked(spec.id, signal, () => ensure(spec, signal)),
+    ensure: (spec, signal) => mutex.run(spec.id, () => ensure(spec, signal), signal),
     async halt(id, graceMs, signal) {
       addresses.forget(id);
       const untilMs = performance.now() + graceMs;
@@ -379,9 +383,9 @@ export function makeContainers(options: {
         if (statusOf(error) !== 304 && !isContainerGone(error)) throw error;
       }
     },
-    destroy: (id, signal) => locked(id, signal, () => destroy(id, signal)),
-    discard: (name, id, signal) => locked(id, signal, () => discard(name, id, signal)),
-    alone: (id, signal, work) => locked(id, signal, work),
+    destroy: (id, signal) => mutex.run(id, () => destroy(id, signal), signal),
+    discard: (name, id, signal) => mutex.run(id, () => discard(name, id, signal), signal),
+    alone: (id, signal, work) => mutex.run(id, work, signal),
     async whileStill(id, work) {
       still.add(id);
       try {

@@ -3,11 +3,11 @@
  * the other end never hears of it. The engine's stream of events is open while somebody wants to know; what it hints at, and all when
  * it opens again, is looked at.
  */
+import { makeSemaphore } from '../../../async/semaphore.ts';
 import type { ContainerInspectInfo } from 'dockerode';
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { Client } from '../client/client.ts';
-import { isContainerGone } from '../client/faults.ts';
-import { makeGate } from '../client/locks.ts';
+import { abortFault, isContainerGone } from '../client/faults.ts';
 import { watchEvents } from '../client/watch.ts';
 
 /** For the engine to answer. */
@@ -34,7 +34,7 @@ export function makeEnds(options: {
 }): Ends {
   const { client, installation, onLost } = options;
   const followers = new Set<Follower>();
-  const gate = makeGate(LOOKS_AT_ONCE);
+  const semaphore = makeSemaphore(LOOKS_AT_ONCE, { abortError: abortFault });
   let watch: { ending: AbortController; done: Promise<void>; live: boolean } | undefined;
 
   async function look(follower: Follower): Promise<void> {
@@ -51,7 +51,7 @@ export function makeEnds(options: {
   async function isOver(containerId: string, startedAt: string): Promise<boolean> {
     try {
       const signal = AbortSignal.timeout(LOOK_MS);
-      const { State } = await gate(signal, () =>
+      const { State } = await semaphore.run(() =>
         client.call(signal, (abortSignal) => client.docker.getContainer(containerId).inspect({ abortSignal })),
       );
       return !State.Running || State.StartedAt !== startedAt;

@@ -1,13 +1,13 @@
 /** Images: had from a registry with progress, or built from a recipe, brought to a registry, and removed where they are ours. */
+import { makeKeyedMutex } from '../../../async/mutex.ts';
 import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { ImageProgress, RegistryCredentials } from '../../contract.ts';
 import { labels } from '../../labels.ts';
 import type { Client } from '../client/client.ts';
-import { faultOf, isImageGone, statusOf } from '../client/faults.ts';
+import { abortFault, faultOf, isImageGone, statusOf } from '../client/faults.ts';
 import { listedRef, refPath } from './refs.ts';
 import { ask, pull, push } from './transfers.ts';
-import { makeLocks } from '../client/locks.ts';
 
 export type BuildLocalImage = (
   ref: string,
@@ -79,8 +79,8 @@ export function makeImages({
 }): Images {
   const { docker, call } = client;
   const present = new Set<string>();
-  const locked = makeLocks<string>();
-  const alone: Images['alone'] = (ref, signal, work) => locked(listedRef(ref), signal, work);
+  const mutex = makeKeyedMutex<string>({ abortError: abortFault });
+  const alone: Images['alone'] = (ref, signal, work) => mutex.run(listedRef(ref), work, signal);
 
   async function inspect(refOrId: string, signal: AbortSignal): Promise<ImageInfo | null> {
     try {

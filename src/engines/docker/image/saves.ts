@@ -10,6 +10,8 @@
  * half-way, and holds the locks of name and instance until it is done: whoever asks again waits, and saves again; whoever removes
  * what has that name waits too, and finds it.
  */
+import { abortFault } from '../client/faults.ts';
+import { makeSemaphore } from '../../../async/semaphore.ts';
 import type { ContainerInspectInfo } from 'dockerode';
 import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
@@ -21,7 +23,6 @@ import type { Containers } from '../container/containers.ts';
 import { gpuLabel } from '../container/create-options.ts';
 import { isOwnImage, type ImageInfo, type Images } from './images.ts';
 import { listedRef, splitRef } from './refs.ts';
-import { makeGate } from '../client/locks.ts';
 
 /** Each keeps the disk busy. */
 const SAVES_AT_ONCE = 2;
@@ -38,7 +39,7 @@ export function makeSaves(options: {
 }): SaveImage {
   const { client, installation, containers, images } = options;
   const { docker, call } = client;
-  const gate = makeGate(SAVES_AT_ONCE);
+  const semaphore = makeSemaphore(SAVES_AT_ONCE, { abortError: abortFault });
 
   async function save(id: InstanceId, ref: string, signal: AbortSignal): Promise<{ sizeBytes: number }> {
     const container = await containers.get(id, signal);
@@ -69,7 +70,9 @@ export function makeSaves(options: {
     save(id, ref, AbortSignal.timeout(MAX_COPY_MS));
   return (id, ref, signal) =>
     call(signal, () =>
-      images.alone(ref, signal, () => containers.alone(id, signal, () => gate(signal, () => unhurried(id, ref)))),
+      images.alone(ref, signal, () =>
+        containers.alone(id, signal, () => semaphore.run(() => unhurried(id, ref), { signal })),
+      ),
     );
 }
 

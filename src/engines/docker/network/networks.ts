@@ -8,6 +8,7 @@
  * Making and removing meet in two ways. Docker lets two networks have one name, and removes a network that only stopped
  * containers are in. So whatever makes or removes an account's network holds the account's lock, and a network in `use` stays.
  */
+import { makeKeyedMutex } from '../../../async/mutex.ts';
 import { readFile } from 'node:fs/promises';
 import { endianness } from 'node:os';
 import type { NetworkInspectInfo } from 'dockerode';
@@ -15,10 +16,9 @@ import { EngineFault } from '../../../domain/engine-fault.ts';
 import { userId, type UserId } from '../../../domain/ids.ts';
 import { labels, networkName } from '../../labels.ts';
 import type { Client } from '../client/client.ts';
-import { sentenceOf, statusOf } from '../client/faults.ts';
+import { abortFault, sentenceOf, statusOf } from '../client/faults.ts';
 import type { Host } from '../client/host.ts';
 import { checkPool, freeSubnets, subnetsOfRoutes, type NetworkPool } from './subnets.ts';
-import { makeLocks } from '../client/locks.ts';
 
 const DEADLINE_MS = 60_000;
 
@@ -46,7 +46,7 @@ export function makeNetworks(options: {
   const { docker, call } = client;
   const known = new Set<UserId>();
   const users = new Map<UserId, number>();
-  const locks = makeLocks<UserId>();
+  const mutex = makeKeyedMutex<UserId>({ abortError: abortFault });
   /** Subnets that a create of ours is on its way for. */
   const reserved = new Set<string>();
   const ours = { label: [`${labels.installation}=${installation}`] };
@@ -58,7 +58,7 @@ export function makeNetworks(options: {
   const locked = (owner: UserId, signal: AbortSignal, work: (own: AbortSignal) => Promise<void>): Promise<void> =>
     call(signal, () => {
       const own = AbortSignal.timeout(DEADLINE_MS);
-      return locks(owner, own, () => work(own));
+      return mutex.run(owner, () => work(own), own);
     });
 
   const list: Networks['list'] = (signal) =>

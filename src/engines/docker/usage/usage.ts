@@ -5,6 +5,7 @@
  * The engine tells counters of one container at a time, and little of what stays as it is: that is looked up once for each run, and
  * again when a counter says that another run has begun, or the container is gone.
  */
+import { makeSemaphore } from '../../../async/semaphore.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ContainerInspectInfo } from 'dockerode';
 import { z } from 'zod';
@@ -16,12 +17,11 @@ import { bytesOfProcesses, hasPartsHere, makeDeviceBytes } from './block-io.ts';
 import type { Client } from '../client/client.ts';
 import { gpusOf } from '../container/create-options.ts';
 import { hasDocker } from '../container/docker-inside.ts';
-import { isContainerGone } from '../client/faults.ts';
+import { abortFault, isContainerGone } from '../client/faults.ts';
 import { gpuQuestion, gpusFrom } from './gpu-usage.ts';
 import type { Host } from '../client/host.ts';
 import { runCommand } from '../exec/run-command.ts';
 import { isOurs, isRunning, startedAtMs } from '../container/observation.ts';
-import { makeGate } from '../client/locks.ts';
 
 /** Shorter, and CPU is chance. */
 const SHORTEST_MS = 1_000;
@@ -95,9 +95,9 @@ export function makeUsage(client: Client, installation: string, host: Host): Rea
   const before = new Map<InstanceId, Reading>();
   const runs = new Map<InstanceId, Run>();
   const deviceBytes = makeDeviceBytes(client.local ? hasPartsHere : async () => false);
-  const readings = makeGate(READINGS_AT_ONCE);
-  const inspects = makeGate(INSPECTS_AT_ONCE);
-  const disks = makeGate(DISKS_AT_ONCE);
+  const readings = makeSemaphore(READINGS_AT_ONCE, { abortError: abortFault });
+  const inspects = makeSemaphore(INSPECTS_AT_ONCE, { abortError: abortFault });
+  const disks = makeSemaphore(DISKS_AT_ONCE, { abortError: abortFault });
 
   async function readOne(
     container: string,
@@ -105,7 +105,9 @@ export function makeUsage(client: Client, installation: string, host: Host): Rea
     signal: AbortSignal,
   ): Promise<Reading> {
     const oneShot = { stream: false as const, 'one-shot': true, abortSignal: signal };
-    const answer = await readings(signal, () => call(signal, () => docker.getContainer(container).stats(oneShot)));
+    const answer = await readings.run(() => call(signal, () => docker.getContainer(container).stats(oneShot)), {
+      signal,
+    });
     const {
       read: at,
       cpu_stats: cpu,
@@ -191,7 +193,7 @@ export function makeUsage(client: Client, installation: string, host: Host): Rea
       const request = { size: more.rootDisk === true, abortSignal: signal };
       return call(signal, () => docker.getContainer(containerName(id)).inspect(request));
     };
-    const info = await (more.rootDisk ? disks : inspects)(signal, inspect);
+    const info = await (more.rootDisk ? disks : inspects).run(inspect, { signal });
     runs.delete(id);
     if (!isOurs(info.Config.Labels, installation, id)) return null;
     const rootDiskBytes = more.rootDisk ? (info.SizeRw ?? null) : null;
