@@ -24,7 +24,7 @@ import { idleWatchedIds } from '../../store/tables/stop-policy.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, runningRowsAmong } from '../../store/tables/instances.ts';
 import type { StopAutomatically } from '../instances/actions.ts';
-import { makeFairQueue } from '../base/fair-queue.ts';
+import { makeSemaphore } from '../../async/semaphore.ts';
 import { within, type TaskDeps } from '../base/task-deps.ts';
 import { readSignals } from './signals.ts';
 import type { Traffic } from './traffic.ts';
@@ -84,7 +84,7 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
   const watched = new Map<string, Watched>();
   /** Looks under way, or waiting for their turn. */
   const looks = new Map<string, Promise<void>>();
-  const turns = makeFairQueue(AT_ONCE, AT_ONCE_EACH);
+  const semaphore = makeSemaphore(AT_ONCE, { perOwner: AT_ONCE_EACH });
   let cursor = '';
 
   const entryOf = (instance: Instance): Watched => {
@@ -154,8 +154,8 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
   };
 
   const begin = (id: string, ownerId: string): void => {
-    const look = turns
-      .run(ownerId, ending, () => lookAt(id))
+    const look = semaphore
+      .run(() => lookAt(id), { owner: ownerId, signal: ending })
       .catch((error: unknown) => {
         if (!ending.aborted) log.warn({ id, err: error }, 'an instance could not be judged; it is looked at again');
       })

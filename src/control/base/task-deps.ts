@@ -3,6 +3,7 @@
  * compares what they hold with the intents, `disk-strays.ts` what pools do, `handle-strays.ts` stops and deletes what has none, `measure.ts` measures
  * disks, `root-disks.ts` those of containers, `full-disks.ts` looks into those that are full, `unmount.ts` unmounts what rests, `tidy.ts` ends what has been kept long enough.
  */
+import { withDeadline } from '../../async/abort.ts';
 import type { Store } from '../../store/store.ts';
 import type { Log } from './log.ts';
 import type { Regions } from './regions.ts';
@@ -22,4 +23,4 @@ export interface TaskDeps {
 }
 
 export const within = ({ ending, time }: Pick<TaskDeps, 'ending' | 'time'>, ms: number): AbortSignal =>
-  AbortSignal.any([ending, time.deadline(ms)]);
+  withDeadline(ending, ms, time.deadline);

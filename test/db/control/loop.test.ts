@@ -1,8 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, onTestFinished, test } from 'vitest';
-import { makeFairQueue } from '../../../src/control/base/fair-queue.ts';
-import { startReconcileLoop, type LeasedRow, type ReconcileLoop, type ReconcileResult } from '../../../src/control/base/reconcile-loop.ts';
+import {
+  startReconcileLoop,
+  type LeasedRow,
+  type ReconcileLoop,
+  type ReconcileResult,
+} from '../../../src/control/base/reconcile-loop.ts';
 import { realTime, type Time } from '../../../src/control/base/time.ts';
 import { makeDue } from '../../../src/store/tables/instances.ts';
 import type { LeaseRow } from '../../../src/store/db/leases.ts';
@@ -313,43 +317,4 @@ onEngine('sqlite', 'the loop in trouble', (open) => {
     expect(order.indexOf(few.accountId) - waitedFrom.at).toBeLessThanOrEqual(3);
     await world.until(few1, hasStatus('Running'));
   });
-});
-
-test('a fair queue lets owners take turns, keeps its width, and lets go of those who leave', async () => {
-  const queue = makeFairQueue(1);
-  const order: string[] = [];
-  const never = new AbortController().signal;
-  const first = Promise.withResolvers<void>();
-  const busy = queue.run('a', never, () => first.promise);
-  const leaving = new AbortController();
-  const left = queue.run('c', leaving.signal, async () => void order.push('c')).catch((error: unknown) => error);
-  const all = ['a', 'a', 'b', 'a', 'b'].map((owner) => queue.run(owner, never, async () => void order.push(owner)));
-  leaving.abort(new Error('left'));
-  first.resolve();
-  await Promise.all([busy, ...all]);
-  expect(await left).toMatchObject({ message: 'left' });
-  expect(order).toEqual(['a', 'b', 'a', 'b', 'a']);
-  await expect(queue.run('a', never, () => Promise.reject(new Error('failed')))).rejects.toThrow('failed');
-  await queue.run('a', never, async () => void order.push('after'));
-  expect(order.at(-1)).toBe('after');
-});
-
-test('where deeds may last, one owner has a few under way and others have the rest of the width', async () => {
-  const queue = makeFairQueue(4, 2);
-  const never = new AbortController().signal;
-  const stuck = Promise.withResolvers<void>();
-  let slow = 0;
-  const all = Array.from({ length: 6 }, () =>
-    queue.run('slow', never, () => {
-      slow += 1;
-      return stuck.promise;
-    }),
-  );
-  const order: string[] = [];
-  for (const owner of ['a', 'b', 'a']) await queue.run(owner, never, async () => void order.push(owner));
-  expect(order).toEqual(['a', 'b', 'a']);
-  expect(slow).toBe(2);
-  stuck.resolve();
-  await Promise.all(all);
-  expect(slow).toBe(6);
 });
