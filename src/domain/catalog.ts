@@ -1,18 +1,18 @@
-/** What the operator offers: regions, images, instance types and their prices. */
+/** The operator's catalog: regions, images, instance types and prices. */
 import type { ImageId, InstanceTypeId, RegionId } from './ids.ts';
 import type { Micros } from './money.ts';
 
-/** `interface.md` §4.1, in its order. */
+/** `docs/interface.md` §4.1, in its order. */
 export const chargeModes = ['tidePerHour', 'perHour', 'perDay', 'perWeek', 'perMonth'] as const;
 export type ChargeMode = (typeof chargeModes)[number];
 
 export interface Region {
   id: RegionId;
   name: string;
-  /** Short machine name; the interface's `regionInfo.value`. */
+  /** Short machine name; `regionInfo.value` of the interface. */
   value: string;
   location: string;
-  /** Host (and port) of the gateway that serves this region's instances. */
+  /** Host (and port) of the region's gateway. */
   domain: string;
   sshAddress: string;
   engine: 'docker' | 'simulated';
@@ -21,7 +21,7 @@ export interface Region {
 export interface Image {
   id: ImageId;
   name: string;
-  /** What the engine calls it: `registry/name:tag`, or `berth.local/<recipe>:<hash>` for one built from a recipe. */
+  /** Engine reference: `registry/name:tag`, or `berth.local/<recipe>:<hash>` of a built recipe. */
   ref: string;
   architecture: string;
   isPublic: boolean;
@@ -38,15 +38,14 @@ export interface InstanceType {
   cpuType: string;
   memoryGB: number;
   gpuCount: number;
-  /** '' for a CPU type. */
   gpuName: string;
   rootDiskGB: number;
-  /** Base size of `/root/dataDisk`, to which a launch adds `extraDataDiskSizeDB`. */
+  /** Base size of `/root/dataDisk`; a launch adds `extraDataDiskSizeDB`. */
   dataDiskGB: number;
   pricesMicros: Record<ChargeMode, Micros>;
 }
 
-/** What a region can hold and what of it is promised, counted where a launch is decided. CPU in thousandths of a core. */
+/** CPU in thousandths of a core. */
 export interface Capacity {
   cpuMilli: number;
   memoryMiB: number;

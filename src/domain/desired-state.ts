@@ -1,10 +1,10 @@
-/** The wish that an action is: what of an instance it changes at once, before anybody has done anything. */
+/** Changes of an instance's row by a requested action, before the engine has done anything. */
 import { withoutPastStop } from './stop-policy.ts';
 import { nextStatus, type Action } from './instance-states.ts';
 import type { Instance } from './instance.ts';
 import { beginOperation, type Cause } from './operation.ts';
 
-/** Throws for an action that `whyNot` does not allow and the table of transitions does not know. */
+/** Throws if the action is illegal (`refusalOfAction`) and `transitions` has no such event. */
 export function applyAction(action: Action, instance: Instance, nowMs: number, cause: Cause = 'user'): Instance {
   const { observed } = instance;
   const next = {

@@ -1,22 +1,20 @@
-/** The wish to make an instance's own disks larger. It goes on beside whatever the instance does; nothing else of it changes. */
+/** Requests to grow an instance's own disks, which run beside its other operations. */
 import { dataDiskGB, dockerDiskGB } from './disk.ts';
 import { isLasting } from './instance-states.ts';
 import type { Instance } from './instance.ts';
 import { beginOperation } from './operation.ts';
 
-/** What is not set stays. */
+/** An absent size stays unchanged. */
 export interface DiskSizes {
   dataDiskGB?: number | undefined;
   dockerStorageGB?: number | undefined;
 }
 
-/** Why it can't be wished now, with what would work; null when it can. */
 export function refusalOfExpansion({ observed, operation }: Pick<Instance, 'observed' | 'operation'>): string | null {
   if (operation.endedAtMs === null) return `its ${operation.kind} is under way; wait until that has ended`;
   return isLasting(observed.status) ? null : `it is ${observed.status}; wait until it is Running, or stop it`;
 }
 
-/** Why these are no sizes to expand to, with what would work; null when they are. */
 export function refusalOfSizes({ spec }: Pick<Instance, 'spec'>, sizes: DiskSizes): string | null {
   const whyNot = (name: string, nowGB: number, wantedGB: number | undefined): string | null => {
     if (wantedGB === undefined || wantedGB > nowGB) return null;

@@ -1,4 +1,4 @@
-/** What an instance shows of its disks, out of what was measured of each. Pure. */
+/** Disk usage of an instance, from the measurements of each disk. */
 import { isFull, usedPercent, nextWarning } from './disk-warnings.ts';
 import {
   inGB,
@@ -14,14 +14,13 @@ import type { Instance } from './instance.ts';
 
 type Measured = Pick<Disk, 'kind' | 'id' | 'sizeGB' | 'usageBytes'>;
 
-/** The root disk, as its engine tells of it. */
 export interface RootDiskUsage {
   bytes: number;
-  /** Null while that is not known. */
+  /** Null while unknown. */
   biggest: DiskEntry[] | null;
 }
 
-/** All that it has but its root disk. */
+/** Every disk except the root disk. */
 export const diskIdsOf = (instance: Pick<Instance, 'id' | 'ownerId' | 'spec'>): DiskId[] => [
   ...ownDisks(instance, 0).map(({ kind, id }) => ({ kind, id })),
   ...instance.spec.mounts.map(({ volumeId }): DiskId => ({ kind: 'volume', id: volumeId })),
@@ -29,11 +28,11 @@ export const diskIdsOf = (instance: Pick<Instance, 'id' | 'ownerId' | 'spec'>): 
 
 interface Sights {
   root?: RootDiskUsage | undefined;
-  /** What takes most of a disk; absent while that is not known. */
+  /** Largest entries of a disk; undefined while unknown. */
   biggest: (disk: DiskId) => DiskEntry[] | undefined;
 }
 
-/** `disks`: those of `disksOf` that there are, in its order. What was not looked at again stays as it was known. */
+/** `disks`: the existing ones of `diskIdsOf`. Unmeasured values stay unchanged. */
 export function updateDiskUsage(instance: Instance, disks: readonly Measured[], { root, biggest }: Sights): DiskUsage {
   const { diskUsage: before } = instance;
   const bytesOf = (kind: Disk['kind']): number => disks.find((disk) => disk.kind === kind)?.usageBytes ?? 0;
@@ -64,21 +63,21 @@ function mountPathOf({ spec }: Pick<Instance, 'spec'>, { kind, id }: DiskId): st
   return spec.mounts.find(({ volumeId }) => volumeId === id)?.mountPath ?? '';
 }
 
-/** One disk, as `/instance/get` shows it. */
+/** A disk in the answer of `/instance/get`. */
 export interface PublicDisk {
   disk: FullDisk['disk'];
-  /** Of a volume; of an instance's own disk, what it is known by. '' of the root disk. */
+  /** Volume id or disk id; '' for the root disk. */
   id: string;
   mountPath: string;
   sizeGB: number;
-  /** Whether it stops a writer, or is measured alone. */
+  /** Whether writers fail at the size, or usage is only measured. */
   sizeLimit: 'hard' | 'soft';
   usageGB: number;
   percent: number;
   biggest: { path: string; usageGB: number }[];
 }
 
-/** The root disk first; `disks` as above. */
+/** The root disk comes first. */
 export function publicDisks(
   instance: Instance,
   disks: readonly (Measured & Pick<PublicDisk, 'sizeLimit'>)[],

@@ -1,19 +1,19 @@
-/** When the owner of a disk is told that it fills up. Pure. */
+/** Warnings to the owner of a disk that fills up. */
 import { BYTES_PER_GB, inGB, type Disk, type FullDisk, type DiskEntry } from './disk.ts';
 
-/** From such a share on it is all but full, and what takes most of it is named. */
+/** Level that also lists the largest entries. */
 export const FULL_PERCENT = 95;
 const WARN_AT_PERCENT: readonly number[] = [80, FULL_PERCENT];
-/** So much below a level it must have been before its owner is told of that level again. */
+/** Hysteresis: usage must fall this far below a level before the level is warned of again. */
 const FELL_BY_PERCENT = 5;
 
-/** Rounded down: 95 is said of what has reached it. Of a size of 0 nothing can be full. */
+/** Rounded down, so 95 means reached. 0 for a disk of size 0. */
 export const usedPercent = ({ usageBytes, sizeGB }: Pick<Disk, 'usageBytes' | 'sizeGB'>): number =>
   sizeGB === 0 ? 0 : Math.floor((usageBytes / (sizeGB * BYTES_PER_GB)) * 100);
 
 export const isFull = (disk: Pick<Disk, 'usageBytes' | 'sizeGB'>): boolean => usedPercent(disk) >= FULL_PERCENT;
 
-/** The level that counts as told from now on, and whether its owner is to be told of it. */
+/** Returns the level warned of from now on, and whether to notify the owner. */
 export function nextWarning(percent: number, warnedPercent: number): { warnedPercent: number; tell: boolean } {
   const reached = WARN_AT_PERCENT.findLast((level) => percent >= level) ?? 0;
   if (reached > warnedPercent) return { warnedPercent: reached, tell: true };
@@ -21,7 +21,7 @@ export function nextWarning(percent: number, warnedPercent: number): { warnedPer
   return { warnedPercent: kept ?? 0, tell: false };
 }
 
-/** Such as `the data disk is 97 % full; most of it is in /root/dataDisk/runs (12.1 GB)`. '' when none is. */
+/** Example: `the data disk is 97 % full; most of it is in /root/dataDisk/runs (12.1 GB)`. */
 export const fullDisksText = (full: readonly FullDisk[]): string =>
   full
     .map(({ disk, mountPath, percent, biggest }) => {

@@ -1,6 +1,6 @@
 /**
- * Disks: all that outlives a container. Each is a kind and an id, lies in a pool of its region, and has a size that is promised from
- * when it is asked for until nothing of it is left.
+ * Disks: storage that outlives containers. A disk has a kind, an id, a pool of its region, and a
+ * size that is reserved from the request until its removal.
  */
 import type { InstanceId, RegionId, UserId } from './ids.ts';
 import type { Instance } from './instance.ts';
@@ -11,7 +11,7 @@ export type DiskKind = (typeof diskKinds)[number];
 
 export interface DiskId {
   kind: DiskKind;
-  /** Volume id, snapshot id, instance id, or `<userId>/<regionId>` of a shared folder. */
+  /** Volume, snapshot or instance id, or `<userId>/<regionId>` of a shared folder. */
   id: string;
 }
 
@@ -19,37 +19,34 @@ export interface Disk extends DiskId {
   regionId: RegionId;
   pool: PoolName;
   ownerId: UserId;
-  /** Whole units of 2³⁰ bytes. */
+  /** Units of 2³⁰ bytes. */
   sizeGB: number;
-  /** An instance's own was there once: one that is gone since is lost, and not made anew. Of volumes their status says it. */
+  /** An instance's provisioned disk that is absent is lost, and not created again. */
   provisioned: boolean;
-  /** As last measured. */
   usageBytes: number;
-  /** The highest of `WARN_AT_PERCENT` that its owner was told of since it was below. */
+  /** Highest level of `WARN_AT_PERCENT` that the owner was warned of. */
   warnedPercent: number;
 }
 
-/** A folder or a file of a disk, by its path below the disk's own folder. */
+/** Path relative to the disk's root. */
 export interface DiskEntry {
   path: string;
   bytes: number;
 }
 
-/** A disk of an instance that is all but full. */
 export interface FullDisk {
   disk: 'root' | DiskKind;
   mountPath: string;
   percent: number;
-  /** What takes most of it; empty while that is not known. */
+  /** Empty while unknown. */
   biggest: DiskEntry[];
 }
 
-/** What the disks of one instance hold, as last measured. */
 export interface DiskUsage {
   rootBytes: number;
   dataBytes: number;
   dockerBytes: number;
-  /** As a disk's own `warnedPercent`: the root disk lies in no pool, and has no row. */
+  /** Like `Disk.warnedPercent`; the root disk has no row of its own. */
   rootWarnedPercent: number;
   full: FullDisk[];
 }
@@ -58,38 +55,34 @@ export const noUsage: DiskUsage = { rootBytes: 0, dataBytes: 0, dockerBytes: 0, 
 
 export const BYTES_PER_GB = 1024 ** 3;
 
-/** As answers say it: to a thousandth. */
+/** Rounded to a thousandth. */
 export const inGB = (bytes: number): number => Math.round((bytes / BYTES_PER_GB) * 1000) / 1000;
 
-/** Of the account's own instances and of nobody else; found by the kind and the id alone. */
 export const diskKey = ({ kind, id }: DiskId): string => `${kind}/${id}`;
 
 export const dataDisk = (id: InstanceId): DiskId => ({ kind: 'data', id });
 
-/** Holds what a Docker inside keeps: images, containers, its volumes. */
+/** The data root of Docker inside the instance. */
 export const dockerDisk = (id: InstanceId): DiskId => ({ kind: 'docker', id });
 
-/** One of all the account's instances in a region. */
 export const sharedDisk = ({ ownerId, spec }: Pick<Instance, 'ownerId' | 'spec'>): DiskId => ({
   kind: 'shared',
   id: `${ownerId}/${spec.regionId}`,
 });
 
-/** Where an instance sees its own disks; of a Docker inside, where that keeps what it has. */
 export const ownMountPaths: Readonly<Record<'data' | 'shared' | 'docker', string>> = {
   data: '/root/dataDisk',
   shared: '/root/sharedDisk',
   docker: '/var/lib/docker',
 };
 
-/** Of a Docker inside whose launch did not say how much. */
 const DOCKER_GB = 20;
 
 export const dockerDiskGB = ({ dockerStorageGB }: Instance['spec']): number => dockerStorageGB || DOCKER_GB;
 
 export const dataDiskGB = ({ type, extraDataDiskGB }: Instance['spec']): number => type.dataDiskGB + extraDataDiskGB;
 
-/** Disks that an instance brings with it, and how large each is to be; volumes are their own. */
+/** An instance's own disks with their desired sizes; volumes excluded. */
 export function ownDisks(
   instance: Pick<Instance, 'id' | 'ownerId' | 'spec'>,
   sharedGB: number,

@@ -1,19 +1,18 @@
-/** Paths of files inside a volume: relative, of plain names, `a/b/c`; '' is the volume's own folder. */
+/** Paths of files inside a volume: relative, such as `a/b/c`; '' is the volume's root. */
 
-/** `link` is a symbolic one, whatever it leads to; `other` a pipe, socket or device. */
+/** `link`: symbolic, not followed; `other`: pipe, socket or device. */
 export const fileKinds = ['file', 'folder', 'link', 'other'] as const;
 export type FileKind = (typeof fileKinds)[number];
 
-/** The bounds of Linux, PATH_MAX and NAME_MAX, in bytes of UTF-8. */
+/** Linux PATH_MAX and NAME_MAX, in bytes of UTF-8. */
 const MAX_PATH_BYTES = 4096;
 const MAX_NAME_BYTES = 255;
 
 const bytesOf = (text: string): number => new TextEncoder().encode(text).length;
 
-/** The names along a path, the volume's own folder left out. */
 export const namesOf = (path: string): string[] => (path === '' ? [] : path.split('/'));
 
-/** Why a text is no path of a file; null when it is one. The words go on from "the path", and say what would be one. */
+/** Returns why the text is no file path, or null. The message continues "the path". */
 export function refusalOfFilePath(path: string): string | null {
   if (!path.isWellFormed()) return 'has half of a surrogate pair, which has no UTF-8; send whole characters';
   if (path.includes('\0')) return 'has a NUL character, which no file name has; leave it out';

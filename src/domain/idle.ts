@@ -1,51 +1,46 @@
 /**
  * # Idleness
  *
- * An instance with an idle policy is looked at again and again. A look reads signals, in the order of `signalNames`: the first that
- * tells of use is the reason why the instance is active. Only when every signal was read, and none tells of use, is it idle, and
- * only when that went on without a break for as long as the policy says is it stopped, after a warning.
+ * An instance with an idle policy is checked periodically. A check reads signals in the order of
+ * `signalNames`; the first that shows use is the reason why the instance is active. The instance is
+ * idle when every required signal is fresh and none shows use. It is stopped, after a warning, when
+ * it stays idle for as long as the policy says.
  *
- * A signal that is missing or old says nothing, and least of all that nobody is there: the judgement is `unknown`, and idleness is
- * counted anew from when all is known again. The same after a pause between two looks, a jump of the clock, a start of the server:
- * what was not watched is not known.
+ * A missing or stale signal gives the verdict `unknown` and restarts the idle time. So do a gap
+ * between two checks, a clock step and a server start: unobserved time never counts as idle.
  */
 
 export const signalNames = ['keepAlive', 'kernel', 'terminal', 'ssh', 'http', 'gpu', 'cpu'] as const;
 export type SignalName = (typeof signalNames)[number];
 
-/** Signals that a policy may leave out. A keep-alive call always counts. */
+/** Signals that a policy may ignore. A keep-alive call always counts. */
 export const ruleNames = ['kernel', 'terminal', 'ssh', 'http', 'gpu', 'cpu'] as const;
 export type RuleName = (typeof ruleNames)[number];
 
 export interface IdlePolicy {
-  /** Stop when nothing has used it for so long. */
   afterMs: number;
-  /** These don't keep it: a forgotten ssh session, say. */
   ignore: RuleName[];
-  /** In use from here on, in percent of one CPU, however many it has: one busy thread is work. */
+  /** Percent of one CPU, whatever the core count: one busy thread is work. */
   cpuPercent: number;
-  /** In use from here on, in percent of its busiest GPU. */
   gpuPercent: number;
 }
 
 export const idlePolicy = (afterMs: number, more: Partial<IdlePolicy> = {}): IdlePolicy => ({
   afterMs,
   ignore: [],
-  cpuPercent: 10, // a notebook server with an open page idles at one or two
+  cpuPercent: 10, // a notebook server with an open page idles at 1–2 %
   gpuPercent: 5,
   ...more,
 });
 
-/** What one source told. */
 export interface Signal {
   name: SignalName;
-  /** When it was read; 0 when it could not be, and `text` says why. */
+  /** Read at; 0 if the read failed, and `text` says why. */
   atMs: number;
-  /** Whether it was in use at that moment. */
   inUse: boolean;
-  /** When it was last in use, as far as the source remembers; 0 when it knows of no use. */
+  /** Last use that the source knows of; 0: none. */
   usedAtMs: number;
-  /** What it told, to go on after "because": "a kernel is busy (notebook train.ipynb)". */
+  /** Continues "because": "a kernel is busy (notebook train.ipynb)". */
   text: string;
 }
 
@@ -58,14 +53,12 @@ export const unreadSignal = (name: SignalName, text: string): Signal => ({
 });
 
 export interface IdleLimits {
-  /** From one look at an instance to the next. */
   checkEveryMs: number;
-  /** A signal older than this says nothing any more; a longer pause between looks breaks the watch. */
+  /** Maximum age of a signal, and longest gap between two checks. */
   staleMs: number;
-  /** What was used so short a time ago counts as in use. */
+  /** Use this recent counts as current. */
   recentMs: number;
   longestWarningMs: number;
-  /** A connection that lasts no longer may be a probe of ours. */
   probeMs: number;
 }
 
@@ -74,16 +67,15 @@ export const defaultIdleLimits: IdleLimits = {
   staleMs: 90_000,
   recentMs: 45_000,
   longestWarningMs: 10 * 60_000,
-  probeMs: 2_500, // ours are given up after two seconds
+  probeMs: 2_500, // our probes time out after two seconds
 };
 
-/** What is remembered from one judgement to the next. */
 export interface IdleWatch {
-  /** Since when nothing was missed; null: from the next judgement on. */
+  /** Start of the gapless observation; null: starts with the next check. */
   sinceMs: number | null;
   usedAtMs: number;
   assessedAtMs: number;
-  /** The beginning of the idleness that was warned of. */
+  /** Start of the idle period that was warned of. */
   warnedOfMs: number | null;
 }
 
@@ -94,16 +86,15 @@ export interface IdleVerdict {
   because: string;
   idleSinceMs: number | null;
   willStopAtMs: number | null;
-  /** What is to be done now. A stop always comes after a warning, at another look. */
+  /** A stop always follows a warning of an earlier check. */
   action: 'nothing' | 'warn' | 'stop';
   watch: IdleWatch;
 }
 
-/** What has to be known before it counts as idle. */
 export const requiredSignals = ({ ignore }: IdlePolicy, hasGpus: boolean): SignalName[] =>
   signalNames.filter((name) => (name === 'keepAlive' || !ignore.includes(name)) && (name !== 'gpu' || hasGpus));
 
-/** A reading from the future is of a clock that was moved since: how old it is nobody knows. */
+/** A reading from the future predates a clock step: its age is unknown. */
 export const isFresh = ({ atMs }: Signal, nowMs: number, { staleMs }: IdleLimits): boolean =>
   Math.abs(nowMs - atMs) <= staleMs;
 
@@ -125,7 +116,7 @@ export function assessIdleness(
   const sinceLookMs = nowMs - before.assessedAtMs;
   const unbroken = sinceLookMs >= 0 && sinceLookMs <= limits.staleMs ? before.sinceMs : null;
   if (active) {
-    // How long after this look it goes on nobody knows, nor what those do that were not read: idleness begins at a later look.
+    // The end of this use is unknown, and so are unread signals: idleness starts at a later check.
     const over = allKnown && !fresh.some((signal) => signal.inUse);
     const watch = over
       ? { sinceMs: unbroken ?? nowMs, usedAtMs: lastUse(fresh, nowMs), assessedAtMs: nowMs, warnedOfMs: null }
@@ -159,6 +150,6 @@ export function assessIdleness(
 const lastUse = (signals: readonly Signal[], nowMs: number): number =>
   Math.min(nowMs, Math.max(...signals.map(({ usedAtMs }) => usedAtMs)));
 
-/** A third of the time, and never less than two looks: a warning that no look is left for would put the stop off. */
+/** A third of the idle time, at least two checks: the stop must not wait for a late warning. */
 const warningMs = ({ afterMs }: IdlePolicy, { longestWarningMs, checkEveryMs }: IdleLimits): number =>
   Math.max(Math.min(afterMs / 3, longestWarningMs), 2 * checkEveryMs);

@@ -1,9 +1,9 @@
-/** Branded ids, so that one kind can't be passed where another is meant. Shapes are the interface's (`interface.md` §2). */
+/** Branded ids: the compiler refuses one kind where another is meant (`docs/interface.md` §2). */
 declare const brand: unique symbol;
 type Branded<T, Name extends string> = T & { readonly [brand]: Name };
 
 export type UserId = Branded<string, 'UserId'>;
-/** `notebook-<uuid>` (`interface.md` §2.1). */
+/** `notebook-<uuid>` (`docs/interface.md` §2.1). */
 export type InstanceId = Branded<string, 'InstanceId'>;
 export type VolumeId = Branded<string, 'VolumeId'>;
 export type SnapshotId = Branded<string, 'SnapshotId'>;

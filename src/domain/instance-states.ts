@@ -1,10 +1,10 @@
 /**
  * # The states of an instance
  *
- * A wish (`desired`) is written by a use-case, a sight (`observed`) by a pass, and neither by the other. A launch, start or restart
- * wishes `running`, a stop `stopped`, an archive `archived`, a terminate `released`; what ends an instance by itself (a schedule, the
- * longest run, idleness) wishes `stopped` as its owner would. Passes then bring the engine to the wish, and the `status` that callers
- * see follows from what was met on the way:
+ * A use case writes the desired state (`desired`), a reconciler the observation (`observed`).
+ * Launch, start and restart desire `running`; stop and automatic stops (schedule, longest run,
+ * idleness) `stopped`; archive `archived`; terminate `released`. Reconcilers bring the engine to
+ * the desired state, and the `status` that callers see follows from their observations:
  *
  *     launch ──► Initializing ──► PullingImage ──► Starting ──► Running
  *                     │                │ ▲             │
@@ -13,22 +13,22 @@
  *
  *     Running ── stop ──► Running, phase Stopping ──► Stopped ── start ──► Starting ──► Running
  *     Running ── restart ──► Restarting ──► Running
- *     Running or Stopped ── archive ──► the same, phase Archiving ──► Archived ── start ──► Starting ──► Running
+ *     Running or Stopped ── archive ──► phase Archiving ──► Archived ── start ──► Starting ──► Running
  *     any ── terminate ──► Released (at once; the phase says what is still to be cleaned)
  *
- * `Initializing` is the time before its image had to be pulled or its container exists; a failure then is `InitializationFailed`,
- * later `StartingFailed` (and so is an image that could not be had in time). Both are lasting: Berth gives up the wish (desired
- * becomes `stopped`), frees the capacity, and the user may start or terminate it; what a container was made for can be archived.
- * A launch that waits in line for capacity is `Initializing`, phase `Queued`, reason `NoCapacity`.
- * A container that ends by itself, or is removed by others, while `running` is wished is started or made again with back-off, up
- * to `limits.maxAttempts`.
+ * A failure before the image pull or the container is `InitializationFailed`, later
+ * `StartingFailed` (also when the image never arrives). Both are permanent: desired becomes
+ * `stopped`, capacity is freed, and the user may start, terminate or, once a container existed,
+ * archive. A launch in the capacity queue is `Initializing`, phase `Queued`, reason `NoCapacity`. A
+ * container that exits or disappears while `running` is desired is restarted with back-off, up to
+ * `limits.maxAttempts`.
  *
- * Nobody is ever stuck: each status that is not lasting has a deadline (`deadlines`), terminate is legal in every state, and an
- * engine that is away stops the clock of the deadlines instead of failing what it holds. A stop alone can't fail: what does not hear
- * it is killed after `limits.stopDeadlineMs`, and if the engine refuses even that, the reason says so while it is tried again.
+ * No instance is stuck: each transient status has a deadline (`deadlines`), terminate is always
+ * legal, and an engine outage pauses deadlines. A stop never fails: after `limits.stopDeadlineMs`
+ * the container is killed, and a refused kill is retried with the reason shown.
  */
 
-/** `interface.md` §3, in its order. */
+/** `docs/interface.md` §3, in its order. */
 export const instanceStatuses = [
   'Running',
   'Stopped',
@@ -43,25 +43,24 @@ export const instanceStatuses = [
 ] as const;
 export type InstanceStatus = (typeof instanceStatuses)[number];
 
-/** What moves a status: the wishes to start, restart and terminate, and what passes meet. A stop and an archive move it only once they are done. */
+/** Stop and archive change the status only once they are done. */
 export const statusEvents = [
-  'start', // wished, of one that had a container
-  'startAnew', // wished, of one that never had
-  'restart', // wished
-  'terminate', // wished
-  'pull', // bytes of its image move
-  'imageFails', // the image can't be had now and is tried again
-  'create', // the engine is about to be asked for its container
-  'made', // its container runs; ssh does not answer yet
-  'ready', // ssh (or what the image has instead) answers
-  'end', // its container ended, or was removed by others, while it was wished to run
-  'giveUp', // it can't be brought to run
-  'stop', // a stop came to rest
-  'archive', // its root disk is kept as an image, and its container is gone
+  'start', // requested, of an instance that had a container
+  'startAnew', // requested, of one that never had
+  'restart',
+  'terminate',
+  'pull', // image bytes arrive
+  'imageFails', // the image is unavailable; retried
+  'create', // about to ask the engine for the container
+  'made', // the container runs; ssh does not answer yet
+  'ready', // ssh, or its substitute, answers
+  'end', // the container ended or was removed while `running` was desired
+  'giveUp',
+  'stop',
+  'archive', // root disk saved as an image, container removed
 ] as const;
 export type StatusEvent = (typeof statusEvents)[number];
 
-/** Which event moves which status to which. What is not here does not happen: `after` throws. */
 export const transitions: Readonly<Record<InstanceStatus, Readonly<Partial<Record<StatusEvent, InstanceStatus>>>>> = {
   Initializing: {
     pull: 'PullingImage',
@@ -123,7 +122,7 @@ export const transitions: Readonly<Record<InstanceStatus, Readonly<Partial<Recor
   StartingFailed: {
     start: 'Starting',
     startAnew: 'Initializing',
-    stop: 'Stopped', // of one that was to be archived, and is not
+    stop: 'Stopped', // after a failed or cancelled archive
     archive: 'Archived',
     terminate: 'Released',
   },
@@ -132,33 +131,33 @@ export const transitions: Readonly<Record<InstanceStatus, Readonly<Partial<Recor
   Released: {},
 };
 
-/** The status after the event. Throws when the table knows no such move: that is a fault of ours, and nothing is written. */
+/** Throws if the table has no such transition: a bug of ours, and nothing is written. */
 export function nextStatus(status: InstanceStatus, event: StatusEvent): InstanceStatus {
   const next = transitions[status][event];
   if (next === undefined) throw new Error(`no event "${event}" leads out of the status ${status}`);
   return next;
 }
 
-/** Closed list of `instanceRuntimeInfo.phase`: what is being done right now. */
+/** Closed list of `instanceRuntimeInfo.phase`: the work in progress. */
 export const phases = [
-  'Queued', // no pass has looked at the wish yet, or it waits: in line for capacity, or to be started again after its container ended
-  'DownloadImage', // bytes of the image move, or the image is being built
-  'PrepareDisks', // waits for its volumes, or makes its disks
+  'Queued', // not reconciled yet, waiting for capacity, or in back-off after an exit
+  'DownloadImage',
+  'PrepareDisks',
   'CreateContainer',
-  'WaitReady', // the container runs, ssh does not answer yet
+  'WaitReady',
   'Ready',
   'Stopping',
   'Stopped',
-  'Archiving', // its root disk is being kept as an image
+  'Archiving',
   'Archived',
-  'Cleaning', // released; its container is being removed, and holds its ports and volumes until it is
-  'RemovingDisks', // released; its container is gone, its data disk is being removed
-  'Cleaned', // released; nothing of it is left
+  'Cleaning', // released; the container is being removed and still holds its ports and volumes
+  'RemovingDisks', // released; container gone, data disk being removed
+  'Cleaned',
   'Failed',
 ] as const;
 export type Phase = (typeof phases)[number];
 
-/** Closed list of `instanceRuntimeInfo.diagnosisReason`, each with what the user can do next. '' means nothing is wrong. */
+/** Closed list of `instanceRuntimeInfo.diagnosisReason`, each with the user's next step. */
 export const diagnoses = {
   '': '',
   NoCapacity:
@@ -195,7 +194,7 @@ export const diagnoses = {
 } as const;
 export type Diagnosis = keyof typeof diagnoses;
 
-/** What a reason of waiting is called once it is waited for no longer: nothing goes on by itself then. */
+/** Reasons that change once nothing is retried any more. */
 const lasting: Readonly<Partial<Record<Diagnosis, Diagnosis>>> = {
   NoCapacity: 'CapacityTimeout',
   EngineUnreachable: 'StartTimeout',
@@ -205,10 +204,9 @@ const lasting: Readonly<Partial<Record<Diagnosis, Diagnosis>>> = {
   ContainerExited: 'CrashLoop',
 };
 
-/** The reason that stays when the wish is given up. */
 export const permanentReason = (reason: Diagnosis): Diagnosis => lasting[reason] ?? reason;
 
-/** Statuses that something must lead out of before a deadline; the others are lasting: nothing but a new wish, or a crash, leaves them. */
+/** Statuses with a deadline. Only a new request or a crash leaves any other status. */
 export type TransientStatus = 'Initializing' | 'PullingImage' | 'Starting' | 'Restarting';
 
 export const isLasting = (status: InstanceStatus): status is Exclude<InstanceStatus, TransientStatus> =>
@@ -220,10 +218,7 @@ export type Action = (typeof actions)[number];
 export const desiredStates = ['running', 'stopped', 'archived', 'released'] as const;
 export type DesiredState = (typeof desiredStates)[number];
 
-/**
- * Why an action is not legal now, or null when it is. Terminate is legal in every state; the caller never sees a released
- * instance here, because it is gone (404) for actions.
- */
+/** Returns why the action is illegal, or null. Released instances answer 404 before. */
 export function refusalOfAction(action: Action, status: InstanceStatus, desired: DesiredState): string | null {
   const stopping = desired === 'stopped' && (status === 'Running' || !isLasting(status));
   const archiving = desired === 'archived' && status !== 'Archived';
@@ -231,7 +226,7 @@ export function refusalOfAction(action: Action, status: InstanceStatus, desired:
     case 'terminate':
       return null;
     case 'stop':
-      // Of one that is being archived it gives the archive up.
+      // Stop cancels an archive.
       if (desired === 'running' || archiving) return null;
       return stopping
         ? 'it is stopping already; wait until it is Stopped, or terminate it'
@@ -256,45 +251,40 @@ export function refusalOfAction(action: Action, status: InstanceStatus, desired:
   }
 }
 
-/** What is legal now, as lists say it (`actions`). Nothing is for a released one. */
 export const legalActions = (status: InstanceStatus, desired: DesiredState): Action[] =>
   desired === 'released' ? [] : actions.filter((action) => refusalOfAction(action, status, desired) === null);
 
-/** Times and counts that the plan obeys. Milliseconds where the name says so. */
 export interface Limits {
-  /** From a wish to run until the image must be there. */
+  /** Image, disk and start deadlines count from the request to run. */
   imageDeadlineMs: number;
-  /** From a wish to run until volumes and disks must be there. */
   disksDeadlineMs: number;
-  /** From a started container until ssh (or else the notebook) must answer. */
+  /** Counts from the container's start until ssh, or else the notebook, answers. */
   readyDeadlineMs: number;
-  /** So long the gateway's process is waited for to serve ssh of an image that has no sshd; without it the instance is ready all the same. */
+  /** Wait for the gateway's ssh front, for images without sshd; ready without it afterwards. */
   sshFrontMs: number;
-  /** From a wish to run until it must run, whatever it waits for: what no deadline above has ended. */
   startDeadlineMs: number;
-  /** From a wish to stop or archive until it is killed without grace. */
+  /** Counts from the request to stop or archive until a kill without grace. */
   stopDeadlineMs: number;
   maxAttempts: number;
-  /** How often a disk is tried to be made or made larger when the host fails: some minutes, for it may be a disk of a network. */
+  /** Spans some minutes of host failures, as of a network disk. */
   maxDiskAttempts: number;
   backOffBaseMs: number;
   backOffMaxMs: number;
   stopGraceMs: number;
-  /** A call to an engine that should be quick is given up after this: what came of it is unknown then. */
+  /** Deadline of quick engine calls. The outcome is unknown after it. */
   callDeadlineMs: number;
-  /** The same of a storage that makes or mounts one disk. */
+  /** Per disk created or mounted. */
   storageDeadlineMs: number;
-  /** The same of a call that copies a root disk. */
   copyDeadlineMs: number;
-  /** How soon an engine that did not answer, or did not do what it said, is asked again. */
+  /** Delay before an engine is asked again. */
   engineRetryMs: number;
 }
 
-/** As long may an engine copy a root disk: tens of gigabytes to a slow disk. */
+/** Longest copy of a root disk by an engine: tens of gigabytes to a slow disk. */
 export const MAX_COPY_MS = 60 * 60_000;
 
 export const defaultLimits: Limits = {
-  imageDeadlineMs: 30 * 60_000, // interface-notes.md: ends as StartingFailed after 30 minutes
+  imageDeadlineMs: 30 * 60_000, // docs/interface.md, decisions: StartingFailed after 30 minutes
   disksDeadlineMs: 10 * 60_000,
   readyDeadlineMs: 120_000,
   sshFrontMs: 5_000,
@@ -307,7 +297,7 @@ export const defaultLimits: Limits = {
   stopGraceMs: 10_000,
   callDeadlineMs: 60_000,
   storageDeadlineMs: 60_000,
-  copyDeadlineMs: MAX_COPY_MS + 5 * 60_000, // an engine gives up first, and says why
+  copyDeadlineMs: MAX_COPY_MS + 5 * 60_000, // the engine gives up first, and says why
   engineRetryMs: 2_000,
 };
 
@@ -316,10 +306,7 @@ export interface Deadline {
   reason: Diagnosis;
 }
 
-/**
- * How long each status that is not lasting may last, and what it ended by then says. Counted from the wish, or from when the engine
- * answered again after it had been away (`Observed.countedFromMs`). Waiting in line for capacity has a deadline of its own.
- */
+/** Counted from the request, or from the end of an engine outage (`Observed.countedFromMs`). */
 export const deadlines: Readonly<Record<TransientStatus, Deadline>> = {
   Initializing: { limit: 'startDeadlineMs', reason: 'StartTimeout' },
   PullingImage: { limit: 'imageDeadlineMs', reason: 'ImageFailed' },
@@ -327,7 +314,7 @@ export const deadlines: Readonly<Record<TransientStatus, Deadline>> = {
   Restarting: { limit: 'startDeadlineMs', reason: 'StartTimeout' },
 };
 
-/** Phases with a shorter deadline than their status. `WaitReady` has another one, counted from the start of the container. */
+/** Shorter than their status's. `WaitReady` counts from the container's start. */
 export const phaseDeadlines: Readonly<Partial<Record<Phase, Deadline>>> = {
   PrepareDisks: { limit: 'disksDeadlineMs', reason: 'DisksFailed' },
 };

@@ -1,7 +1,7 @@
 /**
- * One instance as Berth keeps it: what was asked (`spec`, a snapshot that later changes of the catalog don't touch), what is
- * wished (`desired`, `generation`), what was last seen (`observed`), and how the present wish fares (`operation`). The wish is
- * written by use-cases, the rest by passes.
+ * An instance row: the requested spec (`spec`, unaffected by later catalog changes), the desired
+ * state (`desired`, `generation`), the last observation (`observed`) and the current operation. Use
+ * cases write the desired state, reconcilers the rest.
  */
 import type { ChargeMode, Image, InstanceType } from './catalog.ts';
 import type { InstanceId, RegionId, UserId, VolumeId } from './ids.ts';
@@ -35,7 +35,7 @@ export interface InstanceSpec {
   initScript: string;
 }
 
-/** A port inside the instance and the port of the host that the engine publishes for it (0 until allotted). 22 is always among them. */
+/** `nodePort` is 0 until allotted. Port 22 is always included. */
 export interface NodePort {
   port: number;
   nodePort: number;
@@ -48,27 +48,25 @@ export interface Observed {
   diagnosisMessage: string;
   message: string;
   healthy: boolean;
-  /** When it last came to rest without running; 0 while it runs or never did. */
+  /** Last stop; 0 while it runs or never stopped. */
   stoppedAtMs: number;
-  /** Since when it has been Running without a break; 0 while it does not. */
+  /** Start of the current Running period; 0 while not Running. */
   runningSinceMs: number;
-  /** Deadlines count from here if it is later than the wish: the engine was away before. */
+  /** End of the last engine outage. Deadlines count from here if it is later than the request. */
   countedFromMs: number;
-  /** What told that it was ready: an image without sshd and notebook is not asked for its health. */
+  /** Proof of readiness. `nothing` (no sshd, no notebook) means no health checks. */
   answersBy: 'ssh' | 'notebook' | 'nothing';
-  /** Its image has no sshd, so the gateway's process serves ssh in its stead; said anew by each start. */
+  /** The gateway serves ssh for an image without sshd. Set by each start. */
   sshFront: boolean;
-  /** How far a pull, a build or an archive is; null while none is under way. */
   progress: Progress | null;
 }
 
-/** Image of the root disk that stands for the container of an Archived instance, and after that for one that was lost. */
+/** Saved root disk. Recreates the container of an Archived instance, and later a lost one. */
 export interface Archive {
   ref: string;
   sizeBytes: number;
-  /** Generation of the wish it was made for. */
   generation: number;
-  /** Refs of the archives before it, until they are removed. */
+  /** Earlier archives' refs, until they are removed. */
   replaces: string[];
 }
 
@@ -81,35 +79,31 @@ export interface Instance {
   priceMicros: Micros;
   nodePorts: NodePort[];
   desired: DesiredState;
-  /** Moved by every wish; a result computed under an older one is dropped. */
+  /** Grows with every request; results computed under an older one are dropped. */
   generation: number;
-  /** A restart was wished and the halt that it begins with has not been seen yet. */
+  /** A restart was requested and its halt not observed yet. */
   mustHalt: boolean;
-  /** Whether the engine was ever asked to make it: until then nothing has to be looked for. */
+  /** Whether the engine was ever asked for the container. If not, no observation is needed. */
   everEnsured: boolean;
-  /** The account's keys changed since the running container got its control files. */
+  /** The account's ssh keys changed after the container got its control files. */
   filesStale: boolean;
-  /** Failed tries in a row since the wish. */
   attempts: number;
-  /** When the present wish was made; deadlines are counted from it. */
+  /** Time of the current request; deadlines count from it. */
   requestedAtMs: number;
-  /** Exit code of the init script: null until it ended. */
   initExit: number | null;
-  /** In line for capacity since then; null when it has its place, or needs none. */
+  /** Joined the capacity queue; null when placed, or not in need of capacity. */
   waitsSinceMs: number | null;
-  /** When waiting in line ends in a failure. */
   waitsUntilMs: number | null;
   stopPolicy: StopPolicy;
   archive: Archive | null;
-  /** Refs under which its root disk was asked to be kept, written before that, until the archive names them or they are removed. */
+  /** Refs of archives in progress, written before the save. */
   unfinished: string[];
   diskUsage: DiskUsage;
-  /** How the present wish fares; those before it are in the history. */
   operation: Operation;
   observed: Observed;
 }
 
-/** With the times that deadlines count from, if the date has gone back since they were written down, set to now; null when it has not. */
+/** Sets times in the future, left by a clock step, to now. Null if there are none. */
 export function clampFutureTimes(instance: Instance, nowMs: number): Instance | null {
   const { requestedAtMs, observed } = instance;
   if (requestedAtMs <= nowMs && observed.countedFromMs <= nowMs) return null;

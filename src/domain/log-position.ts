@@ -1,16 +1,16 @@
 /**
- * Where a reader of a console is, told by what the log itself keeps: times to the millisecond, and the order of its lines. Lines of one
- * millisecond are counted. The order is that in which lines were finished, so that times may go back a little: whoever goes on from a
- * place reads from a while before it, up to the very line, and what comes after that is new, whatever its time.
+ * Positions in a console log, made of what the log itself stores: millisecond times and line order.
+ * Lines are ordered by when they were completed, so times may go back a little. A reader resumes
+ * from `DISORDER_MS` before its position and skips up to that line.
  */
 
-/** The `nth` line, from 1, among those begun in this millisecond. */
+/** The `nth` line, from 1, that began in this millisecond. */
 export interface LogPosition {
   atMs: number;
   nth: number;
 }
 
-/** By how much a line's time may be before that of the line in front of it. */
+/** Maximum by which a line's time precedes that of the line before. */
 export const DISORDER_MS = 1_000;
 const MANY_TIMES = 4 * DISORDER_MS;
 
@@ -18,18 +18,18 @@ const PLACE = /^(\d{1,15})\.([1-9]\d{0,8})$/;
 
 export const formatLogPosition = ({ atMs, nth }: LogPosition): string => `${atMs}.${nth}`;
 
-/** Null for what no `placeText` is. */
+/** Null unless `formatLogPosition` wrote it. */
 export function parseLogPosition(text: string): LogPosition | null {
   const [, atMs, nth] = PLACE.exec(text) ?? [];
   return atMs === undefined ? null : { atMs: Number(atMs), nth: Number(nth) };
 }
 
-/** Gives the lines of a log their places, as they come. It has to begin no later than a millisecond that is asked for. */
+/** Assigns positions to lines in order. Start before the first millisecond asked for. */
 export function makeLogPositions(): (atMs: number | null) => LogPosition | null {
   const counts = new Map<number, number>();
   let newestMs = -Infinity;
   return (atMs) => {
-    // Begun long ago and finished only now: it has no place of its own, and is told behind the one before it.
+    // Begun long ago and completed only now: no position of its own.
     if (atMs === null || atMs < newestMs - DISORDER_MS) return null;
     newestMs = Math.max(newestMs, atMs);
     const nth = (counts.get(atMs) ?? 0) + 1;
@@ -41,7 +41,7 @@ export function makeLogPositions(): (atMs: number | null) => LogPosition | null 
 
 export type PositionMatch = 'before' | 'at' | 'after' | 'lost';
 
-/** Of lines from `DISORDER_MS` before a place: those before it, its own, and those after it; `lost` when it was not among them. */
+/** Classifies lines from `DISORDER_MS` before the position on. `lost`: no longer stored. */
 export function makePositionSearch(place: LogPosition): (line: LogPosition | null) => PositionMatch {
   let found = false;
   return (line) => {

@@ -1,14 +1,9 @@
-/**
- * Which times figures can be asked for: what was asked becomes whole steps, or a sentence that says what would work. As what is old is
- * kept by the minute, no range has more than 1,442 of them.
- */
+/** Time ranges of metrics queries, rounded to steps; at most 1,442 of them. */
 import { HOUR_MS, MINUTE_MS, SAMPLE_MS, startOfStep, type MetricsRange } from './metrics.ts';
 
-/** Every sample is kept so long, */
 export const SAMPLE_RETENTION_MS = HOUR_MS;
-/** and minutes so long. */
 export const MINUTE_RETENTION_MS = 24 * HOUR_MS;
-/** Clocks differ, and a request takes its time. */
+/** Tolerates clock differences and the duration of a request. */
 export const CLOCK_SLACK_MS = MINUTE_MS;
 
 export interface MetricsRangeRequest {
@@ -17,7 +12,7 @@ export interface MetricsRangeRequest {
   stepMs?: number | undefined;
 }
 
-/** Of what a range is made: of samples, as long as each of it is kept. */
+/** Whether samples answer the range; else minutes do. */
 export const hasSampleResolution = ({ fromMs, stepMs }: MetricsRange, nowMs: number): boolean =>
   stepMs % MINUTE_MS !== 0 || hasSamples(fromMs, nowMs);
 

@@ -1,15 +1,13 @@
 /**
- * # Figures of running instances
+ * # Metrics of running instances
  *
- * A reading of the engine tells gauges (memory, processes) and counters that began at zero with the present run of the instance
- * (CPU time, bytes). Two readings make a sample: rates are what a counter grew by over the time between them. Samples are folded into
- * minutes and steps, each with mean and maximum.
- *
- * Not known is NaN here and null outside, and never nought: the first reading after a gap has no rates, and a time without samples
- * has no figures.
+ * A reading has gauges (memory, processes) and counters since the start of the run (CPU time,
+ * bytes). Two readings make a sample with rates. Samples are folded into minutes and steps, each
+ * with mean and maximum. Unknown is NaN here and null outside, never 0: the first reading after a
+ * gap has no rates.
  */
 
-/** In the order in which they stand in `Values`. All whole numbers. */
+/** Order of `MetricsValues`. Integers. */
 export const figureNames = [
   'cpuMilli',
   'memoryBytes',
@@ -21,7 +19,6 @@ export const figureNames = [
 ] as const;
 export type FigureName = (typeof figureNames)[number];
 
-/** The same for each GPU, behind those of the instance. */
 export const gpuFigureNames = ['busyPercent', 'memoryUsedBytes', 'powerMilliwatts', 'temperatureCelsius'] as const;
 export type GpuFigureName = (typeof gpuFigureNames)[number];
 
@@ -37,7 +34,6 @@ export interface Counters {
 
 export interface UsageReading extends Counters {
   atMs: number;
-  /** When the counters were zero, by the same clock. */
   startedAtMs: number;
   memoryBytes: number;
   processes: number | null;
@@ -46,7 +42,7 @@ export interface UsageReading extends Counters {
 
 export type MetricsValues = readonly number[];
 
-/** Figures of a time that begins at `atMs`: of one sample both are the same. */
+/** Starts at `atMs`. Mean and maximum of a single sample are equal. */
 export interface MetricsSpan {
   atMs: number;
   mean: MetricsValues;
@@ -56,7 +52,7 @@ export interface MetricsSpan {
 export const SAMPLE_MS = 15_000;
 export const MINUTE_MS = 60_000;
 export const HOUR_MS = 3_600_000;
-/** Over a longer time a mean says nothing of what happened in it. */
+/** A mean over a longer gap would hide what happened in it. */
 export const MAX_RATE_MS = 3 * SAMPLE_MS;
 
 export const startOfStep = (atMs: number, stepMs: number): number => Math.floor(atMs / stepMs) * stepMs;
@@ -66,7 +62,7 @@ export function sampleValues(now: UsageReading, before: UsageReading | null): Me
     const counted = now[name];
     const since = begunAt(now, before, name);
     if (counted === null || since === null || now.atMs <= since.atMs) return Number.NaN;
-    // Less than before in the same run: a part of it began anew, such as its Docker. By how much it grew nobody knows.
+    // A part of the run restarted, such as its Docker: the increase is unknown.
     if (counted < since.counted) return Number.NaN;
     return Math.round(((counted - since.counted) * per) / (now.atMs - since.atMs));
   };
@@ -85,7 +81,7 @@ export function sampleValues(now: UsageReading, before: UsageReading | null): Me
   ];
 }
 
-/** What a rate is counted from: the reading before, or the beginning of a run that is so young; null: neither. */
+/** Base of a rate: the reading before, or the start of a young run; null: neither. */
 function begunAt(
   now: UsageReading,
   before: UsageReading | null,
@@ -99,7 +95,7 @@ function begunAt(
   return isNear(now.startedAtMs) ? { atMs: now.startedAtMs, counted: 0 } : null;
 }
 
-/** Several times as one; a figure that some of them don't know is of the others. */
+/** NaN values don't count. */
 export function foldSpans(atMs: number, spans: readonly MetricsSpan[]): MetricsSpan {
   const width = Math.max(0, ...spans.map(({ mean }) => mean.length));
   const mean: number[] = [];
@@ -120,20 +116,19 @@ export function foldSpans(atMs: number, spans: readonly MetricsSpan[]): MetricsS
   return { atMs, mean, max };
 }
 
-/** Folded to minutes, in order. */
 export const foldIntoMinutes = (samples: readonly MetricsSpan[]): MetricsSpan[] =>
   [...Map.groupBy(samples, ({ atMs }) => startOfStep(atMs, MINUTE_MS))]
     .toSorted(([one], [other]) => one - other)
     .map(([atMs, within]) => foldSpans(atMs, within));
 
-/** A question: whole steps from `fromMs` up to `toMs`, which is not in it. */
+/** `toMs` is exclusive. */
 export interface MetricsRange {
   fromMs: number;
   toMs: number;
   stepMs: number;
 }
 
-/** One for each step; null: nothing is known of it. */
+/** Returns one span per step; null: no data. */
 export function foldIntoSteps(
   spans: readonly MetricsSpan[],
   { fromMs, toMs, stepMs }: MetricsRange,

@@ -1,4 +1,4 @@
-/** Where a volume may be mounted: an absolute, plain path that hides nothing the instance needs, and no other mount. */
+/** Mount paths of volumes: absolute, outside the instance's own folders and other mounts. */
 const RESERVED_TREES = [
   '/bin',
   '/boot',
@@ -29,7 +29,7 @@ const MAX_LENGTH = 255;
 
 const under = (path: string, tree: string): boolean => path === tree || path.startsWith(`${tree}/`);
 
-/** Why this path can't be a mount path, with what would work; null when it can. Trailing slashes are the caller's to strip. */
+/** Returns why the path is refused, or null. Callers strip trailing slashes. */
 export function refusalOfMountPath(path: string): string | null {
   if (path.length > MAX_LENGTH) return `is longer than ${MAX_LENGTH} characters`;
   if (!path.startsWith('/')) return 'must be absolute, for example /root/data';
@@ -46,7 +46,7 @@ export function refusalOfMountPath(path: string): string | null {
   return null;
 }
 
-/** The first pair of paths of which one is, or lies in, the other; null when all stand apart. */
+/** Returns the first pair of which one path is or contains the other. */
 export function nestedPair(paths: readonly string[]): [string, string] | null {
   const sorted = [...paths].sort();
   for (const [index, path] of sorted.entries()) {

@@ -1,9 +1,9 @@
 /**
  * # Operations
  *
- * Every wish is an operation with stages: what it went through, since when, how far it is. The present one of an instance is part of
- * its row and is carried on by the same writes that change the row; the next wish moves it to the history. Its id is the instance's
- * id and the wish's generation, so whoever wished knows it before anything has been done.
+ * Every request starts an operation with stages, times and progress. The current operation of an
+ * instance is part of its row and is written with it; the next request moves it to the history. Its
+ * id is made of the instance's id and the request's generation, so the caller knows it at once.
  */
 import type { Observed } from './instance.ts';
 import { diagnoses, type Action, type Diagnosis, type Phase } from './instance-states.ts';
@@ -29,7 +29,7 @@ export type OperationKind = (typeof operationKinds)[number];
 export const operationStates = ['Pending', 'Running', 'Succeeded', 'Failed', 'Cancelled'] as const;
 export type OperationState = (typeof operationStates)[number];
 
-/** Who wished it: a caller, or what ends an instance by itself (then it is also the reason that a Stopped one shows). */
+/** A caller, or an automatic stop (then also the diagnosis of a Stopped instance). */
 export type Cause = 'user' | 'operator' | Extract<Diagnosis, 'ScheduledStop' | 'MaxRunTime' | 'IdleStop'>;
 
 export const stageNames = [
@@ -46,7 +46,7 @@ export const stageNames = [
 ] as const;
 export type StageName = (typeof stageNames)[number];
 
-/** How far something is, in a unit that can be added up. `total` is 0 while it is not known. */
+/** `total` is 0 while unknown. */
 export interface Progress {
   done: number;
   total: number;
@@ -56,12 +56,10 @@ export interface Progress {
 export interface Stage {
   name: StageName;
   startedAtMs: number;
-  /** Null while it lasts. */
   endedAtMs: number | null;
   progress: Progress | null;
 }
 
-/** Why it failed: a reason of a closed list, the words of what happened, and what its owner can do next. */
 export interface OperationError {
   reason: string;
   message: string;
@@ -72,20 +70,19 @@ export interface Operation {
   kind: OperationKind;
   cause: Cause;
   startedAtMs: number;
-  /** Null while it is under way. */
+  /** Null while it runs. */
   endedAtMs: number | null;
   state: OperationState;
   stages: Stage[];
-  /** Only of one that failed. */
   error: OperationError | null;
 }
 
-/** Of the wish that a subject came to be by. */
+/** Generation of the operation that created the resource. */
 export const FIRST_GENERATION = 1;
 
 export const operationId = (subjectId: string, generation: number): string => `${subjectId}.${generation}`;
 
-/** The stages each kind goes through, in order, with its weight in the percentage. */
+/** Stages of each kind, in order, with their weight in the percentage. */
 const courses: Readonly<Record<OperationKind, readonly (readonly [StageName, number])[]>> = {
   launch: [
     ['Queued', 1],
@@ -143,7 +140,7 @@ const stageOfPhase: Readonly<Record<Phase, StageName | null>> = {
   Failed: null,
 };
 
-/** What waits for no place is under way as soon as it is wished. */
+/** Kinds without a queue are Running from the start. */
 export const beginOperation = (kind: OperationKind, cause: Cause, nowMs: number): Operation => {
   const first = courses[kind][0]?.[0];
   return {
@@ -157,10 +154,9 @@ export const beginOperation = (kind: OperationKind, cause: Cause, nowMs: number)
   };
 };
 
-/** Goes on beside whatever the instance goes through, and ends when it is done. */
 const isBeside = ({ kind }: Operation): boolean => kind === 'expandDisk';
 
-/** Enters a stage: what was under way ends, and one that comes again goes on where it was. */
+/** Ends the current stage. A re-entered stage keeps its start time and progress. */
 export function beginStage(
   operation: Operation,
   name: StageName,
@@ -184,10 +180,9 @@ export function beginStage(
   return { ...operation, state: 'Running', stages: [...before, stage] };
 }
 
-/** Stages whose progress is what an instance shows of it; in the others it would be the leavings of the one before. */
 const measured: readonly StageName[] = ['Image', 'Archive'];
 
-/** Carries the operation on to what was observed: the phase is its stage, and a phase of rest ends it. */
+/** The phase determines the stage; a phase at rest ends the operation. */
 export function advanceOperation(
   operation: Operation,
   observed: Pick<Observed, 'phase' | 'progress' | 'diagnosis' | 'diagnosisMessage'>,
@@ -198,12 +193,11 @@ export function advanceOperation(
   if (phase === 'Failed') return failOperation(operation, operationErrorOf(diagnosis, diagnosisMessage), nowMs);
   const stage = stageOfPhase[phase];
   if (stage === null) return endOperation(operation, 'Succeeded', nowMs);
-  // One that has its place shows the phase Queued until a pass looks at it: it is not back in line.
+  // A placed instance shows the phase Queued until it is reconciled: it is not queued again.
   if (stage === 'Queued' && operation.stages.at(-1)?.name === 'Placed') return operation;
   return beginStage(operation, stage, nowMs, measured.includes(stage) ? progress : null);
 }
 
-/** The init script runs beside the instance: it is in the timeline, and the operation does not wait for it. */
 export const beginInitScript = (operation: Operation, nowMs: number): Operation => ({
   ...operation,
   stages: [
@@ -234,14 +228,13 @@ export const endOperation = (operation: Operation, state: 'Succeeded' | 'Cancell
 export const failOperation = (operation: Operation, error: OperationError, nowMs: number): Operation =>
   closed(operation, 'Failed', nowMs, error);
 
-/** The failure that a diagnosis of an instance is. */
 export const operationErrorOf = (reason: Diagnosis, message: string): OperationError => ({
   reason,
   message,
   whatToDo: diagnoses[reason],
 });
 
-/** Another wish follows it: what had not ended is cancelled, and nothing of it goes on. */
+/** A later request cancels the operation if it has not ended. */
 export const supersedeOperation = (operation: Operation, nowMs: number): Operation => {
   const over = endOperation(operation, 'Cancelled', nowMs);
   return { ...over, stages: over.stages.map((stage) => ended(stage, nowMs)) };
@@ -256,13 +249,13 @@ const same = (a: Progress | null, b: Progress): boolean =>
 const BYTES_PER_MB = 1_000_000;
 const inMB = (bytes: number): string => (bytes / BYTES_PER_MB).toFixed(1);
 
-/** Such as `12.3 of 45.6 MB`; without the whole while that is not known. */
+/** Example: `12.3 of 45.6 MB`; without the total while unknown. */
 export function amountOf({ done, total, unit }: Progress): string {
   if (unit === 'steps') return total > 0 ? `step ${done} of ${total}` : `step ${done}`;
   return total > 0 ? `${inMB(done)} of ${inMB(total)} MB` : `${inMB(done)} MB`;
 }
 
-/** 0 to 100: the weights of the stages that are over, and the share of the one under way. Only a success is 100. */
+/** 0 to 100, by stage weights and the current stage's progress. 100 only after success. */
 export function percentOf(operation: Operation): number {
   if (operation.state === 'Succeeded') return 100;
   const course = courses[operation.kind];
@@ -275,20 +268,19 @@ export function percentOf(operation: Operation): number {
   return Math.min(99, Math.floor(over + share * (course[at]?.[1] ?? 0)));
 }
 
-/** How far it came: the stage it is in, or was in when it ended. */
 const present = ({ stages }: Operation): Stage | undefined => stages.findLast(({ name }) => name !== 'InitScript');
 
-/** Whether a stage that is over came to what it is for: one ended by a failure, a cancel or a step back did not. */
+/** Whether a past stage did its work. False if a failure, a cancel or a step back ended it. */
 export function isStageComplete(name: StageName, operation: Operation): boolean {
   if (operation.state === 'Succeeded' || name === 'InitScript') return true;
   const place = (one: StageName | undefined): number => courses[operation.kind].findIndex(([each]) => each === one);
   return place(name) < place(present(operation)?.name);
 }
 
-/** What brings an instance up: the timeline of an instance is one of these. */
+/** Kinds that the timeline of an instance shows. */
 export const bringUpKinds: readonly OperationKind[] = ['launch', 'start', 'restart'];
 
-/** Cancelling is a wish of its own: the action that takes the operation back, or why none does and what would work. */
+/** Returns the action that cancels the operation, or why none does. */
 export function planCancellation({ kind, state, endedAtMs }: Operation): { action: Action } | { why: string } {
   if (endedAtMs !== null) return { why: `it has ended already (${state}); nothing of it is under way` };
   switch (kind) {

@@ -1,11 +1,10 @@
-/** Images of accounts: had from a registry by name, or saved from an instance. Pure. */
 import type { Instance } from './instance.ts';
 
-/** `Saving` from its instance, `Ready`, `Failed` (with the reason), `Deleting` (no list shows it any more). */
+/** `Failed` has a reason; lists omit `Deleting`. */
 export const ownImageStates = ['Saving', 'Ready', 'Failed', 'Deleting'] as const;
 export type OwnImageState = (typeof ownImageStates)[number];
 
-/** Why its root disk can't be saved as an image now, or null when it can: its container has to be there, and to stay. */
+/** Returns why its root disk can't be saved, or null. */
 export function refusalOfSave({
   desired,
   everEnsured,

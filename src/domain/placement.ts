@@ -1,33 +1,32 @@
 /**
  * # Placement
  *
- * Who gets what is free in a region. CPU, memory and whole GPUs are counted as they are promised, never as they are used: what the
- * engine has (`total`, its probe tells) less what is promised (`used`) is free. An engine that has less than is promised takes
- * nothing from anyone: what is short is less than nothing then, and nothing more of it is promised. What one does not need may be
- * short.
+ * Allocates the capacity of a region. CPU, memory and whole GPUs count as reserved, not as used:
+ * free is what the engine has (`total`, from its probe) less what is reserved (`used`). Free
+ * capacity is negative if the engine reports less than is reserved: nothing is revoked, nothing
+ * more reserved.
  *
- * ## The line
- * A launch or start that finds no room may wait. Those that wait in a region stand in one line, in the order in which they joined it,
- * whatever the clock did meanwhile. One rule holds for them and for newcomers, who stand behind all of them:
+ * ## The queue
+ * Launches and starts without capacity may wait. A region has one queue, in joining order, whatever
+ * the clock did meanwhile. One rule holds for its entries and for newcomers, who come last:
  *
- *     One is placed if of each resource that it needs there is enough free for it and for those before it together who are placed
- *     now or for whom room is kept.
+ *     An entry is placed if free capacity covers, for each resource it needs, its own need plus
+ *     that of all earlier entries that are placed now or hold a reservation.
  *
- * Room is kept for the first of each account in the line, for `KEPT_MS` from when it joined, and only if others can give it what it
- * needs: what its account's own instances hold does not come free for it, so it must fit into the region's total without that. For
- * whom room is kept, nobody who came later makes it wait a moment longer: a later one passes it only with what is left beside what it
- * needs, or does not need at all. A CPU type passes one that waits for GPUs as long as CPU and memory are plenty for both.
+ * The first entry of each account holds a reservation for `RESERVATION_MS` from when it joined, if
+ * it fits into the region's total less what its account's own instances hold. Later entries never
+ * delay a reservation: they take what is left beside it, or resources it does not need. A CPU type
+ * passes an entry that waits for GPUs while CPU and memory suffice for both.
  *
- * For whom no room is kept, it stands still for nobody: later ones may pass it. It keeps its place, and takes its room before them
- * when there is enough. So nobody in line is held up for longer than `KEPT_MS` by any who wait before it, however many they are, and
- * whether they want their room or want others to have none: all of them joined before it, and whoever joins again stands behind it.
- * The price is that after that time one that needs much may see many small ones pass.
+ * Entries without a reservation may be passed. They stay in the queue and are placed before later
+ * ones once they fit. So earlier entries delay nobody for longer than `RESERVATION_MS`, however
+ * many they are and whatever they intend: all joined before, and a re-join goes to the end. The
+ * price: a large request may see many small ones pass after that time.
  */
 import { capacityOf, type Capacity, type InstanceType } from './catalog.ts';
 
 type Sized = Pick<InstanceType, 'cpuCores' | 'memoryGB' | 'gpuCount'>;
 
-/** What a region has and what of it is promised. */
 export interface RegionCapacity {
   total: Capacity;
   used: Capacity;
@@ -49,33 +48,27 @@ export const addCapacity = (one: Capacity, other: Capacity): Capacity => ({
   gpus: one.gpus + other.gpus,
 });
 
-/** Less than nothing of what the engine has lost. */
+/** Negative for capacity that the engine has lost. */
 export const freeCapacity = ({ total, used }: RegionCapacity): Capacity => less(total, used);
 
 export const fits = (need: Capacity, open: Capacity): boolean =>
   resources.every((resource) => need[resource] <= 0 || need[resource] <= open[resource]);
 
-/** For how long from joining the line room is kept for one that waits, whatever comes free meanwhile. */
+/** Longest reservation, from when the request joined the queue. */
 export const RESERVATION_MS = 10 * 60_000;
 
-/** One that waits. */
 export interface QueuedRequest {
   need: Capacity;
   ownerId: string;
-  /** By the clock, unlike its place: one from the future, of a clock that was put back, counts as over. */
+  /** Wall clock. A future time (the clock was set back) counts as expired. */
   joinedAtMs: number;
 }
 
-/**
- * Goes along the line from its head: what is open to the next is what is free less what is taken by those before it or kept for them.
- * It is asked of one after the other, so that a long line need not be read to its end.
- */
+/** Walks the queue from its head, entry by entry: a long queue is not read to its end. */
 export function walkQueue(room: RegionCapacity, nowMs: number) {
   let open = freeCapacity(room);
   let kept = 0;
-  /** Accounts whose first was passed and not placed. */
   const waiting = new Set<string>();
-  /** What is placed on the way is its account's from then on. */
   const placedOf = new Map<string, Capacity>();
   const mayBeKept = ({ need, ownerId, joinedAtMs }: QueuedRequest): boolean =>
     !fits(need, open) &&
@@ -84,13 +77,13 @@ export function walkQueue(room: RegionCapacity, nowMs: number) {
     nowMs - joinedAtMs < RESERVATION_MS &&
     fits(need, room.total);
   return {
-    /** What is open to whoever stands behind all that were passed. */
+    /** Capacity left for entries behind all visited ones. */
     open: (): Capacity => open,
-    /** For how many of them room is taken or kept. */
+    /** Number of visited entries that are placed or hold a reservation. */
     kept: (): number => kept,
-    /** Whether it hangs on what its account's instances hold if room is kept for the next one. */
+    /** Whether a reservation for the next entry depends on what its account already holds. */
     mayBeKept,
-    /** Whether the next one may be placed now; its account's instances hold so much already. */
+    /** Whether the next entry is placed now. `held`: capacity its account's instances hold. */
     pass(one: QueuedRequest, held: Capacity): boolean {
       const { need, ownerId } = one;
       const placed = fits(need, open);
@@ -104,12 +97,11 @@ export function walkQueue(room: RegionCapacity, nowMs: number) {
       }
       return placed;
     },
-    /** Nobody behind can be placed: every type needs some CPU and some memory. */
     isOver: (): boolean => open.cpuMilli <= 0 || open.memoryMiB <= 0,
   };
 }
 
-/** What is missing for it, in words: of `open`, what more would be needed. Empty when it fits. */
+/** Example: `2 CPU cores and 1 GPU`, which `open` lacks for `need`. '' when it fits. */
 export function capacityShortfall(need: Capacity, open: Capacity): string {
   const lack = (resource: keyof Capacity): number =>
     need[resource] <= 0 ? 0 : need[resource] - Math.max(0, open[resource]);
@@ -122,10 +114,7 @@ export function capacityShortfall(need: Capacity, open: Capacity): string {
   return said.filter((words) => words !== '').join(' and ');
 }
 
-/**
- * The type nearest to what was asked, of those that fit: as many GPUs if there is one, else fewer (the closest), and more only then;
- * then the same kind of GPU, then the closest CPU and memory, the smaller of two that are as close. Undefined: none fits.
- */
+/** The closest fitting type: by GPU count (fewer before more), GPU name, CPU, memory, then size. */
 export function nearestType<Type extends Sized & { gpuName: string }>(
   asked: Sized & { gpuName: string },
   types: readonly Type[],

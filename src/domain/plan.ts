@@ -1,6 +1,6 @@
 /**
- * The next step of an instance, from its row, from what the engine was seen to hold, and from the time: pure, so that every
- * pair can be tried. A step is one deed; the pass does it, writes down what came of it, and asks again.
+ * Plans the next step of an instance from its row, an observation of the engine, and the time.
+ * Pure. The reconciler does one step, writes the result and plans again.
  */
 import { isExpanding } from './disk-expansion.ts';
 import {
@@ -18,7 +18,7 @@ import {
 } from './instance-states.ts';
 import type { Instance, Observed } from './instance.ts';
 
-/** What was seen of the container. The engine's `Observation`, plus whether its software answers. */
+/** The engine's `Observation` of the container, plus whether its software answers. */
 export type InstanceObservation =
   | { kind: 'unknown'; reason: string }
   | { kind: 'absent' }
@@ -28,48 +28,39 @@ export type InstanceObservation =
       exitCode: number | null;
       outOfMemory: boolean;
       startedAtMs: number;
-      /** Of one with a Docker: whether that is beside it. */
       docker?: 'running' | 'stopped';
-      /** Whether ssh or the notebook answers; absent: nobody has asked. */
+      /** Absent: not asked. */
       answers?: boolean;
     };
 
 export type Step =
-  /** Nothing to do until something changes, or until `afterMs` have passed. */
+  /** Nothing to do until a change, or for `afterMs`. */
   | { do: 'rest'; afterMs?: number }
-  /** Its turn in the line for capacity may have come. */
   | { do: 'place' }
-  /** Image, disks, container, in this order; then see whether it is ready. */
+  /** Image, disks, container, in this order; then check readiness. */
   | { do: 'ensure'; show: Partial<Observed> }
-  /** Its control files are out of date, or its Docker is lost: hand its engine the present spec. */
+  /** Stale control files or a stopped Docker sidecar: pass the current spec to the engine. */
   | { do: 'refresh' }
-  /** Make its disks as large as they are wished. */
   | { do: 'grow' }
-  /** The container runs; ask its software, and keep asking. */
   | { do: 'checkReady'; show: Partial<Observed> }
-  /** It is Running and its init script may have ended. */
   | { do: 'checkInit' }
   | { do: 'halt'; show: Partial<Observed>; graceMs: number }
-  /** Keep its root disk as an image. */
   | { do: 'saveRoot' }
-  /** Remove the container whose root disk is kept. */
+  /** Remove the container whose root disk is saved. */
   | { do: 'removeKept' }
-  /** Remove what archives that were given up have left. */
   | { do: 'removeUnfinished' }
   | { do: 'destroy' }
-  /** Only write down. */
   | { do: 'mark'; show: Partial<Observed>; attempts?: number; afterMs?: number }
-  /** It came to rest as wished: capacity is freed. */
+  /** It reached the desired state; frees its capacity. */
   | { do: 'settle'; show: Partial<Observed> }
   | PermanentFailure;
 
-/** Give the wish up: desired becomes stopped, capacity is freed. */
 export interface PermanentFailure {
   do: 'giveUp';
   show: Partial<Observed>;
 }
 
-/** Who ran this long before it ended by itself begins with a clean count of attempts. */
+/** A run at least this long resets the count of attempts. */
 const STABLE_MS = 10 * 60_000;
 
 export function plan(instance: Instance, seen: InstanceObservation, nowMs: number, limits: Limits): Step {
@@ -79,7 +70,7 @@ export function plan(instance: Instance, seen: InstanceObservation, nowMs: numbe
     if (observed.diagnosis === 'EngineUnreachable' || hasFailed(observed.status)) return { do: 'rest', afterMs };
     return { do: 'mark', show: diagnosisFields('EngineUnreachable', seen.reason), afterMs };
   }
-  // Nothing is failed for a time in which the engine was away: the deadlines count anew.
+  // An engine outage restarts the deadlines instead of failing instances.
   if (observed.diagnosis === 'EngineUnreachable')
     return { do: 'mark', show: { ...diagnosisFields('', ''), countedFromMs: nowMs } };
   const step = planKnown(instance, seen, nowMs, limits);
@@ -110,7 +101,7 @@ function planKnown(instance: Instance, seen: Known, nowMs: number, limits: Limit
 function planStopped(instance: Instance, seen: Known, nowMs: number, limits: Limits): Step {
   const { observed } = instance;
   if (seen.kind === 'present' && runsStill(seen)) return halt(instance, nowMs, limits);
-  // One that had failed to start, and was being archived when that failed too or was given up, is Stopped like any other.
+  // An instance that failed to start is Stopped after its archive failed or was cancelled.
   const { kind } = instance.operation;
   const wasArchiving = observed.status === 'StartingFailed' && (kind === 'archive' || kind === 'stop');
   if (hasFailed(observed.status) && !wasArchiving) return { do: 'rest' };
@@ -123,18 +114,16 @@ function planStopped(instance: Instance, seen: Known, nowMs: number, limits: Lim
   return { do: 'settle', show: { ...resting, status: nextStatus(observed.status, 'stop'), phase: 'Stopped', ...at } };
 }
 
-/** Of one whose main process ended by itself its Docker may run on. */
+/** The Docker sidecar may outlive a main process that exited. */
 const runsStill = ({ running, docker }: Present): boolean => running || docker === 'running';
 
-/** Why it stands still, if that is not what a caller or the operator asked for. */
+/** The reason shown while stopped; '' if a caller or the operator asked for the stop. */
 function endedBy({ operation: { kind, cause, state }, observed }: Instance): Diagnosis {
-  // It was so before its disks were to grow.
   if (kind === 'expandDisk') return observed.diagnosis;
   if (kind === 'archive' && state === 'Failed') return 'ArchiveFailed';
   return kind !== 'stop' || cause === 'user' || cause === 'operator' ? '' : cause;
 }
 
-/** Patience ends too: what has not heard the end of its grace by then is killed. */
 function halt({ observed, requestedAtMs }: Instance, nowMs: number, limits: Limits): Step {
   const late = nowMs - countedFrom(requestedAtMs, observed) > limits.stopDeadlineMs;
   const graceMs = late ? 0 : limits.stopGraceMs;
@@ -144,7 +133,7 @@ function halt({ observed, requestedAtMs }: Instance, nowMs: number, limits: Limi
   return { do: 'halt', show: { phase: 'Stopping', ...diagnosisFields(reason, text) }, graceMs };
 }
 
-/** The root disk becomes an image, and only then its container goes. One that has none is archived as it is. */
+/** Removes the container only once its root disk is saved; without a container nothing is saved. */
 function planArchived(instance: Instance, seen: Known, nowMs: number, limits: Limits): Step {
   const { observed, archive, generation } = instance;
   if (seen.kind === 'present') {
@@ -199,7 +188,6 @@ function planRunning(instance: Instance, seen: Known, nowMs: number, limits: Lim
   return { do: 'ensure', show: { status: nextStatus(observed.status, event), healthy: false, runningSinceMs: 0 } };
 }
 
-/** What it waits for has not come before the deadline of its status, or the shorter one of its phase. */
 function whatIsOverdue(
   { observed, requestedAtMs }: Instance,
   nowMs: number,
@@ -209,7 +197,7 @@ function whatIsOverdue(
   const { limit, reason } = phaseDeadlines[observed.phase] ?? deadlines[observed.status];
   if (nowMs - countedFrom(requestedAtMs, observed) <= limits[limit]) return null;
   const waited = `still ${observed.status} (${observed.phase}) after ${Math.round(limits[limit] / 1000)} s`;
-  // What it last waited for says more than that it waited.
+  // The last known cause says more than the wait.
   return observed.diagnosis === ''
     ? { reason, text: waited }
     : { reason: observed.diagnosis, text: `${observed.diagnosisMessage} (${waited})` };
@@ -218,7 +206,7 @@ function whatIsOverdue(
 const countedFrom = (requestedAtMs: number, { countedFromMs }: Observed): number =>
   Math.max(requestedAtMs, countedFromMs);
 
-/** A hint of the engine must not make a back-off shorter for one that ends as soon as it is started. */
+/** Engine events must not shorten the back-off of a container that exits at once. */
 function pauseLeftMs({ observed, attempts }: Instance, seen: Known, nowMs: number, limits: Limits): number {
   const ended = observed.diagnosis === 'ContainerExited' || observed.diagnosis === 'OutOfMemory';
   if (!ended || observed.phase !== 'Queued' || seen.kind === 'absent' || seen.startedAtMs === 0) return 0;
@@ -238,7 +226,7 @@ function startAgain(
   const { status, countedFromMs } = instance.observed;
   const show = {
     status: nextStatus(status, 'end'),
-    // One that was Running may have been wished long ago: what a start may take is counted from its end.
+    // A Running instance may have been requested long ago: its start deadline counts from the exit.
     countedFromMs: isLasting(status) ? nowMs : countedFromMs,
     phase: 'Queued',
     healthy: false,
@@ -249,7 +237,6 @@ function startAgain(
   return { do: 'mark', show, attempts, afterMs: backOffMs(attempts, limits) };
 }
 
-/** It runs, and is wished to. */
 function planPresent(instance: Instance, seen: Present, nowMs: number, limits: Limits): Step {
   const { observed, spec } = instance;
   if (observed.phase === 'Ready' && observed.status === 'Running') {
@@ -281,7 +268,6 @@ const hadStarted = (observed: Observed): boolean => observed.phase === 'Ready' |
 
 const hasFailed = (status: InstanceStatus): boolean => status === 'StartingFailed' || status === 'InitializationFailed';
 
-/** What is true of whatever does not run. */
 const resting = { healthy: false, runningSinceMs: 0, message: '', progress: null } as const;
 
 export const diagnosisFields = (
@@ -292,7 +278,6 @@ export const diagnosisFields = (
   diagnosisMessage,
 });
 
-/** The lasting failure that fits how far it had come. */
 export function failPermanently(
   { observed }: Pick<Instance, 'observed'>,
   diagnosis: Diagnosis,

@@ -1,18 +1,19 @@
-/** Who may come to a port of an instance through the gateway. A node port is a door of the engine's own, which nothing here closes. */
+/**
+ * Access to an instance's ports through the gateway. The engine publishes node ports to anybody.
+ */
 import { SSH_PORT } from './ports.ts';
 
 export const portAccesses = ['owner', 'signedIn', 'public'] as const;
 /** `signedIn`: any account of this installation. */
 export type PortAccess = (typeof portAccesses)[number];
 
-/** By port. Of settings: what differs from the default. */
 export type AccessByPort = ReadonlyMap<number, PortAccess>;
 
-/** Where nothing is set: ports in `nodePorts` are everybody's, and all others the owner's. */
+/** Ports in `nodePorts` are public by default. */
 export const defaultAccess = (port: number, nodePorts: readonly number[]): PortAccess =>
   port !== SSH_PORT && nodePorts.includes(port) ? 'public' : 'owner';
 
-/** As it holds. A port that is not in it is the owner's alone. */
+/** Ports that are absent from the result are the owner's alone. */
 export function effectiveAccess(nodePorts: readonly number[], settings: AccessByPort): AccessByPort {
   const held = new Map<number, PortAccess>();
   for (const port of [...nodePorts, ...settings.keys()]) {
@@ -22,7 +23,6 @@ export function effectiveAccess(nodePorts: readonly number[], settings: AccessBy
   return held;
 }
 
-/** The settings after a wish; what is the default is not kept as a setting. */
 export function changeAccess(
   settings: AccessByPort,
   { port, access }: { port: number; access: PortAccess | 'default' },
@@ -34,7 +34,7 @@ export function changeAccess(
   return next;
 }
 
-/** Whether an account, or one who is nobody (null), comes in by what it is. */
+/** `accountId`: null for anonymous visitors. */
 export function allowsAccount(access: PortAccess, accountId: string | null, ownerId: string): boolean {
   switch (access) {
     case 'public':

@@ -1,6 +1,5 @@
 /**
- * The instance object of `interface.md` §2.1, as an owner sees it. Pure: the store keeps its text beside the columns it is made
- * of, written in the transaction that changes them, and a list joins texts.
+ * The instance object of `docs/interface.md` §2.1. The row stores its JSON; lists join the texts.
  */
 import type { Region } from './catalog.ts';
 import { dataDiskGB, inGB } from './disk.ts';
@@ -10,10 +9,7 @@ import { legalActions, type Action } from './instance-states.ts';
 import type { Instance } from './instance.ts';
 import { toDollars } from './money.ts';
 
-/**
- * Number of what these objects say: moved by one with every change of their members or of what a member is made from, so that texts
- * which were kept before it are written anew (`main/first-run.ts`). 2 has `actions`.
- */
+/** Increment with every change of the members or their sources: start-up rewrites stored texts. */
 export const PUBLIC_SHAPE = 2;
 
 export interface PublicInstance {
@@ -55,7 +51,6 @@ export interface PublicInstance {
     stopTimestamp: number;
     scheduledStopTimestamp: number;
   };
-  /** What is legal now: a member of ours beside the interface's. */
   actions: Action[];
 }
 
@@ -83,7 +78,7 @@ export const publicRegion = (region: Region): PublicRegion => ({
   regionId: region.id,
 });
 
-/** Path of the notebook under the gateway (interface-notes.md: `subUrl`). */
+/** Path of the notebook under the gateway (docs/interface.md, decisions: `subUrl`). */
 export const notebookPath = (instanceId: string): string => `/notebook/${instanceId}/`;
 
 export function publicInstance(instance: Instance, region: Region): PublicInstance {

@@ -1,4 +1,4 @@
-/** The operation object of `/operation/get`, and what its stages say. */
+/** The operation object of `/operation/get`, and the texts of its stages. */
 import {
   amountOf,
   planCancellation,
@@ -15,7 +15,6 @@ import {
   type StageName,
 } from './operation.ts';
 
-/** What each stage says while it lasts, and once it is over. */
 const sayings: Readonly<Record<StageName, readonly [during: string, after: string]>> = {
   Queued: ['waits for its turn', 'had its turn'],
   Placed: ['has its place in the region', 'has its place in the region'],
@@ -41,7 +40,7 @@ export interface PublicStage {
   name: StageName;
   startedAtUnixMs: number;
   endedAtUnixMs: number | null;
-  /** 0, 0 and '' where there is nothing to measure; `total` is 0 while it is not known. */
+  /** 0, 0 and '' where nothing is measured; `total` is 0 while unknown. */
   done: number;
   total: number;
   unit: Progress['unit'] | '';

@@ -1,6 +1,4 @@
-/** Servers of registries, `host[:port]` as names of images have them: what is one, which are the same, and which are the host's own. Pure. */
-
-/** The server of names that name none. */
+/** Server of names without one. */
 export const DOCKER_HUB = 'docker.io';
 const ALSO_THE_HUB = ['index.docker.io', 'registry-1.docker.io', 'registry.hub.docker.com'];
 
@@ -9,12 +7,12 @@ const SERVER =
 
 const urlOf = (server: string): string => `http://${server}`;
 
-/** Of one in small letters. Ports end at 65535, and addresses have four parts of at most 255. */
+/** Expects lower case. The URL parser checks ports and IPv4 parts. */
 export const isRegistryServer = (text: string): boolean => SERVER.test(text) && URL.canParse(urlOf(text));
 
 export const canonicalServer = (server: string): string => (ALSO_THE_HUB.includes(server) ? DOCKER_HUB : server);
 
-/** Engines ask at 443, and then at 80, where no port is named. */
+/** Engines try ports 443 and 80 if none is named. */
 export const isSameServer = (one: string, other: string): boolean => asOne(one) === asOne(other);
 
 function asOne(server: string): string {
@@ -23,8 +21,8 @@ function asOne(server: string): string {
 }
 
 /**
- * Loopback, link-local and unspecified addresses in any spelling (`127.1`, `0x7f000001`, `::ffff:127.0.0.1`), and `localhost`: what the
- * host of the engine alone can reach. A name that some name server gives such an address is not seen through.
+ * Loopback, link-local and unspecified addresses in any spelling (`127.1`, `0x7f000001`,
+ * `::ffff:127.0.0.1`), and `localhost`. DNS names are not resolved.
  */
 export function isLocalServer(server: string): boolean {
   const { hostname } = new URL(urlOf(server));
@@ -36,7 +34,7 @@ export function isLocalServer(server: string): boolean {
 const isLocalIPv4 = ([first, second]: readonly number[]): boolean =>
   first === 0 || first === 127 || (first === 169 && second === 254);
 
-/** `::` and `::1` begin as 0.0.0.0 does. */
+/** `::` and `::1` embed 0.0.0.x. */
 function isLocalIPv6(words: readonly number[]): boolean {
   const [first = 0] = words;
   const [mark = 0, high = 0] = words.slice(5);
@@ -44,7 +42,7 @@ function isLocalIPv6(words: readonly number[]): boolean {
   return (first & 0xffc0) === 0xfe80 || (holdsIPv4 && isLocalIPv4([high >> 8, high & 0xff]));
 }
 
-/** The eight of an address as URLs write it: nothing but hexadecimal words, and `::` once at most. */
+/** Eight words of an address as URLs normalize it: hexadecimal, with at most one `::`. */
 function wordsOf(address: string): number[] {
   const [head = '', tail = ''] = address.split('::');
   const parts = (text: string): number[] => (text === '' ? [] : text.split(':').map((word) => parseInt(word, 16)));

@@ -1,11 +1,11 @@
 /**
- * Snapshots of volumes and the life of one:
+ * # Snapshots
  *
  *     Pending ── copied ──► Ready
- *        └────── no room, or its volume is gone ──► Failed, with the reason
- *     any ── delete ──► Terminating ── nothing of it is left ──► the row is gone
+ *        └────── no space, or its volume is gone ──► Failed, with the reason
+ *     any ── delete ──► Terminating ── nothing is left ──► the row is deleted
  *
- * It stands alone: its volume may change and go. It lies in its volume's pool, and is counted there at the volume's size.
+ * Independent of its volume after the copy. Counted in the volume's pool at the volume's size.
  */
 import type { RegionId, SnapshotId, UserId, VolumeId } from './ids.ts';
 import { failOperation, type Operation } from './operation.ts';
@@ -14,7 +14,7 @@ import type { VolumeObservation, VolumeType } from './volume.ts';
 export const snapshotStatuses = ['Pending', 'Ready', 'Failed', 'Terminating'] as const;
 export type SnapshotStatus = (typeof snapshotStatuses)[number];
 
-/** `atomic`: all of one moment, whatever was being written; `live`: each file as it was when the copy came to it. */
+/** `atomic`: one moment for all files; `live`: each file when the copy reached it. */
 export const consistencies = ['atomic', 'live'] as const;
 export type Consistency = (typeof consistencies)[number];
 
@@ -26,14 +26,13 @@ export interface Snapshot {
   name: string;
   regionId: RegionId;
   volumeId: VolumeId;
-  /** As it was called then. */
+  /** Name at the time of the snapshot. */
   volumeName: string;
   volumeType: VolumeType;
   sizeGB: number;
   consistency: Consistency;
   status: SnapshotStatus;
   generation: number;
-  /** How its create or delete fares. */
   operation: Operation;
 }
 
@@ -47,7 +46,7 @@ export interface PublicSnapshot {
   sizeGB: number;
   consistency: Consistency;
   status: SnapshotStatus;
-  /** Why it Failed; else ''. */
+  /** Set if Failed; else ''. */
   reason: string;
   createdAt: number;
   username: string;
@@ -70,7 +69,6 @@ export const publicSnapshot = (snapshot: Snapshot): PublicSnapshot => ({
 
 export type SnapshotStep = { do: 'rest' | 'copy' | 'ready' | 'destroy' | 'forget' };
 
-/** The next step of a snapshot, as `planVolume` is that of a volume. */
 export function planSnapshot(
   { status }: Pick<Snapshot, 'status'>,
   seen: VolumeObservation,

@@ -1,24 +1,20 @@
-/** What ends a running instance by itself, and when: its owner sets it, a timed deed obeys it. */
+/** Automatic stops of a running instance: the owner's rules and when they apply. */
 import type { Instance, Observed } from './instance.ts';
 import type { Cause } from './operation.ts';
 import type { IdlePolicy } from './idle.ts';
 
 export interface StopPolicy {
-  /** The time that was set; null: none. */
   stopAtMs: number | null;
-  /** From when it became Running; null: as long as it likes. */
+  /** Counted from when it became Running; null: unlimited. */
   maxRunMs: number | null;
-  /** Null: it is never stopped for idleness. */
   idle: IdlePolicy | null;
-  /** Until then idleness stops nothing: a keep-alive call said so. */
+  /** A keep-alive call prevents idle stops until then. */
   keepAliveUntilMs: number;
 }
 
-/** What the operator sets for the whole installation. */
 export interface StopPolicyRules {
-  /** Nobody's instance may run longer without a stop; null: no such bound. */
+  /** Longest run of any instance without a stop; null: unlimited. */
   capRunMs: number | null;
-  /** What new instances begin with. */
   idle: IdlePolicy | null;
 }
 
@@ -34,10 +30,7 @@ type Seen = Pick<Observed, 'status' | 'runningSinceMs'>;
 
 type ClockStopped = Pick<Instance, 'desired' | 'stopPolicy' | 'observed'>;
 
-/**
- * When it is to be stopped by the clock alone: the earlier of the two; null when nothing is set, and of one that is not to run. Its
- * longest run counts while it is Running.
- */
+/** The earlier of the scheduled stop and the end of the longest run, which counts while Running. */
 export function stopDueAtMs({ desired, stopPolicy, observed }: ClockStopped): number | null {
   if (desired !== 'running') return null;
   const longest = longestMs(stopPolicy, observed);
@@ -48,7 +41,6 @@ export function stopDueAtMs({ desired, stopPolicy, observed }: ClockStopped): nu
 const longestMs = ({ maxRunMs }: StopPolicy, { status, runningSinceMs }: Seen): number | null =>
   maxRunMs === null || status !== 'Running' ? null : runningSinceMs + maxRunMs;
 
-/** Why the clock ends it now; null while it does not. */
 export function dueStopCause(
   instance: ClockStopped,
   nowMs: number,
@@ -58,11 +50,11 @@ export function dueStopCause(
   return atMs === instance.stopPolicy.stopAtMs ? 'ScheduledStop' : 'MaxRunTime';
 }
 
-/** As it is started again: a time that has passed has done its work, or would stop it at once, for ever. */
+/** A start drops a scheduled stop in the past, which would stop the instance at once. */
 export const withoutPastStop = (ends: StopPolicy, nowMs: number): StopPolicy =>
   ends.stopAtMs !== null && ends.stopAtMs <= nowMs ? { ...ends, stopAtMs: null } : ends;
 
-/** What is asked for: what is left out stays, null takes off. */
+/** An absent member stays unchanged; null removes it. */
 export interface StopPolicyRequest {
   stopAtMs?: number | null | undefined;
   maxRunMs?: number | null | undefined;
@@ -70,10 +62,10 @@ export interface StopPolicyRequest {
 }
 
 const MINUTE_MS = 60_000;
-/** A time to stop at is refused beyond this: it would be a slip of the keyboard. */
+/** Later times are refused as typing errors. */
 const FURTHEST_MS = 366 * 24 * 60 * MINUTE_MS;
 
-/** What then holds; or, as text, why that can't be and what would work. */
+/** Returns the new policy, or a message that says why it is refused. */
 export function nextStopPolicy(
   ends: StopPolicy,
   wish: StopPolicyRequest,

@@ -1,9 +1,9 @@
 /**
- * Storage volumes and the life of one:
+ * # Storage volumes
  *
- *     Pending ── made, empty or as a copy ──► Bound ◄── gone, and back ──► Lost
- *        └────── no room, or its source is gone ──► Failed, with the reason
- *     any ── delete ──► Terminating ── nothing of it is left ──► the row is gone
+ *     Pending ── created, empty or as a copy ──► Bound ◄── gone, and back ──► Lost
+ *        └────── no space, or its source is gone ──► Failed, with the reason
+ *     any ── delete ──► Terminating ── nothing is left ──► the row is deleted
  */
 import { inGB, type DiskId } from './disk.ts';
 import type { RegionId, UserId, VolumeId } from './ids.ts';
@@ -15,7 +15,6 @@ export type VolumeType = (typeof volumeTypes)[number];
 export const volumeStatuses = ['Pending', 'Bound', 'Terminating', 'Lost', 'Failed'] as const;
 export type VolumeStatus = (typeof volumeStatuses)[number];
 
-/** What a volume can be a copy of. */
 export interface VolumeSource extends DiskId {
   kind: 'volume' | 'snapshot';
 }
@@ -30,15 +29,13 @@ export interface Volume {
   type: VolumeType;
   sizeGB: number;
   usageBytes: number;
-  /** The volume or snapshot that it is a copy of; null for one that began empty. */
+  /** Null for a volume created empty. */
   source: VolumeSource | null;
   status: VolumeStatus;
   generation: number;
-  /** How its create, expand or delete fares. */
   operation: Operation;
 }
 
-/** The volume object of `interface.md` §2.2. */
 export interface PublicVolume {
   id: string;
   volumeName: string;
@@ -61,17 +58,14 @@ export const publicVolume = (volume: Omit<Volume, 'operation' | 'source'>): Publ
   username: volume.ownerName,
 });
 
-/** What the backing of a volume was seen to be. Unknown is not absent: it changes nothing. `sizeGB` is null where sizes limit nothing. */
+/** Observed backing. `unknown` changes nothing. `sizeGB` is null where sizes aren't enforced. */
 export type VolumeObservation =
   { kind: 'unknown'; reason: string } | { kind: 'absent' } | { kind: 'present'; sizeGB: number | null };
 
 export type VolumeStep =
   { do: 'rest' | 'create' | 'grow' | 'destroy' | 'forget' } | { do: 'mark'; status: VolumeStatus };
 
-/**
- * The next step of a volume. `create`, `grow` and `destroy` are idempotent. One that goes is destroyed even if nothing is seen of it, for
- * what is half made can't be seen; `destroyed`: that was done, and then nothing backs it any more, and its row can go.
- */
+/** A Terminating volume is destroyed even if absent: partial data is invisible. */
 export function planVolume(
   { status, sizeGB, operation }: Pick<Volume, 'status' | 'sizeGB' | 'operation'>,
   seen: VolumeObservation,
@@ -97,7 +91,7 @@ export function planVolume(
   }
 }
 
-/** The volume once its making, or its growth to more than `hasGB`, was given up. */
+/** `hasGB`: size that remains after a failed growth; null after a failed creation. */
 export function failVolume(
   volume: Volume,
   why: { reason: string; message: string; hasGB: number | null },
@@ -113,7 +107,7 @@ const MAKE_ANEW =
   'Delete it, and make it again once the operator has seen to what it says; what it was to be a copy of is as it was.';
 const GROW_LATER = 'It is as it was. Expand it again once the operator has seen to what it says.';
 
-/** What can't be done with it as it is, in words; null when it can: it has all its files, and they stay. */
+/** Returns why the volume can't be used now, or null: Bound, with all its files. */
 export function refusalOfVolumeUse({ status }: Pick<Volume, 'status'>): string | null {
   switch (status) {
     case 'Bound':
