@@ -46,7 +46,7 @@ export type {
   IdentifyCredential,
 } from './routing/gateway-types.ts';
 export { makeRevocations } from './routing/revocations.ts';
-export type { FilePlace, Files, ReadableFile } from './volumes/files.ts';
+export type { VolumePath, Files, ReadableFile } from './volumes/files.ts';
 
 export interface Control {
   access: Access;

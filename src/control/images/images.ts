@@ -1,6 +1,7 @@
 /**
- * Images: those on offer, and the account's own, which no other account can see or launch. An own one is named after what a
- * registry has, or saved from an instance; then its pass (`passes/image-pass.ts`) makes it, and removes it in the end.
+ * Use cases of images: the catalog's, and those of an account, which no other account can see or
+ * launch. An account registers a reference of a registry, or saves an instance as an image
+ * (`reconcile-image.ts`).
  */
 import { isUnderPrefix, parseImageRef, type ImageRef } from '../../domain/image-ref.ts';
 import type { InstanceSpec } from '../../domain/instance.ts';
@@ -37,7 +38,7 @@ export interface ListedImage {
   isPublic: string;
   tags: string[] | null;
   type: string;
-  /** What an own one is had by; '' for those of the operator. */
+  /** Reference the account registered it under; '' for images of the operator. */
   ref: string;
   sizeBytes: number;
   state: 'Ready' | 'Absent' | 'Preparing' | 'Failed' | 'Saving';
@@ -46,21 +47,21 @@ export interface ListedImage {
 }
 
 export interface Images {
-  /** Those on offer, then the caller's own. */
+  /** The catalog's images, then the caller's. */
   list(caller: Caller, pager: Pager): Promise<{ images: ListedImage[]; totalEntries: number }>;
-  /** An image of the caller's own, by its registry's name. */
+  /** Registers a reference of a registry. */
   create(
     caller: Caller,
     body: { name: string; ref: string },
     idempotency: Idempotency | null,
   ): Promise<{ imageId: string }>;
-  /** One that is saved from an instance; it can be launched once it is Ready. */
+  /** Saves the root disk of an instance as an image, which can be launched once Ready. */
   save(
     caller: Caller,
     body: { instanceId: string; name: string },
     idempotency: Idempotency | null,
   ): Promise<{ imageId: string } & StartedOperation>;
-  /** A saved one is removed by its pass; one that a registry has is gone at once. */
+  /** A saved image is removed by its reconciler, a registered one at once. */
   delete(
     caller: Caller,
     body: { imageId: string },
@@ -76,14 +77,13 @@ export interface ImageDeps {
   now: () => number;
   idempotent: Idempotent;
   randomUuid: () => string;
-  /** Whether accounts may name registries that only the engine's own host reaches. */
+  /** Allows registries that only the engine's host reaches. */
   localRegistries: boolean;
-  /** Wakes the images' loop. */
   wake: () => void;
 }
 
-const MOST = 200;
-const NAMED_USERS = 5;
+const MAX_IMAGES = 200;
+const MAX_NAMED_USERS = 5;
 
 const notFound = (id: string): Refusal =>
   new Refusal('not_found', `image ${id} not found; POST /api/image/list names those on offer`);
@@ -100,26 +100,29 @@ export const makeImages = ({
   wake,
 }: ImageDeps): Images => {
   async function page(accountId: string, offset: number, limit: number) {
-    const offered = [...(await readCatalog()).images.values()];
-    const shown = offered.slice(offset, offset + limit).map((image) => ({
+    const catalogImages = [...(await readCatalog()).images.values()];
+    const shown = catalogImages.slice(offset, offset + limit).map((image) => ({
       ...listed(image, imagePulls.stateOf({ ref: image.ref })),
       isPublic: String(image.isPublic),
     }));
-    const more = { offset: Math.max(0, offset - offered.length), limit: limit - shown.length };
+    const more = { offset: Math.max(0, offset - catalogImages.length), limit: limit - shown.length };
     const rows = more.limit > 0 ? await ownImageRows(store.read, accountId, more.offset, more.limit) : [];
     const own = rows.map((row) => {
       const image = ownImageFromRow(row);
       const pulled = imagePulls.stateOf({ ref: image.ref, ownerId: accountId });
       return { ...listed(image, ownState(image, pulled)), ref: image.ref, sizeBytes: image.sizeBytes };
     });
-    return { images: [...shown, ...own], totalEntries: offered.length + (await countOwnImages(store.read, accountId)) };
+    return {
+      images: [...shown, ...own],
+      totalEntries: catalogImages.length + (await countOwnImages(store.read, accountId)),
+    };
   }
 
   return {
     list: (caller, { currentPage, pageSize }) => page(caller.accountId, (currentPage - 1) * pageSize, pageSize),
 
     async create({ accountId }, { name, ref: written }, idempotency) {
-      const { ref, server } = ownRef(written, regions);
+      const { ref, server } = readOwnRef(written, regions);
       if (!localRegistries) refuseLocalRegistry('ref', written, server);
       const architecture = regions.all().find(({ seen }) => seen.probe)?.seen.probe?.architecture ?? '';
       return store.write((tx) => {
@@ -205,42 +208,42 @@ export const makeImages = ({
   };
 
   async function unknownOrNotOwn(id: string): Promise<Refusal> {
-    const offered = (await readCatalog()).images.get(id);
-    return offered === undefined
+    const catalogImages = (await readCatalog()).images.get(id);
+    return catalogImages === undefined
       ? notFound(id)
       : new Refusal(
           'forbidden',
-          `image ${id} (${offered.name}) is the operator's; only images of your own can be deleted`,
+          `image ${id} (${catalogImages.name}) is the operator's; only images of your own can be deleted`,
         );
   }
 };
 
 /**
- * The image that a launch names: one on offer, or the caller's own, which is held until the launch is written. Another account's is
- * as unknown as one that never was.
+ * Returns the image of a launch, from the catalog or the caller's own. Locks the row of an own
+ * image. An image of another account is `not_found`.
  */
 export async function resolveImage(
   tx: Db,
   { images }: Pick<CatalogSnapshot, 'images'>,
   caller: Pick<Caller, 'accountId'>,
-  wish: { imageId: string; region: string },
+  request: { imageId: string; region: string },
 ): Promise<InstanceSpec['image']> {
-  const offered = images.get(wish.imageId);
-  if (offered) return offered;
-  const row = await lockOwnImage(tx, caller.accountId, wish.imageId);
-  if (!row) throw notFound(wish.imageId);
+  const catalogImages = images.get(request.imageId);
+  if (catalogImages) return catalogImages;
+  const row = await lockOwnImage(tx, caller.accountId, request.imageId);
+  if (!row) throw notFound(request.imageId);
   const { state, stateText, regionId, ...image } = ownImageFromRow(row);
   if (state === 'Saving')
     throw new Refusal(
       'not_now',
-      `image ${image.id} is not ready yet: it is still being saved; launch idempotent POST /api/image/list says Ready`,
+      `image ${image.id} is not ready yet: it is still being saved; launch once POST /api/image/list says Ready`,
     );
   if (state === 'Failed')
     throw new Refusal(
       'not_now',
       `image ${image.id} could not be saved (${stateText}); delete it, and save the instance again`,
     );
-  if (regionId !== null && regionId !== wish.region)
+  if (regionId !== null && regionId !== request.region)
     throw new Refusal(
       'field_value',
       `field "imageId": image ${image.id} lies in region ${regionId}; launch there, or choose another image`,
@@ -264,7 +267,7 @@ const listed = (
   ...state,
 });
 
-/** One that a registry has is as its pulls are; one that is saved is what its row says. */
+/** A registered image has the state of its pulls; a saved image has the state of its row. */
 function ownState(
   { state, stateText, fromInstanceId }: OwnImage,
   pulled: ImageState,
@@ -272,14 +275,14 @@ function ownState(
   return fromInstanceId === null || state === 'Deleting' ? pulled : { state, stateText, progressPercent: 0 };
 }
 
-/** The engine's own images and other people's root disks are not to be had by their names. */
-function ownRef(written: string, regions: Regions): ImageRef {
+/** Refuses references under the prefixes of root disks: these may belong to other accounts. */
+function readOwnRef(written: string, regions: Regions): ImageRef {
   const read = parseImageRef(written);
   const right = 'write it as registry.example.org/name:tag, or name:tag for docker.io';
   if (typeof read === 'string')
     throw new Refusal('field_value', `field "ref" is ${JSON.stringify(written.slice(0, 300))}: ${read}; ${right}`);
-  const kept = regions.all().flatMap(({ archivePrefix, savedPrefix }) => [archivePrefix, savedPrefix]);
-  if (kept.some((prefix) => isUnderPrefix(read.ref, prefix)))
+  const reservedPrefixes = regions.all().flatMap(({ archivePrefix, savedPrefix }) => [archivePrefix, savedPrefix]);
+  if (reservedPrefixes.some((prefix) => isUnderPrefix(read.ref, prefix)))
     throw new Refusal(
       'field_value',
       `field "ref" is ${JSON.stringify(written)}: root disks are kept there, and none is to be had by its name; choose the saved image from POST /api/image/list`,
@@ -287,21 +290,21 @@ function ownRef(written: string, regions: Regions): ImageRef {
   return read;
 }
 
-/** Under the account's lock, so that many at once don't pass together. */
+/** Locks the account, so that concurrent requests can't pass the limit together. */
 async function refuseTooMany(tx: Db, accountId: string): Promise<void> {
   await lockOwnAccount(tx, accountId);
   const images = await countOwnImages(tx, accountId);
-  if (images < MOST) return;
+  if (images < MAX_IMAGES) return;
   throw new Refusal(
     'over_quota',
-    `the account has ${images} images of its own, and may have ${MOST}; delete one first`,
+    `the account has ${images} images of its own, and may have ${MAX_IMAGES}; delete one first`,
   );
 }
 
-/** What is saved is nowhere else: an instance that was launched with it could not be started again. */
+/** A saved image has no other copy: an instance launched with it could not start again. */
 function refuseUsed(id: string, users: readonly string[]): void {
   if (users.length === 0) return;
-  const more = users.length > NAMED_USERS ? ` and ${users.length - NAMED_USERS} more` : '';
-  const named = users.slice(0, NAMED_USERS).join(', ') + more;
+  const more = users.length > MAX_NAMED_USERS ? ` and ${users.length - MAX_NAMED_USERS} more` : '';
+  const named = users.slice(0, MAX_NAMED_USERS).join(', ') + more;
   throw new Refusal('in_use', `image ${id} is needed to start ${named}; terminate these first`);
 }

@@ -1,7 +1,7 @@
 /**
- * Which image an instance's container is made from, and as whom it is had. It is its own root disk once that was archived, else
- * the one it was launched with. What lies in the store of an engine may be there because another account had it pulled: so an
- * image of the account's own is asked for at its registry, with the account's credentials, whenever a container is made from it.
+ * Chooses the image of an instance's container: its archived root disk if there is one, else the
+ * image of its launch. The engine may have an image because another account pulled it. So each
+ * container from an account's own image asks the registry, with the account's credentials.
  */
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { registryServerOf } from '../../domain/image-ref.ts';
@@ -13,8 +13,8 @@ import type { ImageRequest } from './image-pulls.ts';
 export const imageRefOf = ({ archive, spec }: Pick<Instance, 'archive' | 'spec'>): string =>
   archive?.ref ?? spec.image.ref;
 
-/** Root disks that Berth keeps: in the engine's store, where nobody has to be asked, or in the operator's registry. */
-const isKept = ({ archivePrefix, savedPrefix }: RegionDrivers, ref: string): boolean =>
+/** True for root disks in the engine's store or the operator's registry, which need no account. */
+const isRootDisk = ({ archivePrefix, savedPrefix }: RegionDrivers, ref: string): boolean =>
   ref.startsWith(`${archivePrefix}/`) || ref.startsWith(`${savedPrefix}/`);
 
 export async function imageRequestOf(
@@ -23,13 +23,13 @@ export async function imageRequestOf(
   credentialsFor: CredentialsFor,
 ): Promise<ImageRequest> {
   const ref = imageRefOf(instance);
-  if (isKept(drivers, ref)) return { ref, credentials: drivers.archiveCredentials };
+  if (isRootDisk(drivers, ref)) return { ref, credentials: drivers.archiveCredentials };
   if (instance.archive !== null || instance.spec.image.isPublic) return { ref };
   const { ownerId } = instance;
   return { ref, ownerId, credentials: await credentialsFor(ownerId, registryServerOf(ref)) };
 }
 
-/** Says what its owner can do, where credentials are what is missing. */
+/** Adds what the owner can do to a `denied` pull. */
 export const withCredentialAdvice = (fault: EngineFault, { ref, ownerId, credentials }: ImageRequest): EngineFault => {
   if (fault.kind !== 'denied' || ownerId === undefined) return fault;
   const server = registryServerOf(ref);

@@ -1,12 +1,12 @@
 /**
- * The pass of one image that is saved from an instance:
+ * Reconciles an image that is saved from an instance:
  *
- *     Saving ── root disk kept (and pushed, where the operator has a registry) ──► Ready
- *        └───── its container is gone, or it failed too often ──────────────────► Failed, with the reason
- *     any ── delete ──► Deleting ── removed from the engine ──► the row is gone
+ *     Saving ── root disk copied, and pushed if the operator has a registry ──► Ready
+ *        └───── container gone, or too many failed attempts ──► Failed, with the reason
+ *     any ── delete ──► Deleting ── removed from the engine ──► row deleted
  *
- * A running instance stands still while its root disk is copied. A pass that was killed anywhere is begun anew: the engine puts the
- * second image in the place of the first. An engine that is away fails nothing; one that answers and copies too long does.
+ * A running instance is paused while its root disk is copied. After a crash the copy starts again
+ * and replaces the first image. An unreachable engine fails nothing; a copy over its deadline does.
  */
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { instanceId } from '../../domain/ids.ts';
@@ -21,7 +21,7 @@ import type { LeasedRow, ReconcileResult } from '../base/reconcile-loop.ts';
 import type { RegionDrivers, Regions } from '../base/regions.ts';
 import type { Time } from '../base/time.ts';
 import { withCopyDeadline } from '../volumes/copy-deadline.ts';
-import { makeProgressReporter } from './progress.ts';
+import { makeProgressReporter } from './progress-reporter.ts';
 
 export interface ImageReconcilerDeps {
   store: Store;
@@ -32,15 +32,15 @@ export interface ImageReconcilerDeps {
 }
 
 interface Work extends ImageReconcilerDeps {
-  held: LeasedRow<ImageRow>;
+  leased: LeasedRow<ImageRow>;
   drivers: RegionDrivers;
 }
 
 export function makeImageReconciler(deps: ImageReconcilerDeps) {
-  return async (held: LeasedRow<ImageRow>): Promise<ReconcileResult> => {
-    const { row } = held;
+  return async (leased: LeasedRow<ImageRow>): Promise<ReconcileResult> => {
+    const { row } = leased;
     if (row.regionId === null) return { dueAtMs: null };
-    const work: Work = { ...deps, held, drivers: deps.regions.of(row.regionId) };
+    const work: Work = { ...deps, leased, drivers: deps.regions.of(row.regionId) };
     switch (row.state) {
       case 'Saving':
         return save(work);
@@ -52,17 +52,17 @@ export function makeImageReconciler(deps: ImageReconcilerDeps) {
   };
 }
 
-const holdOf = ({ held: { row, leaseToken } }: Work) => ({ id: row.id, leaseToken, generation: row.generation });
+const guardOf = ({ leased: { row, leaseToken } }: Work) => ({ id: row.id, leaseToken, generation: row.generation });
 
-const quick = ({ held, time, limits }: Work): AbortSignal =>
-  AbortSignal.any([held.signal, time.deadline(limits.callDeadlineMs)]);
+const callSignal = ({ leased, time, limits }: Work): AbortSignal =>
+  AbortSignal.any([leased.signal, time.deadline(limits.callDeadlineMs)]);
 
-const copy = <T>({ drivers, held, time, limits }: Work, deed: (signal: AbortSignal) => Promise<T>): Promise<T> =>
-  withCopyDeadline({ engine: drivers.engine, time, signal: held.signal }, limits.copyDeadlineMs, deed);
+const copy = <T>({ drivers, leased, time, limits }: Work, operation: (signal: AbortSignal) => Promise<T>): Promise<T> =>
+  withCopyDeadline({ engine: drivers.engine, time, signal: leased.signal }, limits.copyDeadlineMs, operation);
 
 async function save(work: Work): Promise<ReconcileResult> {
-  const { held, drivers, store } = work;
-  const { row } = held;
+  const { leased, drivers, store } = work;
+  const { row } = leased;
   const { engine } = drivers;
   const from = instanceId(row.fromInstanceId ?? '');
   const instance = await instanceRow(store.read, from);
@@ -71,7 +71,7 @@ async function save(work: Work): Promise<ReconcileResult> {
   try {
     const { sizeBytes } = await copy(work, (signal) => engine.saveImage(from, row.ref, signal));
     if (drivers.archivePushed) await push(work);
-    return await end(work, 'image.saved', { state: 'Ready', stateText: '', sizeBytes }, (operation, nowMs) =>
+    return await writeResult(work, 'image.saved', { state: 'Ready', stateText: '', sizeBytes }, (operation, nowMs) =>
       endOperation(operation, 'Succeeded', nowMs),
     );
   } catch (error) {
@@ -82,85 +82,85 @@ async function save(work: Work): Promise<ReconcileResult> {
   }
 }
 
-/** To the operator's registry, and then it need not lie here. */
+/** Pushes to the operator's registry and removes the local image. */
 async function push(work: Work): Promise<void> {
-  const { held, drivers, store, time } = work;
+  const { leased, drivers, store, time } = work;
   const { engine, archiveCredentials } = drivers;
-  const { ref } = held.row;
-  const teller = makeProgressReporter(time.now, (stateText, progress) => {
-    const operation = operationOf(held.row, (one) => beginStage(one, 'Archive', time.now(), progress));
-    return store.write((tx) => writeReconciledImage(tx, holdOf(work), { stateText, operation }));
+  const { ref } = leased.row;
+  const reporter = makeProgressReporter(time.now, (stateText, progress) => {
+    const operation = operationOf(leased.row, (operation) => beginStage(operation, 'Archive', time.now(), progress));
+    return store.write((tx) => writeReconciledImage(tx, guardOf(work), { stateText, operation }));
   });
   try {
-    await copy(work, (signal) => engine.pushImage(ref, teller.onProgress, signal, archiveCredentials));
+    await copy(work, (signal) => engine.pushImage(ref, reporter.onProgress, signal, archiveCredentials));
   } finally {
-    await teller.finish();
+    await reporter.finish();
   }
-  await engine.removeImage(ref, quick(work));
+  await engine.removeImage(ref, callSignal(work));
 }
 
-/** Frees the engine of it; used by what is being cleaned up, it is asked for again. */
+/** Removes the image from the engine; retries while a container being cleaned up uses it. */
 async function remove(work: Work): Promise<ReconcileResult> {
-  const { held, drivers, log, store, time } = work;
-  const { id, ref } = held.row;
+  const { leased, drivers, log, store, time } = work;
+  const { id, ref } = leased.row;
   try {
-    await drivers.engine.removeImage(ref, quick(work));
+    await drivers.engine.removeImage(ref, callSignal(work));
   } catch (error) {
     if (!(error instanceof EngineFault) || error.kind !== 'rejected') return afterFault(work, error, null);
-    log.error({ id, image: ref, err: error }, 'a saved image could not be removed; it is left');
+    log.error({ id, image: ref, err: error }, 'could not remove a saved image; it stays on the engine');
   }
-  const gone = await store.write((tx) => deleteLeasedImageRow(tx, holdOf(work), held.row, time.now()));
+  const gone = await store.write((tx) => deleteLeasedImageRow(tx, guardOf(work), leased.row, time.now()));
   return gone ? 'gone' : { dueAtMs: time.now() };
 }
 
-/** What may pass by itself is tried again; `giveUp` ends the tries, null: they never end. */
+/** Retries a temporary fault with back-off; without `failPermanently`, for ever. */
 async function afterFault(
   work: Work,
   error: unknown,
-  giveUp: ((fault: EngineFault) => Promise<ReconcileResult>) | null,
+  failPermanently: ((fault: EngineFault) => Promise<ReconcileResult>) | null,
 ): Promise<ReconcileResult> {
-  const { held, limits, log, store, time } = work;
-  held.signal.throwIfAborted();
+  const { leased, limits, log, store, time } = work;
+  leased.signal.throwIfAborted();
   if (!(error instanceof EngineFault)) throw error;
-  const { id } = held.row;
-  log.warn({ id, kind: error.kind, err: error }, 'the engine could not do a step of an image');
-  // The registry of a push may be away for ever, the engine comes back.
+  const { id } = leased.row;
+  log.warn({ id, kind: error.kind, err: error }, 'an engine call for an image failed');
+  // A registry may be away for ever; the engine comes back.
   if (error.kind === 'unreachable' && error.reason !== 'registryAway')
     return { dueAtMs: time.now() + limits.engineRetryMs };
-  const attempts = held.row.attempts + 1;
-  if (giveUp && (!error.retry || attempts > limits.maxAttempts)) return giveUp(error);
-  const ours = await store.write((tx) =>
-    writeReconciledImage(tx, holdOf(work), { attempts, stateText: error.message }),
+  const attempts = leased.row.attempts + 1;
+  if (failPermanently && (!error.retry || attempts > limits.maxAttempts)) return failPermanently(error);
+  const written = await store.write((tx) =>
+    writeReconciledImage(tx, guardOf(work), { attempts, stateText: error.message }),
   );
-  return { dueAtMs: time.now() + (ours ? backOffMs(attempts, limits) : 0) };
+  return { dueAtMs: time.now() + (written ? backOffMs(attempts, limits) : 0) };
 }
 
 const fail = (work: Work, reason: string, message: string): Promise<ReconcileResult> =>
-  end(work, 'image.saveFailed', { state: 'Failed', stateText: message }, (operation, nowMs) => {
+  writeResult(work, 'image.saveFailed', { state: 'Failed', stateText: message }, (operation, nowMs) => {
     const whatToDo = 'Delete the image, and save the instance again if it is still there.';
     return failOperation(operation, { reason, message, whatToDo }, nowMs);
   });
 
-type Found = Parameters<typeof writeReconciledImage>[2];
+type ReconciledImage = Parameters<typeof writeReconciledImage>[2];
 
-async function end(
+async function writeResult(
   work: Work,
   kind: string,
-  found: Found,
-  ending: (operation: Operation, nowMs: number) => Operation,
+  result: ReconciledImage,
+  endOperationWith: (operation: Operation, nowMs: number) => Operation,
 ): Promise<ReconcileResult> {
-  const { held, store, time } = work;
-  const { row } = held;
+  const { leased, store, time } = work;
+  const { row } = leased;
   const nowMs = time.now();
-  const operation = operationOf(row, (one) => ending(one, nowMs));
-  const ours = await store.write(async (tx) => {
-    if (!(await writeReconciledImage(tx, holdOf(work), { ...found, operation }))) return false;
+  const operation = operationOf(row, (operation) => endOperationWith(operation, nowMs));
+  const written = await store.write(async (tx) => {
+    if (!(await writeReconciledImage(tx, guardOf(work), { ...result, operation }))) return false;
     if (row.ownerId === null) return true;
-    const data = { name: row.name, ...(found.stateText === '' ? {} : { reason: found.stateText }) };
+    const data = { name: row.name, ...(result.stateText === '' ? {} : { reason: result.stateText }) };
     await appendEvent(tx, { accountId: row.ownerId, atMs: nowMs, kind, subjectId: row.id, data });
     return true;
   });
-  return { dueAtMs: ours ? null : nowMs };
+  return { dueAtMs: written ? null : nowMs };
 }
 
 const operationOf = (row: ImageRow, next: (operation: Operation) => Operation): string | null =>

@@ -1,4 +1,4 @@
-/** Registry credentials of accounts: registered, listed without their secret, and lent to pulls of the account's own images. */
+/** Registry credentials of accounts, used to pull the account's own images. */
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { parseRegistryServer } from '../../domain/image-ref.ts';
 import { isLocalServer } from '../../domain/registry-server.ts';
@@ -28,7 +28,7 @@ export interface Registries {
   delete(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<void>;
 }
 
-const MOST = 50;
+const MAX_REGISTRIES = 50;
 
 export interface RegistryDeps {
   store: Store;
@@ -36,16 +36,16 @@ export interface RegistryDeps {
   idempotent: Idempotent;
   randomUuid: () => string;
   seal: Seal;
-  /** Whether accounts may name registries that only the engine's own host reaches. */
+  /** Allows registries that only the engine's host reaches. */
   localRegistries: boolean;
 }
 
-/** Undefined: the account has none for this server. Throws `denied` when those that it has can't be read any more. */
+/** Undefined if the account has none for the server. Throws `denied` if they can't be decrypted. */
 export type CredentialsFor = (accountId: string, server: string) => Promise<RegistryCredentials | undefined>;
 
 export type InternalRegistries = Registries & { credentialsFor: CredentialsFor };
 
-/** What the engine is told to ask there it would ask in the name of the host, and its answers would tell what runs on it. */
+/** Refuses addresses of the host: the engine's answers would reveal services on it. */
 export function refuseLocalRegistry(field: string, written: string, server: string): void {
   if (!isLocalServer(server)) return;
   const instead =
@@ -54,7 +54,7 @@ export function refuseLocalRegistry(field: string, written: string, server: stri
   throw new Refusal('field_value', text);
 }
 
-const about = (accountId: string, server: string): string => `${accountId} ${server}`;
+const sealContext = (accountId: string, server: string): string => `${accountId} ${server}`;
 
 export const makeRegistries = ({
   store,
@@ -77,12 +77,12 @@ export const makeRegistries = ({
       return idempotent(tx, accountId, idempotency, nowMs, async () => {
         await lockOwnAccount(tx, accountId);
         const { length } = await registryCredentialsOf(tx, accountId);
-        if (length >= MOST)
+        if (length >= MAX_REGISTRIES)
           throw new Refusal(
             'over_quota',
-            `the account has credentials for ${length} registries, and may have ${MOST}; delete one first`,
+            `the account has credentials for ${length} registries, and may have ${MAX_REGISTRIES}; delete one first`,
           );
-        const sealed = seal.seal(secret, about(accountId, server));
+        const sealed = seal.seal(secret, sealContext(accountId, server));
         const row = { id: randomUuid(), accountId, server, username, secret: sealed, createdAtMs: nowMs };
         const twin = await insertRegistryCredential(tx, row);
         if (twin) {
@@ -132,7 +132,7 @@ export const makeRegistries = ({
   async credentialsFor(accountId, server) {
     const row = await registryCredentialFor(store.read, accountId, server);
     if (!row) return undefined;
-    const secret = seal.open(row.secret, about(accountId, server));
+    const secret = seal.open(row.secret, sealContext(accountId, server));
     if (secret !== null) return { username: row.username, secret };
     const text = `the credentials for ${server} can't be read any more, because the installation lost the key they were sealed with; delete them and register them again`;
     throw new EngineFault('denied', text, { retry: false, reason: 'imageDenied' });

@@ -19,7 +19,7 @@ import type { ImageRequest } from '../images/image-pulls.ts';
 import { allotNodePorts, PortsUsedUp } from './node-ports.ts';
 import { engineAnswers } from '../volumes/copy-deadline.ts';
 import { imageRequestOf, withCredentialAdvice } from '../images/instance-image.ts';
-import { makeInstanceProgressReporter } from '../images/progress.ts';
+import { makeInstanceProgressReporter } from './progress.ts';
 import { DisksFailed, DisksLost, engineSpec, KEYS_FILE, makeOwnDisks, prepareDisks, VolumeNotReady } from './spec.ts';
 import { backOff, fail, keep, note, quick, write, type Rest, type Work } from './work.ts';
 
@@ -152,7 +152,7 @@ function dockerImage({ instance, drivers }: Work): ImageRequest | null {
 
 async function ensureImage(work: Work, show: Partial<Observed>, image: ImageRequest): Promise<void> {
   const { deps, drivers, held } = work;
-  const teller = makeInstanceProgressReporter(work, () => ({
+  const reporter = makeInstanceProgressReporter(work, () => ({
     ...show,
     status: nextStatus(work.instance.observed.status, 'pull'),
     phase: 'DownloadImage',
@@ -161,9 +161,9 @@ async function ensureImage(work: Work, show: Partial<Observed>, image: ImageRequ
   // A registry may keep silent for as long as the deadline is: who waits is to see for what.
   let telling: Promise<unknown> = Promise.resolve();
   let heard = false;
-  const onProgress: typeof teller.onProgress = (progress) => {
+  const onProgress: typeof reporter.onProgress = (progress) => {
     heard = true;
-    teller.onProgress(progress);
+    reporter.onProgress(progress);
   };
   const sayNothing = deps.time.after(SILENCE_MS, () => {
     if (heard) return;
@@ -191,7 +191,7 @@ async function ensureImage(work: Work, show: Partial<Observed>, image: ImageRequ
     callOff();
     sayNothing();
     await telling;
-    last = await teller.finish();
+    last = await reporter.finish();
   }
   // The timeline says how much it was in the end, not what was written a second before.
   if (last)

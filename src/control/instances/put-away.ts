@@ -15,7 +15,7 @@ import type { Db } from '../../store/store.ts';
 import { locateDisks } from '../volumes/disks.ts';
 import { withDiskMutex } from '../volumes/disk-mutex.ts';
 import { withCopyDeadline } from '../volumes/copy-deadline.ts';
-import { makeInstanceProgressReporter } from '../images/progress.ts';
+import { makeInstanceProgressReporter } from './progress.ts';
 import { keep, note, quick, type Rest, type Work } from './work.ts';
 
 /** A stop that the engine refuses is tried again after such a share of the time that it has been tried for. */
@@ -122,11 +122,11 @@ export async function saveRoot(work: Work): Promise<Rest> {
 
 async function pushRoot(work: Work, ref: string): Promise<void> {
   const { engine, archiveCredentials } = work.drivers;
-  const teller = makeInstanceProgressReporter(work, () => ({ phase: 'Archiving' }));
+  const reporter = makeInstanceProgressReporter(work, () => ({ phase: 'Archiving' }));
   try {
-    await copy(work, (signal) => engine.pushImage(ref, teller.onProgress, signal, archiveCredentials));
+    await copy(work, (signal) => engine.pushImage(ref, reporter.onProgress, signal, archiveCredentials));
   } finally {
-    await teller.finish();
+    await reporter.finish();
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * Publishes measurements on the instances that use the disks: bytes used, and the largest folders of
- * full ones. An instance stays queued until its row is written, for example while it is leased.
+ * Publishes measurements on the instances that use the disks: bytes used, and the largest folders
+ * of full ones. An instance stays queued until its row is written, for example while it is leased.
  */
 import { isFull, usedPercent } from '../../domain/disk-warnings.ts';
 import { diskIdsOf, updateDiskUsage, type RootDiskUsage } from '../../domain/disk-usage.ts';

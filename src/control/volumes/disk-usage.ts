@@ -1,7 +1,7 @@
 /**
- * Measures the usage of disks. Storages with `instant` usage are measured in parallel. Storages that
- * walk all files are measured one disk at a time, at most 1 % of the time. Measuring takes no lease
- * and no slot of the reconcile loop. It also finds volumes whose backing is lost or back.
+ * Measures the usage of disks. Storages with `instant` usage are measured in parallel. Storages
+ * that walk all files are measured one disk at a time, at most 1 % of the time. Measuring takes no
+ * lease and no slot of the reconcile loop. It also finds volumes whose backing is lost or back.
  *
  * The owner of a filling disk is warned once for each level (`domain/disk-warnings.ts`). For the
  * highest level, `full-disk-scan.ts` finds the largest folders first, and warns.

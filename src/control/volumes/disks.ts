@@ -75,7 +75,10 @@ export async function allotOwnDisks(
   }
 }
 
-/** Inserts a disk, or throws `no_capacity`. `purpose` begins the message, such as "a volume of 20 GB". */
+/**
+ * Inserts a disk, or throws `no_capacity`. `purpose` begins the message, such as "a volume of 20
+ * GB".
+ */
 export async function allotDisk(
   tx: Db,
   pool: PoolDrivers,

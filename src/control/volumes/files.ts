@@ -1,6 +1,7 @@
 /**
- * Files of a volume without an instance. The disk is held and mounted while something is done in it, never longer: a delete of the
- * volume cuts off what is under way. None of it is a wish, and none has an operation: it is done when it is answered.
+ * Reads and writes files of a volume without an instance. The disk is acquired and mounted for the
+ * time of a request; deleting the volume aborts it. Every request is complete when it is answered,
+ * and has no operation.
  */
 import { BYTES_PER_GB } from '../../domain/disk.ts';
 import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
@@ -23,89 +24,88 @@ import type { Caller } from '../base/caller.ts';
 interface FileState {
   sizeBytes: number;
   modifiedAtMs: number;
-  /** Another after each change of the file. */
+  /** Changes with every write. */
   version: string;
 }
 
 export interface ReadableFile extends FileState {
-  /** From the byte `start` up to `end`, which is not in it. Throws when the file became shorter than that. */
+  /** Yields bytes from `start` to `end`, exclusive. Throws if the file became shorter. */
   bytes(start: number, end: number): AsyncGenerator<Uint8Array, void>;
 }
 
 export interface FileUpload {
-  /** Asked once for what is to be written; ends when the signal aborts. */
+  /** Called once. Ends when the signal aborts. */
   source(signal: AbortSignal): AsyncIterable<Uint8Array>;
-  /** Null when it is not told before. */
+  /** Null when unknown. */
   sizeBytes: number | null;
-  /** Refuses to take the place of a file that is there. */
+  /** Refuses to replace a file. */
   onlyNew: boolean;
 }
 
-/** A place in a volume: `path` is relative to it, names with one slash between them; '' is the volume's own folder. */
-export interface FilePlace {
+/** `path` is relative to the volume, with single slashes; '' is its root folder. */
+export interface VolumePath {
   id: string;
   path: string;
 }
 
-/** Files of the caller's volumes, without an instance. Throws `too_many_requests` when too many of these are under way. */
+/** Every method throws `too_many_requests` above the concurrency limit. */
 export interface Files {
-  /** By name, in the order of bytes, from where `after` (a `next` of before) says. */
-  list(caller: Caller, asked: FilePlace & { limit: number; after: string | null }): Promise<FolderPage>;
-  /** With those above it that are missing; one that is there stays as it is. */
-  makeFolder(caller: Caller, place: FilePlace): Promise<void>;
-  /** Lends the file; the signal aborts when the volume is deleted or the server stops. */
-  read<T>(caller: Caller, place: FilePlace, use: (file: ReadableFile, signal: AbortSignal) => Promise<T>): Promise<T>;
-  /** All of it or nothing: the file before stays until the last byte is on disk. */
-  write(caller: Caller, place: FilePlace, upload: FileUpload): Promise<FileState & { created: boolean }>;
-  /** A folder that is not empty only when `recursive`. A link is deleted itself. */
-  delete(caller: Caller, place: FilePlace & { recursive: boolean }): Promise<void>;
+  /** Sorted by name, bytewise. `after` is the `next` of the previous page. */
+  list(caller: Caller, asked: VolumePath & { limit: number; after: string | null }): Promise<FolderPage>;
+  /** Creates missing parents; keeps an existing folder. */
+  makeFolder(caller: Caller, file: VolumePath): Promise<void>;
+  /**
+   * Opens the file during `use`; the signal aborts when the volume is deleted or the server stops.
+   */
+  read<T>(caller: Caller, file: VolumePath, use: (file: ReadableFile, signal: AbortSignal) => Promise<T>): Promise<T>;
+  /** Atomic: the previous file stays until the last byte is on disk. */
+  write(caller: Caller, file: VolumePath, upload: FileUpload): Promise<FileState & { created: boolean }>;
+  /** Deletes a non-empty folder only if `recursive`. Does not follow links. */
+  delete(caller: Caller, file: VolumePath & { recursive: boolean }): Promise<void>;
 }
 
-/** Transfers and looks at once, of one account and of all: each holds a file and some pieces of it in memory. */
-const MOST_OF_ACCOUNT = 8;
-const MOST_OF_ALL = 64;
-const ASK_AGAIN_S = 2;
+/** Concurrent requests: each keeps a file open and some chunks of it in memory. */
+const MAX_PER_ACCOUNT = 8;
+const MAX_TOTAL = 64;
+const RETRY_AFTER_S = 2;
 
 export interface FileDeps {
-  /** The caller's volume, as it is now. */
   findVolume: (accountId: string, id: string) => Promise<Volume | null>;
-  /** The folder of its files, mounted. */
   mountVolume: MountVolume;
   uses: DiskUses;
 }
 
 export function makeFiles({ findVolume, mountVolume, uses }: FileDeps): Files {
-  const words = 'requests for files are under way; send this one again when one of them has ended';
-  const limit = makeConcurrencyLimit({
-    perAccount: MOST_OF_ACCOUNT,
-    total: MOST_OF_ALL,
-    retryAfterS: ASK_AGAIN_S,
-    full: { mine: (count) => `${count} of your ${words}`, all: (count) => `${count} ${words}` },
+  const message = 'requests for files are under way; send this one again when one of them has ended';
+  const limiter = makeConcurrencyLimit({
+    perAccount: MAX_PER_ACCOUNT,
+    total: MAX_TOTAL,
+    retryAfterS: RETRY_AFTER_S,
+    full: { mine: (count) => `${count} of your ${message}`, all: (count) => `${count} ${message}` },
   });
 
-  async function bound(accountId: string, id: string): Promise<Volume> {
+  async function findBound(accountId: string, id: string): Promise<Volume> {
     const volume = await findVolume(accountId, id);
     if (volume === null) throw volumeNotFound(id);
-    const why = whyNoFiles(volume);
-    if (why !== null) throw why;
+    const refusal = refusalOfStatus(volume);
+    if (refusal !== null) throw refusal;
     return volume;
   }
 
-  /** Does it in the volume's mounted folder, and lets go of it whatever comes. */
   async function inVolume<T>(
     caller: Caller,
     id: string,
-    deed: (root: string, signal: AbortSignal, volume: Volume) => Promise<T>,
+    operation: (root: string, signal: AbortSignal, volume: Volume) => Promise<T>,
   ): Promise<T> {
-    const leave = limit.acquire(caller.accountId);
+    const leave = limiter.acquire(caller.accountId);
     try {
-      // Whose it is comes before the hold: nobody keeps another's disk mounted.
-      const { id: volumeId } = await bound(caller.accountId, id);
+      // Check the owner first: nobody may keep another account's disk mounted.
+      const { id: volumeId } = await findBound(caller.accountId, id);
       const { signal, release } = uses.acquire({ kind: 'volume', id: volumeId });
       try {
-        const volume = await bound(caller.accountId, id);
+        const volume = await findBound(caller.accountId, id);
         signal.throwIfAborted();
-        return await deed(await mountVolume(volume, signal), signal, volume);
+        return await operation(await mountVolume(volume, signal), signal, volume);
       } catch (error) {
         throw signal.aborted ? signal.reason : refusalOf(error);
       } finally {
@@ -133,13 +133,13 @@ export function makeFiles({ findVolume, mountVolume, uses }: FileDeps): Files {
   };
 }
 
-function whyNoFiles({ id, status }: Volume): Refusal | null {
+function refusalOfStatus({ id, status }: Volume): Refusal | null {
   switch (status) {
     case 'Bound':
       return null;
     case 'Pending':
-      return new Refusal('not_now', `volume ${id} is still being made; send it again idempotent it is Bound`, {
-        retryAfterS: ASK_AGAIN_S,
+      return new Refusal('not_now', `volume ${id} is still being made; send it again once it is Bound`, {
+        retryAfterS: RETRY_AFTER_S,
       });
     case 'Terminating':
       return new Refusal('not_now', `volume ${id} is being deleted, and its files with it; use another volume`);
@@ -158,7 +158,7 @@ function whyNoFiles({ id, status }: Volume): Refusal | null {
 function refusalOf(error: unknown): unknown {
   if (error instanceof StorageFault)
     return new Refusal('unavailable', 'the volume can not be opened now; send it again in a moment', {
-      retryAfterS: ASK_AGAIN_S,
+      retryAfterS: RETRY_AFTER_S,
       detail: error,
     });
   if (!(error instanceof FileFault)) return error;

@@ -1,6 +1,6 @@
 /**
- * Finds the largest folders of nearly full disks, by a walk of one disk at a time, each at most 1 % of
- * the time. The owner is warned with the result, and the disk's instances show it.
+ * Finds the largest folders of nearly full disks, by a walk of one disk at a time, each at most 1 %
+ * of the time. The owner is warned with the result, and the disk's instances show it.
  */
 import { FULL_PERCENT, usedPercent, nextWarning } from '../../domain/disk-warnings.ts';
 import { diskKey, type DiskEntry } from '../../domain/disk.ts';

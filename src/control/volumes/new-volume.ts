@@ -1,7 +1,7 @@
-/** A new volume written down: empty, or a copy of a volume or a snapshot, which lies in the same pool. */
+/** Inserts new volumes: empty ones, and copies of a volume or snapshot in the same pool. */
 import type { Disk } from '../../domain/disk.ts';
 import { volumeId, type RegionId, type UserId } from '../../domain/ids.ts';
-import { beginOperation, FIRST_GENERATION } from '../../domain/operation.ts';
+import { beginOperation, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { publicVolume, type VolumeSource, type Volume, type VolumeType } from '../../domain/volume.ts';
 import { lockDisk } from '../../store/tables/disks.ts';
@@ -12,9 +12,9 @@ import { poolNamed, poolForType, allotDisk } from './disks.ts';
 import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
 import type { FreeSpaceMonitor } from './free-space.ts';
 
-/** A new volume from what is there: as large, and of the same type, where nothing else is said. */
+/** A new volume from a volume or snapshot; size and type default to those of the source. */
 export interface CopyRequest {
-  /** Of the volume, or the snapshot. */
+  /** Id of the volume or snapshot. */
   id: string;
   name: string;
   sizeGB?: number | undefined;
@@ -23,16 +23,21 @@ export interface CopyRequest {
 
 export const volumeNameTaken = (): Refusal => new Refusal('name_taken', 'Volume already exists');
 
-type Wanted = Pick<Volume, 'ownerId' | 'ownerName' | 'name' | 'regionId' | 'type' | 'sizeGB' | 'source'>;
+export interface NewVolume {
+  /** Public JSON. */
+  volumeText: string;
+  operationId: string;
+}
 
-/** Answers its public text, under a new id. */
+type VolumeSpec = Pick<Volume, 'ownerId' | 'ownerName' | 'name' | 'regionId' | 'type' | 'sizeGB' | 'source'>;
+
 export async function createVolume(
   tx: Db,
-  wanted: Wanted,
+  spec: VolumeSpec,
   { pool, uuid, nowMs }: { pool: PoolDrivers; uuid: string; nowMs: number },
-): Promise<{ volumeText: string }> {
+): Promise<NewVolume> {
   const volume: Volume = {
-    ...wanted,
+    ...spec,
     id: volumeId(uuid),
     createdAtMs: nowMs,
     usageBytes: 0,
@@ -52,10 +57,10 @@ export async function createVolume(
     data: { name, sizeGB, ...(source ? { madeFrom: source } : {}) },
     counts: { volumes: 1 },
   });
-  return { volumeText: JSON.stringify(publicVolume(volume)) };
+  return { volumeText: JSON.stringify(publicVolume(volume)), operationId: operationId(id, FIRST_GENERATION) };
 }
 
-/** What a copy is made of: held by its row until the copy is written down. */
+/** The row is locked until the copy is inserted. */
 export interface CopySource extends VolumeSource {
   regionId: RegionId;
   sizeGB: number;
@@ -71,27 +76,26 @@ export async function createCopy(
     nowMs,
   }: { drivers: RegionDrivers; freeSpace: FreeSpaceMonitor; uuid: string; nowMs: number },
   owner: { ownerId: UserId; ownerName: string },
-  original: CopySource,
-  { name, sizeGB = original.sizeGB, volumeType: type = original.type }: CopyRequest,
-): Promise<{ volumeText: string }> {
-  const { kind, id, regionId } = original;
-  if (sizeGB < original.sizeGB)
+  source: CopySource,
+  { name, sizeGB = source.sizeGB, volumeType: type = source.type }: CopyRequest,
+): Promise<NewVolume> {
+  const { kind, id, regionId } = source;
+  if (sizeGB < source.sizeGB)
     throw new Refusal(
       'field_value',
-      `field "sizeGB" is ${sizeGB}, and ${kind} ${id} has ${original.sizeGB}: a copy is as large or larger; leave it out, or make a smaller volume and copy the files in an instance that mounts both`,
+      `field "sizeGB" is ${sizeGB}, and ${kind} ${id} has ${source.sizeGB}: a copy is as large or larger; leave it out, or make a smaller volume and copy the files in an instance that mounts both`,
     );
-  const { pool: lies } = await lockSourceDisk(tx, original);
-  const pool = type === original.type ? poolNamed(drivers, lies) : poolForType(drivers, type);
-  if (pool.name !== lies)
+  const { pool: sourcePool } = await lockSourceDisk(tx, source);
+  const pool = type === source.type ? poolNamed(drivers, sourcePool) : poolForType(drivers, type);
+  if (pool.name !== sourcePool)
     throw new Refusal(
       'unsupported',
-      `field "volumeType" is ${JSON.stringify(type)}: volumes of that type lie in the pool ${pool.name}, and ${kind} ${id} lies in ${lies}; leave it out, or make a volume of that type and copy the files in an instance that mounts both`,
+      `field "volumeType" is ${JSON.stringify(type)}: volumes of that type lie in the pool ${pool.name}, and ${kind} ${id} lies in ${sourcePool}; leave it out, or make a volume of that type and copy the files in an instance that mounts both`,
     );
   freeSpace.refuseIfNearlyFull([pool]);
   return createVolume(tx, { ...owner, name, regionId, type, sizeGB, source: { kind, id } }, { pool, uuid, nowMs });
 }
 
-/** Of one that stands. */
 export async function lockSourceDisk(tx: Db, { kind, id }: VolumeSource): Promise<Disk> {
   const disk = await lockDisk(tx, { kind, id });
   if (disk) return disk;

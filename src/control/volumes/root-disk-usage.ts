@@ -1,6 +1,7 @@
 /**
- * Measures the root disks of running instances, one at a time and at most 1 % of the time: the engine
- * counts them file by file. For a full one, `du` inside the container finds the largest folders.
+ * Measures the root disks of running instances, one at a time and at most 1 % of the time: the
+ * engine counts them file by file. For a full one, `du` inside the container finds the largest
+ * folders.
  */
 import { largestEntries } from '../../domain/largest-entries.ts';
 import { isFull } from '../../domain/disk-warnings.ts';

@@ -1,4 +1,4 @@
-/** Snapshots: what a volume held, kept beside it; create, list, delete, and restore to a new volume. */
+/** Use cases of snapshots, which lie in the pool of their volume. */
 import { snapshotId, userId } from '../../domain/ids.ts';
 import { beginOperation, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
 import { Refusal } from '../../domain/refusal.ts';
@@ -14,28 +14,35 @@ import {
 import type { Db } from '../../store/store.ts';
 import { poolNamed, allotDisk } from './disks.ts';
 import { createCopy, lockSourceDisk, type CopyRequest } from './new-volume.ts';
-import { lockVolume, naming, refuseUnlessBound, type VolumeDeps } from './volumes.ts';
+import { lockVolume, refuseUnlessBound, type VolumeDeps } from './volumes.ts';
 import type { Caller, Idempotency, StartedOperation, Pager, TextPage } from '../base/caller.ts';
 
 export interface Snapshots {
-  /** What a volume holds, also while it is mounted and written to. */
+  /** Works while the volume is mounted and written to. */
   create(
     caller: Caller,
     body: { volumeId: string; name: string },
     idempotency: Idempotency | null,
   ): Promise<{ snapshotText: string } & StartedOperation>;
   list(caller: Caller, pager: Pager): Promise<TextPage<string>>;
-  /** Volumes that were restored from it stay; what is being restored is waited for. */
-  delete(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<{ id: string } & StartedOperation>;
-  /** A new volume with all that it holds. */
-  restore(caller: Caller, body: CopyRequest, idempotency: Idempotency | null): Promise<{ volumeText: string } & StartedOperation>;
+  /** Keeps volumes restored from it. A restore in progress finishes first. */
+  delete(
+    caller: Caller,
+    body: { id: string },
+    idempotency: Idempotency | null,
+  ): Promise<{ id: string } & StartedOperation>;
+  restore(
+    caller: Caller,
+    body: CopyRequest,
+    idempotency: Idempotency | null,
+  ): Promise<{ volumeText: string } & StartedOperation>;
 }
 
 export interface SnapshotDeps extends VolumeDeps {
   wakeSnapshots: () => void;
 }
 
-async function heldSnapshot(tx: Db, accountId: string, id: string): Promise<Snapshot> {
+async function lockSnapshotOrThrow(tx: Db, accountId: string, id: string): Promise<Snapshot> {
   const snapshot = await lockSnapshot(tx, accountId, id);
   if (snapshot) return snapshot;
   throw new Refusal('not_found', `snapshot ${id} not found; POST /api/storage/snapshot/list names yours`);
@@ -95,17 +102,17 @@ export const makeSnapshots = (deps: SnapshotDeps): Snapshots => {
       const answer = await store.write((tx) => {
         const nowMs = now();
         return idempotent(tx, accountId, idempotency, nowMs, async () => {
-          const snapshot = await heldSnapshot(tx, accountId, body.id);
+          const snapshot = await lockSnapshotOrThrow(tx, accountId, body.id);
           const { id, name } = snapshot;
-          const gone: Snapshot = {
+          const deleted: Snapshot = {
             ...snapshot,
             status: 'Terminating',
             generation: snapshot.generation + 1,
             operation: beginOperation('deleteSnapshot', 'user', nowMs),
           };
-          await requestSnapshotDeletion(tx, snapshot, gone, nowMs);
+          await requestSnapshotDeletion(tx, snapshot, deleted, nowMs);
           await appendEvent(tx, { accountId, atMs: nowMs, kind: 'snapshot.deleted', subjectId: id, data: { name } });
-          return { id, operationId: operationId(id, gone.generation) };
+          return { id, operationId: operationId(id, deleted.generation) };
         });
       });
       wakeSnapshots();
@@ -116,25 +123,25 @@ export const makeSnapshots = (deps: SnapshotDeps): Snapshots => {
       const answer = await store.write((tx) => {
         const nowMs = now();
         return idempotent(tx, accountId, idempotency, nowMs, async () => {
-          const snapshot = await heldSnapshot(tx, accountId, body.id);
+          const snapshot = await lockSnapshotOrThrow(tx, accountId, body.id);
           const { id, status, volumeType: type } = snapshot;
           if (status === 'Pending')
             throw new Refusal(
               'not_now',
-              `snapshot ${id} is Pending: it is still being taken; restore idempotent it is Ready`,
+              `snapshot ${id} is Pending: it is still being taken; restore once it is Ready`,
             );
           if (status === 'Failed')
             throw new Refusal(
               'not_now',
               `snapshot ${id} is Failed: there is nothing in it; delete it, and take another`,
             );
-          const place = { drivers: regions.of(snapshot.regionId), freeSpace, uuid: randomUuid(), nowMs };
+          const context = { drivers: regions.of(snapshot.regionId), freeSpace, uuid: randomUuid(), nowMs };
           const owner = { ownerId: userId(accountId), ownerName: username };
-          return createCopy(tx, place, owner, { ...snapshot, type, kind: 'snapshot' }, body);
+          return createCopy(tx, context, owner, { ...snapshot, type, kind: 'snapshot' }, body);
         });
       });
       wake();
-      return naming(answer);
+      return answer;
     },
   };
 };

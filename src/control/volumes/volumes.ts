@@ -1,6 +1,6 @@
-/** Volumes: create, list, get, expand, rename, copy, delete (`interface.md` §4.3, §4.4; interface-notes.md, Volumes). */
+/** Use cases of volumes (`docs/interface.md` §4.3, §4.4; decisions, Volumes). */
 import { regionId, userId } from '../../domain/ids.ts';
-import { beginOperation, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
+import { beginOperation, operationId } from '../../domain/operation.ts';
 import { publicOperation, type PublicOperation } from '../../domain/public-operation.ts';
 import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
 import {
@@ -42,30 +42,36 @@ export interface Volumes {
   ): Promise<{ volumeText: string } & StartedOperation>;
   list(caller: Caller, pager: Pager): Promise<TextPage<string>>;
   get(caller: Caller, body: { id: string }): Promise<VolumeFacts>;
-  /** Larger, also while it is mounted; the size that it has already is answered as it is. */
+  /** Works while mounted. The current size is accepted and changes nothing. */
   expand(
     caller: Caller,
     body: { id: string; sizeGB: number },
     idempotency: Idempotency | null,
   ): Promise<{ volumeText: string; sizeLimit: StorageCapabilities['sizeLimit'] } & StartedOperation>;
-  /** Done when it is answered. Instances show the name that it had when they were launched. */
+  /** Takes effect at once. Instances keep showing the name from their launch. */
   rename(
     caller: Caller,
     body: { id: string; name: string },
     idempotency: Idempotency | null,
   ): Promise<{ volumeText: string }>;
-  /** A new volume with all files of another. */
-  copy(caller: Caller, body: CopyRequest, idempotency: Idempotency | null): Promise<{ volumeText: string } & StartedOperation>;
-  delete(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<{ id: string } & StartedOperation>;
+  copy(
+    caller: Caller,
+    body: CopyRequest,
+    idempotency: Idempotency | null,
+  ): Promise<{ volumeText: string } & StartedOperation>;
+  delete(
+    caller: Caller,
+    body: { id: string },
+    idempotency: Idempotency | null,
+  ): Promise<{ id: string } & StartedOperation>;
 }
 
-/** One volume, with what lists do not show. */
 export interface VolumeFacts extends Pick<StorageCapabilities, 'sizeLimit' | 'copies'> {
   volumeText: string;
   pool: string;
-  /** Instances that mount it and are not terminated. */
+  /** Ids of instances, without terminated ones. */
   mountedBy: string[];
-  /** Newest first, at most a hundred. */
+  /** Newest first, at most 100. */
   snapshotTexts: string[];
   madeFrom: VolumeSource | null;
   operation: PublicOperation;
@@ -85,27 +91,21 @@ export interface VolumeDeps {
 
 const SNAPSHOTS_SHOWN = 100;
 
-/** The caller's volume, held by its row until the transaction ends. */
+/** Locks the row of the caller's volume, or throws `not_found`. */
 export async function lockVolume(tx: Db, accountId: string, id: string): Promise<Volume> {
   const [row] = await lockVolumes(tx, accountId, [id]);
   if (!row) throw volumeNotFound(id);
   return volumeFromRow(row);
 }
 
-/** Of what can be done with one alone that has all its files. */
-export function refuseUnlessBound(volume: Volume, what: string): void {
-  const why = refusalOfVolumeUse(volume);
-  if (why !== null) throw new Refusal('not_now', `can't ${what} volume ${volume.id}: ${why}`);
-}
-
-/** An answer that was kept before there were operations has the volume alone. */
-export function naming<Answer extends { volumeText: string }>(answer: Answer): Answer & { operationId: string } {
-  const { id }: { id: string } = JSON.parse(answer.volumeText);
-  return { ...answer, operationId: operationId(id, FIRST_GENERATION) };
+/** Throws `not_now` unless the volume is Bound. */
+export function refuseUnlessBound(volume: Volume, action: string): void {
+  const reason = refusalOfVolumeUse(volume);
+  if (reason !== null) throw new Refusal('not_now', `can't ${action} volume ${volume.id}: ${reason}`);
 }
 
 export const makeVolumes = (deps: VolumeDeps): Volumes => {
-  const { store, regions: drivers, freeSpace, pages, readCatalog, now, idempotent, randomUuid, wake } = deps;
+  const { store, regions: regionDrivers, freeSpace, pages, readCatalog, now, idempotent, randomUuid, wake } = deps;
   return {
     async create(caller, body, idempotency) {
       const { regions } = await readCatalog();
@@ -115,9 +115,9 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
           if (!regions.has(body.region)) {
             throw new Refusal('not_found', `region ${body.region} not found; POST /api/region/list names them`);
           }
-          const place = drivers.of(body.region);
-          freeSpace.refuseIfNearlyFull([poolForType(place, body.volumeType)]);
-          const wanted = {
+          const pool = poolForType(regionDrivers.of(body.region), body.volumeType);
+          freeSpace.refuseIfNearlyFull([pool]);
+          const spec = {
             ownerId: userId(caller.accountId),
             ownerName: caller.username,
             name: body.name,
@@ -126,81 +126,20 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
             sizeGB: body.sizeGB,
             source: null,
           };
-          return createVolume(tx, wanted, { pool: poolForType(place, body.volumeType), uuid: randomUuid(), nowMs });
+          return createVolume(tx, spec, { pool, uuid: randomUuid(), nowMs });
         });
       });
       wake();
-      return naming(answer);
+      return answer;
     },
 
     async list(caller, { currentPage, pageSize }) {
       return pages.page(store.read, caller.accountId, (currentPage - 1) * pageSize, pageSize);
     },
 
-    async get({ accountId }, { id }) {
-      const volume = await ownedVolume(store.read, accountId, id);
-      if (!volume || volume.status === 'Terminating') throw volumeNotFound(id);
-      const { generation, operation, source, type } = volume;
-      const place = drivers.of(volume.regionId);
-      const [disk] = await disksAmong(store.read, [{ kind: 'volume', id }]);
-      const pool = disk ? poolNamed(place, disk.pool) : poolForType(place, type);
-      const { sizeLimit, copies } = pool.storage.capabilities();
-      const mounters = await mountersOf(store.read, id);
-      return {
-        volumeText: JSON.stringify(publicVolume(volume)),
-        pool: pool.name,
-        sizeLimit,
-        copies,
-        mountedBy: mounters.filter(({ living }) => living).map(({ instanceId }) => instanceId),
-        snapshotTexts: await snapshotTextsOf(store.read, accountId, id, SNAPSHOTS_SHOWN),
-        madeFrom: source,
-        operation: publicOperation(id, generation, operation),
-      };
-    },
+    get: getVolume(deps),
 
-    async expand({ accountId }, { id, sizeGB }, idempotency) {
-      const answer = await store.write((tx) => {
-        const nowMs = now();
-        return idempotent(tx, accountId, idempotency, nowMs, async () => {
-          const volume = await lockVolume(tx, accountId, id);
-          refuseUnlessBound(volume, 'expand');
-          if (sizeGB < volume.sizeGB)
-            throw new Refusal(
-              'field_value',
-              `field "sizeGB" is ${sizeGB}, and volume ${id} has ${volume.sizeGB}: a volume is never made smaller; create one of ${sizeGB} GB, and copy the files in an instance that mounts both`,
-            );
-          const place = drivers.of(volume.regionId);
-          const disk = await lockSourceDisk(tx, { kind: 'volume', id });
-          const pool = poolNamed(place, disk.pool);
-          const { sizeLimit } = pool.storage.capabilities();
-          if (sizeGB === volume.sizeGB) {
-            const volumeText = JSON.stringify(publicVolume(volume));
-            return { volumeText, sizeLimit, operationId: operationId(id, volume.generation) };
-          }
-          freeSpace.refuseIfNearlyFull([pool]);
-          if (await isCopySource(tx, disk))
-            throw new Refusal(
-              'not_now',
-              `volume ${id} is being copied, and a copy has the size that it began with; expand it when the copy is made`,
-              { retryAfterS: 10 },
-            );
-          const larger: Volume = {
-            ...volume,
-            sizeGB,
-            generation: volume.generation + 1,
-            operation: beginOperation('expandVolume', 'user', nowMs),
-          };
-          await writeVolumeDesiredState(tx, volume, larger, { listed: true, dueAtMs: nowMs });
-          await allotMore(tx, pool, disk, sizeGB, `the volume needs ${sizeGB - volume.sizeGB} GB more`);
-          const data = { sizeGB, fromGB: volume.sizeGB };
-          await appendEvent(tx, { accountId, atMs: nowMs, kind: 'volume.expandWished', subjectId: id, data });
-          const volumeText = JSON.stringify(publicVolume(larger));
-          return { volumeText, sizeLimit, operationId: operationId(id, larger.generation) };
-        });
-      });
-      wake();
-      return answer;
-    },
+    expand: expandVolume(deps),
 
     async rename({ accountId }, { id, name }, idempotency) {
       const renamed = store.write((tx) => {
@@ -227,46 +166,119 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
         return idempotent(tx, accountId, idempotency, nowMs, async () => {
           const volume = await lockVolume(tx, accountId, body.id);
           refuseUnlessBound(volume, 'copy');
-          const place = { drivers: drivers.of(volume.regionId), freeSpace, uuid: randomUuid(), nowMs };
+          const context = { drivers: regionDrivers.of(volume.regionId), freeSpace, uuid: randomUuid(), nowMs };
           const owner = { ownerId: userId(accountId), ownerName: username };
-          return createCopy(tx, place, owner, { ...volume, kind: 'volume' }, body);
-        });
-      });
-      wake();
-      return naming(answer);
-    },
-
-    async delete(caller, body, idempotency) {
-      const answer = await store.write((tx) => {
-        const nowMs = now();
-        return idempotent(tx, caller.accountId, idempotency, nowMs, async () => {
-          const volume = await lockVolume(tx, caller.accountId, body.id);
-          const { id, name } = volume;
-          const living = (await mountersOf(tx, id)).filter((mounter) => mounter.living);
-          if (living.length > 0) {
-            const names = living.map(({ instanceId }) => instanceId).join(', ');
-            throw new Refusal('in_use', `volume ${id} is mounted by ${names}; terminate these first`);
-          }
-          const gone: Volume = {
-            ...volume,
-            status: 'Terminating',
-            generation: volume.generation + 1,
-            operation: beginOperation('deleteVolume', 'user', nowMs),
-          };
-          await writeVolumeDesiredState(tx, volume, gone, { listed: false, dueAtMs: nowMs });
-          await appendEvent(tx, {
-            accountId: caller.accountId,
-            atMs: nowMs,
-            kind: 'volume.deleted',
-            subjectId: id,
-            data: { name },
-            counts: { volumes: -1 },
-          });
-          return { id, operationId: operationId(id, gone.generation) };
+          return createCopy(tx, context, owner, { ...volume, kind: 'volume' }, body);
         });
       });
       wake();
       return answer;
     },
+
+    delete: deleteVolume(deps),
   };
 };
+
+const getVolume =
+  ({ store, regions }: VolumeDeps): Volumes['get'] =>
+  async ({ accountId }, { id }) => {
+    const volume = await ownedVolume(store.read, accountId, id);
+    if (!volume || volume.status === 'Terminating') throw volumeNotFound(id);
+    const { generation, operation, source, type } = volume;
+    const drivers = regions.of(volume.regionId);
+    const [disk] = await disksAmong(store.read, [{ kind: 'volume', id }]);
+    const pool = disk ? poolNamed(drivers, disk.pool) : poolForType(drivers, type);
+    const { sizeLimit, copies } = pool.storage.capabilities();
+    const mounters = await mountersOf(store.read, id);
+    return {
+      volumeText: JSON.stringify(publicVolume(volume)),
+      pool: pool.name,
+      sizeLimit,
+      copies,
+      mountedBy: mounters.filter(({ living }) => living).map(({ instanceId }) => instanceId),
+      snapshotTexts: await snapshotTextsOf(store.read, accountId, id, SNAPSHOTS_SHOWN),
+      madeFrom: source,
+      operation: publicOperation(id, generation, operation),
+    };
+  };
+
+const expandVolume =
+  ({ store, regions, freeSpace, now, idempotent, wake }: VolumeDeps): Volumes['expand'] =>
+  async ({ accountId }, { id, sizeGB }, idempotency) => {
+    const answer = await store.write((tx) => {
+      const nowMs = now();
+      return idempotent(tx, accountId, idempotency, nowMs, async () => {
+        const volume = await lockVolume(tx, accountId, id);
+        refuseUnlessBound(volume, 'expand');
+        if (sizeGB < volume.sizeGB)
+          throw new Refusal(
+            'field_value',
+            `field "sizeGB" is ${sizeGB}, and volume ${id} has ${volume.sizeGB}: a volume is never made smaller; create one of ${sizeGB} GB, and copy the files in an instance that mounts both`,
+          );
+        const drivers = regions.of(volume.regionId);
+        const disk = await lockSourceDisk(tx, { kind: 'volume', id });
+        const pool = poolNamed(drivers, disk.pool);
+        const { sizeLimit } = pool.storage.capabilities();
+        if (sizeGB === volume.sizeGB) {
+          const volumeText = JSON.stringify(publicVolume(volume));
+          return { volumeText, sizeLimit, operationId: operationId(id, volume.generation) };
+        }
+        freeSpace.refuseIfNearlyFull([pool]);
+        if (await isCopySource(tx, disk))
+          throw new Refusal(
+            'not_now',
+            `volume ${id} is being copied, and a copy has the size that it began with; expand it when the copy is made`,
+            { retryAfterS: 10 },
+          );
+        const larger: Volume = {
+          ...volume,
+          sizeGB,
+          generation: volume.generation + 1,
+          operation: beginOperation('expandVolume', 'user', nowMs),
+        };
+        await writeVolumeDesiredState(tx, volume, larger, { listed: true, dueAtMs: nowMs });
+        await allotMore(tx, pool, disk, sizeGB, `the volume needs ${sizeGB - volume.sizeGB} GB more`);
+        const data = { sizeGB, fromGB: volume.sizeGB };
+        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'volume.expandWished', subjectId: id, data });
+        const volumeText = JSON.stringify(publicVolume(larger));
+        return { volumeText, sizeLimit, operationId: operationId(id, larger.generation) };
+      });
+    });
+    wake();
+    return answer;
+  };
+
+const deleteVolume =
+  ({ store, now, idempotent, wake }: VolumeDeps): Volumes['delete'] =>
+  async (caller, body, idempotency) => {
+    const answer = await store.write((tx) => {
+      const nowMs = now();
+      return idempotent(tx, caller.accountId, idempotency, nowMs, async () => {
+        const volume = await lockVolume(tx, caller.accountId, body.id);
+        const { id, name } = volume;
+        const living = (await mountersOf(tx, id)).filter((mounter) => mounter.living);
+        if (living.length > 0) {
+          const names = living.map(({ instanceId }) => instanceId).join(', ');
+          throw new Refusal('in_use', `volume ${id} is mounted by ${names}; terminate these first`);
+        }
+        const gone: Volume = {
+          ...volume,
+          status: 'Terminating',
+          generation: volume.generation + 1,
+          operation: beginOperation('deleteVolume', 'user', nowMs),
+        };
+        await writeVolumeDesiredState(tx, volume, gone, { listed: false, dueAtMs: nowMs });
+        await appendEvent(tx, {
+          accountId: caller.accountId,
+          atMs: nowMs,
+          kind: 'volume.deleted',
+          subjectId: id,
+          data: { name },
+          counts: { volumes: -1 },
+        });
+        return { id, operationId: operationId(id, gone.generation) };
+      });
+    });
+    wake();
+    return answer;
+  };

@@ -14,7 +14,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { id } from '../../contract/common.ts';
 import { FILE_METHODS, FILE_PATH, FILE_TYPE } from '../../contract/file.ts';
 import { BASE_PATH } from '../../contract/routes.ts';
-import type { Caller, FilePlace, Files, ReadableFile, Log } from '../../control/index.ts';
+import type { Caller, VolumePath, Files, ReadableFile, Log } from '../../control/index.ts';
 import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
 import { clientLeft } from './client-left.ts';
 import type { LoginWatch } from './login-watch.ts';
@@ -47,7 +47,7 @@ export const methodsOfFile = (path: string): string | undefined =>
 interface FileContext {
   deps: FileDeps;
   caller: Caller;
-  place: FilePlace;
+  place: VolumePath;
   request: FastifyRequest;
   reply: FastifyReply;
 }
@@ -129,7 +129,7 @@ function download({ deps, caller, place, request, reply }: FileContext): Promise
 /** `span` is what goes out of the file; null: only the head. Throws where a condition does not hold, or the range is outside. */
 function answerOf(
   file: ReadableFile,
-  { path }: FilePlace,
+  { path }: VolumePath,
   { headers, method }: FastifyRequest,
   reply: FastifyReply,
 ): { status: number; span: ByteRange | null; headers: Record<string, string> } {

@@ -1,0 +1,40 @@
+/** Reports the progress of a pull or push to a row, about once a second, one write at a time. */
+import { amountOf, type Progress } from '../../domain/operation.ts';
+import type { ImageProgress } from '../../engines/contract.ts';
+
+const INTERVAL_MS = 1_000;
+
+export interface ProgressReporter {
+  onProgress: (progress: ImageProgress) => void;
+  /** Waits for the last write, drops later progress, and returns the last progress. */
+  finish: () => Promise<Progress | null>;
+}
+
+/**
+ * `write` gets a message with the amount, and the amount. A failed write is dropped: the next
+ * follows.
+ */
+export function makeProgressReporter(
+  now: () => number,
+  write: (message: string, progress: Progress) => Promise<unknown>,
+): ProgressReporter {
+  let lastWriteMs = 0;
+  let last: Progress | null = null;
+  let writing: Promise<unknown> = Promise.resolve();
+  // An engine may report an aborted call, which must not overwrite later state.
+  let finished = false;
+  return {
+    onProgress({ text, ...progress }) {
+      if (finished) return;
+      last = progress;
+      if (now() - lastWriteMs < INTERVAL_MS) return;
+      lastWriteMs = now();
+      writing = writing.then(() => write(`${text} ${amountOf(progress)}`, progress)).catch(() => {});
+    },
+    async finish() {
+      finished = true;
+      await writing;
+      return last;
+    },
+  };
+}
