@@ -28,6 +28,8 @@ export interface Cache<Value> {
   reload(key: string): Promise<Value>;
   /** Drops matching entries. Loads in flight may predate the change: nobody joins or caches them. */
   invalidate(matches: (value: Value, key: string) => boolean): void;
+  /** The same for one key, without a walk through all entries. */
+  invalidateKey(key: string): void;
   /** Makes all entries stale and returns their values. Nobody joins or caches loads in flight. */
   expireAll(): Value[];
   readonly size: number;
@@ -99,6 +101,10 @@ export function makeCache<Value>(options: CacheOptions<Value>): Cache<Value> {
     invalidate(matches) {
       distrustLoads();
       for (const [key, { value }] of entries.entries()) if (matches(value, key)) entries.delete(key);
+    },
+    invalidateKey(key) {
+      distrustLoads();
+      entries.delete(key);
     },
     expireAll() {
       distrustLoads();

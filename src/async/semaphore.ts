@@ -7,6 +7,8 @@ import { enqueue, reasonOf, type WaitOptions, type WaitQueue } from './wait-queu
 export interface Semaphore {
   /** Runs `fn` once a permit is free. An abort ends the wait and `fn` is never called. */
   run<T>(fn: () => Promise<T>, options?: { owner?: string; signal?: AbortSignal | undefined }): Promise<T>;
+  /** Number of calls that wait for a permit. */
+  readonly waiting: number;
 }
 
 export interface SemaphoreOptions extends WaitOptions {
@@ -65,6 +67,9 @@ export function makeSemaphore(permits: number, options: SemaphoreOptions = {}): 
       } finally {
         release(owner);
       }
+    },
+    get waiting() {
+      return waiting.values().reduce((sum, queue) => sum + queue.size, 0);
     },
   };
 }

@@ -4,12 +4,12 @@ import { lockAccount, type AccountRow } from '../../store/tables/accounts.ts';
 import { holderOfApiKey } from '../../store/tables/keys.ts';
 import { holderOfSession, type CredentialHolder } from '../../store/tables/sessions.ts';
 import type { Db, Store } from '../../store/store.ts';
-import { makeKnown } from './verified-cache.ts';
+import { makeVerifiedCache } from './verified-cache.ts';
 import { sha256Hex } from './random.ts';
 import type { Tokens } from './tokens.ts';
 import type { Caller, Credential } from '../base/caller.ts';
 
-const MAX_KNOWN = 10_000;
+const MAX_CACHED = 10_000;
 export const API_KEY_PREFIX = 'berth_';
 const API_KEY = /^berth_[A-Za-z0-9_-]{43}$/;
 
@@ -51,10 +51,10 @@ export interface Callers {
 export const makeCallers = (deps: { store: Store; now: () => number; tokens: Tokens }): Callers => {
   const { store, now, tokens } = deps;
 
-  const byToken = makeKnown<Caller & { expiresAtMs: number }>({
+  const byToken = makeVerifiedCache<Caller & { expiresAtMs: number }>({
     now,
-    max: MAX_KNOWN,
-    async ask(token, before) {
+    maxEntries: MAX_CACHED,
+    async verify(token, before) {
       // A token known by its every character needs no second look at its signature, only at its login.
       const claims = before?.sessionId ? { ...before, sessionId: before.sessionId } : await tokens.verify(token);
       if (claims === null) return null;
@@ -65,10 +65,10 @@ export const makeCallers = (deps: { store: Store; now: () => number; tokens: Tok
     },
   });
 
-  const byKey = makeKnown<Caller>({
+  const byKey = makeVerifiedCache<Caller>({
     now,
-    max: MAX_KNOWN,
-    async ask(key) {
+    maxEntries: MAX_CACHED,
+    async verify(key) {
       const holder = API_KEY.test(key) ? await holderOfApiKey(store.read, sha256Hex(key)) : undefined;
       if (holder === undefined) return null;
       const subject = callerFrom(holder, { sessionId: null, apiKeyId: holder.apiKeyId });
@@ -76,7 +76,7 @@ export const makeCallers = (deps: { store: Store; now: () => number; tokens: Tok
     },
   });
 
-  const find = async (credential: Credential, ask: 'find' | 'findAnew'): Promise<Caller> => {
+  const find = async (credential: Credential, ask: 'find' | 'revalidate'): Promise<Caller> => {
     const caller = await (credential.kind === 'token' ? byToken[ask](credential.token) : byKey[ask](credential.key));
     if (caller === null) throw notLoggedIn();
     return caller;
@@ -84,14 +84,14 @@ export const makeCallers = (deps: { store: Store; now: () => number; tokens: Tok
 
   return {
     authenticate(credential, { revalidate = false } = {}) {
-      if (revalidate) return find(credential, 'findAnew');
+      if (revalidate) return find(credential, 'revalidate');
       const caller = credential.kind === 'token' ? byToken.fresh(credential.token) : byKey.fresh(credential.key);
       return caller === null ? find(credential, 'find') : Promise.resolve(caller);
     },
     authenticateCached: (token) => byToken.fresh(token),
     invalidate(which) {
-      byToken.end(which);
-      byKey.end(which);
+      byToken.invalidate(which);
+      byKey.invalidate(which);
     },
     get size() {
       return byToken.size + byKey.size;

@@ -30,14 +30,14 @@ import type { Log } from '../base/log.ts';
 import type { Idempotent } from '../base/idempotent.ts';
 import type { GatewaySessions } from '../routing/gateway-types.ts';
 import { lockOwnAccount, notLoggedIn } from './callers.ts';
-import { makeKnown } from './verified-cache.ts';
+import { makeVerifiedCache } from './verified-cache.ts';
 import { secretFrom, SECRET, sha256Hex, uuidFrom, type RandomBytes } from './random.ts';
 import type { Caller } from '../base/caller.ts';
 
 const HANDOVER_LIFE_MS = 60_000;
 const SESSION_LIFE_MS = 24 * 3600 * 1000;
 const EXTEND_EVERY_MS = 60_000;
-const MAX_KNOWN = 10_000;
+const MAX_CACHED = 10_000;
 
 export interface GatewaySession {
   id: string;
@@ -90,10 +90,10 @@ export const makeGrants = (deps: {
     }
   };
 
-  const known = makeKnown<GatewaySession>({
+  const known = makeVerifiedCache<GatewaySession>({
     now,
-    max: MAX_KNOWN,
-    async ask(secret) {
+    maxEntries: MAX_CACHED,
+    async verify(secret) {
       const grant = SECRET.test(secret)
         ? await activeGrant(store.read, sha256Hex(secret), 'session', now())
         : undefined;
@@ -174,14 +174,14 @@ export const makeGrants = (deps: {
           return {};
         });
       });
-      known.end((session) => session.id === id);
+      known.invalidate((session) => session.id === id);
     },
 
     async revokeFor(instanceId) {
       await store.write((tx) => revokeGrantsOfInstance(tx, instanceId));
-      known.end((session) => session.instanceId === instanceId);
+      known.invalidate((session) => session.instanceId === instanceId);
     },
 
-    invalidate: (which) => known.end(which),
+    invalidate: (which) => known.invalidate(which),
   };
 };

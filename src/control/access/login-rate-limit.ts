@@ -5,6 +5,7 @@
  * Whoever knows a name could keep its bucket full and its owner out. So an address from which the name has logged in before has a
  * bucket of its own for that name, which strangers cannot fill.
  */
+import { makeBoundedMap } from '../../async/bounded-map.ts';
 import { isIPv6 } from 'node:net';
 import { Refusal } from '../../domain/refusal.ts';
 
@@ -16,34 +17,13 @@ interface Limit {
 
 const perName: Limit = { burst: 10, forgiveMs: 60_000 };
 const perAddress: Limit = { burst: 60, forgiveMs: 10_000 };
+/** In a flood of names, the limit per address still holds. */
 const MAX_REMEMBERED = 20_000;
-
-/** Forgets what was touched longest ago; in a flood of names, the address limit is what holds. */
-class Recent<Value> {
-  readonly #entries = new Map<string, Value>();
-
-  get(key: string): Value | undefined {
-    return this.#entries.get(key);
-  }
-
-  set(key: string, value: Value): void {
-    this.#entries.delete(key);
-    this.#entries.set(key, value);
-    for (const oldest of this.#entries.keys()) {
-      if (this.#entries.size <= MAX_REMEMBERED) break;
-      this.#entries.delete(oldest);
-    }
-  }
-
-  get size(): number {
-    return this.#entries.size;
-  }
-}
 
 const makeBuckets = (limit: Limit, now: () => number) => {
   /** When the bucket will be empty: failures × forgiveMs ahead of the clock. */
-  const emptyAtMs = new Recent<number>();
-  const debtMs = (key: string) => Math.max(0, (emptyAtMs.get(key) ?? 0) - now());
+  const emptyAtMs = makeBoundedMap<number>({ maxEntries: MAX_REMEMBERED });
+  const debtMs = (key: string) => Math.max(0, (emptyAtMs.peek(key) ?? 0) - now());
   return {
     waitMs: (key: string) => Math.max(0, debtMs(key) - (limit.burst - 1) * limit.forgiveMs),
     /** A failure that was under way when the bucket filled up adds no more to the wait than the bucket holds. */
@@ -82,11 +62,11 @@ export interface LoginRateLimit {
 export const makeLoginRateLimit = ({ now }: { now: () => number }): LoginRateLimit => {
   const names = makeBuckets(perName, now);
   const addresses = makeBuckets(perAddress, now);
-  const known = new Recent<true>();
+  const known = makeBoundedMap<true>({ maxEntries: MAX_REMEMBERED });
   const pair = (name: string, place: string) => `${name}\n${place}`;
   const nameKey = (name: string, from: string | null) => {
     const own = from === null ? name : pair(name, addressBucket(from));
-    return known.get(own) ? own : name;
+    return known.peek(own) ? own : name;
   };
 
   return {

@@ -2,6 +2,7 @@
  * Passwords as argon2id in PHC strings, with OWASP's parameters of 19 MiB, two passes and one lane. Few hashes run at once and the
  * rest wait their turn: each holds its memory for as long as it runs, so a rush of logins must queue, and not pile up.
  */
+import { makeSemaphore } from '../../async/semaphore.ts';
 import { argon2, timingSafeEqual, type Argon2Parameters } from 'node:crypto';
 import { Refusal } from '../../domain/refusal.ts';
 
@@ -39,33 +40,6 @@ const fromPhc = (phc: string) => {
 /** The same password typed on two systems may come composed or decomposed (RFC 8265 §4.2). */
 const bytesOf = (password: string): Buffer => Buffer.from(password.normalize('NFC'));
 
-/** At most `atOnce` works run; the rest start in the order they came. */
-const makeTurns = (atOnce: number) => {
-  let running = 0;
-  const waiting: (() => void)[] = [];
-  return async <T>(work: () => Promise<T>): Promise<T> => {
-    if (waiting.length >= MAX_WAITING) {
-      throw new Refusal(
-        'too_many_requests',
-        'Too many people are logging in at this moment; try again in a few seconds.',
-        {
-          retryAfterS: 5,
-        },
-      );
-    }
-    // A turn is handed over, never given back while others wait, so that nobody who comes later slips in before them.
-    if (running >= atOnce) await new Promise<void>((resolve) => waiting.push(resolve));
-    else running += 1;
-    try {
-      return await work();
-    } finally {
-      const next = waiting.shift();
-      if (next) next();
-      else running -= 1;
-    }
-  };
-};
-
 export interface Attempt {
   /** Asked when the turn has come: throws if too many others failed in the meantime. */
   mayStart(): void;
@@ -88,10 +62,17 @@ export const makePasswords = (deps: {
   argon2id: Argon2id;
   atOnce: number;
 }): Passwords => {
-  const inTurn = makeTurns(deps.atOnce);
+  const semaphore = makeSemaphore(deps.atOnce);
+  const whenFree = async <T>(work: () => Promise<T>): Promise<T> => {
+    if (semaphore.waiting >= MAX_WAITING) {
+      const message = 'Too many people are logging in at this moment; try again in a few seconds.';
+      throw new Refusal('too_many_requests', message, { retryAfterS: 5 });
+    }
+    return semaphore.run(work);
+  };
   const nobody = toPhc(deps.randomBytes(SALT_BYTES), deps.randomBytes(TAG_BYTES));
   const tagOf = (message: Uint8Array, salt: Uint8Array) =>
-    inTurn(() => deps.argon2id({ message, nonce: salt, tagLength: TAG_BYTES, ...cost }));
+    whenFree(() => deps.argon2id({ message, nonce: salt, tagLength: TAG_BYTES, ...cost }));
 
   return {
     async hash(password) {
@@ -101,7 +82,7 @@ export const makePasswords = (deps: {
 
     async verify(password, phc, attempt) {
       const stored = fromPhc(phc ?? nobody);
-      return inTurn(async () => {
+      return whenFree(async () => {
         attempt.mayStart();
         const message = bytesOf(password);
         const tag = await deps.argon2id({ message, nonce: stored.salt, tagLength: stored.tag.length, ...stored.cost });

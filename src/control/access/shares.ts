@@ -10,11 +10,11 @@ import type { Store } from '../../store/store.ts';
 import type { ShareInfo, OpenedPort, Ports } from '../routing/gateway-types.ts';
 import type { Idempotent } from '../base/idempotent.ts';
 import { lockOwnAccount } from './callers.ts';
-import { makeKnown } from './verified-cache.ts';
+import { makeVerifiedCache } from './verified-cache.ts';
 import { secretFrom, SECRET, sha256Hex, uuidFrom, type RandomBytes } from './random.ts';
 
 const MOST_OF_AN_INSTANCE = 50;
-const MAX_KNOWN = 10_000;
+const MAX_CACHED = 10_000;
 
 export interface Shares extends Pick<Ports, 'share' | 'shares' | 'unshare'> {
   /** Null for a token that is unknown, or whose link has ended. */
@@ -38,10 +38,10 @@ export const makeShares = (deps: {
 }): Shares => {
   const { store, now, idempotent, randomBytes, shareUrl } = deps;
 
-  const known = makeKnown<OpenedPort & { shareId: string }>({
+  const known = makeVerifiedCache<OpenedPort & { shareId: string }>({
     now,
-    max: MAX_KNOWN,
-    async ask(token) {
+    maxEntries: MAX_CACHED,
+    async verify(token) {
       const share = SECRET.test(token) ? await activeShare(store.read, sha256Hex(token), now()) : undefined;
       if (share === undefined) return null;
       const { id: shareId, instanceId, port, expiresAtMs } = share;
@@ -107,7 +107,7 @@ export const makeShares = (deps: {
           return {};
         });
       });
-      known.end((share) => share.shareId === shareId);
+      known.invalidate((share) => share.shareId === shareId);
     },
   };
 };

@@ -1,4 +1,5 @@
 /** The operator's catalog, read from the store at most once a second: it is asked at each launch and changes a few times a year. */
+import { makeCache } from '../../async/cache.ts';
 import type { Image, InstanceType } from '../../domain/catalog.ts';
 import {
   regionsWithUsage,
@@ -19,8 +20,7 @@ export interface CatalogSnapshot {
 }
 
 export function makeCatalogCache({ store, time }: { store: Store; time: Time }): () => Promise<CatalogSnapshot> {
-  let kept: { catalog: Promise<CatalogSnapshot>; untilMs: number } | null = null;
-  const read = async (): Promise<CatalogSnapshot> => {
+  const load = async (): Promise<CatalogSnapshot> => {
     const [images, types, regions] = await Promise.all([
       catalogImages(store.read),
       catalogInstanceTypes(store.read),
@@ -32,15 +32,6 @@ export function makeCatalogCache({ store, time }: { store: Store; time: Time }):
       regions: new Map(regions.map((counted) => [counted.region.id, counted])),
     };
   };
-  return () => {
-    if (!kept || kept.untilMs <= time.elapsed()) {
-      const catalog = read();
-      const mine = { catalog, untilMs: time.elapsed() + FRESH_MS };
-      kept = mine;
-      catalog.catch(() => {
-        if (kept === mine) kept = null;
-      });
-    }
-    return kept.catalog;
-  };
+  const cache = makeCache({ load, now: () => time.elapsed(), ttlMs: FRESH_MS, maxEntries: 1 });
+  return () => cache.get('catalog');
 }

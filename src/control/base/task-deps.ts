@@ -23,4 +23,4 @@ export interface TaskDeps {
 }
 
 export const within = ({ ending, time }: Pick<TaskDeps, 'ending' | 'time'>, ms: number): AbortSignal =>
-  withDeadline(ending, ms, time.deadline);
+  withDeadline(ending, ms, (delayMs) => time.deadline(delayMs));

@@ -1,4 +1,5 @@
 /** What the gateway may ask: where an instance's ports are, and who may reach them. */
+import { makeCache } from '../../async/cache.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
 import { effectiveAccess } from '../../domain/port-access.ts';
@@ -10,14 +11,13 @@ import type { Regions } from '../base/regions.ts';
 import type { Time } from '../base/time.ts';
 import type { Forwarding, GatewayRoute } from './gateway-types.ts';
 
-/** Another process may have changed a route: what is kept here is at most this old. */
+/** Bound on how long a change by another process stays unseen. */
 const FRESH_MS = 1_000;
-const KEPT_ROUTES = 20_000;
+const MAX_CACHED = 20_000;
 
-interface Kept {
+interface CachedRoute {
   route: GatewayRoute | null;
   engine: Engine | null;
-  untilMs: number;
 }
 
 export interface Routes extends Pick<Forwarding, 'route' | 'dial'>, Pick<Engine, 'openExec' | 'exec'> {
@@ -42,41 +42,26 @@ export function routeOf(row: InstanceRow): GatewayRoute {
 }
 
 export function makeRoutes({ store, regions, time }: { store: Store; regions: Regions; time: Time }): Routes {
-  const kept = new Map<string, Kept>();
-  let changes = 0;
-
-  const find = async (id: string): Promise<Kept> => {
-    const old = kept.get(id);
-    if (old && old.untilMs > time.elapsed()) return old;
-    const changesBefore = changes;
+  const load = async (id: string): Promise<CachedRoute> => {
     const row = isInstanceId(id) ? await instanceRow(store.read, id) : undefined;
-    const fresh: Kept = { route: null, engine: null, untilMs: time.elapsed() + FRESH_MS };
-    if (row && row.desired !== 'released') {
-      fresh.engine = regions.of(row.regionId).engine;
-      fresh.route = routeOf(row);
-    }
-    if (kept.size >= KEPT_ROUTES) kept.clear();
-    // What was read before a change must not be kept after it.
-    if (changes === changesBefore) kept.set(id, fresh);
-    return fresh;
+    if (!row || row.desired === 'released') return { route: null, engine: null };
+    return { route: routeOf(row), engine: regions.of(row.regionId).engine };
   };
+  const cache = makeCache<CachedRoute>({ load, now: () => time.elapsed(), ttlMs: FRESH_MS, maxEntries: MAX_CACHED });
 
   const engineOf = async (id: InstanceId): Promise<Engine> => {
-    const { engine } = await find(id);
+    const { engine } = await cache.get(id);
     if (!engine) throw new EngineFault('not_found', `instance ${id} does not run`, { retry: false });
     return engine;
   };
 
   return {
     async route(id) {
-      return (await find(id)).route;
+      return (await cache.get(id)).route;
     },
     dial: async (id, port, signal) => (await engineOf(id)).dial(id, port, signal),
     openExec: async (id, wish, signal) => (await engineOf(id)).openExec(id, wish, signal),
     exec: async (id, command, signal) => (await engineOf(id)).exec(id, command, signal),
-    invalidate(id) {
-      changes += 1;
-      kept.delete(id);
-    },
+    invalidate: (id) => cache.invalidateKey(id),
   };
 }

@@ -3,6 +3,7 @@
  * and all of it from time to time, and cut when its session or link ended, its key was deleted, the port was set to less, or the
  * instance is gone or has another owner.
  */
+import { makeRechecker } from '../../async/recheck.ts';
 import { stillAdmitted } from './admission.ts';
 import type { AdmissionDeps, Evidence } from './admission.ts';
 import { Bag, type InBag } from './swap-remove-list.ts';
@@ -24,20 +25,15 @@ export class Revocation {
   readonly #deps: RevocationDeps;
   readonly #timer: NodeJS.Timeout;
   readonly #unfollow: () => void;
-  /** Where something ended and was not looked at yet. */
-  readonly #accounts = new Set<string>();
-  readonly #instances = new Set<string>();
-  #looking = false;
   #running = false;
 
   constructor(deps: RevocationDeps, everyMs: number) {
     this.#deps = deps;
     this.#timer = setInterval(() => void this.#pass(), everyMs);
     this.#timer.unref();
+    const recheck = makeRechecker((ids: ReadonlySet<string>) => this.#askAnew(this.#affectedBy(ids)));
     this.#unfollow = deps.onRevoked((ended) => {
-      if ('accountId' in ended) this.#accounts.add(ended.accountId);
-      else this.#instances.add(ended.instanceId);
-      void this.#look();
+      recheck('accountId' in ended ? ended.accountId : ended.instanceId);
     });
   }
 
@@ -63,23 +59,10 @@ export class Revocation {
     this.#running = false;
   }
 
-  /** What ends while it looks is looked at after it, so that many ends at once make few rounds. */
-  async #look(): Promise<void> {
-    if (this.#looking) return;
-    this.#looking = true;
-    while (this.#accounts.size + this.#instances.size > 0) {
-      const concerned = this.#lives
-        .all()
-        .filter(
-          ({ place, evidence }) =>
-            this.#instances.has(place.instanceId) ||
-            ('accountId' in evidence && this.#accounts.has(evidence.accountId)),
-        );
-      this.#accounts.clear();
-      this.#instances.clear();
-      await this.#askAnew(concerned);
-    }
-    this.#looking = false;
+  #affectedBy(ids: ReadonlySet<string>): Live[] {
+    const isAffected = ({ place, evidence }: Live): boolean =>
+      ids.has(place.instanceId) || ('accountId' in evidence && ids.has(evidence.accountId));
+    return this.#lives.all().filter(isAffected);
   }
 
   /** Never rejects. */

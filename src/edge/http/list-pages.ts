@@ -1,3 +1,4 @@
+import { makeBoundedMap } from '../../async/bounded-map.ts';
 import type { Caller, Pager, TextPage } from '../../control/index.ts';
 const DEFAULT_MAX_BYTES = 64 * 1024 * 1024;
 /** Beside its bytes, what an entry costs: its key, its place in the map. */
@@ -20,40 +21,16 @@ export function makeListPages({
   versionOf: (accountId: string) => Promise<number>;
   maxBytes?: number;
 }): ListPages {
-  /** A map keeps the order of insertion: the first is the one not used for longest. */
-  const entries = new Map<string, Entry>();
-  let heldBytes = 0;
-
-  const drop = (key: string): void => {
-    const entry = entries.get(key);
-    if (!entry) return;
-    entries.delete(key);
-    heldBytes -= entry.bytes.length + ENTRY_OVERHEAD_BYTES;
-  };
-
-  const keep = (key: string, entry: Entry): void => {
-    drop(key);
-    const costBytes = entry.bytes.length + ENTRY_OVERHEAD_BYTES;
-    if (costBytes > maxBytes / 8) return;
-    entries.set(key, entry);
-    heldBytes += costBytes;
-    for (const oldest of entries.keys()) {
-      if (heldBytes <= maxBytes) break;
-      drop(oldest);
-    }
-  };
+  const bytesOf = ({ bytes }: Entry): number => bytes.length + ENTRY_OVERHEAD_BYTES;
+  const entries = makeBoundedMap({ maxBytes, bytesOf });
 
   return {
     async answer({ member, caller, pager, read }) {
       const key = `${member} ${pager.currentPage} ${pager.pageSize} ${caller.accountId}`;
       // Read before the page: a change in between gives the page a version too old, which is only read again.
       const version = await versionOf(caller.accountId);
-      const kept = entries.get(key);
-      if (kept?.version === version) {
-        entries.delete(key);
-        entries.set(key, kept);
-        return kept.bytes;
-      }
+      const cached = entries.get(key);
+      if (cached?.version === version) return cached.bytes;
       const { texts, totalEntries } = await read();
       const shown = JSON.stringify({ currentPage: pager.currentPage, pageSize: pager.pageSize, totalEntries });
       const bytes = Buffer.concat([
@@ -64,7 +41,9 @@ export function makeListPages({
         }),
         Buffer.from(`],"pager":${shown}}`),
       ]);
-      keep(key, { version, bytes });
+      const entry = { version, bytes };
+      if (bytesOf(entry) <= maxBytes / 8) entries.set(key, entry);
+      else entries.delete(key);
       return bytes;
     },
   };

@@ -2,6 +2,7 @@
  * What is open for longer than a request is asked for anew, for a login or key may end meanwhile: at once where control says that something of its
  * account ended, and by its own clock besides, since another process may have ended it.
  */
+import { makeRechecker } from '../../async/recheck.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Access, Caller, Credential, Forwarding } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
@@ -31,10 +32,6 @@ interface Deps {
 
 export function makeLoginWatch(app: FastifyInstance, { access, forwarding }: Deps): LoginWatch {
   const byAccount = new Map<string, Set<Watched>>();
-  /** Where something ended and was not looked at yet. */
-  const ended = new Set<string>();
-  let looking = false;
-
   const whyEnded: LoginWatch['whyEnded'] = async ({ request, caller }, options = { revalidate: false }) => {
     try {
       const { credential } = presentedCredential(request.headers);
@@ -46,35 +43,22 @@ export function makeLoginWatch(app: FastifyInstance, { access, forwarding }: Dep
     }
   };
 
-  /** What ends while it looks is looked at after it, so that many ends at once make few rounds. */
-  async function look(): Promise<void> {
-    if (looking) return;
-    looking = true;
-    while (ended.size > 0) {
-      const concerned = [...ended].flatMap((accountId) => [...(byAccount.get(accountId) ?? [])]);
-      ended.clear();
-      await askAnew(concerned);
-    }
-    looking = false;
-  }
-
-  async function askAnew(concerned: readonly Watched[]): Promise<void> {
-    // Many tabs hang on one login: each is asked for once.
+  const recheck = makeRechecker<string>(async (accountIds) => {
+    const affected = [...accountIds].flatMap((accountId) => [...(byAccount.get(accountId) ?? [])]);
+    // Many tabs share one login: each login is checked once.
     const verdicts = new Map<string, string | null>();
-    for (const { asker, cut } of concerned) {
+    for (const { asker, cut } of affected) {
       const key = keyOf(presentedCredential(asker.request.headers).credential);
-      const known = verdicts.get(key);
+      const cached = verdicts.get(key);
       // A store that does not answer has ended no login.
-      const why = known === undefined ? await whyEnded(asker, { revalidate: true }).catch(() => null) : known;
+      const why = cached === undefined ? await whyEnded(asker, { revalidate: true }).catch(() => null) : cached;
       verdicts.set(key, why);
       if (why !== null) cut(why);
     }
-  }
+  });
 
   const unfollow = forwarding.onRevoked((end) => {
-    if (!('accountId' in end) || !byAccount.has(end.accountId)) return;
-    ended.add(end.accountId);
-    void look();
+    if ('accountId' in end && byAccount.has(end.accountId)) recheck(end.accountId);
   });
   app.addHook('onClose', async () => unfollow());
 

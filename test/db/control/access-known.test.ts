@@ -1,16 +1,16 @@
 /** What is claimIdempotencyKey of good credentials: bounded, by the whole text, and never longer than it may be. */
 import { expect, test } from 'vitest';
-import { makeKnown } from '../../../src/control/access/verified-cache.ts';
+import { makeVerifiedCache } from '../../../src/control/access/verified-cache.ts';
 
 const room = (max: number) => {
   const clock = { nowMs: 5000 };
   const asked: string[] = [];
   const answers: ((expiresAtMs: number | null) => void)[] = [];
   let atOnce = true;
-  const known = makeKnown<string>({
+  const known = makeVerifiedCache<string>({
     now: () => clock.nowMs,
-    max,
-    async ask(credential) {
+    maxEntries: max,
+    async verify(credential) {
       asked.push(credential);
       const expiresAtMs = atOnce ? 60_000 : await new Promise<number | null>((resolve) => answers.push(resolve));
       return expiresAtMs === null ? null : { subject: credential, expiresAtMs };
@@ -56,7 +56,7 @@ test('many who ask at once make one question; after an ending nobody joins one t
   hold();
   const before = [known.find('a'), known.find('a'), known.find('a')];
   expect(asked).toEqual(['a']);
-  known.end(() => false);
+  known.invalidate(() => false);
   const after = known.find('a');
   expect(asked).toEqual(['a', 'a']);
   answers.shift()?.(60_000);
@@ -85,10 +85,10 @@ test('an entry dies with what it stands for, and a failed question leaves nothin
   expect(known.fresh('a')).toBeNull();
 
   let fails = true;
-  const shaky = makeKnown<string>({
+  const shaky = makeVerifiedCache<string>({
     now: () => 0,
-    max: 3,
-    ask: async (credential) => {
+    maxEntries: 3,
+    verify: async (credential) => {
       if (fails) throw new Error('the store does not answer');
       return { subject: credential, expiresAtMs: 1 };
     },

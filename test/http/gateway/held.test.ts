@@ -3,7 +3,7 @@ import { connect, type Socket } from 'node:net';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
-import { makeKnown } from '../../../src/control/access/verified-cache.ts';
+import { makeVerifiedCache } from '../../../src/control/access/verified-cache.ts';
 import { lasting, type Evidence } from '../../../src/edge/gateway/admission.ts';
 import { Credentials } from '../../../src/edge/gateway/credentials.ts';
 import { makeBelieved } from '../../../src/edge/link/answer-cache.ts';
@@ -56,10 +56,10 @@ test('a secret that was cut from a header holds on to all of it, and what is kep
 test('answers that are believed do not hold on to the headers of their questions', async () => {
   const believed = makeBelieved({ ask: async () => 'somebody', isThere: () => true, now: () => 1 });
   expect(await held((secret) => believed.of(secret))).toBeLessThan(MOST_HELD_BYTES);
-  const known = makeKnown({
+  const known = makeVerifiedCache({
     now: () => 1,
-    max: COUNT,
-    ask: async () => ({ subject: 'somebody', expiresAtMs: 1_000 }),
+    maxEntries: COUNT,
+    verify: async () => ({ subject: 'somebody', expiresAtMs: 1_000 }),
   });
   expect(await held((secret) => known.find(secret))).toBeLessThan(MOST_HELD_BYTES);
   // They are believed still.
