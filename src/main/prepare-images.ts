@@ -2,6 +2,7 @@
  * Background image work: builds the default image, and offers public images while their registry
  * answers.
  */
+import { retry } from '../async/retry.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { ImagePulls } from '../control/images/image-pulls.ts';
@@ -21,25 +22,22 @@ export async function prepareImage(
   { imagePulls, engine, ref, log }: { imagePulls: ImagePulls; engine: Engine; ref: string; log: Logger },
   signal: AbortSignal,
 ): Promise<void> {
-  while (!signal.aborted) {
-    let said = -PROGRESS_STEP_PERCENT;
-    const say = ({ text, done, total }: { text: string; done: number; total: number }): void => {
+  const prepare = async (): Promise<void> => {
+    let loggedPercent = -PROGRESS_STEP_PERCENT;
+    const onProgress = ({ text, done, total }: { text: string; done: number; total: number }): void => {
       const percent = total > 0 ? Math.floor((done / total) * 100) : 0;
-      if (percent < said + PROGRESS_STEP_PERCENT) return;
-      said = percent;
+      if (percent < loggedPercent + PROGRESS_STEP_PERCENT) return;
+      loggedPercent = percent;
       log.info({ image: ref, percent }, `preparing the default image: ${text}`);
     };
-    try {
-      await imagePulls.ensure(engine, { ref }, say, signal);
-      log.info({ image: ref }, 'the default image is ready');
-      return;
-    } catch (error) {
-      if (signal.aborted) return;
-      const again = `the default image could not be prepared; retrying in ${RETRY_MS / 1000} s`;
-      log.warn({ image: ref, reason: reasonOf(error) }, again);
-      await sleep(RETRY_MS, undefined, { signal }).catch(() => {});
-    }
-  }
+    await imagePulls.ensure(engine, { ref }, onProgress, signal);
+    log.info({ image: ref }, 'the default image is ready');
+  };
+  const onError = (error: unknown, pauseMs: number): void => {
+    const message = `the default image could not be prepared; retrying in ${pauseMs / 1000} s`;
+    log.warn({ image: ref, reason: reasonOf(error) }, message);
+  };
+  await retry(prepare, { signal, firstMs: RETRY_MS, onError });
 }
 
 /**

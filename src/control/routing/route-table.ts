@@ -2,6 +2,7 @@
  * All routes, for a gateway that is a process of its own and serves on while this one is away: a snapshot, in parts, then each change
  * once it is committed. What changes while the snapshot is read is told after it, so that who follows always ends with what is so.
  */
+import { retry } from '../../async/retry.ts';
 import { activeRowsAmong, activeInstanceRows } from '../../store/tables/active-rows.ts';
 import type { Store } from '../../store/store.ts';
 import { routeOf } from './routes.ts';
@@ -50,23 +51,24 @@ export function makeRouteTable({ store, time, log }: Deps): PublishedRoutes {
     };
     changedOf.add(note);
     signal.addEventListener('abort', () => wake(), { once: true });
-    let knowsAll = false;
-    try {
+    const publish = async (): Promise<void> => {
+      waiting.clear();
+      await tellAll(tell, onlyRunning);
       while (!signal.aborted) {
         const ids = [...waiting];
         waiting.clear();
-        try {
-          if (!knowsAll) await tellAll(tell, onlyRunning);
-          else if (ids.length > 0) await tellOf(ids, tell);
-          knowsAll = true;
-        } catch (error) {
-          log.warn({ err: error }, 'the routes could not be read for the gateway; they are read again');
-          knowsAll = false;
-          await time.sleep(ASK_AGAIN_MS, signal).catch(() => {});
-          continue;
-        }
+        if (ids.length > 0) await tellOf(ids, tell);
         if (waiting.size === 0 && !signal.aborted) await new Promise<void>((resolve) => (wake = resolve));
       }
+    };
+    try {
+      await retry(publish, {
+        signal,
+        firstMs: ASK_AGAIN_MS,
+        sleep: (ms, aborted) => time.sleep(ms, aborted),
+        onError: (error) =>
+          log.warn({ err: error }, 'the routes could not be read for the gateway; they are read again'),
+      });
     } finally {
       changedOf.delete(note);
     }

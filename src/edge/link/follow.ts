@@ -3,6 +3,8 @@
  * come in is asked of the API, and believed for a second. While the API is away the table stays, and so does whoever was let in: the last
  * answers are believed until it is back. What was never asked before can't be answered then, and says so.
  */
+import { retry } from '../../async/retry.ts';
+import { makeCache, type Cache } from '../../async/cache.ts';
 import { randomUUID } from 'node:crypto';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
@@ -18,12 +20,15 @@ import {
 } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeAsker } from './asker.ts';
-import { makeBelieved } from './answer-cache.ts';
 import { refusalIn } from './replies.ts';
 import { callerAnswer, line, redeemAnswer, sessionAnswer, shareAnswer, sshAnswer, SILENT_MS } from './wire.ts';
 import { makeReporter } from './reporter.ts';
 
 const AGAIN_MS = 250;
+const FRESH_MS = 1_000;
+/** Lifetime of an unused gateway session: bound on cached answers while the API is away. */
+const LONGEST_STALE_MS = 24 * 3_600_000;
+const MAX_CACHED = 10_000;
 const ASK_MS = 5_000;
 
 export interface FollowDeps {
@@ -61,31 +66,24 @@ export function followLink({ path, dial, onTold = () => {}, log, now = Date.now 
     throw refusalIn(told);
   }
 
-  const sessions = makeBelieved({
-    now,
-    isThere: () => isThere,
-    ask: (secret: string) => ask('session', { secret }, sessionAnswer),
-  });
-  const shares = makeBelieved({
-    now,
-    isThere: () => isThere,
-    ask: (token: string) => ask('share', { token }, shareAnswer),
-  });
-  const identities = makeBelieved({
-    now,
-    isThere: () => isThere,
-    ask: (instanceId: string) => ask('ssh', { instanceId }, sshAnswer),
-  });
-  const tokens = makeBelieved({
-    now,
-    isThere: () => isThere,
-    ask: (token: string) => ask('authenticate', { kind: 'token', token }, callerAnswer),
-  });
-  const keys = makeBelieved({
-    now,
-    isThere: () => isThere,
-    ask: (key: string) => ask('authenticate', { kind: 'apiKey', key }, callerAnswer),
-  });
+  const answersOf = <Answer>(load: (question: string) => Promise<Answer>): Cache<Answer> =>
+    makeCache({
+      load,
+      now,
+      ttlMs: () => (isThere ? FRESH_MS : LONGEST_STALE_MS),
+      maxEntries: MAX_CACHED,
+      // Guessed secrets must not evict valid ones.
+      isCacheable: (answer) => answer !== null,
+      staleOnError: {
+        isAllowed: (error) => error instanceof Refusal && error.code === 'unavailable',
+        maxMs: LONGEST_STALE_MS,
+      },
+    });
+  const sessions = answersOf((secret) => ask('session', { secret }, sessionAnswer));
+  const shares = answersOf((token) => ask('share', { token }, shareAnswer));
+  const identities = answersOf((instanceId) => ask('ssh', { instanceId }, sshAnswer));
+  const tokens = answersOf((token) => ask('authenticate', { kind: 'token', token }, callerAnswer));
+  const keys = answersOf((key) => ask('authenticate', { kind: 'apiKey', key }, callerAnswer));
   const reporter = makeReporter({
     isThere: () => isThere,
     send: (report) => ask('traffic', report, z.null()).then(() => {}),
@@ -94,10 +92,10 @@ export function followLink({ path, dial, onTold = () => {}, log, now = Date.now 
   /** What was believed there may be what has ended. */
   function lookAnew(accounts: ReadonlySet<string>, instances: ReadonlySet<string>): void {
     if (accounts.size > 0) {
-      sessions.forget((session) => session !== null && accounts.has(session.accountId));
-      for (const callers of [tokens, keys]) callers.forget(({ accountId }) => accounts.has(accountId));
+      sessions.invalidate((session) => session !== null && accounts.has(session.accountId));
+      for (const callers of [tokens, keys]) callers.invalidate(({ accountId }) => accounts.has(accountId));
     }
-    if (instances.size > 0) shares.forget((opened) => opened !== null && instances.has(opened.instanceId));
+    if (instances.size > 0) shares.invalidate((opened) => opened !== null && instances.has(opened.instanceId));
     tellEnded(accounts, instances);
   }
 
@@ -105,10 +103,10 @@ export function followLink({ path, dial, onTold = () => {}, log, now = Date.now 
   function lookAtAll(before: ReadonlyMap<string, GatewayRoute>, after: ReadonlyMap<string, GatewayRoute>): void {
     const accounts = new Set<string>();
     const instances = new Set<string>();
-    for (const session of sessions.doubt()) if (session !== null) accounts.add(session.accountId);
-    for (const callers of [tokens, keys]) for (const { accountId } of callers.doubt()) accounts.add(accountId);
-    for (const opened of shares.doubt()) if (opened !== null) instances.add(opened.instanceId);
-    identities.doubt();
+    for (const session of sessions.expireAll()) if (session !== null) accounts.add(session.accountId);
+    for (const callers of [tokens, keys]) for (const { accountId } of callers.expireAll()) accounts.add(accountId);
+    for (const opened of shares.expireAll()) if (opened !== null) instances.add(opened.instanceId);
+    identities.expireAll();
     for (const [id, route] of before) if (!isDeepStrictEqual(route, after.get(id))) instances.add(id);
     tellEnded(accounts, instances);
   }
@@ -160,33 +158,33 @@ export function followLink({ path, dial, onTold = () => {}, log, now = Date.now 
   }
 
   async function follow(): Promise<void> {
-    while (!ending.signal.aborted) {
-      try {
-        await read(await api.open('/routes', ending.signal));
-      } catch (error) {
-        if (!ending.signal.aborted && isThere) log.warn({ err: error }, 'the API is away; what was open stays open');
-      }
+    try {
+      await read(await api.open('/routes', ending.signal));
+    } catch (error) {
+      if (!ending.signal.aborted && isThere) log.warn({ err: error }, 'the API is away; open connections stay open');
+    } finally {
       isThere = false;
-      await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
     }
+    throw new Error('the API closed the stream');
   }
-  const following = follow();
+  const following = retry(follow, { signal: ending.signal, firstMs: AGAIN_MS });
 
   return {
     ready,
-    authenticate: (credential) => (credential.kind === 'token' ? tokens.of(credential.token) : keys.of(credential.key)),
+    authenticate: (credential) =>
+      credential.kind === 'token' ? tokens.get(credential.token) : keys.get(credential.key),
     forwarding: {
       async route(id) {
         if (table === null) throw away();
         return table.get(id) ?? null;
       },
-      session: (secret) => sessions.of(secret),
+      session: (secret) => sessions.get(secret),
       async share(token) {
-        const opened = await shares.of(token);
+        const opened = await shares.get(token);
         // It may be believed for longer than it holds.
         return opened !== null && opened.expiresAtMs > now() ? opened : null;
       },
-      ssh: (instanceId) => identities.of(instanceId),
+      ssh: (instanceId) => identities.get(instanceId),
       redeem: (handover) => ask('redeem', { handover }, redeemAnswer),
       dial,
       beginTraffic: reporter.beginTraffic,

@@ -11,7 +11,7 @@ import { isExchangingKeys, outgoingOf } from './ssh2-inside.ts';
 import { makeBusy, type Busy } from './busy.ts';
 import type { HeldShare } from './buffered-bytes.ts';
 import { makeOutlet, type Outlet } from './write-queue.ts';
-import { atMost, type Take } from './channel-limit.ts';
+import { makeLimit, type TryAcquire } from '../../async/limits.ts';
 
 const MOST_CHANNELS = 512;
 /** RFC 4253 §6.1 has every client take 32,768; less would make a packet of each few bytes. */
@@ -29,7 +29,7 @@ export interface Client {
   adopt(channel: ServerChannel): Outlet;
   whileBusy: Busy;
   /** Whether one more channel is let be, or port, until what is answered is called or it ends; null: there are too many. */
-  begin: Take;
+  begin: TryAcquire;
   end(why: string): void;
 }
 
@@ -39,7 +39,7 @@ export interface ClientDeps {
   instanceId: string;
   held: HeldShare;
   /** Channels of the instance. */
-  beginChannel: Take;
+  beginChannel: TryAcquire;
 }
 
 export function makeClient({ ssh, log, instanceId, held, beginChannel }: ClientDeps): Client {
@@ -60,7 +60,7 @@ export function makeClient({ ssh, log, instanceId, held, beginChannel }: ClientD
   };
   const forgets = new Set([held.watch(() => socket.writableLength)]);
   const begun = new Set<() => void>();
-  const take = atMost(MOST_CHANNELS, beginChannel);
+  const take = makeLimit(MOST_CHANNELS, beginChannel);
   const whileBusy = makeBusy(ssh, ending.signal);
 
   ssh.on('error', (error) => end(error.message));

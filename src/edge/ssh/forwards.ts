@@ -4,7 +4,7 @@ import type { Client } from './client.ts';
 import type { InstanceNetwork, NetworkConnection } from './instance-driver.ts';
 import { joinStreams } from './join.ts';
 import { knock } from './forwarded-connection.ts';
-import { atMost } from './channel-limit.ts';
+import { makeLimit } from '../../async/limits.ts';
 
 const CONNECT_MS = 30_000;
 const LISTEN_MS = 5_000;
@@ -15,7 +15,7 @@ const INSIDE = '127.0.0.1';
 export function serveForwards(client: Client, network: InstanceNetwork): void {
   const listening = new Map<string, { close(): void }>();
   /** Those that are being opened, too: what one block of the client's asks for is asked at once. */
-  const beginListening = atMost(MOST_LISTENING, client.begin);
+  const beginListening = makeLimit(MOST_LISTENING, client.begin);
   const within = (ms: number): AbortSignal => AbortSignal.any([client.gone, AbortSignal.timeout(ms)]);
 
   client.ssh.on('tcpip', (accept, reject, { destIP: host, destPort: port }) => {

@@ -4,6 +4,8 @@
  * Joins the network of an instance whose image has no sshd, listens there on 22, and serves ssh on it, as long as it is wanted. What ends it
  * (a stop, a restart) ends all that it holds; it comes again by itself.
  */
+import { retry } from '../../async/retry.ts';
+import { untilAborted, withDeadline } from '../../async/abort.ts';
 import ssh2, { type Connection } from 'ssh2';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -19,8 +21,7 @@ import { serveForwards } from './forwards.ts';
 import type { InstanceNetwork, NetworkConnection } from './instance-driver.ts';
 import type { Held } from './buffered-bytes.ts';
 import { askForLogin } from './login.ts';
-import { makePace, type PaceLimits } from './rate-limit.ts';
-import { atMost, type Places } from './channel-limit.ts';
+import { makeLimit, makeTokenBucket, type KeyedLimit, type RateLimit } from '../../async/limits.ts';
 import { serveSession } from './session.ts';
 import { forgetSession } from './ssh2-inside.ts';
 
@@ -39,7 +40,7 @@ export interface FrontDeps {
   drivers: SshDrivers;
   access: Forwarding['ssh'];
   strangers: Strangers;
-  places: Places;
+  limit: KeyedLimit;
   held: Held;
   limits: FrontLimits;
   log: Log;
@@ -49,7 +50,7 @@ export interface FrontLimits {
   /** From the connection to the login. A person may have to find a security key. */
   loginMs: number;
   /** Connections of an instance, since each exchange of keys costs everybody a millisecond. */
-  pace: PaceLimits;
+  connectionRate: RateLimit;
   /** Who is silent is asked so often, and so many times in a row, whether they are still there. */
   keepaliveMs: number;
   keepalives: number;
@@ -57,7 +58,7 @@ export interface FrontLimits {
 
 export const frontLimits: FrontLimits = {
   loginMs: 120_000,
-  pace: { burst: 200, perSecond: 50 },
+  connectionRate: { burst: 200, perSecond: 50 },
   // As sshd is set by `images/start.sh`.
   keepaliveMs: 60_000,
   keepalives: 60,
@@ -76,15 +77,18 @@ const algorithms = {
   compress: ['none'],
 } satisfies ConstructorParameters<typeof ssh2.Server>[0]['algorithms'];
 
+/** The run of the instance ended; its next one is served again. */
+class RunEnded extends Error {}
+
 export function startFront(deps: FrontDeps): Front {
-  const { id, drivers, access, strangers, places, limits, log } = deps;
+  const { id, drivers, access, strangers, limits, log } = deps;
   const ending = new AbortController();
   const held = deps.held.share();
-  const share = places.share();
-  const beginClient = atMost(MOST_CLIENTS, share);
-  const beginChannel = atMost(MOST_CHANNELS, share);
-  const beginCommand = atMost(MOST_COMMANDS, share);
-  const pace = makePace(limits.pace, () => performance.now());
+  const share = () => deps.limit.tryAcquire(id);
+  const beginClient = makeLimit(MOST_CLIENTS, share);
+  const beginChannel = makeLimit(MOST_CHANNELS, share);
+  const beginCommand = makeLimit(MOST_COMMANDS, share);
+  const takeToken = makeTokenBucket(limits.connectionRate, () => performance.now());
   /** With the key that each is logged in by. */
   const known = new Map<Client, string>();
   let askedAtMs = -Infinity;
@@ -125,7 +129,7 @@ export function startFront(deps: FrontDeps): Front {
     const identity = await access(id);
     if (identity === null) throw new Error('the instance is gone');
     askedAtMs = performance.now();
-    const network = await drivers.joinNetwork(id, within(signal, JOIN_MS));
+    const network = await drivers.joinNetwork(id, withDeadline(signal, JOIN_MS));
     const sockets = new Map<Duplex, () => void>();
     const settings = { keepaliveInterval: limits.keepaliveMs, keepaliveCountMax: limits.keepalives };
     const server = new ssh2.Server({ hostKeys: [identity.hostKey], ident: 'Berth', algorithms, ...settings });
@@ -136,7 +140,7 @@ export function startFront(deps: FrontDeps): Front {
     });
     const arrived = (socket: NetworkConnection): void => {
       socket.on('error', () => {});
-      if (!pace.take()) return void socket.destroy();
+      if (!takeToken()) return void socket.destroy();
       const leave = (): void => void socket.destroy();
       const late = setTimeout(leave, limits.loginMs);
       const forget = strangers.add({ instanceId: id, address: socket.remoteAddress ?? '', leave });
@@ -154,10 +158,10 @@ export function startFront(deps: FrontDeps): Front {
       server.injectSocket(socket);
     };
     try {
-      const listening = await network.listen({ host: '', port: SSH_PORT }, arrived, within(signal, JOIN_MS));
+      const listening = await network.listen({ host: '', port: SSH_PORT }, arrived, withDeadline(signal, JOIN_MS));
       log.info({ id }, 'serves ssh for an instance without sshd');
       hangUpLeftBehind(signal);
-      await Promise.race([network.ended, aborted(signal)]);
+      await Promise.race([network.ended, untilAborted(signal)]);
       listening.close();
       for (const client of known.keys()) client.ssh.end();
       if (signal.aborted && known.size > 0) await sleep(GOODBYE_MS);
@@ -169,31 +173,37 @@ export function startFront(deps: FrontDeps): Front {
 
   /** Terminals of a process that was killed: nobody else serves ssh there, and nobody comes back to them. */
   function hangUpLeftBehind(signal: AbortSignal): void {
-    drivers.exec(id, hangUpCommand, within(signal, JOIN_MS)).catch((error: unknown) => {
+    drivers.exec(id, hangUpCommand, withDeadline(signal, JOIN_MS)).catch((error: unknown) => {
       if (!signal.aborted) log.debug({ id, err: error }, 'could not look for terminals that were left behind');
     });
   }
 
-  async function keep(): Promise<void> {
-    let pauseMs = FIRST_PAUSE_MS;
-    let told = '';
-    while (!ending.signal.aborted) {
-      const beganMs = performance.now();
-      try {
-        await serve(ending.signal);
-      } catch (error) {
-        if (ending.signal.aborted) return;
-        const text = error instanceof Error ? error.message : String(error);
-        const level = error instanceof EngineFault && error.kind === 'not_found' ? 'debug' : 'warn';
-        if (text !== told) log[level]({ id, err: error }, 'ssh can not be served for an instance; tried again');
-        told = text;
-      }
-      pauseMs = performance.now() - beganMs > LONGEST_PAUSE_MS ? FIRST_PAUSE_MS : pauseMs;
-      await sleep(pauseMs, undefined, { signal: ending.signal }).catch(() => {});
-      pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS);
+  /** A run that lasted starts the back-off again; one that is over at once does not. */
+  async function serveRun(resetBackOff: () => void): Promise<never> {
+    const beganMs = performance.now();
+    try {
+      await serve(ending.signal);
+    } finally {
+      if (performance.now() - beganMs > LONGEST_PAUSE_MS) resetBackOff();
     }
+    throw new RunEnded();
   }
-  const keeping = keep();
+
+  let loggedMessage = '';
+  /** Logs a failure that repeats once. */
+  function logFailure(error: unknown): void {
+    if (error instanceof RunEnded) return;
+    const message = error instanceof Error ? error.message : String(error);
+    const level = error instanceof EngineFault && error.kind === 'not_found' ? 'debug' : 'warn';
+    if (message !== loggedMessage) log[level]({ id, err: error }, 'ssh cannot be served for an instance; retrying');
+    loggedMessage = message;
+  }
+  const keeping = retry(serveRun, {
+    signal: ending.signal,
+    firstMs: FIRST_PAUSE_MS,
+    maxMs: LONGEST_PAUSE_MS,
+    onError: logFailure,
+  });
 
   return {
     async check() {
@@ -209,14 +219,6 @@ export function startFront(deps: FrontDeps): Front {
     },
   };
 }
-
-const within = (signal: AbortSignal, ms: number): AbortSignal => AbortSignal.any([signal, AbortSignal.timeout(ms)]);
-
-const aborted = (signal: AbortSignal): Promise<void> =>
-  new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener('abort', () => resolve(), { once: true });
-  });
 
 /** As SSH_CONNECTION has it; a port that is not told is 0. */
 function connectionOf(socket: Connection['_sock']): string {

@@ -1,7 +1,7 @@
 import type { Forwarding, GatewayRoute, SshDrivers, RouteUpdate, Log } from '../../control/index.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { heldLimits, makeHeld } from './buffered-bytes.ts';
-import { makePlaces } from './channel-limit.ts';
+import { makeKeyedLimit } from '../../async/limits.ts';
 import { makeStrangers, strangerLimits } from './unauthenticated.ts';
 import { frontLimits, startFront, type Front, type FrontLimits } from './front.ts';
 
@@ -29,7 +29,8 @@ export function makeSshFronts(deps: SshFrontsDeps): SshFronts {
   const fronts = new Map<InstanceId, Front>();
   const mostStrangers = Math.min(strangerLimits.ofAll, Math.ceil(files / 4));
   const strangers = makeStrangers({ ...strangerLimits, ofAll: mostStrangers });
-  const places = makePlaces(files - mostStrangers);
+  // Each instance may take what is left, which always leaves permits for the next.
+  const limit = makeKeyedLimit({ total: files - mostStrangers, perKey: (free) => free });
   const held = makeHeld(heldLimits);
   const stopping = new Set<Promise<void>>();
   let snapshot = new Set<string>();
@@ -44,7 +45,7 @@ export function makeSshFronts(deps: SshFrontsDeps): SshFronts {
   };
   const heard = ({ instanceId: id, sshFront }: GatewayRoute): void => {
     if (!sshFront) leave(id);
-    else if (!fronts.has(id)) fronts.set(id, startFront({ id, drivers, access, strangers, places, held, limits, log }));
+    else if (!fronts.has(id)) fronts.set(id, startFront({ id, drivers, access, strangers, limit, held, limits, log }));
   };
 
   const timer = setInterval(() => {

@@ -18,7 +18,7 @@ import { execWish, readPid, signalCommand, signalNumbers, type BeginWish } from 
 import type { OpenExec, TerminalSize } from './instance-driver.ts';
 import { feed } from './join.ts';
 import type { Outlet } from './write-queue.ts';
-import type { Take } from './channel-limit.ts';
+import type { TryAcquire } from '../../async/limits.ts';
 
 const OPEN_MS = 30_000;
 const SIGNAL_MS = 10_000;
@@ -38,7 +38,7 @@ export interface ProgramDeps {
   id: InstanceId;
   log: Log;
   /** As long as it is there: also after its client has left. Null: there are too many. */
-  begin: Take;
+  begin: TryAcquire;
   channel: ServerChannel;
   outlet: Outlet;
   wish: () => Promise<BeginWish>;

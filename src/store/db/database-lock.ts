@@ -2,6 +2,7 @@
  * One server for each PostgreSQL database, because disks and control files lie on the server's own host (decision 9). The lock is an
  * advisory one of a connection of its own, so it dies with its process; when that connection is lost it is taken again.
  */
+import { retry } from '../../async/retry.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import type { StoreLog } from '../store.ts';
@@ -54,16 +55,17 @@ export async function lockDatabase(options: {
     client = null;
     log.warn({}, 'the connection that holds the database was lost; it is taken again');
     let refusedSinceMs = Infinity;
-    while (!ending.signal.aborted) {
-      try {
-        if (await take()) return;
-        refusedSinceMs = Math.min(refusedSinceMs, performance.now());
-        if (performance.now() - refusedSinceMs > lostAfterMs) return onLost();
-      } catch {
+    const attempt = async (): Promise<void> => {
+      const isTaken = await take().catch((error: unknown) => {
         refusedSinceMs = Infinity;
-      }
-      await sleep(TAKE_AGAIN_MS, undefined, { signal: ending.signal }).catch(() => {});
-    }
+        throw error;
+      });
+      if (isTaken) return;
+      refusedSinceMs = Math.min(refusedSinceMs, performance.now());
+      if (performance.now() - refusedSinceMs > lostAfterMs) return onLost();
+      throw new Error('another server holds the lock');
+    };
+    await retry(attempt, { signal: ending.signal, firstMs: TAKE_AGAIN_MS });
   };
 
   // The session of a server that was just killed ends a moment after it.

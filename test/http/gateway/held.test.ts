@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 import { makeVerifiedCache } from '../../../src/control/access/verified-cache.ts';
 import { lasting, type Evidence } from '../../../src/edge/gateway/admission.ts';
 import { Credentials } from '../../../src/edge/gateway/credentials.ts';
-import { makeBelieved } from '../../../src/edge/link/answer-cache.ts';
+import { makeCache } from '../../../src/async/cache.ts';
 import { ALICE, idOf, ISSUER, jwtOf, onCleanup, serveTcp, start, until } from './harness.ts';
 
 const COUNT = 1_000;
@@ -54,8 +54,8 @@ test('a secret that was cut from a header holds on to all of it, and what is kep
 });
 
 test('answers that are believed do not hold on to the headers of their questions', async () => {
-  const believed = makeBelieved({ ask: async () => 'somebody', isThere: () => true, now: () => 1 });
-  expect(await held((secret) => believed.of(secret))).toBeLessThan(MOST_HELD_BYTES);
+  const believed = makeCache({ load: async () => 'somebody', now: () => 1, ttlMs: 1_000, maxEntries: COUNT });
+  expect(await held((secret) => believed.get(secret))).toBeLessThan(MOST_HELD_BYTES);
   const known = makeVerifiedCache({
     now: () => 1,
     maxEntries: COUNT,

@@ -9,7 +9,7 @@ import { makeClient, type Client } from '../../../src/edge/ssh/client.ts';
 import { serveForwards } from '../../../src/edge/ssh/forwards.ts';
 import { makeHeld } from '../../../src/edge/ssh/buffered-bytes.ts';
 import { knock } from '../../../src/edge/ssh/forwarded-connection.ts';
-import { atMost, makePlaces } from '../../../src/edge/ssh/channel-limit.ts';
+import { makeKeyedLimit, makeLimit } from '../../../src/async/limits.ts';
 import { runProgram } from '../../../src/edge/ssh/program.ts';
 import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';
 import { instanceId } from '../../../src/domain/ids.ts';
@@ -136,7 +136,7 @@ test('a channel that its client never closes keeps its place', async () => {
 test('who knocks while the client takes nothing waits, and is not asked for once they have left', async () => {
   let free = (): void => {};
   let busy: Promise<void> | null = new Promise((resolve) => (free = resolve));
-  const places = atMost(2, () => () => {});
+  const places = makeLimit(2, () => () => {});
   const client = fakeClient({ whileBusy: () => busy, begin: places });
   const asked: string[] = [];
   const [stays, leaves, tooMany] = [new PassThrough(), new PassThrough(), new PassThrough()];
@@ -231,20 +231,21 @@ test('ports that are being opened are counted with those that are', () => {
 });
 
 test('an instance has no more places than are left, and gets them back once', () => {
-  const places = makePlaces(12);
+  const limit = makeKeyedLimit({ total: 12, perKey: (free) => free });
+  const share = (key: string) => () => limit.tryAcquire(key);
   const takeAll = (take: () => (() => void) | null): (() => void)[] => {
     const taken: (() => void)[] = [];
     for (let one = take(); one !== null; one = take()) taken.push(one);
     return taken;
   };
-  const [a, b, c] = [places.share(), places.share(), places.share()];
+  const [a, b, c] = [share('a'), share('b'), share('c')];
   const ofA = takeAll(a);
   expect(ofA.length).toBe(6);
   expect(takeAll(b).length).toBe(3);
   expect(takeAll(c).length).toBe(2);
   for (const over of [...ofA, ...ofA]) over();
   expect(takeAll(a).length).toBe(4);
-  const few = atMost(1, places.share());
+  const few = makeLimit(1, share('d'));
   expect(takeAll(few).length).toBe(1);
 });
 

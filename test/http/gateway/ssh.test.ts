@@ -73,7 +73,7 @@ test('strangers who hold connections shut nobody out, and hold no more than a fe
 });
 
 test('connections begin no faster than they may', async () => {
-  const room = await openRoom([mine], { limits: { pace: { burst: 20, perSecond: 0 } } });
+  const room = await openRoom([mine], { limits: { connectionRate: { burst: 20, perSecond: 0 } } });
   const greeted = await Promise.all(
     Array.from({ length: 40 }, async () => {
       const one = connect(room.port(), '127.0.0.1').on('error', () => {});
@@ -343,7 +343,7 @@ test('a stopped instance cuts its sessions, and answers again by itself with the
 });
 
 test('a client that resets at any point ends no process and leaves nothing open', async () => {
-  const room = await openRoom([mine], { limits: { pace: { burst: 10_000, perSecond: 10_000 } } });
+  const room = await openRoom([mine], { limits: { connectionRate: { burst: 10_000, perSecond: 10_000 } } });
   const key = keyPair();
   for (let round = 0; round < 60; round++) {
     const proxy = createServer((from) => {

@@ -3,7 +3,6 @@ import { execFileSync } from 'node:child_process';
 import { expect, test } from 'vitest';
 import { execWish, mayBeSet, readPid } from '../../../src/edge/ssh/commands.ts';
 import { makeStrangers, whoGoes, type Stranger } from '../../../src/edge/ssh/unauthenticated.ts';
-import { makePace } from '../../../src/edge/ssh/rate-limit.ts';
 
 const limits = { ofAddress: 3, ofInstance: 5, ofAll: 8 };
 const stranger = (instanceId: string, address: string): Stranger => ({ instanceId, address, leave: () => {} });
@@ -37,19 +36,6 @@ test('a crowd cuts who has to go, once, and forgets who is known', () => {
   expect(cut).toEqual(['first']);
   add('fifth');
   expect(cut).toEqual(['first', 'third']);
-});
-
-test('so many at once, and then so many a second', () => {
-  let nowMs = 0;
-  const pace = makePace({ burst: 3, perSecond: 2 }, () => nowMs);
-  const take = (times: number): number => Array.from({ length: times }, () => pace.take()).filter(Boolean).length;
-  expect(take(10)).toBe(3);
-  nowMs += 499;
-  expect(take(10)).toBe(0);
-  nowMs += 1;
-  expect(take(10)).toBe(1);
-  nowMs += 3_600_000;
-  expect(take(10)).toBe(3);
 });
 
 test('the number of a process is read from what is written first, and the rest is the command’s own', () => {

@@ -2,7 +2,7 @@
  * The engine's stream of events, as hints. It breaks when the engine restarts, and then is opened again with back-off; what
  * happened meanwhile is lost, which a hint may be: whoever watches also looks by itself from time to time.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
+import { retry } from '../../../async/retry.ts';
 import { z } from 'zod';
 import { isInstanceId, type InstanceId } from '../../../domain/ids.ts';
 import { labels } from '../../labels.ts';
@@ -33,22 +33,18 @@ export interface WatchOptions {
   signal: AbortSignal;
 }
 
-/** Ends, without an error, when the signal fires. */
+/** Reconnects until the signal aborts, then resolves. */
 export async function watchEvents(options: WatchOptions): Promise<void> {
-  const { signal, onLive } = options;
-  let pauseMs = FIRST_PAUSE_MS;
-  while (!signal.aborted) {
+  const { signal, onLive, onLost } = options;
+  const watch = async (onOpen: () => void): Promise<never> => {
     try {
-      await follow(options, () => (pauseMs = FIRST_PAUSE_MS));
-      if (!signal.aborted) options.onLost(new Error('the engine ended the stream'), pauseMs);
-    } catch (error) {
-      if (!signal.aborted) options.onLost(error, pauseMs);
+      await follow(options, onOpen);
+      throw new Error('the engine ended the stream');
     } finally {
       onLive(false);
     }
-    await sleep(pauseMs, undefined, { signal }).catch(() => {});
-    pauseMs = Math.min(LONGEST_PAUSE_MS, pauseMs * 2);
-  }
+  };
+  await retry(watch, { signal, firstMs: FIRST_PAUSE_MS, maxMs: LONGEST_PAUSE_MS, onError: onLost });
 }
 
 async function follow(
