@@ -16,7 +16,7 @@ export function applyAction(action: Action, instance: Instance, nowMs: number, c
     waitsUntilMs: null,
     operation: beginOperation(action, cause, nowMs),
   };
-  const calm = {
+  const cleared = {
     ...observed,
     diagnosis: '',
     diagnosisMessage: '',
@@ -27,7 +27,7 @@ export function applyAction(action: Action, instance: Instance, nowMs: number, c
   } as const;
   switch (action) {
     case 'stop':
-      return { ...next, desired: 'stopped', mustHalt: false, observed: { ...calm, phase: 'Stopping' } };
+      return { ...next, desired: 'stopped', mustHalt: false, observed: { ...cleared, phase: 'Stopping' } };
     case 'start':
       return {
         ...next,
@@ -35,7 +35,7 @@ export function applyAction(action: Action, instance: Instance, nowMs: number, c
         mustHalt: false,
         stopPolicy: withoutPastStop(instance.stopPolicy, nowMs),
         observed: {
-          ...calm,
+          ...cleared,
           status: nextStatus(observed.status, hadContainer(instance) ? 'start' : 'startAnew'),
           phase: 'Queued',
           stoppedAtMs: 0,
@@ -47,7 +47,7 @@ export function applyAction(action: Action, instance: Instance, nowMs: number, c
         desired: 'running',
         mustHalt: true,
         observed: {
-          ...calm,
+          ...cleared,
           status: nextStatus(observed.status, 'restart'),
           phase: 'Stopping',
           healthy: false,
@@ -59,7 +59,7 @@ export function applyAction(action: Action, instance: Instance, nowMs: number, c
         ...next,
         desired: 'archived',
         mustHalt: false,
-        observed: { ...calm, phase: observed.status === 'Running' ? 'Stopping' : 'Archiving' },
+        observed: { ...cleared, phase: observed.status === 'Running' ? 'Stopping' : 'Archiving' },
       };
     case 'terminate':
       return {
@@ -67,7 +67,7 @@ export function applyAction(action: Action, instance: Instance, nowMs: number, c
         desired: 'released',
         mustHalt: false,
         observed: {
-          ...calm,
+          ...cleared,
           status: nextStatus(observed.status, 'terminate'),
           phase: 'Cleaning',
           healthy: false,

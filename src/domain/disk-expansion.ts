@@ -16,7 +16,7 @@ export function refusalOfExpansion({ observed, operation }: Pick<Instance, 'obse
 }
 
 export function refusalOfSizes({ spec }: Pick<Instance, 'spec'>, sizes: DiskSizes): string | null {
-  const whyNot = (name: string, nowGB: number, wantedGB: number | undefined): string | null => {
+  const refusalOfSize = (name: string, nowGB: number, wantedGB: number | undefined): string | null => {
     if (wantedGB === undefined || wantedGB > nowGB) return null;
     const why = wantedGB === nowGB ? 'which it is already' : 'and a disk can not be made smaller';
     return `field "${name}" is ${wantedGB}, but the disk is of ${nowGB} GB, ${why}; ask for more than ${nowGB}`;
@@ -24,8 +24,8 @@ export function refusalOfSizes({ spec }: Pick<Instance, 'spec'>, sizes: DiskSize
   if (sizes.dockerStorageGB !== undefined && !spec.enableDocker)
     return 'field "dockerStorageSize" is set, but the instance was launched without Docker inside; leave it out';
   return (
-    whyNot('dataDiskGB', dataDiskGB(spec), sizes.dataDiskGB) ??
-    whyNot('dockerStorageSize', dockerDiskGB(spec), sizes.dockerStorageGB)
+    refusalOfSize('dataDiskGB', dataDiskGB(spec), sizes.dataDiskGB) ??
+    refusalOfSize('dockerStorageSize', dockerDiskGB(spec), sizes.dockerStorageGB)
   );
 }
 

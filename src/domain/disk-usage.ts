@@ -12,7 +12,7 @@ import {
 } from './disk.ts';
 import type { Instance } from './instance.ts';
 
-type Measured = Pick<Disk, 'kind' | 'id' | 'sizeGB' | 'usageBytes'>;
+type MeasuredDisk = Pick<Disk, 'kind' | 'id' | 'sizeGB' | 'usageBytes'>;
 
 export interface RootDiskUsage {
   bytes: number;
@@ -26,37 +26,50 @@ export const diskIdsOf = (instance: Pick<Instance, 'id' | 'ownerId' | 'spec'>): 
   ...instance.spec.mounts.map(({ volumeId }): DiskId => ({ kind: 'volume', id: volumeId })),
 ];
 
-interface Sights {
+interface Measurements {
   root?: RootDiskUsage | undefined;
   /** Largest entries of a disk; undefined while unknown. */
   biggest: (disk: DiskId) => DiskEntry[] | undefined;
 }
 
 /** `disks`: the existing ones of `diskIdsOf`. Unmeasured values stay unchanged. */
-export function updateDiskUsage(instance: Instance, disks: readonly Measured[], { root, biggest }: Sights): DiskUsage {
-  const { diskUsage: before } = instance;
+export function updateDiskUsage(
+  instance: Instance,
+  disks: readonly MeasuredDisk[],
+  { root, biggest }: Measurements,
+): DiskUsage {
+  const { diskUsage: previous } = instance;
   const bytesOf = (kind: Disk['kind']): number => disks.find((disk) => disk.kind === kind)?.usageBytes ?? 0;
-  const rootBytes = root !== undefined && inGB(root.bytes) !== inGB(before.rootBytes) ? root.bytes : before.rootBytes;
-  const rootPercent = usedPercent(rootOf(instance, rootBytes));
-  const knownOf = (disk: FullDisk['disk'], mountPath: string): DiskEntry[] =>
-    before.full.find((one) => one.disk === disk && one.mountPath === mountPath)?.biggest ?? [];
+  const rootBytes =
+    root !== undefined && inGB(root.bytes) !== inGB(previous.rootBytes) ? root.bytes : previous.rootBytes;
+  const rootPercent = usedPercent(rootDisk(instance, rootBytes));
+  const previousLargest = (disk: FullDisk['disk'], mountPath: string): DiskEntry[] =>
+    previous.full.find((one) => one.disk === disk && one.mountPath === mountPath)?.biggest ?? [];
   const full = disks.filter(isFull).map((disk) => {
     const { kind } = disk;
     const mountPath = mountPathOf(instance, disk);
-    return { disk: kind, mountPath, percent: usedPercent(disk), biggest: biggest(disk) ?? knownOf(kind, mountPath) };
+    return {
+      disk: kind,
+      mountPath,
+      percent: usedPercent(disk),
+      biggest: biggest(disk) ?? previousLargest(kind, mountPath),
+    };
   });
-  const rootIsFull = isFull(rootOf(instance, rootBytes));
+  const rootIsFull = isFull(rootDisk(instance, rootBytes));
   const fullRoot = { disk: 'root' as const, mountPath: '/', percent: rootPercent };
   return {
     rootBytes,
     dataBytes: bytesOf('data'),
     dockerBytes: bytesOf('docker'),
-    rootWarnedPercent: nextWarning(rootPercent, before.rootWarnedPercent).warnedPercent,
-    full: rootIsFull ? [{ ...fullRoot, biggest: root?.biggest ?? knownOf('root', '/') }, ...full] : full,
+    rootWarnedPercent: nextWarning(rootPercent, previous.rootWarnedPercent).warnedPercent,
+    full: rootIsFull ? [{ ...fullRoot, biggest: root?.biggest ?? previousLargest('root', '/') }, ...full] : full,
   };
 }
 
-const rootOf = ({ spec }: Pick<Instance, 'spec'>, usageBytes: number) => ({ usageBytes, sizeGB: spec.type.rootDiskGB });
+const rootDisk = ({ spec }: Pick<Instance, 'spec'>, usageBytes: number) => ({
+  usageBytes,
+  sizeGB: spec.type.rootDiskGB,
+});
 
 function mountPathOf({ spec }: Pick<Instance, 'spec'>, { kind, id }: DiskId): string {
   if (kind === 'data' || kind === 'shared' || kind === 'docker') return ownMountPaths[kind];
@@ -80,26 +93,31 @@ export interface PublicDisk {
 /** The root disk comes first. */
 export function publicDisks(
   instance: Instance,
-  disks: readonly (Measured & Pick<PublicDisk, 'sizeLimit'>)[],
+  disks: readonly (MeasuredDisk & Pick<PublicDisk, 'sizeLimit'>)[],
   rootLimit: PublicDisk['sizeLimit'],
 ): PublicDisk[] {
   const { diskUsage } = instance;
-  const show = (disk: PublicDisk['disk'], id: string, mountPath: string, one: Omit<Measured, 'kind' | 'id'>) => ({
+  const present = (
+    disk: PublicDisk['disk'],
+    id: string,
+    mountPath: string,
+    one: Omit<MeasuredDisk, 'kind' | 'id'>,
+  ) => ({
     disk,
     id,
     mountPath,
     sizeGB: one.sizeGB,
     usageGB: inGB(one.usageBytes),
     percent: usedPercent(one),
-    biggest: shownParts(diskUsage.full.find((full) => full.disk === disk && full.mountPath === mountPath)),
+    biggest: publicEntries(diskUsage.full.find((full) => full.disk === disk && full.mountPath === mountPath)),
   });
-  const root = { ...show('root', '', '/', rootOf(instance, diskUsage.rootBytes)), sizeLimit: rootLimit };
+  const root = { ...present('root', '', '/', rootDisk(instance, diskUsage.rootBytes)), sizeLimit: rootLimit };
   const others = disks.map((disk) => ({
-    ...show(disk.kind, disk.id, mountPathOf(instance, disk), disk),
+    ...present(disk.kind, disk.id, mountPathOf(instance, disk), disk),
     sizeLimit: disk.sizeLimit,
   }));
   return [root, ...others];
 }
 
-const shownParts = (full: FullDisk | undefined): PublicDisk['biggest'] =>
+const publicEntries = (full: FullDisk | undefined): PublicDisk['biggest'] =>
   (full?.biggest ?? []).map(({ path, bytes }) => ({ path, usageGB: inGB(bytes) }));

@@ -5,7 +5,7 @@ import { BYTES_PER_GB, inGB, type Disk, type FullDisk, type DiskEntry } from './
 export const FULL_PERCENT = 95;
 const WARN_AT_PERCENT: readonly number[] = [80, FULL_PERCENT];
 /** Hysteresis: usage must fall this far below a level before the level is warned of again. */
-const FELL_BY_PERCENT = 5;
+const HYSTERESIS_PERCENT = 5;
 
 /** Rounded down, so 95 means reached. 0 for a disk of size 0. */
 export const usedPercent = ({ usageBytes, sizeGB }: Pick<Disk, 'usageBytes' | 'sizeGB'>): number =>
@@ -17,8 +17,8 @@ export const isFull = (disk: Pick<Disk, 'usageBytes' | 'sizeGB'>): boolean => us
 export function nextWarning(percent: number, warnedPercent: number): { warnedPercent: number; tell: boolean } {
   const reached = WARN_AT_PERCENT.findLast((level) => percent >= level) ?? 0;
   if (reached > warnedPercent) return { warnedPercent: reached, tell: true };
-  const kept = WARN_AT_PERCENT.findLast((level) => level <= warnedPercent && percent > level - FELL_BY_PERCENT);
-  return { warnedPercent: kept ?? 0, tell: false };
+  const level = WARN_AT_PERCENT.findLast((level) => level <= warnedPercent && percent > level - HYSTERESIS_PERCENT);
+  return { warnedPercent: level ?? 0, tell: false };
 }
 
 /** Example: `the data disk is 97 % full; most of it is in /root/dataDisk/runs (12.1 GB)`. */

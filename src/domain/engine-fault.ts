@@ -27,7 +27,7 @@ export const faultReasons = [
 ] as const;
 export type FaultReason = (typeof faultReasons)[number];
 
-interface FaultFacts {
+interface FaultOptions {
   retry: boolean;
   reason?: FaultReason | undefined;
   takenNodePort?: number;
@@ -42,7 +42,7 @@ export class EngineFault extends Error {
   /** Set with `portTaken`, so that control can allot another port. */
   readonly takenNodePort: number | undefined;
 
-  constructor(kind: FaultKind, message: string, more: FaultFacts) {
+  constructor(kind: FaultKind, message: string, more: FaultOptions) {
     super(message, { cause: more.cause });
     this.kind = kind;
     this.retry = more.retry;

@@ -18,13 +18,13 @@ export function refusalOfFilePath(path: string): string | null {
   if (path.includes('\0')) return 'has a NUL character, which no file name has; leave it out';
   if (bytesOf(path) > MAX_PATH_BYTES) return `is too long: at most ${MAX_PATH_BYTES} bytes of UTF-8`;
   for (const name of namesOf(path)) {
-    const why = whyNoName(name);
+    const why = refusalOfName(name);
     if (why !== null) return why;
   }
   return null;
 }
 
-function whyNoName(name: string): string | null {
+function refusalOfName(name: string): string | null {
   if (name === '')
     return 'has an empty name; it begins at the volume, such as "folder/file", with one slash between names';
   if (name === '.' || name === '..') return `has the name "${name}"; name the folders from the volume on`;

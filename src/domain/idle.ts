@@ -103,46 +103,46 @@ export const isActive = ({ inUse, usedAtMs }: Signal, nowMs: number, { recentMs 
 
 export function assessIdleness(
   { policy, required, limits }: { policy: IdlePolicy; required: readonly SignalName[]; limits: IdleLimits },
-  before: IdleWatch,
+  previous: IdleWatch,
   signals: readonly Signal[],
   nowMs: number,
 ): IdleVerdict {
-  const asked = required.map(
+  const needed = required.map(
     (name) => signals.find((signal) => signal.name === name) ?? unreadSignal(name, 'it was not read'),
   );
-  const fresh = asked.filter((signal) => isFresh(signal, nowMs, limits));
+  const fresh = needed.filter((signal) => isFresh(signal, nowMs, limits));
   const active = fresh.find((signal) => isActive(signal, nowMs, limits));
-  const allKnown = fresh.length === asked.length;
-  const sinceLookMs = nowMs - before.assessedAtMs;
-  const unbroken = sinceLookMs >= 0 && sinceLookMs <= limits.staleMs ? before.sinceMs : null;
+  const allKnown = fresh.length === needed.length;
+  const sinceCheckMs = nowMs - previous.assessedAtMs;
+  const unbroken = sinceCheckMs >= 0 && sinceCheckMs <= limits.staleMs ? previous.sinceMs : null;
   if (active) {
     // The end of this use is unknown, and so are unread signals: idleness starts at a later check.
-    const over = allKnown && !fresh.some((signal) => signal.inUse);
-    const watch = over
+    const isEnding = allKnown && !fresh.some((signal) => signal.inUse);
+    const watch = isEnding
       ? { sinceMs: unbroken ?? nowMs, usedAtMs: lastUse(fresh, nowMs), assessedAtMs: nowMs, warnedOfMs: null }
       : { ...noIdleWatch, assessedAtMs: nowMs };
     return { state: 'active', because: active.text, idleSinceMs: null, willStopAtMs: null, action: 'nothing', watch };
   }
   if (!allKnown) {
-    const missing = asked.filter((signal) => !fresh.includes(signal));
+    const missing = needed.filter((signal) => !fresh.includes(signal));
     const because = `no fresh reading of ${missing.map(({ name, text }) => `${name} (${text})`).join(', ')}`;
     const watch = { ...noIdleWatch, assessedAtMs: nowMs };
     return { state: 'unknown', because, idleSinceMs: null, willStopAtMs: null, action: 'nothing', watch };
   }
   const sinceMs = unbroken ?? nowMs;
-  const usedAtMs = Math.min(nowMs, Math.max(before.usedAtMs, lastUse(fresh, nowMs)));
+  const usedAtMs = Math.min(nowMs, Math.max(previous.usedAtMs, lastUse(fresh, nowMs)));
   const idleSinceMs = Math.max(sinceMs, usedAtMs);
-  const endsMs = idleSinceMs + policy.afterMs;
-  const warned = before.warnedOfMs === idleSinceMs;
-  const willStopAtMs = warned ? endsMs : Math.max(endsMs, nowMs + limits.checkEveryMs);
-  const action = warned
-    ? nowMs >= endsMs
+  const dueAtMs = idleSinceMs + policy.afterMs;
+  const isWarned = previous.warnedOfMs === idleSinceMs;
+  const willStopAtMs = isWarned ? dueAtMs : Math.max(dueAtMs, nowMs + limits.checkEveryMs);
+  const action = isWarned
+    ? nowMs >= dueAtMs
       ? 'stop'
       : 'nothing'
-    : endsMs - nowMs <= warningMs(policy, limits)
+    : dueAtMs - nowMs <= warningMs(policy, limits)
       ? 'warn'
       : 'nothing';
-  const warnedOfMs = warned || action === 'warn' ? idleSinceMs : null;
+  const warnedOfMs = isWarned || action === 'warn' ? idleSinceMs : null;
   const watch = { sinceMs, usedAtMs, assessedAtMs: nowMs, warnedOfMs };
   return { state: 'idle', because: 'nothing uses it', idleSinceMs, willStopAtMs, action, watch };
 }

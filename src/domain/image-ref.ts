@@ -6,14 +6,14 @@ import { DOCKER_HUB, canonicalServer, isSameServer, isRegistryServer } from './r
 
 /** Reserved for Berth's own images in an engine's store. */
 const LOCAL_SERVER = 'berth.local';
-const LONGEST_NAME = 255;
+const MAX_NAME_LENGTH = 255;
 
 const PATH = /^[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*(?:\/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)*$/;
 const TAG = /^\w[\w.-]{0,127}$/;
 const DIGEST = /^sha256:[0-9a-f]{64}$/;
 /** Engines read these as image ids: alone, and after `sha256:`. */
-const LIKE_AN_ID = /^[0-9a-f]{64}$/;
-const LIKE_AN_ALGORITHM = /^(?:library\/)?sha256$/;
+const ID_PATTERN = /^[0-9a-f]{64}$/;
+const ALGORITHM_PATTERN = /^(?:library\/)?sha256$/;
 
 export interface ImageRef {
   /** Canonical; the key of credentials. */
@@ -34,9 +34,9 @@ export function parseImageRef(text: string): ImageRef | string {
 
   if (!isRegistryServer(server)) return `the server ${JSON.stringify(server)} is no host or host:port`;
   if (server.replace(/:\d+$/, '') === LOCAL_SERVER) return `${LOCAL_SERVER} is no registry`;
-  if (!PATH.test(path) || name.length > LONGEST_NAME)
+  if (!PATH.test(path) || name.length > MAX_NAME_LENGTH)
     return `${JSON.stringify(path)} is no name: it takes lower-case letters, digits, and single dots, dashes or underscores between them`;
-  if (LIKE_AN_ID.test(path) || (LIKE_AN_ALGORITHM.test(path) && tag !== null && LIKE_AN_ID.test(tag)))
+  if (ID_PATTERN.test(path) || (ALGORITHM_PATTERN.test(path) && tag !== null && ID_PATTERN.test(tag)))
     return 'that is the id of an image; a name is asked for';
   if (tag !== null && !TAG.test(tag)) return `the tag ${JSON.stringify(tag)} is none`;
   if (digest !== null && !DIGEST.test(digest)) return 'the digest must be sha256: and 64 hexadecimal digits';

@@ -195,7 +195,7 @@ export const diagnoses = {
 export type Diagnosis = keyof typeof diagnoses;
 
 /** Reasons that change once nothing is retried any more. */
-const lasting: Readonly<Partial<Record<Diagnosis, Diagnosis>>> = {
+const permanentReasons: Readonly<Partial<Record<Diagnosis, Diagnosis>>> = {
   NoCapacity: 'CapacityTimeout',
   EngineUnreachable: 'StartTimeout',
   BackOff: 'ImageFailed',
@@ -204,7 +204,7 @@ const lasting: Readonly<Partial<Record<Diagnosis, Diagnosis>>> = {
   ContainerExited: 'CrashLoop',
 };
 
-export const permanentReason = (reason: Diagnosis): Diagnosis => lasting[reason] ?? reason;
+export const permanentReason = (reason: Diagnosis): Diagnosis => permanentReasons[reason] ?? reason;
 
 /** Statuses with a deadline. Only a new request or a crash leaves any other status. */
 export type TransientStatus = 'Initializing' | 'PullingImage' | 'Starting' | 'Restarting';

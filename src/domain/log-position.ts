@@ -12,15 +12,15 @@ export interface LogPosition {
 
 /** Maximum by which a line's time precedes that of the line before. */
 export const DISORDER_MS = 1_000;
-const MANY_TIMES = 4 * DISORDER_MS;
+const MAX_COUNTS = 4 * DISORDER_MS;
 
-const PLACE = /^(\d{1,15})\.([1-9]\d{0,8})$/;
+const POSITION = /^(\d{1,15})\.([1-9]\d{0,8})$/;
 
 export const formatLogPosition = ({ atMs, nth }: LogPosition): string => `${atMs}.${nth}`;
 
 /** Null unless `formatLogPosition` wrote it. */
 export function parseLogPosition(text: string): LogPosition | null {
-  const [, atMs, nth] = PLACE.exec(text) ?? [];
+  const [, atMs, nth] = POSITION.exec(text) ?? [];
   return atMs === undefined ? null : { atMs: Number(atMs), nth: Number(nth) };
 }
 
@@ -34,7 +34,7 @@ export function makeLogPositions(): (atMs: number | null) => LogPosition | null 
     newestMs = Math.max(newestMs, atMs);
     const nth = (counts.get(atMs) ?? 0) + 1;
     counts.set(atMs, nth);
-    if (counts.size > MANY_TIMES) for (const old of counts.keys()) if (old < newestMs - DISORDER_MS) counts.delete(old);
+    if (counts.size > MAX_COUNTS) for (const old of counts.keys()) if (old < newestMs - DISORDER_MS) counts.delete(old);
     return { atMs, nth };
   };
 }
@@ -42,13 +42,13 @@ export function makeLogPositions(): (atMs: number | null) => LogPosition | null 
 export type PositionMatch = 'before' | 'at' | 'after' | 'lost';
 
 /** Classifies lines from `DISORDER_MS` before the position on. `lost`: no longer stored. */
-export function makePositionSearch(place: LogPosition): (line: LogPosition | null) => PositionMatch {
+export function makePositionSearch(position: LogPosition): (line: LogPosition | null) => PositionMatch {
   let found = false;
   return (line) => {
     if (found) return 'after';
     if (line === null) return 'before';
-    found = line.atMs === place.atMs && line.nth === place.nth;
+    found = line.atMs === position.atMs && line.nth === position.nth;
     if (found) return 'at';
-    return line.atMs > place.atMs + DISORDER_MS ? 'lost' : 'before';
+    return line.atMs > position.atMs + DISORDER_MS ? 'lost' : 'before';
   };
 }

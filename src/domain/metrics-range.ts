@@ -18,18 +18,18 @@ export const hasSampleResolution = ({ fromMs, stepMs }: MetricsRange, nowMs: num
 
 const hasSamples = (fromMs: number, nowMs: number): boolean => fromMs >= nowMs - SAMPLE_RETENTION_MS - CLOCK_SLACK_MS;
 
-export function resolveMetricsRange(wish: MetricsRangeRequest, nowMs: number): MetricsRange | string {
-  if (wish.toMs !== undefined && wish.toMs > nowMs + CLOCK_SLACK_MS)
-    return `field "toUnixMs" is ${wish.toMs}: it must be at most ${nowMs}, which is now`;
-  const toMs = Math.min(wish.toMs ?? nowMs, nowMs);
-  const fromMs = wish.fromMs ?? toMs - HOUR_MS;
+export function resolveMetricsRange(request: MetricsRangeRequest, nowMs: number): MetricsRange | string {
+  if (request.toMs !== undefined && request.toMs > nowMs + CLOCK_SLACK_MS)
+    return `field "toUnixMs" is ${request.toMs}: it must be at most ${nowMs}, which is now`;
+  const toMs = Math.min(request.toMs ?? nowMs, nowMs);
+  const fromMs = request.fromMs ?? toMs - HOUR_MS;
   if (fromMs >= toMs)
     return `field "fromUnixMs" is ${fromMs}: it must be before toUnixMs, which is ${toMs}; left out, it is an hour before that`;
   const oldestMs = nowMs - MINUTE_RETENTION_MS;
   if (fromMs < oldestMs - CLOCK_SLACK_MS)
     return `field "fromUnixMs" is ${fromMs}: it must be at least ${oldestMs}, as figures are kept for 24 hours`;
   const samples = hasSamples(fromMs, nowMs);
-  const stepMs = wish.stepMs ?? (samples ? SAMPLE_MS : MINUTE_MS);
+  const stepMs = request.stepMs ?? (samples ? SAMPLE_MS : MINUTE_MS);
   const finestMs = samples ? SAMPLE_MS : MINUTE_MS;
   if (stepMs % finestMs !== 0)
     return samples

@@ -60,7 +60,7 @@ export const startOfStep = (atMs: number, stepMs: number): number => Math.floor(
 export function sampleValues(now: UsageReading, before: UsageReading | null): MetricsValues {
   const rate = (name: keyof Counters, per: number): number => {
     const counted = now[name];
-    const since = begunAt(now, before, name);
+    const since = rateBase(now, before, name);
     if (counted === null || since === null || now.atMs <= since.atMs) return Number.NaN;
     // A part of the run restarted, such as its Docker: the increase is unknown.
     if (counted < since.counted) return Number.NaN;
@@ -82,7 +82,7 @@ export function sampleValues(now: UsageReading, before: UsageReading | null): Me
 }
 
 /** Base of a rate: the reading before, or the start of a young run; null: neither. */
-function begunAt(
+function rateBase(
   now: UsageReading,
   before: UsageReading | null,
   name: keyof Counters,
@@ -101,17 +101,17 @@ export function foldSpans(atMs: number, spans: readonly MetricsSpan[]): MetricsS
   const mean: number[] = [];
   const max: number[] = [];
   for (let at = 0; at < width; at++) {
-    let [sum, known, most] = [0, 0, Number.NaN];
+    let [sum, known, largest] = [0, 0, Number.NaN];
     for (const span of spans) {
       const value = span.mean[at] ?? Number.NaN;
       const top = span.max[at] ?? Number.NaN;
       if (Number.isNaN(value)) continue;
       sum += value;
       known++;
-      if (!(most >= top)) most = top;
+      if (!(largest >= top)) largest = top;
     }
     mean.push(known === 0 ? Number.NaN : Math.round(sum / known));
-    max.push(most);
+    max.push(largest);
   }
   return { atMs, mean, max };
 }

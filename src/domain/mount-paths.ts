@@ -15,7 +15,7 @@ const RESERVED_TREES = [
   '/usr',
   '/var',
 ];
-const RESERVED_PLACES = ['/', '/root', '/home', '/tmp', '/opt', '/mnt', '/media', '/srv'];
+const RESERVED_PATHS = ['/', '/root', '/home', '/tmp', '/opt', '/mnt', '/media', '/srv'];
 const OWN_TREES = [
   '/opt/berth',
   '/root/dataDisk',
@@ -27,7 +27,7 @@ const OWN_TREES = [
 
 const MAX_LENGTH = 255;
 
-const under = (path: string, tree: string): boolean => path === tree || path.startsWith(`${tree}/`);
+const isUnder = (path: string, tree: string): boolean => path === tree || path.startsWith(`${tree}/`);
 
 /** Returns why the path is refused, or null. Callers strip trailing slashes. */
 export function refusalOfMountPath(path: string): string | null {
@@ -39,9 +39,9 @@ export function refusalOfMountPath(path: string): string | null {
   if (path !== '/' && parts.some((part) => part === '' || part === '.' || part === '..')) {
     return 'must not hold empty parts, "." or ".."';
   }
-  const tree = [...RESERVED_TREES, ...OWN_TREES].find((reserved) => under(path, reserved));
+  const tree = [...RESERVED_TREES, ...OWN_TREES].find((reserved) => isUnder(path, reserved));
   if (tree !== undefined) return `lies in ${tree}, which the instance needs itself; use for example /root/data`;
-  if (RESERVED_PLACES.includes(path))
+  if (RESERVED_PATHS.includes(path))
     return 'is needed by the instance itself; use a folder below it, for example /root/data';
   return null;
 }
@@ -50,7 +50,7 @@ export function refusalOfMountPath(path: string): string | null {
 export function nestedPair(paths: readonly string[]): [string, string] | null {
   const sorted = [...paths].sort();
   for (const [index, path] of sorted.entries()) {
-    const next = sorted.slice(index + 1).find((other) => under(other, path));
+    const next = sorted.slice(index + 1).find((other) => isUnder(other, path));
     if (next !== undefined) return [path, next];
   }
   return null;

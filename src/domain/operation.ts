@@ -83,7 +83,7 @@ export const FIRST_GENERATION = 1;
 export const operationId = (subjectId: string, generation: number): string => `${subjectId}.${generation}`;
 
 /** Stages of each kind, in order, with their weight in the percentage. */
-const courses: Readonly<Record<OperationKind, readonly (readonly [StageName, number])[]>> = {
+const stageWeights: Readonly<Record<OperationKind, readonly (readonly [StageName, number])[]>> = {
   launch: [
     ['Queued', 1],
     ['Placed', 1],
@@ -142,7 +142,7 @@ const stageOfPhase: Readonly<Record<Phase, StageName | null>> = {
 
 /** Kinds without a queue are Running from the start. */
 export const beginOperation = (kind: OperationKind, cause: Cause, nowMs: number): Operation => {
-  const first = courses[kind][0]?.[0];
+  const first = stageWeights[kind][0]?.[0];
   return {
     kind,
     cause,
@@ -154,7 +154,7 @@ export const beginOperation = (kind: OperationKind, cause: Cause, nowMs: number)
   };
 };
 
-const isBeside = ({ kind }: Operation): boolean => kind === 'expandDisk';
+const isIndependent = ({ kind }: Operation): boolean => kind === 'expandDisk';
 
 /** Ends the current stage. A re-entered stage keeps its start time and progress. */
 export function beginStage(
@@ -163,13 +163,13 @@ export function beginStage(
   nowMs: number,
   progress: Progress | null = null,
 ): Operation {
-  if (operation.endedAtMs !== null || isBeside(operation)) return operation;
+  if (operation.endedAtMs !== null || isIndependent(operation)) return operation;
   const last = operation.stages.at(-1);
   if (last?.name === name && last.endedAtMs === null) {
-    if (progress === null || same(last.progress, progress)) return operation;
+    if (progress === null || isSameProgress(last.progress, progress)) return operation;
     return { ...operation, stages: [...operation.stages.slice(0, -1), { ...last, progress }] };
   }
-  const before = operation.stages.filter((stage) => stage.name !== name).map((stage) => ended(stage, nowMs));
+  const before = operation.stages.filter((stage) => stage.name !== name).map((stage) => endStage(stage, nowMs));
   const again = operation.stages.find((stage) => stage.name === name);
   const stage: Stage = {
     name,
@@ -180,7 +180,7 @@ export function beginStage(
   return { ...operation, state: 'Running', stages: [...before, stage] };
 }
 
-const measured: readonly StageName[] = ['Image', 'Archive'];
+const stagesWithProgress: readonly StageName[] = ['Image', 'Archive'];
 
 /** The phase determines the stage; a phase at rest ends the operation. */
 export function advanceOperation(
@@ -188,14 +188,14 @@ export function advanceOperation(
   observed: Pick<Observed, 'phase' | 'progress' | 'diagnosis' | 'diagnosisMessage'>,
   nowMs: number,
 ): Operation {
-  if (operation.endedAtMs !== null || isBeside(operation)) return operation;
+  if (operation.endedAtMs !== null || isIndependent(operation)) return operation;
   const { phase, progress, diagnosis, diagnosisMessage } = observed;
   if (phase === 'Failed') return failOperation(operation, operationErrorOf(diagnosis, diagnosisMessage), nowMs);
   const stage = stageOfPhase[phase];
   if (stage === null) return endOperation(operation, 'Succeeded', nowMs);
   // A placed instance shows the phase Queued until it is reconciled: it is not queued again.
   if (stage === 'Queued' && operation.stages.at(-1)?.name === 'Placed') return operation;
-  return beginStage(operation, stage, nowMs, measured.includes(stage) ? progress : null);
+  return beginStage(operation, stage, nowMs, stagesWithProgress.includes(stage) ? progress : null);
 }
 
 export const beginInitScript = (operation: Operation, nowMs: number): Operation => ({
@@ -208,25 +208,25 @@ export const beginInitScript = (operation: Operation, nowMs: number): Operation 
 
 export const endInitScript = (operation: Operation, nowMs: number): Operation => ({
   ...operation,
-  stages: operation.stages.map((stage) => (stage.name === 'InitScript' ? ended(stage, nowMs) : stage)),
+  stages: operation.stages.map((stage) => (stage.name === 'InitScript' ? endStage(stage, nowMs) : stage)),
 });
 
-const closed = (operation: Operation, state: OperationState, nowMs: number, error: OperationError | null): Operation =>
+const close = (operation: Operation, state: OperationState, nowMs: number, error: OperationError | null): Operation =>
   operation.endedAtMs === null
     ? {
         ...operation,
         state,
         endedAtMs: nowMs,
-        stages: operation.stages.map((stage) => (stage.name === 'InitScript' ? stage : ended(stage, nowMs))),
+        stages: operation.stages.map((stage) => (stage.name === 'InitScript' ? stage : endStage(stage, nowMs))),
         error,
       }
     : operation;
 
 export const endOperation = (operation: Operation, state: 'Succeeded' | 'Cancelled', nowMs: number): Operation =>
-  closed(operation, state, nowMs, null);
+  close(operation, state, nowMs, null);
 
 export const failOperation = (operation: Operation, error: OperationError, nowMs: number): Operation =>
-  closed(operation, 'Failed', nowMs, error);
+  close(operation, 'Failed', nowMs, error);
 
 export const operationErrorOf = (reason: Diagnosis, message: string): OperationError => ({
   reason,
@@ -237,13 +237,13 @@ export const operationErrorOf = (reason: Diagnosis, message: string): OperationE
 /** A later request cancels the operation if it has not ended. */
 export const supersedeOperation = (operation: Operation, nowMs: number): Operation => {
   const over = endOperation(operation, 'Cancelled', nowMs);
-  return { ...over, stages: over.stages.map((stage) => ended(stage, nowMs)) };
+  return { ...over, stages: over.stages.map((stage) => endStage(stage, nowMs)) };
 };
 
-const ended = (stage: Stage, nowMs: number): Stage =>
+const endStage = (stage: Stage, nowMs: number): Stage =>
   stage.endedAtMs === null ? { ...stage, endedAtMs: nowMs } : stage;
 
-const same = (a: Progress | null, b: Progress): boolean =>
+const isSameProgress = (a: Progress | null, b: Progress): boolean =>
   a?.done === b.done && a.total === b.total && a.unit === b.unit;
 
 const BYTES_PER_MB = 1_000_000;
@@ -258,23 +258,24 @@ export function amountOf({ done, total, unit }: Progress): string {
 /** 0 to 100, by stage weights and the current stage's progress. 100 only after success. */
 export function percentOf(operation: Operation): number {
   if (operation.state === 'Succeeded') return 100;
-  const course = courses[operation.kind];
-  const now = present(operation);
-  const at = course.findIndex(([name]) => name === now?.name);
+  const weights = stageWeights[operation.kind];
+  const now = currentStage(operation);
+  const at = weights.findIndex(([name]) => name === now?.name);
   if (!now || at < 0) return 0;
-  const over = course.slice(0, at).reduce((sum, [, weight]) => sum + weight, 0);
+  const over = weights.slice(0, at).reduce((sum, [, weight]) => sum + weight, 0);
   const { done, total } = now.progress ?? { done: 0, total: 0 };
   const share = total > 0 ? Math.min(1, done / total) : 0;
-  return Math.min(99, Math.floor(over + share * (course[at]?.[1] ?? 0)));
+  return Math.min(99, Math.floor(over + share * (weights[at]?.[1] ?? 0)));
 }
 
-const present = ({ stages }: Operation): Stage | undefined => stages.findLast(({ name }) => name !== 'InitScript');
+const currentStage = ({ stages }: Operation): Stage | undefined => stages.findLast(({ name }) => name !== 'InitScript');
 
 /** Whether a past stage did its work. False if a failure, a cancel or a step back ended it. */
 export function isStageComplete(name: StageName, operation: Operation): boolean {
   if (operation.state === 'Succeeded' || name === 'InitScript') return true;
-  const place = (one: StageName | undefined): number => courses[operation.kind].findIndex(([each]) => each === one);
-  return place(name) < place(present(operation)?.name);
+  const indexOf = (one: StageName | undefined): number =>
+    stageWeights[operation.kind].findIndex(([each]) => each === one);
+  return indexOf(name) < indexOf(currentStage(operation)?.name);
 }
 
 /** Kinds that the timeline of an instance shows. */

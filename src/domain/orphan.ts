@@ -52,20 +52,20 @@ export const orphanIdOf = (regionId: string, { kind, engineName }: Pick<Orphan, 
   `${regionId}/${kind}/${engineName}`;
 
 /** Maximum per interval: in a longer one nobody watched. */
-const LONGEST_WATCH_MS = 60_000;
+const MAX_WATCH_MS = 60_000;
 
 /** Returns at least 1 ms more, so that a second observation differs from the first. */
 export const addWatchedTime = (
   { watchedMs, lastSeenAtMs }: Pick<Orphan, 'watchedMs' | 'lastSeenAtMs'>,
   nowMs: number,
-): number => watchedMs + Math.min(LONGEST_WATCH_MS, Math.max(1, nowMs - lastSeenAtMs));
+): number => watchedMs + Math.min(MAX_WATCH_MS, Math.max(1, nowMs - lastSeenAtMs));
 
 /** Only confirmed orphans are listed and handled. */
 export const isConfirmed = ({ watchedMs }: Pick<Orphan, 'watchedMs'>): boolean => watchedMs > 0;
 
-type Decided = Pick<Orphan, 'kind' | 'running' | 'handling' | 'watchedMs'>;
+type DecisionInput = Pick<Orphan, 'kind' | 'running' | 'handling' | 'watchedMs'>;
 
-export function orphanStep(orphan: Decided, policy: OrphanPolicy): 'leave' | 'halt' | 'discard' {
+export function orphanStep(orphan: DecisionInput, policy: OrphanPolicy): 'leave' | 'halt' | 'discard' {
   if (!isConfirmed(orphan)) return 'leave';
   if (msUntilDeleted(orphan, policy) === 0) return 'discard';
   const stops = orphan.handling === 'stop' || policy.action === 'stop';
@@ -75,7 +75,7 @@ export function orphanStep(orphan: Decided, policy: OrphanPolicy): 'leave' | 'ha
   return orphan.kind === 'instance' ? 'halt' : 'leave';
 }
 
-export function msUntilDeleted({ kind, handling, watchedMs }: Decided, policy: OrphanPolicy): number | null {
+export function msUntilDeleted({ kind, handling, watchedMs }: DecisionInput, policy: OrphanPolicy): number | null {
   if (handling === 'delete') return 0;
   if (kind === 'disk' || handling === 'stop' || policy.action === 'report') return null;
   return policy.action === 'delete' ? 0 : Math.max(0, policy.retentionMs - watchedMs);

@@ -34,10 +34,10 @@ export interface RegionCapacity {
 
 const resources = ['cpuMilli', 'memoryMiB', 'gpus'] as const;
 
-const less = (from: Capacity, what: Capacity): Capacity => ({
-  cpuMilli: from.cpuMilli - what.cpuMilli,
-  memoryMiB: from.memoryMiB - what.memoryMiB,
-  gpus: from.gpus - what.gpus,
+const subtractCapacity = (from: Capacity, other: Capacity): Capacity => ({
+  cpuMilli: from.cpuMilli - other.cpuMilli,
+  memoryMiB: from.memoryMiB - other.memoryMiB,
+  gpus: from.gpus - other.gpus,
 });
 
 export const zeroCapacity: Capacity = { cpuMilli: 0, memoryMiB: 0, gpus: 0 };
@@ -49,10 +49,10 @@ export const addCapacity = (one: Capacity, other: Capacity): Capacity => ({
 });
 
 /** Negative for capacity that the engine has lost. */
-export const freeCapacity = ({ total, used }: RegionCapacity): Capacity => less(total, used);
+export const freeCapacity = ({ total, used }: RegionCapacity): Capacity => subtractCapacity(total, used);
 
-export const fits = (need: Capacity, open: Capacity): boolean =>
-  resources.every((resource) => need[resource] <= 0 || need[resource] <= open[resource]);
+export const fits = (need: Capacity, free: Capacity): boolean =>
+  resources.every((resource) => need[resource] <= 0 || need[resource] <= free[resource]);
 
 /** Longest reservation, from when the request joined the queue. */
 export const RESERVATION_MS = 10 * 60_000;
@@ -65,60 +65,60 @@ export interface QueuedRequest {
 }
 
 /** Walks the queue from its head, entry by entry: a long queue is not read to its end. */
-export function walkQueue(room: RegionCapacity, nowMs: number) {
-  let open = freeCapacity(room);
-  let kept = 0;
-  const waiting = new Set<string>();
-  const placedOf = new Map<string, Capacity>();
-  const mayBeKept = ({ need, ownerId, joinedAtMs }: QueuedRequest): boolean =>
-    !fits(need, open) &&
-    !waiting.has(ownerId) &&
+export function walkQueue(region: RegionCapacity, nowMs: number) {
+  let free = freeCapacity(region);
+  let reservedCount = 0;
+  const accountsWaiting = new Set<string>();
+  const placedCapacity = new Map<string, Capacity>();
+  const mayReserve = ({ need, ownerId, joinedAtMs }: QueuedRequest): boolean =>
+    !fits(need, free) &&
+    !accountsWaiting.has(ownerId) &&
     joinedAtMs <= nowMs &&
     nowMs - joinedAtMs < RESERVATION_MS &&
-    fits(need, room.total);
+    fits(need, region.total);
   return {
     /** Capacity left for entries behind all visited ones. */
-    open: (): Capacity => open,
+    free: (): Capacity => free,
     /** Number of visited entries that are placed or hold a reservation. */
-    kept: (): number => kept,
+    reservedCount: (): number => reservedCount,
     /** Whether a reservation for the next entry depends on what its account already holds. */
-    mayBeKept,
+    mayReserve,
     /** Whether the next entry is placed now. `held`: capacity its account's instances hold. */
-    pass(one: QueuedRequest, held: Capacity): boolean {
-      const { need, ownerId } = one;
-      const placed = fits(need, open);
-      const own = addCapacity(held, placedOf.get(ownerId) ?? zeroCapacity);
-      const keeps = mayBeKept(one) && fits(need, less(room.total, own));
-      if (placed) placedOf.set(ownerId, addCapacity(need, placedOf.get(ownerId) ?? zeroCapacity));
-      else waiting.add(ownerId);
-      if (placed || keeps) {
-        open = less(open, need);
-        kept += 1;
+    visit(entry: QueuedRequest, held: Capacity): boolean {
+      const { need, ownerId } = entry;
+      const isPlaced = fits(need, free);
+      const own = addCapacity(held, placedCapacity.get(ownerId) ?? zeroCapacity);
+      const isReserved = mayReserve(entry) && fits(need, subtractCapacity(region.total, own));
+      if (isPlaced) placedCapacity.set(ownerId, addCapacity(need, placedCapacity.get(ownerId) ?? zeroCapacity));
+      else accountsWaiting.add(ownerId);
+      if (isPlaced || isReserved) {
+        free = subtractCapacity(free, need);
+        reservedCount += 1;
       }
-      return placed;
+      return isPlaced;
     },
-    isOver: (): boolean => open.cpuMilli <= 0 || open.memoryMiB <= 0,
+    isExhausted: (): boolean => free.cpuMilli <= 0 || free.memoryMiB <= 0,
   };
 }
 
-/** Example: `2 CPU cores and 1 GPU`, which `open` lacks for `need`. '' when it fits. */
-export function capacityShortfall(need: Capacity, open: Capacity): string {
+/** Example: `2 CPU cores and 1 GPU`, which `free` lacks for `need`. '' when it fits. */
+export function capacityShortfall(need: Capacity, free: Capacity): string {
   const lack = (resource: keyof Capacity): number =>
-    need[resource] <= 0 ? 0 : need[resource] - Math.max(0, open[resource]);
+    need[resource] <= 0 ? 0 : need[resource] - Math.max(0, free[resource]);
   const count = (number: number, one: string, more: string): string => `${number} ${number === 1 ? one : more}`;
-  const said = [
+  const parts = [
     lack('cpuMilli') > 0 ? count(lack('cpuMilli') / 1000, 'CPU core', 'CPU cores') : '',
     lack('memoryMiB') > 0 ? `${lack('memoryMiB')} MiB of memory` : '',
     lack('gpus') > 0 ? count(lack('gpus'), 'GPU', 'GPUs') : '',
   ];
-  return said.filter((words) => words !== '').join(' and ');
+  return parts.filter((words) => words !== '').join(' and ');
 }
 
 /** The closest fitting type: by GPU count (fewer before more), GPU name, CPU, memory, then size. */
 export function nearestType<Type extends Sized & { gpuName: string }>(
   asked: Sized & { gpuName: string },
   types: readonly Type[],
-  open: Capacity,
+  free: Capacity,
 ): Type | undefined {
   const rank = (type: Type): number[] => [
     type.gpuCount > asked.gpuCount ? 1 : 0,
@@ -130,7 +130,7 @@ export function nearestType<Type extends Sized & { gpuName: string }>(
     type.memoryGB,
   ];
   return types
-    .filter((type) => fits(capacityOf(type), open))
+    .filter((type) => fits(capacityOf(type), free))
     .map((type) => ({ type, rank: rank(type) }))
     .toSorted((a, b) => firstDifference(a.rank, b.rank))[0]?.type;
 }

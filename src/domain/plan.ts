@@ -63,68 +63,74 @@ export interface PermanentFailure {
 /** A run at least this long resets the count of attempts. */
 const STABLE_MS = 10 * 60_000;
 
-export function plan(instance: Instance, seen: InstanceObservation, nowMs: number, limits: Limits): Step {
+export function plan(instance: Instance, observation: InstanceObservation, nowMs: number, limits: Limits): Step {
   const { observed } = instance;
-  if (seen.kind === 'unknown') {
+  if (observation.kind === 'unknown') {
     const afterMs = limits.engineRetryMs;
     if (observed.diagnosis === 'EngineUnreachable' || hasFailed(observed.status)) return { do: 'rest', afterMs };
-    return { do: 'mark', show: diagnosisFields('EngineUnreachable', seen.reason), afterMs };
+    return { do: 'mark', show: diagnosisFields('EngineUnreachable', observation.reason), afterMs };
   }
   // An engine outage restarts the deadlines instead of failing instances.
   if (observed.diagnosis === 'EngineUnreachable')
     return { do: 'mark', show: { ...diagnosisFields('', ''), countedFromMs: nowMs } };
-  const step = planKnown(instance, seen, nowMs, limits);
+  const step = planKnown(instance, observation, nowMs, limits);
   const atRest = step.do === 'rest' && step.afterMs === undefined;
   if (atRest && isExpanding(instance)) return { do: 'grow' };
   return atRest && instance.unfinished.length > 0 ? { do: 'removeUnfinished' } : step;
 }
 
-type Known = Exclude<InstanceObservation, { kind: 'unknown' }>;
-type Present = Extract<InstanceObservation, { kind: 'present' }>;
+type KnownObservation = Exclude<InstanceObservation, { kind: 'unknown' }>;
+type PresentObservation = Extract<InstanceObservation, { kind: 'present' }>;
 
-function planKnown(instance: Instance, seen: Known, nowMs: number, limits: Limits): Step {
+function planKnown(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
   const { desired, observed } = instance;
   switch (desired) {
     case 'released':
-      return seen.kind === 'absent' && observed.phase === 'Cleaned' ? { do: 'rest' } : { do: 'destroy' };
+      return observation.kind === 'absent' && observed.phase === 'Cleaned' ? { do: 'rest' } : { do: 'destroy' };
     case 'stopped':
-      return planStopped(instance, seen, nowMs, limits);
+      return planStopped(instance, observation, nowMs, limits);
     case 'archived':
-      return planArchived(instance, seen, nowMs, limits);
+      return planArchived(instance, observation, nowMs, limits);
     case 'running':
-      return planRunning(instance, seen, nowMs, limits);
+      return planRunning(instance, observation, nowMs, limits);
     default:
       return desired satisfies never;
   }
 }
 
-function planStopped(instance: Instance, seen: Known, nowMs: number, limits: Limits): Step {
+function planStopped(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
   const { observed } = instance;
-  if (seen.kind === 'present' && runsStill(seen)) return halt(instance, nowMs, limits);
+  if (observation.kind === 'present' && isStillRunning(observation)) return planHalt(instance, nowMs, limits);
   // An instance that failed to start is Stopped after its archive failed or was cancelled.
   const { kind } = instance.operation;
   const wasArchiving = observed.status === 'StartingFailed' && (kind === 'archive' || kind === 'stop');
   if (hasFailed(observed.status) && !wasArchiving) return { do: 'rest' };
-  const reason = endedBy(instance);
-  const at = diagnosisFields(reason, observed.diagnosis === reason ? observed.diagnosisMessage : diagnoses[reason]);
+  const reason = stopReason(instance);
+  const diagnosis = diagnosisFields(
+    reason,
+    observed.diagnosis === reason ? observed.diagnosisMessage : diagnoses[reason],
+  );
   if (observed.status === 'Stopped') {
     const settled = observed.phase === 'Stopped' && observed.diagnosis === reason;
-    return settled ? { do: 'rest' } : { do: 'settle', show: { phase: 'Stopped', progress: null, ...at } };
+    return settled ? { do: 'rest' } : { do: 'settle', show: { phase: 'Stopped', progress: null, ...diagnosis } };
   }
-  return { do: 'settle', show: { ...resting, status: nextStatus(observed.status, 'stop'), phase: 'Stopped', ...at } };
+  return {
+    do: 'settle',
+    show: { ...notRunning, status: nextStatus(observed.status, 'stop'), phase: 'Stopped', ...diagnosis },
+  };
 }
 
 /** The Docker sidecar may outlive a main process that exited. */
-const runsStill = ({ running, docker }: Present): boolean => running || docker === 'running';
+const isStillRunning = ({ running, docker }: PresentObservation): boolean => running || docker === 'running';
 
 /** The reason shown while stopped; '' if a caller or the operator asked for the stop. */
-function endedBy({ operation: { kind, cause, state }, observed }: Instance): Diagnosis {
+function stopReason({ operation: { kind, cause, state }, observed }: Instance): Diagnosis {
   if (kind === 'expandDisk') return observed.diagnosis;
   if (kind === 'archive' && state === 'Failed') return 'ArchiveFailed';
   return kind !== 'stop' || cause === 'user' || cause === 'operator' ? '' : cause;
 }
 
-function halt({ observed, requestedAtMs }: Instance, nowMs: number, limits: Limits): Step {
+function planHalt({ observed, requestedAtMs }: Instance, nowMs: number, limits: Limits): Step {
   const late = nowMs - countedFrom(requestedAtMs, observed) > limits.stopDeadlineMs;
   const graceMs = late ? 0 : limits.stopGraceMs;
   if (hasFailed(observed.status)) return { do: 'halt', show: {}, graceMs };
@@ -134,21 +140,23 @@ function halt({ observed, requestedAtMs }: Instance, nowMs: number, limits: Limi
 }
 
 /** Removes the container only once its root disk is saved; without a container nothing is saved. */
-function planArchived(instance: Instance, seen: Known, nowMs: number, limits: Limits): Step {
+function planArchived(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
   const { observed, archive, generation } = instance;
-  if (seen.kind === 'present') {
-    if (runsStill(seen)) return halt(instance, nowMs, limits);
+  if (observation.kind === 'present') {
+    if (isStillRunning(observation)) return planHalt(instance, nowMs, limits);
     return archive?.generation === generation ? { do: 'removeKept' } : { do: 'saveRoot' };
   }
   const hasMore = archive !== null && archive.replaces.length > 0;
   if (hasMore || instance.nodePorts.some(({ nodePort }) => nodePort !== 0)) return { do: 'removeKept' };
   if (observed.status === 'Archived')
-    return observed.phase === 'Archived' ? { do: 'rest' } : { do: 'settle', show: { ...resting, phase: 'Archived' } };
+    return observed.phase === 'Archived'
+      ? { do: 'rest' }
+      : { do: 'settle', show: { ...notRunning, phase: 'Archived' } };
   const message = archive === null ? 'there was no root disk to keep: its container was gone' : '';
   return {
     do: 'settle',
     show: {
-      ...resting,
+      ...notRunning,
       status: nextStatus(observed.status, 'archive'),
       phase: 'Archived',
       message,
@@ -157,18 +165,18 @@ function planArchived(instance: Instance, seen: Known, nowMs: number, limits: Li
   };
 }
 
-function planRunning(instance: Instance, seen: Known, nowMs: number, limits: Limits): Step {
+function planRunning(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
   const { observed } = instance;
   if (instance.waitsSinceMs !== null) return { do: 'place' };
-  const overdue = whatIsOverdue(instance, nowMs, limits);
+  const overdue = findOverdue(instance, nowMs, limits);
   if (overdue) return failPermanently(instance, overdue.reason, overdue.text);
-  if (seen.kind === 'present' && seen.running) {
+  if (observation.kind === 'present' && observation.running) {
     if (instance.mustHalt) return { do: 'halt', show: {}, graceMs: limits.stopGraceMs };
-    return planPresent(instance, seen, nowMs, limits);
+    return planPresent(instance, observation, nowMs, limits);
   }
   if (hadStarted(observed) && !instance.mustHalt) {
-    if (seen.kind === 'absent')
-      return startAgain(
+    if (observation.kind === 'absent')
+      return planRestart(
         instance,
         'ContainerExited',
         'the container was removed from the engine',
@@ -176,19 +184,26 @@ function planRunning(instance: Instance, seen: Known, nowMs: number, limits: Lim
         nowMs,
         limits,
       );
-    if (seen.exitCode !== null) {
-      const attempts = nowMs - seen.startedAtMs > STABLE_MS ? 1 : instance.attempts + 1;
-      const text = `the main process ended with exit code ${seen.exitCode}`;
-      return startAgain(instance, seen.outOfMemory ? 'OutOfMemory' : 'ContainerExited', text, attempts, nowMs, limits);
+    if (observation.exitCode !== null) {
+      const attempts = nowMs - observation.startedAtMs > STABLE_MS ? 1 : instance.attempts + 1;
+      const text = `the main process ended with exit code ${observation.exitCode}`;
+      return planRestart(
+        instance,
+        observation.outOfMemory ? 'OutOfMemory' : 'ContainerExited',
+        text,
+        attempts,
+        nowMs,
+        limits,
+      );
     }
   }
-  const pauseMs = pauseLeftMs(instance, seen, nowMs, limits);
+  const pauseMs = remainingBackOffMs(instance, observation, nowMs, limits);
   if (pauseMs > 0) return { do: 'rest', afterMs: pauseMs };
-  const event: StatusEvent = seen.kind === 'present' && observed.status === 'Initializing' ? 'made' : 'create';
+  const event: StatusEvent = observation.kind === 'present' && observed.status === 'Initializing' ? 'made' : 'create';
   return { do: 'ensure', show: { status: nextStatus(observed.status, event), healthy: false, runningSinceMs: 0 } };
 }
 
-function whatIsOverdue(
+function findOverdue(
   { observed, requestedAtMs }: Instance,
   nowMs: number,
   limits: Limits,
@@ -207,14 +222,19 @@ const countedFrom = (requestedAtMs: number, { countedFromMs }: Observed): number
   Math.max(requestedAtMs, countedFromMs);
 
 /** Engine events must not shorten the back-off of a container that exits at once. */
-function pauseLeftMs({ observed, attempts }: Instance, seen: Known, nowMs: number, limits: Limits): number {
+function remainingBackOffMs(
+  { observed, attempts }: Instance,
+  observation: KnownObservation,
+  nowMs: number,
+  limits: Limits,
+): number {
   const ended = observed.diagnosis === 'ContainerExited' || observed.diagnosis === 'OutOfMemory';
-  if (!ended || observed.phase !== 'Queued' || seen.kind === 'absent' || seen.startedAtMs === 0) return 0;
+  if (!ended || observed.phase !== 'Queued' || observation.kind === 'absent' || observation.startedAtMs === 0) return 0;
   const pauseMs = backOffMs(attempts, limits);
-  return Math.min(pauseMs, seen.startedAtMs + pauseMs - nowMs);
+  return Math.min(pauseMs, observation.startedAtMs + pauseMs - nowMs);
 }
 
-function startAgain(
+function planRestart(
   instance: Instance,
   reason: Diagnosis,
   text: string,
@@ -237,20 +257,20 @@ function startAgain(
   return { do: 'mark', show, attempts, afterMs: backOffMs(attempts, limits) };
 }
 
-function planPresent(instance: Instance, seen: Present, nowMs: number, limits: Limits): Step {
+function planPresent(instance: Instance, observation: PresentObservation, nowMs: number, limits: Limits): Step {
   const { observed, spec } = instance;
   if (observed.phase === 'Ready' && observed.status === 'Running') {
-    if (seen.answers === false && observed.healthy)
+    if (observation.answers === false && observed.healthy)
       return { do: 'mark', show: { healthy: false, ...diagnosisFields('Unhealthy', diagnoses.Unhealthy) } };
-    if (seen.answers === true && !observed.healthy)
+    if (observation.answers === true && !observed.healthy)
       return { do: 'mark', show: { healthy: true, ...diagnosisFields('', '') } };
     if (observed.diagnosis !== '' && observed.diagnosis !== 'Unhealthy')
       return { do: 'mark', show: diagnosisFields('', '') };
     if (isExpanding(instance)) return { do: 'grow' };
-    if (instance.filesStale || (spec.enableDocker && seen.docker === 'stopped')) return { do: 'refresh' };
+    if (instance.filesStale || (spec.enableDocker && observation.docker === 'stopped')) return { do: 'refresh' };
     return spec.initScript.trim() !== '' && instance.initExit === null ? { do: 'checkInit' } : { do: 'rest' };
   }
-  const from = Math.max(seen.startedAtMs, countedFrom(instance.requestedAtMs, observed));
+  const from = Math.max(observation.startedAtMs, countedFrom(instance.requestedAtMs, observed));
   if (nowMs - from > limits.readyDeadlineMs)
     return failPermanently(instance, 'StartTimeout', `not ready ${limits.readyDeadlineMs / 1000} s after its start`);
   return {
@@ -268,7 +288,7 @@ const hadStarted = (observed: Observed): boolean => observed.phase === 'Ready' |
 
 const hasFailed = (status: InstanceStatus): boolean => status === 'StartingFailed' || status === 'InitializationFailed';
 
-const resting = { healthy: false, runningSinceMs: 0, message: '', progress: null } as const;
+const notRunning = { healthy: false, runningSinceMs: 0, message: '', progress: null } as const;
 
 export const diagnosisFields = (
   diagnosis: Diagnosis,
@@ -285,5 +305,5 @@ export function failPermanently(
 ): PermanentFailure {
   const status = nextStatus(observed.status, 'giveUp');
   const reason = permanentReason(diagnosis);
-  return { do: 'giveUp', show: { ...resting, status, phase: 'Failed', ...diagnosisFields(reason, text) } };
+  return { do: 'giveUp', show: { ...notRunning, status, phase: 'Failed', ...diagnosisFields(reason, text) } };
 }

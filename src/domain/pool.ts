@@ -30,13 +30,13 @@ export interface PoolUsage {
 export const volumeTypeOfDisk = (kind: Exclude<DiskKind, 'volume' | 'snapshot'>): VolumeType =>
   kind === 'shared' ? 'filesystem' : 'highspeedstorage';
 
-const KEPT_FREE_SHARE = 0.05;
-const KEPT_FREE_LEAST_BYTES = BYTES_PER_GB;
-const KEPT_FREE_MOST_BYTES = 10 * BYTES_PER_GB;
+const RESERVED_SHARE = 0.05;
+const MIN_RESERVED_BYTES = BYTES_PER_GB;
+const MAX_RESERVED_BYTES = 10 * BYTES_PER_GB;
 
 /** Kept free on each file system, for the database and logs. Below it no new disk is begun. */
 export const reservedBytes = (totalBytes: number): number =>
-  Math.min(KEPT_FREE_MOST_BYTES, Math.max(KEPT_FREE_LEAST_BYTES, totalBytes * KEPT_FREE_SHARE));
+  Math.min(MAX_RESERVED_BYTES, Math.max(MIN_RESERVED_BYTES, totalBytes * RESERVED_SHARE));
 
 export const isNearlyFull = ({ totalBytes, freeBytes }: Space): boolean => freeBytes < reservedBytes(totalBytes);
 
@@ -51,6 +51,6 @@ const NEARLY_PROMISED_SHARE = 0.9;
 const NEARLY_FULL_FREE_SHARE = 0.1;
 
 /** Whether to warn the operator: most is reserved, or the file system nearly full. */
-export const wantsRoom = ({ limitGB: limit, usedGB }: PoolUsage, space: Space): boolean =>
+export const isShortOfSpace = ({ limitGB: limit, usedGB }: PoolUsage, space: Space): boolean =>
   usedGB >= limit * NEARLY_PROMISED_SHARE ||
   space.freeBytes < Math.max(reservedBytes(space.totalBytes), space.totalBytes * NEARLY_FULL_FREE_SHARE);

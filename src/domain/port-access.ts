@@ -15,12 +15,12 @@ export const defaultAccess = (port: number, nodePorts: readonly number[]): PortA
 
 /** Ports that are absent from the result are the owner's alone. */
 export function effectiveAccess(nodePorts: readonly number[], settings: AccessByPort): AccessByPort {
-  const held = new Map<number, PortAccess>();
+  const result = new Map<number, PortAccess>();
   for (const port of [...nodePorts, ...settings.keys()]) {
     const access = settings.get(port) ?? defaultAccess(port, nodePorts);
-    if (access !== 'owner') held.set(port, access);
+    if (access !== 'owner') result.set(port, access);
   }
-  return held;
+  return result;
 }
 
 export function changeAccess(

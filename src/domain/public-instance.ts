@@ -10,7 +10,7 @@ import type { Instance } from './instance.ts';
 import { toDollars } from './money.ts';
 
 /** Increment with every change of the members or their sources: start-up rewrites stored texts. */
-export const PUBLIC_SHAPE = 2;
+export const PUBLIC_OBJECT_VERSION = 2;
 
 export interface PublicInstance {
   instanceMetadata: { instanceAuth: { ownerUserName: string }; instanceId: string; instanceUsername: string };

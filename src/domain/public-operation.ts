@@ -15,7 +15,7 @@ import {
   type StageName,
 } from './operation.ts';
 
-const sayings: Readonly<Record<StageName, readonly [during: string, after: string]>> = {
+const stageTexts: Readonly<Record<StageName, readonly [during: string, after: string]>> = {
   Queued: ['waits for its turn', 'had its turn'],
   Placed: ['has its place in the region', 'has its place in the region'],
   Image: ['the image is made ready', 'the image is there'],
@@ -30,7 +30,7 @@ const sayings: Readonly<Record<StageName, readonly [during: string, after: strin
 
 function textOf(stage: Stage, operation: Operation): string {
   const { name, progress, endedAtMs } = stage;
-  const [during, after] = sayings[name];
+  const [during, after] = stageTexts[name];
   const amount = progress === null ? '' : `: ${amountOf(progress)}`;
   if (endedAtMs === null) return during + amount;
   return isStageComplete(name, operation) ? after + amount : `not finished: ${during}${amount}`;

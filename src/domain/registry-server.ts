@@ -1,6 +1,6 @@
 /** Server of names without one. */
 export const DOCKER_HUB = 'docker.io';
-const ALSO_THE_HUB = ['index.docker.io', 'registry-1.docker.io', 'registry.hub.docker.com'];
+const HUB_ALIASES = ['index.docker.io', 'registry-1.docker.io', 'registry.hub.docker.com'];
 
 const SERVER =
   /^(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?$/;
@@ -10,12 +10,12 @@ const urlOf = (server: string): string => `http://${server}`;
 /** Expects lower case. The URL parser checks ports and IPv4 parts. */
 export const isRegistryServer = (text: string): boolean => SERVER.test(text) && URL.canParse(urlOf(text));
 
-export const canonicalServer = (server: string): string => (ALSO_THE_HUB.includes(server) ? DOCKER_HUB : server);
+export const canonicalServer = (server: string): string => (HUB_ALIASES.includes(server) ? DOCKER_HUB : server);
 
 /** Engines try ports 443 and 80 if none is named. */
-export const isSameServer = (one: string, other: string): boolean => asOne(one) === asOne(other);
+export const isSameServer = (one: string, other: string): boolean => normalized(one) === normalized(other);
 
-function asOne(server: string): string {
+function normalized(server: string): string {
   const { hostname, host } = new URL(urlOf(server));
   return canonicalServer(host.endsWith(':443') ? hostname : host);
 }

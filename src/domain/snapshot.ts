@@ -71,11 +71,11 @@ export type SnapshotStep = { do: 'rest' | 'copy' | 'ready' | 'destroy' | 'forget
 
 export function planSnapshot(
   { status }: Pick<Snapshot, 'status'>,
-  seen: VolumeObservation,
+  observation: VolumeObservation,
   { destroyed }: { destroyed: boolean },
 ): SnapshotStep {
-  if (seen.kind === 'unknown') return { do: 'rest' };
-  const absent = seen.kind === 'absent';
+  if (observation.kind === 'unknown') return { do: 'rest' };
+  const absent = observation.kind === 'absent';
   switch (status) {
     case 'Pending':
       return { do: absent ? 'copy' : 'ready' };
@@ -89,7 +89,8 @@ export function planSnapshot(
   }
 }
 
-const DELETE_IT = 'Delete it, and take another once the operator has seen to what it says; the volume is as it was.';
+const RETRY_SNAPSHOT =
+  'Delete it, and take another once the operator has seen to what it says; the volume is as it was.';
 
 export const failSnapshot = (
   snapshot: Snapshot,
@@ -98,5 +99,5 @@ export const failSnapshot = (
 ): Snapshot => ({
   ...snapshot,
   status: 'Failed',
-  operation: failOperation(snapshot.operation, { reason, message, whatToDo: DELETE_IT }, nowMs),
+  operation: failOperation(snapshot.operation, { reason, message, whatToDo: RETRY_SNAPSHOT }, nowMs),
 });

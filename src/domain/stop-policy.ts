@@ -26,23 +26,23 @@ export const initialStopPolicy = ({ capRunMs, idle }: StopPolicyRules): StopPoli
   idle,
 });
 
-type Seen = Pick<Observed, 'status' | 'runningSinceMs'>;
+type RunState = Pick<Observed, 'status' | 'runningSinceMs'>;
 
-type ClockStopped = Pick<Instance, 'desired' | 'stopPolicy' | 'observed'>;
+type TimedInstance = Pick<Instance, 'desired' | 'stopPolicy' | 'observed'>;
 
 /** The earlier of the scheduled stop and the end of the longest run, which counts while Running. */
-export function stopDueAtMs({ desired, stopPolicy, observed }: ClockStopped): number | null {
+export function stopDueAtMs({ desired, stopPolicy, observed }: TimedInstance): number | null {
   if (desired !== 'running') return null;
-  const longest = longestMs(stopPolicy, observed);
-  if (stopPolicy.stopAtMs === null || longest === null) return stopPolicy.stopAtMs ?? longest;
-  return Math.min(stopPolicy.stopAtMs, longest);
+  const runEndMs = runEndsAtMs(stopPolicy, observed);
+  if (stopPolicy.stopAtMs === null || runEndMs === null) return stopPolicy.stopAtMs ?? runEndMs;
+  return Math.min(stopPolicy.stopAtMs, runEndMs);
 }
 
-const longestMs = ({ maxRunMs }: StopPolicy, { status, runningSinceMs }: Seen): number | null =>
+const runEndsAtMs = ({ maxRunMs }: StopPolicy, { status, runningSinceMs }: RunState): number | null =>
   maxRunMs === null || status !== 'Running' ? null : runningSinceMs + maxRunMs;
 
 export function dueStopCause(
-  instance: ClockStopped,
+  instance: TimedInstance,
   nowMs: number,
 ): Extract<Cause, 'ScheduledStop' | 'MaxRunTime'> | null {
   const atMs = stopDueAtMs(instance);
@@ -51,8 +51,8 @@ export function dueStopCause(
 }
 
 /** A start drops a scheduled stop in the past, which would stop the instance at once. */
-export const withoutPastStop = (ends: StopPolicy, nowMs: number): StopPolicy =>
-  ends.stopAtMs !== null && ends.stopAtMs <= nowMs ? { ...ends, stopAtMs: null } : ends;
+export const withoutPastStop = (policy: StopPolicy, nowMs: number): StopPolicy =>
+  policy.stopAtMs !== null && policy.stopAtMs <= nowMs ? { ...policy, stopAtMs: null } : policy;
 
 /** An absent member stays unchanged; null removes it. */
 export interface StopPolicyRequest {
@@ -63,32 +63,32 @@ export interface StopPolicyRequest {
 
 const MINUTE_MS = 60_000;
 /** Later times are refused as typing errors. */
-const FURTHEST_MS = 366 * 24 * 60 * MINUTE_MS;
+const MAX_AHEAD_MS = 366 * 24 * 60 * MINUTE_MS;
 
 /** Returns the new policy, or a message that says why it is refused. */
 export function nextStopPolicy(
-  ends: StopPolicy,
-  wish: StopPolicyRequest,
-  seen: Seen,
+  policy: StopPolicy,
+  request: StopPolicyRequest,
+  observed: RunState,
   rules: StopPolicyRules,
   nowMs: number,
 ): StopPolicy | string {
-  const { stopAtMs = ends.stopAtMs, idle = ends.idle } = wish;
-  const maxRunMs = wish.maxRunMs === undefined ? ends.maxRunMs : (wish.maxRunMs ?? rules.capRunMs);
-  const stop = wish.stopAtMs ?? null;
-  const longestRun = wish.maxRunMs ?? null;
+  const { stopAtMs = policy.stopAtMs, idle = policy.idle } = request;
+  const maxRunMs = request.maxRunMs === undefined ? policy.maxRunMs : (request.maxRunMs ?? rules.capRunMs);
+  const stop = request.stopAtMs ?? null;
+  const longestRun = request.maxRunMs ?? null;
   if (stop !== null) {
     if (stop <= nowMs)
       return `field "stopAtUnixMs" is ${stop}: it must be a time to come, and now it is ${nowMs}; to stop at once, use /instance/stop`;
-    if (stop > nowMs + FURTHEST_MS)
-      return `field "stopAtUnixMs" is ${stop}: it must be within a year, which is up to ${nowMs + FURTHEST_MS}; null takes it off`;
+    if (stop > nowMs + MAX_AHEAD_MS)
+      return `field "stopAtUnixMs" is ${stop}: it must be within a year, which is up to ${nowMs + MAX_AHEAD_MS}; null takes it off`;
   }
   if (longestRun !== null && rules.capRunMs !== null && longestRun > rules.capRunMs)
     return `field "maxRunMinutes" is ${minutes(longestRun)}: it must be at most ${minutes(rules.capRunMs)}, which the operator allows at most`;
-  const next = { ...ends, stopAtMs, maxRunMs, idle };
-  const longest = wish.maxRunMs === undefined ? null : longestMs(next, seen);
-  if (longest !== null && longest <= nowMs)
-    return `field "maxRunMinutes" is ${minutes(maxRunMs ?? 0)}: it must be more than ${minutes(nowMs - seen.runningSinceMs)}, as long has it been running; to stop at once, use /instance/stop`;
+  const next = { ...policy, stopAtMs, maxRunMs, idle };
+  const runEndMs = request.maxRunMs === undefined ? null : runEndsAtMs(next, observed);
+  if (runEndMs !== null && runEndMs <= nowMs)
+    return `field "maxRunMinutes" is ${minutes(maxRunMs ?? 0)}: it must be more than ${minutes(nowMs - observed.runningSinceMs)}, as long has it been running; to stop at once, use /instance/stop`;
   return next;
 }
 

@@ -68,11 +68,11 @@ export type VolumeStep =
 /** A Terminating volume is destroyed even if absent: partial data is invisible. */
 export function planVolume(
   { status, sizeGB, operation }: Pick<Volume, 'status' | 'sizeGB' | 'operation'>,
-  seen: VolumeObservation,
+  observation: VolumeObservation,
   { destroyed }: { destroyed: boolean },
 ): VolumeStep {
-  if (seen.kind === 'unknown') return { do: 'rest' };
-  const absent = seen.kind === 'absent';
+  if (observation.kind === 'unknown') return { do: 'rest' };
+  const absent = observation.kind === 'absent';
   switch (status) {
     case 'Pending':
       return absent ? { do: 'create' } : { do: 'mark', status: 'Bound' };
@@ -80,7 +80,7 @@ export function planVolume(
       return absent && destroyed ? { do: 'forget' } : { do: 'destroy' };
     case 'Bound':
       if (absent) return { do: 'mark', status: 'Lost' };
-      if (seen.sizeGB !== null && seen.sizeGB < sizeGB) return { do: 'grow' };
+      if (observation.sizeGB !== null && observation.sizeGB < sizeGB) return { do: 'grow' };
       return operation.endedAtMs === null ? { do: 'mark', status: 'Bound' } : { do: 'rest' };
     case 'Lost':
       return absent ? { do: 'rest' } : { do: 'mark', status: 'Bound' };
@@ -94,16 +94,16 @@ export function planVolume(
 /** `hasGB`: size that remains after a failed growth; null after a failed creation. */
 export function failVolume(
   volume: Volume,
-  why: { reason: string; message: string; hasGB: number | null },
+  failure: { reason: string; message: string; hasGB: number | null },
   nowMs: number,
 ): Volume {
-  const { reason, message, hasGB } = why;
-  const error = { reason, message, whatToDo: hasGB === null ? MAKE_ANEW : GROW_LATER };
+  const { reason, message, hasGB } = failure;
+  const error = { reason, message, whatToDo: hasGB === null ? RECREATE : GROW_LATER };
   const operation = failOperation(volume.operation, error, nowMs);
   return hasGB === null ? { ...volume, status: 'Failed', operation } : { ...volume, sizeGB: hasGB, operation };
 }
 
-const MAKE_ANEW =
+const RECREATE =
   'Delete it, and make it again once the operator has seen to what it says; what it was to be a copy of is as it was.';
 const GROW_LATER = 'It is as it was. Expand it again once the operator has seen to what it says.';
 

@@ -10,7 +10,7 @@ import { imageId, instanceTypeId, regionId, type RegionId } from '../domain/ids.
 import { BYTES_PER_GB } from '../domain/disk.ts';
 import { volumeTypeOfDisk } from '../domain/pool.ts';
 import { fromDollars, type Micros } from '../domain/money.ts';
-import { PUBLIC_SHAPE } from '../domain/public-instance.ts';
+import { PUBLIC_OBJECT_VERSION } from '../domain/public-instance.ts';
 import {
   regionWithUsage,
   saveImage,
@@ -229,7 +229,7 @@ export async function keepNodePortAddress(config: Config, store: Store, regionId
  */
 export async function refreshPublicTexts(store: Store, region: Region, signal: AbortSignal): Promise<void> {
   const name = `texts.${region.id}`;
-  const shown = JSON.stringify({ shape: PUBLIC_SHAPE, region });
+  const shown = JSON.stringify({ shape: PUBLIC_OBJECT_VERSION, region });
   if ((await setting(store.read, name)) === shown) return;
   for (let after = ''; ;) {
     if (signal.aborted) return;

@@ -208,9 +208,9 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'what-is-away-is-gone',
     file: 'domain/plan.ts',
-    find: 'export function plan(instance: Instance, seen: InstanceObservation, nowMs: number, limits: Limits): Step {\n',
+    find: 'export function plan(instance: Instance, observation: InstanceObservation, nowMs: number, limits: Limits): Step {\n',
     replace:
-      "export function plan(instance: Instance, sight: InstanceObservation, nowMs: number, limits: Limits): Step {\n  const seen: InstanceObservation = sight.kind === 'unknown' ? { kind: 'absent' } : sight;\n",
+      "export function plan(instance: Instance, actual: InstanceObservation, nowMs: number, limits: Limits): Step {\n  const observation: InstanceObservation = actual.kind === 'unknown' ? { kind: 'absent' } : actual;\n",
     suffers: 'an engine that is away for a minute fails all that runs on it',
   },
   // ---- disks
@@ -238,7 +238,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-growth-is-left-half-done',
     file: 'domain/volume.ts',
-    find: "if (seen.sizeGB !== null && seen.sizeGB < sizeGB) return { do: 'grow' };",
+    find: "if (observation.sizeGB !== null && observation.sizeGB < sizeGB) return { do: 'grow' };",
     replace: '',
     suffers: 'a volume of 40 GB is full at 20',
   },
@@ -246,8 +246,8 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-released-one-rests-too-early',
     file: 'domain/plan.ts',
-    find: "return seen.kind === 'absent' && observed.phase === 'Cleaned' ? { do: 'rest' }",
-    replace: "return seen.kind === 'absent' ? { do: 'rest' }",
+    find: "return observation.kind === 'absent' && observed.phase === 'Cleaned' ? { do: 'rest' }",
+    replace: "return observation.kind === 'absent' ? { do: 'rest' }",
     suffers: 'what was terminated before it ran keeps its node ports and disks for ever',
   },
   {

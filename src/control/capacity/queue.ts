@@ -74,7 +74,7 @@ export async function reserveCapacity(
 export async function availableBehindQueue(db: Db, counted: RegionWithUsage, nowMs: number): Promise<Behind> {
   const turns = walkQueue(counted, nowMs);
   for await (const one of decideInOrder(db, counted.region.id, turns)) void one;
-  return { open: turns.open(), kept: turns.kept() };
+  return { open: turns.free(), kept: turns.reservedCount() };
 }
 
 /** The line from its head, as far as anybody may be placed, each with whether it is. */
@@ -84,9 +84,9 @@ async function* decideInOrder(
   turns: ReturnType<typeof walkQueue>,
 ): AsyncGenerator<QueueEntry & { isOn: boolean }> {
   for await (const one of queueEntries(db, region)) {
-    const held = turns.mayBeKept(one) ? await capacityUsedBy(db, region, one.ownerId) : zeroCapacity;
-    yield { ...one, isOn: turns.pass(one, held) };
-    if (turns.isOver()) return;
+    const held = turns.mayReserve(one) ? await capacityUsedBy(db, region, one.ownerId) : zeroCapacity;
+    yield { ...one, isOn: turns.visit(one, held) };
+    if (turns.isExhausted()) return;
   }
 }
 
@@ -103,7 +103,12 @@ export interface EnqueueOptions {
  * As it is in line, its node ports counted. Refuses one that does not want to wait, whose account has enough in line, or for which
  * there are no such ports.
  */
-export async function enqueue(tx: Db, instance: Instance, noRoom: CapacityShortage, waits: EnqueueOptions): Promise<Instance> {
+export async function enqueue(
+  tx: Db,
+  instance: Instance,
+  noRoom: CapacityShortage,
+  waits: EnqueueOptions,
+): Promise<Instance> {
   const { ports, waitMs, nowMs } = waits;
   const { spec, ownerId } = instance;
   const { type } = spec;
@@ -127,7 +132,11 @@ export const queuedDiagnosis = (type: Type, before: number): ReturnType<typeof d
   diagnosisFields('NoCapacity', `waits for room for ${type.name}: ${before} before it`);
 
 /** Says what is short, by how much, the nearest type that would fit now, and how to wait. */
-function noCapacity({ counted, open, kept, waiting }: CapacityShortage, type: Type, { ports, catalog }: EnqueueOptions): Refusal {
+function noCapacity(
+  { counted, open, kept, waiting }: CapacityShortage,
+  type: Type,
+  { ports, catalog }: EnqueueOptions,
+): Refusal {
   const { region, total, used } = counted;
   if (used.nodePorts + ports > total.nodePorts) {
     const free = Math.max(0, total.nodePorts - used.nodePorts);

@@ -4,7 +4,7 @@
  * Administrators are warned earlier.
  */
 import { BYTES_PER_GB } from '../../domain/disk.ts';
-import { isNearlyFull, limitGB, wantsRoom, type Space } from '../../domain/pool.ts';
+import { isNearlyFull, limitGB, isShortOfSpace, type Space } from '../../domain/pool.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { usageOfPools } from '../../store/tables/disks.ts';
 import { setPoolWarned, poolsOf, savePool, type Pool } from '../../store/tables/pools.ts';
@@ -59,7 +59,7 @@ export function makeFreeSpaceMonitor(deps: FreeSpaceDeps): FreeSpaceMonitor {
     { regionId, limitGB: limit, usedGB, warned }: Pool,
     seen: Space,
   ): Promise<void> {
-    const low = wantsRoom({ limitGB: limit, usedGB }, seen);
+    const low = isShortOfSpace({ limitGB: limit, usedGB }, seen);
     if (low === warned) return;
     const freeGB = Math.floor(seen.freeBytes / BYTES_PER_GB);
     const data = { pool: name, limitGB: limit, promisedGB: usedGB, freeOnHostGB: freeGB };

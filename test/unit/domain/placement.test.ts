@@ -45,8 +45,8 @@ const placedOf = (
   newcomer = of(0, 0),
 ): { placed: boolean[]; newcomer: boolean } => {
   const turns = walkQueue(at, NOW_MS);
-  const placed = line.map((one) => ('need' in one ? one : waits(one))).map((one) => turns.pass(one, one.held));
-  return { placed, newcomer: fits(newcomer, turns.open()) };
+  const placed = line.map((one) => ('need' in one ? one : waits(one))).map((one) => turns.visit(one, one.held));
+  return { placed, newcomer: fits(newcomer, turns.free()) };
 };
 
 test('who came first is placed first, and a smaller one behind does not take what is kept for it', () => {
@@ -149,7 +149,7 @@ const heldIn = ({ running }: World, { ownerId }: QueuedRequest): Capacity =>
 /** Places whoever may be placed. Answers their names. */
 function settle(world: World): number[] {
   const turns = walkQueue(roomOf(world), world.nowMs);
-  const placed = world.line.filter((one) => turns.pass(one, heldIn(world, one)));
+  const placed = world.line.filter((one) => turns.visit(one, heldIn(world, one)));
   world.running.push(...placed);
   world.line = world.line.filter((one) => !placed.includes(one));
   return placed.map(({ name }) => name);

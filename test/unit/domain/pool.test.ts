@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { isNearlyFull, reservedBytes, limitGB, wantsRoom } from '../../../src/domain/pool.ts';
+import { isNearlyFull, reservedBytes, limitGB, isShortOfSpace } from '../../../src/domain/pool.ts';
 
 const GB = 1024 ** 3;
 const everything = { sizeGB: null, overcommit: 1 };
@@ -33,7 +33,7 @@ test('a place is nearly full once less is free than is kept', () => {
 
 test('a pool wants room once nine tenths are promised, or a tenth of its place is left', () => {
   const roomy = { totalBytes: 100 * GB, freeBytes: 50 * GB };
-  expect(wantsRoom({ limitGB: 100, usedGB: 89 }, roomy)).toBe(false);
-  expect(wantsRoom({ limitGB: 100, usedGB: 90 }, roomy)).toBe(true);
-  expect(wantsRoom({ limitGB: 100, usedGB: 0 }, { ...roomy, freeBytes: 9 * GB })).toBe(true);
+  expect(isShortOfSpace({ limitGB: 100, usedGB: 89 }, roomy)).toBe(false);
+  expect(isShortOfSpace({ limitGB: 100, usedGB: 90 }, roomy)).toBe(true);
+  expect(isShortOfSpace({ limitGB: 100, usedGB: 0 }, { ...roomy, freeBytes: 9 * GB })).toBe(true);
 });

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import type { Region } from '../../../src/domain/catalog.ts';
 import { regionId, volumeId } from '../../../src/domain/ids.ts';
 import { desiredStates, instanceStatuses } from '../../../src/domain/instance-states.ts';
-import { PUBLIC_SHAPE, publicInstance } from '../../../src/domain/public-instance.ts';
+import { PUBLIC_OBJECT_VERSION, publicInstance } from '../../../src/domain/public-instance.ts';
 import { anInstance } from './an-instance.ts';
 
 const region: Region = {
@@ -38,7 +38,7 @@ const digests = ['b5cebcc78b067650'];
 test('what instances say of themselves does not change without the number of its shape', () => {
   const digest = createHash('sha256').update(allTexts().join('\n')).digest('hex').slice(0, 16);
   expect(
-    { shape: PUBLIC_SHAPE, digest },
+    { shape: PUBLIC_OBJECT_VERSION, digest },
     'the texts of instances say something else than before: move PUBLIC_SHAPE by one and add this digest to the list',
   ).toEqual({ shape: digests.length + 1, digest: digests.at(-1) });
 });
