@@ -1,12 +1,17 @@
 /**
  * # The Docker engine
  *
- * Hands on a Docker Engine (20.10 and newer), or on Podman through its Docker-compatible API. Each file holds one noun:
- * `containers` the life of a container, `create-options` what it may do, `networks` and `subnets` where it lives, `images`,
- * `transfers` (pulls and pushes), `saves` (an image of a root disk), `refs` (names of images), `control-files`, `addresses` (dial),
- * `exec`, `kill` and `inside` (commands), `network-joins`, `network-parent` and `network-child` (from within a network), `names`, `inside-sockets`, `ends` (of runs), `logs` and `log-lines`, `docker-inside` and `docker-inside-options` (the daemon beside an instance with Docker), `usage`, `owned` (what is ours), `watch`, `host` (probe), `faults` and `registry-faults` (what answers
- * mean), `client` (the connection), `streams` (its formats), `turns` (how many at once), `observation` and `out-of-memory` (how an
- * inspect is read), `recipes` (images built here), `tools` (what images may lack).
+ * Hands on a Docker Engine (20.10 and newer), or on Podman through its Docker-compatible API. Each
+ * file holds one noun: `containers` the life of a container, `create-options` what it may do,
+ * `networks` and `subnets` where it lives, `images`, `transfers` (pulls and pushes), `saves` (an
+ * image of a root disk), `refs` (names of images), `control-files`, `addresses` (dial), `exec`,
+ * `kill` and `inside` (commands), `network-joins`, `network-parent` and `network-child` (from
+ * within a network), `names`, `inside-sockets`, `ends` (of runs), `logs` and `log-lines`,
+ * `docker-inside` and `docker-inside-options` (the daemon beside an instance with Docker), `usage`,
+ * `owned` (what is ours), `watch`, `host` (probe), `faults` and `registry-faults` (what answers
+ * mean), `client` (the connection), `streams` (its formats), `turns` (how many at once),
+ * `observation` and `out-of-memory` (how an inspect is read), `recipes` (images built here),
+ * `tools` (what images may lack).
  *
  * Nothing here decides: it is told, and says what it sees. What it can't see is unknown.
  */
@@ -18,12 +23,12 @@ import { isInstanceId } from '../../domain/ids.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Engine, Observation } from '../contract.ts';
 import { containerName, labels } from '../labels.ts';
-import { dial, makeAddresses } from './network/addresses.ts';
+import { dial, makeAddressCache } from './network/addresses.ts';
 import { makeClient, type Endpoint } from './client/client.ts';
 import { makeContainers } from './container/containers.ts';
 import { makeControlFiles } from './container/control-files.ts';
 import { makeDockerInside, type DockerInsideConfig } from './container/docker-inside.ts';
-import { makeEnds } from './container/run-ends.ts';
+import { makeRunEnds } from './container/run-ends.ts';
 import { abortFault, faultOf } from './client/faults.ts';
 import { makeHost } from './client/host.ts';
 import { makeImages, type BuildLocalImage } from './image/images.ts';
@@ -33,7 +38,7 @@ import { runCommand } from './exec/run-command.ts';
 import { openLog, readLog } from './exec/logs.ts';
 import { joinNetwork } from './network/joins.ts';
 import { makeNetworks } from './network/networks.ts';
-import { makeOwnedObjects } from './container/owned.ts';
+import { makeInventory } from './container/inventory.ts';
 import { makeSaves } from './image/saves.ts';
 import { defaultPool, type NetworkPool } from './network/subnets.ts';
 import { makeTools, type ToolsConfig } from './container/tools.ts';
@@ -69,7 +74,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
   const host = makeHost(client, setting?.mode ?? null);
   const networks = makeNetworks({ client, host, installation, pool: options.networkPool ?? defaultPool });
   const files = makeControlFiles(options.stateFolder);
-  const addresses = makeAddresses();
+  const addresses = makeAddressCache();
   const images = makeImages({ client, installation, buildLocalImage: options.buildLocalImage });
   const inside = makeDockerInside({ client, installation, host, setting, onImageGone: images.forget });
   const tools = makeTools({ client, installation, host, setting: options.tools, log });
@@ -84,12 +89,12 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
     tools,
     onImageGone: images.forget,
   });
-  const owned = makeOwnedObjects({ client, installation, containers, inside, networks, images });
+  const inventory = makeInventory({ client, installation, containers, inside, networks, images });
   const save = makeSaves({ client, installation, containers, images });
   const usage = makeUsage(client, installation, host);
   const onLost = (error: unknown, pauseMs: number): void =>
     log.warn({ err: error, pauseMs }, 'the stream of engine events broke; it is opened again');
-  const ends = makeEnds({ client, installation, onLost });
+  const runEnds = makeRunEnds({ client, installation, onLost });
   const inspects = makeSemaphore(INSPECTS_AT_ONCE, { abortError: abortFault });
   const stopping = new AbortController();
   const watches = new Set<Promise<void>>();
@@ -122,8 +127,8 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
     dockerImageRef: setting?.imageRef,
     probe: (signal) => host.probe(signal),
 
-    listOwned: (signal) => owned.list(signal),
-    discard: (one, signal) => owned.discard(one, signal),
+    listOwned: (signal) => inventory.list(signal),
+    discard: (one, signal) => inventory.discard(one, signal),
 
     async observe(ids, signal) {
       let names: Set<string> | null = null;
@@ -147,7 +152,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
 
     async ensureImage(ref, onProgress, signal, credentials, more) {
       await images.ensure(ref, onProgress, signal, credentials, more);
-      tools.sawImage(ref);
+      tools.onImagePresent(ref);
     },
     pushImage: (ref, onProgress, signal, credentials) => images.push(ref, onProgress, signal, credentials),
     removeImage: (ref, signal) => images.remove(ref, signal),
@@ -168,7 +173,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
     watch(onHint, signal) {
       const ended = AbortSignal.any([signal, stopping.signal]);
       const forgetAndHint = (id: InstanceId): void => {
-        addresses.forget(id);
+        addresses.delete(id);
         onHint(id);
       };
       const onLive = addresses.setLive;
@@ -194,27 +199,27 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
         const text = 'the container engine keeps its networks out of reach of Berth; only published node ports work';
         throw new EngineFault('rejected', text, { retry: false });
       }
-      return dial({ id, port, signal, addresses, get: containers.get });
+      return dial({ id, port, signal, addresses, inspect: containers.get });
     },
 
     async joinNetwork(id, signal) {
-      const { enter } = await host.facts(signal);
-      if (enter === null) {
+      const { nsenter } = await host.facts(signal);
+      if (nsenter === null) {
         const text =
           "Berth can not enter the networks of this container engine: that needs root, nsenter, and the engine on Berth's own machine";
         throw new EngineFault('rejected', text, { retry: false });
       }
-      return joinNetwork({ id, info: await getRunning(id, signal), enter, ends });
+      return joinNetwork({ id, info: await getRunning(id, signal), nsenter, runEnds });
     },
 
     async listenUnix(id, onConnection, signal) {
       const info = await getRunning(id, signal);
       const socket = await openInsideSocket(files.folder(id), onConnection, signal);
-      const stopTelling = ends.tell(id, info, socket.close);
+      const unsubscribe = runEnds.onEnd(id, info, socket.close);
       return {
         ...socket,
         close() {
-          stopTelling();
+          unsubscribe();
           socket.close();
         },
       };
@@ -224,7 +229,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
 
     async stop() {
       stopping.abort();
-      await Promise.all([...watches, ends.stop(), tools.stop()]);
+      await Promise.all([...watches, runEnds.stop(), tools.stop()]);
       client.stop();
     },
   };

@@ -220,7 +220,7 @@ export async function makeDockerFixture(): Promise<DockerFixture> {
     generationFollows: 'creation',
     lacks: {
       ...(facts.whyNoDocker === null ? {} : { dockerInside: facts.whyNoDocker }),
-      ...(facts.enter === null ? { joinNetwork: 'Berth is not root here, or has no nsenter' } : {}),
+      ...(facts.nsenter === null ? { joinNetwork: 'Berth is not root here, or has no nsenter' } : {}),
     },
     async stop() {
       try {

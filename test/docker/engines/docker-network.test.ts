@@ -270,11 +270,11 @@ describe('the process in a network', () => {
   it('ends after a while without work, and is begun again', async () => {
     const { spec } = await joined();
     const { NetworkSettings } = await fixture.inspect(spec.id);
-    const enter = fixture.facts.enter ?? expect.fail('it can not enter');
-    const alone = makeNetworkChild({ enter, network: NetworkSettings.SandboxKey, idleMs: 50 });
-    const question = { connect: { addresses: [loopback], names: [], servers: [], port: echoPort } };
+    const nsenter = fixture.facts.nsenter ?? expect.fail('the host has no nsenter');
+    const alone = makeNetworkChild({ nsenter, network: NetworkSettings.SandboxKey, idleMs: 50 });
+    const request = { connect: { addresses: [loopback], names: [], servers: [], port: echoPort } };
     for (let round = 0; round < 2; round++) {
-      (await alone.ask(question, deadline())).unref();
+      (await alone.open(request, deadline())).unref();
       await child();
       await until('it has ended', async () => (await children()).length === 0);
     }
@@ -282,13 +282,13 @@ describe('the process in a network', () => {
   });
 
   it("never works in the host's own network", async () => {
-    const enter = fixture.facts.enter ?? expect.fail('it can not enter');
-    const lost = makeNetworkChild({ enter, network: '/proc/self/ns/net' });
-    const question = { listen: { host: '127.0.0.1', port: 0 }, onEarly: () => {} };
-    await expectFault(lost.ask(question, deadline()), 'rejected');
+    const nsenter = fixture.facts.nsenter ?? expect.fail('the host has no nsenter');
+    const lost = makeNetworkChild({ nsenter, network: '/proc/self/ns/net' });
+    const request = { listen: { host: '127.0.0.1', port: 0 }, onEarly: () => {} };
+    await expectFault(lost.open(request, deadline()), 'rejected');
     await until('it is gone', async () => (await children()).length === 0);
-    const nowhere = makeNetworkChild({ enter, network: '/nowhere' });
-    await expectFault(nowhere.ask(question, deadline()), 'unreachable');
+    const nowhere = makeNetworkChild({ nsenter, network: '/nowhere' });
+    await expectFault(nowhere.open(request, deadline()), 'unreachable');
   });
 
   it('ends with us, whatever ended us', async () => {

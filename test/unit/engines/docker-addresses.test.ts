@@ -4,7 +4,7 @@ import { networkInterfaces } from 'node:os';
 import type { ContainerInspectInfo } from 'dockerode';
 import { expect, onTestFinished, test } from 'vitest';
 import { instanceIdOf } from '../../../src/domain/ids.ts';
-import { dial, makeAddresses } from '../../../src/engines/docker/network/addresses.ts';
+import { dial, makeAddressCache } from '../../../src/engines/docker/network/addresses.ts';
 
 const id = instanceIdOf('notebook-aaaaaaaa-1111-4111-8111-aaaaaaaaaaaa');
 
@@ -50,16 +50,16 @@ test.each([
   '/var/run/docker.sock',
 ])('%s is not dialled', async (address) => {
   const { port, connections } = await listening();
-  const addresses = makeAddresses();
+  const addresses = makeAddressCache();
   addresses.setLive(true);
-  // The second time it is claimIdempotencyKey.
+  // The second dial finds a cached address.
   for (let round = 0; round < 2; round += 1) {
     const dialled = dial({
       id,
       port,
       signal: AbortSignal.timeout(2_000),
       addresses,
-      get: async () => runsAt(address),
+      inspect: async () => runsAt(address),
     });
     await expect(dialled).rejects.toMatchObject({ kind: 'rejected', message: expect.stringContaining(address) });
   }
@@ -71,8 +71,8 @@ test('an address where an instance can be is dialled', async ({ skip }) => {
   const address = all.find(({ internal, family }) => !internal && family === 'IPv4')?.address;
   skip(address === undefined, 'this machine has no address but its own');
   const { port, connections } = await listening();
-  const get = async (): Promise<ContainerInspectInfo> => runsAt(address ?? '');
-  const socket = await dial({ id, port, signal: AbortSignal.timeout(5_000), addresses: makeAddresses(), get });
+  const inspect = async (): Promise<ContainerInspectInfo> => runsAt(address ?? '');
+  const socket = await dial({ id, port, signal: AbortSignal.timeout(5_000), addresses: makeAddressCache(), inspect });
   await new Promise((resolve) => socket.resume().once('close', resolve));
   expect(connections()).toBe(1);
 });

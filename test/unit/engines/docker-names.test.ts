@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { meaningOf, readName } from '../../../src/engines/docker/container/names.ts';
+import { targetOf, resolveName } from '../../../src/engines/docker/network/names.ts';
 
 const hosts =
   '127.0.0.1\tlocalhost\n::1 localhost ip6-localhost\n# 10.0.0.9 berth-0\n10.0.0.2 Berth-0 other # here\nnonsense\n';
@@ -12,24 +12,24 @@ const resolvConf =
 
 describe('a name in an instance', () => {
   test('means what its file of hosts says, whatever the case', () => {
-    expect(meaningOf('LOCALHOST', hosts, resolvConf).addresses).toEqual(['127.0.0.1', '::1']);
-    expect(meaningOf('berth-0', hosts, resolvConf).addresses).toEqual(['10.0.0.2']);
-    expect(meaningOf('here', hosts, resolvConf).addresses, 'comments are none').toEqual([]);
+    expect(targetOf('LOCALHOST', hosts, resolvConf).addresses).toEqual(['127.0.0.1', '::1']);
+    expect(targetOf('berth-0', hosts, resolvConf).addresses).toEqual(['10.0.0.2']);
+    expect(targetOf('here', hosts, resolvConf).addresses, 'comments are none').toEqual([]);
   });
 
   test('is asked of its name servers otherwise, with its domains', () => {
     const asked = { addresses: [], servers: ['127.0.0.11'] };
-    expect(meaningOf('db', hosts, resolvConf)).toEqual({ ...asked, names: ['db.one.test', 'db.two.test', 'db'] });
-    expect(meaningOf('db.test', hosts, resolvConf).names).toEqual(['db.test', 'db.test.one.test', 'db.test.two.test']);
-    expect(meaningOf('db.test.', hosts, resolvConf).names).toEqual(['db.test.']);
+    expect(targetOf('db', hosts, resolvConf)).toEqual({ ...asked, names: ['db.one.test', 'db.two.test', 'db'] });
+    expect(targetOf('db.test', hosts, resolvConf).names).toEqual(['db.test', 'db.test.one.test', 'db.test.two.test']);
+    expect(targetOf('db.test.', hosts, resolvConf).names).toEqual(['db.test.']);
   });
 
   test('localhost is itself without any file, and no other name is anything', async () => {
     const none = { hosts: '/nowhere/hosts', resolvConf: '' };
-    expect((await readName('localhost', none)).addresses).toEqual(['127.0.0.1', '::1']);
-    expect(await readName('db', none)).toEqual({ addresses: [], names: ['db'], servers: [] });
-    expect((await readName('192.0.2.1', none)).addresses).toEqual(['192.0.2.1']);
-    expect((await readName('::1', none)).addresses).toEqual(['::1']);
+    expect((await resolveName('localhost', none)).addresses).toEqual(['127.0.0.1', '::1']);
+    expect(await resolveName('db', none)).toEqual({ addresses: [], names: ['db'], servers: [] });
+    expect((await resolveName('192.0.2.1', none)).addresses).toEqual(['192.0.2.1']);
+    expect((await resolveName('::1', none)).addresses).toEqual(['::1']);
   });
 
   test('of files that an instance made huge only the beginning counts', async () => {
@@ -38,11 +38,11 @@ describe('a name in an instance', () => {
     const files = { hosts: path.join(folder, 'hosts'), resolvConf: path.join(folder, 'resolv.conf') };
     await writeFile(files.hosts, `10.0.0.1 near\n${'# \n'.repeat(1_000_000)}10.0.0.2 far\n`);
     await writeFile(files.resolvConf, `${'nameserver 10.0.0.3\n'.repeat(1_000)}search ${'a.test '.repeat(1_000)}`);
-    expect((await readName('near', files)).addresses).toEqual(['10.0.0.1']);
-    const far = await readName('far', files);
+    expect((await resolveName('near', files)).addresses).toEqual(['10.0.0.1']);
+    const far = await resolveName('far', files);
     expect(far.addresses).toEqual([]);
     expect([far.servers.length, far.names.length]).toEqual([3, 7]);
     await writeFile(files.hosts, '10.0.0.1 many\n'.repeat(4_000));
-    expect((await readName('many', files)).addresses.length).toBe(8);
+    expect((await resolveName('many', files)).addresses.length).toBe(8);
   });
 });

@@ -8,14 +8,14 @@ import { chooseGpus, createOptions, gpuLabel, gpusOf } from '../../../src/engine
 import {
   abortFault,
   faultOf,
-  isLostSightOf,
+  isUntracked,
   isNameTaken,
   isNetworkGone,
   portTakenText,
   takenPort,
 } from '../../../src/engines/docker/client/faults.ts';
 import type { HostFacts } from '../../../src/engines/docker/client/host.ts';
-import { linesOf, makeDemultiplexer } from '../../../src/engines/docker/exec/streams.ts';
+import { linesOf, makeDemultiplexer } from '../../../src/engines/docker/client/streams.ts';
 import {
   checkPool,
   defaultPool,
@@ -122,9 +122,9 @@ describe('faults', () => {
     const taken = 'Conflict. The container name "/berth-x" is already in use by container "1234"';
     expect(isNameTaken(faultOf(answer(409, taken)))).toBe(true);
     expect(isNameTaken(faultOf(answer(409, 'removal of container x is already in progress')))).toBe(false);
-    expect(isLostSightOf(faultOf(answer(500, 'task 487ea3d767f2: already exists: unknown')))).toBe(true);
-    expect(isLostSightOf(faultOf(answer(500, 'id already in use')))).toBe(true);
-    expect(isLostSightOf(faultOf(answer(500, 'driver failed: address already in use')))).toBe(false);
+    expect(isUntracked(faultOf(answer(500, 'task 487ea3d767f2: already exists: unknown')))).toBe(true);
+    expect(isUntracked(faultOf(answer(500, 'id already in use')))).toBe(true);
+    expect(isUntracked(faultOf(answer(500, 'driver failed: address already in use')))).toBe(false);
     expect(isNetworkGone(faultOf(answer(404, 'network berth-1-2 not found')))).toBe(true);
     expect(isNetworkGone(faultOf(answer(400, 'network berth-1-2 is ambiguous (2 matches found on name)')))).toBe(true);
     expect(isNetworkGone(faultOf(answer(404, 'No such container: x')))).toBe(false);
@@ -145,9 +145,9 @@ describe('create options', () => {
     gpuDriver: null,
     gpus: [],
     dial: true,
-    enter: null,
+    nsenter: null,
     whyNoDocker: null,
-    controlGroups: 1,
+    cgroupVersion: 1,
     sharesLimits: false,
   };
   const id = instanceIdOf('00000000-0000-4000-8000-000000000001');

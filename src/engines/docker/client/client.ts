@@ -1,8 +1,8 @@
 /**
- * The way to the engine: dockerode over one keep-alive agent, and `call`, which every request goes through.
+ * Client of the engine: dockerode over one keep-alive agent; every request goes through `call`.
  *
- * No API version is asked for, so the engine speaks its newest: pinning 1.41 (Docker 20.10) would lock out Docker 29, which
- * no longer speaks it, and what is used here means the same in all of them.
+ * No API version is pinned, so the engine speaks its newest: Docker 29 no longer accepts 1.41
+ * (Docker 20.10), and the calls used here mean the same in all versions.
  */
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
@@ -15,7 +15,7 @@ export type Endpoint =
   | { socketPath: string }
   | { host: string; port: number; protocol: 'http' | 'https'; ca?: Buffer; cert?: Buffer; key?: Buffer };
 
-/** Reads the text of `DOCKER_HOST`. Throws a sentence for the operator. */
+/** Parses `DOCKER_HOST`. Throws with a message for the operator. */
 export function endpointOf(dockerHost: string, tls?: { ca: Buffer; cert: Buffer; key: Buffer }): Endpoint {
   if (dockerHost.startsWith('/')) return { socketPath: dockerHost };
   const url = URL.canParse(dockerHost) ? new URL(dockerHost) : null;
@@ -30,16 +30,18 @@ export function endpointOf(dockerHost: string, tls?: { ca: Buffer; cert: Buffer;
 
 export interface Client {
   docker: Docker;
-  /** On this machine, so that its folders, /proc and the containers' addresses are ours to look at. */
+  /**
+   * The engine is on this machine: its folders, /proc and the containers' addresses are accessible.
+   */
   local: boolean;
   /**
-   * Runs one request under `signal`. Rejects with an `EngineFault` alone, and at once when the signal fires: dockerode's own
-   * handling forgets a caller whose connection breaks in the middle of an answer.
+   * Runs one request. Rejects only with an `EngineFault`, and at once on abort: dockerode never
+   * settles a call whose connection breaks during the answer.
    */
   call<T>(signal: AbortSignal, request: (abortSignal: AbortSignal) => Promise<T>): Promise<T>;
-  /** A GET for which dockerode's types take no signal. */
+  /** GET for calls whose dockerode types take no signal. */
   get(path: string, signal: AbortSignal): Promise<unknown>;
-  /** The same, its answer as it comes. */
+  /** GET with a streamed answer. */
   stream(path: string, signal: AbortSignal): Promise<Readable>;
   stop(): void;
 }
@@ -47,12 +49,12 @@ export interface Client {
 export function makeClient(endpoint: Endpoint): Client {
   const secure = 'protocol' in endpoint && endpoint.protocol === 'https';
   const agent = secure ? new HttpsAgent({ keepAlive: true }) : new HttpAgent({ keepAlive: true });
-  // The modem writes out each request for a log that nobody reads, agent, sockets and buffers with it: 70 ms of processor a launch.
+  // The modem inspects each request for a debug log, agent and sockets included: 70 ms a launch.
   Object.defineProperty(agent, inspect.custom, { value: () => 'Agent' });
-  // All that dockerode would take from DOCKER_* of the environment is given here, if only as nothing.
-  const nothing = { socketPath: undefined, host: undefined, port: undefined, timeout: undefined, version: undefined };
+  // Every option that dockerode would read from DOCKER_* is set, if only to undefined.
+  const unset = { socketPath: undefined, host: undefined, port: undefined, timeout: undefined, version: undefined };
   const tls = { ca: undefined, cert: undefined, key: undefined };
-  const options = { ...nothing, ...tls, protocol: 'http' as const, pathPrefix: '/', agent, ...endpoint };
+  const options = { ...unset, ...tls, protocol: 'http' as const, pathPrefix: '/', agent, ...endpoint };
   const docker = new Docker(options);
 
   const call: Client['call'] = async (signal, request) => {
@@ -69,21 +71,21 @@ export function makeClient(endpoint: Endpoint): Client {
     }
   };
 
-  const ask = (path: string, signal: AbortSignal, isStream: boolean): Promise<unknown> =>
+  const request = (path: string, signal: AbortSignal, isStream: boolean): Promise<unknown> =>
     call(
       signal,
       (abortSignal) =>
         new Promise((resolve, reject) => {
-          // Of a path with a query the modem cuts the last character, in which it expects a lone question mark.
-          const whole = path.includes('?') ? `${path}&` : path;
+          // The modem removes the last character of a path with a query, expecting a lone `?`.
+          const padded = path.includes('?') ? `${path}&` : path;
           const statusCodes = { 200: true, 500: 'server error' };
-          const request = { path: whole, method: 'GET', isStream, abortSignal, statusCodes };
-          docker.modem.dial(request, (error: unknown, answer: unknown) => (error ? reject(error) : resolve(answer)));
+          const options_ = { path: padded, method: 'GET', isStream, abortSignal, statusCodes };
+          docker.modem.dial(options_, (error: unknown, answer: unknown) => (error ? reject(error) : resolve(answer)));
         }),
     );
-  const get: Client['get'] = (path, signal) => ask(path, signal, false);
+  const get: Client['get'] = (path, signal) => request(path, signal, false);
   const stream: Client['stream'] = async (path, signal) => {
-    const answer = await ask(path, signal, true);
+    const answer = await request(path, signal, true);
     if (!(answer instanceof Readable)) throw new Error(`the engine's answer to ${path} is no stream`);
     return answer;
   };

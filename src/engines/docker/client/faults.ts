@@ -1,33 +1,35 @@
 /**
- * What the Docker engine answers, in the words of the engine contract. Docker has no error codes: a status, which is often 500
- * for what the caller did, and a sentence. So both are read, and the sentences are those of Docker 20.10 to 28 and Podman 4.
+ * Maps the engine's answers to `EngineFault`s. Docker has no error codes, only a status, often 500
+ * for a caller's mistake, and a sentence. Both are read; the sentences are of Docker 20.10 to 28
+ * and Podman 4.
  *
- * An answer that nobody here knows is never read as "absent": it becomes `rejected` or `unreachable`, both to be tried again.
+ * An unknown answer is never read as "absent": it becomes `rejected` or `unreachable`, both to
+ * retry.
  */
 import { z } from 'zod';
 import { EngineFault, type FaultKind, type FaultReason } from '../../../domain/engine-fault.ts';
 
-const refused = z.object({ statusCode: z.number(), json: z.unknown().optional(), message: z.string() });
-const said = z.union([
+const httpError = z.object({ statusCode: z.number(), json: z.unknown().optional(), message: z.string() });
+const errorBody = z.union([
   z.object({ message: z.string() }),
   z.object({ cause: z.string() }),
   z.object({ error: z.string() }),
 ]);
-const failedCall = z.object({ code: z.string() });
+const systemError = z.object({ code: z.string() });
 
-/** The engine's status for a call that ended in this fault; 0 when there was no answer at all. */
+/** HTTP status behind a fault; 0 without an answer. */
 export function statusOf(fault: unknown): number {
-  const parsed = refused.safeParse(fault instanceof EngineFault ? fault.cause : fault);
+  const parsed = httpError.safeParse(fault instanceof EngineFault ? fault.cause : fault);
   return parsed.success ? parsed.data.statusCode : 0;
 }
 
-/** The engine's own sentence, '' when there was no answer. */
+/** The engine's own message; of an error without an answer, its message. */
 export function sentenceOf(fault: unknown): string {
   const error = fault instanceof EngineFault ? fault.cause : fault;
-  const parsed = refused.safeParse(error);
+  const parsed = httpError.safeParse(error);
   if (!parsed.success) return error instanceof Error ? error.message : '';
-  const body = said.safeParse(parsed.data.json);
-  // Of a stream the body is not kept, only written into the message.
+  const body = errorBody.safeParse(parsed.data.json);
+  // dockerode drops a stream's body, and only writes it into the message.
   if (!body.success) return parsed.data.message.replace(/^\(HTTP code \d+\) [^-]*- /, '').trim();
   const { data } = body;
   return 'message' in data ? data.message : 'cause' in data ? data.cause : data.error;
@@ -35,7 +37,7 @@ export function sentenceOf(fault: unknown): string {
 
 const portTaken = /port is already allocated|address already in use|ports are not available|failed to bind host port/i;
 
-interface Known {
+interface Pattern {
   pattern: RegExp;
   kind: FaultKind;
   retry: boolean;
@@ -43,7 +45,7 @@ interface Known {
   message: string;
 }
 
-const known: readonly Known[] = [
+const patterns: readonly Pattern[] = [
   {
     pattern: /invalid reference format|repository name must be/i,
     kind: 'rejected',
@@ -71,7 +73,7 @@ const known: readonly Known[] = [
     message: "the account's network went away meanwhile",
   },
   {
-    // Its own store is closed already: what it says of anything else then is no more to be believed.
+    // The engine's store is closed: other statements of a stopping engine are unreliable.
     pattern: /failed to \w+ (store|object|endpoint).*: open : no such file|^open : no such file or directory$/i,
     kind: 'unreachable',
     retry: true,
@@ -159,7 +161,7 @@ const known: readonly Known[] = [
     message: 'a folder that is to be mounted is not on the host',
   },
   {
-    // Its own words say both "not a directory" and the advice, so this stands behind what a missing folder is known by.
+    // After the pattern of a missing folder: these messages may contain both.
     pattern: /are you trying to mount a directory onto a file/i,
     kind: 'rejected',
     retry: false,
@@ -168,18 +170,18 @@ const known: readonly Known[] = [
   },
 ];
 
-/** Any error of a call, as a fault. `cause` keeps the whole of it for the log. */
+/** Converts any error of a call; `cause` carries the original for the log. */
 export function faultOf(error: unknown): EngineFault {
   if (error instanceof EngineFault) return error;
   const status = statusOf(error);
   if (status === 0) return unansweredFault(error);
   const sentence = sentenceOf(error);
-  const match = known.find(({ pattern }) => pattern.test(sentence));
+  const match = patterns.find(({ pattern }) => pattern.test(sentence));
   if (match !== undefined) {
     const { kind, message, retry, reason } = match;
     return new EngineFault(kind, message, { retry, reason, cause: error });
   }
-  const text = fitForOwner(sentence);
+  const text = redact(sentence);
   if (status === 401 || status === 403) {
     return new EngineFault('denied', `the container engine does not allow it: ${text}`, { retry: false, cause: error });
   }
@@ -195,7 +197,7 @@ export function faultOf(error: unknown): EngineFault {
 }
 
 function unansweredFault(error: unknown): EngineFault {
-  const parsed = failedCall.safeParse(error);
+  const parsed = systemError.safeParse(error);
   const code = parsed.success ? parsed.data.code : '';
   const text =
     error instanceof Error && (error.name === 'AbortError' || error.name === 'TimeoutError')
@@ -206,8 +208,8 @@ function unansweredFault(error: unknown): EngineFault {
   return new EngineFault('unreachable', text, { retry: true, cause: error });
 }
 
-/** Docker's sentence without what is none of the owner's business: folders of the host and long ids. One line, bounded. */
-export function fitForOwner(sentence: string): string {
+/** Redacts host paths and long ids from an engine's message. One line, at most 300 characters. */
+export function redact(sentence: string): string {
   return sentence
     .replace(/\s+/g, ' ')
     .replace(/(\/[\w.@+:-]+){3,}\/?/g, '(a path)')
@@ -216,7 +218,7 @@ export function fitForOwner(sentence: string): string {
     .slice(0, 300);
 }
 
-/** Which of `wanted` a start stumbled over, if it was a port: the sentence names it, after an address or alone. */
+/** The port of `wanted` that made a start fail; null for another failure. */
 export function takenPort(fault: unknown, wanted: readonly number[]): number | null {
   const sentence = sentenceOf(fault);
   if (!portTaken.test(sentence)) return null;
@@ -225,9 +227,8 @@ export function takenPort(fault: unknown, wanted: readonly number[]): number | n
 }
 
 /**
- * Who has a node port: the engine says it otherwise of what it gave away itself than of what the host refused it. One that is ended while
- * containers of its come or go can have ports counted as given afterwards that no container has, until it is ended once more (seen
- * with 28.2).
+ * Tells a port held by the engine from one held by another program. An engine stopped while
+ * containers start or end may count ports as used until its next restart (seen with 28.2).
  */
 export const portTakenText = (nodePort: number, fault: unknown): string =>
   /already allocated/i.test(sentenceOf(fault))
@@ -241,15 +242,15 @@ export const isNameTaken = (fault: unknown): boolean => {
   );
 };
 
-/** Its runtime still holds what the engine, killed as it started a container, has lost sight of (seen with 20.10). */
-export const isLostSightOf = (fault: unknown): boolean =>
+/** The runtime still runs a container that a killed engine no longer tracks (seen with 20.10). */
+export const isUntracked = (fault: unknown): boolean =>
   statusOf(fault) === 500 && /\btask \S+: already exists|\bid already in use/i.test(sentenceOf(fault));
 
-/** Only the engine's own words count: a 404 may also come from something else that answers in its place. */
+/** Matches the engine's words: a bare 404 may come from another server at its address. */
 export const isContainerGone = (fault: unknown): boolean =>
   statusOf(fault) === 404 && /no such container|no container with name or id/i.test(sentenceOf(fault));
 
-/** Gone, or there twice, so that its name is good for nothing. */
+/** Gone, or duplicate, so the name is useless. */
 export const isNetworkGone = (fault: unknown): boolean =>
   statusOf(fault) >= 400 &&
   /network/i.test(sentenceOf(fault)) &&

@@ -1,13 +1,13 @@
 /**
- * What the engine says about itself and its host. Asked by `probe` each time, and once before the first container is made:
- * what of the create options can be used depends on it.
+ * Facts of the engine and its host. Read by each probe, and once before the first container is
+ * created.
  */
 import { access, constants, readFile, readdir } from 'node:fs/promises';
 import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { Probe } from '../../contract.ts';
 import type { Client } from './client.ts';
-import { whyNoDocker, type DockerGround, type DockerMode } from '../container/docker-inside-options.ts';
+import { whyNoDocker, type DockerHost, type DockerMode } from '../container/docker-inside-host.ts';
 
 export interface HostFacts {
   podman: boolean;
@@ -17,21 +17,21 @@ export interface HostFacts {
   memoryMiB: number;
   hasInit: boolean;
   rootless: boolean;
-  /** The most open files that a container can be granted; null where it is not known, and the engine's default stays. */
+  /** Maximum of open files for a container; null: unknown, so the engine's default stays. */
   openFiles: number | null;
-  /** The storage driver can hold a container's root disk to a size. */
+  /** The storage driver can limit a root disk. */
   rootDiskLimit: boolean;
   gpuDriver: 'nvidia' | 'cdi' | null;
   gpus: { kind: 'gpu'; name: string; id: string }[];
-  /** Containers' addresses can be reached from this process. */
+  /** This process can reach the containers' addresses. */
   dial: boolean;
-  /** The program by which this process enters their networks; null where it can't. */
-  enter: string | null;
-  /** Why instances can't have a Docker; null: they can. */
+  /** Program to enter the containers' networks; null where that is impossible. */
+  nsenter: string | null;
+  /** Null: instances can have a Docker. */
   whyNoDocker: string | null;
-  /** Its version of them; null where it is not said. */
-  controlGroups: 1 | 2 | null;
-  /** A container's limits can hold for another one too, by putting that below it. */
+  /** Null: not reported. */
+  cgroupVersion: 1 | 2 | null;
+  /** A container can run under another container's limits, as a child of its cgroup. */
   sharesLimits: boolean;
 }
 
@@ -51,7 +51,7 @@ const infoAnswer = z.object({
   SecurityOptions: z.array(z.string()).nullish(),
   Runtimes: z.record(z.string(), z.unknown()).nullish(),
   DiscoveredDevices: z.array(z.object({ Source: z.string(), ID: z.string() })).nullish(),
-  /** Podman's alone. */
+  /** Podman only. */
   BuildahVersion: z.string().nullish(),
   Rootless: z.boolean().nullish(),
 });
@@ -60,16 +60,16 @@ type Info = z.infer<typeof infoAnswer>;
 const architectures: Record<string, string> = { x86_64: 'amd64', aarch64: 'arm64', armv7l: 'arm' };
 
 export interface Host {
-  /** As last asked; asks if never. */
+  /** Cached since the last probe; reads when never read. */
   facts(signal: AbortSignal): Promise<HostFacts>;
   probe(signal: AbortSignal): Promise<Probe>;
 }
 
-/** `docker` is how instances may have a Docker; null: not at all. */
+/** `docker`: mode of Docker inside instances; null: off. */
 export function makeHost(client: Client, docker: DockerMode | null = null): Host {
   let last: HostFacts | undefined;
 
-  async function ask(signal: AbortSignal): Promise<HostFacts> {
+  async function readFacts(signal: AbortSignal): Promise<HostFacts> {
     const parsed = infoAnswer.safeParse(await client.get('/info', signal));
     if (!parsed.success) {
       throw new EngineFault('unreachable', 'what answers is no container engine that Berth knows', {
@@ -81,10 +81,10 @@ export function makeHost(client: Client, docker: DockerMode | null = null): Host
   }
 
   return {
-    facts: async (signal) => last ?? ask(signal),
+    facts: async (signal) => last ?? readFacts(signal),
     async probe(signal) {
-      // Never the version call: Podman starts helper programs for it, 235 ms against 4.
-      const [, facts] = await Promise.all([client.get('/_ping', signal), ask(signal)]);
+      // Not /version: Podman starts helper programs for it, 235 ms against 4.
+      const [, facts] = await Promise.all([client.get('/_ping', signal), readFacts(signal)]);
       return {
         version: `${facts.podman ? 'Podman' : 'Docker'} ${facts.version}`,
         capacity: { cpuMilli: facts.cores * 1000, memoryMiB: facts.memoryMiB, gpus: facts.gpus.length },
@@ -97,7 +97,7 @@ export function makeHost(client: Client, docker: DockerMode | null = null): Host
           saveImage: true,
           gpus: facts.gpus.length > 0,
           dial: facts.dial,
-          joinNetwork: facts.enter !== null,
+          joinNetwork: facts.nsenter !== null,
         },
       };
     },
@@ -112,10 +112,10 @@ async function factsOf(info: Info, local: boolean, docker: DockerMode | null): P
     ({ Source, ID }) => Source === 'cdi' && /^nvidia\.com\/gpu=\d+$/.test(ID),
   );
   const gpuDriver = info.Runtimes?.['nvidia'] !== undefined ? 'nvidia' : cdi.length > 0 ? 'cdi' : null;
-  const inProc = gpuDriver !== null && local ? await gpusOfProc() : [];
+  const inProc = gpuDriver !== null && local ? await readProcGpus() : [];
   const inCdi = cdi.map(({ ID }) => ({ kind: 'gpu' as const, name: 'NVIDIA', id: ID.slice(ID.indexOf('=') + 1) }));
-  // Rootless engines and Docker Desktop keep their networks in a namespace or a machine of their own.
-  const networksAreHere =
+  // Rootless engines and Docker Desktop hold their networks in a namespace or virtual machine.
+  const networksAreLocal =
     local && !rootless && process.platform === 'linux' && info.OperatingSystem !== 'Docker Desktop';
   return {
     podman,
@@ -125,25 +125,28 @@ async function factsOf(info: Info, local: boolean, docker: DockerMode | null): P
     memoryMiB: Math.floor(info.MemTotal / (1024 * 1024)),
     hasInit: typeof info.InitBinary === 'string' && info.InitBinary !== '',
     rootless,
-    openFiles: local && !rootless ? await ourOpenFiles() : null,
+    openFiles: local && !rootless ? await ownOpenFiles() : null,
     rootDiskLimit: await canLimitRootDisk(info, local),
     gpuDriver,
     gpus: gpuDriver === 'cdi' ? inCdi : inProc,
-    dial: networksAreHere,
-    enter: networksAreHere && process.getuid?.() === 0 ? await entering() : null,
-    whyNoDocker: whyNoDocker(docker, await groundOf(info, { local, rootless, podman })),
-    controlGroups: info.CgroupVersion === '2' ? 2 : info.CgroupVersion === '1' ? 1 : null,
+    dial: networksAreLocal,
+    nsenter: networksAreLocal && process.getuid?.() === 0 ? await findNsenter() : null,
+    whyNoDocker: whyNoDocker(docker, await hostForDocker(info, { local, rootless, podman })),
+    cgroupVersion: info.CgroupVersion === '2' ? 2 : info.CgroupVersion === '1' ? 1 : null,
     sharesLimits: local && !podman && info.CgroupDriver === 'cgroupfs' && info.CgroupVersion !== '2',
   };
 }
 
-async function groundOf(info: Info, engine: Record<'local' | 'rootless' | 'podman', boolean>): Promise<DockerGround> {
+async function hostForDocker(
+  info: Info,
+  engine: Record<'local' | 'rootless' | 'podman', boolean>,
+): Promise<DockerHost> {
   const numberIn = async (path: string): Promise<number | null> =>
     readFile(`/proc/sys/${path}`, 'utf8').then(Number, () => null);
   const elsewhere = !engine.local || process.platform !== 'linux' || info.OperatingSystem === 'Docker Desktop';
   return {
     engine: engine.podman ? 'podman' : engine.rootless ? 'rootless' : elsewhere ? 'elsewhere' : 'docker',
-    weAreRoot: process.getuid?.() === 0,
+    berthIsRoot: process.getuid?.() === 0,
     kernel: info.KernelVersion ?? '0',
     tun: await access('/dev/net/tun').then(
       () => true,
@@ -156,16 +159,18 @@ async function groundOf(info: Info, engine: Record<'local' | 'rootless' | 'podma
 }
 
 /**
- * Our own hard limit, as the engine's is not said: an engine that may not raise limits (one within a container) has at least
- * that where we run beside it, and any other can grant it.
+ * Our own hard limit: the engine's is not reported, and every engine on this machine can grant
+ * ours.
  */
-async function ourOpenFiles(): Promise<number | null> {
+async function ownOpenFiles(): Promise<number | null> {
   const limits = await readFile('/proc/self/limits', 'utf8').catch(() => '');
   const hard = /^Max open files\s+\S+\s+(\d+)/m.exec(limits)?.[1];
   return hard === undefined ? null : Math.min(Number(hard), 524_288);
 }
 
-/** btrfs and zfs always can; overlay2 on xfs mounted with project quotas, which only the mount table of the host tells. */
+/**
+ * True for btrfs and zfs, and for overlay2 on xfs with project quotas (read from the mount table).
+ */
 async function canLimitRootDisk(info: Info, local: boolean): Promise<boolean> {
   if (info.Driver === 'btrfs' || info.Driver === 'zfs') return true;
   const backing = info.DriverStatus?.find(([key]) => key === 'Backing Filesystem')?.[1];
@@ -179,8 +184,7 @@ async function canLimitRootDisk(info: Info, local: boolean): Promise<boolean> {
   return holder !== undefined && /\b(prjquota|pquota)\b/.test(holder.line);
 }
 
-/** Of util-linux, or busybox: where systems have it. */
-async function entering(): Promise<string | null> {
+async function findNsenter(): Promise<string | null> {
   for (const folder of ['/usr/bin', '/bin', '/usr/sbin', '/sbin', '/usr/local/bin']) {
     const program = `${folder}/nsenter`;
     const found = await access(program, constants.X_OK).then(
@@ -192,8 +196,8 @@ async function entering(): Promise<string | null> {
   return null;
 }
 
-/** NVIDIA's driver lists its devices there; without the folder there are none. */
-async function gpusOfProc(): Promise<HostFacts['gpus']> {
+/** Devices of NVIDIA's driver; none without its folder. */
+async function readProcGpus(): Promise<HostFacts['gpus']> {
   const root = '/proc/driver/nvidia/gpus';
   const folders = await readdir(root).catch(() => []);
   const found = await Promise.all(

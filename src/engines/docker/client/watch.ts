@@ -1,20 +1,23 @@
 /**
- * The engine's stream of events, as hints. It breaks when the engine restarts, and then is opened again with back-off; what
- * happened meanwhile is lost, which a hint may be: whoever watches also looks by itself from time to time.
+ * The engine's stream of events, as hints. It breaks when the engine restarts, and then is opened
+ * again with back-off; what happened meanwhile is lost, which a hint may be: whoever watches also
+ * looks by itself from time to time.
  */
 import { retry } from '../../../async/retry.ts';
 import { z } from 'zod';
 import { isInstanceId, type InstanceId } from '../../../domain/ids.ts';
 import { labels } from '../../labels.ts';
 import type { Client } from './client.ts';
-import { linesOf } from '../exec/streams.ts';
+import { linesOf } from './streams.ts';
 
 const event = z.object({
   Action: z.string(),
   Actor: z.object({ Attributes: z.record(z.string(), z.string()).nullish() }),
 });
 
-/** Of what goes on inside, not of the container's state; an exec a second would be a hint a second. */
+/**
+ * Of what goes on inside, not of the container's state; an exec a second would be a hint a second.
+ */
 const ofNoInterest = /^(exec_|attach|top|resize|health_status|copy|export|archive)/;
 
 /** By their numbers: what a halt sends, and what it sends last. */
@@ -26,7 +29,7 @@ const LONGEST_PAUSE_MS = 10_000;
 export interface WatchOptions {
   client: Client;
   installation: string;
-  onHint: (id: InstanceId, more: { toldToEnd: boolean }) => void;
+  onHint: (id: InstanceId, more: { isStopping: boolean }) => void;
   /** Whether what happens is heard of from now on. */
   onLive: (live: boolean) => void;
   onLost: (error: unknown, pauseMs: number) => void;
@@ -61,6 +64,6 @@ async function follow(
     const id = parsed.data.Actor.Attributes?.[labels.id] ?? '';
     if (!isInstanceId(id)) continue;
     const { Action, Actor } = parsed.data;
-    onHint(id, { toldToEnd: Action === 'kill' && ending.has(Actor.Attributes?.['signal'] ?? '') });
+    onHint(id, { isStopping: Action === 'kill' && ending.has(Actor.Attributes?.['signal'] ?? '') });
   }
 }

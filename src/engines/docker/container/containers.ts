@@ -1,8 +1,9 @@
 /**
  * # The life of an instance's container
  *
- * Made under a name that follows from the id, without asking first whether it is there: the engine says "name taken" (409) and
- * then it is looked at. So a fresh instance costs create, start and inspect, and whatever was half done is finished:
+ * Made under a name that follows from the id, without asking first whether it is there: the engine
+ * says "name taken" (409) and then it is looked at. So a fresh instance costs create, start and
+ * inspect, and whatever was half done is finished:
  *
  *     create ── made ──► start ──► inspect
  *        └── name taken ──► inspect ── not ours ──────────────────────────────► rejected
@@ -11,11 +12,12 @@
  *                              ├────── has run, with other node ports ─────────► rejected
  *                              └────── else ────────────────────────────────────► start ──► inspect
  *
- * Docker can't change the published ports of a container. One that never ran is made anew. One that has run keeps its root
- * disk, so its ports stay what they are: a port of it that is taken at a later start is said as `busy` without `takenNodePort`
- * (another port would not help), and it starts again as soon as the port is free. Copying the root disk into an image and
- * making the container anew from it was weighed and left: gigabytes to copy under a start's deadline, twice the disk, one more
- * layer each time, and between the two halves a crash would cost the disk.
+ * Docker can't change the published ports of a container. One that never ran is made anew. One that
+ * has run keeps its root disk, so its ports stay what they are: a port of it that is taken at a
+ * later start is said as `busy` without `takenNodePort` (another port would not help), and it
+ * starts again as soon as the port is free. Copying the root disk into an image and making the
+ * container anew from it was weighed and left: gigabytes to copy under a start's deadline, twice
+ * the disk, one more layer each time, and between the two halves a crash would cost the disk.
  */
 import { makeKeyedMutex } from '../../../async/mutex.ts';
 import { makeSemaphore, type Semaphore } from '../../../async/semaphore.ts';
@@ -26,7 +28,7 @@ import { EngineFault } from '../../../domain/engine-fault.ts';
 import { userId, type InstanceId } from '../../../domain/ids.ts';
 import type { EngineSpec, Observation } from '../../contract.ts';
 import { containerName, labels, networkName } from '../../labels.ts';
-import type { Addresses } from '../network/addresses.ts';
+import type { AddressCache } from '../network/addresses.ts';
 import type { Client } from '../client/client.ts';
 import type { ControlFiles } from './control-files.ts';
 import { chooseGpus, createOptions, gpuLabel, gpusOf } from './create-options.ts';
@@ -35,7 +37,7 @@ import {
   faultOf,
   isContainerGone,
   isImageGone,
-  isLostSightOf,
+  isUntracked,
   isNameTaken,
   isNetworkGone,
   sentenceOf,
@@ -48,7 +50,7 @@ import type { Host, HostFacts } from '../client/host.ts';
 import type { Networks } from '../network/networks.ts';
 import {
   generationOf,
-  isGoing,
+  isRemoving,
   isOurs,
   isRunning,
   nodePortsOf,
@@ -74,11 +76,20 @@ export interface Containers {
   ensure(spec: EngineSpec, signal: AbortSignal): Promise<Observation>;
   halt(id: InstanceId, graceMs: number, signal: AbortSignal): Promise<void>;
   destroy(id: InstanceId, signal: AbortSignal): Promise<void>;
-  /** The container of that name and id alone; the account's network stays. `rejected` when it is not ours. */
+  /**
+   * The container of that name and id alone; the account's network stays. `rejected` when it is not
+   * ours.
+   */
   discard(name: string, id: InstanceId, signal: AbortSignal): Promise<void>;
-  /** While nobody else makes, starts or removes it. Once begun, `work` is not called off by the signal. */
+  /**
+   * While nobody else makes, starts or removes it. Once begun, `work` is not called off by the
+   * signal.
+   */
   alone<T>(id: InstanceId, signal: AbortSignal, work: () => Promise<T>): Promise<T>;
-  /** It stands still during `work`, at the wish of whoever works: so it is observed as running all the same. */
+  /**
+   * It stands still during `work`, at the wish of whoever works: so it is observed as running all
+   * the same.
+   */
   whileStill<T>(id: InstanceId, work: () => Promise<T>): Promise<T>;
 }
 
@@ -88,7 +99,7 @@ export function makeContainers(options: {
   host: Host;
   networks: Networks;
   files: ControlFiles;
-  addresses: Addresses;
+  addresses: AddressCache;
   inside: DockerInside;
   tools: Tools;
   /** Told when the engine says that an image is gone after all. */
@@ -98,8 +109,9 @@ export function makeContainers(options: {
   const { docker, call } = client;
   const outOfMemory = makeOutOfMemory(client);
   /**
-   * Bare containers start no faster at more than two for each core; with networks, node ports and software that starts in them, four
-   * for each core still gain a tenth (`bench/burst.ts`). More only wait longer.
+   * Bare containers start no faster at more than two for each core; with networks, node ports and
+   * software that starts in them, four for each core still gain a tenth (`bench/burst.ts`). More
+   * only wait longer.
    */
   let startSemaphore: Semaphore | undefined;
   const mutex = makeKeyedMutex<InstanceId>({ abortError: abortFault });
@@ -123,7 +135,7 @@ export function makeContainers(options: {
 
   async function see(id: InstanceId, found: ContainerInspectInfo, signal: AbortSignal): Promise<Observation> {
     const info = still.has(id) ? { ...found, State: { ...found.State, Paused: false } } : found;
-    addresses.learn(id, info);
+    addresses.put(id, info);
     const [ranOut, docker] = await Promise.all([outOfMemory(info, signal), inside.stateOf(id, info, signal)]);
     return observationOf(info, ranOut, docker);
   }
@@ -160,7 +172,8 @@ export function makeContainers(options: {
       }
       const info = await inspect(containerName(spec.id), signal);
       if (info === null) {
-        // On its way out, or in: a create whose caller gave up goes on in the engine, and holds the name before it can be seen.
+        // On its way out, or in: a create whose caller gave up goes on in the engine, and holds the
+        // name before it can be seen.
         await pause(signal);
         continue;
       }
@@ -172,7 +185,7 @@ export function makeContainers(options: {
       const hasRun = startedAtMs(info.State) > 0;
       const portsFit = samePorts(nodePortsOf(info), spec.nodePorts);
       const madeForThis = portsFit && generationOf(info.Config.Labels) === spec.generation;
-      if (isGoing(info.State) || (!hasRun && !madeForThis)) {
+      if (isRemoving(info.State) || (!hasRun && !madeForThis)) {
         await remove(info.Id, signal);
         continue;
       }
@@ -258,7 +271,7 @@ export function makeContainers(options: {
     } catch (error) {
       if (statusOf(error) === 304) return; // it runs already
       if (isContainerGone(error)) throw goneMeanwhile();
-      if (isLostSightOf(error)) throw await lostSight(id, { hasRun }, signal);
+      if (isUntracked(error)) throw await lostSight(id, { hasRun }, signal);
       const taken = takenPort(
         error,
         spec.nodePorts.map(({ nodePort }) => nodePort),
@@ -276,7 +289,10 @@ export function makeContainers(options: {
     }
   }
 
-  /** One without a past is made anew. A root disk that is worth something waits until somebody has ended that process. */
+  /**
+   * One without a past is made anew. A root disk that is worth something waits until somebody has
+   * ended that process.
+   */
   async function lostSight(id: string, { hasRun }: { hasRun: boolean }, signal: AbortSignal): Promise<EngineFault> {
     if (!hasRun) {
       await remove(id, signal);
@@ -286,7 +302,9 @@ export function makeContainers(options: {
     return new EngineFault('unreachable', text, { retry: true });
   }
 
-  /** A container keeps the id of the network it was made with, and a network made again has another. */
+  /**
+   * A container keeps the id of the network it was made with, and a network made again has another.
+   */
   async function rejoin(id: string, network: string, signal: AbortSignal): Promise<void> {
     const leave = { Container: id, Force: true, abortSignal: signal };
     await call(signal, () => docker.getNetwork(network).disconnect(leave)).catch(() => {}); // it is in none: so much the better
@@ -304,7 +322,9 @@ export function makeContainers(options: {
     }));
   }
 
-  /** A stopped container's GPUs may have been given to another one, and Docker can't give it others. */
+  /**
+   * A stopped container's GPUs may have been given to another one, and Docker can't give it others.
+   */
   async function ensureGpusFree(info: ContainerInspectInfo, facts: HostFacts, signal: AbortSignal): Promise<void> {
     const mine = gpusOf(info.Config.Labels);
     if (mine.length === 0 || facts.gpuDriver === null) return;
@@ -327,13 +347,14 @@ export function makeContainers(options: {
         if (isContainerGone(error)) return;
         if (statusOf(error) !== 409 || !/already in progress/i.test(sentenceOf(error))) throw error;
       }
-      // Somebody else removes it; the engine has no better way to wait for that which all versions know.
+      // Somebody else removes it; the engine has no better way to wait for that which all versions
+      // know.
       await pause(signal);
     }
   }
 
   async function destroy(id: InstanceId, signal: AbortSignal): Promise<void> {
-    addresses.forget(id);
+    addresses.delete(id);
     const info = await find(id, signal);
     if (info === null || hasDocker(info.Mounts)) await inside.remove(id, 0, signal);
     if (info !== null) await remove(info.Id, signal);
@@ -350,7 +371,7 @@ export function makeContainers(options: {
       const text = `the container ${name} is not an instance of this installation, so it is not removed`;
       throw new EngineFault('rejected', text, { retry: false });
     }
-    addresses.forget(id);
+    addresses.delete(id);
     await remove(info.Id, signal);
     if (name === containerName(id)) await files.remove(id);
   }
@@ -369,10 +390,11 @@ export function makeContainers(options: {
     // One id at a time: two at once would take each other's half-made container for a leftover.
     ensure: (spec, signal) => mutex.run(spec.id, () => ensure(spec, signal), signal),
     async halt(id, graceMs, signal) {
-      addresses.forget(id);
+      addresses.delete(id);
       const untilMs = performance.now() + graceMs;
       const info = await find(id, signal);
-      // First, as it is in the instance's network and under its limits. Its containers may have half of the time.
+      // First, as it is in the instance's network and under its limits. Its containers may have
+      // half of the time.
       if (info !== null && hasDocker(info.Mounts)) await inside.remove(id, graceMs / 2, signal);
       await files.removeSockets(id);
       if (info === null || !(info.State.Running || info.State.Restarting)) return;
@@ -397,7 +419,10 @@ export function makeContainers(options: {
   };
 }
 
-/** A file would be mounted without a word where the image has nothing. One that is missing is told by the engine. */
+/**
+ * A file would be mounted without a word where the image has nothing. One that is missing is told
+ * by the engine.
+ */
 async function refuseFiles(mounts: EngineSpec['mounts']): Promise<void> {
   for (const { source, target } of mounts) {
     const found = await stat(source).catch(() => null);

@@ -1,6 +1,6 @@
 /**
- * The files through which Berth speaks to an instance, a folder for each under the state folder. The folder itself is what is
- * mounted (read-only), so that a file replaced by a rename is seen inside at once; a mounted file would stay the old one.
+ * Control files of instances, one folder each. The folder is mounted, read-only, not the files:
+ * inside, a file replaced by a rename appears at once, while a mounted file would stay the old one.
  */
 import { randomUUID } from 'node:crypto';
 import { chmod, mkdir, open, readFile, readdir, rename, rm, stat } from 'node:fs/promises';
@@ -8,16 +8,15 @@ import { join } from 'node:path';
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { ControlFile } from '../../contract.ts';
 
-/** Folder among the files, for sockets of this run (`inside-sockets.ts`). */
+/** Subfolder for the sockets of one run (`inside-sockets.ts`). */
 export const SOCKETS = 'sockets';
 
 const FILE_NAME = /^[A-Za-z0-9_][A-Za-z0-9._-]*$/;
 
 export interface ControlFiles {
   folder(id: InstanceId): string;
-  /** Brings the folder to hold exactly these, touching only what differs. */
+  /** Makes the folder hold exactly these files; writes only differing ones. */
   write(id: InstanceId, files: readonly ControlFile[]): Promise<void>;
-  /** Those of a run that is over. */
   removeSockets(id: InstanceId): Promise<void>;
   remove(id: InstanceId): Promise<void>;
 }
@@ -27,14 +26,14 @@ export function makeControlFiles(stateFolder: string): ControlFiles {
   return {
     folder,
     async write(id, files) {
-      const odd = files.find(({ name }) => !FILE_NAME.test(name) || name === SOCKETS);
-      if (odd !== undefined) throw new Error(`a control file can not be called "${odd.name}"`);
+      const invalid = files.find(({ name }) => !FILE_NAME.test(name) || name === SOCKETS);
+      if (invalid !== undefined) throw new Error(`a control file can not be called "${invalid.name}"`);
       const present = await listOrMake(folder(id));
       await Promise.all(files.map((file) => writeFile(folder(id), file, present.includes(file.name))));
       const wanted = new Set([...files.map(({ name }) => name), SOCKETS]);
-      // Names with a dot in front are halves of a write, perhaps of one that still goes on.
-      const left = present.filter((name) => !wanted.has(name) && !name.startsWith('.'));
-      await Promise.all(left.map((name) => rm(join(folder(id), name), { force: true, recursive: true })));
+      // Names with a leading dot are temporary files, perhaps of a concurrent write.
+      const obsolete = present.filter((name) => !wanted.has(name) && !name.startsWith('.'));
+      await Promise.all(obsolete.map((name) => rm(join(folder(id), name), { force: true, recursive: true })));
     },
     removeSockets: (id) => rm(join(folder(id), SOCKETS), { force: true, recursive: true }),
     remove: (id) => rm(folder(id), { force: true, recursive: true }),
@@ -42,7 +41,7 @@ export function makeControlFiles(stateFolder: string): ControlFiles {
 }
 
 async function listOrMake(folder: string): Promise<string[]> {
-  // Not readable for others of the host: a notebook's token is among the files. Inside, root may read it whoever owns it.
+  // Private: a notebook's token is among the files. Root inside may read any owner's file.
   const made = await mkdir(folder, { recursive: true, mode: 0o700 });
   if (made !== undefined) return [];
   await chmod(folder, 0o700);
@@ -56,7 +55,7 @@ async function writeFile(folder: string, { name, content, mode }: ControlFile, m
   const file = await open(fresh, 'wx', mode);
   try {
     await file.writeFile(content);
-    await file.chmod(mode); // the umask had its say at open
+    await file.chmod(mode); // the umask applied at open
   } finally {
     await file.close();
   }
@@ -68,6 +67,6 @@ async function isEqual(path: string, content: string, mode: number): Promise<boo
     const { mode: present } = await stat(path);
     return (present & 0o777) === mode && (await readFile(path, 'utf8')) === content;
   } catch {
-    return false; // unreadable is different: it is written anew, and what is wrong with the folder shows there
+    return false; // an unreadable file is rewritten, and a broken folder fails the write
   }
 }

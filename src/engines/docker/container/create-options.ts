@@ -1,8 +1,9 @@
 /**
- * From an instance's spec to the engine's create call: pure, so that what an instance may and may not do is read in one place.
+ * Create options of an instance's container, and with them every right of an instance. Pure.
  *
- * Inside, its user is root, so the walls are the engine's: default seccomp profile, no new privileges, no raw sockets, no
- * device nodes, limits on memory (swap included), CPU, processes, log and open files.
+ * The user inside is root, so isolation is the engine's: default seccomp profile, no new
+ * privileges, no raw sockets, no device nodes, limits on memory (swap included), CPU, processes,
+ * log and files.
  */
 import { labels, containerName } from '../../labels.ts';
 import type { EngineSpec, HostMount } from '../../contract.ts';
@@ -11,34 +12,32 @@ import type { HostFacts } from '../client/host.ts';
 
 const MIB = 1024 * 1024;
 
-/** Where an instance sees its control files. */
+/** Path of the control files inside. */
 export const CONTROL_FOLDER = '/etc/berth';
 
-/** Where it sees the folder with the socket of its Docker, and the daemon's own container sees it too. */
+/** Path of the Docker socket's folder, in the instance and in the daemon's container. */
 export const SOCKET_FOLDER = '/run/berth-docker';
 
-/** Where it sees what its image may lack (`tools.ts`). */
+/** Path of the tools that an image may lack (`tools.ts`). */
 export const TOOLS_FOLDER = '/opt/berth';
 
-/** Ids of the GPUs given at create, joined by commas: Docker does not say them in an inspect of every runtime. */
+/** Label with GPU ids, comma-separated: not every runtime's inspect reports them. */
 export const gpuLabel = 'berth.gpus';
 
-export interface Placed {
+export interface CreateContext {
   installation: string;
   network: string;
   controlFolder: string;
-  /** Folder of the host with what its image may lack. */
   toolsFolder?: string | undefined;
-  /** Folder of the host in which the socket of its Docker is, if it has one. */
+  /** Folder of the host for the Docker socket; absent: no Docker. */
   dockerSocketFolder?: string | undefined;
-  /** Ids of the devices it gets. */
   gpuIds: readonly string[];
   host: HostFacts;
 }
 
 export function createOptions(
   spec: EngineSpec,
-  { installation, network, controlFolder, toolsFolder, dockerSocketFolder, gpuIds, host }: Placed,
+  { installation, network, controlFolder, toolsFolder, dockerSocketFolder, gpuIds, host }: CreateContext,
 ): ContainerCreateOptions {
   const memory = spec.memoryMiB * MIB;
   const bindings: Record<string, { HostIp: string; HostPort: string }[]> = {};
@@ -73,11 +72,11 @@ export function createOptions(
       PortBindings: bindings,
       Mounts: [
         { source: controlFolder, target: CONTROL_FOLDER, readOnly: true },
-        // A socket answers also where nothing can be written.
+        // A socket accepts connections on a read-only mount, too.
         ...(dockerSocketFolder === undefined
           ? []
           : [{ source: dockerSocketFolder, target: SOCKET_FOLDER, readOnly: true }]),
-        // One who has a disk there, from before it was ours, keeps it.
+        // A disk mounted at the path, from before the tools existed, takes precedence.
         ...(toolsFolder === undefined || spec.mounts.some(({ target }) => `${target}/`.startsWith(`${TOOLS_FOLDER}/`))
           ? []
           : [{ source: toolsFolder, target: TOOLS_FOLDER, readOnly: true }]),
@@ -87,9 +86,9 @@ export function createOptions(
       MemorySwap: memory,
       NanoCpus: spec.cpuMilli * 1_000_000,
       PidsLimit: spec.pidsLimit,
-      // PyTorch's data loaders share tensors there; what is used of it counts as memory of the instance.
+      // PyTorch's data loaders share tensors in /dev/shm; used pages count as instance memory.
       ShmSize: Math.max(64 * MIB, Math.floor(memory / 2)),
-      // The default is 1024 or without end, by version: too few for data loaders, or slow for what closes all it might have open.
+      // The default is 1024 or unlimited: too few for data loaders, or slow for close-all loops.
       ...(host.openFiles === null
         ? {}
         : { Ulimits: [{ Name: 'nofile', Soft: Math.min(65_536, host.openFiles), Hard: host.openFiles }] }),
@@ -115,15 +114,15 @@ export const bindOf = ({ source, target, readOnly }: HostMount) => ({
 });
 
 /**
- * CUDA images say NVIDIA_VISIBLE_DEVICES=all, which hands out every GPU where nvidia's is the default runtime; and an image saved
- * from an instance may say what was said there. So it is always said anew.
+ * Always sets NVIDIA_VISIBLE_DEVICES: CUDA images set `all`, which grants every GPU where nvidia is
+ * the default runtime, and a saved image may carry another instance's value.
  */
 function visibleGpus(gpuIds: readonly string[], { gpuDriver }: HostFacts): string[] {
   if (gpuDriver === null) return [];
   return [`NVIDIA_VISIBLE_DEVICES=${gpuDriver === 'nvidia' && gpuIds.length > 0 ? gpuIds.join(',') : 'void'}`];
 }
 
-/** Empty for one without: an image saved from an instance with GPUs carries the label with nothing in it. */
+/** Empty without GPUs; an image saved from an instance with GPUs carries an empty label. */
 export const gpusOf = (found: Record<string, string>): string[] =>
   (found[gpuLabel] ?? '').split(',').filter((id) => id !== '');
 
@@ -132,14 +131,16 @@ const deviceRequest = (ids: readonly string[], host: HostFacts) =>
     ? { Driver: 'cdi', DeviceIDs: ids.map((id) => `nvidia.com/gpu=${id}`) }
     : { Driver: 'nvidia', DeviceIDs: [...ids], Capabilities: [['gpu']] };
 
-/** The GPUs for a new container: those nobody was given first, then those whose holders do not run. Null when too few. */
+/**
+ * GPUs for a new container: unassigned ones first, then those of stopped holders. Null: too few.
+ */
 export function chooseGpus(
   count: number,
   devices: readonly string[],
   holders: readonly { ids: readonly string[]; running: boolean }[],
 ): string[] | null {
   const inUse = new Set(holders.filter(({ running }) => running).flatMap(({ ids }) => ids));
-  const given = new Set(holders.flatMap(({ ids }) => ids));
-  const free = devices.filter((id) => !inUse.has(id)).sort((a, b) => Number(given.has(a)) - Number(given.has(b)));
+  const assigned = new Set(holders.flatMap(({ ids }) => ids));
+  const free = devices.filter((id) => !inUse.has(id)).sort((a, b) => Number(assigned.has(a)) - Number(assigned.has(b)));
   return free.length < count ? null : free.slice(0, count);
 }

@@ -1,37 +1,37 @@
 /**
- * The daemon of an instance with Docker runs in a container of its own beside it, in the instance's network. What that container
- * may do is read here, and on which hosts it can be: pure.
+ * Create options of a Docker daemon's container, and with them every right of a daemon. Pure. The
+ * container shares the instance's network.
  *
- * - `rootless`: nobody's right of the host is in it. It begins as root with two capabilities, to hand out a range of user ids, and
- *   goes on as a user that nobody else is, in a user namespace. It may not have no-new-privileges (two programs have a capability
- *   each), and nothing of /proc may be masked, or the kernel refuses its containers a /proc of their own; what is masked elsewhere
- *   is refused to it for being no root. Docker's system call filter and AppArmor's profile forbid to make namespaces at all, so
- *   its filter is one that forbids by name: what no container needs and what has let others out before.
- * - `nested`: a daemon as root, with the rights to mount and to change networks. Faster, and all of Docker; and whoever asks it for a
- *   privileged container can become root of the host (`docs/security.md`).
+ * - `rootless`: no rights on the host. Starts as root with two capabilities, to map a range of user
+ *   ids, and goes on as a user of its own in a user namespace. No no-new-privileges (two programs
+ *   have a capability each). No masked /proc, or the kernel refuses its containers a /proc; what
+ *   masks would hide is refused to a non-root user. Docker's seccomp filter and AppArmor profile
+ *   forbid namespaces, so the filter here lists forbidden calls: unneeded in containers, or used
+ *   for escapes before.
+ * - `nested`: root, with rights to mount and to change networks. Faster, complete Docker; but a
+ *   privileged container of such a daemon can become root of the host (`docs/security.md`).
  *
- * Its own root disk is read-only and its other folders are in memory: all that it keeps is on a disk with a size.
+ * The root disk is read-only, other folders are in memory: all data is on a disk with a size limit.
  */
 import type { ContainerCreateOptions } from 'dockerode';
 import { dockerName, labels } from '../../labels.ts';
 import type { EngineSpec } from '../../contract.ts';
 import { bindOf, SOCKET_FOLDER } from './create-options.ts';
 import type { HostFacts } from '../client/host.ts';
-
-export type DockerMode = 'rootless' | 'nested';
+import type { DockerMode } from './docker-inside-host.ts';
 
 const DATA_FOLDER = '/srv/docker';
 
-/** Who a rootless daemon is outside: `images/docker-inside/customize.sh`. */
-const INSIDE_UID = 1_879_048_192;
+/** Host user id of a rootless daemon: `images/docker-inside/customize.sh`. */
+const ROOTLESS_UID = 1_879_048_192;
 
-/** What the folders of the disk belong to, which must be whom the daemon runs as. */
-export const ownerOf = (mode: DockerMode): number => (mode === 'rootless' ? INSIDE_UID : 0);
+/** Owner of the disk's folders: the daemon's user. */
+export const uidOf = (mode: DockerMode): number => (mode === 'rootless' ? ROOTLESS_UID : 0);
 
 /**
- * Folders of the disk. The daemon's container sees these and not what they are in, so that no tenant puts a link in their place.
- * Each way has its data apart: what one has written belongs to users that the other does not know. The socket has one place, as an
- * instance keeps its mounts.
+ * Folders of the disk. The daemon's container mounts these, not their parent, so no tenant can
+ * replace one by a symlink. Data is per mode, as user ids differ; the socket's path is fixed, as
+ * mounts are.
  */
 export const dataFolder = (storage: string, mode: DockerMode): string => `${storage}/${mode}`;
 export const socketFolder = (storage: string): string => `${storage}/socket`;
@@ -40,9 +40,9 @@ export interface DaemonOptions {
   installation: string;
   mode: DockerMode;
   imageRef: string;
-  /** The engine's id of the instance's container. */
+  /** Engine's id of the instance's container. */
   containerId: string;
-  /** The instance's own group of limits, when the daemon can be under it; null: it has as much again as the instance. */
+  /** Cgroup of the instance, to share its limits; null: equal limits of its own. */
   cgroup: string | null;
   host: Pick<HostFacts, 'hasInit' | 'openFiles'>;
 }
@@ -53,7 +53,7 @@ export function daemonOptions(
   spec: EngineSpec & { docker: { storage: string } },
   { installation, mode, imageRef, containerId, cgroup, host }: DaemonOptions,
 ): ContainerCreateOptions {
-  const uid = ownerOf(mode);
+  const uid = uidOf(mode);
   const memory = spec.memoryMiB * MIB;
   const limits = { Memory: memory, MemorySwap: memory, NanoCpus: spec.cpuMilli * 1_000_000, PidsLimit: spec.pidsLimit };
   return {
@@ -77,7 +77,7 @@ export function daemonOptions(
         '/run': `rw,nosuid,nodev,exec,size=64m,mode=0755,uid=${uid},gid=${uid}`,
         '/tmp': 'rw,nosuid,nodev,size=64m',
       },
-      // The instance's disks are at the same places, so that `docker run -v` means what it says there.
+      // The instance's disks at the same paths, so `docker run -v` works as expected.
       Mounts: [
         { source: dataFolder(spec.docker.storage, mode), target: DATA_FOLDER, readOnly: false },
         { source: socketFolder(spec.docker.storage), target: SOCKET_FOLDER, readOnly: false },
@@ -85,19 +85,22 @@ export function daemonOptions(
       ].map(bindOf),
       ...(cgroup === null ? limits : { CgroupParent: cgroup }),
       ...(host.openFiles === null ? {} : { Ulimits: [{ Name: 'nofile', Soft: host.openFiles, Hard: host.openFiles }] }),
-      ...(mode === 'rootless' ? asNobody : asRoot),
+      ...(mode === 'rootless' ? rootlessRights : nestedRights),
       MaskedPaths: [],
       ReadonlyPaths: [],
-      // The engine's init stays root, without the right to pass a signal on to another user: there the first process is the user's own.
+      // The engine's init stays root and, rootless, lacks the right to signal another user.
       Init: mode === 'nested' && host.hasInit,
-      // Its instance is watched by Berth. A daemon that ends by itself is started again by the engine, at longer and longer intervals.
+      // The engine restarts a failed daemon, with back-off; Berth watches the instance.
       RestartPolicy: { Name: 'unless-stopped' },
       LogConfig: { Type: 'json-file', Config: { 'max-size': '2m', 'max-file': '2' } },
     },
   };
 }
 
-/** Of the kernel itself, of its clock, of other processes' memory; rings and filters with a past of holes; keys, which know no namespaces. */
+/**
+ * Kernel, clock, foreign memory; interfaces with a history of holes; keys, which have no
+ * namespaces.
+ */
 const FORBIDDEN_CALLS = [
   'acct bpf clock_adjtime clock_settime create_module delete_module finit_module init_module',
   'ioperm iopl kexec_file_load kexec_load lookup_dcookie nfsservctl perf_event_open',
@@ -110,63 +113,15 @@ const callFilter = JSON.stringify({
   syscalls: [{ names: FORBIDDEN_CALLS, action: 'SCMP_ACT_ERRNO' }],
 });
 
-const asNobody = {
+const rootlessRights = {
   CapDrop: ['ALL'],
   CapAdd: ['SETUID', 'SETGID'],
   SecurityOpt: [`seccomp=${callFilter}`, 'apparmor=unconfined'],
   Devices: [{ PathOnHost: '/dev/net/tun', PathInContainer: '/dev/net/tun', CgroupPermissions: 'rwm' }],
 };
 
-const asRoot = {
+const nestedRights = {
   CapAdd: ['SYS_ADMIN', 'NET_ADMIN'],
   SecurityOpt: ['seccomp=unconfined', 'apparmor=unconfined'],
   CgroupnsMode: 'private' as const,
 };
-
-/** What of a host decides where a daemon can run; null where it can't be seen from here. */
-export interface DockerGround {
-  /** The engine runs on this machine, as root, and is Docker. */
-  engine: 'docker' | 'rootless' | 'podman' | 'elsewhere';
-  /** Berth may give folders away. */
-  weAreRoot: boolean;
-  kernel: string;
-  tun: boolean;
-  /** Of /proc/sys, as numbers; null: the kernel has no such switch. */
-  maxUserNamespaces: number | null;
-  userNamespacesForAll: number | null;
-  apparmorHoldsNamespaces: number | null;
-}
-
-/** Why instances can't have a Docker here, and what would help; null: they can. */
-export function whyNoDocker(mode: DockerMode | null, ground: DockerGround): string | null {
-  if (mode === null) return 'its operator does not allow it (BERTH_DOCKER_INSIDE=off)';
-  if (ground.engine === 'podman') return 'its engine is Podman, and only Docker is known to hold one inside';
-  if (ground.engine === 'rootless') return 'its engine runs without root; one that runs as root can';
-  if (ground.engine === 'elsewhere') return 'its engine is on another machine than Berth';
-  if (!ground.weAreRoot) return 'Berth does not run as root there, and can not give a daemon a disk of its own';
-  if (mode === 'nested') return null;
-  const [major = 0, minor = 0] = ground.kernel.split('.').map(Number.parseFloat);
-  if (major < 5 || (major === 5 && minor < 11))
-    return `its kernel is ${ground.kernel}, and a daemon without rights keeps images from 5.11 on`;
-  if (!ground.tun) return 'its host has no /dev/net/tun; the operator can load it (modprobe tun)';
-  if (ground.maxUserNamespaces === 0 || ground.userNamespacesForAll === 0)
-    return 'its host allows no user namespaces; the operator can (sysctl user.max_user_namespaces=65536 kernel.unprivileged_userns_clone=1)';
-  if (ground.apparmorHoldsNamespaces === 1)
-    return 'AppArmor keeps programs of its host from user namespaces; the operator can allow them (sysctl kernel.apparmor_restrict_unprivileged_userns=0)';
-  return null;
-}
-
-/**
- * The group that holds a container's limits, from `/proc/<pid>/cgroup`: one path in all that limit. Of version 1 alone, where a group
- * may have processes and groups below it; null where there is none such, or it lies outside of what is seen from here.
- */
-export function limitingGroup(text: string): string | null {
-  const paths = new Map(
-    text.split('\n').flatMap((line): [string, string][] => {
-      const [, controllers = '', path = ''] = /^\d+:([^:]*):(\/.+)$/.exec(line) ?? [];
-      return controllers.split(',').map((controller) => [controller, path]);
-    }),
-  );
-  const [memory, cpu, pids] = ['memory', 'cpu', 'pids'].map((controller) => paths.get(controller));
-  return memory !== undefined && memory === cpu && memory === pids && !memory.includes('..') ? memory : null;
-}

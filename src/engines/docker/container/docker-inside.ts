@@ -1,9 +1,10 @@
 /**
- * # The Docker beside an instance
+ * # Docker daemons of instances
  *
- * A container for its daemon, in the instance's network and, where the host can, under the instance's own limits. It belongs to one run
- * of the instance: the network is another with each start, so it is made anew then, and it is gone when the instance stands still. What
- * it keeps is on a disk. Which rights it has, and where it can be, is `docker-inside-options.ts`.
+ * One container per daemon, in the instance's network and, where the host allows, under the
+ * instance's limits. A daemon belongs to one run of the instance: each start has a new network, so
+ * the container is recreated, and removed at the stop. Data is on a disk. Rights:
+ * `docker-inside-options.ts`; hosts: `docker-inside-host.ts`.
  */
 import { lchown, mkdir, readFile } from 'node:fs/promises';
 import type { ContainerInspectInfo } from 'dockerode';
@@ -13,44 +14,39 @@ import type { EngineSpec } from '../../contract.ts';
 import { dockerName } from '../../labels.ts';
 import type { Client } from '../client/client.ts';
 import { SOCKET_FOLDER } from './create-options.ts';
-import {
-  daemonOptions,
-  dataFolder,
-  limitingGroup,
-  ownerOf,
-  socketFolder,
-  type DockerMode,
-} from './docker-inside-options.ts';
+import { daemonOptions, dataFolder, uidOf, socketFolder } from './docker-inside-options.ts';
+import { limitingGroup, type DockerMode } from './docker-inside-host.ts';
 import { isContainerGone, isImageGone, isNameTaken, statusOf } from '../client/faults.ts';
 import type { Host } from '../client/host.ts';
 import { isDockerOf, isRunning, startedAtMs } from './observation.ts';
 
-/** As the operator wants it. */
 export interface DockerInsideConfig {
   mode: DockerMode;
   imageRef: string;
 }
 
 export interface DockerInside {
-  /** The folder of the socket, made; undefined for an instance without. `rejected` when it is to have one and can't. */
+  /**
+   * Creates and returns the socket's folder; undefined without Docker. `rejected` when impossible.
+   */
   prepare(spec: EngineSpec, signal: AbortSignal): Promise<string | undefined>;
-  /** Takes away what is left of an earlier run of the instance, before the next begins. */
+  /** Removes the daemon of an earlier run, before the next start. */
   clear(spec: EngineSpec, signal: AbortSignal): Promise<void>;
-  /** Brings it to run beside this run of the instance. */
+  /** Brings the daemon to run for this run of the instance. */
   ensure(spec: EngineSpec, instance: ContainerInspectInfo, signal: AbortSignal): Promise<void>;
-  /** Undefined for an instance without. */
+  /** Undefined without Docker. */
   stateOf(
     id: InstanceId,
     instance: ContainerInspectInfo,
     signal: AbortSignal,
   ): Promise<'running' | 'stopped' | undefined>;
-  /** Its containers have `graceMs` to end. Absent is success. */
+  /** Gives the daemon's containers `graceMs` to end. Absent is success. */
   remove(id: InstanceId, graceMs: number, signal: AbortSignal): Promise<void>;
-  /** The container of that name alone. `rejected` when it is not that of this instance. */
+  /** Removes the container of that name. `rejected` unless it is this instance's daemon. */
   discard(name: string, id: InstanceId, signal: AbortSignal): Promise<void>;
 }
 
-/** Whether that container was made for an instance with a Docker. */
+/** Whether the container was created for an instance with Docker. */
 export const hasDocker = (mounts: readonly { Destination: string }[] | undefined): boolean =>
   (mounts ?? []).some(({ Destination }) => Destination === SOCKET_FOLDER);
 
@@ -59,7 +55,7 @@ export function makeDockerInside(options: {
   installation: string;
   host: Host;
   setting: DockerInsideConfig | null;
-  /** Told when the engine says that an image is gone after all. */
+  /** Called when the engine lacks the image. */
   onImageGone: (ref: string) => void;
 }): DockerInside {
   const { client, installation, host, setting } = options;
@@ -79,30 +75,30 @@ export function makeDockerInside(options: {
     return info !== null && isDockerOf(info.Config.Labels, installation, id) ? info : null;
   }
 
-  async function take(info: ContainerInspectInfo, graceMs: number, signal: AbortSignal): Promise<void> {
+  async function removeContainer(info: ContainerInspectInfo, graceMs: number, signal: AbortSignal): Promise<void> {
     const container = docker.getContainer(info.Id);
     const t = Math.ceil(graceMs / 1000);
     try {
       if (t > 0 && info.State.Running) await call(signal, (abortSignal) => container.stop({ t, abortSignal }));
       await call(signal, () => container.remove({ force: true, v: true, abortSignal: signal }));
     } catch (error) {
-      // Somebody else removes it, or it has gone.
+      // Gone, or being removed by another caller.
       if (!isContainerGone(error) && statusOf(error) !== 409) throw error;
     }
   }
 
   async function remove(id: InstanceId, graceMs: number, signal: AbortSignal): Promise<void> {
     const info = await find(id, signal);
-    if (info !== null) await take(info, graceMs, signal);
+    if (info !== null) await removeContainer(info, graceMs, signal);
   }
 
-  async function groupOf({ State }: ContainerInspectInfo, signal: AbortSignal): Promise<string | null> {
+  async function cgroupOf({ State }: ContainerInspectInfo, signal: AbortSignal): Promise<string | null> {
     const { sharesLimits } = await host.facts(signal);
     if (!sharesLimits) return null;
     return limitingGroup(await readFile(`/proc/${State.Pid}/cgroup`, 'utf8').catch(() => ''));
   }
 
-  async function check(signal: AbortSignal): Promise<DockerInsideConfig> {
+  async function checkAvailable(signal: AbortSignal): Promise<DockerInsideConfig> {
     const why = (await host.facts(signal)).whyNoDocker;
     if (why === null && setting !== null) return setting;
     const text = `it was launched with a Docker inside, which the region does not have now: ${why}. Ask its operator; or save its image and launch that without`;
@@ -113,11 +109,11 @@ export function makeDockerInside(options: {
     async prepare({ id, docker: wanted }, signal) {
       if (wanted === undefined) return undefined;
       const socket = socketFolder(wanted.storage);
-      // One that is there keeps its way until its instance stops, whatever the operator says meanwhile.
+      // A running daemon keeps its mode until the instance stops, whatever the configuration says.
       if ((await find(id, signal)) !== null) return socket;
-      const { mode } = await check(signal);
+      const { mode } = await checkAvailable(signal);
       for (const folder of [dataFolder(wanted.storage, mode), socket]) {
-        await makeFolder(folder, ownerOf(mode)).catch((cause: unknown) => {
+        await makeFolder(folder, uidOf(mode)).catch((cause: unknown) => {
           const text = 'the disk of its Docker is not there, or full; the operator has to look at it';
           throw new EngineFault('rejected', text, { retry: true, reason: 'badMount', cause });
         });
@@ -127,27 +123,34 @@ export function makeDockerInside(options: {
 
     async clear({ id, docker: wanted }, signal) {
       if (wanted === undefined) return;
-      // Some runtimes start nothing while another group is below its own.
+      // Some runtimes can't start a container while its cgroup has a child.
       await remove(id, 0, signal);
-      await check(signal);
+      await checkAvailable(signal);
     },
 
     async ensure(spec, instance, signal) {
       if (spec.docker === undefined) return;
       const found = await find(spec.id, signal);
-      if (found !== null && isBeside(found, instance)) return;
-      const { mode, imageRef } = await check(signal);
-      if (found !== null) await take(found, 0, signal);
-      const cgroup = await groupOf(instance, signal);
-      const about = { installation, mode, imageRef, containerId: instance.Id, cgroup, host: await host.facts(signal) };
-      const request = daemonOptions({ ...spec, docker: spec.docker }, about);
+      if (found !== null && isCurrent(found, instance)) return;
+      const { mode, imageRef } = await checkAvailable(signal);
+      if (found !== null) await removeContainer(found, 0, signal);
+      const cgroup = await cgroupOf(instance, signal);
+      const context = {
+        installation,
+        mode,
+        imageRef,
+        containerId: instance.Id,
+        cgroup,
+        host: await host.facts(signal),
+      };
+      const request = daemonOptions({ ...spec, docker: spec.docker }, context);
       try {
         const container = await call(signal, (abortSignal) => docker.createContainer({ ...request, abortSignal }));
         await call(signal, (abortSignal) => container.start({ abortSignal }));
       } catch (error) {
         if (isImageGone(error)) options.onImageGone(imageRef);
         if (!isNameTaken(error)) throw error;
-        const text = `${dockerName(spec.id)}, the place of its Docker, is taken on the host, or being freed; it is tried again`;
+        const text = `${dockerName(spec.id)}, the name of its Docker, is taken on the host, or being freed; it is tried again`;
         throw new EngineFault('busy', text, { retry: true, reason: 'nameTaken', cause: error });
       }
     },
@@ -156,8 +159,8 @@ export function makeDockerInside(options: {
       if (!hasDocker(instance.Mounts)) return undefined;
       const found = await find(id, signal);
       if (found === null) return 'stopped';
-      // Of one that stands still it counts whether anything runs; of one that runs, whether it is at its side.
-      const runs = isRunning(instance.State) ? isBeside(found, instance) : isHeld(found);
+      // A stopped instance must have no daemon at all; a running one needs the current daemon.
+      const runs = isRunning(instance.State) ? isCurrent(found, instance) : isHeldRunning(found);
       return runs ? 'running' : 'stopped';
     },
 
@@ -170,16 +173,16 @@ export function makeDockerInside(options: {
         const text = `the container ${name} is not the Docker of an instance of this installation, so it is not removed`;
         throw new EngineFault('rejected', text, { retry: false });
       }
-      await take(info, 0, signal);
+      await removeContainer(info, 0, signal);
     },
   };
 }
 
-/** The engine starts again what has ended by itself: so a pause between two tries counts as running. */
-const isHeld = ({ State }: ContainerInspectInfo): boolean => State.Running || State.Restarting;
+/** Includes the pause before a restart by the engine. */
+const isHeldRunning = ({ State }: ContainerInspectInfo): boolean => State.Running || State.Restarting;
 
-const isBeside = (found: ContainerInspectInfo, instance: ContainerInspectInfo): boolean =>
-  isHeld(found) &&
+const isCurrent = (found: ContainerInspectInfo, instance: ContainerInspectInfo): boolean =>
+  isHeldRunning(found) &&
   found.HostConfig.NetworkMode === `container:${instance.Id}` &&
   startedAtMs(found.State) >= startedAtMs(instance.State);
 

@@ -1,18 +1,17 @@
-/** What an inspect says, in the contract's words, and whose container it is. Pure. */
+/** Reads ownership and state from a container's inspect. Pure. */
 import type { ContainerInspectInfo } from 'dockerode';
 import type { NodePort } from '../../../domain/instance.ts';
 import { isInstanceId, type InstanceId } from '../../../domain/ids.ts';
 import { labels } from '../../labels.ts';
 import type { Observation } from '../../contract.ts';
 
-/** A container of ours that has our name but not our label is a stranger's, and never touched. */
+/** By label, never by name: a foreign container may have our name. */
 export const isOurs = (
   found: Record<string, string> | undefined | null,
   installation: string,
   id?: InstanceId,
 ): boolean => isOf('instance', found, installation, id);
 
-/** The same of the container of its Docker. */
 export const isDockerOf = (
   found: Record<string, string> | undefined | null,
   installation: string,
@@ -30,16 +29,16 @@ const isOf = (
   isInstanceId(found[labels.id] ?? '') &&
   (id === undefined || found[labels.id] === id);
 
-/** 0 when it never ran: the engine then says the year 1. */
+/** 0 before the first run, for which the engine reports the year 1. */
 export const startedAtMs = (state: ContainerInspectInfo['State']): number =>
   Math.max(0, Date.parse(state.StartedAt) || 0);
 
-/** A paused container serves nobody, so it does not count as running; `ensure` wakes it. */
+/** A paused container serves nobody and does not count as running; `ensure` unpauses it. */
 export const isRunning = (state: ContainerInspectInfo['State']): boolean =>
   state.Running && !state.Paused && !state.Restarting;
 
-/** On its way out, or what an interrupted removal left: there is no root disk in it to rely on. */
-export const isGoing = (state: ContainerInspectInfo['State']): boolean => state.Dead || state.Status === 'removing';
+/** Being removed, or left by an interrupted removal: the root disk is unreliable. */
+export const isRemoving = (state: ContainerInspectInfo['State']): boolean => state.Dead || state.Status === 'removing';
 
 export function observationOf(
   info: ContainerInspectInfo,
@@ -52,7 +51,7 @@ export function observationOf(
     kind: 'present',
     generation: generationOf(info.Config.Labels),
     running,
-    // A start that failed leaves an exit code behind, though nothing ran.
+    // A failed start leaves an exit code though nothing ran.
     exitCode: info.State.Running || started === 0 ? null : info.State.ExitCode,
     outOfMemory,
     startedAtMs: started,
@@ -66,10 +65,10 @@ export function generationOf(found: Record<string, string>): number {
   return Number.isSafeInteger(generation) ? generation : 0;
 }
 
-/** Null for one that was made before the label was, and is listed by what the engine says instead. */
+/** Null for containers created before the label existed. */
 export const imageRefOf = (found: Record<string, string>): string | null => found[labels.imageRef] ?? null;
 
-/** As the container was made: Docker publishes these while it runs, and can't change them. */
+/** Fixed at creation; published while running. */
 export function nodePortsOf(info: ContainerInspectInfo): NodePort[] {
   const bindings: Record<string, { HostPort?: string }[] | null> = info.HostConfig.PortBindings ?? {};
   return Object.entries(bindings)
@@ -88,7 +87,7 @@ export function samePorts(a: readonly NodePort[], b: readonly NodePort[]): boole
   return texts(a) === texts(b);
 }
 
-/** Its address on its account's network; null while it has none. */
+/** Address on the account's network, or null. */
 export function addressOf(info: ContainerInspectInfo): string | null {
   const addresses = Object.values(info.NetworkSettings.Networks ?? {}).map(({ IPAddress }) => IPAddress);
   return addresses.find((address) => address !== '' && address !== undefined) ?? null;

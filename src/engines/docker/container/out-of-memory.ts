@@ -1,15 +1,15 @@
 /**
- * Whether a run was ended for want of memory. Docker up to 23 says so in an inspect only if it hears of that before it hears of
- * the exit, which is a matter of luck; the event is in its history all the same (the last 256 of them).
+ * Whether the kernel killed a run for memory. Docker up to 23 sets `OOMKilled` only when the event
+ * precedes the exit, by chance; its event history (the last 256) has the event in any case.
  */
 import type { ContainerInspectInfo } from 'dockerode';
 import { z } from 'zod';
 import type { Client } from '../client/client.ts';
 import { startedAtMs } from './observation.ts';
-import { linesOf } from '../exec/streams.ts';
+import { linesOf } from '../client/streams.ts';
 
-const KILLED = 128 + 9;
-/** How long after the exit the event may come, by the engine's clock. Until then the answer waits, once for each such run. */
+const KILLED_EXIT_CODE = 128 + 9;
+/** Maximum delay of the event after the exit. The query waits that long, once per killed run. */
 const SETTLED_S = 0.25;
 
 const oomEvent = z.object({ Action: z.literal('oom') });
@@ -17,14 +17,14 @@ const oomEvent = z.object({ Action: z.literal('oom') });
 export type OutOfMemory = (info: ContainerInspectInfo, signal: AbortSignal) => Promise<boolean>;
 
 export function makeOutOfMemory(client: Client): OutOfMemory {
-  /** Verdicts by container, each for the run that started then. */
-  const judged = new Map<string, { startedAtMs: number; verdict: boolean }>();
+  /** Verdicts by container id, for the run with that start. */
+  const verdicts = new Map<string, { startedAtMs: number; verdict: boolean }>();
   return async ({ Id, State }, signal) => {
     if (State.Running) return false;
-    if (State.OOMKilled || State.ExitCode !== KILLED) return State.OOMKilled;
+    if (State.OOMKilled || State.ExitCode !== KILLED_EXIT_CODE) return State.OOMKilled;
     const started = startedAtMs(State);
-    const known = judged.get(Id);
-    if (known?.startedAtMs === started) return known.verdict;
+    const cached = verdicts.get(Id);
+    if (cached?.startedAtMs === started) return cached.verdict;
     const finishedS = Date.parse(State.FinishedAt) / 1000;
     const verdict = await client.call(signal, async (abortSignal) => {
       const filters = { type: ['container' as const], container: [Id], event: ['oom'] };
@@ -33,8 +33,8 @@ export function makeOutOfMemory(client: Client): OutOfMemory {
       for await (const line of linesOf(stream)) if (oomEvent.safeParse(JSON.parse(line)).success) return true;
       return false;
     });
-    if (judged.size > 1000) judged.clear();
-    judged.set(Id, { startedAtMs: started, verdict });
+    if (verdicts.size > 1000) verdicts.clear();
+    verdicts.set(Id, { startedAtMs: started, verdict });
     return verdict;
   };
 }

@@ -1,7 +1,7 @@
 /**
- * When a run of an instance is over, or told to end: what hangs on it has to be let go while its network is there, or who is at
- * the other end never hears of it. The engine's stream of events is open while somebody wants to know; what it hints at, and all when
- * it opens again, is looked at.
+ * Reports when a run of an instance ends or is told to end: connections must be closed while the
+ * network exists, or the peers never notice. The event stream is open while there are subscribers.
+ * Each hint, and every opening of the stream, re-inspects.
  */
 import { makeSemaphore } from '../../../async/semaphore.ts';
 import type { ContainerInspectInfo } from 'dockerode';
@@ -10,98 +10,96 @@ import type { Client } from '../client/client.ts';
 import { abortFault, isContainerGone } from '../client/faults.ts';
 import { watchEvents } from '../client/watch.ts';
 
-/** For the engine to answer. */
-const LOOK_MS = 30_000;
-const LOOKS_AT_ONCE = 8;
+const INSPECT_MS = 30_000;
+const INSPECTS_AT_ONCE = 8;
 
-export interface Ends {
-  /** Calls once, and soon when it is over already. Answers with how to stop. */
-  tell(id: InstanceId, run: Pick<ContainerInspectInfo, 'Id' | 'State'>, onEnd: () => void): () => void;
+export interface RunEnds {
+  /** Calls `listener` once, soon for a run already over. Returns the unsubscribe function. */
+  onEnd(id: InstanceId, run: Pick<ContainerInspectInfo, 'Id' | 'State'>, listener: () => void): () => void;
   stop(): Promise<void>;
 }
 
-interface Follower {
+interface Subscriber {
   id: InstanceId;
   containerId: string;
   startedAt: string;
-  onEnd: () => void;
+  listener: () => void;
 }
 
-export function makeEnds(options: {
+export function makeRunEnds(options: {
   client: Client;
   installation: string;
   onLost: (error: unknown, pauseMs: number) => void;
-}): Ends {
+}): RunEnds {
   const { client, installation, onLost } = options;
-  const followers = new Set<Follower>();
-  const semaphore = makeSemaphore(LOOKS_AT_ONCE, { abortError: abortFault });
+  const subscribers = new Set<Subscriber>();
+  const semaphore = makeSemaphore(INSPECTS_AT_ONCE, { abortError: abortFault });
   let watch: { ending: AbortController; done: Promise<void>; live: boolean } | undefined;
 
-  async function look(follower: Follower): Promise<void> {
-    const { containerId, startedAt } = follower;
-    if ((await isOver(containerId, startedAt)) && followers.has(follower)) end(follower);
+  async function check(subscriber: Subscriber): Promise<void> {
+    const { containerId, startedAt } = subscriber;
+    if ((await isOver(containerId, startedAt)) && subscribers.has(subscriber)) end(subscriber);
   }
 
-  function end(follower: Follower): void {
-    leave(follower);
-    follower.onEnd();
+  function end(subscriber: Subscriber): void {
+    unsubscribe(subscriber);
+    subscriber.listener();
   }
 
-  /** What can't be told is looked at again when the stream is open. */
+  /** False when unknown: the next opening of the stream re-inspects. */
   async function isOver(containerId: string, startedAt: string): Promise<boolean> {
     try {
-      const signal = AbortSignal.timeout(LOOK_MS);
-      const { State } = await semaphore.run(() =>
-        client.call(signal, (abortSignal) => client.docker.getContainer(containerId).inspect({ abortSignal })),
-      );
+      const signal = AbortSignal.timeout(INSPECT_MS);
+      const inspect = (abortSignal: AbortSignal) => client.docker.getContainer(containerId).inspect({ abortSignal });
+      const { State } = await semaphore.run(() => client.call(signal, inspect), { signal });
       return !State.Running || State.StartedAt !== startedAt;
     } catch (error) {
       return isContainerGone(error);
     }
   }
 
-  function begin(): void {
+  function startWatch(): void {
     const ending = new AbortController();
-    const begun = { ending, live: false, done: Promise.resolve() };
-    begun.done = watchEvents({
+    const started = { ending, live: false, done: Promise.resolve() };
+    started.done = watchEvents({
       client,
       installation,
-      onHint: (id, { toldToEnd }) => {
-        for (const follower of followers) {
-          if (follower.id !== id) continue;
-          if (toldToEnd) end(follower);
-          else void look(follower);
+      onHint: (id, { isStopping }) => {
+        for (const subscriber of subscribers) {
+          if (subscriber.id !== id) continue;
+          if (isStopping) end(subscriber);
+          else void check(subscriber);
         }
       },
       onLive: (live) => {
-        begun.live = live;
-        if (live) for (const follower of followers) void look(follower);
+        started.live = live;
+        if (live) for (const subscriber of subscribers) void check(subscriber);
       },
       onLost,
       signal: ending.signal,
     });
-    watch = begun;
+    watch = started;
   }
 
-  function leave(follower: Follower): void {
-    followers.delete(follower);
-    if (followers.size > 0) return;
+  function unsubscribe(subscriber: Subscriber): void {
+    subscribers.delete(subscriber);
+    if (subscribers.size > 0) return;
     watch?.ending.abort();
     watch = undefined;
   }
 
   return {
-    tell(id, { Id: containerId, State }, onEnd) {
-      const follower = { id, containerId, startedAt: State.StartedAt, onEnd };
-      followers.add(follower);
-      if (watch === undefined) begin();
-      // It may have ended since it was looked at.
-      else if (watch.live) void look(follower);
-      return () => leave(follower);
+    onEnd(id, { Id: containerId, State }, listener) {
+      const subscriber = { id, containerId, startedAt: State.StartedAt, listener };
+      subscribers.add(subscriber);
+      if (watch === undefined) startWatch();
+      // The run may have ended since the caller's inspect.
+      else if (watch.live) void check(subscriber);
+      return () => unsubscribe(subscriber);
     },
     async stop() {
       const last = watch;
-      for (const follower of followers) end(follower);
+      for (const subscriber of subscribers) end(subscriber);
       await last?.done;
     },
   };

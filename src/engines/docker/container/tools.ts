@@ -1,12 +1,12 @@
 /**
- * # What instances lack
+ * # Tools for every image
  *
- * OpenSSH's sftp-server and rsync, with their loader and libraries, for images that have neither: one folder of the host, which every
- * instance sees read-only at `/opt/berth`, whatever its image is made of. They are taken out of an image of ours that has them, by
- * a container without network that writes into a folder beside, once for each version of that image (decision 27).
+ * sftp-server and rsync, with loader and libraries, for images without them: a folder of the host,
+ * mounted read-only at `/opt/berth` of every instance. A container without network copies the tools
+ * out of a default image, once per version of that image (decision 27).
  *
- * What is mounted is the folder that holds the versions, so an instance that came before them has them when they are there, and newer ones
- * too: `bin` is a link, put in place by a rename. Without them all goes on as it is.
+ * The mounted folder holds all versions, so running instances see new ones; `bin` is a symlink,
+ * replaced by a rename. Instances run without the tools until they exist.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { access, chmod, mkdir, readdir, readFile, readlink, rename, rm, symlink } from 'node:fs/promises';
@@ -19,11 +19,11 @@ import { isImageGone } from '../client/faults.ts';
 import type { Host } from '../client/host.ts';
 
 const PREPARE_MS = 120_000;
-/** When its image is not there yet, and when it went wrong. */
-const LOOK_AGAIN_MS = 30_000;
-const TRY_AGAIN_MS = 10 * 60_000;
+/** Pause after a missing image, and after a failure. */
+const MISSING_PAUSE_MS = 30_000;
+const FAILURE_PAUSE_MS = 10 * 60_000;
 
-/** Beside each tool what it is linked with; the loader is told to look there and nowhere else first. */
+/** Copies each tool with its libraries; wrappers run the copied loader with that library path. */
 const COLLECT = `
 exec 2>/out/log
 set -eu
@@ -45,19 +45,19 @@ chmod 0755 /out/made /out/made/bin /out/made/lib /out/made/bin/* /out/made/lib/l
 `;
 
 export interface ToolsConfig {
-  /** Absolute, of this machine; made when it is not there. */
+  /** Absolute path on this machine; created on demand. */
   folder: string;
-  /** A Debian image that has them. */
+  /** Debian image with the tools. */
   imageRef: string;
 }
 
 export interface Tools {
-  /** What is to be mounted; undefined where nothing can be. */
+  /** Folder to mount; undefined where none can be created. */
   folder(): Promise<string | undefined>;
-  /** Sees to it, beside whatever else goes on, that they are there. */
+  /** Starts copying the tools in the background, when missing. */
   prepare(): void;
-  /** The same, when this image was seen just now. */
-  sawImage(ref: string): void;
+  /** Prepares at once when `ref` is the image that was missing. */
+  onImagePresent(ref: string): void;
   stop(): Promise<void>;
 }
 
@@ -73,7 +73,7 @@ export function makeTools(options: {
     return {
       folder: () => Promise.resolve(undefined),
       prepare: () => {},
-      sawImage: () => {},
+      onImagePresent: () => {},
       stop: () => Promise.resolve(),
     };
   const { docker, call } = client;
@@ -96,18 +96,18 @@ export function makeTools(options: {
     }
   }
 
-  /** What an earlier life left half done. */
-  async function clear(signal: AbortSignal): Promise<void> {
-    const beside = await readdir(path.dirname(folder));
-    const left = beside.filter((name) => name.startsWith(`${path.basename(folder)}.`));
-    for (const name of left) await rm(path.join(path.dirname(folder), name), { recursive: true, force: true });
+  /** Removes leftovers of an earlier process. */
+  async function removeLeftovers(signal: AbortSignal): Promise<void> {
+    const siblings = await readdir(path.dirname(folder));
+    const leftovers = siblings.filter((name) => name.startsWith(`${path.basename(folder)}.`));
+    for (const name of leftovers) await rm(path.join(path.dirname(folder), name), { recursive: true, force: true });
     const filters = { label: [`${labels.installation}=${installation}`, `${labels.kind}=tools`] };
     const containers = await call(signal, (abortSignal) => docker.listContainers({ all: true, filters, abortSignal }));
     for (const { Id } of containers) await remove(Id);
   }
 
   async function collect(out: string, signal: AbortSignal): Promise<void> {
-    // As who we are, so that what it writes is ours.
+    // Our own user, so we may move its files.
     const { rootless } = await host.facts(signal);
     const request = {
       Image: imageRef,
@@ -139,10 +139,10 @@ export function makeTools(options: {
     docker
       .getContainer(id)
       .remove({ force: true })
-      .catch(() => {}); // it is looked for again before the next is made
+      .catch(() => {}); // removed before the next version otherwise
 
   async function makeVersion(signal: AbortSignal): Promise<void> {
-    await clear(signal);
+    await removeLeftovers(signal);
     const out = `${folder}.${randomUUID()}`;
     await mkdir(out, { mode: 0o700 });
     try {
@@ -153,49 +153,49 @@ export function makeTools(options: {
     }
   }
 
-  /** The one before stays: somebody may be about to begin a program of it. */
-  async function putInPlace(): Promise<void> {
-    const place = path.join(folder, 'bin');
+  /** Keeps the previous version: a program of it may be starting. */
+  async function activateVersion(): Promise<void> {
+    const link = path.join(folder, 'bin');
     const target = path.join(version, 'bin');
-    const before = await readlink(place).catch(() => '');
-    if (before === target) return;
+    const previous = await readlink(link).catch(() => '');
+    if (previous === target) return;
     const fresh = path.join(folder, `.bin.${randomUUID()}`);
     await symlink(target, fresh);
-    await rename(fresh, place);
+    await rename(fresh, link);
     for (const name of await readdir(path.join(folder, 'versions'))) {
       const other = path.join('versions', name);
-      if (other !== version && other !== path.dirname(before))
+      if (other !== version && other !== path.dirname(previous))
         await rm(path.join(folder, other), { recursive: true, force: true });
     }
   }
 
   async function prepare(signal: AbortSignal): Promise<void> {
-    const beganMs = performance.now();
-    for (const place of [folder, path.join(folder, 'versions')]) {
-      await mkdir(place, { recursive: true });
-      await chmod(place, 0o755); // the umask had its say
+    const startedMs = performance.now();
+    for (const directory of [folder, path.join(folder, 'versions')]) {
+      await mkdir(directory, { recursive: true });
+      await chmod(directory, 0o755); // the umask applied at mkdir
     }
-    if (!(await isThere(path.join(folder, version)))) {
-      // It is made when it is wanted for instances, or never: then they do without.
+    if (!(await exists(path.join(folder, version)))) {
+      // Never built for this: the image appears with its first instance.
       if (!(await hasImage(signal))) return void (lacksImage = true);
       await makeVersion(signal);
       log.info(
-        { folder, ms: Math.round(performance.now() - beganMs) },
+        { folder, ms: Math.round(performance.now() - startedMs) },
         'took sftp-server and rsync out of the default image',
       );
     }
-    await putInPlace();
+    await activateVersion();
     isReady = true;
   }
 
-  function begin(): void {
+  function startPreparing(): void {
     if (isReady || preparing !== undefined || stopping.signal.aborted || performance.now() < notBeforeMs) return;
-    notBeforeMs = performance.now() + LOOK_AGAIN_MS;
+    notBeforeMs = performance.now() + MISSING_PAUSE_MS;
     lacksImage = false;
     const signal = AbortSignal.any([stopping.signal, AbortSignal.timeout(PREPARE_MS)]);
     preparing = prepare(signal)
       .catch((error: unknown) => {
-        notBeforeMs = performance.now() + TRY_AGAIN_MS;
+        notBeforeMs = performance.now() + FAILURE_PAUSE_MS;
         if (!stopping.signal.aborted)
           log.warn({ err: error }, 'instances whose images have no sftp-server and no rsync do without for now');
       })
@@ -208,11 +208,11 @@ export function makeTools(options: {
         () => folder,
         () => undefined,
       ),
-    prepare: begin,
-    sawImage(ref) {
+    prepare: startPreparing,
+    onImagePresent(ref) {
       if (ref !== imageRef) return;
       if (lacksImage) notBeforeMs = -Infinity;
-      begin();
+      startPreparing();
     },
     async stop() {
       stopping.abort();
@@ -221,8 +221,8 @@ export function makeTools(options: {
   };
 }
 
-const isThere = (place: string): Promise<boolean> =>
-  access(place).then(
+const exists = (file: string): Promise<boolean> =>
+  access(file).then(
     () => true,
     () => false,
   );

@@ -6,7 +6,7 @@ import type Docker from 'dockerode';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { ExecRequest } from '../../contract.ts';
 import { faultOf } from '../client/faults.ts';
-import { makeDemultiplexer } from './streams.ts';
+import { makeDemultiplexer } from '../client/streams.ts';
 
 const FIRST_PAUSE_MS = 5;
 const MAX_PAUSE_MS = 1_000;

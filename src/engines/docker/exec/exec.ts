@@ -31,7 +31,7 @@ import { connectionLost, instanceEnded, isExecGone, throwNotRunning } from './ex
 import { createRequest, hasStarted, pollPauses, readStartFailure, type StartFailure } from './exec-start.ts';
 import { signalCommand } from './kill.ts';
 import { Output } from './output.ts';
-import { makeDemultiplexer } from './streams.ts';
+import { makeDemultiplexer } from '../client/streams.ts';
 
 /** Deadline of one call to the engine. */
 const ANSWER_MS = 30_000;

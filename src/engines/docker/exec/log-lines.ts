@@ -1,6 +1,6 @@
 /** Splits the bytes of a log into lines, truncated to `LINE_LIMIT_BYTES`. */
 import type { LogLine } from '../../contract.ts';
-import { makeDemultiplexer } from './streams.ts';
+import { makeDemultiplexer } from '../client/streams.ts';
 
 export const LINE_LIMIT_BYTES = 16 * 1024;
 /** Longer than any timestamp. */

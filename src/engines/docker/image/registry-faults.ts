@@ -1,6 +1,9 @@
-/** What a registry's answer to a pull or a push means: it comes through the engine as one sentence. Pure. */
+/**
+ * What a registry's answer to a pull or a push means: it comes through the engine as one sentence.
+ * Pure.
+ */
 import { EngineFault, type FaultKind, type FaultReason } from '../../../domain/engine-fault.ts';
-import { faultOf, fitForOwner, sentenceOf, statusOf } from '../client/faults.ts';
+import { faultOf, redact, sentenceOf, statusOf } from '../client/faults.ts';
 import { listedRef, splitRef } from './refs.ts';
 
 /** An error that a pull or a push ended in after the engine had begun to answer. */
@@ -8,7 +11,10 @@ export class TransferError extends Error {
   override readonly name = 'TransferError';
 }
 
-/** The fault of a pull or a push. When there was no answer at all it is the engine that is away, not the registry. */
+/**
+ * The fault of a pull or a push. When there was no answer at all it is the engine that is away, not
+ * the registry.
+ */
 export function registryFault(ref: string, error: unknown): EngineFault {
   const inner = error instanceof EngineFault ? error.cause : error;
   const sentence = inner instanceof TransferError ? inner.message : sentenceOf(error);
@@ -17,10 +23,10 @@ export function registryFault(ref: string, error: unknown): EngineFault {
   const match = registrySays.find(({ pattern }) => pattern.test(words));
   if (match !== undefined) {
     const { kind, retry, reason, text } = match;
-    return new EngineFault(kind, `${ref}: ${text(fitForOwner(sentence))}`, { retry, reason, cause: inner });
+    return new EngineFault(kind, `${ref}: ${text(redact(sentence))}`, { retry, reason, cause: inner });
   }
   const kind = statusOf(error) >= 500 || inner instanceof TransferError ? 'unreachable' : 'rejected';
-  return new EngineFault(kind, `${ref}: ${fitForOwner(sentence)}`, { retry: true, cause: inner });
+  return new EngineFault(kind, `${ref}: ${redact(sentence)}`, { retry: true, cause: inner });
 }
 
 /** A sentence names the image, whose name may be `tools/tls:404`. */
@@ -70,7 +76,8 @@ const registrySays: readonly {
     text: () => "the image is not made for the host's processor architecture; choose one that is",
   },
   {
-    // What is broken on the way looks the same as what is broken at the registry, so it is worth another try.
+    // What is broken on the way looks the same as what is broken at the registry, so it is worth
+    // another try.
     pattern:
       /layer verification failed|failed to register layer|invalid tar header|invalid checksum|unsupported (media|manifest)|manifest verification failed|invalid character .* looking for|unexpected end of json/i,
     kind: 'rejected',

@@ -1,11 +1,14 @@
-/** Pulls and pushes: one stream of JSON lines each, read for progress in bytes, and for the error that it may end in. */
+/**
+ * Pulls and pushes: one stream of JSON lines each, read for progress in bytes, and for the error
+ * that it may end in.
+ */
 import { z } from 'zod';
 import type { ImageProgress, RegistryCredentials } from '../../contract.ts';
 import type { Client } from '../client/client.ts';
 import { faultOf } from '../client/faults.ts';
 import { refPath, splitRef } from './refs.ts';
 import { registryFault, TransferError } from './registry-faults.ts';
-import { linesOf } from '../exec/streams.ts';
+import { linesOf } from '../client/streams.ts';
 
 export interface Transfer {
   client: Client;
@@ -43,7 +46,10 @@ export async function ask({ client, ref, signal, credentials }: Omit<Transfer, '
   }
 }
 
-/** The engine refuses a push that says nothing of credentials, so without any an empty pair is said. It travels in a header. */
+/**
+ * The engine refuses a push that says nothing of credentials, so without any an empty pair is said.
+ * It travels in a header.
+ */
 const authOf = (ref: string, credentials: RegistryCredentials | undefined) => ({
   username: credentials?.username ?? '',
   password: credentials?.secret ?? '',
@@ -75,8 +81,9 @@ const transferLine = z.object({
 const wholeLayer = /^(Verifying Checksum|Download complete|Extracting|Pull complete|Pushed)$/;
 
 /**
- * Bytes moved over all layers; what a layer adds to `total` is known only when it begins, and of one that is there already the
- * engine says no size. A layer that is tried anew after its connection broke keeps the most it had. Throws the transfer's own error.
+ * Bytes moved over all layers; what a layer adds to `total` is known only when it begins, and of
+ * one that is there already the engine says no size. A layer that is tried anew after its
+ * connection broke keeps the most it had. Throws the transfer's own error.
  */
 export function makeTransferProgress(onProgress: (progress: ImageProgress) => void): (line: unknown) => void {
   const layers = new Map<string, { done: number; total: number }>();

@@ -1,8 +1,9 @@
 /**
- * Where instances can be dialled: their addresses on their accounts' networks, and connections to them.
+ * Instances' addresses on their accounts' networks, and connections to them.
  *
- * An address may be another instance's a moment after this one stopped, so it is claimIdempotencyKey only while the stream of events is
- * open, which says when a container ends; without the stream each dial asks the engine first (about half a millisecond).
+ * An address may belong to another instance a moment after its owner stopped. So addresses are
+ * cached only while the event stream, which reports ends, is open; without the stream each dial
+ * inspects first (about 0.5 ms).
  */
 import { BlockList, connect, isIP, isIPv6, type Socket } from 'node:net';
 import type { ContainerInspectInfo } from 'dockerode';
@@ -11,26 +12,25 @@ import type { InstanceId } from '../../../domain/ids.ts';
 import { faultOf } from '../client/faults.ts';
 import { addressOf, isRunning } from '../container/observation.ts';
 
-export interface Addresses {
-  learn(id: InstanceId, info: ContainerInspectInfo): void;
-  forget(id: InstanceId): void;
-  /** Null when it is to be asked for. */
-  recall(id: InstanceId): string | null;
-  /** Whether ends of containers are heard of from now on. What was learnt before is forgotten. */
+export interface AddressCache {
+  put(id: InstanceId, info: ContainerInspectInfo): void;
+  delete(id: InstanceId): void;
+  get(id: InstanceId): string | null;
+  /** Reports whether the event stream is open. Clears the cache. */
   setLive(live: boolean): void;
 }
 
-export function makeAddresses(): Addresses {
+export function makeAddressCache(): AddressCache {
   const byId = new Map<InstanceId, string>();
   let live = false;
   return {
-    learn(id, info) {
+    put(id, info) {
       const address = isRunning(info.State) ? addressOf(info) : null;
       if (live && address !== null) byId.set(id, address);
       else byId.delete(id);
     },
-    forget: (id) => void byId.delete(id),
-    recall: (id) => byId.get(id) ?? null,
+    delete: (id) => void byId.delete(id),
+    get: (id) => byId.get(id) ?? null,
     setLive(now) {
       live = now;
       byId.clear();
@@ -42,26 +42,25 @@ export interface DialOptions {
   id: InstanceId;
   port: number;
   signal: AbortSignal;
-  addresses: Addresses;
-  get: (id: InstanceId, signal: AbortSignal) => Promise<ContainerInspectInfo>;
+  addresses: AddressCache;
+  inspect: (id: InstanceId, signal: AbortSignal) => Promise<ContainerInspectInfo>;
 }
 
-/** `busy` when nothing listens there (yet), `not_found` when it does not run. */
 export async function dial(options: DialOptions): Promise<Socket> {
   const { id, port, signal, addresses } = options;
-  const claimIdempotencyKey = addresses.recall(id);
-  if (claimIdempotencyKey !== null) {
+  const cached = addresses.get(id);
+  if (cached !== null) {
     try {
-      return await open(claimIdempotencyKey, port, signal);
+      return await open(cached, port, signal);
     } catch (error) {
       if (signal.aborted || isRefusal(error)) throw dialFault(error, port, signal);
-      addresses.forget(id); // no way there: it may have ended just now, or run anew
+      addresses.delete(id); // no route: the instance may have ended or restarted
     }
   }
-  const info = await options.get(id, signal);
+  const info = await options.inspect(id, signal);
   const address = isRunning(info.State) ? addressOf(info) : null;
   if (address === null) throw new EngineFault('not_found', 'the instance does not run', { retry: false });
-  addresses.learn(id, info);
+  addresses.put(id, info);
   try {
     return await open(address, port, signal);
   } catch (error) {
@@ -77,7 +76,7 @@ const isRefusal = (error: unknown): boolean => hasCode(error, 'ECONNREFUSED');
 function dialFault(error: unknown, port: number, signal: AbortSignal): EngineFault {
   if (error instanceof EngineFault) return error;
   if (signal.aborted) return faultOf(signal.reason);
-  // In the first moment after a start nobody answers for the address, though the container runs.
+  // Just after a start the address does not answer ARP yet.
   if (isRefusal(error) || hasCode(error, 'EHOSTUNREACH'))
     return new EngineFault('busy', `nothing listens on port ${port} of the instance yet`, {
       retry: true,
@@ -89,24 +88,26 @@ function dialFault(error: unknown, port: number, signal: AbortSignal): EngineFau
   });
 }
 
-/** This machine itself, and what answers for a cloud's machines: whatever an engine says, no instance is there. */
-const notInstances = new BlockList();
+/**
+ * Loopback, link-local (cloud metadata) and multicast: never dialled, whatever an engine reports.
+ */
+const forbidden = new BlockList();
 for (const [net, bits] of [
   ['0.0.0.0', 8],
   ['127.0.0.0', 8],
   ['169.254.0.0', 16],
   ['224.0.0.0', 3],
 ] as const)
-  notInstances.addSubnet(net, bits, 'ipv4');
+  forbidden.addSubnet(net, bits, 'ipv4');
 for (const [net, bits] of [
   ['::', 127],
   ['fe80::', 10],
   ['ff00::', 8],
 ] as const)
-  notInstances.addSubnet(net, bits, 'ipv6');
+  forbidden.addSubnet(net, bits, 'ipv6');
 
 function open(host: string, port: number, signal: AbortSignal): Promise<Socket> {
-  if (isIP(host) === 0 || notInstances.check(host, isIPv6(host) ? 'ipv6' : 'ipv4')) {
+  if (isIP(host) === 0 || forbidden.check(host, isIPv6(host) ? 'ipv6' : 'ipv4')) {
     const text = `the engine says that the instance is at ${host}, where no instance can be`;
     return Promise.reject(new EngineFault('rejected', text, { retry: false }));
   }

@@ -1,12 +1,13 @@
 /**
- * Runs in the network of one instance, and in nothing else of it: opens connections and listeners there for the process that began
- * it (`parent.ts`), and hands them over. It reads and writes none of their bytes, and ends with that process.
+ * Runs in an instance's network namespace, and no other of its namespaces. Opens connections and
+ * listeners for the parent (`parent.ts`) and passes the handles; no payload goes through this process.
+ * Exits with the parent.
  *
- * It is told `{ id, connect: { addresses, names, servers, port } }`, `{ id, listen: { host, port } }` or `{ id, cancel: true }`, and
- * answers `{ id }` with what was opened, or `{ id, code, text }`. A connection that came before its listener was handed over follows as
- * `{ id, early: true }`; after `{ id, handedOver: true }` none does.
+ * Requests: `{ id, connect: { addresses, names, servers, port } }`, `{ id, listen: { host, port } }`,
+ * `{ id, cancel: true }`. Answers: `{ id }` with a handle, or `{ id, code, text }`. A connection accepted
+ * before the listener's hand-over follows as `{ id, early: true }`, until `{ id, handedOver: true }`.
  *
- * Plain JavaScript: with types to be taken away first it begins after 104 ms, not 42, and holds 64 MB, not 46.
+ * Plain JavaScript: stripping types starts in 104 ms, not 42, and takes 64 MB, not 46.
  */
 import { Resolver } from 'node:dns/promises';
 import { readFileSync, readlinkSync } from 'node:fs';
@@ -15,16 +16,16 @@ import net from 'node:net';
 const NOBODY = 65_534;
 
 /** @typedef {{ addresses: string[], names: string[], servers: string[], port: number }} Target */
-/** @typedef {{ id: number, connect?: Target, listen?: { host: string, port: number }, cancel?: boolean }} Asked */
+/** @typedef {{ id: number, connect?: Target, listen?: { host: string, port: number }, cancel?: boolean }} Request */
 
-/** What is under way, by the question's id: how to give it up. @type {Map<number, AbortController>} */
-const underWay = new Map();
+/** Running requests, by id. @type {Map<number, AbortController>} */
+const running = new Map();
 
 /** @param {{ id: number, early?: true, code?: string, text?: string }} answer @param {net.Socket | net.Server} [handle] */
-function say(answer, handle) {
+function send(answer, handle) {
   process.send?.(answer, handle, {}, () => {
     if (!(handle instanceof net.Server)) return;
-    // A copy of ours would go on taking connections.
+    // An open copy in this process would go on accepting connections.
     handle.close();
     process.send?.({ id: answer.id, handedOver: true });
   });
@@ -34,11 +35,11 @@ function say(answer, handle) {
 function open(address, port, signal) {
   return new Promise((resolve, reject) => {
     const socket = net.connect({ host: address, port, allowHalfOpen: true });
-    socket.pause(); // what comes is for its next owner
-    const giveUp = () => socket.destroy(new Error('given up'));
-    signal.addEventListener('abort', giveUp, { once: true });
+    socket.pause(); // the parent reads
+    const cancel = () => socket.destroy(new Error('cancelled'));
+    signal.addEventListener('abort', cancel, { once: true });
     socket.once('error', reject).once('connect', () => {
-      signal.removeEventListener('abort', giveUp);
+      signal.removeEventListener('abort', cancel);
       socket.off('error', reject);
       resolve(socket);
     });
@@ -66,7 +67,7 @@ async function connect(id, target, signal) {
   for (const address of await resolve(target, signal)) {
     signal.throwIfAborted();
     try {
-      return say({ id }, await open(address, target.port, signal));
+      return send({ id }, await open(address, target.port, signal));
     } catch (error) {
       failures.push(error);
     }
@@ -78,42 +79,42 @@ async function connect(id, target, signal) {
 function listen(id, { host, port }) {
   return new Promise((resolve, reject) => {
     const server = net.createServer({ pauseOnConnect: true, allowHalfOpen: true });
-    // Between its beginning and its handing over.
-    server.on('connection', (socket) => say({ id, early: true }, socket));
+    // Accepted before the hand-over.
+    server.on('connection', (socket) => send({ id, early: true }, socket));
     server.once('error', reject).listen({ port, ...(host === '' ? {} : { host }) }, () => {
       server.off('error', reject).on('error', () => {});
-      resolve(say({ id }, server));
+      resolve(send({ id }, server));
     });
   });
 }
 
-/** @param {Asked} asked */
+/** @param {Request} request */
 async function answer({ id, connect: target, listen: at, cancel }) {
-  if (cancel) return underWay.get(id)?.abort();
-  const giveUp = new AbortController();
-  underWay.set(id, giveUp);
+  if (cancel) return running.get(id)?.abort();
+  const controller = new AbortController();
+  running.set(id, controller);
   try {
-    if (target) await connect(id, target, giveUp.signal);
+    if (target) await connect(id, target, controller.signal);
     else if (at) await listen(id, at);
   } catch (error) {
-    say({ id, code: codeOf(error), text: String(error) });
+    send({ id, code: codeOf(error), text: String(error) });
   } finally {
-    underWay.delete(id);
+    running.delete(id);
   }
 }
 
 /** @param {unknown} error */
 const codeOf = (error) => (error instanceof Error && 'code' in error ? String(error.code) : '');
 
-/** Docker gives all users of its networks the low ports; where it doesn't, root alone has them. */
-function becomeNobody() {
+/** Drops root where Docker opens low ports to all users; elsewhere listening on them needs root. */
+function dropRoot() {
   if (readFileSync('/proc/sys/net/ipv4/ip_unprivileged_port_start', 'utf8').trim() !== '0') return;
   process.setgroups?.([]);
   process.setgid?.(NOBODY);
   process.setuid?.(NOBODY);
 }
 
-becomeNobody();
+dropRoot();
 process.on('disconnect', () => process.exit());
-process.on('message', (/** @type {Asked} */ asked) => void answer(asked));
+process.on('message', (/** @type {Request} */ request) => void answer(request));
 process.send?.({ network: readlinkSync('/proc/self/ns/net') });

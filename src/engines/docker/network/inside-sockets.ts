@@ -1,4 +1,6 @@
-/** Unix sockets of ours in an instance's folder of control files, where its programs connect to them though they can't write there. */
+/**
+ * Unix sockets of ours among an instance's control files: read-only inside, yet open to connect.
+ */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { chmod, mkdir, open, rm, type FileHandle } from 'node:fs/promises';
@@ -10,8 +12,8 @@ import { CONTROL_FOLDER } from '../container/create-options.ts';
 import { SOCKETS } from '../container/control-files.ts';
 import { faultOf } from '../client/faults.ts';
 
-/** At once, of each: more than that are not taken. */
-const CONNECTIONS = 64;
+/** Connections at once per socket; Node closes the rest. */
+const MAX_CONNECTIONS = 64;
 
 export async function openInsideSocket(
   controlFolder: string,
@@ -21,21 +23,21 @@ export async function openInsideSocket(
   if (signal.aborted) throw faultOf(signal.reason);
   const folder = path.join(controlFolder, SOCKETS);
   const name = randomBytes(12).toString('hex');
-  // A socket's path has 107 bytes at most; by the folder's number it is short, whatever the folder is called.
-  const held = await openFolder(folder);
+  // A socket path holds 107 bytes; a descriptor's path is short whatever the folder's name.
+  const directory = await openFolder(folder);
   const server = net.createServer({ allowHalfOpen: true }, (connection) => {
     onConnection(connection.on('error', () => {}));
   });
-  server.maxConnections = CONNECTIONS;
+  server.maxConnections = MAX_CONNECTIONS;
   const close = (): void => {
     server.close();
     rm(path.join(folder, name), { force: true }).then(
-      () => held.close(),
-      () => held.close(),
+      () => directory.close(),
+      () => directory.close(),
     );
   };
   try {
-    server.listen(`/proc/self/fd/${held.fd}/${name}`);
+    server.listen(`/proc/self/fd/${directory.fd}/${name}`);
     await once(server, 'listening', { signal });
     await chmod(path.join(folder, name), 0o600);
   } catch (error) {

@@ -1,65 +1,65 @@
 /**
- * # From within an instance's network
+ * # Joining an instance's network
  *
- * A network namespace is entered by a whole process, so a small one of ours does it (`child.mjs`): it opens connections and
- * listeners there and hands them over, and from then on they are sockets of this process like any other. It is begun when something is to be
- * opened, and ends after a while without work.
+ * Only a whole process can enter a network namespace. A small child process (`child.mjs`) enters,
+ * opens connections and listeners there, and passes the handles: from then on ordinary sockets of
+ * this process. The child starts on demand and exits when idle.
  *
- * Of the instance it has the network and nothing else: no file, process or user id of it is in its sight, nor it in theirs. The name of the
- * namespace is the engine's, of this one run; by a process id of the instance, which may be another's by now, one could come to the
- * host's own network.
+ * The child shares only the network: it sees no file, process or user of the instance, and none of
+ * them sees the child. The namespace is named by the engine's path for this run; a process id may
+ * have been reused, and would lead to the host's own network.
  */
 import net from 'node:net';
 import type { ContainerInspectInfo } from 'dockerode';
 import { EngineFault, type FaultKind } from '../../../domain/engine-fault.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { InstanceAddress, InstanceNetwork, NetworkListener } from '../../contract.ts';
-import type { Ends } from '../container/run-ends.ts';
+import type { RunEnds } from '../container/run-ends.ts';
 import { faultOf } from '../client/faults.ts';
-import { readName } from '../container/names.ts';
-import { makeNetworkChild, Refusal, type Question } from './parent.ts';
+import { resolveName } from './names.ts';
+import { makeNetworkChild, OpenError, type OpenRequest } from './parent.ts';
 
 export function joinNetwork({
   id,
   info,
-  enter,
-  ends,
+  nsenter,
+  runEnds,
 }: {
   id: InstanceId;
-  /** As it was just now. */
+  /** Inspected just now. */
   info: ContainerInspectInfo;
-  /** The program that enters namespaces. */
-  enter: string;
-  ends: Ends;
+  /** Path of the nsenter program. */
+  nsenter: string;
+  runEnds: RunEnds;
 }): InstanceNetwork {
-  const child = makeNetworkChild({ enter, network: info.NetworkSettings.SandboxKey });
+  const child = makeNetworkChild({ nsenter, network: info.NetworkSettings.SandboxKey });
   const files = { hosts: info.HostsPath, resolvConf: info.ResolvConfPath };
   const sockets = new Set<net.Socket>();
   const servers = new Set<net.Server>();
   const { promise: ended, resolve } = Promise.withResolvers<void>();
-  let over = false;
+  let closed = false;
 
   const close = (): void => {
-    if (over) return;
-    over = true;
-    stopTelling();
+    if (closed) return;
+    closed = true;
+    unsubscribe();
     child.stop();
     for (const server of servers) server.close();
     for (const socket of sockets) socket.destroy();
     resolve();
   };
-  const stopTelling = ends.tell(id, info, close);
+  const unsubscribe = runEnds.onEnd(id, info, close);
 
   const checkOpen = (signal: AbortSignal): void => {
     if (signal.aborted) throw faultOf(signal.reason);
-    if (over) throw overFault();
+    if (closed) throw closedFault();
   };
 
-  /** It ends with the run; and an error of it, which nobody may listen for, is its end. */
-  function hold(socket: net.Socket): net.Socket {
-    if (over) return socket.destroy();
+  /** Destroys the socket with the run; the caller may ignore its errors. */
+  function track(socket: net.Socket): net.Socket {
+    if (closed) return socket.destroy();
     sockets.add(socket);
-    // As it comes from the other process it would end by itself what the other end has half closed.
+    // A passed handle lacks the flag, and would end when the peer half-closes.
     socket.allowHalfOpen = true;
     return socket
       .setNoDelay()
@@ -70,12 +70,12 @@ export function joinNetwork({
   return {
     async connect(at, signal) {
       checkOpen(signal);
-      const meaning = await readName(at.host, files);
+      const target = await resolveName(at.host, files);
       checkOpen(signal);
-      const socket = await child.ask({ connect: { ...meaning, port: at.port } }, signal).catch(explain(at));
-      if (!(socket instanceof net.Socket)) throw overFault();
-      hold(socket);
-      if (over) throw overFault();
+      const socket = await child.open({ connect: { ...target, port: at.port } }, signal).catch(explain(at));
+      if (!(socket instanceof net.Socket)) throw closedFault();
+      track(socket);
+      if (closed) throw closedFault();
       return socket;
     },
 
@@ -83,24 +83,24 @@ export function joinNetwork({
       checkOpen(signal);
       const host = at.host === 'localhost' ? '127.0.0.1' : at.host;
       if (host !== '' && net.isIP(host) === 0) throw noAddress(at);
-      const take = (socket: net.Socket): void => {
-        if (!hold(socket).destroyed) onConnection(socket);
+      const accept = (socket: net.Socket): void => {
+        if (!track(socket).destroyed) onConnection(socket);
       };
-      const question: Question = { listen: { host, port: at.port }, onEarly: take };
-      const server = await child.ask(question, signal).catch(explain(at));
-      if (!(server instanceof net.Server)) throw overFault();
-      const shut = (): void => {
+      const request: OpenRequest = { listen: { host, port: at.port }, onEarly: accept };
+      const server = await child.open(request, signal).catch(explain(at));
+      if (!(server instanceof net.Server)) throw closedFault();
+      const closeServer = (): void => {
         servers.delete(server);
         server.close();
       };
       servers.add(server);
-      server.on('connection', take).on('error', shut);
-      if (over) {
-        shut();
-        throw overFault();
+      server.on('connection', accept).on('error', closeServer);
+      if (closed) {
+        closeServer();
+        throw closedFault();
       }
       const address = server.address();
-      return { port: typeof address === 'object' && address !== null ? address.port : at.port, close: shut };
+      return { port: typeof address === 'object' && address !== null ? address.port : at.port, close: closeServer };
     },
 
     ended,
@@ -108,7 +108,7 @@ export function joinNetwork({
   };
 }
 
-const overFault = (): EngineFault =>
+const closedFault = (): EngineFault =>
   new EngineFault('unreachable', 'this run of the instance is over', { retry: false });
 
 const noAddress = ({ host }: InstanceAddress, cause?: unknown): EngineFault =>
@@ -120,7 +120,7 @@ const noAddress = ({ host }: InstanceAddress, cause?: unknown): EngineFault =>
 const explain =
   ({ host, port }: InstanceAddress) =>
   (error: unknown): never => {
-    if (!(error instanceof Refusal)) throw error;
+    if (!(error instanceof OpenError)) throw error;
     const fault = (kind: FaultKind, text: string, retry: boolean): EngineFault =>
       new EngineFault(kind, text, { retry, cause: error });
     switch (error.code) {

@@ -1,4 +1,7 @@
-/** This side of the process in an instance's network: begun when it is asked something, asked many things at once, and missed when it ends. */
+/**
+ * Parent's side of the process in an instance's network: starts the child on demand, multiplexes
+ * requests.
+ */
 import { fork, type ChildProcess, type SendHandle } from 'node:child_process';
 import { readlink } from 'node:fs/promises';
 import net from 'node:net';
@@ -6,21 +9,20 @@ import path from 'node:path';
 import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import { faultOf } from '../client/faults.ts';
-import type { Meaning } from '../container/names.ts';
+import type { NameTarget } from './names.ts';
 
 const PROGRAM = path.join(import.meta.dirname, 'child.mjs');
-/** Without work: it takes 46 MB, 9 of them its own, and a twentieth of a second to begin. */
+/** A child takes 46 MB, 9 of them unshared, and 50 ms to start. */
 const IDLE_MS = 20_000;
-/** For it to begin. */
-const BEGIN_MS = 15_000;
-const QUESTIONS_AT_ONCE = 256;
+const START_MS = 15_000;
+const MAX_REQUESTS = 256;
 
-export type Question =
-  | { connect: Meaning & { port: number } }
+export type OpenRequest =
+  | { connect: NameTarget & { port: number } }
   | { listen: { host: string; port: number }; onEarly: (socket: net.Socket) => void };
 
-/** What the other side could not do: the system's code for it. */
-export class Refusal extends Error {
+/** The child could not open a socket; `code` is the system's. */
+export class OpenError extends Error {
   readonly code: string;
   constructor(code: string, text: string) {
     super(text);
@@ -29,12 +31,12 @@ export class Refusal extends Error {
 }
 
 export interface NetworkChild {
-  /** Answers with what was opened. Rejects with an `EngineFault`, or a `Refusal` when that can't be opened. */
-  ask(question: Question, signal: AbortSignal): Promise<net.Socket | net.Server>;
+  /** Rejects with an `EngineFault`, or an `OpenError` from the system. */
+  open(request: OpenRequest, signal: AbortSignal): Promise<net.Socket | net.Server>;
   stop(): void;
 }
 
-const said = z.union([
+const childMessage = z.union([
   z.object({ network: z.string() }),
   z.object({ id: z.number(), early: z.literal(true) }),
   z.object({ id: z.number(), handedOver: z.literal(true) }),
@@ -42,63 +44,63 @@ const said = z.union([
   z.object({ id: z.number() }),
 ]);
 
-interface Waiting {
+interface Pending {
   resolve: (opened: net.Socket | net.Server) => void;
   reject: (error: Error) => void;
 }
 
-interface Running {
+interface Child {
   process: ChildProcess;
   ready: Promise<void>;
-  waiting: Map<number, Waiting>;
+  pending: Map<number, Pending>;
   early: Map<number, (socket: net.Socket) => void>;
 }
 
 export function makeNetworkChild({
-  enter,
+  nsenter,
   network,
   idleMs = IDLE_MS,
 }: {
-  /** The program that enters namespaces. */
-  enter: string;
-  /** A file that is the namespace. */
+  /** Path of the nsenter program. */
+  nsenter: string;
+  /** Path of the namespace's file. */
   network: string;
   idleMs?: number;
 }): NetworkChild {
-  let running: Running | undefined;
+  let current: Child | undefined;
   let lastId = 0;
   let stopped = false;
   let idle: NodeJS.Timeout | undefined;
 
-  function begin(): Running {
-    // No file of ours but the channel, no variable of our environment, and no way to be debugged: that would listen in there.
-    const child = fork(PROGRAM, [], {
-      execPath: enter,
+  function start(): Child {
+    // Only the channel: no other descriptor, no environment, no debugger port in that network.
+    const process_ = fork(PROGRAM, [], {
+      execPath: nsenter,
       execArgv: [`--net=${network}`, '--', process.execPath, '--disable-sigusr1'],
       env: {},
       cwd: '/',
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     });
     const entered = Promise.withResolvers<void>();
-    entered.promise.catch(() => {}); // whoever asks hears of it
-    const begun: Running = { process: child, ready: entered.promise, waiting: new Map(), early: new Map() };
-    const timer = setTimeout(() => child.kill('SIGKILL'), BEGIN_MS);
+    entered.promise.catch(() => {}); // requests see the error
+    const child: Child = { process: process_, ready: entered.promise, pending: new Map(), early: new Map() };
+    const timer = setTimeout(() => process_.kill('SIGKILL'), START_MS);
     const end = (error: Error): void => {
       clearTimeout(timer);
-      if (running === begun) running = undefined;
+      if (current === child) current = undefined;
       entered.reject(error);
-      for (const { reject } of begun.waiting.values()) reject(error);
-      begun.waiting.clear();
-      child.kill('SIGKILL');
+      for (const { reject } of child.pending.values()) reject(error);
+      child.pending.clear();
+      process_.kill('SIGKILL');
     };
-    child.on('error', (error) => end(lostChild(error)));
-    child.on('exit', (code, by) => end(lostChild(new Error(`it ended with ${code ?? by}`))));
-    child.on('disconnect', () => end(lostChild(new Error('its channel was closed'))));
-    child.on('message', (message, handle) => {
-      const parsed = said.safeParse(message);
-      if (!parsed.success) return letGo(handle);
-      if ('handedOver' in parsed.data) return void begun.early.delete(parsed.data.id);
-      if (!('network' in parsed.data)) return take(begun, parsed.data, handle);
+    process_.on('error', (error) => end(lostChild(error)));
+    process_.on('exit', (code, by) => end(lostChild(new Error(`the child exited with ${code ?? by}`))));
+    process_.on('disconnect', () => end(lostChild(new Error('the channel to the child was closed'))));
+    process_.on('message', (message, handle) => {
+      const parsed = childMessage.safeParse(message);
+      if (!parsed.success) return close(handle);
+      if ('handedOver' in parsed.data) return void child.early.delete(parsed.data.id);
+      if (!('network' in parsed.data)) return settle(child, parsed.data, handle);
       clearTimeout(timer);
       const other = parsed.data.network;
       readlink('/proc/self/ns/net').then(
@@ -106,84 +108,84 @@ export function makeNetworkChild({
         (error: unknown) => end(lostChild(error)),
       );
     });
-    return begun;
+    return child;
   }
 
-  function take(
-    begun: Running,
+  function settle(
+    child: Child,
     answer: { id: number; early?: true; code?: string; text?: string },
     handle: SendHandle | undefined,
   ): void {
     const { id, early, code, text = '' } = answer;
     if (early) {
-      const onEarly = begun.early.get(id);
+      const onEarly = child.early.get(id);
       if (onEarly !== undefined && handle instanceof net.Socket) return onEarly(handle);
-      return letGo(handle);
+      return close(handle);
     }
-    const waiting = begun.waiting.get(id);
-    begun.waiting.delete(id);
-    if (code !== undefined) begun.early.delete(id);
-    if (code !== undefined) return waiting?.reject(new Refusal(code, text));
-    if (waiting === undefined) letGo(handle);
-    else if (handle instanceof net.Socket || handle instanceof net.Server) waiting.resolve(handle);
-    else waiting.reject(new Refusal('ECONNRESET', 'it was closed as soon as it was open'));
+    const pending = child.pending.get(id);
+    child.pending.delete(id);
+    if (code !== undefined) child.early.delete(id);
+    if (code !== undefined) return pending?.reject(new OpenError(code, text));
+    if (pending === undefined) close(handle);
+    else if (handle instanceof net.Socket || handle instanceof net.Server) pending.resolve(handle);
+    else pending.reject(new OpenError('ECONNRESET', 'the connection was closed at once'));
   }
 
-  function leaveWhenIdle(): void {
+  function disconnectWhenIdle(): void {
     clearTimeout(idle);
-    const child = running;
-    if (child === undefined || child.waiting.size > 0) return;
+    const child = current;
+    if (child === undefined || child.pending.size > 0) return;
     idle = setTimeout(() => {
-      running = undefined;
+      current = undefined;
       child.process.disconnect();
     }, idleMs).unref();
   }
 
   return {
-    async ask(question, signal) {
-      if (stopped) throw lostChild(new Error('it is stopped'));
+    async open(request, signal) {
+      if (stopped) throw lostChild(new Error('stopped'));
       if (signal.aborted) throw faultOf(signal.reason);
       clearTimeout(idle);
-      const child = (running ??= begin());
-      if (child.waiting.size >= QUESTIONS_AT_ONCE) throw tooMany();
+      const child = (current ??= start());
+      if (child.pending.size >= MAX_REQUESTS) throw tooMany();
       const id = ++lastId;
       const answer = Promise.withResolvers<net.Socket | net.Server>();
-      const giveUp = (): void => {
+      const cancel = (): void => {
         answer.reject(faultOf(signal.reason));
         child.early.delete(id);
-        if (child.waiting.delete(id) && child.process.connected) child.process.send({ id, cancel: true }, () => {});
+        if (child.pending.delete(id) && child.process.connected) child.process.send({ id, cancel: true }, () => {});
       };
-      child.waiting.set(id, answer);
-      signal.addEventListener('abort', giveUp, { once: true });
+      child.pending.set(id, answer);
+      signal.addEventListener('abort', cancel, { once: true });
       try {
         await Promise.race([child.ready, answer.promise]);
-        if ('onEarly' in question) child.early.set(id, question.onEarly);
-        // That it did not get there shows in its end.
-        child.process.send({ ...question, id }, () => {});
+        if ('onEarly' in request) child.early.set(id, request.onEarly);
+        // A lost request shows in the child's exit.
+        child.process.send({ ...request, id }, () => {});
         const opened = await answer.promise;
         if (!signal.aborted) return opened;
-        letGo(opened);
+        close(opened);
         throw faultOf(signal.reason);
       } finally {
-        signal.removeEventListener('abort', giveUp);
-        leaveWhenIdle();
+        signal.removeEventListener('abort', cancel);
+        disconnectWhenIdle();
       }
     },
     stop() {
       stopped = true;
       clearTimeout(idle);
-      running?.process.kill('SIGKILL');
+      current?.process.kill('SIGKILL');
     },
   };
 }
 
-function letGo(handle: SendHandle | undefined): void {
+function close(handle: SendHandle | undefined): void {
   if (handle instanceof net.Socket) handle.on('error', () => {}).destroy();
   else if (handle instanceof net.Server) handle.close();
 }
 
 const lostChild = (cause: unknown): EngineFault =>
-  new EngineFault('unreachable', "the way into the instance's network was lost; it is made anew with the next try", {
+  new EngineFault('unreachable', "the connection into the instance's network was lost; the next try opens it again", {
     retry: true,
     cause,
   });

@@ -1,18 +1,19 @@
-/** Address ranges of the accounts' networks, cut from one pool. Pure: IPv4 only, ranges as [first, last] of unsigned 32 bits. */
+/** Subnets of the accounts' networks, taken from one IPv4 pool. Pure. */
 
 export interface NetworkPool {
-  /** The range that all networks come from, in CIDR notation. */
+  /** Range of all networks, in CIDR notation. */
   cidr: string;
-  /** Length of one network's prefix: 24 holds 253 instances. */
+  /** Prefix length of one network; 24 holds 253 instances. */
   prefix: number;
 }
 
 /**
- * 512 accounts with instances on one host, 253 instances each. Docker's own default pools hold about 30 networks. Not in its
- * 172.17-31 or 192.168, and in a part of 10/8 that few sites use; the operator can name another.
+ * Holds 512 accounts on one host; Docker's default pools hold about 30. Outside of Docker's
+ * 172.17-31 and 192.168, in a part of 10/8 that few sites use.
  */
 export const defaultPool: NetworkPool = { cidr: '10.210.0.0/15', prefix: 24 };
 
+/** Unsigned 32-bit addresses, inclusive. */
 type Range = readonly [first: number, last: number];
 
 export function rangeOf(cidr: string): Range | null {
@@ -33,8 +34,9 @@ const textOf = (address: number): string =>
   [24, 16, 8, 0].map((shift) => Math.floor(address / 2 ** shift) % 256).join('.');
 
 /**
- * The networks that a host is a member of, in CIDR notation, from Linux's `/proc/net/route`: those of bridges without a member too, as
- * an engine that was killed leaves them. What lies behind a gateway is not in it. Numbers there are in the byte order of the host.
+ * Directly connected networks of a host, in CIDR notation, from `/proc/net/route`, which writes
+ * numbers in host byte order. Includes memberless bridges left by a killed engine; excludes gateway
+ * routes.
  */
 export function subnetsOfRoutes(table: string, littleEndian: boolean): string[] {
   const numberOf = (hex: string): number => {
@@ -50,17 +52,17 @@ export function subnetsOfRoutes(table: string, littleEndian: boolean): string[] 
   });
 }
 
-/** Throws a sentence for the operator when the pool can't be used. */
+/** Throws with a message for the operator when the pool is unusable. */
 export function checkPool({ cidr, prefix }: NetworkPool): void {
   const range = rangeOf(cidr);
-  const fine = range !== null && cidr.includes('/') && prefix <= 29 && 2 ** (32 - prefix) <= range[1] - range[0] + 1;
-  if (!fine)
+  const isValid = range !== null && cidr.includes('/') && prefix <= 29 && 2 ** (32 - prefix) <= range[1] - range[0] + 1;
+  if (!isValid)
     throw new Error(`networks with a prefix of ${prefix} can not be cut from "${cidr}"; try 10.210.0.0/15 with 24`);
 }
 
 /**
- * Subnets of the pool that meet none of `taken`, beginning at a place that follows from `key`, so that two who choose at
- * once rarely choose alike.
+ * Subnets of the pool outside of `taken`, from an offset hashed from `key`: rarely the same for two
+ * accounts.
  */
 export function* freeSubnets({ cidr, prefix }: NetworkPool, key: string, taken: readonly string[]): Generator<string> {
   const pool = rangeOf(cidr);

@@ -1,9 +1,11 @@
 /**
- * What instances use, read from the engine's counters. One reading is an instant and costs milliseconds; CPU is the difference of
- * two, which are a second apart at least: the last one that was asked for, or one taken now for whoever was never asked about.
+ * What instances use, read from the engine's counters. One reading is an instant and costs
+ * milliseconds; CPU is the difference of two, which are a second apart at least: the last one that
+ * was asked for, or one taken now for whoever was never asked about.
  *
- * The engine tells counters of one container at a time, and little of what stays as it is: that is looked up once for each run, and
- * again when a counter says that another run has begun, or the container is gone.
+ * The engine tells counters of one container at a time, and little of what stays as it is: that is
+ * looked up once for each run, and again when a counter says that another run has begun, or the
+ * container is gone.
  */
 import { makeSemaphore } from '../../../async/semaphore.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -29,7 +31,10 @@ const GPU_DEADLINE_MS = 5_000;
 /** Some engines let each wait for their next tick, up to a second, which costs them nothing. */
 const READINGS_AT_ONCE = 64;
 const INSPECTS_AT_ONCE = 8;
-/** A root disk's size is counted file by file: few at once, or the host's disk has no time for anything else. */
+/**
+ * A root disk's size is counted file by file: few at once, or the host's disk has no time for
+ * anything else.
+ */
 const DISKS_AT_ONCE = 2;
 
 const device = z.object({ major: z.number(), minor: z.number(), op: z.string(), value: z.number() });
@@ -116,12 +121,13 @@ export function makeUsage(client: Client, installation: string, host: Host): Rea
       blkio_stats,
       pids_stats: pids,
     } = statsAnswer.parse(answer);
-    // The page cache that the kernel would give back at once is no use of the instance's; version 1 of cgroups calls it total_.
+    // The page cache that the kernel would give back at once is no use of the instance's; version 1
+    // of cgroups calls it total_.
     const cache = memory?.stats?.['total_inactive_file'] ?? memory?.stats?.['inactive_file'] ?? 0;
     const interfaces = Object.values(networks ?? {});
-    const { controlGroups } = await host.facts(signal);
+    const { cgroupVersion } = await host.facts(signal);
     const blocks =
-      controlGroups === 1
+      cgroupVersion === 1
         ? await bytesOfProcesses(client.local ? pid : 0)
         : await deviceBytes(blkio_stats?.io_service_bytes_recursive ?? []);
     return {
@@ -160,7 +166,10 @@ export function makeUsage(client: Client, installation: string, host: Host): Rea
     }
   }
 
-  /** Two readings of the same run, far enough apart. Null when it ended meanwhile: then the engine's date is of the year 1. */
+  /**
+   * Two readings of the same run, far enough apart. Null when it ended meanwhile: then the engine's
+   * date is of the year 1.
+   */
   async function readTwo(
     id: InstanceId,
     run: Run,

@@ -1,4 +1,4 @@
-/** All that bears this installation's label, told one by one, and taken away one by one. */
+/** Lists and discards every engine object with this installation's label. */
 import { z } from 'zod';
 import { isInstanceId, userId } from '../../../domain/ids.ts';
 import type { OwnedObject } from '../../contract.ts';
@@ -19,36 +19,36 @@ const imageList = z.array(
   }),
 );
 
-const isHeld = (state: string): boolean => state === 'running' || state === 'restarting';
+const isHeldRunning = (state: string): boolean => state === 'running' || state === 'restarting';
 
-export interface OwnedObjects {
+export interface Inventory {
   list(signal: AbortSignal): Promise<OwnedObject[]>;
   discard(owned: OwnedObject, signal: AbortSignal): Promise<void>;
 }
 
-export function makeOwnedObjects(options: {
+export function makeInventory(options: {
   client: Client;
   installation: string;
   containers: Containers;
   inside: DockerInside;
   networks: Networks;
   images: Images;
-}): OwnedObjects {
+}): Inventory {
   const { client, installation, containers, inside, networks, images } = options;
   const ours = { label: [`${labels.installation}=${installation}`] };
 
-  async function containersOf(signal: AbortSignal): Promise<OwnedObject[]> {
+  async function listContainers(signal: AbortSignal): Promise<OwnedObject[]> {
     const found = await client.call(signal, (abortSignal) =>
       client.docker.listContainers({ all: true, filters: ours, abortSignal }),
     );
-    const dockers = new Set(
+    const runningDaemons = new Set(
       found.flatMap(({ Labels, State }) =>
-        isDockerOf(Labels, installation) && isHeld(State) ? [Labels[labels.id] ?? ''] : [],
+        isDockerOf(Labels, installation) && isHeldRunning(State) ? [Labels[labels.id] ?? ''] : [],
       ),
     );
     return found.flatMap(({ Labels, Names, State, Created, Image, Mounts }): OwnedObject[] => {
       const id = Labels[labels.id] ?? '';
-      const about = {
+      const common = {
         id,
         ownerId: Labels[labels.owner] ?? '',
         generation: generationOf(Labels),
@@ -56,16 +56,16 @@ export function makeOwnedObjects(options: {
         createdAtMs: Created * 1000,
       };
       if (isDockerOf(Labels, installation))
-        return [{ ...about, kind: 'docker', running: isHeld(State), imageRef: null }];
+        return [{ ...common, kind: 'docker', running: isHeldRunning(State), imageRef: null }];
       if (!isOurs(Labels, installation)) return [];
-      const docker = dockers.has(id) ? 'running' : 'stopped';
+      const docker = runningDaemons.has(id) ? 'running' : 'stopped';
       const imageRef = imageRefOf(Labels) ?? Image;
-      const one: OwnedObject = { ...about, kind: 'instance', running: State === 'running', imageRef };
-      return [hasDocker(Mounts) ? { ...one, docker } : one];
+      const object: OwnedObject = { ...common, kind: 'instance', running: State === 'running', imageRef };
+      return [hasDocker(Mounts) ? { ...object, docker } : object];
     });
   }
 
-  async function accounts(signal: AbortSignal): Promise<OwnedObject[]> {
+  async function listNetworks(signal: AbortSignal): Promise<OwnedObject[]> {
     return (await networks.list(signal)).map(({ Name, Labels, Created }): OwnedObject => {
       const owner = Labels?.[labels.owner] ?? '';
       return {
@@ -81,34 +81,35 @@ export function makeOwnedObjects(options: {
     });
   }
 
-  async function saved(signal: AbortSignal): Promise<OwnedObject[]> {
+  async function listImages(signal: AbortSignal): Promise<OwnedObject[]> {
     const filters = encodeURIComponent(JSON.stringify({ label: [...ours.label, `${labels.kind}=image`] }));
     const answer = await client.get(`/images/json?filters=${filters}`, signal);
     return imageList.parse(answer).flatMap(({ Id, RepoTags, Labels, Created }) => {
-      const named = [...(RepoTags ?? []), Id].find((name) => isOwnImage(installation, { RepoTags, Labels }, name));
-      if (named === undefined) return [];
-      const about = { id: Labels?.[labels.id] ?? '', ownerId: Labels?.[labels.owner] ?? '', generation: 0 };
-      const owned: OwnedObject = {
-        ...about,
+      const engineName = [...(RepoTags ?? []), Id].find((name) => isOwnImage(installation, { RepoTags, Labels }, name));
+      if (engineName === undefined) return [];
+      const object: OwnedObject = {
+        id: Labels?.[labels.id] ?? '',
+        ownerId: Labels?.[labels.owner] ?? '',
+        generation: 0,
         kind: 'image',
         running: false,
-        engineName: named,
+        engineName,
         createdAtMs: Created * 1000,
         imageRef: null,
       };
-      return [owned];
+      return [object];
     });
   }
 
   return {
     async list(signal) {
-      const all = await Promise.all([containersOf(signal), accounts(signal), saved(signal)]);
+      const all = await Promise.all([listContainers(signal), listNetworks(signal), listImages(signal)]);
       return all.flat();
     },
     discard({ kind, id, engineName }, signal) {
       switch (kind) {
         case 'instance':
-          if (!isInstanceId(id)) return Promise.reject(new Error(`"${id}" is no instance's id`)); // it becomes a name of a folder
+          if (!isInstanceId(id)) return Promise.reject(new Error(`"${id}" is no instance's id`)); // the id becomes a folder's name
           return containers.discard(engineName, id, signal);
         case 'docker':
           if (!isInstanceId(id)) return Promise.reject(new Error(`"${id}" is no instance's id`));

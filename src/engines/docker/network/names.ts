@@ -1,31 +1,31 @@
 /**
- * What a name means in an instance: as its own files say, which the engine keeps for it, and else as the name servers do that those
- * files name. The host's own names are not the instance's.
+ * Resolves a name as the instance would: by its hosts file, then by the name servers of its
+ * resolv.conf (the engine stores both). The host's names do not count.
  */
 import { open } from 'node:fs/promises';
 import net from 'node:net';
 
-/** Addresses; or, when there are none, under which names which servers are to be asked, in this order. */
-export interface Meaning {
+/** Addresses; or, without any, full names to query at these servers, both in order. */
+export interface NameTarget {
   addresses: string[];
   names: string[];
   servers: string[];
 }
 
-/** They are the instance's to write, so it has no say in how much of them is read. */
+/** The instance writes the files, so the read is bounded. */
 const READ_BYTES = 64 * 1024;
 
-export async function readName(name: string, files: { hosts: string; resolvConf: string }): Promise<Meaning> {
+export async function resolveName(name: string, files: { hosts: string; resolvConf: string }): Promise<NameTarget> {
   if (net.isIP(name) !== 0) return { addresses: [name], names: [], servers: [] };
   const [hosts, resolvConf] = await Promise.all([readStart(files.hosts), readStart(files.resolvConf)]);
-  return meaningOf(name, hosts, resolvConf);
+  return targetOf(name, hosts, resolvConf);
 }
 
 /** Pure. */
-export function meaningOf(name: string, hosts: string, resolvConf: string): Meaning {
+export function targetOf(name: string, hosts: string, resolvConf: string): NameTarget {
   const wanted = name.toLowerCase();
   const addresses = linesOf(hosts).flatMap(([address = '', ...names]) =>
-    net.isIP(address) !== 0 && names.some((one) => one.toLowerCase() === wanted) ? [address] : [],
+    net.isIP(address) !== 0 && names.some((alias) => alias.toLowerCase() === wanted) ? [address] : [],
   );
   if (addresses.length === 0 && wanted === 'localhost') addresses.push('127.0.0.1', '::1');
   const settings = linesOf(resolvConf);

@@ -6,12 +6,14 @@ import type { EngineSpec } from '../../../src/engines/contract.ts';
 import { createOptions } from '../../../src/engines/docker/container/create-options.ts';
 import {
   daemonOptions,
-  limitingGroup,
-  ownerOf,
-  whyNoDocker,
+  uidOf,
   type DaemonOptions,
-  type DockerGround,
 } from '../../../src/engines/docker/container/docker-inside-options.ts';
+import {
+  limitingGroup,
+  whyNoDocker,
+  type DockerHost,
+} from '../../../src/engines/docker/container/docker-inside-host.ts';
 import type { HostFacts } from '../../../src/engines/docker/client/host.ts';
 
 const id = instanceIdOf('00000000-0000-4000-8000-000000000001');
@@ -89,8 +91,8 @@ describe('the container of a Docker', () => {
 
   test('runs as the user that its image says, who is nobody of the host', async () => {
     const script = await readFile(new URL('../../../images/docker-inside/customize.sh', import.meta.url), 'utf8');
-    expect(script).toContain(`inside:x:${ownerOf('rootless')}:${ownerOf('rootless')}:`);
-    expect(ownerOf('rootless')).toBeGreaterThanOrEqual(1_879_048_192);
+    expect(script).toContain(`inside:x:${uidOf('rootless')}:${uidOf('rootless')}:`);
+    expect(uidOf('rootless')).toBeGreaterThanOrEqual(1_879_048_192);
   });
 
   test('is seen by its instance as a folder that can not be written, and by no other instance', () => {
@@ -107,9 +109,9 @@ describe('the container of a Docker', () => {
       gpuDriver: null,
       gpus: [],
       dial: true,
-      enter: null,
+      nsenter: null,
       whyNoDocker: null,
-      controlGroups: 1,
+      cgroupVersion: 1,
       sharesLimits: true,
     };
     const placed = { installation: 'i', network: 'n', controlFolder: '/c', gpuIds: [], host };
@@ -124,9 +126,9 @@ describe('the container of a Docker', () => {
 });
 
 describe('where there can be a Docker', () => {
-  const fit: DockerGround = {
+  const fit: DockerHost = {
     engine: 'docker',
-    weAreRoot: true,
+    berthIsRoot: true,
     kernel: '6.1.0-18-amd64',
     tun: true,
     maxUserNamespaces: 96_000,
@@ -146,7 +148,7 @@ describe('where there can be a Docker', () => {
     ['its engine', { engine: 'podman' }, /Podman/],
     ['its engine’s rights', { engine: 'rootless' }, /runs without root; one that runs as root can/],
     ['the way to its engine', { engine: 'elsewhere' }, /another machine/],
-    ['Berth’s rights', { weAreRoot: false }, /does not run as root/],
+    ['Berth’s rights', { berthIsRoot: false }, /does not run as root/],
     ['its kernel', { kernel: '5.10.0-28-amd64' }, /5\.10.*5\.11/],
     ['its devices', { tun: false }, /modprobe tun/],
     ['its limits', { maxUserNamespaces: 0 }, /sysctl user\.max_user_namespaces/],
