@@ -23,9 +23,6 @@ import * as volume from './volume.ts';
 export const BASE_PATH = '/api';
 export const ACCESS_COOKIE = 'AccessToken';
 
-/** The role that `who: 'admin'` asks for; also a member of `group` in `userInfo`. */
-export const ADMIN_ROLE = 'admin';
-
 export type Who = 'anyone' | 'account' | 'admin';
 
 export interface Route<

@@ -1,18 +1,20 @@
 /**
- * # Access: who may come in, and what proves it
+ * # Access: accounts and their credentials
  *
  *     password ──login──► token (a JWT, one day; its `jti` is a row of `session`) ──► Caller
  *     API key (until deleted; a row of `apiKey`) ───────────────────────────────────► Caller
  *     Caller ──grant──► handover (once, a minute) ──redeem──► gateway session (while used)
- *     Caller ──share──► link to one port (until it expires), of whoever has it
+ *     Caller ──share──► link to one port (until it expires), for anyone
  *
- * - `tokens.ts` signs and verifies, `signing-ring.ts` keeps the keys for it; `known.ts` and `callers.ts` remember what was verified.
- * - `logins.ts` with `passwords.ts` (argon2id, few at once) and `attempts.ts` (how often one may guess).
- * - `accounts.ts`, `api-keys.ts`, `ssh-keys.ts`: what an account is and has. `grants.ts`: the way into the gateway. `shares.ts`: links to
- *   a port.
+ * - `tokens.ts` signs and verifies, `signing-ring.ts` keeps the keys for it; `known.ts` and
+ * `callers.ts` remember what was verified.
+ * - `logins.ts` with `passwords.ts` (argon2id, few at once) and `attempts.ts` (how often one may
+ * guess).
+ * - `accounts.ts`, `api-keys.ts`, `ssh-keys.ts`: what an account is and has. `grants.ts`: the way
+ * into the gateway. `shares.ts`: links to a port.
  *
- * Whatever ends a login, a key or an account is a row changed in a transaction under the account's lock. This process forgets it with
- * the commit; any other, which may share the database, within a second.
+ * Every revocation changes a row under the account's lock. This process drops cached credentials
+ * with the commit; other processes on the same database within a second.
  */
 import { deleteExpiredGrants } from '../../store/tables/gateway-grants.ts';
 import { deleteExpiredShares } from '../../store/tables/port-shares.ts';
@@ -31,45 +33,40 @@ import { makeSigningRing } from './signing-ring.ts';
 import { makeSshKeys } from './ssh-keys.ts';
 import { makeTokens } from './tokens.ts';
 import type { Access } from './types.ts';
-import type { Caller } from '../base/caller.ts';
 
 export interface AccessDeps {
   store: Store;
   now: () => number;
   idempotent: Idempotent;
   randomBytes: RandomBytes;
-  /** `iss` and `aud` of the tokens: one installation takes none of another's. */
+  /** `iss` and `aud` of tokens: an installation rejects tokens of another. */
   issuer: string;
   audience: string;
   log: Log;
-  /** In the transaction that changes an account's ssh keys: makes its instances due. */
+  /** Runs in the transaction that changes an account's ssh keys: makes its instances due. */
   onSshKeysChanged: (tx: Db, accountId: string) => Promise<void>;
-  /** Password hashes at once, 19 MiB each. */
+  /** Concurrent password hashes, 19 MiB each. */
   passwordsAtOnce?: number;
   argon2id?: Argon2id;
 }
 
 export interface InternalAccess extends Access, Pick<Accounts, 'ensureAdmin'> {
-  /** The caller of a token seen within the last second; null when only `authenticate` can tell. Never waits. */
-  authenticateCached(token: string): Caller | null;
-  /** Makes the first signing key, if there is none. Answers the id of the one that signs. */
+  /** Creates the first signing key, if there is none. Returns the id of the current key. */
   ensureSigningKey(): Promise<string>;
-  /** A new key signs from now on; tokens of the old one stay good until they expire. Answers the new id. */
-  rotateSigningKey(): Promise<string>;
-  /** Deletes rows that nothing needs any more. Once an hour is often enough. */
+  /** Deletes expired rows. Call about once an hour. */
   sweep(): Promise<void>;
   grants: Pick<Grants, 'grant' | 'redeem' | 'session' | 'revokeFor'>;
 }
 
-/** Half of the four threads that Node hashes on: the others are left for files and name look-ups. */
-const PASSWORDS_AT_ONCE = 2;
+/** Half of Node's four worker threads: the others are for files and DNS. */
+const MAX_CONCURRENT_HASHES = 2;
 
 export const makeAccess = (deps: AccessDeps): InternalAccess => {
   const { store, now, idempotent, randomBytes, issuer, audience, log, onSshKeysChanged } = deps;
   const passwords = makePasswords({
     randomBytes,
     argon2id: deps.argon2id ?? argon2id,
-    atOnce: deps.passwordsAtOnce ?? PASSWORDS_AT_ONCE,
+    atOnce: deps.passwordsAtOnce ?? MAX_CONCURRENT_HASHES,
   });
   const ring = makeSigningRing({ store, now, randomBytes });
   const tokens = makeTokens({ ring, issuer, audience, now });
@@ -84,9 +81,7 @@ export const makeAccess = (deps: AccessDeps): InternalAccess => {
     listSessions: grants.listSessions,
     revokeSession: grants.revokeSession,
     authenticate: callers.authenticate,
-    authenticateCached: callers.authenticateCached,
     ensureSigningKey: async () => (await ring.signer()).kid,
-    rotateSigningKey: ring.rotate,
     async sweep() {
       await store.write((tx) => deleteExpiredGrants(tx, now()));
       await store.write((tx) => deleteExpiredShares(tx, now()));

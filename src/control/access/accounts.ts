@@ -1,6 +1,7 @@
-/** Making accounts: the first one at the first start, the others by an administrator. And what money an account has. */
+/** Creates accounts: `admin` at the first start, the others by an administrator. Reads balances. */
 import { fromDollars, toDollars } from '../../domain/money.ts';
 import { Refusal } from '../../domain/refusal.ts';
+import { ADMIN_ROLE, USER_ROLE } from '../../domain/roles.ts';
 import { accountById, accountByLogin, insertAccount } from '../../store/tables/accounts.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import type { Db, Store } from '../../store/store.ts';
@@ -8,12 +9,10 @@ import type { Idempotent } from '../base/idempotent.ts';
 import { lockOwnAccount, notLoggedIn } from './callers.ts';
 import type { Passwords } from './passwords.ts';
 import { uuidFrom, type RandomBytes } from './random.ts';
-import { ADMIN_ROLE } from '../base/notify-administrators.ts';
 import type { Access } from './types.ts';
 import type { Idempotency } from '../base/caller.ts';
 
 const ADMIN_NAME = 'admin';
-const USER_ROLE = 'user';
 
 interface NewAccount {
   username: string;
@@ -22,14 +21,14 @@ interface NewAccount {
   balance: number;
   roles: readonly string[];
   passwordHash: string;
-  /** Account of whoever makes it; null for the installation itself. */
+  /** Id of the creating account; null for the installation. */
   by: string | null;
 }
 
 export interface Accounts extends Pick<Access, 'createUser' | 'balance'> {
   /**
-   * Makes the first account, `admin`, unless there is one of that name; its password is then left as it is. `balance` in dollars.
-   * Says whether it was made.
+   * Creates the account `admin` unless it exists; an existing one keeps its password. `balance` is
+   * in dollars. Returns whether it was created.
    */
   ensureAdmin(first: { password: string; balance: number }): Promise<boolean>;
 }
@@ -43,7 +42,7 @@ export const makeAccounts = (deps: {
 }): Accounts => {
   const { store, now, idempotent, randomBytes, passwords } = deps;
 
-  /** What is taken already, or null. */
+  /** Returns the field that is taken, or null. */
   const makeAccount = async (tx: Db, id: string, account: NewAccount): Promise<'username' | 'email' | null> => {
     const atMs = now();
     const { username, roles } = account;
@@ -63,8 +62,11 @@ export const makeAccounts = (deps: {
     return null;
   };
 
-  /** The body holds a password, and a plain hash of it, kept for a day, would be a quick way to guess it. */
-  const guarded = async (accountId: string, idempotency: Idempotency | null): Promise<Idempotency | null> => {
+  /**
+   * Stretches the body's hash, which is stored for a day: a plain one would be a fast password
+   * oracle.
+   */
+  const stretched = async (accountId: string, idempotency: Idempotency | null): Promise<Idempotency | null> => {
     if (!idempotency) return null;
     const salt = Buffer.from(`${accountId} ${idempotency.route} ${idempotency.key}`);
     return { ...idempotency, bodyHash: await passwords.stretch(idempotency.bodyHash, salt) };
@@ -87,7 +89,7 @@ export const makeAccounts = (deps: {
       const email = body.email.toLowerCase();
       const roles = [USER_ROLE];
       const passwordHash = await passwords.hash(body.password);
-      const record = await guarded(caller.accountId, idempotency);
+      const record = await stretched(caller.accountId, idempotency);
       const id = uuidFrom(randomBytes);
       return store.write(async (tx) => {
         await lockOwnAccount(tx, caller.accountId);
@@ -119,7 +121,7 @@ export const makeAccounts = (deps: {
       const dollars = (micros: number) => toDollars(BigInt(micros));
       return {
         balance: dollars(account.balanceMicros),
-        // Nothing is held back from it yet: a launch is paid as it runs.
+        // Nothing is reserved yet: a launch is paid as it runs.
         availableBalance: dollars(account.balanceMicros),
         availableVoucherAmount: dollars(account.voucherMicros),
         availableCreditAmount: dollars(account.creditMicros),

@@ -1,4 +1,4 @@
-/** API keys: minted, listed, deleted. The full key is shown once and exists nowhere after that, only its hash does. */
+/** API keys. The full key is shown once; only its hash is stored. */
 import { Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { revokeGrantsOfApiKeys } from '../../store/tables/gateway-grants.ts';
@@ -28,8 +28,8 @@ export const makeApiKeys = (deps: {
       await store.write(async (tx) => {
         const nowMs = now();
         await lockOwnAccount(tx, accountId);
-        // To answer it again the key would have to be kept in clear; so only its id is kept, and a repeat is refused.
-        const made = await idempotent(tx, accountId, idempotency, nowMs, async () => {
+        // Repeating the answer would mean storing the key in clear: store the id, refuse a repeat.
+        const answer = await idempotent(tx, accountId, idempotency, nowMs, async () => {
           const count = await countApiKeys(tx, accountId);
           if (count >= MAX_KEYS) {
             throw new Refusal(
@@ -48,8 +48,8 @@ export const makeApiKeys = (deps: {
           });
           return { id };
         });
-        if (made.id !== id) {
-          const message = `This request made the API key "${made.id}" before, and its full text was shown that once. If it is lost, delete it with /user/key/delete and mint another under a new Idempotency-Key.`;
+        if (answer.id !== id) {
+          const message = `This request made the API key "${answer.id}" before, and its full text was shown that once. If it is lost, delete it with /user/key/delete and mint another under a new Idempotency-Key.`;
           throw new Refusal('not_now', message);
         }
       });

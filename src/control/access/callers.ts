@@ -1,4 +1,7 @@
-/** From a credential to who asks: tokens and API keys, each through a bounded memory of those found good (`known.ts`). */
+/**
+ * From a credential to who asks: tokens and API keys, each through a bounded memory of those found
+ * good (`known.ts`).
+ */
 import { Refusal } from '../../domain/refusal.ts';
 import { lockAccount, type AccountRow } from '../../store/tables/accounts.ts';
 import { holderOfApiKey } from '../../store/tables/keys.ts';
@@ -13,11 +16,11 @@ const MAX_CACHED = 10_000;
 export const API_KEY_PREFIX = 'berth_';
 const API_KEY = /^berth_[A-Za-z0-9_-]{43}$/;
 
-/** The words that `interface.md` §7 asks for. */
+/** Message of `docs/interface.md` §7. */
 export const notLoggedIn = (): Refusal =>
   new Refusal('not_logged_in', 'You are not logged in, or your login has expired: log in again.');
 
-/** The caller's own account, held for this transaction: it may have been disabled since the caller was found. */
+/** Locks the caller's account. Throws if it was disabled after authentication. */
 export const lockOwnAccount = async (tx: Db, accountId: string): Promise<AccountRow> => {
   const account = await lockAccount(tx, accountId);
   if (!account || account.disabled === 1) throw notLoggedIn();
@@ -41,10 +44,8 @@ const callerFrom = (holder: CredentialHolder, from: Pick<Caller, 'sessionId' | '
 
 export interface Callers {
   authenticate(credential: Credential, options?: { revalidate?: boolean }): Promise<Caller>;
-  /** Null when only `authenticate` can tell. */
-  authenticateCached(token: string): Caller | null;
   invalidate(which: (caller: Caller) => boolean): void;
-  /** Credentials claimIdempotencyKey. */
+  /** Number of cached credentials. */
   readonly size: number;
 }
 
@@ -55,7 +56,7 @@ export const makeCallers = (deps: { store: Store; now: () => number; tokens: Tok
     now,
     maxEntries: MAX_CACHED,
     async verify(token, before) {
-      // A token known by its every character needs no second look at its signature, only at its login.
+      // A cached token needs no second signature check, only one of its login.
       const claims = before?.sessionId ? { ...before, sessionId: before.sessionId } : await tokens.verify(token);
       if (claims === null) return null;
       const { sessionId, accountId, expiresAtMs } = claims;
@@ -88,7 +89,6 @@ export const makeCallers = (deps: { store: Store; now: () => number; tokens: Tok
       const caller = credential.kind === 'token' ? byToken.fresh(credential.token) : byKey.fresh(credential.key);
       return caller === null ? find(credential, 'find') : Promise.resolve(caller);
     },
-    authenticateCached: (token) => byToken.fresh(token),
     invalidate(which) {
       byToken.invalidate(which);
       byKey.invalidate(which);

@@ -1,14 +1,16 @@
 /**
  * # From the API to the gateway
  *
- * The gateway serves on an origin of its own, where the API's cookie must not go. So the API gives the browser a handover: a secret
- * good once and for a minute, which the gateway trades for a session of its own, and keeps in its own cookie.
+ * The gateway has its own origin, which must not get the API's cookie. So the API gives the browser
+ * a handover: a secret valid once and for a minute. The gateway exchanges it for a session in its
+ * own cookie.
  *
- *     grant ──(60 s)──► redeem ──► session ──(24 h, moved on while it is used)──► …
+ *     grant ──(60 s)──► redeem ──► session ──(24 h, extended while used)──► …
  *
- * A session outlives the one-day token it came from for as long as it is used: a notebook open on a Monday still saves on a Friday.
- * It ends with the logout of that login, by hand, with a change of password, the account being disabled, the last instance that it opens being
- * terminated, or, when it came from an API key, the deletion of any API key of the account. Only hashes are stored.
+ * A session in use outlives its one-day token: a notebook opened on Monday still saves on Friday.
+ * It ends with its login's logout, a revocation, a change of password, the account being disabled,
+ * or the termination of its instance. A session of an API key ends with the deletion of any API key
+ * of the account. Only hashes are stored.
  */
 import { lockAccount } from '../../store/tables/accounts.ts';
 import {
@@ -42,24 +44,26 @@ const MAX_CACHED = 10_000;
 export interface GatewaySession {
   id: string;
   accountId: string;
-  /** The instance it was opened for. */
   instanceId: string;
-  /** Null when it came from an API key. */
+  /** Login it came from; null for an API key. */
   sessionId: string | null;
 }
 
 export interface Grants extends GatewaySessions {
-  /** The handover. That the instance is the caller's own is for the asker to check. */
+  /** Returns a handover. The instance's owner must be checked before. */
   grant(caller: Caller, instanceId: string): Promise<string>;
-  /** Null for a handover that is unknown, spent or too old. */
+  /** Returns null for an unknown, used or expired handover. */
   redeem(
     handover: string,
   ): Promise<{ session: string; accountId: string; instanceId: string; expiresAtMs: number } | null>;
-  /** Null for a session that is unknown or has ended. */
+  /** Returns null for an unknown or ended session. */
   session(secret: string): Promise<GatewaySession | null>;
-  /** Where a transaction is open already, use the store's `revokeGrantsOfInstance` in it: what is claimIdempotencyKey here ends within a second. */
+  /**
+   * Where a transaction is open already, use the store's `revokeGrantsOfInstance` in it: what is
+   * claimIdempotencyKey here ends within a second.
+   */
   revokeFor(instanceId: string): Promise<void>;
-  /** Forgets sessions whose rows were deleted. */
+  /** Drops cached sessions whose rows were deleted. */
   invalidate(which: (session: GatewaySession) => boolean): void;
 }
 
@@ -77,7 +81,7 @@ export const makeGrants = (deps: {
 }): Grants => {
   const { store, now, idempotent, randomBytes, log } = deps;
 
-  /** A request in the gateway must not fail because its session could not be moved on: the next one tries again. */
+  /** Extends a session; a failure must not fail the request: the next one retries. */
   const extend = async (grant: GatewayGrantRow): Promise<number> => {
     const expiresAtMs = now() + SESSION_LIFE_MS;
     if (expiresAtMs - grant.expiresAtMs < EXTEND_EVERY_MS) return grant.expiresAtMs;
@@ -131,14 +135,14 @@ export const makeGrants = (deps: {
       const session = secretFrom(randomBytes);
       return store.write(async (tx) => {
         const nowMs = now();
-        // Read for whose lock to take, and again under it: the lock comes first wherever grants are written.
-        const seen = await activeGrant(tx, hash, 'handover', nowMs);
-        if (!seen || !(await lockAccount(tx, seen.accountId))) return null;
+        // Read to find the account to lock, then again under the lock.
+        const unlocked = await activeGrant(tx, hash, 'handover', nowMs);
+        if (!unlocked || !(await lockAccount(tx, unlocked.accountId))) return null;
         const grant = await activeGrant(tx, hash, 'handover', nowMs);
         if (!grant || !(await deleteGrant(tx, hash))) return null;
         const expiresAtMs = nowMs + SESSION_LIFE_MS;
-        const made = { id: uuidFrom(randomBytes), hash: sha256Hex(session), openedAtMs: nowMs, expiresAtMs };
-        await insertGrant(tx, { ...grant, ...made, kind: 'session' });
+        const fields = { id: uuidFrom(randomBytes), hash: sha256Hex(session), openedAtMs: nowMs, expiresAtMs };
+        await insertGrant(tx, { ...grant, ...fields, kind: 'session' });
         return { session, accountId: grant.accountId, instanceId: grant.instanceId, expiresAtMs };
       });
     },

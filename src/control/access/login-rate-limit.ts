@@ -1,9 +1,10 @@
 /**
- * How often a password may be guessed. Each account name and each address has a bucket that failures fill and time empties; a full
- * bucket refuses before any work is done. Successes cost nothing, so a thousand people behind one address all get in.
+ * Rate limit of wrong passwords: leaky buckets per account name and per address. Failures fill
+ * them, time empties them; a full bucket refuses before any hashing. Successes cost nothing, so a
+ * thousand people behind one address all log in.
  *
- * Whoever knows a name could keep its bucket full and its owner out. So an address from which the name has logged in before has a
- * bucket of its own for that name, which strangers cannot fill.
+ * An attacker could keep the bucket of a name full and lock its owner out. So an address with an
+ * earlier login of that name has a bucket of its own for the name.
  */
 import { makeBoundedMap } from '../../async/bounded-map.ts';
 import { isIPv6 } from 'node:net';
@@ -11,7 +12,7 @@ import { Refusal } from '../../domain/refusal.ts';
 
 interface Limit {
   burst: number;
-  /** One failure is forgiven in this time. */
+  /** Time that empties one failure from the bucket. */
   forgiveMs: number;
 }
 
@@ -26,7 +27,7 @@ const makeBuckets = (limit: Limit, now: () => number) => {
   const debtMs = (key: string) => Math.max(0, (emptyAtMs.peek(key) ?? 0) - now());
   return {
     waitMs: (key: string) => Math.max(0, debtMs(key) - (limit.burst - 1) * limit.forgiveMs),
-    /** A failure that was under way when the bucket filled up adds no more to the wait than the bucket holds. */
+    /** Concurrent failures never fill a bucket beyond its burst. */
     fill(key: string): void {
       emptyAtMs.set(key, now() + Math.min(debtMs(key) + limit.forgiveMs, limit.burst * limit.forgiveMs));
     },
@@ -36,7 +37,7 @@ const makeBuckets = (limit: Limit, now: () => number) => {
   };
 };
 
-/** What one client holds: an IPv4 address, or the /64 that an IPv6 client picks its addresses from. */
+/** Returns the IPv4 address, or the /64 prefix of an IPv6 address. */
 export const addressBucket = (address: string): string => {
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
   if (mapped !== undefined) return mapped;
@@ -51,28 +52,30 @@ export const addressBucket = (address: string): string => {
 };
 
 export interface LoginRateLimit {
-  /** Throws `too_many_requests`, with the time to wait, when the name or the address has failed too often. `from` null: no address counts. */
+  /**
+   * Throws `too_many_requests` with the wait. `from` is the client's address; null: none counts.
+   */
   check(name: string, from: string | null): void;
   failed(name: string, from: string | null): void;
   succeeded(name: string, from: string | null): void;
-  /** Entries held, for the bound's sake. */
+  /** Number of entries. */
   readonly size: number;
 }
 
 export const makeLoginRateLimit = ({ now }: { now: () => number }): LoginRateLimit => {
   const names = makeBuckets(perName, now);
   const addresses = makeBuckets(perAddress, now);
-  const known = makeBoundedMap<true>({ maxEntries: MAX_REMEMBERED });
-  const pair = (name: string, place: string) => `${name}\n${place}`;
+  const loggedInFrom = makeBoundedMap<true>({ maxEntries: MAX_REMEMBERED });
+  const pair = (name: string, bucket: string) => `${name}\n${bucket}`;
   const nameKey = (name: string, from: string | null) => {
-    const own = from === null ? name : pair(name, addressBucket(from));
-    return known.peek(own) ? own : name;
+    const ownKey = from === null ? name : pair(name, addressBucket(from));
+    return loggedInFrom.peek(ownKey) ? ownKey : name;
   };
 
   return {
     check(name, from) {
       const key = nameKey(name, from);
-      // Who has logged in from here before has a count of its own: strangers behind the same proxy don't lock it out.
+      // An address with an earlier login of the name ignores failures of others behind its proxy.
       const byAddressMs = from === null || key !== name ? 0 : addresses.waitMs(addressBucket(from));
       const waitMs = Math.max(names.waitMs(key), byAddressMs);
       if (waitMs === 0) return;
@@ -85,10 +88,10 @@ export const makeLoginRateLimit = ({ now }: { now: () => number }): LoginRateLim
       if (from !== null) addresses.fill(addressBucket(from));
     },
     succeeded(name, from) {
-      if (from !== null) known.set(pair(name, addressBucket(from)), true);
+      if (from !== null) loggedInFrom.set(pair(name, addressBucket(from)), true);
     },
     get size() {
-      return names.size + addresses.size + known.size;
+      return names.size + addresses.size + loggedInFrom.size;
     },
   };
 };

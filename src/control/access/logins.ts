@@ -1,4 +1,4 @@
-/** Logging in, out, and changing the password, which ends every login but leaves the API keys: programs run on those. */
+/** Login, logout and change of password, which ends every login and keeps API keys for programs. */
 import { Refusal } from '../../domain/refusal.ts';
 import { accountById, accountByLogin, lockAccount, setPasswordHash } from '../../store/tables/accounts.ts';
 import { appendEvent } from '../../store/tables/events.ts';
@@ -15,8 +15,8 @@ import { TOKEN_LIFE_S } from './signing-ring.ts';
 import type { Tokens } from './tokens.ts';
 import type { Access } from './types.ts';
 
-/** One sentence for an unknown name and a wrong password. */
-const wrongWords = (): Refusal =>
+/** The same message for an unknown name and a wrong password. */
+const wrongCredentials = (): Refusal =>
   new Refusal('not_logged_in', 'The username (or email) or the password is wrong. Check both and log in again.');
 
 export const makeLogins = (deps: {
@@ -30,33 +30,34 @@ export const makeLogins = (deps: {
   grants: Grants;
 }): Pick<Access, 'login' | 'logout' | 'changePassword'> => {
   const { store, now, randomBytes, log, passwords, tokens, callers, grants } = deps;
-  const logins = makeLoginRateLimit({ now });
-  /** Apart from the logins: a stranger who fails at these must not keep the owner from changing the password. */
-  const changes = makeLoginRateLimit({ now });
+  const loginLimit = makeLoginRateLimit({ now });
+  /** Separate from logins: failed logins of others must not block a change of password. */
+  const changeLimit = makeLoginRateLimit({ now });
 
   return {
     async login({ username, password }, from) {
       const account = await accountByLogin(store.read, username);
-      // One bucket an account, whether it is called by its name or by its email.
+      // One bucket per account, for its name and its email.
       const name = account?.username ?? username.toLowerCase();
-      const attempt = { mayStart: () => logins.check(name, from), failed: () => logins.failed(name, from) };
-      // Now, to refuse without work; and again when the turn comes, since others may have failed by then.
+      const attempt = { mayStart: () => loginLimit.check(name, from), failed: () => loginLimit.failed(name, from) };
+      // Checked now, to refuse without work, and again before hashing: others may have failed
+      // meanwhile.
       attempt.mayStart();
-      const right = await passwords.verify(password, account?.passwordHash ?? null, attempt);
-      if (!account || !right) {
+      const isRight = await passwords.verify(password, account?.passwordHash ?? null, attempt);
+      if (!account || !isRight) {
         log.warn({ accountId: account?.id ?? null, from }, 'a login was refused');
-        throw wrongWords();
+        throw wrongCredentials();
       }
-      logins.succeeded(name, from);
+      loginLimit.succeeded(name, from);
 
       const accountId = account.id;
       const sessionId = uuidFrom(randomBytes);
       const { token, expiresAtMs } = await tokens.sign({ accountId, sessionId, roles: parseRoles(account.roles) });
       await store.write(async (tx) => {
         const row = await lockAccount(tx, accountId);
-        // Changed while we checked the old one: that change ended every login, and this would be one more.
-        if (row?.passwordHash !== account.passwordHash) throw wrongWords();
-        // Said only to who knows the password.
+        // The password changed meanwhile, which ended every login: refuse this one too.
+        if (row?.passwordHash !== account.passwordHash) throw wrongCredentials();
+        // Revealed only with the right password.
         if (row.disabled === 1)
           throw new Refusal('forbidden', 'This account is disabled. Ask an administrator to enable it.');
         const atMs = now();
@@ -85,7 +86,10 @@ export const makeLogins = (deps: {
     },
 
     async changePassword({ accountId }, { oldPassword, newPassword }) {
-      const attempt = { mayStart: () => changes.check(accountId, null), failed: () => changes.failed(accountId, null) };
+      const attempt = {
+        mayStart: () => changeLimit.check(accountId, null),
+        failed: () => changeLimit.failed(accountId, null),
+      };
       attempt.mayStart();
       const account = await accountById(store.read, accountId);
       if (!account) throw notLoggedIn();

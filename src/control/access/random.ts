@@ -1,4 +1,4 @@
-/** Random values in the forms that access hands out. */
+/** Random ids and secrets. */
 import { createHash } from 'node:crypto';
 
 export type RandomBytes = (size: number) => Uint8Array;
@@ -16,7 +16,7 @@ export const uuidFrom = (randomBytes: RandomBytes): string => {
   ].join('-');
 };
 
-/** 256 bits: nobody guesses it, and a plain hash of it is safe to keep. */
+/** 256 random bits: a plain hash of it is safe to store. */
 export const secretFrom = (randomBytes: RandomBytes): string => Buffer.from(randomBytes(32)).toString('base64url');
 
 export const SECRET = /^[A-Za-z0-9_-]{43}$/;

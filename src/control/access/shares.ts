@@ -1,6 +1,7 @@
 /**
- * Links that open one port of an instance to whoever has them, until they expire, are revoked, or the instance is terminated. They
- * outlive the login that made them, and end with nobody's password: they are listed, and revoked one by one. Only hashes are kept.
+ * Links that open one port of an instance to anyone, until they expire, are revoked, or the
+ * instance is terminated. They outlive the login that created them and a change of password. Only
+ * hashes are stored.
  */
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
@@ -13,11 +14,11 @@ import { lockOwnAccount } from './callers.ts';
 import { makeVerifiedCache } from './verified-cache.ts';
 import { secretFrom, SECRET, sha256Hex, uuidFrom, type RandomBytes } from './random.ts';
 
-const MOST_OF_AN_INSTANCE = 50;
+const MAX_PER_INSTANCE = 50;
 const MAX_CACHED = 10_000;
 
 export interface Shares extends Pick<Ports, 'share' | 'shares' | 'unshare'> {
-  /** Null for a token that is unknown, or whose link has ended. */
+  /** Returns null for an unknown or expired token. */
   resolve(token: string): Promise<OpenedPort | null>;
 }
 
@@ -62,19 +63,20 @@ export const makeShares = (deps: {
         const nowMs = now();
         if (!(await lockInstance(tx, accountId, instanceId))) throw instanceNotFound();
         await lockOwnAccount(tx, accountId);
-        // To answer it again the token would have to be kept in clear; so only the id is kept, and a repeat is refused.
+        // Repeating the answer would mean storing the token in clear: store the id, refuse a
+        // repeat.
         return idempotent(tx, accountId, idempotency, nowMs, async () => {
           const { length } = await sharesOf(tx, instanceId, nowMs);
-          if (length >= MOST_OF_AN_INSTANCE)
+          if (length >= MAX_PER_INSTANCE)
             throw new Refusal(
               'over_quota',
-              `the instance has ${length} links to its ports, and may have ${MOST_OF_AN_INSTANCE}; revoke one first with /instance/port/unshare`,
+              `the instance has ${length} links to its ports, and may have ${MAX_PER_INSTANCE}; revoke one first with /instance/port/unshare`,
             );
-          const told = { port, name, createdAtMs: nowMs, expiresAtMs: nowMs + forMs };
-          await insertShare(tx, { ...told, id: shareId, hash: sha256Hex(token), instanceId, accountId });
-          const data = { shareId, port, name, expiresAt: told.expiresAtMs };
+          const share = { port, name, createdAtMs: nowMs, expiresAtMs: nowMs + forMs };
+          await insertShare(tx, { ...share, id: shareId, hash: sha256Hex(token), instanceId, accountId });
+          const data = { shareId, port, name, expiresAt: share.expiresAtMs };
           await appendEvent(tx, { accountId, atMs: nowMs, kind: 'instance.portShared', subjectId: instanceId, data });
-          return { shareId, ...told };
+          return { shareId, ...share };
         });
       });
       if (made.shareId !== shareId)

@@ -1,6 +1,7 @@
 /**
- * The Ed25519 keys of this installation: one signs, those before it verify until the last token they signed has expired. Several
- * processes may share a database, so which key signs is asked at each login, and a key id never seen has the keys read anew.
+ * The Ed25519 keys of the installation: one signs, retired keys verify until their last token
+ * expires. Processes may share a database: each login reads the current key id, and an unknown key
+ * id reloads the keys.
  */
 import { exportJWK, generateKeyPair, importJWK, type CryptoKey } from 'jose';
 import {
@@ -14,18 +15,18 @@ import { secretFrom, type RandomBytes } from './random.ts';
 
 export const ALGORITHM = 'EdDSA';
 export const TOKEN_LIFE_S = 86_400;
-/** A login that is under way during a rotation may still be signed with the key that was just retired. */
+/** A concurrent login may still sign with the key just retired. */
 const ROTATION_SLACK_MS = 60_000;
-/** Strangers can name any key id: they make the keys be read no more often than this. */
+/** Tokens can name any key id: this bounds the reloads. */
 const RELOAD_EVERY_MS = 1000;
 
 export interface SigningRing {
   signer(): Promise<{ kid: string; privateKey: CryptoKey }>;
-  /** Null for an id that is none of ours. */
+  /** Returns null for an unknown key id. */
   verifier(kid: string): Promise<CryptoKey | null>;
-  /** A new key signs from now on. Answers its id. */
+  /** Creates a key that signs from now on. Returns its id. */
   rotate(): Promise<string>;
-  /** Rotates a key that has signed for long enough, and forgets those whose tokens are all over. */
+  /** Rotates an old key, and deletes keys whose tokens have all expired. */
   sweep(): Promise<void>;
 }
 
@@ -41,7 +42,7 @@ const keyFrom = async (jwk: string): Promise<CryptoKey> => {
   return key;
 };
 
-/** A key that leaked unseen is good for a month, not for ever. */
+/** Bounds the use of a leaked key to a month. */
 const ROTATE_AFTER_MS = 30 * 24 * 3600 * 1000;
 
 export const makeSigningRing = (deps: { store: Store; now: () => number; randomBytes: RandomBytes }): SigningRing => {
@@ -65,7 +66,7 @@ export const makeSigningRing = (deps: { store: Store; now: () => number; randomB
     readAtMs = atMs;
   };
 
-  /** One reading at a time; whoever comes meanwhile may need what was written since it began, and so waits for the next. */
+  /** One read at a time. A call during a read waits for the next: rows may have changed since. */
   const reload = async (): Promise<void> => {
     if (reading) await reading.catch(() => undefined);
     reading ??= read().finally(() => {

@@ -1,4 +1,4 @@
-/** The account's ssh keys. A change of them makes the account's instances due in the same transaction, and so reaches the running ones. */
+/** Ssh keys. A change makes the account's instances due in the same transaction. */
 import { createHash } from 'node:crypto';
 import { Refusal } from '../../domain/refusal.ts';
 import { parseSshPublicKey } from './ssh-public-key.ts';
@@ -12,7 +12,7 @@ import type { Access } from './types.ts';
 
 const MAX_KEYS = 100;
 
-/** As `ssh-keygen -l` prints it. */
+/** Same format as `ssh-keygen -l`. */
 export const fingerprintOf = (blob: Uint8Array): string =>
   `SHA256:${createHash('sha256').update(blob).digest('base64').replace(/=+$/, '')}`;
 

@@ -1,18 +1,18 @@
 /**
  * # One OpenSSH public key line
  *
- * `type base64 comment`, as `ssh-keygen` writes it to the `.pub` file. The blob is taken apart to its last byte (RFC 4253 §6.6,
- * RFC 5656 §3.1, RFC 8709 §4, OpenSSH's PROTOCOL.u2f), because what is stored here becomes a line of `authorized_keys` in machines:
- * one line in, one line out, no options, nothing that sshd would read differently from us.
+ * `type base64 comment`, the format of `.pub` files. The blob is parsed to its last byte (RFC 4253
+ * §6.6, RFC 5656 §3.1, RFC 8709 §4, OpenSSH's PROTOCOL.u2f), because it becomes a line of
+ * `authorized_keys`: one line, no options, nothing that sshd could read differently.
  */
 import { Refusal } from '../../domain/refusal.ts';
 
 export interface SshPublicKey {
   type: string;
   bits: number;
-  /** What the fingerprint is the hash of. */
+  /** Input of the fingerprint. */
   blob: Uint8Array;
-  /** Without control, invisible and direction-changing characters; at most 200 characters. */
+  /** At most 200 characters, none of them invisible. */
   comment: string;
   /** The line for `authorized_keys`, without a line end. */
   line: string;
@@ -47,7 +47,7 @@ const refusePrivateKey = (): never =>
       '"ssh-keygen -t ed25519", and send only the line of the new .pub file',
   );
 
-/** Reads the length-prefixed strings of a blob, and knows whether bytes are left over. */
+/** Reads the length-prefixed strings of a blob. */
 const readerOf = (blob: Uint8Array) => {
   const view = new DataView(blob.buffer, blob.byteOffset, blob.byteLength);
   let at = 0;
@@ -83,7 +83,7 @@ const readEcdsa = (reader: Reader, curve: string): number => {
   if (named !== curve) refuse(`names the curve ${JSON.stringify(named)} inside and ${curve} outside; ${EXAMPLE}`);
   const bits = curveBits[curve] ?? 0;
   const point = reader.next('point');
-  // An uncompressed point (SEC 1 §2.3.3): OpenSSH reads no other form.
+  // OpenSSH reads only uncompressed points (SEC 1 §2.3.3).
   if (point.length !== 1 + 2 * Math.ceil(bits / 8) || point[0] !== 4) refuse(`holds no point of ${curve}; ${EXAMPLE}`);
   return bits;
 };
@@ -104,7 +104,7 @@ const readRsa = (reader: Reader): number => {
   const bits = bitsOfPositive(modulus);
   if (bits === 0 || !isOdd(modulus)) refuse(`holds no RSA modulus; ${EXAMPLE}`);
   const exponentBits = bitsOfPositive(exponent);
-  // OpenSSL takes no exponent over 64 bits with a modulus this long.
+  // OpenSSL rejects exponents over 64 bits with a modulus of this length.
   if (exponentBits < 2 || exponentBits > 64 || !isOdd(exponent)) refuse(`holds no usable RSA exponent; ${EXAMPLE}`);
   if (bits < MIN_RSA_BITS) {
     refuse(
@@ -115,7 +115,7 @@ const readRsa = (reader: Reader): number => {
   return bits;
 };
 
-/** The "application" of a security key, `ssh:` unless its owner chose another. */
+/** Application of a security key, `ssh:` by default. */
 const readApplication = (reader: Reader): void => {
   const application = asciiOf(reader.next('application').subarray(0, 256));
   if (!/^[\x21-\x7e]{1,255}$/.test(application)) refuse(`names no application of its security key; ${EXAMPLE}`);
@@ -148,7 +148,7 @@ const readBits = (type: AcceptedType, reader: Reader): number => {
   }
 };
 
-/** Base64 by the letter: padded, and without the loose last bits that would let one blob be written in several ways. */
+/** Decodes canonical base64: padded, with unused bits zero. */
 const bytesOf = (base64: string): Uint8Array => {
   const looksRight = base64.length % 4 === 0 && /^[A-Za-z0-9+/]+={0,2}$/.test(base64);
   const binary = looksRight ? atob(base64) : '';
@@ -168,15 +168,15 @@ const refuseType = (type: string, rest: readonly string[]): never => {
   );
 };
 
-/** Everything a terminal or an editor would act on rather than show. */
+/** Control, format and private characters. */
 const unprintable = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\u2028\u2029]/gu;
 
 const cleanComment = (text: string): string =>
   [...text.replace(/\t/g, ' ').replace(unprintable, '')].slice(0, MAX_COMMENT_CHARACTERS).join('').trim();
 
-/** Throws a `field_value` Refusal that says what is wrong with it and what would be taken. */
+/** Throws `field_value` with the reason and an example. */
 export const parseSshPublicKey = (text: string): SshPublicKey => {
-  // First of all, and in whatever form it comes: PEM, OpenSSH's own (also without its armour) and PuTTY's.
+  // Check private keys first: PEM, OpenSSH (also without armor) and PuTTY.
   if (/(BEGIN|END) [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File|Private-Lines:|b3BlbnNzaC1rZXktdjE/.test(text))
     refusePrivateKey();
   if (/BEGIN (SSH2 |RSA )?PUBLIC KEY/.test(text)) {

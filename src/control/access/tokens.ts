@@ -1,7 +1,7 @@
 /**
- * The access token: a JWT (RFC 7519) signed with Ed25519, whose `jti` is the row of its login. Verification decides everything
- * itself (RFC 8725): the algorithm is ours, the key is one of ours found by its id, and nothing else in the header is looked at; a
- * header that carries anything else is none that we wrote.
+ * Access tokens: JWTs (RFC 7519) signed with Ed25519; `jti` is the id of the login. Verification
+ * fixes the algorithm and finds the key by its id (RFC 8725). A header with any other field is
+ * rejected.
  */
 import { decodeProtectedHeader, jwtVerify, SignJWT, type JWTPayload, type ProtectedHeaderParameters } from 'jose';
 import { ALGORITHM, TOKEN_LIFE_S, type SigningRing } from './signing-ring.ts';
@@ -9,7 +9,7 @@ import { ALGORITHM, TOKEN_LIFE_S, type SigningRing } from './signing-ring.ts';
 const TYPE = 'JWT';
 const SKEW_S = 60;
 const MAX_TOKEN_CHARACTERS = 4096;
-/** Three parts of base64url, the last of them the 64 bytes of a signature. */
+/** Three parts of base64url; the last holds a 64-byte signature. */
 const SHAPE = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.([A-Za-z0-9_-]{86})$/;
 
 export interface TokenClaims {
@@ -19,13 +19,15 @@ export interface TokenClaims {
 }
 
 export interface Tokens {
-  /** Also says when the token expires. */
   sign(login: {
     accountId: string;
     sessionId: string;
     roles: readonly string[];
   }): Promise<{ token: string; expiresAtMs: number }>;
-  /** Null for whatever is not a token of ours that is valid now. Whether its login stands is for the store to say. */
+  /**
+   * Null for whatever is not a token of ours that is valid now. Whether its login stands is for the
+   * store to say.
+   */
   verify(token: string): Promise<TokenClaims | null>;
 }
 
@@ -48,7 +50,7 @@ export const makeTokens = (deps: {
   const { ring, issuer, audience, now } = deps;
 
   const payloadOf = async (token: string, kid: string): Promise<JWTPayload | null> => {
-    // Outside the try: a store that does not answer is not a bad token.
+    // Outside of the try: a store error is not a bad token.
     const key = await ring.verifier(kid);
     if (key === null) return null;
     try {
@@ -79,7 +81,7 @@ export const makeTokens = (deps: {
     async verify(token) {
       if (token.length > MAX_TOKEN_CHARACTERS) return null;
       const signature = SHAPE.exec(token)?.[1];
-      // The last character of a signature has four bits to spare: only one of its sixteen spellings is the one we wrote.
+      // The last character has four unused bits: accept only one of its sixteen encodings.
       if (signature === undefined || Buffer.from(signature, 'base64url').toString('base64url') !== signature)
         return null;
       const header = headerOf(token);

@@ -2,9 +2,12 @@ import type { GatewaySessions } from '../routing/gateway-types.ts';
 import type { Credential, Caller, Idempotency } from '../base/caller.ts';
 
 export interface Access extends GatewaySessions {
-  /** Throws `not_logged_in`. Fast for a credential seen before: what it was found to be is believed for a second, unless asked to `revalidate`. */
+  /** Throws `not_logged_in`. Results are cached for a second, unless `revalidate` is set. */
   authenticate(credential: Credential, options?: { revalidate?: boolean }): Promise<Caller>;
-  /** `from` is the client's address, for the rate limit. Throws `not_logged_in` (wrong words) or `too_many_requests`. */
+  /**
+   * `from` is the client's address, for the rate limit. Throws `not_logged_in` (wrong words) or
+   * `too_many_requests`.
+   */
   login(
     body: { username: string; password: string },
     from: string,

@@ -1,9 +1,9 @@
 /**
- * Adopts a container of ours that no intent explains: writes the intent, so that it is an instance as any other from then on. It is
- * the one use-case that looks at the engine: the ports that the container has and whether it runs must be true when they are written.
+ * Adopts an orphaned container: inserts a row, so that it becomes an instance. The only use case
+ * that calls an engine: ports and running state must be those of the container.
  *
- * What it has mounted, and the network it is in, are those it was made with, for as long as its container lives. So nobody but the
- * account on its label may have it while there is such an account: another would get at that one's disks.
+ * A container keeps the mounts and the network it was created with. So while the account on its
+ * label exists, only that account may own the instance: another one could read its disks.
  */
 import { capacityOf, type Image, type InstanceType } from '../../domain/catalog.ts';
 import type { StopPolicy } from '../../domain/stop-policy.ts';
@@ -36,9 +36,9 @@ import type { Caller } from '../base/caller.ts';
 export interface OrphanRequest {
   strayId: string;
   action: 'adopt' | 'stop' | 'delete';
-  /** To adopt what was made for an account that is gone. */
+  /** For `adopt`: the new owner, when the account on the label is gone. */
   username?: string | undefined;
-  /** To adopt: the type that it is counted and billed as. */
+  /** For `adopt`: instance type for capacity and billing. */
   instanceTypeId?: string | undefined;
   name?: string | undefined;
 }
@@ -49,33 +49,41 @@ export interface AdoptDeps {
   regions: Regions;
   time: Time;
   log: Log;
-  /** 32 random bytes as text. */
   randomSecret: () => string;
-  /** What a new instance is ended by. */
+  /** Stop policy of new instances. */
   firstEnds: StopPolicy;
-  /** Wakes the loop of instances. */
   wake: () => void;
 }
 
-const LOOK_DEADLINE_MS = 10_000;
+const CALL_DEADLINE_MS = 10_000;
 
-type Seen = Extract<Observation, { kind: 'present' }>;
+type PresentContainer = Extract<Observation, { kind: 'present' }>;
 
 export function makeAdopt(deps: AdoptDeps) {
-  return async (caller: Caller, wish: OrphanRequest): Promise<InstanceId> => {
+  return async (caller: Caller, request: OrphanRequest): Promise<InstanceId> => {
     const { store, regions, time } = deps;
-    const orphan = await orphanById(store.read, wish.strayId);
-    if (!orphan) throw await whyNone(store.read, wish.strayId);
-    refuseUnfit(orphan);
+    const orphan = await orphanById(store.read, request.strayId);
+    if (!orphan) throw await explainMissing(store.read, request.strayId);
+    refuseUnadoptable(orphan);
     const catalog = await deps.readCatalog();
-    const type = typeOf(catalog, orphan, wish.instanceTypeId);
-    const owner = await ownerOf(store.read, orphan, wish.username);
+    const type = typeOf(catalog, orphan, request.instanceTypeId);
+    const owner = await ownerOf(store.read, orphan, request.username);
     const drivers = regions.of(orphan.regionId);
     const id = instanceId(orphan.subjectId);
-    const seen = await look(drivers, id, time);
-    const notebookToken = (seen.running ? await tokenInside(drivers, id, time) : null) ?? deps.randomSecret();
+    const container = await observe(drivers, id, time);
+    const notebookToken = (container.running ? await tokenInside(drivers, id, time) : null) ?? deps.randomSecret();
     const { firstEnds } = deps;
-    const instance = intent({ wish, orphan, owner, type, seen, catalog, drivers, firstEnds, nowMs: time.now() });
+    const instance = newInstance({
+      request,
+      orphan,
+      owner,
+      type,
+      container,
+      catalog,
+      drivers,
+      firstEnds,
+      nowMs: time.now(),
+    });
     await store.write((tx) => write(tx, { orphan, instance, catalog, drivers, notebookToken }));
     deps.log.info({ orphan: orphan.id, owner: owner.username, by: caller.username }, 'a stray was adopted');
     deps.wake();
@@ -83,7 +91,7 @@ export function makeAdopt(deps: AdoptDeps) {
   };
 }
 
-function refuseUnfit(orphan: Orphan): void {
+function refuseUnadoptable(orphan: Orphan): void {
   if (orphan.kind !== 'instance')
     throw new Refusal(
       'unsupported',
@@ -109,37 +117,38 @@ function typeOf(catalog: CatalogSnapshot, orphan: Orphan, id: string | undefined
 }
 
 async function ownerOf(db: Db, orphan: Orphan, username: string | undefined): Promise<AccountRow> {
-  const labelled = await accountById(db, orphan.ownerId);
-  const named = username === undefined ? labelled : await accountByLogin(db, username);
-  if (!named) {
+  const labeled = await accountById(db, orphan.ownerId);
+  const chosen = username === undefined ? labeled : await accountByLogin(db, username);
+  if (!chosen) {
     if (username !== undefined)
       throw new Refusal('not_found', `no account is called ${username}; create it, or name another`);
     const text =
       'field "username" is missing: the account on the label of this instance is gone; name who is to have it';
     throw new Refusal('field_missing', text);
   }
-  if (labelled && labelled.id !== named.id) {
-    const text = `field "username" is ${username}, but the instance is ${labelled.username}'s, whose disks it has mounted; leave "username" out`;
+  if (labeled && labeled.id !== chosen.id) {
+    const text = `field "username" is ${username}, but the instance is ${labeled.username}'s, whose disks it has mounted; leave "username" out`;
     throw new Refusal('field_value', text);
   }
-  if (named.disabled === 1) throw new Refusal('not_now', `the account ${named.username} is disabled; enable it first`);
-  return named;
+  if (chosen.disabled === 1)
+    throw new Refusal('not_now', `the account ${chosen.username} is disabled; enable it first`);
+  return chosen;
 }
 
-async function look({ engine }: RegionDrivers, id: InstanceId, time: Time): Promise<Seen> {
-  const seen = (await engine.observe([id], time.deadline(LOOK_DEADLINE_MS))).get(id);
-  if (seen?.kind === 'present') return seen;
-  if (seen?.kind === 'absent')
+async function observe({ engine }: RegionDrivers, id: InstanceId, time: Time): Promise<PresentContainer> {
+  const container = (await engine.observe([id], time.deadline(CALL_DEADLINE_MS))).get(id);
+  if (container?.kind === 'present') return container;
+  if (container?.kind === 'absent')
     throw new Refusal('not_found', `instance ${id} is gone from the engine; there is nothing left to adopt`);
   const text = `the engine can't tell now how instance ${id} is; try again when it answers`;
-  throw new Refusal('unavailable', text, { retryAfterS: 10, detail: seen?.reason });
+  throw new Refusal('unavailable', text, { retryAfterS: 10, detail: container?.reason });
 }
 
-/** The secret that its notebook knows: with another one the gateway would be refused until the next start. */
+/** Reads the token of the running notebook: with a new one it would refuse the gateway. */
 async function tokenInside({ engine }: RegionDrivers, id: InstanceId, time: Time): Promise<string | null> {
   try {
     const command = ['cat', '/etc/berth/notebook-token'];
-    const { exitCode, stdout } = await engine.exec(id, command, time.deadline(LOOK_DEADLINE_MS));
+    const { exitCode, stdout } = await engine.exec(id, command, time.deadline(CALL_DEADLINE_MS));
     return exitCode === 0 && /^[\w-]{20,200}\n?$/.test(stdout) ? stdout.trim() : null;
   } catch (error) {
     if (error instanceof EngineFault) return null;
@@ -147,20 +156,30 @@ async function tokenInside({ engine }: RegionDrivers, id: InstanceId, time: Time
   }
 }
 
-interface Adopted {
-  wish: OrphanRequest;
+interface AdoptInput {
+  request: OrphanRequest;
   orphan: Orphan;
   owner: AccountRow;
   type: InstanceType;
-  seen: Seen;
+  container: PresentContainer;
   catalog: CatalogSnapshot;
   drivers: RegionDrivers;
   firstEnds: StopPolicy;
   nowMs: number;
 }
 
-/** A running one is Running as soon as its software answers, like any other; one that stands still is Stopped. */
-function intent({ wish, orphan, owner, type: offered, seen, catalog, drivers, firstEnds, nowMs }: Adopted): Instance {
+/** A running container becomes Starting until it is ready, a stopped one Stopped. */
+function newInstance({
+  request,
+  orphan,
+  owner,
+  type: offered,
+  container,
+  catalog,
+  drivers,
+  firstEnds,
+  nowMs,
+}: AdoptInput): Instance {
   const id = instanceId(orphan.subjectId);
   const { regionId, pricesMicros, ...type } = offered;
   const launched = beginOperation('launch', 'operator', nowMs);
@@ -171,7 +190,7 @@ function intent({ wish, orphan, owner, type: offered, seen, catalog, drivers, fi
     ownerName: owner.username,
     createdAtMs: orphan.createdAtMs || nowMs,
     spec: {
-      name: wish.name ?? id,
+      name: request.name ?? id,
       regionId,
       image: imageOf(catalog, orphan.imageRef, type.cpuType),
       type,
@@ -186,9 +205,9 @@ function intent({ wish, orphan, owner, type: offered, seen, catalog, drivers, fi
       initScript: '',
     },
     priceMicros: pricesMicros.perHour,
-    nodePorts: seen.nodePorts.filter(({ nodePort }) => nodePort > 0),
-    desired: seen.running ? 'running' : 'stopped',
-    generation: Math.max(1, seen.generation),
+    nodePorts: container.nodePorts.filter(({ nodePort }) => nodePort > 0),
+    desired: container.running ? 'running' : 'stopped',
+    generation: Math.max(1, container.generation),
     mustHalt: false,
     everEnsured: true,
     filesStale: false,
@@ -201,15 +220,15 @@ function intent({ wish, orphan, owner, type: offered, seen, catalog, drivers, fi
     archive: isArchive ? { ref: orphan.imageRef, sizeBytes: 0, generation: 0, replaces: [] } : null,
     unfinished: [],
     diskUsage: noUsage,
-    operation: seen.running ? launched : endOperation(launched, 'Succeeded', nowMs),
+    operation: container.running ? launched : endOperation(launched, 'Succeeded', nowMs),
     observed: {
-      status: seen.running ? 'Starting' : 'Stopped',
-      phase: seen.running ? 'WaitReady' : 'Stopped',
+      status: container.running ? 'Starting' : 'Stopped',
+      phase: container.running ? 'WaitReady' : 'Stopped',
       diagnosis: '',
       diagnosisMessage: '',
       message: '',
       healthy: false,
-      stoppedAtMs: seen.running ? 0 : nowMs,
+      stoppedAtMs: container.running ? 0 : nowMs,
       runningSinceMs: 0,
       countedFromMs: 0,
       progress: null,
@@ -219,13 +238,13 @@ function intent({ wish, orphan, owner, type: offered, seen, catalog, drivers, fi
   };
 }
 
-/** The image on offer under that name, else one that is known by its name alone: its owner's (`withOwnImage`), or nobody's. */
+/** The catalog's image of that reference, else an image without id (see `withOwnImage`). */
 function imageOf(catalog: CatalogSnapshot, ref: string, architecture: string): Image {
   const offered = [...catalog.images.values()].find((image) => image.ref === ref);
   return offered ?? { id: imageId(''), name: ref, ref, architecture, isPublic: false, tags: [], type: '' };
 }
 
-/** One that its owner saved or named must not be deleted under it. */
+/** Locks the owner's image of that reference, so that it can't be deleted meanwhile. */
 async function withOwnImage(tx: Db, instance: Instance): Promise<Instance> {
   const { image } = instance.spec;
   const row = image.id === '' ? await lockOwnImageByRef(tx, instance.ownerId, image.ref) : undefined;
@@ -246,7 +265,7 @@ async function write(
 ): Promise<void> {
   const counted = catalog.regions.get(orphan.regionId);
   if (!counted) throw new Refusal('unavailable', `region ${orphan.regionId} is not configured on this server`);
-  if (!(await claimOrphan(tx, orphan.id))) throw await whyNone(tx, orphan.id);
+  if (!(await claimOrphan(tx, orphan.id))) throw await explainMissing(tx, orphan.id);
   const instance = await withOwnImage(tx, found);
   const { type } = instance.spec;
   const ports = instance.nodePorts.length;
@@ -258,12 +277,12 @@ async function write(
     holdsCapacity: runs,
   });
   for (const one of instance.nodePorts) await takePort(tx, instance, one);
-  // The account's keys may be others than those it was made with.
+  // The account's ssh keys may have changed since the container was created.
   if (runs) await setFilesStale(tx, instance.id, true);
   const fits = runs
     ? await adjustCapacity(tx, orphan.regionId, type, 1, ports)
     : await reserveNodePortCapacity(tx, orphan.regionId, ports);
-  if (!fits) throw await noRoom(tx, instance);
+  if (!fits) throw await noCapacity(tx, instance);
   await appendEvent(tx, {
     accountId: instance.ownerId,
     atMs: instance.requestedAtMs,
@@ -274,8 +293,8 @@ async function write(
   });
 }
 
-/** It uses what it uses already, and is counted all the same: what is promised must be true. */
-async function noRoom(tx: Db, { spec: { regionId, type }, desired }: Instance): Promise<Refusal> {
+/** The container uses its resources already; allocations must count them all the same. */
+async function noCapacity(tx: Db, { spec: { regionId, type }, desired }: Instance): Promise<Refusal> {
   const counted = await regionWithUsage(tx, regionId);
   const short = desired === 'running' && counted ? capacityShortfall(capacityOf(type), freeCapacity(counted)) : '';
   const what = short === '' ? 'node ports' : short;
@@ -289,8 +308,8 @@ async function takePort(tx: Db, { id, spec }: Instance, { port, nodePort }: Node
   throw new Refusal('in_use', text);
 }
 
-/** Whoever comes second is told what the first one did. */
-async function whyNone(db: Db, strayId: string): Promise<Refusal> {
+/** Says what an earlier request did with the orphan. */
+async function explainMissing(db: Db, strayId: string): Promise<Refusal> {
   const orphan = await orphanById(db, strayId);
   if (orphan) return new Refusal('not_now', `${strayId} is being deleted; nothing can bring it back`);
   const id = instanceIdOfContainer(strayId.slice(strayId.lastIndexOf('/') + 1));

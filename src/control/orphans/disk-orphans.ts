@@ -1,9 +1,10 @@
 /**
- * Finds disks that nothing written down explains: what a lost database, a backup from yesterday or a delete that was cut off left in a pool.
- * They are told to administrators, and never deleted by themselves: only when one says so.
+ * Finds orphaned disks: disks without a row, for example after a restore from backup. Only an
+ * administrator's request deletes one.
  *
- * The storage is asked first and the store after it, and a disk's row outlives it: whatever is listed has its row by then. What is listed
- * while it goes is why a stray must be seen twice.
+ * The storage is listed before the rows are read, and a row outlives its disk. So every listed disk
+ * that is in use has a row by then. A disk listed while it is destroyed explains why an orphan
+ * counts only when it is found twice.
  */
 import { diskKey, type DiskId } from '../../domain/disk.ts';
 import type { PoolName } from '../../domain/pool.ts';
@@ -20,7 +21,7 @@ import { publishOrphans } from './sweep.ts';
 
 const LIST_DEADLINE_MS = 60_000;
 const DELETE_DEADLINE_MS = 600_000;
-const ROWS_AT_ONCE = 1_000;
+const PAGE_SIZE = 1_000;
 
 interface DiskOrphan {
   pool: PoolDrivers;
@@ -32,30 +33,30 @@ const nameOf = ({ pool, disk }: DiskOrphan): string => `${pool.name}/${diskKey(d
 const strayId = (regionId: string, orphan: DiskOrphan): string =>
   orphanIdOf(regionId, { kind: 'disk', engineName: nameOf(orphan) });
 
-/** Throws when a storage can't tell all it holds, and nothing is changed. */
+/** Throws if a storage can't list its disks; then nothing changes. */
 export async function sweepDisks(deps: TaskDeps, drivers: RegionDrivers): Promise<void> {
-  const found = await unexplained(deps, drivers);
+  const found = await findOrphans(deps, drivers);
   const sightings = found.map((orphan) => sightingOf(drivers.regionId, orphan));
   const text = 'the storage holds disks that nothing explains; POST /admin/stray/list tells them';
   await publishOrphans(deps, drivers.regionId, { kinds: ['disk'], sightings, text });
 }
 
-async function unexplained(deps: TaskDeps, { regionId, pools }: RegionDrivers): Promise<DiskOrphan[]> {
+async function findOrphans(deps: TaskDeps, { regionId, pools }: RegionDrivers): Promise<DiskOrphan[]> {
   const signal = within(deps, LIST_DEADLINE_MS);
   const all: DiskOrphan[] = [];
   for (const pool of pools)
     for (const disk of await raceAbort(pool.storage.listOwned(), signal)) all.push({ pool, disk });
-  const known = await poolsOfDisks(deps.store.read, regionId);
-  return all.filter(({ pool, disk }) => known.get(diskKey(disk)) !== pool.name);
+  const knownPools = await poolsOfDisks(deps.store.read, regionId);
+  return all.filter(({ pool, disk }) => knownPools.get(diskKey(disk)) !== pool.name);
 }
 
 async function poolsOfDisks(db: Db, regionId: string): Promise<Map<string, PoolName>> {
-  const known = new Map<string, PoolName>();
+  const knownPools = new Map<string, PoolName>();
   for (let after = ''; ;) {
-    const page = await disksOfRegion(db, regionId, after, ROWS_AT_ONCE);
-    for (const disk of page) known.set(diskKey(disk), disk.pool);
+    const page = await disksOfRegion(db, regionId, after, PAGE_SIZE);
+    for (const disk of page) knownPools.set(diskKey(disk), disk.pool);
     const last = page.at(-1);
-    if (!last) return known;
+    if (!last) return knownPools;
     after = diskKey(last);
   }
 }
@@ -73,7 +74,7 @@ const sightingOf = (regionId: string, orphan: DiskOrphan): OrphanObservation => 
   createdAtMs: 0,
 });
 
-/** Deletes those that an administrator wants deleted. */
+/** Deletes the orphans that an administrator marked. */
 export async function deleteDiskOrphans(deps: TaskDeps, drivers: RegionDrivers): Promise<void> {
   const orphans = await orphansOf(deps.store.read, drivers.regionId);
   const wanted = new Map(
@@ -82,13 +83,13 @@ export async function deleteDiskOrphans(deps: TaskDeps, drivers: RegionDrivers):
       .map((orphan) => [orphan.id, orphan]),
   );
   if (wanted.size === 0) return;
-  for (const one of await unexplained(deps, drivers)) {
+  for (const one of await findOrphans(deps, drivers)) {
     const orphan = wanted.get(strayId(drivers.regionId, one));
     if (orphan && !deps.ending.aborted) await deleteOne(deps, one, orphan, orphans);
   }
 }
 
-/** What fails is said in the list, and tried again after the next sweep. */
+/** A failure is written to the orphan's note; the next sweep retries. */
 async function deleteOne(
   deps: TaskDeps,
   { pool: { name, storage }, disk }: DiskOrphan,
@@ -101,19 +102,19 @@ async function deleteOne(
   if (all.some(({ kind, subjectId }) => (kind === 'instance' || kind === 'docker') && subjectId === disk.id))
     return note('its instance is a stray too: adopt that, or delete it first');
   const destroy = async (): Promise<boolean> => {
-    // An adoption has explained it meanwhile.
-    const [known] = await disksAmong(store.read, [disk]);
-    if (known?.pool === name) return false;
+    // Adopted meanwhile.
+    const [knownPools] = await disksAmong(store.read, [disk]);
+    if (knownPools?.pool === name) return false;
     await storage.destroy(disk);
     return true;
   };
   try {
     if (!(await withDiskMutex(storage, disk, destroy, signal))) return;
     await store.write((tx) => deleteOrphans(tx, [id]));
-    log.warn({ orphan: id }, 'a disk that nothing explained was deleted');
+    log.warn({ orphan: id }, 'deleted an orphaned disk');
   } catch (error) {
     if (ending.aborted) return;
     await note(error instanceof StorageFault ? error.message : 'it could not be deleted yet');
-    log.warn({ orphan: id, err: error }, 'nothing could be done with a stray yet; it is tried again');
+    log.warn({ orphan: id, err: error }, 'could not handle an orphan; will retry');
   }
 }

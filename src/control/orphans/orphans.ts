@@ -1,6 +1,6 @@
 /**
- * What an operator is told of strays and says about them. `stop` and `delete` are wishes that the sweep obeys: who stops one keeps it
- * from the policy. Adopting is in `adopt.ts`.
+ * Use cases of orphans for administrators: list, stop, delete, adopt (`adopt.ts`). The next sweep
+ * carries out a stop or delete. A stop overrides the policy.
  */
 import { msUntilDeleted, type Orphan, type OrphanPolicy } from '../../domain/orphan.ts';
 import { Refusal } from '../../domain/refusal.ts';
@@ -13,7 +13,7 @@ type ToldOfOrphan =
 
 export interface ListedOrphan extends Pick<Orphan, ToldOfOrphan> {
   strayId: string;
-  /** Of the account on its label; '' when there is none. */
+  /** Account on the label; '' when it is gone. */
   ownerName: string;
   createdAt: number;
   firstSeenAt: number;
@@ -22,17 +22,16 @@ export interface ListedOrphan extends Pick<Orphan, ToldOfOrphan> {
   deletedInSeconds: number | null;
 }
 
-/** What an engine holds of ours that no intent explains; for administrators. */
+/** Resources on engines and storages without a row; for administrators. */
 export interface Orphans {
   /** The longest known first. */
   list(): Promise<ListedOrphan[]>;
   /** Answers the instance that it became, when it was adopted. */
-  handle(caller: Caller, wish: OrphanRequest): Promise<{ strayId: string; instanceId: string | null }>;
+  handle(caller: Caller, request: OrphanRequest): Promise<{ strayId: string; instanceId: string | null }>;
 }
 
 export interface OrphanDeps extends AdoptDeps {
   orphans: OrphanPolicy;
-  /** Sweeps soon, and handles what was found. */
   sweepSoon: () => void;
 }
 
@@ -40,7 +39,7 @@ export function makeOrphans(deps: OrphanDeps): Orphans {
   const { store, orphans: policy } = deps;
   const adopt = makeAdopt(deps);
 
-  async function hand(caller: Caller, { strayId, action }: OrphanRequest, to: 'stop' | 'delete'): Promise<void> {
+  async function setHandling(caller: Caller, { strayId, action }: OrphanRequest, to: 'stop' | 'delete'): Promise<void> {
     const orphan = await orphanById(store.read, strayId);
     if (!orphan) throw orphanNotFound(strayId);
     if (to === 'stop' && orphan.kind !== 'instance' && orphan.kind !== 'docker')
@@ -50,31 +49,31 @@ export function makeOrphans(deps: OrphanDeps): Orphans {
       setOrphanHandling(tx, strayId, { from: ['policy', 'stop', 'delete'], to, note }),
     );
     if (!written) throw orphanNotFound(strayId);
-    deps.log.info({ orphan: strayId, action, by: caller.username }, 'an operator said what is to be done with a stray');
+    deps.log.info({ orphan: strayId, action, by: caller.username }, 'an administrator decided about an orphan');
     deps.sweepSoon();
   }
 
   return {
     async list() {
       const found = await confirmedOrphans(store.read);
-      return found.map(({ orphan, ownerName }) => told(orphan, ownerName, msUntilDeleted(orphan, policy)));
+      return found.map(({ orphan, ownerName }) => listed(orphan, ownerName, msUntilDeleted(orphan, policy)));
     },
-    async handle(caller, wish) {
-      switch (wish.action) {
+    async handle(caller, request) {
+      switch (request.action) {
         case 'adopt':
-          return { strayId: wish.strayId, instanceId: await adopt(caller, wish) };
+          return { strayId: request.strayId, instanceId: await adopt(caller, request) };
         case 'stop':
         case 'delete':
-          await hand(caller, wish, wish.action);
-          return { strayId: wish.strayId, instanceId: null };
+          await setHandling(caller, request, request.action);
+          return { strayId: request.strayId, instanceId: null };
         default:
-          return wish.action satisfies never;
+          return request.action satisfies never;
       }
     },
   };
 }
 
-const told = (orphan: Orphan, ownerName: string, untilDeletedMs: number | null): ListedOrphan => ({
+const listed = (orphan: Orphan, ownerName: string, untilDeletedMs: number | null): ListedOrphan => ({
   strayId: orphan.id,
   kind: orphan.kind,
   regionId: orphan.regionId,

@@ -1,9 +1,11 @@
 /**
- * The sweep compares all that an engine holds of ours with the intents. What is not as its row says gets a pass; what no row explains
- * is a stray (`domain/orphan.ts`). Hints of an engine are only a faster way to the same passes.
+ * The sweep compares the objects of an engine with the rows. An object that differs from its row
+ * makes the row due; an object without a row is an orphan (`domain/orphan.ts`). Hints of an engine
+ * make rows due earlier.
  *
- * The engine is asked first and the store after it: an intent is written before its object is made, so whatever the list shows has its
- * row by then. What is listed while it is being removed is why a stray must be seen twice.
+ * The engine is listed before the rows are read: a row is written before its object is created, so
+ * every listed object has its row by then. An object listed while it is removed explains why an
+ * orphan counts only when it is found twice.
  */
 import type { InstanceId } from '../../domain/ids.ts';
 import { orphanIdOf, type OrphanKind } from '../../domain/orphan.ts';
@@ -25,14 +27,14 @@ import { notifyAdministrators } from '../base/notify-administrators.ts';
 import { within, type TaskDeps } from '../base/task-deps.ts';
 
 const LIST_DEADLINE_MS = 60_000;
-/** A statement takes only so many parameters. */
-const IDS_AT_ONCE = 500;
-const HINTS_GATHERED_MS = 50;
-/** Of what was found at once; the list has all of them. */
+/** Databases limit the parameters of a statement. */
+const BATCH_SIZE = 500;
+const HINT_BATCH_MS = 50;
+/** Ids in one event; the list has all of them. */
 const NAMED_IN_EVENT = 20;
 const INSTANCE_ID_IN = /notebook-[0-9a-f-]{36}/;
 
-/** Finds what is not as the intents say. Throws when the engine can't tell all it holds, and nothing is changed. */
+/** Throws if the engine can't list its objects; then nothing changes. */
 export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promise<void> {
   const { store, now, wake } = deps;
   const owned = await drivers.engine.listOwned(within(deps, LIST_DEADLINE_MS));
@@ -41,15 +43,15 @@ export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promi
   const due = (await settledRunningIds(store.read, drivers.regionId)).filter((id) => !running.has(id));
   for (const one of owned) {
     const intent = intents.get(one.id);
-    if (isInstanceContainer(one) && intent && isOtherThanWished(intent, one)) due.push(one.id);
+    if (isInstanceContainer(one) && intent && differsFromRow(intent, one)) due.push(one.id);
   }
-  // After a reboot of the host it is all of them.
-  for (let from = 0; from < due.length; from += IDS_AT_ONCE) {
-    const some = due.slice(from, from + IDS_AT_ONCE);
-    await store.write((tx) => makeDue(tx, some, now()));
+  // After a reboot of the host, every row is due.
+  for (let from = 0; from < due.length; from += BATCH_SIZE) {
+    const batch = due.slice(from, from + BATCH_SIZE);
+    await store.write((tx) => makeDue(tx, batch, now()));
     wake();
   }
-  const orphans = await unexplained(store.read, owned, intents);
+  const orphans = await findOrphans(store.read, owned, intents);
   const sightings = orphans.map(({ id, kind, engineName, ownerId, generation, running, createdAtMs, imageRef }) => ({
     kind,
     engineName,
@@ -66,8 +68,10 @@ export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promi
   await publishOrphans(deps, drivers.regionId, { kinds: ['instance', 'docker', 'network', 'image'], sightings, text });
 }
 
-/** A container that stands where a row at rest says otherwise. Missing ones are found from the rows. */
-function isOtherThanWished({ idle, status, desired }: Intent, { running, docker }: OwnedObject): boolean {
+/**
+ * True for a container that contradicts a resting row. Missing containers are found from the rows.
+ */
+function differsFromRow({ idle, status, desired }: Intent, { running, docker }: OwnedObject): boolean {
   if (!idle) return false;
   if (docker !== undefined && (docker === 'running') !== (status === 'Running')) return true;
   return desired === 'released' || desired === 'archived' || (running && status !== 'Running');
@@ -76,12 +80,12 @@ function isOtherThanWished({ idle, status, desired }: Intent, { running, docker 
 async function intentsOf(db: Db, owned: readonly OwnedObject[]): Promise<Map<string, Intent>> {
   const ids = [...new Set(owned.filter(({ kind }) => kind !== 'network').map(({ id }) => id))];
   const found = new Map<string, Intent>();
-  for (let from = 0; from < ids.length; from += IDS_AT_ONCE)
-    for (const intent of await intentsAmong(db, ids.slice(from, from + IDS_AT_ONCE))) found.set(intent.id, intent);
+  for (let from = 0; from < ids.length; from += BATCH_SIZE)
+    for (const intent of await intentsAmong(db, ids.slice(from, from + BATCH_SIZE))) found.set(intent.id, intent);
   return found;
 }
 
-async function unexplained(
+async function findOrphans(
   db: Db,
   owned: readonly OwnedObject[],
   intents: ReadonlyMap<string, Intent>,
@@ -98,23 +102,26 @@ async function unexplained(
   ];
 }
 
-/** A network is there for containers, which explain it; one without any is looked for in the store. */
+/** Networks without containers whose account is gone. */
 async function networksWithoutAccount(db: Db, owned: readonly OwnedObject[]): Promise<OwnedObject[]> {
   const holders = new Set(owned.filter(({ kind }) => kind === 'instance').map(({ ownerId }) => ownerId));
   const empty = owned.filter(({ kind, id }) => kind === 'network' && !holders.has(id));
   const orphans: OwnedObject[] = [];
-  for (let from = 0; from < empty.length; from += IDS_AT_ONCE) {
-    const some = empty.slice(from, from + IDS_AT_ONCE);
+  for (let from = 0; from < empty.length; from += BATCH_SIZE) {
+    const batch = empty.slice(from, from + BATCH_SIZE);
     const standing = await ownersWithInstances(
       db,
-      some.map(({ id }) => id),
+      batch.map(({ id }) => id),
     );
-    orphans.push(...some.filter(({ id }) => !standing.has(id)));
+    orphans.push(...batch.filter(({ id }) => !standing.has(id)));
   }
   return orphans;
 }
 
-/** An image is explained by the instance or the catalog that names it (which each does before it is made, until it is removed), or a container made from it. */
+/**
+ * Images that no container was made from and no instance or catalog entry references. A reference
+ * is written before its image is made, and deleted after it.
+ */
 async function imagesWithoutIntent(
   db: Db,
   owned: readonly OwnedObject[],
@@ -125,44 +132,43 @@ async function imagesWithoutIntent(
     if (kind !== 'image' || used.has(engineName)) return false;
     const intent = intents.get(id);
     if (!intent) return true;
-    // Of a released one that is at rest nothing is to be left, whatever its row names.
-    const mayName = intent.desired !== 'released' || !intent.idle;
-    return !(mayName && intent.retainedRefs.some((ref) => names(ref, engineName)));
+    // A released instance at rest keeps no image, whatever its row references.
+    const mayReference = intent.desired !== 'released' || !intent.idle;
+    return !(mayReference && intent.retainedRefs.some((ref) => isSameImage(ref, engineName)));
   });
   const orphans: OwnedObject[] = [];
-  for (let from = 0; from < open.length; from += IDS_AT_ONCE) {
-    const some = open.slice(from, from + IDS_AT_ONCE);
+  for (let from = 0; from < open.length; from += BATCH_SIZE) {
+    const batch = open.slice(from, from + BATCH_SIZE);
     const refs = await imageRefsAmong(db, {
-      refs: some.map(({ engineName }) => engineName),
-      // Also by the id in its name: a label alone must not be what a root disk is thrown away for.
-      instanceIds: some.flatMap(({ id, engineName }) => [id, ...(INSTANCE_ID_IN.exec(engineName) ?? [])]),
+      refs: batch.map(({ engineName }) => engineName),
+      // Also search by the id in the name: a wrong label alone must not delete a root disk.
+      instanceIds: batch.flatMap(({ id, engineName }) => [id, ...(INSTANCE_ID_IN.exec(engineName) ?? [])]),
     });
-    orphans.push(...some.filter(({ engineName }) => !refs.some((ref) => names(ref, engineName))));
+    orphans.push(...batch.filter(({ engineName }) => !refs.some((ref) => isSameImage(ref, engineName))));
   }
   return orphans;
 }
 
-/** Engines leave out the registry that they take for granted. */
-const names = (ref: string, engineName: string): boolean => ref === engineName || ref.endsWith(`/${engineName}`);
+/** Engines omit their default registry from names. */
+const isSameImage = (ref: string, engineName: string): boolean => ref === engineName || ref.endsWith(`/${engineName}`);
 
-interface Seen {
+interface SweepResult {
   kinds: readonly OrphanKind[];
-  /** All of these kinds in the region. */
   sightings: readonly OrphanObservation[];
-  /** For the log. */
+  /** Log message. */
   text: string;
 }
 
-/** Writes down what was seen, and tells administrators of those that count from now on. */
+/** Stores the result of a sweep, and notifies administrators of newly confirmed orphans. */
 export async function publishOrphans(
   { store, now, log }: TaskDeps,
   regionId: string,
-  { kinds, sightings, text }: Seen,
+  { kinds, sightings, text }: SweepResult,
 ): Promise<void> {
   const known = (await orphansOf(store.read, regionId)).some(({ kind }) => kinds.includes(kind));
   if (sightings.length === 0 && !known) return;
   const nowMs = now();
-  // Docker lets two networks have one name.
+  // Docker allows two networks of one name.
   const seen = [...new Map(sightings.map((one) => [one.id, one])).values()];
   const found = await store.write(async (tx) => {
     const confirmed = await recordOrphans(tx, { regionId, kinds }, seen, nowMs);
@@ -176,23 +182,23 @@ export async function publishOrphans(
   log.warn({ region: regionId, orphans: found.map(({ id }) => id) }, text);
 }
 
-/** Passes on hints of the engines, gathered: a program that dies in a loop must not buy a write for each of its deaths. */
+/** Makes hinted instances due, in batches: a crash loop must not cost a write per crash. */
 export function watchEngines({ store, regions, now, time, log, wake, ending }: TaskDeps): void {
   const hinted = new Set<InstanceId>();
   const pass = (): void => {
     const ids = [...hinted];
     hinted.clear();
-    // What a control that has ended makes due, nobody is woken for.
+    // After shutdown no loop is left to wake: don't mark rows due.
     if (ending.aborted) return;
     store
       .write((tx) => makeDue(tx, ids, now()))
       .then(wake, (error: unknown) =>
-        log.warn({ ids, err: error }, 'hints of the engine were lost; the sweep will see'),
+        log.warn({ ids, err: error }, 'lost hints of the engine; the next sweep finds the changes'),
       );
   };
   for (const { engine } of regions.all()) {
     engine.watch((id) => {
-      if (hinted.size === 0) time.after(HINTS_GATHERED_MS, pass);
+      if (hinted.size === 0) time.after(HINT_BATCH_MS, pass);
       hinted.add(id);
     }, ending);
   }
