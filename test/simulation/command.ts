@@ -2,7 +2,7 @@
 import { parseArgs } from 'node:util';
 import { caseOf } from './cases.ts';
 import { huntPlanted } from './planted-command.ts';
-import { runAll, type Told } from './pool.ts';
+import { runAll, stopThreads, type Told } from './pool.ts';
 
 const USAGE = `npm run simulate -- --seed 1234                one seed, with its trace
 npm run simulate -- --case crash:1:17          one case of the other tests, with its trace
@@ -64,6 +64,7 @@ function* names(): Generator<string> {
 
 const beganMs = performance.now();
 await runAll(names(), hear, wanted === undefined ? threads : { threads: 1, withTrace: true });
+await stopThreads();
 const tookS = (performance.now() - beganMs) / 1000;
 const hours = (virtualMs / 3_600_000).toFixed(1);
 process.stdout.write(

@@ -1,5 +1,8 @@
 /** For tests: runs cases, and says of each that failed what was wrong, how it came to that, and how to see it again. */
-import { runAll, type Told } from './pool.ts';
+import { afterAll } from 'vitest';
+import { runAll, stopThreads, type Told } from './pool.ts';
+
+afterAll(stopThreads);
 
 const LINES = 25;
 /** One is enough to look at; more tell whether they are alike. */

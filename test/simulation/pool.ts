@@ -1,4 +1,4 @@
-/** Hands cases to a few threads, each of which runs one after another. */
+/** Threads that run cases, each one case after another. A thread loads the whole server, so it is used again until `stopThreads`. */
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import type { Outcome } from './run.ts';
@@ -14,34 +14,47 @@ export interface Question {
   withTrace: boolean;
 }
 
+const ownModule = new URL('./worker.ts', import.meta.url);
+/** Threads of `ownModule` that run nothing now. */
+const idle: Worker[] = [];
+
 /** In the order in which they end; `hear` answers whether to go on. */
 export async function runAll(
   names: Iterable<string>,
   hear: (told: Told) => boolean,
-  {
-    threads = availableParallelism(),
-    withTrace = false,
-    worker: module = new URL('./worker.ts', import.meta.url),
-  } = {},
+  { threads = availableParallelism(), withTrace = false, worker: module = ownModule } = {},
 ): Promise<void> {
   const left = names[Symbol.iterator]();
   let goOn = true;
   await Promise.all(Array.from({ length: threads }, () => work()));
 
   async function work(): Promise<void> {
-    const worker = new Worker(module);
+    const isOwn = module === ownModule;
+    const worker = (isOwn ? idle.pop() : undefined) ?? new Worker(module);
     try {
       for (let next = left.next(); goOn && !next.done; next = left.next()) {
         const name = next.value;
         worker.postMessage({ name, withTrace } satisfies Question);
         goOn = hear({ name, ...(await answerOf(worker, name)) }) && goOn;
       }
-      worker.postMessage(null);
-      await new Promise((resolve) => worker.once('exit', resolve));
-    } finally {
+    } catch (error) {
       await worker.terminate();
+      throw error;
     }
+    if (isOwn) idle.push(worker);
+    else await stop(worker);
   }
+}
+
+/** Ends the threads, which remove their databases. */
+export async function stopThreads(): Promise<void> {
+  await Promise.all(idle.splice(0).map(stop));
+}
+
+async function stop(worker: Worker): Promise<void> {
+  const ended = new Promise((resolve) => worker.once('exit', resolve));
+  worker.postMessage(null);
+  await ended;
 }
 
 function answerOf(worker: Worker, name: string): Promise<Outcome> {

@@ -1,7 +1,9 @@
 /** A run hangs on its name and on nothing else: what failed once can be looked at again, byte for byte. */
 import { execFileSync } from 'node:child_process';
-import { expect, test } from 'vitest';
-import { runAll } from './pool.ts';
+import { afterAll, expect, test } from 'vitest';
+import { runAll, stopThreads } from './pool.ts';
+
+afterAll(stopThreads);
 
 const names = ['seed:1', 'seed:2', 'seed:7', 'seed:11', 'seed:19', 'crash:1:100', 'twice:0:3'];
 

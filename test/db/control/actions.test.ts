@@ -156,14 +156,12 @@ onBothEngines('an action', (open) => {
     expect((await world.storage.listOwned()).filter(({ kind }) => kind === 'data')).toEqual([]);
   });
 
-  test('terminate while an image is pulled ends the pull within a moment', async () => {
-    const world = await makeWorld(await open(), { engine: { times: { pull: 60_000 } } });
+  test('terminate while an image is pulled ends the pull', async () => {
+    const world = await makeWorld(await open(), { engine: { times: { pull: 3_600_000 } } });
     const one = await launched(world);
     await world.until(one.instanceId, hasStatus('PullingImage'));
-    const beganMs = Date.now();
     await world.running.control.instances.terminate(world.caller, one, null);
     await world.until(one.instanceId, phaseIs('Cleaned'));
-    expect(Date.now() - beganMs).toBeLessThan(2_000);
     const { images } = await world.running.control.images.list(world.caller, { currentPage: 1, pageSize: 10 });
     expect(images[0]).toMatchObject({ state: 'Absent' });
   });

@@ -388,11 +388,9 @@ test('a server that stops closes the sockets and ends their commands', async () 
   const instanceId = await admin.launch();
   const opened = watchOpened(world);
   const line = await openExec(api.port, { instanceId, command: ['sleep', '1000'] }, admin);
-  const startedMs = Date.now();
   await api.stop();
   expect(await line.closed).toEqual({ code: 1001, why: 'the server stops' });
   expect(await opened[0]).toBe(137);
-  expect(Date.now() - startedMs).toBeLessThan(5_000);
 });
 
 test('a server that stops while a command is begun leaves none behind, and does not wait for it', async () => {

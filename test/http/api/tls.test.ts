@@ -112,6 +112,7 @@ test('it ends at once, with connections open on which nothing was asked', async 
   await once(used, 'data');
   const startedMs = performance.now();
   await api.stop();
-  expect(performance.now() - startedMs).toBeLessThan(3_000);
+  // The server closes a connection without a request after 10 s.
+  expect(performance.now() - startedMs).toBeLessThan(9_000);
   await expect.poll(() => spare.destroyed && used.destroyed).toBe(true);
 });

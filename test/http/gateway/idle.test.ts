@@ -195,7 +195,7 @@ describe('a WebSocket', () => {
 
   test('on which nothing moves either way is closed where that is set, one on which something does is not', async () => {
     const inside = await serveTcp((socket) => void socket.once('data', () => void socket.write(accept)));
-    const harness = await before(inside.port, { tunnelIdleMs: 300 });
+    const harness = await before(inside.port, { tunnelIdleMs: 1_000 });
     const [silent, speaks] = [talk(harness, shake), talk(harness, shake)];
     const talking = await serveTcp((socket) => {
       socket.once('data', () => void socket.write(accept));
@@ -207,7 +207,7 @@ describe('a WebSocket', () => {
     await until('all are open', () => [silent, heard, speaks].every(({ got }) => got().includes('101')));
     const startedMs = Date.now();
     while (!silent.closed()) {
-      expect(Date.now() - startedMs).toBeLessThan(10_000);
+      expect(Date.now() - startedMs).toBeLessThan(120_000);
       speaks.socket.write('x');
       await new Promise((resolve) => setTimeout(resolve, 40));
     }

@@ -6,6 +6,7 @@ import { PassThrough } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { BaseAgent, utils, type Client, type ClientChannel, type ParsedKey } from 'ssh2';
 import { expect, test } from 'vitest';
+import { atLevel } from '../../fixtures/level.ts';
 import { onCleanup } from './harness.ts';
 import { keyPair, openRoom, run, told as routeTold } from './ssh-room.ts';
 
@@ -387,7 +388,10 @@ test('who reads nothing holds up their own command, and next to no memory of the
   const room = await openRoom([mine]);
   const client = await room.login(mine);
   // A window as large as the protocol has.
-  await shellWithWindow(client, 'head -c 400000000 /dev/zero', { window: 0xffff_ffff, packet: 32_768 });
+  await shellWithWindow(client, `head -c ${atLevel({ short: 100_000_000, long: 400_000_000 })} /dev/zero`, {
+    window: 0xffff_ffff,
+    packet: 32_768,
+  });
   Reflect.get(client, '_sock').pause();
   globalThis.gc?.();
   const before = process.memoryUsage();
@@ -404,13 +408,17 @@ test('keys that are exchanged while much is under way change none of it; while t
   const rekeys = { count: 0 };
   client.on('handshake', () => (rekeys.count += 1));
   const protocol = Reflect.get(client, '_protocol');
-  const exchanging = setInterval(() => protocol.rekey(), 200);
-  const given = await run(client, 'sleep 0.5; head -c 30000000 /dev/zero; sleep 0.3');
+  const exchanging = setInterval(() => protocol.rekey(), 100);
+  const bytes = atLevel({ short: 4_000_000, long: 30_000_000 });
+  const given = await run(client, `sleep 0.5; head -c ${bytes} /dev/zero; sleep 0.3`);
   clearInterval(exchanging);
-  expect(sha(given.stdout)).toBe(sha(Buffer.alloc(30_000_000)));
+  expect(sha(given.stdout)).toBe(sha(Buffer.alloc(bytes)));
   expect(rekeys.count).toBeGreaterThan(2);
 
-  await shellWithWindow(client, 'head -c 400000000 /dev/zero', { window: 0xffff_ffff, packet: 32_768 });
+  await shellWithWindow(client, `head -c ${atLevel({ short: 100_000_000, long: 400_000_000 })} /dev/zero`, {
+    window: 0xffff_ffff,
+    packet: 32_768,
+  });
   const before = process.memoryUsage();
   // Begun, and never gone on with; what comes is taken all the same.
   protocol.rekey();
