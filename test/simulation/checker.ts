@@ -281,7 +281,7 @@ const isSame = (one: InstanceRow, other: InstanceRow): boolean =>
   one.operation === other.operation &&
   one.archive === other.archive &&
   one.nodePorts === other.nodePorts &&
-  one.ends === other.ends &&
+  one.stopPolicy === other.stopPolicy &&
   one.desired === other.desired &&
   one.generation === other.generation &&
   one.waitsSinceMs === other.waitsSinceMs &&

@@ -26,8 +26,7 @@ export function makeIdempotent(secretsKey: Uint8Array): Idempotent {
     createHmac('sha256', macKey).update(`${accountId} ${key} ${bodyHash}`).digest('hex');
   return async (tx, accountId, idempotency, nowMs, deed) => {
     if (!idempotency) return deed();
-    const { bodyHash } = idempotency;
-    const record = { ...idempotency, bodyHash: keyedHash(accountId, idempotency), formerBodyHash: bodyHash };
+    const record = { ...idempotency, bodyHash: keyedHash(accountId, idempotency) };
     const before = await claimIdempotencyKey<Awaited<ReturnType<typeof deed>>>(tx, accountId, record);
     if (before) return before.answer;
     const answer = await deed();

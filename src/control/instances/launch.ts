@@ -78,7 +78,6 @@ export function makeLaunch(deps: LaunchDeps) {
       );
     });
     deps.wake();
-    // An answer that was kept before there were operations has the instance alone.
     return { ...answer, operationId: operationId(answer.instanceId, FIRST_GENERATION) };
   };
 }

@@ -13,6 +13,7 @@
 import type { Compilable, CompiledQuery, RawBuilder } from 'kysely';
 import { sql } from 'kysely';
 import type { Db } from '../store.ts';
+import { complete, mapKeys } from './columns.ts';
 
 /** Stands in a compiled query where a value will be. */
 class Slot<P> {
@@ -21,6 +22,18 @@ class Slot<P> {
     this.valueIn = valueIn;
   }
 }
+
+/** Parameters by name, for `values` or `set`: `parameters<Row>(p, names)`. */
+export const parameters = <P extends object>(
+  p: Parameter<P>,
+  names: readonly Extract<keyof P, string>[],
+): { [K in keyof P]: RawBuilder<P[K]> } => {
+  type Parameters = { [K in keyof P]: RawBuilder<P[K]> };
+  return complete<Parameters>(
+    mapKeys<Parameters>(names, (name) => p(name)),
+    names,
+  );
+};
 
 type Parameter<P> = <K extends keyof P & string>(name: K) => RawBuilder<P[K]>;
 

@@ -103,7 +103,7 @@ export interface ImageTable {
   type: string;
   createdAtMs: number;
   /** 0 when the operator withdrew it: not offered any more, still runs. */
-  offered: Flag;
+  inCatalog: Flag;
   /** The account whose own it is; null for one of the operator's. */
   ownerId: Generated<string | null>;
   /** `Saving` from an instance, `Ready`, `Failed`, `Deleting`. */
@@ -185,7 +185,7 @@ export interface InstanceTypeTable {
   dataDiskGB: number;
   /** JSON object: charge mode → micro-dollars of one unit. */
   prices: string;
-  offered: Flag;
+  inCatalog: Flag;
   /** Position in the catalog. */
   position: number;
 }
@@ -216,24 +216,24 @@ export interface InstanceTable {
   /** 1 while its capacity is counted in the region. */
   holdsCapacity: Flag;
   /** In line for capacity since then. */
-  waitsSinceMs: Generated<number | null>;
-  waitsUntilMs: Generated<number | null>;
+  waitsSinceMs: number | null;
+  waitsUntilMs: number | null;
   /** JSON `Ends`. */
-  ends: Generated<string>;
+  stopPolicy: string;
   /** JSON object: port → `PortAccess` that its owner has set. */
-  portAccess: Generated<string>;
+  portAccess: string;
   /** When the clock alone stops it: what of `ends` comes first, while it is wished to run. */
-  endsAtMs: Generated<number | null>;
+  stopDueAtMs: number | null;
   /** After how long idleness stops it: of one that runs and is watched, null for all others. */
-  idleAfterMs: Generated<number | null>;
+  idleAfterMs: number | null;
   /** JSON `Archive`; null when there is none. */
-  archive: Generated<string | null>;
+  archive: string | null;
   /** JSON array of refs: root disks that were asked for and that no archive names. */
-  unfinished: Generated<string>;
+  unfinished: string;
   /** JSON `DiskUsage`: what its disks held when they were last measured. */
-  diskUsage: Generated<string>;
+  diskUsage: string;
   /** JSON `Operation`: the present one. */
-  operation: Generated<string>;
+  operation: string;
   /** Secret between gateway and notebook. */
   notebookToken: string;
   /** Text of the public object, made in the transaction that changes any column above. */
@@ -276,11 +276,11 @@ export interface VolumeTable {
   sizeGB: number;
   usageBytes: number;
   /** JSON `DiskId` of what it is made from; null for an empty one. */
-  source: Generated<string | null>;
+  source: string | null;
   status: string;
   generation: number;
   /** JSON `Operation`: the present one. */
-  operation: Generated<string>;
+  operation: string;
   publicText: string;
   /** 1 while lists show it. */
   listed: Flag;
@@ -313,7 +313,7 @@ export interface DiskTable {
   pool: string;
   ownerId: string;
   sizeGB: number;
-  made: Generated<Flag>;
+  provisioned: Generated<Flag>;
   usageBytes: Generated<number>;
   warnedPercent: Generated<number>;
 }

@@ -1,9 +1,5 @@
 /** Every migration, in order. A new one is a new file, added at the end. */
 import type { Migration } from '../db/migrate.ts';
-import { first } from './0001-first.ts';
-import { endsAndOperations } from './0002-ends-and-operations.ts';
-import { poolsAndDisks } from './0003-pools-and-disks.ts';
-import { portAccess } from './0004-port-access.ts';
-import { metrics } from './0005-metrics.ts';
+import { initial } from './0001-initial.ts';
 
-export const migrations: readonly Migration[] = [first, endsAndOperations, poolsAndDisks, portAccess, metrics];
+export const migrations: readonly Migration[] = [initial];

@@ -9,7 +9,9 @@ import type { InstanceSpec } from '../../domain/instance.ts';
 import { zeroCapacity, addCapacity, type QueuedRequest } from '../../domain/placement.ts';
 import { regionFromRow, type RegionWithUsage } from './catalog.ts';
 import { count, prepared } from '../db/prepared.ts';
+import { parseJson } from '../db/columns.ts';
 import type { Db } from '../store.ts';
+import { sizedSpec } from './json-schemas.ts';
 
 interface Counted extends Capacity {
   region: string;
@@ -128,21 +130,19 @@ export async function* queueEntries(
     for (const { id, ownerId, requestedAtMs, waitsSinceMs, spec } of rows) {
       if (waitsSinceMs === null) continue;
       last = { waitsSinceMs, id };
-      yield { waitsSinceMs, id: instanceId(id), ownerId, joinedAtMs: requestedAtMs, need: needOf(spec) };
+      yield { waitsSinceMs, id: instanceId(id), ownerId, joinedAtMs: requestedAtMs, need: needOf(spec, id) };
     }
     if (rows.length < READ_AT_ONCE) return;
   }
 }
 
-const needOf = (spec: string): Capacity => {
-  const { type }: InstanceSpec = JSON.parse(spec);
-  return capacityOf(type);
-};
+const needOf = (spec: string, id: string): Capacity =>
+  capacityOf(parseJson(sizedSpec, spec, { table: 'instance', id, column: 'spec' }).type);
 
 const specsHeld = prepared<{ region: string; ownerId: string }>()((db, p) =>
   db
     .selectFrom('instance')
-    .select('spec')
+    .select(['id', 'spec'])
     .where('ownerId', '=', p('ownerId'))
     // Whoever holds something is listed, and the account's rows are found by it.
     .where('listed', '=', 1)
@@ -153,7 +153,7 @@ const specsHeld = prepared<{ region: string; ownerId: string }>()((db, p) =>
 /** What the account's instances hold of the region. */
 export async function capacityUsedBy(db: Db, region: string, ownerId: string): Promise<Capacity> {
   const rows = await specsHeld(db, { region, ownerId });
-  return rows.reduce((sum, { spec }) => addCapacity(sum, needOf(spec)), zeroCapacity);
+  return rows.reduce((sum, { id, spec }) => addCapacity(sum, needOf(spec, id)), zeroCapacity);
 }
 
 /** How many of the account stand in the region's line. */

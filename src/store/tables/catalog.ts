@@ -3,7 +3,9 @@ import type { Selectable } from 'kysely';
 import type { Capacity, ChargeMode, Image, InstanceType, Region } from '../../domain/catalog.ts';
 import { imageId, instanceTypeId, regionId } from '../../domain/ids.ts';
 import type { ImageTable, InstanceTypeTable, RegionTable } from '../db/schema.ts';
+import { parseJson } from '../db/columns.ts';
 import type { Db } from '../store.ts';
+import { parseTags, priceList } from './json-schemas.ts';
 
 /** A region with what it can hold (`total`) and what of it is promised (`used`). */
 export interface RegionWithUsage {
@@ -85,14 +87,13 @@ export async function saveRegionTotals(tx: Db, id: string, total: Capacity & { n
 }
 
 const imageFromRow = (row: Selectable<ImageTable>): Image => {
-  const tags: string[] = JSON.parse(row.tags);
   return {
     id: imageId(row.id),
     name: row.name,
     ref: row.ref,
     architecture: row.architecture,
     isPublic: row.isPublic === 1,
-    tags,
+    tags: parseTags(row.tags, row.id),
     type: row.type,
   };
 };
@@ -102,7 +103,7 @@ export async function catalogImages(db: Db): Promise<Image[]> {
   const rows = await db
     .selectFrom('image')
     .selectAll()
-    .where('offered', '=', 1)
+    .where('inCatalog', '=', 1)
     .orderBy('createdAtMs')
     .orderBy('id')
     .execute();
@@ -117,7 +118,7 @@ export async function saveImage(tx: Db, image: Image, createdAtMs: number): Prom
     isPublic: image.isPublic ? (1 as const) : (0 as const),
     tags: JSON.stringify(image.tags),
     type: image.type,
-    offered: 1 as const,
+    inCatalog: 1 as const,
   };
   await tx
     .insertInto('image')
@@ -127,12 +128,8 @@ export async function saveImage(tx: Db, image: Image, createdAtMs: number): Prom
 }
 
 const typeFromRow = (row: Selectable<InstanceTypeTable>): InstanceType => {
-  const prices: Record<string, number> = JSON.parse(row.prices);
-  const priceOf = (mode: ChargeMode): bigint => {
-    const price = prices[mode];
-    if (price === undefined) throw new Error(`instance type ${row.id} has no price for ${mode}`);
-    return BigInt(price);
-  };
+  const prices = parseJson(priceList, row.prices, { table: 'instanceType', id: row.id, column: 'prices' });
+  const priceOf = (mode: ChargeMode): bigint => BigInt(prices[mode]);
   return {
     id: instanceTypeId(row.id),
     regionId: regionId(row.regionId),
@@ -156,7 +153,7 @@ const typeFromRow = (row: Selectable<InstanceTypeTable>): InstanceType => {
 };
 
 export async function catalogInstanceTypes(db: Db): Promise<InstanceType[]> {
-  const rows = await db.selectFrom('instanceType').selectAll().where('offered', '=', 1).orderBy('position').execute();
+  const rows = await db.selectFrom('instanceType').selectAll().where('inCatalog', '=', 1).orderBy('position').execute();
   return rows.map(typeFromRow);
 }
 
@@ -175,7 +172,7 @@ export async function saveInstanceType(tx: Db, type: InstanceType, position: num
     prices: JSON.stringify(
       Object.fromEntries(Object.entries(type.pricesMicros).map(([mode, price]) => [mode, Number(price)])),
     ),
-    offered: 1 as const,
+    inCatalog: 1 as const,
     position,
   };
   await tx
@@ -211,7 +208,7 @@ export async function saveSetting(tx: Db, name: string, value: string): Promise<
 export async function withdrawTypes(tx: Db, region: string, offered: readonly string[]): Promise<void> {
   await tx
     .updateTable('instanceType')
-    .set({ offered: 0 })
+    .set({ inCatalog: 0 })
     .where('regionId', '=', region)
     .where('id', 'not in', offered)
     .execute();

@@ -16,7 +16,7 @@ const fromRow = (row: Selectable<DiskTable>): Disk => ({
   pool: poolName(row.pool),
   ownerId: userId(row.ownerId),
   sizeGB: row.sizeGB,
-  provisioned: row.made === 1,
+  provisioned: row.provisioned === 1,
   usageBytes: row.usageBytes,
   warnedPercent: row.warnedPercent,
 });
@@ -60,12 +60,12 @@ export async function growDisk(tx: Db, disk: Disk, sizeGB: number): Promise<{ fr
 }
 
 /** They are there from now on; or, given up for lost, are to be made anew. */
-export async function markProvisioned(tx: Db, ids: readonly DiskId[], made: boolean): Promise<void> {
+export async function markProvisioned(tx: Db, ids: readonly DiskId[], provisioned: boolean): Promise<void> {
   await tx
     .updateTable('disk')
-    .set({ made: made ? 1 : 0 })
+    .set({ provisioned: provisioned ? 1 : 0 })
     .where('id', 'in', ids.map(diskKey))
-    .where('made', '=', made ? 0 : 1)
+    .where('provisioned', '=', provisioned ? 0 : 1)
     .execute();
 }
 

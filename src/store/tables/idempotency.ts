@@ -18,8 +18,6 @@ export interface KeyedRequest {
   route: string;
   /** Hash of the validated body. */
   bodyHash: string;
-  /** As it was kept by versions before this one: answers of theirs are given again for a day after an upgrade. */
-  formerBodyHash?: string;
 }
 
 interface Filled extends KeyedRequest {
@@ -71,7 +69,7 @@ export async function claimIdempotencyKey<Answer>(
   accountId: string,
   deed: KeyedRequest,
 ): Promise<{ answer: Answer } | null> {
-  const { key, route, bodyHash, formerBodyHash } = deed;
+  const { key, route, bodyHash } = deed;
   const [claimed] = await claimKey(tx, { accountId, key, route, bodyHash });
   if (claimed) return null;
   const [first] = await firstDeed(tx, { accountId, key });
@@ -80,7 +78,7 @@ export async function claimIdempotencyKey<Answer>(
   if (first.route !== route) {
     throw mismatch(`Idempotency-Key "${key}" was used before with ${first.route}; send another key with ${route}`);
   }
-  if (first.bodyHash !== bodyHash && first.bodyHash !== formerBodyHash) {
+  if (first.bodyHash !== bodyHash) {
     throw mismatch(
       `Idempotency-Key "${key}" was used before with another body; send another key, or the same body again`,
     );

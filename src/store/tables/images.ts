@@ -7,7 +7,9 @@ import { ownImageStates, type OwnImageState } from '../../domain/own-image.ts';
 import { isLeaseHeld } from '../db/leases.ts';
 import { archiveOperation } from './operations.ts';
 import type { ImageTable } from '../db/schema.ts';
+import { parseJson } from '../db/columns.ts';
 import type { Db } from '../store.ts';
+import { parseOperation, parseTags, specWithImage } from './json-schemas.ts';
 
 export type ImageRow = Selectable<ImageTable>;
 
@@ -23,7 +25,6 @@ export interface OwnImage extends Image {
 export function ownImageFromRow(row: ImageRow): OwnImage {
   const state = ownImageStates.find((known) => known === row.state);
   if (state === undefined) throw new Error(`image ${row.id}: unknown state ${row.state}`);
-  const tags: string[] = JSON.parse(row.tags);
   const { name, ref, architecture, type, stateText, sizeBytes, regionId, fromInstanceId } = row;
   return {
     id: imageId(row.id),
@@ -31,7 +32,7 @@ export function ownImageFromRow(row: ImageRow): OwnImage {
     ref,
     architecture,
     isPublic: row.isPublic === 1,
-    tags,
+    tags: parseTags(row.tags, row.id),
     type,
     state,
     stateText,
@@ -62,7 +63,7 @@ export async function insertOwnImage(tx: Db, image: NewOwnImage): Promise<void> 
       ...facts,
       tags: JSON.stringify(tags),
       isPublic: 0,
-      offered: 0,
+      inCatalog: 0,
       state: from === null ? 'Ready' : 'Saving',
       fromInstanceId: from?.instanceId ?? null,
       regionId: from?.regionId ?? null,
@@ -132,7 +133,7 @@ export async function instancesUsingImage(db: Db, ownerId: string, id: string): 
     .where('spec', 'like', `%${id}%`)
     .execute();
   return rows.flatMap((row) => {
-    const spec: { image: { id: string } } = JSON.parse(row.spec);
+    const spec = parseJson(specWithImage, row.spec, { table: 'instance', id: row.id, column: 'spec' });
     return spec.image.id === id ? [row.id] : [];
   });
 }
@@ -178,7 +179,7 @@ export async function deleteLeasedImageRow(
   const result = await tx.deleteFrom('image').where(isLeaseHeld(hold)).executeTakeFirst();
   if (result.numDeletedRows === 0n) return false;
   if (ownerId === null || operation === null) return true;
-  const done = endOperation(JSON.parse(operation), 'Succeeded', nowMs);
+  const done = endOperation(parseOperation(operation, 'image', hold.id), 'Succeeded', nowMs);
   await archiveOperation(tx, ownerId, { subjectId: hold.id, generation: hold.generation, operation: done }, nowMs);
   return true;
 }

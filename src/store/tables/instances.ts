@@ -1,23 +1,28 @@
 /** Instances: rows to domain and back. Every change of a row writes its public text in the same statement. */
-import { sql, type RawBuilder, type Selectable } from 'kysely';
+import { sql, type RawBuilder } from 'kysely';
 import type { Region } from '../../domain/catalog.ts';
-import { imageId, instanceId, instanceTypeId, regionId, userId, volumeId } from '../../domain/ids.ts';
 import type { DiskUsage } from '../../domain/disk.ts';
-import type { StopPolicy } from '../../domain/stop-policy.ts';
-import { desiredStates, type DesiredState } from '../../domain/instance-states.ts';
-import type { Archive, Instance, InstanceSpec, NodePort, Observed } from '../../domain/instance.ts';
-import type { Operation } from '../../domain/operation.ts';
+import type { Instance } from '../../domain/instance.ts';
 import { publicInstance } from '../../domain/public-instance.ts';
-import { stopPolicyColumns } from './stop-policy.ts';
+import { encodeFlag, keysOf } from '../db/columns.ts';
 import { isLeaseHeld } from '../db/leases.ts';
-import { archiveOperation } from './operations.ts';
-import { count, prepared } from '../db/prepared.ts';
-import type { Flag, InstanceTable } from '../db/schema.ts';
+import { count, parameters, prepared } from '../db/prepared.ts';
+import type { Flag } from '../db/schema.ts';
 import type { Db } from '../store.ts';
+import {
+  decodeColumn,
+  encodeColumn,
+  insertColumns,
+  instanceColumnNames,
+  instanceFromRow,
+  reconcileColumns,
+  reconciledColumnNames,
+  requestColumns,
+  type InstanceRow,
+} from './instance-columns.ts';
+import { archiveOperation } from './operations.ts';
 
-export type InstanceRow = Selectable<InstanceTable>;
-
-const flag = (value: boolean): Flag => (value ? 1 : 0);
+export { instanceFromRow, type InstanceRow };
 
 /** What proves that a pass still holds the row as it read it: lease and generation. */
 export interface LeaseGuard {
@@ -26,122 +31,29 @@ export interface LeaseGuard {
   generation: number;
 }
 
-const isDesired = (text: string): text is DesiredState => desiredStates.some((desired) => desired === text);
+/** What a new row begins with, beside the instance's own columns. */
+const atInsert = {
+  portAccess: '{}',
+  listed: 1 as const,
+  releasedAtMs: null,
+  leaseOwner: null,
+  leaseToken: null,
+  leaseUntilMs: null,
+};
 
-/** Members that rows of older versions don't have. Since when one has been Running nobody wrote down: at the earliest since its wish. */
-const observedOfOld = ({ status, requestedAtMs }: InstanceRow) => ({
-  runningSinceMs: status === 'Running' ? requestedAtMs : 0,
-  countedFromMs: 0,
-  progress: null,
-  answersBy: 'ssh',
-  sshFront: false,
-});
-
-export function instanceFromRow(row: InstanceRow): Instance {
-  if (!isDesired(row.desired)) throw new Error(`instance ${row.id}: unknown desired state ${row.desired}`);
-  const spec: InstanceSpec = JSON.parse(row.spec);
-  const observed: Observed = { ...observedOfOld(row), ...JSON.parse(row.observed) };
-  const nodePorts: NodePort[] = JSON.parse(row.nodePorts);
-  const ends: StopPolicy = JSON.parse(row.ends);
-  const archive: Archive | null = row.archive === null ? null : JSON.parse(row.archive);
-  const unfinished: string[] = JSON.parse(row.unfinished);
-  const operation: Operation = JSON.parse(row.operation);
-  const diskUsage: DiskUsage = JSON.parse(row.diskUsage);
-  return {
-    id: instanceId(row.id),
-    ownerId: userId(row.ownerId),
-    ownerName: row.ownerName,
-    createdAtMs: row.createdAtMs,
-    spec: {
-      ...spec,
-      regionId: regionId(row.regionId),
-      image: { ...spec.image, id: imageId(spec.image.id) },
-      type: { ...spec.type, id: instanceTypeId(spec.type.id) },
-      mounts: spec.mounts.map((mount) => ({ ...mount, volumeId: volumeId(mount.volumeId) })),
-    },
-    priceMicros: BigInt(row.priceMicros),
-    nodePorts,
-    desired: row.desired,
-    generation: row.generation,
-    mustHalt: row.mustHalt === 1,
-    everEnsured: row.everEnsured === 1,
-    filesStale: row.filesStale === 1,
-    attempts: row.attempts,
-    requestedAtMs: row.requestedAtMs,
-    initExit: row.initExit,
-    waitsSinceMs: row.waitsSinceMs,
-    waitsUntilMs: row.waitsUntilMs,
-    stopPolicy: ends,
-    archive,
-    unfinished,
-    diskUsage,
-    operation,
-    observed,
-  };
-}
-
-const withEnds = (instance: Instance, ends: StopPolicy): Instance => ({ ...instance, stopPolicy: ends });
-
-/** The columns that an instance's own facts fill; leases, due times and counters are not among them. */
-const columnsOf = (instance: Instance, region: Region) => ({
-  nodePorts: JSON.stringify(instance.nodePorts),
-  desired: instance.desired,
-  generation: instance.generation,
-  mustHalt: flag(instance.mustHalt),
-  everEnsured: flag(instance.everEnsured),
-  attempts: instance.attempts,
-  requestedAtMs: instance.requestedAtMs,
-  initExit: instance.initExit,
-  waitsSinceMs: instance.waitsSinceMs,
-  waitsUntilMs: instance.waitsUntilMs,
-  archive: instance.archive === null ? null : JSON.stringify(instance.archive),
-  unfinished: JSON.stringify(instance.unfinished),
-  diskUsage: JSON.stringify(instance.diskUsage),
-  operation: JSON.stringify(instance.operation),
-  observed: JSON.stringify(instance.observed),
-  status: instance.observed.status,
-  ...stopPolicyColumns(instance, region),
-});
-
-const insertRow = prepared<Omit<InstanceRow, 'portAccess'>>()((db, p) =>
-  db.insertInto('instance').values({
-    id: p('id'),
-    ownerId: p('ownerId'),
-    ownerName: p('ownerName'),
-    regionId: p('regionId'),
-    createdAtMs: p('createdAtMs'),
-    spec: p('spec'),
-    priceMicros: p('priceMicros'),
-    nodePorts: p('nodePorts'),
-    desired: p('desired'),
-    generation: p('generation'),
-    mustHalt: p('mustHalt'),
-    everEnsured: p('everEnsured'),
-    filesStale: p('filesStale'),
-    attempts: p('attempts'),
-    requestedAtMs: p('requestedAtMs'),
-    initExit: p('initExit'),
-    waitsSinceMs: p('waitsSinceMs'),
-    waitsUntilMs: p('waitsUntilMs'),
-    ends: p('ends'),
-    endsAtMs: p('endsAtMs'),
-    idleAfterMs: p('idleAfterMs'),
-    archive: p('archive'),
-    unfinished: p('unfinished'),
-    diskUsage: p('diskUsage'),
-    operation: p('operation'),
-    observed: p('observed'),
-    status: p('status'),
-    publicText: p('publicText'),
-    holdsCapacity: p('holdsCapacity'),
-    notebookToken: p('notebookToken'),
-    listed: p('listed'),
-    releasedAtMs: p('releasedAtMs'),
-    dueAtMs: p('dueAtMs'),
-    leaseOwner: p('leaseOwner'),
-    leaseToken: p('leaseToken'),
-    leaseUntilMs: p('leaseUntilMs'),
-  }),
+const insertRow = prepared<InstanceRow>()((db, p) =>
+  db
+    .insertInto('instance')
+    .values(
+      parameters(p, [
+        ...instanceColumnNames,
+        ...keysOf(atInsert),
+        'regionId',
+        'notebookToken',
+        'dueAtMs',
+        'holdsCapacity',
+      ]),
+    ),
 );
 
 export async function insertInstance(
@@ -151,23 +63,12 @@ export async function insertInstance(
   more: { notebookToken: string; dueAtMs: number | null; holdsCapacity?: boolean },
 ): Promise<void> {
   await insertRow(tx, {
-    id: instance.id,
-    ownerId: instance.ownerId,
-    ownerName: instance.ownerName,
+    ...insertColumns(instance, region),
+    ...atInsert,
     regionId: region.id,
-    createdAtMs: instance.createdAtMs,
-    spec: JSON.stringify(instance.spec),
-    priceMicros: Number(instance.priceMicros),
-    ...columnsOf(instance, region),
-    filesStale: 0,
-    holdsCapacity: flag(more.holdsCapacity ?? instance.waitsSinceMs === null),
     notebookToken: more.notebookToken,
-    listed: 1,
-    releasedAtMs: null,
     dueAtMs: more.dueAtMs,
-    leaseOwner: null,
-    leaseToken: null,
-    leaseUntilMs: null,
+    holdsCapacity: encodeFlag(more.holdsCapacity ?? instance.waitsSinceMs === null),
   });
   if (instance.spec.mounts.length === 0) return;
   await tx
@@ -266,46 +167,30 @@ export async function writeDesiredState(
   await tx
     .updateTable('instance')
     .set({
-      spec: JSON.stringify(instance.spec),
-      ...columnsOf(instance, region),
+      ...requestColumns(instance, region),
       dueAtMs: more.dueAtMs,
-      holdsCapacity: flag(more.holdsCapacity),
+      holdsCapacity: encodeFlag(more.holdsCapacity),
       releasedAtMs: more.releasedAtMs,
     })
     .where('id', '=', instance.id)
     .execute();
 }
 
-const updateFound = prepared<
-  ReturnType<typeof columnsOf> & LeaseGuard & { holding: Flag | null; heldGeneration: number; heldEnds: string }
+type Reconciled = ReturnType<typeof reconcileColumns>;
+
+const updateReconciled = prepared<
+  Reconciled & Omit<LeaseGuard, 'generation'> & { holding: Flag | null; heldGeneration: number; heldPolicy: string }
 >()((db, p) =>
   db
     .updateTable('instance')
     .set({
-      nodePorts: p('nodePorts'),
-      desired: p('desired'),
-      generation: p('generation'),
-      mustHalt: p('mustHalt'),
-      everEnsured: p('everEnsured'),
-      attempts: p('attempts'),
-      requestedAtMs: p('requestedAtMs'),
-      initExit: p('initExit'),
-      waitsSinceMs: p('waitsSinceMs'),
-      waitsUntilMs: p('waitsUntilMs'),
-      endsAtMs: p('endsAtMs'),
-      idleAfterMs: p('idleAfterMs'),
-      archive: p('archive'),
-      unfinished: p('unfinished'),
-      operation: p('operation'),
-      observed: p('observed'),
-      status: p('status'),
-      publicText: p('publicText'),
+      ...parameters<Reconciled>(p, reconciledColumnNames),
       holdsCapacity: sql<Flag>`coalesce(${p('holding')}, "holdsCapacity")`,
     })
     .where('id', '=', p('id'))
     .where('leaseToken', '=', p('leaseToken'))
     .where('generation', '=', p('heldGeneration'))
-    .where('ends', '=', p('heldEnds'))
+    .where('stopPolicy', '=', p('heldPolicy'))
     .returning('id'),
 );
 
@@ -322,21 +207,20 @@ export async function writeReconciledInstance(
   more: { holdsCapacity?: boolean } = {},
 ): Promise<Instance | null> {
   let instance = found;
-  for (let heldEnds = JSON.stringify(found.stopPolicy); ;) {
-    const written = await updateFound(tx, {
-      ...columnsOf(instance, region),
-      holding: more.holdsCapacity === undefined ? null : flag(more.holdsCapacity),
+  for (let heldPolicy = encodeColumn('stopPolicy', found.stopPolicy); ;) {
+    const written = await updateReconciled(tx, {
+      ...reconcileColumns(instance, region),
+      holding: more.holdsCapacity === undefined ? null : encodeFlag(more.holdsCapacity),
       id: hold.id,
       leaseToken: hold.leaseToken,
       heldGeneration: hold.generation,
-      heldEnds,
+      heldPolicy,
     });
     if (written.length > 0) return instance;
-    const row = await tx.selectFrom('instance').select('ends').where(isLeaseHeld(hold)).executeTakeFirst();
-    if (!row || row.ends === heldEnds) return null;
-    heldEnds = row.ends;
-    const ends: StopPolicy = JSON.parse(heldEnds);
-    instance = withEnds(instance, ends);
+    const row = await tx.selectFrom('instance').select('stopPolicy').where(isLeaseHeld(hold)).executeTakeFirst();
+    if (!row || row.stopPolicy === heldPolicy) return null;
+    heldPolicy = row.stopPolicy;
+    instance = { ...instance, stopPolicy: decodeColumn('stopPolicy', heldPolicy, hold.id) };
   }
 }
 
@@ -359,7 +243,7 @@ export async function writeDiskUsage(
   const publicText = JSON.stringify(publicInstance({ ...instance, diskUsage }, region));
   await tx
     .updateTable('instance')
-    .set({ diskUsage: JSON.stringify(diskUsage), publicText })
+    .set({ diskUsage: encodeColumn('diskUsage', diskUsage), publicText })
     .where('id', '=', id)
     .execute();
   return true;
@@ -392,7 +276,7 @@ export async function markOwnerFilesStale(tx: Db, ownerId: string, nowMs: number
 export async function setFilesStale(tx: Db, id: string, stale: boolean): Promise<void> {
   await tx
     .updateTable('instance')
-    .set({ filesStale: flag(stale) })
+    .set({ filesStale: encodeFlag(stale) })
     .where('id', '=', id)
     .execute();
 }

@@ -6,6 +6,7 @@ import type { Operation, OperationKind } from '../../domain/operation.ts';
 import { bringUpKinds, operationId, supersedeOperation } from '../../domain/operation.ts';
 import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
+import { parseOperation } from './json-schemas.ts';
 
 /** An operation, and the wish of which subject it is. */
 export interface SubjectOperation {
@@ -74,7 +75,9 @@ export async function currentOperation(
     .where('id', '=', subjectId)
     .where('ownerId', '=', accountId)
     .executeTakeFirst();
-  return row?.operation ? { subjectId, generation: row.generation, operation: JSON.parse(row.operation) } : null;
+  return row?.operation
+    ? { subjectId, generation: row.generation, operation: parseOperation(row.operation, kind, subjectId) }
+    : null;
 }
 
 interface PastRow {
@@ -83,7 +86,10 @@ interface PastRow {
   operation: string;
 }
 
-const fromPast = ({ operation, ...row }: PastRow): SubjectOperation => ({ ...row, operation: JSON.parse(operation) });
+const fromPast = ({ operation, ...row }: PastRow): SubjectOperation => ({
+  ...row,
+  operation: parseOperation(operation, 'operation', operationId(row.subjectId, row.generation)),
+});
 
 const past = (db: Db, accountId: string) =>
   db.selectFrom('operation').select(['subjectId', 'generation', 'operation']).where('accountId', '=', accountId);
@@ -145,7 +151,7 @@ export async function listedInstance(
     .where('ownerId', '=', accountId)
     .where('listed', '=', 1)
     .executeTakeFirst();
-  return row ? { ...row, subjectId: id, operation: JSON.parse(row.operation) } : null;
+  return row ? { ...row, subjectId: id, operation: parseOperation(row.operation, 'instance', id) } : null;
 }
 
 /** Forgets what has been history since before then, at most `limit`, oldest first; answers how many. Call again while it is `limit`. */

@@ -1,6 +1,5 @@
 /** Strays, and what the intents say of the objects that an engine holds. */
 import type { Selectable } from 'kysely';
-import type { Archive } from '../../domain/instance.ts';
 import {
   isConfirmed,
   orphanHandlings,
@@ -12,6 +11,7 @@ import {
 } from '../../domain/orphan.ts';
 import type { OrphanTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
+import { decodeColumn } from './instance-columns.ts';
 
 /** What a row says of the container of its id. */
 export interface Intent {
@@ -33,8 +33,8 @@ export async function intentsAmong(db: Db, ids: readonly string[]): Promise<Inte
     .where('id', 'in', ids)
     .execute();
   return rows.map(({ dueAtMs, archive, unfinished, ...row }) => {
-    const kept: Archive | null = archive === null ? null : JSON.parse(archive);
-    const open: string[] = JSON.parse(unfinished);
+    const kept = decodeColumn('archive', archive, row.id);
+    const open = decodeColumn('unfinished', unfinished, row.id);
     const retainedRefs = kept === null ? open : [kept.ref, ...kept.replaces, ...open];
     return { ...row, idle: dueAtMs === null, retainedRefs };
   });

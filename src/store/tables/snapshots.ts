@@ -10,6 +10,7 @@ import { oneOf } from '../db/one-of.ts';
 import { archiveOperation } from './operations.ts';
 import type { SnapshotTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
+import { parseOperation } from './json-schemas.ts';
 
 export type SnapshotRow = Selectable<SnapshotTable>;
 
@@ -27,7 +28,7 @@ export const snapshotFromRow = (row: SnapshotRow): Snapshot => ({
   consistency: oneOf(consistencies, row.consistency),
   status: oneOf(snapshotStatuses, row.status),
   generation: row.generation,
-  operation: JSON.parse(row.operation),
+  operation: parseOperation(row.operation, 'snapshot', row.id),
 });
 
 /** The name is taken while the snapshot is not Terminating. */

@@ -16,7 +16,9 @@ import { isLeaseHeld } from '../db/leases.ts';
 import { oneOf } from '../db/one-of.ts';
 import { archiveOperation } from './operations.ts';
 import type { VolumeTable } from '../db/schema.ts';
+import { parseJson } from '../db/columns.ts';
 import type { Db } from '../store.ts';
+import { parseOperation, volumeSource } from './json-schemas.ts';
 
 export type VolumeRow = Selectable<VolumeTable>;
 
@@ -30,10 +32,11 @@ export const volumeFromRow = (row: VolumeRow): Volume => ({
   type: oneOf<VolumeType>(volumeTypes, row.type),
   sizeGB: row.sizeGB,
   usageBytes: row.usageBytes,
-  source: row.source === null ? null : JSON.parse(row.source),
+  source:
+    row.source === null ? null : parseJson(volumeSource, row.source, { table: 'volume', id: row.id, column: 'source' }),
   status: oneOf<VolumeStatus>(volumeStatuses, row.status),
   generation: row.generation,
-  operation: JSON.parse(row.operation),
+  operation: parseOperation(row.operation, 'volume', row.id),
 });
 
 /** The name is taken while the volume is not Terminating; one owner, one name, in all regions. */

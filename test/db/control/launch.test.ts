@@ -93,7 +93,7 @@ onBothEngines('a launch', (open) => {
       'idempotency_mismatch',
       /POST \/instance\/create/,
     );
-    await world.store.write((tx) => tx.updateTable('image').set({ offered: 0 }).execute());
+    await world.store.write((tx) => tx.updateTable('image').set({ inCatalog: 0 }).execute());
     clock.aheadMs = 2_000;
     await expectRefused(instances.launch(world.caller, world.wish(), null), 'not_found', /image/);
     expect(await instances.launch(world.caller, world.wish(), keyed('one'))).toEqual(first);

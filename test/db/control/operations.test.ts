@@ -248,16 +248,6 @@ onBothEngines('operations', (open) => {
     expect(await volumes.create(world.caller, volumeWish(world), keyed('b'))).toEqual(made);
   });
 
-  test('an answer that was kept before there were operations names the one that its wish is', async () => {
-    const world = await makeWorld(await open());
-    const { instances } = world.running.control;
-    const launched = await instances.launch(world.caller, world.wish(), keyed('a'));
-    expect(launched.operationId).toBe(`${launched.instanceId}.1`);
-    const answer = JSON.stringify({ instanceId: launched.instanceId });
-    await world.store.write((tx) => tx.updateTable('idempotency').set({ answer }).where('key', '=', 'a').execute());
-    expect(await instances.launch(world.caller, world.wish(), keyed('a'))).toEqual(launched);
-  });
-
   test('cancel takes back a launch by terminating it', async () => {
     const world = await makeWorld(await open(), { engine: { times: { pull: 60_000 } } });
     const one = await launch(world);

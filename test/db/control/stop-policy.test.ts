@@ -266,7 +266,7 @@ onBothEngines('instances whose time is over and that can not be stopped', (open)
     await store.write(async (tx) => {
       await insertOwners(tx, 'here', 'ann');
       const rows = ids.map((id, at) =>
-        instanceRow({ id, ownerId: 'ann', regionId: 'here', endsAtMs: at < 300 ? 1_000 : 1_000 + at }),
+        instanceRow({ id, ownerId: 'ann', regionId: 'here', stopDueAtMs: at < 300 ? 1_000 : 1_000 + at }),
       );
       for (let from = 0; from < rows.length; from += 100)
         await tx

@@ -14,8 +14,8 @@ const questions: [name: string, ask: (db: Db) => Promise<unknown>, by: RegExp[]]
   ],
   [
     'instances whose time is over',
-    (db) => overdueInstances(db, 1_000, { endsAtMs: 500, id: 'a' }, 200),
-    [/^SEARCH instance USING .*INDEX instance_ends /],
+    (db) => overdueInstances(db, 1_000, { stopDueAtMs: 500, id: 'a' }, 200),
+    [/^SEARCH instance USING .*INDEX instance_stop /],
   ],
   [
     'instances to watch for idleness',

@@ -1,5 +1,8 @@
 /** Rows that a test needs but does not look at: plausible in every column, any column given. */
 import type { Insertable } from 'kysely';
+import { noUsage } from '../../../src/domain/disk.ts';
+import { beginOperation } from '../../../src/domain/operation.ts';
+import { noStopPolicy } from '../../../src/domain/stop-policy.ts';
 import type { Schema } from '../../../src/store/db/schema.ts';
 import type { Db } from '../../../src/store/store.ts';
 
@@ -47,7 +50,17 @@ export const instanceRow = (
   attempts: 0,
   requestedAtMs: 1_000,
   initExit: null,
+  waitsSinceMs: null,
+  waitsUntilMs: null,
+  stopDueAtMs: null,
+  idleAfterMs: null,
   observed: '{}',
+  stopPolicy: JSON.stringify(noStopPolicy),
+  portAccess: '{}',
+  archive: null,
+  unfinished: '[]',
+  diskUsage: JSON.stringify(noUsage),
+  operation: JSON.stringify(beginOperation('launch', 'user', 1_000)),
   status: 'Starting',
   holdsCapacity: 0,
   notebookToken: '',
@@ -71,7 +84,9 @@ export const volumeRow = (
   type: 'filesystem',
   sizeGB: 1,
   usageBytes: 0,
+  source: null,
   status: 'Pending',
+  operation: JSON.stringify(beginOperation('createVolume', 'user', 1_000)),
   generation: 1,
   publicText: '{}',
   listed: 1,

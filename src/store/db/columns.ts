@@ -1,0 +1,93 @@
+/**
+ * How a member of a domain object is stored in the column of the same name. A table's columns are described once, and its insert,
+ * its updates and its reads derive from that description.
+ */
+import { z } from 'zod';
+import type { Flag } from './schema.ts';
+
+export interface ColumnCodec<Value, Stored> {
+  encode(value: Value): Stored;
+  decode(stored: Stored, where: ColumnOf): Value;
+}
+
+/** Names a stored value in an error. */
+export interface ColumnOf {
+  table: string;
+  id: string;
+  column: string;
+}
+
+/** Stored as it is. */
+export const plain = <Value>(): ColumnCodec<Value, Value> => ({ encode: (value) => value, decode: (stored) => stored });
+
+export const id = <Id extends string>(brand: (text: string) => Id): ColumnCodec<Id, string> => ({
+  encode: (value) => value,
+  decode: brand,
+});
+
+export const encodeFlag = (value: boolean): Flag => (value ? 1 : 0);
+
+export const flag = (): ColumnCodec<boolean, Flag> => ({ encode: encodeFlag, decode: (stored) => stored === 1 });
+
+export const json = <Value>(schema: z.ZodType<Value>): ColumnCodec<Value, string> => ({
+  encode: (value) => JSON.stringify(value),
+  decode: (stored, where) => parseJson(schema, stored, where),
+});
+
+/** Null is SQL's null, not JSON's. */
+export const nullableJson = <Value>(schema: z.ZodType<Value>): ColumnCodec<Value | null, string | null> => ({
+  encode: (value) => (value === null ? null : JSON.stringify(value)),
+  decode: (stored, where) => (stored === null ? null : parseJson(schema, stored, where)),
+});
+
+export const closedList = <Value extends string>(values: readonly Value[]): ColumnCodec<Value, string> => {
+  const schema = z.enum(values);
+  return { encode: (value) => value, decode: (stored, where) => validated(schema, stored, where) };
+};
+
+/** Throws an error that names table, row and column when the text is not JSON of this shape. */
+export function parseJson<Value>(schema: z.ZodType<Value>, text: string, where: ColumnOf): Value {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw unreadable(where, 'it is not JSON', error);
+  }
+  return validated(schema, value, where);
+}
+
+function validated<Value>(schema: z.ZodType<Value>, value: unknown, where: ColumnOf): Value {
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  const [issue] = result.error.issues;
+  throw unreadable(where, issue ? `at "${issue.path.join('.')}": ${issue.message}` : 'unknown shape', result.error);
+}
+
+const unreadable = ({ table, id: row, column }: ColumnOf, why: string, cause: unknown): Error =>
+  new Error(`The column "${column}" of ${table} ${row} can't be read: ${why}`, { cause });
+
+/** The object's own keys, in order. */
+export function keysOf<T extends object>(object: T): Extract<keyof T, string>[] {
+  const keys: Extract<keyof T, string>[] = [];
+  for (const key in object) if (Object.hasOwn(object, key)) keys.push(key);
+  return keys;
+}
+
+/** An object with these keys; `complete` makes one with all keys of its type out of it. */
+export function mapKeys<T extends object>(
+  keys: readonly Extract<keyof T, string>[],
+  valueOf: <K extends Extract<keyof T, string>>(key: K) => T[K],
+): Partial<T> {
+  const made: Partial<T> = {};
+  for (const key of keys) made[key] = valueOf(key);
+  return made;
+}
+
+/** Throws when one of the keys is missing. */
+export function complete<T extends object>(value: Partial<T>, keys: readonly (keyof T)[]): T {
+  if (!hasAll(value, keys)) throw new Error(`Some of these columns have no value: ${keys.join(', ')}`);
+  return value;
+}
+
+const hasAll = <T extends object>(value: Partial<T>, keys: readonly (keyof T)[]): value is T =>
+  keys.every((key) => key in value);

@@ -1,0 +1,131 @@
+/**
+ * The columns of an instance. To add one: a member of the schema's `InstanceTable`, a line here and a migration. Leases, due times
+ * and what `initialColumns` lists are written by queries of their own.
+ */
+import type { Selectable } from 'kysely';
+import { instanceId, userId } from '../../domain/ids.ts';
+import type { Region } from '../../domain/catalog.ts';
+import { desiredStates } from '../../domain/instance-states.ts';
+import type { Instance } from '../../domain/instance.ts';
+import { publicInstance } from '../../domain/public-instance.ts';
+import { stopDueAtMs } from '../../domain/stop-policy.ts';
+import {
+  closedList,
+  complete,
+  flag,
+  id,
+  json,
+  keysOf,
+  mapKeys,
+  nullableJson,
+  plain,
+  type ColumnCodec,
+} from '../db/columns.ts';
+import type { InstanceTable } from '../db/schema.ts';
+import * as schemas from './json-schemas.ts';
+
+export type InstanceRow = Selectable<InstanceTable>;
+
+/** Which writes set a column: the insert alone, also a new desired state, or also what a reconcile found. */
+type WrittenBy = 'insert' | 'request' | 'reconcile';
+
+type MemberColumn<Value, Stored> = ColumnCodec<Value, Stored> & { writtenBy: WrittenBy };
+
+const by = <Value, Stored>(writtenBy: WrittenBy, codec: ColumnCodec<Value, Stored>): MemberColumn<Value, Stored> => ({
+  ...codec,
+  writtenBy,
+});
+
+/** Columns that hold a member of an instance. */
+const memberColumns: { readonly [Member in keyof Instance]: MemberColumn<Instance[Member], InstanceRow[Member]> } = {
+  id: by('insert', id(instanceId)),
+  ownerId: by('insert', id(userId)),
+  ownerName: by('insert', plain()),
+  createdAtMs: by('insert', plain()),
+  spec: by('request', json(schemas.instanceSpec)),
+  priceMicros: by('insert', { encode: (micros) => Number(micros), decode: (stored) => BigInt(stored) }),
+  nodePorts: by('reconcile', json(schemas.nodePorts)),
+  desired: by('reconcile', closedList(desiredStates)),
+  generation: by('reconcile', plain()),
+  mustHalt: by('reconcile', flag()),
+  everEnsured: by('reconcile', flag()),
+  // Set and cleared beside reconciles, by `markOwnerFilesStale` and `setFilesStale`.
+  filesStale: by('insert', flag()),
+  attempts: by('reconcile', plain()),
+  requestedAtMs: by('reconcile', plain()),
+  initExit: by('reconcile', plain()),
+  waitsSinceMs: by('reconcile', plain()),
+  waitsUntilMs: by('reconcile', plain()),
+  // Set by its owner beside reconciles: `writeReconciledInstance` guards it.
+  stopPolicy: by('request', json(schemas.stopPolicy)),
+  archive: by('reconcile', nullableJson(schemas.archive)),
+  unfinished: by('reconcile', json(schemas.texts)),
+  // Measured beside reconciles.
+  diskUsage: by('request', json(schemas.diskUsage)),
+  operation: by('reconcile', json(schemas.operation)),
+  observed: by('reconcile', json(schemas.observed)),
+};
+
+type Derived = 'status' | 'stopDueAtMs' | 'idleAfterMs' | 'publicText';
+
+/** Columns computed from an instance, for queries and lists; every write sets them. */
+const derivedColumns: { readonly [Name in Derived]: (instance: Instance, region: Region) => InstanceRow[Name] } = {
+  status: (instance) => instance.observed.status,
+  stopDueAtMs: stopDueAtMs,
+  idleAfterMs: ({ desired, observed, stopPolicy }) =>
+    desired === 'running' && observed.status === 'Running' ? (stopPolicy.idle?.afterMs ?? null) : null,
+  publicText: (instance, region) => JSON.stringify(publicInstance(instance, region)),
+};
+
+type Members = Pick<InstanceRow, keyof Instance>;
+type DerivedValues = Pick<InstanceRow, Derived>;
+export type InstanceColumns = Members & DerivedValues;
+
+const memberKeys = keysOf(memberColumns);
+const derivedKeys = keysOf(derivedColumns);
+const writtenBy = (...writers: WrittenBy[]) =>
+  memberKeys.filter((key) => writers.includes(memberColumns[key].writtenBy));
+const requestKeys = writtenBy('request', 'reconcile');
+const reconcileKeys = writtenBy('reconcile');
+
+/** Names of all columns here, and of those that a reconcile writes. */
+export const instanceColumnNames: readonly (keyof InstanceColumns)[] = [...memberKeys, ...derivedKeys];
+export const reconciledColumnNames: readonly (keyof InstanceColumns)[] = [...reconcileKeys, ...derivedKeys];
+
+const encode = (
+  instance: Instance,
+  region: Region,
+  keys: readonly (keyof Members)[],
+): Partial<Members> & DerivedValues => ({
+  ...mapKeys<Members>(keys, (key) => memberColumns[key].encode(instance[key])),
+  ...complete(
+    mapKeys<DerivedValues>(derivedKeys, (key) => derivedColumns[key](instance, region)),
+    derivedKeys,
+  ),
+});
+
+export const insertColumns = (instance: Instance, region: Region): InstanceColumns =>
+  complete<InstanceColumns>(encode(instance, region, memberKeys), instanceColumnNames);
+
+export const requestColumns = (instance: Instance, region: Region) => encode(instance, region, requestKeys);
+
+export const reconcileColumns = (instance: Instance, region: Region) => encode(instance, region, reconcileKeys);
+
+export const stopPolicyColumns = (instance: Instance, region: Region) => encode(instance, region, ['stopPolicy']);
+
+export const encodeColumn = <Member extends keyof Instance>(
+  member: Member,
+  value: Instance[Member],
+): InstanceRow[Member] => memberColumns[member].encode(value);
+
+export const decodeColumn = <Member extends keyof Instance>(
+  member: Member,
+  stored: InstanceRow[Member],
+  rowId: string,
+): Instance[Member] => memberColumns[member].decode(stored, { table: 'instance', id: rowId, column: member });
+
+export const instanceFromRow = (row: InstanceRow): Instance =>
+  complete(
+    mapKeys<Instance>(memberKeys, (key) => decodeColumn(key, row[key], row.id)),
+    memberKeys,
+  );

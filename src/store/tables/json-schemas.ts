@@ -1,0 +1,155 @@
+/** What JSON columns hold. Each schema's output is the domain type, so a member that one of them misses does not compile. */
+import { z } from 'zod';
+import { chargeModes } from '../../domain/catalog.ts';
+import { diskKinds, type DiskUsage } from '../../domain/disk.ts';
+import { ruleNames } from '../../domain/idle.ts';
+import { imageId, instanceTypeId, regionId, volumeId } from '../../domain/ids.ts';
+import { diagnoses, instanceStatuses, phases, type Diagnosis } from '../../domain/instance-states.ts';
+import type { Archive, InstanceSpec, NodePort, Observed } from '../../domain/instance.ts';
+import { portAccesses } from '../../domain/port-access.ts';
+import { operationKinds, operationStates, stageNames, type Operation, type Progress } from '../../domain/operation.ts';
+import type { StopPolicy } from '../../domain/stop-policy.ts';
+import type { VolumeSource } from '../../domain/volume.ts';
+import { keysOf, parseJson } from '../db/columns.ts';
+
+export const texts: z.ZodType<string[]> = z.array(z.string());
+
+const progress: z.ZodType<Progress> = z.object({
+  done: z.number(),
+  total: z.number(),
+  unit: z.enum(['bytes', 'steps']),
+});
+
+export const operation: z.ZodType<Operation> = z.object({
+  kind: z.enum(operationKinds),
+  cause: z.enum(['user', 'operator', 'ScheduledStop', 'MaxRunTime', 'IdleStop']),
+  startedAtMs: z.number(),
+  endedAtMs: z.number().nullable(),
+  state: z.enum(operationStates),
+  stages: z.array(
+    z.object({
+      name: z.enum(stageNames),
+      startedAtMs: z.number(),
+      endedAtMs: z.number().nullable(),
+      progress: progress.nullable(),
+    }),
+  ),
+  error: z.object({ reason: z.string(), message: z.string(), whatToDo: z.string() }).nullable(),
+});
+
+/** What placement needs of a spec. */
+export const sizedSpec = z.object({
+  type: z.object({ cpuCores: z.number(), memoryGB: z.number(), gpuCount: z.number() }),
+});
+
+export const specWithImage = z.object({ image: z.object({ id: z.string() }) });
+
+export const instanceSpec: z.ZodType<InstanceSpec> = z.object({
+  name: z.string(),
+  regionId: z.string().transform(regionId),
+  image: z.object({
+    id: z.string().transform(imageId),
+    name: z.string(),
+    ref: z.string(),
+    architecture: z.string(),
+    isPublic: z.boolean(),
+    tags: texts,
+    type: z.string(),
+  }),
+  type: z.object({
+    id: z.string().transform(instanceTypeId),
+    name: z.string(),
+    isSpot: z.boolean(),
+    cpuCores: z.number(),
+    cpuType: z.string(),
+    memoryGB: z.number(),
+    gpuCount: z.number(),
+    gpuName: z.string(),
+    rootDiskGB: z.number(),
+    dataDiskGB: z.number(),
+  }),
+  chargeMode: z.enum(chargeModes),
+  duration: z.number(),
+  isSpot: z.boolean(),
+  mounts: z.array(
+    z.object({
+      mountPath: z.string(),
+      volumeId: z.string().transform(volumeId),
+      volumeName: z.string(),
+      volumeType: z.string(),
+    }),
+  ),
+  extraDataDiskGB: z.number(),
+  enableCommonData: z.boolean(),
+  enableDocker: z.boolean(),
+  dockerStorageGB: z.number(),
+  initScript: z.string(),
+});
+
+export const nodePorts: z.ZodType<NodePort[]> = z.array(z.object({ port: z.number(), nodePort: z.number() }));
+
+const diagnosis: z.ZodType<Diagnosis> = z.enum(keysOf(diagnoses));
+
+export const observed: z.ZodType<Observed> = z.object({
+  status: z.enum(instanceStatuses),
+  phase: z.enum(phases),
+  diagnosis,
+  diagnosisMessage: z.string(),
+  message: z.string(),
+  healthy: z.boolean(),
+  stoppedAtMs: z.number(),
+  runningSinceMs: z.number(),
+  countedFromMs: z.number(),
+  answersBy: z.enum(['ssh', 'notebook', 'nothing']),
+  sshFront: z.boolean(),
+  progress: progress.nullable(),
+});
+
+export const stopPolicy: z.ZodType<StopPolicy> = z.object({
+  stopAtMs: z.number().nullable(),
+  maxRunMs: z.number().nullable(),
+  idle: z
+    .object({
+      afterMs: z.number(),
+      ignore: z.array(z.enum(ruleNames)),
+      cpuPercent: z.number(),
+      gpuPercent: z.number(),
+    })
+    .nullable(),
+  keepAliveUntilMs: z.number(),
+});
+
+export const archive: z.ZodType<Archive> = z.object({
+  ref: z.string(),
+  sizeBytes: z.number(),
+  generation: z.number(),
+  replaces: texts,
+});
+
+export const diskUsage: z.ZodType<DiskUsage> = z.object({
+  rootBytes: z.number(),
+  dataBytes: z.number(),
+  dockerBytes: z.number(),
+  rootWarnedPercent: z.number(),
+  full: z.array(
+    z.object({
+      disk: z.enum(['root', ...diskKinds]),
+      mountPath: z.string(),
+      percent: z.number(),
+      biggest: z.array(z.object({ path: z.string(), bytes: z.number() })),
+    }),
+  ),
+});
+
+export const volumeSource: z.ZodType<VolumeSource> = z.object({ kind: z.enum(['volume', 'snapshot']), id: z.string() });
+
+export const accessByPort = z.record(z.string(), z.enum(portAccesses));
+
+/** Micro-dollars of one unit, by charge mode. */
+export const priceList = z.record(z.enum(chargeModes), z.number());
+
+export const parseOperation = (text: string, table: string, id: string): Operation =>
+  parseJson(operation, text, { table, id, column: 'operation' });
+
+export const parseTags = (text: string, imageRow: string): string[] =>
+  parseJson(texts, text, { table: 'image', id: imageRow, column: 'tags' });
