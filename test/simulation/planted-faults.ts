@@ -171,7 +171,7 @@ export const plantedFaults: readonly PlantedFault[] = [
     file: 'store/tables/stop-policy.ts',
     find: '.set(stopPolicyColumns(instance, region))',
     replace:
-      '.set({ ends: JSON.stringify(instance.stopPolicy), publicText: stopPolicyColumns(instance, region).publicText })',
+      '.set({ stopPolicy: JSON.stringify(instance.stopPolicy), publicText: stopPolicyColumns(instance, region).publicText })',
     suffers: 'an instance that was to stop at night runs, and bills, on',
   },
   // ---- passes
