@@ -60,7 +60,7 @@ export function makeStopPolicies({ store, readCatalog, now, rules, idleDetector 
       const region = regions.get(row.regionId)?.region;
       if (!region) throw new Refusal('unavailable', `region ${row.regionId} is not configured on this server`);
       const nowMs = now();
-      const instance = { ...before, ends: next(before, nowMs) };
+      const instance = { ...before, stopPolicy: next(before, nowMs) };
       const held = holding(instance, nowMs);
       if (JSON.stringify(instance.stopPolicy) === JSON.stringify(before.stopPolicy)) return held;
       await writeStopPolicy(tx, instance, region);
