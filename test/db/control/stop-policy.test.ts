@@ -160,7 +160,7 @@ onBothEngines('what ends an instance by the clock', (open) => {
     await Promise.all(setting);
     for (const id of ids) {
       const row = await rowOf(world, id);
-      expect(row).toMatchObject({ generation: 1, status: 'Running', endsAtMs: last.get(id) });
+      expect(row).toMatchObject({ generation: 1, status: 'Running', stopDueAtMs: last.get(id) });
       expect((await world.instance(id)).instanceRuntimeInfo.scheduledStopTimestamp).toBe(last.get(id));
     }
     await expectConsistent(world);
