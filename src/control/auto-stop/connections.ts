@@ -1,18 +1,17 @@
-/** Who is connected to an instance, read from its own table of TCP connections: ssh, and the ports it publishes. */
+/** TCP connections to an instance (ssh and published ports), read from its own /proc. */
 import type { ProbeTarget } from '../inside/probes.ts';
 
 const TABLES = ['/proc/net/tcp', '/proc/net/tcp6'];
 const ESTABLISHED = '01';
-/** An engine cuts what a command says here; of what is cut off nobody knows. */
+/** Engines truncate output here: such a table is incomplete. */
 const OUTPUT_BYTES = 1024 * 1024;
 
 export interface Connection {
   port: number;
-  /** Both ends, which name it while it lasts. */
   ends: string;
 }
 
-/** The established connections to these ports; null when it is no such table, or a part of one. Pure. */
+/** Null if the text is not a complete table. */
 export function readConnections(table: string, ports: ReadonlySet<number>): Connection[] | null {
   if (!table.includes('local_address') || Buffer.byteLength(table) >= OUTPUT_BYTES) return null;
   return table.split('\n').flatMap((line) => {
@@ -22,7 +21,7 @@ export function readConnections(table: string, ports: ReadonlySet<number>): Conn
   });
 }
 
-/** Those that were there at two looks so long apart: our own probes of ssh are over by then. Throws when it can't be told. */
+/** Returns connections present at both reads, so that our own ssh probes don't count. */
 export async function lastingConnections(
   inside: ProbeTarget,
   ports: ReadonlySet<number>,
@@ -36,7 +35,7 @@ export async function lastingConnections(
 }
 
 async function look({ engine, id, signal }: ProbeTarget, ports: ReadonlySet<number>): Promise<Connection[]> {
-  // Without IPv6 there is no second table, and the command fails after it has said the first.
+  // Without IPv6 the second file is missing, and `cat` fails after printing the first.
   const { stdout } = await engine.exec(id, ['cat', ...TABLES], signal);
   const connections = readConnections(stdout, ports);
   if (connections === null) throw new Error('its table of connections could not be read');

@@ -1,12 +1,9 @@
 /**
- * # Activity
+ * # Idle detection
  *
- * Watches the running instances that have an idle policy: every so often each is looked at (`gather.ts` reads its signals, from
- * `notebook.ts`, `connections.ts`, `traffic.ts` and the engine's usage), judged by `src/domain/idle.ts`, warned of, and stopped as its
- * owner would stop it. No lease is held meanwhile. What was seen lives in memory only: a server that starts has seen nothing.
- *
- * Each has its own next look, and waits for nobody else's: a look lasts as long as what runs inside cares to let it wait. So owners
- * take turns, and one has few looks under way at once; whoever makes theirs slow makes them slow for themselves.
+ * Periodically reads the signals of each running instance with an idle policy, assesses them,
+ * warns, and stops it as its owner would. Holds no lease and stores nothing. Software inside may
+ * delay a check, so a fair semaphore limits concurrent checks per owner.
  */
 import type { Instance } from '../../domain/instance.ts';
 import {
@@ -40,9 +37,7 @@ export interface IdleStatus {
 
 const AT_ONCE = 8;
 const AT_ONCE_EACH = 2;
-/** The others are found at the next beats. */
 const IDS_AT_ONCE = 500;
-/** An engine that measures usage takes a second or two for it. */
 const LOOK_DEADLINE_MS = 10_000;
 const TRAFFIC_KEPT_MS = 3_600_000;
 
@@ -62,17 +57,16 @@ export interface IdleReport extends Omit<IdleVerdict, 'action' | 'watch'> {
 }
 
 export interface IdleDetector {
-  /** Begins the looks whose time has come, and waits for none. Its beat is the caller's. */
+  /** Starts due checks without waiting for them. */
   tick(): Promise<void>;
-  /** Once no look is under way any more. */
   settled(): Promise<void>;
-  /** What the last look found; null when there was none of this run under this policy. */
+  /** Result of the last check; null if none of this run and policy. */
   report(instance: Instance): IdleReport | null;
 }
 
 interface Watched {
   ownerId: string;
-  /** Another run or another policy is watched anew. */
+  /** Run and policy; another pair resets the watch. */
   of: string;
   nextLookMs: number;
   signals: Signal[];
@@ -82,7 +76,6 @@ interface Watched {
 export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
   const { store, regions, now, time, log, limits, traffic, ending } = deps;
   const watched = new Map<string, Watched>();
-  /** Looks under way, or waiting for their turn. */
   const looks = new Map<string, Promise<void>>();
   const semaphore = makeSemaphore(AT_ONCE, { perOwner: AT_ONCE_EACH });
   let cursor = '';
@@ -95,7 +88,7 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
     return entry;
   };
 
-  /** It is read anew: it may have waited for its turn. */
+  /** Reads the row again: the check may have waited for a permit. */
   const lookAt = async (id: string): Promise<void> => {
     const [row] = await runningRowsAmong(store.read, [id]);
     if (!row?.idleAfterMs) return void watched.delete(id);
@@ -121,7 +114,7 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
       probeMs: limits.probeMs,
     });
     if (ending.aborted) return;
-    // One answer that was lost is no reason to forget the one before, as long as that is fresh.
+    // A failed read does not discard a signal that is still fresh.
     entry.signals = read.map((signal) => (signal.atMs > 0 ? signal : (lastOf(entry, signal.name) ?? signal)));
     const nowMs = now();
     const judgement = assessIdleness(
@@ -134,11 +127,11 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
     if (judgement.action === 'stop') await stop(instance, policy, judgement, nowMs);
     entry.judgement = judgement;
     const { willStopAtMs } = judgement;
-    // What was said is kept: the look that stops it comes then, and not at the end of the usual time.
+    // The stop happens at the announced time, not at the next regular check.
     if (willStopAtMs !== null && willStopAtMs > nowMs) entry.nextLookMs = Math.min(entry.nextLookMs, willStopAtMs);
   };
 
-  /** Finds those that are not watched yet among the next ids; what was watched between these, and is not to be any more, is forgotten. */
+  /** Adds unwatched instances of the next page of ids; drops watched ones that left it. */
   const findNext = async (): Promise<void> => {
     const afterId = cursor;
     const ids = await idleWatchedIds(store.read, afterId, IDS_AT_ONCE);
@@ -184,7 +177,7 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
     const because = `nothing has used it for ${seconds} s, and it is to stop after ${Math.round(policy.afterMs / 1000)} s`;
     await deps.stopAutomatically(instance, (held, nowMs) => {
       const sameRun = held.observed.status === 'Running' && watchedAs(held) === watchedAs(instance);
-      // A request that came since it was judged is in no signal yet.
+      // A request after the assessment is in no signal yet.
       const quiet = traffic.of(held.id, ['use']).lastMs < judgedAtMs && held.stopPolicy.keepAliveUntilMs <= nowMs;
       return sameRun && quiet ? { cause: 'IdleStop', why: { because, idleSince: idleSinceMs } } : null;
     });
@@ -196,7 +189,7 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
       await findNext();
       const nowMs = now();
       for (const [id, { ownerId, nextLookMs }] of watched) {
-        // A time further away than a look is of a clock that was set back.
+        // A time beyond the interval means a clock step.
         const isDue = nextLookMs <= nowMs || nextLookMs > nowMs + limits.checkEveryMs;
         if (isDue && !looks.has(id) && !ending.aborted) begin(id, ownerId);
       }

@@ -1,4 +1,4 @@
-/** What a notebook server says of its kernels and terminals, asked as the gateway would: on its port, with its secret. */
+/** Kernels and terminals of a notebook server, read through its API with its token. */
 import { request } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { z } from 'zod';
@@ -18,11 +18,9 @@ const sessions = z.array(
   z.object({ path: z.string(), type: z.string(), kernel: z.object({ id: z.string() }).nullable() }),
 );
 
-/** `none`: no notebook server answers there. */
 export type NotebookAnswer<What> = What | 'none';
 
 export interface NotebookUse {
-  /** What is at work now, in words; null when nothing is. */
   busy: string | null;
   lastMs: number;
   count: number;
@@ -33,7 +31,7 @@ export interface Notebook {
   terminals(): Promise<NotebookAnswer<NotebookUse>>;
 }
 
-/** Each question throws when there is no answer that can be understood. */
+/** Methods throw on an answer that can't be parsed. */
 export function makeNotebook(inside: ProbeTarget, notebookToken: string): Notebook {
   const ask = async <What>(what: string, schema: z.ZodType<What>): Promise<NotebookAnswer<What>> => {
     const stream = await dial(inside);
@@ -85,7 +83,7 @@ function jsonOf(text: string): unknown {
   }
 }
 
-/** The body of a JSON answer; null for what is no notebook's: not found, or a page. */
+/** Null if the answer is no notebook's: 404, or a page. */
 function get(stream: Duplex, path: string, token: string, signal: AbortSignal): Promise<string | null> {
   const headers = {
     host: 'localhost',

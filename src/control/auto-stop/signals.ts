@@ -1,4 +1,4 @@
-/** Reads the signals of one instance, all at once. What can't be read is said so, and is never a sign that nobody is there. */
+/** Reads the signals of one instance in parallel. An unreadable signal is unread, never idle. */
 import type { Instance } from '../../domain/instance.ts';
 import { unreadSignal, type IdlePolicy, type Signal, type SignalName } from '../../domain/idle.ts';
 import { SSH_PORT } from '../../domain/ports.ts';
@@ -8,7 +8,7 @@ import { lastingConnections, type Connection } from './connections.ts';
 import { makeNotebook, type NotebookAnswer, type NotebookUse } from './notebook.ts';
 import type { Traffic } from './traffic.ts';
 
-/** An answer of a notebook server at work comes within tens of milliseconds; what its port says is its owner's, and may be nothing. */
+/** A healthy server takes tens of milliseconds; its owner may run anything on the port. */
 const NOTEBOOK_DEADLINE_MS = 4_000;
 
 export interface SignalDeps {
@@ -48,7 +48,7 @@ export async function readSignals(deps: SignalDeps): Promise<Signal[]> {
     },
     async http() {
       const direct = (await connections()).filter(({ port }) => port !== SSH_PORT);
-      // An open page of a notebook server polls for ever; that server itself tells whether anybody works there. Others don't.
+      // Open notebook pages poll forever; their server reports real use. Other software does not.
       const vouches = (await kernels()) !== 'none';
       const { open, lastMs } = traffic.of(instance.id, vouches ? ['use'] : ['use', 'poll']);
       return {
@@ -100,7 +100,7 @@ function ofNotebook(
 ): Omit<Signal, 'name'> {
   if (told === 'none') return { atMs, inUse: false, usedAtMs: 0, text: 'no notebook server answers' };
   const { busy, lastMs, count } = told;
-  // Its clock is the instance's own.
+  // The notebook uses the instance's clock.
   const usedAtMs = Math.min(lastMs, atMs);
   const text = count === 0 ? `no ${what} is open` : `a ${what} was used ${ago(usedAtMs, atMs)}`;
   return { atMs, inUse: busy !== null, usedAtMs, text: busy ?? text };

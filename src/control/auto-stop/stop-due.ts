@@ -1,4 +1,3 @@
-/** Stops the instances whose time is over: the one that was set, or the longest they may run. A server that was away does it late. */
 import { dueStopCause, stopDueAtMs } from '../../domain/stop-policy.ts';
 import { overdueInstances, type Overdue } from '../../store/tables/stop-policy.ts';
 import type { StopAutomatically } from '../instances/actions.ts';
@@ -10,9 +9,9 @@ interface StopDueDeps extends Pick<TaskDeps, 'store' | 'now' | 'log'> {
   stopAutomatically: StopAutomatically;
 }
 
-/** Answers the timed deed: each turn goes through all that are overdue, so that those that can't be stopped keep no other from it. */
+/** Each run visits all overdue instances, so one that can't be stopped delays no other. */
 export function makeStopDue({ store, now, log, stopAutomatically }: StopDueDeps): () => Promise<void> {
-  /** Those that could not be stopped in the last turn, and why: a turn comes every second, and says the same thing once. */
+  /** Errors of the last run by instance: the same error is logged once, not every second. */
   let failed = new Map<string, string>();
 
   async function stop(one: Overdue, failing: Map<string, string>): Promise<void> {

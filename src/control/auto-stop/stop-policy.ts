@@ -1,4 +1,4 @@
-/** What an owner sets about the ends of an instance, and is told of its use. None of it is a wish: a pass under way goes on. */
+/** The owner's stop policy, changed at once and without an operation, and the idle status. */
 import {
   stopDueAtMs,
   nextStopPolicy,
@@ -16,24 +16,21 @@ import type { IdleDetector, IdleStatus } from './idle-detector.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { Caller } from '../base/caller.ts';
 
-/** What ends an instance by itself, as it holds now. */
 export interface InstanceStopPolicy extends Omit<StopPolicy, 'keepAliveUntilMs'> {
   instanceId: string;
   keepAliveUntilMs: number | null;
-  /** When the clock stops it; null while nothing does. */
   endsAtMs: number | null;
 }
 
-/** None of it is a wish, and none has an operation: it is done when it is answered. */
 export interface StopPolicies {
-  /** What is left out stays, null takes off; nothing given only asks. */
+  /** Absent members stay unchanged, null removes; an empty request only reads. */
   set(caller: Caller, instanceId: string, wish: StopPolicyRequest): Promise<InstanceStopPolicy>;
-  /** Holds it against idleness for as long; 0 takes that back. */
+  /** Prevents idle stops for `forMs`; 0 ends that. */
   keepAlive(caller: Caller, instanceId: string, forMs: number): Promise<InstanceStopPolicy>;
   idleStatus(caller: Caller, instanceId: string): Promise<IdleStatus>;
 }
 
-/** A keep-alive call holds to the end of a minute: those that repeat one within it change nothing, and so write nothing. */
+/** Keep-alive times are rounded up to a minute, so repeated calls within it write nothing. */
 const KEPT_TO_MS = 60_000;
 
 export interface StopPolicyDeps {
@@ -45,7 +42,6 @@ export interface StopPolicyDeps {
 }
 
 export function makeStopPolicies({ store, readCatalog, now, rules, idleDetector }: StopPolicyDeps): StopPolicies {
-  /** Changes what ends it, with an event that tells what holds from now on. */
   const change = async (
     caller: Caller,
     id: string,
@@ -78,7 +74,7 @@ export function makeStopPolicies({ store, readCatalog, now, rules, idleDetector 
       }),
     keepAlive: (caller, instanceId, forMs) =>
       change(caller, instanceId, 'instance.keepAlive', ({ stopPolicy }, nowMs) => {
-        // One program's short call does not take back another's long one.
+        // A short call must not shorten another program's longer one.
         const untilMs = Math.ceil((nowMs + forMs) / KEPT_TO_MS) * KEPT_TO_MS;
         const keepAliveUntilMs = forMs === 0 ? 0 : Math.max(stopPolicy.keepAliveUntilMs, untilMs);
         return { ...stopPolicy, keepAliveUntilMs };

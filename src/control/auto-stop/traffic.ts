@@ -6,9 +6,8 @@ interface Counted {
 }
 
 export interface Traffic extends Pick<Forwarding, 'beginTraffic'> {
-  /** How it stands with the instance; of polls only where they are asked for. */
   of(instanceId: string, kinds: readonly TrafficKind[]): Counted;
-  /** Forgets what has been quiet for so long. */
+  /** Drops counters that have been quiet for `quietMs`. */
   forget(quietMs: number): void;
 }
 

@@ -1,4 +1,4 @@
-/** Commands inside an instance for its owner: to their end, or with open streams. While one runs, the instance is used. */
+/** Commands inside the caller's instance. A running command counts as use. */
 import type { Readable } from 'node:stream';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Engine, OpenExec, TerminalSize } from '../../engines/contract.ts';
@@ -11,21 +11,18 @@ import type { Forwarding } from '../routing/gateway-types.ts';
 
 const LIMITS = { perAccount: 16, total: 256, retryAfterS: 2 };
 const OPEN_MS = 30_000;
-/** For one that was killed to be over. */
+/** Wait for a killed command to exit. */
 const END_MS = 15_000;
-/** Room for output at first. */
 const FIRST_BYTES = 16 * 1024;
-/** What nobody will see is read on, or the command would stand still; no faster than this, or it would cost all others. */
+/** Discarded output is still read, or the command would block; the rate bounds its cost. */
 const DROPPED_BYTES_PER_MS = 4 * 1024;
 
 export interface CommandRequest {
   instanceId: string;
   command: readonly string[];
-  /** `NAME=value` */
   env: readonly string[];
 }
 
-/** A stream of which only the beginning is kept. */
 export interface CapturedOutput {
   bytes: Buffer;
   cut: boolean;
@@ -39,15 +36,15 @@ export interface CommandResult {
 }
 
 export interface Commands {
-  /** Kills it at its limit, and when `gone` fires, which rejects. */
+  /** Kills the command at its limit, and rejects when `gone` fires. */
   run(
     caller: Caller,
     wish: CommandRequest & { stdin: Uint8Array; limitMs: number; keptBytes: number },
     gone: AbortSignal,
   ): Promise<CommandResult>;
-  /** Throws what `open` would throw first: not the caller's, or not running. */
+  /** Throws what `open` would throw before it starts anything. */
   check(caller: Caller, instanceId: string): Promise<void>;
-  /** The signal ends the opening alone. It counts as running until it has ended. */
+  /** The signal ends only the opening. The command counts as running until it exits. */
   open(caller: Caller, wish: CommandRequest & { terminal: TerminalSize | null }, gone: AbortSignal): Promise<OpenExec>;
 }
 
@@ -113,7 +110,7 @@ export function makeCommands({ store, openExec, began, time }: Deps): Commands {
       } catch (error) {
         throw refusalOfFault(error);
       } finally {
-        // Either would hold the output until then.
+        // A pending timer or listener would retain the output.
         callOff();
         gone.removeEventListener('abort', onGone);
       }
@@ -121,7 +118,6 @@ export function makeCommands({ store, openExec, began, time }: Deps): Commands {
   };
 }
 
-/** Answers its exit code; rejects when it can't be ended. */
 async function kill(running: OpenExec, time: Pick<Time, 'after'>): Promise<number> {
   await running.kill();
   const { promise: tooLong, reject } = Promise.withResolvers<never>();
@@ -134,12 +130,11 @@ async function kill(running: OpenExec, time: Pick<Time, 'after'>): Promise<numbe
 const envOf = (lines: readonly string[]): Record<string, string> =>
   Object.fromEntries(lines.map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]));
 
-/** Reads all of it to its end, and keeps the beginning. */
 function keep(stream: Readable, most: number, time: Pick<Time, 'after'>): Promise<CapturedOutput> {
   let kept = Buffer.alloc(Math.min(most, FIRST_BYTES));
   let bytes = 0;
   let cut = false;
-  stream.on('error', () => {}); // the close that follows is enough
+  stream.on('error', () => {});
   stream.on('data', (chunk: Buffer) => {
     const piece = chunk.subarray(0, most - bytes);
     cut ||= piece.length < chunk.length;

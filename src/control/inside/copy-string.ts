@@ -1,2 +1,2 @@
-/** A string cut from another, such as a header, holds on to the whole of that; the copy holds on to itself. For text of one byte a character. */
+/** Copies a sliced string so it doesn't retain its parent (V8 sliced strings). Latin-1 only. */
 export const copyString = (text: string): string => Buffer.from(text, 'latin1').toString('latin1');

@@ -1,4 +1,3 @@
-/** Look-up of the caller's instance for work inside it, and its engine's faults as refusals. */
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { Instance } from '../../domain/instance.ts';
@@ -15,7 +14,6 @@ async function ownedInstance(store: Reader, { accountId }: Caller, id: string): 
   return instanceFromRow(row);
 }
 
-/** Throws `not_found`. */
 export async function requireOwned(store: Reader, caller: Caller, id: string): Promise<InstanceId> {
   return (await ownedInstance(store, caller, id)).id;
 }

@@ -1,4 +1,4 @@
-/** Whether the software of an instance answers, asked from outside through its engine. Unknown (null) is not no. */
+/** Probes of the software inside, through the engine. Null means unknown, not false. */
 import { addAbortSignal, type Duplex } from 'node:stream';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
@@ -15,7 +15,7 @@ export interface ProbeTarget {
   signal: AbortSignal;
 }
 
-/** The connection; false when nothing listens there; null when that can't be told. */
+/** False if nothing listens; null if unknown. */
 async function dial({ engine, id, time, signal }: ProbeTarget, port: number): Promise<Duplex | false | null> {
   try {
     return await engine.dial(id, port, AbortSignal.any([signal, time.deadline(BANNER_DEADLINE_MS)]));
@@ -27,7 +27,6 @@ async function dial({ engine, id, time, signal }: ProbeTarget, port: number): Pr
   }
 }
 
-/** Whether something listens on the port. */
 export async function acceptsConnection(inside: ProbeTarget, port: number): Promise<boolean | null> {
   const connection = await dial(inside, port);
   if (!connection) return connection;
@@ -35,7 +34,7 @@ export async function acceptsConnection(inside: ProbeTarget, port: number): Prom
   return true;
 }
 
-/** Whether sshd sends its banner: a listening port alone proves nothing. */
+/** Waits for sshd's banner: a listening port alone proves nothing. */
 export async function answersSsh(inside: ProbeTarget): Promise<boolean | null> {
   const connection = await dial(inside, SSH_PORT);
   if (!connection) return connection;

@@ -1,8 +1,7 @@
 /**
- * Waiting until something of an account has changed. That is seen by the account's `version`, which every commit moves: one timer asks the
- * store for the versions of all accounts that somebody waits for, and there is none while nobody does. On SQLite a version is a look into a
- * map, on PostgreSQL all are one query. A call from the commit itself would be quicker by a tenth of a second, and would not hear of commits
- * of another process.
+ * Waits for a change of an account's `version`, which every commit increments. One timer polls for
+ * all waiters: a map look-up on SQLite, one query on PostgreSQL. Polling sees other processes'
+ * commits.
  */
 import { versionsOf } from '../../store/tables/events.ts';
 import type { Store } from '../../store/store.ts';
@@ -18,9 +17,9 @@ interface Waiter {
 }
 
 export interface AccountVersions {
-  /** Asked before what is then looked at, so that no change is missed between the look and the wait. */
+  /** Read before the data, so that no change between the read and the wait is missed. */
   versionOf(accountId: string): Promise<number>;
-  /** Until the account's version is another one. Rejects when the signal aborts. */
+  /** Resolves once the version differs. Rejects when the signal aborts. */
   changed(accountId: string, version: number, signal: AbortSignal): Promise<void>;
 }
 

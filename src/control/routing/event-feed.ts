@@ -1,12 +1,9 @@
 /**
  * # The event feed
  *
- * Follows an account's events, for as long as somebody reads. Each reader draws: it is handed a page of the store, and the next one only
- * when it asks for it, so that a slow one holds one page and nothing more. Who has read all there is waits to be woken by a commit
- * (`account-moves.ts`).
- *
- * Numbers are never reused, and old events are forgotten oldest first. So what a reader can't be given any more is a range of numbers,
- * and it is told which: a gap.
+ * Readers pull page by page, so a slow reader holds one page; a reader that has caught up waits for
+ * a commit. Numbers are never reused and old events are deleted first, so missing events are a
+ * range: a gap.
  */
 import { eventsSince, latestSeq } from '../../store/tables/events.ts';
 import type { Store } from '../../store/store.ts';
@@ -14,33 +11,26 @@ import type { AccountVersions } from './account-versions.ts';
 import { makeConcurrencyLimit } from '../base/concurrency-limit.ts';
 import type { Caller } from '../base/caller.ts';
 
-/** A page of events, in order. */
 export interface PublishedEvents {
-  /** Numbers before the page that can't be told. */
+  /** Events before the page that are no longer stored, or do not exist yet. */
   gap: { fromSeq: number; toSeq: number; why: string } | null;
-  events: { seq: number; kind: string; subjectId: string; atMs: number; /** A JSON object. */ dataText: string }[];
-  /** Whoever reads on after this number misses nothing. */
+  events: { seq: number; kind: string; subjectId: string; atMs: number; dataText: string }[];
+  /** Resume after this number. */
   lastSeq: number;
 }
 
 export interface Events {
-  /**
-   * The account's events after a number, or from now on (null), until the signal aborts. The first page is there at once and holds
-   * nothing but where it begins; the next is read when it is drawn. Throws `too_many_requests` when too many are followed.
-   */
+  /** Starts after `afterSeq`, or now (null), with an empty page. Throws `too_many_requests`. */
   follow(caller: Caller, afterSeq: number | null, signal: AbortSignal): AsyncGenerator<PublishedEvents, void>;
 }
 
 const PAGE = 100;
-/** A browser has six connections to one server, and a person two or three programs. */
 const MAX_STREAMS_EACH = 8;
 const MAX_STREAMS = 1_000;
 const RETRY_AFTER_S = 10;
 
 export interface EventFeed extends Events {
-  /** Ends all that is followed. */
   stop(): void;
-  /** How many are followed. */
   readonly size: number;
 }
 
@@ -56,9 +46,9 @@ export function makeEventFeed({ store, moves }: { store: Store; moves: AccountVe
     },
   });
 
-  /** What comes after the number `after`: a page with a gap before it if there is one. Null when that is nothing. */
+  /** Reads the next page, with a gap before it if events are missing. Null: nothing new. */
   const draw = async (accountId: string, after: number): Promise<PublishedEvents | null> => {
-    // The latest first: what it counts was there, so what is not found then is not there any more.
+    // Read first: events up to `latest` that the page lacks are deleted, not late.
     const latest = await latestSeq(store.read, accountId);
     if (after > latest) {
       const gap = { fromSeq: latest + 1, toSeq: after, why: 'these numbers have not been given yet' };

@@ -1,4 +1,4 @@
-/** What of control is about coming to instances through the gateway: who may, by what, and what the gateway asks. */
+/** Types between control and the gateway: routes, access and what the gateway asks. */
 import type { Duplex } from 'node:stream';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { AccessByPort, PortAccess } from '../../domain/port-access.ts';
@@ -11,9 +11,8 @@ export interface PortInfo {
   isDefault: boolean;
   pathUrl: string;
   hostUrl: string | null;
-  /** Null where it has none, or none now. */
   nodePort: { address: string; port: number } | null;
-  /** What the setting does not govern; '' when that is nothing. */
+  /** Limits of the setting; '' if none. */
   note: string;
 }
 
@@ -25,21 +24,20 @@ export interface ShareInfo {
   expiresAtMs: number;
 }
 
-/** None of it is a wish: it is done when it is answered, in any state of the instance but released, and outlives stop and start. */
+/** Changes take effect at once, without an operation, and outlive stop and start. */
 export interface Ports {
   setAccess(
     caller: Caller,
     body: { instanceId: string; port: number; access: PortAccess | 'default' },
   ): Promise<PortInfo>;
-  /** Those in `nodePorts` (22 aside), those that are set, and those that are shared. */
+  /** Ports in `nodePorts` except 22, ports with a setting, and shared ports. */
   list(caller: Caller, instanceId: string): Promise<PortInfo[]>;
-  /** A link that opens the port to whoever has it; its token is told this once. */
+  /** Opens the port to everybody with the link. Only this answer contains the token. */
   share(
     caller: Caller,
     body: { instanceId: string; port: number; forMs: number; name: string },
     idempotency: Idempotency | null,
   ): Promise<ShareInfo & { token: string; url: string }>;
-  /** Oldest first. */
   shares(caller: Caller, instanceId: string): Promise<ShareInfo[]>;
   unshare(
     caller: Caller,
@@ -52,93 +50,89 @@ export interface SessionInfo {
   id: string;
   instanceId: string;
   openedAtMs: number;
-  /** To the minute. */
+  /** Rounded to the minute. */
   lastUsedAtMs: number;
   from: 'login' | 'apiKey';
 }
 
-/** Sessions that browsers have at the gateway. */
+/** Browser sessions at the gateway. */
 export interface GatewaySessions {
-  /** The account's own, the last used first. */
   listSessions(caller: Caller): Promise<SessionInfo[]>;
   revokeSession(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<void>;
 }
 
-/** What a link opens, and until when. */
 export interface OpenedPort {
   instanceId: string;
   port: number;
   expiresAtMs: number;
 }
 
-/** Where the gateway may send a request, and who may send it. */
 export interface GatewayRoute {
   instanceId: InstanceId;
   ownerId: string;
-  /** Who may come to which port, notebook aside. One that is not in it is the owner's alone. */
+  /** Notebook excluded. Absent ports are the owner's alone. */
   access: AccessByPort;
   running: boolean;
-  /** For the page a person sees when it does not run. */
   status: string;
-  /** Sent inward to the notebook, never outward. */
+  /** Sent upstream to the notebook, never downstream. */
   notebookToken: string;
-  /** Whether its ssh is to be served by the gateway's process: its image has no sshd. */
+  /** The gateway serves its ssh: the image has no sshd. */
   sshFront: boolean;
 }
 
-/** As whom an instance answers ssh, and whom it lets in. */
 export interface SshIdentity {
-  /** Its host key, as OpenSSH writes a private key of type ed25519. */
+  /** OpenSSH private key, ed25519. */
   hostKey: string;
-  /** The account's public keys: each is the base64 of its blob. */
+  /** Base64 blobs of the public keys. */
   keys: string[];
 }
 
-/** What serving ssh needs of the engine that holds the instance, past the API: a session must not hang on that. */
+/** Engine verbs of the ssh front, called without the API: sessions survive its outages. */
 export type SshDrivers = Pick<Engine, 'joinNetwork' | 'listenUnix' | 'openExec' | 'exec'>;
 
-/** `use` is somebody's; a `poll` is what a notebook's page asks by itself as long as it is open somewhere. */
+/** `poll`: requests that an open notebook page makes on its own. */
 export type TrafficKind = 'use' | 'poll';
 
-/** Whose a credential is. Throws `not_logged_in`. */
 export type IdentifyCredential = (credential: Credential) => Promise<Pick<Caller, 'accountId'>>;
 
-/** Where a way in may have ended: at an account's logins, keys or sessions, or at what an instance lets in. */
+/** The account or instance for which access may have ended. */
 export type RevocationSubject = { accountId: string } | { instanceId: string };
 
 export interface Forwarding {
-  /** Null for an unknown or released instance. Fast: asked on each request. */
+  /** Null for an unknown or released instance. Called for each request, so it is cached. */
   route(instanceId: string): Promise<GatewayRoute | null>;
-  /** Turns a one-time handover key into a session: its secret (for the gateway's cookie) and whose and which it is. Null if spent. */
+  /**
+   * Exchanges a one-time handover key for a session, with the secret of its cookie. Null if used.
+   */
   redeem(
     handover: string,
   ): Promise<{ session: string; accountId: string; instanceId: string; expiresAtMs: number } | null>;
-  /** The instances of which account a gateway session opens; null when it is unknown, ended, or its login was. */
+  /** Null if unknown or ended, or if its login has ended. */
   session(secret: string): Promise<{ accountId: string } | null>;
-  /** What a link to a port opens; null when its token is unknown, or it has ended. */
   share(token: string): Promise<OpenedPort | null>;
-  /** Asked at each login, and again while it lasts; null for an unknown or released instance. */
+  /** Called at login and during sessions. Null for an unknown or released instance. */
   ssh(instanceId: string): Promise<SshIdentity | null>;
-  /** A connection to a port of an instance: rejects with an `EngineFault` (`busy`: nothing listens there yet; `not_found`: it does not run). */
+  /**
+   * Rejects with an `EngineFault`: `busy` if nothing listens yet, `not_found` if it does not run.
+   */
   dial(instanceId: InstanceId, port: number, signal: AbortSignal): Promise<Duplex>;
-  /** A request or a WebSocket goes to the instance, until what is answered is called, once. For idleness. */
+  /** Counts a request or WebSocket for idle detection, until the returned function is called. */
   beginTraffic(instanceId: InstanceId, kind: TrafficKind): () => void;
-  /** Calls `look` where a way in may have ended, once that is committed, until what is answered is called. */
+  /** Calls `look` after the commit of a revocation. Returns the unsubscribe function. */
   onRevoked(look: (ended: RevocationSubject) => void): () => void;
 }
 
-/** What a gateway of its own process is told. `snapshot`: a part, or the last part, of all there are; null: what has changed since. */
+/** `snapshot`: a part or the last part of all routes; null: changes. */
 export interface RouteUpdate {
   snapshot: 'part' | 'last' | null;
   routes: GatewayRoute[];
-  /** Released, or never there. */
   gone: string[];
 }
 
 export interface RouteTable {
   /**
-   * Tells all routes, then each change once it is committed, until the signal ends it. A snapshot may come again. `onlyRunning`: the snapshot is
-   * without those that stand still, which may be many; a change may be of any.
+   * Sends all routes, then committed changes, until the signal aborts. Snapshots may repeat;
+   * `onlyRunning` restricts them, not the changes.
    */
   follow(tell: (told: RouteUpdate) => void, signal: AbortSignal, which?: { onlyRunning: boolean }): Promise<void>;
 }

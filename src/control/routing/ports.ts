@@ -1,4 +1,3 @@
-/** What an owner sets about who may come to a port, and where each port is. None of it is a wish: it is done when it is answered. */
 import type { Region } from '../../domain/catalog.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { effectiveAccess, defaultAccess, changeAccess, type AccessByPort } from '../../domain/port-access.ts';
@@ -20,7 +19,7 @@ export interface PortDeps {
   readCatalog: () => Promise<CatalogSnapshot>;
   now: () => number;
   routeChanged: (instanceId: string) => void;
-  /** Where a port is behind the gateway; `host`: null where ports have no host of their own. */
+  /** `host`: null where ports have no host name. */
   portUrls: (at: { instanceId: string; port: number }) => { path: string; host: string | null };
 }
 

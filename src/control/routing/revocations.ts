@@ -1,8 +1,8 @@
-/** Tells who holds connections open where something has ended that may have let a visitor in. What to think of it is looked up there. */
+/** Notifies holders of open connections. They check the access themselves. */
 import type { RevocationSubject, Forwarding } from './gateway-types.ts';
 
 export interface Revocations extends Pick<Forwarding, 'onRevoked'> {
-  /** After the commit. */
+  /** Call after the commit. */
   publish(ended: RevocationSubject): void;
 }
 

@@ -1,6 +1,6 @@
 /**
- * All routes, for a gateway that is a process of its own and serves on while this one is away: a snapshot, in parts, then each change
- * once it is committed. What changes while the snapshot is read is told after it, so that who follows always ends with what is so.
+ * All routes, for a gateway that serves on while the API is away. Changes made during a snapshot
+ * follow it, so followers converge.
  */
 import { retry } from '../../async/retry.ts';
 import { activeRowsAmong, activeInstanceRows } from '../../store/tables/active-rows.ts';

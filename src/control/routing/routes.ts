@@ -1,4 +1,3 @@
-/** What the gateway may ask: where an instance's ports are, and who may reach them. */
 import { makeCache } from '../../async/cache.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
@@ -11,7 +10,7 @@ import type { Regions } from '../base/regions.ts';
 import type { Time } from '../base/time.ts';
 import type { Forwarding, GatewayRoute } from './gateway-types.ts';
 
-/** Bound on how long a change by another process stays unseen. */
+/** Maximum delay of changes by other processes. */
 const FRESH_MS = 1_000;
 const MAX_CACHED = 20_000;
 
@@ -21,7 +20,6 @@ interface CachedRoute {
 }
 
 export interface Routes extends Pick<Forwarding, 'route' | 'dial'>, Pick<Engine, 'openExec' | 'exec'> {
-  /** Forgets what is kept of an instance, because it changed. */
   invalidate(instanceId: string): void;
 }
 

@@ -1,7 +1,6 @@
 /**
- * The ssh identity of an instance: its host key and the public keys it lets in. Host keys are derived
- * from the installation's secret and the instance id, never stored. The key is thus the same for an
- * sshd inside and for the gateway's ssh front, and survives stop, archive and restart.
+ * The ssh identity of an instance. Host keys are derived from the installation's secret and the
+ * instance id: sshd and ssh front share one, across stop, archive and restart.
  */
 import { createPrivateKey, createPublicKey, hkdfSync } from 'node:crypto';
 import { keysOfInstance } from '../../store/tables/keys.ts';
@@ -16,7 +15,6 @@ const LINE_LENGTH = 70;
 /** Cipher block size to which OpenSSH pads an unencrypted key. */
 const BLOCK_BYTES = 8;
 
-/** Deterministic: equal ids give equal texts. */
 export type SshHostKeys = (instanceId: string) => string;
 
 /** `secretsKey`: 32 bytes. */

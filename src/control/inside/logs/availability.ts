@@ -1,4 +1,3 @@
-/** Of which instance there is which log, and what is said where there is none; what of it is kept from everybody. */
 import type { EngineFault } from '../../../domain/engine-fault.ts';
 import type { Instance } from '../../../domain/instance.ts';
 import type { InstanceStatus } from '../../../domain/instance-states.ts';
@@ -13,18 +12,15 @@ export const redactSecret = (line: LogLine, secret: string): LogLine =>
   secret !== '' && line.text.includes(secret) ? { ...line, text: line.text.replaceAll(secret, HIDDEN) } : line;
 
 const UP: ReadonlySet<string> = new Set<InstanceStatus>(['Running', 'Starting', 'Restarting']);
-/** It has a container that runs, or is about to. */
 export const isStartedOrStarting = ({ observed }: Instance): boolean => UP.has(observed.status);
 
-/** Whether the engine may have something to read. */
 export const hasLog = (instance: Instance, source: LogKind): boolean =>
   source === 'events' || (instance.everEnsured && (source === 'console' || isStartedOrStarting(instance)));
 
-/** Nothing will be added to it. */
 export const isComplete = ({ desired, initExit }: Instance, source: LogKind): boolean =>
   source === 'events' ? desired === 'released' : source === 'init' && initExit !== null;
 
-/** Why there is no such log now, and what would help; null where there is one, or one may come. */
+/** Null if there is a log, or one may come. */
 export function missingLogReason(
   { id, desired, everEnsured, observed: { status } }: Instance,
   source: LogKind,

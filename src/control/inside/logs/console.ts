@@ -1,7 +1,4 @@
-/**
- * The console. Its lines bear times, and are gone on with by place (`domain/log-position.ts`): from a while before it, up to that line. Where
- * the line is not there any more, since the engine keeps only so much, it goes on with what is later, and says so.
- */
+/** The console log. If the engine has dropped the line of a position, the reader reports a gap. */
 import {
   DISORDER_MS,
   makeLogPositions,
@@ -16,9 +13,9 @@ import type { Engine, LogLine } from '../../../engines/contract.ts';
 import type { Time } from '../../base/time.ts';
 import { lastLines, type LogReader, type PositionedLine, type LogStart } from './log-reader.ts';
 
-/** A followed log sends at once what it has: a line that does not come within so long is not there. */
+/** Followed logs send stored lines at once: a line that takes longer is gone. */
 const SEEK_MS = 5_000;
-/** A line that is read so long after it was written. */
+/** Age at which a line counts as delivered late. */
 const LATE_MS = 1_000;
 
 interface Range {
@@ -53,7 +50,7 @@ export function consoleOf(engine: Pick<Engine, 'logs' | 'followLogs'>, id: Insta
 
 const rangeOf = (from: LogStart): Range => ('sinceMs' in from ? { sinceMs: from.sinceMs } : {});
 
-/** First only their times are read: the place of the first of them depends on those before it in its millisecond. */
+/** Reads times first: a line's position depends on earlier lines of the same millisecond. */
 async function last(open: Open, count: number, signal: AbortSignal): Promise<PositionedLine[]> {
   const times = await Array.fromAsync(await open({ tail: count }, signal), ({ atMs }) => atMs ?? 0);
   if (times.length === 0) return [];
@@ -94,8 +91,8 @@ async function* seekAndFollow(
 }
 
 /**
- * An engine passes over what it dropped while a slow reader was on the way, and says nothing. So where lines come late it is asked whether
- * the one before them is still kept: with it is all that was written since, until now. Where it is not, some may be missing.
+ * Engines skip rotated lines silently for slow readers. If a line comes late, checks that the
+ * previous one is still stored.
  */
 async function* withGaps(
   lines: AsyncIterable<PositionedLine>,
@@ -125,7 +122,7 @@ async function isKept(open: Open, place: LogPosition, signal: AbortSignal): Prom
   return false;
 }
 
-/** `seeking`: under which the place is looked for; its end alone means that it was not found. */
+/** An abort of `seeking.signal` alone means that the line was not found. */
 async function* goOn(
   open: Open,
   place: LogPosition,

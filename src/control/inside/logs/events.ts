@@ -1,6 +1,6 @@
 /**
- * An instance's own events, as lines: their kind, and what they say as JSON. They are among all of the account, whose numbers say where a
- * reader is. No index has them by instance: they are looked for in spans of numbers, and others get their turn between two spans.
+ * An instance's events as log lines. No index by instance exists: scans the account's events in
+ * spans, with a yield between them.
  */
 import type { Instance } from '../../../domain/instance.ts';
 import { eventsAbout, eventsSince, latestSeq, seqBefore, type EventRow } from '../../../store/tables/events.ts';
@@ -30,7 +30,6 @@ export function eventsOf({ store, moves, time }: EventDeps, { id, ownerId, creat
     }
   }
 
-  /** From the last one back. */
   async function last(
     wish: { count: number; after: number; to: number },
     signal: AbortSignal,
@@ -43,7 +42,7 @@ export function eventsOf({ store, moves, time }: EventDeps, { id, ownerId, creat
     return wish.count === 0 ? [] : found.slice(-wish.count);
   }
 
-  /** The number that what is told comes after, and whether some after it are no longer kept. */
+  /** Start number, and whether later events are no longer stored. */
   async function startOf(from: LogStart): Promise<{ after: number; gap: boolean }> {
     if ('after' in from) {
       const after = Number(from.after);

@@ -1,6 +1,6 @@
 /**
- * Follows a log as long as somebody reads. Of the console that is the instance, through stop, start and restart, until it is terminated; of
- * the init script its run. An engine that is away is waited for: whoever follows goes on after the last line it had.
+ * Follows the console across runs until terminate, the init script's log for one run. Resumes after
+ * engine outages.
  */
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { Instance } from '../../../domain/instance.ts';
@@ -11,15 +11,12 @@ import type { LogSelection, LogKind, LogReader, PositionedLine, LogStart } from 
 import { hasLog, redactSecret, isComplete, isStartedOrStarting, logRefusal, missingLogReason } from './availability.ts';
 
 export type FollowedLog =
-  /** Comes first, and says that nothing was refused. `over`: nothing will come but what is there. */
+  /** The first item. `over`: only stored lines follow. */
   | { kind: 'begun'; over: boolean }
   | ({ kind: 'line' } & PositionedLine)
-  /** The instance, when its run has ended or another begins. */
   | { kind: 'status'; status: string }
-  /** Nothing more will come. */
   | { kind: 'end'; why: string };
 
-/** As it is now. */
 export interface Found {
   instance: Instance;
   reader: LogReader;
@@ -32,7 +29,7 @@ interface Surroundings {
   signal: AbortSignal;
 }
 
-/** A run that has ended may not be known of yet. */
+/** A run's end may not be written yet. */
 const LOOK_AGAIN_MS = 1_000;
 const ENGINE_AWAY_MS = 5_000;
 
@@ -83,7 +80,7 @@ const whyEnded = {
   events: 'the instance is terminated: this was all of it',
 } as const;
 
-/** Before each line where one would begin that goes on after it. */
+/** Yields the resume position after each line. */
 async function* linesOf(
   reader: LogReader,
   from: LogSelection,
@@ -91,7 +88,7 @@ async function* linesOf(
 ): AsyncGenerator<PositionedLine | { start: LogStart }> {
   let start: LogStart;
   if ('tail' in from) {
-    // Where the last line is says where to go on, also when none is wanted.
+    // A tail of 0 also needs the last line's position.
     const last = await Array.fromAsync(reader.read({ tail: Math.max(1, from.tail) }, undefined, signal));
     const at = last.findLast((one) => one.position !== null)?.position ?? null;
     start = at === null ? { beginning: true } : { after: at };

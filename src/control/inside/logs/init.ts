@@ -1,4 +1,4 @@
-/** The init script's log. It keeps no times, and is a file that only grows: a line's number is where it is. */
+/** The init script's log: an append-only file without times. A line's position is its number. */
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { Engine, LogLine } from '../../../engines/contract.ts';
 import { lastLines, type LogReader, type PositionedLine, type LogStart } from './log-reader.ts';

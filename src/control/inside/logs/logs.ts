@@ -1,11 +1,6 @@
 /**
- * # Logs of an instance, for its owner
- *
- * Read by the page, or followed as they come: the console (`logs/console.ts`), the init script's log (`logs/init.ts`) and the instance's own
- * events (`logs/events.ts`). Nothing is kept here: the engine keeps what it keeps, and a reader holds one page, or one line.
- *
- * `logs/follow.ts` is what follows, `logs/words.ts` what is said where there is nothing to read. The notebook's secret is taken out,
- * wherever it comes from.
+ * Logs of an instance, as pages or followed: console, init script and events. Engines store them; a
+ * reader holds one page or line.
  */
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import { isInstanceId } from '../../../domain/ids.ts';
@@ -29,33 +24,31 @@ import type { Caller } from '../../base/caller.ts';
 export interface LogRequest {
   instanceId: string;
   source: LogKind;
-  /** An `after` is what was told as `at` or `next` of the same source. */
+  /** `after`: a `position` or `next` of the same source. */
   from: LogSelection;
 }
 
 export interface LogPage {
   lines: LogLine[];
-  /** What to go on after, now or later; null while there was nothing. */
+  /** Resume after it; null if the log is empty. */
   next: string | null;
-  /** There is more already. */
   more: boolean;
-  /** Before these, lines that were still to come are no longer kept. */
   gap: boolean;
 }
 
 export interface Logs {
-  /** At most `limit` lines, and a mebibyte of them. Throws `not_now` where there is no such log now. */
+  /** At most `limit` lines and 1 MiB. Throws `not_now` if the log is unavailable. */
   read(caller: Caller, wish: LogRequest & { untilMs?: number | undefined; limit: number }): Promise<LogPage>;
-  /** Throws as `read`, and `too_many_requests` when too many are followed. Ends by the signal. */
+  /** Throws as `read`, and `too_many_requests`. Ends with the signal. */
   follow(caller: Caller, wish: LogRequest, signal: AbortSignal): AsyncGenerator<FollowedLog, void>;
-  /** All that there is now. Its first is null, and says that nothing was refused. */
+  /** All stored lines. The first item is null: the request was accepted. */
   all(caller: Caller, wish: LogRequest, signal: AbortSignal): AsyncGenerator<LogLine | null, void>;
 }
 
 const PAGE_BYTES = 1024 * 1024;
 const READ_DEADLINE_MS = 30_000;
 const READS = { perAccount: 4, total: 16, retryAfterS: 1 };
-/** Each holds a connection to the engine. */
+/** Each holds an engine connection. */
 const STREAMS = { perAccount: 8, total: 256, retryAfterS: 10 };
 
 export interface LogDeps {
@@ -66,7 +59,6 @@ export interface LogDeps {
 }
 
 export interface RunningLogs extends Logs {
-  /** Ends all that is read and followed. */
   stop(): void;
 }
 
@@ -109,7 +101,7 @@ export function makeLogs({ store, regions, time, moves }: LogDeps): RunningLogs 
     }
   }
 
-  /** As its owner may see it: without the secret. What an engine fails at is a refusal; a log that is not there yet has no lines. */
+  /** Redacts the secret, and turns faults into refusals. A log that does not exist yet is empty. */
   async function* shown(
     { instance, secret }: Found,
     lines: AsyncIterable<PositionedLine>,

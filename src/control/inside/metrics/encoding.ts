@@ -1,8 +1,8 @@
-/** Spans as bytes of the database, and back: JSON, deflated. Synchronous, so that a simulation stays the same each time it is played. */
+/** Database encoding of spans: deflated JSON. Synchronous, to keep simulations deterministic. */
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
 import type { MetricsSpan, MetricsValues } from '../../../domain/metrics.ts';
 
-/** NaN, which JSON does not have, is null there. */
+/** Null encodes NaN. */
 type Told = (number | null)[];
 type TellsSamples = [id: string, ...[atMs: number, ...Told][]][];
 type TellsMinutes = [atMs: number, mean: Told, max: Told][];

@@ -1,4 +1,3 @@
-/** What a running instance uses, and used: for its owner, from what the sampler has. No engine is asked. */
 import { foldIntoSteps, type MetricsRange, type MetricsSpan } from '../../../domain/metrics.ts';
 import { hasSampleResolution, resolveMetricsRange, type MetricsRangeRequest } from '../../../domain/metrics-range.ts';
 import { instanceNotFound, Refusal } from '../../../domain/refusal.ts';
@@ -11,13 +10,12 @@ import type { Caller } from '../../base/caller.ts';
 export interface InstanceMetrics extends MetricsRange {
   gpuCount: number;
   cpuLimitMilli: number;
-  /** One for each step; null: nothing is known of it. */
   steps: (MetricsSpan | null)[];
-  /** Of the last sample; null while it does not run, and when its engine did not tell of late. */
+  /** Null unless Running with a recent sample. */
   now: { atMs: number; usage: Usage; span: MetricsSpan } | null;
 }
 
-/** Throws `field_value` for times that are not kept. */
+/** Throws `field_value` for times beyond the retention. */
 export interface Metrics {
   read(caller: Caller, instanceId: string, wish: MetricsRangeRequest): Promise<InstanceMetrics>;
 }

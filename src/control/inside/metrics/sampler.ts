@@ -1,13 +1,10 @@
 /**
  * # The sampler
  *
- * Every 15 seconds the engine of each region is asked once for all that run there. A sample is of the quarter of a minute in which it
- * was taken. An engine that is away, or does not tell of one, leaves a gap.
- *
- * Samples live in memory for an hour (`series.ts`). When a minute is over, the samples of all instances are written in a few rows, for a
- * server that starts: it loses the minute under way. When an hour is over, the minutes of each instance are written in one row and leave
- * memory; it is read when somebody asks for them. So a thousand instances write about a tenth of a megabyte a minute, and nothing is
- * written twice. What is terminated is forgotten within a minute, but for the rows of minutes, which hold many and live for two hours.
+ * Reads usage from each region's engine every 15 seconds; an outage leaves a gap. Samples stay in
+ * memory for an hour. Each minute the samples of all instances are written in a few rows, for the
+ * next start: a crash loses one minute. Each hour an instance's minutes are written in one row and
+ * leave memory. A thousand instances write about 0.1 MB a minute.
  */
 import { HOUR_MS, MINUTE_MS, SAMPLE_MS, startOfStep, type MetricsSpan } from '../../../domain/metrics.ts';
 import { MINUTE_RETENTION_MS } from '../../../domain/metrics-range.ts';
@@ -29,19 +26,18 @@ import type { RegionDrivers } from '../../base/regions.ts';
 import { packMinutes, packSamples, unpackMinutes, unpackSamples, type InstanceSamples } from './encoding.ts';
 import { addSample, closeMinutes, emptySeries, forgetOld, minutesInMemory, wholeHours, type Series } from './series.ts';
 
-/** Before the next sample is due. */
 const SAMPLE_DEADLINE_MS = 12_000;
-/** So few at once that packing them holds up no request for long. */
+/** Bounds how long encoding blocks the event loop. */
 const PACKED_AT_ONCE = 200;
 const HOURS_AT_ONCE = 25;
 const READ_AT_ONCE_MS = 10 * MINUTE_MS;
-/** An hour is written soon after its end, from memory; a server that starts has to find all of it here. */
+/** A start rebuilds the current hour from these rows. */
 const MINUTE_ROWS_KEPT_MS = 2 * HOUR_MS;
 
 export interface Sampler {
-  /** Takes the samples that are due, and does what a minute's end asks for. Its beat is the caller's: a second or so. */
+  /** Takes due samples and ends due minutes. Call every second or so. */
   tick(): Promise<void>;
-  /** The last reading; null when none was got for a while. */
+  /** Null if outdated. */
   latestOf(id: string): { atMs: number; usage: Usage; span: MetricsSpan } | null;
   samplesOf(id: string): readonly MetricsSpan[];
   minutesOf(id: string, fromMs: number): Promise<MetricsSpan[]>;
@@ -52,7 +48,6 @@ export function makeSampler(deps: TaskDeps): Sampler {
   const known = new Map<string, Series<Usage>>();
   let restored = false;
   let sampledMs = -Infinity;
-  /** The minute whose samples are being taken. */
   let minuteMs = Number.NaN;
 
   const seriesOf = (id: string): Series<Usage> => {
@@ -84,7 +79,7 @@ export function makeSampler(deps: TaskDeps): Sampler {
     try {
       const told = await engine.usage(ids, within(deps, SAMPLE_DEADLINE_MS), { countersOnly: true });
       if (ending.aborted) return;
-      // It may have ended since it was asked for, and then there is nothing to tell: no noughts.
+      // A zero start means that it has stopped since.
       for (const [id, usage] of told) if (usage.startedAtMs > 0) addSample(seriesOf(id), atMs, usage);
     } catch (error) {
       if (ending.aborted) return;
@@ -93,7 +88,7 @@ export function makeSampler(deps: TaskDeps): Sampler {
     }
   }
 
-  /** What of it is not written is tried again with the next minute, but for the samples: they are of no use by then. */
+  /** Unwritten hours are retried with the next minute; samples are not. */
   async function endMinute(atMs: number, nowMs: number): Promise<void> {
     const all: InstanceSamples[] = [];
     for (const [id, series] of known) {
@@ -156,7 +151,7 @@ export function makeSampler(deps: TaskDeps): Sampler {
     async minutesOf(id, fromMs) {
       const hours = await hoursSince(store.read, id, startOfStep(fromMs, HOUR_MS));
       const inMemory = known.get(id);
-      // A minute of a written hour is whole; in memory it may have lost samples by now.
+      // Minutes of a written hour are complete; those in memory may have lost samples.
       const byTime = new Map(
         [...(inMemory ? minutesInMemory(inMemory) : []), ...hours.flatMap(({ body }) => unpackMinutes(body))].map(
           (span) => [span.atMs, span],

@@ -1,7 +1,4 @@
-/**
- * What is known of instances' figures in memory: each sample of the last hour, and the minutes of hours that are not written yet. About
- * 60 KB an instance. Nothing here waits.
- */
+/** Metrics in memory: samples of an hour, and unwritten minutes. About 60 KB per instance. */
 import {
   HOUR_MS,
   MINUTE_MS,
@@ -13,17 +10,15 @@ import {
 } from '../../../domain/metrics.ts';
 import { MINUTE_RETENTION_MS, SAMPLE_RETENTION_MS, CLOCK_SLACK_MS } from '../../../domain/metrics-range.ts';
 
-/** A sample more than can be asked for. */
+/** Longer than any query reaches. */
 const IN_MEMORY_MS = SAMPLE_RETENTION_MS + 2 * CLOCK_SLACK_MS;
 
 export interface Series<Told extends UsageReading = UsageReading> {
-  /** In order. */
   samples: MetricsSpan[];
-  /** Whole minutes, in order, that no written hour has. */
+  /** Complete minutes that no written hour has. */
   minutes: MetricsSpan[];
-  /** Samples from then on are in no minute yet. */
+  /** Samples before it are in `minutes`. */
   openMs: number;
-  /** The reading of the last sample, of this life of the server. */
   last: { atMs: number; reading: Told } | null;
 }
 
@@ -35,17 +30,16 @@ export const emptySeries = <Told extends UsageReading>(): Series<Told> => ({
 });
 
 export function addSample<Told extends UsageReading>(series: Series<Told>, atMs: number, reading: Told): void {
-  // What is of later was taken before the date was set back.
+  // A later sample precedes a clock step.
   while ((series.samples.at(-1)?.atMs ?? -Infinity) >= atMs) series.samples.pop();
   while ((series.minutes.at(-1)?.atMs ?? -Infinity) >= startOfStep(atMs, MINUTE_MS)) series.minutes.pop();
   series.openMs = Math.min(series.openMs, startOfStep(atMs, MINUTE_MS));
-  // A copy has no room to grow in: that would be half of what is kept.
+  // A copy has no spare capacity, which would double its size.
   const values = sampleValues(reading, series.last?.reading ?? null).slice();
   series.samples.push({ atMs, mean: values, max: values });
   series.last = { atMs, reading };
 }
 
-/** Samples from before that time become minutes, where they are none yet. */
 export function closeMinutes(series: Series, untilMs: number): void {
   series.minutes.push(...foldIntoMinutes(openSamples(series).filter(({ atMs }) => atMs < untilMs)));
   series.openMs = Math.max(series.openMs, untilMs);
@@ -53,11 +47,10 @@ export function closeMinutes(series: Series, untilMs: number): void {
 
 const openSamples = ({ samples, openMs }: Series): MetricsSpan[] => samples.filter(({ atMs }) => atMs >= openMs);
 
-/** Minutes of hours that are over at that time, by the hour. */
 export const wholeHours = ({ minutes }: Series, nowMs: number): [atMs: number, minutes: MetricsSpan[]][] =>
   [...Map.groupBy(minutes, ({ atMs }) => startOfStep(atMs, HOUR_MS))].filter(([atMs]) => atMs + HOUR_MS <= nowMs);
 
-/** Drops what is old. False when nothing is left. */
+/** Returns false when nothing is left. */
 export function forgetOld(series: Series, nowMs: number): boolean {
   const keep = (spans: MetricsSpan[], keptMs: number): MetricsSpan[] =>
     (spans[0]?.atMs ?? nowMs) >= nowMs - keptMs ? spans : spans.filter(({ atMs }) => atMs >= nowMs - keptMs);
@@ -66,7 +59,7 @@ export function forgetOld(series: Series, nowMs: number): boolean {
   return series.samples.length + series.minutes.length > 0;
 }
 
-/** Its minutes in memory, the present one included as far as it has come. */
+/** Includes the current, partial minute. */
 export const minutesInMemory = (series: Series): MetricsSpan[] => [
   ...series.minutes,
   ...foldIntoMinutes(openSamples(series)),

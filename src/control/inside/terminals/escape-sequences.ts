@@ -1,26 +1,22 @@
 /**
- * # What a terminal is sent, taken apart
+ * # Terminal escape sequences
  *
- * As much of ECMA-48 and of what xterm made of it as is needed to cut what a program wrote without breaking it, and to bring another screen to
- * where the first one is: where a control sequence or a character of several bytes begins and ends, and which settings stand. What
- * is shown on the screen is nobody's business here.
+ * The part of ECMA-48 and xterm needed to cut output between sequences and to restore a screen's
+ * settings; the text is not tracked.
  */
 
-/** A whole control sequence. */
 export type Sequence =
-  /** ESC and one or two bytes more. */
   | { kind: 'escape'; text: string }
-  /** ESC [ … : its parameters, what comes between, and the last byte. */
+  /** ESC [, parameters, intermediate and final bytes. */
   | { kind: 'control'; text: string }
-  /** ESC and one of ] P X ^ _ up to its end: the byte that begins it, and the beginning of what it holds. */
+  /** ESC and one of ] P X ^ _, up to its terminator; `text` is truncated. */
   | { kind: 'string'; opener: string; text: string }
-  /** A control character. */
   | { kind: 'character'; code: number };
 
 const [BEL, SO, SI, CAN, SUB, ESC] = [0x07, 0x0e, 0x0f, 0x18, 0x1a, 0x1b];
 const ENQ = 0x05;
 const STRING_OPENERS = new Set(']PX^_');
-/** Of what a sequence holds: longer ones are none that sets anything. */
+/** Longer sequences change no setting. */
 const KEPT_CHARACTERS = 256;
 
 type State = 'ground' | 'escape' | 'control' | 'string' | 'stringEscape';
@@ -29,10 +25,10 @@ export class Tokenizer {
   #state: State = 'ground';
   #opener = '';
   #text = '';
-  /** Bytes of a character that are still to come. */
+  /** Missing bytes of a UTF-8 character. */
   #more = 0;
 
-  /** The sequence that ends with this byte; null for text, and within one. */
+  /** Returns the sequence that ends with this byte, or null. */
   take(byte: number): Sequence | null {
     switch (this.#state) {
       case 'ground':
@@ -49,12 +45,12 @@ export class Tokenizer {
     }
   }
 
-  /** Whether what comes next begins anew. */
+  /** Whether the next byte starts a character or sequence. */
   get isBetween(): boolean {
     return this.#state === 'ground' && this.#more === 0;
   }
 
-  /** What brings another screen into the string that this one is in; '' when it is in none. */
+  /** Reopens the current string on another screen; '' if none. */
   get reopening(): string {
     return this.#state === 'string' || this.#state === 'stringEscape' ? `\x1b${this.#opener}` : '';
   }
@@ -88,7 +84,7 @@ export class Tokenizer {
       return null;
     }
     this.#text += character;
-    // Those from the space to the slash come between.
+    // Space to slash are intermediate bytes.
     return byte < 0x30 && this.#text.length < 4 ? null : this.#end({ kind: 'escape', text: this.#text });
   }
 
@@ -102,7 +98,6 @@ export class Tokenizer {
   #inString(byte: number): Sequence | null {
     if (this.#state === 'stringEscape') {
       if (byte === 0x5c) return this.#end({ kind: 'string', opener: this.#opener, text: this.#text });
-      // Another sequence ends it as well.
       this.#begin('escape');
       return this.#inEscape(byte);
     }
@@ -139,7 +134,7 @@ export class Tokenizer {
   }
 }
 
-/** Modes of which the last that was said counts. Those of the alternate screen come first, as each screen has a cursor of its own. */
+/** Modes whose last value counts. Alternate screens come first, as each has its own cursor. */
 const MODES = [
   1049, 1047, 47, 1, 5, 6, 7, 12, 25, 45, 66, 69, 9, 1000, 1002, 1003, 1004, 1005, 1006, 1007, 1015, 1016, 2004, 2031,
 ];
@@ -147,7 +142,6 @@ const ALTERNATE = [1049, 1047, 47];
 const MOST_ATTRIBUTES = 24;
 const MOST_KEYBOARDS = 8;
 
-/** What stands on a screen beside what it shows. */
 export class Settings {
   #modes = new Map<number, boolean>();
   #insert = '';
@@ -185,7 +179,7 @@ export class Settings {
     return ALTERNATE.some((mode) => this.#modes.get(mode) === true);
   }
 
-  /** What brings a fresh screen to these settings. */
+  /** Restores the settings on a fresh screen. */
   get text(): string {
     const modes = MODES.flatMap((mode) => {
       const set = this.#modes.get(mode);
@@ -244,8 +238,7 @@ export class Settings {
 }
 
 /**
- * Whether it asks the terminal for an answer, or does something outside of the screen: each of these was seen to by whoever was there when
- * it came. Shown again it would type answers that nobody waits for.
+ * Queries and effects outside of the screen. In a replay the terminal would answer stray queries.
  */
 export function isPassing(sequence: Sequence): boolean {
   switch (sequence.kind) {

@@ -1,4 +1,3 @@
-/** Holds the terminals of one process: makes them, counts them, and closes what nobody comes back to. */
 import type { InstanceId } from '../../../domain/ids.ts';
 import { Refusal } from '../../../domain/refusal.ts';
 import type { Engine } from '../../../engines/contract.ts';
@@ -14,23 +13,22 @@ export const MAX_PER_INSTANCE = 16;
 export const MAX_PER_ACCOUNT = 64;
 const MOST_OF_ALL = 2_000;
 export const MAX_VIEWERS = 8;
-/** With nobody attached. */
+/** Without a viewer. */
 export const DETACHED_TTL_MS = 24 * 3_600_000;
 const OPEN_MS = 30_000;
 const MOST_LOOKED_INTO = 10_000;
-/** For all shells to be killed when the process stops. */
+/** Time for all shells to exit when the process stops. */
 const STOP_MS = 5_000;
 
 export interface TerminalDeps {
   engine: Pick<Engine, 'openExec' | 'exec'>;
-  /** Another one for each process: shells bear it. */
+  /** Unique per process; marks its shells. */
   holder: string;
   time: Time;
   log: Log;
 }
 
 export interface RunningTerminalHost extends TerminalHost {
-  /** Closes all: nobody could come back to them. */
   stop(): Promise<void>;
 }
 
@@ -64,7 +62,6 @@ export function makeTerminalHost({ engine, holder, time, log }: TerminalDeps): R
     if (all.length >= MOST_OF_ALL) refuse(all.length, 'this server has');
   }
 
-  /** Beside: nobody waits for it. */
   function lookForOrphans(instanceId: InstanceId, signal: AbortSignal): void {
     if (lookedInto.size > MOST_LOOKED_INTO) lookedInto.clear();
     if (lookedInto.has(instanceId)) return;
@@ -76,7 +73,7 @@ export function makeTerminalHost({ engine, holder, time, log }: TerminalDeps): R
 
   function onViewers(one: Held, viewers: number): void {
     one.callOff();
-    // The last to look leaves after its end: nothing is left to be closed then.
+    // The terminal has ended: nothing is left to close.
     if (held.get(keyOf(one)) !== one) return;
     one.closesAtMs = viewers > 0 ? null : time.now() + DETACHED_TTL_MS;
     one.callOff = viewers > 0 ? () => {} : time.after(DETACHED_TTL_MS, () => void closeNow(one));

@@ -1,11 +1,10 @@
 /**
- * Shells of a holder that was killed: nobody can come back to them. They are known by what they have in their environment, and by their
- * parent being none of the instance's, which no program that was started from one of them has; so what was left to run on does.
+ * Shells of a killed host process: its id is in their environment, and their parent is outside of
+ * the instance. Programs left running on purpose are spared.
  */
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { Engine } from '../../../engines/contract.ts';
 
-/** In the environment of each shell. */
 export const HOLDER_VARIABLE = 'BERTH_TERMINAL_HOLDER';
 
 const HANG_UP = `

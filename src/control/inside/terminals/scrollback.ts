@@ -1,27 +1,26 @@
 /**
- * The last of what a terminal showed, within a bound. It is cut at the begin of a line where there is one near, else between two
- * sequences, and what stood at the cut (colours, modes, the alternate screen) is kept, so that a screen which is shown it from there
- * comes out as the first one. Places in it are counted since the terminal was made.
+ * The bounded output history of a terminal. Cuts at line starts, else between sequences, and
+ * records the settings (colors, modes, alternate screen) at the cut, so that a replay restores the
+ * screen.
  */
 import { isPassing, Settings, Tokenizer } from './escape-sequences.ts';
 
 export const SCROLLBACK_BYTES = 256 * 1024;
-/** So much goes at once, that a cut is not made with each byte. */
+/** Amortizes the cost of a cut. */
 const CUT_BYTES = SCROLLBACK_BYTES / 4;
-/** So much more may go until a line begins. */
+/** Extra bytes of a cut to reach a line start. */
 const LINE_BYTES = 8 * 1024;
-/** The same for a sequence; one that is longer is opened again. */
+/** The same for the end of a sequence; longer ones are reopened. */
 const SEQUENCE_BYTES = 16 * 1024;
 const LINE_FEED = 0x0a;
 
 export interface Scrollback {
   add(bytes: Uint8Array): void;
-  /** The first and the last place that it holds. */
+  /** First and last position, counted from the terminal's first byte. */
   readonly start: number;
   readonly end: number;
-  /** A copy of what comes after a place that it holds. */
   since(place: number, most: number): Buffer;
-  /** What brings a fresh screen to where this one is, and whether a program has it for itself. */
+  /** Restores a fresh screen. `isAlternate`: a program uses the alternate screen. */
   replay(): { bytes: Buffer; isAlternate: boolean };
 }
 
@@ -29,7 +28,7 @@ export function makeScrollback(): Scrollback {
   let held = Buffer.alloc(8 * 1024);
   let length = 0;
   let start = 0;
-  /** At the cut. */
+  /** State at the cut. */
   const tokenizer = new Tokenizer();
   const settings = new Settings();
 
@@ -92,7 +91,7 @@ export function makeScrollback(): Scrollback {
         if (sequence === null) continue;
         standing.take(sequence);
         if (!isPassing(sequence)) continue;
-        // Moved together in place: what is kept never overtakes what is read.
+        // Compacts in place: writes never pass reads.
         const from = sequence.kind === 'character' ? at : began;
         bytes.copyWithin(kept, keptFrom, from);
         kept += from - keptFrom;

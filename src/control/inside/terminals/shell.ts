@@ -1,4 +1,4 @@
-/** What a terminal begins with: the image's environment, what the start script adds for all that it starts (images/start.sh), and the better shell. */
+/** The shell command: adds the start script's environment (images/start.sh), prefers bash. */
 import type { ExecRequest, TerminalSize } from '../../../engines/contract.ts';
 import { HOLDER_VARIABLE } from './orphan-shells.ts';
 

@@ -1,9 +1,6 @@
 /**
- * # Terminals
- *
- * A terminal is a shell inside an instance with the last of what it showed. It goes on when nobody looks at it, and several may look at once.
- * What holds terminals (`holder.ts`) has to outlive restarts of the API, and so is this interface: it is kept in the process of the gateway,
- * and asked from there over a socket where that is a process of its own (`edge/link/`). Whose an instance is, is no question here.
+ * The host of terminals: shells with a scrollback and any number of viewers. Runs in the gateway
+ * process, so that terminals outlive API restarts. Does not check ownership.
  */
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { TerminalSize } from '../../../engines/contract.ts';
@@ -14,9 +11,8 @@ export interface TerminalId {
 }
 
 export interface AttachRequest extends TerminalId {
-  /** For the bound of an account. */
   ownerId: string;
-  /** Whoever comes last sizes it. */
+  /** The last viewer's size applies. */
   size: TerminalSize;
 }
 
@@ -24,38 +20,33 @@ export interface TerminalInfo extends TerminalSize {
   name: string;
   viewers: number;
   createdAtMs: number;
-  /** When it is closed, if nobody comes; null while somebody is attached. */
   closesAtMs: number | null;
 }
 
 export type TerminalMessage =
   | { kind: 'output'; bytes: Uint8Array }
-  /** What was shown is to be forgotten; all that counts follows. */
+  /** Clear the screen; a replay follows. */
   | { kind: 'reset' }
   | ({ kind: 'size' } & TerminalSize)
-  /** The last. Null: it is over, and nobody can tell with which exit code. */
+  /** Last message. Null: exit code unknown. */
   | { kind: 'ended'; exitCode: number | null; why: string }
-  /** The last. What runs may run on, and may be attached to again. */
+  /** Last message. The shell may still run and accept viewers. */
   | { kind: 'lost'; why: string };
 
 export interface AttachedTerminal {
-  /** Made for this viewer. */
   created: boolean;
   size: TerminalSize;
-  /** To be read once: first what the terminal showed, then what it shows, no faster than it is read. Ends after the last, and with `leave`. */
+  /** Read once: a replay, then new output. Ends after the last message or `leave`. */
   messages: AsyncIterable<TerminalMessage>;
-  /** Resolves when there is room for more. */
   type(bytes: Uint8Array): Promise<void>;
   resize(size: TerminalSize): void;
-  /** The terminal goes on. */
   leave(): void;
 }
 
 export interface TerminalHost {
-  /** Makes it when it isn't there. The signal ends the attaching alone. Throws a `Refusal`. */
+  /** Opens the terminal if needed. The signal ends only the attach. Throws a `Refusal`. */
   attach(wish: AttachRequest, signal: AbortSignal): Promise<AttachedTerminal>;
-  /** By name. */
   list(instanceId: InstanceId): Promise<TerminalInfo[]>;
-  /** Kills the shell with all that it began. Throws `not_found`. */
+  /** Kills the shell and its children. Throws `not_found`. */
   close(place: TerminalId): Promise<void>;
 }

@@ -1,6 +1,6 @@
 /**
- * One terminal: its shell is read into the scrollback, and each viewer reads from there at a place of its own. Nobody has a queue: the shell is held
- * up while all who look are far behind; who is behind alone, so far that its place is gone, begins anew.
+ * A terminal. Viewers read the scrollback at their own positions; there are no queues. The shell
+ * pauses while all viewers lag; a viewer whose position was cut gets a replay.
  */
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { OpenExec, TerminalSize } from '../../../engines/contract.ts';
@@ -10,24 +10,21 @@ import type { Time } from '../../base/time.ts';
 import { makeScrollback, SCROLLBACK_BYTES } from './scrollback.ts';
 import type { AttachedTerminal, TerminalMessage } from './terminal-host.ts';
 
-/** Of what is told at once. */
 const PIECE_BYTES = 32 * 1024;
 const BEHIND_BYTES = SCROLLBACK_BYTES / 2;
-/** A program that is told two sizes in one moment sees the second alone, and nothing to do; one that is held back by its limits is slow. */
+/** Programs that see two sizes at once only notice the second; throttled ones are slow. */
 const REDRAW_MS = 250;
 
 export interface Terminal {
   readonly size: TerminalSize;
   readonly viewers: number;
   attach(size: TerminalSize, created: boolean): AttachedTerminal;
-  /** Kills the shell. */
   close(): Promise<void>;
-  /** Its last word, once there is one. */
   readonly ended: Promise<TerminalMessage>;
 }
 
 interface Viewer {
-  /** Where it reads; null: it is to begin anew. */
+  /** Null: a replay is due. */
   place: number | null;
   toldSize: TerminalSize;
   left: boolean;
@@ -39,7 +36,6 @@ export interface TerminalDeps {
   size: TerminalSize;
   time: Pick<Time, 'sleep'>;
   log: Pick<Log, 'warn'>;
-  /** Somebody came or left. */
   onViewers: (viewers: number) => void;
 }
 
@@ -60,7 +56,7 @@ export function makeTerminal({ shell, size: first, time, log, onViewers }: Termi
   async function read(): Promise<void> {
     for await (const chunk of shell.stdout) {
       const bytes: Uint8Array = chunk;
-      // In pieces: a viewer who is not far behind must not lose its place by one.
+      // Small pieces, so that a viewer keeping up never loses its position.
       for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
         scrollback.add(bytes.subarray(at, at + PIECE_BYTES));
         wakeAll();
@@ -102,7 +98,7 @@ export function makeTerminal({ shell, size: first, time, log, onViewers }: Termi
       log.warn({ err: error }, 'a terminal could not be sized');
     }
   }
-  /** One size at a time: of what is wanted meanwhile the shell sees the last alone. */
+  /** Sends one size at a time, and skips outdated ones. */
   async function sizeShell(): Promise<void> {
     if (isSizing) return;
     isSizing = true;
@@ -123,7 +119,7 @@ export function makeTerminal({ shell, size: first, time, log, onViewers }: Termi
     void sizeShell();
     wakeAll();
   }
-  /** A program that has the screen for itself draws it anew when the size changes, and only then. */
+  /** Full-screen programs redraw only when the size changes. */
   function redraw(): void {
     wantsRedraw = true;
     void sizeShell();

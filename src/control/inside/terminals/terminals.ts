@@ -1,4 +1,4 @@
-/** Terminals for the owners of instances: whoever is somebody else's finds none. Attaching is use, as an open WebSocket to a notebook is. */
+/** Terminals for the owners of instances. An attached viewer counts as use. */
 import type { Store } from '../../../store/store.ts';
 import { requireOwned, requireRunning } from '../instance.ts';
 import { makeConcurrencyLimit } from '../../base/concurrency-limit.ts';
@@ -8,7 +8,7 @@ import type { Caller } from '../../base/caller.ts';
 import type { Forwarding } from '../../routing/gateway-types.ts';
 
 export interface Terminals {
-  /** Makes it when it isn't there. Throws `not_now` when the instance does not run. */
+  /** Opens it if needed. Throws `not_now` unless Running. */
   attach(
     caller: Caller,
     wish: { instanceId: string; name: string; size: TerminalSize },
@@ -18,7 +18,6 @@ export interface Terminals {
   close(caller: Caller, place: { instanceId: string; name: string }): Promise<void>;
 }
 
-/** Each may hold a scrollback's worth for as long as it takes to be told. */
 const VIEWERS = { perAccount: 64, total: 2_000, retryAfterS: 2 };
 
 interface Deps {
