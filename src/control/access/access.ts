@@ -6,13 +6,6 @@
  *     Caller ──grant──► handover (once, a minute) ──redeem──► gateway session (while used)
  *     Caller ──share──► link to one port (until it expires), for anyone
  *
- * - `tokens.ts` signs and verifies, `signing-ring.ts` keeps the keys for it; `known.ts` and
- * `callers.ts` remember what was verified.
- * - `logins.ts` with `passwords.ts` (argon2id, few at once) and `attempts.ts` (how often one may
- * guess).
- * - `accounts.ts`, `api-keys.ts`, `ssh-keys.ts`: what an account is and has. `grants.ts`: the way
- * into the gateway. `shares.ts`: links to a port.
- *
  * Every revocation changes a row under the account's lock. This process drops cached credentials
  * with the commit; other processes on the same database within a second.
  */

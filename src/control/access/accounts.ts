@@ -1,4 +1,3 @@
-/** Creates accounts: `admin` at the first start, the others by an administrator. Reads balances. */
 import { fromDollars, toDollars } from '../../domain/money.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { ADMIN_ROLE, USER_ROLE } from '../../domain/roles.ts';
@@ -21,15 +20,11 @@ interface NewAccount {
   balance: number;
   roles: readonly string[];
   passwordHash: string;
-  /** Id of the creating account; null for the installation. */
   by: string | null;
 }
 
 export interface Accounts extends Pick<Access, 'createUser' | 'balance'> {
-  /**
-   * Creates the account `admin` unless it exists; an existing one keeps its password. `balance` is
-   * in dollars. Returns whether it was created.
-   */
+  /** Keeps an existing account and its password. `balance` is in dollars. */
   ensureAdmin(first: { password: string; balance: number }): Promise<boolean>;
 }
 
@@ -42,7 +37,6 @@ export const makeAccounts = (deps: {
 }): Accounts => {
   const { store, now, idempotent, randomBytes, passwords } = deps;
 
-  /** Returns the field that is taken, or null. */
   const makeAccount = async (tx: Db, id: string, account: NewAccount): Promise<'username' | 'email' | null> => {
     const atMs = now();
     const { username, roles } = account;
@@ -62,10 +56,7 @@ export const makeAccounts = (deps: {
     return null;
   };
 
-  /**
-   * Stretches the body's hash, which is stored for a day: a plain one would be a fast password
-   * oracle.
-   */
+  /** Stretches the stored hash of the body: a plain one would be a fast password oracle. */
   const stretched = async (accountId: string, idempotency: Idempotency | null): Promise<Idempotency | null> => {
     if (!idempotency) return null;
     const salt = Buffer.from(`${accountId} ${idempotency.route} ${idempotency.key}`);
@@ -121,7 +112,6 @@ export const makeAccounts = (deps: {
       const dollars = (micros: number) => toDollars(BigInt(micros));
       return {
         balance: dollars(account.balanceMicros),
-        // Nothing is reserved yet: a launch is paid as it runs.
         availableBalance: dollars(account.balanceMicros),
         availableVoucherAmount: dollars(account.voucherMicros),
         availableCreditAmount: dollars(account.creditMicros),

@@ -1,7 +1,4 @@
-/**
- * From a credential to who asks: tokens and API keys, each through a bounded memory of those found
- * good (`known.ts`).
- */
+/** Authenticates tokens and API keys, with a cache for each. */
 import { Refusal } from '../../domain/refusal.ts';
 import { lockAccount, type AccountRow } from '../../store/tables/accounts.ts';
 import { holderOfApiKey } from '../../store/tables/keys.ts';
@@ -16,7 +13,6 @@ const MAX_CACHED = 10_000;
 export const API_KEY_PREFIX = 'berth_';
 const API_KEY = /^berth_[A-Za-z0-9_-]{43}$/;
 
-/** Message of `docs/interface.md` §7. */
 export const notLoggedIn = (): Refusal =>
   new Refusal('not_logged_in', 'You are not logged in, or your login has expired: log in again.');
 
@@ -45,7 +41,6 @@ const callerFrom = (holder: CredentialHolder, from: Pick<Caller, 'sessionId' | '
 export interface Callers {
   authenticate(credential: Credential, options?: { revalidate?: boolean }): Promise<Caller>;
   invalidate(which: (caller: Caller) => boolean): void;
-  /** Number of cached credentials. */
   readonly size: number;
 }
 

@@ -1,16 +1,11 @@
 /**
- * # From the API to the gateway
+ * Gateway sessions, because the gateway's origin must not get the API's cookie:
  *
- * The gateway has its own origin, which must not get the API's cookie. So the API gives the browser
- * a handover: a secret valid once and for a minute. The gateway exchanges it for a session in its
- * own cookie.
+ *     grant ──(60 s)──► handover ──redeem──► session ──(24 h, extended while used)──► …
  *
- *     grant ──(60 s)──► redeem ──► session ──(24 h, extended while used)──► …
- *
- * A session in use outlives its one-day token: a notebook opened on Monday still saves on Friday.
- * It ends with its login's logout, a revocation, a change of password, the account being disabled,
- * or the termination of its instance. A session of an API key ends with the deletion of any API key
- * of the account. Only hashes are stored.
+ * A session in use outlives its one-day token. It ends with its login's logout, a revocation, a
+ * change of password, a disabled account, the release of its instance, or, if from an API key,
+ * the deletion of any API key of the account.
  */
 import { lockAccount } from '../../store/tables/accounts.ts';
 import {
@@ -45,23 +40,16 @@ export interface GatewaySession {
   id: string;
   accountId: string;
   instanceId: string;
-  /** Login it came from; null for an API key. */
   sessionId: string | null;
 }
 
 export interface Grants extends GatewaySessions {
-  /** Returns a handover. The instance's owner must be checked before. */
   grant(caller: Caller, instanceId: string): Promise<string>;
-  /** Returns null for an unknown, used or expired handover. */
   redeem(
     handover: string,
   ): Promise<{ session: string; accountId: string; instanceId: string; expiresAtMs: number } | null>;
-  /** Returns null for an unknown or ended session. */
   session(secret: string): Promise<GatewaySession | null>;
-  /**
-   * Where a transaction is open already, use the store's `revokeGrantsOfInstance` in it: what is
-   * claimIdempotencyKey here ends within a second.
-   */
+  /** Within a transaction, use the store's `revokeGrantsOfInstance` instead. */
   revokeFor(instanceId: string): Promise<void>;
   /** Drops cached sessions whose rows were deleted. */
   invalidate(which: (session: GatewaySession) => boolean): void;
@@ -135,7 +123,6 @@ export const makeGrants = (deps: {
       const session = secretFrom(randomBytes);
       return store.write(async (tx) => {
         const nowMs = now();
-        // Read to find the account to lock, then again under the lock.
         const unlocked = await activeGrant(tx, hash, 'handover', nowMs);
         if (!unlocked || !(await lockAccount(tx, unlocked.accountId))) return null;
         const grant = await activeGrant(tx, hash, 'handover', nowMs);

@@ -1,10 +1,7 @@
 /**
- * Rate limit of wrong passwords: leaky buckets per account name and per address. Failures fill
- * them, time empties them; a full bucket refuses before any hashing. Successes cost nothing, so a
- * thousand people behind one address all log in.
- *
- * An attacker could keep the bucket of a name full and lock its owner out. So an address with an
- * earlier login of that name has a bucket of its own for the name.
+ * Leaky buckets of wrong passwords, per account name and per address. Successes cost nothing.
+ * An address with an earlier login of a name has a bucket of its own for it, so that an attacker
+ * can't lock out the owner.
  */
 import { makeBoundedMap } from '../../async/bounded-map.ts';
 import { isIPv6 } from 'node:net';
@@ -12,13 +9,12 @@ import { Refusal } from '../../domain/refusal.ts';
 
 interface Limit {
   burst: number;
-  /** Time that empties one failure from the bucket. */
   forgiveMs: number;
 }
 
 const perName: Limit = { burst: 10, forgiveMs: 60_000 };
 const perAddress: Limit = { burst: 60, forgiveMs: 10_000 };
-/** In a flood of names, the limit per address still holds. */
+/** Bounds the memory; in a flood of names, the limit per address still holds. */
 const MAX_REMEMBERED = 20_000;
 
 const makeBuckets = (limit: Limit, now: () => number) => {
@@ -52,13 +48,10 @@ export const addressBucket = (address: string): string => {
 };
 
 export interface LoginRateLimit {
-  /**
-   * Throws `too_many_requests` with the wait. `from` is the client's address; null: none counts.
-   */
+  /** Throws `too_many_requests` with the wait. `from`: the client's address, if it counts. */
   check(name: string, from: string | null): void;
   failed(name: string, from: string | null): void;
   succeeded(name: string, from: string | null): void;
-  /** Number of entries. */
   readonly size: number;
 }
 

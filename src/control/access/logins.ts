@@ -37,11 +37,9 @@ export const makeLogins = (deps: {
   return {
     async login({ username, password }, from) {
       const account = await accountByLogin(store.read, username);
-      // One bucket per account, for its name and its email.
       const name = account?.username ?? username.toLowerCase();
       const attempt = { mayStart: () => loginLimit.check(name, from), failed: () => loginLimit.failed(name, from) };
-      // Checked now, to refuse without work, and again before hashing: others may have failed
-      // meanwhile.
+      // Checked again before hashing: others may have failed meanwhile.
       attempt.mayStart();
       const isRight = await passwords.verify(password, account?.passwordHash ?? null, attempt);
       if (!account || !isRight) {

@@ -1,12 +1,8 @@
-/**
- * Passwords as argon2id in PHC strings, with OWASP's parameters of 19 MiB, two passes and one lane. Few hashes run at once and the
- * rest wait their turn: each holds its memory for as long as it runs, so a rush of logins must queue, and not pile up.
- */
+/** Argon2id in PHC strings with OWASP's parameters: 19 MiB, two passes, one lane, few at once. */
 import { makeSemaphore } from '../../async/semaphore.ts';
 import { argon2, timingSafeEqual, type Argon2Parameters } from 'node:crypto';
 import { Refusal } from '../../domain/refusal.ts';
 
-/** The work itself, as `node:crypto` does it; given by name so that a test can count it. */
 export type Argon2id = (parameters: Argon2Parameters) => Promise<Uint8Array>;
 
 export const argon2id: Argon2id = (parameters) =>
@@ -41,19 +37,16 @@ const fromPhc = (phc: string) => {
 const bytesOf = (password: string): Buffer => Buffer.from(password.normalize('NFC'));
 
 export interface Attempt {
-  /** Asked when the turn has come: throws if too many others failed in the meantime. */
+  /** Called when the hash may start. Throws after too many failures meanwhile. */
   mayStart(): void;
   failed(): void;
 }
 
 export interface Passwords {
   hash(password: string): Promise<string>;
-  /**
-   * Costs the same for a null hash, of which no password is the right one. The attempt is told within its turn, so that whoever has
-   * the next turn knows of it.
-   */
+  /** Costs the same for a null hash. Reports the outcome before the next hash starts. */
   verify(password: string, phc: string | null, attempt: Attempt): Promise<boolean>;
-  /** A value that stands for a secret without being a cheap oracle of it; equal for equal salt and secret. */
+  /** Derives a slow-to-guess value; equal for equal salt and secret. */
   stretch(secret: string, salt: Uint8Array): Promise<string>;
 }
 

@@ -1,4 +1,3 @@
-/** Random ids and secrets. */
 import { createHash } from 'node:crypto';
 
 export type RandomBytes = (size: number) => Uint8Array;

@@ -1,8 +1,4 @@
-/**
- * Links that open one port of an instance to anyone, until they expire, are revoked, or the
- * instance is terminated. They outlive the login that created them and a change of password. Only
- * hashes are stored.
- */
+/** Links that open a port to anyone until they expire, are revoked, or the instance terminates. */
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, ownedInstanceRow } from '../../store/tables/instances.ts';
@@ -18,7 +14,6 @@ const MAX_PER_INSTANCE = 50;
 const MAX_CACHED = 10_000;
 
 export interface Shares extends Pick<Ports, 'share' | 'shares' | 'unshare'> {
-  /** Returns null for an unknown or expired token. */
   resolve(token: string): Promise<OpenedPort | null>;
 }
 
@@ -63,8 +58,7 @@ export const makeShares = (deps: {
         const nowMs = now();
         if (!(await lockInstance(tx, accountId, instanceId))) throw instanceNotFound();
         await lockOwnAccount(tx, accountId);
-        // Repeating the answer would mean storing the token in clear: store the id, refuse a
-        // repeat.
+        // Repeating the answer would mean storing the token in clear.
         return idempotent(tx, accountId, idempotency, nowMs, async () => {
           const { length } = await sharesOf(tx, instanceId, nowMs);
           if (length >= MAX_PER_INSTANCE)

@@ -1,7 +1,6 @@
 /**
- * The Ed25519 keys of the installation: one signs, retired keys verify until their last token
- * expires. Processes may share a database: each login reads the current key id, and an unknown key
- * id reloads the keys.
+ * Signs with one Ed25519 key; retired keys verify until their last token expires. Other processes may
+ * rotate: each login reads the current key id, and an unknown key id reloads the keys.
  */
 import { exportJWK, generateKeyPair, importJWK, type CryptoKey } from 'jose';
 import {
@@ -22,9 +21,7 @@ const RELOAD_EVERY_MS = 1000;
 
 export interface SigningRing {
   signer(): Promise<{ kid: string; privateKey: CryptoKey }>;
-  /** Returns null for an unknown key id. */
   verifier(kid: string): Promise<CryptoKey | null>;
-  /** Creates a key that signs from now on. Returns its id. */
   rotate(): Promise<string>;
   /** Rotates an old key, and deletes keys whose tokens have all expired. */
   sweep(): Promise<void>;
@@ -66,7 +63,7 @@ export const makeSigningRing = (deps: { store: Store; now: () => number; randomB
     readAtMs = atMs;
   };
 
-  /** One read at a time. A call during a read waits for the next: rows may have changed since. */
+  /** Reads one at a time. A call during a read waits for the next: rows may have changed. */
   const reload = async (): Promise<void> => {
     if (reading) await reading.catch(() => undefined);
     reading ??= read().finally(() => {

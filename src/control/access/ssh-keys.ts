@@ -75,7 +75,6 @@ export const makeSshKeys = (deps: {
     async deleteSshKey({ accountId }, { id }, idempotency) {
       await store.write(async (tx) => {
         const nowMs = now();
-        // Instances before the account, as everywhere.
         await onSshKeysChanged(tx, accountId);
         await lockOwnAccount(tx, accountId);
         await idempotent(tx, accountId, idempotency, nowMs, async () => {

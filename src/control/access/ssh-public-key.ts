@@ -1,20 +1,15 @@
 /**
- * # One OpenSSH public key line
- *
- * `type base64 comment`, the format of `.pub` files. The blob is parsed to its last byte (RFC 4253
- * §6.6, RFC 5656 §3.1, RFC 8709 §4, OpenSSH's PROTOCOL.u2f), because it becomes a line of
- * `authorized_keys`: one line, no options, nothing that sshd could read differently.
+ * Parses an OpenSSH public key to the last byte (RFC 4253 §6.6, RFC 5656 §3.1, RFC 8709 §4,
+ * PROTOCOL.u2f): it becomes one line of `authorized_keys`, without options.
  */
 import { Refusal } from '../../domain/refusal.ts';
 
 export interface SshPublicKey {
   type: string;
   bits: number;
-  /** Input of the fingerprint. */
   blob: Uint8Array;
-  /** At most 200 characters, none of them invisible. */
+  /** Limited to 200 visible characters. */
   comment: string;
-  /** The line for `authorized_keys`, without a line end. */
   line: string;
 }
 
@@ -47,7 +42,6 @@ const refusePrivateKey = (): never =>
       '"ssh-keygen -t ed25519", and send only the line of the new .pub file',
   );
 
-/** Reads the length-prefixed strings of a blob. */
 const readerOf = (blob: Uint8Array) => {
   const view = new DataView(blob.buffer, blob.byteOffset, blob.byteLength);
   let at = 0;
@@ -168,7 +162,6 @@ const refuseType = (type: string, rest: readonly string[]): never => {
   );
 };
 
-/** Control, format and private characters. */
 const unprintable = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\u2028\u2029]/gu;
 
 const cleanComment = (text: string): string =>

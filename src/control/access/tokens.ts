@@ -1,8 +1,4 @@
-/**
- * Access tokens: JWTs (RFC 7519) signed with Ed25519; `jti` is the id of the login. Verification
- * fixes the algorithm and finds the key by its id (RFC 8725). A header with any other field is
- * rejected.
- */
+/** Access tokens: JWTs (RFC 7519) signed with Ed25519; `jti` is the id of the login (RFC 8725). */
 import { decodeProtectedHeader, jwtVerify, SignJWT, type JWTPayload, type ProtectedHeaderParameters } from 'jose';
 import { ALGORITHM, TOKEN_LIFE_S, type SigningRing } from './signing-ring.ts';
 
@@ -24,10 +20,7 @@ export interface Tokens {
     sessionId: string;
     roles: readonly string[];
   }): Promise<{ token: string; expiresAtMs: number }>;
-  /**
-   * Null for whatever is not a token of ours that is valid now. Whether its login stands is for the
-   * store to say.
-   */
+  /** Null unless the token is valid now. The store decides about its login. */
   verify(token: string): Promise<TokenClaims | null>;
 }
 

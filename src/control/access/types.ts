@@ -4,10 +4,7 @@ import type { Credential, Caller, Idempotency } from '../base/caller.ts';
 export interface Access extends GatewaySessions {
   /** Throws `not_logged_in`. Results are cached for a second, unless `revalidate` is set. */
   authenticate(credential: Credential, options?: { revalidate?: boolean }): Promise<Caller>;
-  /**
-   * `from` is the client's address, for the rate limit. Throws `not_logged_in` (wrong words) or
-   * `too_many_requests`.
-   */
+  /** `from`: the client's address. Throws `not_logged_in` or `too_many_requests`. */
   login(
     body: { username: string; password: string },
     from: string,

@@ -1,12 +1,10 @@
 /**
- * Pulls or builds images on engines. Concurrent calls for one image and engine share one pull,
- * which is aborted when the last caller leaves; lists show its progress. An account's own image is
- * shared within the account only: the registry authorizes each account separately.
+ * Shares one pull or build of an image among concurrent callers, until the last of them leaves.
+ * Accounts never share pulls of own images: the registry authorizes each account separately.
  */
 import type { Engine, ImageProgress, RegistryCredentials } from '../../engines/contract.ts';
 import { raceAbort } from '../../async/abort.ts';
 
-/** An image and the identity to pull it with. */
 export interface ImageRequest {
   ref: string;
   /** Owning account. The registry is asked even if the engine has the image. */
@@ -28,9 +26,7 @@ interface Pull {
 }
 
 export interface ImagePulls {
-  /**
-   * Rejects with the signal's reason when the caller aborts; the pull continues for other callers.
-   */
+  /** Rejects with the signal's reason; the pull continues for other callers. */
   ensure(
     engine: Engine,
     image: ImageRequest,

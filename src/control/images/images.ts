@@ -1,8 +1,4 @@
-/**
- * Use cases of images: the catalog's, and those of an account, which no other account can see or
- * launch. An account registers a reference of a registry, or saves an instance as an image
- * (`reconcile-image.ts`).
- */
+/** Use cases of images: the catalog's, and those of an account, invisible to other accounts. */
 import { isUnderPrefix, parseImageRef, type ImageRef } from '../../domain/image-ref.ts';
 import type { InstanceSpec } from '../../domain/instance.ts';
 import { beginOperation, endOperation, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
@@ -47,9 +43,7 @@ export interface ListedImage {
 }
 
 export interface Images {
-  /** The catalog's images, then the caller's. */
   list(caller: Caller, pager: Pager): Promise<{ images: ListedImage[]; totalEntries: number }>;
-  /** Registers a reference of a registry. */
   create(
     caller: Caller,
     body: { name: string; ref: string },
@@ -61,7 +55,6 @@ export interface Images {
     body: { instanceId: string; name: string },
     idempotency: Idempotency | null,
   ): Promise<{ imageId: string } & StartedOperation>;
-  /** A saved image is removed by its reconciler, a registered one at once. */
   delete(
     caller: Caller,
     body: { imageId: string },
@@ -77,7 +70,6 @@ export interface ImageDeps {
   now: () => number;
   idempotent: Idempotent;
   randomUuid: () => string;
-  /** Allows registries that only the engine's host reaches. */
   localRegistries: boolean;
   wake: () => void;
 }
@@ -218,10 +210,7 @@ export const makeImages = ({
   }
 };
 
-/**
- * Returns the image of a launch, from the catalog or the caller's own. Locks the row of an own
- * image. An image of another account is `not_found`.
- */
+/** Locks the row of an own image. An image of another account is `not_found`. */
 export async function resolveImage(
   tx: Db,
   { images }: Pick<CatalogSnapshot, 'images'>,
@@ -290,7 +279,6 @@ function readOwnRef(written: string, regions: Regions): ImageRef {
   return read;
 }
 
-/** Locks the account, so that concurrent requests can't pass the limit together. */
 async function refuseTooMany(tx: Db, accountId: string): Promise<void> {
   await lockOwnAccount(tx, accountId);
   const images = await countOwnImages(tx, accountId);

@@ -1,7 +1,6 @@
 /**
- * Chooses the image of an instance's container: its archived root disk if there is one, else the
- * image of its launch. The engine may have an image because another account pulled it. So each
- * container from an account's own image asks the registry, with the account's credentials.
+ * Chooses the image of an instance's container. The engine may have a private image because another
+ * account pulled it, so each container asks the registry with its own account's credentials.
  */
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { registryServerOf } from '../../domain/image-ref.ts';

@@ -10,10 +10,7 @@ export interface ProgressReporter {
   finish: () => Promise<Progress | null>;
 }
 
-/**
- * `write` gets a message with the amount, and the amount. A failed write is dropped: the next
- * follows.
- */
+/** A failed write is dropped: the next one follows. */
 export function makeProgressReporter(
   now: () => number,
   write: (message: string, progress: Progress) => Promise<unknown>,

@@ -99,7 +99,6 @@ async function push(work: Work): Promise<void> {
   await engine.removeImage(ref, callSignal(work));
 }
 
-/** Removes the image from the engine; retries while a container being cleaned up uses it. */
 async function remove(work: Work): Promise<ReconcileResult> {
   const { leased, drivers, log, store, time } = work;
   const { id, ref } = leased.row;

@@ -1,4 +1,3 @@
-/** Registry credentials of accounts, used to pull the account's own images. */
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { parseRegistryServer } from '../../domain/image-ref.ts';
 import { isLocalServer } from '../../domain/registry-server.ts';
@@ -36,7 +35,6 @@ export interface RegistryDeps {
   idempotent: Idempotent;
   randomUuid: () => string;
   seal: Seal;
-  /** Allows registries that only the engine's host reaches. */
   localRegistries: boolean;
 }
 

@@ -1,9 +1,6 @@
 /**
- * Adopts an orphaned container: inserts a row, so that it becomes an instance. The only use case
- * that calls an engine: ports and running state must be those of the container.
- *
- * A container keeps the mounts and the network it was created with. So while the account on its
- * label exists, only that account may own the instance: another one could read its disks.
+ * Inserts a row for an orphaned container, with the ports and state that the engine reports.
+ * While the account on the label exists, no other may adopt: the container mounts that one's disks.
  */
 import { capacityOf, type Image, type InstanceType } from '../../domain/catalog.ts';
 import type { StopPolicy } from '../../domain/stop-policy.ts';
@@ -36,9 +33,7 @@ import type { Caller } from '../base/caller.ts';
 export interface OrphanRequest {
   strayId: string;
   action: 'adopt' | 'stop' | 'delete';
-  /** For `adopt`: the new owner, when the account on the label is gone. */
   username?: string | undefined;
-  /** For `adopt`: instance type for capacity and billing. */
   instanceTypeId?: string | undefined;
   name?: string | undefined;
 }
@@ -50,7 +45,6 @@ export interface AdoptDeps {
   time: Time;
   log: Log;
   randomSecret: () => string;
-  /** Stop policy of new instances. */
   firstEnds: StopPolicy;
   wake: () => void;
 }
@@ -168,7 +162,6 @@ interface AdoptInput {
   nowMs: number;
 }
 
-/** A running container becomes Starting until it is ready, a stopped one Stopped. */
 function newInstance({
   request,
   orphan,
@@ -238,7 +231,6 @@ function newInstance({
   };
 }
 
-/** The catalog's image of that reference, else an image without id (see `withOwnImage`). */
 function imageOf(catalog: CatalogSnapshot, ref: string, architecture: string): Image {
   const offered = [...catalog.images.values()].find((image) => image.ref === ref);
   return offered ?? { id: imageId(''), name: ref, ref, architecture, isPublic: false, tags: [], type: '' };
@@ -308,7 +300,6 @@ async function takePort(tx: Db, { id, spec }: Instance, { port, nodePort }: Node
   throw new Refusal('in_use', text);
 }
 
-/** Says what an earlier request did with the orphan. */
 async function explainMissing(db: Db, strayId: string): Promise<Refusal> {
   const orphan = await orphanById(db, strayId);
   if (orphan) return new Refusal('not_now', `${strayId} is being deleted; nothing can bring it back`);

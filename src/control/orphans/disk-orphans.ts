@@ -1,10 +1,6 @@
 /**
- * Finds orphaned disks: disks without a row, for example after a restore from backup. Only an
- * administrator's request deletes one.
- *
- * The storage is listed before the rows are read, and a row outlives its disk. So every listed disk
- * that is in use has a row by then. A disk listed while it is destroyed explains why an orphan
- * counts only when it is found twice.
+ * Finds disks without a row, for example after a restore from backup. The storage is listed before
+ * the rows are read; a disk listed while it is destroyed is why an orphan must be found twice.
  */
 import { diskKey, type DiskId } from '../../domain/disk.ts';
 import type { PoolName } from '../../domain/pool.ts';
@@ -74,7 +70,6 @@ const sightingOf = (regionId: string, orphan: DiskOrphan): OrphanObservation => 
   createdAtMs: 0,
 });
 
-/** Deletes the orphans that an administrator marked. */
 export async function deleteDiskOrphans(deps: TaskDeps, drivers: RegionDrivers): Promise<void> {
   const orphans = await orphansOf(deps.store.read, drivers.regionId);
   const wanted = new Map(
@@ -89,7 +84,6 @@ export async function deleteDiskOrphans(deps: TaskDeps, drivers: RegionDrivers):
   }
 }
 
-/** A failure is written to the orphan's note; the next sweep retries. */
 async function deleteOne(
   deps: TaskDeps,
   { pool: { name, storage }, disk }: DiskOrphan,
@@ -102,7 +96,6 @@ async function deleteOne(
   if (all.some(({ kind, subjectId }) => (kind === 'instance' || kind === 'docker') && subjectId === disk.id))
     return note('its instance is a stray too: adopt that, or delete it first');
   const destroy = async (): Promise<boolean> => {
-    // Adopted meanwhile.
     const [knownPools] = await disksAmong(store.read, [disk]);
     if (knownPools?.pool === name) return false;
     await storage.destroy(disk);

@@ -1,8 +1,4 @@
-/**
- * Stops and deletes orphans, as an operator or the policy decided. Each action is claimed in the
- * row first: so an orphan adopted meanwhile is left alone, and an adoption fails after a delete
- * began.
- */
+/** Stops and deletes orphans. Each action is claimed first, so that it never races an adoption. */
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { instanceId } from '../../domain/ids.ts';
 import { orphanStep, type Orphan, type OrphanPolicy } from '../../domain/orphan.ts';
@@ -23,7 +19,6 @@ const BATCH_SIZE = 64;
 const CONCURRENCY = 8;
 const OTHER_NAME = 'it has a name that no instance has, so it can not be stopped; it can be deleted';
 
-/** Runs after a sweep of the region. */
 export async function handleOrphans(deps: HandleOrphansDeps, drivers: RegionDrivers): Promise<void> {
   const steps = (await orphansOf(deps.store.read, drivers.regionId))
     .filter(ofEngine)
@@ -38,7 +33,6 @@ export async function handleOrphans(deps: HandleOrphansDeps, drivers: RegionDriv
     );
 }
 
-/** Disks belong to a storage (`disk-orphans.ts`). */
 type EngineOrphan = Orphan & { kind: OwnedObject['kind'] };
 const ofEngine = (orphan: Orphan): orphan is EngineOrphan => orphan.kind !== 'disk';
 

@@ -1,7 +1,4 @@
-/**
- * Use cases of orphans for administrators: list, stop, delete, adopt (`adopt.ts`). The next sweep
- * carries out a stop or delete. A stop overrides the policy.
- */
+/** Use cases of orphans for administrators. The next sweep carries out a stop or delete. */
 import { msUntilDeleted, type Orphan, type OrphanPolicy } from '../../domain/orphan.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { confirmedOrphans, setOrphanHandling, orphanById } from '../../store/tables/orphans.ts';
@@ -18,15 +15,13 @@ export interface ListedOrphan extends Pick<Orphan, ToldOfOrphan> {
   createdAt: number;
   firstSeenAt: number;
   lastSeenAt: number;
-  /** How much longer it is watched before it is deleted; null: it is kept. */
+  /** Time until the policy deletes it; null: never. */
   deletedInSeconds: number | null;
 }
 
 /** Resources on engines and storages without a row; for administrators. */
 export interface Orphans {
-  /** The longest known first. */
   list(): Promise<ListedOrphan[]>;
-  /** Answers the instance that it became, when it was adopted. */
   handle(caller: Caller, request: OrphanRequest): Promise<{ strayId: string; instanceId: string | null }>;
 }
 

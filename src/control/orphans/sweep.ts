@@ -1,11 +1,7 @@
 /**
- * The sweep compares the objects of an engine with the rows. An object that differs from its row
- * makes the row due; an object without a row is an orphan (`domain/orphan.ts`). Hints of an engine
- * make rows due earlier.
- *
- * The engine is listed before the rows are read: a row is written before its object is created, so
- * every listed object has its row by then. An object listed while it is removed explains why an
- * orphan counts only when it is found twice.
+ * Compares an engine's objects with the rows: differing rows become due, objects without a row are
+ * orphans (`domain/orphan.ts`). The engine is listed first: rows are written before objects exist.
+ * An object listed while it is removed is why an orphan must be found twice.
  */
 import type { InstanceId } from '../../domain/ids.ts';
 import { orphanIdOf, type OrphanKind } from '../../domain/orphan.ts';
@@ -27,10 +23,8 @@ import { notifyAdministrators } from '../base/notify-administrators.ts';
 import { within, type TaskDeps } from '../base/task-deps.ts';
 
 const LIST_DEADLINE_MS = 60_000;
-/** Databases limit the parameters of a statement. */
 const BATCH_SIZE = 500;
 const HINT_BATCH_MS = 50;
-/** Ids in one event; the list has all of them. */
 const NAMED_IN_EVENT = 20;
 const INSTANCE_ID_IN = /notebook-[0-9a-f-]{36}/;
 
@@ -45,7 +39,6 @@ export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promi
     const intent = intents.get(one.id);
     if (isInstanceContainer(one) && intent && differsFromRow(intent, one)) due.push(one.id);
   }
-  // After a reboot of the host, every row is due.
   for (let from = 0; from < due.length; from += BATCH_SIZE) {
     const batch = due.slice(from, from + BATCH_SIZE);
     await store.write((tx) => makeDue(tx, batch, now()));
@@ -68,9 +61,7 @@ export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promi
   await publishOrphans(deps, drivers.regionId, { kinds: ['instance', 'docker', 'network', 'image'], sightings, text });
 }
 
-/**
- * True for a container that contradicts a resting row. Missing containers are found from the rows.
- */
+/** Missing containers are found from the rows. */
 function differsFromRow({ idle, status, desired }: Intent, { running, docker }: OwnedObject): boolean {
   if (!idle) return false;
   if (docker !== undefined && (docker === 'running') !== (status === 'Running')) return true;
@@ -118,10 +109,7 @@ async function networksWithoutAccount(db: Db, owned: readonly OwnedObject[]): Pr
   return orphans;
 }
 
-/**
- * Images that no container was made from and no instance or catalog entry references. A reference
- * is written before its image is made, and deleted after it.
- */
+/** A reference is written before its image is made, and deleted after it. */
 async function imagesWithoutIntent(
   db: Db,
   owned: readonly OwnedObject[],
@@ -155,11 +143,9 @@ const isSameImage = (ref: string, engineName: string): boolean => ref === engine
 interface SweepResult {
   kinds: readonly OrphanKind[];
   sightings: readonly OrphanObservation[];
-  /** Log message. */
   text: string;
 }
 
-/** Stores the result of a sweep, and notifies administrators of newly confirmed orphans. */
 export async function publishOrphans(
   { store, now, log }: TaskDeps,
   regionId: string,

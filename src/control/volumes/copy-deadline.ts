@@ -1,4 +1,3 @@
-/** Puts a deadline on copies of root disks. */
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Engine } from '../../engines/contract.ts';
 import type { Time } from '../base/time.ts';
@@ -11,7 +10,6 @@ interface EngineCall {
   signal: AbortSignal;
 }
 
-/** Probes the engine after a call without an answer. */
 export async function engineAnswers({ engine, time, signal }: EngineCall): Promise<boolean> {
   try {
     await engine.probe(AbortSignal.any([signal, time.deadline(PROBE_DEADLINE_MS)]));
@@ -21,10 +19,7 @@ export async function engineAnswers({ engine, time, signal }: EngineCall): Promi
   }
 }
 
-/**
- * Runs a copy under a deadline. An aborted call ends as `unreachable`, a fault retried without
- * limit; on an engine that answers, a timed-out copy becomes `busy` and counts as a failed attempt.
- */
+/** A timed-out copy on an engine that answers becomes `busy`, a failed attempt, not an outage. */
 export async function withCopyDeadline<T>(
   call: EngineCall,
   deadlineMs: number,

@@ -1,7 +1,4 @@
-/**
- * Publishes measurements on the instances that use the disks: bytes used, and the largest folders
- * of full ones. An instance stays queued until its row is written, for example while it is leased.
- */
+/** Publishes disk usage, and the largest folders of full disks, on the instances that use them. */
 import { isFull, usedPercent } from '../../domain/disk-warnings.ts';
 import { diskIdsOf, updateDiskUsage, type RootDiskUsage } from '../../domain/disk-usage.ts';
 import { diskKey, inGB, type Disk, type DiskUsage, type FullDisk, type DiskEntry } from '../../domain/disk.ts';
@@ -16,14 +13,11 @@ import { findDisks, type LocatedDisk } from './disks.ts';
 import type { TaskDeps } from '../base/task-deps.ts';
 
 export interface DiskMeasurements {
-  /** Queues the disk's instances after its row got a new usage. */
   usageChanged(before: Disk, after: Disk): Promise<void>;
-  /** Queues the disk's instances after a scan found its largest folders. */
   setLargest(disk: Disk, largest: DiskEntry[]): Promise<void>;
   /** Drops scan results of disks that are not in `full`, a set of disk keys. */
   retainFull(full: ReadonlySet<string>): void;
   setRoot(id: InstanceId, root: RootDiskUsage): void;
-  /** Writes queued instances. */
   publish(): Promise<void>;
 }
 
@@ -62,7 +56,6 @@ export function makeDiskMeasurements({ store, regions, now, log, ending }: TaskD
     queued.delete(id);
     const root = roots.get(id);
     const row = await instanceRow(store.read, id);
-    // Most are unchanged: compare before taking a lock.
     if (row && (await changedUsage(store.read, instanceFromRow(row)))) {
       const written = await store.write((tx) => write(tx, instanceFromRow(row)));
       if (!written) return void queued.add(id);

@@ -1,10 +1,6 @@
 /**
- * Measures the usage of disks. Storages with `instant` usage are measured in parallel. Storages
- * that walk all files are measured one disk at a time, at most 1 % of the time. Measuring takes no
- * lease and no slot of the reconcile loop. It also finds volumes whose backing is lost or back.
- *
- * The owner of a filling disk is warned once for each level (`domain/disk-warnings.ts`). For the
- * highest level, `full-disk-scan.ts` finds the largest folders first, and warns.
+ * Measures the usage of disks, walks at most 1 % of the time, without leases or slots of the loop.
+ * Also finds volumes whose backing is lost or back, and warns owners (`domain/disk-warnings.ts`).
  */
 import { FULL_PERCENT, usedPercent, nextWarning } from '../../domain/disk-warnings.ts';
 import { diskKey, inGB } from '../../domain/disk.ts';
@@ -112,7 +108,6 @@ async function measure(deps: MeasureDeps, located: LocatedDisk, volume?: Volume)
   if (written) await deps.measurements.usageChanged(disk, { ...disk, usageBytes });
 }
 
-/** Makes a volume due if its backing is lost or back. */
 async function checkBacking(
   { store, now, wake }: MeasureDeps,
   { storage, ...disk }: LocatedDisk,

@@ -1,12 +1,10 @@
 /**
- * Disks this process works in, file by file. Unmounting skips a disk in use; a delete aborts the
- * transfers. A user acquires the disk before reading its state; a delete writes the state before
- * calling `abort`. So one of the two always sees the other.
+ * Disks this process works in: never unmounted, and aborted by a delete. A user acquires the disk
+ * before reading its state; a delete writes the state before `abort`: one always sees the other.
  */
 import type { DiskId } from '../../domain/disk.ts';
 
 export interface DiskUse {
-  /** Aborts when the disk is deleted or the process stops. */
   signal: AbortSignal;
   release(): void;
 }
@@ -16,7 +14,6 @@ export interface DiskUses {
   inUse(disk: DiskId): boolean;
   /** Aborts all uses of a disk with `reason`; resolves when all are released. */
   abort(disk: DiskId, reason: Error): Promise<void>;
-  /** Aborts all uses of all disks, and later ones at once. */
   stop(reason: Error): Promise<void>;
 }
 

@@ -8,7 +8,6 @@ import { disksAmong, growDisk, insertDisk, type NewDisk } from '../../store/tabl
 import type { Db } from '../../store/store.ts';
 import type { PoolDrivers, RegionDrivers, Regions } from '../base/regions.ts';
 
-/** The pool for new disks of a type: its own pool, else `default`. */
 export const poolForType = ({ pools }: Pick<RegionDrivers, 'pools'>, type: VolumeType): PoolDrivers =>
   pools.find(({ name }) => name === type) ?? poolNamed({ pools }, 'default');
 
@@ -36,7 +35,6 @@ export async function locateDisks(
   return disks.map((disk) => ({ ...disk, storage: poolNamed(drivers, disk.pool).storage }));
 }
 
-/** Throws if a row is missing. */
 export async function requireLocatedDisks(
   db: Db,
   drivers: Pick<RegionDrivers, 'pools'>,
@@ -75,10 +73,7 @@ export async function allotOwnDisks(
   }
 }
 
-/**
- * Inserts a disk, or throws `no_capacity`. `purpose` begins the message, such as "a volume of 20
- * GB".
- */
+/** Throws `no_capacity` with a message that begins with `purpose`, such as "a volume of 20 GB". */
 export async function allotDisk(
   tx: Db,
   pool: PoolDrivers,

@@ -1,8 +1,4 @@
-/**
- * Reads and writes files of a volume without an instance. The disk is acquired and mounted for the
- * time of a request; deleting the volume aborts it. Every request is complete when it is answered,
- * and has no operation.
- */
+/** Reads and writes files of a volume without an instance. Deleting the volume aborts a request. */
 import { BYTES_PER_GB } from '../../domain/disk.ts';
 import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
 import type { Volume } from '../../domain/volume.ts';
@@ -36,9 +32,7 @@ export interface ReadableFile extends FileState {
 export interface FileUpload {
   /** Called once. Ends when the signal aborts. */
   source(signal: AbortSignal): AsyncIterable<Uint8Array>;
-  /** Null when unknown. */
   sizeBytes: number | null;
-  /** Refuses to replace a file. */
   onlyNew: boolean;
 }
 
@@ -54,9 +48,7 @@ export interface Files {
   list(caller: Caller, asked: VolumePath & { limit: number; after: string | null }): Promise<FolderPage>;
   /** Creates missing parents; keeps an existing folder. */
   makeFolder(caller: Caller, file: VolumePath): Promise<void>;
-  /**
-   * Opens the file during `use`; the signal aborts when the volume is deleted or the server stops.
-   */
+  /** The signal aborts when the volume is deleted or the server stops. */
   read<T>(caller: Caller, file: VolumePath, use: (file: ReadableFile, signal: AbortSignal) => Promise<T>): Promise<T>;
   /** Atomic: the previous file stays until the last byte is on disk. */
   write(caller: Caller, file: VolumePath, upload: FileUpload): Promise<FileState & { created: boolean }>;

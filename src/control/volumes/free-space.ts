@@ -1,8 +1,4 @@
-/**
- * Monitors free space on the host. The limit of each pool follows its file system. A nearly full
- * file system refuses new resources, which leaves the rest to running instances and the database.
- * Administrators are warned earlier.
- */
+/** Sets pool limits by the free space of the host; refuses new resources before it is full. */
 import { BYTES_PER_GB } from '../../domain/disk.ts';
 import { isNearlyFull, limitGB, isShortOfSpace, type Space } from '../../domain/pool.ts';
 import { Refusal } from '../../domain/refusal.ts';
@@ -20,7 +16,6 @@ export interface FreeSpaceMonitor {
 }
 
 export interface FreeSpaceDeps extends Pick<TaskDeps, 'store' | 'regions' | 'now' | 'time' | 'log' | 'ending'> {
-  /** Free space of the file system with the database. */
   dataSpace: () => Promise<Space>;
 }
 

@@ -1,7 +1,4 @@
-/**
- * Finds the largest folders of nearly full disks, by a walk of one disk at a time, each at most 1 %
- * of the time. The owner is warned with the result, and the disk's instances show it.
- */
+/** Finds the largest folders of nearly full disks, by walks for at most 1 % of the time. */
 import { FULL_PERCENT, usedPercent, nextWarning } from '../../domain/disk-warnings.ts';
 import { diskKey, type DiskEntry } from '../../domain/disk.ts';
 import { disksFilledTo, writeMeasuredUsage } from '../../store/tables/disks.ts';
@@ -17,7 +14,6 @@ export type ScanFullDisks = () => Promise<void>;
 
 export function makeFullDiskScan(deps: MeasureDeps): ScanFullDisks {
   const { store, regions, time, log, ending } = deps;
-  /** Earliest next walk of each disk, in elapsed time. */
   const notBeforeMs = new Map<string, number>();
 
   /** Returns null if the disk is not mounted or the walk takes too long. */

@@ -1,4 +1,3 @@
-/** Mounts a volume for a request and returns its folder on the host. */
 import type { DiskId } from '../../domain/disk.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Volume } from '../../domain/volume.ts';

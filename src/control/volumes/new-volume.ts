@@ -14,7 +14,6 @@ import type { FreeSpaceMonitor } from './free-space.ts';
 
 /** A new volume from a volume or snapshot; size and type default to those of the source. */
 export interface CopyRequest {
-  /** Id of the volume or snapshot. */
   id: string;
   name: string;
   sizeGB?: number | undefined;
@@ -24,7 +23,6 @@ export interface CopyRequest {
 export const volumeNameTaken = (): Refusal => new Refusal('name_taken', 'Volume already exists');
 
 export interface NewVolume {
-  /** Public JSON. */
   volumeText: string;
   operationId: string;
 }

@@ -9,15 +9,10 @@ import type { ReconcileResult } from '../base/reconcile-loop.ts';
 import type { Regions } from '../base/regions.ts';
 import type { StorageRetries } from './storage-retries.ts';
 
-/** Delay after an observation `unknown`. */
 export const OBSERVE_AGAIN_MS = 5_000;
-/** Delay before a disk in use is destroyed. */
 export const IN_USE_RETRY_MS = 1_000;
 
-/**
- * Finds the disk of a row and reconciles it. A Terminating row without a disk is deleted; a Failed
- * one has no disk and rests.
- */
+/** Without a disk, a Terminating row is deleted and a Failed one rests. */
 export async function reconcileWithDisk(
   { store, regions, retries }: { store: Store; regions: Regions; retries: StorageRetries },
   { regionId, status, ...id }: DiskId & { regionId: RegionId; status: string },
@@ -34,7 +29,6 @@ export async function reconcileWithDisk(
   throw new Error(`no disk row for ${id.kind} ${id.id}`);
 }
 
-/** Returns false while the storage reports the disk in use. */
 export async function destroyDisk(disk: LocatedDisk, signal: AbortSignal): Promise<boolean> {
   try {
     await withDiskMutex(disk.storage, disk, () => disk.storage.destroy(disk), signal);

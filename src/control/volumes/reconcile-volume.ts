@@ -160,7 +160,6 @@ function writeStatus(work: Work, status: VolumeStatus): Promise<Volume | null> {
   return writeResult(work, change, { kind: 'volume.observed', data: { status, sizeGB: work.volume.sizeGB } });
 }
 
-/** Returns null and writes nothing if the reconcile is superseded. */
 async function writeResult(
   work: Work,
   change: (volume: Volume) => Volume,

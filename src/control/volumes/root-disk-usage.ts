@@ -1,8 +1,4 @@
-/**
- * Measures the root disks of running instances, one at a time and at most 1 % of the time: the
- * engine counts them file by file. For a full one, `du` inside the container finds the largest
- * folders.
- */
+/** Measures root disks, at most 1 % of the time: the engine counts each file by file. */
 import { largestEntries } from '../../domain/largest-entries.ts';
 import { isFull } from '../../domain/disk-warnings.ts';
 import type { DiskEntry } from '../../domain/disk.ts';
@@ -34,7 +30,6 @@ export async function measureRootDisks(deps: MeasureDeps): Promise<void> {
   }
 }
 
-/** Logs a fault of the engine: the other instances are measured all the same. */
 async function tryMeasure(deps: MeasureDeps, drivers: RegionDrivers, id: InstanceId): Promise<void> {
   const signal = within(deps, COUNT_DEADLINE_MS);
   try {

@@ -1,7 +1,6 @@
 /**
- * Retries storage operations with back-off, and fails permanently after `maxDiskAttempts`: only the
- * operator can repair such a host. Attempts are counted per generation, in memory: a restart or a
- * new request starts from zero.
+ * Retries storage operations with back-off, then fails permanently: only the operator can help.
+ * Attempts are counted in memory per generation, so a restart or a new request starts from zero.
  */
 import type { DiskId } from '../../domain/disk.ts';
 import { backOffMs, type Limits } from '../../domain/instance-states.ts';
@@ -21,10 +20,7 @@ export type AttemptResult = 'done' | { retryInMs: number } | { failure: Failure 
 type Row = Pick<LeasedRow<{ id: string; generation: number }>, 'row' | 'signal'>;
 
 export interface StorageRetries {
-  /**
-   * Runs `operation` under the disk's mutex. With `from`, the source of a copy, `notFound` is a
-   * permanent failure; without it, the caller observes the missing disk again.
-   */
+  /** Treats `notFound` as permanent with `from`, the source of a copy; else the caller observes. */
   attempt(
     leased: Row,
     disk: LocatedDisk,

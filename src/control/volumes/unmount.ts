@@ -11,7 +11,6 @@ const LIST_DEADLINE_MS = 10_000;
 const UNMOUNT_DEADLINE_MS = 60_000;
 
 export interface UnmountDeps extends TaskDeps {
-  /** True while this process works in the disk. */
   inUse: (disk: DiskId) => boolean;
 }
 

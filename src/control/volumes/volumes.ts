@@ -69,7 +69,6 @@ export interface Volumes {
 export interface VolumeFacts extends Pick<StorageCapabilities, 'sizeLimit' | 'copies'> {
   volumeText: string;
   pool: string;
-  /** Ids of instances, without terminated ones. */
   mountedBy: string[];
   /** Newest first, at most 100. */
   snapshotTexts: string[];
@@ -91,7 +90,6 @@ export interface VolumeDeps {
 
 const SNAPSHOTS_SHOWN = 100;
 
-/** Locks the row of the caller's volume, or throws `not_found`. */
 export async function lockVolume(tx: Db, accountId: string, id: string): Promise<Volume> {
   const [row] = await lockVolumes(tx, accountId, [id]);
   if (!row) throw volumeNotFound(id);
