@@ -40,7 +40,7 @@ export type {
   GatewayRoute,
   ShareInfo,
   RouteTable,
-  SshDrivers,
+  SshBackend,
   RouteUpdate,
   TrafficKind,
   IdentifyCredential,

@@ -70,7 +70,7 @@ export async function startGateway({ config, log }: { config: Config; log: Logge
   const following = followLink({
     path: linkPath(config),
     dial: (id, port, signal) => late.dial(id, port, signal),
-    onTold: (told) => (late.fronts === null ? void before.push(told) : late.fronts.told(told)),
+    onTold: (told) => (late.fronts === null ? void before.push(told) : late.fronts.update(told)),
     log,
   });
   log.info({ socket: linkPath(config) }, 'waiting for the API process (BERTH_ROLE=api)');
@@ -79,9 +79,9 @@ export async function startGateway({ config, log }: { config: Config; log: Logge
   const engine = await makeEngine(config, issuer, log);
   late.dial = (id, port, signal) => engine.dial(id, port, signal);
   const { forwarding, authenticate } = following;
-  const fronts = makeSshFronts({ drivers: engine, access: forwarding.ssh, log, files: await sshFiles() });
+  const fronts = makeSshFronts({ backend: engine, access: forwarding.ssh, log, files: await sshFiles() });
   late.fronts = fronts;
-  for (const told of before) fronts.told(told);
+  for (const told of before) fronts.update(told);
   const ports = { api: config.listen.port, gateway: config.gatewayListen.port };
   const { portDomain } = addressesOf(config, ports);
   const gateway = await openGateway(config, {

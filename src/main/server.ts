@@ -205,9 +205,9 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     if (config.role === 'all') {
       const { routeTable } = running.control;
       const { engine } = drivers.drivers;
-      const fronts = makeSshFronts({ drivers: engine, access: forwarding.ssh, log, files: await sshFiles() });
+      const fronts = makeSshFronts({ backend: engine, access: forwarding.ssh, log, files: await sshFiles() });
       const following = new AbortController();
-      const told = routeTable.follow(fronts.told, following.signal, { onlyRunning: true });
+      const told = routeTable.follow(fronts.update, following.signal, { onlyRunning: true });
       opened.push(async () => {
         following.abort();
         await told;

@@ -88,7 +88,7 @@ export interface SshIdentity {
 }
 
 /** Engine verbs of the ssh front, called without the API: sessions survive its outages. */
-export type SshDrivers = Pick<Engine, 'joinNetwork' | 'listenUnix' | 'openExec' | 'exec'>;
+export type SshBackend = Pick<Engine, 'joinNetwork' | 'listenUnix' | 'openExec' | 'exec'>;
 
 /** `poll`: requests that an open notebook page makes on its own. */
 export type TrafficKind = 'use' | 'poll';

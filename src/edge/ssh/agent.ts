@@ -1,9 +1,9 @@
 /** The client's agent, for programs inside: a socket that only this connection's sessions are told of, and that ends with it. */
 import type { Duplex } from 'node:stream';
-import type { SshDrivers } from '../../control/index.ts';
+import type { SshBackend } from '../../control/index.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { Client } from './client.ts';
-import { knock } from './forwarded-connection.ts';
+import { forwardConnection } from './forwarded-connection.ts';
 import { openAgentChannel } from './ssh2-inside.ts';
 
 const LISTEN_MS = 10_000;
@@ -13,16 +13,16 @@ export interface Agent {
   path(): Promise<string | null>;
 }
 
-export function makeAgent(client: Client, drivers: Pick<SshDrivers, 'listenUnix'>, id: InstanceId): Agent {
+export function makeAgent(client: Client, backend: Pick<SshBackend, 'listenUnix'>, id: InstanceId): Agent {
   let asked: Promise<string | null> | null = null;
 
   const arrived = (connection: Duplex): void =>
-    knock(client, connection, (opened) => openAgentChannel(client.ssh, opened));
+    forwardConnection(client, connection, (opened) => openAgentChannel(client.ssh, opened));
 
   async function listen(): Promise<string> {
-    if (client.begin() === null) throw new Error('it has too many channels');
+    if (client.tryAcquire() === null) throw new Error('it has too many channels');
     const signal = AbortSignal.any([client.gone, AbortSignal.timeout(LISTEN_MS)]);
-    const { pathInside, close } = await drivers.listenUnix(id, arrived, signal);
+    const { pathInside, close } = await backend.listenUnix(id, arrived, signal);
     if (client.gone.aborted) close();
     else client.gone.addEventListener('abort', close, { once: true });
     return pathInside;

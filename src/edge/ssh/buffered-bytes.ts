@@ -3,29 +3,29 @@
  * takes what goes beyond the window that it gave, and keeps every answer. So much is let be of one instance, and no more than is left for all
  * others; who sends more while it is too much goes.
  */
-export interface Held {
+export interface BufferedBytes {
   /** That of one instance. */
-  share(): HeldShare;
+  forInstance(): InstanceBytes;
 }
 
-export interface HeldShare {
+export interface InstanceBytes {
   /** Asked with what has come. False: it is too much. */
-  mayTake(bytes: number): boolean;
+  accept(bytes: number): boolean;
   /** Until what is answered is called. */
   watch(length: () => number): () => void;
 }
 
-export interface HeldLimits {
-  ofInstance: number;
-  ofAll: number;
+export interface BufferedBytesLimits {
+  perInstance: number;
+  total: number;
   /** As what is held is not known before it is counted. */
-  countEvery: number;
+  recountEvery: number;
 }
 
-export const heldLimits: HeldLimits = {
-  ofInstance: 128 * 1024 ** 2,
-  ofAll: 512 * 1024 ** 2,
-  countEvery: 4 * 1024 ** 2,
+export const bufferedBytesLimits: BufferedBytesLimits = {
+  perInstance: 128 * 1024 ** 2,
+  total: 512 * 1024 ** 2,
+  recountEvery: 4 * 1024 ** 2,
 };
 
 interface Instance {
@@ -33,7 +33,7 @@ interface Instance {
   bytes: number;
 }
 
-export function makeHeld({ ofInstance, ofAll, countEvery }: HeldLimits): Held {
+export function makeBufferedBytes({ perInstance, total, recountEvery }: BufferedBytesLimits): BufferedBytes {
   const instances = new Set<Instance>();
   let all = 0;
   let uncounted = 0;
@@ -46,15 +46,15 @@ export function makeHeld({ ofInstance, ofAll, countEvery }: HeldLimits): Held {
       all += one.bytes;
     }
   };
-  const isTooMuch = ({ bytes }: Instance): boolean => bytes >= Math.min(ofInstance, Math.max(1, ofAll - all));
+  const isTooMuch = ({ bytes }: Instance): boolean => bytes >= Math.min(perInstance, Math.max(1, total - all));
 
   return {
-    share() {
+    forInstance() {
       const mine: Instance = { watched: new Set(), bytes: 0 };
       return {
-        mayTake(bytes) {
+        accept(bytes) {
           uncounted += bytes;
-          if (uncounted < countEvery && !isTooMuch(mine)) return true;
+          if (uncounted < recountEvery && !isTooMuch(mine)) return true;
           count();
           return !isTooMuch(mine);
         },

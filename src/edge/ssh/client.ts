@@ -8,9 +8,9 @@ import { setMaxListeners } from 'node:events';
 import type { Connection, ServerChannel } from 'ssh2';
 import type { Log } from '../../control/index.ts';
 import { isExchangingKeys, outgoingOf } from './ssh2-inside.ts';
-import { makeBusy, type Busy } from './busy.ts';
-import type { HeldShare } from './buffered-bytes.ts';
-import { makeOutlet, type Outlet } from './write-queue.ts';
+import { makeBackpressure, type Backpressure } from './backpressure.ts';
+import type { InstanceBytes } from './buffered-bytes.ts';
+import { makeWriteQueue, type WriteQueue } from './write-queue.ts';
 import { makeLimit, type TryAcquire } from '../../async/limits.ts';
 
 const MOST_CHANNELS = 512;
@@ -26,10 +26,10 @@ export interface Client {
   /** Aborts when it ends. */
   gone: AbortSignal;
   /** To be called with each channel as it is made. */
-  adopt(channel: ServerChannel): Outlet;
-  whileBusy: Busy;
+  adopt(channel: ServerChannel): WriteQueue;
+  backpressure: Backpressure;
   /** Whether one more channel is let be, or port, until what is answered is called or it ends; null: there are too many. */
-  begin: TryAcquire;
+  tryAcquire: TryAcquire;
   end(why: string): void;
 }
 
@@ -37,12 +37,12 @@ export interface ClientDeps {
   ssh: Connection;
   log: Log;
   instanceId: string;
-  held: HeldShare;
+  buffered: InstanceBytes;
   /** Channels of the instance. */
-  beginChannel: TryAcquire;
+  acquireChannel: TryAcquire;
 }
 
-export function makeClient({ ssh, log, instanceId, held, beginChannel }: ClientDeps): Client {
+export function makeClient({ ssh, log, instanceId, buffered, acquireChannel }: ClientDeps): Client {
   const ending = new AbortController();
   // Each of its channels listens.
   setMaxListeners(0, ending.signal);
@@ -58,10 +58,10 @@ export function makeClient({ ssh, log, instanceId, held, beginChannel }: ClientD
     socket.destroy();
     log.debug({ instanceId, why }, 'an ssh connection ended');
   };
-  const forgets = new Set([held.watch(() => socket.writableLength)]);
+  const forgets = new Set([buffered.watch(() => socket.writableLength)]);
   const begun = new Set<() => void>();
-  const take = makeLimit(MOST_CHANNELS, beginChannel);
-  const whileBusy = makeBusy(ssh, ending.signal);
+  const take = makeLimit(MOST_CHANNELS, acquireChannel);
+  const backpressure = makeBackpressure(ssh, ending.signal);
 
   ssh.on('error', (error) => end(error.message));
   ssh.on('end', () => end('the client left'));
@@ -72,7 +72,7 @@ export function makeClient({ ssh, log, instanceId, held, beginChannel }: ClientD
   };
   socket.on('data', ({ length }: Buffer) => {
     look();
-    if (!held.mayTake(length)) end('what it sends is taken by nobody');
+    if (!buffered.accept(length)) end('what it sends is taken by nobody');
   });
   const timer = setInterval(() => {
     // Of whoever sends nothing, too.
@@ -87,8 +87,8 @@ export function makeClient({ ssh, log, instanceId, held, beginChannel }: ClientD
     ssh,
     gone: ending.signal,
     end,
-    whileBusy,
-    begin() {
+    backpressure,
+    tryAcquire() {
       const over = ending.signal.aborted ? null : take();
       if (over === null) return null;
       const forget = (): void => {
@@ -99,7 +99,7 @@ export function makeClient({ ssh, log, instanceId, held, beginChannel }: ClientD
       return forget;
     },
     adopt(channel) {
-      const forget = held.watch(() => channel.readableLength);
+      const forget = buffered.watch(() => channel.readableLength);
       forgets.add(forget);
       channel.on('error', () => {}); // of a connection that broke: `gone` tells
       channel.stderr.on('error', () => {});
@@ -108,7 +108,7 @@ export function makeClient({ ssh, log, instanceId, held, beginChannel }: ClientD
         forget();
       });
       if (outgoingOf(channel).packetSize < LEAST_PACKET_BYTES) end('its packets are too small');
-      return makeOutlet({ channel, whileBusy, gone: ending.signal });
+      return makeWriteQueue({ channel, backpressure, gone: ending.signal });
     },
   };
 }

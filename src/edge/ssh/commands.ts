@@ -3,9 +3,9 @@
  * engine and `images/start.sh` say of the environment. The first that is written, on the terminal or else on stderr, is the number of the
  * process: signals have to find it, and an engine knows none.
  */
-import type { ExecWish, TerminalSize } from './instance-driver.ts';
+import type { ExecRequest, TerminalSize } from './instance-driver.ts';
 
-export type Begun = { kind: 'shell' } | { kind: 'command'; command: string } | { kind: 'sftp' };
+export type SessionProgram = { kind: 'shell' } | { kind: 'command'; command: string } | { kind: 'sftp' };
 
 const PROGRAM = 'berth-ssh';
 
@@ -62,13 +62,13 @@ for process in /proc/[0-9]*; do
 done
 `;
 
-export interface BeginWish {
-  begun: Begun;
+export interface SessionRequest {
+  begun: SessionProgram;
   env: Readonly<Record<string, string>>;
   terminal: TerminalSize | null;
 }
 
-export const execWish = ({ begun, env, terminal }: BeginWish): ExecWish => ({
+export const execRequest = ({ begun, env, terminal }: SessionRequest): ExecRequest => ({
   command: [
     '/bin/sh',
     '-c',

@@ -7,11 +7,11 @@ import type { ServerChannel } from 'ssh2';
 import type { Client } from './client.ts';
 import { joinStreams } from './join.ts';
 
-export type Open = (opened: (channel: ServerChannel | null) => void) => void;
+export type OpenChannel = (opened: (channel: ServerChannel | null) => void) => void;
 
-export function knock(client: Client, connection: Duplex, open: Open): void {
+export function forwardConnection(client: Client, connection: Duplex, open: OpenChannel): void {
   connection.on('error', () => {});
-  const over = client.begin();
+  const over = client.tryAcquire();
   if (over === null) return void connection.destroy();
   const refused = (): void => {
     connection.destroy();
@@ -19,7 +19,7 @@ export function knock(client: Client, connection: Duplex, open: Open): void {
   };
   const ask = async (): Promise<void> => {
     // Who reads nothing is asked nothing: those who knock wait, until there are too many.
-    for (let busy = client.whileBusy(); busy !== null; busy = client.whileBusy()) await busy;
+    for (let busy = client.backpressure(); busy !== null; busy = client.backpressure()) await busy;
     if (client.gone.aborted || connection.destroyed) return refused();
     open((channel) => {
       if (channel === null) return refused();

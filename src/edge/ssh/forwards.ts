@@ -3,7 +3,7 @@ import type { TcpipBindInfo } from 'ssh2';
 import type { Client } from './client.ts';
 import type { InstanceNetwork, NetworkConnection } from './instance-driver.ts';
 import { joinStreams } from './join.ts';
-import { knock } from './forwarded-connection.ts';
+import { forwardConnection } from './forwarded-connection.ts';
 import { makeLimit } from '../../async/limits.ts';
 
 const CONNECT_MS = 30_000;
@@ -15,11 +15,11 @@ const INSIDE = '127.0.0.1';
 export function serveForwards(client: Client, network: InstanceNetwork): void {
   const listening = new Map<string, { close(): void }>();
   /** Those that are being opened, too: what one block of the client's asks for is asked at once. */
-  const beginListening = makeLimit(MOST_LISTENING, client.begin);
+  const beginListening = makeLimit(MOST_LISTENING, client.tryAcquire);
   const within = (ms: number): AbortSignal => AbortSignal.any([client.gone, AbortSignal.timeout(ms)]);
 
   client.ssh.on('tcpip', (accept, reject, { destIP: host, destPort: port }) => {
-    const over = client.begin();
+    const over = client.tryAcquire();
     if (over === null) return reject();
     network.connect({ host, port }, within(CONNECT_MS)).then(
       (connection) => {
@@ -40,7 +40,7 @@ export function serveForwards(client: Client, network: InstanceNetwork): void {
   /** A connection to a port that the client has asked for. */
   const arrived = (asked: TcpipBindInfo, port: number, connection: NetworkConnection): void => {
     const from = connection.remoteAddress ?? INSIDE;
-    knock(client, connection, (opened) => {
+    forwardConnection(client, connection, (opened) => {
       client.ssh.forwardOut(asked.bindAddr, port, from, 0, (error, channel) => opened(error ? null : channel));
     });
   };

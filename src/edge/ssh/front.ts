@@ -9,18 +9,18 @@ import { untilAborted, withDeadline } from '../../async/abort.ts';
 import ssh2, { type Connection } from 'ssh2';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Forwarding, SshDrivers, Log } from '../../control/index.ts';
+import type { Forwarding, SshBackend, Log } from '../../control/index.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { SSH_PORT } from '../../domain/ports.ts';
 import { makeAgent } from './agent.ts';
 import { hangUpCommand } from './commands.ts';
 import { makeClient, type Client } from './client.ts';
-import type { Strangers } from './unauthenticated.ts';
+import type { UnauthenticatedConnections } from './unauthenticated.ts';
 import { serveForwards } from './forwards.ts';
 import type { InstanceNetwork, NetworkConnection } from './instance-driver.ts';
-import type { Held } from './buffered-bytes.ts';
-import { askForLogin } from './login.ts';
+import type { BufferedBytes } from './buffered-bytes.ts';
+import { authenticate } from './login.ts';
 import { makeLimit, makeTokenBucket, type KeyedLimit, type RateLimit } from '../../async/limits.ts';
 import { serveSession } from './session.ts';
 import { forgetSession } from './ssh2-inside.ts';
@@ -37,11 +37,11 @@ const GOODBYE_MS = 500;
 
 export interface FrontDeps {
   id: InstanceId;
-  drivers: SshDrivers;
+  backend: SshBackend;
   access: Forwarding['ssh'];
-  strangers: Strangers;
+  unauthenticated: UnauthenticatedConnections;
   limit: KeyedLimit;
-  held: Held;
+  buffered: BufferedBytes;
   limits: FrontLimits;
   log: Log;
 }
@@ -81,27 +81,27 @@ const algorithms = {
 class RunEnded extends Error {}
 
 export function startFront(deps: FrontDeps): Front {
-  const { id, drivers, access, strangers, limits, log } = deps;
+  const { id, backend, access, unauthenticated, limits, log } = deps;
   const ending = new AbortController();
-  const held = deps.held.share();
+  const buffered = deps.buffered.forInstance();
   const share = () => deps.limit.tryAcquire(id);
-  const beginClient = makeLimit(MOST_CLIENTS, share);
-  const beginChannel = makeLimit(MOST_CHANNELS, share);
-  const beginCommand = makeLimit(MOST_COMMANDS, share);
+  const acquireClient = makeLimit(MOST_CLIENTS, share);
+  const acquireChannel = makeLimit(MOST_CHANNELS, share);
+  const acquireCommand = makeLimit(MOST_COMMANDS, share);
   const takeToken = makeTokenBucket(limits.connectionRate, () => performance.now());
   /** With the key that each is logged in by. */
   const known = new Map<Client, string>();
   let askedAtMs = -Infinity;
 
   const welcome = (network: InstanceNetwork, ssh: Connection, toldApart: () => void): void => {
-    const client = makeClient({ ssh, log, instanceId: id, held, beginChannel });
-    const agent = makeAgent(client, drivers, id);
+    const client = makeClient({ ssh, log, instanceId: id, buffered, acquireChannel });
+    const agent = makeAgent(client, backend, id);
     client.gone.addEventListener('abort', () => known.delete(client), { once: true });
-    askForLogin({
+    authenticate({
       client,
       access: () => access(id),
       onLogin(key) {
-        const over = beginClient();
+        const over = acquireClient();
         if (over === null) return client.end('the instance, or all of them together, have too many ssh connections');
         client.gone.addEventListener('abort', over, { once: true });
         known.set(client, key);
@@ -111,7 +111,7 @@ export function startFront(deps: FrontDeps): Front {
     ssh.once('ready', () => {
       serveForwards(client, network);
       ssh.on('session', (accept, reject) => {
-        const over = client.begin();
+        const over = client.tryAcquire();
         if (over === null) return reject();
         const session = accept();
         session.once('close', () => {
@@ -119,7 +119,7 @@ export function startFront(deps: FrontDeps): Front {
           over();
         });
         const connection = connectionOf(ssh._sock);
-        serveSession({ client, agent, session, connection, drivers, id, log, begin: beginCommand });
+        serveSession({ client, agent, session, connection, backend, id, log, tryAcquire: acquireCommand });
       });
     });
   };
@@ -129,7 +129,7 @@ export function startFront(deps: FrontDeps): Front {
     const identity = await access(id);
     if (identity === null) throw new Error('the instance is gone');
     askedAtMs = performance.now();
-    const network = await drivers.joinNetwork(id, withDeadline(signal, JOIN_MS));
+    const network = await backend.joinNetwork(id, withDeadline(signal, JOIN_MS));
     const sockets = new Map<Duplex, () => void>();
     const settings = { keepaliveInterval: limits.keepaliveMs, keepaliveCountMax: limits.keepalives };
     const server = new ssh2.Server({ hostKeys: [identity.hostKey], ident: 'Berth', algorithms, ...settings });
@@ -141,16 +141,16 @@ export function startFront(deps: FrontDeps): Front {
     const arrived = (socket: NetworkConnection): void => {
       socket.on('error', () => {});
       if (!takeToken()) return void socket.destroy();
-      const leave = (): void => void socket.destroy();
-      const late = setTimeout(leave, limits.loginMs);
-      const forget = strangers.add({ instanceId: id, address: socket.remoteAddress ?? '', leave });
+      const close = (): void => void socket.destroy();
+      const late = setTimeout(close, limits.loginMs);
+      const forget = unauthenticated.add({ instanceId: id, address: socket.remoteAddress ?? '', close });
       const toldApart = (): void => {
         clearTimeout(late);
         forget();
       };
       sockets.set(socket, toldApart);
       // Of no use to anybody half open.
-      socket.once('end', leave);
+      socket.once('end', close);
       socket.once('close', () => {
         sockets.delete(socket);
         toldApart();
@@ -173,7 +173,7 @@ export function startFront(deps: FrontDeps): Front {
 
   /** Terminals of a process that was killed: nobody else serves ssh there, and nobody comes back to them. */
   function hangUpLeftBehind(signal: AbortSignal): void {
-    drivers.exec(id, hangUpCommand, withDeadline(signal, JOIN_MS)).catch((error: unknown) => {
+    backend.exec(id, hangUpCommand, withDeadline(signal, JOIN_MS)).catch((error: unknown) => {
       if (!signal.aborted) log.debug({ id, err: error }, 'could not look for terminals that were left behind');
     });
   }

@@ -1,14 +1,14 @@
-import type { Forwarding, GatewayRoute, SshDrivers, RouteUpdate, Log } from '../../control/index.ts';
+import type { Forwarding, GatewayRoute, SshBackend, RouteUpdate, Log } from '../../control/index.ts';
 import type { InstanceId } from '../../domain/ids.ts';
-import { heldLimits, makeHeld } from './buffered-bytes.ts';
+import { bufferedBytesLimits, makeBufferedBytes } from './buffered-bytes.ts';
 import { makeKeyedLimit } from '../../async/limits.ts';
-import { makeStrangers, strangerLimits } from './unauthenticated.ts';
+import { makeUnauthenticatedConnections, unauthenticatedLimits } from './unauthenticated.ts';
 import { frontLimits, startFront, type Front, type FrontLimits } from './front.ts';
 
 const CHECK_EVERY_MS = 10_000;
 
 export interface SshFrontsDeps {
-  drivers: SshDrivers;
+  backend: SshBackend;
   access: Forwarding['ssh'];
   log: Log;
   /** So many may be open for all instances together: connections, ports and commands. */
@@ -19,19 +19,19 @@ export interface SshFrontsDeps {
 
 export interface SshFronts {
   /** What the routes are: all, or what changed. */
-  told(told: RouteUpdate): void;
+  update(told: RouteUpdate): void;
   stop(): Promise<void>;
 }
 
 export function makeSshFronts(deps: SshFrontsDeps): SshFronts {
-  const { drivers, access, log, files, checkEveryMs = CHECK_EVERY_MS } = deps;
+  const { backend, access, log, files, checkEveryMs = CHECK_EVERY_MS } = deps;
   const limits = { ...frontLimits, ...deps.limits };
   const fronts = new Map<InstanceId, Front>();
-  const mostStrangers = Math.min(strangerLimits.ofAll, Math.ceil(files / 4));
-  const strangers = makeStrangers({ ...strangerLimits, ofAll: mostStrangers });
+  const maxUnauthenticated = Math.min(unauthenticatedLimits.total, Math.ceil(files / 4));
+  const unauthenticated = makeUnauthenticatedConnections({ ...unauthenticatedLimits, total: maxUnauthenticated });
   // Each instance may take what is left, which always leaves permits for the next.
-  const limit = makeKeyedLimit({ total: files - mostStrangers, perKey: (free) => free });
-  const held = makeHeld(heldLimits);
+  const limit = makeKeyedLimit({ total: files - maxUnauthenticated, perKey: (free) => free });
+  const buffered = makeBufferedBytes(bufferedBytesLimits);
   const stopping = new Set<Promise<void>>();
   let snapshot = new Set<string>();
   let isOver = false;
@@ -45,7 +45,8 @@ export function makeSshFronts(deps: SshFrontsDeps): SshFronts {
   };
   const heard = ({ instanceId: id, sshFront }: GatewayRoute): void => {
     if (!sshFront) leave(id);
-    else if (!fronts.has(id)) fronts.set(id, startFront({ id, drivers, access, strangers, limit, held, limits, log }));
+    else if (!fronts.has(id))
+      fronts.set(id, startFront({ id, backend, access, unauthenticated, limit, buffered, limits, log }));
   };
 
   const timer = setInterval(() => {
@@ -57,7 +58,7 @@ export function makeSshFronts(deps: SshFrontsDeps): SshFronts {
   timer.unref();
 
   return {
-    told({ snapshot: part, routes, gone }) {
+    update({ snapshot: part, routes, gone }) {
       if (isOver) return;
       for (const route of routes) heard(route);
       for (const id of fronts.keys()) if (gone.includes(id)) leave(id);

@@ -2,7 +2,7 @@
 import type { AuthContext, PublicKeyAuthContext } from 'ssh2';
 import type { Forwarding } from '../../control/index.ts';
 import type { Client } from './client.ts';
-import { proves } from './signature.ts';
+import { isValidSignature } from './signature.ts';
 
 /** An agent offers its keys one by one; each is a try. */
 const MOST_TRIES = 20;
@@ -14,7 +14,7 @@ export interface LoginDeps {
   onLogin: (key: string) => void;
 }
 
-export function askForLogin({ client, access, onLogin }: LoginDeps): void {
+export function authenticate({ client, access, onLogin }: LoginDeps): void {
   let tries = 0;
 
   /** `offered`: it is a good key, and what proves it comes with the next try. */
@@ -25,7 +25,7 @@ export function askForLogin({ client, access, onLogin }: LoginDeps): void {
     if (identity === null || !identity.keys.includes(key)) return 'refused';
     if (asked.signature === undefined || asked.blob === undefined) return 'offered';
     const proof = { type: asked.key.algo, blob: asked.key.data, hash: asked.hashAlgo };
-    if (!proves({ ...proof, signed: asked.blob, signature: asked.signature })) return 'refused';
+    if (!isValidSignature({ ...proof, signed: asked.blob, signature: asked.signature })) return 'refused';
     // Its leave was taken while that was asked for.
     if (client.gone.aborted) return 'refused';
     onLogin(key);

@@ -10,14 +10,14 @@
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';
 import type { ServerChannel } from 'ssh2';
-import type { SshDrivers, Log } from '../../control/index.ts';
+import type { SshBackend, Log } from '../../control/index.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { Client } from './client.ts';
-import { execWish, readPid, signalCommand, signalNumbers, type BeginWish } from './commands.ts';
+import { execRequest, readPid, signalCommand, signalNumbers, type SessionRequest } from './commands.ts';
 import type { OpenExec, TerminalSize } from './instance-driver.ts';
 import { feed } from './join.ts';
-import type { Outlet } from './write-queue.ts';
+import type { WriteQueue } from './write-queue.ts';
 import type { TryAcquire } from '../../async/limits.ts';
 
 const OPEN_MS = 30_000;
@@ -34,14 +34,14 @@ const BY_SIGNAL = 128;
 
 export interface ProgramDeps {
   client: Client;
-  drivers: Pick<SshDrivers, 'openExec' | 'exec'>;
+  backend: Pick<SshBackend, 'openExec' | 'exec'>;
   id: InstanceId;
   log: Log;
   /** As long as it is there: also after its client has left. Null: there are too many. */
-  begin: TryAcquire;
+  tryAcquire: TryAcquire;
   channel: ServerChannel;
-  outlet: Outlet;
-  wish: () => Promise<BeginWish>;
+  output: WriteQueue;
+  request: () => Promise<SessionRequest>;
 }
 
 export interface Program {
@@ -52,7 +52,7 @@ export interface Program {
 }
 
 export function runProgram(deps: ProgramDeps): Program {
-  const { client, drivers, id, log, channel, outlet } = deps;
+  const { client, backend, id, log, channel, output } = deps;
   let exec: OpenExec | null = null;
   const { promise: pid, resolve: knowPid } = Promise.withResolvers<number | null>();
   let hasEnded = false;
@@ -63,23 +63,23 @@ export function runProgram(deps: ProgramDeps): Program {
   const signals = oneByOne(async (signal: string) => {
     const leader = await pid;
     if (leader === null || hasEnded) return;
-    await drivers.exec(id, signalCommand(signal, leader), AbortSignal.timeout(SIGNAL_MS)).catch((error: unknown) => {
+    await backend.exec(id, signalCommand(signal, leader), AbortSignal.timeout(SIGNAL_MS)).catch((error: unknown) => {
       log.debug({ id, err: error }, 'a signal of an ssh session was not delivered');
     });
   });
   const sizes = oneByOne(async (size: TerminalSize) => exec?.resize(size).catch(() => {}));
 
   async function run(): Promise<void> {
-    const over = deps.begin();
+    const over = deps.tryAcquire();
     if (over === null)
       return refuse(
         'this instance, or all of them together, have too many commands open; end some of them, or close other sessions',
       );
     try {
-      const wish = await deps.wish();
+      const wish = await deps.request();
       if (client.gone.aborted) return;
       const opening = AbortSignal.any([client.gone, AbortSignal.timeout(OPEN_MS)]);
-      exec = await drivers.openExec(id, execWish(wish), opening);
+      exec = await backend.openExec(id, execRequest(wish), opening);
       await carry(exec, wish.terminal);
     } finally {
       knowPid(null);
@@ -89,7 +89,7 @@ export function runProgram(deps: ProgramDeps): Program {
 
   async function carry(opened: OpenExec, terminal: TerminalSize | null): Promise<void> {
     const hasTerminal = terminal !== null;
-    const leave = makeLeave(hasTerminal, signals.instead);
+    const leave = makeHangUp(hasTerminal, signals.instead);
     // Listened to before anything is waited for: it may end at once.
     const exited = opened.exited.then(
       (code) => ({ code }),
@@ -106,12 +106,12 @@ export function runProgram(deps: ProgramDeps): Program {
       if (client.gone.aborted || isClosed) left();
       const [first, other] = hasTerminal ? [opened.stdout, opened.stderr] : [opened.stderr, opened.stdout];
       // The other stream is read meanwhile: either holds up both, and what was written first need not come first.
-      const begun = takePid(first).then(knowPid);
+      const begun = stripPid(first).then(knowPid);
       // What is typed before would be echoed before the number.
       if (hasTerminal) await begun;
       feed(channel, opened.stdin);
       const write = async (bytes: Buffer, to: 'stdout' | 'stderr'): Promise<void> => {
-        if (!(await outlet.write(bytes, to))) leave.wrote();
+        if (!(await output.write(bytes, to))) leave.wrote();
       };
       await Promise.all([
         begun.then(() => readAll(first, (bytes) => write(bytes, hasTerminal ? 'stdout' : 'stderr'))),
@@ -131,7 +131,7 @@ export function runProgram(deps: ProgramDeps): Program {
     if (client.gone.aborted) return;
     const signal = [...sent].find((name) => code === BY_SIGNAL + (signalNumbers[name] ?? 0));
     if (code === null) {
-      await outlet.write(Buffer.from('the instance has ended, and this session with it\r\n'), 'stderr');
+      await output.write(Buffer.from('the instance has ended, and this session with it\r\n'), 'stderr');
       channel.exit('KILL', false, '');
     } else if (signal !== undefined) channel.exit(signal, false, '');
     else channel.exit(code);
@@ -140,7 +140,7 @@ export function runProgram(deps: ProgramDeps): Program {
   }
 
   async function refuse(why: string): Promise<void> {
-    await outlet.write(Buffer.from(`${why}\r\n`), 'stderr');
+    await output.write(Buffer.from(`${why}\r\n`), 'stderr');
     if (client.gone.aborted) return;
     channel.exit(NOT_BEGUN);
     channel.end();
@@ -196,7 +196,7 @@ function oneByOne<T>(deed: (asked: T) => Promise<unknown>): { also(asked: T): vo
 }
 
 /** What a command is told of a client that is gone: that alone, and nothing more of what the client wanted. */
-function makeLeave(hasTerminal: boolean, kill: (signal: string) => void) {
+function makeHangUp(hasTerminal: boolean, kill: (signal: string) => void) {
   let timer: NodeJS.Timeout | null = null;
   let next = 0;
   return {
@@ -218,7 +218,7 @@ function makeLeave(hasTerminal: boolean, kill: (signal: string) => void) {
 }
 
 /** Takes the number of the process off what it writes. */
-async function takePid(stream: Readable): Promise<number | null> {
+async function stripPid(stream: Readable): Promise<number | null> {
   const parts: Buffer[] = [];
   for (;;) {
     const bytes: Buffer | null = stream.read();

@@ -2,7 +2,7 @@
 import type { PseudoTtyInfo, ServerChannel, Session } from 'ssh2';
 import type { Agent } from './agent.ts';
 import type { Client } from './client.ts';
-import { mayBeSet, type Begun } from './commands.ts';
+import { mayBeSet, type SessionProgram } from './commands.ts';
 import type { TerminalSize } from './instance-driver.ts';
 import { runProgram, type Program, type ProgramDeps } from './program.ts';
 
@@ -10,7 +10,7 @@ const MOST_VARIABLES = 128;
 const MOST_TEXT = 32 * 1024;
 const LARGEST_TERMINAL = 4_096;
 
-export interface SessionDeps extends Omit<ProgramDeps, 'channel' | 'outlet' | 'wish'> {
+export interface SessionDeps extends Omit<ProgramDeps, 'channel' | 'output' | 'request'> {
   client: Client;
   agent: Agent;
   session: Session;
@@ -59,14 +59,14 @@ export function serveSession(deps: SessionDeps): void {
 
   session.once('close', () => program?.leave());
 
-  const run = (begun: Begun, channel: ServerChannel): void => {
-    const outlet = client.adopt(channel);
-    const wish = async () => {
+  const run = (begun: SessionProgram, channel: ServerChannel): void => {
+    const output = client.adopt(channel);
+    const request = async () => {
       const socket = wantsAgent ? await agent.path() : null;
       // What of its size has changed meanwhile comes with it.
       return { begun, terminal, env: socket === null ? env : { ...env, SSH_AUTH_SOCK: socket } };
     };
-    program = runProgram({ ...deps, channel, outlet, wish });
+    program = runProgram({ ...deps, channel, output, request });
   };
   session.on('shell', (accept) => run({ kind: 'shell' }, accept()));
   session.on('exec', (accept, reject, { command }) => {

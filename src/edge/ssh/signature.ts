@@ -7,7 +7,7 @@
  */
 import { createHash, createPublicKey, verify, type JsonWebKey, type KeyObject } from 'node:crypto';
 
-export interface Proof {
+export interface SignatureProof {
   /** As the client names its key: `ssh-rsa` also for what is signed with SHA-2. */
   type: string;
   /** The public key, as `ssh-keygen` writes it in base64. */
@@ -32,7 +32,7 @@ const curves: Readonly<Record<string, { name: string; hash: string; bytes: numbe
 const rsaHashes: readonly (string | undefined)[] = ['sha256', 'sha512'];
 
 /** False for whatever can't be read, too. */
-export function proves(proof: Proof): boolean {
+export function isValidSignature(proof: SignatureProof): boolean {
   try {
     return holds(proof);
   } catch {
@@ -40,7 +40,7 @@ export function proves(proof: Proof): boolean {
   }
 }
 
-function holds({ type, blob, hash, signed, signature }: Proof): boolean {
+function holds({ type, blob, hash, signed, signature }: SignatureProof): boolean {
   const key = readerOf(blob);
   if (key.text() !== type) return false;
   switch (type) {
@@ -59,13 +59,13 @@ function holds({ type, blob, hash, signed, signature }: Proof): boolean {
     }
     case 'sk-ssh-ed25519@openssh.com': {
       const point = key.bytes();
-      const { made, text } = bySecurityKey({ application: key.bytes(), signed, signature });
+      const { made, text } = securityKeySignature({ application: key.bytes(), signed, signature });
       return text !== null && verify(null, text, ed25519(point), made);
     }
     case 'sk-ecdsa-sha2-nistp256@openssh.com': {
       const curve = curveOf(key.text());
       const point = pointOn(curve, key.bytes());
-      const { made, text } = bySecurityKey({ application: key.bytes(), signed, signature });
+      const { made, text } = securityKeySignature({ application: key.bytes(), signed, signature });
       const numbers = readerOf(made);
       const [r, s] = [fixed(numbers.bytes(), curve.bytes), fixed(numbers.bytes(), curve.bytes)];
       return text !== null && verify(curve.hash, text, ecdsaKey(point), Buffer.concat([r, s]));
@@ -78,7 +78,7 @@ function holds({ type, blob, hash, signed, signature }: Proof): boolean {
 const ecdsaKey = (key: KeyObject) => ({ key, dsaEncoding: 'ieee-p1363' as const });
 
 /** What a security key signs in place of the text; null when nobody touched it. */
-function bySecurityKey(given: { application: Buffer; signed: Buffer; signature: Buffer }): {
+function securityKeySignature(given: { application: Buffer; signed: Buffer; signature: Buffer }): {
   made: Buffer;
   text: Buffer | null;
 } {

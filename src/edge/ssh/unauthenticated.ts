@@ -4,36 +4,36 @@
  * come from one address, as through an engine's own proxy; whoever knows their key is through within a moment.
  */
 
-export interface Stranger {
+export interface UnauthenticatedConnection {
   instanceId: string;
   address: string;
   /** Cuts the connection. */
-  leave: () => void;
+  close: () => void;
 }
 
-export interface StrangerLimits {
-  ofAddress: number;
-  ofInstance: number;
-  ofAll: number;
+export interface UnauthenticatedLimits {
+  perAddress: number;
+  perInstance: number;
+  total: number;
 }
 
-export const strangerLimits: StrangerLimits = { ofAddress: 32, ofInstance: 64, ofAll: 1_024 };
+export const unauthenticatedLimits: UnauthenticatedLimits = { perAddress: 32, perInstance: 64, total: 1_024 };
 
-export interface Strangers {
+export interface UnauthenticatedConnections {
   /** Answers what takes the stranger out again: gone, or somebody known. */
-  add(stranger: Stranger): () => void;
+  add(stranger: UnauthenticatedConnection): () => void;
 }
 
-export function makeStrangers(limits: StrangerLimits): Strangers {
+export function makeUnauthenticatedConnections(limits: UnauthenticatedLimits): UnauthenticatedConnections {
   // In the order of their coming.
-  const all = new Set<Stranger>();
+  const all = new Set<UnauthenticatedConnection>();
   return {
     add(stranger) {
       all.add(stranger);
-      const one = whoGoes([...all], stranger, limits);
+      const one = connectionToClose([...all], stranger, limits);
       if (one !== null) {
         all.delete(one);
-        one.leave();
+        one.close();
       }
       return () => void all.delete(stranger);
     },
@@ -41,16 +41,23 @@ export function makeStrangers(limits: StrangerLimits): Strangers {
 }
 
 /** Pure. `all`: the oldest first, with the one who has just come. */
-export function whoGoes(all: readonly Stranger[], comer: Stranger, limits: StrangerLimits): Stranger | null {
+export function connectionToClose(
+  all: readonly UnauthenticatedConnection[],
+  comer: UnauthenticatedConnection,
+  limits: UnauthenticatedLimits,
+): UnauthenticatedConnection | null {
   const atInstance = all.filter(({ instanceId }) => instanceId === comer.instanceId);
   const ofAddress = atInstance.filter(({ address }) => address === comer.address);
-  if (ofAddress.length > limits.ofAddress) return ofAddress[0] ?? null;
-  if (atInstance.length > limits.ofInstance) return oldestOfMost(atInstance, ({ address }) => address);
-  if (all.length > limits.ofAll) return oldestOfMost(all, ({ instanceId }) => instanceId);
+  if (ofAddress.length > limits.perAddress) return ofAddress[0] ?? null;
+  if (atInstance.length > limits.perInstance) return oldestOfLargestGroup(atInstance, ({ address }) => address);
+  if (all.length > limits.total) return oldestOfLargestGroup(all, ({ instanceId }) => instanceId);
   return null;
 }
 
-function oldestOfMost(all: readonly Stranger[], groupOf: (one: Stranger) => string): Stranger | null {
+function oldestOfLargestGroup(
+  all: readonly UnauthenticatedConnection[],
+  groupOf: (one: UnauthenticatedConnection) => string,
+): UnauthenticatedConnection | null {
   const groups = Map.groupBy(all, groupOf);
   const [largest] = [...groups.values()].toSorted((a, b) => b.length - a.length);
   return largest?.[0] ?? null;

@@ -3,22 +3,22 @@
  * window allows (4 GB, if it says so) and whatever is written while keys are exchanged; and it mixes stdout and stderr up once both wait.
  */
 import type { ServerChannel } from 'ssh2';
-import type { Busy } from './busy.ts';
+import type { Backpressure } from './backpressure.ts';
 import { forgetWritten, outgoingOf } from './ssh2-inside.ts';
 
-export interface Outlet {
+export interface WriteQueue {
   /** Resolves when there is room for the next; false: the channel, or the client, is gone. */
   write(bytes: Buffer, to: 'stdout' | 'stderr'): Promise<boolean>;
 }
 
-export interface OutletDeps {
+export interface WriteQueueDeps {
   channel: ServerChannel;
   /** Of the whole connection. */
-  whileBusy: Busy;
+  backpressure: Backpressure;
   gone: AbortSignal;
 }
 
-export function makeOutlet({ channel, whileBusy, gone }: OutletDeps): Outlet {
+export function makeWriteQueue({ channel, backpressure, gone }: WriteQueueDeps): WriteQueue {
   let isGone = false;
   let written = (): void => {};
   let turn: Promise<unknown> = Promise.resolve();
@@ -32,7 +32,7 @@ export function makeOutlet({ channel, whileBusy, gone }: OutletDeps): Outlet {
   if (gone.aborted) end();
 
   async function put(bytes: Buffer, to: 'stdout' | 'stderr'): Promise<boolean> {
-    for (let busy = whileBusy(); busy !== null && !isGone; busy = whileBusy()) await busy;
+    for (let full = backpressure(); full !== null && !isGone; full = backpressure()) await full;
     if (isGone || outgoingOf(channel).state !== 'open') return false;
     const stream = to === 'stderr' ? channel.stderr : channel;
     await new Promise<void>((resolve) => {

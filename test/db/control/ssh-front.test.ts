@@ -64,14 +64,14 @@ onBothEngines('ssh for images without sshd', (open) => {
     const { routeTable, forwarding } = world.running.control;
     const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
     const fronts = makeSshFronts({
-      drivers: world.engine,
+      backend: world.engine,
       access: forwarding.ssh,
       log,
       files: 1_000,
       checkEveryMs: 100,
     });
     const ending = new AbortController();
-    const following = routeTable.follow((told: RouteUpdate) => fronts.told(told), ending.signal);
+    const following = routeTable.follow((told: RouteUpdate) => fronts.update(told), ending.signal);
     onTestFinished(async () => {
       ending.abort();
       await following;

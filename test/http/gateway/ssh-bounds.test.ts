@@ -7,8 +7,8 @@ import type { Client as Ssh2Client, ClientChannel, Connection, ServerChannel } f
 import { expect, test, vi } from 'vitest';
 import { makeClient, type Client } from '../../../src/edge/ssh/client.ts';
 import { serveForwards } from '../../../src/edge/ssh/forwards.ts';
-import { makeHeld } from '../../../src/edge/ssh/buffered-bytes.ts';
-import { knock } from '../../../src/edge/ssh/forwarded-connection.ts';
+import { makeBufferedBytes } from '../../../src/edge/ssh/buffered-bytes.ts';
+import { forwardConnection } from '../../../src/edge/ssh/forwarded-connection.ts';
 import { makeKeyedLimit, makeLimit } from '../../../src/async/limits.ts';
 import { runProgram } from '../../../src/edge/ssh/program.ts';
 import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';
@@ -34,7 +34,7 @@ test('sizes and signals without end are one resize and one command under way; th
   const kills: { signal: string; done: () => void }[] = [];
   const program = runProgram({
     client: fakeClient({}),
-    drivers: {
+    backend: {
       openExec: async () => ({
         stdin: new PassThrough(),
         stdout,
@@ -51,10 +51,10 @@ test('sizes and signals without end are one resize and one command under way; th
     },
     id: ID,
     log: silent,
-    begin: () => () => {},
+    tryAcquire: () => () => {},
     channel: Object.assign(new PassThrough(), { exit: () => {} }) as unknown as ServerChannel,
-    outlet: { write: async () => true },
-    wish: async () => ({ begun: { kind: 'shell' }, terminal: { columns: 80, rows: 24 }, env: {} }),
+    output: { write: async () => true },
+    request: async () => ({ begun: { kind: 'shell' }, terminal: { columns: 80, rows: 24 }, env: {} }),
   });
   stdout.write('42\n');
   await expect.poll(() => (program.resize({ columns: 1, rows: 1 }), resizes.length)).toBe(1);
@@ -137,12 +137,12 @@ test('who knocks while the client takes nothing waits, and is not asked for once
   let free = (): void => {};
   let busy: Promise<void> | null = new Promise((resolve) => (free = resolve));
   const places = makeLimit(2, () => () => {});
-  const client = fakeClient({ whileBusy: () => busy, begin: places });
+  const client = fakeClient({ backpressure: () => busy, tryAcquire: places });
   const asked: string[] = [];
   const [stays, leaves, tooMany] = [new PassThrough(), new PassThrough(), new PassThrough()];
-  knock(client, stays, () => void asked.push('stays'));
-  knock(client, leaves, () => void asked.push('leaves'));
-  knock(client, tooMany, () => void asked.push('too many'));
+  forwardConnection(client, stays, () => void asked.push('stays'));
+  forwardConnection(client, leaves, () => void asked.push('leaves'));
+  forwardConnection(client, tooMany, () => void asked.push('too many'));
   expect(tooMany.destroyed).toBe(true);
   leaves.destroy();
   await sleep(10);
@@ -270,24 +270,24 @@ test('a client of an instance that has all its places is refused channels; when 
 });
 
 test('of what is held an instance has no more than is left, nor more than its own bound, and others go on', () => {
-  const held = makeHeld({ ofInstance: 100, ofAll: 240, countEvery: 10 });
+  const held = makeBufferedBytes({ perInstance: 100, total: 240, recountEvery: 10 });
   const hold = (bytes: number) => {
-    const share = held.share();
+    const share = held.forInstance();
     const at = { bytes };
     return { at, share, forget: share.watch(() => at.bytes) };
   };
   const a = hold(99);
-  expect(a.share.mayTake(1)).toBe(true);
+  expect(a.share.accept(1)).toBe(true);
   a.at.bytes = 100;
-  expect(a.share.mayTake(10)).toBe(false);
+  expect(a.share.accept(10)).toBe(false);
   a.at.bytes = 90;
   const b = hold(90);
   // Sixty are left of all.
-  expect(a.share.mayTake(10)).toBe(false);
+  expect(a.share.accept(10)).toBe(false);
   const c = hold(20);
-  expect(c.share.mayTake(10)).toBe(true);
+  expect(c.share.accept(10)).toBe(true);
   b.forget();
-  expect(a.share.mayTake(1)).toBe(true);
+  expect(a.share.accept(1)).toBe(true);
 });
 
 test('who reads nothing is found out also when they send nothing', () => {
@@ -295,9 +295,9 @@ test('who reads nothing is found out also when they send nothing', () => {
   onCleanup(async () => void vi.useRealTimers());
   const socket = Object.assign(new PassThrough(), { destroy: () => {} });
   const ssh = Object.assign(new EventEmitter(), { _sock: socket, _protocol: { _kexinit: undefined } });
-  const held = makeHeld({ ofInstance: 1e9, ofAll: 1e9, countEvery: 1 }).share();
-  const deps = { ssh: ssh as unknown as Connection, log: silent, instanceId: ID, held };
-  const { gone } = makeClient({ ...deps, beginChannel: () => () => {} });
+  const held = makeBufferedBytes({ perInstance: 1e9, total: 1e9, recountEvery: 1 }).forInstance();
+  const deps = { ssh: ssh as unknown as Connection, log: silent, instanceId: ID, buffered: held };
+  const { gone } = makeClient({ ...deps, acquireChannel: () => () => {} });
   vi.advanceTimersByTime(10_000);
   expect(gone.aborted).toBe(false);
   Object.defineProperty(socket, 'writableLength', { value: 33 * 1024 ** 2 });

@@ -10,7 +10,7 @@ import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { Client, utils, type ConnectConfig } from 'ssh2';
-import type { GatewayRoute, SshDrivers } from '../../../src/control/index.ts';
+import type { GatewayRoute, SshBackend } from '../../../src/control/index.ts';
 import type { SshIdentity } from '../../../src/control/routing/gateway-types.ts';
 import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';
 import { EngineFault } from '../../../src/domain/engine-fault.ts';
@@ -77,7 +77,7 @@ export const told = (id: InstanceId, sshFront: boolean) => ({
 
 export async function openRoom(
   keys: KeyPair[],
-  more: Partial<SshFrontsDeps> & { digit?: string; openExec?: SshDrivers['openExec'] } = {},
+  more: Partial<SshFrontsDeps> & { digit?: string; openExec?: SshBackend['openExec'] } = {},
 ): Promise<Room> {
   const id = idOf(more.digit ?? '1');
   const execs: FakeExec[] = [];
@@ -90,7 +90,7 @@ export async function openRoom(
   let run = Promise.withResolvers<void>();
   const children = new Set<number>();
 
-  const drivers: SshDrivers = {
+  const backend: SshBackend = {
     async joinNetwork() {
       const servers = new Set<Server>();
       const { promise: ended } = run;
@@ -175,14 +175,14 @@ export async function openRoom(
     asked.count += 1;
     return asking === id ? { ...identity } : null;
   };
-  const fronts = makeSshFronts({ drivers, access, log, files: 8_192, ...more });
+  const fronts = makeSshFronts({ backend, access, log, files: 8_192, ...more });
   const clients = new Set<Client>();
   onCleanup(async () => {
     for (const client of clients) client.destroy();
     await fronts.stop();
     for (const pid of children) process.kill(-pid, 'SIGKILL');
   });
-  fronts.told(told(id, true));
+  fronts.update(told(id, true));
   while (port === 0) await new Promise((resolve) => setTimeout(resolve, 5));
 
   return {

@@ -338,7 +338,7 @@ test('a stopped instance cuts its sessions, and answers again by itself with the
   await room.login(mine, { hostVerifier });
   expect(hostKeys[1]).toBe(hostKeys[0]);
   const port = room.port();
-  room.fronts.told(routeTold(room.id, false));
+  room.fronts.update(routeTold(room.id, false));
   await expect.poll(() => room.accepted.size).toBe(0);
   await expect(once(connect(port, '127.0.0.1'), 'connect')).rejects.toThrow(/ECONNREFUSED/);
 });

@@ -1,32 +1,40 @@
 /** The pure parts of the ssh front: who yields to whom, how fast, and how commands are begun. */
 import { execFileSync } from 'node:child_process';
 import { expect, test } from 'vitest';
-import { execWish, mayBeSet, readPid } from '../../../src/edge/ssh/commands.ts';
-import { makeStrangers, whoGoes, type Stranger } from '../../../src/edge/ssh/unauthenticated.ts';
+import { execRequest, mayBeSet, readPid } from '../../../src/edge/ssh/commands.ts';
+import {
+  makeUnauthenticatedConnections,
+  connectionToClose,
+  type UnauthenticatedConnection,
+} from '../../../src/edge/ssh/unauthenticated.ts';
 
-const limits = { ofAddress: 3, ofInstance: 5, ofAll: 8 };
-const stranger = (instanceId: string, address: string): Stranger => ({ instanceId, address, leave: () => {} });
+const limits = { perAddress: 3, perInstance: 5, total: 8 };
+const stranger = (instanceId: string, address: string): UnauthenticatedConnection => ({
+  instanceId,
+  address,
+  close: () => {},
+});
 
 test('whoever comes is let try; the oldest of the largest crowd goes for it', () => {
   const a = Array.from({ length: 4 }, () => stranger('one', 'a'));
   const [first, second] = a;
-  expect(whoGoes(a.slice(0, 3), stranger('one', 'a'), limits)).toBeNull();
-  expect(whoGoes(a, a[3] ?? stranger('', ''), limits)).toBe(first);
+  expect(connectionToClose(a.slice(0, 3), stranger('one', 'a'), limits)).toBeNull();
+  expect(connectionToClose(a, a[3] ?? stranger('', ''), limits)).toBe(first);
   // Three of one address and three of others: the instance is full, and the owner who comes last stays.
   const others = ['b', 'c', 'owner'].map((address) => stranger('one', address));
   const full = [...others.slice(0, 2), ...a.slice(1), ...others.slice(2)];
-  expect(whoGoes(full, others[2] ?? stranger('', ''), limits)).toBe(second);
+  expect(connectionToClose(full, others[2] ?? stranger('', ''), limits)).toBe(second);
   // All together: an instance that few try is not made to pay for one that many do.
   const few = [stranger('two', 'x'), ...Array.from({ length: 5 }, (_, n) => stranger('one', `${n}`))];
   const last = [stranger('three', 'y'), stranger('two', 'z'), stranger('two', 'w')];
-  expect(whoGoes([...few, ...last], last[2] ?? stranger('', ''), limits)).toBe(few[1]);
+  expect(connectionToClose([...few, ...last], last[2] ?? stranger('', ''), limits)).toBe(few[1]);
 });
 
 test('a crowd cuts who has to go, once, and forgets who is known', () => {
   const cut: string[] = [];
-  const strangers = makeStrangers({ ofAddress: 2, ofInstance: 9, ofAll: 9 });
+  const strangers = makeUnauthenticatedConnections({ perAddress: 2, perInstance: 9, total: 9 });
   const add = (name: string): (() => void) =>
-    strangers.add({ instanceId: 'one', address: 'a', leave: () => void cut.push(name) });
+    strangers.add({ instanceId: 'one', address: 'a', close: () => void cut.push(name) });
   add('first');
   const known = add('second');
   add('third');
@@ -72,8 +80,8 @@ test('variables of the client are set, but none that decides what runs', () => {
   expect(mayBeSet('EDITOR', 'a\0b')).toBe(false);
 });
 
-const ran = (given: Parameters<typeof execWish>[0]['begun'], env: Record<string, string> = {}): string => {
-  const [program = '', ...args] = execWish({ begun: given, env: {}, terminal: null }).command;
+const ran = (given: Parameters<typeof execRequest>[0]['begun'], env: Record<string, string> = {}): string => {
+  const [program = '', ...args] = execRequest({ begun: given, env: {}, terminal: null }).command;
   return execFileSync(program, args, { env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
 };
 

@@ -1,7 +1,7 @@
 /** A key is proven by its private half alone, whatever its type, and by nothing that only looks like it. */
 import { createHash, generateKeyPairSync, randomBytes, sign, type KeyObject } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { proves, type Proof } from '../../../src/edge/ssh/signature.ts';
+import { isValidSignature, type SignatureProof } from '../../../src/edge/ssh/signature.ts';
 import { field, mpint } from '../../fixtures/ssh-wire.ts';
 
 const jwkPart = (key: KeyObject, name: 'x' | 'y' | 'n' | 'e'): Buffer =>
@@ -9,14 +9,14 @@ const jwkPart = (key: KeyObject, name: 'x' | 'y' | 'n' | 'e'): Buffer =>
 const sha256 = (bytes: Buffer | string): Buffer => createHash('sha256').update(bytes).digest();
 const signed = randomBytes(200);
 
-function ed25519(): Proof & { privateKey: KeyObject } {
+function ed25519(): SignatureProof & { privateKey: KeyObject } {
   const { publicKey, privateKey } = generateKeyPairSync('ed25519');
   const type = 'ssh-ed25519';
   const blob = Buffer.concat([field(type), field(jwkPart(publicKey, 'x'))]);
   return { type, blob, hash: undefined, signed, signature: sign(null, signed, privateKey), privateKey };
 }
 
-function ecdsa(bits: 256 | 384 | 521): Proof {
+function ecdsa(bits: 256 | 384 | 521): SignatureProof {
   const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: `P-${bits}` });
   const type = `ecdsa-sha2-nistp${bits}`;
   const point = Buffer.concat([Buffer.from([4]), jwkPart(publicKey, 'x'), jwkPart(publicKey, 'y')]);
@@ -25,7 +25,7 @@ function ecdsa(bits: 256 | 384 | 521): Proof {
   return { type, blob, hash: undefined, signed, signature: sign(hash, signed, privateKey) };
 }
 
-function rsa(hash: string | undefined): Proof {
+function rsa(hash: string | undefined): SignatureProof {
   const { publicKey, privateKey } = generateKeyPairSync('rsa', { modulusLength: 3072 });
   const blob = Buffer.concat([field('ssh-rsa'), mpint(jwkPart(publicKey, 'e')), mpint(jwkPart(publicKey, 'n'))]);
   return { type: 'ssh-rsa', blob, hash, signed, signature: sign(hash ?? 'sha1', signed, privateKey) };
@@ -40,7 +40,10 @@ interface Touch {
 
 const tailOf = (flags: number): Buffer => Buffer.from([flags, 0, 0, 1, 2]);
 
-function securityKey(curve: 'ed25519' | 'p256', { flags = 1, application = 'ssh:', of = signed }: Touch = {}): Proof {
+function securityKey(
+  curve: 'ed25519' | 'p256',
+  { flags = 1, application = 'ssh:', of = signed }: Touch = {},
+): SignatureProof {
   const text = Buffer.concat([sha256(application), tailOf(flags), sha256(of)]);
   if (curve === 'ed25519') {
     const { publicKey, privateKey } = generateKeyPairSync('ed25519');
@@ -63,7 +66,7 @@ function securityKey(curve: 'ed25519' | 'p256', { flags = 1, application = 'ssh:
   return { type, blob, hash: undefined, signed, signature: Buffer.concat([numbers, tailOf(flags)]) };
 }
 
-const makers: Record<string, () => Proof> = {
+const makers: Record<string, () => SignatureProof> = {
   ed25519,
   'ecdsa on P-256': () => ecdsa(256),
   'ecdsa on P-384': () => ecdsa(384),
@@ -78,38 +81,39 @@ describe.each(Object.entries(makers))('%s', (_name, make) => {
   // Numbers of ECDSA are shorter now and then: that has to be met, too.
   test('proves what it signed, again and again', () => {
     const rounds = make === makers['rsa with SHA-256'] || make === makers['rsa with SHA-512'] ? 1 : 300;
-    for (let round = 0; round < rounds; round++) expect(proves(make())).toBe(true);
+    for (let round = 0; round < rounds; round++) expect(isValidSignature(make())).toBe(true);
   });
   test('nothing else: another text, another key, a changed byte, a signature cut short or of another type', () => {
     const proof = make();
-    expect(proves({ ...proof, signed: randomBytes(200) })).toBe(false);
-    expect(proves({ ...proof, blob: make().blob })).toBe(false);
+    expect(isValidSignature({ ...proof, signed: randomBytes(200) })).toBe(false);
+    expect(isValidSignature({ ...proof, blob: make().blob })).toBe(false);
     const changed = Buffer.from(proof.signature);
     changed[20] = (changed[20] ?? 0) ^ 1;
-    expect(proves({ ...proof, signature: changed })).toBe(false);
+    expect(isValidSignature({ ...proof, signature: changed })).toBe(false);
     for (const length of [0, 3, 5, 40])
-      expect(proves({ ...proof, signature: proof.signature.subarray(0, length) })).toBe(false);
-    for (const length of [0, 3, 12, 30]) expect(proves({ ...proof, blob: proof.blob.subarray(0, length) })).toBe(false);
+      expect(isValidSignature({ ...proof, signature: proof.signature.subarray(0, length) })).toBe(false);
+    for (const length of [0, 3, 12, 30])
+      expect(isValidSignature({ ...proof, blob: proof.blob.subarray(0, length) })).toBe(false);
     for (const type of ['ssh-dss', 'ssh-ed25519-cert-v01@openssh.com', 'none'])
-      expect(proves({ ...proof, type })).toBe(false);
+      expect(isValidSignature({ ...proof, type })).toBe(false);
   });
 });
 
 test('RSA with SHA-1 proves nothing, whether it is named or not', () => {
-  expect(proves(rsa(undefined))).toBe(false);
-  expect(proves(rsa('sha1'))).toBe(false);
+  expect(isValidSignature(rsa(undefined))).toBe(false);
+  expect(isValidSignature(rsa('sha1'))).toBe(false);
 });
 
 test.each(['ed25519', 'p256'] as const)(
   'a security key that nobody touched, or of another application, proves nothing: %s',
   (curve) => {
-    expect(proves(securityKey(curve, { flags: 0 }))).toBe(false);
-    expect(proves(securityKey(curve, { flags: 4 }))).toBe(false);
-    expect(proves(securityKey(curve, { flags: 5 }))).toBe(true);
-    expect(proves(securityKey(curve, { application: 'https://elsewhere' }))).toBe(false);
+    expect(isValidSignature(securityKey(curve, { flags: 0 }))).toBe(false);
+    expect(isValidSignature(securityKey(curve, { flags: 4 }))).toBe(false);
+    expect(isValidSignature(securityKey(curve, { flags: 5 }))).toBe(true);
+    expect(isValidSignature(securityKey(curve, { application: 'https://elsewhere' }))).toBe(false);
     // Flags are part of what was signed: saying afterwards that somebody was there changes nothing.
     const untouched = securityKey(curve, { flags: 0 });
     const claimed = Buffer.concat([untouched.signature.subarray(0, -5), tailOf(1)]);
-    expect(proves({ ...untouched, signature: claimed })).toBe(false);
+    expect(isValidSignature({ ...untouched, signature: claimed })).toBe(false);
   },
 );

@@ -3,9 +3,9 @@ import type { Connection } from 'ssh2';
 import { isExchangingKeys } from './ssh2-inside.ts';
 
 /** Null: it does; else what resolves when it is worth asking again, for however many ask. */
-export type Busy = () => Promise<void> | null;
+export type Backpressure = () => Promise<void> | null;
 
-export function makeBusy(ssh: Connection, gone: AbortSignal): Busy {
+export function makeBackpressure(ssh: Connection, gone: AbortSignal): Backpressure {
   const { _sock: socket } = ssh;
   let waiting: Promise<void> | null = null;
   const wait = (): Promise<void> =>
