@@ -76,7 +76,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
   const files = makeControlFiles(options.stateFolder);
   const addresses = makeAddressCache();
   const images = makeImages({ client, installation, buildLocalImage: options.buildLocalImage });
-  const inside = makeDockerInside({ client, installation, host, setting, onImageGone: images.forget });
+  const daemons = makeDockerInside({ client, installation, host, setting, onImageGone: images.forget });
   const tools = makeTools({ client, installation, host, setting: options.tools, log });
   const containers = makeContainers({
     client,
@@ -85,11 +85,11 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
     networks,
     files,
     addresses,
-    inside,
+    daemons,
     tools,
     onImageGone: images.forget,
   });
-  const inventory = makeInventory({ client, installation, containers, inside, networks, images });
+  const inventory = makeInventory({ client, installation, containers, daemons, networks, images });
   const save = makeSaves({ client, installation, containers, images });
   const usage = makeUsage(client, installation, host);
   const onLost = (error: unknown, pauseMs: number): void =>

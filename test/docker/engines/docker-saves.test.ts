@@ -4,7 +4,8 @@ import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { containerName, labels } from '../../../src/engines/labels.ts';
-import { createOptions, gpuLabel } from '../../../src/engines/docker/container/create-options.ts';
+import { createOptions } from '../../../src/engines/docker/container/create-options.ts';
+import { gpuLabel } from '../../../src/engines/docker/container/gpus.ts';
 import { control, deadline, expectFault, expectRunning, until, type Subject } from '../../conformance/subject.ts';
 import { onDocker, type DockerFixture } from './docker-fixture.ts';
 

@@ -1,7 +1,7 @@
 /** What instances use, read on a real daemon. */
 import http from 'node:http';
 import { describe, expect, it } from 'vitest';
-import { gpuLabel } from '../../../src/engines/docker/container/create-options.ts';
+import { gpuLabel } from '../../../src/engines/docker/container/gpus.ts';
 import { containerName } from '../../../src/engines/labels.ts';
 import { deadline, until, type Subject } from '../../conformance/subject.ts';
 import { endpoint, onDocker, type DockerFixture } from './docker-fixture.ts';

@@ -4,7 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { EngineFault } from '../../../src/domain/engine-fault.ts';
 import { instanceIdOf, userId } from '../../../src/domain/ids.ts';
 import { endpointOf } from '../../../src/engines/docker/client/client.ts';
-import { chooseGpus, createOptions, gpuLabel, gpusOf } from '../../../src/engines/docker/container/create-options.ts';
+import { createOptions } from '../../../src/engines/docker/container/create-options.ts';
+import { chooseGpus, gpuLabel, gpusOf } from '../../../src/engines/docker/container/gpus.ts';
 import {
   abortFault,
   faultOf,

@@ -15,13 +15,11 @@ const event = z.object({
   Actor: z.object({ Attributes: z.record(z.string(), z.string()).nullish() }),
 });
 
-/**
- * Of what goes on inside, not of the container's state; an exec a second would be a hint a second.
- */
-const ofNoInterest = /^(exec_|attach|top|resize|health_status|copy|export|archive)/;
+/** Events that change no state of the container, such as every exec. */
+const ignored = /^(exec_|attach|top|resize|health_status|copy|export|archive)/;
 
-/** By their numbers: what a halt sends, and what it sends last. */
-const ending = new Set(['15', '9']);
+/** SIGTERM and SIGKILL, the signals of a halt. */
+const stopSignals = new Set(['15', '9']);
 
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 10_000;
@@ -30,7 +28,7 @@ export interface WatchOptions {
   client: Client;
   installation: string;
   onHint: (id: InstanceId, more: { isStopping: boolean }) => void;
-  /** Whether what happens is heard of from now on. */
+  /** Reports whether the stream is open. */
   onLive: (live: boolean) => void;
   onLost: (error: unknown, pauseMs: number) => void;
   signal: AbortSignal;
@@ -60,10 +58,10 @@ async function follow(
   onLive(true);
   for await (const line of linesOf(stream)) {
     const parsed = event.safeParse(JSON.parse(line));
-    if (!parsed.success || ofNoInterest.test(parsed.data.Action)) continue;
+    if (!parsed.success || ignored.test(parsed.data.Action)) continue;
     const id = parsed.data.Actor.Attributes?.[labels.id] ?? '';
     if (!isInstanceId(id)) continue;
     const { Action, Actor } = parsed.data;
-    onHint(id, { isStopping: Action === 'kill' && ending.has(Actor.Attributes?.['signal'] ?? '') });
+    onHint(id, { isStopping: Action === 'kill' && stopSignals.has(Actor.Attributes?.['signal'] ?? '') });
   }
 }

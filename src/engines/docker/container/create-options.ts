@@ -9,6 +9,7 @@ import { labels, containerName } from '../../labels.ts';
 import type { EngineSpec, HostMount } from '../../contract.ts';
 import type { ContainerCreateOptions } from 'dockerode';
 import type { HostFacts } from '../client/host.ts';
+import { gpuLabel } from './gpus.ts';
 
 const MIB = 1024 * 1024;
 
@@ -20,9 +21,6 @@ export const SOCKET_FOLDER = '/run/berth-docker';
 
 /** Path of the tools that an image may lack (`tools.ts`). */
 export const TOOLS_FOLDER = '/opt/berth';
-
-/** Label with GPU ids, comma-separated: not every runtime's inspect reports them. */
-export const gpuLabel = 'berth.gpus';
 
 export interface CreateContext {
   installation: string;
@@ -122,25 +120,7 @@ function visibleGpus(gpuIds: readonly string[], { gpuDriver }: HostFacts): strin
   return [`NVIDIA_VISIBLE_DEVICES=${gpuDriver === 'nvidia' && gpuIds.length > 0 ? gpuIds.join(',') : 'void'}`];
 }
 
-/** Empty without GPUs; an image saved from an instance with GPUs carries an empty label. */
-export const gpusOf = (found: Record<string, string>): string[] =>
-  (found[gpuLabel] ?? '').split(',').filter((id) => id !== '');
-
 const deviceRequest = (ids: readonly string[], host: HostFacts) =>
   host.gpuDriver === 'cdi'
     ? { Driver: 'cdi', DeviceIDs: ids.map((id) => `nvidia.com/gpu=${id}`) }
     : { Driver: 'nvidia', DeviceIDs: [...ids], Capabilities: [['gpu']] };
-
-/**
- * GPUs for a new container: unassigned ones first, then those of stopped holders. Null: too few.
- */
-export function chooseGpus(
-  count: number,
-  devices: readonly string[],
-  holders: readonly { ids: readonly string[]; running: boolean }[],
-): string[] | null {
-  const inUse = new Set(holders.filter(({ running }) => running).flatMap(({ ids }) => ids));
-  const assigned = new Set(holders.flatMap(({ ids }) => ids));
-  const free = devices.filter((id) => !inUse.has(id)).sort((a, b) => Number(assigned.has(a)) - Number(assigned.has(b)));
-  return free.length < count ? null : free.slice(0, count);
-}

@@ -13,6 +13,7 @@ import type { InstanceId } from '../../../domain/ids.ts';
 import type { EngineSpec } from '../../contract.ts';
 import { dockerName } from '../../labels.ts';
 import type { Client } from '../client/client.ts';
+import { inspectContainer } from './container-calls.ts';
 import { SOCKET_FOLDER } from './create-options.ts';
 import { daemonOptions, dataFolder, uidOf, socketFolder } from './docker-inside-options.ts';
 import { limitingGroup, type DockerMode } from './docker-inside-host.ts';
@@ -61,17 +62,8 @@ export function makeDockerInside(options: {
   const { client, installation, host, setting } = options;
   const { docker, call } = client;
 
-  const inspect = async (name: string, signal: AbortSignal): Promise<ContainerInspectInfo | null> => {
-    try {
-      return await call(signal, (abortSignal) => docker.getContainer(name).inspect({ abortSignal }));
-    } catch (error) {
-      if (isContainerGone(error)) return null;
-      throw error;
-    }
-  };
-
   async function find(id: InstanceId, signal: AbortSignal): Promise<ContainerInspectInfo | null> {
-    const info = await inspect(dockerName(id), signal);
+    const info = await inspectContainer(client, dockerName(id), signal);
     return info !== null && isDockerOf(info.Config.Labels, installation, id) ? info : null;
   }
 
@@ -167,7 +159,7 @@ export function makeDockerInside(options: {
     remove,
 
     async discard(name, id, signal) {
-      const info = await inspect(name, signal);
+      const info = await inspectContainer(client, name, signal);
       if (info === null) return;
       if (!isDockerOf(info.Config.Labels, installation, id)) {
         const text = `the container ${name} is not the Docker of an instance of this installation, so it is not removed`;

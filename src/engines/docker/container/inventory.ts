@@ -30,11 +30,11 @@ export function makeInventory(options: {
   client: Client;
   installation: string;
   containers: Containers;
-  inside: DockerInside;
+  daemons: DockerInside;
   networks: Networks;
   images: Images;
 }): Inventory {
-  const { client, installation, containers, inside, networks, images } = options;
+  const { client, installation, containers, daemons, networks, images } = options;
   const ours = { label: [`${labels.installation}=${installation}`] };
 
   async function listContainers(signal: AbortSignal): Promise<OwnedObject[]> {
@@ -113,7 +113,7 @@ export function makeInventory(options: {
           return containers.discard(engineName, id, signal);
         case 'docker':
           if (!isInstanceId(id)) return Promise.reject(new Error(`"${id}" is no instance's id`));
-          return containers.alone(id, signal, () => inside.discard(engineName, id, signal));
+          return containers.exclusively(id, signal, () => daemons.discard(engineName, id, signal));
         case 'network':
           return networks.discard(engineName, userId(id), signal);
         case 'image':

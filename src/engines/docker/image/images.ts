@@ -1,4 +1,4 @@
-/** Images: had from a registry with progress, or built from a recipe, brought to a registry, and removed where they are ours. */
+/** Images: pulled, built from a recipe, pushed, and removed where ours. */
 import { makeKeyedMutex } from '../../../async/mutex.ts';
 import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
@@ -7,7 +7,7 @@ import { labels } from '../../labels.ts';
 import type { Client } from '../client/client.ts';
 import { abortFault, faultOf, isImageGone, statusOf } from '../client/faults.ts';
 import { listedRef, refPath } from './refs.ts';
-import { ask, pull, push } from './transfers.ts';
+import { checkAccess, pull, push } from './transfers.ts';
 
 export type BuildLocalImage = (
   ref: string,
@@ -15,7 +15,7 @@ export type BuildLocalImage = (
   signal: AbortSignal,
 ) => Promise<void>;
 
-/** Refs under it are no registry's: they are built from a recipe. */
+/** Refs under this prefix are built from a recipe, never pulled. */
 export const LOCAL_PREFIX = 'berth.local/';
 
 type OnProgress = (progress: ImageProgress) => void;
@@ -43,11 +43,11 @@ export interface Images {
     signal: AbortSignal,
     credentials: RegistryCredentials | undefined,
   ): Promise<void>;
-  /** While nobody else saves, pushes or removes what has this name. Once begun, `work` is not called off by the signal. */
-  alone<T>(ref: string, signal: AbortSignal, work: () => Promise<T>): Promise<T>;
-  /** It turned out not to be there. */
+  /** Holds the ref's mutex: no save, push or removal. An abort does not stop a running `fn`. */
+  exclusively<T>(ref: string, signal: AbortSignal, fn: () => Promise<T>): Promise<T>;
+  /** Drops a cached presence. */
   forget(ref: string): void;
-  /** Null when there is none. */
+  /** Null when absent. */
   inspect(refOrId: string, signal: AbortSignal): Promise<ImageInfo | null>;
   /** Removes an image of ours, if given only that saved from `of`; `refOrId` is its own ref, or its id once it has lost that. */
   remove(refOrId: string, signal: AbortSignal, of?: { id: string }): Promise<void>;
@@ -80,7 +80,7 @@ export function makeImages({
   const { docker, call } = client;
   const present = new Set<string>();
   const mutex = makeKeyedMutex<string>({ abortError: abortFault });
-  const alone: Images['alone'] = (ref, signal, work) => mutex.run(listedRef(ref), work, signal);
+  const exclusively: Images['exclusively'] = (ref, signal, fn) => mutex.run(listedRef(ref), fn, signal);
 
   async function inspect(refOrId: string, signal: AbortSignal): Promise<ImageInfo | null> {
     try {
@@ -101,7 +101,7 @@ export function makeImages({
     }
   }
 
-  /** False when a container needs it, or another image. Untagged parents stay: they may be anybody's. */
+  /** False when in use by a container or an image. `noprune`: untagged parents may be foreign. */
   async function removeUnlessUsed(refOrId: string, signal: AbortSignal): Promise<boolean> {
     try {
       const request = { force: false, noprune: true, abortSignal: signal };
@@ -147,11 +147,11 @@ export function makeImages({
       if (present.has(ref) && !askRegistry) return;
       if (askRegistry || !(await isPresent(ref, signal))) {
         if (!ref.startsWith(LOCAL_PREFIX)) {
-          // What is named by its digest and is there, the engine would not ask anybody about.
-          if (askRegistry && ref.includes('@')) await ask({ client, ref, signal, credentials });
+          // The engine never asks the registry about a present image named by digest.
+          if (askRegistry && ref.includes('@')) await checkAccess({ client, ref, signal, credentials });
           await pull({ client, ref, onProgress, signal, credentials });
-          // An engine that is shut down may end the stream as if all were well.
-          if (!(await isPresent(ref, signal))) throw brokenOff(ref);
+          // A stopping engine may end the stream without an error.
+          if (!(await isPresent(ref, signal))) throw interrupted(ref);
         } else if (buildLocalImage !== undefined) await call(signal, () => buildLocalImage(ref, onProgress, signal));
         else
           throw new EngineFault('not_found', `the image ${ref} is not on the host, and there is no recipe for it`, {
@@ -163,16 +163,16 @@ export function makeImages({
       present.add(ref);
     },
     push: (ref, onProgress, signal, credentials) =>
-      alone(ref, signal, () => push({ client, ref, onProgress, signal, credentials })),
-    alone,
+      exclusively(ref, signal, () => push({ client, ref, onProgress, signal, credentials })),
+    exclusively,
     forget: (ref) => void present.delete(ref),
     inspect,
-    remove: (refOrId, signal, of) => alone(refOrId, signal, () => remove(refOrId, signal, of)),
+    remove: (refOrId, signal, of) => exclusively(refOrId, signal, () => remove(refOrId, signal, of)),
     removeNameless,
   };
 }
 
-const brokenOff = (ref: string): EngineFault =>
+const interrupted = (ref: string): EngineFault =>
   new EngineFault('unreachable', `${ref}: the container engine broke the download off; it is tried again`, {
     retry: true,
   });

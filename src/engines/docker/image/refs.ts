@@ -1,6 +1,6 @@
-/** Names of images, as Docker reads them. Pure. */
+/** Image refs. Pure. */
 
-/** Without a tag an engine would fetch all there are. */
+/** Adds the tag `latest`: without a tag an engine pulls all tags. */
 export function splitRef(ref: string): { repository: string; tag: string } {
   const at = ref.indexOf('@');
   if (at !== -1) return { repository: ref.slice(0, at), tag: ref.slice(at + 1) };
@@ -9,11 +9,10 @@ export function splitRef(ref: string): { repository: string; tag: string } {
   return { repository: ref, tag: 'latest' };
 }
 
-/** As the engine lists it: with a tag, and without the names of the registry that it takes for granted. */
+/** The ref as the engine lists it: with a tag, without the default registry's names. */
 export function listedRef(ref: string): string {
   const { repository, tag } = splitRef(ref);
   return `${repository.replace(/^(docker\.io|index\.docker\.io)\//, '').replace(/^library\//, '')}:${tag}`;
 }
 
-/** As a path of the engine's API. */
 export const refPath = (ref: string): string => ref.split('/').map(encodeURIComponent).join('/');

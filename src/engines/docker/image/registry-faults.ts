@@ -1,26 +1,20 @@
-/**
- * What a registry's answer to a pull or a push means: it comes through the engine as one sentence.
- * Pure.
- */
+/** Faults of pulls and pushes, from the one sentence in which the engine passes on a registry's answer. Pure. */
 import { EngineFault, type FaultKind, type FaultReason } from '../../../domain/engine-fault.ts';
 import { faultOf, redact, sentenceOf, statusOf } from '../client/faults.ts';
 import { listedRef, splitRef } from './refs.ts';
 
-/** An error that a pull or a push ended in after the engine had begun to answer. */
+/** Error in the stream of a pull or a push, after the engine began to answer. */
 export class TransferError extends Error {
   override readonly name = 'TransferError';
 }
 
-/**
- * The fault of a pull or a push. When there was no answer at all it is the engine that is away, not
- * the registry.
- */
+/** Without any answer the engine is away, not the registry. */
 export function registryFault(ref: string, error: unknown): EngineFault {
   const inner = error instanceof EngineFault ? error.cause : error;
   const sentence = inner instanceof TransferError ? inner.message : sentenceOf(error);
   if (statusOf(error) === 0 && !(inner instanceof TransferError)) return faultOf(error);
   const words = withoutNames(sentence, ref);
-  const match = registrySays.find(({ pattern }) => pattern.test(words));
+  const match = patterns.find(({ pattern }) => pattern.test(words));
   if (match !== undefined) {
     const { kind, retry, reason, text } = match;
     return new EngineFault(kind, `${ref}: ${text(redact(sentence))}`, { retry, reason, cause: inner });
@@ -29,7 +23,7 @@ export function registryFault(ref: string, error: unknown): EngineFault {
   return new EngineFault(kind, `${ref}: ${redact(sentence)}`, { retry: true, cause: inner });
 }
 
-/** A sentence names the image, whose name may be `tools/tls:404`. */
+/** Removes the image's name, which may be `tools/tls:404`, before patterns are matched. */
 function withoutNames(sentence: string, ref: string): string {
   const { repository, tag } = splitRef(ref);
   const names = [repository, listedRef(repository), repository.slice(repository.indexOf('/') + 1)];
@@ -39,13 +33,13 @@ function withoutNames(sentence: string, ref: string): string {
   );
 }
 
-/** The first that fits counts: some hold the words of others. */
-const registrySays: readonly {
+/** Ordered: later patterns match messages meant for earlier ones. */
+const patterns: readonly {
   pattern: RegExp;
   kind: FaultKind;
   retry: boolean;
   reason: FaultReason;
-  text: (said: string) => string;
+  text: (message: string) => string;
 }[] = [
   {
     pattern: /no space left on device|disk quota exceeded/i,
@@ -76,14 +70,13 @@ const registrySays: readonly {
     text: () => "the image is not made for the host's processor architecture; choose one that is",
   },
   {
-    // What is broken on the way looks the same as what is broken at the registry, so it is worth
-    // another try.
+    // Retried: corruption in transit looks the same as a corrupt image.
     pattern:
       /layer verification failed|failed to register layer|invalid tar header|invalid checksum|unsupported (media|manifest)|manifest verification failed|invalid character .* looking for|unexpected end of json/i,
     kind: 'rejected',
     retry: true,
     reason: 'imageUnfit',
-    text: (said) => `the image is broken (${said}); push it anew, or choose another`,
+    text: (message) => `the image is broken (${message}); push it anew, or choose another`,
   },
   {
     pattern:
@@ -91,7 +84,7 @@ const registrySays: readonly {
     kind: 'unreachable',
     retry: true,
     reason: 'registryAway',
-    text: (said) => `the registry can not be reached, or is not well (${said})`,
+    text: (message) => `the registry can not be reached, or is not well (${message})`,
   },
   {
     pattern:

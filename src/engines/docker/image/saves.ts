@@ -20,11 +20,10 @@ import { MAX_COPY_MS } from '../../../domain/instance-states.ts';
 import { labels } from '../../labels.ts';
 import type { Client } from '../client/client.ts';
 import type { Containers } from '../container/containers.ts';
-import { gpuLabel } from '../container/create-options.ts';
+import { gpuLabel } from '../container/gpus.ts';
 import { isOwnImage, type ImageInfo, type Images } from './images.ts';
 import { listedRef, splitRef } from './refs.ts';
 
-/** Each keeps the disk busy. */
 const SAVES_AT_ONCE = 2;
 
 const commitAnswer = z.object({ Id: z.string() });
@@ -44,8 +43,8 @@ export function makeSaves(options: {
   async function save(id: InstanceId, ref: string, signal: AbortSignal): Promise<{ sizeBytes: number }> {
     const container = await containers.get(id, signal);
     refuseVolumes(container);
-    const before = await images.inspect(ref, signal);
-    if (before !== null && !isOwnImage(installation, { ...before, Labels: before.Config?.Labels }, ref)) {
+    const previous = await images.inspect(ref, signal);
+    if (previous !== null && !isOwnImage(installation, { ...previous, Labels: previous.Config?.Labels }, ref)) {
       const text = `an image called ${ref} is on the host and was not saved by this installation; choose another name`;
       throw new EngineFault('rejected', text, { retry: false, reason: 'nameTaken' });
     }
@@ -56,22 +55,22 @@ export function makeSaves(options: {
       _body: imageSettings({ container, base, installation, ref: listedRef(ref) }),
       abortSignal: signal,
     };
-    const answer = await containers.whileStill(id, () =>
+    const answer = await containers.whilePaused(id, () =>
       call(signal, () => docker.getContainer(container.Id).commit(request)),
     );
     const made = await images.inspect(commitAnswer.parse(answer).Id, signal);
     if (made === null)
       throw new EngineFault('busy', `${ref} was removed while it was saved; save it again`, { retry: true });
-    if (before !== null && before.Id !== made.Id) await images.removeNameless(before.Id, signal);
+    if (previous !== null && previous.Id !== made.Id) await images.removeNameless(previous.Id, signal);
     return { sizeBytes: made.Size };
   }
 
-  const unhurried = (id: InstanceId, ref: string): Promise<{ sizeBytes: number }> =>
+  const saveWithin = (id: InstanceId, ref: string): Promise<{ sizeBytes: number }> =>
     save(id, ref, AbortSignal.timeout(MAX_COPY_MS));
   return (id, ref, signal) =>
     call(signal, () =>
-      images.alone(ref, signal, () =>
-        containers.alone(id, signal, () => semaphore.run(() => unhurried(id, ref), { signal })),
+      images.exclusively(ref, signal, () =>
+        containers.exclusively(id, signal, () => semaphore.run(() => saveWithin(id, ref), { signal })),
       ),
     );
 }
@@ -91,7 +90,7 @@ function imageSettings(of: {
   ref: string;
 }): Record<string, unknown> {
   const settings = of.base?.Config;
-  const had = of.container.Config.Labels;
+  const source = of.container.Config.Labels;
   return {
     ...settings,
     // Empty is not absent here: what is absent is filled from the container.
@@ -102,11 +101,11 @@ function imageSettings(of: {
       ...settings?.Labels,
       [labels.installation]: of.installation,
       [labels.kind]: 'image',
-      [labels.id]: had[labels.id],
-      [labels.owner]: had[labels.owner],
+      [labels.id]: source[labels.id],
+      [labels.owner]: source[labels.owner],
       [labels.generation]: '0',
       [labels.imageRef]: of.ref,
-      ...(had[gpuLabel] === undefined ? {} : { [gpuLabel]: '' }),
+      ...(source[gpuLabel] === undefined ? {} : { [gpuLabel]: '' }),
     },
   };
 }

@@ -1,7 +1,4 @@
-/**
- * Pulls and pushes: one stream of JSON lines each, read for progress in bytes, and for the error
- * that it may end in.
- */
+/** Pulls and pushes: streams of JSON lines with progress, and possibly a final error. */
 import { z } from 'zod';
 import type { ImageProgress, RegistryCredentials } from '../../contract.ts';
 import type { Client } from '../client/client.ts';
@@ -34,8 +31,8 @@ export async function push({ client, ref, onProgress, signal, credentials }: Tra
   );
 }
 
-/** Throws unless the registry gives the image out to these credentials. Nothing is moved. */
-export async function ask({ client, ref, signal, credentials }: Omit<Transfer, 'onProgress'>): Promise<void> {
+/** Throws unless the registry grants the image to these credentials. Transfers nothing. */
+export async function checkAccess({ client, ref, signal, credentials }: Omit<Transfer, 'onProgress'>): Promise<void> {
   const authconfig = authOf(ref, credentials);
   try {
     await client.call(signal, (abortSignal) =>
@@ -46,17 +43,14 @@ export async function ask({ client, ref, signal, credentials }: Omit<Transfer, '
   }
 }
 
-/**
- * The engine refuses a push that says nothing of credentials, so without any an empty pair is said.
- * It travels in a header.
- */
+/** Empty without credentials: the engine refuses a push without the auth header. */
 const authOf = (ref: string, credentials: RegistryCredentials | undefined) => ({
   username: credentials?.username ?? '',
   password: credentials?.secret ?? '',
   serveraddress: ref.slice(0, Math.max(0, ref.indexOf('/'))),
 });
 
-/** The engine ends the transfer when the connection does, so an abort stops the bytes too. */
+/** An abort closes the connection, and with it the engine ends the transfer. */
 async function follow(
   { client, ref, signal }: { client: Client; ref: string; signal: AbortSignal },
   add: (line: unknown) => void,
@@ -78,12 +72,11 @@ const transferLine = z.object({
   progressDetail: z.object({ current: z.number().optional(), total: z.number().optional() }).optional(),
 });
 
-const wholeLayer = /^(Verifying Checksum|Download complete|Extracting|Pull complete|Pushed)$/;
+const completed = /^(Verifying Checksum|Download complete|Extracting|Pull complete|Pushed)$/;
 
 /**
- * Bytes moved over all layers; what a layer adds to `total` is known only when it begins, and of
- * one that is there already the engine says no size. A layer that is tried anew after its
- * connection broke keeps the most it had. Throws the transfer's own error.
+ * Sums bytes over all layers. A layer's size is known once its transfer begins, and never for a present
+ * layer. A retried layer never goes back. Throws the transfer's own error.
  */
 export function makeTransferProgress(onProgress: (progress: ImageProgress) => void): (line: unknown) => void {
   const layers = new Map<string, { done: number; total: number }>();
@@ -98,10 +91,10 @@ export function makeTransferProgress(onProgress: (progress: ImageProgress) => vo
     const moves = status === 'Downloading' || status === 'Pushing';
     if (moves && progressDetail?.total !== undefined && progressDetail.total > 0) {
       const { current = 0 } = progressDetail;
-      // The size of a layer to be pushed is an estimate that the engine may lower later.
+      // A push estimates sizes, and may lower them later.
       const total = Math.max(progressDetail.total, layer?.total ?? 0);
       layers.set(id, { total, done: Math.max(layer?.done ?? 0, Math.min(current, total)) });
-    } else if (layer !== undefined && wholeLayer.test(status)) {
+    } else if (layer !== undefined && completed.test(status)) {
       layer.done = layer.total;
     } else return;
     const [done, total] = [...layers.values()].reduce(([a, b], next) => [a + next.done, b + next.total], [0, 0]);

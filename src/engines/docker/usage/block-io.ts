@@ -12,7 +12,6 @@ export interface BlockBytes {
   writtenBytes: number | null;
 }
 
-/** As the engine lists it. */
 export interface DeviceBytes {
   major: number;
   minor: number;
@@ -22,7 +21,7 @@ export interface DeviceBytes {
 
 const LOOP_MAJOR = 7;
 const CGROUPS = '/sys/fs/cgroup';
-const untold: BlockBytes = { readBytes: null, writtenBytes: null };
+const unknown: BlockBytes = { readBytes: null, writtenBytes: null };
 
 /** `hasParts`: whether a device passes on all that it gets to others of the host, which count it too. */
 export function makeDeviceBytes(
@@ -33,7 +32,7 @@ export function makeDeviceBytes(
   const known = new Map<string, Promise<boolean>>();
   return async (listed) => {
     counts ||= listed.length > 0;
-    if (!counts) return untold;
+    if (!counts) return unknown;
     const sum = { read: 0, write: 0 };
     for (const { major, minor, op, value } of listed) {
       // Since Linux 5.14 what goes through a loop device is its user's at the device below, too.
@@ -49,25 +48,25 @@ export function makeDeviceBytes(
   };
 }
 
-/** Volumes of LVM, RAIDs, encrypted disks. */
+/** True for LVM volumes, RAIDs, encrypted disks. */
 export const hasPartsHere = (device: string): Promise<boolean> =>
   readdir(`/sys/dev/block/${device}/slaves`).then(
     (parts) => parts.length > 0,
     () => false,
   );
 
-/** Of all processes in the control group of this one, and in those below it. */
+/** Sum over all processes in the cgroup of `pid` and its descendants. */
 export async function bytesOfProcesses(pid: number): Promise<BlockBytes> {
   const groups = await readFile(`/proc/${pid}/cgroup`, 'utf8').catch(() => '');
   const below = /^\d+:pids:(\/.+)$/m.exec(groups)?.[1];
-  if (below === undefined) return untold;
+  if (below === undefined) return unknown;
   const pids = await pidsBelow(path.join(CGROUPS, 'pids', below));
   const accounts = await Promise.all(pids.map((one) => readFile(`/proc/${one}/io`, 'utf8').catch(() => '')));
   const sum = (name: string): number =>
     accounts.reduce((all, text) => all + Number(new RegExp(`^${name}: (\\d+)$`, 'm').exec(text)?.[1] ?? 0), 0);
   return accounts.some((text) => text !== '')
     ? { readBytes: sum('read_bytes'), writtenBytes: sum('write_bytes') }
-    : untold;
+    : unknown;
 }
 
 async function pidsBelow(folder: string): Promise<string[]> {

@@ -1,29 +1,29 @@
-/** What the driver's own tool inside an instance is asked of its GPUs, and what it answers. Pure. */
+/** GPU usage from nvidia-smi inside an instance: the command and its output. Pure. */
 import type { GpuUsage } from '../../contract.ts';
 
-const asked = ['utilization.gpu', 'memory.used', 'memory.total', 'power.draw', 'temperature.gpu'] as const;
+const fields = ['utilization.gpu', 'memory.used', 'memory.total', 'power.draw', 'temperature.gpu'] as const;
 
-export const gpuQuestion = ['nvidia-smi', `--query-gpu=${asked.join(',')}`, '--format=csv,noheader,nounits'];
+export const gpuCommand = ['nvidia-smi', `--query-gpu=${fields.join(',')}`, '--format=csv,noheader,nounits'];
 
 const MIB = 1024 * 1024;
 
-/** A line for each GPU; null for what is no answer. A figure that one of them does not have stands in brackets. */
-export function gpusFrom(text: string): GpuUsage[] | null {
+/** One line per GPU; a missing figure is in brackets. Null for any other output. */
+export function parseGpus(text: string): GpuUsage[] | null {
   const gpus: GpuUsage[] = [];
   for (const line of text.trim().split('\n')) {
     const cells = line.split(',').map((cell) => cell.trim());
-    if (cells.length !== asked.length) return null;
+    if (cells.length !== fields.length) return null;
     const [busy, used, total, watts, celsius] = cells.map((cell) =>
       /^\[.*\]$/.test(cell) ? null : Number(cell || 'none'),
     );
-    const of = (told: number | null | undefined, unit: number): number | null =>
-      told === null || told === undefined ? null : Math.round(told * unit);
+    const scale = (figure: number | null | undefined, unit: number): number | null =>
+      figure === null || figure === undefined ? null : Math.round(figure * unit);
     const gpu = {
-      busyPercent: of(busy, 1),
-      memoryUsedBytes: of(used, MIB),
-      memoryTotalBytes: of(total, MIB),
-      powerMilliwatts: of(watts, 1_000),
-      temperatureCelsius: of(celsius, 1),
+      busyPercent: scale(busy, 1),
+      memoryUsedBytes: scale(used, MIB),
+      memoryTotalBytes: scale(total, MIB),
+      powerMilliwatts: scale(watts, 1_000),
+      temperatureCelsius: scale(celsius, 1),
     };
     if (Object.values(gpu).some((figure) => Number.isNaN(figure) || (figure ?? 0) < 0)) return null;
     if ((gpu.busyPercent ?? 0) > 100) return null;

@@ -17,10 +17,10 @@ import type { Usage, UsageOptions } from '../../contract.ts';
 import { containerName, dockerName } from '../../labels.ts';
 import { bytesOfProcesses, hasPartsHere, makeDeviceBytes } from './block-io.ts';
 import type { Client } from '../client/client.ts';
-import { gpusOf } from '../container/create-options.ts';
+import { gpusOf } from '../container/gpus.ts';
 import { hasDocker } from '../container/docker-inside.ts';
 import { abortFault, isContainerGone } from '../client/faults.ts';
-import { gpuQuestion, gpusFrom } from './gpu-usage.ts';
+import { gpuCommand, parseGpus } from './gpu-usage.ts';
 import type { Host } from '../client/host.ts';
 import { runCommand } from '../exec/run-command.ts';
 import { isOurs, isRunning, startedAtMs } from '../container/observation.ts';
@@ -193,8 +193,8 @@ export function makeUsage(client: Client, installation: string, host: Host): Rea
   async function gpusIn({ info, hasGpus }: Run, signal: AbortSignal): Promise<Usage['gpus']> {
     if (!hasGpus) return null;
     const within = AbortSignal.any([signal, AbortSignal.timeout(GPU_DEADLINE_MS)]);
-    const told = await runCommand({ client, info, command: gpuQuestion, signal: within }).catch(() => null);
-    return told?.exitCode === 0 ? gpusFrom(told.stdout) : null;
+    const told = await runCommand({ client, info, command: gpuCommand, signal: within }).catch(() => null);
+    return told?.exitCode === 0 ? parseGpus(told.stdout) : null;
   }
 
   async function look(id: InstanceId, signal: AbortSignal, more: UsageOptions): Promise<Looked | null> {

@@ -1,0 +1,40 @@
+/** Calls to the engine about one container. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { ContainerInspectInfo } from 'dockerode';
+import type { Client } from '../client/client.ts';
+import { isContainerGone, sentenceOf, statusOf } from '../client/faults.ts';
+
+const POLL_MS = 50;
+
+/** Null when there is no such container. */
+export async function inspectContainer(
+  { docker, call }: Client,
+  nameOrId: string,
+  signal: AbortSignal,
+): Promise<ContainerInspectInfo | null> {
+  try {
+    return await call(signal, (abortSignal) => docker.getContainer(nameOrId).inspect({ abortSignal }));
+  } catch (error) {
+    if (isContainerGone(error)) return null;
+    throw error;
+  }
+}
+
+/** Waits for a removal by another caller. Absent is success. */
+export async function removeContainer(client: Client, id: string, signal: AbortSignal): Promise<void> {
+  const request = { force: true, v: true, abortSignal: signal };
+  for (;;) {
+    try {
+      await client.call(signal, () => client.docker.getContainer(id).remove(request));
+      return;
+    } catch (error) {
+      if (isContainerGone(error)) return;
+      if (statusOf(error) !== 409 || !/already in progress/i.test(sentenceOf(error))) throw error;
+    }
+    // Polled: no wait for a removal exists in all versions of the engine.
+    await pollPause(client, signal);
+  }
+}
+
+export const pollPause = (client: Client, signal: AbortSignal): Promise<void> =>
+  client.call(signal, (abortSignal) => sleep(POLL_MS, undefined, { signal: abortSignal }));

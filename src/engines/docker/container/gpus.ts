@@ -1,0 +1,85 @@
+/** GPUs of containers: chosen at creation, recorded in a label, checked before each later start. */
+import type { ContainerInspectInfo } from 'dockerode';
+import { makeSemaphore } from '../../../async/semaphore.ts';
+import { EngineFault } from '../../../domain/engine-fault.ts';
+import { labels } from '../../labels.ts';
+import type { Client } from '../client/client.ts';
+import { abortFault } from '../client/faults.ts';
+import type { HostFacts } from '../client/host.ts';
+
+/** Label with GPU ids, comma-separated: not every runtime's inspect reports them. */
+export const gpuLabel = 'berth.gpus';
+
+/** Empty without GPUs; an image saved from an instance with GPUs carries an empty label. */
+export const gpusOf = (found: Record<string, string>): string[] =>
+  (found[gpuLabel] ?? '').split(',').filter((id) => id !== '');
+
+/** Unassigned GPUs first, then those of stopped holders. Null: too few. */
+export function chooseGpus(
+  count: number,
+  devices: readonly string[],
+  holders: readonly { ids: readonly string[]; running: boolean }[],
+): string[] | null {
+  const inUse = new Set(holders.filter(({ running }) => running).flatMap(({ ids }) => ids));
+  const assigned = new Set(holders.flatMap(({ ids }) => ids));
+  const free = devices.filter((id) => !inUse.has(id)).sort((a, b) => Number(assigned.has(a)) - Number(assigned.has(b)));
+  return free.length < count ? null : free.slice(0, count);
+}
+
+export interface GpuAllocator {
+  /** Runs `create` with chosen ids, one call at a time. Faults: `no_capacity`, `rejected`. */
+  withChosen<T>(
+    count: number,
+    facts: HostFacts,
+    signal: AbortSignal,
+    create: (ids: readonly string[]) => Promise<T>,
+  ): Promise<T>;
+  /** Throws `no_capacity` when another running container holds a GPU of this stopped one. */
+  checkFree(info: ContainerInspectInfo, facts: HostFacts, signal: AbortSignal): Promise<void>;
+}
+
+export function makeGpuAllocator({ client, installation }: { client: Client; installation: string }): GpuAllocator {
+  const creations = makeSemaphore(1, { abortError: abortFault });
+
+  async function listHolders(signal: AbortSignal): Promise<{ name: string; ids: string[]; running: boolean }[]> {
+    const filters = { label: [`${labels.installation}=${installation}`, gpuLabel] };
+    const all = await client.call(signal, (abortSignal) =>
+      client.docker.listContainers({ all: true, filters, abortSignal }),
+    );
+    return all.map(({ Id, Labels, State }) => ({ name: Id, ids: gpusOf(Labels), running: State === 'running' }));
+  }
+
+  return {
+    async withChosen(count, facts, signal, create) {
+      if (count === 0) return create([]);
+      return creations.run(
+        async () => {
+          const devices = facts.gpus.map(({ id }) => id);
+          if (devices.length < count) {
+            const text = `it needs ${count} GPUs, and the host has ${devices.length}; choose a type with fewer`;
+            throw new EngineFault('rejected', text, { retry: false, reason: 'gpuMissing' });
+          }
+          const chosen = chooseGpus(count, devices, await listHolders(signal));
+          if (chosen === null) throw gpusTaken();
+          return create(chosen);
+        },
+        { signal },
+      );
+    },
+    // Docker can't change a container's GPUs, so a stopped holder needs exactly its own.
+    async checkFree(info, facts, signal) {
+      const ids = gpusOf(info.Config.Labels);
+      if (ids.length === 0 || facts.gpuDriver === null) return;
+      const taken = (await listHolders(signal))
+        .filter(({ name, running }) => running && name !== info.Id)
+        .flatMap((holder) => holder.ids);
+      if (ids.some((id) => taken.includes(id))) throw gpusTaken();
+    },
+  };
+}
+
+const gpusTaken = (): EngineFault =>
+  new EngineFault('no_capacity', 'the GPUs it needs are used by other instances at the moment', {
+    retry: true,
+    reason: 'gpuBusy',
+  });
