@@ -55,7 +55,7 @@ async function offerSmallType(): Promise<null> {
   const small = { ...type, id: smallTypeId, name: SMALL_TYPE, cpuCores: 0.1, memoryGB: 0.1 };
   await store.write((tx) => saveInstanceType(tx, small, 0));
   server.example.instanceTypeId = smallTypeId;
-  // The catalog is claimIdempotencyKey for a second.
+  // The catalog is remembered for a second.
   await sleep(OFFERS_FRESH_MS);
   return null;
 }

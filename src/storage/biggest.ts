@@ -4,7 +4,7 @@ import { largestEntries, takeLargest } from '../domain/largest-entries.ts';
 import type { DiskEntry } from '../domain/disk.ts';
 
 const LEVELS = 2;
-/** As many are claimIdempotencyKey on the way: each of the two levels may hold millions. */
+/** As many are remembered on the way: each of the two levels may hold millions. */
 const REMEMBERED = 100;
 const DU_BLOCK = 1024;
 

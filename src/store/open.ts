@@ -1,6 +1,6 @@
 /**
- * Opens the store on the engine that was configured: `url` (postgres://…) decides for PostgreSQL, else `file` is SQLite's. Either is
- * brought to the newest migration first. For SQLite, take the data folder's lock (`lock.ts`) before.
+ * Opens the store: PostgreSQL for a `url` (postgres://…), else SQLite on `file`. Applies missing
+ * migrations. For SQLite, acquire the data folder's lock first (`lockFolder`).
  */
 import { migrations } from './migrations/all.ts';
 import { openSqlite } from './db/sqlite.ts';
@@ -16,7 +16,7 @@ export async function openStore(options: {
     if (!/^postgres(ql)?:\/\//.test(url)) {
       throw new Error('The database URL must begin with postgres:// or postgresql://. For SQLite, leave it out.');
     }
-    // Not loaded where it is not used.
+    // Loaded on demand.
     const { openPostgres } = await import('./db/postgres.ts');
     return openPostgres({ url, migrations, log });
   }

@@ -1,4 +1,4 @@
-/** The thread of `checkpoint.ts`: one connection, PASSIVE checkpoints for each message, closed by `stop`. */
+/** Thread of `checkpoint.ts`: one connection, PASSIVE checkpoints per message, closed by `stop`. */
 import { DatabaseSync } from 'node:sqlite';
 import { parentPort, workerData } from 'node:worker_threads';
 import type { CheckpointReport } from './checkpoint.ts';
@@ -20,7 +20,7 @@ port.on('message', (message: unknown) => {
     port.close();
     return;
   }
-  // What was written while one ran is copied by the next, until so little is left that the writer may finish it.
+  // The next round copies pages written during this one, until the writer can finish the rest.
   let report: CheckpointReport;
   let rounds = 0;
   do {

@@ -1,19 +1,19 @@
 /**
  * # Checkpoints
  *
- * A checkpoint copies the write-ahead log into the database file and syncs it. By SQLite's default it happens inside the commit that
- * crosses a mark, and with it the whole server waits. Here:
+ * A checkpoint copies the write-ahead log into the database file and syncs the file. By SQLite's
+ * default, the commit that crosses a mark does so, and the whole server waits. Here:
  *
- * - After a few writes, and a pause, what is in the log is little: it is copied on this thread between two groups, in well under the
- *   time of a request.
- * - Under steady writes a thread with a connection of its own does it (PASSIVE: it waits for nobody and nobody for it). It costs
- *   28 MB, so it is started when first needed and ended when it was idle for a while.
- * - Under writes that never pause, a PASSIVE checkpoint never catches up: the log grows while it copies, and only a log copied to
- *   its end is begun anew. So when the log is long, the thread copies until little is left, and that little is copied between two
- *   groups.
+ * - After a few writes and a pause the log is short: this thread copies the log between two
+ * groups, in well under the time of a request. - Under steady writes a thread with its own
+ * connection runs PASSIVE checkpoints, which block nobody. The thread costs 28 MB, so it starts on
+ * demand and ends when idle. - Under writes without a pause a PASSIVE checkpoint never catches up:
+ * the log grows during the copy, and only a log copied to its end restarts. So when the log is
+ * long, the thread copies until little is left, and this thread copies the rest between two
+ * groups.
  *
- * Measured with 9 statements a write, two shared cores, the thread against SQLite's own 1,000 pages: one caller p99 0.7 ms against 2.6;
- * 64 callers at the disk's limit alike in throughput, and no better in the tail, where both threads wait for one disk.
+ * Measured with 9 statements a write, two shared cores, against SQLite's own 1,000 pages: one
+ * caller p99 0.7 ms against 2.6; 64 callers at the disk's limit equal in throughput and tail.
  */
 import { statSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
@@ -21,17 +21,17 @@ import { Worker } from 'node:worker_threads';
 import type { Scheduler } from './group-commit.ts';
 import type { StoreLog } from '../store.ts';
 
-/** A commit writes some pages whatever is in it, and a few more for each work: about 8 MB of log. */
+/** A commit writes some pages in any case, and a few more per work: about 8 MB of log. */
 const BUSY_WEIGHT = 512;
 const WEIGHT_OF_COMMIT = 4;
 const PAUSE_MS = 2_000;
 /** 8 KB pages: 16 MiB. */
 const LONG_LOG_PAGES = 2_048;
-/** A log that was longer is cut to this when it is begun anew, so a longer file is a longer log. */
+/** SQLite truncates a longer log to this size on restart, so a longer file is a longer log. */
 export const LONG_LOG_BYTES = LONG_LOG_PAGES * 8_192;
 const THREAD_IDLE_MS = 30_000;
 
-/** What the thread answers: pages in the log, pages of it copied. */
+/** Pages in the log, and how many of them were copied. */
 export interface CheckpointReport {
   logPages: number;
   copiedPages: number;
@@ -59,7 +59,7 @@ export class Checkpoints {
     this.#pace = parts.pace;
   }
 
-  /** Tells of a commit; called between two groups. */
+  /** Counts a commit; called between two groups. */
   committed(works: number): void {
     this.#weight += WEIGHT_OF_COMMIT + works;
     if (this.#finishNow) this.#here();
@@ -83,7 +83,7 @@ export class Checkpoints {
     });
   }
 
-  /** On this thread: only what is known to be little. */
+  /** Runs on this thread: only for a short log. */
   #here(): void {
     this.#finishNow = false;
     this.#weight = 0;
@@ -138,7 +138,7 @@ export class Checkpoints {
     await ended;
   }
 
-  /** Nothing is lost by it: what was committed is in the log. The next is asked for by the next writes. */
+  /** Loses nothing: the log holds every commit. Later writes request the next checkpoint. */
   #failed(error: unknown): void {
     this.#log.error({ err: error }, 'a checkpoint failed; the log grows until the next one');
   }

@@ -1,6 +1,6 @@
 /**
- * How a member of a domain object is stored in the column of the same name. A table's columns are described once, and its insert,
- * its updates and its reads derive from that description.
+ * Codecs from a domain member to the column of the same name. A table describes its columns once;
+ * insert, updates and reads derive from the description.
  */
 import { z } from 'zod';
 import type { Flag } from './schema.ts';
@@ -17,7 +17,6 @@ export interface ColumnOf {
   column: string;
 }
 
-/** Stored as it is. */
 export const plain = <Value>(): ColumnCodec<Value, Value> => ({ encode: (value) => value, decode: (stored) => stored });
 
 export const id = <Id extends string>(brand: (text: string) => Id): ColumnCodec<Id, string> => ({
@@ -66,14 +65,13 @@ function validated<Value>(schema: z.ZodType<Value>, value: unknown, where: Colum
 const unreadable = ({ table, id: row, column }: ColumnOf, why: string, cause: unknown): Error =>
   new Error(`The column "${column}" of ${table} ${row} can't be read: ${why}`, { cause });
 
-/** The object's own keys, in order. */
 export function keysOf<T extends object>(object: T): Extract<keyof T, string>[] {
   const keys: Extract<keyof T, string>[] = [];
   for (const key in object) if (Object.hasOwn(object, key)) keys.push(key);
   return keys;
 }
 
-/** An object with these keys; `complete` makes one with all keys of its type out of it. */
+/** Builds an object with some keys of its type; `complete` checks for all of them. */
 export function mapKeys<T extends object>(
   keys: readonly Extract<keyof T, string>[],
   valueOf: <K extends Extract<keyof T, string>>(key: K) => T[K],

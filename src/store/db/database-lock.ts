@@ -1,17 +1,18 @@
 /**
- * One server for each PostgreSQL database, because disks and control files lie on the server's own host (decision 9). The lock is an
- * advisory one of a connection of its own, so it dies with its process; when that connection is lost it is taken again.
+ * Allows one server per PostgreSQL database, because disks and control files are on the server's
+ * host (decision 9). The lock is an advisory lock on its own connection, so the lock ends with the
+ * process; after a lost connection the server acquires the lock again.
  */
 import { retry } from '../../async/retry.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import type { StoreLog } from '../store.ts';
 
-/** Any number that nobody else takes: the letters of "berthd". Another than the migration's, whose space it shares. */
+/** Letters of "berthd". Must differ from the migration lock, which shares the number space. */
 const LOCK = 0x626572746864;
 const TAKE_AGAIN_MS = 500;
 const FIRST_TRIES = 4;
-/** The server may hold our own dead session for a while yet. */
+/** PostgreSQL may keep a dead session of this server for a while. */
 const LOST_AFTER_MS = 30_000;
 
 export interface DatabaseLock {
@@ -19,8 +20,8 @@ export interface DatabaseLock {
 }
 
 /**
- * Throws when another server has the database. `onLost` is called once, if the connection was lost and another server took the
- * database before it was back.
+ * Throws when another server has the database. Calls `onLost` once, if another server acquired the
+ * database while the connection was lost.
  */
 export async function lockDatabase(options: {
   url: string;
@@ -68,7 +69,7 @@ export async function lockDatabase(options: {
     await retry(attempt, { signal: ending.signal, firstMs: TAKE_AGAIN_MS });
   };
 
-  // The session of a server that was just killed ends a moment after it.
+  // The session of a killed server ends a moment after the server.
   for (let tries = 1; !(await take()); tries += 1) {
     if (tries < FIRST_TRIES) {
       await sleep(TAKE_AGAIN_MS);

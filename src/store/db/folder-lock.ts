@@ -12,7 +12,6 @@ import { errcodeOf } from './errors.ts';
 const SQLITE_BUSY = 5;
 
 export interface FolderLock {
-  /** Lets another process have the folder. */
   release(): void;
 }
 

@@ -1,24 +1,27 @@
 /**
  * # Group commit
  *
- * An fsync costs more than the statements of a write, so writes share one. A queue; its first write opens a group once the present
- * turn of the event loop has handed over all it has (`setImmediate`): a lone write waits for nothing else. A group is
+ * An fsync costs more than the statements of a write, so writes share one. The first write of an
+ * empty queue opens a group once the present turn of the event loop is done (`setImmediate`): a
+ * lone write waits for nothing else. A group is
  *
  *     BEGIN IMMEDIATE · for each work: SAVEPOINT, the work, RELEASE (or ROLLBACK TO, if it threw) · COMMIT · settle all
  *
- * and closes at 64 works or 2 ms of work, whichever is first: the event loop turns between groups, and what arrives during one's
- * fsync is the next. Works run one after another, so they wait for nothing but their own queries.
- *
- * - A work that throws loses its own savepoint and nothing else. Its promise too settles after the commit: what it judged by may
- *   have been a neighbour's.
- * - An error that makes SQLite roll back by itself (disk full, I/O) or a COMMIT that fails takes the group: each is rejected.
- * - After an I/O error nothing may be retried: the kernel has dropped the pages it could not write and a second fsync would
- *   succeed without them. Every further write is refused until the process has been started again and has read the log from disk.
+ * and closes at 64 works or 2 ms of work, whichever is first: the event loop turns between groups,
+ * and writes that arrive during the fsync form the next group. Works run one after another, so a
+ * work waits for nothing but its own queries.
+ * - A work that throws loses its own savepoint and nothing else. Its promise settles after the
+ * commit too: the work may have judged by rows of a neighbour in the group.
+ * - An error that makes SQLite roll back by itself (disk full, I/O) or a failed COMMIT rejects the
+ * whole group.
+ * - After an I/O error nothing may be retried: the kernel has dropped the pages it could not write
+ * and a second fsync would succeed without them. Every further write is refused until the process
+ * restarts and reads the log from disk.
  */
 import { errcodeOf } from './errors.ts';
 import type { StoreLog } from '../store.ts';
 
-/** The statements of the one writing connection. */
+/** Statements of the writing connection. */
 export interface GroupStatements {
   begin(): void;
   savepoint(): void;
@@ -26,25 +29,28 @@ export interface GroupStatements {
   rollbackTo(): void;
   commit(): void;
   rollback(): void;
-  /** False once SQLite has rolled back by itself. */
+  /** False after SQLite rolled back by itself. */
   isOpen(): boolean;
 }
 
-/** What a work is lent for its time: queries made through `tx` after `end` are refused. */
+/** Transaction of one work: queries through `tx` after `end` are refused. */
 export interface ScopedTransaction<Tx> {
   tx: Tx;
   end(): void;
 }
 
-/** How the store takes its turns and its time: the machine's, or those of a simulation, which decides by them who shares a commit. */
+/**
+ * Clock and task queue of the store. A simulation passes its own, and so decides which writes
+ * share a commit.
+ */
 export interface Scheduler {
-  /** Once the present turn of the event loop has handed over all it has. */
+  /** Runs `fn` after the present turn of the event loop. */
   defer(deed: () => void): void;
-  /** Milliseconds that go on evenly. */
+  /** Monotonic milliseconds. */
   elapsed(): number;
-  /** Does it once, after that long, and keeps no process alive for it. Answers what calls it off. */
+  /** Runs `fn` once, without keeping the process alive. Returns a function that cancels. */
   after(ms: number, deed: () => void): () => void;
-  /** Whether long work may go to a thread beside. */
+  /** Whether long work may run on another thread. */
   threads: boolean;
 }
 
@@ -86,7 +92,7 @@ export class GroupCommit<Tx> {
   constructor(parts: {
     statements: GroupStatements;
     lend: () => ScopedTransaction<Tx>;
-    /** Called between groups, after the promises of one were settled. */
+    /** Called between groups, after the group's promises settled. */
     onCommit: (works: number) => void;
     log: StoreLog;
     pace: Scheduler;
@@ -98,7 +104,7 @@ export class GroupCommit<Tx> {
     this.#pace = parts.pace;
   }
 
-  /** Why no write is taken any more; undefined while all is well. */
+  /** Reason for refusing all writes; undefined while healthy. */
   get broken(): Error | undefined {
     return this.#broken;
   }
@@ -112,7 +118,7 @@ export class GroupCommit<Tx> {
     });
   }
 
-  /** Lets what is queued be committed, then takes no more. */
+  /** Commits the queue, then refuses writes. */
   async stop(): Promise<void> {
     this.#stopped = true;
     if (this.#running) await new Promise<void>((resolve) => this.#whenIdle.push(resolve));
@@ -218,7 +224,7 @@ export class GroupCommit<Tx> {
   }
 }
 
-/** The last failure is the one that made SQLite roll back. */
+/** Returns the last failure: the cause of SQLite's rollback. */
 function failureOf(outcomes: Outcome[]): unknown {
   for (const outcome of outcomes.toReversed()) if (!outcome.ok) return outcome.error;
   return new Error('The transaction of this write was rolled back.');

@@ -1,18 +1,22 @@
 /**
  * # Leases
  *
- * How passes share the due rows of `instance`, `volume`, `snapshot` and `image`, in one process or several. A row is due at `dueAtMs`; a claim leases it
- * to a process (`leaseOwner`) under a token of that claim until `leaseUntilMs`, and moves `dueAtMs` there too: a row whose holder
- * died comes up again by itself, and a leased row does not stand at the head of the due index meanwhile. A heartbeat moves both
- * together. So `dueAtMs ≠ leaseUntilMs` says that somebody made the row due while it was held, and `release` then keeps that wake
- * instead of writing the holder's own next time over it.
+ * Reconcilers, in one process or several, share the due rows of `instance`, `volume`, `snapshot`
+ * and `image` by leases. A row is due at `dueAtMs`. A claim leases the row to a process
+ * (`leaseOwner`) under a token of the claim until `leaseUntilMs`, and moves `dueAtMs` to the same
+ * time: a row of a dead process becomes due again by itself, and a leased row is not at the head
+ * of the due index meanwhile. A heartbeat moves both times together. So `dueAtMs ≠ leaseUntilMs`
+ * means that the row was made due during its lease, and `releaseLease` keeps that time instead of
+ * writing the reconciler's own next time.
  *
- * A result is applied only where id, lease token and generation still hold: zero rows means another has the row now, drop it.
+ * A result applies only while id, lease token and generation still match: zero rows means
+ * superseded, drop the result.
  *
- * Claiming is one statement on both engines. Candidates are the oldest due rows, ranked within their owner: at most `perOwner` rows
- * of one owner come first, what room is left goes to the oldest. Candidates are bounded so that a backlog costs the same per claim
- * however long it is; fairness therefore holds among the oldest 2,048 due rows. On PostgreSQL only the picked rows are locked, and
- * those another claimer has locked are skipped, never waited for.
+ * A claim is one statement on both engines. Candidates are the oldest due rows, ranked within
+ * their owner: at most `perOwner` rows of each owner first, then the oldest of the rest. The
+ * number of candidates is bounded, so a claim costs the same for any backlog; fairness therefore
+ * holds among the oldest 2,048 due rows. PostgreSQL locks only the picked rows and skips rows
+ * locked by another claim.
  */
 import type { RawBuilder, Selectable, SqlBool } from 'kysely';
 import { sql } from 'kysely';
@@ -31,9 +35,8 @@ export type LeaseTable = keyof LeaseRows;
 export type LeaseRow<Table extends LeaseTable> = LeaseRows[Table];
 
 export interface Claim {
-  /** The process, as `heartbeat` names it. */
+  /** Process id, as in `heartbeat`. */
   owner: string;
-  /** New for each claim. */
   token: string;
   nowMs: number;
   untilMs: number;
@@ -50,8 +53,9 @@ const leaseOwner = sql.ref('leaseOwner');
 const ownerId = sql.ref('ownerId');
 
 /**
- * Leases up to `limit` due and free rows; the most urgent first. RETURNING can't tell a row's former `dueAtMs` nor an order, so a
- * row's place in the claim is added to its lease, in milliseconds.
+ * Leases up to `limit` due and free rows, the most urgent first. RETURNING has neither the former
+ * `dueAtMs` nor an order, so the row's position in the claim is added to its lease, in
+ * milliseconds.
  */
 export async function claimDue<Table extends LeaseTable>(
   tx: Db,
@@ -82,7 +86,7 @@ export async function claimDue<Table extends LeaseTable>(
   return rows.sort((a, b) => (a.leaseUntilMs ?? 0) - (b.leaseUntilMs ?? 0));
 }
 
-/** Prolongs every lease of a process. */
+/** Extends every lease of a process. */
 export async function heartbeat(tx: Db, table: LeaseTable, owner: string, lease: { untilMs: number }): Promise<void> {
   await sql`
     update ${sql.table(table)}
@@ -90,7 +94,10 @@ export async function heartbeat(tx: Db, table: LeaseTable, owner: string, lease:
     where ${leaseOwner} = ${owner}`.execute(tx);
 }
 
-/** What a process holds, with the generations of now: a pass that began under another works for nothing. */
+/**
+ * Leased rows of a process with their current generations: a reconcile of an older generation is
+ * superseded.
+ */
 export async function leasedGenerations(
   db: Db,
   table: LeaseTable,
@@ -102,8 +109,8 @@ export async function leasedGenerations(
 }
 
 /**
- * Gives a row back, due again at `dueAtMs` (null: not until something makes it due), or earlier if it was made due while it was
- * held. False, and nothing is changed, when the lease is another's by now.
+ * Releases a lease. The row is due at `dueAtMs` (null: at rest), or earlier if made due during the
+ * lease. Returns false, without a change, when another process has the lease.
  */
 export async function releaseLease(
   tx: Db,
@@ -124,14 +131,17 @@ export async function releaseLease(
   return numAffectedRows === 1n;
 }
 
-/** The date went back, or nobody knows whether it did: what waits for a later time is looked at now, and says anew for how long. */
+/** After a clock change: makes all waiting rows due, so each computes its next time again. */
 export async function makeAllDue(tx: Db, table: LeaseTable, nowMs: number): Promise<void> {
   await sql`update ${sql.table(table)} set ${due} = ${nowMs} where ${due} > ${nowMs} and ${leaseOwner} is null`.execute(
     tx,
   );
 }
 
-/** At the start of the only process on a database: whoever held leases is dead, and what they held is looked at at once. */
+/**
+ * Call at the start of the only process on a database: releases leases of dead processes and makes
+ * the rows due.
+ */
 export async function releaseAllLeases(tx: Db, nowMs: number): Promise<void> {
   for (const table of ['instance', 'volume', 'snapshot', 'image'] as const) {
     await sql`
@@ -140,11 +150,11 @@ export async function releaseAllLeases(tx: Db, nowMs: number): Promise<void> {
   }
 }
 
-/** The guard of every write of a result: `….where(isLeaseHeld({ id, leaseToken, generation }))`. */
+/** Guard for writes of a result: `.where(isLeaseHeld({ id, leaseToken, generation }))`. */
 export const isLeaseHeld = (hold: { id: string; leaseToken: string; generation: number }): RawBuilder<SqlBool> =>
   sql<SqlBool>`(id = ${hold.id} and ${leaseToken} = ${hold.leaseToken} and generation = ${hold.generation})`;
 
-/** When the next row can be claimed; null when none waits. Rows at rest are not in the indexes that are asked. */
+/** Time of the next claimable row; null without one. The indexes in use skip rows at rest. */
 export async function nextDueAt(db: Db, table: LeaseTable): Promise<number | null> {
   const from = sql.table(table);
   const { rows } = await sql<{ at: number | null }>`
@@ -159,5 +169,5 @@ export async function nextDueAt(db: Db, table: LeaseTable): Promise<number | nul
   return rows[0]?.at ?? null;
 }
 
-/** SQLite's one writer needs no row locks, and has none. */
+/** SQLite has one writer and no row locks. */
 const lockFree = (db: Db): boolean => db.getExecutor().adapter.supportsMultipleConnections === false;

@@ -1,30 +1,36 @@
 /**
  * # Migrations
  *
- * Each is a named function run once, in a transaction of its own that also writes its name, on either engine. Two processes that
- * start at once do not race: a step begins by taking the engine's lock (BEGIN IMMEDIATE; a transaction-scoped advisory lock) and
- * then asks which names are there. Names are never reused and a released migration is never changed: write another one.
+ * A migration is a named function that runs once, in its own transaction, which also writes its
+ * name. Two processes that start at once do not race: a step first acquires the engine's lock
+ * (BEGIN IMMEDIATE; a transaction-scoped advisory lock), then reads the applied names. Names are
+ * never reused and a released migration never changes: write a new one.
  */
 import type { Kysely } from 'kysely';
 import { sql } from 'kysely';
 import type { StoreLog } from '../store.ts';
 
-/** `Kysely<unknown>` on purpose: a migration describes the tables of its day, not today's `Schema`. */
+/**
+ * `Kysely<unknown>` on purpose: a migration describes the tables of its day, not today's `Schema`.
+ */
 export type MigrationDb = Kysely<unknown>;
 
 export interface Migration {
-  /** `0001-first`: the order of names is the order of running. */
+  /** `0001-initial`: migrations run in the order of their names. */
   name: string;
   up(db: MigrationDb, kind: 'sqlite' | 'postgres'): Promise<void>;
 }
 
 export interface MigrationTarget {
   kind: 'sqlite' | 'postgres';
-  /** Runs `step` in a transaction that no other process's step can overlap. */
+  /** Runs `step` in a transaction, exclusively among all processes. */
   exclusively<T>(step: (db: MigrationDb) => Promise<T>): Promise<T>;
 }
 
-/** Brings the database to the newest migration. Rejects, having changed nothing, when it is newer than `migrations` know. */
+/**
+ * Applies all missing migrations. Rejects without a change when the database is newer than
+ * `migrations`.
+ */
 export async function migrate(
   database: MigrationTarget,
   migrations: readonly Migration[],

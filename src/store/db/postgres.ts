@@ -1,9 +1,9 @@
 /**
  * # The store on PostgreSQL
  *
- * A pool; each write is a transaction of its own, READ COMMITTED, run again when the server says that two got in each other's way.
- * A connection that breaks (the server was restarted) is dropped by the pool and the next query makes another: what was in flight
- * fails, nothing else does.
+ * A connection pool. Each write is its own READ COMMITTED transaction, run again after a
+ * serialization failure or a deadlock. The pool drops a broken connection (after a server restart,
+ * say): queries in flight fail, and the next query opens another.
  */
 import type { TransactionBuilder } from 'kysely';
 import { Kysely, PostgresDialect, sql } from 'kysely';
@@ -18,18 +18,20 @@ import type { Store, StoreLog } from '../store.ts';
 const CONNECTIONS = 16;
 const CONNECT_TIMEOUT_MS = 15_000;
 const PING_TIMEOUT_MS = 3_000;
-/** A transaction of a process that hangs gives its locks back after this. */
+/** Releases the locks of a hung process. */
 const IDLE_IN_TRANSACTION_MS = 60_000;
 const MAX_TRIES = 8;
 const RETRY_BASE_MS = 5;
 const RETRY_MAX_MS = 200;
-/** Any number that nothing else on this server takes: "berth" in ASCII. */
+/** "berth" in ASCII; any number unused on this server. */
 const MIGRATION_LOCK = 0x6265727468;
 
 const INT8 = 20;
 const NUMERIC = 1700;
 
-/** int8 and, because sums of int8 are that, numeric become numbers: all of ours fit 53 bits. For this pool only. */
+/**
+ * Parses int8 and numeric (sums of int8) as numbers: all values fit 53 bits. Only for this pool.
+ */
 const parsers: pg.CustomTypesConfig = {
   getTypeParser: (oid, format) =>
     (oid === INT8 || oid === NUMERIC) && format !== 'binary' ? Number : pg.types.getTypeParser(oid, format),
@@ -50,11 +52,11 @@ export async function openPostgres(options: {
     idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
     keepAlive: true,
   });
-  // Without a listener the loss of an idle connection would end the process.
+  // Without a listener, losing an idle connection would end the process.
   pool.on('error', (error) =>
     log.warn({ err: error }, 'a connection to PostgreSQL was lost; the next query makes another'),
   );
-  // The same for one that is lost while it is in use: the query under way fails, and nothing else does.
+  // Likewise for a connection in use: only the running query fails.
   pool.on('connect', (client) => client.on('error', () => {}));
   const connect = () => pool.connect().catch((error: unknown) => Promise.reject(unavailable(error)));
   const dialect = new PostgresDialect({ pool: { connect, end: () => pool.end(), options: pool.options } });
@@ -124,7 +126,7 @@ export async function openPostgres(options: {
   };
 }
 
-/** No connection is to be had: away, starting, or all of them in use for too long. */
+/** No connection available: server away or starting, or the pool exhausted for too long. */
 const unavailable = (cause: unknown): Refusal =>
   new Refusal('unavailable', 'the database does not answer at the moment; send the same request again', {
     detail: cause,
@@ -133,7 +135,7 @@ const unavailable = (cause: unknown): Refusal =>
 
 const readCommitted = <T>(db: Kysely<T>): TransactionBuilder<T> => db.transaction().setIsolationLevel('read committed');
 
-/** Between nothing and the doubled base, so that two that met do not meet again. */
+/** Jitter between 0 and the doubled base, so that two colliding writes separate. */
 const jitteredMs = (tries: number): number => Math.random() * Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** tries);
 
 async function within(timeoutMs: number, question: Promise<unknown>): Promise<void> {

@@ -1,21 +1,22 @@
 /**
- * A query built and compiled once and then run with other values. On SQLite building a small query takes longer than running it:
- * creates of nine statements by 64 callers were 1.7 to 2 times as many a second this way, where the disk was not the limit. So the
- * queries that every write makes are made so:
+ * Compiles a query once and runs it with changing values. On SQLite building a small query takes
+ * longer than running it: creates of nine statements by 64 callers ran 1.7 to 2 times as often a
+ * second, where the disk was not the limit. Use it for queries of every write:
  *
  *     const nameOf = prepared<{ id: string }>()((db, p) =>
  *       db.selectFrom('account').select('username').where('id', '=', p('id')));
  *     const [row] = await nameOf(db, { id });
  *
- * `p('id')` stands where the value will be, typed as the member of that name, and may be used more than once. What changes the text
- * of a query (a list's length, an optional condition) can't be a parameter: build such queries as usual.
+ * `p('id')` marks the place of a value, has the type of that member, and may occur more than once.
+ * Anything that changes the query's text (the length of a list, an optional condition) can't be a
+ * parameter: build such queries as usual.
  */
 import type { Compilable, CompiledQuery, RawBuilder } from 'kysely';
 import { sql } from 'kysely';
 import type { Db } from '../store.ts';
 import { complete, mapKeys } from './columns.ts';
 
-/** Stands in a compiled query where a value will be. */
+/** Placeholder for a value in a compiled query. */
 class Slot<P> {
   readonly valueIn: (values: P) => unknown;
   constructor(valueIn: (values: P) => unknown) {
@@ -39,7 +40,7 @@ type Parameter<P> = <K extends keyof P & string>(name: K) => RawBuilder<P[K]>;
 
 interface Compiled<P, O> {
   query: CompiledQuery<O>;
-  /** One for each parameter, in order. */
+  /** One per parameter, in order. */
   valuesIn: ((values: P) => unknown)[];
 }
 
@@ -49,7 +50,7 @@ export function prepared<P extends object>(): <O>(
   const slot: Parameter<P> = <K extends keyof P & string>(name: K) =>
     sql<P[K]>`${new Slot<P>((values) => values[name])}`;
   return <O>(build: (db: Db, p: Parameter<P>) => Compilable<O>) => {
-    /** By adapter, of which each engine has one. */
+    /** Keyed by adapter: each engine has its own. */
     const byEngine = new WeakMap<object, Compiled<P, O>>();
     return async (db, values) => {
       const executor = db.getExecutor();
@@ -77,7 +78,8 @@ function compile<P, O>(compilable: Compilable<O>): Compiled<P, O> {
 }
 
 /**
- * A number given to `limit` or `offset`. SQLite looks at a bare parameter there while it plans, and from then on plans the query anew at each
- * execution (sqlite3Reprepare: a third of what the list's query cost); it does not look into an expression.
+ * Number for `limit` or `offset`. SQLite looks at a bare parameter there while planning, and from
+ * then on plans the query again at each execution (sqlite3Reprepare: a third of the list query's
+ * cost); SQLite does not look into an expression.
  */
 export const count = (value: number | RawBuilder<number>): RawBuilder<number> => sql<number>`cast(${value} as bigint)`;

@@ -1,20 +1,24 @@
 /**
  * # The tables
  *
- * One schema for SQLite and PostgreSQL: text, integers (epoch milliseconds, micro-dollars and counts fit 53 bits), and JSON kept as
- * text. Booleans are 0 or 1. A column that a query filters or guards by is a column; what is only carried is JSON.
+ * One schema for SQLite and PostgreSQL: text, integers (epoch milliseconds, micro-dollars and
+ * counts fit 53 bits), and JSON as text. Booleans are 0 or 1. Values used in a filter or guard
+ * have a column; all others are in JSON.
  */
 import type { Generated } from 'kysely';
 
 export type Flag = 0 | 1;
 
-/** Facts of the installation itself, by name: its id, ids drawn once, the signing key's id, what the texts were last written with. */
+/** Facts of the installation, by name: its id, ids drawn once, the id of the signing key. */
 export interface SettingTable {
   name: string;
   value: string;
 }
 
-/** A JWT signing key, Ed25519. `retiredAtMs` null is the one that signs; retired ones still verify until their tokens expired. */
+/**
+ * JWT signing key, Ed25519. The active key has `retiredAtMs` null; retired keys verify until the
+ * last token expires.
+ */
 export interface SigningKeyTable {
   kid: string;
   privateJwk: string;
@@ -23,7 +27,7 @@ export interface SigningKeyTable {
   retiredAtMs: number | null;
 }
 
-/** A person or a program that owns things, with the counters of what it owns: one row to read for a list's total and version. */
+/** A person or a program, with counters: a list's total and version come from one row. */
 export interface AccountTable {
   id: string;
   username: string;
@@ -33,11 +37,11 @@ export interface AccountTable {
   roles: string;
   createdAtMs: number;
   disabled: Flag;
-  /** Moved by every change of anything the account can list; reply caches are keyed by it. */
+  /** Incremented by every change of a listed resource; keys the reply caches. */
   version: Generated<number>;
-  /** Number of the account's latest event: events are numbered 1, 2, 3 … for each account, without gaps. */
+  /** Number of the latest event: 1, 2, 3 … per account, without gaps. */
   eventSeq: Generated<number>;
-  /** Instances that a list shows, and volumes that a list shows. */
+  /** Listed instances and listed volumes. */
   instanceCount: Generated<number>;
   volumeCount: Generated<number>;
   balanceMicros: Generated<number>;
@@ -45,7 +49,7 @@ export interface AccountTable {
   creditMicros: Generated<number>;
 }
 
-/** One login. Its id is the token's `jti`. */
+/** A login. Its id is the token's `jti`. */
 export interface SessionTable {
   id: string;
   accountId: string;
@@ -73,7 +77,7 @@ export interface SshKeyTable {
   createdAtMs: number;
 }
 
-/** Also counts what of the region's capacity is promised; totals come from the engine's probe. */
+/** Capacity: totals from the engine's probe, and how much is reserved. */
 export interface RegionTable {
   id: string;
   name: string;
@@ -102,20 +106,20 @@ export interface ImageTable {
   tags: string;
   type: string;
   createdAtMs: number;
-  /** 0 when the operator withdrew it: not offered any more, still runs. */
+  /** 0 after withdrawal by the operator: no new launches, existing instances still run. */
   inCatalog: Flag;
-  /** The account whose own it is; null for one of the operator's. */
+  /** Null for an image of the operator. */
   ownerId: Generated<string | null>;
-  /** `Saving` from an instance, `Ready`, `Failed`, `Deleting`. */
+  /** `Saving`, `Ready`, `Failed` or `Deleting`. */
   state: Generated<string>;
   stateText: Generated<string>;
   fromInstanceId: Generated<string | null>;
-  /** Where it lies, when it was saved from an instance; null for one that a registry has. */
+  /** Region of a saved image; null for an image in a registry. */
   regionId: Generated<string | null>;
   sizeBytes: Generated<number>;
   attempts: Generated<number>;
   generation: Generated<number>;
-  /** JSON `Operation`: the present one of an image that is saved, or was and is deleted; null for the others. */
+  /** JSON `Operation`, current or last; null without one. */
   operation: Generated<string | null>;
   dueAtMs: Generated<number | null>;
   leaseOwner: Generated<string | null>;
@@ -123,18 +127,18 @@ export interface ImageTable {
   leaseUntilMs: Generated<number | null>;
 }
 
-/** What a registry asks for, one for each server of an account. */
+/** Credential for a registry, one per server and account. */
 export interface RegistryCredentialTable {
   id: string;
   accountId: string;
-  /** Host and port as they stand in image names; `docker.io` for the names without one. */
+  /** Host and port as in image names; `docker.io` for names without a host. */
   server: string;
   username: string;
   secret: string;
   createdAtMs: number;
 }
 
-/** Operations that another wish has followed, or whose subject is gone: the present one is in the row of its subject. */
+/** Past operations: superseded, or of a deleted subject. The subject's row has the current one. */
 export interface OperationTable {
   /** `<subjectId>.<generation>`. */
   id: string;
@@ -142,13 +146,12 @@ export interface OperationTable {
   subjectId: string;
   generation: number;
   kind: string;
-  /** When it became history. */
+  /** Time of supersession or deletion. */
   archivedAtMs: number;
-  /** JSON `Operation`. */
   operation: string;
 }
 
-/** An object of ours on an engine that no intent explains. */
+/** Object of ours on an engine without a row that explains it. */
 export interface OrphanTable {
   /** `<regionId>/<kind>/<engineName>`. */
   id: string;
@@ -163,11 +166,11 @@ export interface OrphanTable {
   createdAtMs: number;
   firstSeenAtMs: number;
   lastSeenAtMs: number;
-  /** For how long sweeps have seen it one after the other; 0 after the first. */
+  /** Time over which successive sweeps observed the orphan; 0 after the first. */
   watchedMs: number;
-  /** What is to be done with it: `policy`, `stop`, `delete`. */
+  /** `policy`, `stop` or `delete`. */
   handling: string;
-  /** What became of the last try. */
+  /** Outcome of the last try. */
   note: string;
 }
 
@@ -183,7 +186,7 @@ export interface InstanceTypeTable {
   gpuName: string;
   rootDiskGB: number;
   dataDiskGB: number;
-  /** JSON object: charge mode → micro-dollars of one unit. */
+  /** JSON object: charge mode → micro-dollars per unit. */
   prices: string;
   inCatalog: Flag;
   /** Position in the catalog. */
@@ -199,56 +202,59 @@ export interface InstanceTable {
   /** JSON `InstanceSpec`. */
   spec: string;
   priceMicros: number;
-  /** JSON `NodePort[]`, 0 until one is allotted. The table `nodePort` beside it is what makes them unique. */
+  /** JSON `NodePort[]`, 0 until allotted. The table `nodePort` makes allotments unique. */
   nodePorts: string;
   desired: string;
   generation: number;
   mustHalt: Flag;
   everEnsured: Flag;
-  /** 1 while control files of the running instance are out of date. */
+  /** 1 while the running instance has outdated control files. */
   filesStale: Flag;
   attempts: number;
   requestedAtMs: number;
   initExit: number | null;
-  /** JSON `Observed`; `status` is beside it as a column because queries ask for it. */
+  /** JSON `Observed`; `status` is also a column for queries. */
   observed: string;
   status: string;
-  /** 1 while its capacity is counted in the region. */
+  /** 1 while counted in the region's capacity. */
   holdsCapacity: Flag;
-  /** In line for capacity since then. */
+  /** Start of the wait in the capacity queue. */
   waitsSinceMs: number | null;
   waitsUntilMs: number | null;
-  /** JSON `Ends`. */
+  /** JSON `StopPolicy`. */
   stopPolicy: string;
-  /** JSON object: port → `PortAccess` that its owner has set. */
+  /** JSON object: port → `PortAccess`, set by the owner. */
   portAccess: string;
-  /** When the clock alone stops it: what of `ends` comes first, while it is wished to run. */
+  /**
+   * When the clock stops the instance: the earliest limit of `stopPolicy`, while desired is
+   * running.
+   */
   stopDueAtMs: number | null;
-  /** After how long idleness stops it: of one that runs and is watched, null for all others. */
+  /** Idle limit; null unless Running, desired running, and watched. */
   idleAfterMs: number | null;
-  /** JSON `Archive`; null when there is none. */
+  /** JSON `Archive`. */
   archive: string | null;
-  /** JSON array of refs: root disks that were asked for and that no archive names. */
+  /** JSON array of refs: root disks requested and not named by an archive. */
   unfinished: string;
-  /** JSON `DiskUsage`: what its disks held when they were last measured. */
+  /** JSON `DiskUsage`, as last measured. */
   diskUsage: string;
-  /** JSON `Operation`: the present one. */
+  /** JSON `Operation`, the current one. */
   operation: string;
   /** Secret between gateway and notebook. */
   notebookToken: string;
-  /** Text of the public object, made in the transaction that changes any column above. */
+  /** JSON of the public object, written with every change of the columns above. */
   publicText: string;
-  /** 1 while lists show it: until an hour after release. */
+  /** 1 until an hour after release. */
   listed: Flag;
   releasedAtMs: number | null;
-  /** When a pass should look at it next; null while nothing is to be done. */
+  /** Time of the next reconcile; null at rest. */
   dueAtMs: number | null;
   leaseOwner: string | null;
   leaseToken: string | null;
   leaseUntilMs: number | null;
 }
 
-/** A node port is one instance's at a time: the primary key is what makes two of the same impossible. */
+/** Allotted node ports: the primary key prevents two of the same. */
 export interface NodePortTable {
   regionId: string;
   nodePort: number;
@@ -267,22 +273,21 @@ export interface VolumeTable {
   ownerId: string;
   ownerName: string;
   createdAtMs: number;
-  /** Unique for an owner among volumes that are not Terminating: see `liveName`. */
+  /** Unique per owner among volumes not Terminating: see `liveName`. */
   name: string;
-  /** `<ownerId>/<name>` while the name is taken, null once it is free again; unique. */
+  /** `<ownerId>/<name>`, unique; null once the name is free again. */
   liveName: string | null;
   regionId: string;
   type: string;
   sizeGB: number;
   usageBytes: number;
-  /** JSON `DiskId` of what it is made from; null for an empty one. */
+  /** JSON `DiskId` of the copied disk; null for an empty volume. */
   source: string | null;
   status: string;
   generation: number;
-  /** JSON `Operation`: the present one. */
+  /** JSON `Operation`, the current one. */
   operation: string;
   publicText: string;
-  /** 1 while lists show it. */
   listed: Flag;
   dueAtMs: number | null;
   leaseOwner: string | null;
@@ -290,7 +295,7 @@ export interface VolumeTable {
   leaseUntilMs: number | null;
 }
 
-/** A place that disks of a region lie in, and what of it is promised. */
+/** Storage of a region for disks, and how much of its space is reserved. */
 export interface PoolTable {
   /** `<regionId>/<name>`. */
   id: string;
@@ -298,16 +303,16 @@ export interface PoolTable {
   name: string;
   limitGB: number;
   usedGB: Generated<number>;
-  /** 1 while administrators know that it wants room. */
+  /** 1 after administrators were warned of low space. */
   warned: Generated<Flag>;
 }
 
-/** A disk, from when it is wished until nothing of it is left: where it lies, and what of its pool it takes. */
+/** A disk, from its request until nothing of it is left. */
 export interface DiskTable {
   /** `<kind>/<subjectId>`. */
   id: string;
   kind: string;
-  /** Of a shared folder it is `<ownerId>/<regionId>`. */
+  /** `<ownerId>/<regionId>` for a shared folder. */
   subjectId: string;
   regionId: string;
   pool: string;
@@ -318,7 +323,7 @@ export interface DiskTable {
   warnedPercent: Generated<number>;
 }
 
-/** What a volume held at one moment. */
+/** Content of a volume at one moment. */
 export interface SnapshotTable {
   id: string;
   ownerId: string;
@@ -335,10 +340,9 @@ export interface SnapshotTable {
   consistency: string;
   status: string;
   generation: number;
-  /** JSON `Operation`: the present one. */
+  /** JSON `Operation`, the current one. */
   operation: string;
   publicText: string;
-  /** 1 while lists show it. */
   listed: Flag;
   dueAtMs: number | null;
   leaseOwner: string | null;
@@ -346,18 +350,18 @@ export interface SnapshotTable {
   leaseUntilMs: number | null;
 }
 
-/** The first answer of a create or action that came with an `Idempotency-Key`; written in the transaction of the deed. */
+/** First answer of a request with an `Idempotency-Key`, written in the request's transaction. */
 export interface IdempotencyTable {
   accountId: string;
   key: string;
   route: string;
-  /** SHA-256 of the validated body. */
+  /** Keyed hash of the validated body. */
   bodyHash: string;
   answer: string;
   createdAtMs: number;
 }
 
-/** Append-only. `seq` counts an account's events without gaps; `id` orders all of them. */
+/** Append-only. `seq` numbers an account's events without gaps; `id` orders all events. */
 export interface EventTable {
   id: Generated<number>;
   accountId: string;
@@ -366,48 +370,51 @@ export interface EventTable {
   /** `instance.launched`, `instance.status`, `volume.created` … */
   kind: string;
   subjectId: string;
-  /** JSON object. */
   data: string;
 }
 
-/** A one-time key that hands a browser from the API over to the gateway, and the gateway session that comes of it. */
+/**
+ * One-time handover of a browser from the API to the gateway, or the gateway session made from
+ * one.
+ */
 export interface GatewayGrantTable {
   /** SHA-256 of the secret, hex. */
   hash: string;
   kind: 'handover' | 'session';
   accountId: string;
   instanceId: string;
-  /** Login it came from; it dies with it. Null when it came from an API key. */
+  /** Login of origin, whose end deletes the grant. Null for an API key. */
   sessionId: string | null;
   expiresAtMs: number;
-  /** What its owner calls it by, who is never told the secret again. */
+  /** Public name: the owner never sees the secret again. */
   id: string;
   openedAtMs: number;
 }
 
-/** A link that opens one port of an instance to whoever has it. */
+/** Link that opens one port of an instance to anyone who has it. */
 export interface PortShareTable {
   id: string;
-  /** SHA-256 of its token, hex. */
+  /** SHA-256 of the token, hex. */
   hash: string;
   instanceId: string;
   accountId: string;
   port: number;
-  /** '' when it was given none. */
   name: string;
   createdAtMs: number;
   expiresAtMs: number;
 }
 
-/** The samples of one minute, of all instances: only read when a server starts. Packed by `control/inside/metrics`. */
+/**
+ * Samples of one minute, of all instances; read only at start. Packed by `control/inside/metrics`.
+ */
 export interface MetricMinuteTable {
   atMs: number;
-  /** They stand in several rows, of some hundred instances each. */
+  /** Each row holds some hundred instances. */
   part: number;
   body: Uint8Array;
 }
 
-/** The minutes of one hour of an instance. */
+/** Minutes of one hour of an instance. */
 export interface MetricHourTable {
   instanceId: string;
   atMs: number;

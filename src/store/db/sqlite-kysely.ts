@@ -1,9 +1,10 @@
 /**
  * # Kysely over node:sqlite
  *
- * Kysely's own SQLite adapter, compiler and introspector over a `DatabaseSync`. Its driver layer (init, mutex, acquire, release, a
- * logging hook) is an async hop for each; here a query is compiled, looked up in the statement cache and run in the same tick, and
- * only its result is a promise, because that is the shape of Kysely.
+ * Kysely's own SQLite adapter, compiler and introspector over a `DatabaseSync`. Each layer of
+ * Kysely's driver (init, mutex, acquire, release, a logging hook) is an async hop; here a query is
+ * compiled, looked up in the statement cache and run in the same tick. Only the result is a
+ * promise, as Kysely requires.
  */
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
 import type { CompiledQuery, DatabaseConnection, Dialect, Driver, QueryResult } from 'kysely';
@@ -17,7 +18,10 @@ interface Cached {
   returnsRows: boolean;
 }
 
-/** Lists of ids make a text for each length, so the cache is bounded; the oldest goes first and costs one prepare if it returns. */
+/**
+ * Bounds the cache, as lists of ids make a text per length. Evicts the oldest; a miss costs one
+ * prepare.
+ */
 const MAX_STATEMENTS = 500;
 
 const isBindable = (value: unknown): value is SQLInputValue =>
@@ -27,7 +31,6 @@ const isBindable = (value: unknown): value is SQLInputValue =>
   typeof value === 'bigint' ||
   ArrayBuffer.isView(value);
 
-/** One open database and its prepared statements. */
 export class SqliteConnection implements DatabaseConnection {
   readonly database: DatabaseSync;
   readonly #statements = new Map<string, Cached>();
@@ -44,7 +47,7 @@ export class SqliteConnection implements DatabaseConnection {
       values.push(value);
     }
     if (cached.returnsRows) {
-      // The row type is what the caller's query says: a database can't prove it to the compiler.
+      // The caller's query gives the row type: a database can't prove one to the compiler.
       const rows = cached.statement.all(...values) as R[];
       return { rows, numAffectedRows: BigInt(rows.length) };
     }
@@ -79,7 +82,7 @@ export class SqliteConnection implements DatabaseConnection {
 const adapter = new SqliteAdapter();
 const compiler = new SqliteQueryCompiler();
 
-/** Runs each query at once on the one connection; refuses when `end` was called. */
+/** Runs each query at once on the connection; refuses after `end`. */
 class DirectExecutor extends DefaultQueryExecutor {
   readonly #connection: SqliteConnection;
   #ended = false;
@@ -116,7 +119,9 @@ function driverOf(connection: SqliteConnection): Driver {
   };
 }
 
-/** Makes `Db`s over one connection: `db` for good, `untyped` for migrations, `lend` for one work. */
+/**
+ * Makes `Db`s over one connection: `db` permanent, `untyped` for migrations, `lend` for one work.
+ */
 export function kyselyOver(connection: SqliteConnection): {
   db: Db;
   untyped: Kysely<unknown>;

@@ -1,9 +1,10 @@
 /**
  * # The store on SQLite
  *
- * Two connections to one file: a writer, used by nothing but the groups of `group-commit.ts`, and a read-only reader for `read`.
- * In WAL mode a reader sees what is committed and never waits. Both run on the event loop's thread: a query is microseconds, and a
- * thread hop is more. What is not microseconds, the checkpoint, is elsewhere: `checkpoint.ts`.
+ * Two connections to one file: a writer, used only by the groups of `group-commit.ts`, and a
+ * read-only reader for `read`. In WAL mode a reader sees committed state and never waits. Both run
+ * on the event loop's thread: a query takes microseconds, a thread hop more. Checkpoints take
+ * longer and run elsewhere: `checkpoint.ts`.
  */
 import { closeSync, openSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
@@ -21,8 +22,8 @@ const SQLITE_BUSY = 5;
 const SQLITE_LOCKED = 6;
 
 /**
- * 8 KB pages hold 2 KB rows with a third less waste than 4 KB ones; they count only before the first table. The caches are small
- * because the page cache of the system is behind them.
+ * 8 KB pages hold 2 KB rows with a third less waste than 4 KB ones; they count only before the
+ * first table. The caches are small because the page cache of the system is behind them.
  */
 const WRITER_PRAGMAS = [
   'pragma page_size = 8192',
@@ -34,10 +35,13 @@ const WRITER_PRAGMAS = [
   'pragma wal_autocheckpoint = 0',
   `pragma journal_size_limit = ${LONG_LOG_BYTES}`,
 ];
-/** More than the writer's: what is beyond the mapped part is read by a call for each page, which makes lists in a store of gigabytes twice as dear. */
+/**
+ * Larger than the writer's cache: pages beyond the mapped part cost a system call each, which
+ * doubles the cost of lists in a store of gigabytes.
+ */
 const READER_PRAGMAS = ['pragma temp_store = memory', 'pragma cache_size = -32768', 'pragma mmap_size = 67108864'];
 
-/** Opens or makes `file`, readable by its owner alone, and brings it to the newest migration. */
+/** Opens or creates `file`, readable by its owner alone, and applies missing migrations. */
 export async function openSqlite(options: {
   file: string;
   migrations: readonly Migration[];
@@ -99,8 +103,8 @@ function storeOver(parts: {
   };
   const commit = statement('commit');
   /**
-   * Versions read since the last commit: all writes of the database are this group's, so until the next one they can't have moved. A look at
-   * the database takes and gives back its read lock, 5 of the 40 µs that an unchanged list costs.
+   * Versions read since the last commit: only this group writes, so versions can't move before the
+   * next commit. A read takes and releases a database lock: 5 of the 40 µs of an unchanged list.
    */
   const versions = new Map<string, number>();
   const checkpoints = new Checkpoints({ file, writer: database, log, pace });
@@ -128,7 +132,7 @@ function storeOver(parts: {
     await group.stop();
     await checkpoints.stop();
     readerDatabase.close();
-    // After a failed fsync the log is the only true copy: it is left for the next start to read.
+    // After a failed fsync the log is the only true copy: leave it for the next start.
     if (!group.broken) database.exec('pragma wal_checkpoint(truncate)');
     database.close();
   };
@@ -154,7 +158,7 @@ function storeOver(parts: {
   };
 }
 
-/** SQLite does not wait for a lock everywhere (a change of the journal mode, for one), so its busy timeout is not enough. */
+/** SQLite's busy timeout does not cover every lock (a change of the journal mode, for one). */
 async function whenNotBusy(act: () => void): Promise<void> {
   const endsAtMs = performance.now() + BUSY_TIMEOUT_MS;
   for (;;) {

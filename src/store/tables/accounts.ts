@@ -1,4 +1,4 @@
-/** Accounts: who they are, what they own in counts, and what money they have. */
+/** Accounts: identity, counters of owned resources, money. */
 import type { Insertable, Selectable } from 'kysely';
 import type { AccountTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
@@ -9,13 +9,16 @@ export async function accountById(db: Db, id: string): Promise<AccountRow | unde
   return db.selectFrom('account').selectAll().where('id', '=', id).executeTakeFirst();
 }
 
-/** By name or by email: a name has no @, an email is kept in lower case. */
+/** Looks up by name or by email: names have no @, emails are stored in lower case. */
 export async function accountByLogin(db: Db, login: string): Promise<AccountRow | undefined> {
   const column = login.includes('@') ? 'email' : 'username';
   return db.selectFrom('account').selectAll().where(column, '=', login.toLowerCase()).executeTakeFirst();
 }
 
-/** What is taken already, or null when the row was written. An email of '' is no email, and many may have none. */
+/**
+ * Returns the column already in use, or null after the insert. Any number of accounts may have the
+ * email ''.
+ */
 export async function insertAccount(tx: Db, row: Insertable<AccountTable>): Promise<'username' | 'email' | null> {
   if (row.email !== '') {
     const holder = await tx.selectFrom('account').select('id').where('email', '=', row.email).executeTakeFirst();
@@ -32,8 +35,8 @@ export async function insertAccount(tx: Db, row: Insertable<AccountTable>): Prom
 }
 
 /**
- * The row as it is now, and nobody else changes it, or counts what it owns, until this transaction ends. On PostgreSQL a plain read
- * would let two requests pass one limit together, or a login slip past a change of password.
+ * Locks the account's row until the transaction ends. Without the lock two requests on PostgreSQL
+ * could pass one limit together, or a login slip past a change of password.
  */
 export async function lockAccount(tx: Db, id: string): Promise<AccountRow | undefined> {
   return tx
@@ -48,7 +51,7 @@ export async function setPasswordHash(tx: Db, id: string, passwordHash: string):
   await tx.updateTable('account').set({ passwordHash }).where('id', '=', id).execute();
 }
 
-/** Enabled accounts of the role. */
+/** Ids of enabled accounts with the role. */
 export async function administrators(db: Db, role: string): Promise<string[]> {
   const rows = await db
     .selectFrom('account')

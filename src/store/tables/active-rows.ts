@@ -1,8 +1,11 @@
-/** Instances that are not released: what can be reached, and nothing else. */
+/** Active instances: not released. */
 import type { InstanceRow } from './instances.ts';
 import type { Db } from '../store.ts';
 
-/** Those that are not released, by id from `afterId` on. `onlyRunning`: only what is to run and has node ports, by which it is found. */
+/**
+ * Rows by id after `afterId`. `onlyRunning` selects rows with desired running and node ports,
+ * found by the ports.
+ */
 export async function activeInstanceRows(
   db: Db,
   { afterId, limit, onlyRunning }: { afterId: string; limit: number; onlyRunning: boolean },
@@ -22,7 +25,6 @@ export async function activeInstanceRows(
     : rows.execute();
 }
 
-/** Those of them that are not released. */
 export async function activeRowsAmong(db: Db, ids: readonly string[]): Promise<InstanceRow[]> {
   return db.selectFrom('instance').selectAll().where('id', 'in', ids).where('desired', '<>', 'released').execute();
 }

@@ -1,6 +1,6 @@
 /**
- * What of a region is promised, and the line of those that wait for room in it. The rule is in `domain/placement.ts`; here are the
- * guarded counts that make one winner of many, and the line as it stands.
+ * Reserved capacity of a region, and its queue. `domain/placement.ts` has the rule; here are the
+ * guarded counters, which let one of several reservations win, and the queue's entries.
  */
 import { sql, type SqlBool } from 'kysely';
 import { capacityOf, type Capacity } from '../../domain/catalog.ts';
@@ -19,9 +19,9 @@ interface Counted extends Capacity {
 }
 
 /**
- * What is given back, or not asked at all, needs no room. A newcomer's count holds only while nobody waits in the region: whether one
- * may pass those that do is looked at by `control/capacity/queue.ts`. PostgreSQL looks at the line as it was when the statement began: of two
- * that come at the same moment either may be the first.
+ * A release, or a resource not asked for, always fits. A newcomer's reservation also needs an
+ * empty queue: `control/capacity/queue.ts` decides whether it may pass the queue. PostgreSQL
+ * checks the queue as of the statement's start: of two simultaneous requests either may be first.
  */
 const makeMoveCounts = ({ newcomer }: { newcomer: boolean }) =>
   prepared<Counted>()((db, p) => {
@@ -52,7 +52,10 @@ const countNewcomer = makeMoveCounts({ newcomer: true });
 
 type Type = InstanceSpec['type'];
 
-/** Counts the capacity of an instance in its region, or gives it back. False means there is not enough. */
+/**
+ * Reserves (`sign` 1) or releases (-1) an instance's capacity. Returns false when the region has
+ * too little.
+ */
 export async function adjustCapacity(tx: Db, region: string, type: Type, sign: 1 | -1, ports = 0): Promise<boolean> {
   const { cpuMilli, memoryMiB, gpus } = capacityOf(type);
   const counts = {
@@ -64,22 +67,25 @@ export async function adjustCapacity(tx: Db, region: string, type: Type, sign: 1
   return (await moveCounts(tx, { region, ...counts })).length > 0;
 }
 
-/** As `adjustCapacity`, for one that comes now. False also means that somebody waits in the region. */
+/** Reserves for a newcomer; also false when the region's queue is not empty. */
 export async function reserveIfQueueEmpty(tx: Db, region: string, type: Type, ports: number): Promise<boolean> {
   return (await countNewcomer(tx, { region, ...capacityOf(type), ports })).length > 0;
 }
 
-/** Counts node ports alone: those of one that waits in line are promised to it already. */
+/** Reserves node ports alone, for a queued entry: its other capacity is reserved already. */
 export async function reserveNodePortCapacity(tx: Db, region: string, ports: number): Promise<boolean> {
   return (await moveCounts(tx, { region, cpuMilli: 0, memoryMiB: 0, gpus: 0, ports })).length > 0;
 }
 
-/** Gives node ports back to the region's count; the rows themselves go with `releaseNodePorts`. */
+/** Releases node ports from the region's counter; `releaseNodePorts` deletes the rows. */
 export async function releaseNodePortCapacity(tx: Db, region: string, ports: number): Promise<void> {
   await moveCounts(tx, { region, cpuMilli: 0, memoryMiB: 0, gpus: 0, ports: -ports });
 }
 
-/** The region's counts, held until the transaction ends: nobody takes, gives back or joins the line meanwhile. */
+/**
+ * Locks the region's counters until the transaction ends: no reservation, release or new queue
+ * entry meanwhile.
+ */
 export async function lockRegion(tx: Db, id: string): Promise<RegionWithUsage | undefined> {
   const row = await tx
     .updateTable('region')
@@ -90,7 +96,7 @@ export async function lockRegion(tx: Db, id: string): Promise<RegionWithUsage | 
   return row && regionFromRow(row);
 }
 
-/** Where one stands in the line of its region. */
+/** Position in a region's queue. */
 export interface QueuePosition {
   waitsSinceMs: number;
   id: string;
@@ -114,7 +120,7 @@ const nextInLine = prepared<{ region: string; afterMs: number; afterId: string; 
     .limit(count(p('limit'))),
 );
 
-/** Those that wait in the region, in their order, from its head or from behind one. Read as it is asked for. */
+/** Queue entries in order, from the head or after `behind`, read in batches. */
 export async function* queueEntries(
   db: Db,
   region: string,
@@ -144,19 +150,18 @@ const specsHeld = prepared<{ region: string; ownerId: string }>()((db, p) =>
     .selectFrom('instance')
     .select(['id', 'spec'])
     .where('ownerId', '=', p('ownerId'))
-    // Whoever holds something is listed, and the account's rows are found by it.
+    // Every holder is listed, and this index finds an account's rows.
     .where('listed', '=', 1)
     .where('regionId', '=', p('region'))
     .where('holdsCapacity', '=', 1),
 );
 
-/** What the account's instances hold of the region. */
+/** Capacity reserved by the account's instances in the region. */
 export async function capacityUsedBy(db: Db, region: string, ownerId: string): Promise<Capacity> {
   const rows = await specsHeld(db, { region, ownerId });
   return rows.reduce((sum, { id, spec }) => addCapacity(sum, needOf(spec, id)), zeroCapacity);
 }
 
-/** How many of the account stand in the region's line. */
 export async function countQueued(db: Db, region: string, ownerId: string): Promise<number> {
   const { length } = await db
     .selectFrom('instance')
@@ -168,7 +173,7 @@ export async function countQueued(db: Db, region: string, ownerId: string): Prom
   return length;
 }
 
-/** Since when the last in the region's line waits; null: nobody waits. */
+/** Start of the wait of the queue's last entry; null for an empty queue. */
 export async function queueTailSinceMs(db: Db, region: string): Promise<number | null> {
   const last = await db
     .selectFrom('instance')
@@ -181,7 +186,7 @@ export async function queueTailSinceMs(db: Db, region: string): Promise<number |
   return last?.waitsSinceMs ?? null;
 }
 
-/** How many stand in the region's line, or before one of them. */
+/** Number of queue entries, or of those before a position. */
 export async function queueLength(db: Db, region: string, before: QueuePosition | null = null): Promise<number> {
   let query = db
     .selectFrom('instance')

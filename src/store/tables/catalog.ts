@@ -7,7 +7,7 @@ import { parseJson } from '../db/columns.ts';
 import type { Db } from '../store.ts';
 import { parseTags, priceList } from './json-schemas.ts';
 
-/** A region with what it can hold (`total`) and what of it is promised (`used`). */
+/** A region with its capacity (`total`) and reservations (`used`). */
 export interface RegionWithUsage {
   region: Region;
   total: Capacity & { nodePorts: number };
@@ -51,7 +51,7 @@ export async function regionWithUsage(db: Db, id: string): Promise<RegionWithUsa
   return row && regionFromRow(row);
 }
 
-/** Makes the region, or brings its facts up to date; what is counted as used stays. */
+/** Inserts the region or updates its facts; reservations stay. */
 export async function saveRegion(tx: Db, region: Region, total: Capacity & { nodePorts: number }): Promise<void> {
   const facts = {
     name: region.name,
@@ -72,7 +72,7 @@ export async function saveRegion(tx: Db, region: Region, total: Capacity & { nod
     .execute();
 }
 
-/** Writes what the region's engine was seen to have; what is promised of it stays, even if that is more. */
+/** Writes the capacity that the engine reports; reservations stay, even beyond the total. */
 export async function saveRegionTotals(tx: Db, id: string, total: Capacity & { nodePorts: number }): Promise<void> {
   await tx
     .updateTable('region')
@@ -98,7 +98,7 @@ const imageFromRow = (row: Selectable<ImageTable>): Image => {
   };
 };
 
-/** Images on offer, in the order they were added. */
+/** Ordered by time of insertion. */
 export async function catalogImages(db: Db): Promise<Image[]> {
   const rows = await db
     .selectFrom('image')
@@ -186,7 +186,7 @@ export async function setting(db: Db, name: string): Promise<string | undefined>
   return (await db.selectFrom('setting').select('value').where('name', '=', name).executeTakeFirst())?.value;
 }
 
-/** Keeps the first value ever given under this name, and answers it. */
+/** Stores the first value given under this name and returns the stored one, on any process. */
 export async function ensureSetting(tx: Db, name: string, value: string): Promise<string> {
   await tx
     .insertInto('setting')
@@ -204,7 +204,7 @@ export async function saveSetting(tx: Db, name: string, value: string): Promise<
     .execute();
 }
 
-/** Types of the region that are not among `offered` are offered no more; what runs on them goes on. */
+/** Withdraws the region's types outside `offered`; their instances still run. */
 export async function withdrawTypes(tx: Db, region: string, offered: readonly string[]): Promise<void> {
   await tx
     .updateTable('instanceType')

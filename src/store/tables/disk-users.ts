@@ -1,15 +1,15 @@
-/** Which instances have a disk, and which disks somebody needs on the host now. */
+/** Instances with a disk, and disks in use on the host. */
 import { sql } from 'kysely';
 import { diskKey, type DiskId, type DiskKind } from '../../domain/disk.ts';
 import type { Db } from '../store.ts';
 
-/** Of `<userId>/<regionId>`. */
+/** Parses `<userId>/<regionId>`. */
 function ofShared(id: string): { ownerId: string; regionId: string } {
   const [ownerId = '', regionId = ''] = id.split('/');
   return { ownerId, regionId };
 }
 
-/** Listed instances that have it. */
+/** Ids of listed instances with the disk. */
 export async function instancesWithDisk(db: Db, { kind, id }: DiskId): Promise<string[]> {
   const listed = db.selectFrom('instance').select('id').where('listed', '=', 1);
   const withIt = (): typeof listed => {
@@ -34,7 +34,9 @@ export async function instancesWithDisk(db: Db, { kind, id }: DiskId): Promise<s
 
 const AT_ONCE = 500;
 
-/** Those of the disks whose instances are to run, may run, or are in the hands of a pass, by their keys. */
+/**
+ * Keys of the disks whose instances have desired running, status Running, a due time or a lease.
+ */
 export async function disksInUse(db: Db, disks: readonly DiskId[]): Promise<Set<string>> {
   const needed = new Set<string>();
   for (let from = 0; from < disks.length; from += AT_ONCE) {

@@ -1,4 +1,4 @@
-/** Disks: where each lies, what of its pool it takes, and what it held when it was last measured. */
+/** Disks: pool, reserved size, measured usage. */
 import { sql, type Selectable } from 'kysely';
 import { BYTES_PER_GB, diskKey, diskKinds, type Disk, type DiskId } from '../../domain/disk.ts';
 import { regionId, userId } from '../../domain/ids.ts';
@@ -23,7 +23,10 @@ const fromRow = (row: Selectable<DiskTable>): Disk => ({
 
 export type NewDisk = Omit<Disk, 'provisioned' | 'usageBytes' | 'warnedPercent'>;
 
-/** Writes it down and takes its room; a disk that is there already stays as it is. When its pool has not so much, it answers what is free. */
+/**
+ * Inserts the disk and reserves its space; an existing disk stays unchanged. Returns the free
+ * space when the pool has too little.
+ */
 export async function insertDisk(
   tx: Db,
   disk: NewDisk,
@@ -53,13 +56,13 @@ const insert = prepared<NewRow>()((db, p) =>
     .returning('id'),
 );
 
-/** Promises it more room, or answers how much of its pool is free. */
+/** Reserves more space, or returns the pool's free space. */
 export async function growDisk(tx: Db, disk: Disk, sizeGB: number): Promise<{ freeGB: number } | null> {
   await tx.updateTable('disk').set({ sizeGB }).where('id', '=', diskKey(disk)).execute();
   return reservePoolSpace(tx, { ...disk, sizeGB: sizeGB - disk.sizeGB });
 }
 
-/** They are there from now on; or, given up for lost, are to be made anew. */
+/** Marks disks as present on the host; `false` after a loss, so that they are created again. */
 export async function markProvisioned(tx: Db, ids: readonly DiskId[], provisioned: boolean): Promise<void> {
   await tx
     .updateTable('disk')
@@ -69,7 +72,7 @@ export async function markProvisioned(tx: Db, ids: readonly DiskId[], provisione
     .execute();
 }
 
-/** Nothing of it is left: its room is free. */
+/** Releases the space of deleted disks. */
 export async function deleteDisks(tx: Db, ids: readonly DiskId[]): Promise<void> {
   for (const id of ids) {
     const row = await tx.deleteFrom('disk').where('id', '=', diskKey(id)).returningAll().executeTakeFirst();
@@ -79,14 +82,13 @@ export async function deleteDisks(tx: Db, ids: readonly DiskId[]): Promise<void>
   }
 }
 
-/** Those of them that there are. */
 export async function disksAmong(db: Db, ids: readonly DiskId[]): Promise<Disk[]> {
   if (ids.length === 0) return [];
   const rows = await db.selectFrom('disk').selectAll().where('id', 'in', ids.map(diskKey)).execute();
   return rows.map(fromRow);
 }
 
-/** Held by its row until the transaction ends. */
+/** Locks the row until the transaction ends. */
 export async function lockDisk(tx: Db, id: DiskId): Promise<Disk | undefined> {
   const row = await tx
     .updateTable('disk')
@@ -97,7 +99,7 @@ export async function lockDisk(tx: Db, id: DiskId): Promise<Disk | undefined> {
   return row && fromRow(row);
 }
 
-/** All disks of a region, by their keys from `afterKey` on. */
+/** Disks of a region in order of their keys, after `afterKey`. */
 export async function disksOfRegion(db: Db, region: string, afterKey: string, limit: number): Promise<Disk[]> {
   const rows = await db
     .selectFrom('disk')
@@ -119,7 +121,7 @@ export interface PoolUsage {
   originalBytes: number;
 }
 
-/** What the disks of each pool hold: all of them, and those that are no copies. */
+/** Used bytes per pool: of all disks, and without copies. */
 export async function usageOfPools(db: Db, region: string): Promise<Map<PoolName, PoolUsage>> {
   const rows = await db
     .selectFrom('disk')
@@ -140,7 +142,7 @@ export async function usageOfPools(db: Db, region: string): Promise<Map<PoolName
   return new Map(rows.map((row) => [poolName(row.pool), usageOf(row)]));
 }
 
-/** Those that hold at least such a share of their size. */
+/** Disks with at least this percentage used. */
 export async function disksFilledTo(db: Db, region: string, percent: number): Promise<Disk[]> {
   const rows = await db
     .selectFrom('disk')
@@ -153,7 +155,10 @@ export async function disksFilledTo(db: Db, region: string, percent: number): Pr
   return rows.map(fromRow);
 }
 
-/** Writes what was measured of it. False when it is gone, or another has told its owner meanwhile. */
+/**
+ * Writes a measurement. Returns false when the disk is gone or another process has warned its
+ * owner meanwhile.
+ */
 export async function writeMeasuredUsage(
   tx: Db,
   disk: Disk,

@@ -1,10 +1,11 @@
 /**
  * # Events
  *
- * The append-only record of what happened to an account's things. Its number comes from the account's row, whose update also moves
- * the account's version and counters: one statement, and since that row stays locked until the commit (SQLite has one writer
- * anyway), events of one account commit in the order of their numbers, without gaps: a work that is rolled back gives its number
- * back. So a reader that has seen number n has seen everything up to n.
+ * The append-only record of an account's resources. An event's number comes from the account's
+ * row, in the statement that also increments the account's version and counters. That row stays
+ * locked until the commit (SQLite has one writer anyway), so events of one account commit in the
+ * order of their numbers, without gaps: a rollback returns its number. A reader at number n has
+ * seen everything up to n.
  */
 import type { Selectable } from 'kysely';
 import { count, prepared } from '../db/prepared.ts';
@@ -19,13 +20,13 @@ export interface NewEvent {
   /** `instance.launched`, `instance.status`, `volume.created` … */
   kind: string;
   subjectId: string;
-  /** Kept as JSON. */
+  /** Stored as JSON. */
   data: object;
-  /** By how much the numbers of listed things change. */
+  /** Changes of the counters of listed resources. */
   counts?: { instances?: number; volumes?: number };
 }
 
-/** What the account's row is after the event. */
+/** State of the account's row after the event. */
 export interface AppendedEvent {
   seq: number;
   version: number;
@@ -57,7 +58,7 @@ const insertEvent = prepared<Omit<Selectable<EventTable>, 'id'>>()((db, p) =>
   }),
 );
 
-/** Numbers and writes one event. Throws for an account that does not exist: nothing may happen to nobody. */
+/** Numbers and writes one event. Throws for an unknown account. */
 export async function appendEvent(tx: Db, event: NewEvent): Promise<AppendedEvent> {
   const { accountId, atMs, kind, subjectId, counts } = event;
   const [account] = await moveAccount(tx, {
@@ -79,7 +80,10 @@ const moveAccountVersion = prepared<{ accountId: string; instances: number }>()(
     .where('id', '=', p('accountId')),
 );
 
-/** For a change that the account can list and that is no event: the progress of a pull, a row that leaves the lists. */
+/**
+ * Increments the version for a listed change without an event: progress of a pull, a row leaving
+ * the lists.
+ */
 export async function bumpVersion(
   tx: Db,
   accountId: string,
@@ -98,7 +102,7 @@ const eventsAfter = prepared<{ accountId: string; seq: number; limit: number }>(
     .limit(count(p('limit'))),
 );
 
-/** The account's events after number `seq`, in order, at most `limit`. */
+/** Events after number `seq`, in order, at most `limit`. */
 export const eventsSince = (db: Db, accountId: string, seq: number, limit: number): Promise<EventRow[]> =>
   eventsAfter(db, { accountId, seq, limit });
 
@@ -113,13 +117,16 @@ const eventsOfSubject = prepared<{ accountId: string; subjectId: string; after: 
     .orderBy('seq'),
 );
 
-/** Those of one thing, among the numbers after `after` up to `to`. It costs a look at each of these. */
+/** Events of one subject with numbers after `after` up to `to`. Reads every event in that span. */
 export const eventsAbout = (
   db: Db,
   span: { accountId: string; subjectId: string; after: number; to: number },
 ): Promise<EventRow[]> => eventsOfSubject(db, span);
 
-/** The number after which what happened at that time and later comes, as far as the clock went forward; found by halving. */
+/**
+ * Number of the last event before `atMs`, by binary search; exact only while the clock went
+ * forward.
+ */
 export async function seqBefore(db: Db, accountId: string, atMs: number): Promise<number> {
   const [first] = await eventsSince(db, accountId, 0, 1);
   let before = (first?.seq ?? 1) - 1;
@@ -137,13 +144,13 @@ const lastNumber = prepared<{ accountId: string }>()((db, p) =>
   db.selectFrom('account').select('eventSeq').where('id', '=', p('accountId')),
 );
 
-/** The number of the account's latest event, whether it is still kept or not. 0 for an unknown account. */
+/** Number of the latest event, stored or deleted. 0 for an unknown account. */
 export async function latestSeq(db: Db, accountId: string): Promise<number> {
   const [row] = await lastNumber(db, { accountId });
   return row?.eventSeq ?? 0;
 }
 
-/** The versions of many accounts: one query where a question of each would be a round trip of each. */
+/** Versions of several accounts in one query. */
 export async function versionsOf(store: Store, accountIds: readonly string[]): Promise<Map<string, number>> {
   if (accountIds.length === 0) return new Map();
   if (store.kind === 'sqlite') {
@@ -155,8 +162,8 @@ export async function versionsOf(store: Store, accountIds: readonly string[]): P
 }
 
 /**
- * Forgets events from before then among the `limit` oldest, and answers how many. Ids grow with time, and those of one account in the
- * order of its numbers: what goes is a beginning of the table, even after the clock was set back, and so no account has a hole.
+ * Deletes events before `beforeMs` among the `limit` oldest; returns how many. Deletes a prefix of
+ * the ids, even after the clock was set back, so no account's numbers get a gap.
  */
 export async function deleteEventsBefore(tx: Db, beforeMs: number, limit: number): Promise<number> {
   const oldest = await tx.selectFrom('event').select(['id', 'atMs']).orderBy('id').limit(limit).execute();

@@ -1,6 +1,7 @@
 /**
- * Handovers to the gateway and the sessions made of them. What ends a login, an API key or an account ends its grants in the same
- * transaction; making and redeeming one takes the account's lock (`lockAccount`), so that none is made beside such an end unseen.
+ * Handovers to the gateway and the sessions made of them. Revoking a login, an API key or an
+ * account deletes its grants in the same transaction. Making and redeeming a grant takes the
+ * account's lock (`lockAccount`), so no grant is made during a revocation.
  */
 import type { Selectable } from 'kysely';
 import type { GatewayGrantTable } from '../db/schema.ts';
@@ -12,7 +13,10 @@ export async function insertGrant(tx: Db, row: GatewayGrantRow): Promise<void> {
   await tx.insertInto('gatewayGrant').values(row).execute();
 }
 
-/** A grant that has not expired, nor ended with its login or account. That the login's token expired does not end it. */
+/**
+ * A grant not expired, of a login and an account not revoked. An expired token of the login does
+ * not end the grant.
+ */
 export async function activeGrant(
   db: Db,
   hash: string,
@@ -32,13 +36,13 @@ export async function activeGrant(
     .executeTakeFirst();
 }
 
-/** False when it was gone: of two who bring the same handover, one takes it. */
+/** Returns false when already deleted: of two redemptions of one handover, one wins. */
 export async function deleteGrant(tx: Db, hash: string): Promise<boolean> {
   const result = await tx.deleteFrom('gatewayGrant').where('hash', '=', hash).executeTakeFirst();
   return result.numDeletedRows === 1n;
 }
 
-/** Never brings back a session that has ended meanwhile. */
+/** Never revives a session that ended meanwhile. */
 export async function extendGrant(tx: Db, hash: string, expiresAtMs: number): Promise<void> {
   await tx
     .updateTable('gatewayGrant')
@@ -48,7 +52,7 @@ export async function extendGrant(tx: Db, hash: string, expiresAtMs: number): Pr
     .execute();
 }
 
-/** The account's sessions that have not expired, the last used first. */
+/** Unexpired sessions of the account, last used first. */
 export async function sessionGrantsOf(db: Db, accountId: string, nowMs: number): Promise<GatewayGrantRow[]> {
   return db
     .selectFrom('gatewayGrant')
@@ -72,8 +76,9 @@ export async function deleteSessionGrant(tx: Db, accountId: string, id: string):
 }
 
 /**
- * In the transaction that terminates the instance. A session opens all that its account has, and a browser keeps one: it stays while there
- * is another instance of the account's, whose notebook may be saved by it, or the one it was opened for, and goes with the last.
+ * Call in the transaction that terminates the instance. A session opens all instances of its
+ * account and a browser has one session: a session stays while another instance remains, of the
+ * account or the one it was opened for.
  */
 export async function revokeGrantsOfInstance(tx: Db, instanceId: string): Promise<void> {
   await tx.deleteFrom('gatewayGrant').where('instanceId', '=', instanceId).where('kind', '=', 'handover').execute();
@@ -105,7 +110,7 @@ export async function revokeGrantsOfSession(tx: Db, sessionId: string): Promise<
   await tx.deleteFrom('gatewayGrant').where('sessionId', '=', sessionId).execute();
 }
 
-/** Those that came of any API key of the account: a grant does not say which. */
+/** Deletes grants of all API keys of the account: a grant does not name its key. */
 export async function revokeGrantsOfApiKeys(tx: Db, accountId: string): Promise<void> {
   await tx.deleteFrom('gatewayGrant').where('accountId', '=', accountId).where('sessionId', 'is', null).execute();
 }

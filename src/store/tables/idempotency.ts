@@ -1,18 +1,18 @@
 /**
  * # Idempotency keys
  *
- * A deed sent twice with one key is done once and answered twice alike. `claimIdempotencyKey` inserts the key first, without an answer; the
- * deed is done; `remember` fills the answer in: all in one transaction. Inserting first is what makes two at once safe on
- * PostgreSQL: the second insert waits on the unique key until the first transaction ends; if that one committed, its answer is
- * there to be read, if it was rolled back, the second does the deed. (An advisory lock on a hash of the key would also serialise
- * strangers whose hashes collide, and select-then-insert would do the deed twice and fail at the end.) SQLite has one writer, and
- * the same statements hold there.
+ * A request sent twice with one key runs once and has one answer. `claimIdempotencyKey` inserts
+ * the key without an answer, the request runs, `storeAnswer` fills the answer in: all in one
+ * transaction. Inserting first is safe for two at once on PostgreSQL: the second insert waits on
+ * the unique key until the first transaction ends, then reads the committed answer or, after a
+ * rollback, runs the request. (An advisory lock on a hash of the key would also serialize
+ * unrelated requests with colliding hashes; select-then-insert would run the request twice and
+ * fail at the end.) SQLite has one writer, and the same statements hold there.
  */
 import { Refusal } from '../../domain/refusal.ts';
 import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 
-/** A key, and what it stands for. */
 export interface KeyedRequest {
   key: string;
   route: string;
@@ -26,7 +26,7 @@ interface Filled extends KeyedRequest {
   nowMs: number;
 }
 
-/** `''` until `remember` fills it; a deed without an answer leaves it so. */
+/** `''` until `storeAnswer` fills it, and for a request without an answer. */
 const NO_ANSWER = '';
 
 const claimKey = prepared<KeyedRequest & { accountId: string }>()((db, p) =>
@@ -61,8 +61,9 @@ const fillAnswer = prepared<Pick<Filled, 'accountId' | 'key' | 'answer' | 'nowMs
 );
 
 /**
- * Null: this is the first time, do the deed and `remember` its answer in the same transaction. Else the first answer.
- * Throws `idempotency_mismatch` when the key stands for another route or body.
+ * Returns null the first time: run the request and `storeAnswer` in the same transaction. Later
+ * returns the first answer, as the type the same route wrote. Throws `idempotency_mismatch` for
+ * another route or body.
  */
 export async function claimIdempotencyKey<Answer>(
   tx: Db,
@@ -73,7 +74,7 @@ export async function claimIdempotencyKey<Answer>(
   const [claimed] = await claimKey(tx, { accountId, key, route, bodyHash });
   if (claimed) return null;
   const [first] = await firstDeed(tx, { accountId, key });
-  // Forgotten between the two statements, as only an old key is.
+  // Deleted between the two statements, as only an old key is.
   if (!first) return claimIdempotencyKey<Answer>(tx, accountId, deed);
   if (first.route !== route) {
     throw mismatch(`Idempotency-Key "${key}" was used before with ${first.route}; send another key with ${route}`);
@@ -88,7 +89,7 @@ export async function claimIdempotencyKey<Answer>(
 
 const mismatch = (message: string): Refusal => new Refusal('idempotency_mismatch', message);
 
-/** Keeps the answer of the deed that `claimIdempotencyKey` said null to. */
+/** Stores the answer after `claimIdempotencyKey` returned null. */
 export async function storeAnswer(
   tx: Db,
   accountId: string,
@@ -100,7 +101,10 @@ export async function storeAnswer(
   await fillAnswer(tx, { accountId, key: deed.key, answer: text, nowMs });
 }
 
-/** Forgets keys older than `beforeMs`, at most `limit` of them, oldest first; answers how many. Call again while it is `limit`. */
+/**
+ * Deletes keys older than `beforeMs`, at most `limit`, oldest first; returns how many. Call again
+ * while it returns `limit`.
+ */
 export async function deleteAnswersBefore(tx: Db, beforeMs: number, limit: number): Promise<number> {
   const gone = await tx
     .deleteFrom('idempotency')

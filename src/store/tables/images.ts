@@ -1,4 +1,7 @@
-/** Images of accounts. Those of the operator are in `catalog.ts`; both are rows of one table, told apart by `ownerId`. */
+/**
+ * Images of accounts. `catalog.ts` has the operator's; both share a table, distinguished by
+ * `ownerId`.
+ */
 import type { Selectable } from 'kysely';
 import type { Image } from '../../domain/catalog.ts';
 import { imageId } from '../../domain/ids.ts';
@@ -17,7 +20,7 @@ export interface OwnImage extends Image {
   state: OwnImageState;
   stateText: string;
   sizeBytes: number;
-  /** Where it lies, when it was saved; null for one that a registry has. */
+  /** Region of a saved image; null for an image in a registry. */
   regionId: string | null;
   fromInstanceId: string | null;
 }
@@ -51,7 +54,7 @@ export interface NewOwnImage {
   tags: readonly string[];
   type: string;
   createdAtMs: number;
-  /** Of one that is to be saved. */
+  /** Source of an image to save. */
   from: { instanceId: string; regionId: string; operation: Operation } | null;
 }
 
@@ -73,7 +76,7 @@ export async function insertOwnImage(tx: Db, image: NewOwnImage): Promise<void> 
     .execute();
 }
 
-/** What the account's list shows, in the order in which they came to be. */
+/** Listed images in order of creation. */
 export const ownImageRows = (db: Db, ownerId: string, offset: number, limit: number): Promise<ImageRow[]> =>
   db
     .selectFrom('image')
@@ -97,7 +100,8 @@ export async function countOwnImages(db: Db, ownerId: string): Promise<number> {
 }
 
 /**
- * The account's own image, held by its row until the transaction ends: a launch with it and its end come one after the other.
+ * Locks the account's own image until the transaction ends: a launch from the image and its
+ * deletion run one after the other.
  */
 export const lockOwnImage = (tx: Db, ownerId: string, id: string): Promise<ImageRow | undefined> =>
   tx
@@ -109,7 +113,7 @@ export const lockOwnImage = (tx: Db, ownerId: string, id: string): Promise<Image
     .returningAll()
     .executeTakeFirst();
 
-/** The same, of one that has this name: which it is makes no odds where an account gave several the same. */
+/** Locks any own image with this ref. */
 export async function lockOwnImageByRef(tx: Db, ownerId: string, ref: string): Promise<ImageRow | undefined> {
   const [row] = await tx
     .updateTable('image')
@@ -122,7 +126,9 @@ export async function lockOwnImageByRef(tx: Db, ownerId: string, ref: string): P
   return row;
 }
 
-/** Instances that need the image to be started: not released, and without a root disk of their own that was archived. */
+/**
+ * Ids of instances that need the image to start: not released and without an archived root disk.
+ */
 export async function instancesUsingImage(db: Db, ownerId: string, id: string): Promise<string[]> {
   const rows = await db
     .selectFrom('instance')
@@ -138,7 +144,7 @@ export async function instancesUsingImage(db: Db, ownerId: string, id: string): 
   });
 }
 
-/** From now on nobody can launch with it, and its pass removes what lies on the engine. */
+/** Ends launches from the image; the reconciler removes it from the engine. */
 export async function requestImageDeletion(
   tx: Db,
   { id, generation, operation }: { id: string; generation: number; operation: Operation },
@@ -152,14 +158,14 @@ export async function requestImageDeletion(
     .execute();
 }
 
-/** For one that nothing has to be removed of. */
+/** Deletes an image without data on an engine. */
 export async function deleteOwnImageRow(tx: Db, id: string): Promise<void> {
   await tx.deleteFrom('image').where('id', '=', id).execute();
 }
 
 type Hold = Parameters<typeof isLeaseHeld>[0];
 
-/** Writes what the pass found, if it still holds the row; false means that it is out of date and must be dropped. */
+/** Writes a reconcile's result. Returns false when superseded: drop the result. */
 export async function writeReconciledImage(
   tx: Db,
   hold: Hold,
@@ -169,7 +175,7 @@ export async function writeReconciledImage(
   return result.numUpdatedRows === 1n;
 }
 
-/** Its last operation, which ends with the row, is history from then on. False when another has the row by now. */
+/** Deletes the row and archives its last operation. Returns false when superseded. */
 export async function deleteLeasedImageRow(
   tx: Db,
   hold: Hold,

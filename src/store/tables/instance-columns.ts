@@ -1,6 +1,6 @@
 /**
- * The columns of an instance. To add one: a member of the schema's `InstanceTable`, a line here and a migration. Leases, due times
- * and what `initialColumns` lists are written by queries of their own.
+ * The columns of an instance. To add one: a member of `InstanceTable`, a line here and a
+ * migration. Other queries write leases, due times and the columns of `atInsert`.
  */
 import type { Selectable } from 'kysely';
 import { instanceId, userId } from '../../domain/ids.ts';
@@ -26,7 +26,10 @@ import * as schemas from './json-schemas.ts';
 
 export type InstanceRow = Selectable<InstanceTable>;
 
-/** Which writes set a column: the insert alone, also a new desired state, or also what a reconcile found. */
+/**
+ * Writes that set a column: the insert alone, also a new desired state, or also a reconcile's
+ * result.
+ */
 type WrittenBy = 'insert' | 'request' | 'reconcile';
 
 type MemberColumn<Value, Stored> = ColumnCodec<Value, Stored> & { writtenBy: WrittenBy };
@@ -49,18 +52,18 @@ const memberColumns: { readonly [Member in keyof Instance]: MemberColumn<Instanc
   generation: by('reconcile', plain()),
   mustHalt: by('reconcile', flag()),
   everEnsured: by('reconcile', flag()),
-  // Set and cleared beside reconciles, by `markOwnerFilesStale` and `setFilesStale`.
+  // Set and cleared by `markOwnerFilesStale` and `setFilesStale`, not by reconciles.
   filesStale: by('insert', flag()),
   attempts: by('reconcile', plain()),
   requestedAtMs: by('reconcile', plain()),
   initExit: by('reconcile', plain()),
   waitsSinceMs: by('reconcile', plain()),
   waitsUntilMs: by('reconcile', plain()),
-  // Set by its owner beside reconciles: `writeReconciledInstance` guards it.
+  // Set by its owner during reconciles: `writeReconciledInstance` guards it.
   stopPolicy: by('request', json(schemas.stopPolicy)),
   archive: by('reconcile', nullableJson(schemas.archive)),
   unfinished: by('reconcile', json(schemas.texts)),
-  // Measured beside reconciles.
+  // Measured outside of reconciles.
   diskUsage: by('request', json(schemas.diskUsage)),
   operation: by('reconcile', json(schemas.operation)),
   observed: by('reconcile', json(schemas.observed)),
@@ -88,7 +91,7 @@ const writtenBy = (...writers: WrittenBy[]) =>
 const requestKeys = writtenBy('request', 'reconcile');
 const reconcileKeys = writtenBy('reconcile');
 
-/** Names of all columns here, and of those that a reconcile writes. */
+/** Names of all columns here, and of those a reconcile writes. */
 export const instanceColumnNames: readonly (keyof InstanceColumns)[] = [...memberKeys, ...derivedKeys];
 export const reconciledColumnNames: readonly (keyof InstanceColumns)[] = [...reconcileKeys, ...derivedKeys];
 

@@ -1,4 +1,7 @@
-/** Instances: rows to domain and back. Every change of a row writes its public text in the same statement. */
+/**
+ * Instances: rows to domain and back. Every change of a row writes its public text in the same
+ * statement.
+ */
 import { sql, type RawBuilder } from 'kysely';
 import type { Region } from '../../domain/catalog.ts';
 import type { DiskUsage } from '../../domain/disk.ts';
@@ -24,14 +27,14 @@ import { archiveOperation } from './operations.ts';
 
 export { instanceFromRow, type InstanceRow };
 
-/** What proves that a pass still holds the row as it read it: lease and generation. */
+/** Proof that a reconciler still has the row as read: lease and generation. */
 export interface LeaseGuard {
   id: string;
   leaseToken: string;
   generation: number;
 }
 
-/** What a new row begins with, beside the instance's own columns. */
+/** Initial values of the columns outside `instance-columns.ts`. */
 const atInsert = {
   portAccess: '{}',
   listed: 1 as const,
@@ -86,7 +89,7 @@ export async function insertInstance(
 export const instanceRow = (db: Db, id: string): Promise<InstanceRow | undefined> =>
   db.selectFrom('instance').selectAll().where('id', '=', id).executeTakeFirst();
 
-/** The owner's own instance that is not released. */
+/** The owner's own instance, unless released. */
 export const ownedInstanceRow = (db: Db, ownerId: string, id: string): Promise<InstanceRow | undefined> =>
   db
     .selectFrom('instance')
@@ -97,8 +100,8 @@ export const ownedInstanceRow = (db: Db, ownerId: string, id: string): Promise<I
     .executeTakeFirst();
 
 /**
- * The same, held by its row until the transaction ends: passes and other wishes come before or after, never between what is read
- * here and what is written over it. In which order rows are held is in `store.ts`.
+ * Locks the owner's own instance until the transaction ends, unless released. `store.ts` has the
+ * order of locks.
  */
 export const lockInstance = (tx: Db, ownerId: string, id: string): Promise<InstanceRow | undefined> =>
   heldRow(tx, ownerId, id).where('desired', '!=', 'released').executeTakeFirst();
@@ -132,16 +135,17 @@ const page = prepared<{ ownerId: string; offset: number; limit: number }>()((db,
 );
 
 /**
- * The texts in one piece, because an uncached list costs what is handed over: node:sqlite needs 5 µs to make a string of a text of 2 KB that
- * is not all ASCII, and 1 µs to hand out its bytes. It joins in the order of the page, which comes in order and is not sorted; an `order by`
- * of the aggregate's own would sort it once more, for a third of the query's time. The test of the list's order would see a change of that.
+ * Joins the texts in the query: node:sqlite needs 5 µs to make a string of a non-ASCII text of 2
+ * KB, and 1 µs to return its bytes. The aggregate joins in the order of the subquery; its own
+ * `order by` would sort again, for a third of the query's time. The test of the list's order would
+ * catch a change of SQLite.
  */
 const joinedTexts = (db: Db): RawBuilder<Uint8Array | string | null> =>
   db.getExecutor().adapter.supportsMultipleConnections === false
     ? sql<Uint8Array | null>`cast(group_concat("publicText", ',') as blob)`
     : sql<string | null>`string_agg("publicText", ',' order by "createdAtMs" desc, id desc)`;
 
-/** A page of what the owner's list shows, newest first, and how many it shows in all. */
+/** A page of the owner's list, newest first, and the number of all listed instances. */
 export async function instancePage(
   db: Db,
   ownerId: string,
@@ -153,8 +157,8 @@ export async function instancePage(
 }
 
 /**
- * Writes a wish over a row that is held: no lease is asked, and a pass that works on the old generation finds out when it writes.
- * The operation of the wish before it becomes history.
+ * Writes a new desired state over a locked row, whatever lease it has: a reconcile of the former
+ * generation fails on its write. Archives the former operation.
  */
 export async function writeDesiredState(
   tx: Db,
@@ -195,9 +199,9 @@ const updateReconciled = prepared<
 );
 
 /**
- * Writes what a pass found, if it still holds the row; null means the result is out of date and must be dropped. What ends an
- * instance is set beside passes and never theirs to write: a row whose `ends` have changed since they were read is written again
- * with its own. Answers the instance as it was written.
+ * Writes a reconcile's result. Returns the instance as written, or null when superseded: drop the
+ * result. Owners set the stop policy during reconciles: when the row's policy has changed since
+ * the read, the result is written again with the row's policy.
  */
 export async function writeReconciledInstance(
   tx: Db,
@@ -225,8 +229,8 @@ export async function writeReconciledInstance(
 }
 
 /**
- * Writes what its disks were measured to hold, as `measure` says of the instance as it is now; null of that writes nothing. False while a
- * pass works on it, which would write its text from what it has read before.
+ * Writes measured disk usage, computed by `measure` from the current row; null writes nothing.
+ * Returns false during a reconcile, whose write would overwrite the public text.
  */
 export async function writeDiskUsage(
   tx: Db,
@@ -253,15 +257,15 @@ export async function deleteMountsOf(tx: Db, instance: string): Promise<void> {
   await tx.deleteFrom('mount').where('instanceId', '=', instance).execute();
 }
 
-/** Asks a pass to look at these instances, whoever holds them now. */
+/** Makes instances due, leased or not. */
 export async function makeDue(tx: Db, ids: readonly string[], nowMs: number): Promise<void> {
   if (ids.length === 0) return;
   await tx.updateTable('instance').set({ dueAtMs: nowMs }).where('id', 'in', ids).execute();
 }
 
 /**
- * The account's ssh keys changed: the control files of its running instances are out of date. No wish moves, so a launch under way
- * goes on; the mark is set beside whatever a pass writes, and only `setFilesStale` takes it off.
+ * Marks the control files of an owner's running instances as stale, after a change of ssh keys.
+ * The generation stays, so a launch under way continues; only `setFilesStale` clears the mark.
  */
 export async function markOwnerFilesStale(tx: Db, ownerId: string, nowMs: number): Promise<void> {
   await tx
@@ -272,7 +276,7 @@ export async function markOwnerFilesStale(tx: Db, ownerId: string, nowMs: number
     .execute();
 }
 
-/** Sets the mark for one instance, or takes it off once it has the present files: what changes later sets it again. */
+/** Sets the mark, or clears it once the instance has the current files. */
 export async function setFilesStale(tx: Db, id: string, stale: boolean): Promise<void> {
   await tx
     .updateTable('instance')
@@ -291,8 +295,8 @@ export async function makeMountersDue(tx: Db, volume: string, nowMs: number): Pr
 }
 
 /**
- * Instances of the region that say Running and that no pass is due for. Found by their node ports, which each has that runs: the table of
- * instances also holds all that ever were, and a sweep must not cost more the longer a server lives.
+ * Running instances of the region with no due time, found by their node ports: the table also has
+ * all former instances, and a sweep must not cost more with the server's age.
  */
 export async function settledRunningIds(db: Db, region: string): Promise<string[]> {
   const rows = await db
@@ -305,7 +309,7 @@ export async function settledRunningIds(db: Db, region: string): Promise<string[
   return rows.map(({ id }) => id);
 }
 
-/** Those of the ids that say Running and are to. */
+/** Rows with status and desired running. */
 export async function runningRowsAmong(db: Db, ids: readonly string[]): Promise<InstanceRow[]> {
   if (ids.length === 0) return [];
   return db
@@ -317,7 +321,7 @@ export async function runningRowsAmong(db: Db, ids: readonly string[]): Promise<
     .execute();
 }
 
-/** Takes released instances off the lists once they were seen long enough. */
+/** Removes released instances from the lists after their time. */
 export async function unlistReleased(
   tx: Db,
   releasedBeforeMs: number,
@@ -327,7 +331,7 @@ export async function unlistReleased(
     tx
       .updateTable('instance')
       .set({ listed: 0 })
-      // Again, for PostgreSQL: a row that another process took off meanwhile would be counted twice.
+      // Repeated for PostgreSQL: counts a row once when two processes unlist it.
       .where('listed', '=', 1)
       .where('id', 'in', (from) =>
         from
@@ -359,7 +363,7 @@ export async function instanceRowsOfRegion(
     .execute();
 }
 
-/** Writes the public text anew after the region's own facts changed, from the row as it is now. */
+/** Writes the public text again after a change of the region's facts. */
 export async function refreshPublicText(
   tx: Db,
   { id, ownerId }: Pick<InstanceRow, 'id' | 'ownerId'>,

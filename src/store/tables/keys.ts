@@ -1,4 +1,4 @@
-/** API keys, of which only the hash is kept, and ssh public keys. */
+/** API keys, stored as hashes, and ssh public keys. */
 import type { Selectable } from 'kysely';
 import type { ApiKeyTable, SshKeyTable } from '../db/schema.ts';
 import type { CredentialHolder } from './sessions.ts';
@@ -34,7 +34,7 @@ export async function apiKeysOf(db: Db, accountId: string): Promise<ApiKeyRow[]>
     .execute();
 }
 
-/** Whose key it is, unless the account is disabled. */
+/** Account of an API key, unless disabled. */
 export async function holderOfApiKey(
   db: Db,
   hash: string,
@@ -67,7 +67,7 @@ export async function deleteApiKeyRow(tx: Db, accountId: string, id: string): Pr
     .executeTakeFirst();
 }
 
-/** The key of the same fingerprint that the account has already, or undefined when the row was written. */
+/** Inserts the key, or returns the account's key with the same fingerprint. */
 export async function insertSshKey(tx: Db, row: SshKeyRow): Promise<SshKeyRow | undefined> {
   const twin = await tx
     .selectFrom('sshKey')
@@ -99,7 +99,10 @@ export async function deleteSshKeyRow(tx: Db, accountId: string, id: string): Pr
     .executeTakeFirst();
 }
 
-/** The lines of the keys that open an instance: none while its account is disabled; null when it is unknown or released. */
+/**
+ * Public keys that open an instance: none while its account is disabled; null for an unknown or
+ * released instance.
+ */
 export async function keysOfInstance(db: Db, instanceId: string): Promise<string[] | null> {
   const rows = await db
     .selectFrom('instance')
@@ -112,7 +115,10 @@ export async function keysOfInstance(db: Db, instanceId: string): Promise<string
   return rows.length === 0 ? null : rows.flatMap(({ publicKey }) => publicKey ?? []);
 }
 
-/** What `authorized_keys` of the account's instances holds: a line a key, '' without keys. Equal keys give equal text. */
+/**
+ * Content of `authorized_keys` for the account's instances: a line per key. Equal keys give equal
+ * text.
+ */
 export async function authorizedKeysOf(db: Db, accountId: string): Promise<string> {
   return (await sshKeysOf(db, accountId)).map(({ publicKey }) => `${publicKey}\n`).join('');
 }

@@ -1,4 +1,4 @@
-/** Figures of instances as they are kept: packed, so that there are few rows, and each is written once. */
+/** Metrics of instances, packed into few rows; each row is written once. */
 import type { Db } from '../store.ts';
 
 export interface MinutePart {
@@ -13,7 +13,7 @@ export interface InstanceHour {
   body: Uint8Array;
 }
 
-/** A minute that was written already is another one's of the same date, which was set back: it makes way. */
+/** Replaces a minute of the same date: the clock was set back. */
 export async function writeMinute(tx: Db, parts: readonly MinutePart[]): Promise<void> {
   for (const part of parts)
     await tx
@@ -23,7 +23,7 @@ export async function writeMinute(tx: Db, parts: readonly MinutePart[]): Promise
       .execute();
 }
 
-/** From `fromMs` up to `toMs`, which is not in it, in order. */
+/** Minutes from `fromMs`, before `toMs`, in order. */
 export const minutesBetween = (db: Db, fromMs: number, toMs: number): Promise<MinutePart[]> =>
   db
     .selectFrom('metricMinute')
@@ -34,7 +34,7 @@ export const minutesBetween = (db: Db, fromMs: number, toMs: number): Promise<Mi
     .orderBy('part')
     .execute();
 
-/** One that is there was written whole. */
+/** An existing hour is complete and stays. */
 export async function writeHours(tx: Db, hours: readonly InstanceHour[]): Promise<void> {
   if (hours.length === 0) return;
   await tx
@@ -44,7 +44,6 @@ export async function writeHours(tx: Db, hours: readonly InstanceHour[]): Promis
     .execute();
 }
 
-/** Of one instance, in order. */
 export const hoursSince = (db: Db, instanceId: string, atMs: number): Promise<InstanceHour[]> =>
   db
     .selectFrom('metricHour')
@@ -54,7 +53,7 @@ export const hoursSince = (db: Db, instanceId: string, atMs: number): Promise<In
     .orderBy('atMs')
     .execute();
 
-/** What is older than that, and all hours of instances that were terminated and are listed yet. */
+/** Deletes old samples, and all hours of terminated instances still listed. */
 export async function deleteMetricsBefore(tx: Db, before: { minutesMs: number; hoursMs: number }): Promise<void> {
   await tx.deleteFrom('metricMinute').where('atMs', '<', before.minutesMs).execute();
   await tx.deleteFrom('metricHour').where('atMs', '<', before.hoursMs).execute();
@@ -67,8 +66,8 @@ export async function deleteMetricsBefore(tx: Db, before: { minutesMs: number; h
 }
 
 /**
- * Instances of the region that say Running, whether or not a pass is due for them. By their node ports, which each has that runs, and
- * not by the table of all that ever were.
+ * Running instances of the region, due or not. Found by node ports, not in the table of all former
+ * instances.
  */
 export async function runningIds(db: Db, region: string): Promise<string[]> {
   const rows = await db
@@ -80,7 +79,6 @@ export async function runningIds(db: Db, region: string): Promise<string[]> {
   return rows.map(({ id }) => id);
 }
 
-/** Those of the ids that are terminated. */
 export async function releasedAmong(db: Db, ids: readonly string[]): Promise<string[]> {
   if (ids.length === 0) return [];
   const rows = await db

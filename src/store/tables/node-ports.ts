@@ -1,7 +1,7 @@
-/** Which node port is whose: the table that makes two of the same impossible. */
+/** Allotted node ports: the table prevents double allotment. */
 import type { Db } from '../store.ts';
 
-/** Takes one node port of the region for the instance; false when it is somebody's already. */
+/** Allots one node port of the region; false when taken. */
 export async function allotNodePort(
   tx: Db,
   region: string,
@@ -30,7 +30,7 @@ export async function releaseNodePort(tx: Db, instance: string, nodePort: number
   await tx.deleteFrom('nodePort').where('instanceId', '=', instance).where('nodePort', '=', nodePort).execute();
 }
 
-/** Instances that have node ports, by id, after one: all that run are among them. */
+/** Ids of instances with node ports, which include all that run, after `afterId`. */
 export async function idsWithNodePorts(db: Db, afterId: string, limit: number): Promise<string[]> {
   const rows = await db
     .selectFrom('nodePort')

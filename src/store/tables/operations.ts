@@ -1,6 +1,7 @@
 /**
- * Operations: the present one is in the row of its subject and is written with it; what another wish has followed, or whose subject is
- * gone, is history. Whoever reads one asks the row first and the history then: it moves that way alone, so it is found in one of them.
+ * Operations: the subject's row has the current one and writes it with each change; superseded
+ * operations, and those of deleted subjects, are history. An operation only moves from row to
+ * history, so a reader looks in the row first, then in the history.
  */
 import type { Operation, OperationKind } from '../../domain/operation.ts';
 import { bringUpKinds, operationId, supersedeOperation } from '../../domain/operation.ts';
@@ -8,14 +9,13 @@ import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 import { parseOperation } from './json-schemas.ts';
 
-/** An operation, and the wish of which subject it is. */
 export interface SubjectOperation {
   subjectId: string;
   generation: number;
   operation: Operation;
 }
 
-/** What operations are of: the tables whose rows hold a present one. */
+/** Tables whose rows have a current operation. */
 export const subjectKinds = ['instance', 'volume', 'snapshot', 'image'] as const;
 export type SubjectKind = (typeof subjectKinds)[number];
 
@@ -42,8 +42,8 @@ const insertKept = prepared<Kept>()((db, p) =>
 );
 
 /**
- * Makes the present operation history, in the transaction that writes another wish over the row or drops it: one that had not ended
- * is Cancelled.
+ * Moves the current operation to the history, in the transaction that supersedes it or deletes the
+ * row. An unfinished operation becomes Cancelled.
  */
 export async function archiveOperation(
   tx: Db,
@@ -62,7 +62,7 @@ export async function archiveOperation(
   });
 }
 
-/** The present operation of the account's own instance, volume, snapshot or image; null where there is none. */
+/** Current operation of the account's own resource; null without one. */
 export async function currentOperation(
   db: Db,
   kind: SubjectKind,
@@ -116,7 +116,7 @@ export async function pastOperations(
   return rows.map(fromPast);
 }
 
-/** How many there are of one subject: as many as it had wishes in the time that history is kept. */
+/** Number of past operations of one subject still stored. */
 export async function countPastOperations(db: Db, accountId: string, subjectId: string): Promise<number> {
   const row = await db
     .selectFrom('operation')
@@ -127,7 +127,7 @@ export async function countPastOperations(db: Db, accountId: string, subjectId: 
   return row.count;
 }
 
-/** The latest of the past that brought the instance up, or was to. */
+/** Latest past operation that started the instance, or was to. */
 export async function pastBringUp(db: Db, accountId: string, subjectId: string): Promise<SubjectOperation | null> {
   const row = await past(db, accountId)
     .where('subjectId', '=', subjectId)
@@ -138,7 +138,7 @@ export async function pastBringUp(db: Db, accountId: string, subjectId: string):
   return row ? fromPast(row) : null;
 }
 
-/** The public text of an instance that lists show, and its present operation, read together. */
+/** Public text and current operation of a listed instance, read together. */
 export async function listedInstance(
   db: Db,
   accountId: string,
@@ -154,7 +154,10 @@ export async function listedInstance(
   return row ? { ...row, subjectId: id, operation: parseOperation(row.operation, 'instance', id) } : null;
 }
 
-/** Forgets what has been history since before then, at most `limit`, oldest first; answers how many. Call again while it is `limit`. */
+/**
+ * Deletes history from before `beforeMs`, at most `limit`, oldest first; returns how many. Call
+ * again while it returns `limit`.
+ */
 export async function deleteOperationsBefore(tx: Db, beforeMs: number, limit: number): Promise<number> {
   const gone = await tx
     .deleteFrom('operation')

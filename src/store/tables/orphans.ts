@@ -1,4 +1,4 @@
-/** Strays, and what the intents say of the objects that an engine holds. */
+/** Orphans, and the rows that explain objects on an engine. */
 import type { Selectable } from 'kysely';
 import {
   isConfirmed,
@@ -13,18 +13,18 @@ import type { OrphanTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
 import { decodeColumn } from './instance-columns.ts';
 
-/** What a row says of the container of its id. */
+/** Desired state behind the container of this id. */
 export interface Intent {
   id: string;
   desired: string;
   status: string;
-  /** No pass is due for it, and none works on it. */
+  /** Not due and not leased. */
   idle: boolean;
-  /** Of its archive, and of all that is still to be removed: what that replaced, and what was asked for and never finished. */
+  /** Refs of the archive, of archives to remove, and of unfinished ones. */
   retainedRefs: string[];
 }
 
-/** Those of the ids that were ever wished, released ones among them. */
+/** Rows of these ids, released ones included. */
 export async function intentsAmong(db: Db, ids: readonly string[]): Promise<Intent[]> {
   if (ids.length === 0) return [];
   const rows = await db
@@ -40,7 +40,7 @@ export async function intentsAmong(db: Db, ids: readonly string[]): Promise<Inte
   });
 }
 
-/** Those of the accounts that have an instance which is not wholly gone. */
+/** Accounts with an instance not fully removed. */
 export async function ownersWithInstances(db: Db, ownerIds: readonly string[]): Promise<Set<string>> {
   if (ownerIds.length === 0) return new Set();
   const rows = await db
@@ -53,13 +53,13 @@ export async function ownersWithInstances(db: Db, ownerIds: readonly string[]): 
   return new Set(rows.map(({ ownerId }) => ownerId));
 }
 
-/** Refs of images in the catalog that have one of these names or were saved from one of these instances. */
+/** Refs of images in the catalog with one of these names or saved from one of these instances. */
 export async function imageRefsAmong(
   db: Db,
   { refs, instanceIds }: { refs: readonly string[]; instanceIds: readonly string[] },
 ): Promise<string[]> {
   if (refs.length === 0) return [];
-  // Two questions, each with an index of its own: one that asks for either would read the whole table.
+  // Two queries, each with its own index: an `or` would read the whole table.
   const images = db.selectFrom('image').select('ref');
   const named = await images.where('ref', 'in', refs).execute();
   const saved = await images.where('fromInstanceId', 'in', instanceIds).execute();
@@ -76,13 +76,13 @@ function orphanFromRow({ kind, handling, running, ...row }: Selectable<OrphanTab
 
 const rowOf = (orphan: Orphan): Selectable<OrphanTable> => ({ ...orphan, running: orphan.running ? 1 : 0 });
 
-/** All that stand in the table for a region, those that were seen only once among them. */
+/** All rows of a region, also those observed once. */
 export async function orphansOf(db: Db, regionId: string): Promise<Orphan[]> {
   const rows = await db.selectFrom('orphan').selectAll().where('regionId', '=', regionId).orderBy('id').execute();
   return rows.map(orphanFromRow);
 }
 
-/** Those that count, of all regions, with the name of the account on their label; '' when there is none. */
+/** Confirmed orphans of all regions, with the account name of their label ('' without). */
 export async function confirmedOrphans(db: Db): Promise<{ orphan: Orphan; ownerName: string }[]> {
   const rows = await db
     .selectFrom('orphan')
@@ -105,7 +105,10 @@ export type OrphanObservation = Omit<Orphan, 'firstSeenAtMs' | 'lastSeenAtMs' | 
 
 const AT_ONCE = 50;
 
-/** Brings the table to what was seen now of these kinds in the whole region. Answers those that were seen for the second time. */
+/**
+ * Updates the table to a region's observed orphans of these kinds. Returns those observed for the
+ * second time.
+ */
 export async function recordOrphans(
   tx: Db,
   { regionId, kinds }: { regionId: string; kinds: readonly OrphanKind[] },
@@ -115,7 +118,7 @@ export async function recordOrphans(
   const seen = found.toSorted((one, other) => (one.id < other.id ? -1 : 1));
   const known = (await orphansOf(tx, regionId)).filter(({ kind }) => kinds.includes(kind));
   const before = new Map(known.map((orphan) => [orphan.id, orphan]));
-  // What bears the name of one that was seen and was made at another time is another.
+  // Same name but another creation time: another object.
   const same = (one: OrphanObservation): Orphan | undefined => {
     const was = before.get(one.id);
     return was?.createdAtMs === one.createdAtMs ? was : undefined;
@@ -153,7 +156,7 @@ export async function recordOrphans(
   return confirmed;
 }
 
-/** Says what is to be done with it, if that is still `from`; false when it is not, or the stray is none any more. */
+/** Sets the handling if it is still `from`; returns false otherwise, or when the orphan is gone. */
 export async function setOrphanHandling(
   tx: Db,
   id: string,
@@ -168,12 +171,12 @@ export async function setOrphanHandling(
   return numUpdatedRows > 0n;
 }
 
-/** What became of a try. */
+/** Outcome of a try. */
 export async function setOrphanNote(tx: Db, id: string, note: string): Promise<void> {
   await tx.updateTable('orphan').set({ note }).where('id', '=', id).execute();
 }
 
-/** Takes it off the table unless it is being deleted: true for one caller only. */
+/** Deletes the row unless the orphan is being deleted; true for one caller only. */
 export async function claimOrphan(tx: Db, id: string): Promise<boolean> {
   const { numDeletedRows } = await tx
     .deleteFrom('orphan')

@@ -1,4 +1,4 @@
-/** Pools: how much of each is promised, and to whom it may still be. */
+/** Pools: reserved and reservable space. */
 import { sql, type Selectable } from 'kysely';
 import { regionId, type RegionId } from '../../domain/ids.ts';
 import { poolNames, type PoolUsage, type PoolName } from '../../domain/pool.ts';
@@ -10,7 +10,7 @@ import type { Db } from '../store.ts';
 export interface Pool extends PoolUsage {
   regionId: RegionId;
   name: PoolName;
-  /** Administrators know that it wants room. */
+  /** Administrators were warned of low space. */
   warned: boolean;
 }
 
@@ -31,7 +31,7 @@ export async function poolsOf(db: Db, regionId: string): Promise<Pool[]> {
   return rows.map(fromRow);
 }
 
-/** Says how much of it may be promised; what is promised stays, even if that is more. */
+/** Sets the limit; reservations stay, even beyond it. */
 export async function savePool(
   tx: Db,
   { regionId: region, name }: Pick<Pool, 'regionId' | 'name'>,
@@ -44,7 +44,7 @@ export async function savePool(
     .execute();
 }
 
-/** True when it was the other before: of all that see it at once, one tells. */
+/** Returns true for the one caller that changed the mark. */
 export async function setPoolWarned(tx: Db, region: string, name: PoolName, warned: boolean): Promise<boolean> {
   const [now, before] = warned ? ([1, 0] as const) : ([0, 1] as const);
   const result = await tx
@@ -72,7 +72,7 @@ const addIfRoom = prepared<{ id: string; sizeGB: number }>()((db, p) =>
     .returning('id'),
 );
 
-/** Promises so much of it, or nothing: then it answers how much is free. Less than nothing gives back. */
+/** Reserves `sizeGB`, or returns the free space if it does not fit. A negative size releases. */
 export async function reservePoolSpace(
   tx: Db,
   { regionId: region, pool, sizeGB }: { regionId: string; pool: PoolName; sizeGB: number },

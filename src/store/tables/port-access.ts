@@ -1,4 +1,4 @@
-/** What owners have set about ports: beside passes, in a column that none of them writes. */
+/** Access settings of ports, in a column that reconciles never write. */
 import type { AccessByPort } from '../../domain/port-access.ts';
 import { parseJson } from '../db/columns.ts';
 import type { Db } from '../store.ts';
@@ -6,7 +6,7 @@ import type { InstanceRow } from './instance-columns.ts';
 import { accessByPort } from './json-schemas.ts';
 
 export function portAccessOf({ id, portAccess }: Pick<InstanceRow, 'id' | 'portAccess'>): AccessByPort {
-  // Nearly always, and it is read at each look at a route.
+  // The usual case, read with each look at a route.
   if (portAccess === '{}') return new Map();
   const byPort = parseJson(accessByPort, portAccess, { table: 'instance', id, column: 'portAccess' });
   return new Map(Object.entries(byPort).map(([port, access]) => [Number(port), access]));

@@ -1,4 +1,4 @@
-/** Links that open one port of an instance. They are made and ended under the account's lock, as all that is an account's. */
+/** Links that open one port of an instance, made and revoked under the account's lock. */
 import type { Selectable } from 'kysely';
 import type { PortShareTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
@@ -9,7 +9,7 @@ export async function insertShare(tx: Db, row: PortShareRow): Promise<void> {
   await tx.insertInto('portShare').values(row).execute();
 }
 
-/** One that has not expired, and whose account is not disabled. */
+/** A share not expired, of an enabled account. */
 export async function activeShare(db: Db, hash: string, nowMs: number): Promise<PortShareRow | undefined> {
   return db
     .selectFrom('portShare')
@@ -21,7 +21,7 @@ export async function activeShare(db: Db, hash: string, nowMs: number): Promise<
     .executeTakeFirst();
 }
 
-/** Those of an instance that have not expired, oldest first. */
+/** Unexpired shares of an instance, oldest first. */
 export async function sharesOf(db: Db, instanceId: string, nowMs: number): Promise<PortShareRow[]> {
   return db
     .selectFrom('portShare')
@@ -42,7 +42,7 @@ export async function deleteShare(tx: Db, instanceId: string, id: string): Promi
     .executeTakeFirst();
 }
 
-/** In the transaction that terminates the instance. */
+/** Call in the transaction that terminates the instance. */
 export async function deleteSharesOf(tx: Db, instanceId: string): Promise<void> {
   await tx.deleteFrom('portShare').where('instanceId', '=', instanceId).execute();
 }

@@ -1,11 +1,11 @@
-/** What registries ask of accounts, one for each server of an account. The secret is sealed before it comes here. */
+/** Registry credentials, one per server and account. The secret arrives sealed. */
 import type { Selectable } from 'kysely';
 import type { RegistryCredentialTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
 
 export type RegistryCredentialRow = Selectable<RegistryCredentialTable>;
 
-/** Answers the one that the account has for the server already, and then writes nothing. */
+/** Inserts, or returns the account's existing credential for the server. */
 export async function insertRegistryCredential(
   tx: Db,
   row: RegistryCredentialRow,

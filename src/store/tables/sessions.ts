@@ -1,9 +1,12 @@
-/** Logins. A row stays until its token and every notebook opened with it have ended, so that ending it once ends them all. */
+/**
+ * Logins. A row stays until its token and every gateway session made from it have ended, so one
+ * revocation ends all.
+ */
 import type { Selectable } from 'kysely';
 import type { SessionTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
 
-/** Who a credential stands for, while it does. */
+/** Account that a credential stands for. */
 export interface CredentialHolder {
   accountId: string;
   username: string;
@@ -16,7 +19,7 @@ export async function insertSession(tx: Db, row: Selectable<SessionTable>): Prom
   await tx.insertInto('session').values(row).execute();
 }
 
-/** The holder of a login that has not ended, expired or been disabled with its account. */
+/** Account of a login not revoked, expired or disabled. */
 export async function holderOfSession(db: Db, id: string, nowMs: number): Promise<CredentialHolder | undefined> {
   return db
     .selectFrom('session')
@@ -40,7 +43,7 @@ export async function hasActiveSession(db: Db, accountId: string, id: string): P
   return row !== undefined;
 }
 
-/** False when it had ended before. */
+/** Returns false for a session already revoked. */
 export async function revokeSession(tx: Db, id: string, atMs: number): Promise<boolean> {
   const result = await tx
     .updateTable('session')
@@ -60,7 +63,7 @@ export async function revokeSessionsOf(tx: Db, accountId: string, atMs: number):
     .execute();
 }
 
-/** Forgets logins whose token has expired and that no gateway session hangs on. */
+/** Deletes logins with an expired token and no gateway session. */
 export async function deleteExpiredSessions(tx: Db, nowMs: number): Promise<void> {
   await tx
     .deleteFrom('session')

@@ -1,6 +1,6 @@
 /**
- * The keys that sign tokens. The setting `signingKeyId` names the one that signs; it is written by compare and set, so that several
- * processes that start or rotate at the same moment agree on one.
+ * Keys that sign tokens. The setting `signingKeyId` names the active key, by compare and set, so
+ * processes that start or rotate at once agree on one.
  */
 import type { Selectable } from 'kysely';
 import type { SigningKeyTable } from '../db/schema.ts';
@@ -15,7 +15,7 @@ export async function currentSigningKeyId(db: Db): Promise<string | undefined> {
   return row?.value;
 }
 
-/** Those that sign or still verify. */
+/** The active key and those that still verify. */
 export async function signingKeysSince(db: Db, retiredAfterMs: number): Promise<SigningKeyRow[]> {
   return db
     .selectFrom('signingKey')
@@ -24,7 +24,10 @@ export async function signingKeysSince(db: Db, retiredAfterMs: number): Promise<
     .execute();
 }
 
-/** Makes `key` the one that signs, in the place of `over` (undefined: of none). False when another was quicker: nothing is written then. */
+/**
+ * Makes `key` active in place of `over` (undefined: of none). Returns false, without a write, when
+ * another process was first.
+ */
 export async function replaceSigningKey(
   tx: Db,
   over: string | undefined,
@@ -46,7 +49,7 @@ export async function replaceSigningKey(
       .where('value', '=', over)
       .executeTakeFirst();
     if (result.numUpdatedRows !== 1n) return false;
-    // A retired key only verifies: its private half is of no use to us, and of much to a thief.
+    // A retired key only verifies: delete its private half.
     await tx.updateTable('signingKey').set({ retiredAtMs: atMs, privateJwk: '' }).where('kid', '=', over).execute();
   }
   await tx

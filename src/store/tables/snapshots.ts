@@ -1,4 +1,3 @@
-/** Snapshots: rows to domain and back. */
 import type { Selectable } from 'kysely';
 import { regionId, snapshotId, userId, volumeId } from '../../domain/ids.ts';
 import { endOperation } from '../../domain/operation.ts';
@@ -40,7 +39,7 @@ const changing = (snapshot: Snapshot) => ({
   publicText: JSON.stringify(publicSnapshot(snapshot)),
 });
 
-/** False when the owner has a standing snapshot of this name. */
+/** Returns false when the owner has a snapshot of this name. */
 export async function insertSnapshot(tx: Db, snapshot: Snapshot, dueAtMs: number): Promise<boolean> {
   const free = { leaseOwner: null, leaseToken: null, leaseUntilMs: null };
   const result = await tx
@@ -52,8 +51,8 @@ export async function insertSnapshot(tx: Db, snapshot: Snapshot, dueAtMs: number
 }
 
 /**
- * The owner's snapshot, unless it is being deleted, held by its row until the transaction ends: a delete and a restore of it come one after
- * the other, and the second sees the first.
+ * Locks the owner's snapshot until the transaction ends, unless Terminating: a delete and a
+ * restore run one after the other.
  */
 export async function lockSnapshot(tx: Db, ownerId: string, id: string): Promise<Snapshot | undefined> {
   const row = await tx
@@ -89,7 +88,7 @@ export async function countSnapshots(db: Db, ownerId: string): Promise<number> {
   return count;
 }
 
-/** Of one volume, newest first. */
+/** Snapshots of one volume, newest first. */
 export async function snapshotTextsOf(db: Db, ownerId: string, volume: string, limit: number): Promise<string[]> {
   const rows = await listedOf(db, ownerId)
     .select('publicText')
@@ -101,7 +100,7 @@ export async function snapshotTextsOf(db: Db, ownerId: string, volume: string, l
   return rows.map(({ publicText }) => publicText);
 }
 
-/** From now on no list shows it. The operation of the wish before becomes history. */
+/** Removes the snapshot from the lists and archives the former operation. */
 export async function requestSnapshotDeletion(tx: Db, before: Snapshot, gone: Snapshot, nowMs: number): Promise<void> {
   await archiveOperation(tx, before.ownerId, { ...before, subjectId: before.id }, nowMs);
   await tx
@@ -111,13 +110,13 @@ export async function requestSnapshotDeletion(tx: Db, before: Snapshot, gone: Sn
     .execute();
 }
 
-/** Writes what the pass found, if it still holds the row; false means that it is out of date and must be dropped. */
+/** Writes a reconcile's result. Returns false when superseded: drop the result. */
 export async function writeReconciledSnapshot(tx: Db, hold: LeaseGuard, found: Snapshot): Promise<boolean> {
   const result = await tx.updateTable('snapshot').set(changing(found)).where(isLeaseHeld(hold)).executeTakeFirst();
   return result.numUpdatedRows > 0n;
 }
 
-/** Its last operation, which ends with the row, is history from then on. */
+/** Deletes the row and archives its last operation. */
 export async function deleteSnapshotRow(tx: Db, hold: LeaseGuard, snapshot: Snapshot, nowMs: number): Promise<boolean> {
   const result = await tx.deleteFrom('snapshot').where(isLeaseHeld(hold)).executeTakeFirst();
   if (result.numDeletedRows === 0n) return false;

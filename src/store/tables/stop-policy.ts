@@ -1,23 +1,24 @@
-/** What ends instances by itself, in the store: written beside passes and wishes, and found by indexes that hold only those that end. */
+/** Stop policies: written outside of reconciles, found by indexes of the rows with a stop time. */
 import type { Region } from '../../domain/catalog.ts';
 import { sql } from 'kysely';
 import type { Instance } from '../../domain/instance.ts';
 import { stopPolicyColumns } from './instance-columns.ts';
 import type { Db } from '../store.ts';
 
-/** Writes what ends an instance over a row that is held. No wish moves: a pass under way goes on. */
+/**
+ * Writes the stop policy over a locked row. The generation stays: a reconcile under way continues.
+ */
 export async function writeStopPolicy(tx: Db, instance: Instance, region: Region): Promise<void> {
   await tx.updateTable('instance').set(stopPolicyColumns(instance, region)).where('id', '=', instance.id).execute();
 }
 
-/** One of those whose time is over, and since when. */
 export interface Overdue {
   id: string;
   ownerId: string;
   stopDueAtMs: number;
 }
 
-/** Instances whose time is over, the longest overdue first; those behind `after`, null: from the first. */
+/** Instances past their stop time, longest overdue first, after `after` (null: from the first). */
 export async function overdueInstances(
   db: Db,
   nowMs: number,
@@ -30,7 +31,9 @@ export async function overdueInstances(
   return rows.map(({ stopDueAtMs: atMs, ...row }) => ({ ...row, stopDueAtMs: atMs ?? nowMs }));
 }
 
-/** Ids of the running instances that idleness stops, in order, from behind `afterId`; '' is before all. */
+/**
+ * Ids of running instances with an idle limit, in order, after `afterId`; '' starts at the first.
+ */
 export async function idleWatchedIds(db: Db, afterId: string, limit: number): Promise<string[]> {
   const rows = await db
     .selectFrom('instance')

@@ -1,14 +1,15 @@
 /**
- * Pages of an account's list of volumes. An offset is walked, row by row: the last page of 10,000 volumes took twice as long as the first.
- * So the places of some volumes are claimIdempotencyKey, and a page is found from the nearest one before it: listing page after page, each is as near
- * as the first. Places hold while the account's `version` stands, which moves with all that its lists show; then they are forgotten.
+ * Pages of an account's list of volumes. An offset is walked row by row: the last page of 10,000
+ * volumes took twice as long as the first. So the positions of some volumes are cached, and a page
+ * starts from the nearest one before it: page after page, each is as near as the first. Positions
+ * hold for one `version` of the account, which every listed change increments.
  */
 import { count, prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 
-/** One place is claimIdempotencyKey in each stretch of so many volumes. */
+/** Caches one position per stretch of volumes. */
 const STRETCH = 64;
-/** Owners whose places are claimIdempotencyKey; the one not asked for longest is forgotten. */
+/** Accounts with cached positions; evicts the least recently used. */
 const OWNERS = 1_000;
 
 interface Known {
@@ -23,7 +24,7 @@ interface Places {
 }
 
 export interface VolumePages {
-  /** Newest first, and how many there are in all. */
+  /** Newest first, and the number of all listed volumes. */
   page(db: Db, ownerId: string, offset: number, limit: number): Promise<{ texts: string[]; totalEntries: number }>;
 }
 
@@ -56,7 +57,7 @@ const fromKnown = prepared<{ ownerId: string; createdAtMs: number; id: string; o
 );
 
 export function makeVolumePages(): VolumePages {
-  /** A map keeps the order of insertion: the first is the one not asked for longest. */
+  /** Insertion order: the first entry is the least recently used. */
   const owners = new Map<string, Places>();
 
   function placesOf(ownerId: string, version: number): Places {
@@ -73,7 +74,8 @@ export function makeVolumePages(): VolumePages {
 
   return {
     async page(db, ownerId, offset, limit) {
-      // Read before the page: when a volume joins or leaves in between, what is claimIdempotencyKey is of the old version, and forgotten at the next page.
+      // Read before the page: after a concurrent change the positions belong to the old version,
+      // and the next page drops them.
       const [account] = await totals(db, { ownerId });
       const totalEntries = account?.volumeCount ?? 0;
       if (!account || offset >= totalEntries) return { texts: [], totalEntries };
@@ -94,7 +96,7 @@ export function makeVolumePages(): VolumePages {
 
 const textsOf = (rows: readonly { publicText: string }[]): string[] => rows.map((row) => row.publicText);
 
-/** The last known volume at or before the place. */
+/** The last cached volume at or before the position. */
 function nearest(known: ReadonlyMap<number, Known>, place: number): Known | null {
   for (let stretch = Math.floor(place / STRETCH); stretch > 0; stretch--) {
     const found = known.get(stretch);

@@ -1,4 +1,3 @@
-/** Volumes: rows to domain and back. */
 import type { Selectable } from 'kysely';
 import type { DiskId } from '../../domain/disk.ts';
 import { regionId, userId, volumeId } from '../../domain/ids.ts';
@@ -39,7 +38,7 @@ export const volumeFromRow = (row: VolumeRow): Volume => ({
   operation: parseOperation(row.operation, 'volume', row.id),
 });
 
-/** The name is taken while the volume is not Terminating; one owner, one name, in all regions. */
+/** The name is taken while the volume is not Terminating: unique per owner, across regions. */
 const liveName = (volume: Volume): string | null =>
   volume.status === 'Terminating' ? null : `${volume.ownerId}/${volume.name}`;
 
@@ -54,7 +53,7 @@ const columnsOf = (volume: Volume) => ({
   publicText: JSON.stringify(publicVolume(volume)),
 });
 
-/** False when the owner has a living volume of this name. */
+/** Returns false when the owner has a volume of this name. */
 export async function insertVolume(tx: Db, volume: Volume, dueAtMs: number): Promise<boolean> {
   const result = await tx
     .insertInto('volume')
@@ -79,8 +78,8 @@ export async function insertVolume(tx: Db, volume: Volume, dueAtMs: number): Pro
 }
 
 /**
- * The owner's volumes among `ids` that are not being deleted, each held by its row until the transaction ends: a delete and a
- * mount of the same volume come one after the other, and the second sees the first.
+ * Locks the owner's volumes among `ids`, unless Terminating, until the transaction ends: a delete
+ * and a mount of one volume run one after the other.
  */
 export async function lockVolumes(tx: Db, ownerId: string, ids: readonly string[]): Promise<VolumeRow[]> {
   if (ids.length === 0) return [];
@@ -94,14 +93,14 @@ export async function lockVolumes(tx: Db, ownerId: string, ids: readonly string[
     .execute();
 }
 
-/** The owner's volume as it is now, also one that is being deleted. */
+/** The owner's volume, also while Terminating. */
 export async function ownedVolume(db: Db, ownerId: string, id: string): Promise<Volume | null> {
   const query = db.selectFrom('volume').selectAll().where('id', '=', id).where('ownerId', '=', ownerId);
   const row = await query.executeTakeFirst();
   return row ? volumeFromRow(row) : null;
 }
 
-/** The operation of the wish before it becomes history. */
+/** Writes a new desired state and archives the former operation. */
 export async function writeVolumeDesiredState(
   tx: Db,
   before: Pick<Volume, 'generation' | 'operation'>,
@@ -116,7 +115,10 @@ export async function writeVolumeDesiredState(
     .execute();
 }
 
-/** Writes what the pass found over the volume as it is by now: its name may be another. Null when the pass is out of date. */
+/**
+ * Applies a reconcile's result to the current row, which may have another name. Returns null when
+ * superseded.
+ */
 export async function writeReconciledVolume(
   tx: Db,
   hold: LeaseGuard,
@@ -134,15 +136,17 @@ export async function writeReconciledVolume(
   return next;
 }
 
-/** Under its new name; throws a unique violation when the owner has another that is called so. */
+/**
+ * Writes the new name; throws a unique violation when the owner has another volume of that name.
+ */
 export async function writeVolumeName(tx: Db, volume: Volume): Promise<void> {
   await tx.updateTable('volume').set(columnsOf(volume)).where('id', '=', volume.id).execute();
 }
 
-/** How a source is written down, and found again. */
+/** Text of a source, for writes and queries. */
 const sourceText = ({ kind, id }: Pick<DiskId, 'kind' | 'id'>): string => JSON.stringify({ kind, id });
 
-/** Whether a volume or a snapshot is being made of it, which it must outlast. */
+/** Whether a volume or snapshot is being copied from the disk, which must outlast the copy. */
 export async function isCopySource(db: Db, from: DiskId): Promise<boolean> {
   const volume = db
     .selectFrom('volume')
@@ -161,7 +165,7 @@ export async function isCopySource(db: Db, from: DiskId): Promise<boolean> {
   return copies !== undefined || snapshots !== undefined;
 }
 
-/** Its last operation, which ends with the row, is history from then on. */
+/** Deletes the row and archives its last operation. */
 export async function deleteVolumeRow(tx: Db, hold: LeaseGuard, volume: Volume, nowMs: number): Promise<boolean> {
   const result = await tx.deleteFrom('volume').where(isLeaseHeld(hold)).executeTakeFirst();
   if (result.numDeletedRows === 0n) return false;
@@ -170,7 +174,7 @@ export async function deleteVolumeRow(tx: Db, hold: LeaseGuard, volume: Volume, 
   return true;
 }
 
-/** Instances that hold a volume: `living` are not released; the others are still being cleaned. */
+/** Instances that mount a volume; `living` ones are not released. */
 export async function mountersOf(db: Db, volume: string): Promise<{ instanceId: string; living: boolean }[]> {
   const rows = await db
     .selectFrom('mount')
@@ -187,19 +191,17 @@ export async function volumeStatusesOf(db: Db, ids: readonly string[]): Promise<
   return new Map(rows.map(({ id, status }) => [id, oneOf<VolumeStatus>(volumeStatuses, status)]));
 }
 
-/** Those of the ids that there are. */
 export async function volumesAmong(db: Db, ids: readonly string[]): Promise<Map<string, Volume>> {
   if (ids.length === 0) return new Map();
   const rows = await db.selectFrom('volume').selectAll().where('id', 'in', ids).execute();
   return new Map(rows.map((row) => [row.id, volumeFromRow(row)]));
 }
 
-/** Asks the volume's pass to look at it. */
 export async function makeVolumeDue(tx: Db, id: string, nowMs: number): Promise<void> {
   await tx.updateTable('volume').set({ dueAtMs: nowMs }).where('id', '=', id).execute();
 }
 
-/** Writes a measured usage, unless the volume has moved on since it was read or is in the hands of a pass. */
+/** Writes measured usage, unless the volume changed since the read or is leased. */
 export async function writeVolumeUsage(tx: Db, volume: Volume, usageBytes: number): Promise<boolean> {
   const result = await tx
     .updateTable('volume')

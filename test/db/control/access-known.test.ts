@@ -1,4 +1,4 @@
-/** What is claimIdempotencyKey of good credentials: bounded, by the whole text, and never longer than it may be. */
+/** What is remembered of good credentials: bounded, by the whole text, and never longer than it may be. */
 import { expect, test } from 'vitest';
 import { makeVerifiedCache } from '../../../src/control/access/verified-cache.ts';
 
@@ -31,7 +31,7 @@ test('it never holds more than its bound, and drops what was unused for longest'
   expect(known.size).toBe(3);
 });
 
-test('what stands for nobody is not claimIdempotencyKey', async () => {
+test('what stands for nobody is not remembered', async () => {
   const { known, answers, hold } = room(3);
   hold();
   const found = known.find('stranger');

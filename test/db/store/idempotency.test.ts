@@ -67,7 +67,7 @@ onBothEngines('idempotency', { postgres: 'always' }, (open) => {
     expect(await deedsDone(store)).toBe(1);
   });
 
-  test('a deed that failed is not claimIdempotencyKey: the next with its key does it', async () => {
+  test('a failed request is not stored: the next request with its key runs', async () => {
     const store = await opened();
     const outcomes = await Promise.allSettled(
       Array.from({ length: 20 }, (_, i) => send(store, `n${i}`, { fail: i < 10 })),

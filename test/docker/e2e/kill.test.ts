@@ -1,7 +1,7 @@
 /**
  * `kill -9` of the server at random moments under a mixed load on a real engine: two accounts, several calls at a time, every wish
  * there is. Callers do as they should: what got no answer is asked again with the same key, or now and then given up, and then either
- * may be. Each wish that was acknowledged is claimIdempotencyKey, and after it settles wishes and containers agree exactly.
+ * may be. Each wish that was acknowledged is remembered, and after it settles wishes and containers agree exactly.
  *
  * `BERTH_SEED` gives the same moments and the same choices again; what the engine is doing just then is its own.
  */

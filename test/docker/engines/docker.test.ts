@@ -184,7 +184,7 @@ describe('walls', () => {
 });
 
 describe('dial', () => {
-  it('goes by a claimIdempotencyKey address while events are heard, and never to where an instance was', async () => {
+  it('goes by a remembered address while events are heard, and never to where an instance was', async () => {
     const hints: string[] = [];
     const ending = new AbortController();
     subject.after(async () => ending.abort());

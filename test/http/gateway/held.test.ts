@@ -66,7 +66,7 @@ test('answers that are believed do not hold on to the headers of their questions
   expect(known.fresh(cutOut(0))).toBe('somebody');
 });
 
-test('what a connection presented is claimIdempotencyKey if it is as short as ours are', () => {
+test('what a connection presented is remembered if it is as short as ours are', () => {
   const credentials = new Credentials(ISSUER);
   const short = { authorization: `Bearer ${jwtOf(ALICE)}`, apiKey: null };
   expect(credentials.presentedBy(short)).toBe(credentials.presentedBy(short));
