@@ -1,4 +1,4 @@
-/** The client's agent, for programs inside: a socket that only this connection's sessions are told of, and that ends with it. */
+/** Agent forwarding: a Unix socket in the instance for one connection, closed with the connection. */
 import type { Duplex } from 'node:stream';
 import type { SshBackend } from '../../control/index.ts';
 import type { InstanceId } from '../../domain/ids.ts';
@@ -9,7 +9,7 @@ import { openAgentChannel } from './ssh2-inside.ts';
 const LISTEN_MS = 10_000;
 
 export interface Agent {
-  /** Where it is inside; null when it could not be had. One for all sessions of the connection. */
+  /** Path in the instance, shared by all sessions of the connection; null if listening failed. */
   path(): Promise<string | null>;
 }
 

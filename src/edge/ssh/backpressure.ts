@@ -1,8 +1,11 @@
-/** Whether a connection takes more just now: not while it has enough unsent, nor while keys are exchanged, as ssh2 keeps all that is written then. */
+/**
+ * Back-pressure of a connection: while its socket has unsent data, and during a key exchange, when
+ * ssh2 buffers all writes.
+ */
 import type { Connection } from 'ssh2';
 import { isExchangingKeys } from './ssh2-inside.ts';
 
-/** Null: it does; else what resolves when it is worth asking again, for however many ask. */
+/** Null when the connection accepts data; else resolves when the caller should check again. */
 export type Backpressure = () => Promise<void> | null;
 
 export function makeBackpressure(ssh: Connection, gone: AbortSignal): Backpressure {

@@ -1,24 +1,22 @@
 /**
- * What of clients' bytes lies in this process: what they have sent and nobody has taken, and what was sent to them and they don't read. ssh2
- * takes what goes beyond the window that it gave, and keeps every answer. So much is let be of one instance, and no more than is left for all
- * others; who sends more while it is too much goes.
+ * Limits buffered bytes per instance and in total: bytes that clients sent and nobody read, and bytes
+ * they do not read. ssh2 accepts data beyond its window and buffers every reply without bound.
  */
 export interface BufferedBytes {
-  /** That of one instance. */
   forInstance(): InstanceBytes;
 }
 
 export interface InstanceBytes {
-  /** Asked with what has come. False: it is too much. */
+  /** False when the instance is over its limit; the client that sent them is disconnected. */
   accept(bytes: number): boolean;
-  /** Until what is answered is called. */
+  /** Counts this buffer until the returned function is called. */
   watch(length: () => number): () => void;
 }
 
 export interface BufferedBytesLimits {
   perInstance: number;
   total: number;
-  /** As what is held is not known before it is counted. */
+  /** Buffers are measured again after this many received bytes. */
   recountEvery: number;
 }
 

@@ -1,8 +1,6 @@
 /**
- * # One client
- *
- * Everything that belongs to one connection, once it has said that it speaks ssh. It ends in one place, whatever breaks it (a reset, a
- * malformed packet, a deleted key, the end of the instance): `gone` tells all who wait, and then the connection is destroyed.
+ * Resources of one ssh connection. Whatever breaks the connection (a reset, a malformed packet, a
+ * deleted key, a stopped instance), `end` runs once: it aborts `gone`, then destroys the socket.
  */
 import { setMaxListeners } from 'node:events';
 import type { Connection, ServerChannel } from 'ssh2';
@@ -14,21 +12,20 @@ import { makeWriteQueue, type WriteQueue } from './write-queue.ts';
 import { makeLimit, type TryAcquire } from '../../async/limits.ts';
 
 const MOST_CHANNELS = 512;
-/** RFC 4253 §6.1 has every client take 32,768; less would make a packet of each few bytes. */
+/** RFC 4253 §6.1 requires 32,768; a tiny packet size multiplies the number of packets. */
 const LEAST_PACKET_BYTES = 1_024;
-/** Answers that a client asks for and does not read; what channels write waits for it long before. */
+/** Bound on replies that a client requests and never reads. */
 const MOST_UNREAD_BYTES = 32 * 1024 ** 2;
 const LOOK_MS = 5_000;
 const KEYS_EXCHANGED_MS = 60_000;
 
 export interface Client {
   ssh: Connection;
-  /** Aborts when it ends. */
   gone: AbortSignal;
-  /** To be called with each channel as it is made. */
+  /** Call for each new channel. */
   adopt(channel: ServerChannel): WriteQueue;
   backpressure: Backpressure;
-  /** Whether one more channel is let be, or port, until what is answered is called or it ends; null: there are too many. */
+  /** Permit for a channel or a port, released with the client at the latest. */
   tryAcquire: TryAcquire;
   end(why: string): void;
 }
@@ -38,13 +35,11 @@ export interface ClientDeps {
   log: Log;
   instanceId: string;
   buffered: InstanceBytes;
-  /** Channels of the instance. */
   acquireChannel: TryAcquire;
 }
 
 export function makeClient({ ssh, log, instanceId, buffered, acquireChannel }: ClientDeps): Client {
   const ending = new AbortController();
-  // Each of its channels listens.
   setMaxListeners(0, ending.signal);
   const { _sock: socket } = ssh;
   let exchangingSinceMs: number | null = null;
@@ -75,7 +70,7 @@ export function makeClient({ ssh, log, instanceId, buffered, acquireChannel }: C
     if (!buffered.accept(length)) end('what it sends is taken by nobody');
   });
   const timer = setInterval(() => {
-    // Of whoever sends nothing, too.
+    // Covers clients that send nothing.
     look();
     exchangingSinceMs = isExchangingKeys(ssh) ? (exchangingSinceMs ?? Date.now()) : null;
     if (exchangingSinceMs !== null && Date.now() - exchangingSinceMs > KEYS_EXCHANGED_MS)
@@ -101,7 +96,7 @@ export function makeClient({ ssh, log, instanceId, buffered, acquireChannel }: C
     adopt(channel) {
       const forget = buffered.watch(() => channel.readableLength);
       forgets.add(forget);
-      channel.on('error', () => {}); // of a connection that broke: `gone` tells
+      channel.on('error', () => {}); // `gone` reports a broken connection
       channel.stderr.on('error', () => {});
       channel.once('close', () => {
         forgets.delete(forget);

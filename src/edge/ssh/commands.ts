@@ -1,7 +1,7 @@
 /**
- * How commands of a session are begun inside, as sshd would: as root in its home, with its shell of `/etc/passwd`, and what the image, the
- * engine and `images/start.sh` say of the environment. The first that is written, on the terminal or else on stderr, is the number of the
- * process: signals have to find it, and an engine knows none.
+ * Commands that start a session in the instance as sshd would: as root in its home, with the shell of
+ * `/etc/passwd` and the environment of image, engine and `images/start.sh`. The first output, on the
+ * terminal or else on stderr, is the process id: signals need it, and no engine reports it.
  */
 import type { ExecRequest, TerminalSize } from './instance-driver.ts';
 
@@ -9,9 +9,9 @@ export type SessionProgram = { kind: 'shell' } | { kind: 'command'; command: str
 
 const PROGRAM = 'berth-ssh';
 
-/** What follows PATH: as in `images/start.sh`, and then what Berth brings for images that have no such programs. */
+/** Appended to PATH: as in `images/start.sh`, then the tools that Berth mounts. */
 const FOLDERS = '/usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin /opt/conda/bin /opt/berth/bin';
-/** Of Debian, Fedora, Alpine and Arch. */
+/** Paths on Debian, Fedora, Alpine and Arch. */
 const SFTP_SERVERS =
   '/usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-server /usr/lib/ssh/sftp-server /usr/libexec/sftp-server /opt/berth/bin/sftp-server';
 
@@ -43,7 +43,7 @@ echo 'this image has no sftp-server, and this installation of Berth brings none:
 exit 127
 `;
 
-/** A group of processes, and who else has its terminal: what is in front of it, as when the line of a terminal is lost. */
+/** Signals a process group. HUP also reaches the foreground group of its terminal. */
 const SIGNAL = `
 read -r stat </proc/$2/stat || exit 1
 set -- "$1" "$2" \${stat##*) }
@@ -51,7 +51,7 @@ kill -s "$1" -- "-$2" 2>/dev/null
 case $1 in HUP) [ "$8" -le 1 ] || [ "$8" = "$2" ] || kill -s HUP -- "-$8" 2>/dev/null ;; esac
 `;
 
-/** The leaders of sessions that were begun from outside, on a terminal, by ssh; who has none of the programs has none of them left. */
+/** Hangs up all ssh sessions on a terminal that were started from outside the instance. */
 const HANG_UP = `
 for process in /proc/[0-9]*; do
   read -r stat 2>/dev/null <$process/stat || continue
@@ -82,7 +82,7 @@ export const execRequest = ({ begun, env, terminal }: SessionRequest): ExecReque
   terminal,
 });
 
-/** Signals that a client may send (RFC 4254 §6.10), with their numbers on Linux. */
+/** Signals that a client may send (RFC 4254 §6.10), with their Linux numbers. */
 export const signalNumbers: Readonly<Record<string, number>> = {
   HUP: 1,
   INT: 2,
@@ -112,7 +112,7 @@ export const hangUpCommand: readonly string[] = ['/bin/sh', '-c', HANG_UP, PROGR
 
 const LONGEST_PID = 12;
 
-/** The number of the process from the first bytes that were written, and what of them is the command's own; null: more has to come. */
+/** Splits the process id from the first output. Null: incomplete. */
 export function readPid(bytes: Buffer): { pid: number | null; rest: Buffer } | null {
   const end = bytes.indexOf('\n');
   if (end === -1 && bytes.length < LONGEST_PID) return null;
@@ -120,7 +120,7 @@ export function readPid(bytes: Buffer): { pid: number | null; rest: Buffer } | n
   return said === null ? { pid: null, rest: bytes } : { pid: Number(said[0]), rest: bytes.subarray(end + 1) };
 }
 
-/** Ours to set, or sshd's way too: an image has few locales, and a client's that is not among them breaks more than it helps. */
+/** Variables a client may not set. Images have few locales, and an unknown one breaks programs. */
 const NOT_THE_CLIENTS =
   /^(HOME|USER|LOGNAME|SHELL|PATH|MAIL|LANG|LANGUAGE|LC_.*|SSH_.*|BERTH_.*|LD_.*|ENV|BASH_ENV|IFS)$/;
 

@@ -1,6 +1,6 @@
 /**
- * A connection that came from inside, for the client to take. Its place is given back when the client has answered and closed its channel,
- * not when whoever knocked has left: ssh2 keeps the question until then.
+ * Forwards a connection from the instance to the client. The permit is released when the client has
+ * answered and closed its channel, not when the connection ends: ssh2 keeps the request until then.
  */
 import type { Duplex } from 'node:stream';
 import type { ServerChannel } from 'ssh2';
@@ -18,7 +18,7 @@ export function forwardConnection(client: Client, connection: Duplex, open: Open
     over();
   };
   const ask = async (): Promise<void> => {
-    // Who reads nothing is asked nothing: those who knock wait, until there are too many.
+    // A client that reads nothing gets no requests; connections wait, up to the limit.
     for (let busy = client.backpressure(); busy !== null; busy = client.backpressure()) await busy;
     if (client.gone.aborted || connection.destroyed) return refused();
     open((channel) => {

@@ -1,4 +1,4 @@
-/** Ports forwarded in an ssh connection: to what programs in the instance reach (-L, -D), and from ports that it opens inside (-R). */
+/** Port forwarding to the instance (-L, -D) and from ports that it opens inside (-R). */
 import type { TcpipBindInfo } from 'ssh2';
 import type { Client } from './client.ts';
 import type { InstanceNetwork, NetworkConnection } from './instance-driver.ts';
@@ -9,12 +9,12 @@ import { makeLimit } from '../../async/limits.ts';
 const CONNECT_MS = 30_000;
 const LISTEN_MS = 5_000;
 const MOST_LISTENING = 64;
-/** As sshd without `GatewayPorts`: what is forwarded to the client is nobody's but the instance's own. */
+/** As sshd without `GatewayPorts`: forwarded ports are reachable from the instance only. */
 const INSIDE = '127.0.0.1';
 
 export function serveForwards(client: Client, network: InstanceNetwork): void {
   const listening = new Map<string, { close(): void }>();
-  /** Those that are being opened, too: what one block of the client's asks for is asked at once. */
+  /** Counts pending listens too: one packet of the client may request many. */
   const beginListening = makeLimit(MOST_LISTENING, client.tryAcquire);
   const within = (ms: number): AbortSignal => AbortSignal.any([client.gone, AbortSignal.timeout(ms)]);
 
@@ -26,7 +26,7 @@ export function serveForwards(client: Client, network: InstanceNetwork): void {
         connection.on('error', () => {});
         if (client.gone.aborted) return connection.destroy();
         const channel = accept();
-        // That of the connection alone would leave ssh2 with channels that a client never closes.
+        // The connection's close does not count: ssh2 keeps channels that the client never closes.
         channel.once('close', over);
         joinStreams(client, channel, connection);
       },
@@ -37,7 +37,6 @@ export function serveForwards(client: Client, network: InstanceNetwork): void {
     );
   });
 
-  /** A connection to a port that the client has asked for. */
   const arrived = (asked: TcpipBindInfo, port: number, connection: NetworkConnection): void => {
     const from = connection.remoteAddress ?? INSIDE;
     forwardConnection(client, connection, (opened) => {
@@ -75,7 +74,7 @@ export function serveForwards(client: Client, network: InstanceNetwork): void {
   client.ssh.on('request', (accept, reject, name, asked) => {
     if (name === 'cancel-tcpip-forward' && 'bindPort' in asked) return cancel(asked) ? accept?.() : reject?.();
     if (name !== 'tcpip-forward' || !('bindPort' in asked)) return reject?.();
-    // ssh2 answers in the order of the questions, and keeps those that come meanwhile.
+    // ssh2 replies in order and buffers later requests.
     client.ssh._sock.pause();
     listen(asked)
       .then(

@@ -1,8 +1,6 @@
 /**
- * # The front of one instance
- *
- * Joins the network of an instance whose image has no sshd, listens there on 22, and serves ssh on it, as long as it is wanted. What ends it
- * (a stop, a restart) ends all that it holds; it comes again by itself.
+ * Serves ssh for one instance whose image has no sshd: joins its network and listens on port 22.
+ * After a stop or restart of the instance it reconnects with back-off.
  */
 import { retry } from '../../async/retry.ts';
 import { untilAborted, withDeadline } from '../../async/abort.ts';
@@ -31,7 +29,7 @@ const LONGEST_PAUSE_MS = 15_000;
 const MOST_CLIENTS = 128;
 const MOST_COMMANDS = 256;
 const MOST_CHANNELS = 1_024;
-/** Its identity is asked for so often, so that it is known when nobody can be asked. */
+/** Keeps the identity cached for times when the API is away. */
 const ASK_AGAIN_MS = 60_000;
 const GOODBYE_MS = 500;
 
@@ -47,11 +45,11 @@ export interface FrontDeps {
 }
 
 export interface FrontLimits {
-  /** From the connection to the login. A person may have to find a security key. */
+  /** Deadline of the login. A person may have to find a security key. */
   loginMs: number;
-  /** Connections of an instance, since each exchange of keys costs everybody a millisecond. */
+  /** Limits new connections: a key exchange blocks the process for a millisecond. */
   connectionRate: RateLimit;
-  /** Who is silent is asked so often, and so many times in a row, whether they are still there. */
+  /** Interval and number of keep-alive probes before a silent client is disconnected. */
   keepaliveMs: number;
   keepalives: number;
 }
@@ -59,13 +57,13 @@ export interface FrontLimits {
 export const frontLimits: FrontLimits = {
   loginMs: 120_000,
   connectionRate: { burst: 200, perSecond: 50 },
-  // As sshd is set by `images/start.sh`.
+  // Same as the sshd settings in `images/start.sh`.
   keepaliveMs: 60_000,
   keepalives: 60,
 };
 
 export interface Front {
-  /** Asks whether those who are logged in may stay. */
+  /** Disconnects clients whose key was deleted. */
   check(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -77,7 +75,7 @@ const algorithms = {
   compress: ['none'],
 } satisfies ConstructorParameters<typeof ssh2.Server>[0]['algorithms'];
 
-/** The run of the instance ended; its next one is served again. */
+/** Normal end of a run. */
 class RunEnded extends Error {}
 
 export function startFront(deps: FrontDeps): Front {
@@ -89,7 +87,7 @@ export function startFront(deps: FrontDeps): Front {
   const acquireChannel = makeLimit(MOST_CHANNELS, share);
   const acquireCommand = makeLimit(MOST_COMMANDS, share);
   const takeToken = makeTokenBucket(limits.connectionRate, () => performance.now());
-  /** With the key that each is logged in by. */
+  /** Key of each logged-in client. */
   const known = new Map<Client, string>();
   let askedAtMs = -Infinity;
 
@@ -124,7 +122,7 @@ export function startFront(deps: FrontDeps): Front {
     });
   };
 
-  /** Serves on one run of the instance, to its end. */
+  /** Serves until the current run of the instance ends. */
   async function serve(signal: AbortSignal): Promise<void> {
     const identity = await access(id);
     if (identity === null) throw new Error('the instance is gone');
@@ -149,7 +147,7 @@ export function startFront(deps: FrontDeps): Front {
         forget();
       };
       sockets.set(socket, toldApart);
-      // Of no use to anybody half open.
+      // A half-open connection is useless.
       socket.once('end', close);
       socket.once('close', () => {
         sockets.delete(socket);
@@ -171,14 +169,14 @@ export function startFront(deps: FrontDeps): Front {
     }
   }
 
-  /** Terminals of a process that was killed: nobody else serves ssh there, and nobody comes back to them. */
+  /** Hangs up terminals that a killed gateway process left behind. */
   function hangUpLeftBehind(signal: AbortSignal): void {
     backend.exec(id, hangUpCommand, withDeadline(signal, JOIN_MS)).catch((error: unknown) => {
       if (!signal.aborted) log.debug({ id, err: error }, 'could not look for terminals that were left behind');
     });
   }
 
-  /** A run that lasted starts the back-off again; one that is over at once does not. */
+  /** Resets the back-off only after a run that lasted. */
   async function serveRun(resetBackOff: () => void): Promise<never> {
     const beganMs = performance.now();
     try {
@@ -190,7 +188,7 @@ export function startFront(deps: FrontDeps): Front {
   }
 
   let loggedMessage = '';
-  /** Logs a failure that repeats once. */
+  /** Logs a repeated failure once. */
   function logFailure(error: unknown): void {
     if (error instanceof RunEnded) return;
     const message = error instanceof Error ? error.message : String(error);
@@ -220,7 +218,7 @@ export function startFront(deps: FrontDeps): Front {
   };
 }
 
-/** As SSH_CONNECTION has it; a port that is not told is 0. */
+/** Value of SSH_CONNECTION; an unknown port is 0. */
 function connectionOf(socket: Connection['_sock']): string {
   const of = (name: string): string => {
     const value: unknown = Reflect.get(socket, name);

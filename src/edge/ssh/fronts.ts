@@ -3,6 +3,7 @@ import type { InstanceId } from '../../domain/ids.ts';
 import { bufferedBytesLimits, makeBufferedBytes } from './buffered-bytes.ts';
 import { makeKeyedLimit } from '../../async/limits.ts';
 import { makeUnauthenticatedConnections, unauthenticatedLimits } from './unauthenticated.ts';
+import { checkSsh2 } from './ssh2-inside.ts';
 import { frontLimits, startFront, type Front, type FrontLimits } from './front.ts';
 
 const CHECK_EVERY_MS = 10_000;
@@ -11,25 +12,26 @@ export interface SshFrontsDeps {
   backend: SshBackend;
   access: Forwarding['ssh'];
   log: Log;
-  /** So many may be open for all instances together: connections, ports and commands. */
+  /** File descriptors for all instances: connections, ports and commands. */
   files: number;
   checkEveryMs?: number;
   limits?: Partial<FrontLimits>;
 }
 
 export interface SshFronts {
-  /** What the routes are: all, or what changed. */
+  /** Applies a snapshot or a change of the routes. */
   update(told: RouteUpdate): void;
   stop(): Promise<void>;
 }
 
 export function makeSshFronts(deps: SshFrontsDeps): SshFronts {
+  checkSsh2();
   const { backend, access, log, files, checkEveryMs = CHECK_EVERY_MS } = deps;
   const limits = { ...frontLimits, ...deps.limits };
   const fronts = new Map<InstanceId, Front>();
   const maxUnauthenticated = Math.min(unauthenticatedLimits.total, Math.ceil(files / 4));
   const unauthenticated = makeUnauthenticatedConnections({ ...unauthenticatedLimits, total: maxUnauthenticated });
-  // Each instance may take what is left, which always leaves permits for the next.
+  // An instance may hold as much as is free, which leaves permits for the next one.
   const limit = makeKeyedLimit({ total: files - maxUnauthenticated, perKey: (free) => free });
   const buffered = makeBufferedBytes(bufferedBytesLimits);
   const stopping = new Set<Promise<void>>();

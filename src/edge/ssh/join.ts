@@ -1,4 +1,4 @@
-/** A channel and a connection of the instance, joined: each way ends by itself, and no faster than its reader. */
+/** Joins a channel and a connection of the instance. Each direction ends alone, with back-pressure. */
 import type { Duplex } from 'node:stream';
 import type { ServerChannel } from 'ssh2';
 import type { Client } from './client.ts';
@@ -16,12 +16,10 @@ export function joinStreams(client: Client, channel: ServerChannel, stream: Dupl
   };
   client.gone.addEventListener('abort', leave, { once: true });
   stream.on('error', leave);
-  // Once both have said all.
   stream.on('close', leave);
   channel.once('close', leave);
   feed(channel, stream);
   const takeAll = async (): Promise<void> => {
-    // Its end is the end of one way alone.
     for await (const bytes of stream.iterator({ destroyOnReturn: false }))
       if (!(await outlet.write(bytes, 'stdout'))) return;
     channel.eof();
@@ -30,7 +28,7 @@ export function joinStreams(client: Client, channel: ServerChannel, stream: Dupl
   if (client.gone.aborted || stream.destroyed) leave();
 }
 
-/** What the client sends, to its end; what nobody takes any more is dropped. */
+/** Pipes the client's data; drops it once the target is closed. */
 export function feed(channel: ServerChannel, into: NodeJS.WritableStream & { destroyed?: boolean }): void {
   let isOver = false;
   const over = (): void => {

@@ -1,11 +1,9 @@
 /**
- * # The program of a session
+ * The program of a session, run by the engine's exec. Does what sshd gets from the kernel:
  *
- * A command inside, by the engine's exec, with its streams on a channel. What sshd gets from the kernel has to be done here:
- *
- * - **Signals** go to its group of processes by a second command, which needs the number that `commands.ts` has the first one say.
- * - **A client that leaves** hangs the terminal up. Without a terminal its command goes on, as under sshd, until it writes to who is gone:
- *   then it is told so by a signal, and by harder ones while it goes on writing.
+ * - Signals go to the process group by a second exec, with the process id that `commands.ts` prints.
+ * - A client that leaves hangs up its terminal. Without a terminal the command continues, as under
+ *   sshd, until it writes; then it gets PIPE, and harder signals while it goes on writing.
  */
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';
@@ -22,13 +20,13 @@ import type { TryAcquire } from '../../async/limits.ts';
 
 const OPEN_MS = 30_000;
 const SIGNAL_MS = 10_000;
-/** A shell that has been hung up ends at once; one that ignores it is ended. */
+/** Grace period after HUP, then KILL. */
 const HUNG_UP_MS = 10_000;
-/** Between two signals to a command that writes to who is gone. */
+/** Between two signals to a command that writes after its client left. */
 const PIPE_MS = 2_000;
-/** What sshd's sessions get first is the first here; some programs ignore it and take the failed write that comes with it, which these don't have. */
+/** PIPE first, as under sshd. Programs that ignore it expect a failed write, which exec lacks. */
 const TO_WRITERS = ['PIPE', 'HUP', 'TERM', 'KILL'];
-/** As ssh says it of a connection that failed. */
+/** Exit code of ssh for a failed connection. */
 const NOT_BEGUN = 255;
 const BY_SIGNAL = 128;
 
@@ -37,7 +35,7 @@ export interface ProgramDeps {
   backend: Pick<SshBackend, 'openExec' | 'exec'>;
   id: InstanceId;
   log: Log;
-  /** As long as it is there: also after its client has left. Null: there are too many. */
+  /** Permit held until the command ends, also after its client left. */
   tryAcquire: TryAcquire;
   channel: ServerChannel;
   output: WriteQueue;
@@ -47,7 +45,7 @@ export interface ProgramDeps {
 export interface Program {
   resize(size: TerminalSize): void;
   signal(name: string): void;
-  /** Its client has closed the channel. */
+  /** The client closed the channel. */
   leave(): void;
 }
 
@@ -90,7 +88,7 @@ export function runProgram(deps: ProgramDeps): Program {
   async function carry(opened: OpenExec, terminal: TerminalSize | null): Promise<void> {
     const hasTerminal = terminal !== null;
     const leave = makeHangUp(hasTerminal, signals.instead);
-    // Listened to before anything is waited for: it may end at once.
+    // Subscribe before the first await: the command may exit at once.
     const exited = opened.exited.then(
       (code) => ({ code }),
       (error: unknown) => ({ code: null, error }),
@@ -105,9 +103,9 @@ export function runProgram(deps: ProgramDeps): Program {
     try {
       if (client.gone.aborted || isClosed) left();
       const [first, other] = hasTerminal ? [opened.stdout, opened.stderr] : [opened.stderr, opened.stdout];
-      // The other stream is read meanwhile: either holds up both, and what was written first need not come first.
+      // Read both streams: an unread one blocks the other.
       const begun = stripPid(first).then(knowPid);
-      // What is typed before would be echoed before the number.
+      // Earlier input would be echoed before the process id.
       if (hasTerminal) await begun;
       feed(channel, opened.stdin);
       const write = async (bytes: Buffer, to: 'stdout' | 'stderr'): Promise<void> => {
@@ -169,7 +167,7 @@ export function runProgram(deps: ProgramDeps): Program {
   };
 }
 
-/** One under way, however many are asked for; what waits is there once, as a signal that is pending is. */
+/** Runs one operation at a time; an equal pending value is queued once, like a pending signal. */
 function oneByOne<T>(deed: (asked: T) => Promise<unknown>): { also(asked: T): void; instead(asked: T): void } {
   const waiting = new Set<T>();
   let isUnderWay = false;
@@ -195,7 +193,7 @@ function oneByOne<T>(deed: (asked: T) => Promise<unknown>): { also(asked: T): vo
   };
 }
 
-/** What a command is told of a client that is gone: that alone, and nothing more of what the client wanted. */
+/** Signals a command whose client left. */
 function makeHangUp(hasTerminal: boolean, kill: (signal: string) => void) {
   let timer: NodeJS.Timeout | null = null;
   let next = 0;
@@ -217,7 +215,7 @@ function makeHangUp(hasTerminal: boolean, kill: (signal: string) => void) {
   };
 }
 
-/** Takes the number of the process off what it writes. */
+/** Removes the process id from the output. */
 async function stripPid(stream: Readable): Promise<number | null> {
   const parts: Buffer[] = [];
   for (;;) {
@@ -234,7 +232,7 @@ async function stripPid(stream: Readable): Promise<number | null> {
 }
 
 async function readAll(stream: Readable, take: (bytes: Buffer) => Promise<void>): Promise<void> {
-  // What broke it is told by its exit.
+  // The exit reports a broken stream.
   stream.on('error', () => {});
   try {
     for await (const bytes of stream) await take(bytes);

@@ -1,4 +1,4 @@
-/** One session of a client: what it asks for first (terminal, environment, agent), and then the one command, shell or subsystem that it is. */
+/** One session: its terminal, environment and agent requests, then one command, shell or subsystem. */
 import type { PseudoTtyInfo, ServerChannel, Session } from 'ssh2';
 import type { Agent } from './agent.ts';
 import type { Client } from './client.ts';
@@ -14,7 +14,7 @@ export interface SessionDeps extends Omit<ProgramDeps, 'channel' | 'output' | 'r
   client: Client;
   agent: Agent;
   session: Session;
-  /** As sshd tells it in SSH_CONNECTION. */
+  /** Value of SSH_CONNECTION. */
   connection: string;
 }
 
@@ -63,7 +63,6 @@ export function serveSession(deps: SessionDeps): void {
     const output = client.adopt(channel);
     const request = async () => {
       const socket = wantsAgent ? await agent.path() : null;
-      // What of its size has changed meanwhile comes with it.
       return { begun, terminal, env: socket === null ? env : { ...env, SSH_AUTH_SOCK: socket } };
     };
     program = runProgram({ ...deps, channel, output, request });

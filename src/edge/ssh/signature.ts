@@ -1,26 +1,24 @@
 /**
- * # Proof of a key
- *
- * Whether a signature was made with the private half of a public key, for every type that accounts may have: ed25519, ECDSA on the curves of
- * NIST, RSA with SHA-2, and the two of security keys (OpenSSH's PROTOCOL.u2f), which sign a text of their own around the hash of what they
- * are shown, and say whether a person touched them. SHA-1 and everything else is no proof.
+ * Verifies signatures for every key type that accounts may register: ed25519, ECDSA on the NIST
+ * curves, RSA with SHA-2, and security keys (OpenSSH's PROTOCOL.u2f), which sign a text around the
+ * hash of the data and report whether a person touched them. SHA-1 and unknown types are rejected.
  */
 import { createHash, createPublicKey, verify, type JsonWebKey, type KeyObject } from 'node:crypto';
 
 export interface SignatureProof {
-  /** As the client names its key: `ssh-rsa` also for what is signed with SHA-2. */
+  /** Key type; `ssh-rsa` also for SHA-2 signatures. */
   type: string;
-  /** The public key, as `ssh-keygen` writes it in base64. */
+  /** Public key in ssh wire encoding. */
   blob: Buffer;
-  /** Of RSA alone: what the client says that it signs with; absent: SHA-1. */
+  /** RSA only: hash named by the client; undefined means SHA-1. */
   hash: string | undefined;
   signed: Buffer;
-  /** Without its type. That of ECDSA on NIST's curves is DER already, since ssh2 makes it so; that of a security key is as it came. */
+  /** Without the type. ssh2 converts ECDSA to DER; security-key signatures stay in wire format. */
   signature: Buffer;
 }
 
 const USER_PRESENT = 0x01;
-/** Of the key's flags and its counter, which follow the signature. */
+/** Flags and counter after the signature. */
 const SECURITY_KEY_TAIL_BYTES = 5;
 const UNCOMPRESSED = 4;
 
@@ -31,12 +29,12 @@ const curves: Readonly<Record<string, { name: string; hash: string; bytes: numbe
 };
 const rsaHashes: readonly (string | undefined)[] = ['sha256', 'sha512'];
 
-/** False for whatever can't be read, too. */
+/** False for malformed input. */
 export function isValidSignature(proof: SignatureProof): boolean {
   try {
     return holds(proof);
   } catch {
-    return false; // a key or a signature that is none is told by a throw
+    return false; // malformed key or signature
   }
 }
 
@@ -77,7 +75,7 @@ function holds({ type, blob, hash, signed, signature }: SignatureProof): boolean
 
 const ecdsaKey = (key: KeyObject) => ({ key, dsaEncoding: 'ieee-p1363' as const });
 
-/** What a security key signs in place of the text; null when nobody touched it. */
+/** Text that a security key signs instead; null without a touch. */
 function securityKeySignature(given: { application: Buffer; signed: Buffer; signature: Buffer }): {
   made: Buffer;
   text: Buffer | null;
@@ -107,14 +105,14 @@ function pointOn(curve: { name: string; bytes: number }, point: Buffer): KeyObje
   return fromJwk({ kty: 'EC', crv: curve.name, x: base64url(x), y: base64url(y) });
 }
 
-/** A number of ssh, which has no more bytes than it needs, and one in front that says that it is positive. */
+/** Converts an ssh mpint to a fixed length. */
 function fixed(number: Buffer, bytes: number): Buffer {
   const short = number[0] === 0 ? number.subarray(1) : number;
   if (short.length > bytes) throw new Error('larger than its curve');
   return Buffer.concat([Buffer.alloc(bytes - short.length), short]);
 }
 
-/** The fields of ssh's own encoding, each with its length before it. */
+/** Reads length-prefixed ssh fields. */
 function readerOf(whole: Buffer): { bytes: () => Buffer; text: () => string } {
   let at = 0;
   const bytes = (): Buffer => {

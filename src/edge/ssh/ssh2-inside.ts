@@ -1,27 +1,27 @@
 /**
- * What of ssh2 (1.17.0) lies behind its own interface and is reached for all the same, each with its reason. Another version of it has to be
- * read again at these places.
+ * Private members of ssh2 1.17.0 used here, each with its reason. `checkSsh2` fails at load when a
+ * version has another shape; then read ssh2 again at these places.
  */
-import type { Duplex } from 'node:stream';
-import type { Connection, ServerChannel, Session } from 'ssh2';
+import { Duplex } from 'node:stream';
+import ssh2, { type Connection, type ServerChannel, type Session } from 'ssh2';
 
 interface Outgoing {
-  /** Of the client's own choosing: with 0, ssh2 would write for ever. */
+  /** Chosen by the client; with 0, ssh2 would loop forever. */
   packetSize: number;
-  /** Once it is not open, ssh2 keeps what is written, and never says that it was. */
+  /** Unless `open`, ssh2 buffers writes and never calls back. */
   state: 'open' | 'eof' | 'closing' | 'closed';
 }
 
 declare module 'ssh2' {
   interface Server {
-    /** It needs no more than a stream. */
+    /** Needs only a stream. */
     injectSocket(socket: Duplex): void;
   }
   interface Connection {
-    /** The connection as it was handed over: by that it is known again. */
+    /** Stream given to `injectSocket`; identifies the connection. */
     _sock: Duplex;
     _protocol: {
-      /** Set while keys are exchanged: what is sent then is kept, without bound. */
+      /** Set during a key exchange, when writes are buffered without bound. */
       _kexinit: unknown;
       openssh_authAgent(channel: number, windowBytes: number, packetBytes: number): void;
     };
@@ -32,7 +32,7 @@ declare module 'ssh2' {
     _channel: unknown;
   }
   interface Channel {
-    /** What did not fit into the client's window. It is not taken off once it is written, and would be written again after the next block. */
+    /** Data beyond the client's window. ssh2 keeps it after the write and would send it again. */
     _chunk: Buffer | undefined;
     _chunkcb: (() => void) | undefined;
     _chunkErr: Buffer | undefined;
@@ -45,12 +45,46 @@ interface ChannelOpened {
   type: string;
 }
 
-/** As ssh2 has them for all its channels. */
+/**
+ * Throws unless the installed ssh2 has the members used here. Call before serving. Members of
+ * channels are checked by `outgoingOf`, since a channel needs a client.
+ */
+export function checkSsh2(): void {
+  const socket = new Duplex({ read() {}, write: (_bytes, _encoding, done) => done() });
+  const server = new ssh2.Server({ hostKeys: [ssh2.utils.generateKeyPairSync('ed25519').private] });
+  const connections: Connection[] = [];
+  server.on('connection', (connection) => connections.push(connection.on('error', () => {})));
+  server.injectSocket(socket);
+  // ssh2 reports a connection once its client has identified itself.
+  socket.emit('data', Buffer.from('SSH-2.0-check\r\n'));
+  socket.destroy();
+  const missing = connections.flatMap(missingMembers);
+  if (connections.length === 1 && missing.length === 0) return;
+  const names = missing.length === 0 ? 'Server.injectSocket' : missing.join(', ');
+  throw new Error(`This version of ssh2 differs from 1.17.0 in ${names}: adapt src/edge/ssh/ssh2-inside.ts to it.`);
+}
+
+/** Names of the private members that the connection lacks. */
+export function missingMembers(connection: object): string[] {
+  const at = (value: unknown, name: string): unknown =>
+    typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined;
+  const [protocol, channels] = [at(connection, '_protocol'), at(connection, '_chanMgr')];
+  const members = {
+    _sock: typeof at(connection, '_sock') === 'object',
+    '_protocol._kexinit': typeof protocol === 'object' && protocol !== null && '_kexinit' in protocol,
+    '_protocol.openssh_authAgent': typeof at(protocol, 'openssh_authAgent') === 'function',
+    '_chanMgr.add': typeof at(channels, 'add') === 'function',
+    '_chanMgr.remove': typeof at(channels, 'remove') === 'function',
+  };
+  return Object.entries(members).flatMap(([name, isThere]) => (isThere ? [] : [name]));
+}
+
+/** Same as ssh2 for all its channels. */
 const WINDOW_BYTES = 2 * 1024 * 1024;
 const PACKET_BYTES = 32 * 1024;
 const AGENT = 'auth-agent@openssh.com';
 
-/** Opens a channel to the client's agent: ssh2 has the message for it, and no call. */
+/** Opens a channel to the client's agent: ssh2 has the message, but no call for it. */
 export function openAgentChannel(client: Connection, opened: (channel: ServerChannel | null) => void): void {
   const told: ChannelOpened = Object.assign(
     (error: Error | undefined, channel: ServerChannel) => opened(error ? null : channel),
@@ -64,19 +98,21 @@ export function openAgentChannel(client: Connection, opened: (channel: ServerCha
 const isOutgoing = (value: unknown): value is Outgoing =>
   typeof value === 'object' && value !== null && 'packetSize' in value && 'state' in value;
 
-export function outgoingOf({ outgoing }: ServerChannel): Outgoing {
-  if (!isOutgoing(outgoing)) throw new Error('this version of ssh2 keeps its channels in another way');
+export function outgoingOf(channel: ServerChannel): Outgoing {
+  const { outgoing } = channel;
+  if (!isOutgoing(outgoing) || !('_chunk' in channel))
+    throw new Error('This version of ssh2 has other channels than 1.17.0: adapt src/edge/ssh/ssh2-inside.ts to it.');
   return outgoing;
 }
 
 export const isExchangingKeys = (client: Connection): boolean => client._protocol._kexinit !== undefined;
 
-/** To be called when a client closes a session: ssh2 keeps those that nothing was begun in. */
+/** Call when a client closes a session: ssh2 leaks sessions in which nothing was started. */
 export function forgetSession(client: Connection, session: Session): void {
   if (session._channel === undefined) client._chanMgr.remove(session._chanInfo.incoming.id);
 }
 
-/** To be called when a write of the channel is done. */
+/** Call after each completed write of the channel. */
 export function forgetWritten(channel: ServerChannel): void {
   channel._chunk = channel._chunkcb = channel._chunkErr = channel._chunkcbErr = undefined;
 }

@@ -1,13 +1,12 @@
 /**
- * Those who have connected and not proven who they are: so many may be there at once, of one address, at one instance, and at all. Who comes
- * is always let try, and the oldest of the largest crowd goes for it. So strangers who only hold connections shut nobody out, also where all
- * come from one address, as through an engine's own proxy; whoever knows their key is through within a moment.
+ * Limits unauthenticated connections per address, per instance and in total. A newcomer is always
+ * accepted, and the oldest connection of the largest group is closed for it: idle connections lock
+ * nobody out, even when all come from one address, such as an engine's proxy.
  */
 
 export interface UnauthenticatedConnection {
   instanceId: string;
   address: string;
-  /** Cuts the connection. */
   close: () => void;
 }
 
@@ -20,12 +19,12 @@ export interface UnauthenticatedLimits {
 export const unauthenticatedLimits: UnauthenticatedLimits = { perAddress: 32, perInstance: 64, total: 1_024 };
 
 export interface UnauthenticatedConnections {
-  /** Answers what takes the stranger out again: gone, or somebody known. */
+  /** Returns the remove function, for a closed or authenticated connection. */
   add(stranger: UnauthenticatedConnection): () => void;
 }
 
 export function makeUnauthenticatedConnections(limits: UnauthenticatedLimits): UnauthenticatedConnections {
-  // In the order of their coming.
+  // Oldest first.
   const all = new Set<UnauthenticatedConnection>();
   return {
     add(stranger) {
@@ -40,7 +39,7 @@ export function makeUnauthenticatedConnections(limits: UnauthenticatedLimits): U
   };
 }
 
-/** Pure. `all`: the oldest first, with the one who has just come. */
+/** Pure. `all` is sorted oldest first and includes the newcomer. */
 export function connectionToClose(
   all: readonly UnauthenticatedConnection[],
   comer: UnauthenticatedConnection,

@@ -1,19 +1,19 @@
 /**
- * What goes out on one channel: a block at a time, and the next not before the client has taken it. ssh2 alone would keep whatever a client's
- * window allows (4 GB, if it says so) and whatever is written while keys are exchanged; and it mixes stdout and stderr up once both wait.
+ * Write queue of a channel: one block at a time, each after the client took the last. ssh2 alone
+ * buffers up to the client's window (4 GB if it says so) and all writes during a key exchange, and
+ * mixes up stdout and stderr once both wait.
  */
 import type { ServerChannel } from 'ssh2';
 import type { Backpressure } from './backpressure.ts';
 import { forgetWritten, outgoingOf } from './ssh2-inside.ts';
 
 export interface WriteQueue {
-  /** Resolves when there is room for the next; false: the channel, or the client, is gone. */
+  /** Resolves when the next block may follow; false when channel or client is gone. */
   write(bytes: Buffer, to: 'stdout' | 'stderr'): Promise<boolean>;
 }
 
 export interface WriteQueueDeps {
   channel: ServerChannel;
-  /** Of the whole connection. */
   backpressure: Backpressure;
   gone: AbortSignal;
 }

@@ -1,4 +1,5 @@
 /** The pure parts of the ssh front: who yields to whom, how fast, and how commands are begun. */
+import { checkSsh2, missingMembers } from '../../../src/edge/ssh/ssh2-inside.ts';
 import { execFileSync } from 'node:child_process';
 import { expect, test } from 'vitest';
 import { execRequest, mayBeSet, readPid } from '../../../src/edge/ssh/commands.ts';
@@ -93,4 +94,12 @@ test('a command has what sshd would give it: home, shell, and a PATH that the im
   const path = '/image/bin:/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin:/bin:/opt/conda/bin:/opt/berth/bin';
   expect(said).toBe(`/root|root|C.UTF-8|${path}|shell\n`);
   expect(ran({ kind: 'command', command: 'echo $LANG' }, { PATH: '/bin', LANG: 'de_DE.UTF-8' })).toBe('de_DE.UTF-8\n');
+});
+
+test('the installed ssh2 has the private members that are used, and one of another shape is named', () => {
+  checkSsh2();
+  expect(missingMembers({ _sock: {}, _protocol: { _kexinit: undefined }, _chanMgr: { add() {} } })).toEqual([
+    '_protocol.openssh_authAgent',
+    '_chanMgr.remove',
+  ]);
 });
