@@ -1,6 +1,6 @@
 /**
- * What the gateway says itself, when nothing of an instance can be said: a small page for a person, `{"message"}` for a program.
- * Each tells what is the matter and what would help, and nothing that a stranger should not learn.
+ * The gateway's own answers: a page for browsers, `{"message"}` for programs, with cause and
+ * remedy.
  */
 import type { Duplex } from 'node:stream';
 import type { ErrorCode } from '../../contract/errors.ts';
@@ -12,12 +12,11 @@ export interface Answer {
   status: number;
   code: ErrorCode;
   title: string;
-  /** What is the matter. */
   message: string;
-  /** What would help: a list on a page, the rest of the sentence for a program. */
+  /** Remedies: a list on a page, the rest of the sentence for programs. */
   help?: readonly string[];
   retryAfterS?: number;
-  /** The page asks again by itself after as many seconds. */
+  /** Seconds until the page reloads. */
   refreshS?: number;
   link?: { href: string; text: string };
   headers?: readonly string[];
@@ -53,7 +52,6 @@ export const badRequest = (why: string, status = 400): Answer => ({
   message: why,
 });
 
-/** One and the same for an instance that is unknown and for what is somebody's alone. */
 export const notLoggedIn = (apiOrigin: string): Answer => ({
   status: 401,
   code: 'not_logged_in',
@@ -65,7 +63,7 @@ export const notLoggedIn = (apiOrigin: string): Answer => ({
   headers: ['WWW-Authenticate', 'Bearer realm="berth"'],
 });
 
-/** Whatever it is that the link does not open. */
+/** The same answer for every invalid link. */
 export const linkEnded = (apiOrigin: string): Answer => ({
   ...notLoggedIn(apiOrigin),
   title: 'This link does not open this',
@@ -74,8 +72,7 @@ export const linkEnded = (apiOrigin: string): Answer => ({
     'and use it as it is',
 });
 
-/** The page, at its address without the token. */
-export const withoutToken = (address: string, setCookie: string | undefined): Answer => ({
+export const redirectWithoutToken = (address: string, setCookie: string | undefined): Answer => ({
   status: 303,
   code: 'internal',
   title: 'Opening',
@@ -83,7 +80,7 @@ export const withoutToken = (address: string, setCookie: string | undefined): An
   headers: ['Location', address, ...(setCookie === undefined ? [] : ['Set-Cookie', setCookie])],
 });
 
-/** One and the same for an instance that is unknown and for another account's. */
+/** The same answer for unknown instances and those of other accounts. */
 export const notFound = (apiOrigin: string): Answer => ({
   status: 404,
   code: 'not_found',
@@ -128,7 +125,6 @@ const STARTING: ReadonlySet<string> = new Set<InstanceStatus>([
 const FAILED: ReadonlySet<string> = new Set<InstanceStatus>(['StartingFailed', 'InitializationFailed']);
 const START_IT = 'its owner can start it from the console, or with POST /api/instance/start';
 
-/** Of one that is known not to run. */
 export function notRunning(status: string, apiOrigin: string): Answer {
   const answer = { status: 503, code: 'unavailable', message: `the instance is ${status}` } as const;
   if (STARTING.has(status))
@@ -154,8 +150,8 @@ export function notRunning(status: string, apiOrigin: string): Answer {
 
 const AGAIN_SOON = { retryAfterS: 3, refreshS: 3 } as const;
 
-/** Of one that ran a moment ago. */
-export const betweenRuns = (): Answer => ({
+/** The instance ran a moment ago. */
+export const restarting = (): Answer => ({
   status: 503,
   code: 'unavailable',
   title: 'The instance does not run at the moment',
@@ -190,7 +186,6 @@ export const notListening = (port: number): Answer => ({
   ...AGAIN_SOON,
 });
 
-/** The client's turn, and nothing came. */
 export const clientStalled = (afterMs: number): Answer => ({
   status: 408,
   code: 'unavailable',
@@ -226,7 +221,7 @@ export const tooMany = (): Answer => ({
   retryAfterS: 1,
 });
 
-export const crowded = (): Answer => ({
+export const tooManyConnections = (): Answer => ({
   status: 503,
   code: 'too_many_requests',
   title: 'Too many connections',
@@ -249,7 +244,7 @@ export const internal = (): Answer => ({
   message: 'the gateway failed at this request; the operator finds the cause in its log',
 });
 
-/** What control could not answer now, in its own words; null for what is no such refusal. */
+/** Answer for a refusal by control; null for any other error. */
 export function unavailable(error: unknown): Answer | null {
   if (!(error instanceof Refusal) || error.code !== 'unavailable') return null;
   const { message, retryAfterS = 5 } = error;
@@ -263,8 +258,8 @@ export function unavailable(error: unknown): Answer | null {
   };
 }
 
-/** Relative links of a page lead astray without the slash. */
-export const slashed = (location: string): Answer => ({
+/** Adds the trailing slash that relative links need. */
+export const redirectToSlash = (location: string): Answer => ({
   status: 307,
   code: 'not_found',
   title: 'Moved',
@@ -281,7 +276,7 @@ export const stopping = (): Answer => ({
   refreshS: 2,
 });
 
-/** Programs that ask for nothing in particular get JSON. */
+/** Programs without an `Accept` preference get JSON. */
 const wantsPage = (accept: string): boolean => accept.includes('text/html');
 
 const PAGE_POLICY =
@@ -308,7 +303,7 @@ function rendered(answer: Answer, asPage: boolean): { headers: string[]; body: B
   return { headers, body };
 }
 
-/** A program that uploads may still be sending when it is refused: it gets a while to finish, so that it can read the answer. */
+/** Time for an uploading client to finish sending, so that it reads the answer. */
 const LINGER_MS = 5_000;
 
 export function sendAnswer(req: ClientRequest, res: ClientResponse, answer: Answer, accept: string): void {
@@ -322,7 +317,7 @@ export function sendAnswer(req: ClientRequest, res: ClientResponse, answer: Answ
   drainOrCut(req);
 }
 
-/** Reads what a client still sends of a body that nobody wants, for a while. */
+/** Discards the rest of an unwanted body for a while, then cuts. */
 export function drainOrCut(req: ClientRequest): void {
   if (req.complete || req.destroyed) return;
   req.resume();
@@ -333,7 +328,7 @@ export function drainOrCut(req: ClientRequest): void {
   req.once('close', () => clearTimeout(timer));
 }
 
-/** For a connection that has no response object: an upgrade, or a head that could not be parsed. */
+/** Answers on a raw socket: for an upgrade, or after an unparsable head. */
 export function sendRawAnswer(socket: Duplex, answer: Answer, accept = ''): void {
   if (!socket.writable) {
     socket.destroy();

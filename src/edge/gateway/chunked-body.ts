@@ -1,6 +1,6 @@
 /**
- * A body in chunks (RFC 9112 §7.1), as an instance sends it. Extensions are read over; trailers are handed on. Sizes are hexadecimal digits and
- * nothing else, and every line ends in CRLF.
+ * Decodes an instance's chunked body (RFC 9112 §7.1) strictly. Ignores extensions, returns
+ * trailers.
  */
 import { readFields, ResponseFault } from './response-head.ts';
 
@@ -12,14 +12,13 @@ type Stage = 'size' | 'data' | 'dataEnd' | 'trailers';
 
 const CR = 0x0d;
 const LF = 0x0a;
-/** Of the line with a chunk's size, extensions and all. */
 const MAX_LINE_BYTES = 4_096;
 const SIZE = /^([0-9a-f]{1,13})[\t ]*(?:;[\t\x20-\x7e\x80-\xff]*)?$/i;
 
 export class ChunkedBody {
   readonly #maxTrailerBytes: number;
   #stage: Stage = 'size';
-  /** Of the present chunk; within `dataEnd` of the CRLF behind it. */
+  /** Bytes left of the current chunk; within `dataEnd`, of its CRLF. */
   #left = 0;
   #line = '';
   #trailers = '';
@@ -29,8 +28,9 @@ export class ChunkedBody {
   }
 
   /**
-   * How much of the piece, from a place on, belongs to the body: where the next would begin; -1 while it has not ended. The sink is given all
-   * of the piece at once: each part that waits for a slow reader would cost many times what is in it.
+   * Consumes the piece from an offset. Returns the offset after the body, or -1 if the body
+   * continues. The sink gets the whole piece even if it is full: buffering parts costs many times
+   * their bytes.
    */
   feed(piece: Buffer, from: number, sink: BodySink): number {
     const parts: Buffer[] = [];
@@ -91,7 +91,6 @@ export class ChunkedBody {
     if (isOver) throw new ResponseFault('a line of a chunk, or trailers, without end');
   }
 
-  /** Whether the body has ended. */
   #onLine(): boolean {
     const line = this.#line;
     this.#line = '';

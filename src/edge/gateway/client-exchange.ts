@@ -1,6 +1,5 @@
 /**
- * What the gateway needs of a client's request and of the response to it, whichever HTTP the client speaks. For HTTP/1.1 these are
- * the objects of node:http as they are; for HTTP/2 see `http2-exchange.ts`.
+ * A client's request and response: of node:http for HTTP/1.1, of `http2-exchange.ts` for HTTP/2.
  */
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -10,18 +9,16 @@ export interface ClientRequest {
   readonly method?: string | undefined;
   readonly url?: string | undefined;
   readonly httpVersion: string;
-  /** Name, value, name, value …, as they came. */
   readonly rawHeaders: readonly string[];
   readonly headers: { readonly accept?: string | undefined };
   readonly socket: Socket;
-  /** Whether a body follows, where frames tell; in HTTP/1.1 the head does. */
+  /** HTTP/2 only: whether frames announce a body. */
   readonly bodyFollows?: boolean;
-  /** All of it has come. */
+  /** True after the last byte arrived. */
   readonly complete: boolean;
   readonly destroyed: boolean;
   pause(): unknown;
   resume(): unknown;
-  /** No more of it is read. */
   destroy(): unknown;
   on(event: 'data', listener: (chunk: Buffer) => void): unknown;
   on(event: 'error', listener: (error: Error) => void): unknown;
@@ -32,7 +29,6 @@ export interface ClientRequest {
 }
 
 export interface ClientResponse {
-  /** Of the connection; only HTTP/1.1 asks. */
   shouldKeepAlive: boolean;
   readonly headersSent: boolean;
   readonly destroyed: boolean;
@@ -48,23 +44,20 @@ export interface ClientResponse {
   addTrailers(trailers: readonly [string, string][]): unknown;
   end(chunk?: Buffer): unknown;
   end(text: string, encoding: 'latin1'): unknown;
-  /** Breaks it off, so that the client can't take it for whole. */
+  /** Aborts, so that the client notices the truncation. */
   destroy(): unknown;
   on(event: 'error', listener: (error: Error) => void): unknown;
   once(event: 'close' | 'drain', listener: () => void): unknown;
 }
 
-/**
- * Ends a connection so that what came over it can't be taken for whole, where only its end would be the end of a body. Over TLS that is an
- * end without a close_notify.
- */
+/** Resets a connection whose end would mean the end of a body. TLS: ends without close_notify. */
 export function reset(client: Duplex): void {
   if (client instanceof Socket && !(client instanceof TLSSocket)) client.resetAndDestroy();
   else client.destroy();
 }
 
-/** Breaks a response off. HTTP/1.0 knows no chunks. */
-export function breakOff(req: ClientRequest, res: ClientResponse): void {
+/** Aborts a response so that a truncated HTTP/1.0 body is not taken for complete. */
+export function abort(req: ClientRequest, res: ClientResponse): void {
   if (req.httpVersion === '1.0') reset(req.socket);
   res.destroy();
 }

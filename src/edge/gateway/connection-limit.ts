@@ -1,21 +1,17 @@
 /**
- * Connections beyond those that may be open at once. A few of them are taken in to be told so: who asks anything gets a 503, who does not is
- * soon closed, and whatever still comes then is closed as it comes. Those that were there before go on.
- *
- * With TLS requests come by another socket than connections, and Node does not tell which is above which: the addresses of both ends do.
+ * Connection limit: a few connections above the limit are accepted to answer 503, the rest closed.
+ * TLS sockets are matched to TCP sockets by addresses, because Node links neither to the other.
  */
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import { Server as TlsServer, type TLSSocket } from 'node:tls';
 import type { Log } from '../../control/index.ts';
-/** Beyond the limit, to be told so. */
-const TOLD = 64;
+const EXTRA = 64;
 const TOLD_MS = 2_000;
 const LOGGED_MS = 60_000;
 
-export class Crowd {
+export class ConnectionLimit {
   readonly #late = new WeakSet<Socket>();
-  /** Of TLS, by both ends. */
   readonly #shaking = new Map<string, Socket>();
   readonly #limit: number;
   readonly #log: Pick<Log, 'warn'>;
@@ -25,7 +21,7 @@ export class Crowd {
   constructor(server: Server, limit: number, log: Pick<Log, 'warn'>) {
     this.#limit = limit;
     this.#log = log;
-    server.maxConnections = limit + TOLD;
+    server.maxConnections = limit + EXTRA;
     server.on('connection', (socket) => {
       this.#open += 1;
       socket.once('close', () => (this.#open -= 1));
@@ -36,12 +32,12 @@ export class Crowd {
     server.on('drop', () => this.#tell());
   }
 
-  /** Its requests are to be answered with a 503. */
+  /** True for connections above the limit; their requests get 503. */
   isLate(socket: Socket): boolean {
     return this.#late.has(socket);
   }
 
-  /** Whose handshake is not over yet: the server that closes knows nothing of them, and would wait. */
+  /** Destroys sockets in the TLS handshake: a closing server would wait for them. */
   cutShaking(): void {
     for (const socket of this.#shaking.values()) socket.destroy();
   }

@@ -1,19 +1,18 @@
 import type { Credential } from '../../control/index.ts';
 import type { Head } from './head.ts';
 
-/** Every API key of Berth begins with it. */
 const API_KEY_PREFIX = 'berth_';
 
-/** Nothing of ours is as long, and a connection may be kept for days. */
-const MOST_KEPT = 4_096;
+/** Bounds what a long connection retains; longer values are never Berth's. */
+const MAX_CACHED_LENGTH = 4_096;
 
 export interface Presented {
   credential: Credential;
-  /** Recognised by its shape; a mere guess otherwise. */
+  /** True if the shape is Berth's. */
   ours: boolean;
 }
 
-/** What one client's connection presents: mostly the same again, so that what it is need not be found out for each request. */
+/** Parses the credentials of one client connection, and caches the last result. */
 export class Credentials {
   readonly #issuer: string;
   #authorization: string | null = null;
@@ -27,7 +26,7 @@ export class Credentials {
   presentedBy({ authorization, apiKey }: Pick<Head, 'authorization' | 'apiKey'>): Presented | null {
     if (authorization === this.#authorization && apiKey === this.#apiKey) return this.#presented;
     const presented = presentedCredential(authorization, apiKey, this.#issuer);
-    if ((authorization?.length ?? 0) + (apiKey?.length ?? 0) > MOST_KEPT) return presented;
+    if ((authorization?.length ?? 0) + (apiKey?.length ?? 0) > MAX_CACHED_LENGTH) return presented;
     this.#presented = presented;
     this.#authorization = authorization;
     this.#apiKey = apiKey;
@@ -35,7 +34,7 @@ export class Credentials {
   }
 }
 
-/** What the headers present as a login; `Authorization` is preferred, as the API does, unless only the other is ours. */
+/** Prefers `Authorization`, as the API does, unless only the other header is Berth's. */
 function presentedCredential(authorization: string | null, apiKey: string | null, issuer: string): Presented | null {
   const bearer = authorization === null ? null : bearerOf(authorization);
   const fromBearer: Presented | null =
@@ -45,7 +44,7 @@ function presentedCredential(authorization: string | null, apiKey: string | null
   return fromKey.ours || fromBearer === null ? fromKey : fromBearer;
 }
 
-/** OpenAI-style programs can send a key only as a bearer. */
+/** OpenAI-style programs send API keys as bearer. */
 const credentialOf = (bearer: string): Credential =>
   bearer.startsWith(API_KEY_PREFIX) ? { kind: 'apiKey', key: bearer } : { kind: 'token', token: bearer };
 
@@ -55,7 +54,7 @@ function bearerOf(authorization: string): string | null {
   return token === '' || token.includes(' ') ? null : token;
 }
 
-/** Whether a header value holds a credential of ours anywhere: alone, after a scheme, in a list, or as name or password of Basic. */
+/** Finds Berth's credentials in a header value: alone, after a scheme, in a list, or in Basic. */
 export function holdsOurs(value: string, issuer: string): boolean {
   for (const word of value.split(WORD_ENDS)) {
     if (word !== '' && isOurs(word, issuer)) return true;
@@ -83,6 +82,6 @@ function issuerOf(payload: string): unknown {
     const claims: unknown = JSON.parse(Buffer.from(payload, 'base64url').toString('utf8'));
     return typeof claims === 'object' && claims !== null && 'iss' in claims ? claims.iss : undefined;
   } catch {
-    return undefined; // no token of anybody's
+    return undefined;
   }
 }

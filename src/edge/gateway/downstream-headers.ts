@@ -1,14 +1,12 @@
 /**
- * The head of an instance's response as the browser gets it. On paths all instances share the gateway's origin, so whatever
- * would let one act beyond its own path is taken off, and content that is not known to be the visitor's own is sandboxed: it
- * gets an origin of its own that can't read the gateway's cookies, storage or other instances' pages. A port on a host of its own has
- * that by its name, and needs no sandbox.
+ * Rewrites an instance's response head. On paths all instances share an origin: headers that reach
+ * beyond the prefix are removed, and content of other owners is sandboxed.
  */
-import { outwardSetCookie } from './cookies.ts';
+import { downstreamSetCookie } from './cookies.ts';
 import { optionsOf } from './head.ts';
 import type { InstanceTarget } from './routing.ts';
 
-/** Never with `allow-same-origin`: that would undo it. */
+/** Never with `allow-same-origin`, which would undo the sandbox. */
 export const SANDBOX = 'sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads';
 
 const ENDS_HERE: ReadonlySet<string> = new Set([
@@ -18,12 +16,12 @@ const ENDS_HERE: ReadonlySet<string> = new Set([
   'proxy-authenticate',
   'proxy-authentication-info',
   'te',
-  // Told anew where trailers can follow (`announcedTrailers`): elsewhere Node refuses to write it.
+  // Written again where trailers can follow (`announcedTrailers`); Node refuses it elsewhere.
   'trailer',
   'transfer-encoding',
   'upgrade',
   'http2-settings',
-  // What reaches beyond the instance's own path, or speaks to a proxy before us.
+  // Headers that reach beyond the prefix, or control a proxy in front.
   'service-worker-allowed',
   'clear-site-data',
   'strict-transport-security',
@@ -36,20 +34,20 @@ const ENDS_HERE: ReadonlySet<string> = new Set([
   'x-sendfile',
 ]);
 
-export interface OutwardHead {
+export interface DownstreamHead {
   headers: string[];
   contentLength: string | null;
 }
 
-/** `owner`: what comes of it is shown to be the visitor's own. */
-export function outwardHeaders(
+/** `owner`: the visitor owns the instance. */
+export function downstreamHeaders(
   raw: readonly string[],
   status: number,
   target: InstanceTarget,
   owner: boolean,
   host: string,
-): OutwardHead {
-  const sandboxed = !owner && target.surface !== 'host';
+): DownstreamHead {
+  const sandboxed = !owner && target.mount !== 'host';
   const headers: string[] = [];
   let contentLength: string | null = null;
   let options: string[] | null = null;
@@ -70,15 +68,15 @@ export function outwardHeaders(
         if (value.toLowerCase() !== 'keep-alive' && value !== 'close') (options ??= []).push(...optionsOf(value));
         continue;
       case 'set-cookie': {
-        const kept = outwardSetCookie(value, target);
-        if (kept !== null) headers.push(name, kept);
+        const rewritten = downstreamSetCookie(value, target);
+        if (rewritten !== null) headers.push(name, rewritten);
         continue;
       }
       case 'location':
-        headers.push(name, outwardLocation(value, target, host));
+        headers.push(name, downstreamLocation(value, target, host));
         continue;
       case 'cross-origin-opener-policy':
-        // Together with a sandbox, browsers refuse the page altogether.
+        // Browsers refuse a sandboxed page with COOP.
         if (!sandboxed) headers.push(name, value);
         continue;
       case 'x-content-type-options':
@@ -90,34 +88,34 @@ export function outwardHeaders(
     }
   }
   if (options !== null) dropNamed(headers, options);
-  // The two together are a smuggler's tool, and 1xx and 204 have no length (RFC 9110 §8.6).
+  // Both together enable request smuggling; 1xx and 204 have no length (RFC 9110 §8.6).
   if (chunked || status === 204 || status < 200) contentLength = null;
   if (contentLength !== null) headers.push('Content-Length', contentLength);
   if (sandboxed) {
     headers.push('Content-Security-Policy', SANDBOX);
     if (!nosniff) headers.push('X-Content-Type-Options', 'nosniff');
   }
-  // What was shown to one account must not come out of the browser's cache for the next one.
+  // Keeps one account's response out of the next account's cache.
   if (status >= 200) headers.push('Vary', 'Cookie');
   return { headers, contentLength };
 }
 
-/** Headers that `Connection` names end here; those that protect the visitor can't be named away. */
+/** Drops headers named by `Connection`, except those that protect the visitor. */
 function dropNamed(headers: string[], options: readonly string[]): void {
   for (let at = headers.length - 2; at >= 0; at -= 2) {
     if (options.includes((headers[at] ?? '').toLowerCase())) headers.splice(at, 2);
   }
 }
 
-/** An instance on /forward believes to be at the root: where it sends the browser is brought back under its prefix. */
-function outwardLocation(value: string, target: InstanceTarget, host: string): string {
-  if (target.surface !== 'forward') return value;
+/** Moves redirects of an instance under /forward below its prefix. */
+function downstreamLocation(value: string, target: InstanceTarget, host: string): string {
+  if (target.mount !== 'forward') return value;
   const path = pathOn(value, host);
   if (path === null || path === target.prefix || path.startsWith(`${target.prefix}/`)) return value;
   return target.prefix + path;
 }
 
-/** The path of an address on this host; null for any other. */
+/** Path of a URL on this host; null for other hosts. */
 function pathOn(value: string, host: string): string | null {
   if (value.startsWith('/')) return value.startsWith('//') || value.startsWith('/\\') ? null : value;
   for (const proto of ['http://', 'https://']) {
@@ -128,7 +126,7 @@ function pathOn(value: string, host: string): string | null {
   return null;
 }
 
-/** What a body in chunks says of its trailers, in names and values. */
+/** Names and values of the trailers that a chunked response announces. */
 export function announcedTrailers(raw: readonly string[]): string[] {
   const announced: string[] = [];
   for (let at = 0; at + 1 < raw.length; at += 2)
@@ -136,8 +134,8 @@ export function announcedTrailers(raw: readonly string[]): string[] {
   return announced;
 }
 
-/** Fields that a trailer may not carry (RFC 9110 §6.5.1): framing, routing, and what is checked in the head. */
-export function outwardTrailers(raw: readonly string[]): [string, string][] {
+/** Drops fields that trailers may not carry (RFC 9110 §6.5.1). */
+export function downstreamTrailers(raw: readonly string[]): [string, string][] {
   const trailers: [string, string][] = [];
   for (let at = 0; at + 1 < raw.length; at += 2) {
     const name = raw[at] ?? '';

@@ -1,8 +1,8 @@
 import type { Log } from '../../control/index.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
-import type { Admitted } from './admission.ts';
+import type { Authorized } from './admission.ts';
 import {
-  betweenRuns,
+  restarting,
   clientStalled,
   died,
   drainOrCut,
@@ -13,13 +13,13 @@ import {
   unreachable,
 } from './answers.ts';
 import type { Answer } from './answers.ts';
-import { breakOff } from './client-exchange.ts';
+import { abort } from './client-exchange.ts';
 import type { ClientRequest, ClientResponse } from './client-exchange.ts';
-import { Moving, type IdleWatch } from './idle.ts';
+import { IdleWatched, type IdleWatch } from './idle.ts';
 import { hasBody } from './head.ts';
 import type { Head } from './head.ts';
 import type { InstanceConnection, Receiver } from './instance-connection.ts';
-import { announcedTrailers, outwardHeaders, outwardTrailers } from './downstream-headers.ts';
+import { announcedTrailers, downstreamHeaders, downstreamTrailers } from './downstream-headers.ts';
 import type { PortPool } from './port-pool.ts';
 import { requestHead } from './request-head.ts';
 import { RequestBody } from './request-body.ts';
@@ -31,28 +31,26 @@ export interface Exchange {
   res: ClientResponse;
   head: Head;
   target: InstanceTarget;
-  admitted: Admitted;
-  /** Host that the client used, for addresses in the response. */
+  authorized: Authorized;
   host: string;
   headers: string[];
-  /** The client waits with its body until it is told to go on. */
   expectsContinue: boolean;
   log: Log;
   idle: IdleWatch;
   limits: ExchangeLimits;
-  /** Called once, when nothing of the exchange is left. */
+  /** Called once, after the exchange ended. */
   onDone: () => void;
 }
 
-/** How long nothing may move, by whose turn it is; 0: as long as it likes. */
+/** Idle limits by the side that must act; 0 disables. */
 export interface ExchangeLimits {
-  /** To send more of the request, or to take more of the response. */
+  /** Client: to send more of the request, or read more of the response. */
   clientIdleMs: number;
-  /** To take more of the request, or to send more of the response, its head included. */
+  /** Instance: to read more of the request, or send more of the response. */
   instanceIdleMs: number;
 }
 
-/** Throws nothing: what goes wrong is answered. */
+/** Never throws: failures are answered. */
 export function forward(pool: PortPool, exchange: Exchange): void {
   const { req, res, head } = exchange;
   if (res.destroyed) {
@@ -71,7 +69,7 @@ export function forward(pool: PortPool, exchange: Exchange): void {
   passing.begin();
 }
 
-class Passing extends Moving implements Receiver {
+class Passing extends IdleWatched implements Receiver {
   readonly #pool: PortPool;
   readonly #exchange: Exchange;
   readonly #body: RequestBody | null;
@@ -79,18 +77,16 @@ class Passing extends Moving implements Receiver {
   #head = '';
   #connection: InstanceConnection | null = null;
   #clientGone = false;
-  /** May be asked once more: on a connection at rest that the instance has just closed, it was not heard. */
+  /** A retry is possible: the instance closed the reused connection before it read the request. */
   #again: boolean;
-  /** Of the instance's response: nothing yet, its head, some of its body, all of it. */
-  #came: 'nothing' | 'head' | 'body' | 'all' = 'nothing';
-  /** Its head, until what came in the same piece was in order: before that there can still be an answer of ours. */
+  #progress: 'nothing' | 'head' | 'body' | 'all' = 'nothing';
+  /** Response head, delayed until its piece is parsed: until then the gateway can still answer. */
   #unsent: { status: number; reason: string; headers: string[] } | null = null;
-  /** A body that came whole with the head is sent with it in one write. */
+  /** A body that arrived with the head, sent in the same write. */
   #whole: Buffer | null = null;
   #lengthLeft = -1;
   #moves = 0;
-  /** What was written waits for the client to take it. */
-  #waitsForReader = false;
+  #clientIsFull = false;
   #stalled: Answer | null = null;
   #informed = 0;
 
@@ -105,8 +101,8 @@ class Passing extends Moving implements Receiver {
 
   begin(): void {
     const { headers, target } = this.#exchange;
-    this.#head = requestHead(this.#method, target.inwardPath, headers, this.#body);
-    const rested = this.#pool.rested();
+    this.#head = requestHead(this.#method, target.upstreamPath, headers, this.#body);
+    const rested = this.#pool.takeIdle();
     if (rested === null) this.#connect();
     else this.#send(rested);
   }
@@ -132,20 +128,20 @@ class Passing extends Moving implements Receiver {
   }
 
   override limitMs(): number {
-    // Until it has begun there is a limit of its own, that of dialling.
+    // The dial has a timeout of its own.
     if (this.#connection === null) return 0;
     const { clientIdleMs, instanceIdleMs } = this.#exchange.limits;
     return this.#waitsForClient ? clientIdleMs : instanceIdleMs;
   }
 
   get #waitsForClient(): boolean {
-    return this.#came === 'all' || this.#waitsForReader || this.#body?.waitsForClient === true;
+    return this.#progress === 'all' || this.#clientIsFull || this.#body?.waitsForClient === true;
   }
 
-  /** Once the head is out, only a cut says that it is not whole. */
+  /** After the head was sent, only a cut marks the truncation. */
   override expire(): void {
     const { req, res } = this.#exchange;
-    if (this.#came === 'all') return breakOff(req, res); // the connection may be another's by now
+    if (this.#progress === 'all') return abort(req, res);
     const limitMs = this.limitMs();
     this.#stalled = this.#waitsForClient ? clientStalled(limitMs) : instanceStalled(limitMs);
     this.#connection?.destroy(new Error(this.#stalled.message));
@@ -153,23 +149,23 @@ class Passing extends Moving implements Receiver {
 
   clientClosed(): void {
     this.#clientGone = true;
-    if (this.#came !== 'all') this.#connection?.destroy();
+    if (this.#progress !== 'all') this.#connection?.destroy();
   }
 
   onHead({ status, reason, raw, framing }: ResponseHead): void {
     this.#moves += 1;
-    const { req, target, admitted, host } = this.#exchange;
+    const { req, target, authorized, host } = this.#exchange;
     this.#again = false;
-    const { headers, contentLength } = outwardHeaders(raw, status, target, admitted.owner, host);
+    const { headers, contentLength } = downstreamHeaders(raw, status, target, authorized.owner, host);
     if (status < 200) {
       this.#passInformation(status, headers);
       return;
     }
     if (framing === 'chunked' && req.httpVersion !== '1.0') headers.push(...announcedTrailers(raw));
-    if (admitted.setCookie !== undefined) headers.push('Set-Cookie', admitted.setCookie);
+    if (authorized.setCookie !== undefined) headers.push('Set-Cookie', authorized.setCookie);
     if (contentLength !== null) this.#lengthLeft = Number(contentLength);
     this.#unsent = { status, reason, headers };
-    this.#came = 'head';
+    this.#progress = 'head';
   }
 
   #writeHead(): void {
@@ -181,11 +177,11 @@ class Passing extends Moving implements Receiver {
     else res.writeHead(status, headers);
   }
 
-  /** 103 Early Hints and its like; a client of HTTP/1.0 knows nothing of them. */
+  /** Forwards 1xx responses; HTTP/1.0 clients do not know them. */
   #passInformation(status: number, headers: readonly string[]): void {
     const { req, res } = this.#exchange;
-    // Information flows past backpressure: without end it would fill our memory for a client that does not read.
-    if ((this.#informed += 1) > MOST_INFORMATION) return;
+    // 1xx responses ignore backpressure: a limit protects memory.
+    if ((this.#informed += 1) > MAX_INFORMATIONAL) return;
     if (status === 102) res.writeProcessing();
     if (status !== 103 || req.httpVersion === '1.0') return;
     const hints: { [name: string]: string[] } = Object.create(null);
@@ -195,34 +191,34 @@ class Passing extends Moving implements Receiver {
     try {
       if (hints['link'] !== undefined) res.writeEarlyHints(hints);
     } catch {
-      // Node passes only well-formed links; a hint is not worth an error.
+      // Node throws on malformed links; a hint is not worth an error.
     }
   }
 
   onData(chunk: Buffer): boolean {
     const { res } = this.#exchange;
-    if (this.#came === 'head' && chunk.length === this.#lengthLeft) {
+    if (this.#progress === 'head' && chunk.length === this.#lengthLeft) {
       this.#whole = chunk;
       return true;
     }
     this.#writeHead();
-    this.#came = 'body';
+    this.#progress = 'body';
     this.#moves += 1;
     if (res.write(chunk)) return true;
-    if (this.#waitsForReader) return false;
-    this.#waitsForReader = true;
+    if (this.#clientIsFull) return false;
+    this.#clientIsFull = true;
     res.once('drain', () => {
-      this.#waitsForReader = false;
+      this.#clientIsFull = false;
       this.#moves += 1;
-      // What came last may have filled it: then the connection is another's by now.
-      if (this.#came === 'body') this.#connection?.resume();
+      // `onData` may have ended the response: another request may own the connection then.
+      if (this.#progress === 'body') this.#connection?.resume();
     });
     return false;
   }
 
-  /** What came in the same piece as the head leaves in one write with it; else the head goes out by itself. */
+  /** Sends body bytes that arrived with the head in one write; otherwise sends the head. */
   onPieceEnd(): void {
-    if (this.#came !== 'head' || this.#whole !== null) return;
+    if (this.#progress !== 'head' || this.#whole !== null) return;
     this.#writeHead();
     this.#exchange.res.flushHeaders();
   }
@@ -230,13 +226,13 @@ class Passing extends Moving implements Receiver {
   onEnd(raw: string[]): void {
     const { req, res } = this.#exchange;
     this.#writeHead();
-    this.#came = 'all';
+    this.#progress = 'all';
     this.#body?.stop();
-    const trailers = outwardTrailers(raw);
+    const trailers = downstreamTrailers(raw);
     if (trailers.length > 0) res.addTrailers(trailers);
     if (this.#whole === null) res.end();
     else if (this.#whole.length > SMALL_BYTES) res.end(this.#whole);
-    else res.end(this.#whole.toString('latin1'), 'latin1'); // joined to the head, and so one piece for the system
+    else res.end(this.#whole.toString('latin1'), 'latin1');
     drainOrCut(req);
   }
 
@@ -256,7 +252,7 @@ class Passing extends Moving implements Receiver {
         { instanceId: target.instanceId, port: target.port, reason: error.message },
         'an instance broke off a response',
       );
-      breakOff(req, res);
+      abort(req, res);
       return;
     }
     log.debug(
@@ -267,24 +263,23 @@ class Passing extends Moving implements Receiver {
   }
 }
 
-/** Up to here copying a body is cheaper than handing the system two pieces. */
+/** Below this size, copying is cheaper than a second system call. */
 const SMALL_BYTES = 16_384;
 
-/** Responses before the response that a client is told of. */
-const MOST_INFORMATION = 16;
+/** 1xx responses forwarded per request. */
+const MAX_INFORMATIONAL = 16;
 
-/** A reason phrase that Node will write: it refuses others, and clients don't read it. */
+/** Node refuses other reason phrases. */
 const PLAIN = /^[\t\x20-\x7e]*$/;
 
-/** What a failure to reach an instance means to the visitor. */
 export function answerTo(error: Error, target: InstanceTarget): Answer {
   if (!(error instanceof EngineFault))
     return error.name === 'TimeoutError' || error.name === 'AbortError' ? unreachable() : died();
   switch (error.kind) {
     case 'busy':
-      return target.surface === 'notebook' ? notebookNotListening() : notListening(target.port);
+      return target.mount === 'notebook' ? notebookNotListening() : notListening(target.port);
     case 'not_found':
-      return betweenRuns();
+      return restarting();
     case 'no_capacity':
     case 'rejected':
     case 'unreachable':

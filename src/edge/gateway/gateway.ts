@@ -1,19 +1,19 @@
 /**
  * # The gateway
  *
- * The door of instances to the web: `/notebook/<instanceId>/…` is the notebook, `/forward/<instanceId>/<port>/…` any other port. A
- * request goes through these rooms, each a file:
+ * The reverse proxy to instances: `/notebook/<instanceId>/…` is the notebook,
+ * `/forward/<instanceId>/<port>/…` any other port. A request passes these files:
  *
- * 1. `head.ts` reads the head once and refuses what can be read in two ways; `routing.ts` makes one object of the address.
- * 2. `admission.ts` decides who may come in, by `credentials.ts`, `cookies.ts` and `share-token.ts`; `open.ts` turns a link into a
- *    session.
- * 3. `instance-pools.ts` has or makes a connection; `inward.ts` writes the head that the instance gets.
- * 4. `forward.ts` passes request and response, `upgrade.ts` WebSockets; `outward.ts` writes the head that the browser gets.
- * 5. `answers.ts` speaks when no instance can, and `revocation.ts` cuts what was let in and no longer would be.
+ * 1. `head.ts` parses the head and refuses ambiguous ones; `routing.ts` parses the address.
+ * 2. `admission.ts` authorizes, by `credentials.ts`, `cookies.ts`, `share-token.ts`; `open.ts`
+ * trades links.
+ * 3. `instance-pools.ts` provides a connection; `upstream-headers.ts` writes the request head.
+ * 4. `forward.ts` pipes requests, `upgrade.ts` WebSockets; `downstream-headers.ts` writes the
+ * response head.
+ * 5. `answers.ts` answers when no instance can; `revocation.ts` cuts what lost its access.
  *
- * Clients speak HTTP/1.1, or HTTP/2 where TLS is on: `http2.ts` makes of each stream what the rooms above know (`client-exchange.ts`).
- *
- * What it promises and what path mode can't is written in docs/reference/gateway.md.
+ * HTTP/2 clients pass the same way: `http2.ts` maps streams to `client-exchange.ts`.
+ * Behavior and limits: `docs/reference/gateway.md`.
  */
 import { createServer } from 'node:http';
 import type { IncomingMessage, Server, ServerOptions } from 'node:http';
@@ -23,28 +23,28 @@ import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Duplex } from 'node:stream';
 import type { Forwarding, TrafficKind, IdentifyCredential, Log } from '../../control/index.ts';
-import { admit, lasting } from './admission.ts';
-import type { Admission, AdmissionDeps, Admitted, Visit } from './admission.ts';
+import { authorize, detachedCopy } from './admission.ts';
+import type { AccessGrant, AdmissionDeps, Authorized } from './admission.ts';
 import {
   badRequest,
-  crowded,
+  tooManyConnections,
   internal,
   notRunning,
   nothingHere,
   sendAnswer,
   sendRawAnswer,
-  slashed,
+  redirectToSlash,
   stopping,
   tooMany,
   unavailable,
-  withoutToken,
+  redirectWithoutToken,
 } from './answers.ts';
 import type { Answer } from './answers.ts';
 import { isSecure, shareCookie } from './cookies.ts';
-import { breakOff } from './client-exchange.ts';
+import { abort } from './client-exchange.ts';
 import type { ClientRequest, ClientResponse } from './client-exchange.ts';
 import { Credentials } from './credentials.ts';
-import { Crowd } from './connection-limit.ts';
+import { ConnectionLimit } from './connection-limit.ts';
 import { forward } from './forward.ts';
 import type { Exchange } from './forward.ts';
 import { hasBody, readHead } from './head.ts';
@@ -53,15 +53,15 @@ import { Http2Clients } from './http2.ts';
 import { IdleWatch } from './idle.ts';
 import { InstancePools } from './instance-pools.ts';
 import type { PortPool } from './port-pool.ts';
-import { inwardHeaders, peerOf, senderOf } from './upstream-headers.ts';
+import { upstreamHeaders, peerOf, senderOf } from './upstream-headers.ts';
 import type { Peer, Sender } from './upstream-headers.ts';
 import { defaultGatewayLimits, type GatewayLimits } from './limits.ts';
 import { open } from './open.ts';
-import { addressWithout, isNavigation, shownToken, type Shown } from './share-token.ts';
+import { addressWithout, isNavigation, takeShareToken } from './share-token.ts';
 import { Revocation } from './revocation.ts';
-import type { Live } from './revocation.ts';
+import type { OpenAccess } from './revocation.ts';
 import { targetOf } from './routing.ts';
-import type { InstanceTarget, Place } from './routing.ts';
+import type { InstanceTarget, PortAddress } from './routing.ts';
 import { tunnel } from './upgrade.ts';
 
 export interface GatewayTls {
@@ -73,31 +73,41 @@ export interface GatewayDeps {
   forwarding: Forwarding;
   authenticate: IdentifyCredential;
   log: Log;
-  /** Where the console is, for the way out of a page: `https://berth.example`. Asked when needed, as the API may listen later. */
+  /** Origin of the console, for links on pages. A function, because the API may listen later. */
   apiOrigin: string | (() => string);
-  /** `iss` of our access tokens: what names it is never passed to an instance. */
+  /** `iss` of access tokens; a token with this issuer never reaches an instance. */
   issuer: string;
-  /** Origin under which browsers see this gateway, when a proxy before it ends TLS; else it follows from the Host header. */
+  /** Origin that browsers see behind a TLS proxy; default: from the Host header. */
   publicOrigin?: string | undefined;
-  /** Addresses and ranges (CIDR) of proxies whose `X-Forwarded-For`, `-Proto` and `-Host` are believed. */
+  /** Addresses and CIDR ranges whose `X-Forwarded-*` headers count. */
   trustedProxies?: readonly string[] | undefined;
-  /** `<port>-<instanceId>` below it leads to that port; in lower case, with the port that browsers name. Asked when needed. */
+  /** Lower-case parent domain of `<port>-<instanceId>` hosts, with a non-default port. */
   portDomain?: (() => string | null) | undefined;
-  /** TLS on the way to clients; `follow` tells of certificates that take the place of the first. */
+  /** `follow` reports renewed certificates. */
   tls?: GatewayTls | undefined;
   limits?: Partial<GatewayLimits> | undefined;
   now?: (() => number) | undefined;
 }
 
-/** Of a client. */
+/** An authorized request with a slot of its instance's concurrency limit. */
+interface Entered {
+  authorized: Authorized;
+  place: PortAddress;
+  pool: PortPool;
+  target: InstanceTarget;
+  /** Host that the client used. */
+  host: string;
+  headers: string[];
+}
+
 interface Connection {
-  /** Under way on it: nothing may be written into them from aside. */
+  /** Running responses; nobody else may write to the socket meanwhile. */
   responses: Set<ClientResponse>;
   peer: Peer;
   credentials: Credentials;
 }
 
-/** A client that leaves: the 'close' of its response tells. */
+/** The 'close' event of the response reports a lost client. */
 const ignore = (): void => {};
 
 const originOf = (address: string): string => new URL(address).origin;
@@ -113,7 +123,7 @@ export class Gateway {
   readonly #portDomain: () => string | null;
   readonly #admission: AdmissionDeps;
   readonly #server: Server;
-  readonly #crowd: Crowd;
+  readonly #connectionLimit: ConnectionLimit;
   readonly #http2: Http2Clients;
   readonly #pools: InstancePools;
   readonly #revocation: Revocation;
@@ -131,8 +141,8 @@ export class Gateway {
     const { forwarding, authenticate } = deps;
     const apiOrigin = (): string => originOf(typeof deps.apiOrigin === 'string' ? deps.apiOrigin : deps.apiOrigin());
     this.#trusted = addressList(deps.trustedProxies ?? []);
-    const told = deps.publicOrigin === undefined ? null : new URL(deps.publicOrigin);
-    this.#publicOrigin = told && { origin: told.origin, scheme: told.protocol };
+    const origin = deps.publicOrigin === undefined ? null : new URL(deps.publicOrigin);
+    this.#publicOrigin = origin && { origin: origin.origin, scheme: origin.protocol };
     this.#portDomain = deps.portDomain ?? ((): null => null);
     this.#admission = { forwarding, authenticate, apiOrigin };
     this.#pools = new InstancePools({
@@ -146,7 +156,7 @@ export class Gateway {
     this.#revocation = new Revocation({ ...this.#admission, onRevoked, log: deps.log }, this.#limits.revocationMs);
     this.#http2 = new Http2Clients(this.#limits, (req, res, waits) => void this.#onRequest(req, res, waits));
     this.#server = this.#makeServer();
-    this.#crowd = new Crowd(this.#server, this.#limits.connections, deps.log);
+    this.#connectionLimit = new ConnectionLimit(this.#server, this.#limits.connections, deps.log);
   }
 
   async listen(host: string, port: number): Promise<void> {
@@ -159,21 +169,21 @@ export class Gateway {
     });
   }
 
-  /** `127.0.0.1:8081`, or `[::1]:8081`; throws when it does not listen. */
+  /** `127.0.0.1:8081` or `[::1]:8081`. Throws before `listen`. */
   get address(): string {
     const address = this.#server.address();
     if (address === null || typeof address === 'string') throw new Error('the gateway does not listen on a TCP port');
     return `${address.family === 'IPv6' ? `[${address.address}]` : address.address}:${address.port}`;
   }
 
-  /** Takes no more, lets running requests end within the grace, then cuts them and all tunnels. */
+  /** Refuses new requests, waits `stopGraceMs` for running ones, then cuts them and all tunnels. */
   async stop(): Promise<void> {
     this.#stopping = true;
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
     this.#server.closeIdleConnections();
     this.#http2.close();
     await this.#quiet(this.#limits.stopGraceMs);
-    this.#crowd.cutShaking();
+    this.#connectionLimit.cutShaking();
     this.#revocation.stop();
     this.#idle.stop();
     for (const client of this.#tunnels) client.destroy();
@@ -199,7 +209,7 @@ export class Gateway {
     const options: ServerOptions = {
       maxHeaderSize: limits.maxHeaderBytes,
       headersTimeout: limits.headMs,
-      // A body may take as long as it takes.
+      // Bodies have no time limit.
       requestTimeout: 0,
       keepAliveTimeout: limits.idleClientMs,
       connectionsCheckingInterval: 5_000,
@@ -211,7 +221,7 @@ export class Gateway {
     };
     const tls = this.#deps.tls && { ...this.#deps.tls, handshakeTimeout: limits.headMs };
     const server = serverOf(options, tls, (socket) => this.#http2.serve(socket));
-    // Node would drop what is over the count in silence, checks included; the size bounds it already.
+    // Node silently drops headers over its count limit; `maxHeaderSize` bounds them already.
     server.maxHeadersCount = 0;
     server.on('request', (req, res) => void this.#onRequest(req, res, false));
     server.on('checkContinue', (req: ClientRequest, res: ClientResponse) => void this.#onRequest(req, res, true));
@@ -271,9 +281,9 @@ export class Gateway {
     connection: Connection,
   ): Promise<void> | undefined {
     const method = req.method ?? 'GET';
-    if (this.#crowd.isLate(req.socket)) {
+    if (this.#connectionLimit.isLate(req.socket)) {
       res.shouldKeepAlive = false;
-      sendAnswer(req, res, crowded(), req.headers.accept ?? '');
+      sendAnswer(req, res, tooManyConnections(), req.headers.accept ?? '');
       return undefined;
     }
     const head = readHead(req.rawHeaders, method, req.httpVersion);
@@ -282,7 +292,7 @@ export class Gateway {
       sendAnswer(req, res, badRequest(head), '');
       return undefined;
     }
-    // Of a client that offers another protocol Node drops what came in one piece behind the head: nothing may be waited for there.
+    // Node drops bytes behind a head that offers another protocol: do not wait for them.
     if (head.connection.includes('upgrade')) res.shouldKeepAlive = false;
     const target = targetOf(head.host, req.url ?? '', this.#portDomain());
     switch (target.kind) {
@@ -312,45 +322,30 @@ export class Gateway {
     head: Head,
     asked: InstanceTarget,
     method: string,
-    { peer, credentials }: Connection,
+    connection: Connection,
   ): Promise<void> {
     const { req, res } = client;
-    const sender = senderOf(head, peer);
-    const shown = shownToken(asked, head);
-    const { target } = shown;
-    const ownOrigin = this.#ownOrigin(sender, target.surface === 'host');
-    const visit: Visit = { head, credentials, target, shareToken: shown.token, method, upgrade: false, ownOrigin };
-    const entered = this.#enter(visit, shown, await admit(this.#admission, visit));
+    const entered = await this.#enter({ head, asked, method, upgrade: false }, connection);
     if ('refused' in entered) {
       sendAnswer(req, res, entered.refused, head.accept);
       return;
     }
-    const { admitted, pool } = entered;
-    const { place } = entered;
-    const live: Live = { place, evidence: admitted.evidence, cut: () => breakOff(req, res), at: -1 };
-    this.#revocation.watch(live);
-    const done = this.#deps.forwarding.beginTraffic(place.instanceId, trafficKind(target, method, false));
+    const { pool, place, ...exchange } = entered;
+    const onDone = this.#begin(entered, exchange.authorized.accessGrant, () => abort(req, res), method, false);
     forward(pool, {
       ...client,
+      ...exchange,
       head,
-      target,
-      admitted,
-      host: sender.host,
-      headers: inwardHeaders(head, target, admitted, sender, this.#deps.issuer),
       log: this.#deps.log,
       idle: this.#idle,
       limits: this.#limits,
-      onDone: () => {
-        done();
-        this.#revocation.done(live);
-        this.#pools.release(pool);
-      },
+      onDone,
     });
   }
 
   /**
-   * Whether a connection that leaves HTTP has answered all that was asked before. If not it is ended, and so is each answer: Node gives the
-   * connection away with those that wait for their turn, and they would never end.
+   * Whether earlier requests are answered before an upgrade. If not, ends the connection: Node
+   * would hand over the socket with their responses pending forever.
    */
   #isFree(client: Duplex): boolean {
     const responses = [...(this.#connections.get(client)?.responses ?? [])];
@@ -378,57 +373,78 @@ export class Gateway {
     const head = readHead(req.rawHeaders, 'GET', req.httpVersion);
     if (typeof head === 'string') return sendRawAnswer(client, badRequest(head));
     if (this.#stopping) return sendRawAnswer(client, stopping());
-    if (this.#crowd.isLate(req.socket)) return sendRawAnswer(client, crowded());
+    if (this.#connectionLimit.isLate(req.socket)) return sendRawAnswer(client, tooManyConnections());
     if (hasBody(head)) return sendRawAnswer(client, badRequest('an upgrade has no body'));
     const asked = targetOf(head.host, req.url ?? '', this.#portDomain());
     if (asked.kind === 'refused') return sendRawAnswer(client, badRequest(asked.why));
     if (asked.kind !== 'instance') return sendRawAnswer(client, this.#nothingHere());
-    const { peer, credentials } = this.#connectionOf(req.socket);
-    const sender = senderOf(head, peer);
-    const shown = shownToken(asked, head);
-    const { target } = shown;
-    const ownOrigin = this.#ownOrigin(sender, target.surface === 'host');
-    const visit = { head, credentials, target, shareToken: shown.token, method: 'GET', upgrade: true, ownOrigin };
-    const entered = this.#enter(visit, shown, await admit(this.#admission, visit));
+    const request = { head, asked, method: 'GET', upgrade: true };
+    const entered = await this.#enter(request, this.#connectionOf(req.socket));
     if ('refused' in entered) return sendRawAnswer(client, entered.refused, head.accept);
-    const { admitted, place, pool } = entered;
-    const live: Live = { place, evidence: lasting(admitted.evidence), cut: () => client.destroy(), at: -1 };
-    this.#revocation.watch(live);
-    const done = this.#deps.forwarding.beginTraffic(place.instanceId, trafficKind(target, 'GET', true));
-    const headers = inwardHeaders(head, target, admitted, sender, this.#deps.issuer);
-    const wish = { client, early, target, admitted, host: sender.host, accept: head.accept, headers };
-    tunnel(pool, { ...wish, idle: this.#idle, limits: this.#limits }, () => {
-      done();
-      this.#revocation.done(live);
-      this.#pools.release(pool);
-    });
+    const { pool, place, ...upgrade } = entered;
+    const grant = detachedCopy(upgrade.authorized.accessGrant);
+    const onDone = this.#begin(entered, grant, () => client.destroy(), 'GET', true);
+    tunnel(pool, { ...upgrade, client, early, accept: head.accept, idle: this.#idle, limits: this.#limits }, onDone);
   }
 
-  /** Let in, to an instance that runs, with a place among what runs at the same time. */
-  #enter(
-    visit: Visit,
-    shown: Shown,
-    admitted: Admission,
-  ): { admitted: Admitted; place: Place; pool: PortPool } | { refused: Answer } {
-    if ('refused' in admitted) return admitted;
-    const { route, evidence } = admitted;
-    const { target, method, upgrade, head } = visit;
+  /** Watches an authorized exchange for revocation and idle detection until the returned function is called. */
+  #begin(
+    { place, pool, target }: Entered,
+    accessGrant: AccessGrant,
+    cut: () => void,
+    method: string,
+    upgrade: boolean,
+  ) {
+    const live: OpenAccess = { place, accessGrant, cut, at: -1 };
+    this.#revocation.watch(live);
+    const endTraffic = this.#deps.forwarding.beginTraffic(place.instanceId, trafficKind(target, method, upgrade));
+    return (): void => {
+      endTraffic();
+      this.#revocation.done(live);
+      this.#pools.release(pool);
+    };
+  }
+
+  /** Authorizes, checks that the instance runs, and acquires a slot of its concurrency limit. */
+  async #enter(
+    { head, asked, method, upgrade }: { head: Head; asked: InstanceTarget; method: string; upgrade: boolean },
+    { peer, credentials }: Connection,
+  ): Promise<Entered | { refused: Answer }> {
+    const sender = senderOf(head, peer);
+    const shown = takeShareToken(asked, head);
+    const { target } = shown;
+    const ownOrigin = this.#ownOrigin(sender, target.mount === 'host');
+    const shareToken = shown.token;
+    const authorized = await authorize(this.#admission, {
+      head,
+      credentials,
+      target,
+      shareToken,
+      method,
+      upgrade,
+      ownOrigin,
+    });
+    if ('refused' in authorized) return authorized;
+    const { route, accessGrant } = authorized;
     if (shown.inAddress && !upgrade) {
-      if (evidence.kind === 'share')
-        admitted.setCookie = shareCookie(evidence.token, isSecure(visit.ownOrigin), target);
-      if (isNavigation(head, method)) return { refused: withoutToken(addressWithout(target), admitted.setCookie) };
+      if (accessGrant.kind === 'share')
+        authorized.setCookie = shareCookie(accessGrant.token, isSecure(ownOrigin), target);
+      if (isNavigation(head, method))
+        return { refused: redirectWithoutToken(addressWithout(target), authorized.setCookie) };
     }
-    if (target.slashed !== null && !upgrade && (method === 'GET' || method === 'HEAD')) {
-      return { refused: slashed(target.slashed) };
+    if (target.withSlash !== null && !upgrade && (method === 'GET' || method === 'HEAD')) {
+      return { refused: redirectToSlash(target.withSlash) };
     }
     if (!route.running) {
-      this.#pools.forget(route.instanceId);
+      this.#pools.closeInstance(route.instanceId);
       return { refused: notRunning(route.status, this.#admission.apiOrigin()) };
     }
-    // The id as the route has it: that of the target is cut from the address, and would hold on to all of it.
-    const place: Place = { instanceId: route.instanceId, port: target.port, surface: target.surface };
+    // Uses the route's id: the parsed one is a slice that would retain the whole URL.
+    const place: PortAddress = { instanceId: route.instanceId, port: target.port, mount: target.mount };
     const pool = this.#pools.acquire(place);
-    return pool === null ? { refused: tooMany() } : { admitted, place, pool };
+    if (pool === null) return { refused: tooMany() };
+    const headers = upstreamHeaders(head, target, authorized, sender, this.#deps.issuer);
+    return { authorized, place, pool, target, host: sender.host, headers };
   }
 
   #nothingHere(): Answer {
@@ -449,7 +465,7 @@ export class Gateway {
     return found;
   }
 
-  /** Of the gateway itself, or of a port's own host. */
+  /** Origin of the gateway, or of a port's host. */
   #ownOrigin(sender: Sender, isOfPort: boolean): string {
     if (this.#publicOrigin === null) return `${sender.proto}://${sender.host.toLowerCase()}`;
     const { origin, scheme } = this.#publicOrigin;
@@ -457,7 +473,7 @@ export class Gateway {
   }
 }
 
-/** With TLS a client chooses between HTTP/2 and HTTP/1.1; who does not choose speaks HTTP/1.1. */
+/** TLS clients choose HTTP/2 or HTTP/1.1 by ALPN; the default is HTTP/1.1. */
 function serverOf(
   options: ServerOptions,
   tls: (GatewayTls & { handshakeTimeout: number }) | undefined,
@@ -468,7 +484,7 @@ function serverOf(
   const ALPNProtocols = ['h2', 'http/1.1'];
   const server = createTlsServer({ ...options, ...tls.first, minVersion: 'TLSv1.2', ALPNProtocols, handshakeTimeout });
   tls.follow((pair) => server.setSecureContext({ ...pair, minVersion: 'TLSv1.2' }));
-  // Else it is a 'clientError' as well, and would be answered in words that nobody without a handshake can be sent.
+  // Otherwise Node emits 'clientError' too, and an answer is impossible without a handshake.
   server.removeAllListeners('tlsClientError');
   server.on('tlsClientError', (_error, socket) => socket.destroy());
   const serveHttp1 = server.listeners('secureConnection');
@@ -480,10 +496,10 @@ function serverOf(
   return server;
 }
 
-/** A notebook's page asks its API for ever and keeps WebSockets open, whether or not anybody sits before it. */
-function trafficKind({ surface, prefix, inwardPath }: InstanceTarget, method: string, upgrade: boolean): TrafficKind {
-  const asks = (method === 'GET' || method === 'HEAD') && inwardPath.startsWith('/api/', prefix.length);
-  return surface === 'notebook' && (upgrade || asks) ? 'poll' : 'use';
+/** A notebook page polls and keeps WebSockets open even when nobody uses it. */
+function trafficKind({ mount, prefix, upstreamPath }: InstanceTarget, method: string, upgrade: boolean): TrafficKind {
+  const asks = (method === 'GET' || method === 'HEAD') && upstreamPath.startsWith('/api/', prefix.length);
+  return mount === 'notebook' && (upgrade || asks) ? 'poll' : 'use';
 }
 
 function addressList(texts: readonly string[]): BlockList {

@@ -1,27 +1,22 @@
-/**
- * The head of a client's request, read once: the names in lower case, and the few values that decisions hang on. Requests that two
- * servers could read in two ways are refused here, before anything else looks at them.
- */
+/** A client's request head. Refuses heads that two servers could read differently. */
 export interface Head {
-  /** Name, value, name, value …, as they came. */
   raw: readonly string[];
-  /** Names in lower case: `names[i]` belongs to `raw[2 * i + 1]`. */
+  /** Lower-case names: `names[i]` belongs to `raw[2 * i + 1]`. */
   names: readonly string[];
   host: string;
   cookies: readonly string[];
   authorization: string | null;
   apiKey: string | null;
-  /** Of a link to a port. */
   shareToken: string | null;
   origin: string | null;
   referer: string | null;
   fetchSite: string | null;
   fetchMode: string | null;
   fetchDest: string | null;
-  /** The browser fetches the script of a service worker. */
+  /** The browser fetches a service worker script. */
   serviceWorkerScript: boolean;
   accept: string;
-  /** Options of `Connection`, in lower case: each names a header that ends here. */
+  /** Lower-case options of `Connection`: names of hop-by-hop headers. */
   connection: readonly string[];
   forwardedFor: string | null;
   forwardedProto: string | null;
@@ -32,7 +27,7 @@ export interface Head {
 
 const NONE: readonly string[] = [];
 
-/** The head, or why it is refused. */
+/** Returns the head, or the reason to refuse the request. */
 export function readHead(raw: readonly string[], method: string, httpVersion: string): Head | string {
   const names: string[] = [];
   const head: Head = {
@@ -74,7 +69,7 @@ export function readHead(raw: readonly string[], method: string, httpVersion: st
         head.accept = value;
         break;
       case 'x-forwarded-for':
-        // Several lines are one list (RFC 9110 §5.3), and a proxy may add its own behind the client's.
+        // Repeated lines form one list (RFC 9110 §5.3); a proxy may append its own.
         head.forwardedFor = head.forwardedFor === null ? value : `${head.forwardedFor}, ${value}`;
         break;
       case 'x-forwarded-proto':
@@ -89,7 +84,7 @@ export function readHead(raw: readonly string[], method: string, httpVersion: st
       case 'service-worker':
         head.serviceWorkerScript = true;
         break;
-      // What decisions hang on must be there once.
+      // Headers that decisions depend on must be unique.
       case 'host':
         if (host !== null) return twice(name);
         host = value;
@@ -135,7 +130,7 @@ export function readHead(raw: readonly string[], method: string, httpVersion: st
   }
   head.host = host ?? '';
   head.chunked = encoding !== null;
-  return whyRefused(method, httpVersion, head.host, head.contentLength, encoding) ?? head;
+  return refusalReason(method, httpVersion, head.host, head.contentLength, encoding) ?? head;
 }
 
 const twice = (name: string): string => `the header ${name} came twice: send it once`;
@@ -143,8 +138,8 @@ const twice = (name: string): string => `the header ${name} came twice: send it 
 export const hasBody = (head: Head): boolean =>
   head.chunked || (head.contentLength !== null && head.contentLength !== '0');
 
-/** The parser of Node refuses the worst of these itself; this page must not depend on its leniency. */
-function whyRefused(
+/** Node's parser refuses the worst of these; this check does not rely on it. */
+function refusalReason(
   method: string,
   httpVersion: string,
   host: string,
@@ -170,7 +165,7 @@ function isDigits(text: string): boolean {
   return text.length > 0 && text.length < 16;
 }
 
-/** Letters, digits, `.-_:[]`: it is echoed into `Forwarded`, and compared with `Origin`. Empty for an HTTP/1.0 client. */
+/** Allows letters, digits, `.-_:[]`: the host is echoed and compared with `Origin`. */
 function isHost(host: string): boolean {
   for (let at = 0; at < host.length; at += 1) {
     const code = host.charCodeAt(at);

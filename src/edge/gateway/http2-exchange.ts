@@ -1,7 +1,4 @@
-/**
- * One stream of HTTP/2 as a request and its response. Over the stream itself and not over node:http2's request and response objects: these
- * keep headers by name, and so hand out joined what was sent apart.
- */
+/** One HTTP/2 stream as request and response. node:http2's own objects join repeated headers. */
 import { constants } from 'node:http2';
 import type { ServerHttp2Stream } from 'node:http2';
 import type { Socket } from 'node:net';
@@ -29,11 +26,11 @@ export class StreamRequest implements ClientRequest {
     this.headers = { accept: head.accept };
     this.socket = socket;
     this.bodyFollows = !stream.endAfterHeaders;
-    // Node closes one that was reset once all of it has been read; whoever has paused it for an instance that does not read would wait for ever.
+    // Node closes a reset stream only after it was read; a paused reader would wait forever.
     stream.once('aborted', () => stream.removeAllListeners('data').resume());
   }
 
-  /** Node ends what it hands out of a stream that was reset, too: only one that nobody broke off came whole. */
+  /** Node also emits 'end' for a reset stream, so completeness excludes aborted ones. */
   get complete(): boolean {
     return !this.#stream.aborted && (!this.bodyFollows || this.#stream.readableEnded);
   }
@@ -50,7 +47,7 @@ export class StreamRequest implements ClientRequest {
     this.#stream.resume();
   }
 
-  /** Once the response is out, a reset without an error asks the client to send no more (RFC 9113 §8.1). */
+  /** After the response, a reset without error asks the client to stop sending (RFC 9113 §8.1). */
   destroy(): void {
     this.#stream.close(constants.NGHTTP2_NO_ERROR);
   }
@@ -97,7 +94,7 @@ export class StreamResponse implements ClientResponse {
     return this.#ended;
   }
 
-  /** Of a HEAD Node ends our side before it is answered. */
+  /** Node ends a HEAD's writable side before the response. */
   get writableFinished(): boolean {
     return this.#ended && this.#stream.writableFinished;
   }
@@ -122,7 +119,6 @@ export class StreamResponse implements ClientResponse {
   writeHead(status: number, headers: string[]): void;
   writeHead(status: number, textOrHeaders: string | string[], more: string[] = []): void {
     if (this.destroyed) return;
-    // There are no reason phrases here.
     const headers = typeof textOrHeaders === 'string' ? more : textOrHeaders;
     const fields = [':status', String(status)];
     let sized = this.#stream.writableEnded || WITHOUT_BODY.has(status);
@@ -131,12 +127,10 @@ export class StreamResponse implements ClientResponse {
       if (name === 'content-length') sized = true;
       fields.push(name, headers[at + 1] ?? '');
     }
-    // What has a length came without trailers.
     if (!sized) this.#stream.once('wantTrailers', () => this.#stream.sendTrailers(this.#trailers));
     this.#stream.respond(fields, { waitForTrailers: !sized });
   }
 
-  /** They are under way already. */
   flushHeaders(): void {}
 
   write(chunk: Buffer): boolean {
@@ -157,7 +151,7 @@ export class StreamResponse implements ClientResponse {
     else this.#stream.end(chunk);
   }
 
-  /** With an error, since without one Node resets the stream by the code that says that all is well. */
+  /** Needs an error: without one, Node resets with NO_ERROR. */
   destroy(): void {
     this.#stream.destroy(new Error('the response broke off'));
   }

@@ -1,14 +1,9 @@
-/**
- * The head of an HTTP/2 request in the terms of HTTP/1.1, which instances speak and `head.ts` reads: `:authority` is the Host, the crumbs
- * of the cookie are one header again. What is malformed by itself (connection-specific headers, capitals, pseudo-headers twice, late or
- * unknown, a length that the frames belie) nghttp2 has answered with a reset before anything gets here.
- */
+/** Converts an HTTP/2 head to HTTP/1.1 terms. nghttp2 has already reset malformed requests. */
 import { METHODS } from 'node:http';
 
 export interface Http2Head {
   method: string;
   path: string;
-  /** Name, value, name, value …, without pseudo-headers. */
   raw: string[];
   expectsContinue: boolean;
 }
@@ -20,7 +15,6 @@ export interface Refused {
 
 const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS);
 
-/** What RFC 9113 §6.5.2 counts for each field besides its name and value. */
 const FIELD_OVERHEAD = 32;
 
 export function http2Head(fields: readonly string[], maxBytes: number): Http2Head | Refused {

@@ -1,7 +1,6 @@
 /**
- * The bytes of a connection as a plain stream. Given the socket itself, node:http2 writes by its handle and stops reading while it does,
- * and when such a write fails it is told to nobody (its C++ has a TODO there): a client that left in the middle of a download would be
- * served for ever. The socket's own `write` notices.
+ * Wraps a socket as a plain stream. Given the socket, node:http2 reports failed writes to nobody
+ * (its C++ has a TODO there), and a client that left would be served forever.
  */
 import { Duplex } from 'node:stream';
 import type { TLSSocket } from 'node:tls';

@@ -1,13 +1,9 @@
 /**
- * Clients that chose HTTP/2 when TLS began. Each connection carries many requests, a stream each, and every stream goes the same way
- * through the gateway as a request of HTTP/1.1. WebSockets stay there: without extended CONNECT in our settings browsers open
- * a connection of HTTP/1.1 for them.
+ * HTTP/2 connections of clients; WebSockets stay on HTTP/1.1 (no extended CONNECT).
  *
- * What a client can make us hold: at once `streams` requests, of each what its window lets in while its instance does not read, and of each
- * response what a stream buffers for a reader that is slow. What arrives is given back to the connection's window at once and to the
- * stream's when it is read, so none stops another. nghttp2 and Node end a connection that floods: with resets (below), more than 1,000
- * acknowledgements that wait, invalid and empty frames (1,000), refused streams (100), CONTINUATIONs (8), or 10 MB of
- * headers and frames; and while what we write waits, they read nothing. PINGs that are read cost their sender as much as us.
+ * Memory per client: `streams` uploads of one window and downloads of one stream buffer. The
+ * connection window is replenished on arrival, so no stream blocks another. nghttp2 and Node close
+ * floods of resets, ACKs, invalid frames, CONTINUATIONs and headers.
  */
 import { constants, performServerHandshake } from 'node:http2';
 import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
@@ -19,10 +15,10 @@ import { http2Head } from './http2-head.ts';
 import { Http2Wire } from './http2-wire.ts';
 
 export interface Http2Limits {
-  /** Requests under way on one connection. */
+  /** Concurrent requests of one connection. */
   streams: number;
   maxHeaderBytes: number;
-  /** Until the first request must have come. */
+  /** Time until the first request. */
   headMs: number;
   idleClientMs: number;
 }
@@ -32,20 +28,19 @@ export type OnRequest = (req: ClientRequest, res: ClientResponse, expectsContinu
 interface Client {
   socket: TLSSocket;
   session: ServerHttp2Session;
-  /** Requests whose streams are not closed. */
   open: number;
   idle: NodeJS.Timeout;
 }
 
-/** Of an upload that its instance does not read, as much may arrive; at a round trip of 50 ms 5 MB/s flow. */
+/** Upload window of a stream; allows 5 MB/s at a round trip of 50 ms. */
 const STREAM_WINDOW_BYTES = 262_144;
 const CONNECTION_WINDOW_BYTES = 1_048_576;
 
-/** Requests that a client may take back at once, and then per second. */
+/** Rate limit of client resets. */
 const RESETS = { streamResetBurst: 1_000, streamResetRate: 33 };
 
-/** So long a client may take to close its side after ours. */
-const LEAVE_MS = 1_000;
+/** Time for a client to close its side. */
+const CLOSE_TIMEOUT_MS = 1_000;
 
 const ignore = (): void => {};
 
@@ -69,13 +64,13 @@ export class Http2Clients {
         maxHeaderListSize: maxHeaderBytes,
         initialWindowSize: STREAM_WINDOW_BYTES,
       },
-      // The size bounds them already.
+      // The size limit bounds pairs already.
       maxHeaderListPairs: 1_024,
-      // What an instance sends twice is passed on twice.
+      // Forwards repeated headers of an instance.
       strictSingleValueFields: false,
       ...RESETS,
     });
-    session.on('error', ignore); // Node destroys it by itself, and with it its streams
+    session.on('error', ignore);
     session.setLocalWindowSize(CONNECTION_WINDOW_BYTES);
     const client: Client = { socket, session, open: 0, idle: setTimeout(() => leave(client), headMs) };
     this.#clients.add(client);
@@ -89,16 +84,15 @@ export class Http2Clients {
     if (this.#closing) session.close();
   }
 
-  /** Tells all that no further request is taken; those under way go on. */
+  /** Sends GOAWAY; running requests continue. */
   close(): void {
     this.#closing = true;
     for (const { session } of this.#clients) session.close();
   }
 
-  /** Breaks off what is under way. */
   cut(): void {
     for (const client of this.#clients) {
-      // Without an error the resets would say that all is well.
+      // Without an error, resets would report success.
       if (client.open > 0) client.session.destroy(new Error('the gateway stops'), constants.NGHTTP2_INTERNAL_ERROR);
       leave(client);
     }
@@ -124,12 +118,12 @@ export class Http2Clients {
   }
 }
 
-/** Node waits for a client to close its side, for ever. A request that came at the last moment is still answered. */
+/** Node waits forever for the client to close. A late request is still answered. */
 function leave(client: Client): void {
   const { socket, session } = client;
   session.close();
   const timer = setTimeout(() => {
     if (client.open === 0) socket.destroy();
-  }, LEAVE_MS);
+  }, CLOSE_TIMEOUT_MS);
   socket.once('close', () => clearTimeout(timer));
 }

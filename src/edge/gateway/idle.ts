@@ -1,19 +1,17 @@
 /**
- * What is under way and stands still. Each says how much has moved on it so far, and whose turn it is; one look now and then compares, so
- * that a request costs no timer and a chunk no clock.
+ * Idle detection: a periodic check compares progress, so a request costs no timer or clock read.
  */
-import { Bag, type InBag } from './swap-remove-list.ts';
+import { SwapRemoveList, type ListItem } from './swap-remove-list.ts';
 
-export abstract class Moving implements InBag {
+export abstract class IdleWatched implements ListItem {
   at = -1;
-  /** As the last look found it. */
-  seenMoves = -1;
-  seenAtMs = 0;
-  /** Grows whenever something moves, either way. */
+  lastMoves = -1;
+  lastMoveAtMs = 0;
+  /** Counter that grows with every move in either direction. */
   abstract moves(): number;
-  /** How long it may stand still as it is now; 0: as long as it likes. */
+  /** Current idle limit; 0 disables. */
   abstract limitMs(): number;
-  /** It stood still for so long. */
+  /** Called when the limit is exceeded. */
   abstract expire(): void;
 }
 
@@ -21,11 +19,11 @@ const LOOKS_IN_A_LIMIT = 10;
 const LONGEST_PAUSE_MS = 5_000;
 
 export class IdleWatch {
-  readonly #all = new Bag<Moving>();
+  readonly #all = new SwapRemoveList<IdleWatched>();
   readonly #now: () => number;
   readonly #timer: NodeJS.Timeout | null = null;
 
-  /** `limitsMs`: all that there are; without one nothing is looked at. */
+  /** `limitsMs`: all configured limits; without any, no timer runs. */
   constructor(limitsMs: readonly number[], now: () => number) {
     this.#now = now;
     const shortestMs = Math.min(...limitsMs.filter((ms) => ms > 0));
@@ -34,11 +32,11 @@ export class IdleWatch {
     this.#timer.unref();
   }
 
-  watch(one: Moving): void {
+  watch(one: IdleWatched): void {
     if (this.#timer !== null) this.#all.add(one);
   }
 
-  done(one: Moving): void {
+  done(one: IdleWatched): void {
     this.#all.delete(one);
   }
 
@@ -52,10 +50,10 @@ export class IdleWatch {
       if (one.at < 0) continue;
       const moves = one.moves();
       const limitMs = one.limitMs();
-      if (moves !== one.seenMoves) {
-        one.seenMoves = moves;
-        one.seenAtMs = nowMs;
-      } else if (limitMs > 0 && nowMs - one.seenAtMs >= limitMs) {
+      if (moves !== one.lastMoves) {
+        one.lastMoves = moves;
+        one.lastMoveAtMs = nowMs;
+      } else if (limitMs > 0 && nowMs - one.lastMoveAtMs >= limitMs) {
         this.#all.delete(one);
         one.expire();
       }

@@ -1,34 +1,29 @@
-/**
- * One connection to a port of an instance, on which requests follow one another: each is written with a head of our making, and its response
- * read before the next. Whatever is not in order ends the connection, and with it the request under way.
- */
+/** One HTTP/1 connection to an instance's port, one request at a time. A protocol error ends it. */
 import type { Duplex } from 'node:stream';
 import type { ResponseHead } from './response-head.ts';
 import { ResponseReader, type ResponseSink } from './response-reader.ts';
 
-/** Who waits for a response. */
 export interface Receiver {
   onHead(head: ResponseHead): void;
-  /** False: nothing more until `resume`. */
+  /** Returns false to pause until `resume`. */
   onData(chunk: Buffer): boolean;
   onEnd(trailers: string[]): void;
-  /** All that has come by now was handed over. */
+  /** Called after each parsed piece. */
   onPieceEnd(): void;
-  /** No end will come. */
+  /** No 'end' follows. */
   onBroken(error: Error): void;
 }
 
 export interface ConnectionDeps {
   maxHeaderBytes: number;
-  /** Of one that says nothing of it. */
+  /** Default idle time when the instance announces none. */
   idleMs: number;
   now: () => number;
-  /** It is at rest, and may be asked again. */
-  onRest: (connection: InstanceConnection) => void;
+  onIdle: (connection: InstanceConnection) => void;
   onGone: (connection: InstanceConnection) => void;
 }
 
-/** Before an instance closes an idle connection we do: what is sent meanwhile would be lost. */
+/** Closes idle connections before the instance does: a request sent meanwhile would be lost. */
 const MARGIN_S = 2;
 const LONGEST_IDLE_MS = 60_000;
 
@@ -40,11 +35,10 @@ export class InstanceConnection implements ResponseSink {
   #sent = false;
   #answered = false;
   #keepAlive = false;
-  /** Since the last head. */
+  /** Idle time by the last response head. */
   #idleMs = 0;
   #untilMs = 0;
   #error: Error | null = null;
-  /** Requests that came over it before this one. */
   served = 0;
 
   constructor(stream: Duplex, deps: ConnectionDeps) {
@@ -57,7 +51,7 @@ export class InstanceConnection implements ResponseSink {
     stream.on('close', () => this.#onClose());
   }
 
-  /** The head of a request; of a whole one, if no body follows. */
+  /** Sends a request head; the whole request if no body follows. */
   send(method: string, head: string, bodyFollows: boolean, receiver: Receiver): void {
     this.#receiver = receiver;
     this.#sent = !bodyFollows;
@@ -66,7 +60,7 @@ export class InstanceConnection implements ResponseSink {
     this.#stream.write(head, 'latin1');
   }
 
-  /** Of the body, framed already. False: wait for `onDrain`. */
+  /** Writes framed body bytes. Returns false until `onDrain`. */
   write(bytes: Buffer | string): boolean {
     return this.#stream.destroyed || this.#stream.write(bytes, 'latin1');
   }
@@ -83,7 +77,6 @@ export class InstanceConnection implements ResponseSink {
     this.#stream.uncork();
   }
 
-  /** The whole request is written. */
   sent(): void {
     this.#sent = true;
   }
@@ -96,7 +89,7 @@ export class InstanceConnection implements ResponseSink {
     this.#stream.resume();
   }
 
-  /** Of one at rest: whether the instance will not have closed it by now. */
+  /** Returns whether an idle connection is likely still open at the instance. */
   isGood(): boolean {
     return !this.#stream.destroyed && this.#deps.now() < this.#untilMs;
   }
@@ -130,12 +123,12 @@ export class InstanceConnection implements ResponseSink {
       this.#reader.feed(piece);
       if (receiver !== null && !this.#answered) receiver.onPieceEnd();
     } catch (error) {
-      // Also what Node will not write: it must end nobody but this request.
+      // A head that Node refuses to write must fail only this request.
       this.destroy(error instanceof Error ? error : new Error(String(error)));
       return;
     }
     if (receiver === null || !this.#answered) return;
-    // An answer before the end of the request: what is still sent of that would be read as the next one.
+    // The response ended before the request: the rest would be parsed as the next request.
     if (this.#sent) this.#rest();
     else this.destroy();
   }
@@ -149,11 +142,11 @@ export class InstanceConnection implements ResponseSink {
     this.served += 1;
     this.#untilMs = this.#deps.now() + this.#idleMs;
     if (this.#stream.isPaused()) this.#stream.resume();
-    this.#deps.onRest(this);
+    this.#deps.onIdle(this);
   }
 
   #onStreamEnd(): void {
-    // Whoever ended its side has nothing more to answer.
+    // An instance that ended its side has no more to answer.
     this.#reader.end();
     this.destroy();
   }

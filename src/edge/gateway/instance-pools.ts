@@ -1,10 +1,8 @@
 /**
- * Connections to instances. Each instance and port has a pool of its own, so that no bytes of one are ever read as another's, made
- * at its first request and closed when nobody used it for a while or when the instance no longer runs.
+ * Connection pools, one per instance and port, so bytes of one never reach another.
  *
- * The notebook port is dialled with patience: right after the start of an instance Jupyter takes seconds to listen, and a person
- * should see the notebook then and not an error. Patience is spent once: a port that stayed closed for its whole length is tried
- * once per request from then on, until it answers.
+ * The notebook port is dialed repeatedly: Jupyter takes seconds to listen. A port that stayed
+ * closed for the whole patience is dialed once per request until it answers.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Duplex } from 'node:stream';
@@ -13,16 +11,16 @@ import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { NOTEBOOK_PORT } from '../../domain/ports.ts';
 import { PortPool } from './port-pool.ts';
-import type { Place } from './routing.ts';
+import type { PortAddress } from './routing.ts';
 
 export interface PoolLimits {
-  /** Requests and tunnels to one instance and port at the same time. */
+  /** Concurrent requests and tunnels of one port. */
   perPort: number;
-  /** The same of all ports of an instance together. */
+  /** Concurrent requests and tunnels of one instance. */
   perInstance: number;
-  /** A pool that nobody used for as long is closed. */
+  /** Idle time after which a pool closes. */
   idlePoolMs: number;
-  /** A connection that nobody used for as long is closed; less than what common servers allow (5 s). */
+  /** Idle time after which a connection closes; below the 5 s of common servers. */
   idleConnectionMs: number;
   dialMs: number;
   notebookPatienceMs: number;
@@ -34,7 +32,6 @@ const LONGEST_WAIT_MS = 1_000;
 
 export class InstancePools {
   readonly #pools = new Map<InstanceId, Map<number, PortPool>>();
-  /** By instance, what runs on all of its ports. */
   readonly #active = new Map<InstanceId, number>();
   readonly #dial: Forwarding['dial'];
   readonly #limits: PoolLimits;
@@ -51,8 +48,8 @@ export class InstancePools {
     this.#sweep.unref();
   }
 
-  /** A place among what may run at the same time; null when all are taken. Give it back by `release`. */
-  acquire(place: Place): PortPool | null {
+  /** Acquires a slot of the concurrency limits; null if none is free. Release by `release`. */
+  acquire(place: PortAddress): PortPool | null {
     const { instanceId, port } = place;
     let ports = this.#pools.get(instanceId);
     if (ports === undefined) this.#pools.set(instanceId, (ports = new Map()));
@@ -81,8 +78,8 @@ export class InstancePools {
     else this.#active.set(entry.instanceId, left);
   }
 
-  /** The instance was seen not to run: its idle connections lead nowhere. Running requests end by themselves. */
-  forget(instanceId: InstanceId): void {
+  /** Closes the idle connections of a stopped instance. Running requests end by themselves. */
+  closeInstance(instanceId: InstanceId): void {
     for (const entry of this.#pools.get(instanceId)?.values() ?? []) if (entry.active === 0) this.#close(entry);
   }
 

@@ -1,20 +1,19 @@
-/** All limits of the gateway in one place; docs/reference/gateway.md tells them to people. */
+/** Default limits of the gateway; described in docs/reference/gateway.md. */
 import type { ExchangeLimits } from './forward.ts';
 import type { PoolLimits } from './instance-pools.ts';
 import type { TunnelLimits } from './upgrade.ts';
 
 export interface GatewayLimits extends PoolLimits, TunnelLimits, ExchangeLimits {
-  /** A connection of a client on which nothing happens between requests is closed after as long. */
+  /** Idle time of a client's connection between requests. */
   idleClientMs: number;
-  /** Until the head of a request must have come. */
+  /** Time until a request head must be complete. */
   headMs: number;
-  /** Of clients, at once, where the files that may be open are enough. */
+  /** Concurrent client connections, if the limit of open files allows. */
   connections: number;
-  /** Requests under way on one connection of HTTP/2. */
   streams: number;
-  /** How often open connections are asked for anew. */
+  /** Interval of access rechecks. */
   revocationMs: number;
-  /** What runs when `stop` is called may go on for as long. */
+  /** Time for running requests after `stop`. */
   stopGraceMs: number;
 }
 
@@ -29,7 +28,7 @@ export const defaultGatewayLimits: GatewayLimits = {
   handshakeMs: 60_000,
   halfOpenMs: 120_000,
   clientIdleMs: 600_000,
-  // Notebooks and language models think for hours, and WebSockets are silent for days.
+  // Notebooks and language models compute for hours; WebSockets are silent for days.
   instanceIdleMs: 0,
   tunnelIdleMs: 0,
   idleClientMs: 65_000,

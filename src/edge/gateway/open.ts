@@ -11,24 +11,24 @@ export interface OpenDeps {
   apiOrigin: () => string;
 }
 
-export interface OpenVisit {
+export interface OpenRequest {
   req: ClientRequest;
   res: ClientResponse;
   head: Head;
   query: string;
-  /** The port whose own host it is; null: the gateway's. */
+  /** Port whose own host was addressed; null: the gateway's host. */
   at: { instanceId: string; port: number } | null;
   ownOrigin: string;
 }
 
-export async function open(deps: OpenDeps, visit: OpenVisit): Promise<void> {
-  const { req, res, head } = visit;
-  const answer = await answerOpen(deps, visit);
+export async function open(deps: OpenDeps, authRequest: OpenRequest): Promise<void> {
+  const { req, res, head } = authRequest;
+  const answer = await answerOpen(deps, authRequest);
   sendAnswer(req, res, answer, head.accept);
 }
 
-async function answerOpen(deps: OpenDeps, { req, head, query, at, ownOrigin }: OpenVisit): Promise<Answer> {
-  // A HEAD by a previewer of links must not spend the key.
+async function answerOpen(deps: OpenDeps, { req, head, query, at, ownOrigin }: OpenRequest): Promise<Answer> {
+  // A HEAD of a link previewer must not consume the key.
   if (req.method !== 'GET') return { ...badRequest('the link is opened with GET', 405), headers: ['Allow', 'GET'] };
   const search = new URLSearchParams(query);
   const key = search.get('key');
@@ -37,10 +37,10 @@ async function answerOpen(deps: OpenDeps, { req, head, query, at, ownOrigin }: O
   if (key === null || key === '')
     return badRequest('the link has no key: take the whole link that the console or the API gave');
   if (portText !== null && port === null) return badRequest('the port of the link is not a number from 1 to 65535');
-  if (openedByStrangers(deps.apiOrigin(), head, ownOrigin)) return confirmation(at, key, port);
+  if (openedByOtherOrigin(deps.apiOrigin(), head, ownOrigin)) return confirmation(at, key, port);
   const redeemed = await deps.forwarding.redeem(key);
   if (redeemed === null) return spent(deps.apiOrigin());
-  // The host of one instance is no place to open another's.
+  // An instance's host must not open another instance.
   if (at !== null && redeemed.instanceId !== at.instanceId) return spent(deps.apiOrigin());
   const place =
     at !== null
@@ -51,7 +51,7 @@ async function answerOpen(deps: OpenDeps, { req, head, query, at, ownOrigin }: O
   const headers = ['Location', place, 'Set-Cookie', sessionCookie(redeemed.session, isSecure(ownOrigin))];
   const before = sessionSecretOf(head.cookies, isSecure(ownOrigin));
   const accountBefore = before === null ? null : ((await deps.forwarding.session(before))?.accountId ?? null);
-  // Not the cookies: they belong to the host, and so to the console as well.
+  // Not cookies: the console on the same host needs its own.
   if (accountBefore !== redeemed.accountId) headers.push('Clear-Site-Data', '"cache", "storage"');
   return {
     status: 303,
@@ -63,11 +63,9 @@ async function answerOpen(deps: OpenDeps, { req, head, query, at, ownOrigin }: O
 }
 
 /**
- * A page of another origin made the browser come: also one of the same site, as ports of strangers on hosts of their own are. The console
- * may, wherever it is served; what runs in a sandbox here may not.
- * Browsers tell only over TLS or on this machine; elsewhere the Referer is all there is, and it may be left out.
+ * Whether another origin's page triggered the request. Without Sec-Fetch-* only the Referer tells.
  */
-function openedByStrangers(apiOrigin: string, { fetchSite, referer }: Head, ownOrigin: string): boolean {
+function openedByOtherOrigin(apiOrigin: string, { fetchSite, referer }: Head, ownOrigin: string): boolean {
   if (fetchSite === 'none' || fetchSite === 'same-origin') return false;
   const from = originOf(referer);
   if (from === apiOrigin) return false;
@@ -79,7 +77,7 @@ const originOf = (referer: string | null): string | null => {
   return URL.canParse(referer) ? new URL(referer).origin : 'unreadable';
 };
 
-const confirmation = (at: OpenVisit['at'], key: string, port: number | null): Answer => ({
+const confirmation = (at: OpenRequest['at'], key: string, port: number | null): Answer => ({
   status: 200,
   code: 'forbidden',
   title: 'Open this instance?',

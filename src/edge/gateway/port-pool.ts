@@ -1,4 +1,4 @@
-/** The connections to one port of one instance: those at rest are used again, the last used first, so that what nobody needs grows old. */
+/** Connections to one port of one instance, reused last-in first-out so that surplus ones age. */
 import type { Duplex } from 'node:stream';
 import type { InstanceId } from '../../domain/ids.ts';
 import { InstanceConnection, type ConnectionDeps } from './instance-connection.ts';
@@ -6,10 +6,9 @@ import { InstanceConnection, type ConnectionDeps } from './instance-connection.t
 export class PortPool {
   readonly instanceId: InstanceId;
   readonly port: number;
-  /** Requests and tunnels under way. */
   active = 0;
   usedAtMs: number;
-  /** When the port was first found closed, since it last answered. */
+  /** When the port was first found closed since it last answered. */
   closedSinceMs: number | null = null;
   readonly #dial: (pool: PortPool) => Promise<Duplex>;
   readonly #deps: ConnectionDeps;
@@ -18,7 +17,7 @@ export class PortPool {
 
   constructor(
     { instanceId, port }: { instanceId: InstanceId; port: number },
-    deps: Omit<ConnectionDeps, 'onRest' | 'onGone'> & { dial: (pool: PortPool) => Promise<Duplex> },
+    deps: Omit<ConnectionDeps, 'onIdle' | 'onGone'> & { dial: (pool: PortPool) => Promise<Duplex> },
   ) {
     this.instanceId = instanceId;
     this.port = port;
@@ -26,18 +25,17 @@ export class PortPool {
     this.#dial = deps.dial;
     this.#deps = {
       ...deps,
-      onRest: (connection) => void this.#resting.push(connection),
+      onIdle: (connection) => void this.#resting.push(connection),
       onGone: (connection) => this.#forget(connection),
     };
   }
 
-  /** A connection of its own, for whoever knows what to say on it. */
+  /** Dials a raw connection for a tunnel. */
   dial(): Promise<Duplex> {
     return this.#dial(this);
   }
 
-  /** One at rest that is still good; null when there is none. */
-  rested(): InstanceConnection | null {
+  takeIdle(): InstanceConnection | null {
     for (let found = this.#resting.pop(); found !== undefined; found = this.#resting.pop()) {
       if (found.isGood()) return found;
       found.destroy();

@@ -1,24 +1,21 @@
 /**
- * The body of a client's request on its way to an instance: as much is read as the instance takes. Of HTTP/1.1 the connection is stopped, and
- * what came until then is held in one piece: Node stops a request by its bytes, and 64 KiB of chunks of one byte would be megabytes of pieces.
+ * Streams a client's body to an instance with backpressure. Joins small chunks: Node pauses by
+ * bytes, and 64 KiB of one-byte chunks would cost megabytes.
  */
 import type { ClientRequest } from './client-exchange.ts';
 import type { InstanceConnection } from './instance-connection.ts';
 
-/** Smaller ones are joined to what else comes in the same piece. */
 const SMALL_BYTES = 1_024;
 
 export class RequestBody {
-  /** Its length is not known: it goes in chunks. */
+  /** True if the length is unknown. */
   readonly chunked: boolean;
-  /** Grows with each piece that comes or is taken. */
+  /** Grows with each chunk that arrives or is taken. */
   moves = 0;
-  /** The instance has not taken what it was given. */
   #isFull = false;
-  /** Small pieces of what is coming just now, and what came while it was full. */
-  #held: Buffer[] = [];
+  /** Small chunks, and chunks that arrived while the instance's buffer was full. */
+  #buffered: Buffer[] = [];
   #gathers = false;
-  /** All has come, and some of it is held. */
   #endWaits = false;
   readonly #req: ClientRequest;
   #left: number;
@@ -29,7 +26,7 @@ export class RequestBody {
     if (!this.#req.complete) this.#connection?.destroy(new Error('the client broke off its request'));
   };
 
-  /** `contentLength`: as the client said it; null for a body that ends by itself. */
+  /** `contentLength`: as sent by the client; null for chunked bodies. */
   constructor(req: ClientRequest, contentLength: string | null) {
     this.#req = req;
     this.chunked = contentLength === null;
@@ -49,10 +46,9 @@ export class RequestBody {
     this.#req.resume();
   }
 
-  /** Nobody wants the rest. */
   stop(): void {
     this.#connection = null;
-    this.#held = [];
+    this.#buffered = [];
     this.#req.off('data', this.#onData);
     this.#req.off('end', this.#onEnd);
     this.#req.off('close', this.#onClose);
@@ -64,29 +60,30 @@ export class RequestBody {
     if (connection === null || chunk.length === 0) return;
     this.moves += 1;
     this.#left -= chunk.length;
-    // Both HTTPs hold a client to the length that it said: what is more would be another request inside.
+    // Node enforces the length; a surplus would be parsed as another request.
     if (this.#left < 0) {
       connection.destroy(new Error('a body longer than its length'));
       return;
     }
-    if (!this.#isFull && this.#held.length === 0 && chunk.length >= SMALL_BYTES) return this.#give(connection, chunk);
-    this.#held.push(chunk);
+    if (!this.#isFull && this.#buffered.length === 0 && chunk.length >= SMALL_BYTES)
+      return this.#give(connection, chunk);
+    this.#buffered.push(chunk);
     if (this.#gathers) return;
     this.#gathers = true;
     setImmediate(() => this.#gather());
   }
 
-  /** Once the piece in hand is read: ticks pass between its chunks. */
+  /** Flushes after the current piece: ticks pass between its chunks. */
   #gather(): void {
     this.#gathers = false;
-    if (!this.#isFull) this.#giveHeld();
-    else if (this.#held.length > 1) this.#held = [Buffer.concat(this.#held)];
+    if (!this.#isFull) this.#flushBuffered();
+    else if (this.#buffered.length > 1) this.#buffered = [Buffer.concat(this.#buffered)];
   }
 
-  #giveHeld(): void {
-    const held = this.#held;
-    this.#held = [];
-    if (this.#connection !== null && held.length > 0) this.#give(this.#connection, Buffer.concat(held));
+  #flushBuffered(): void {
+    const buffered = this.#buffered;
+    this.#buffered = [];
+    if (this.#connection !== null && buffered.length > 0) this.#give(this.#connection, Buffer.concat(buffered));
   }
 
   #give(connection: InstanceConnection, chunk: Buffer): void {
@@ -97,7 +94,7 @@ export class RequestBody {
       this.#isFull = false;
       this.moves += 1;
       if (this.#connection === null) return;
-      this.#giveHeld();
+      this.#flushBuffered();
       if (this.#isFull) return;
       if (this.#endWaits) this.#end();
       else this.#goOn();
@@ -106,7 +103,7 @@ export class RequestBody {
 
   #halt(): void {
     if (isFramed(this.#req)) return void this.#req.pause();
-    // Not within the piece in hand: Node would read on at its end.
+    // Not within the current piece: Node would continue reading at its end.
     setImmediate(() => {
       if (this.#isFull && this.#connection !== null && !this.#req.complete) this.#req.socket.pause();
     });
@@ -120,8 +117,8 @@ export class RequestBody {
   #end(): void {
     const connection = this.#connection;
     if (connection === null || !this.#req.complete) return;
-    if (!this.#isFull) this.#giveHeld();
-    this.#endWaits = this.#held.length > 0;
+    if (!this.#isFull) this.#flushBuffered();
+    this.#endWaits = this.#buffered.length > 0;
     if (this.#endWaits) return;
     if (this.chunked) connection.write('0\r\n\r\n');
     else if (this.#left > 0) connection.destroy(new Error('a body shorter than its length'));
@@ -129,7 +126,7 @@ export class RequestBody {
   }
 }
 
-/** Of HTTP/2: its connection is for other requests as well. */
+/** HTTP/2: the connection serves other requests too. */
 const isFramed = ({ httpVersion }: ClientRequest): boolean => httpVersion.startsWith('2');
 
 function passChunk(connection: InstanceConnection, chunk: Buffer): boolean {

@@ -1,14 +1,13 @@
-/** The head of a request, as it goes over the connection to an instance. */
 import type { RequestBody } from './request-body.ts';
 
-/** What would begin a line of its own: the parsers of both HTTPs let no such value in, and this is the last place to look. */
+/** Characters that could start a new line. Client parsers refuse them; this is the last check. */
 const UNSAFE = /[^\t\x20-\x7e\x80-\xff]/;
 const UNSAFE_IN_PATH = /[^\x21-\x7e\x80-\xff]/;
 
-/** Of methods that mean one: without a body they say so. */
+/** Methods that announce an empty body. */
 const MEANS_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH']);
 
-/** Throws for what is no head. `headers`: name, value …, with the length of the body if that is known. */
+/** Throws on invalid characters. `headers`: names and values, with the known body length. */
 export function requestHead(
   method: string,
   path: string,

@@ -1,32 +1,27 @@
-/**
- * The head of an instance's response: read strictly (RFC 9112), because where a body ends hangs on it, and what two readers could end
- * in two places is no response. Whoever writes such heads gets a 502 instead of the benefit of the doubt.
- */
+/** Parses a response head strictly (RFC 9112): a body with two possible ends gives 502. */
 export interface ResponseHead {
   status: number;
   reason: string;
-  /** Name, value, name, value …, as they came. */
   raw: string[];
   framing: Framing;
-  /** Whether another request may follow on the connection, once the body has ended by itself. */
+  /** Whether the connection is reusable after the body. */
   keepAlive: boolean;
-  /** `Keep-Alive: timeout`, in seconds; null where it is not said. */
+  /** `Keep-Alive: timeout` in seconds; null if absent. */
   keepAliveS: number | null;
 }
 
-/** How the body ends: after so many bytes, by its chunks, or with the connection. */
+/** Length in bytes, chunked, or until the connection ends. */
 export type Framing = number | 'chunked' | 'close';
 
-/** What is no HTTP/1 response. */
 export class ResponseFault extends Error {}
 
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-5]\d\d)(?: ([\t\x20-\x7e\x80-\xff]*))?$/;
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
-/** Control characters other than tab; and so line ends that are none. */
+/** Control characters except tab. */
 const BROKEN = /[^\t\x20-\x7e\x80-\xff]/;
 const TIMEOUT = /(?:^|[\s,])timeout=(\d{1,6})/i;
 
-/** `text`: up to the empty line, without it. `method`: of the request. */
+/** `text`: head without its empty line. `method`: of the request. */
 export function readResponseHead(text: string, method: string): ResponseHead {
   const firstEnd = text.indexOf('\r\n');
   const [, minor = '', digits = '', reason = ''] =
@@ -41,7 +36,7 @@ export function readResponseHead(text: string, method: string): ResponseHead {
   for (let at = 0; at + 1 < raw.length; at += 2) {
     const name = raw[at] ?? '';
     const value = raw[at + 1] ?? '';
-    // Most names are ruled out by their length alone.
+    // The length rules out most names.
     switch (name.length) {
       case 10:
         if (isName(name, 'connection')) keepAlive = staysOpen(value, keepAlive);
@@ -71,7 +66,7 @@ export function readResponseHead(text: string, method: string): ResponseHead {
   };
 }
 
-/** Lines of `name: value` from a place on, to the end; of a head or of a trailer. */
+/** Parses `name: value` lines of a head or trailer from an offset. */
 export function readFields(text: string, from: number): string[] {
   const raw: string[] = [];
   for (let at = from; at < text.length;) {
@@ -80,7 +75,7 @@ export function readFields(text: string, from: number): string[] {
     const colon = text.indexOf(':', at);
     if (colon < 0 || colon > end) throw new ResponseFault('a line that is no header');
     const name = text.slice(at, colon);
-    // A line that continues the last one begins with a space, and so is refused, too.
+    // Also refuses continuation lines, which begin with a space.
     if (!TOKEN.test(name)) throw new ResponseFault('a header whose name is none');
     const value = text.slice(colon + 1, end).trim();
     if (BROKEN.test(value)) throw new ResponseFault('control characters, or a line that does not end in CRLF');

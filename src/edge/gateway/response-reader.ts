@@ -1,12 +1,11 @@
-/** Reads the responses of one connection to an instance, one at a time, from pieces as they come. Pure: bytes in, calls out. */
+/** Parses consecutive responses of one connection from pieces. Pure: bytes in, calls out. */
 import { ChunkedBody } from './chunked-body.ts';
 import { readResponseHead, ResponseFault, type ResponseHead } from './response-head.ts';
 
 export interface ResponseSink {
-  /** With a status below 200 another one follows. */
+  /** After a 1xx head another one follows. */
   onHead(head: ResponseHead): void;
   onData(chunk: Buffer): void;
-  /** Name, value, name, value … */
   onEnd(trailers: string[]): void;
 }
 
@@ -18,17 +17,17 @@ export class ResponseReader {
   #method = 'GET';
   #mayUpgrade = false;
   #sink: ResponseSink | null = null;
-  /** Of a head that came in pieces. */
+  /** Beginning of a head that arrived in pieces. */
   #begun: Buffer | null = null;
   #chunked: ChunkedBody | null = null;
-  /** Bytes of the body to come: -1 within the head, `Infinity` until the connection ends. */
+  /** Body bytes left: -1 within the head, `Infinity` until the connection ends. */
   #left = -1;
 
   constructor(maxHeaderBytes: number) {
     this.#maxHeaderBytes = maxHeaderBytes;
   }
 
-  /** A response is expected, to a request of this method. `mayUpgrade`: what comes behind a 101 is handed on as data. */
+  /** Expects a response to a request of this method. `mayUpgrade`: bytes after a 101 are data. */
   expect(method: string, sink: ResponseSink, mayUpgrade = false): void {
     this.#mayUpgrade = mayUpgrade;
     this.#method = method;
@@ -36,7 +35,7 @@ export class ResponseReader {
     this.#left = -1;
   }
 
-  /** Throws a ResponseFault for what is no response, or one that nobody asked for. */
+  /** Throws ResponseFault on a malformed or unexpected response. */
   feed(piece: Buffer): void {
     let at = 0;
     while (at < piece.length) {
@@ -45,14 +44,13 @@ export class ResponseReader {
     }
   }
 
-  /** The instance has ended its side: whether that was the end of a response that ends so. */
+  /** The instance ended its side. Returns whether that completes the response. */
   end(): boolean {
     if (this.#sink === null || this.#left !== Infinity || this.#chunked !== null) return false;
     this.#finish(this.#sink, NONE);
     return true;
   }
 
-  /** Where reading goes on. */
   #feedHead(piece: Buffer, at: number): number {
     const begun = this.#begun;
     const whole = begun === null ? piece : Buffer.concat([begun, piece.subarray(at)]);
@@ -60,7 +58,7 @@ export class ResponseReader {
     const end = whole.indexOf(HEAD_END, begun === null ? from : Math.max(0, begun.length - 3));
     if ((end < 0 ? whole.length : end) - from > this.#maxHeaderBytes) throw new ResponseFault('a head without end');
     if (end < 0) {
-      // A copy, as the piece may be a part of something large.
+      // A copy: the piece may be a slice of a large buffer.
       this.#begun = Buffer.from(whole.subarray(from));
       return piece.length;
     }

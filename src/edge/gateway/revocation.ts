@@ -1,18 +1,14 @@
-/**
- * A WebSocket lives for days, and a login does not. What stays open is asked for anew, at once where control says that something ended
- * and all of it from time to time, and cut when its session or link ended, its key was deleted, the port was set to less, or the
- * instance is gone or has another owner.
- */
+/** Revokes access of open connections: rechecks on a revocation and periodically, and cuts. */
 import { makeRechecker } from '../../async/recheck.ts';
-import { stillAdmitted } from './admission.ts';
-import type { AdmissionDeps, Evidence } from './admission.ts';
-import { Bag, type InBag } from './swap-remove-list.ts';
+import { isStillAuthorized } from './admission.ts';
+import type { AdmissionDeps, AccessGrant } from './admission.ts';
+import { SwapRemoveList, type ListItem } from './swap-remove-list.ts';
 import type { Forwarding, Log } from '../../control/index.ts';
-import type { Place } from './routing.ts';
+import type { PortAddress } from './routing.ts';
 
-export interface Live extends InBag {
-  readonly place: Place;
-  readonly evidence: Evidence;
+export interface OpenAccess extends ListItem {
+  readonly place: PortAddress;
+  readonly accessGrant: AccessGrant;
   readonly cut: () => void;
 }
 
@@ -21,7 +17,7 @@ interface RevocationDeps extends AdmissionDeps, Pick<Forwarding, 'onRevoked'> {
 }
 
 export class Revocation {
-  readonly #lives = new Bag<Live>();
+  readonly #open = new SwapRemoveList<OpenAccess>();
   readonly #deps: RevocationDeps;
   readonly #timer: NodeJS.Timeout;
   readonly #unfollow: () => void;
@@ -29,55 +25,55 @@ export class Revocation {
 
   constructor(deps: RevocationDeps, everyMs: number) {
     this.#deps = deps;
-    this.#timer = setInterval(() => void this.#pass(), everyMs);
+    this.#timer = setInterval(() => void this.#recheckAll(), everyMs);
     this.#timer.unref();
-    const recheck = makeRechecker((ids: ReadonlySet<string>) => this.#askAnew(this.#affectedBy(ids)));
+    const recheck = makeRechecker((ids: ReadonlySet<string>) => this.#recheck(this.#affectedBy(ids)));
     this.#unfollow = deps.onRevoked((ended) => {
       recheck('accountId' in ended ? ended.accountId : ended.instanceId);
     });
   }
 
-  watch(live: Live): void {
-    this.#lives.add(live);
+  watch(access: OpenAccess): void {
+    this.#open.add(access);
   }
 
-  done(live: Live): void {
-    this.#lives.delete(live);
+  done(access: OpenAccess): void {
+    this.#open.delete(access);
   }
 
-  /** What is open still is cut as well. */
+  /** Also cuts what is still open. */
   stop(): void {
     clearInterval(this.#timer);
     this.#unfollow();
-    for (const live of this.#lives.all()) live.cut();
+    for (const access of this.#open.all()) access.cut();
   }
 
-  async #pass(): Promise<void> {
+  async #recheckAll(): Promise<void> {
     if (this.#running) return;
     this.#running = true;
-    await this.#askAnew(this.#lives.all());
+    await this.#recheck(this.#open.all());
     this.#running = false;
   }
 
-  #affectedBy(ids: ReadonlySet<string>): Live[] {
-    const isAffected = ({ place, evidence }: Live): boolean =>
-      ids.has(place.instanceId) || ('accountId' in evidence && ids.has(evidence.accountId));
-    return this.#lives.all().filter(isAffected);
+  #affectedBy(ids: ReadonlySet<string>): OpenAccess[] {
+    const isAffected = ({ place, accessGrant }: OpenAccess): boolean =>
+      ids.has(place.instanceId) || ('accountId' in accessGrant && ids.has(accessGrant.accountId));
+    return this.#open.all().filter(isAffected);
   }
 
   /** Never rejects. */
-  async #askAnew(lives: readonly Live[]): Promise<void> {
-    // Many tabs hang on one session: each is asked for once.
+  async #recheck(all: readonly OpenAccess[]): Promise<void> {
+    // Checks each distinct credential once: many tabs share a session.
     const verdicts = new Map<string, boolean>();
     let unknown = 0;
     let why: unknown;
-    for (const live of lives) {
-      if (live.at < 0) continue;
-      const key = keyOf(live);
+    for (const access of all) {
+      if (access.at < 0) continue;
+      const key = keyOf(access);
       try {
-        const verdict = verdicts.get(key) ?? (await stillAdmitted(this.#deps, live.place, live.evidence));
+        const verdict = verdicts.get(key) ?? (await isStillAuthorized(this.#deps, access.place, access.accessGrant));
         verdicts.set(key, verdict);
-        if (!verdict && live.at >= 0) live.cut();
+        if (!verdict && access.at >= 0) access.cut();
       } catch (error) {
         unknown += 1;
         why ??= error;
@@ -86,23 +82,23 @@ export class Revocation {
     if (unknown === 0) return;
     this.#deps.log.warn(
       { err: why, connections: unknown },
-      'could not ask anew whether open connections may stay; they stay until the next time',
+      'could not recheck open connections; they stay until the next check',
     );
   }
 }
 
-function keyOf({ place: { instanceId, port, surface }, evidence }: Live): string {
-  const place = `${instanceId}:${port}:${surface}`;
-  switch (evidence.kind) {
+function keyOf({ place: { instanceId, port, mount }, accessGrant }: OpenAccess): string {
+  const place = `${instanceId}:${port}:${mount}`;
+  switch (accessGrant.kind) {
     case 'public':
       return place;
     case 'session':
-      return `${place}:s:${evidence.secret}`;
+      return `${place}:s:${accessGrant.secret}`;
     case 'credential':
-      return `${place}:c:${evidence.credential.kind === 'token' ? evidence.credential.token : evidence.credential.key}`;
+      return `${place}:c:${accessGrant.credential.kind === 'token' ? accessGrant.credential.token : accessGrant.credential.key}`;
     case 'share':
-      return `${place}:l:${evidence.token}`;
+      return `${place}:l:${accessGrant.token}`;
     default:
-      return evidence satisfies never;
+      return accessGrant satisfies never;
   }
 }

@@ -1,10 +1,6 @@
 /**
- * Which instance and port a request is for: a pure function from what the request line and the Host header say to one parsed
- * object. Authorisation, dialling and the path sent inward all read that object and never the text again, so that a request can't
- * be allowed for one instance and reach another.
- *
- * A port has a path (`/forward/<instanceId>/<port>/…`), and, where the operator has a wildcard domain, a name of its own
- * (`<port>-<instanceId>.<domain>`), and with that an origin of its own. Notebooks are told by their path.
+ * Parses request target and Host into instance and port. Authorization, dialing and upstream path
+ * use the parsed object, never the text: what is authorized is what is reached.
  */
 import { isInstanceId } from '../../domain/ids.ts';
 import type { InstanceId } from '../../domain/ids.ts';
@@ -12,24 +8,25 @@ import { NOTEBOOK_PORT } from '../../domain/ports.ts';
 
 export interface InstanceTarget {
   kind: 'instance';
-  /** `host`: by a name of its own, where all paths are the instance's, save those under `/.berth/`. */
-  surface: 'notebook' | 'forward' | 'host';
+  /** `host`: own host; all paths belong to the instance but `/.berth/`. */
+  mount: 'notebook' | 'forward' | 'host';
   instanceId: InstanceId;
   port: number;
-  /** What of the path is ours, without a slash at its end. Cookies of the instance are kept below it. */
+  /**
+   * The gateway's part of the path, without trailing slash; the scope of the instance's cookies.
+   */
   prefix: string;
-  /** Path and query as the instance gets them; starts with a slash. */
-  inwardPath: string;
-  /** The same address with the slash that relative links need, when the request lacks it. */
-  slashed: string | null;
+  /** Path and query for the instance; starts with a slash. */
+  upstreamPath: string;
+  /** The address with a trailing slash, if the request lacks it. */
+  withSlash: string | null;
 }
 
-/** What is kept of it for as long as a connection lasts. */
-export type Place = Pick<InstanceTarget, 'instanceId' | 'port' | 'surface'>;
+export type PortAddress = Pick<InstanceTarget, 'instanceId' | 'port' | 'mount'>;
 
 export type Target =
   | InstanceTarget
-  /** `at`: the port whose own host it is; null on the gateway's. */
+  /** `at`: port whose own host was addressed; null: the gateway's host. */
   | { kind: 'open'; query: string; at: { instanceId: InstanceId; port: number } | null }
   | { kind: 'home' }
   | { kind: 'unknown' }
@@ -39,7 +36,6 @@ const UNKNOWN: Target = { kind: 'unknown' };
 const INSTANCE_ID_LENGTH = 'notebook-'.length + 36;
 
 const OURS_ON_HOSTS = '/.berth/';
-/** Where a link of the API ends on the host of a port. */
 export const OPEN_ON_HOSTS = `${OURS_ON_HOSTS}open`;
 
 const SLASH = 0x2f;
@@ -47,7 +43,7 @@ const BACKSLASH = 0x5c;
 const DOT = 0x2e;
 const HASH = 0x23;
 
-/** `domain`: whose names lead to ports, in lower case and with its port if it has one; null: there is none. */
+/** `domain`: lower-case parent domain of port hosts; null in path mode. */
 export function targetOf(host: string, requestTarget: string, domain: string | null): Target {
   if (requestTarget.charCodeAt(0) !== SLASH) {
     return {
@@ -57,7 +53,7 @@ export function targetOf(host: string, requestTarget: string, domain: string | n
   }
   const mark = requestTarget.indexOf('?');
   const pathEnd = mark < 0 ? requestTarget.length : mark;
-  const why = whyUnsafe(requestTarget, pathEnd);
+  const why = unsafeReason(requestTarget, pathEnd);
   if (why !== null) return { kind: 'refused', why };
   if (domain !== null && host.length > domain.length && isBelow(host.toLowerCase(), domain))
     return hostTarget(host.slice(0, -domain.length - 1).toLowerCase(), requestTarget, mark);
@@ -72,7 +68,7 @@ export function targetOf(host: string, requestTarget: string, domain: string | n
 const isBelow = (host: string, domain: string): boolean =>
   host.endsWith(domain) && host.charCodeAt(host.length - domain.length - 1) === DOT;
 
-/** On a port's own host. What is ours there is below a name that nobody else uses. */
+/** Parses a port's own host. Berth's paths there are below a reserved name. */
 function hostTarget(label: string, whole: string, mark: number): Target {
   const hyphen = label.indexOf('-');
   const port = portOf(label.slice(0, Math.max(0, hyphen)));
@@ -83,7 +79,7 @@ function hostTarget(label: string, whole: string, mark: number): Target {
     if (path !== OPEN_ON_HOSTS) return UNKNOWN;
     return { kind: 'open', query: mark < 0 ? '' : whole.slice(mark + 1), at: { instanceId, port } };
   }
-  return { kind: 'instance', surface: 'host', instanceId, port, prefix: '', inwardPath: whole, slashed: null };
+  return { kind: 'instance', mount: 'host', instanceId, port, prefix: '', upstreamPath: whole, withSlash: null };
 }
 
 function notebookTarget(whole: string, pathEnd: number): Target {
@@ -94,12 +90,12 @@ function notebookTarget(whole: string, pathEnd: number): Target {
   const prefix = whole.slice(0, idEnd);
   return {
     kind: 'instance',
-    surface: 'notebook',
+    mount: 'notebook',
     instanceId,
     port: NOTEBOOK_PORT,
     prefix,
-    inwardPath: whole, // the notebook's own base_url is the same path
-    slashed: pathEnd === idEnd ? `${prefix}/${whole.slice(pathEnd)}` : null,
+    upstreamPath: whole,
+    withSlash: pathEnd === idEnd ? `${prefix}/${whole.slice(pathEnd)}` : null,
   };
 }
 
@@ -115,16 +111,16 @@ function forwardTarget(whole: string, pathEnd: number): Target {
   const rest = whole.slice(portEnd);
   return {
     kind: 'instance',
-    surface: 'forward',
+    mount: 'forward',
     instanceId,
     port,
     prefix,
-    inwardPath: portEnd === pathEnd ? `/${rest}` : rest,
-    slashed: portEnd === pathEnd ? `${prefix}/${rest}` : null,
+    upstreamPath: portEnd === pathEnd ? `/${rest}` : rest,
+    withSlash: portEnd === pathEnd ? `${prefix}/${rest}` : null,
   };
 }
 
-/** 1..65535 as people write it: one spelling for each port, so that a prefix names one thing. */
+/** Parses 1..65535 without leading zeros: one spelling per port. */
 export function portOf(text: string): number | null {
   if (text.length === 0 || text.length > 5 || text.charCodeAt(0) === 0x30) return null;
   let port = 0;
@@ -136,11 +132,8 @@ export function portOf(text: string): number | null {
   return port <= 65_535 ? port : null;
 }
 
-/**
- * What browsers would have resolved before sending (`..`, `%2e%2e`, a backslash) is refused, because whatever reads the path after
- * or before us may resolve it and mean another instance. Encoded slashes stay as they are: notebooks have them in file names.
- */
-function whyUnsafe(whole: string, pathEnd: number): string | null {
+/** Refuses what another server might resolve to another instance (`..`, `%2e%2e`, backslashes). */
+function unsafeReason(whole: string, pathEnd: number): string | null {
   let dots = false;
   for (let at = 0; at < pathEnd; at += 1) {
     const code = whole.charCodeAt(at);

@@ -1,13 +1,10 @@
-/**
- * Things under way, in no order. Not a Set: each request comes and goes, and the tables that a Set leaves behind as it does so hold on to
- * one another, so that the garbage of all requests outlives every quick collection.
- */
-export interface InBag {
-  /** Its place in the bag; -1: it is in none. It can be in one alone. */
+/** Unordered list with O(1) removal. A Set's retired tables retain garbage over collections. */
+export interface ListItem {
+  /** Index in the list; -1: in none. An item is in one list at most. */
   at: number;
 }
 
-export class Bag<One extends InBag> {
+export class SwapRemoveList<One extends ListItem> {
   readonly #all: One[] = [];
 
   add(one: One): void {
@@ -15,7 +12,6 @@ export class Bag<One extends InBag> {
     this.#all.push(one);
   }
 
-  /** One that is not in it is none the worse. */
   delete(one: One): void {
     if (one.at < 0) return;
     const last = this.#all.pop();
@@ -26,7 +22,7 @@ export class Bag<One extends InBag> {
     one.at = -1;
   }
 
-  /** As they are now. Each may leave while they are gone through: then its `at` is -1. */
+  /** A snapshot. Items that leave during iteration have `at` -1. */
   all(): One[] {
     return [...this.#all];
   }

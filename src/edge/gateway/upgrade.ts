@@ -1,31 +1,26 @@
 /**
- * WebSockets: one connection to the instance for each, on which the request is sent with a head of our making. Only a 101 makes a
- * tunnel; any other answer is passed on as the response it is and the connection closed, so that nobody gets a raw line to an
- * instance that did not agree to it. In a tunnel bytes are piped both ways, with an end passed as an end and an error as an end of
- * everything.
- *
- * Only `websocket` is upgraded. Other protocols, `h2c` above all, would carry further requests past every check of the gateway.
+ * WebSocket tunnels. Only a 101 makes a tunnel: nobody gets a raw connection to an instance that
+ * did not agree. Only `websocket` is upgraded; `h2c` would bypass every check.
  */
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { Admitted } from './admission.ts';
+import type { Authorized } from './admission.ts';
 import { sendRawAnswer } from './answers.ts';
 import { reset } from './client-exchange.ts';
 import { answerTo, type ExchangeLimits } from './forward.ts';
-import { outwardHeaders } from './downstream-headers.ts';
-import { Moving, type IdleWatch } from './idle.ts';
+import { downstreamHeaders } from './downstream-headers.ts';
+import { IdleWatched, type IdleWatch } from './idle.ts';
 import type { PortPool } from './port-pool.ts';
 import { requestHead } from './request-head.ts';
 import { ResponseFault, type ResponseHead } from './response-head.ts';
 import { ResponseReader, type ResponseSink } from './response-reader.ts';
 import type { InstanceTarget } from './routing.ts';
 
-export interface Tunnel {
+export interface TunnelRequest {
   client: Duplex;
-  /** What came of the client behind the head of its request. */
   early: Buffer;
   target: InstanceTarget;
-  admitted: Admitted;
+  authorized: Authorized;
   host: string;
   accept: string;
   headers: string[];
@@ -34,45 +29,44 @@ export interface Tunnel {
 }
 
 export interface TunnelLimits {
-  /** A tunnel on which nothing moves, either way, is closed after as long; 0: never. */
+  /** Idle limit of a tunnel; 0 disables. */
   tunnelIdleMs: number;
-  /** Until the instance must have answered the upgrade. */
+  /** Time for the instance to answer the upgrade. */
   handshakeMs: number;
-  /** A tunnel of which one side has ended is closed after as long. */
+  /** Time a half-closed tunnel may last. */
   halfOpenMs: number;
   maxHeaderBytes: number;
 }
 
-/** `onDone` is called once, when nothing of the tunnel is left. What opened it is not held for as long as it lasts. */
-export function tunnel(pool: PortPool, wish: Tunnel, onDone: () => void): void {
-  const { client, target, headers } = wish;
+/** `onDone` is called once, after the tunnel ended. The opening request is not retained. */
+export function tunnel(pool: PortPool, request: TunnelRequest, onDone: () => void): void {
+  const { client, target, headers } = request;
   if (client.closed) onDone();
   else client.once('close', onDone);
-  const head = requestHead('GET', target.inwardPath, [...headers, 'Upgrade', 'websocket'], null, 'Upgrade');
+  const head = requestHead('GET', target.upstreamPath, [...headers, 'Upgrade', 'websocket'], null, 'Upgrade');
   pool.dial().then(
     (upstream) => {
       endByError(upstream);
       if (client.destroyed) upstream.destroy();
-      else if (upstream.destroyed) refuse(wish, new Error('the connection ended at once'));
-      else new Handshake(upstream, wish).begin(head);
+      else if (upstream.destroyed) refuse(request, new Error('the connection ended at once'));
+      else new Handshake(upstream, request).begin(head);
     },
-    (error: unknown) => refuse(wish, error instanceof Error ? error : new Error(String(error))),
+    (error: unknown) => refuse(request, error instanceof Error ? error : new Error(String(error))),
   );
 }
 
-/** What it means to the client, the stages below say. */
 const endByError = (upstream: Duplex): void => void upstream.on('error', () => upstream.destroy());
 
-function refuse({ client, target, accept }: Tunnel, error: Error): void {
+function refuse({ client, target, accept }: TunnelRequest, error: Error): void {
   if (!client.destroyed) sendRawAnswer(client, answerTo(error, target), accept);
 }
 
 class Handshake implements ResponseSink {
   readonly #upstream: Duplex;
-  readonly #wish: Tunnel;
+  readonly #request: TunnelRequest;
   readonly #reader: ResponseReader;
   readonly #timer: NodeJS.Timeout;
-  readonly #moving: Moving;
+  readonly #moving: IdleWatched;
   #came: 'nothing' | 'upgrade' | 'head' | 'all' = 'nothing';
   readonly #onPiece = (piece: Buffer): void => this.#take(piece);
   readonly #onUpstreamEnd = (): void => {
@@ -82,40 +76,40 @@ class Handshake implements ResponseSink {
   readonly #onUpstreamClose = (): void => this.#fail(new Error('the instance closed the connection'));
   readonly #onClientClose = (): void => {
     clearTimeout(this.#timer);
-    this.#wish.idle.done(this.#moving);
+    this.#request.idle.done(this.#moving);
     this.#upstream.destroy();
   };
 
-  constructor(upstream: Duplex, wish: Tunnel) {
+  constructor(upstream: Duplex, request: TunnelRequest) {
     this.#upstream = upstream;
-    this.#wish = wish;
-    this.#reader = new ResponseReader(wish.limits.maxHeaderBytes);
-    this.#moving = new MovingAnswer(wish, () => this.#came === 'all');
-    this.#timer = setTimeout(() => this.#fail(new Error('no answer to the upgrade')), wish.limits.handshakeMs);
+    this.#request = request;
+    this.#reader = new ResponseReader(request.limits.maxHeaderBytes);
+    this.#moving = new MovingAnswer(request, () => this.#came === 'all');
+    this.#timer = setTimeout(() => this.#fail(new Error('no answer to the upgrade')), request.limits.handshakeMs);
   }
 
   begin(head: string): void {
-    this.#wish.client.once('close', this.#onClientClose);
+    this.#request.client.once('close', this.#onClientClose);
     this.#upstream.on('data', this.#onPiece).on('end', this.#onUpstreamEnd).on('close', this.#onUpstreamClose);
     this.#reader.expect('GET', this, true);
     this.#upstream.write(head, 'latin1');
   }
 
   onHead(head: ResponseHead): void {
-    const { client } = this.#wish;
+    const { client } = this.#request;
     if (head.status < 200 && head.status !== 101) return;
     if (head.status === 101 && protocolOf(head)?.toLowerCase() !== 'websocket')
       throw new ResponseFault('a switch to what was not asked for');
     clearTimeout(this.#timer);
     this.#came = head.status === 101 ? 'upgrade' : 'head';
-    if (this.#came === 'head') this.#wish.idle.watch(this.#moving);
-    // Whatever length another answer has, the connection ends with it.
+    if (this.#came === 'head') this.#request.idle.watch(this.#moving);
+    // Any other response ends the connection.
     const more = head.status === 101 ? ['Connection', 'Upgrade', 'Upgrade', 'websocket'] : ['Connection', 'close'];
-    client.write(headOf(head, this.#wish, more), 'latin1');
+    client.write(headOf(head, this.#request, more), 'latin1');
   }
 
   onData(chunk: Buffer): void {
-    const { client } = this.#wish;
+    const { client } = this.#request;
     if (client.write(chunk) || this.#came === 'upgrade') return;
     this.#upstream.pause();
     client.once('drain', () => this.#upstream.resume());
@@ -124,7 +118,7 @@ class Handshake implements ResponseSink {
   onEnd(): void {
     this.#came = 'all';
     this.#upstream.destroy();
-    this.#wish.client.end();
+    this.#request.client.end();
   }
 
   #take(piece: Buffer): void {
@@ -135,11 +129,11 @@ class Handshake implements ResponseSink {
       return;
     }
     if (this.#came !== 'upgrade') return;
-    const { client, early } = this.#wish;
+    const { client, early } = this.#request;
     client.off('close', this.#onClientClose);
     this.#upstream.off('data', this.#onPiece).off('end', this.#onUpstreamEnd).off('close', this.#onUpstreamClose);
     if (early.length > 0) this.#upstream.write(early);
-    pipeBoth(this.#upstream, this.#wish);
+    pipeBoth(this.#upstream, this.#request);
   }
 
   #fail(error: Error): void {
@@ -147,8 +141,8 @@ class Handshake implements ResponseSink {
     this.#upstream.destroy();
     const before = this.#came;
     this.#came = 'all';
-    if (before === 'nothing') refuse(this.#wish, error);
-    else if (before !== 'all') reset(this.#wish.client);
+    if (before === 'nothing') refuse(this.#request, error);
+    else if (before !== 'all') reset(this.#request.client);
   }
 }
 
@@ -157,8 +151,12 @@ function protocolOf({ raw }: ResponseHead): string | undefined {
   return undefined;
 }
 
-function headOf({ status, reason, raw }: ResponseHead, { target, admitted, host }: Tunnel, more: string[]): string {
-  const { headers } = outwardHeaders(raw, status, target, admitted.owner, host);
+function headOf(
+  { status, reason, raw }: ResponseHead,
+  { target, authorized, host }: TunnelRequest,
+  more: string[],
+): string {
+  const { headers } = downstreamHeaders(raw, status, target, authorized.owner, host);
   let head = `HTTP/1.1 ${status} ${reason.replace(/[^\t\x20-\x7e]/g, '')}\r\n`;
   for (const list of [headers, more]) {
     for (let at = 0; at + 1 < list.length; at += 2) head += `${list[at]}: ${list[at + 1]}\r\n`;
@@ -166,7 +164,7 @@ function headOf({ status, reason, raw }: ResponseHead, { target, admitted, host 
   return `${head}\r\n`;
 }
 
-/** As `pipe` does, in a third of its memory: an end as an end, and no more read than is taken. */
+/** Like `pipe` in a third of its memory. */
 function pass(from: Duplex, to: Duplex): void {
   const goOn = (): void => void from.resume();
   from.on('data', (chunk: Buffer) => {
@@ -177,7 +175,7 @@ function pass(from: Duplex, to: Duplex): void {
   from.on('end', () => to.end());
 }
 
-function pipeBoth(upstream: Duplex, { client, idle, limits }: Tunnel): void {
+function pipeBoth(upstream: Duplex, { client, idle, limits }: TunnelRequest): void {
   if (upstream instanceof Socket) upstream.setNoDelay(true).setKeepAlive(true, 60_000);
   let timer: NodeJS.Timeout | null = null;
   const half = (): void => {
@@ -195,7 +193,7 @@ function pipeBoth(upstream: Duplex, { client, idle, limits }: Tunnel): void {
     upstream.destroy();
   });
   upstream.once('close', () => {
-    // What was read of it may still wait to be written.
+    // Bytes may still wait to be written.
     if (upstream.readableEnded) client.end();
     else client.destroy();
   });
@@ -203,32 +201,32 @@ function pipeBoth(upstream: Duplex, { client, idle, limits }: Tunnel): void {
 
 const movesOf = (client: Duplex): number => (client instanceof Socket ? client.bytesRead + client.bytesWritten : 0);
 
-/** Of an instance that did not agree: who reads nothing of its answer, or never closes behind it, keeps a place of it. */
-class MovingAnswer extends Moving {
-  readonly #wish: Tunnel;
+/** A refused upgrade occupies a slot until the client has read the answer. */
+class MovingAnswer extends IdleWatched {
+  readonly #request: TunnelRequest;
   readonly #isWhole: () => boolean;
 
-  constructor(wish: Tunnel, isWhole: () => boolean) {
+  constructor(request: TunnelRequest, isWhole: () => boolean) {
     super();
-    this.#wish = wish;
+    this.#request = request;
     this.#isWhole = isWhole;
   }
 
   override moves(): number {
-    return movesOf(this.#wish.client);
+    return movesOf(this.#request.client);
   }
 
   override limitMs(): number {
-    const { client, limits } = this.#wish;
+    const { client, limits } = this.#request;
     return client.writableNeedDrain || this.#isWhole() ? limits.clientIdleMs : limits.instanceIdleMs;
   }
 
   override expire(): void {
-    reset(this.#wish.client);
+    reset(this.#request.client);
   }
 }
 
-class MovingTunnel extends Moving {
+class MovingTunnel extends IdleWatched {
   readonly #client: Duplex;
   readonly #limits: TunnelLimits;
 

@@ -1,23 +1,24 @@
-/** The head of a request as the instance gets it: what ends at the gateway is taken off, what the gateway vouches for is put on. */
+/**
+ * Rewrites a request head for the instance: hop-by-hop headers and credentials out, X-Forwarded in.
+ */
 import { isIPv6 } from 'node:net';
 import type { BlockList } from 'node:net';
-import type { Admitted } from './admission.ts';
-import { inwardCookie } from './cookies.ts';
+import type { Authorized } from './admission.ts';
+import { upstreamCookie } from './cookies.ts';
 import { holdsOurs } from './credentials.ts';
 import type { Head } from './head.ts';
 import type { InstanceTarget } from './routing.ts';
 import { SHARE_PARAMETER } from './share-token.ts';
 
-/** Who sent the request, as far as the gateway can vouch for it. */
 export interface Sender {
   address: string;
   proto: 'http' | 'https';
   host: string;
-  /** What a trusted proxy before us said of the way before it; null when none is trusted. */
+  /** `X-Forwarded-For` of a trusted proxy, else null. */
   forwardedFor: string | null;
 }
 
-/** RFC 9110 §7.6.1, with what browsers and old clients send besides. `Expect` is answered here, and so ends here. */
+/** Hop-by-hop headers (RFC 9110 §7.6.1) and old variants. The gateway answers `Expect` itself. */
 const ENDS_HERE: ReadonlySet<string> = new Set([
   'connection',
   'keep-alive',
@@ -35,11 +36,10 @@ const ENDS_HERE: ReadonlySet<string> = new Set([
   'x-berth-share',
 ]);
 
-/** The other end of a client's connection: the same for all that comes over it. */
 export interface Peer {
   address: string;
   proto: 'http' | 'https';
-  /** What it says of the way before it is believed. */
+  /** Its `X-Forwarded-*` headers count. */
   trusted: boolean;
 }
 
@@ -65,33 +65,33 @@ export function senderOf(head: Head, { address, proto, trusted }: Peer): Sender 
 
 const firstOf = (list: string | null): string | null => list?.split(',')[0]?.trim().toLowerCase() ?? null;
 
-export function inwardHeaders(
+export function upstreamHeaders(
   head: Head,
   target: InstanceTarget,
-  admitted: Admitted,
+  authorized: Authorized,
   sender: Sender,
   issuer: string,
 ): string[] {
   const { raw, names, connection } = head;
   const headers: string[] = [];
-  const notebook = target.surface === 'notebook';
-  const withoutCredentials = notebook || admitted.evidence.kind === 'credential';
+  const notebook = target.mount === 'notebook';
+  const withoutCredentials = notebook || authorized.accessGrant.kind === 'credential';
   for (let at = 0; at < names.length; at += 1) {
     const name = names[at] ?? '';
     const value = raw[2 * at + 1] ?? '';
     if (ENDS_HERE.has(name) || isForwardedFamily(name)) continue;
     if (connection.length > 0 && name !== 'host' && name !== 'content-length' && connection.includes(name)) continue;
-    // Of who followed a link out of an address that still had its token.
+    // The Referer of a page whose URL still had its token.
     if (name === 'referer' && value.includes(SHARE_PARAMETER)) continue;
     if (name === 'cookie') {
-      const kept = inwardCookie(value);
-      if (kept !== null) headers.push('cookie', kept);
+      const rest = upstreamCookie(value);
+      if (rest !== null) headers.push('cookie', rest);
     } else if (name === 'authorization' || name === 'x-api-key') {
       if (!withoutCredentials && !holdsOurs(value, issuer)) headers.push(raw[2 * at] ?? name, value);
     } else headers.push(raw[2 * at] ?? name, value);
   }
-  if (notebook) headers.push('Authorization', `token ${admitted.route.notebookToken}`);
-  if (target.surface === 'forward') headers.push('X-Forwarded-Prefix', target.prefix);
+  if (notebook) headers.push('Authorization', `token ${authorized.route.notebookToken}`);
+  if (target.mount === 'forward') headers.push('X-Forwarded-Prefix', target.prefix);
   const { address, proto, host, forwardedFor } = sender;
   headers.push('X-Forwarded-For', forwardedFor === null ? address : `${forwardedFor}, ${address}`);
   headers.push('X-Forwarded-Proto', proto, 'X-Forwarded-Host', host);
@@ -99,10 +99,7 @@ export function inwardHeaders(
   return headers;
 }
 
-/**
- * CGI-like servers read `_` as `-`, so a spelling with `_` would get past everything that is checked by name here; nothing
- * well-meant is sent that way.
- */
+/** CGI-like servers read `_` as `-`, which would bypass checks by name. */
 function isForwardedFamily(name: string): boolean {
   if (name.startsWith('x-forwarded-')) return true;
   if (!name.includes('_')) return false;

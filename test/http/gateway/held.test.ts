@@ -4,7 +4,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
 import { makeVerifiedCache } from '../../../src/control/access/verified-cache.ts';
-import { lasting, type Evidence } from '../../../src/edge/gateway/admission.ts';
+import { detachedCopy, type AccessGrant } from '../../../src/edge/gateway/admission.ts';
 import { Credentials } from '../../../src/edge/gateway/credentials.ts';
 import { makeCache } from '../../../src/async/cache.ts';
 import { ALICE, idOf, ISSUER, jwtOf, onCleanup, serveTcp, start, until } from './harness.ts';
@@ -36,7 +36,7 @@ async function held(keep: (secret: string) => unknown): Promise<number> {
   return bytes;
 }
 
-const asCredential = (secret: string, kind: 'token' | 'apiKey'): Evidence => ({
+const asCredential = (secret: string, kind: 'token' | 'apiKey'): AccessGrant => ({
   kind: 'credential',
   credential: kind === 'token' ? { kind, token: secret } : { kind, key: secret },
   accountId: ALICE,
@@ -45,10 +45,10 @@ const asCredential = (secret: string, kind: 'token' | 'apiKey'): Evidence => ({
 test('a secret that was cut from a header holds on to all of it, and what is kept of one does not', async () => {
   expect(await held((secret) => ({ secret }))).toBeGreaterThan(MOST_HELD_BYTES);
   const keeps: [string, (secret: string) => unknown][] = [
-    ['session', (secret) => lasting({ kind: 'session', secret, accountId: ALICE })],
-    ['share', (secret) => lasting({ kind: 'share', token: secret })],
-    ['token', (secret) => lasting(asCredential(secret, 'token'))],
-    ['key', (secret) => lasting(asCredential(secret, 'apiKey'))],
+    ['session', (secret) => detachedCopy({ kind: 'session', secret, accountId: ALICE })],
+    ['share', (secret) => detachedCopy({ kind: 'share', token: secret })],
+    ['token', (secret) => detachedCopy(asCredential(secret, 'token'))],
+    ['key', (secret) => detachedCopy(asCredential(secret, 'apiKey'))],
   ];
   for (const [name, keep] of keeps) expect(await held(keep), name).toBeLessThan(MOST_HELD_BYTES);
 });

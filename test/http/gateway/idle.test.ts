@@ -5,7 +5,7 @@ import { connect, type Socket } from 'node:net';
 import { generate } from 'selfsigned';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { GatewayLimits } from '../../../src/edge/gateway/limits.ts';
-import { IdleWatch, Moving } from '../../../src/edge/gateway/idle.ts';
+import { IdleWatch, IdleWatched } from '../../../src/edge/gateway/idle.ts';
 import { ask, idOf, onCleanup, serve, serveTcp, start, until, type Harness } from './harness.ts';
 
 const A = idOf('a');
@@ -47,7 +47,7 @@ test('what moves may go on, what stands still ends at its own limit, and what ha
   const limits = { a: 100, b: 100, c: 0 };
   for (const name of ['a', 'b', 'c'] as const)
     watch.watch(
-      new (class extends Moving {
+      new (class extends IdleWatched {
         override moves = () => moved[name];
         override limitMs = () => limits[name];
         override expire = () => void ended.push(name);

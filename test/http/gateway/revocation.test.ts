@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { GatewayRoute } from '../../../src/control/index.ts';
 import type { RevocationSubject } from '../../../src/control/routing/gateway-types.ts';
-import { Revocation, type Live } from '../../../src/edge/gateway/revocation.ts';
+import { Revocation, type OpenAccess } from '../../../src/edge/gateway/revocation.ts';
 import { ALICE, API_ORIGIN, idOf, onCleanup, until } from './harness.ts';
 
 const ids = ['1', '2', '3', '4', '5'].map(idOf);
@@ -17,9 +17,9 @@ const routeOf = (instanceId: GatewayRoute['instanceId']): GatewayRoute => ({
   notebookToken: '',
 });
 
-const liveAt = (instanceId: GatewayRoute['instanceId'], cut: string[]): Live => ({
-  place: { instanceId, port: 80, surface: 'forward' },
-  evidence: { kind: 'public' },
+const liveAt = (instanceId: GatewayRoute['instanceId'], cut: string[]): OpenAccess => ({
+  place: { instanceId, port: 80, mount: 'forward' },
+  accessGrant: { kind: 'public' },
   cut: () => void cut.push(instanceId),
   at: -1,
 });

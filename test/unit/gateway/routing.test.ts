@@ -133,14 +133,14 @@ test('whatever resolves a path before or after the gateway finds the same instan
       if (target.kind !== 'instance') return;
       found += 1;
       expect(path.startsWith(target.prefix)).toBe(true);
-      expect(target.inwardPath.startsWith('/')).toBe(true);
+      expect(target.upstreamPath.startsWith('/')).toBe(true);
       // What a browser or a proxy makes of it.
       const resolved = new URL(`http://h${path}`).pathname;
       expect(resolved === target.prefix || resolved.startsWith(`${target.prefix}/`)).toBe(true);
       expect(targetOf('h', resolved, null)).toMatchObject({
         instanceId: target.instanceId,
         port: target.port,
-        surface: target.surface,
+        surface: target.mount,
       });
     }),
     { numRuns: 20_000 },
