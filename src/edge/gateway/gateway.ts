@@ -15,9 +15,7 @@
  * HTTP/2 clients pass the same way: `http2.ts` maps streams to `client-exchange.ts`.
  * Behavior and limits: `docs/reference/gateway.md`.
  */
-import { createServer } from 'node:http';
-import type { IncomingMessage, Server, ServerOptions } from 'node:http';
-import { createServer as createTlsServer } from 'node:https';
+import type { IncomingMessage, Server } from 'node:http';
 import { BlockList, isIPv6 } from 'node:net';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
@@ -56,6 +54,7 @@ import type { PortPool } from './port-pool.ts';
 import { upstreamHeaders, peerOf, senderOf } from './upstream-headers.ts';
 import type { Peer, Sender } from './upstream-headers.ts';
 import { defaultGatewayLimits, type GatewayLimits } from './limits.ts';
+import { makeListener, type GatewayTls } from './listener.ts';
 import { open } from './open.ts';
 import { addressWithout, isNavigation, takeShareToken } from './share-token.ts';
 import { Revocation } from './revocation.ts';
@@ -63,11 +62,6 @@ import type { OpenAccess } from './revocation.ts';
 import { targetOf } from './routing.ts';
 import type { InstanceTarget, PortAddress } from './routing.ts';
 import { tunnel } from './upgrade.ts';
-
-export interface GatewayTls {
-  first: { cert: string; key: string };
-  follow: (taken: (pair: { cert: string; key: string }) => void) => void;
-}
 
 export interface GatewayDeps {
   forwarding: Forwarding;
@@ -205,24 +199,7 @@ export class Gateway {
   }
 
   #makeServer(): Server {
-    const limits = this.#limits;
-    const options: ServerOptions = {
-      maxHeaderSize: limits.maxHeaderBytes,
-      headersTimeout: limits.headMs,
-      // Bodies have no time limit.
-      requestTimeout: 0,
-      keepAliveTimeout: limits.idleClientMs,
-      connectionsCheckingInterval: 5_000,
-      keepAlive: true,
-      keepAliveInitialDelay: 60_000,
-      noDelay: true,
-      insecureHTTPParser: false,
-      shouldUpgradeCallback: (req) => req.method === 'GET' && req.headers.upgrade?.toLowerCase() === 'websocket',
-    };
-    const tls = this.#deps.tls && { ...this.#deps.tls, handshakeTimeout: limits.headMs };
-    const server = serverOf(options, tls, (socket) => this.#http2.serve(socket));
-    // Node silently drops headers over its count limit; `maxHeaderSize` bounds them already.
-    server.maxHeadersCount = 0;
+    const server = makeListener(this.#limits, this.#deps.tls, (socket) => this.#http2.serve(socket));
     server.on('request', (req, res) => void this.#onRequest(req, res, false));
     server.on('checkContinue', (req: ClientRequest, res: ClientResponse) => void this.#onRequest(req, res, true));
     server.on('checkExpectation', (req: ClientRequest, res: ClientResponse) => {
@@ -471,29 +448,6 @@ export class Gateway {
     const { origin, scheme } = this.#publicOrigin;
     return isOfPort ? `${scheme}//${sender.host.toLowerCase()}` : origin;
   }
-}
-
-/** TLS clients choose HTTP/2 or HTTP/1.1 by ALPN; the default is HTTP/1.1. */
-function serverOf(
-  options: ServerOptions,
-  tls: (GatewayTls & { handshakeTimeout: number }) | undefined,
-  serveHttp2: (socket: TLSSocket) => void,
-): Server {
-  if (tls === undefined) return createServer(options);
-  const { handshakeTimeout } = tls;
-  const ALPNProtocols = ['h2', 'http/1.1'];
-  const server = createTlsServer({ ...options, ...tls.first, minVersion: 'TLSv1.2', ALPNProtocols, handshakeTimeout });
-  tls.follow((pair) => server.setSecureContext({ ...pair, minVersion: 'TLSv1.2' }));
-  // Otherwise Node emits 'clientError' too, and an answer is impossible without a handshake.
-  server.removeAllListeners('tlsClientError');
-  server.on('tlsClientError', (_error, socket) => socket.destroy());
-  const serveHttp1 = server.listeners('secureConnection');
-  server.removeAllListeners('secureConnection');
-  server.on('secureConnection', (socket) => {
-    if (socket.alpnProtocol === 'h2') serveHttp2(socket);
-    else for (const serve of serveHttp1) Reflect.apply(serve, server, [socket]);
-  });
-  return server;
 }
 
 /** A notebook page polls and keeps WebSockets open even when nobody uses it. */

@@ -1,0 +1,55 @@
+/** The gateway's HTTP/1.1 server. TLS clients choose HTTP/2 or HTTP/1.1 by ALPN; the default is HTTP/1.1. */
+import { createServer, type Server, type ServerOptions } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+import type { TLSSocket } from 'node:tls';
+import type { GatewayLimits } from './limits.ts';
+
+export interface GatewayTls {
+  first: { cert: string; key: string };
+  follow: (taken: (pair: { cert: string; key: string }) => void) => void;
+}
+
+export function makeListener(
+  limits: Pick<GatewayLimits, 'maxHeaderBytes' | 'headMs' | 'idleClientMs'>,
+  tls: GatewayTls | undefined,
+  serveHttp2: (socket: TLSSocket) => void,
+): Server {
+  const options: ServerOptions = {
+    maxHeaderSize: limits.maxHeaderBytes,
+    headersTimeout: limits.headMs,
+    // Bodies have no time limit.
+    requestTimeout: 0,
+    keepAliveTimeout: limits.idleClientMs,
+    connectionsCheckingInterval: 5_000,
+    keepAlive: true,
+    keepAliveInitialDelay: 60_000,
+    noDelay: true,
+    insecureHTTPParser: false,
+    shouldUpgradeCallback: (req) => req.method === 'GET' && req.headers.upgrade?.toLowerCase() === 'websocket',
+  };
+  const server = tls === undefined ? createServer(options) : tlsServer(options, tls, limits.headMs, serveHttp2);
+  // Node silently drops headers over its count limit; `maxHeaderSize` bounds them already.
+  server.maxHeadersCount = 0;
+  return server;
+}
+
+function tlsServer(
+  options: ServerOptions,
+  tls: GatewayTls,
+  handshakeTimeout: number,
+  serveHttp2: (socket: TLSSocket) => void,
+): Server {
+  const ALPNProtocols = ['h2', 'http/1.1'];
+  const server = createTlsServer({ ...options, ...tls.first, minVersion: 'TLSv1.2', ALPNProtocols, handshakeTimeout });
+  tls.follow((pair) => server.setSecureContext({ ...pair, minVersion: 'TLSv1.2' }));
+  // Otherwise Node emits 'clientError' too, and an answer is impossible without a handshake.
+  server.removeAllListeners('tlsClientError');
+  server.on('tlsClientError', (_error, socket) => socket.destroy());
+  const serveHttp1 = server.listeners('secureConnection');
+  server.removeAllListeners('secureConnection');
+  server.on('secureConnection', (socket) => {
+    if (socket.alpnProtocol === 'h2') serveHttp2(socket);
+    else for (const serve of serveHttp1) Reflect.apply(serve, server, [socket]);
+  });
+  return server;
+}
