@@ -12,6 +12,7 @@ import { makeGateway, type GatewayDeps } from '../edge/gateway/gateway.ts';
 import { followLink } from '../edge/link/follow.ts';
 import { serveTerminals } from '../edge/link/serve-terminals.ts';
 import { makeSshFronts, type SshFronts } from '../edge/ssh/fronts.ts';
+import { checkSsh2 } from '../edge/ssh/ssh2-inside.ts';
 import { addressesOf } from './addresses.ts';
 import type { Config } from './config.ts';
 import { makeEngine } from './drivers.ts';
@@ -79,6 +80,7 @@ export async function startGateway({ config, log }: { config: Config; log: Logge
   const engine = await makeEngine(config, issuer, log);
   late.dial = (id, port, signal) => engine.dial(id, port, signal);
   const { forwarding, authenticate } = following;
+  await checkSsh2();
   const fronts = makeSshFronts({ backend: engine, access: forwarding.ssh, log, files: await sshFiles() });
   late.fronts = fronts;
   for (const told of before) fronts.update(told);

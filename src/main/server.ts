@@ -18,6 +18,7 @@ import { makeApi } from '../edge/http/api.ts';
 import { askTerminals } from '../edge/link/ask-terminals.ts';
 import { serveLink } from '../edge/link/serve.ts';
 import { makeSshFronts } from '../edge/ssh/fronts.ts';
+import { checkSsh2 } from '../edge/ssh/ssh2-inside.ts';
 import { lockDatabase } from '../store/db/database-lock.ts';
 import { lockFolder } from '../store/db/folder-lock.ts';
 import { openStore } from '../store/open.ts';
@@ -205,6 +206,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     if (config.role === 'all') {
       const { routeTable } = running.control;
       const { engine } = drivers.drivers;
+      await checkSsh2();
       const fronts = makeSshFronts({ backend: engine, access: forwarding.ssh, log, files: await sshFiles() });
       const following = new AbortController();
       const told = routeTable.follow(fronts.update, following.signal, { onlyRunning: true });

@@ -3,7 +3,6 @@ import type { InstanceId } from '../../domain/ids.ts';
 import { bufferedBytesLimits, makeBufferedBytes } from './buffered-bytes.ts';
 import { makeKeyedLimit } from '../../async/limits.ts';
 import { makeUnauthenticatedConnections, unauthenticatedLimits } from './unauthenticated.ts';
-import { checkSsh2 } from './ssh2-inside.ts';
 import { frontLimits, startFront, type Front, type FrontLimits } from './front.ts';
 
 const CHECK_EVERY_MS = 10_000;
@@ -25,7 +24,6 @@ export interface SshFronts {
 }
 
 export function makeSshFronts(deps: SshFrontsDeps): SshFronts {
-  checkSsh2();
   const { backend, access, log, files, checkEveryMs = CHECK_EVERY_MS } = deps;
   const limits = { ...frontLimits, ...deps.limits };
   const fronts = new Map<InstanceId, Front>();

@@ -2,6 +2,7 @@
  * Private members of ssh2 1.17.0 used here, each with its reason. `checkSsh2` fails at load when a
  * version has another shape; then read ssh2 again at these places.
  */
+import { once } from 'node:events';
 import { Duplex } from 'node:stream';
 import ssh2, { type Connection, type ServerChannel, type Session } from 'ssh2';
 
@@ -46,26 +47,30 @@ interface ChannelOpened {
 }
 
 /**
- * Throws unless the installed ssh2 has the members used here. Call before serving. Members of
+ * Rejects unless the installed ssh2 has the members used here. Call before serving. Members of
  * channels are checked by `outgoingOf`, since a channel needs a client.
  */
-export function checkSsh2(): void {
-  const socket = new Duplex({ read() {}, write: (_bytes, _encoding, done) => done() });
+export async function checkSsh2(): Promise<void> {
   const server = new ssh2.Server({ hostKeys: [ssh2.utils.generateKeyPairSync('ed25519').private] });
-  const connections: Connection[] = [];
-  server.on('connection', (connection) => connections.push(connection.on('error', () => {})));
+  const socket = new Duplex({ read() {}, write: (_bytes, _encoding, done) => done() });
+  const connected = once(server, 'connection', { signal: AbortSignal.timeout(CHECK_MS) });
   server.injectSocket(socket);
   // ssh2 reports a connection once its client has identified itself.
-  socket.emit('data', Buffer.from('SSH-2.0-check\r\n'));
-  socket.destroy();
-  const missing = connections.flatMap(missingMembers);
-  if (connections.length === 1 && missing.length === 0) return;
-  const names = missing.length === 0 ? 'Server.injectSocket' : missing.join(', ');
-  throw new Error(`This version of ssh2 differs from 1.17.0 in ${names}: adapt src/edge/ssh/ssh2-inside.ts to it.`);
+  socket.push('SSH-2.0-check\r\n');
+  try {
+    const [connection]: unknown[] = await connected;
+    const missing = missingMembers(connection);
+    if (missing.length > 0) throw new Error(`it lacks ${missing.join(', ')}`);
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new Error(`This version of ssh2 differs from 1.17.0 (${why}): adapt src/edge/ssh/ssh2-inside.ts.`, { cause });
+  } finally {
+    socket.destroy();
+  }
 }
 
 /** Names of the private members that the connection lacks. */
-export function missingMembers(connection: object): string[] {
+export function missingMembers(connection: unknown): string[] {
   const at = (value: unknown, name: string): unknown =>
     typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined;
   const [protocol, channels] = [at(connection, '_protocol'), at(connection, '_chanMgr')];
@@ -82,6 +87,7 @@ export function missingMembers(connection: object): string[] {
 /** Same as ssh2 for all its channels. */
 const WINDOW_BYTES = 2 * 1024 * 1024;
 const PACKET_BYTES = 32 * 1024;
+const CHECK_MS = 10_000;
 const AGENT = 'auth-agent@openssh.com';
 
 /** Opens a channel to the client's agent: ssh2 has the message, but no call for it. */
