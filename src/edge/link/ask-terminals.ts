@@ -1,4 +1,4 @@
-/** The API's side of the link where it asks: terminals that another process holds. While that is away there are none to be had, and it says so. */
+/** The API's client for terminals in the gateway process; `unavailable` while that is away. */
 import type { IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
 import { json } from 'node:stream/consumers';
@@ -12,7 +12,7 @@ import { makeAsker } from './asker.ts';
 import { refusalIn } from './replies.ts';
 import { listAnswer } from './wire.ts';
 
-/** Longer than what is asked may take over there. */
+/** Longer than the gateway's own deadlines. */
 const ASK_MS = 40_000;
 const MOST_SHOWN_BYTES = 1024 * 1024;
 
@@ -68,7 +68,7 @@ const away = (cause: unknown): Refusal =>
 
 type Text = z.output<typeof terminalServerMessage>;
 
-/** Once the other side has said what it attached to. */
+/** Resolves when the gateway confirms the attachment. */
 function attached(socket: WebSocket): Promise<AttachedTerminal> {
   return new Promise((resolve, reject) => {
     const told = makeHandOver<TerminalMessage>();
@@ -118,7 +118,7 @@ function terminalOver(
   const lost = (): void => {}; // its end is told
   let wanted: Parameters<AttachedTerminal['resize']>[0] | null = null;
   let isSizing = false;
-  /** One size at a time on its way: of what is wanted meanwhile the last alone goes. */
+  /** Sends one size at a time; only the last of those queued is sent. */
   async function sendSize(): Promise<void> {
     if (isSizing) return;
     isSizing = true;
@@ -142,13 +142,13 @@ function terminalOver(
 }
 
 interface HandOver<Thing> {
-  /** Resolves when it was taken, or nobody will. */
+  /** Resolves when the value was taken, or the reader is gone. */
   give(thing: Thing): Promise<void>;
   end(): void;
   taken(): AsyncGenerator<Thing, void>;
 }
 
-/** From one who gives to one who takes, no faster than it is taken. */
+/** Hand-over between a writer and a reader, with back-pressure. */
 function makeHandOver<Thing>(): HandOver<Thing> {
   const given: { thing: Thing; done: () => void }[] = [];
   let over = false;

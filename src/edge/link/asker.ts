@@ -1,13 +1,13 @@
-/** Questions to another process of Berth over its socket, by the client that Node has already loaded: a gateway's process is small without another one. */
+/** HTTP client for a local socket. `node:http` keeps the gateway process small. */
 import { Agent, request, type IncomingMessage } from 'node:http';
 import { json } from 'node:stream/consumers';
 
 const AT_ONCE = 8;
 
 export interface Asker {
-  /** The status and the JSON of the answer. Rejects when none came in time. */
+  /** Rejects when no answer came in time. */
   ask(path: string, body: object): Promise<{ status: number; told: unknown }>;
-  /** A stream that does not end by itself. Rejects when it did not begin in time. */
+  /** Opens an endless stream. Rejects when it did not start in time. */
   open(path: string, signal: AbortSignal): Promise<IncomingMessage>;
   stop(): void;
 }
@@ -18,7 +18,7 @@ export function makeAsker(deps: { socketPath: string; headers: Record<string, st
 
   function send(method: string, path: string, body: string | null, signal: AbortSignal): Promise<IncomingMessage> {
     return new Promise((resolve, reject) => {
-      // The stream has a connection of its own, which is none of those for questions.
+      // The stream must not occupy one of the pooled connections.
       const from = body === null ? false : agent;
       const length = body === null ? {} : { 'content-length': Buffer.byteLength(body) };
       const asked = request({ socketPath, method, path, agent: from, headers: { ...headers, ...length }, signal });

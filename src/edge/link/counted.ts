@@ -13,7 +13,7 @@ export function makeCounted(began: Forwarding['beginTraffic']): Counted {
       for (const { instanceId, kind, open: wanted, began: came } of report) {
         const key = `${kind} ${instanceId}`;
         const dones = open.get(key) ?? [];
-        // What came and went between two reports was use as well.
+        // Connections that came and went between two reports count as use.
         if (came > 0 && dones.length >= wanted) began(instanceId, kind)();
         while (dones.length < wanted) dones.push(began(instanceId, kind));
         while (dones.length > wanted) dones.pop()?.();

@@ -1,7 +1,7 @@
 /**
- * The gateway's side of the link, where the gateway is a process of its own. Routes are looked up in the table that the API last told; who may
- * come in is asked of the API, and believed for a second. While the API is away the table stays, and so does whoever was let in: the last
- * answers are believed until it is back. What was never asked before can't be answered then, and says so.
+ * The gateway process's side of the link. Routes come from the table that the API streams; access is
+ * asked from the API and cached for a second. While the API is away, table and cached answers stay
+ * valid, and questions that were never asked fail with `unavailable`.
  */
 import { retry } from '../../async/retry.ts';
 import { makeCache, type Cache } from '../../async/cache.ts';
@@ -33,9 +33,9 @@ const ASK_MS = 5_000;
 
 export interface FollowDeps {
   path: string;
-  /** Of the engines themselves: a connection must not hang on the API. */
+  /** Dials engines directly: a connection must not depend on the API. */
   dial: Forwarding['dial'];
-  /** Hears the whole table each time that it is told, and each change of it. */
+  /** Receives each snapshot of the table and each change. */
   onTold?: (told: RouteUpdate) => void;
   log: Log;
   now?: () => number;
@@ -44,7 +44,7 @@ export interface FollowDeps {
 export interface Following {
   forwarding: Forwarding;
   authenticate: IdentifyCredential;
-  /** Once the first snapshot is there: the installation that access tokens name. */
+  /** Resolves with the first snapshot; `issuer` is the installation named in access tokens. */
   ready: Promise<{ issuer: string }>;
   stop(): Promise<void>;
 }
@@ -89,7 +89,7 @@ export function followLink({ path, dial, onTold = () => {}, log, now = Date.now 
     send: (report) => ask('traffic', report, z.null()).then(() => {}),
   });
 
-  /** What was believed there may be what has ended. */
+  /** Invalidates cached answers of accounts and instances with a revocation. */
   function lookAnew(accounts: ReadonlySet<string>, instances: ReadonlySet<string>): void {
     if (accounts.size > 0) {
       sessions.invalidate((session) => session !== null && accounts.has(session.accountId));
@@ -99,7 +99,7 @@ export function followLink({ path, dial, onTold = () => {}, log, now = Date.now 
     tellEnded(accounts, instances);
   }
 
-  /** What ended while the API was away, nobody has told. */
+  /** After an outage of the API: makes all answers stale and rechecks open connections. */
   function lookAtAll(before: ReadonlyMap<string, GatewayRoute>, after: ReadonlyMap<string, GatewayRoute>): void {
     const accounts = new Set<string>();
     const instances = new Set<string>();
@@ -116,7 +116,7 @@ export function followLink({ path, dial, onTold = () => {}, log, now = Date.now 
     for (const instanceId of instances) endings.publish({ instanceId });
   }
 
-  /** Reads lines until the stream ends, is silent for too long, or a line was lost. */
+  /** Reads until the stream ends, falls silent, or loses a line. */
   async function read(stream: Readable): Promise<void> {
     let fresh: Map<string, GatewayRoute> | null = null;
     let last = 0;
@@ -181,7 +181,7 @@ export function followLink({ path, dial, onTold = () => {}, log, now = Date.now 
       session: (secret) => sessions.get(secret),
       async share(token) {
         const opened = await shares.get(token);
-        // It may be believed for longer than it holds.
+        // A cached share may outlive its link.
         return opened !== null && opened.expiresAtMs > now() ? opened : null;
       },
       ssh: (instanceId) => identities.get(instanceId),

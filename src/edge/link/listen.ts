@@ -1,8 +1,8 @@
-/** A socket of this machine, for Berth's own user alone. */
+/** Listens on a local socket that only Berth's own user may open. */
 import { chmod, rm } from 'node:fs/promises';
 import type { Server } from 'node:http';
 
-/** One that a process which died has left is replaced. */
+/** Replaces the socket of a process that died. */
 export async function listenAt(server: Server, path: string): Promise<void> {
   await rm(path, { force: true });
   await new Promise<void>((resolve, reject) => {
@@ -11,6 +11,6 @@ export async function listenAt(server: Server, path: string): Promise<void> {
       resolve();
     });
   });
-  // The folder may be looked into by others.
+  // Other users may read the folder.
   await chmod(path, 0o600);
 }

@@ -1,4 +1,4 @@
-/** Answers over a socket of the link: JSON, or the refusal that the other side throws again. */
+/** Replies over the link: JSON, or a refusal that the other side throws again. */
 import type { ServerResponse } from 'node:http';
 import type { Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
@@ -18,7 +18,6 @@ export function refuse(log: Pick<Log, 'error'>, res: ServerResponse, error: unkn
   res.writeHead(409, JSON_TYPE).end(JSON.stringify({ code, message, retryAfterS }));
 }
 
-/** What was refused over there. */
 export function refusalIn(told: unknown): Refusal {
   const { code, message, retryAfterS } = refused.parse(told);
   return new Refusal(code, message, retryAfterS === undefined ? {} : { retryAfterS });

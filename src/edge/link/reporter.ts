@@ -5,7 +5,7 @@ import type { TrafficReport } from './wire.ts';
 const EVERY_MS = 1_000;
 
 export interface Reporter extends Pick<Forwarding, 'beginTraffic'> {
-  /** Also what has not changed: to one that knows nothing yet. */
+  /** Sends unchanged counts too, for an API that just started. */
   sendAll(): void;
   stop(): void;
 }
@@ -28,7 +28,7 @@ export function makeReporter(deps: {
       await deps.send(report);
       for (const [at, one] of told.entries()) forget(one, report[at]?.began ?? 0);
     } catch {
-      // The API is away, or was: it is told with the next.
+      // The API is away: the next report repeats these counts.
       for (const one of told) changed.add(one);
     } finally {
       sending = false;

@@ -1,4 +1,4 @@
-/** The gateway's side of the link where it is asked: it holds the terminals, so that they outlive a restart of the API. */
+/** The gateway's server for terminals, which outlive a restart of the API. */
 import { createServer, ServerResponse, type IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { json } from 'node:stream/consumers';
@@ -21,7 +21,7 @@ export async function serveTerminals({
   terminals,
   log,
 }: {
-  /** Of the socket; one that a process which died has left is replaced. */
+  /** Socket path. The socket of a process that died is replaced. */
   path: string;
   terminals: TerminalHost;
   log: Log;

@@ -1,4 +1,4 @@
-/** The API's side of the link: tells gateways of their own processes the routes, answers their questions, and counts what they let through. */
+/** The API's side of the link: streams routes to gateway processes, answers them, counts their traffic. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
 import type { Forwarding, RouteTable, RouteUpdate, IdentifyCredential, Log } from '../../control/index.ts';
@@ -21,7 +21,7 @@ const MOST_UNREAD_BYTES = 256 * 1024 ** 2;
 const NO_ROUTES: RouteUpdate = { snapshot: null, routes: [], gone: [] };
 
 export interface LinkDeps {
-  /** Path of the socket; one that a server which died has left is replaced. */
+  /** Socket path. The socket of a process that died is replaced. */
   path: string;
   routeTable: RouteTable;
   forwarding: Pick<Forwarding, 'redeem' | 'session' | 'share' | 'ssh' | 'beginTraffic' | 'onRevoked'>;
@@ -84,7 +84,7 @@ async function answer(served: Served, req: IncomingMessage, res: ServerResponse)
   }
 }
 
-/** A gateway is there as long as it listens to this. */
+/** A gateway is present as long as it reads this stream. */
 async function tellRoutes(served: Served, gateway: string, res: ServerResponse): Promise<void> {
   const { routeTable, forwarding, gateways, issuer, log } = served;
   const gone = new AbortController();
@@ -96,11 +96,11 @@ async function tellRoutes(served: Served, gateway: string, res: ServerResponse):
   res.writeHead(200, { 'Content-Type': 'application/x-ndjson' });
   const tell = (told: RouteUpdate, ended: string[] = []): void => {
     res.write(lineText(told, { number: ++number, issuer, ended }));
-    // One that has stopped reading gets all of it anew when it comes again.
+    // A gateway that stopped reading gets a snapshot when it reconnects.
     if (res.writableLength > MOST_UNREAD_BYTES) res.destroy();
   };
   const beat = setInterval(() => tell(NO_ROUTES), HEARTBEAT_MS);
-  // What ends at an instance is told with its route.
+  // A revocation at an instance is sent with its route.
   const unfollow = forwarding.onRevoked((ended) => 'accountId' in ended && tell(NO_ROUTES, [ended.accountId]));
   try {
     await routeTable.follow(tell, AbortSignal.any([gone.signal, served.ending]));

@@ -1,12 +1,11 @@
 /**
- * # Between the API and a gateway that is a process of its own
+ * Protocol between the API and a gateway process: HTTP over a local socket that only Berth's own user
+ * may open. `GET /routes` is an endless stream of numbered JSON lines: all routes, then each change
+ * and each account with a revocation. `POST /authenticate`, `/session`, `/share`, `/redeem` and `/ssh`
+ * query the database. `POST /traffic` reports connections per instance, for idle detection.
  *
- * HTTP over a socket of this machine that only Berth's own user may open. `GET /routes` is a stream that does not end: all routes, then each
- * change and each account at which a way in ended, a JSON text a line, numbered. `POST /authenticate`, `/session`, `/share`, `/redeem`,
- * `/ssh` ask what only the database knows. `POST /traffic` tells what goes to which instance, for idleness.
- *
- * And the other way, over a socket of the gateway's: `POST /list` and `/close` of terminals, and `GET /attach`, which is upgraded to a WebSocket
- * that speaks what viewers of a terminal speak (`berth.terminal.v1`).
+ * The gateway's socket serves `POST /list` and `/close` of terminals, and `GET /attach`, upgraded to
+ * a WebSocket that speaks `berth.terminal.v1`.
  */
 import { z } from 'zod';
 import type { Caller, GatewayRoute, RouteUpdate } from '../../control/index.ts';
@@ -28,14 +27,14 @@ const route = z.object({
   sshFront: z.boolean(),
 });
 
-/** A line of the stream. `number` counts them from 1: where one is left out, a line was lost. `issuer` names the installation, as access tokens do. */
+/** `number` counts lines from 1 and reveals a lost one; `issuer` is the one of access tokens. */
 export const line = z.object({
   number: z.number(),
   issuer: z.string(),
   snapshot: z.enum(['part', 'last']).nullable(),
   routes: z.array(route),
   gone: z.array(z.string()),
-  /** Accounts at which a login, key or session has ended. */
+  /** Accounts with a revoked login, key or session. */
   ended: z.array(z.string()).default([]),
 });
 
@@ -44,7 +43,7 @@ const routeText = (known: GatewayRoute): object => ({ ...known, access: [...know
 export const lineText = (told: RouteUpdate, more: { number: number; issuer: string; ended: string[] }): string =>
   `${JSON.stringify({ ...more, ...told, routes: told.routes.map(routeText) })}\n`;
 
-/** An empty one is sent when there is nothing to tell: who hears nothing for longer than this has lost the other side. */
+/** Idle streams send empty lines. A longer silence means that the peer is lost. */
 export const HEARTBEAT_MS = 2_000;
 export const SILENT_MS = 10_000;
 
@@ -58,7 +57,7 @@ export const shareQuestion = z.object({ token: z.string() });
 export const redeemQuestion = z.object({ handover: z.string() });
 export const sshQuestion = z.object({ instanceId: z.string() });
 
-/** Only what the gateway looks at. */
+/** Only the fields that the gateway uses. */
 export const callerAnswer = z.object({ accountId: z.string() }) satisfies z.ZodType<Pick<Caller, 'accountId'>>;
 export const sessionAnswer = z.object({ accountId: z.string() }).nullable();
 export const shareAnswer = z.object({ instanceId: z.string(), port: z.number(), expiresAtMs: z.number() }).nullable();
@@ -68,7 +67,7 @@ export const redeemAnswer = z
 
 export const sshAnswer = z.object({ hostKey: z.string(), keys: z.array(z.string()) }).nullable();
 
-/** What is open now to each instance, of either kind, and what came and went since the last time. */
+/** Connections per instance and kind: open now, and begun since the last report. */
 export const traffic = z.array(
   z.object({
     instanceId,
@@ -79,7 +78,7 @@ export const traffic = z.array(
 );
 export type TrafficReport = z.output<typeof traffic>;
 
-/** Asked of the process that holds terminals, which is the gateway's. */
+/** Requests to the gateway process, which holds the terminals. */
 export const terminalPlace = z.object({ instanceId, name: z.string() });
 const size = { columns: z.number(), rows: z.number() };
 export const terminalWish = terminalPlace.extend({ ownerId: z.string(), size: z.object(size) });

@@ -1,4 +1,4 @@
-/** A terminal over a WebSocket, in `berth.terminal.v1` (docs/reference/terminal.md): binary messages are what is shown and typed, texts all else. */
+/** A terminal over a WebSocket in `berth.terminal.v1` (docs/reference/terminal.md). */
 import type { WebSocket } from 'ws';
 import { closeCodes, terminalClientMessage, type terminalServerMessage } from '../../contract/exec.ts';
 import type { AttachedTerminal, TerminalMessage } from '../../control/index.ts';
@@ -11,7 +11,7 @@ interface Carried extends Pick<LineDeps, 'whyEnded' | 'beatMs'> {
   attached: AttachedTerminal;
 }
 
-/** To the end of either. */
+/** Resolves when either side ends. */
 export function carryTerminal({ socket, name, attached, ...beats }: Carried): Line {
   const line = makeLine({
     socket,
@@ -26,7 +26,7 @@ export function carryTerminal({ socket, name, attached, ...beats }: Carried): Li
       await tell({ type: 'attached', terminal: name, created: attached.created, ...attached.size });
       for await (const told of attached.messages) await pass(told, line, tell);
     } catch {
-      // It is closed, or about to be.
+      // The socket is closed or closing.
       line.close(1011, 'the server failed');
     } finally {
       attached.leave();

@@ -1,39 +1,40 @@
 /**
- * A WebSocket on which neither side outruns the other: what is sent has gone to the kernel before the next is, and nothing more is read
- * while a message waits to be taken. A dead end is found by pings; who is there and takes nothing is cut off after ten minutes.
+ * A WebSocket with back-pressure both ways: a message is sent after the last reached the kernel, and
+ * none is read while one is handled. Pings find a dead peer; a peer that reads nothing is cut off
+ * after ten minutes.
  */
 import { WebSocket, type RawData } from 'ws';
 
 const BEAT_MS = 30_000;
-/** Beats without a sign of the other side. */
+/** Heartbeats without any sign of the peer. */
 const DEAD_BEATS = 2;
-/** The same while something waits to be sent, since no answer to a ping can be waited for then. */
+/** Heartbeats while data waits to be sent, when no pong can be expected. */
 const STUCK_BEATS = 20;
-/** For the other side to answer a close. */
+/** Deadline for the peer's close frame. */
 const CLOSE_MS = 5_000;
 const MOST_REASON_BYTES = 123;
 
-/** What the other side sent is no message of the protocol: its words close the line. */
+/** A message outside of the protocol. Its text becomes the close reason. */
 export class BadMessage extends Error {}
 
 export interface Line {
-  /** Resolves when it has gone; rejects when it can't go any more. Bytes go as a binary message, behind those of `head`, a string as text. */
+  /** Resolves when sent, rejects once closed. Bytes are sent as binary after `head`, a string as text. */
   send(data: Uint8Array | string, head?: Uint8Array): Promise<void>;
   close(code: number, why: string): void;
-  /** Once nothing of it is left. */
+  /** Resolves when the socket is closed. */
   closed: Promise<{ code: number; why: string }>;
-  /** Once that is so, and all that had come before is taken. */
+  /** Resolves when the socket is closed and all received messages are handled. */
   settled: Promise<{ code: number; why: string }>;
 }
 
 export interface LineDeps {
   socket: WebSocket;
-  /** One after the other. What it throws closes the line. */
+  /** Called for one message at a time. An error closes the socket. */
   take: (data: Buffer, isText: boolean) => Promise<void> | void;
-  /** The code for a `BadMessage`. */
+  /** Close code of a `BadMessage`. */
   badMessage: number;
   beatMs?: number | undefined;
-  /** Asked at each beat; what it answers closes the line. */
+  /** Called at each heartbeat. A returned reason closes the socket. */
   whyEnded?: () => Promise<{ code: number; why: string } | null>;
 }
 
@@ -54,7 +55,7 @@ export function makeLine({ socket, take, badMessage, whyEnded, beatMs = BEAT_MS 
     if (socket.readyState === WebSocket.CLOSED) return;
     weClosed = true;
     socket.close(code, atMost(why));
-    // What waits to be read would keep its answer from being seen.
+    // Unread messages would hide the peer's close frame.
     socket.resume();
     late ??= setTimeout(() => socket.terminate(), CLOSE_MS);
   };
@@ -70,7 +71,7 @@ export function makeLine({ socket, take, badMessage, whyEnded, beatMs = BEAT_MS 
       if (waiting === 0) socket.resume();
     });
   };
-  // What the other side said before its close counts; what comes after ours does not.
+  // Messages before the peer's close count; those after our close do not.
   const taken = (data: Buffer, isText: boolean): Promise<void> | void => {
     if (!weClosed) return take(data, isText);
   };
@@ -88,7 +89,7 @@ export function makeLine({ socket, take, badMessage, whyEnded, beatMs = BEAT_MS 
   });
   socket.on('pong', heard);
   socket.on('ping', heard);
-  socket.on('error', () => socket.terminate()); // the close that follows says it
+  socket.on('error', () => socket.terminate()); // a close follows
   const timer = setInterval(() => {
     silentBeats = waiting > 0 ? 0 : silentBeats + 1;
     if (silentBeats > (sending > 0 ? STUCK_BEATS : DEAD_BEATS)) return socket.terminate();
@@ -99,7 +100,7 @@ export function makeLine({ socket, take, badMessage, whyEnded, beatMs = BEAT_MS 
       .then((why) => {
         if (why !== null) close(why.code, why.why);
       })
-      .catch(() => {}) // what can't be asked has ended nothing
+      .catch(() => {}) // a failed check ends nothing
       .finally(() => (asking = false));
   }, beatMs);
   timer.unref();
@@ -117,7 +118,7 @@ export function makeLine({ socket, take, badMessage, whyEnded, beatMs = BEAT_MS 
       sending += 1;
       return new Promise<void>((sent, refused) => {
         const binary = typeof data !== 'string';
-        // In two frames: one would be a copy of all of it.
+        // Two frames avoid a copy of the whole message.
         if (head) socket.send(head, { binary, fin: false });
         socket.send(data, { binary }, (error) => {
           sending -= 1;
@@ -133,7 +134,7 @@ export function makeLine({ socket, take, badMessage, whyEnded, beatMs = BEAT_MS 
 const bytesOf = (raw: RawData): Buffer =>
   Buffer.isBuffer(raw) ? raw : Array.isArray(raw) ? Buffer.concat(raw) : Buffer.from(raw);
 
-/** Whole characters. */
+/** Cuts between characters. */
 function atMost(why: string): string {
   let text = why;
   while (Buffer.byteLength(text) > MOST_REASON_BYTES) text = text.slice(0, -1);
