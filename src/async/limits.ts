@@ -6,7 +6,7 @@ export type Release = () => void;
 /** Null when the limit is reached. */
 export type TryAcquire = () => Release | null;
 
-/** At most `max` at once, each of which also needs a permit of `parent`. */
+/** Grants `max` permits at once; each also takes one of `parent`. */
 export function makeLimit(max: number, parent: TryAcquire = () => () => {}): TryAcquire {
   let count = 0;
   return () => {
@@ -28,7 +28,7 @@ export interface KeyedLimit {
   readonly total: number;
 }
 
-/** At most `total` at once. A `perKey` that depends on what is free leaves capacity for new keys. */
+/** Grants `total` permits at once. A `perKey` that depends on what is free leaves capacity for new keys. */
 export function makeKeyedLimit(max: { total: number; perKey: number | ((free: number) => number) }): KeyedLimit {
   const counts = new Map<string, number>();
   let total = 0;

@@ -1,4 +1,4 @@
-/** The API's side of the link: streams routes to gateway processes, answers them, counts their traffic. */
+/** The API's side of the link: streams routes to gateways, answers them, counts their traffic. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
 import type { Forwarding, RouteTable, RouteUpdate, IdentifyCredential, Log } from '../../control/index.ts';

@@ -18,7 +18,7 @@ const MOST_REASON_BYTES = 123;
 export class BadMessage extends Error {}
 
 export interface Line {
-  /** Resolves when sent, rejects once closed. Bytes are sent as binary after `head`, a string as text. */
+  /** Rejects once closed. Bytes are sent as binary after `head`, a string as text. */
   send(data: Uint8Array | string, head?: Uint8Array): Promise<void>;
   close(code: number, why: string): void;
   /** Resolves when the socket is closed. */
