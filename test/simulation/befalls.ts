@@ -47,11 +47,11 @@ const befalls: readonly (readonly [number, string, Befall])[] = [
     (world) => {
       const { schedule } = world;
       const { host } = world.engine;
-      const kept = host.remember();
+      const kept = host.saveState();
       schedule.later(schedule.spread(MINUTE, 30 * MINUTE), () => {
         if (world.healed) return;
         schedule.say('the engine is restored');
-        void host.goBackTo(kept);
+        void host.restoreState(kept);
       });
     },
   ],

@@ -17,14 +17,14 @@ export function outageFate({ how, atMs, forMs }: OutageCase, schedule: Schedule)
 }
 
 export function planOutage({ schedule, engine: { host } }: World, { how, atMs, forMs }: OutageCase): void {
-  const memory = host.remember();
+  const memory = host.saveState();
   schedule.later(atMs, () => {
     if (how === 'silent') return;
     schedule.say(`the engine is ${how} for ${forMs} ms`);
     host.goAway(forMs);
     if (how === 'rebooted') void host.reboot();
     if (how === 'emptied') void host.forgetAll();
-    if (how === 'restored') void host.goBackTo(memory);
+    if (how === 'restored') void host.restoreState(memory);
     if (how !== 'flapping') return;
     for (let awayMs = 0; awayMs < forMs; awayMs += 2 * FLAP_MS) schedule.later(awayMs, () => host.goAway(FLAP_MS));
   });

@@ -5,7 +5,7 @@
 import { EngineFault } from '../../src/domain/engine-fault.ts';
 import { instanceIdOf } from '../../src/domain/ids.ts';
 import type { Engine, ImageProgress, Observation, OwnedObject } from '../../src/engines/contract.ts';
-import { givenUp, simulatedFault, type Verb } from '../../src/engines/simulated/faults.ts';
+import { aborted, simulatedFault, type Verb } from '../../src/engines/simulated/faults.ts';
 import type { Life } from './life.ts';
 
 interface Ask<T> {
@@ -47,7 +47,7 @@ export function watchedEngine(life: Life): Engine {
     new Promise((resolve, reject) => {
       const what = `engine ${verb} ${about}`;
       if (!life.step(what)) return;
-      if (signal.aborted) return reject(givenUp(signal));
+      if (signal.aborted) return reject(aborted(signal));
       const mishap = world.engineMishap(verb, about);
       const { mode, ms = 0, kind = 'unreachable' } = mishap ?? {};
       if (mishap) schedule.say(`… ${mode} ${ms} ${kind}`);
@@ -66,7 +66,7 @@ export function watchedEngine(life: Life): Engine {
         if (life.step(`${what} answers`)) how();
       };
       const giveUp = (): void => {
-        deliver(() => reject(givenUp(signal)));
+        deliver(() => reject(aborted(signal)));
         line.abort();
       };
       const breakOff = (): void => {

@@ -1,4 +1,4 @@
-/** What a simulated engine answers, made of what its host holds. */
+/** Answers of a simulated engine, from the state of its host. */
 import type {
   Capabilities,
   EngineSpec,
@@ -14,10 +14,9 @@ import type { Container } from './container.ts';
 import { useOf } from './uses.ts';
 import type { SimulatedHost } from './host.ts';
 
-/** All instances in all states, the networks that their accounts have for as long as one is left, and the images that were saved. */
+/** Lists instances in all states, the network of each account with instances, and saved images. */
 export function ownedBy(host: SimulatedHost, installation: string): OwnedObject[] {
   const instances: OwnedObject[] = [];
-  /** With the time of their first container. */
   const owners = new Map<EngineSpec['ownerId'], number>();
   for (const { spec, state, createdAtMs, docker } of host.all(installation)) {
     const { id, ownerId, generation, imageRef } = spec;
@@ -51,7 +50,7 @@ export function ownedBy(host: SimulatedHost, installation: string): OwnedObject[
   return [...instances, ...networks, ...images];
 }
 
-/** So that what the caller changes later in what it handed over changes nothing here. */
+/** Later changes of the caller's object must change nothing here. */
 export const copyOf = (spec: EngineSpec): EngineSpec => ({
   ...spec,
   mounts: spec.mounts.map((mount) => ({ ...mount })),
@@ -60,7 +59,7 @@ export const copyOf = (spec: EngineSpec): EngineSpec => ({
   ...(spec.docker && { docker: { ...spec.docker } }),
 });
 
-/** A host may be said to have a million GPUs; nobody wants to read them. */
+/** Bounds the list for hosts with a million GPUs. */
 const listedDevices = 16;
 
 export function probeOf({ capacity }: SimulatedHost, architecture: string, capabilities: Capabilities): Probe {
@@ -88,20 +87,20 @@ export const lieOf = ({ clock }: SimulatedHost): Observation => ({
   nodePorts: [],
 });
 
-/** Each a millisecond that it runs. */
+/** Per running millisecond. */
 const traffic = { receivedBytes: 6, sentBytes: 4, readBytes: 1, writtenBytes: 2 };
-/** Of what it may use: what it always does, for the counter. */
+/** Share of the limit that an idle instance uses. */
 const restingShare = 0.02;
 const gpuMemoryBytes = 80 * 1024 ** 3;
 
-/** A little load, drawn anew each time; counters grow evenly from each start. */
+/** A small random load; counters grow evenly from each start. */
 export function usageOf(
   { random, clock }: SimulatedHost,
   container: Container | undefined,
   more: UsageOptions,
 ): Usage | undefined {
   if (container === undefined) return undefined;
-  const { state, spec, rootDisk, script } = container;
+  const { state, spec, touchedFiles, script } = container;
   const atMs = clock.now();
   const runs = state === 'running';
   const share = runs ? 0.02 + 0.05 * random() : 0;
@@ -132,11 +131,11 @@ export function usageOf(
     processes: runs ? 3 : 0,
     processLimit: spec.pidsLimit,
     gpus: runs && spec.gpus > 0 ? Array.from({ length: spec.gpus }, gpu) : null,
-    rootDiskBytes: more.rootDisk ? 4096 * (1 + rootDisk.size) : null,
+    rootDiskBytes: more.rootDisk ? 4096 * (1 + touchedFiles.size) : null,
   };
 }
 
-/** Within the account's network: what listens at that address. */
+/** Whether a program listens at the address within the account's network. */
 export function reachable(host: SimulatedHost, from: Container, address: string, port: number): boolean {
   const other = host.neighbourAt(from, address);
   const stream = other && host.connect(other, port);

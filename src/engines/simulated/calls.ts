@@ -1,11 +1,11 @@
-/** How a simulated engine takes a call: whether it is there at all, and in which way the drawn fault wants the deed done. */
+/** Runs a call on a simulated engine: checks that the host is up, and applies the drawn fault. */
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { instanceId, type InstanceId } from '../../domain/ids.ts';
-import { givenUp, simulatedFault, untilAborted, type Faults, type SimulatedFault, type Verb } from './faults.ts';
+import { aborted, simulatedFault, untilAborted, type Faults, type SimulatedFault, type Verb } from './faults.ts';
 import type { SimulatedHost } from './host.ts';
 
-/** What a verb does, and what it says when it lies: success without the deed. */
-export interface Deed<T> {
+/** A verb's effect, and its answer when it lies. */
+export interface SimulatedCall<T> {
   verb: Verb;
   about: string;
   signal: AbortSignal;
@@ -14,17 +14,15 @@ export interface Deed<T> {
 }
 
 export interface Calls {
-  call<T>(deed: Deed<T>): Promise<T>;
-  /** One answer for each id, each with a fate of its own. */
+  call<T>(deed: SimulatedCall<T>): Promise<T>;
+  /** One answer for each id, each with its own fault. */
   each<T>(
-    deed: Omit<Deed<T>, 'about' | 'work'> & { ids: readonly InstanceId[]; look: (id: InstanceId) => T },
+    deed: Omit<SimulatedCall<T>, 'about' | 'work'> & { ids: readonly InstanceId[]; look: (id: InstanceId) => T },
   ): Promise<Map<InstanceId, T | EngineFault>>;
   draw(verb: Verb, about: string): SimulatedFault | undefined;
-  /** Calls are counted anew from here. */
   misbehave(faults: Faults | undefined): void;
-  /** Rejects with a fault when the signal aborts. */
   sleep(ms: number, signal: AbortSignal): Promise<void>;
-  /** Throws when the call is given up, or the engine stopped or away. */
+  /** Throws if the call was aborted, the engine stopped, or the host is away. */
   checkThere(signal: AbortSignal): void;
 }
 
@@ -51,17 +49,17 @@ export function makeCalls({
   }
 
   async function sleep(ms: number, signal: AbortSignal): Promise<void> {
-    if (signal.aborted) throw givenUp(signal);
-    if (ms > 0) await host.clock.sleep(ms, signal).catch(() => Promise.reject(givenUp(signal)));
+    if (signal.aborted) throw aborted(signal);
+    if (ms > 0) await host.clock.sleep(ms, signal).catch(() => Promise.reject(aborted(signal)));
   }
 
   function checkThere(signal: AbortSignal): void {
-    if (signal.aborted) throw givenUp(signal);
+    if (signal.aborted) throw aborted(signal);
     if (ended.aborted) throw simulatedFault('unreachable', 'this engine object was stopped');
     if (host.away) throw simulatedFault('unreachable', 'the simulated host does not answer');
   }
 
-  async function call<T>({ verb, about, signal, work, lie }: Deed<T>): Promise<T> {
+  async function call<T>({ verb, about, signal, work, lie }: SimulatedCall<T>): Promise<T> {
     checkThere(signal);
     await host.restored;
     const fault = draw(verb, about);

@@ -1,14 +1,11 @@
-/** The simulation's own time: the machine's, or one that stands still until it is told to move. */
 import { setTimeout as delay } from 'node:timers/promises';
 
 export interface Clock {
-  /** Epoch milliseconds. */
   now(): number;
-  /** Rejects when the signal aborts. */
   sleep(ms: number, signal: AbortSignal): Promise<void>;
 }
 
-/** Longest time a Node timer holds; longer ones fire at once. */
+/** Longest delay of a Node timer; longer ones fire at once. */
 const longestTimerMs = 2 ** 31 - 1;
 
 export const realClock: Clock = {
@@ -21,11 +18,10 @@ export const realClock: Clock = {
 };
 
 export interface VirtualClock extends Clock {
-  /** Moves time on, waking sleepers in the order of their times, those of one time in the order they lay down. */
+  /** Moves time, and wakes sleepers by time, then by order of arrival. */
   advance(ms: number): Promise<void>;
-  /** Moves time from sleeper to sleeper until the work is done, and answers with it. */
+  /** Moves time from sleeper to sleeper until the work is done; returns its result. */
   run<T>(work: Promise<T>): Promise<T>;
-  /** How many sleep. */
   sleepers(): number;
 }
 
@@ -34,7 +30,7 @@ interface Sleeper {
   wake: () => void;
 }
 
-/** Turns of the event loop that `run` grants to work that neither sleeps nor ends: real I/O of a test, and no more. */
+/** Event-loop turns that `run` grants to work that neither sleeps nor ends (real I/O). */
 const idleTurns = 20_000;
 
 export function makeVirtualClock(startMs = 0): VirtualClock {
@@ -104,5 +100,5 @@ export function makeVirtualClock(startMs = 0): VirtualClock {
   };
 }
 
-/** One turn of the event loop, so that everything that is awake comes to its next sleep. */
+/** Lets everything awake reach its next sleep. */
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));

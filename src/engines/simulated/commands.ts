@@ -1,6 +1,6 @@
 /**
- * The few commands that a simulated instance pretends, so that tools which look inside see what they would see. They read the
- * control files, the limits, the mounts (the host's real folders) and a root disk that knows which files were touched.
+ * The few commands of a simulated instance. They read the control files, limits, mounts (real
+ * folders of the host) and a root disk that knows which files were touched.
  */
 import { open, readdir, writeFile } from 'node:fs/promises';
 import { constants } from 'node:fs';
@@ -13,17 +13,14 @@ export const outputLimitBytes = 1024 * 1024;
 
 const pretended =
   'true, false, echo, hostname [-i], cat, ls, touch, stat -c %a, head -c N /dev/zero, nc -w S ADDRESS PORT, sh -c "exit N"; with open streams also cat, sleep, stty size, env, sh';
-/** Folders that every image has. */
 const folders = new Set(['/', '/root', '/tmp', '/etc', '/var', '/var/log', '/etc/berth']);
-/** Files that may be touched on one root disk. */
 const touchLimit = 1_000;
 
 export interface Inside {
   container: Container;
   nowMs: number;
-  /** Whether the account's network has that address with something that listens there. */
+  /** Whether a program listens at the address within the account's network. */
   reaches: (address: string, port: number) => boolean;
-  /** The root disk was changed. */
   onWrite: () => void;
 }
 
@@ -83,7 +80,6 @@ const unpretended = (command: readonly string[]): Outcome => ({
   exitCode: 127,
 });
 
-/** Exit code and stderr of the first that failed; all of what came out otherwise. */
 async function joined(parts: Promise<Outcome>[]): Promise<Outcome> {
   let text = '';
   for (const outcome of await Promise.all(parts)) {
@@ -95,7 +91,7 @@ async function joined(parts: Promise<Outcome>[]): Promise<Outcome> {
   };
 }
 
-/** The file of the host behind a path inside, for what lies in a mount. `..` is resolved first, so it can't lead out. */
+/** Host path of a path in a mount. Resolves `..` first, so no path leaves the mount. */
 function mounted({ spec }: Container, file: string): { hostPath: string; readOnly: boolean } | undefined {
   const whole = path.posix.resolve('/root', file);
   const mount = spec.mounts
@@ -104,7 +100,6 @@ function mounted({ spec }: Container, file: string): { hostPath: string; readOnl
   return mount && { hostPath: path.join(mount.source, whole.slice(mount.target.length)), readOnly: mount.readOnly };
 }
 
-/** Of a program that is named by its path. */
 export const permissionOf = (container: Container, file: string): 'executable' | 'not executable' | undefined => {
   const found = file.includes('/') ? controlFile(container, file) : undefined;
   return found && ((found.mode & 0o111) !== 0 ? 'executable' : 'not executable');
@@ -115,7 +110,6 @@ const controlFile = (container: Container, file: string): ReturnType<typeof file
   return whole.startsWith('/etc/berth/') ? fileOf(container.spec, whole.slice('/etc/berth/'.length)) : undefined;
 };
 
-/** Files of cgroup version 2 that tell the limits. */
 function limitFile({ spec }: Container, file: string): string | undefined {
   switch (file) {
     case '/sys/fs/cgroup/memory.max':
@@ -135,14 +129,14 @@ async function cat({ container, nowMs }: Inside, file: string): Promise<Outcome>
   if (known !== undefined) return { ok: known };
   const mount = mounted(container, file);
   if (mount !== undefined) return attempt('cat', file, () => readStart(mount.hostPath));
-  if (container.rootDisk.has(path.posix.resolve('/root', file))) return { ok: '' };
+  if (container.touchedFiles.has(path.posix.resolve('/root', file))) return { ok: '' };
   return { failed: `cat: can't open '${file}': No such file or directory\n` };
 }
 
 async function list(container: Container, file: string): Promise<Outcome> {
   const whole = path.posix.resolve('/root', file);
   if (whole === '/etc/berth') return { ok: lines(container.spec.files.map(({ name }) => name)) };
-  if (controlFile(container, file) || container.rootDisk.has(whole)) return { ok: `${file}\n` };
+  if (controlFile(container, file) || container.touchedFiles.has(whole)) return { ok: `${file}\n` };
   const mount = mounted(container, file);
   if (mount !== undefined) {
     return attempt('ls', file, async () => {
@@ -155,7 +149,9 @@ async function list(container: Container, file: string): Promise<Outcome> {
   if (!folders.has(whole)) return { failed: `ls: ${file}: No such file or directory\n` };
   return {
     ok: lines(
-      [...container.rootDisk].filter((one) => path.posix.dirname(one) === whole).map((one) => path.posix.basename(one)),
+      [...container.touchedFiles]
+        .filter((one) => path.posix.dirname(one) === whole)
+        .map((one) => path.posix.basename(one)),
     ),
   };
 }
@@ -172,10 +168,10 @@ async function touch({ container, onWrite }: Inside, file: string): Promise<Outc
     });
   }
   if (!folders.has(path.posix.dirname(whole))) return { failed: `touch: ${file}: No such file or directory\n` };
-  if (!container.rootDisk.has(whole) && container.rootDisk.size >= touchLimit) {
+  if (!container.touchedFiles.has(whole) && container.touchedFiles.size >= touchLimit) {
     return { failed: `touch: ${file}: the simulation keeps ${touchLimit} files at most\n` };
   }
-  container.rootDisk.add(whole);
+  container.touchedFiles.add(whole);
   onWrite();
   return { ok: '' };
 }
@@ -188,7 +184,7 @@ async function attempt(name: string, file: string, work: () => Promise<string>):
   }
 }
 
-/** As much of a file of the host as an output holds; a link is not followed, because it would lead out of the mount. */
+/** The beginning of a host file; links are not followed, because they could leave the mount. */
 async function readStart(hostPath: string): Promise<string> {
   const file = await open(hostPath, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   try {

@@ -1,6 +1,6 @@
 /**
- * One simulated container: plain data, and what time makes of it. Nothing ticks: what was due since the last look (a crash, the end
- * of the init script, being ready) is worked out when somebody looks, so a hundred thousand idle ones cost only their memory.
+ * A simulated container: plain data. Nothing ticks: due events (crash, end of the init script,
+ * readiness) are computed on access, so idle containers cost only memory.
  */
 import type { ControlFile, EngineSpec, Observation } from '../contract.ts';
 import { readScript, type Script } from './script.ts';
@@ -14,7 +14,6 @@ export interface Container {
   installation: string;
   spec: EngineSpec;
   state: 'created' | 'running' | 'exited';
-  /** Which one of the host's; its pretended address is made of it. */
   serial: number;
   createdAtMs: number;
   starts: number;
@@ -22,21 +21,16 @@ export interface Container {
   readyAtMs: number;
   exitCode: number | null;
   outOfMemory: boolean;
-  /** The daemon beside one with a Docker. */
   docker?: 'running' | 'stopped' | undefined;
-  /** Paths of the files that were touched on the root disk. */
-  rootDisk: Set<string>;
-  /** The init script: on the root disk, so it runs once in the life of that. */
+  touchedFiles: Set<string>;
+  /** The init script runs once per root disk. */
   init: { code: number; endsAtMs: number; lost: boolean } | undefined;
-  /** Lines of the future included; they are dropped if it ends before. */
+  /** Includes future lines, which an earlier end drops. */
   console: Line[];
-  /** Lines of the init script's own log, those of the future included. */
   initLog: Line[];
-  /** From the control files. */
   script: Script;
 }
 
-/** Lines of the console that are kept. */
 const keptLines = 500;
 
 export const fileOf = (spec: EngineSpec, name: string): ControlFile | undefined =>
@@ -64,7 +58,7 @@ export function makeContainer(
     exitCode: null,
     outOfMemory: false,
     docker: spec.docker && 'stopped',
-    rootDisk: new Set(rootDisk),
+    touchedFiles: new Set(rootDisk),
     init: undefined,
     console: [],
     initLog: [],
@@ -75,7 +69,6 @@ export function makeContainer(
 export const addressOf = ({ serial }: Container): string =>
   `10.${(serial >>> 16) & 255}.${(serial >>> 8) & 255}.${serial & 255}`;
 
-/** Says what `images/start.sh` says, in its words. */
 export function start(
   container: Container,
   { nowMs, readyMs, initMs }: { nowMs: number; readyMs: number; initMs: number },
@@ -110,7 +103,6 @@ function say(container: Container, atMs: number, text: string): void {
   if (container.console.length > keptLines) container.console.splice(0, container.console.length - keptLines);
 }
 
-/** Ends the main process at that moment. */
 export function end(container: Container, atMs: number, exitCode: number, outOfMemory = false): void {
   container.state = 'exited';
   container.exitCode = exitCode;
@@ -120,7 +112,7 @@ export function end(container: Container, atMs: number, exitCode: number, outOfM
   if (container.init !== undefined && container.init.endsAtMs > atMs) container.init.lost = true;
 }
 
-/** When something will happen by itself next; undefined when nothing will. */
+/** Time of the next own event, if any. */
 export function nextEventMs(container: Container, nowMs: number): number | undefined {
   if (container.state !== 'running') return undefined;
   const due = [crashAtMs(container), container.init?.endsAtMs].filter((atMs) => atMs !== undefined && atMs > nowMs);
@@ -131,7 +123,7 @@ function crashAtMs({ script: { crash }, starts, startedAtMs }: Container): numbe
   return crash === undefined || (crash.once && starts > 1) ? undefined : startedAtMs + crash.afterMs;
 }
 
-/** Brings it to the present; true when it has ended by itself since the last look. */
+/** Applies due events; true if the container ended. */
 export function catchUp(container: Container, nowMs: number): boolean {
   const { crash } = container.script;
   if (container.state !== 'running' || crash === undefined) return false;

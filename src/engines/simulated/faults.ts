@@ -1,6 +1,6 @@
 /**
- * How a simulated engine misbehaves. A hook is asked before each call of a verb (for `observe` and `usage` once for each id) and
- * answers with a fault or with none; `makeRandomFaults` is such a hook, the same in each run with the same seed.
+ * Faults of a simulated engine. A hook is asked before each call (`observe` and `usage`: per id)
+ * and returns a fault or none.
  */
 import { EngineFault, type FaultKind, type FaultReason } from '../../domain/engine-fault.ts';
 import { makeRandom } from './random.ts';
@@ -31,31 +31,31 @@ export type Verb = (typeof verbs)[number];
 
 export interface Call {
   verb: Verb;
-  /** The instance's id, the image's ref, or '' where a call is about none. */
   about: string;
-  /** Counts the calls of this verb about this, from 1. */
+  /** Count of this verb's calls for this subject, from 1. */
   nth: number;
   nowMs: number;
 }
 
 export type SimulatedFault =
-  /** Begins that much later. */
   | { mode: 'slow'; ms: number }
-  /** Takes effect at once, answers that much later. */
   | { mode: 'late'; ms: number }
-  /** Takes effect, and never answers, until the caller aborts. A hint of `watch` is dropped. */
+  /** Takes effect, never answers. A hint of `watch` is dropped. */
   | { mode: 'lost' }
-  /** No effect, and a fault (`unreachable` if not said otherwise). */
+  /** No effect, and a fault (default `unreachable`). */
   | { mode: 'failBefore'; kind?: FaultKind }
-  /** The effect, and then a fault all the same. */
+  /** Takes effect, and a fault. */
   | { mode: 'failAfter'; kind?: FaultKind }
-  /** `ensure` creates and doesn't start; `destroy` stops and doesn't remove; others fail before the effect. */
+  /**
+   * `ensure` creates without starting, `destroy` stops without removing, others fail before the
+   * effect.
+   */
   | { mode: 'halfway' }
-  /** No effect, and success is answered: `observe` says running, `ensure` started, `destroy` gone, `listOwned` nothing. */
+  /** No effect, and success is answered. */
   | { mode: 'lying' }
-  /** The container in question, root disk included, was lost before the call. */
+  /** The container with its root disk was lost before the call. */
   | { mode: 'forgetful' }
-  /** The whole engine is away from now on, for that long. */
+  /** The engine is away for that long. */
   | { mode: 'unreachable'; ms: number };
 
 export type FaultMode = SimulatedFault['mode'];
@@ -73,12 +73,12 @@ export const faultModes: readonly FaultMode[] = [
 
 export type Faults = (call: Call) => SimulatedFault | undefined;
 
-/** For each verb the share of its calls, 0 to 1, that meets each mode. */
+/** Share of calls (0 to 1) per verb and mode. */
 export type FaultRates = Partial<Record<Verb, Partial<Record<FaultMode, number>>>>;
 
 /**
- * Draws by seed, verb, subject and count, so a call's fate doesn't hang on what other calls came before it: the same seed gives
- * the same faults even when instances are worked at in another order. `ms` is how long `slow`, `late` and `unreachable` take at most.
+ * Draws by seed, verb, subject and count, so a call's fault does not depend on other calls. `ms`
+ * bounds `slow`, `late` and `unreachable`.
  */
 export function makeRandomFaults({
   seed,
@@ -113,25 +113,25 @@ export const simulatedFault = (
   more: { reason?: FaultReason; takenNodePort?: number } = {},
 ): EngineFault => new EngineFault(kind, message, { retry: !lasting.includes(kind), ...more });
 
-/** A call that was aborted: what came of it is not known. */
-export const givenUp = (signal: AbortSignal): EngineFault =>
+/** An aborted call has an unknown outcome. */
+export const aborted = (signal: AbortSignal): EngineFault =>
   new EngineFault('unreachable', 'the call was given up before the engine had answered', {
     retry: true,
     cause: signal.reason,
   });
 
-/** Never answers; rejects when the signal aborts. */
+/** Never resolves; rejects on abort. */
 export function untilAborted(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => {
-    if (signal.aborted) reject(givenUp(signal));
-    else signal.addEventListener('abort', () => reject(givenUp(signal)), { once: true });
+    if (signal.aborted) reject(aborted(signal));
+    else signal.addEventListener('abort', () => reject(aborted(signal)), { once: true });
   });
 }
 
-/** What comes of `work`, unless the signal aborts before; it goes on all the same. */
-export async function orGivenUp<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
+/** Resolves with the work, or rejects on abort; the work continues. */
+export async function raceAbort<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
   const { promise: left, reject } = Promise.withResolvers<never>();
-  const leave = (): void => reject(givenUp(signal));
+  const leave = (): void => reject(aborted(signal));
   signal.addEventListener('abort', leave, { once: true });
   try {
     return await Promise.race([work, left]);

@@ -1,4 +1,7 @@
-/** What our own programs listen on inside simulated instances: ports of theirs, and Unix sockets. It ends with each run. */
+/**
+ * Listeners of Berth's own programs inside simulated instances: ports and Unix sockets, for one
+ * run.
+ */
 import type { Duplex } from 'node:stream';
 import type { Container } from './container.ts';
 
@@ -6,16 +9,14 @@ export type Accept = (inside: Duplex) => void;
 
 interface Guest {
   accept: Accept;
-  /** Reached from within alone. */
   onLoopback: boolean;
 }
 
 export interface Guests {
-  /** Answers with how to leave, or undefined where one listens already. */
+  /** Returns a function that stops listening, or undefined if the place is taken. */
   listen(container: Container, where: number | string, guest: Guest): (() => void) | undefined;
   at(container: Container, where: number | string): Guest | undefined;
-  /** Its run is over. */
-  forget(container: Container): void;
+  closeAll(container: Container): void;
 }
 
 export function makeGuests(): Guests {
@@ -32,6 +33,6 @@ export function makeGuests(): Guests {
       };
     },
     at: (container, where) => all.get(container)?.get(where),
-    forget: (container) => void all.delete(container),
+    closeAll: (container) => void all.delete(container),
   };
 }

@@ -1,9 +1,9 @@
 /**
  * # A simulated host
  *
- * What dockerd is to Docker: it holds the containers, and outlives the engine objects that talk to it, so one host can have several
- * (several installations, a server that comes back). It is also the control panel of a simulation: whatever happens to a host by
- * itself or by others (a crash, an outage, a stranger with our name, a node port that another program took) is a method of it.
+ * What dockerd is to Docker: holds containers and outlives engine objects, so one host can serve
+ * several installations or a restarted server. Also the control panel of a simulation: crashes,
+ * outages, foreign containers and taken ports are its methods.
  */
 import { makeKeyedMutex, type KeyedMutex } from '../../async/mutex.ts';
 import type { Duplex } from 'node:stream';
@@ -15,9 +15,9 @@ import type { EngineSpec } from '../contract.ts';
 import { realClock, type Clock } from './clock.ts';
 import * as containers from './container.ts';
 import type { Container } from './container.ts';
-import { givenUp, simulatedFault } from './faults.ts';
-import { defaultImages, pulledImage, type ImageSource, type KeptImage } from './images.ts';
-import { Journal, nothing, type Kept } from './journal.ts';
+import { aborted, simulatedFault } from './faults.ts';
+import { defaultImages, pulledImage, type ImageSource, type StoredImage } from './images.ts';
+import { Journal, nothing, type JournalState } from './journal.ts';
 import { makeGuests, type Guests } from './guests.ts';
 import { makePair } from './pair.ts';
 import { makePorts, type Ports } from './ports.ts';
@@ -25,21 +25,19 @@ import type { Random } from './random.ts';
 import { echo, makeHttpService, ssh, type Service } from './services.ts';
 import { notebookAnswer } from './uses.ts';
 
-/** Milliseconds, or a range of which a number is drawn each time. */
+/** Milliseconds, or a range to draw from. */
 export type Span = number | readonly [fromMs: number, toMs: number];
 
 export interface Times {
-  /** Of an image, or its push. */
   pull: Span;
-  /** Of a root disk as an image. */
   save: Span;
   create: Span;
   start: Span;
-  /** From the start until ssh and the notebook answer. */
+  /** From start until ssh and notebook answer. */
   ready: Span;
-  /** From the start until an init script ends that doesn't say how long it takes. */
+  /** From start until the init script ends, unless it says how long it takes. */
   init: Span;
-  /** From SIGTERM until the main process has ended. */
+  /** From SIGTERM until the main process ended. */
   halt: Span;
 }
 
@@ -47,29 +45,26 @@ export const defaultTimes: Times = { pull: 20, save: 10, create: 5, start: 5, re
 
 export interface HostOptions {
   clock?: Clock;
-  /** Drawn from for spans and pretended load. */
   random?: Random;
   capacity?: Capacity;
   times?: Partial<Times>;
   images?: ImageSource;
-  /** What listens in each instance, by port, beside ssh on 22 and HTTP on 8888. */
+  /** Services by port, beside ssh on 22 and HTTP on 8888. */
   services?: Record<number, Service>;
-  /** Listen on node ports for real. */
   publishPorts?: boolean;
-  /** Keeps what the host holds across restarts of the process; see `journal.ts`. */
+  /** Persists the host's state (`journal.ts`). */
   stateFile?: string;
 }
 
-/** What a host held at a moment, to go back to. */
-export interface Memory {
+export interface HostState {
   containers: readonly Container[];
-  images: readonly (readonly [ref: string, image: KeptImage])[];
+  images: readonly (readonly [ref: string, image: StoredImage])[];
 }
 
 const copyOf = (container: Container): Container => ({
   ...container,
   spec: structuredClone(container.spec),
-  rootDisk: new Set(container.rootDisk),
+  touchedFiles: new Set(container.touchedFiles),
   init: container.init && { ...container.init },
   console: [...container.console],
   initLog: [...container.initLog],
@@ -83,11 +78,11 @@ export class SimulatedHost {
   readonly capacity: Capacity;
   readonly images: ImageSource;
   readonly times: Times;
-  readonly mutex: KeyedMutex<string> = makeKeyedMutex({ abortError: givenUp });
+  readonly mutex: KeyedMutex<string> = makeKeyedMutex({ abortError: aborted });
   readonly guests: Guests = makeGuests();
-  /** Settled when the node ports of what ran before are open again. */
+  /** Resolves when the node ports of restored containers are open. */
   readonly restored: Promise<void>;
-  #kept: Kept = nothing();
+  #kept: JournalState = nothing();
   #journal: Journal | undefined;
   #serial = 0;
   #gpusUsed = 0;
@@ -121,16 +116,13 @@ export class SimulatedHost {
     this.restored = this.#restore();
   }
 
-  /** Draws from a span. */
   spanMs(span: Span): number {
     if (typeof span === 'number') return span;
     const [fromMs, toMs] = span;
     return Math.round(fromMs + this.random() * (toMs - fromMs));
   }
 
-  // ---- what engines ask of it
-
-  /** The container of that id, if it is this installation's, brought to the present. */
+  /** The installation's container, with due events applied. */
   find(installation: string, id: InstanceId): Container | undefined {
     const container = this.#kept.containers.get(containerName(id));
     if (container === undefined || container.installation !== installation) return undefined;
@@ -146,7 +138,7 @@ export class SimulatedHost {
     }
   }
 
-  /** Throws `rejected` when somebody else holds the name. */
+  /** Throws `rejected` if the name is taken. */
   create(installation: string, spec: EngineSpec): Container {
     const name = containerName(spec.id);
     if (this.#strangers.has(name) || this.#kept.containers.has(name)) {
@@ -163,11 +155,11 @@ export class SimulatedHost {
     const nowMs = this.clock.now();
     const container = containers.makeContainer(installation, spec, ++this.#serial, image.rootDisk, nowMs);
     this.#kept.containers.set(name, container);
-    this.keep(container);
+    this.persist(container);
     return container;
   }
 
-  /** Starts it, ports first. Throws `busy` when one is taken, `no_capacity` when too few GPUs are free. */
+  /** Opens ports, then starts. Throws `busy` for a taken port, `no_capacity` for GPUs. */
   async start(container: Container): Promise<void> {
     const { spec } = container;
     const name = containerName(spec.id);
@@ -186,7 +178,7 @@ export class SimulatedHost {
     const { ready, init } = this.times;
     const nowMs = this.clock.now();
     containers.start(container, { nowMs, readyMs: this.spanMs(ready), initMs: this.spanMs(init) });
-    this.keep(container);
+    this.persist(container);
     this.#schedule(container);
     this.hint(container);
   }
@@ -204,16 +196,16 @@ export class SimulatedHost {
     this.hint(container);
   }
 
-  /** Writes down that it was changed. */
-  keep(container: Container): void {
+  /** Persists a change. */
+  persist(container: Container): void {
     this.#journal?.put(container, this.#kept);
   }
 
-  image = (ref: string): KeptImage | undefined => this.#kept.images.get(ref);
+  image = (ref: string): StoredImage | undefined => this.#kept.images.get(ref);
 
-  allImages = (): Iterable<[ref: string, image: KeptImage]> => this.#kept.images.entries();
+  allImages = (): Iterable<[ref: string, image: StoredImage]> => this.#kept.images.entries();
 
-  addImage(ref: string, image: KeptImage = pulledImage()): void {
+  addImage(ref: string, image: StoredImage = pulledImage()): void {
     this.#kept.images.set(ref, image);
     this.#journal?.putImage(ref, image, this.#kept);
   }
@@ -223,15 +215,14 @@ export class SimulatedHost {
     return false;
   }
 
-  /** What its registry was given under this ref. */
-  pushed = (ref: string): KeptImage | undefined => this.#kept.pushed.get(ref);
+  pushed = (ref: string): StoredImage | undefined => this.#kept.pushed.get(ref);
 
-  addPushed(ref: string, image: KeptImage): void {
+  addPushed(ref: string, image: StoredImage): void {
     this.#kept.pushed.set(ref, image);
     this.#journal?.putPushed(ref, image, this.#kept);
   }
 
-  /** A connection to what listens there; undefined when nothing does (yet). */
+  /** Connects to a listening service; undefined if there is none (yet). */
   connect(container: Container, port: number, { fromLoopback = false } = {}): Duplex | undefined {
     this.#look(container);
     if (container.state !== 'running') return undefined;
@@ -246,20 +237,19 @@ export class SimulatedHost {
     });
   }
 
-  /** A connection to a Unix socket of ours, as a program inside would make it. */
+  /** Connects to one of Berth's Unix sockets, as a program inside would. */
   connectUnix(container: Container, path: string): Duplex | undefined {
     const guest = this.guests.at(container, path);
     return guest && this.#open(container, guest.accept);
   }
 
-  /** Another instance of the account, by its address. */
   neighbourAt(from: Container, address: string): Container | undefined {
     for (const other of this.all(from.installation))
       if (other.spec.ownerId === from.spec.ownerId && containers.addressOf(other) === address) return other;
     return undefined;
   }
 
-  /** Whether a program of the instance listens there, or will when it is ready. */
+  /** Whether the instance has a service there, ready or not. */
   hasService = (container: Container, port: number): boolean => this.#serviceOf(container, port) !== undefined;
 
   #serviceOf(container: Container, port: number): { service: Service; onLoopback: boolean } | undefined {
@@ -275,7 +265,7 @@ export class SimulatedHost {
     const name = containerName(container.spec.id);
     const streams = this.#streams.get(name) ?? new Set();
     this.#streams.set(name, streams.add(inside));
-    inside.on('error', () => {}); // the caller went away; nobody inside minds
+    inside.on('error', () => {});
     inside.on('close', () => {
       streams.delete(inside);
       if (streams.size === 0 && this.#streams.get(name) === streams) this.#streams.delete(name);
@@ -284,7 +274,7 @@ export class SimulatedHost {
     return outside;
   }
 
-  /** Whoever holds on to it hears when it ends, or is out of reach. Answers with how to let go. */
+  /** Calls back when the container ends or is unreachable. Returns a function to detach. */
   attach(container: Container, lose: (fault: EngineFault) => void): () => void {
     const all = this.#attached.get(container) ?? new Set();
     this.#attached.set(container, all.add(lose));
@@ -306,9 +296,7 @@ export class SimulatedHost {
     return this.clock.now() < this.#awayUntilMs;
   }
 
-  // ---- what may befall it
-
-  /** No engine reaches it for that long; what runs keeps running. */
+  /** No engine reaches the host for that long; containers keep running. */
   goAway(ms: number): void {
     this.#awayUntilMs = this.clock.now() + ms;
     for (const container of this.#attached.keys())
@@ -319,34 +307,31 @@ export class SimulatedHost {
     this.#awayUntilMs = -Infinity;
   }
 
-  /** The main process of an instance ends by itself, or by another's hand. */
   async crash(id: InstanceId, exitCode = 137): Promise<void> {
     const container = this.#kept.containers.get(containerName(id));
     if (container?.state === 'running') await this.end(container, exitCode);
   }
 
-  /** The Docker beside an instance ends, or begins, by another's hand. */
   setDocker(id: InstanceId, docker: 'running' | 'stopped'): void {
     const container = this.#kept.containers.get(containerName(id));
     if (container?.docker === undefined || container.docker === docker) return;
     container.docker = docker;
-    this.keep(container);
+    this.persist(container);
     this.hint(container);
   }
 
-  /** The container is lost, root disk included, as if it had never been. */
+  /** Loses the container with its root disk. */
   async forget(id: InstanceId): Promise<void> {
     const container = this.#kept.containers.get(containerName(id));
     if (container !== undefined) await this.remove(container);
   }
 
-  /** The host was set up anew: all containers and images are lost. */
   async forgetAll(): Promise<void> {
     for (const container of this.#kept.containers.values()) await this.remove(container);
     for (const ref of this.#kept.images.keys()) this.dropImage(ref);
   }
 
-  /** The host came up again after a power cut: everything is there, nothing runs. */
+  /** Power cut: everything is stored, nothing runs. */
   async reboot(): Promise<void> {
     for (const container of this.#kept.containers.values()) {
       this.setDocker(container.spec.id, 'stopped');
@@ -354,14 +339,13 @@ export class SimulatedHost {
     }
   }
 
-  /** What it holds now, for `goBackTo`. */
-  remember(): Memory {
+  saveState(): HostState {
     const containers = [...this.#kept.containers.values()].map(copyOf);
     return { containers, images: [...this.#kept.images] };
   }
 
-  /** The host was restored from a backup: what was made since is gone, what was removed since is there again, nothing runs. */
-  async goBackTo({ containers: before, images }: Memory): Promise<void> {
+  /** Restores a backup: newer objects are gone, removed ones are back, nothing runs. */
+  async restoreState({ containers: before, images }: HostState): Promise<void> {
     await this.forgetAll();
     for (const [ref, image] of images) this.addImage(ref, image);
     for (const one of before) {
@@ -369,36 +353,32 @@ export class SimulatedHost {
       if (container.state === 'running') containers.end(container, this.clock.now(), 255);
       container.docker &&= 'stopped';
       this.#kept.containers.set(containerName(container.spec.id), container);
-      this.keep(container);
+      this.persist(container);
       this.hint(container);
     }
   }
 
-  /** Whoever it belongs to. */
   holds = (id: InstanceId): boolean => this.#kept.containers.has(containerName(id));
 
   dropImage(ref: string): void {
     if (this.#kept.images.delete(ref)) this.#journal?.removeImage(ref, this.#kept);
   }
 
-  /** A container that is none of ours holds this name. */
-  addStranger(name: string): void {
+  addForeignContainer(name: string): void {
     this.#strangers.add(name);
   }
 
-  /** Whether somebody else's container has the name. */
-  isStrangers(installation: string, name: string): boolean {
+  isForeign(installation: string, name: string): boolean {
     const holder = this.#kept.containers.get(name);
     return this.#strangers.has(name) || (holder !== undefined && holder.installation !== installation);
   }
 
-  hasStranger = (name: string): boolean => this.#strangers.has(name);
+  hasForeignContainer = (name: string): boolean => this.#strangers.has(name);
 
-  removeStranger(name: string): void {
+  removeForeignContainer(name: string): void {
     this.#strangers.delete(name);
   }
 
-  /** Another program of the host holds this node port. */
   takePort(nodePort: number): void {
     this.#ports.take(nodePort);
   }
@@ -407,7 +387,10 @@ export class SimulatedHost {
     this.#ports.free(nodePort);
   }
 
-  /** Lets go of everything real: listeners, connections, sleepers, the file. What ran is in the file as running. */
+  /**
+   * Closes listeners, connections, sleepers and the file. Running containers stay recorded as
+   * running.
+   */
   async stop(): Promise<void> {
     this.#end.abort();
     for (const container of this.#attached.keys())
@@ -419,21 +402,18 @@ export class SimulatedHost {
     this.#journal = undefined;
   }
 
-  // ---- inwards
-
-  /** What was due since the last look. */
   #look(container: Container): void {
     if (containers.catchUp(container, this.clock.now())) void this.#ended(container);
   }
 
-  /** What can fail is done at once; the promise is of the ports, and never rejects. */
+  /** Applies the end at once; the promise covers the ports and never rejects. */
   #ended(container: Container): Promise<void> {
     this.#gpusUsed -= container.spec.gpus;
     const name = containerName(container.spec.id);
-    this.guests.forget(container);
+    this.guests.closeAll(container);
     for (const stream of this.#streams.get(name) ?? []) stream.destroy();
     this.#cut(container, simulatedFault('not_found', `${container.spec.id} has ended`));
-    this.keep(container);
+    this.persist(container);
     this.hint(container);
     return this.#ports.close(name, container.spec.nodePorts);
   }
@@ -442,7 +422,7 @@ export class SimulatedHost {
     for (const lose of this.#attached.get(container) ?? []) lose(fault);
   }
 
-  /** Looks again when something of its script is due, so that a hint goes out. Those without a script cost no timer. */
+  /** Schedules the next event of a script, so that hints go out. Others cost no timer. */
   #schedule(container: Container): void {
     const nowMs = this.clock.now();
     const atMs = containers.nextEventMs(container, nowMs);
@@ -476,14 +456,14 @@ export class SimulatedHost {
       if (container.state !== 'running') continue;
       const { nodePorts, nodePortAddress, id } = container.spec;
       const dial = (port: number): Duplex | undefined => this.connect(container, port);
-      // A port that another program took in between: the container ends, as it would on a real host that comes up again.
+      // If another program took a port meanwhile, the container ends, as on a real host.
       await this.#ports.open(containerName(id), nodePortAddress, nodePorts, dial).catch(() => this.end(container, 255));
       this.#schedule(container);
     }
   }
 }
 
-/** One that has run keeps its root disk, and with it its ports: another one would not help it. */
+/** A container that ran keeps its root disk and ports, so another port would not help. */
 const keepingPorts = (fault: unknown): unknown =>
   fault instanceof EngineFault && fault.takenNodePort !== undefined
     ? simulatedFault('busy', fault.message, { reason: 'portTaken' })

@@ -1,4 +1,4 @@
-/** Images of a simulated host: the registries that it believes in, and what is pulled, saved, pushed and removed. */
+/** Images of a simulated host: registries, and what is pulled, saved, pushed and removed. */
 import type { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId, UserId } from '../../domain/ids.ts';
 import type { ImageProgress, RegistryCredentials } from '../contract.ts';
@@ -6,23 +6,21 @@ import type { Container } from './container.ts';
 import { simulatedFault } from './faults.ts';
 import type { SimulatedHost } from './host.ts';
 
-export interface KeptImage {
-  /** Paths of the files that it has beyond what every image has. */
+export interface StoredImage {
   rootDisk: readonly string[];
   bytes: number;
-  /** Of an image that was saved: by whom, and from what. */
   saved?: { installation: string; id: InstanceId; ownerId: UserId; createdAtMs: number } | undefined;
 }
 
-/** What becomes of a wish for an image that isn't there; asked before a push too, which doesn't mind that it is not found. */
+/** Resolves an image that is absent; also asked before a push, which ignores not found. */
 export type ImageSource = (
   ref: string,
   credentials?: RegistryCredentials,
 ) => { kind: 'found'; bytes: number } | { kind: 'not_found' | 'denied' | 'unreachable' };
 
 /**
- * Every image is found, but for registries that can't exist (RFC 2606), one for each way to fail. `private.invalid` gives to
- * whoever brings credentials, unless their secret is `wrong`.
+ * Finds every image but those of reserved registries (RFC 2606), one per way to fail.
+ * `private.invalid` accepts any credentials but the secret `wrong`.
  */
 export const defaultImages: ImageSource = (ref, credentials) => {
   const isPrivate = ref.startsWith('private.invalid/');
@@ -34,11 +32,10 @@ export const defaultImages: ImageSource = (ref, credentials) => {
 };
 
 const defaultImageBytes = 200_000_000;
-/** What a touched file takes. */
 const fileBytes = 4096;
 const transferSteps = 8;
 
-export const pulledImage = (bytes = defaultImageBytes): KeptImage => ({ rootDisk: [], bytes });
+export const pulledImage = (bytes = defaultImageBytes): StoredImage => ({ rootDisk: [], bytes });
 
 interface Transfer {
   host: SimulatedHost;
@@ -46,7 +43,7 @@ interface Transfer {
   onProgress: (progress: ImageProgress) => void;
   credentials: RegistryCredentials | undefined;
   askRegistry?: boolean;
-  /** Time passes; rejects when the call is given up or the host has gone away by then. */
+  /** Lets time pass; rejects on abort or if the host went away. */
   pass: (ms: number) => Promise<void>;
 }
 
@@ -62,7 +59,7 @@ export async function pull(transfer: Transfer): Promise<void> {
       reason: 'imageMissing',
     });
   }
-  // Another call may be faster.
+  // Another call may finish first.
   await move(transfer, `Downloading ${ref}`, image.bytes, () => host.image(ref) !== undefined);
   if (host.image(ref) === undefined) host.addImage(ref, image);
 }
@@ -93,7 +90,7 @@ const refusal = (kind: 'denied' | 'unreachable', ref: string): EngineFault =>
     ? simulatedFault('denied', `the registry wants credentials for ${ref}, or other ones`, { reason: 'imageDenied' })
     : simulatedFault('unreachable', `the registry of ${ref} does not answer`, { reason: 'registryAway' });
 
-/** Checked before time passes, and again when it has. */
+/** Checked before and after time passes. */
 export function checkSavable(host: SimulatedHost, installation: string, ref: string): void {
   const there = host.image(ref);
   if (there === undefined || there.saved?.installation === installation) return;
@@ -102,17 +99,17 @@ export function checkSavable(host: SimulatedHost, installation: string, ref: str
 }
 
 export function save(host: SimulatedHost, container: Container, ref: string): { sizeBytes: number } {
-  const { installation, spec, rootDisk } = container;
+  const { installation, spec, touchedFiles } = container;
   checkSavable(host, installation, ref);
   const base = host.image(spec.imageRef) ?? pulledImage();
-  const added = [...rootDisk].filter((file) => !base.rootDisk.includes(file)).length;
+  const added = [...touchedFiles].filter((file) => !base.rootDisk.includes(file)).length;
   const bytes = base.bytes + fileBytes * added;
   const saved = { installation, id: spec.id, ownerId: spec.ownerId, createdAtMs: host.clock.now() };
-  host.addImage(ref, { rootDisk: [...rootDisk], bytes, saved });
+  host.addImage(ref, { rootDisk: [...touchedFiles], bytes, saved });
   return { sizeBytes: bytes };
 }
 
-/** If `id` is given, only an image saved from that instance. */
+/** `id` limits the removal to an image saved from that instance. */
 export function remove(host: SimulatedHost, installation: string, ref: string, id?: string): void {
   const image = host.image(ref);
   if (image === undefined) return;

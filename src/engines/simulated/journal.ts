@@ -1,19 +1,18 @@
 /**
- * What a simulated host holds, kept in a file, so that it outlives the server's process as a real engine's containers do.
+ * Persistence of a simulated host, so that it survives the server as real containers do.
  *
- * The file is a journal: one line of JSON a change, appended by one synchronous write before the verb answers. So nothing that was
- * answered is lost to a kill -9; it isn't synced, so a power cut may lose the end. A line cut off at the end is left out. When the
- * file has grown to several times what it says, and whenever it is opened, it is written anew beside itself and renamed into place.
- * A snapshot at each change would cost as much as there are containers, and one a little later would lose what was answered before.
+ * A journal: one JSON line per change, written synchronously before the verb answers, so a kill -9
+ * loses nothing. Not synced: a power cut may lose the end. An incomplete last line is ignored. The
+ * file is rewritten and renamed when opened and when it outgrows its content.
  *
- * Long control files (the entry point is the same for all) are written once, and meant by number from then on.
+ * Long control files are written once and then referenced by number.
  */
 import { closeSync, existsSync, mkdirSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
 import path from 'node:path';
 import { z } from 'zod';
 import { instanceId, userId } from '../../domain/ids.ts';
 import { scriptOf, type Container } from './container.ts';
-import type { KeptImage } from './images.ts';
+import type { StoredImage } from './images.ts';
 
 const content = z.union([z.string(), z.number()]);
 const containerLine = z.object({
@@ -36,11 +35,10 @@ const containerLine = z.object({
   }),
   state: z.enum(['created', 'running', 'exited']),
   serial: z.number(),
-  /** Journals of before have none. */
-  createdAtMs: z.number().default(0),
+  createdAtMs: z.number(),
   starts: z.number(),
   startedAtMs: z.number(),
-  /** null: never, which JSON has no number for. */
+  /** null means never: JSON has no Infinity. */
   readyAtMs: z.number().nullable(),
   exitCode: z.number().nullable(),
   outOfMemory: z.boolean(),
@@ -48,8 +46,7 @@ const containerLine = z.object({
   rootDisk: z.array(z.string()),
   init: z.object({ code: z.number(), endsAtMs: z.number(), lost: z.boolean() }).nullable(),
   console: z.array(z.object({ atMs: z.number(), text: z.string() })),
-  /** Journals of before have none. */
-  initLog: z.array(z.object({ atMs: z.number(), text: z.string() })).default([]),
+  initLog: z.array(z.object({ atMs: z.number(), text: z.string() })),
 });
 const imageLine = {
   rootDisk: z.array(z.string()),
@@ -72,20 +69,15 @@ const journalLine = z.union([
   z.object({ imageGone: z.string() }),
 ]);
 
-export interface Kept {
-  /** By name. */
+export interface JournalState {
   containers: Map<string, Container>;
-  /** By ref. */
-  images: Map<string, KeptImage>;
-  /** What registries were given, by ref. */
-  pushed: Map<string, KeptImage>;
+  images: Map<string, StoredImage>;
+  pushed: Map<string, StoredImage>;
 }
 
-/** Shorter contents are written where they stand. */
 const longTextLength = 200;
-/** What is written at once when all is written anew. */
 const pieceLength = 1_000_000;
-/** Lines beyond twice what is held that make it worth writing anew. */
+/** Superfluous lines that trigger a rewrite. */
 const spareLines = 10_000;
 
 export class Journal {
@@ -100,31 +92,31 @@ export class Journal {
     this.#descriptor = openSync(file, 'a', 0o600);
   }
 
-  /** Reads what the file says, and writes it anew. Throws when it is not such a file. */
-  static open(file: string, nameOf: (container: Container) => string): { journal: Journal; kept: Kept } {
+  /** Reads and rewrites the file. Throws if it is no journal. */
+  static open(file: string, nameOf: (container: Container) => string): { journal: Journal; kept: JournalState } {
     const kept = existsSync(file) ? read(file, nameOf) : nothing();
     const journal = new Journal(file);
     journal.#rewrite(kept);
     return { journal, kept };
   }
 
-  put(container: Container, kept: Kept): void {
+  put(container: Container, kept: JournalState): void {
     this.#append(this.#put(container), kept);
   }
 
-  remove(name: string, kept: Kept): void {
+  remove(name: string, kept: JournalState): void {
     this.#append(queueEntries({ gone: name }), kept);
   }
 
-  putImage(ref: string, image: KeptImage, kept: Kept): void {
+  putImage(ref: string, image: StoredImage, kept: JournalState): void {
     this.#append(queueEntries({ image: ref, ...image }), kept);
   }
 
-  putPushed(ref: string, image: KeptImage, kept: Kept): void {
+  putPushed(ref: string, image: StoredImage, kept: JournalState): void {
     this.#append(queueEntries({ pushed: ref, ...image }), kept);
   }
 
-  removeImage(ref: string, kept: Kept): void {
+  removeImage(ref: string, kept: JournalState): void {
     this.#append(queueEntries({ imageGone: ref }), kept);
   }
 
@@ -132,13 +124,13 @@ export class Journal {
     closeSync(this.#descriptor);
   }
 
-  #append(text: string, kept: Kept): void {
+  #append(text: string, kept: JournalState): void {
     writeSync(this.#descriptor, text);
     this.#lines++;
     if (this.#lines > 2 * sizeOf(kept) + spareLines) this.#rewrite(kept);
   }
 
-  #rewrite(kept: Kept): void {
+  #rewrite(kept: JournalState): void {
     const { containers, images, pushed } = kept;
     this.#numbers = new Map();
     const beside = `${this.#file}.new`;
@@ -159,7 +151,7 @@ export class Journal {
     this.#lines = sizeOf(kept);
   }
 
-  /** Its line, after those of the texts that it is the first to need. */
+  /** Its line, after the texts it references first. */
   #put(container: Container): string {
     let texts = '';
     const files = container.spec.files.map((file) => {
@@ -178,23 +170,23 @@ export class Journal {
     return (
       texts +
       queueEntries({
-        container: { ...container, spec, init, readyAtMs, rootDisk: [...container.rootDisk], script: undefined },
+        container: { ...container, spec, init, readyAtMs, rootDisk: [...container.touchedFiles], script: undefined },
       })
     );
   }
 }
 
-export const nothing = (): Kept => ({ containers: new Map(), images: new Map(), pushed: new Map() });
+export const nothing = (): JournalState => ({ containers: new Map(), images: new Map(), pushed: new Map() });
 
-const sizeOf = ({ containers, images, pushed }: Kept): number => containers.size + images.size + pushed.size;
+const sizeOf = ({ containers, images, pushed }: JournalState): number => containers.size + images.size + pushed.size;
 
 const queueEntries = (value: unknown): string => `${JSON.stringify(value)}\n`;
 
-function read(file: string, nameOf: (container: Container) => string): Kept {
+function read(file: string, nameOf: (container: Container) => string): JournalState {
   const kept = nothing();
   const texts = new Map<number, string>();
   const lines = readFileSync(file, 'utf8').split('\n');
-  lines.pop(); // what follows the last newline: nothing, or a line that was cut off
+  lines.pop();
   for (const [index, text] of lines.entries()) {
     const line = parse(file, index + 1, text);
     if ('text' in line) texts.set(line.text, line.content);
@@ -210,7 +202,7 @@ function read(file: string, nameOf: (container: Container) => string): Kept {
   return kept;
 }
 
-const imageOf = ({ rootDisk, bytes, saved }: KeptImage): KeptImage => ({ rootDisk, bytes, saved });
+const imageOf = ({ rootDisk, bytes, saved }: StoredImage): StoredImage => ({ rootDisk, bytes, saved });
 
 function parse(file: string, number: number, text: string): z.infer<typeof journalLine> {
   try {
@@ -236,7 +228,7 @@ function revive(line: z.infer<typeof containerLine>, texts: ReadonlyMap<number, 
     spec,
     readyAtMs: line.readyAtMs ?? Infinity,
     init: line.init ?? undefined,
-    rootDisk: new Set(line.rootDisk),
+    touchedFiles: new Set(line.rootDisk),
     script: scriptOf(spec),
   };
 }

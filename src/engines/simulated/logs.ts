@@ -1,14 +1,13 @@
-/** The logs of a simulated instance: lines of the past, and of the future, which are told when their time has come. */
+/** Logs of a simulated instance. Future lines appear when due. */
 import type { LogLine, LogRange, LogSource } from '../contract.ts';
 import type { EngineFault } from '../../domain/engine-fault.ts';
 import type { Container, Line } from './container.ts';
-import { givenUp, untilAborted } from './faults.ts';
+import { aborted, untilAborted } from './faults.ts';
 import type { SimulatedHost } from './host.ts';
 
 const linesIn = (container: Container, source: LogSource): readonly Line[] =>
   source === 'console' ? container.console : container.initLog;
 
-/** The init script's log keeps no times. */
 const toldAs = ({ atMs, text }: Line, source: LogSource): LogLine => ({
   atMs: source === 'console' ? atMs : null,
   text,
@@ -29,7 +28,7 @@ export async function* read(
   { source, signal }: { source: LogSource; signal: AbortSignal },
 ): AsyncGenerator<LogLine> {
   for (const line of lines) {
-    if (signal.aborted) throw givenUp(signal);
+    if (signal.aborted) throw aborted(signal);
     yield toldAs(line, source);
   }
 }
@@ -69,7 +68,6 @@ export async function* follow(
   }
 }
 
-/** What a liar lets one read. */
 export async function* silence(): AsyncGenerator<LogLine> {}
 
 const initIsOver = ({ init }: Container, nowMs: number): boolean =>

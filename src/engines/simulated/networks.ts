@@ -1,4 +1,4 @@
-/** From within a simulated instance's network, and at a path of it. */
+/** Connections and listeners within a simulated instance's network. */
 import net from 'node:net';
 import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
@@ -8,17 +8,16 @@ import { addressOf, type Container } from './container.ts';
 import { simulatedFault } from './faults.ts';
 import type { SimulatedHost } from './host.ts';
 
-/** From here on the system gives out ports by itself. */
+/** First port of the system's ephemeral range. */
 const FIRST_FREE_PORT = 32_768;
 
-export interface Joining {
+export interface NetworkJoin {
   host: SimulatedHost;
   container: Container;
-  /** To its host, whose loss or end is told. */
   attach: (lose: (fault: EngineFault) => void) => () => void;
 }
 
-export function joinNetwork({ host, container, attach }: Joining): InstanceNetwork {
+export function joinNetwork({ host, container, attach }: NetworkJoin): InstanceNetwork {
   const { promise: ended, resolve } = Promise.withResolvers<void>();
   const streams = new Set<Duplex>();
   const listening = new Set<() => void>();
@@ -76,7 +75,7 @@ export function joinNetwork({ host, container, attach }: Joining): InstanceNetwo
 }
 
 export function listenUnix(
-  { host, container, attach }: Joining,
+  { host, container, attach }: NetworkJoin,
   onConnection: (connection: Duplex) => void,
 ): InsideSocket {
   const pathInside = `/etc/berth/sockets/${randomUUID()}`;
@@ -101,7 +100,6 @@ function reach(host: SimulatedHost, from: Container, { host: name, port }: Insta
   return stream;
 }
 
-/** What one who lies joins: nothing is there. */
 export const nowhere: InstanceNetwork = {
   connect: () => Promise.reject(simulatedFault('unreachable', 'there is no way')),
   listen: () => Promise.reject(simulatedFault('unreachable', 'there is no way')),

@@ -1,7 +1,6 @@
 /**
- * A connection without a network: what goes in at one end comes out at the other, with back-pressure and half-close, and an end
- * that is destroyed is an end of data to the other and EPIPE to what it still writes, as with TCP. Nothing arrives in the turn of the
- * event loop in which it was sent: programs that were never tried against a faster echo would miss it.
+ * An in-memory duplex pair with backpressure and half-close. Destroying one end ends the other's
+ * input and gives EPIPE to its writes, as TCP does. Data arrives in a later turn of the event loop.
  */
 import { Duplex } from 'node:stream';
 
@@ -9,7 +8,6 @@ type Done = (error?: Error | null) => void;
 
 class End extends Duplex {
   peer: End | undefined;
-  /** The peer's write, held until this end has been read. */
   held: Done | undefined;
   #ended = false;
 
@@ -40,7 +38,7 @@ class End extends Duplex {
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: Done): void {
-    // A copy: the writer may use its buffer again.
+    // The writer may reuse its buffer.
     const sent = Buffer.from(chunk);
     setImmediate(() => this.peer?.accept(sent, done));
   }

@@ -1,15 +1,16 @@
-/** Node ports of a simulated host: a table of who holds which, and, where wished, real listeners behind them. */
+/** Node ports of a simulated host: who holds which, with real listeners on request. */
 import { once } from 'node:events';
 import net from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { NodePort } from '../../domain/instance.ts';
 import { simulatedFault } from './faults.ts';
 
-/** A stranger to all instances: another program of the host. */
 const stranger = Symbol('another program of the host');
 
 export interface Ports {
-  /** Takes all or none. Throws `busy` with `takenNodePort`. `dial` connects a caller with what listens inside. */
+  /**
+   * Opens all or none. Throws `busy` with `takenNodePort`. `dial` connects to the service inside.
+   */
   open(
     holder: string,
     address: string,
@@ -17,7 +18,6 @@ export interface Ports {
     dial: (port: number) => Duplex | undefined,
   ): Promise<void>;
   close(holder: string, pairs: readonly NodePort[]): Promise<void>;
-  /** As if another program of the host held it. */
   take(nodePort: number): void;
   free(nodePort: number): void;
   stop(): Promise<void>;
@@ -67,7 +67,7 @@ export function makePorts({ publish }: { publish: boolean }): Ports {
   async function close(holder: string, pairs: readonly NodePort[]): Promise<void> {
     for (const { nodePort } of pairs) {
       if (holders.get(nodePort) !== holder) continue;
-      // First free, then shut: a start that follows at once must not lose the port to this one's end.
+      // Frees before closing: a start right after must not lose the port.
       holders.delete(nodePort);
       await shut(nodePort);
     }
@@ -101,7 +101,7 @@ export function makePorts({ publish }: { publish: boolean }): Ports {
   };
 }
 
-/** Both ways, with half-close; when one side breaks, so does the other. */
+/** Pipes both ways with half-close; one side's failure closes the other. */
 function join(one: Duplex, other: Duplex): void {
   one.on('error', () => other.destroy()).on('close', () => other.destroy());
   other.on('error', () => one.destroy());

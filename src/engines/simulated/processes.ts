@@ -1,4 +1,4 @@
-/** A pretended command with its streams: what it reads and writes, its terminal, and its end by itself, by a kill, or with its host. */
+/** A simulated command: streams, terminal, and its end by itself, by a kill, or with its host. */
 import { PassThrough, Writable } from 'node:stream';
 import { constants } from 'node:os';
 import type { ExecRequest, OpenExec, TerminalSize } from '../contract.ts';
@@ -6,21 +6,15 @@ import type { EngineFault } from '../../domain/engine-fault.ts';
 import { makeTerminal } from './terminal.ts';
 
 export interface Io {
-  /** Null at the end of the input. */
   read(signal: AbortSignal): Promise<Buffer | null>;
   out(bytes: Buffer | string): Promise<void>;
   err(bytes: Buffer | string): Promise<void>;
-  /** Null without a terminal. */
   size(): TerminalSize | null;
-  /** Ctrl-C on its terminal. */
   onInterrupt: (() => void) | undefined;
-  /** It is killed, or lost. */
   signal: AbortSignal;
 }
 
-/** And the number of the signal. */
 const ENDED_BY = 128;
-/** Unread input that is taken. */
 const INPUT_BYTES = 64 * 1024;
 
 export function openProcess({
@@ -30,7 +24,6 @@ export function openProcess({
 }: {
   wish: ExecRequest;
   program: (io: Io) => Promise<number>;
-  /** To its host, whose loss or end is told. */
   attach: (lose: (fault: EngineFault) => void) => () => void;
 }): OpenExec {
   const input = new Input();
@@ -49,7 +42,7 @@ export function openProcess({
     size === null
       ? input
       : makeTerminal({ echo: (text) => void stdout.write(text), input, interrupt: () => io.onInterrupt?.() });
-  stdin.on('error', () => {}); // what the command didn't wait for
+  stdin.on('error', () => {});
 
   const { promise: cut, resolve: die, reject: lose } = Promise.withResolvers<number>();
   const detach = attach(lose);
@@ -59,7 +52,7 @@ export function openProcess({
     for (const stream of [stdin, input]) stream.destroy();
     for (const stream of [stdout, stderr]) stream.end();
   });
-  exited.catch(() => {}); // nobody has to listen
+  exited.catch(() => {});
   return {
     stdin,
     stdout,
@@ -78,7 +71,7 @@ export function openProcess({
 const onTerminal = (bytes: Buffer | string): string => bytes.toString().replaceAll('\n', '\r\n');
 
 function writeTo(stream: PassThrough, bytes: Buffer | string, signal: AbortSignal): Promise<void> {
-  // In a turn of its own: a program that nobody reads any more would leave no other turn to anybody.
+  // Yields a turn: output that nobody reads must not starve the event loop.
   if (stream.destroyed || signal.aborted) return new Promise((resolve) => setImmediate(resolve));
   if (stream.write(bytes)) return Promise.resolve();
   return new Promise((resolve) => {
@@ -92,7 +85,6 @@ function writeTo(stream: PassThrough, bytes: Buffer | string, signal: AbortSigna
   });
 }
 
-/** Takes what is written as it is read. */
 class Input extends Writable {
   #chunks: Buffer[] = [];
   #bytes = 0;
@@ -100,7 +92,7 @@ class Input extends Writable {
   #wake: (() => void) | undefined;
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
-    this.#chunks.push(Buffer.from(chunk)); // a copy: the writer may use its buffer again
+    this.#chunks.push(Buffer.from(chunk)); // the writer may reuse its buffer
     this.#bytes += chunk.length;
     if (this.#bytes < INPUT_BYTES) done();
     else this.#held = done;

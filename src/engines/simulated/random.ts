@@ -1,9 +1,8 @@
-/** Random numbers that are the same in each run with the same seed. */
+/** Seeded random numbers. */
 
-/** Numbers in [0, 1). */
 export type Random = () => number;
 
-/** A 32-bit generator: an additive step, then two rounds of multiply and shift that mix its bits. */
+/** 32-bit generator: additive step and two multiply-shift mixes. */
 export function makeRandom(seed: string): Random {
   let state = hash(seed);
   return () => {
@@ -12,7 +11,6 @@ export function makeRandom(seed: string): Random {
   };
 }
 
-/** FNV-1a over the UTF-16 units. */
 function hash(text: string): number {
   let sum = 0x811c9dc5;
   for (let at = 0; at < text.length; at++) sum = Math.imul(sum ^ text.charCodeAt(at), 0x01000193);

@@ -1,21 +1,3 @@
-/**
- * What a simulated instance is to play. The simulation runs no scripts; it reads, in the control files `start` and `init-script`,
- * comment lines of this form, one wish each:
- *
- *     # berth-sim: exit 3 after 200ms         the init script ends so (in `init-script`; else it ends with 0)
- *     # berth-sim: crash after 2s exit 1      the main process ends so, at each start; `crash once after …` at the first only
- *     # berth-sim: crash after 2s out of memory
- *     # berth-sim: ignore TERM                a halt takes its whole grace
- *     # berth-sim: listen 7000 echo           something listens: `echo` or `http`; `listen 7000 http on loopback` there alone
- *     # berth-sim: no ssh                     the image has no sshd
- *     # berth-sim: say after 2s hello         a line on the console; `init says after 2s hello` in the init script's log
- *     # berth-sim: ready after 5s             ssh, notebook and `listen` answer that late; `never ready` never
- *     # berth-sim: kernel busy for 10m          it is used so long from each start, or always; also `terminal used`,
- *                                           `ssh sessions 2`, `cpu 80%` (of one CPU), `gpu 90%`
- *
- * Times are in ms, s, m or h. A line that isn't understood is said on the instance's console.
- */
-
 export interface Crash {
   afterMs: number;
   exitCode: number;
@@ -30,7 +12,7 @@ export interface Use {
   forMs: number;
 }
 
-export interface Saying {
+export interface TimedLine {
   afterMs: number;
   text: string;
 }
@@ -43,16 +25,13 @@ export interface Listener {
 export interface Script {
   initExit: { code: number; afterMs: number } | undefined;
   crash: Crash | undefined;
-  /** Infinity: never. */
   readyAfterMs: number | undefined;
   ignoresTerm: boolean;
   listens: ReadonlyMap<number, Listener>;
   hasSsh: boolean;
   uses: ReadonlyMap<UseName, Use>;
-  /** On the console, from each start. */
-  says: readonly Saying[];
-  /** In its own log, from its beginning. */
-  initSays: readonly Saying[];
+  says: readonly TimedLine[];
+  initSays: readonly TimedLine[];
   misunderstood: readonly string[];
 }
 
@@ -86,12 +65,12 @@ const duration = (number = '0', unit = 'ms'): number =>
   Number(number) * (unit === 'ms' || unit === 's' || unit === 'm' || unit === 'h' ? msOf[unit] : 1);
 
 export function readScript(texts: readonly string[]): Script {
-  // Nearly all files have no such line: one search, and nothing is made.
+  // Fast path: almost no file has such a line.
   if (!texts.some((text) => text.includes(mark))) return plain;
   const listens = new Map<number, Listener>();
   const uses = new Map<UseName, Use>();
   const misunderstood: string[] = [];
-  const says = { say: new Array<Saying>(), 'init says': new Array<Saying>() };
+  const says = { say: new Array<TimedLine>(), 'init says': new Array<TimedLine>() };
   const script: Script = { ...plain, listens, uses, says: says.say, initSays: says['init says'], misunderstood };
   for (const [, said = ''] of texts.flatMap((text) => [...text.matchAll(line)])) {
     const wish = said.trim().replace(/\s+/g, ' ');

@@ -1,29 +1,28 @@
-/** What answers inside simulated instances: an ssh banner, HTTP that tells what it was asked, and echo. */
+/** Services inside simulated instances: ssh banner, HTTP that echoes the request, and echo. */
 import http from 'node:http';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
 
-export interface Answering {
+export interface ServedInstance {
   instanceId: string;
   hostname: string;
   port: number;
-  /** What a notebook server answers to this question of its API; undefined where there is none. */
   notebook?: (what: string) => object | undefined;
 }
 
-/** Takes a connection over. It is destroyed when the instance stops. */
-export type Service = (stream: Duplex, about: Answering) => void;
+/** Takes over a connection, which is destroyed when the instance stops. */
+export type Service = (stream: Duplex, about: ServedInstance) => void;
 
-/** Body of a request that HTTP tells back, at most. */
-const toldBodyBytes = 64 * 1024;
+/** Limit of an echoed body. */
+const echoedBodyBytes = 64 * 1024;
 
 export const echo: Service = (stream) => {
   stream.pipe(stream);
 };
 
 /**
- * Says who it is, as RFC 4253 §4.2 wants, and, once the client has said so too, that there is no shell here (a disconnect, which
- * §11.1 allows before keys are exchanged), so that a real client ends with that sentence and doesn't wait.
+ * Sends the banner (RFC 4253 §4.2), then a disconnect (§11.1) that says there is no shell, so a
+ * real client ends with that sentence.
  */
 export const ssh: Service = (stream) => {
   stream.write('SSH-2.0-BerthSimulation\r\n');
@@ -36,7 +35,7 @@ export const ssh: Service = (stream) => {
   stream.on('end', () => stream.end());
 };
 
-/** SSH_MSG_DISCONNECT, reason 11 (by application), as an unencrypted binary packet (RFC 4253 §6). */
+/** SSH_MSG_DISCONNECT, reason 11, unencrypted (RFC 4253 §6). */
 function disconnect(text: string): Buffer {
   const description = Buffer.from(text);
   const payload = Buffer.alloc(1 + 4 + 4 + description.length + 4);
@@ -52,15 +51,18 @@ function disconnect(text: string): Buffer {
   return Buffer.concat([head, payload, Buffer.alloc(padding)]);
 }
 
-/** HTTP/1.1: each request is answered with what it was, as JSON; WebSockets echo. One server serves all instances. */
+/**
+ * HTTP/1.1: answers each request with itself as JSON; echoes WebSockets. One server for all
+ * instances.
+ */
 export function makeHttpService(): Service {
-  const asked = new WeakMap<Duplex, Answering>();
+  const asked = new WeakMap<Duplex, ServedInstance>();
   const webSockets = new WebSocketServer({ noServer: true, perMessageDeflate: false });
   const server = http.createServer((request, response) => {
     const chunks: Buffer[] = [];
     let bodyBytes = 0;
     request.on('data', (chunk: Buffer) => {
-      if (bodyBytes < toldBodyBytes) chunks.push(chunk.subarray(0, toldBodyBytes - bodyBytes));
+      if (bodyBytes < echoedBodyBytes) chunks.push(chunk.subarray(0, echoedBodyBytes - bodyBytes));
       bodyBytes += chunk.length;
     });
     request.on('end', () => {

@@ -1,7 +1,7 @@
 /**
- * The commands of a simulated instance that have time and streams (`cat`, `sleep`, `head -c`, `stty size`, `env`), and as much of a shell as
- * a client needs to try a terminal against: lines of simple commands, parted by `;`, with quotes, `$NAME`, `$?`, `$$` and `>&2`. No
- * pipes, no loops, no files; a script that ends with `exec "$SHELL"` is taken for that shell. All else is what `commands.ts` pretends.
+ * Commands with time and streams (`cat`, `sleep`, `head -c`, `stty size`, `env`), and a minimal
+ * shell: simple commands with `;`, quotes, `$NAME`, `$?`, `$$` and `>&2`. A script that ends with
+ * `exec "$SHELL"` becomes that shell. Other commands are in `commands.ts`.
  */
 import type { ExecRequest } from '../contract.ts';
 import type { Clock } from './clock.ts';
@@ -10,7 +10,7 @@ import type { Io } from './processes.ts';
 
 const [INTERRUPTED, KILLED] = [130, 137];
 const PIECE = Buffer.alloc(64 * 1024);
-/** Not one that there is: it is only ever its own. */
+/** Fixed: only the shell itself reads it. */
 const PID = 42;
 const shells = new Set(['sh', 'bash', '/bin/sh', '/bin/bash']);
 
@@ -21,7 +21,7 @@ export interface Place {
   env: Readonly<Record<string, string>>;
 }
 
-/** Thrown by `exit`, and by who kills its own shell. */
+/** Thrown by `exit` and by killing the own shell. */
 class Exit extends Error {
   readonly code: number;
   constructor(code: number) {
@@ -132,7 +132,7 @@ interface Simple {
 const token = /'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(.)|(;|\n)|([ \t]+)|([^\s;'"\\]+)/gsu;
 const variable = /\$(?:([A-Za-z_]\w*|[?$])|\{([A-Za-z_]\w*)\})/g;
 
-/** One at a time, as what a word stands for may be what came of the command before. */
+/** Lazy: a word can depend on the previous command's result. */
 export function* parse(text: string, variables: Record<string, string | (() => string)>): Generator<Simple> {
   const filled = (part: string): string =>
     part.replace(variable, (_whole, bare: string | undefined, braced: string | undefined) => {

@@ -1,15 +1,16 @@
 /**
  * # The simulated engine
  *
- * An engine without containers: it answers all verbs of the contract from memory, on a clock that can be real or virtual, and
- * misbehaves as it is told. With it Berth is an emulator of itself, for those who write clients of its API and for our own tests.
+ * Implements the engine contract in memory, on a real or virtual clock, with faults on demand. With
+ * it Berth is an emulator for client authors and tests.
  *
- * Start here: `host.ts` is what holds the containers and what can befall them, `container.ts` one of them, `script.ts` what an
- * instance can be told to play, `faults.ts` how the engine misbehaves, `networks.ts` and `guests.ts` what we do from within, `images.ts` what it has and pulls, `services.ts` what answers
- * inside, `commands.ts`, `shell.ts`, `processes.ts` and `terminal.ts` the commands, `logs.ts` the logs, `journal.ts` what is kept.
+ * Files: `host.ts` holds containers and events, `container.ts` one container, `script.ts` its
+ * instructions, `faults.ts` the faults, `networks.ts` and `guests.ts` listeners inside, `images.ts`
+ * images and pulls, `services.ts` services, `commands.ts`, `shell.ts`, `processes.ts`,
+ * `terminal.ts` commands, `logs.ts` logs, `journal.ts` persistence.
  *
- * It emulates: states, root disks that live and die with containers, node ports and who holds them, images and their pull, ssh's
- * banner, HTTP on 8888, the console of `images/start.sh`. It doesn't: run commands or scripts, or limit anything.
+ * Emulates states, root disks, node ports, images and pulls, ssh banners, HTTP on 8888, and the
+ * console of `images/start.sh`. Runs no real commands, and enforces no limits.
  */
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { instanceId, type InstanceId } from '../../domain/ids.ts';
@@ -29,7 +30,7 @@ import { pretend, type Inside } from './commands.ts';
 import { copyOf, lieOf, ownedBy, probeOf, reachable, usageOf } from './answers.ts';
 import { brokenOff, makeCalls } from './calls.ts';
 import { observationOf, scriptOf, type Container } from './container.ts';
-import { orGivenUp, simulatedFault, type Faults } from './faults.ts';
+import { raceAbort, simulatedFault, type Faults } from './faults.ts';
 import { SimulatedHost, type HostOptions, type Span } from './host.ts';
 import * as images from './images.ts';
 import { follow, inRange, read, silence } from './logs.ts';
@@ -39,23 +40,21 @@ import { openProcess } from './processes.ts';
 import { play } from './shell.ts';
 
 export interface SimulatedEngineOptions extends HostOptions {
-  /** What `listOwned` goes by. */
   installation: string;
   architecture?: string;
   capabilities?: Partial<Capabilities>;
-  /** What instances with a Docker need beside their own image. */
   dockerImageRef?: string;
   faults?: Faults;
-  /** A host that there is already; the other options of hosts are then its own. Whoever made it stops it. */
+  /** An existing host, whose maker stops it; other host options are then ignored. */
   host?: SimulatedHost;
 }
 
 export interface SimulatedEngine extends Engine {
-  /** What holds the containers; its methods make things happen to them. */
+  /** Methods of the host make things happen. */
   readonly host: SimulatedHost;
-  /** Misbehaves so from now on; undefined: no more. */
+  /** Applies faults from now on; undefined: none. */
   misbehave(faults: Faults | undefined): void;
-  /** Leaves what a crash between creating and starting would leave. */
+  /** Leaves the state of a crash between create and start. */
   leaveHalfMade(spec: EngineSpec): void;
 }
 
@@ -79,16 +78,16 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
   const alone = <T>(id: InstanceId, signal: AbortSignal, work: () => Promise<T>): Promise<T> =>
     locked(containerName(id), signal, work);
 
-  /** While nobody else saves, pushes or removes what has this name. */
+  /** Serializes save, push and removal of one name. */
   const aloneOn = <T>(ref: string, signal: AbortSignal, work: () => T | Promise<T>): Promise<T> =>
     locked(`image ${ref}`, signal, work);
 
   const locked = <T>(key: string, signal: AbortSignal, work: () => T | Promise<T>): Promise<T> =>
     host.mutex.run(key, async () => work(), signal);
 
-  /** Goes on when its caller gives up, as an engine does that was told to copy a root disk. */
+  /** Continues after its caller aborts, as a real engine copies on. */
   const unhurried = <T>(id: InstanceId, ref: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> =>
-    orGivenUp(
+    raceAbort(
       signal,
       aloneOn(ref, signal, () => alone(id, signal, work)),
     );
@@ -111,10 +110,10 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
     container,
     nowMs: host.clock.now(),
     reaches: (address, port) => reachable(host, container, address, port),
-    onWrite: () => host.keep(container),
+    onWrite: () => host.persist(container),
   });
 
-  /** It is cut off by its host, or with this engine object. */
+  /** Ends with the host's event or with this engine object. */
   const attachTo =
     (container: Container) =>
     (lose: (fault: EngineFault) => void): (() => void) => {
@@ -127,7 +126,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
       };
     };
 
-  /** Time passes; the host may have gone away by then. */
+  /** Lets time pass; fails if the host went away. */
   async function pass(span: Span, signal: AbortSignal): Promise<void> {
     await sleep(host.spanMs(span), signal);
     calls.checkThere(signal);
@@ -147,17 +146,17 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
     } else if (container.state === 'running') {
       const { files, generation } = copyOf(spec);
       container.spec = { ...container.spec, files, generation };
-      host.keep(container);
+      host.persist(container);
       if (spec.docker !== undefined) host.setDocker(spec.id, 'running');
       return observationOf(container);
     } else {
       container.spec = copyOf(spec);
       container.script = scriptOf(spec);
-      host.keep(container);
+      host.persist(container);
     }
     if (more.halfway) throw brokenOff();
     await pass(host.times.start, signal);
-    if (find(spec.id) !== container) throw brokenOff(); // it was lost meanwhile
+    if (find(spec.id) !== container) throw brokenOff();
     await host.start(container);
     return observationOf(container);
   }
@@ -168,11 +167,10 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
     if (container?.state !== 'running') return;
     const heardMs = container.script.ignoresTerm ? Infinity : host.spanMs(host.times.halt);
     await sleep(Math.min(heardMs, graceMs), signal);
-    if (find(id) !== container || container.state !== 'running') return; // it ended by itself meanwhile
+    if (find(id) !== container || container.state !== 'running') return;
     await host.end(container, heardMs <= graceMs ? 0 : 137);
   }
 
-  /** A pull or a push. */
   const transferOf = (
     ref: string,
     onProgress: (progress: ImageProgress) => void,
@@ -183,7 +181,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
   async function discard({ kind, id, engineName, ownerId }: OwnedObject, signal: AbortSignal): Promise<void> {
     switch (kind) {
       case 'instance': {
-        if (host.isStrangers(installation, engineName)) {
+        if (host.isForeign(installation, engineName)) {
           throw simulatedFault(
             'rejected',
             `${engineName} is not an instance of this installation, so it is not removed`,
@@ -196,7 +194,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
         return;
       }
       case 'docker':
-        if (host.isStrangers(installation, engineName))
+        if (host.isForeign(installation, engineName))
           throw simulatedFault('rejected', `${engineName} is not of this installation, so it is not removed`);
         if (engineName === dockerName(instanceId(id)) && find(instanceId(id)) !== undefined)
           await alone(instanceId(id), signal, async () => host.setDocker(instanceId(id), 'stopped'));
@@ -322,7 +320,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
             if (container === undefined) throw simulatedFault('not_found', `${id} has no root disk here`);
             images.checkSavable(host, installation, ref);
             await pass(host.times.save, ending.signal);
-            if (find(id) !== container) throw brokenOff(); // it was lost meanwhile
+            if (find(id) !== container) throw brokenOff();
             return images.save(host, container, ref);
           }),
         lie: () => ({ sizeBytes: 0 }),

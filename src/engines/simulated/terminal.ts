@@ -1,4 +1,4 @@
-/** As much of a terminal as a line editor needs: it echoes, erases, ends a line, a command (Ctrl-C) and the input (Ctrl-D). */
+/** A minimal terminal line discipline: echo, erase, newline, Ctrl-C, Ctrl-D. */
 import { Writable } from 'node:stream';
 
 const [CTRL_C, CTRL_D, ERASE] = ['\x03', '\x04', '\x7f'];
@@ -9,7 +9,6 @@ export function makeTerminal({
   interrupt,
 }: {
   echo: (text: string) => void;
-  /** What the command reads. */
   input: Writable;
   interrupt: () => void;
 }): Writable {

@@ -1,21 +1,18 @@
 /**
- * How a simulated instance is used, as its script says: what the notebook server tells of its kernels and terminals, and what stands
- * in the kernel's table of connections.
+ * How a simulated instance is used by its script: notebook kernels and terminals, and connections.
  */
 import type { Container } from './container.ts';
 import type { UseName } from './script.ts';
 
-/** How much of it is at work now: kernels, terminals, sessions, or percent. */
 export function useOf({ state, script, startedAtMs }: Container, name: UseName, nowMs: number): number {
   const use = script.uses.get(name);
   return use !== undefined && state === 'running' && nowMs < startedAtMs + use.forMs ? use.amount : 0;
 }
 
-/** When it was last at work; its start, of what never was. */
 const lastUseMs = ({ script, startedAtMs }: Container, name: UseName, nowMs: number): number =>
   Math.min(nowMs, startedAtMs + (script.uses.get(name)?.forMs ?? 0));
 
-/** Answers of a notebook server's API, by the end of the path; undefined for what it does not know. */
+/** Answers of the notebook's API by path suffix. */
 export function notebookAnswer(container: Container, what: string, nowMs: number): object | undefined {
   const { uses } = container.script;
   const last = (name: UseName) => ({ last_activity: new Date(lastUseMs(container, name, nowMs)).toISOString() });
@@ -42,7 +39,7 @@ export function notebookAnswer(container: Container, what: string, nowMs: number
 
 const COLUMNS = '  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n';
 
-/** `/proc/net/tcp` and its twin: sshd listens, and has the sessions that the script says. */
+/** `/proc/net/tcp` and `tcp6` with sshd and the script's sessions. */
 export function connectionTable(container: Container, file: string, nowMs: number): string | undefined {
   if (file === '/proc/net/tcp6') return COLUMNS;
   if (file !== '/proc/net/tcp') return undefined;

@@ -32,8 +32,8 @@ async function makeFixture(publishPorts: boolean): Promise<Fixture> {
       return away;
     },
     async neighbour({ name }) {
-      host.addStranger(name);
-      return { untouched: async () => host.hasStranger(name), remove: async () => host.removeStranger(name) };
+      host.addForeignContainer(name);
+      return { untouched: async () => host.hasForeignContainer(name), remove: async () => host.removeForeignContainer(name) };
     },
     neighbourNetwork: () => Promise.reject(new Error('networks of the simulation have no names')),
     neighbourImage: () => Promise.reject(new Error('images of the simulation have no labels')),
