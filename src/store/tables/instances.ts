@@ -224,7 +224,7 @@ export async function writeReconciledInstance(
     const row = await tx.selectFrom('instance').select('stopPolicy').where(isLeaseHeld(hold)).executeTakeFirst();
     if (!row || row.stopPolicy === heldPolicy) return null;
     heldPolicy = row.stopPolicy;
-    instance = { ...instance, stopPolicy: decodeColumn('stopPolicy', heldPolicy, hold.id) };
+    instance = { ...found, stopPolicy: decodeColumn('stopPolicy', heldPolicy, hold.id) };
   }
 }
 

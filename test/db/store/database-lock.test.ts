@@ -21,7 +21,7 @@ test('a second server on a database is refused, and let in once the first has go
   await lock();
 });
 
-test('a lost connection is taken again, and its loss to another server is told', async () => {
+test('acquires a lost lock again, and reports its loss to another server', async () => {
   const other = new pg.Client({ connectionString: url() });
   await other.connect();
   onTestFinished(() => other.end());

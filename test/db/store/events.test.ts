@@ -13,7 +13,7 @@ const event = (accountId: string, subjectId: string) => ({
 });
 
 onBothEngines('events', { postgres: 'always' }, (open) => {
-  test('numbers have no gaps though works are rolled back and many write at once', async () => {
+  test('numbers have no gaps despite rollbacks and concurrent writes', async () => {
     const store = await open();
     await store.write((tx) => insertOwners(tx, 'region', 'ann', 'bob'));
     const outcomes = await Promise.allSettled(
@@ -61,7 +61,7 @@ onBothEngines('events', { postgres: 'always' }, (open) => {
     expect(account).toMatchObject({ instanceCount: 2, volumeCount: -1, eventSeq: 1, version: 1 });
   });
 
-  test('a reader goes on from the number it has seen', async () => {
+  test('a reader continues from its last number', async () => {
     const store = await open();
     await store.write((tx) => insertOwners(tx, 'region', 'ann'));
     for (const subject of ['a', 'b', 'c', 'd']) await store.write((tx) => appendEvent(tx, event('ann', subject)));

@@ -57,7 +57,7 @@ onBothEngines('idempotency', { postgres: 'always' }, (open) => {
     return store;
   };
 
-  test('200 at once with one key: one deed, one answer', async () => {
+  test('200 at once with one key: one run, one answer', async () => {
     const store = await opened();
     const stores = [store, ...(open.kind === 'postgres' ? [await open.again(store)] : [])];
     const answers = await Promise.all(
@@ -101,7 +101,7 @@ onBothEngines('idempotency', { postgres: 'always' }, (open) => {
     expect(await store.write((tx) => claimIdempotencyKey(tx, 'bob', deed))).toBeNull();
   });
 
-  test('a deed without an answer is done once, too', async () => {
+  test('a request without an answer runs once, too', async () => {
     const store = await opened();
     const done: (Awaited<ReturnType<typeof claimIdempotencyKey>> | 'again')[] = [];
     for (let i = 0; i < 2; i++) {
@@ -114,7 +114,7 @@ onBothEngines('idempotency', { postgres: 'always' }, (open) => {
     expect(done).toEqual([null, { answer: undefined }]);
   });
 
-  test('old answers are forgotten in batches, oldest first, and young ones kept', async () => {
+  test('deletes old answers in batches, oldest first, and keeps young ones', async () => {
     const store = await opened();
     for (let i = 0; i < 7; i++) await send(store, `n${i}`, { key: `k${i}`, nowMs: 1_000 + i });
     const forget = () => store.write((tx) => deleteAnswersBefore(tx, 1_005, 3));

@@ -80,7 +80,7 @@ onBothEngines('leases', { postgres: 'always' }, (open) => {
     expect(await claim(store, table)).toEqual([]);
   });
 
-  test('a claim hands over the whole row with its lease', async () => {
+  test('a claim returns the whole row with its lease', async () => {
     const store = await opened('instance', [{ id: 'a', ownerId: 'ann', dueAtMs: 1 }]);
     const [row] = await store.write((tx) => claimDue(tx, 'instance', claimOf({ owner: 'me', token: 'mine' })));
     expect(row).toMatchObject({
@@ -200,7 +200,7 @@ onBothEngines('leases', { postgres: 'always' }, (open) => {
     expect(got.sort()).toEqual(ids.sort());
   });
 
-  test('a start that is alone frees what the process before it held', async () => {
+  test('releases the leases of the former process at a lone start', async () => {
     const store = await opened('instance', [
       { id: 'a', ownerId: 'ann', dueAtMs: 10 },
       { id: 'b', ownerId: 'ann', dueAtMs: null },

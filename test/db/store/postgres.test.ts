@@ -16,7 +16,7 @@ const bump = (tx: Db, id: string) =>
     .execute();
 
 onEngine('postgres', 'writes that meet', (open) => {
-  test('two that lock each other out are both done: one of them is run again', async () => {
+  test('runs one of two deadlocked works again', async () => {
     const store = await open();
     await store.write((tx) =>
       tx
@@ -40,7 +40,7 @@ onEngine('postgres', 'writes that meet', (open) => {
     expect([await store.versionOf('a'), await store.versionOf('b')]).toEqual([2, 2]);
   });
 
-  test('a work that never gets through is given up, with the reason of the server', async () => {
+  test('fails a work after its last retry, with the reason of the server', async () => {
     const store = await open();
     let runs = 0;
     const never = store.write(async (tx) => {
@@ -51,7 +51,7 @@ onEngine('postgres', 'writes that meet', (open) => {
     expect(runs).toBe(8);
   });
 
-  test('an error that running again does not mend is not run again', async () => {
+  test('does not retry a permanent error', async () => {
     const store = await open();
     let runs = 0;
     const wrong = store.write(async (tx) => {

@@ -178,7 +178,7 @@ const rows: Rows = {
 };
 
 onBothEngines('schema', { postgres: 'always' }, (open) => {
-  test('every column of every table keeps what is put into it, numbers as numbers up to 53 bits', async () => {
+  test('every column of every table returns its stored value, numbers up to 53 bits', async () => {
     const store = await open();
     for (const [table, row] of Object.entries(rows)) {
       const names = sql.join(Object.keys(row).map((name) => sql.ref(name)));
@@ -219,7 +219,7 @@ onBothEngines('schema', { postgres: 'always' }, (open) => {
     expect(sorted.map(({ id }) => id)).toEqual(['1', 'B', 'Z', '_', 'a', 'b', 'ä']);
   });
 
-  test('what must be unique is', async () => {
+  test('unique indexes refuse duplicates', async () => {
     const store = await open();
     await store.write((tx) =>
       tx
@@ -283,7 +283,7 @@ onBothEngines('schema', { postgres: 'always' }, (open) => {
     ).rejects.toThrow(/unique/i);
   });
 
-  test('what goes with its parent goes, and a parent that is needed stays', async () => {
+  test('deletes children with their parent, and refuses to delete a needed parent', async () => {
     const store = await open();
     await store.write(async (tx) => {
       await tx

@@ -37,7 +37,7 @@ const moves = (store: Store, subjectId: string, volumes: number, deed: (tx: Stor
   });
 
 onBothEngines('pages of volumes', { postgres: 'always' }, (open) => {
-  test('are right in any order of asking, and when volumes have come and gone since', async () => {
+  test('are right in any order of requests, and after volumes were added and deleted', async () => {
     const store = await open();
     await store.write((tx) => insertOwners(tx, 'here', 'ann', 'bob'));
     const numbers = Array.from({ length: COUNT }, (_, n) => n + 10);

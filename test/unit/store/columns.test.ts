@@ -1,0 +1,44 @@
+/** Columns of an instance: written and read back alike, and unreadable ones refused by name. */
+import { expect, test } from 'vitest';
+import type { Region } from '../../../src/domain/catalog.ts';
+import { regionId } from '../../../src/domain/ids.ts';
+import { decodeColumn, insertColumns, reconcileColumns } from '../../../src/store/tables/instance-columns.ts';
+import { keysOf } from '../../../src/store/db/columns.ts';
+import { anInstance } from '../domain/an-instance.ts';
+
+const region: Region = {
+  id: regionId('e5f0c1a2-0000-4000-8000-000000000001'),
+  name: 'here',
+  value: 'here',
+  location: '',
+  domain: 'localhost',
+  sshAddress: '127.0.0.1',
+  engine: 'simulated',
+};
+
+test('every member of an instance is read as it was written', () => {
+  const archive = { ref: 'saved:1', sizeBytes: 5, generation: 1, replaces: ['saved:0'] };
+  const instance = anInstance({ archive, filesStale: true, initExit: 0 });
+  const row = insertColumns(instance, region);
+  for (const member of keysOf(instance))
+    expect(decodeColumn(member, row[member], instance.id), member).toEqual(instance[member]);
+});
+
+test('a reconcile writes neither the spec nor what is set beside it', () => {
+  const written = reconcileColumns(anInstance(), region);
+  for (const name of ['id', 'spec', 'stopPolicy', 'filesStale', 'diskUsage']) expect(written).not.toHaveProperty(name);
+  expect(written).toMatchObject({ generation: 1, status: 'Initializing' });
+});
+
+test.each([
+  ['{', 'it is not JSON'],
+  ['{}', 'at "stopAtMs": Invalid input'],
+])('a stop policy of %j is refused with table, row and column', (text, why) => {
+  expect(() => decodeColumn('stopPolicy', text, 'notebook-1')).toThrow(
+    `The column "stopPolicy" of instance notebook-1 can't be read: ${why}`,
+  );
+});
+
+test('an unknown desired state is refused', () => {
+  expect(() => decodeColumn('desired', 'asleep', 'notebook-1')).toThrow('The column "desired" of instance notebook-1');
+});
