@@ -5,6 +5,7 @@ import {
   instanceStatuses,
   isLasting,
   legalActions,
+  permanentReason,
   phases,
   transitions,
   refusalOfAction,
@@ -12,7 +13,7 @@ import {
 } from '../../../src/domain/instance-states.ts';
 import type { Instance, Observed } from '../../../src/domain/instance.ts';
 import { beginOperation, type Cause } from '../../../src/domain/operation.ts';
-import { failPermanently, plan, type InstanceObservation } from '../../../src/domain/plan.ts';
+import { failPermanently, plan, type InstanceObservation, type Step } from '../../../src/domain/plan.ts';
 import { applyAction } from '../../../src/domain/desired-state.ts';
 import { anInstance } from './an-instance.ts';
 
@@ -40,7 +41,10 @@ const at = (desired: DesiredState, observed: Partial<Observed>, more: Partial<In
   return { ...base, observed: { ...base.observed, ...observed } };
 };
 
-/** The statuses that each wish can meet. */
+const created: InstanceObservation = { ...ended, exitCode: null, startedAtMs: 0 };
+const saved = { ref: 'archive:1', sizeBytes: 1, generation: 1, replaces: [] };
+
+/** Statuses that each desired state can meet. */
 const possible = (
   [
     ['running', ['Initializing', 'PullingImage', 'Starting', 'Restarting', 'Running']],
@@ -50,22 +54,92 @@ const possible = (
   ] as const
 ).flatMap(([desired, statuses]) => statuses.map((status) => ({ desired, status })));
 
-describe('plan', () => {
-  test('answers a step for every wish, every status it can have, and every sight', () => {
-    for (const { desired, status } of possible) {
-      for (const phase of phases) {
-        for (const seen of [running, ended, absent, unknown]) {
-          for (const mustHalt of [false, true]) {
-            const step = plan(at(desired, { status, phase }, { mustHalt }), seen, now, limits);
-            expect(step.do).toBeTypeOf('string');
-            const next = 'show' in step ? step.show.status : undefined;
-            if (next !== undefined && next !== status) expect(Object.values(transitions[status])).toContain(next);
-          }
-        }
-      }
+const allCases = possible.flatMap(({ desired, status }) =>
+  phases.flatMap((phase) =>
+    [false, true].flatMap((mustHalt) =>
+      (['', 'EngineUnreachable'] as const).flatMap((diagnosis) =>
+        [null, saved].flatMap((archive) =>
+          [running, ended, created, absent, unknown].map((observation) => {
+            const instance = at(desired, { status, phase, diagnosis }, { mustHalt, archive });
+            const state = `${desired} ${status}/${phase} ${diagnosis} ${JSON.stringify({ mustHalt, archive, observation })}`;
+            return { instance, observation, state, step: plan(instance, observation, now, limits) };
+          }),
+        ),
+      ),
+    ),
+  ),
+);
+
+/** Steps that a desired state allows, apart from `mark`. */
+const allowedSteps: Readonly<Record<DesiredState, readonly Step['do'][]>> = {
+  running: ['rest', 'ensure', 'checkReady', 'checkInit', 'halt', 'giveUp'],
+  stopped: ['rest', 'halt', 'settle'],
+  archived: ['rest', 'halt', 'saveRoot', 'removeKept', 'settle'],
+  released: ['rest', 'destroy'],
+};
+
+describe('plan, in every state and for every observation', () => {
+  test('takes only steps that lead to the desired state', () => {
+    for (const { instance, step, state } of allCases)
+      if (step.do !== 'mark') expect(allowedSteps[instance.desired], state).toContain(step.do);
+  });
+
+  test('moves a status only along the table of transitions', () => {
+    for (const { instance, step, state } of allCases) {
+      const { status } = instance.observed;
+      const next = 'show' in step ? (step.show.status ?? status) : status;
+      if (next !== status) expect(Object.values(transitions[status]), state).toContain(next);
     }
   });
 
+  test('changes nothing but the diagnosis while the engine is away', () => {
+    for (const { observation, step, state } of allCases) {
+      if (observation !== unknown) continue;
+      if (step.do !== 'rest') {
+        const show = { diagnosis: 'EngineUnreachable', diagnosisMessage: 'no answer' };
+        expect(step, state).toEqual({ do: 'mark', show, afterMs: limits.engineRetryMs });
+      } else expect(step.afterMs, state).toBe(limits.engineRetryMs);
+    }
+  });
+
+  test('never leaves a container running unless `running` is desired', () => {
+    for (const { instance, observation, step, state } of allCases)
+      if (observation === running && instance.desired !== 'running')
+        expect(['halt', 'destroy', 'mark'], state).toContain(step.do);
+  });
+
+  test('removes the container of an archive only once its root disk is saved', () => {
+    for (const { instance, observation, step, state } of allCases)
+      if (step.do === 'removeKept' && observation !== absent) expect(instance.archive, state).toBe(saved);
+  });
+
+  test('rests without a timer only where nothing is awaited', () => {
+    for (const { instance, observation, step, state } of allCases) {
+      if (step.do !== 'rest' || step.afterMs !== undefined) continue;
+      expect(isLasting(instance.observed.status), state).toBe(true);
+      if (instance.desired === 'running') expect(observation, state).toBe(running);
+      if (instance.desired === 'released') expect(observation, state).toBe(absent);
+    }
+  });
+
+  test('gives every permanent failure a status, a reason and a message', () => {
+    const late = now + limits.startDeadlineMs + 1;
+    const failures = allCases.flatMap(({ instance, observation, state }) => {
+      const step = plan(instance, observation, late, limits);
+      return step.do === 'giveUp' ? [{ step, state }] : [];
+    });
+    expect(failures.length).toBeGreaterThan(0);
+    for (const { step, state } of failures) {
+      expect(['InitializationFailed', 'StartingFailed'], state).toContain(step.show.status);
+      expect(step.show, state).toMatchObject({ phase: 'Failed', healthy: false, runningSinceMs: 0, progress: null });
+      expect(step.show.diagnosis, state).toMatch(/./);
+      expect(step.show.diagnosisMessage, state).toMatch(/./);
+      expect(permanentReason(step.show.diagnosis ?? ''), state).toBe(step.show.diagnosis);
+    }
+  });
+});
+
+describe('plan', () => {
   test('a status that its wish can not have is a fault of ours that is thrown, not a step', () => {
     expect(() => plan(at('running', { status: 'Stopped' }), absent, now, limits)).toThrow(
       /no event "create" leads out of the status Stopped/,
