@@ -1,4 +1,4 @@
-/** An instance with every field filled, to change where a test looks. */
+/** An instance with every member set, as a base for overrides. */
 import { noUsage } from '../../../src/domain/disk.ts';
 import { imageId, instanceIdOf, instanceTypeId, regionId, userId } from '../../../src/domain/ids.ts';
 import { noStopPolicy } from '../../../src/domain/stop-policy.ts';

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { fullDisksText, isFull, usedPercent, nextWarning } from '../../../src/domain/disk-warnings.ts';
 import { BYTES_PER_GB } from '../../../src/domain/disk.ts';
 
-/** The levels that are told of while a disk is measured at one share after the other. */
+/** Levels warned of while usage goes through the percentages. */
 function toldAt(...percents: number[]): number[] {
   let warnedPercent = 0;
   return percents.filter((percent) => {

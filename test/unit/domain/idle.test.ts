@@ -36,7 +36,7 @@ const withOne = (atMs: number, one: Partial<Signal> & { name: SignalName }): Sig
     signal.name === one.name ? { ...signal, text: `${one.name} is at work`, ...one } : signal,
   );
 
-/** Judges look after look, as the watcher does. */
+/** Assesses check after check, as the idle detector does. */
 function looks(each: { atMs: number; signals: Signal[] }[]): IdleVerdict[] {
   let watch: IdleWatch = noIdleWatch;
   return each.map(({ atMs, signals }) => {
@@ -56,7 +56,7 @@ describe('a judgement', () => {
     const judged = looks(evenly(21, allQuiet));
     expect(judged.map(({ state }) => state)).toEqual(judged.map(() => 'idle'));
     const warnedAt = judged.findIndex(({ action }) => action === 'warn');
-    expect(warnedAt * checkEveryMs).toBe(7 * MINUTE_MS); // of the looks, the first with at most 200 s left
+    expect(warnedAt * checkEveryMs).toBe(7 * MINUTE_MS); // index of the first check with at most 200 s left
     expect(judged[warnedAt]?.willStopAtMs).toBe(startMs + policy.afterMs);
     expect(judged.map(({ action }) => action).filter((deed) => deed !== 'nothing')).toEqual(['warn', 'stop']);
     expect(judged.at(-1)).toMatchObject({ action: 'stop', idleSinceMs: startMs });
@@ -152,7 +152,7 @@ const anySignal = (name: SignalName, atMs: number): fc.Arbitrary<Signal | null> 
     { weight: 1, arbitrary: fc.constantFrom(null, unreadSignal(name, 'away')) },
   );
 
-/** Some looks in a row: mostly evenly, mostly quiet, with pauses, jumps, use and holes. */
+/** Consecutive checks, mostly regular and quiet, with gaps, clock steps, use and unread signals. */
 const anyLooks = fc
   .array(
     fc.oneof(
@@ -170,7 +170,7 @@ const anyLooks = fc
       ...gaps.map((gapMs) => {
         atMs += gapMs;
         const nowMs = atMs;
-        // Whole looks are quiet more often than not, or no run of random ones would ever last ten minutes.
+        // Checks are mostly quiet as a whole, or no random sequence would last ten minutes.
         const mixed = fc.tuple(...required.map((name) => anySignal(name, nowMs)));
         return fc
           .oneof({ weight: 15, arbitrary: fc.constant(allQuiet(nowMs)) }, { weight: 1, arbitrary: mixed })
@@ -179,7 +179,7 @@ const anyLooks = fc
     );
   });
 
-/** Whether looks that followed closely, with nothing unknown and nothing in use, cover the policy's time before the last. */
+/** Whether gapless checks, all quiet and known, cover the policy's time before the last check. */
 function wholeTimeIdle(each: { atMs: number; signals: Signal[] }[]): boolean {
   const nowMs = each.at(-1)?.atMs ?? 0;
   const fromMs = nowMs - policy.afterMs;
@@ -204,7 +204,7 @@ describe('whatever happens', () => {
           if (action !== 'stop') continue;
           stops += 1;
           expect(wholeTimeIdle(each.slice(0, index + 1)), `idle since ${idleSinceMs}`).toBe(true);
-          return; // it would be gone
+          return; // stopped by then
         }
       }),
       { numRuns: 2_000 },

@@ -94,7 +94,7 @@ const journeys: Record<string, Journey> = {
   ),
 };
 
-/** What is wrong with a table; empty when it is the one that the journeys tell of. */
+/** Differences between a table and the one that the journeys walk. */
 function faultsOf(table: Table): string[] {
   const walked = new Set<string>();
   const faults: string[] = [];

@@ -1,4 +1,4 @@
-/** Times that were written down by a date that has since gone back. */
+/** Times written before the clock was set back. */
 import { expect, test } from 'vitest';
 import { clampFutureTimes } from '../../../src/domain/instance.ts';
 import { anInstance } from './an-instance.ts';

@@ -9,7 +9,7 @@ import {
   type LogPosition,
 } from '../../../src/domain/log-position.ts';
 
-/** Times of lines in the order of a log: mostly forward, many in one millisecond, sometimes back a little. */
+/** Line times of a log: mostly ascending, many in one millisecond, sometimes slightly back. */
 const logs = fc
   .array(
     fc.oneof(
@@ -32,7 +32,7 @@ const placesOf = (times: readonly number[]): (LogPosition | null)[] => {
   return times.map((atMs) => placing(atMs));
 };
 
-/** What a reader is given that goes on after the line `index`, of a log that has lost its first `lost` lines. */
+/** Lines that a reader gets after line `index`, from a log that lost its first `lost` lines. */
 function goneOn(times: readonly number[], index: number, lost = 0): { after: number[]; lost: boolean } {
   const place = placesOf(times)[index] ?? expect.fail('the line has no place');
   const kept = times.map((atMs, at) => ({ atMs, at })).slice(lost);
@@ -61,7 +61,7 @@ test('a line that is no longer kept is found to be lost once later ones are ther
   const times = [5_000, 5_000, 5_001, 6_500, 9_000];
   expect(goneOn(times, 1, 3)).toEqual({ after: [], lost: true });
   expect(goneOn(times, 2, 3)).toEqual({ after: [], lost: true });
-  // Nothing is so much later that it could not have been written before.
+  // No line is late enough to have been written before.
   expect(goneOn([5_000, 5_500], 0, 1)).toEqual({ after: [], lost: false });
 });
 

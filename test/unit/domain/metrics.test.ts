@@ -109,7 +109,7 @@ describe('a rate', () => {
           }
           before = now;
         }
-        // Each rate is rounded to a whole byte a second.
+        // Rates are rounded to whole bytes per second.
         expect(Math.abs(sum - counted)).toBeLessThanOrEqual(steps.length * 30 + 1);
       }),
     );

@@ -63,7 +63,7 @@ test('two paths of which one is or lies in the other are told, whatever their or
   expect(nestedPair(['/a/b', '/c', '/a'])).toEqual(['/a', '/a/b']);
   expect(nestedPair(['/a', '/a'])).toEqual(['/a', '/a']);
   expect(nestedPair(['/a', '/ab', '/a-b', '/b/a'])).toBeNull();
-  // Sorted, '/a-b' stands between the two.
+  // '/a-b' sorts between the two.
   expect(nestedPair(['/a', '/a-b', '/a/b'])).toEqual(['/a', '/a/b']);
 });
 

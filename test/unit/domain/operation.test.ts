@@ -1,4 +1,4 @@
-/** What becomes of an operation as its subject goes from phase to phase, and what is said of it. */
+/** Operations and their texts as the subject moves from phase to phase. */
 import { describe, expect, test } from 'vitest';
 import { diagnoses, type Phase } from '../../../src/domain/instance-states.ts';
 import {
@@ -28,7 +28,7 @@ const at = (phase: Phase, progress: Progress | null = null) => ({
   diagnosisMessage: '',
 });
 
-/** Through these phases, a second each. */
+/** Advances through the phases, one second each. */
 const through = (kind: OperationKind, ...phases: Phase[]): Operation =>
   phases.reduce(
     (operation, phase, index) => advanceOperation(operation, at(phase), (index + 1) * 1_000),

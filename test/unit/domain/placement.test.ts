@@ -21,7 +21,6 @@ const of = (cpu: number, memory: number, gpus = 0): Capacity => ({
 });
 const room = (total: Capacity, used: Capacity = of(0, 0)): RegionCapacity => ({ total, used });
 
-/** Long after all began. */
 const NOW_MS = 1_000 * RESERVATION_MS;
 const atEnd = NOW_MS - RESERVATION_MS;
 
@@ -29,7 +28,7 @@ interface Waits extends QueuedRequest {
   held: Capacity;
 }
 let accounts = 0;
-/** Who waits since just now, as one of an account of its own that holds nothing. */
+/** A fresh entry of its own account, which holds nothing. */
 const waits = (need: Capacity, over: Partial<Waits> = {}): Waits => ({
   need,
   ownerId: `account ${accounts++}`,
@@ -38,7 +37,7 @@ const waits = (need: Capacity, over: Partial<Waits> = {}): Waits => ({
   ...over,
 });
 
-/** Who of a line may be placed now, and whether a newcomer might, too. */
+/** Entries placed now, and whether a newcomer would be. */
 const placedOf = (
   at: RegionCapacity,
   line: (Capacity | Waits)[],
@@ -78,12 +77,12 @@ test('one keeps nothing from others that only its own account could give it, and
   const at = room(of(96, 384, 8), of(32, 128, 2));
   const gpu8 = of(64, 256, 8);
   const cpu1 = of(1, 4);
-  // Two small ones of its own run: eight GPUs never come free while they do.
+  // Its account's two small instances keep eight GPUs from ever coming free.
   const blocked = placedOf(at, [waits(gpu8, { held: of(32, 128, 2) }), cpu1], cpu1);
   expect(blocked).toEqual({ placed: [false, true], newcomer: true });
   const kept = placedOf(at, [waits(gpu8), cpu1], cpu1);
   expect(kept).toEqual({ placed: [false, false], newcomer: false });
-  // What its account is given on the way counts as well.
+  // Capacity placed for its account during the walk counts too.
   const own = { ownerId: 'a' };
   expect(placedOf(at, [waits(of(1, 4, 1), own), waits(gpu8, own)], of(63, 252))).toEqual({
     placed: [true, false],
@@ -110,7 +109,7 @@ test('room is kept for ten minutes from joining and not a millisecond longer, no
   const passes = (joinedAtMs: number): boolean => placedOf(at, [waits(of(8, 32), { joinedAtMs })], of(1, 4)).newcomer;
   expect([atEnd + 1, NOW_MS].map(passes)).toEqual([false, false]);
   expect([0, atEnd, NOW_MS + 1].map(passes)).toEqual([true, true, true]);
-  // Its turn is still its own once there is enough.
+  // The entry keeps its position until capacity suffices.
   expect(placedOf(at, [waits(of(4, 16), { joinedAtMs: 0 }), of(1, 4)], of(1, 4))).toEqual({
     placed: [true, false],
     newcomer: false,
@@ -146,7 +145,7 @@ const roomOf = ({ running }: World): RegionCapacity => room(TOTAL, sumOf(running
 const heldIn = ({ running }: World, { ownerId }: QueuedRequest): Capacity =>
   sumOf(running.filter((one) => one.ownerId === ownerId));
 
-/** Places whoever may be placed. Answers their names. */
+/** Places all entries that may be placed, and returns their names. */
 function settle(world: World): number[] {
   const turns = walkQueue(roomOf(world), world.nowMs);
   const placed = world.line.filter((one) => turns.visit(one, heldIn(world, one)));
@@ -155,7 +154,7 @@ function settle(world: World): number[] {
   return placed.map(({ name }) => name);
 }
 
-/** Of those that run at first: as many of these as there is room for. */
+/** The initial instances: as many as fit. */
 const fitting = (all: QueuedRequest[]): QueuedRequest[] => {
   const running: QueuedRequest[] = [];
   for (const one of all) if (fits(one.need, freeCapacity(room(TOTAL, sumOf(running))))) running.push(one);
@@ -169,7 +168,7 @@ test('whom room is kept for waits no longer because of somebody who came later, 
       fc.array(need, { maxLength: 6 }),
       fc.array(fc.nat(20), { maxLength: 30 }),
       (deps, others, ends) => {
-        /** At which end of one of the first each was placed: what came behind must not change it for those before. */
+        /** End of the instance at which each entry was placed; later entries must not change it. */
         const placedAt = (line: Capacity[]): (number | undefined)[] => {
           const first = fitting(others.map((other) => waits(other)));
           const world: World = {
@@ -183,7 +182,7 @@ test('whom room is kept for waits no longer because of somebody who came later, 
             const [gone] = first.splice(end % Math.max(1, first.length), 1);
             if (!gone) break;
             world.running = world.running.filter((one) => one !== gone);
-            // All within the time for which room is kept.
+            // Within the reservations' time.
             world.nowMs += RESERVATION_MS / 31;
             for (const name of settle(world)) at[name] = index + 1;
           }
@@ -227,7 +226,7 @@ test('in any line of any accounts: whoever is placed leaves the room of those be
         const isToCome = resources.every((name) => one.need[name] === 0 || one.need[name] + own[name] <= TOTAL[name]);
         if (!isFirst || one.joinedAtMs <= atEnd || !isToCome) continue;
         const ahead = sumOf(line.slice(0, at).filter((_, name) => placed.includes(name)));
-        // Of each resource: as much as it needs, or all that those before it left.
+        // Each resource: the need, or all that earlier entries left.
         for (const name of resources)
           expect(left[name]).toBeGreaterThanOrEqual(Math.min(one.need[name], openBefore[name] - ahead[name]));
       }

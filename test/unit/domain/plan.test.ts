@@ -238,12 +238,12 @@ describe('plan', () => {
     });
     const archived = at('archived', { status: 'Archived', phase: 'Archived' }, { archive: kept.archive });
     expect(plan(archived, absent, now, limits)).toEqual({ do: 'rest' });
-    // What the archive before kept, and node ports, go before it counts as Archived.
+    // The previous archive's image and node ports go before the status is Archived.
     expect(plan({ ...kept, archive: { ...kept.archive, replaces: ['old'] } }, absent, now, limits).do).toBe(
       'removeKept',
     );
     expect(plan({ ...kept, nodePorts: [{ port: 22, nodePort: 30_000 }] }, absent, now, limits).do).toBe('removeKept');
-    // A container that comes back after all goes again, and if its root disk is not kept, not before it is.
+    // A container that reappears is removed again, but only after its root disk is saved.
     expect(plan({ ...archived, generation: 3 }, ended, now, limits).do).toBe('removeKept');
     expect(plan({ ...archived, archive: null }, ended, now, limits).do).toBe('saveRoot');
     const cleared = at('archived', { status: 'Archived', phase: 'Archiving' }, { archive: kept.archive });
@@ -277,7 +277,7 @@ describe('plan', () => {
       do: 'settle',
       show: { status: 'Stopped', diagnosis: 'ArchiveFailed' },
     });
-    // In the engine's own words, and of one that had failed to start as well.
+    // The engine's own words, also for an instance that failed to start.
     const told = {
       status: 'StartingFailed',
       phase: 'Archiving',
@@ -483,7 +483,7 @@ describe('actions', () => {
   test('from every state that lasts, something but the end leads on', () => {
     for (const { desired, status } of possible) {
       if (!isLasting(status) || status === 'Released') continue;
-      if (desired === 'stopped' && status === 'Running') continue; // it is stopping
+      if (desired === 'stopped' && status === 'Running') continue; // already stopping
       const legal = legalActions(status, desired).filter((action) => action !== 'terminate');
       expect(legal, `${desired} ${status}`).not.toEqual([]);
     }

@@ -1,4 +1,7 @@
-/** The texts of instances are kept: what they say may change only together with its number, by which a server knows to write them anew. */
+/**
+ * Stored texts of instances may change only together with their version, which makes a server
+ * rewrite them.
+ */
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { Region } from '../../../src/domain/catalog.ts';
@@ -17,7 +20,7 @@ const region: Region = {
   engine: 'simulated',
 };
 
-/** One with something in every list, in every status and under every wish: the whole text depends on nothing else. */
+/** Every list filled, in every status and desired state: the text depends on nothing else. */
 function allTexts(): string[] {
   const base = anInstance({
     nodePorts: [{ port: 22, nodePort: 30_000 }],
@@ -32,7 +35,7 @@ function allTexts(): string[] {
   );
 }
 
-/** Of the texts of each shape, from number 2 on. That of a released version never changes: the next is added. */
+/** Digest per version, from 2 on. Append only, once a version is released. */
 const digests = ['b5cebcc78b067650'];
 
 test('what instances say of themselves does not change without the number of its shape', () => {
