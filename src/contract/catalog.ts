@@ -1,54 +1,89 @@
 /** Instance types, prices and regions: docs/interface.md §10, catalog. */
 import { z } from 'zod';
-import { chargeModes, regionInfo } from './instance.ts';
-import { volumeTypes } from './volume.ts';
+import { chargeModes } from '../domain/catalog.ts';
+import { volumeTypes } from '../domain/volume.ts';
+import { consistencies } from '../domain/snapshot.ts';
+import { decimal, flag, integer, named, text } from './common.ts';
+import { regionFields } from './instance.ts';
+import { sizeLimit } from './volume.ts';
 
-export const catalogAnswer = z.strictObject({
-  instanceInfos: z.array(
-    z.strictObject({
-      gpuName: z.string(),
-      isSpotInstance: z.boolean(),
-      regionInfos: z.array(
-        z.strictObject({
-          regionId: z.string(),
-          regionName: z.string(),
-          instanceTypeInfos: z.array(
-            z.strictObject({
-              instanceTypeId: z.string(),
-              gpuNum: z.number().int(),
-              stockStatus: z.enum(['InStock', 'OutOfStock']),
-              price: z.array(z.strictObject({ chargeMode: z.enum(chargeModes), price: z.number() })),
-              instanceTypeName: z.string(),
-              cpuCores: z.number(),
-              memoryGB: z.number(),
-              rootDiskGB: z.number(),
-              dataDiskGB: z.number(),
-            }),
-          ),
-        }),
-      ),
-    }),
-  ),
-});
+const price = named(
+  'Price',
+  z.strictObject({
+    chargeMode: z.enum(chargeModes).describe('Billing mode'),
+    price: decimal('Dollars for one period of the billing mode'),
+  }),
+);
+const offeredType = named(
+  'CatalogInstanceType',
+  z.strictObject({
+    instanceTypeId: text('Instance type ID, for a launch'),
+    gpuNum: integer('Number of GPUs; 0 for CPU types'),
+    stockStatus: z.enum(['InStock', 'OutOfStock']).describe('Whether a launch fits now'),
+    price: z.array(price).describe('Price of each billing mode'),
+    instanceTypeName: text('Name of the instance type'),
+    cpuCores: decimal('CPU cores'),
+    memoryGB: decimal('Memory in GB'),
+    rootDiskGB: decimal('Root disk in GB'),
+    dataDiskGB: decimal('Data disk in GB'),
+  }),
+);
+const offeredRegion = named(
+  'CatalogRegion',
+  z.strictObject({
+    regionId: text('Region ID'),
+    regionName: text('Region name'),
+    instanceTypeInfos: z.array(offeredType).describe('Instance types of the region'),
+  }),
+);
+const family = named(
+  'CatalogFamily',
+  z.strictObject({
+    gpuName: text('GPU model; empty for CPU types'),
+    isSpotInstance: flag('Whether the family is spot capacity'),
+    regionInfos: z.array(offeredRegion).describe('Regions that offer the family'),
+  }),
+  'Instance types with the same GPU',
+);
+export const catalogAnswer = named(
+  'Catalog',
+  z.strictObject({ instanceInfos: z.array(family).describe('Families of instance types') }),
+);
 
-export const regionListAnswer = z.strictObject({
-  regions: z.array(
-    regionInfo.extend({
-      /** What the region's engine and storage can do, and whether the engine answers. */
-      engine: z.strictObject({ name: z.string(), answers: z.boolean(), text: z.string() }),
-      capabilities: z.record(z.string(), z.union([z.string(), z.boolean()])),
-      /** Where volumes of each type lie, how much of it may still be promised, and what it can do (`storage/contract.ts`). */
-      volumeTypes: z.array(
-        z.strictObject({
-          type: z.enum(volumeTypes),
-          pool: z.string(),
-          freeGB: z.number().int(),
-          sizeLimit: z.enum(['hard', 'soft']),
-          usage: z.enum(['instant', 'walk']),
-          copies: z.enum(['atomic', 'live']),
-          dockerInside: z.boolean(),
-        }),
-      ),
-    }),
-  ),
-});
+const engine = named(
+  'RegionEngine',
+  z.strictObject({
+    name: text('Engine type'),
+    answers: flag('Whether the engine answers'),
+    text: text('Result of the last probe'),
+  }),
+);
+const offeredVolumeType = named(
+  'RegionVolumeType',
+  z.strictObject({
+    type: z.enum(volumeTypes).describe('Volume type'),
+    pool: text('Pool that stores volumes of the type'),
+    freeGB: integer('Capacity left in GB'),
+    sizeLimit: sizeLimit.describe('`hard`: writes beyond the size fail; `soft`: usage is measured only'),
+    usage: z.enum(['instant', 'walk']).describe('`instant`: read from the file system; `walk`: sum of the files'),
+    copies: z
+      .enum(consistencies)
+      .describe('`atomic`: snapshots show one moment; `live`: files change while they are copied'),
+    dockerInside: flag('Whether Docker inside instances can use the pool'),
+  }),
+);
+const region = named(
+  'Region',
+  z.strictObject({
+    ...regionFields,
+    engine: engine.describe('Engine of the region'),
+    capabilities: z
+      .record(z.string(), z.union([z.string(), z.boolean()]))
+      .describe('Capabilities of engine and storage by name'),
+    volumeTypes: z.array(offeredVolumeType).describe('Volume types of the region'),
+  }),
+);
+export const regionListAnswer = named(
+  'ListRegionsAnswer',
+  z.strictObject({ regions: z.array(region).describe('All regions') }),
+);

@@ -7,7 +7,7 @@ import { ZodError } from 'zod';
 import type { z } from 'zod';
 import { errorCodes, plainError } from './errors.ts';
 import type { ErrorCode } from './errors.ts';
-import { EVENTS_PATH, readEvents } from './events.ts';
+import { readEvents } from './events.ts';
 import type { EventOptions, OpenStream, StreamedEvent } from './events.ts';
 import { fileCalls } from './file-client.ts';
 import type { FileCalls } from './file-client.ts';
@@ -15,8 +15,8 @@ import { logCalls } from './log-client.ts';
 import type { LogCalls } from './log-client.ts';
 import { socketCalls } from './socket-client.ts';
 import type { SocketCalls } from './socket-client.ts';
-import { routeOf } from './routes.ts';
-import type { AnswerOf, InputOf, RouteName } from './routes.ts';
+import { jsonRouteNames, jsonRouteOf, routes } from './routes.ts';
+import type { AnswerOf, InputOf, JsonRouteName } from './routes.ts';
 import { EVENT_STREAM_TYPE } from './server-sent.ts';
 import { WAIT_HEADER } from './wait.ts';
 
@@ -62,15 +62,18 @@ export class ApiError extends Error {
   }
 }
 
-type Arguments<Name extends RouteName> =
+type Arguments<Name extends JsonRouteName> =
   Record<never, never> extends InputOf<Name>
     ? [body?: InputOf<Name>, options?: CallOptions]
     : [body: InputOf<Name>, options?: CallOptions];
 
-export type Client = FileCalls &
+type JsonCalls = { [Name in JsonRouteName]: (...call: Arguments<Name>) => Promise<AnswerOf<Name>> };
+
+export type Client = JsonCalls &
+  FileCalls &
   LogCalls &
-  SocketCalls & { [Name in RouteName]: (...call: Arguments<Name>) => Promise<AnswerOf<Name>> } & {
-    /** The account's events as they happen: a loop that resumes by itself when the connection is lost (`events.ts`). */
+  SocketCalls & {
+    /** Yields the account's events and reconnects after a lost connection (`events.ts`). */
     events(options?: EventOptions): AsyncGenerator<StreamedEvent, void>;
   };
 
@@ -109,18 +112,18 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
 
   const openEvents: OpenStream = async (after, signal) => {
     const headers: Record<string, string> = after === null ? {} : { 'last-event-id': String(after) };
-    const url = root + EVENTS_PATH;
+    const url = root + routes.events.path;
     const { body } = await open(url, EVENT_STREAM_TYPE, { headers, ...(signal ? { signal } : {}) });
     return body ?? unreachable(url, new Error('the answer has no body'));
   };
 
   const caller =
-    <Name extends RouteName>(name: Name) =>
+    <Name extends JsonRouteName>(name: Name) =>
     async (
       body: unknown = {},
       { signal, idempotencyKey, waitForCapacity }: CallOptions = {},
     ): Promise<AnswerOf<Name>> => {
-      const route = routeOf(name);
+      const route = jsonRouteOf(name);
       const { headers, credentials } = asCaller('application/json');
       if (route.method === 'POST') headers['content-type'] = 'application/json';
       if (route.idempotent) headers['idempotency-key'] = idempotencyKey ?? freshKey();
@@ -154,71 +157,10 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
     return unreachable(root + path, new Error('the WebSocket was not let in'));
   };
 
+  // The table names each method and types its call; Object.fromEntries keeps neither.
+  const calls = Object.fromEntries(jsonRouteNames.map((name) => [name, caller(name)])) as JsonCalls;
   return {
-    launch: caller('launch'),
-    listInstances: caller('listInstances'),
-    listVolumes: caller('listVolumes'),
-    createVolume: caller('createVolume'),
-    getVolume: caller('getVolume'),
-    expandVolume: caller('expandVolume'),
-    renameVolume: caller('renameVolume'),
-    copyVolume: caller('copyVolume'),
-    deleteVolume: caller('deleteVolume'),
-    createSnapshot: caller('createSnapshot'),
-    listSnapshots: caller('listSnapshots'),
-    restoreSnapshot: caller('restoreSnapshot'),
-    deleteSnapshot: caller('deleteSnapshot'),
-    listFiles: caller('listFiles'),
-    createFolder: caller('createFolder'),
-    stop: caller('stop'),
-    terminate: caller('terminate'),
-    start: caller('start'),
-    restart: caller('restart'),
-    archive: caller('archive'),
-    expandDisk: caller('expandDisk'),
-    getInstance: caller('getInstance'),
-    getOperation: caller('getOperation'),
-    listOperations: caller('listOperations'),
-    cancelOperation: caller('cancelOperation'),
-    open: caller('open'),
-    ends: caller('ends'),
-    activity: caller('activity'),
-    metrics: caller('metrics'),
-    logs: caller('logs'),
-    exec: caller('exec'),
-    listTerminals: caller('listTerminals'),
-    closeTerminal: caller('closeTerminal'),
-    keepAlive: caller('keepAlive'),
-    setPortAccess: caller('setPortAccess'),
-    listPorts: caller('listPorts'),
-    sharePort: caller('sharePort'),
-    listShares: caller('listShares'),
-    unsharePort: caller('unsharePort'),
-    catalog: caller('catalog'),
-    listImages: caller('listImages'),
-    createImage: caller('createImage'),
-    saveImage: caller('saveImage'),
-    deleteImage: caller('deleteImage'),
-    createRegistry: caller('createRegistry'),
-    listRegistries: caller('listRegistries'),
-    deleteRegistry: caller('deleteRegistry'),
-    listRegions: caller('listRegions'),
-    login: caller('login'),
-    logout: caller('logout'),
-    changePassword: caller('changePassword'),
-    userInfo: caller('userInfo'),
-    createUser: caller('createUser'),
-    listStrays: caller('listStrays'),
-    handleStray: caller('handleStray'),
-    createApiKey: caller('createApiKey'),
-    listApiKeys: caller('listApiKeys'),
-    deleteApiKey: caller('deleteApiKey'),
-    createSshKey: caller('createSshKey'),
-    listSshKeys: caller('listSshKeys'),
-    deleteSshKey: caller('deleteSshKey'),
-    listSessions: caller('listSessions'),
-    revokeSession: caller('revokeSession'),
-    balance: caller('balance'),
+    ...calls,
     ...fileCalls((path, init) => open(root + path, '*/*', init)),
     ...logCalls({ call: (path, accept, init) => open(root + path, accept, init), retryAfterS }),
     ...socketCalls(connect, whyNotLetIn),

@@ -1,75 +1,98 @@
 /** Shapes that several routes share. */
 import { z } from 'zod';
 
-/** The largest request body, in bytes. */
+/** Bytes. */
 export const MAX_BODY_BYTES = 1024 * 1024;
 export const MAX_PAGE_SIZE = 500;
 const MAX_PAGE = 1_000_000_000;
 
+/** A component of the API document under this name. */
+export const named = <Schema extends z.ZodType>(name: string, schema: Schema, description?: string): Schema =>
+  schema.meta({ id: name, ...(description === undefined ? {} : { description }) });
+
+/** Fields of answers, each with its description. */
+export const text = (description: string) => z.string().describe(description);
+export const integer = (description: string) => z.number().int().describe(description);
+export const decimal = (description: string) => z.number().describe(description);
+export const flag = (description: string) => z.boolean().describe(description);
+export const unixMs = (event: string) => integer(`${event}, Unix milliseconds`);
+
 const page = (max: number) => z.number().int().min(1).max(max);
 
-/** Pages count from 1 (docs/interface.md §4.2). */
-export const pagerRequest = z.object({ currentPage: page(MAX_PAGE), pageSize: page(MAX_PAGE_SIZE) });
+/** docs/interface.md §4.2. */
+export const pagerRequest = named(
+  'PagerRequest',
+  z.object({
+    currentPage: page(MAX_PAGE).describe('Page number, from 1'),
+    pageSize: page(MAX_PAGE_SIZE).describe('Items on a page'),
+  }),
+  'Selects a page of a list',
+);
 
-export const pagerAnswer = z.strictObject({
-  currentPage: z.number().int(),
-  pageSize: z.number().int(),
-  totalEntries: z.number().int(),
-});
+export const pagerAnswer = named(
+  'Pager',
+  z.strictObject({
+    currentPage: integer('Page number, from 1'),
+    pageSize: integer('Items on a page'),
+    totalEntries: integer('Items in the whole list'),
+  }),
+  'The selected page and the length of the list',
+);
 
-export const empty = z.object({});
+export const empty = named('EmptyRequest', z.object({}), 'No fields');
 
-/** Something to see: a name of joiners and spaces alone reads as none. */
+/** A name of joiners and spaces alone looks empty. */
 const VISIBLE = /[\p{L}\p{N}\p{P}\p{S}]/u;
 const CONTROL_OR_BIDI = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u;
 
-/** A name people read: not blank, no control characters, lone surrogates or bidirectional overrides; kept in NFC. */
+/** A display name without control characters, lone surrogates and bidirectional overrides, in NFC. */
 export const label = (maxLength: number) =>
   z
     .string()
     .refine(
-      (text) =>
-        VISIBLE.test(text) &&
-        text.isWellFormed() &&
-        text.trim() === text &&
-        [...text].length <= maxLength &&
-        !CONTROL_OR_BIDI.test(text),
+      (name) =>
+        VISIBLE.test(name) &&
+        name.isWellFormed() &&
+        name.trim() === name &&
+        [...name].length <= maxLength &&
+        !CONTROL_OR_BIDI.test(name),
       { error: `must be 1 to ${maxLength} characters, without control characters and without spaces at its ends` },
     )
     .meta({ minLength: 1, maxLength })
-    .transform((text) => text.normalize('NFC'));
+    .transform((name) => name.normalize('NFC'));
 
-/** Text that ends up in a query or a command line: no database and no kernel takes NUL, and a lone surrogate has no UTF-8. */
+/** Text for queries and command lines, which take neither NUL nor lone surrogates. */
 export const plainText = (maxLength: number) =>
   z
     .string()
-    .refine((text) => text.length <= maxLength && text.isWellFormed() && !/\p{Cc}/u.test(text), {
+    .refine((value) => value.length <= maxLength && value.isWellFormed() && !/\p{Cc}/u.test(value), {
       error: `must be at most ${maxLength} characters, without control characters`,
     })
     .meta({ maxLength });
 
-/** Ids are looked up, not parsed: an unknown one is 404 and says which. Bounded so that no lookup is absurd. */
+/** Looked up, not parsed: an unknown id of any form is a 404 that names it. */
 export const id = z
   .string()
-  .refine((text) => text.length > 0 && text.length <= 100 && text.isWellFormed() && !/\p{Cc}/u.test(text), {
+  .refine((value) => value.length > 0 && value.length <= 100 && value.isWellFormed() && !/\p{Cc}/u.test(value), {
     error: 'must be 1 to 100 characters, without control characters',
   })
   .meta({ minLength: 1, maxLength: 100 });
 
-/** A secret: never shown back in a refusal, and masked by readers of the API document. */
+/** Never quoted in an error. */
 export const secret = (minLength: number, maxLength: number) =>
   z.string().min(minLength).max(maxLength).meta({ format: 'password' });
 
 const MAX_VOLUME_NAME = 64;
 
-/** Letters and digits of any script, space, dot, dash and underscore: safe in a path, a label and a sentence. Kept in NFC. */
+/** Letters and digits of any script, in NFC: safe in a path, a label and a sentence. */
 export const volumeName = z
   .string()
   .refine(
-    (text) =>
-      /^[\p{L}\p{N}][\p{L}\p{M}\p{N} ._-]*$/u.test(text) && text.trim() === text && [...text].length <= MAX_VOLUME_NAME,
+    (name) =>
+      /^[\p{L}\p{N}][\p{L}\p{M}\p{N} ._-]*$/u.test(name) && name.trim() === name && [...name].length <= MAX_VOLUME_NAME,
     {
       error: `must be 1 to ${MAX_VOLUME_NAME} letters, digits, spaces, dots, dashes or underscores, and start with a letter or digit`,
     },
   )
-  .transform((text) => text.normalize('NFC'));
+  .meta({ minLength: 1, maxLength: MAX_VOLUME_NAME })
+  .transform((name) => name.normalize('NFC'));

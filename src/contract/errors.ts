@@ -1,53 +1,35 @@
-/**
- * Error bodies (docs/interface.md §7 and §10). Clients branch on `X-Error-Code`; the server maps
- * codes to HTTP statuses.
- */
+/** Error bodies (docs/interface.md §7 and §10). Clients branch on `X-Error-Code`. */
 import { z } from 'zod';
+import { refusalCodes } from '../domain/refusal.ts';
+import { integer, named, text } from './common.ts';
 
-/** What `X-Error-Code` can say. */
-export const errorCodes = [
-  'not_logged_in',
-  'forbidden',
-  'field_missing',
-  'field_type',
-  'field_value',
-  'body_not_json',
-  'body_too_large',
-  'not_found',
-  'method_not_allowed',
-  'name_taken',
-  'in_use',
-  'not_now',
-  'unsupported',
-  'no_capacity',
-  'over_quota',
-  'no_balance',
-  'volume_full',
-  'precondition_failed',
-  'range_not_satisfiable',
-  'idempotency_mismatch',
-  'too_many_requests',
-  'unavailable',
-  'internal',
-] as const;
+/** Values of `X-Error-Code`. The HTTP edge alone issues the last two. */
+export const errorCodes = [...refusalCodes, 'method_not_allowed', 'internal'] as const;
 export type ErrorCode = (typeof errorCodes)[number];
 
 export const NOT_LOGGED_IN_CODE = -1;
 
-export const plainError = z.object({ message: z.string() });
+const notLoggedInCode = z.literal(NOT_LOGGED_IN_CODE).describe('Always -1');
+export const plainError = named('Error', z.object({ message: text('Cause and remedy') }));
 
-/** On every route that needs a login: the token is missing, bad or expired. */
-export const notLoggedInError = z.object({ code: z.literal(NOT_LOGGED_IN_CODE), message: z.string() });
+/** 401 on routes that need a login. */
+export const notLoggedInError = named(
+  'NotLoggedIn',
+  z.object({ code: notLoggedInCode, message: text('Cause and remedy') }),
+);
 
-/** RFC 9457; `message` says the same as `detail`, so that one reader serves both kinds of route. */
-export const problem = z.object({
-  type: z.string(),
-  title: z.string(),
-  status: z.number().int(),
-  detail: z.string(),
-  message: z.string(),
-  code: z.literal(NOT_LOGGED_IN_CODE).optional(),
-});
+export const problem = named(
+  'Problem',
+  z.object({
+    type: text('`urn:berth:problem:` and the error code'),
+    title: text('Summary of the kind of problem'),
+    status: integer('HTTP status'),
+    detail: text('Cause and remedy'),
+    message: text('Same as `detail`'),
+    code: notLoggedInCode.optional().describe('-1 for a missing or expired login'),
+  }),
+  'Problem details, RFC 9457',
+);
 export type Problem = z.output<typeof problem>;
 
 export const PROBLEM_TYPE = 'application/problem+json';

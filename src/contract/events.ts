@@ -1,12 +1,11 @@
 /**
- * The live stream of an account's events, `GET /api/events`: Server-Sent Events (WHATWG HTML, 9.2), and a reader of it that resumes by
- * itself (`server-sent.ts`). Events of an account are numbered 1, 2, 3 … without holes; what can't be told any more is handed out as a gap.
+ * Event stream of an account, `GET /api/events`, and a reader that reconnects. Events are numbered
+ * 1, 2, 3 … without holes; a `gap` names expired numbers.
  */
 import { z } from 'zod';
 import { readStream, type Message, type StreamDeps } from './server-sent.ts';
 
-export const EVENTS_PATH = '/events';
-/** The name of the event that says which numbers are not told. All others are named for their kind. */
+/** Name of the event for expired numbers; other events are named for their kind. */
 export const GAP_EVENT = 'gap';
 
 export const event = z.object({

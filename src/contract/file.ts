@@ -1,45 +1,62 @@
-/** Files of a volume, without an instance. Bytes go in and out by URL (`filePath`), all else as JSON. */
+/** Files of a volume, without an instance: lists as JSON, contents as bytes (`bytes` routes). */
 import { z } from 'zod';
-import { id } from './common.ts';
+import { fileKinds } from '../domain/file-path.ts';
+import { flag, id, integer, named, text, unixMs } from './common.ts';
 
-/** GET and HEAD download, PUT uploads, DELETE deletes; in the form of a URI template. */
+/** URI template. */
 export const FILE_PATH = '/storage/volume/{id}/files/{path}';
-export const FILE_METHODS = ['GET', 'HEAD', 'PUT', 'DELETE'] as const;
-/** Of every file: what it holds is its owner's, and never shown by a browser as a page of the API's origin. */
+/** Type of every download: a browser must not render a file as a page of the API's origin. */
 export const FILE_TYPE = 'application/octet-stream';
 
-/** Where a file is, under `/api`: each name of its path is encoded for itself. */
+/** URL of a file under `/api`. */
 export const fileUrl = (volumeId: string, path: string): string =>
   FILE_PATH.replace('{id}', encodeURIComponent(volumeId)).replace('{path}', () =>
     path.split('/').map(encodeURIComponent).join('/'),
   );
 
-export const fileKinds = ['file', 'folder', 'link', 'other'] as const;
 export const MAX_FILES_LISTED = 1000;
+/** UTF-8 needs at least one byte for a character, so the byte limit bounds the characters. */
+const MAX_PATH = 4096;
+const MAX_CURSOR = 1024 * 1024;
 
-const path = z.string().describe("Relative to the volume, names with one slash between them; '' is its own folder");
+const path = z.string().meta({ maxLength: MAX_PATH });
 
-export const fileListRequest = z.object({
-  id,
-  path,
-  limit: z.number().int().min(1).max(MAX_FILES_LISTED).default(MAX_FILES_LISTED),
-  after: z.string().describe('The `next` of the page before').optional(),
-});
+export const fileListRequest = named(
+  'ListFilesRequest',
+  z.object({
+    id: id.describe('Volume ID'),
+    path: path.describe('Folder relative to the volume, names joined by one slash; empty for the top folder'),
+    limit: z.number().int().min(1).max(MAX_FILES_LISTED).default(MAX_FILES_LISTED).describe('Entries on a page'),
+    after: z.string().meta({ maxLength: MAX_CURSOR }).describe('`next` of the previous page').optional(),
+  }),
+);
 
-export const fileEntry = z.strictObject({
-  name: z.string(),
-  reachable: z.boolean().describe('False for a name that is no UTF-8, which no path can say'),
-  kind: z.enum(fileKinds),
-  sizeBytes: z.number().int(),
-  modifiedAtUnixMs: z.number().int(),
-  mode: z.string().describe('Permissions in octal, such as 0644'),
-});
+export const fileEntry = named(
+  'FileEntry',
+  z.strictObject({
+    name: text('File name'),
+    reachable: flag('False for a name that is not UTF-8: no path can express it'),
+    kind: z.enum(fileKinds).describe('Kind of entry; `link` is a symbolic link'),
+    sizeBytes: integer('Size in bytes'),
+    modifiedAtUnixMs: unixMs('Last modification'),
+    mode: text('Permissions in octal, such as 0644'),
+  }),
+);
 
-export const fileListAnswer = z.strictObject({
-  files: z.array(fileEntry),
-  next: z.string().nullable().describe('Where the next page begins; null when there is none'),
-});
+export const fileListAnswer = named(
+  'ListFilesAnswer',
+  z.strictObject({
+    files: z.array(fileEntry).describe('Entries by name'),
+    next: z.string().nullable().describe('Cursor of the next page; null on the last page'),
+  }),
+);
 
-export const folderBody = z.object({ id, path });
+export const folderBody = named(
+  'CreateFolderRequest',
+  z.object({ id: id.describe('Volume ID'), path: path.describe('Folder relative to the volume') }),
+);
 
-export const fileWritten = z.strictObject({ sizeBytes: z.number().int(), modifiedAtUnixMs: z.number().int() });
+export const fileWritten = named(
+  'FileWritten',
+  z.strictObject({ sizeBytes: integer('Size in bytes'), modifiedAtUnixMs: unixMs('Time of the write') }),
+);

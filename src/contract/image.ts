@@ -1,40 +1,47 @@
 /** Images of the operator and of the account (docs/interface.md §10, catalog). */
 import { z } from 'zod';
-import { id, label, pagerAnswer, plainText } from './common.ts';
+import { decimal, id, label, named, pagerAnswer, plainText, text } from './common.ts';
 
-export const imageListAnswer = z.strictObject({
-  images: z.array(
-    z.strictObject({
-      imageId: z.string(),
-      name: z.string(),
-      architecture: z.string(),
-      /** 'true' for those of the operator, 'false' for the account's own. */
-      isPublic: z.string(),
-      tags: z.array(z.string()).nullable(),
-      type: z.string(),
-      /** What an own one is had by; '' for those of the operator. */
-      ref: z.string(),
-      /** Of one that was saved, the layers it shares included; else 0. */
-      sizeBytes: z.number(),
-      /**
-       * Whether the image is on the region's engine: `Ready`, `Absent`, `Preparing` (with `progressPercent`), `Failed`. One that is
-       * saved from an instance is `Saving` first, and `Failed` when that did not succeed.
-       */
-      state: z.enum(['Ready', 'Absent', 'Preparing', 'Failed', 'Saving']),
-      /** What is being done, or why it failed; '' when there is nothing to say. */
-      stateText: z.string(),
-      /** 0 to 100 while `Preparing`. */
-      progressPercent: z.number(),
-    }),
-  ),
-  pager: pagerAnswer,
-});
+const image = named(
+  'Image',
+  z.strictObject({
+    imageId: text('Image ID, for a launch'),
+    name: text('Image name'),
+    architecture: text('CPU architecture'),
+    isPublic: text('`true` for an image of the operator, `false` for one of the account'),
+    tags: z.array(z.string()).nullable().describe('Tags, or null'),
+    type: text('Kind of image'),
+    ref: text('Reference the account registered; empty for images of the operator'),
+    sizeBytes: decimal('Size of a saved image, shared layers included; 0 for others'),
+    state: z
+      .enum(['Ready', 'Absent', 'Preparing', 'Failed', 'Saving'])
+      .describe("State on the region's engine; `Saving`: being saved from an instance"),
+    stateText: text('Current step or cause of a failure; may be empty'),
+    progressPercent: decimal('Progress while `Preparing`, 0 to 100'),
+  }),
+);
+
+export const imageListAnswer = named(
+  'ListImagesAnswer',
+  z.strictObject({
+    images: z.array(image).describe('Images of the page'),
+    pager: pagerAnswer.describe('Page and length of the list'),
+  }),
+);
 
 const MAX_REF = 500;
 
-export const imageIdBody = z.object({ imageId: id });
-export const imageIdAnswer = z.strictObject({ imageId: z.string() });
+export const imageIdBody = named('ImageIdRequest', z.object({ imageId: id.describe('Image ID') }));
+export const imageIdAnswer = named('ImageIdAnswer', z.strictObject({ imageId: text('Image ID') }));
 
-/** What a good name is, is for `domain/image-ref.ts` to say. */
-export const imageCreateRequest = z.object({ name: label(128), ref: plainText(MAX_REF) });
-export const imageSaveRequest = z.object({ instanceId: id, name: label(128) });
+export const imageCreateRequest = named(
+  'CreateImageRequest',
+  z.object({
+    name: label(128).describe('Display name'),
+    ref: plainText(MAX_REF).describe('Reference in a registry, such as `docker.io/library/python:3.13`'),
+  }),
+);
+export const imageSaveRequest = named(
+  'SaveImageRequest',
+  z.object({ instanceId: id.describe('Instance ID'), name: label(128).describe('Display name') }),
+);

@@ -1,34 +1,29 @@
 /** The instance object and the launch (docs/interface.md §2.1 and §4.1), fields in that order. */
 import { z } from 'zod';
-import { id, label, pagerAnswer, pagerRequest, plainText } from './common.ts';
+import { chargeModes } from '../domain/catalog.ts';
+import { actions, instanceStatuses } from '../domain/instance-states.ts';
+import {
+  decimal,
+  flag,
+  id,
+  integer,
+  label,
+  named,
+  pagerAnswer,
+  pagerRequest,
+  plainText,
+  text,
+  unixMs,
+} from './common.ts';
 
-export const chargeModes = ['tidePerHour', 'perHour', 'perDay', 'perWeek', 'perMonth'] as const;
 const BILLED_BY_THE_HOUR: readonly string[] = ['tidePerHour', 'perHour'];
-
-/** docs/interface.md §3. */
-export const instanceStatuses = [
-  'Running',
-  'Stopped',
-  'Starting',
-  'StartingFailed',
-  'Initializing',
-  'InitializationFailed',
-  'Archived',
-  'Released',
-  'PullingImage',
-  'Restarting',
-] as const;
-
-/** What can be asked of an instance; which of it is legal follows from its state (`src/domain/instance-states.ts`). */
-export const actions = ['start', 'stop', 'restart', 'archive', 'terminate'] as const;
-
 const MAX_PERIODS = 120;
 const MAX_DISK_GB = 100_000;
 const MAX_NODE_PORTS = 32;
 const MAX_MOUNTS = 32;
 const MAX_INIT_SCRIPT_BYTES = 256 * 1024;
 
-/** Adding 0 turns the -0 that JSON can carry into 0. */
+/** Adding 0 turns JSON's -0 into 0. */
 const wholeGB = z
   .number()
   .int()
@@ -36,149 +31,268 @@ const wholeGB = z
   .max(MAX_DISK_GB)
   .overwrite((sizeGB) => sizeGB + 0);
 
-const billing = z
-  .object({ chargeMode: z.enum(chargeModes), duration: z.number().int().min(1).max(MAX_PERIODS) })
-  .superRefine((value, ctx) => {
-    if (BILLED_BY_THE_HOUR.includes(value.chargeMode) && value.duration !== 1) {
-      ctx.addIssue({
-        code: 'custom',
-        path: ['duration'],
-        message: `must be 1 for ${value.chargeMode}`,
-        input: value.duration,
-      });
-    }
-  });
+const billing = named(
+  'BillingRequest',
+  z
+    .object({
+      chargeMode: z.enum(chargeModes).describe('Billing mode'),
+      duration: z
+        .number()
+        .int()
+        .min(1)
+        .max(MAX_PERIODS)
+        .describe('Number of periods; 1 for `perHour` and `tidePerHour`'),
+    })
+    .superRefine((value, ctx) => {
+      if (BILLED_BY_THE_HOUR.includes(value.chargeMode) && value.duration !== 1) {
+        ctx.addIssue({
+          code: 'custom',
+          path: ['duration'],
+          message: `must be 1 for ${value.chargeMode}`,
+          input: value.duration,
+        });
+      }
+    }),
+);
 
-const remoteStorage = z.object({
-  /** What it may be depends on the other mounts and on the disks Berth mounts itself: control decides. */
-  mountPath: plainText(4095),
-  remoteStorageName: plainText(300),
-  remoteStorageId: id,
-  type: plainText(100),
-});
+const remoteStorage = named(
+  'RemoteStorageRequest',
+  z.object({
+    mountPath: plainText(4095).describe('Mount path inside the instance, outside of other mounts'),
+    remoteStorageName: plainText(300).describe('Volume name'),
+    remoteStorageId: id.describe('Volume ID'),
+    type: plainText(100).describe('Volume type'),
+  }),
+);
 
-const instanceConfiguration = z.object({
-  extraDataDiskSizeDB: wholeGB.default(0),
-  enableCommonData: z.boolean(),
-  enableDocker: z.boolean(),
-  /** Of the disk on which its Docker keeps all; 0 is 20 GB. */
-  dockerStorageSize: wholeGB.default(0),
-  initScript: z
-    .string()
-    .refine(
-      (text) =>
-        text.isWellFormed() && !text.includes('\0') && new TextEncoder().encode(text).length <= MAX_INIT_SCRIPT_BYTES,
-      { error: `must be at most ${MAX_INIT_SCRIPT_BYTES} bytes of UTF-8 text without NUL` },
-    ),
-});
+const instanceConfiguration = named(
+  'InstanceConfigurationRequest',
+  z.object({
+    extraDataDiskSizeDB: wholeGB.default(0).describe('GB to add to the data disk of the instance type'),
+    enableCommonData: z.boolean().describe("Mount the operator's data sets at `/root/commonData`"),
+    enableDocker: z.boolean().describe('Run Docker for the instance'),
+    dockerStorageSize: wholeGB.default(0).describe('Disk of its Docker in GB; 0 selects 20 GB'),
+    initScript: z
+      .string()
+      .refine(
+        (script) =>
+          script.isWellFormed() &&
+          !script.includes('\0') &&
+          new TextEncoder().encode(script).length <= MAX_INIT_SCRIPT_BYTES,
+        { error: `must be at most ${MAX_INIT_SCRIPT_BYTES} bytes of UTF-8 text without NUL` },
+      )
+      .meta({ maxLength: MAX_INIT_SCRIPT_BYTES })
+      .describe('Script that runs as root at the first start; may be empty'),
+  }),
+);
 
 const nodePorts = z
   .array(z.number().int().min(1).max(65535))
   .max(MAX_NODE_PORTS)
-  .refine((ports) => new Set(ports).size === ports.length, { error: 'must name each port once' });
+  .refine((ports) => new Set(ports).size === ports.length, { error: 'must name each port once' })
+  .meta({ uniqueItems: true });
 
-export const launchRequest = z.object({
-  name: label(128),
-  imageId: id,
-  instanceTypeId: id,
-  region: id,
-  billing,
-  remoteStorages: z.array(remoteStorage).max(MAX_MOUNTS),
-  instanceConfiguration,
-  isSpotInstance: z.boolean().default(false),
-  nodePorts,
-});
+export const launchRequest = named(
+  'LaunchRequest',
+  z.object({
+    name: label(128).describe('Instance name'),
+    imageId: id.describe('Image ID'),
+    instanceTypeId: id.describe('Instance type ID'),
+    region: id.describe('Region ID'),
+    billing: billing.describe('Billing'),
+    remoteStorages: z.array(remoteStorage).max(MAX_MOUNTS).describe('Volumes to mount; may be empty'),
+    instanceConfiguration: instanceConfiguration.describe('Configuration'),
+    isSpotInstance: z.boolean().default(false).describe('Use spot capacity'),
+    nodePorts: nodePorts.describe('Ports to forward beside port 22; may be empty'),
+  }),
+);
 export type LaunchRequest = z.output<typeof launchRequest>;
 
-export const instanceIdBody = z.object({ instanceId: id });
-export const expandDiskRequest = z.object({
-  instanceId: id,
-  /** How large it is to be in all: `dataDiskAmountGi` of the instance grows to this. */
-  dataDiskGB: z.number().int().min(1).max(MAX_DISK_GB).optional(),
-  dockerStorageSize: z.number().int().min(1).max(MAX_DISK_GB).optional(),
-});
-export const instanceIdAnswer = z.strictObject({ instanceId: z.string() });
-
-const amount = z.strictObject({ amount: z.number(), type: z.string(), unit: z.string() });
-
-export const regionInfo = z.strictObject({
-  domain: z.string(),
-  location: z.string(),
-  name: z.string(),
-  sshAddress: z.string(),
-  value: z.string(),
-  regionId: z.string(),
-});
-
-export const instance = z.strictObject({
-  instanceMetadata: z.strictObject({
-    instanceAuth: z.strictObject({ ownerUserName: z.string() }),
-    instanceId: z.string(),
-    instanceUsername: z.string(),
+export const instanceIdBody = named(
+  'InstanceIdRequest',
+  z.object({ instanceId: id.describe('Instance ID, `notebook-<uuid>`') }),
+);
+const diskGB = z.number().int().min(1).max(MAX_DISK_GB);
+export const expandDiskRequest = named(
+  'ExpandDiskRequest',
+  z.object({
+    instanceId: id.describe('Instance ID'),
+    dataDiskGB: diskGB.describe('New total size of the data disk in GB').optional(),
+    dockerStorageSize: diskGB.describe('New total size of the Docker disk in GB').optional(),
   }),
-  instanceSpecInfo: z.strictObject({
-    name: z.string(),
-    instanceBillingInfo: z.strictObject({
-      chargeMode: z.enum(chargeModes),
-      duration: z.number(),
-      price: z.number(),
-      unit: z.string(),
-      type: z.string(),
-    }),
-    imageInfo: z.strictObject({
-      architecture: z.string(),
-      isPublic: z.string(),
-      name: z.string(),
-      tags: z.array(z.string()).nullable(),
-      type: z.string(),
-    }),
-    instanceConfiguration: z.strictObject({
-      enableCommonData: z.boolean(),
-      enableDocker: z.boolean(),
-      InstanceDiskAmountRequest: z.strictObject({ rootDiskAmountGiReq: z.number(), dataDiskAmountGiReq: z.number() }),
-      dockerStorageSize: z.number(),
-    }),
-    instanceTypeInfo: z.strictObject({
-      instanceId: z.string(),
-      instanceTypeName: z.string(),
-      cpu: amount,
-      memory: amount,
-      gpu: amount,
-      disk: amount,
-    }),
-    regionInfo,
-    remoteStorages: z.array(
-      z.strictObject({
-        mountPath: z.string(),
-        remoteStorageName: z.string(),
-        remoteStorageId: z.string(),
-        type: z.string(),
-      }),
+);
+export const instanceIdAnswer = named(
+  'InstanceIdAnswer',
+  z.strictObject({ instanceId: text('Instance ID, `notebook-<uuid>`') }),
+);
+
+const amount = named(
+  'Amount',
+  z.strictObject({ amount: decimal('Quantity'), type: text('Model; may be empty'), unit: text('Unit') }),
+);
+
+export const regionFields = {
+  domain: text('Domain name of the gateway'),
+  location: text('Geographic location'),
+  name: text('Region name'),
+  sshAddress: text('IP address for ssh'),
+  value: text('Region value'),
+  regionId: text('Region ID'),
+};
+const regionInfo = named('RegionInfo', z.strictObject(regionFields));
+
+const instanceMetadata = named(
+  'InstanceMetadata',
+  z.strictObject({
+    instanceAuth: named('InstanceAuth', z.strictObject({ ownerUserName: text('User ID of the owner') })).describe(
+      'Owner',
     ),
-    nodePorts: z.array(z.strictObject({ port: z.number().int(), address: z.string(), nodePort: z.number().int() })),
-    isSpotInstance: z.boolean(),
+    instanceId: text('Instance ID, `notebook-<uuid>`'),
+    instanceUsername: text('User name inside the instance'),
   }),
-  instanceRuntimeInfo: z.strictObject({
-    createAtUnixMs: z.number().int(),
-    status: z.enum(instanceStatuses),
-    phase: z.string(),
-    message: z.string(),
-    diagnosisReason: z.string(),
-    diagnosisMessage: z.string(),
-    healthy: z.boolean(),
-    subUrl: z.string(),
-    instanceDiskUsageInfo: z.strictObject({ rootDiskUsedGi: z.number(), dataDiskUsedGi: z.number() }),
-    instanceDiskAmountInfo: z.strictObject({ rootDiskAmountGi: z.number(), dataDiskAmountGi: z.number() }),
-    stopTimestamp: z.number().int(),
-    scheduledStopTimestamp: z.number().int(),
+);
+
+const instanceBillingInfo = named(
+  'InstanceBilling',
+  z.strictObject({
+    chargeMode: z.enum(chargeModes).describe('Billing mode'),
+    duration: decimal('Number of periods'),
+    price: decimal('Price for one period'),
+    unit: text('Unit of the price: the dollar sign'),
+    type: text('Billing type, such as `On-Demand`'),
   }),
-  /** Ours beside the interface's members: what is legal now. */
-  actions: z.array(z.enum(actions)),
-});
+);
+
+const imageInfo = named(
+  'InstanceImage',
+  z.strictObject({
+    architecture: text('CPU architecture; may be empty'),
+    isPublic: text('`true` for an image of the operator, `false` for one of the account'),
+    name: text('Image name; may be empty'),
+    tags: z.array(z.string()).nullable().describe('Tags, or null'),
+    type: text('Kind of image; may be empty'),
+  }),
+);
+
+const instanceDisks = named(
+  'InstanceDiskAmountRequest',
+  z.strictObject({
+    rootDiskAmountGiReq: decimal('Root disk in GB'),
+    dataDiskAmountGiReq: decimal('Data disk in GB'),
+  }),
+);
+const configuration = named(
+  'InstanceConfiguration',
+  z.strictObject({
+    enableCommonData: flag("Whether the operator's data sets are mounted"),
+    enableDocker: flag('Whether the instance has Docker'),
+    InstanceDiskAmountRequest: instanceDisks.describe('Requested disks'),
+    dockerStorageSize: decimal('Disk of its Docker in GB'),
+  }),
+);
+
+const instanceTypeInfo = named(
+  'InstanceType',
+  z.strictObject({
+    instanceId: text('Instance type ID'),
+    instanceTypeName: text('Name of the instance type'),
+    cpu: amount.describe('CPU cores'),
+    memory: amount.describe('Memory'),
+    gpu: amount.describe('GPUs'),
+    disk: amount.describe('Root disk'),
+  }),
+);
+
+const mount = named(
+  'RemoteStorage',
+  z.strictObject({
+    mountPath: text('Mount path inside the instance'),
+    remoteStorageName: text('Volume name at the launch'),
+    remoteStorageId: text('Volume ID'),
+    type: text('Volume type'),
+  }),
+);
+const nodePort = named(
+  'NodePort',
+  z.strictObject({
+    port: integer('Port inside the instance'),
+    address: text('IP address of the forwarded port; empty until `Running`'),
+    nodePort: integer('Forwarded port; 0 until `Running`'),
+  }),
+);
+
+const instanceSpecInfo = named(
+  'InstanceSpec',
+  z.strictObject({
+    name: text('Instance name'),
+    instanceBillingInfo: instanceBillingInfo.describe('Billing'),
+    imageInfo: imageInfo.describe('Image'),
+    instanceConfiguration: configuration.describe('Configuration'),
+    instanceTypeInfo: instanceTypeInfo.describe('Instance type'),
+    regionInfo: regionInfo.describe('Region'),
+    remoteStorages: z.array(mount).describe('Mounted volumes'),
+    nodePorts: z.array(nodePort).describe('Forwarded ports, with port 22'),
+    isSpotInstance: flag('Whether the instance uses spot capacity'),
+  }),
+);
+
+const diskUsage = named(
+  'InstanceDiskUsage',
+  z.strictObject({
+    rootDiskUsedGi: decimal('Used GB of the root disk'),
+    dataDiskUsedGi: decimal('Used GB of the data disk'),
+  }),
+);
+const diskAmount = named(
+  'InstanceDiskAmount',
+  z.strictObject({ rootDiskAmountGi: decimal('Root disk in GB'), dataDiskAmountGi: decimal('Data disk in GB') }),
+);
+const instanceRuntimeInfo = named(
+  'InstanceRuntime',
+  z.strictObject({
+    createAtUnixMs: unixMs('Creation time'),
+    status: z.enum(instanceStatuses).describe('Status'),
+    phase: text('Step of the current transition'),
+    message: text('Status message'),
+    diagnosisReason: text('Reason of a problem; empty without one'),
+    diagnosisMessage: text('Cause of the problem and the next step; empty without one'),
+    healthy: flag('Health of the instance'),
+    subUrl: text('Path of the notebook at the gateway'),
+    instanceDiskUsageInfo: diskUsage.describe('Disk usage'),
+    instanceDiskAmountInfo: diskAmount.describe('Disk sizes'),
+    stopTimestamp: integer('Stop time, Unix milliseconds; 0 when unset'),
+    scheduledStopTimestamp: integer('Scheduled stop time, Unix milliseconds; 0 when unset'),
+  }),
+);
+
+export const instance = named(
+  'Instance',
+  z.strictObject({
+    instanceMetadata: instanceMetadata.describe('Identity'),
+    instanceSpecInfo: instanceSpecInfo.describe('Request, resolved'),
+    instanceRuntimeInfo: instanceRuntimeInfo.describe('Runtime data'),
+    actions: z.array(z.enum(actions)).describe('Actions that the status allows now'),
+  }),
+);
 export type InstanceObject = z.output<typeof instance>;
 
-export const pageRequest = z.object({ pager: pagerRequest });
-export const instanceListAnswer = z.strictObject({ instances: z.array(instance), pager: pagerAnswer });
+export const pageRequest = named('ListRequest', z.object({ pager: pagerRequest.describe('Page to return') }));
+export const instanceListAnswer = named(
+  'ListInstancesAnswer',
+  z.strictObject({
+    instances: z.array(instance).describe('Instances of the page'),
+    pager: pagerAnswer.describe('Page and length of the list'),
+  }),
+);
 
-export const openRequest = z.object({ instanceId: id, port: z.number().int().min(1).max(65535).optional() });
-export const openAnswer = z.strictObject({ url: z.url() });
+export const openRequest = named(
+  'OpenRequest',
+  z.object({
+    instanceId: id.describe('Instance ID'),
+    port: z.number().int().min(1).max(65535).describe('Port to open; by default the notebook').optional(),
+  }),
+);
+export const openAnswer = named(
+  'OpenAnswer',
+  z.strictObject({ url: z.url().describe('Link for a browser, valid once and for a minute') }),
+);

@@ -1,7 +1,8 @@
 /** The part of the client that follows logs, over as many connections as it takes, and downloads them. */
 import { z } from 'zod';
-import { logLine, LOG_END_EVENT, LOG_GAP_EVENT, LOG_LINE_EVENT, LOG_STATUS_EVENT, LOGS_PATH } from './log.ts';
+import { logLine, LOG_END_EVENT, LOG_GAP_EVENT, LOG_LINE_EVENT, LOG_STATUS_EVENT } from './log.ts';
 import type { logSources } from './log.ts';
+import { streamRoutes } from './stream-routes.ts';
 import { EVENT_STREAM_TYPE, readStream, type Message } from './server-sent.ts';
 
 const gap = z.object({ why: z.string() });
@@ -77,7 +78,7 @@ export function logCalls({ call, retryAfterS }: LogCallDeps): LogCalls {
 const logUrl = (query: Record<string, string | number | boolean | undefined>): string => {
   const set = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) if (value !== undefined) set.set(name, String(value));
-  return `${LOGS_PATH}?${set}`;
+  return `${streamRoutes.followLogs.path}?${set}`;
 };
 
 function parseLogItem({ id, name, data }: Message): LogStreamItem | null {

@@ -1,11 +1,7 @@
-/**
- * The logs of an instance: read by the page (`POST /api/instance/logs`), and at the same path by GET followed as they come, as Server-Sent
- * Events (WHATWG HTML, 9.2), or downloaded as text. All of it ours; docs/reference/logs.md tells the whole.
- */
+/** Logs of an instance, by page, as a stream or as a download (docs/reference/logs.md). */
 import { z } from 'zod';
-import { id } from './common.ts';
+import { flag, id, named, text } from './common.ts';
 
-export const LOGS_PATH = '/instance/logs';
 export const LOG_TEXT_TYPE = 'text/plain; charset=utf-8';
 
 export const logSources = ['console', 'init', 'events'] as const;
@@ -13,7 +9,7 @@ export const MAX_LOG_LINES = 5_000;
 export const DEFAULT_LOG_LINES = 1_000;
 const TIMED = 'the log of the init script keeps no times: leave it out, and use tail, or limit and after';
 
-/** What an `after` of each source looks like; it is told, and means nothing but where a reader is. */
+/** Cursors of each source, opaque to clients. */
 export const afterPatterns = {
   console: /^\d{1,15}\.[1-9]\d{0,8}$/,
   init: /^\d{1,15}$/,
@@ -22,37 +18,40 @@ export const afterPatterns = {
 
 const timeMs = z.number().int().min(0).max(8_640_000_000_000_000);
 
-/** What both ways of reading take. */
 const range = {
-  instanceId: id,
-  source: z.enum(logSources).default('console'),
-  /** From this time on. */
-  sinceUnixMs: timeMs.optional(),
-  /** Before this time. */
-  untilUnixMs: timeMs.optional(),
-  /** `next` of an answer, or `id` of an event of a stream: goes on there. */
-  after: z.string().max(30).optional(),
+  instanceId: id.describe('Instance ID'),
+  source: z.enum(logSources).default('console').describe('Console, init script or events of the instance'),
+  sinceUnixMs: timeMs.describe('First time, Unix milliseconds; not for `init`').optional(),
+  untilUnixMs: timeMs.describe('End time, exclusive, Unix milliseconds; not for `init` or a stream').optional(),
+  after: z.string().max(30).describe('Cursor: `next` of an answer or `id` of a stream event').optional(),
 };
 
 const count = z.number().int().min(1).max(MAX_LOG_LINES);
 
-export const logsRequest = z
-  .object({
-    ...range,
-    /** The last so many; else the first. */
-    tail: count.optional(),
-    limit: count.optional(),
-  })
-  .superRefine(refuseConflicts);
+export const logsRequest = named(
+  'LogsRequest',
+  z
+    .object({
+      ...range,
+      tail: count.describe('Number of last lines; not with `limit`').optional(),
+      limit: count.describe(`Number of first lines, ${DEFAULT_LOG_LINES} by default`).optional(),
+    })
+    .superRefine(refuseConflicts),
+);
 
-/** The query of GET. A stream has no `untilUnixMs`, and of a `tail` of 0 begins with what is written from now on. */
+/** Query of the stream and the download. */
 export const logStreamRequest = z
   .object({
     ...range,
-    tail: z.number().int().min(0).max(MAX_LOG_LINES).optional(),
-    download: z.enum(['true', 'false']).default('false'),
-    /** Of a download: before each line. */
-    times: z.enum(['true', 'false']).default('true'),
+    tail: z
+      .number()
+      .int()
+      .min(0)
+      .max(MAX_LOG_LINES)
+      .describe('Number of last lines to begin with; by default all stored lines')
+      .optional(),
+    download: z.enum(['true', 'false']).default('false').describe('Return the stored lines as text and end'),
+    times: z.enum(['true', 'false']).default('true').describe('Begin each line of a download with its time'),
   })
   .superRefine(refuseConflicts);
 
@@ -71,7 +70,7 @@ function refuseConflicts(value: LogQuery, ctx: z.RefinementCtx): void {
   if (wrong !== null) ctx.addIssue({ code: 'custom', path: [wrong[0]], message: wrong[1], input: value[wrong[0]] });
 }
 
-/** The field that does not go with the others, and why; its words begin with "must". */
+/** The first field that conflicts with another, and the reason, which begins with "must". */
 function findConflict({
   source,
   sinceUnixMs,
@@ -96,29 +95,27 @@ function findConflict({
   return null;
 }
 
-export const logLine = z.object({
-  /** When it was begun; null where the source keeps no times. */
-  atUnixMs: z.number().int().nullable(),
-  /** Without its end. What is no UTF-8 is U+FFFD; control characters are left as they are. */
-  text: z.string(),
-  /** It was longer than 16 KiB, and is its beginning. */
-  cut: z.boolean(),
-});
+const logLineFields = {
+  atUnixMs: z.number().int().nullable().describe('Start of the line, Unix milliseconds; null for `init`'),
+  text: text('Line without its end; invalid UTF-8 is U+FFFD, control characters stay'),
+  cut: flag('Whether the line was cut after 16 KiB'),
+};
+export const logLine = z.object(logLineFields);
 export type LogLine = z.output<typeof logLine>;
 
-export const logsAnswer = z.strictObject({
-  instanceId: z.string(),
-  source: z.enum(logSources),
-  lines: z.array(z.strictObject(logLine.shape)),
-  /** What to send as `after` to read on, at once or later; null: there was nothing yet. */
-  next: z.string().nullable(),
-  /** There is more already. */
-  more: z.boolean(),
-  /** Some lines after what `after` stood for are no longer kept. */
-  gap: z.boolean(),
-});
+export const logsAnswer = named(
+  'LogsAnswer',
+  z.strictObject({
+    instanceId: text('Instance ID'),
+    source: z.enum(logSources).describe('Source of the lines'),
+    lines: z.array(named('LogLine', z.strictObject(logLineFields))).describe('Lines in order'),
+    next: z.string().nullable().describe('Cursor for `after`; null before the first line'),
+    more: flag('Whether more lines are stored'),
+    gap: flag('Whether lines after the given cursor were dropped'),
+  }),
+);
 
-/** Names of the events of a stream that are no line. */
+/** Event names of a stream. */
 export const LOG_LINE_EVENT = 'line';
 export const LOG_GAP_EVENT = 'gap';
 export const LOG_STATUS_EVENT = 'status';

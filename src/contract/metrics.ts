@@ -1,76 +1,101 @@
-/** What a running instance uses, now and over the last hours. All of it ours. */
+/** Resource usage of an instance, now and over the last hours. */
 import { z } from 'zod';
-import { id } from './common.ts';
+import { decimal, id, integer, named, text, unixMs } from './common.ts';
 
 const SAMPLE_SECONDS = 15;
 const DAY_SECONDS = 86_400;
 
-export const metricsRequest = z.object({
-  instanceId: id,
-  /** Left out: an hour before `toUnixMs`. What can be asked for depends on the server's clock: control decides. */
-  fromUnixMs: z.number().int().min(0).optional(),
-  /** Left out: now. */
-  toUnixMs: z.number().int().min(0).optional(),
-  /** Left out: as fine as it is kept. */
-  stepSeconds: z.number().int().min(SAMPLE_SECONDS).max(DAY_SECONDS).optional(),
-});
-
-/** One value for each step; null: nothing is known of it. */
-const values = z.array(z.number().nullable());
-const series = z.strictObject({ mean: values, max: values });
-const figure = z.number().nullable();
-
-const gpuFigures = {
-  busyPercent: figure,
-  memoryUsedBytes: figure,
-  memoryTotalBytes: figure,
-  powerMilliwatts: figure,
-  temperatureCelsius: figure,
-};
-
-export const metricsAnswer = z.strictObject({
-  instanceId: z.string(),
-  /** Rounded to whole steps, `toUnixMs` not in it: step n begins at fromUnixMs + n * stepSeconds * 1000. */
-  fromUnixMs: z.number().int(),
-  toUnixMs: z.number().int(),
-  stepSeconds: z.number().int(),
-  series: z.strictObject({
-    /** Thousandths of a core. */
-    cpuMilli: series,
-    /** The working set: without the page cache that the kernel gives back first. */
-    memoryBytes: series,
-    receivedBytesPerSecond: series,
-    sentBytesPerSecond: series,
-    /** From and to block devices: what the page cache answers is not among it, what is written shows when it is written out. */
-    readBytesPerSecond: series,
-    writtenBytesPerSecond: series,
-    /** Threads among them. */
-    processes: series,
-    gpus: z.array(
-      z.strictObject({
-        busyPercent: series,
-        memoryUsedBytes: series,
-        powerMilliwatts: series,
-        temperatureCelsius: series,
-      }),
-    ),
+/** Control checks the times, which depend on the server's clock. */
+export const metricsRequest = named(
+  'MetricsRequest',
+  z.object({
+    instanceId: id.describe('Instance ID'),
+    fromUnixMs: z
+      .number()
+      .int()
+      .min(0)
+      .describe('Start, Unix milliseconds; by default an hour before `toUnixMs`')
+      .optional(),
+    toUnixMs: z.number().int().min(0).describe('End, Unix milliseconds; by default now').optional(),
+    stepSeconds: z
+      .number()
+      .int()
+      .min(SAMPLE_SECONDS)
+      .max(DAY_SECONDS)
+      .describe('Length of a step; by default the finest stored')
+      .optional(),
   }),
-  /** The last sample; null while it does not run, and when nothing was told of it of late. */
-  now: z
-    .strictObject({
-      atUnixMs: z.number().int(),
-      cpuMilli: figure,
-      cpuLimitMilli: z.number(),
-      memoryBytes: figure,
-      memoryLimitBytes: figure,
-      receivedBytesPerSecond: figure,
-      sentBytesPerSecond: figure,
-      readBytesPerSecond: figure,
-      writtenBytesPerSecond: figure,
-      processes: figure,
-      processLimit: figure,
-      /** Null: it has GPUs, and they could not be asked. */
-      gpus: z.array(z.strictObject(gpuFigures)).nullable(),
-    })
-    .nullable(),
-});
+);
+
+const values = z.array(z.number().nullable());
+const series = named(
+  'MetricSeries',
+  z.strictObject({
+    mean: values.describe('Mean of each step; null without data'),
+    max: values.describe('Maximum of each step; null without data'),
+  }),
+);
+const figure = (description: string) => z.number().nullable().describe(`${description}; null without data`);
+
+const gpuSeries = named(
+  'GpuSeries',
+  z.strictObject({
+    busyPercent: series.describe('Utilization in percent'),
+    memoryUsedBytes: series.describe('Used memory in bytes'),
+    powerMilliwatts: series.describe('Power in milliwatts'),
+    temperatureCelsius: series.describe('Temperature in degrees Celsius'),
+  }),
+);
+const gpuSample = named(
+  'GpuSample',
+  z.strictObject({
+    busyPercent: figure('Utilization in percent'),
+    memoryUsedBytes: figure('Used memory in bytes'),
+    memoryTotalBytes: figure('Memory in bytes'),
+    powerMilliwatts: figure('Power in milliwatts'),
+    temperatureCelsius: figure('Temperature in degrees Celsius'),
+  }),
+);
+
+const allSeries = named(
+  'MetricsSeries',
+  z.strictObject({
+    cpuMilli: series.describe('CPU in thousandths of a core'),
+    memoryBytes: series.describe('Working set in bytes: without reclaimable page cache'),
+    receivedBytesPerSecond: series.describe('Received bytes per second'),
+    sentBytesPerSecond: series.describe('Sent bytes per second'),
+    readBytesPerSecond: series.describe('Bytes per second from block devices; page cache hits do not count'),
+    writtenBytesPerSecond: series.describe('Bytes per second to block devices, counted at write-back'),
+    processes: series.describe('Processes and threads'),
+    gpus: z.array(gpuSeries).describe('One entry for each GPU'),
+  }),
+);
+const sample = named(
+  'MetricsSample',
+  z.strictObject({
+    atUnixMs: unixMs('Time of the sample'),
+    cpuMilli: figure('CPU in thousandths of a core'),
+    cpuLimitMilli: decimal('CPU limit in thousandths of a core'),
+    memoryBytes: figure('Working set in bytes'),
+    memoryLimitBytes: figure('Memory limit in bytes'),
+    receivedBytesPerSecond: figure('Received bytes per second'),
+    sentBytesPerSecond: figure('Sent bytes per second'),
+    readBytesPerSecond: figure('Bytes per second from block devices'),
+    writtenBytesPerSecond: figure('Bytes per second to block devices'),
+    processes: figure('Processes and threads'),
+    processLimit: figure('Limit of processes and threads'),
+    gpus: z.array(gpuSample).nullable().describe('One entry for each GPU; null if the GPUs could not be read'),
+  }),
+);
+
+export const metricsAnswer = named(
+  'Metrics',
+  z.strictObject({
+    instanceId: text('Instance ID'),
+    fromUnixMs: integer('Start, rounded to whole steps: step n begins at fromUnixMs + n * stepSeconds * 1000'),
+    toUnixMs: integer('End, exclusive, rounded to whole steps'),
+    stepSeconds: integer('Length of a step'),
+    series: allSeries.describe('One series for each figure'),
+    now: sample.nullable().describe('Last sample; null while the instance does not run or without recent data'),
+  }),
+);

@@ -1,249 +1,353 @@
 /**
- * The OpenAPI 3.1 document of the API, made from the table of routes: zod's own JSON Schema for bodies (as sent) and answers (as
- * received), errors as the server gives them. Browser-safe, and pure: the same table gives the same document.
+ * The OpenAPI 3.1 document, derived from the route table: JSON Schema of zod, components for named
+ * schemas, errors by status. Pure and browser-safe: the same table gives the same document.
  */
 import { z } from 'zod';
-import { MAX_BODY_BYTES, pagerAnswer, pagerRequest } from './common.ts';
+import { ADMIN_ROLE } from '../domain/roles.ts';
+import { MAX_BODY_BYTES } from './common.ts';
 import { errorCodes, notLoggedInError, plainError, problem, PROBLEM_TYPE } from './errors.ts';
 import type { ErrorCode } from './errors.ts';
-import { EVENTS_PATH } from './events.ts';
-import { FILE_PATH, fileWritten } from './file.ts';
-import { instance, launchRequest, regionInfo } from './instance.ts';
-import { LOGS_PATH, logStreamRequest } from './log.ts';
-import { operation as operationObject, OPERATION_HEADER } from './operation.ts';
-import { ADMIN_ROLE } from '../domain/roles.ts';
-import { ACCESS_COOKIE, BASE_PATH, routeNames, routes } from './routes.ts';
-import type { Route, RouteName } from './routes.ts';
-import { filePaths } from './openapi-files.ts';
-import { streamPaths } from './openapi-streams.ts';
-import { socketOperations } from './openapi-sockets.ts';
-import { volume } from './volume.ts';
+import { exampleIds, exampleOf } from './examples.ts';
+import { FILE_TYPE } from './file.ts';
+import { OPERATION_HEADER } from './operation.ts';
+import type { JsonRoute, Route, Success } from './route.ts';
+import { ACCESS_COOKIE, BASE_PATH, routeNames, routeOf } from './routes.ts';
+import type { RouteName } from './routes.ts';
 import { DEFAULT_WAIT_S, MAX_WAIT_S, WAIT_HEADER } from './wait.ts';
 
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 type JsonObject = { [name: string]: Json };
+type StreamRoute = Exclude<Route, JsonRoute>;
 
-/** Status and title of each code: the server's table (`edge/http/status.ts`), handed in. */
+/** Status and title of each code, from the server (`edge/http/status.ts`). */
 export type ErrorKinds = Record<ErrorCode, { status: number; title: string }>;
 
-/** Schemas that have a name of their own in the document; all others stand where they are used. */
-const named: Record<string, z.ZodType> = {
-  Instance: instance,
-  LaunchRequest: launchRequest,
-  RegionInfo: regionInfo,
-  Volume: volume,
-  Operation: operationObject,
-  PagerRequest: pagerRequest,
-  Pager: pagerAnswer,
-  Error: plainError,
-  NotLoggedIn: notLoggedInError,
-  Problem: problem,
-};
-
-const names = z.registry<{ id: string }>();
-for (const [id, schema] of Object.entries(named)) names.add(schema, { id });
+interface Context {
+  errorKinds: ErrorKinds;
+  /** Named schemas, collected while operations are written. */
+  schemas: JsonObject;
+}
 
 const ref = (kind: string, name: string): JsonObject => ({ $ref: `#/components/${kind}/${name}` });
 
+const tags: Record<string, string> = {
+  instance: 'Instances: launch, states, ports, logs, commands, usage',
+  storage: 'Volumes, snapshots and files',
+  operation: 'Progress of changes that take time',
+  resource: 'Instance types, prices and stock',
+  image: 'Images',
+  registry: 'Credentials of registries',
+  region: 'Regions',
+  user: 'Login, account and keys',
+  admin: 'Administration',
+  balance: 'Balance',
+  events: 'Event stream',
+};
+
 export function openapiDocument({ version, errorKinds }: { version: string; errorKinds: ErrorKinds }): JsonObject {
-  const schemas: JsonObject = {};
+  const context: Context = { errorKinds, schemas: {} };
   const paths: JsonObject = {};
   for (const name of routeNames) {
-    const route: Route = routes[name];
-    paths[route.path] = { [route.method.toLowerCase()]: operation(name, route, errorKinds, schemas) };
+    const route = routeOf(name);
+    paths[route.path] = {
+      ...asObject(paths[route.path] ?? {}),
+      [route.method.toLowerCase()]:
+        route.kind === 'json' ? jsonOperation(name, route, context) : streamOperation(name, route, context),
+    };
   }
-  const streams = streamPaths({
-    problems: (codes) => problems(errorKinds, codes),
-    commonHeaders: { 'X-Request-Id': ref('headers', 'RequestId') },
-    whoMayCall: whoMayCall.account,
-    logQuery: asObject(schemaOf(logStreamRequest, 'input', schemas)['properties'] ?? {}),
-  });
-  paths[EVENTS_PATH] = { get: streams.events };
-  paths[LOGS_PATH] = { ...asObject(paths[LOGS_PATH] ?? {}), get: streams.logs };
-  for (const { path, operation: socket } of socketOperations({
-    problems: (codes) => problems(errorKinds, codes),
-    schemaOf: (schema) => schemaOf(schema, 'input', schemas),
-  }))
-    paths[path] = { ...asObject(paths[path] ?? {}), get: socket };
-  paths[FILE_PATH] = filePaths({
-    problems: (codes) => problems(errorKinds, codes),
-    commonHeaders: { 'X-Request-Id': ref('headers', 'RequestId') },
-    written: schemaOf(fileWritten, 'output', schemas),
-  });
-  for (const schema of [plainError, notLoggedInError, problem]) schemaOf(schema, 'output', schemas);
+  for (const schema of [plainError, notLoggedInError, problem]) schemaOf(schema, 'output', context);
   return {
     openapi: '3.1.1',
     info: {
       title: 'Berth',
       version,
       description:
-        'A cloud of notebook instances: launch and list instances, create and list storage volumes, and what belongs to it. ' +
-        'All operations take and answer JSON. A success body never has a `message` member; an error body always has one.',
+        'A cloud of notebook instances: launch and list instances, create and list storage volumes. ' +
+        'A success body never has a `message` member; an error body always has one.',
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+      contact: { name: 'The operator of this server' },
     },
     servers: [{ url: BASE_PATH }],
     security: [{ cookie: [] }, { bearer: [] }, { apiKey: [] }],
+    tags: Object.entries(tags).map(([name, description]) => ({ name, description })),
     paths,
     components: {
-      schemas: Object.fromEntries(Object.entries(schemas).toSorted(([a], [b]) => (a < b ? -1 : 1))),
-      securitySchemes: {
-        cookie: {
-          type: 'apiKey',
-          in: 'cookie',
-          name: ACCESS_COOKIE,
-          description: 'The token of a login, which lasts a day',
-        },
-        bearer: {
-          type: 'http',
-          scheme: 'bearer',
-          bearerFormat: 'JWT',
-          description: 'The same token. An Authorization header that is there decides alone',
-        },
-        apiKey: { type: 'apiKey', in: 'header', name: 'X-API-Key', description: 'A key of `/user/key/create`' },
-      },
+      schemas: Object.fromEntries(Object.entries(context.schemas).toSorted(([a], [b]) => (a < b ? -1 : 1))),
+      securitySchemes,
       responses: responseComponents(errorKinds),
-      parameters: {
-        IdempotencyKey: {
-          name: 'Idempotency-Key',
-          in: 'header',
-          required: false,
-          description:
-            'The same key with the same body answers the first result again; with another body it is refused (422). ' +
-            'Make a fresh one, for example a UUID, for each thing you want done once',
-          schema: { type: 'string', pattern: '^[\\x21-\\x7e]{1,255}$' },
-        },
-        WaitForCapacity: {
-          name: WAIT_HEADER,
-          in: 'header',
-          required: false,
-          description:
-            'Where the region has no room: waits in line instead of being refused (409), in the order of coming. ' +
-            'Room is kept for the first of each account for 10 minutes; an account may have 10 in line in a region. ' +
-            `\`true\` waits for at most ${DEFAULT_WAIT_S / 3_600} hours, a number for so many seconds`,
-          schema: { oneOf: [{ const: 'true' }, { type: 'integer', minimum: 1, maximum: MAX_WAIT_S }] },
-        },
-      },
-      headers: {
-        ErrorCode: { description: 'What was wrong, for programs', schema: { type: 'string', enum: [...errorCodes] } },
-        RequestId: {
-          description: "The caller's own `X-Request-Id`, or one made for this request",
-          schema: { type: 'string' },
-        },
-        OperationId: {
-          description:
-            'The operation that this began: `/operation/get` says how it fares. The same for an answer that is given again. ' +
-            'Answers without it are of routes that are done when they answer',
-          schema: { type: 'string' },
-        },
-        RetryAfter: { description: 'Seconds after which the same request may succeed', schema: { type: 'integer' } },
-      },
+      parameters: parameterComponents,
+      headers: headerComponents,
     },
   };
 }
 
-function operation(name: RouteName, route: Route, errorKinds: ErrorKinds, schemas: JsonObject): JsonObject {
-  const takesBody = route.method === 'POST';
-  const required = !route.body.safeParse({}).success;
-  const success: JsonObject = {
-    description: 'Done',
-    headers: {
-      'X-Request-Id': ref('headers', 'RequestId'),
-      ...(route.operation ? { [OPERATION_HEADER]: ref('headers', 'OperationId') } : {}),
-    },
-    content: { 'application/json': { schema: schemaOf(route.answer, 'output', schemas) } },
-  };
+/** Limit of all headers together. */
+const MAX_HEADER = 16 * 1024;
+
+const securitySchemes: JsonObject = {
+  cookie: { type: 'apiKey', in: 'cookie', name: ACCESS_COOKIE, description: 'Token of a login, valid for a day' },
+  bearer: {
+    type: 'http',
+    scheme: 'bearer',
+    bearerFormat: 'JWT',
+    description: 'The same token. An Authorization header decides alone',
+  },
+  apiKey: { type: 'apiKey', in: 'header', name: 'X-API-Key', description: 'Key of `/user/key/create`' },
+};
+
+const parameterComponents: JsonObject = {
+  IdempotencyKey: {
+    name: 'Idempotency-Key',
+    in: 'header',
+    required: false,
+    description:
+      'Repeats of a key with the same body return the first result; another body is refused (422). ' +
+      'Use a fresh key, such as a UUID, for each change',
+    schema: { type: 'string', pattern: '^[\\x21-\\x7e]{1,255}$' },
+  },
+  WaitForCapacity: {
+    name: WAIT_HEADER,
+    in: 'header',
+    required: false,
+    description:
+      'Waits for capacity in the order of requests instead of failing (409). ' +
+      'The first of each account keeps its place for 10 minutes; an account may have 10 in a region. ' +
+      `\`true\` waits for at most ${DEFAULT_WAIT_S / 3_600} hours, a number for as many seconds, ` +
+      `at most ${MAX_WAIT_S}`,
+    schema: { type: 'string', pattern: '^(true|[1-9][0-9]{0,5})$' },
+  },
+};
+
+const headerComponents: JsonObject = {
+  ErrorCode: { description: 'Error code', schema: { type: 'string', enum: [...errorCodes] } },
+  RequestId: {
+    description: 'The `X-Request-Id` of the request, or a new ID',
+    schema: { type: 'string', maxLength: 100 },
+  },
+  OperationId: {
+    description:
+      'Operation that the request started, for `/operation/get`. A repeated request names the same operation. ' +
+      'Absent if nothing was left to do',
+    schema: { type: 'string', maxLength: 100 },
+  },
+  RetryAfter: { description: 'Seconds before a retry may succeed', schema: { type: 'integer' } },
+  ETag: { description: 'Changes with each change of the file', schema: { type: 'string', maxLength: 100 } },
+  Allow: { description: 'Methods of the path', schema: { type: 'string', maxLength: 100 } },
+  SetCookie: {
+    description: `Sets the cookie \`${ACCESS_COOKIE}\`: HttpOnly, SameSite=Lax, Secure over https`,
+    schema: { type: 'string' },
+  },
+};
+
+const headerOf: Record<string, JsonObject> = {
+  'X-Request-Id': ref('headers', 'RequestId'),
+  [OPERATION_HEADER]: ref('headers', 'OperationId'),
+  ETag: ref('headers', 'ETag'),
+  'Set-Cookie': ref('headers', 'SetCookie'),
+};
+const headers = (...names: string[]): JsonObject =>
+  Object.fromEntries(names.map((name) => [name, headerOf[name] ?? {}]));
+
+/** Login, logout and password change set or clear the cookie. */
+const setsCookie: ReadonlySet<RouteName> = new Set(['login', 'logout', 'changePassword']);
+
+function jsonOperation(name: RouteName, route: JsonRoute, context: Context): JsonObject {
+  const parameters = [
+    ...(route.idempotent ? [ref('parameters', 'IdempotencyKey')] : []),
+    ...(route.waits ? [ref('parameters', 'WaitForCapacity')] : []),
+  ];
   return {
-    operationId: name,
-    summary: route.summary,
-    description: `${whoMayCall[route.who]} Source of the rule: ${route.source}.`,
-    tags: [tagOf(route.path)],
-    ...(route.who === 'anyone' ? { security: [] } : {}),
-    ...parametersOf(route),
-    ...(takesBody
+    ...describe(name, route),
+    ...(parameters.length === 0 ? {} : { parameters }),
+    ...(route.method === 'POST' ? { requestBody: requestBodyOf(route, context) } : {}),
+    responses: {
+      200: {
+        description: 'Success',
+        headers: headers(
+          'X-Request-Id',
+          ...(route.operation ? [OPERATION_HEADER] : []),
+          ...(setsCookie.has(name) ? ['Set-Cookie'] : []),
+        ),
+        content: {
+          'application/json': { schema: schemaOf(route.answer, 'output', context), example: exampleOf(route.answer) },
+        },
+      },
+      ...errorResponses(route, context),
+      ...unroutedResponses,
+    },
+  };
+}
+
+const requestBodyOf = (route: JsonRoute, context: Context): JsonObject => ({
+  required: !route.body.safeParse({}).success,
+  description: `At most ${MAX_BODY_BYTES} bytes; unknown members are ignored, null counts as not set`,
+  content: {
+    'application/json': { schema: schemaOf(route.body, 'input', context), example: exampleOf(route.body) },
+  },
+});
+
+function streamOperation(name: RouteName, route: StreamRoute, context: Context): JsonObject {
+  return {
+    ...describe(name, route),
+    parameters: parametersOf(route, context),
+    ...(route.kind === 'bytes' && route.upload !== undefined
       ? {
           requestBody: {
-            required,
-            description: `At most ${MAX_BODY_BYTES} bytes; unknown members are ignored, null counts as not set`,
-            content: { 'application/json': { schema: schemaOf(route.body, 'input', schemas) } },
+            required: false,
+            description: route.upload,
+            content: { [FILE_TYPE]: { schema: { type: 'string', format: 'binary' } } },
           },
         }
       : {}),
-    responses: { 200: success, ...errorResponses(route, errorKinds) },
+    responses: {
+      ...Object.fromEntries(route.successes.map((success) => [success.status, successResponse(success, context)])),
+      ...problems(route.codes, context),
+      ...unroutedResponses,
+    },
   };
 }
 
-/** Refers to one response per status. */
-const problems = (errorKinds: ErrorKinds, codes: readonly ErrorCode[]): JsonObject =>
-  Object.fromEntries(
-    codesByStatus(errorKinds, (code) => codes.includes(code)).map(([status]) => [
-      String(status),
-      ref('responses', `Problem${status}`),
-    ]),
-  );
+function successResponse({ description, contentTypes, schema, etag }: Success, context: Context): JsonObject {
+  const contentOf = (type: string): JsonObject => {
+    if (schema !== undefined) return { schema: schemaOf(schema, 'output', context), example: exampleOf(schema) };
+    return { schema: type === FILE_TYPE ? { type: 'string', format: 'binary' } : { type: 'string' } };
+  };
+  return {
+    description,
+    headers: headers('X-Request-Id', ...(etag === true ? ['ETag'] : [])),
+    ...(contentTypes === undefined
+      ? {}
+      : { content: Object.fromEntries(contentTypes.map((type) => [type, contentOf(type)])) }),
+  };
+}
 
-const parametersOf = ({ idempotent, waits }: Route): JsonObject => {
-  const names = [...(idempotent ? ['IdempotencyKey'] : []), ...(waits ? ['WaitForCapacity'] : [])];
-  return names.length === 0 ? {} : { parameters: names.map((name) => ref('parameters', name)) };
-};
+function parametersOf(route: StreamRoute, context: Context): JsonObject[] {
+  const { properties = {} } = asObject(schemaOf(route.query, 'input', context));
+  const required = route.query instanceof z.ZodObject ? route.query.shape : {};
+  const inPath = route.kind === 'bytes' ? Object.entries(route.pathParameters) : [];
+  return [
+    ...inPath.map(([name, description]): JsonObject => ({
+      name,
+      in: 'path',
+      required: true,
+      description,
+      schema: { type: 'string', maxLength: name === 'id' ? 100 : 4096 },
+      example: name === 'id' ? exampleIds.volume : 'data/train.csv',
+    })),
+    ...route.headers.map(({ name, description, required: isRequired = false, values }): JsonObject => ({
+      name,
+      in: 'header',
+      required: isRequired,
+      description,
+      schema: values === undefined ? { type: 'string', maxLength: MAX_HEADER } : { type: 'string', enum: [...values] },
+    })),
+    ...Object.entries(asObject(properties)).map(([name, schema]): JsonObject => {
+      const { description = '', ...rest } = asObject(schema);
+      const field = required[name];
+      const isRequired = field instanceof z.ZodType && !field.safeParse(undefined).success;
+      return {
+        name,
+        in: 'query',
+        required: isRequired,
+        description,
+        schema: rest,
+        ...(isRequired && field instanceof z.ZodType ? { example: exampleOf(field, name) } : {}),
+        ...(rest['type'] === 'array' ? { style: 'form', explode: true } : {}),
+      };
+    }),
+  ];
+}
+
+const describe = (name: RouteName, { summary, details, source, who, path }: Route): JsonObject => ({
+  operationId: name,
+  summary,
+  description: [
+    ...(details === undefined ? [] : [details]),
+    whoMayCall[who],
+    ...(source === 'ours' ? [] : [`Source: ${source}.`]),
+  ].join(' '),
+  tags: [path.split('/')[1] ?? ''],
+  ...(who === 'anyone' ? { security: [] } : {}),
+});
 
 const whoMayCall: Record<Route['who'], string> = {
   anyone: 'Needs no login.',
-  account: 'Needs a login or an API key; acts on what the caller owns.',
+  account: "Needs a login or an API key; concerns the caller's own resources.",
   admin: `Needs a login or an API key of an account in the group \`${ADMIN_ROLE}\`.`,
 };
 
-const tagOf = (path: string): string => path.split('/')[1] ?? '';
-
-/** Refers to one response per status; each of them says the codes it can carry. */
-const errorResponses = (route: Route, errorKinds: ErrorKinds): JsonObject =>
+/** One response for each status; its description lists the error codes. */
+const errorResponses = (route: JsonRoute, { errorKinds }: Context): JsonObject =>
   Object.fromEntries(
     codesByStatus(errorKinds, (code) => canAnswer(route, code)).map(([status]) => [
-      String(status),
+      status,
       ref('responses', responseName(status, route)),
     ]),
   );
 
-const responseName = (status: number, { errors, who }: Pick<Route, 'errors' | 'who'>): string => {
+const problems = (codes: readonly ErrorCode[], { errorKinds }: Context): JsonObject =>
+  Object.fromEntries(
+    codesByStatus(errorKinds, (code) => codes.includes(code)).map(([status]) => [
+      status,
+      ref('responses', `Problem${status}`),
+    ]),
+  );
+
+const responseName = (status: number, { errors, who }: Pick<JsonRoute, 'errors' | 'who'>): string => {
   if (errors === 'problem') return `Problem${status}`;
   return status === 401 && who === 'anyone' ? 'LoginRefused' : `Error${status}`;
 };
 
-function codesByStatus(errorKinds: ErrorKinds, wanted: (code: ErrorCode) => boolean): [number, ErrorCode[]][] {
+function codesByStatus(errorKinds: ErrorKinds, includes: (code: ErrorCode) => boolean): [number, ErrorCode[]][] {
   const statuses = new Map<number, ErrorCode[]>();
   for (const code of errorCodes) {
     const { status } = errorKinds[code];
-    if (wanted(code)) statuses.set(status, [...(statuses.get(status) ?? []), code]);
+    if (includes(code)) statuses.set(status, [...(statuses.get(status) ?? []), code]);
   }
   return [...statuses];
 }
 
+/** Answers before routing: other methods, slow requests, large headers. */
+const unroutedResponses: JsonObject = {
+  405: ref('responses', 'MethodNotAllowed'),
+  408: ref('responses', 'RequestTimeout'),
+  431: ref('responses', 'HeadersTooLarge'),
+};
+
+const jsonError = (name: string): JsonObject => ({ 'application/json': { schema: ref('schemas', name) } });
+
 function responseComponents(errorKinds: ErrorKinds): JsonObject {
-  const responses: JsonObject = {};
+  const responses: JsonObject = {
+    MethodNotAllowed: {
+      description: '`method_not_allowed`: the path has other methods',
+      headers: { Allow: ref('headers', 'Allow'), ...headers('X-Request-Id') },
+      content: jsonError('Error'),
+    },
+    RequestTimeout: { description: 'The request took too long to arrive', content: jsonError('Error') },
+    HeadersTooLarge: { description: 'The headers exceed 16 KiB', content: jsonError('Error') },
+  };
+  const rows = routeNames.map(routeOf);
+  const plainRoutes = rows.filter((row) => row.kind === 'json' && row.errors === 'plain');
   for (const [status, codes] of codesByStatus(errorKinds, (code) => code !== 'method_not_allowed')) {
-    const description = codes.map((code) => `\`${code}\`: ${errorKinds[code].title}`).join('; ');
-    const headers = {
-      'X-Error-Code': ref('headers', 'ErrorCode'),
-      'X-Request-Id': ref('headers', 'RequestId'),
-      ...(status === 429 || status === 503 ? { 'Retry-After': ref('headers', 'RetryAfter') } : {}),
-    };
-    const answering = (contentType: string, schema: string): JsonObject => ({
-      description,
-      headers,
-      content: { [contentType]: { schema: ref('schemas', schema) } },
+    const answering = (content: JsonObject): JsonObject => ({
+      description: codes.map((code) => `\`${code}\`: ${errorKinds[code].title}`).join('; '),
+      headers: {
+        'X-Error-Code': ref('headers', 'ErrorCode'),
+        ...headers('X-Request-Id'),
+        ...(status === 429 || status === 503 ? { 'Retry-After': ref('headers', 'RetryAfter') } : {}),
+      },
+      content,
     });
-    const plainly = routeNames.some((name) => {
-      const route: Route = routes[name];
-      return route.errors === 'plain' && codes.some((code) => canAnswer(route, code));
-    });
-    if (plainly) responses[`Error${status}`] = answering('application/json', status === 401 ? 'NotLoggedIn' : 'Error');
-    responses[`Problem${status}`] = answering(PROBLEM_TYPE, 'Problem');
-    if (status === 401) responses['LoginRefused'] = answering('application/json', 'Error');
+    const isPlain = plainRoutes.some((row) => row.kind === 'json' && codes.some((code) => canAnswer(row, code)));
+    if (isPlain) responses[`Error${status}`] = answering(jsonError(status === 401 ? 'NotLoggedIn' : 'Error'));
+    responses[`Problem${status}`] = answering({ [PROBLEM_TYPE]: { schema: ref('schemas', 'Problem') } });
+    if (status === 401) responses['LoginRefused'] = answering(jsonError('Error'));
   }
   return responses;
 }
 
-/** What the route's own table row rules out; the rest is for control to say, and control may come to refuse more. */
-function canAnswer(route: Route, code: ErrorCode): boolean {
+/** Excludes codes that the row rules out. Control may answer the others. */
+function canAnswer(route: JsonRoute, code: ErrorCode): boolean {
   if (code === 'method_not_allowed') return false;
   if (code === 'precondition_failed' || code === 'range_not_satisfiable') return false;
   if (code === 'volume_full') return route.fills;
@@ -254,15 +358,21 @@ function canAnswer(route: Route, code: ErrorCode): boolean {
   return true;
 }
 
-/** JSON Schema of a route's body or answer; schemas with a name move to the components and are referred to. */
-function schemaOf(schema: z.ZodType, io: 'input' | 'output', schemas: JsonObject): JsonObject {
-  const made = z.toJSONSchema(schema, { io, target: 'draft-2020-12', metadata: names });
+/** JSON Schema of a body or answer. Named schemas move to the components. */
+function schemaOf(schema: z.ZodType, io: 'input' | 'output', { schemas }: Context): JsonObject {
+  const made = z.toJSONSchema(schema, { io, target: 'draft-2020-12' });
   const { $schema: _dialect, $defs = {}, ...root } = asJson(made);
-  if (typeof $defs === 'object' && $defs !== null && !Array.isArray($defs)) {
-    for (const [id, definition] of Object.entries($defs)) schemas[id] = relinked(definition);
-  }
-  return asObject(relinked(root));
+  for (const [id, definition] of Object.entries(asObject($defs))) schemas[id] = componentOf(definition, io);
+  const name = schema.meta()?.id;
+  if (name === undefined || '$ref' in root) return asObject(relink(root));
+  schemas[name] = componentOf(root, io);
+  return ref('schemas', name);
 }
+
+const componentOf = (definition: Json, io: 'input' | 'output'): Json => {
+  const linked = relink(definition);
+  return io === 'input' ? withoutDefaults(linked) : linked;
+};
 
 const asJson = (schema: unknown): JsonObject => asObject(JSON.parse(JSON.stringify(schema)));
 
@@ -272,9 +382,9 @@ function asObject(value: Json): JsonObject {
   return value;
 }
 
-/** `$defs` of zod become components; the ids that zod notes on each are the names these have already. */
-function relinked(value: Json): Json {
-  if (Array.isArray(value)) return value.map(relinked);
+/** Turns `$defs` of zod into components and drops the ids that zod writes into each. */
+function relink(value: Json): Json {
+  if (Array.isArray(value)) return value.map(relink);
   if (typeof value !== 'object' || value === null) return value;
   const members = Object.entries(value).filter(([name, member]) => !(name === 'id' && typeof member === 'string'));
   return Object.fromEntries(
@@ -282,7 +392,19 @@ function relinked(value: Json): Json {
       name,
       name === '$ref' && typeof member === 'string'
         ? member.replace('#/$defs/', '#/components/schemas/')
-        : relinked(member),
+        : relink(member),
     ]),
   );
+}
+
+/** Generators make a field with `default` mandatory in the type of a request: the description says it instead. */
+function withoutDefaults(value: Json): Json {
+  if (Array.isArray(value)) return value.map(withoutDefaults);
+  if (typeof value !== 'object' || value === null) return value;
+  const { default: preset, ...rest } = Object.fromEntries(
+    Object.entries(value).map(([name, member]): [string, Json] => [name, withoutDefaults(member)]),
+  );
+  if (preset === undefined) return rest;
+  const { description = '', ...others } = rest;
+  return { ...others, description: `${String(description)}. Default: ${JSON.stringify(preset)}` };
 }

@@ -1,103 +1,101 @@
-/** Operations: how each wish fares. Every change that takes time answers the id of its operation in the header `X-Operation-Id`. */
+/** Operations: the progress of a change that takes time. The header `X-Operation-Id` names one. */
 import { z } from 'zod';
-import { id, pagerAnswer, pagerRequest } from './common.ts';
+import { operationKinds, operationStates, stageNames } from '../domain/operation.ts';
+import { decimal, flag, id, integer, named, pagerAnswer, pagerRequest, text, unixMs } from './common.ts';
 import { instance } from './instance.ts';
 
-/** Carries the id of the operation that an answer began. */
 export const OPERATION_HEADER = 'X-Operation-Id';
 
-export const operationKinds = [
-  'launch',
-  'start',
-  'stop',
-  'restart',
-  'archive',
-  'terminate',
-  'expandDisk',
-  'saveImage',
-  'deleteImage',
-  'createVolume',
-  'expandVolume',
-  'deleteVolume',
-  'createSnapshot',
-  'deleteSnapshot',
-] as const;
+const end = z.number().int().nullable().describe('End, Unix milliseconds; null while it runs');
+const stage = named(
+  'Stage',
+  z.strictObject({
+    name: z.enum(stageNames).describe('Stage'),
+    startedAtUnixMs: unixMs('Start'),
+    endedAtUnixMs: end,
+    done: decimal('Completed units; 0 for a stage without a measure'),
+    total: decimal('Units in all; 0 while unknown'),
+    unit: z.enum(['bytes', 'steps', '']).describe('Unit; empty for a stage without a measure'),
+    text: text('Current step; may be empty'),
+  }),
+);
+const failure = named(
+  'OperationError',
+  z.strictObject({
+    reason: text('Reason, from a closed list'),
+    message: text('Cause'),
+    whatToDo: text('Next step for the user'),
+  }),
+);
 
-/** `Pending`: it waits in line for room. `Cancelled`: taken back, or followed by another wish before it was done. */
-export const operationStates = ['Pending', 'Running', 'Succeeded', 'Failed', 'Cancelled'] as const;
+export const operation = named(
+  'Operation',
+  z.strictObject({
+    operationId: text('Operation ID'),
+    subjectId: text('Instance, volume, snapshot or image that the operation changes'),
+    kind: z.enum(operationKinds).describe('Kind of change'),
+    cause: text('Origin: a caller, the operator or a stop policy'),
+    state: z
+      .enum(operationStates)
+      .describe('`Pending`: waits for capacity; `Cancelled`: cancelled or superseded before its end'),
+    percent: integer('Progress, 0 to 100; 100 only on success'),
+    stages: z.array(stage).describe('Stages in order'),
+    startedAtUnixMs: unixMs('Start'),
+    endedAtUnixMs: end,
+    error: failure.nullable().describe('Failure; null without one'),
+    cancellable: flag('Whether `/operation/cancel` accepts the operation'),
+  }),
+);
 
-export const stageNames = [
-  'Queued',
-  'Placed',
-  'Image',
-  'Disks',
-  'Container',
-  'Readiness',
-  'InitScript',
-  'Stop',
-  'Archive',
-  'Clean',
-] as const;
+export const operationIdBody = named('OperationIdRequest', z.object({ operationId: id.describe('Operation ID') }));
+export const operationAnswer = named(
+  'OperationAnswer',
+  z.strictObject({ operation: operation.describe('The operation') }),
+);
 
-const stage = z.strictObject({
-  name: z.enum(stageNames),
-  startedAtUnixMs: z.number().int(),
-  endedAtUnixMs: z.number().int().nullable(),
-  /** 0, 0 and '' where there is nothing to measure; `total` is 0 while it is not known. */
-  done: z.number(),
-  total: z.number(),
-  unit: z.enum(['bytes', 'steps', '']),
-  text: z.string(),
-});
+export const operationListRequest = named(
+  'ListOperationsRequest',
+  z.object({
+    instanceId: id.describe('Instance ID').optional(),
+    volumeId: id.describe('Volume ID').optional(),
+    snapshotId: id.describe('Snapshot ID').optional(),
+    imageId: id.describe('Image ID').optional(),
+    pager: pagerRequest.describe('Page to return'),
+  }),
+  'Requires exactly one of the four IDs',
+);
+export const operationListAnswer = named(
+  'ListOperationsAnswer',
+  z.strictObject({
+    operations: z.array(operation).describe('Operations of the page'),
+    pager: pagerAnswer.describe('Page and length of the list'),
+  }),
+);
 
-export const operation = z.strictObject({
-  operationId: z.string(),
-  subjectId: z.string(),
-  kind: z.enum(operationKinds),
-  /** Who wished it: a caller, the operator, or what ended the instance by itself. */
-  cause: z.string(),
-  state: z.enum(operationStates),
-  /** 0 to 100; only a success is 100. */
-  percent: z.number().int(),
-  stages: z.array(stage),
-  startedAtUnixMs: z.number().int(),
-  endedAtUnixMs: z.number().int().nullable(),
-  error: z.strictObject({ reason: z.string(), message: z.string(), whatToDo: z.string() }).nullable(),
-  cancellable: z.boolean(),
-});
+const largePath = named(
+  'LargePath',
+  z.strictObject({ path: text('Path below the mount path'), usageGB: decimal('Used space in GB') }),
+);
+const disk = named(
+  'InstanceDisk',
+  z.strictObject({
+    disk: z.enum(['root', 'data', 'docker', 'shared', 'volume']).describe('Kind of disk'),
+    id: text('Volume ID for a volume; empty for the root disk'),
+    mountPath: text('Mount path inside the instance'),
+    sizeGB: decimal('Size in GB'),
+    sizeLimit: z.enum(['hard', 'soft']).describe('`hard`: writes beyond the size fail; `soft`: usage is measured only'),
+    usageGB: decimal('Used space in GB, as last measured'),
+    percent: integer('Used share in percent'),
+    biggest: z.array(largePath).describe('Largest paths of a nearly full disk, largest first'),
+  }),
+);
 
-export const operationIdBody = z.object({ operationId: id });
-export const operationAnswer = z.strictObject({ operation });
-
-export const operationListRequest = z.object({
-  /** One of the four. */
-  instanceId: id.optional(),
-  volumeId: id.optional(),
-  snapshotId: id.optional(),
-  imageId: id.optional(),
-  pager: pagerRequest,
-});
-export const operationListAnswer = z.strictObject({ operations: z.array(operation), pager: pagerAnswer });
-
-const disk = z.strictObject({
-  disk: z.enum(['root', 'data', 'docker', 'shared', 'volume']),
-  /** Of a volume its id; '' of the root disk. */
-  id: z.string(),
-  mountPath: z.string(),
-  sizeGB: z.number(),
-  /** `hard`: it stops a writer. `soft`: it is measured alone. */
-  sizeLimit: z.enum(['hard', 'soft']),
-  /** As last measured. */
-  usageGB: z.number(),
-  percent: z.number().int(),
-  /** Of one that is all but full: what takes most of it, by its path below the mount path, largest first. */
-  biggest: z.array(z.strictObject({ path: z.string(), usageGB: z.number() })),
-});
-
-/** The instance, and the stages of the operation that brought it up, or brings it; null when none is kept any more. */
-export const instanceGetAnswer = z.strictObject({
-  instance,
-  timeline: z.array(stage),
-  operationId: z.string().nullable(),
-  disks: z.array(disk),
-});
+export const instanceGetAnswer = named(
+  'GetInstanceAnswer',
+  z.strictObject({
+    instance: instance.describe('The instance'),
+    timeline: z.array(stage).describe('Stages of the last launch or start'),
+    operationId: z.string().nullable().describe('Operation of the timeline; null if it has expired'),
+    disks: z.array(disk).describe('Disks of the instance'),
+  }),
+);

@@ -1,49 +1,56 @@
-/** What an engine or a pool of disks holds of ours and nobody wished, for administrators: `docs/operate.md`, section "What nobody wished". */
+/** Orphans: resources of this installation on an engine or in a pool without a record. */
 import { z } from 'zod';
-import { label, plainText } from './common.ts';
+import { orphanHandlings, orphanKinds } from '../domain/orphan.ts';
+import { flag, label, named, plainText, text, unixMs, integer } from './common.ts';
 
-export const orphanKinds = ['instance', 'docker', 'network', 'image', 'disk'] as const;
-export const orphanHandlings = ['policy', 'stop', 'delete'] as const;
 const orphanActions = ['adopt', 'stop', 'delete'] as const;
 
-const orphan = z.strictObject({
-  strayId: z.string(),
-  kind: z.enum(orphanKinds),
-  regionId: z.string(),
-  /** What the engine calls it; of a disk `<pool>/<kind of disk>/<id>`. */
-  engineName: z.string(),
-  /** On its label: the instance, also for its Docker, the account of a network, the instance that an image was saved from. Of a disk its id. */
-  subjectId: z.string(),
-  /** The account on its label. */
-  ownerId: z.string(),
-  /** '' when there is no such account. */
-  ownerName: z.string(),
-  /** What an instance was made from; '' for all else. */
-  imageRef: z.string(),
-  running: z.boolean(),
-  /** By the engine's clock; 0 when it does not say. */
-  createdAt: z.number().int(),
-  firstSeenAt: z.number().int(),
-  lastSeenAt: z.number().int(),
-  handling: z.enum(orphanHandlings),
-  /** How much longer it is watched before it is deleted; null: it is kept. */
-  deletedInSeconds: z.number().int().nullable(),
-  /** What became of the last try to do something with it. */
-  note: z.string(),
-});
+const orphan = named(
+  'Stray',
+  z.strictObject({
+    strayId: text('ID of the orphan'),
+    kind: z.enum(orphanKinds).describe('Kind of resource'),
+    regionId: text('Region ID'),
+    engineName: text("The engine's name; `<pool>/<kind>/<id>` for a disk"),
+    subjectId: text('ID on the label: instance, account of a network, source of an image, or disk'),
+    ownerId: text('Account ID on the label'),
+    ownerName: text('Account name; empty if the account is gone'),
+    imageRef: text('Image of an instance; empty for other kinds'),
+    running: flag('Whether the resource runs'),
+    createdAt: integer("Creation time by the engine's clock, Unix milliseconds; 0 if unknown"),
+    firstSeenAt: unixMs('First observation'),
+    lastSeenAt: unixMs('Last observation'),
+    handling: z.enum(orphanHandlings).describe('`policy` follows the setting of the operator'),
+    deletedInSeconds: z
+      .number()
+      .int()
+      .nullable()
+      .describe('Seconds until the deletion; null if it is not deleted automatically'),
+    note: text('Result of the last attempt; may be empty'),
+  }),
+  'Orphan: a resource without a record',
+);
 
-export const orphanListAnswer = z.strictObject({ strays: z.array(orphan) });
+export const orphanListAnswer = named(
+  'ListStraysAnswer',
+  z.strictObject({ strays: z.array(orphan).describe('All orphans') }),
+);
 
-export const orphanHandleRequest = z.object({
-  strayId: plainText(1000),
-  action: z.enum(orphanActions),
-  /** To adopt what was made for an account that is gone. */
-  username: plainText(320).optional(),
-  /** To adopt: the type that it is counted and billed as. */
-  instanceTypeId: plainText(100).optional(),
-  /** To adopt; its id when left out. */
-  name: label(100).optional(),
-});
+export const orphanHandleRequest = named(
+  'HandleStrayRequest',
+  z.object({
+    strayId: plainText(1000).describe('ID of the orphan'),
+    action: z.enum(orphanActions).describe('Action'),
+    username: plainText(320).describe('New owner for `adopt`; by default the account on the label').optional(),
+    instanceTypeId: plainText(100).describe('Instance type for `adopt`, for quota and billing').optional(),
+    name: label(100).describe('Instance name for `adopt`; by default the instance ID').optional(),
+  }),
+);
 
-/** `instanceId` is of the instance that was adopted, else null. */
-export const orphanHandleAnswer = z.strictObject({ strayId: z.string(), instanceId: z.string().nullable() });
+export const orphanHandleAnswer = named(
+  'HandleStrayAnswer',
+  z.strictObject({
+    strayId: text('ID of the orphan'),
+    instanceId: z.string().nullable().describe('Adopted instance; else null'),
+  }),
+);

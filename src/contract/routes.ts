@@ -1,450 +1,398 @@
 /**
- * The one table of routes. The server mounts it, the OpenAPI document and the typed client are made from it, and so is the table
- * of who may call. Paths stand under `/api`.
+ * The route table: everything that crosses the wire below `/api`. Server, access checks, OpenAPI
+ * document and typed client derive from it.
  */
 import type { z } from 'zod';
 import * as account from './account.ts';
 import * as catalog from './catalog.ts';
 import { empty } from './common.ts';
+import * as exec from './exec.ts';
 import * as file from './file.ts';
 import * as image from './image.ts';
-import * as ends from './stop-policy.ts';
-import * as exec from './exec.ts';
 import * as instance from './instance.ts';
 import * as log from './log.ts';
 import * as metrics from './metrics.ts';
 import * as operation from './operation.ts';
-import * as port from './port.ts';
 import * as orphan from './orphan.ts';
+import * as port from './port.ts';
 import * as registry from './registry.ts';
+import { adminRoute, jsonRoute, openRoute, operationRoute } from './route.ts';
+import type { JsonRoute, Route } from './route.ts';
 import * as snapshot from './snapshot.ts';
+import * as ends from './stop-policy.ts';
+import { streamRoutes } from './stream-routes.ts';
 import * as volume from './volume.ts';
 
 export const BASE_PATH = '/api';
 export const ACCESS_COOKIE = 'AccessToken';
 
-export type Who = 'anyone' | 'account' | 'admin';
+const decision = (subject: string) => `docs/interface.md §10, ${subject}`;
 
-export interface Route<
-  Body extends z.ZodType = z.ZodType,
-  Answer extends z.ZodType = z.ZodType,
-  Caller extends Who = Who,
-> {
-  method: 'GET' | 'POST';
-  path: string;
-  who: Caller;
-  body: Body;
-  answer: Answer;
-  /** Takes an `Idempotency-Key`: the same key and body answer the first result, another body is refused. */
-  idempotent: boolean;
-  /** Its answer names in a header the operation that it began. All other routes are done when they answer. */
-  operation: boolean;
-  /** Takes the header `X-Berth-Wait-For-Capacity`: where there is no room it is accepted and waits in line, instead of refused. */
-  waits: boolean;
-  /** It takes room in a volume, which may have none left. */
-  fills: boolean;
-  /** `plain`: `{message}` as the interface fixes it. `problem`: RFC 9457 that also carries `message`. */
-  errors: 'plain' | 'problem';
-  summary: string;
-  /** Where the rule comes from. */
-  source: string;
-}
-
-type Described = Pick<Route, 'summary' | 'source'> &
-  Partial<Pick<Route, 'method' | 'idempotent' | 'operation' | 'waits' | 'fills' | 'errors'>>;
-
-const routeFor =
-  <Caller extends Who>(who: Caller) =>
-  <Body extends z.ZodType, Answer extends z.ZodType>(
-    path: string,
-    body: Body,
-    answer: Answer,
-    described: Described,
-  ): Route<Body, Answer, Caller> => ({
-    method: 'POST',
-    path,
-    who,
-    body,
-    answer,
-    idempotent: false,
-    operation: false,
-    waits: false,
-    fills: false,
-    errors: 'plain',
-    ...described,
-  });
-
-const route = routeFor('account');
-
-const act = (name: string, summary: string, source: string, more: Partial<Described> = {}) =>
-  route(`/instance/${name}`, instance.instanceIdBody, instance.instanceIdAnswer, {
-    idempotent: true,
-    operation: true,
+const act = (name: string, summary: string, more: { waits?: boolean } = {}) =>
+  operationRoute(`/instance/${name}`, instance.instanceIdBody, instance.instanceIdAnswer, {
     summary,
-    source,
+    source: decision('instances'),
     ...more,
   });
 
-const notes = (row: string) => `docs/interface.md §10, ${row}`;
-
 export const routes = {
-  launch: route('/instance/create', instance.launchRequest, instance.instanceIdAnswer, {
-    idempotent: true,
-    operation: true,
+  launch: operationRoute('/instance/create', instance.launchRequest, instance.instanceIdAnswer, {
     waits: true,
     summary: 'Launch an instance',
     source: 'docs/interface.md §4.1',
   }),
-  listInstances: route('/instance/list', instance.pageRequest, instance.instanceListAnswer, {
+  listInstances: jsonRoute('/instance/list', instance.pageRequest, instance.instanceListAnswer, {
     summary: "List the caller's instances, newest first",
     source: 'docs/interface.md §4.2',
   }),
-  listVolumes: route('/storage/volume/list', instance.pageRequest, volume.volumeListAnswer, {
+  listVolumes: jsonRoute('/storage/volume/list', instance.pageRequest, volume.volumeListAnswer, {
     summary: "List the caller's volumes, newest first",
     source: 'docs/interface.md §4.3',
   }),
-  createVolume: route('/storage/volume/create', volume.volumeCreateRequest, volume.volumeCreateAnswer, {
-    idempotent: true,
-    operation: true,
+  createVolume: operationRoute('/storage/volume/create', volume.volumeCreateRequest, volume.volumeCreateAnswer, {
     summary: 'Create a storage volume',
     source: 'docs/interface.md §4.4',
   }),
-  deleteVolume: route('/storage/volume/delete', volume.volumeIdBody, volume.volumeIdAnswer, {
-    idempotent: true,
-    operation: true,
+  deleteVolume: operationRoute('/storage/volume/delete', volume.volumeIdBody, volume.volumeIdAnswer, {
     errors: 'problem',
     summary: 'Delete a storage volume that no instance mounts',
-    source: notes('volumes'),
+    source: decision('volumes'),
   }),
-  getVolume: route('/storage/volume/get', volume.volumeIdBody, volume.volumeGetAnswer, {
+  getVolume: jsonRoute('/storage/volume/get', volume.volumeIdBody, volume.volumeGetAnswer, {
     errors: 'problem',
-    summary: 'One volume, with who mounts it, its snapshots, and how its last wish fares',
+    summary: 'Return a volume with its mounts, snapshots and last operation',
     source: 'ours',
   }),
-  expandVolume: route('/storage/volume/expand', volume.volumeExpandRequest, volume.volumeExpandAnswer, {
-    idempotent: true,
-    operation: true,
+  expandVolume: operationRoute('/storage/volume/expand', volume.volumeExpandRequest, volume.volumeExpandAnswer, {
     errors: 'problem',
-    summary:
-      'Make a volume larger, also while instances mount it; the size that it has is answered as it is, and none is made smaller',
-    source: notes('volumes'),
+    summary: 'Grow a volume, even while instances mount it; a volume never shrinks',
+    source: decision('volumes'),
   }),
-  renameVolume: route('/storage/volume/rename', volume.volumeRenameRequest, volume.volumeCreateAnswer, {
+  renameVolume: jsonRoute('/storage/volume/rename', volume.volumeRenameRequest, volume.volumeCreateAnswer, {
     idempotent: true,
     errors: 'problem',
-    summary: 'Rename a volume; instances go on showing the name that it had when they were launched',
+    summary: 'Rename a volume; instances keep showing the name of their launch',
     source: 'ours',
   }),
-  copyVolume: route('/storage/volume/copy', volume.volumeCopyRequest, volume.volumeCreateAnswer, {
-    idempotent: true,
-    operation: true,
+  copyVolume: operationRoute('/storage/volume/copy', volume.volumeCopyRequest, volume.volumeCreateAnswer, {
     errors: 'problem',
-    summary: 'Create a volume with all files of another, which may be mounted meanwhile',
+    summary: 'Create a volume with the files of another, which may be mounted',
     source: 'ours',
   }),
-  createSnapshot: route('/storage/snapshot/create', snapshot.snapshotCreateRequest, snapshot.snapshotCreateAnswer, {
-    idempotent: true,
-    operation: true,
-    errors: 'problem',
-    summary:
-      'Keep what a volume holds now, also while instances write to it; `consistency` says whether it is of one moment',
-    source: 'ours',
-  }),
-  listSnapshots: route('/storage/snapshot/list', instance.pageRequest, snapshot.snapshotListAnswer, {
+  createSnapshot: operationRoute(
+    '/storage/snapshot/create',
+    snapshot.snapshotCreateRequest,
+    snapshot.snapshotCreateAnswer,
+    {
+      errors: 'problem',
+      summary: 'Take a snapshot of a volume, even while instances write to it',
+      source: 'ours',
+    },
+  ),
+  listSnapshots: jsonRoute('/storage/snapshot/list', instance.pageRequest, snapshot.snapshotListAnswer, {
     errors: 'problem',
     summary: "List the caller's snapshots, newest first",
     source: 'ours',
   }),
-  deleteSnapshot: route('/storage/snapshot/delete', volume.volumeIdBody, volume.volumeIdAnswer, {
-    idempotent: true,
-    operation: true,
+  deleteSnapshot: operationRoute('/storage/snapshot/delete', volume.volumeIdBody, volume.volumeIdAnswer, {
     errors: 'problem',
-    summary: 'Delete a snapshot; volumes that were restored from it stay',
+    summary: 'Delete a snapshot; volumes restored from it stay',
     source: 'ours',
   }),
-  restoreSnapshot: route('/storage/snapshot/restore', volume.volumeCopyRequest, volume.volumeCreateAnswer, {
-    idempotent: true,
-    operation: true,
+  restoreSnapshot: operationRoute('/storage/snapshot/restore', volume.volumeCopyRequest, volume.volumeCreateAnswer, {
     errors: 'problem',
-    summary: 'Create a volume with all that a snapshot holds',
+    summary: 'Create a volume with the files of a snapshot',
     source: 'ours',
   }),
-  listFiles: route('/storage/files/list', file.fileListRequest, file.fileListAnswer, {
+  listFiles: jsonRoute('/storage/files/list', file.fileListRequest, file.fileListAnswer, {
     errors: 'problem',
-    summary:
-      'What is in a folder of a volume, by name, a page at a time; the path in the URL of a file downloads (GET), uploads (PUT) or deletes it',
+    summary: 'List a folder of a volume by name, page by page',
     source: 'ours',
   }),
-  createFolder: route('/storage/files/createFolder', file.folderBody, account.emptyAnswer, {
+  createFolder: jsonRoute('/storage/files/createFolder', file.folderBody, account.emptyAnswer, {
     fills: true,
     errors: 'problem',
-    summary: 'Make a folder in a volume, and those above it that are missing; one that is there stays',
+    summary: 'Create a folder in a volume with its missing parents; an existing folder stays',
     source: 'ours',
   }),
-  stop: act('stop', 'Stop an instance; its disks stay', notes('instances')),
-  terminate: act('terminate', 'Terminate an instance, in whatever state it is', notes('instances')),
-  start: act('start', 'Start a stopped instance', notes('instances'), { waits: true }),
-  restart: act('restart', 'Restart a running instance', notes('instances')),
-  archive: route('/instance/archive', instance.instanceIdBody, instance.instanceIdAnswer, {
-    idempotent: true,
-    operation: true,
+  stop: act('stop', 'Stop an instance; its disks stay'),
+  terminate: act('terminate', 'Terminate an instance, in any state'),
+  start: act('start', 'Start a stopped instance', { waits: true }),
+  restart: act('restart', 'Restart a running instance'),
+  archive: operationRoute('/instance/archive', instance.instanceIdBody, instance.instanceIdAnswer, {
     errors: 'problem',
-    summary: 'Keep the root disk as an image and let the container go; start brings it back',
+    summary: 'Archive an instance: store the root disk as an image and remove the container; start restores it',
     source: 'ours; docs/interface.md §3 has the status Archived',
   }),
-  expandDisk: route('/instance/disk/expand', instance.expandDiskRequest, instance.instanceIdAnswer, {
-    idempotent: true,
-    operation: true,
+  expandDisk: operationRoute('/instance/disk/expand', instance.expandDiskRequest, instance.instanceIdAnswer, {
     errors: 'problem',
-    summary: "Make an instance's data disk larger, or its Docker's; also while it runs",
+    summary: 'Grow the data disk or the Docker disk of an instance, even while it runs',
     source: 'ours; docs/interface.md §2.1 and §4.1 have the sizes',
   }),
-  getInstance: route('/instance/get', instance.instanceIdBody, operation.instanceGetAnswer, {
+  getInstance: jsonRoute('/instance/get', instance.instanceIdBody, operation.instanceGetAnswer, {
     errors: 'problem',
-    summary: 'One instance, with the timeline of how it was brought up',
+    summary: 'Return an instance with the timeline of its last start',
     source: 'ours',
   }),
-  getOperation: route('/operation/get', operation.operationIdBody, operation.operationAnswer, {
+  getOperation: jsonRoute('/operation/get', operation.operationIdBody, operation.operationAnswer, {
     errors: 'problem',
-    summary: 'How an operation fares: its stages, how far it is, and why it failed',
+    summary: 'Return an operation: stages, progress and the cause of a failure',
     source: 'ours',
   }),
-  listOperations: route('/operation/list', operation.operationListRequest, operation.operationListAnswer, {
+  listOperations: jsonRoute('/operation/list', operation.operationListRequest, operation.operationListAnswer, {
     errors: 'problem',
-    summary: 'The operations of one instance, volume, snapshot or image, newest first',
+    summary: 'List the operations of one instance, volume, snapshot or image, newest first',
     source: 'ours',
   }),
-  cancelOperation: route('/operation/cancel', operation.operationIdBody, operation.operationAnswer, {
-    idempotent: true,
-    operation: true,
+  cancelOperation: operationRoute('/operation/cancel', operation.operationIdBody, operation.operationAnswer, {
     errors: 'problem',
-    summary: 'Take an operation back that is under way, by a wish of its own; where that can be',
+    summary: 'Cancel a running operation, where possible; the cancellation is an operation itself',
     source: 'ours',
   }),
-  ends: route('/instance/ends', ends.endsRequest, ends.endsAnswer, {
+  ends: jsonRoute('/instance/ends', ends.endsRequest, ends.endsAnswer, {
     errors: 'problem',
     summary:
-      'What ends the instance by itself: sets what is given, leaves what is not, null takes off; answers all that now holds. A start takes off a stopAtUnixMs that has passed',
+      'Set and return the stop policy of an instance: a field left out stays, null removes it. A start removes a stopAtUnixMs in the past',
     source: 'ours; docs/interface.md §2.1 has scheduledStopTimestamp',
   }),
-  activity: route('/instance/activity', instance.instanceIdBody, ends.activityAnswer, {
+  activity: jsonRoute('/instance/activity', instance.instanceIdBody, ends.activityAnswer, {
     errors: 'problem',
-    summary: 'Whether the instance is used, by which signal, and when idleness will stop it',
+    summary: 'Return whether an instance is in use, by which signal, and the time of its idle stop',
     source: 'ours',
   }),
-  metrics: route('/instance/metrics', metrics.metricsRequest, metrics.metricsAnswer, {
+  metrics: jsonRoute('/instance/metrics', metrics.metricsRequest, metrics.metricsAnswer, {
     errors: 'problem',
     summary:
-      'What an instance uses, now and over the last 24 hours: processor, memory, network, disk, processes, GPUs; every 15 seconds of the last hour, by the minute before that',
+      'Return the resource usage of an instance over the last 24 hours: by 15 seconds for an hour, then by the minute',
     source: 'ours',
   }),
-  logs: route(log.LOGS_PATH, log.logsRequest, log.logsAnswer, {
+  logs: jsonRoute('/instance/logs', log.logsRequest, log.logsAnswer, {
     errors: 'problem',
     summary:
-      'What an instance wrote on its console, what its init script did, or what happened to it (events): by range, by the page. The same path answers GET with a stream that follows it, or a download',
+      'Read the console, init script log or events of an instance by page; GET the same path for a stream or download',
     source: 'ours',
   }),
-  exec: route(exec.EXEC_PATH, exec.execRequest, exec.execAnswer, {
+  exec: jsonRoute('/instance/exec', exec.execRequest, exec.execAnswer, {
     errors: 'problem',
     summary:
-      'Run a command inside a running instance to its end: exit code, stdout and stderr; it is killed at its time limit, and when the caller leaves. GET the same path with a WebSocket for its streams',
+      'Run a command inside a running instance and return its output; it is killed at its timeout or when the client disconnects',
     source: 'ours',
   }),
-  listTerminals: route(`${exec.TERMINAL_PATH}/list`, instance.instanceIdBody, exec.terminalListAnswer, {
+  listTerminals: jsonRoute('/instance/terminal/list', instance.instanceIdBody, exec.terminalListAnswer, {
     errors: 'problem',
-    summary:
-      'The terminals of an instance that are open, attached or left; GET /instance/terminal attaches to one, by WebSocket',
+    summary: 'List the open terminals of an instance',
     source: 'ours',
   }),
-  closeTerminal: route(`${exec.TERMINAL_PATH}/close`, exec.terminalBody, account.emptyAnswer, {
+  closeTerminal: jsonRoute('/instance/terminal/close', exec.terminalBody, account.emptyAnswer, {
     errors: 'problem',
-    summary: 'Close a terminal: its shell is killed with all that it began, and whoever is attached is sent away',
+    summary: 'Close a terminal: kill its processes and disconnect its viewers',
     source: 'ours',
   }),
-  keepAlive: route('/instance/keepalive', ends.keepAliveRequest, ends.keepAliveAnswer, {
+  keepAlive: jsonRoute('/instance/keepalive', ends.keepAliveRequest, ends.keepAliveAnswer, {
     errors: 'problem',
-    summary: 'Keep the instance from an idle stop for some minutes; also for programs inside it, with an API key',
+    summary: 'Prevent an idle stop for some minutes; programs inside the instance may call it with an API key',
     source: 'ours',
   }),
-  open: route('/instance/open', instance.openRequest, instance.openAnswer, {
+  open: jsonRoute('/instance/open', instance.openRequest, instance.openAnswer, {
     errors: 'problem',
-    summary:
-      'A link that opens the notebook (or a port) in a browser: good once, and for a minute. Of an instance of another account only a port that is set so',
-    source: notes('instances'),
+    summary: 'Create a link that opens the notebook or a port in a browser, valid once and for a minute',
+    source: decision('instances'),
   }),
-  setPortAccess: route('/instance/port/access', port.portAccessRequest, port.portAccessAnswer, {
+  setPortAccess: jsonRoute('/instance/port/access', port.portAccessRequest, port.portAccessAnswer, {
     errors: 'problem',
-    summary:
-      'Who may come to a port through the gateway: its owner, any account (signedIn), everybody (public), or as without a setting (default)',
+    summary: 'Set the access to a port through the gateway: owner, any account (signedIn), public or default',
     source: 'ours; nodePorts of docs/interface.md §4.1 are the default',
   }),
-  listPorts: route('/instance/port/list', instance.instanceIdBody, port.portListAnswer, {
+  listPorts: jsonRoute('/instance/port/list', instance.instanceIdBody, port.portListAnswer, {
     errors: 'problem',
-    summary: 'Ports that are in nodePorts, set or shared: who may come to each, and where it is',
+    summary: 'List the ports in nodePorts and those with a setting or link, with access and URLs',
     source: 'ours',
   }),
-  sharePort: route('/instance/port/share', port.shareRequest, port.shareAnswer, {
+  sharePort: jsonRoute('/instance/port/share', port.shareRequest, port.shareAnswer, {
     idempotent: true,
     errors: 'problem',
-    summary:
-      'A link that opens one port to whoever has it, until it expires or is revoked; its token is shown this once, and programs may send it as X-Berth-Share',
+    summary: 'Create a link that opens a port without login until it expires or is revoked',
     source: 'ours',
   }),
-  listShares: route('/instance/port/shares', instance.instanceIdBody, port.shareListAnswer, {
+  listShares: jsonRoute('/instance/port/shares', instance.instanceIdBody, port.shareListAnswer, {
     errors: 'problem',
-    summary: 'Links to the ports of an instance that have not expired, oldest first, without their tokens',
+    summary: 'List the links to ports of an instance, oldest first, without tokens',
     source: 'ours',
   }),
-  unsharePort: route('/instance/port/unshare', port.unshareRequest, account.emptyAnswer, {
+  unsharePort: jsonRoute('/instance/port/unshare', port.unshareRequest, account.emptyAnswer, {
     idempotent: true,
     errors: 'problem',
-    summary: 'Revoke a link to a port; whoever came in by it is sent away',
+    summary: 'Revoke a link to a port and disconnect its users',
     source: 'ours',
   }),
-  catalog: route('/resource/user/instance/list', empty, catalog.catalogAnswer, {
-    summary: 'Instance types, regions, prices and stock',
-    source: notes('catalog'),
+  catalog: jsonRoute('/resource/user/instance/list', empty, catalog.catalogAnswer, {
+    summary: 'List instance types, regions, prices and stock',
+    source: decision('catalog'),
   }),
-  listImages: route('/image/list', instance.pageRequest, image.imageListAnswer, {
+  listImages: jsonRoute('/image/list', instance.pageRequest, image.imageListAnswer, {
     errors: 'problem',
-    summary: "Images that can be launched: those on offer, then the caller's own",
-    source: notes('catalog'),
+    summary: "List the images for launches: the operator's, then the caller's own",
+    source: decision('catalog'),
   }),
-  createImage: route('/image/create', image.imageCreateRequest, image.imageIdAnswer, {
+  createImage: jsonRoute('/image/create', image.imageCreateRequest, image.imageIdAnswer, {
     idempotent: true,
     errors: 'problem',
-    summary: 'An image of your own, by the name that its registry has it by; only you see it and can launch it',
+    summary: 'Register an image of a registry for your account',
     source: 'ours',
   }),
-  saveImage: route('/image/save', image.imageSaveRequest, image.imageIdAnswer, {
-    idempotent: true,
-    operation: true,
+  saveImage: operationRoute('/image/save', image.imageSaveRequest, image.imageIdAnswer, {
     errors: 'problem',
-    summary:
-      'Save the root disk of a Running or Stopped instance as an image of your own; a running one stands still meanwhile',
+    summary: 'Save the root disk of a Running or Stopped instance as an image; a running instance is paused meanwhile',
     source: 'ours',
   }),
-  deleteImage: route('/image/delete', image.imageIdBody, image.imageIdAnswer, {
-    idempotent: true,
-    operation: true,
+  deleteImage: operationRoute('/image/delete', image.imageIdBody, image.imageIdAnswer, {
     errors: 'problem',
     summary: 'Delete an image of your own',
     source: 'ours',
   }),
-  createRegistry: route('/registry/create', registry.registryCreateRequest, registry.registryCreateAnswer, {
+  createRegistry: jsonRoute('/registry/create', registry.registryCreateRequest, registry.registryCreateAnswer, {
     idempotent: true,
     errors: 'problem',
-    summary: 'Register credentials for a registry that your own images are had from; one for each server',
+    summary: 'Store credentials for a registry of your images, one for each server',
     source: 'ours',
   }),
-  listRegistries: route('/registry/list', empty, registry.registryListAnswer, {
+  listRegistries: jsonRoute('/registry/list', empty, registry.registryListAnswer, {
     errors: 'problem',
     summary: "List the caller's registry credentials, without their secrets",
     source: 'ours',
   }),
-  deleteRegistry: route('/registry/delete', account.idBody, account.emptyAnswer, {
+  deleteRegistry: jsonRoute('/registry/delete', account.idBody, account.emptyAnswer, {
     idempotent: true,
     errors: 'problem',
     summary: 'Delete registry credentials',
     source: 'ours',
   }),
-  listRegions: route('/region/list', empty, catalog.regionListAnswer, {
+  listRegions: jsonRoute('/region/list', empty, catalog.regionListAnswer, {
     errors: 'problem',
-    summary: 'Regions, and what each can do',
-    source: notes('catalog'),
+    summary: 'List regions and their capabilities',
+    source: decision('catalog'),
   }),
-  login: routeFor('anyone')('/user/login', account.loginRequest, account.loginAnswer, {
+  login: openRoute('/user/login', account.loginRequest, account.loginAnswer, {
     summary: 'Log in; also sets the AccessToken cookie',
-    source: notes('authentication'),
+    source: decision('authentication'),
   }),
-  logout: route('/user/logout', empty, account.emptyAnswer, {
+  logout: jsonRoute('/user/logout', empty, account.emptyAnswer, {
     errors: 'problem',
-    summary: 'End this login; its token is refused from now on',
-    source: notes('authentication'),
+    summary: 'Log out: revoke the token',
+    source: decision('authentication'),
   }),
-  changePassword: route('/user/password', account.passwordRequest, account.emptyAnswer, {
+  changePassword: jsonRoute('/user/password', account.passwordRequest, account.emptyAnswer, {
     errors: 'problem',
-    summary: 'Change the password; ends every login of the account',
-    source: notes('authentication'),
+    summary: 'Change the password and end every login of the account',
+    source: decision('authentication'),
   }),
-  userInfo: route('/user/info', empty, account.userInfoAnswer, {
-    summary: 'Who the caller is',
-    source: notes('account'),
+  userInfo: jsonRoute('/user/info', empty, account.userInfoAnswer, {
+    summary: 'Return the account of the caller',
+    source: decision('account'),
   }),
-  createUser: routeFor('admin')('/user/create', account.userCreateRequest, account.userInfoAnswer, {
+  createUser: adminRoute('/user/create', account.userCreateRequest, account.userInfoAnswer, {
     errors: 'problem',
     idempotent: true,
     summary: 'Create an account (administrators)',
     source: 'ours',
   }),
-  listStrays: routeFor('admin')('/admin/stray/list', empty, orphan.orphanListAnswer, {
+  listStrays: adminRoute('/admin/stray/list', empty, orphan.orphanListAnswer, {
     errors: 'problem',
-    summary: 'What the engines hold of this installation and nobody wished (administrators)',
+    summary: 'List orphans: resources of this installation without a record (administrators)',
     source: 'ours',
   }),
-  handleStray: routeFor('admin')('/admin/stray/handle', orphan.orphanHandleRequest, orphan.orphanHandleAnswer, {
+  handleStray: adminRoute('/admin/stray/handle', orphan.orphanHandleRequest, orphan.orphanHandleAnswer, {
     errors: 'problem',
     summary:
-      'Adopt, stop or delete one of these; what is adopted keeps its mounts as long as its container lives (administrators)',
+      'Adopt, stop or delete an orphan; an adopted instance keeps its mounts while its container lives (administrators)',
     source: 'ours',
   }),
-  createApiKey: route('/user/key/create', account.nameBody, account.keyCreateAnswer, {
+  createApiKey: jsonRoute('/user/key/create', account.nameBody, account.keyCreateAnswer, {
     idempotent: true,
-    summary: 'Mint an API key; the full key is shown this once',
-    source: notes('account'),
+    summary: 'Create an API key; only this answer has the full key',
+    source: decision('account'),
   }),
-  listApiKeys: route('/user/key/list', empty, account.keyListAnswer, {
+  listApiKeys: jsonRoute('/user/key/list', empty, account.keyListAnswer, {
     summary: "List the caller's API keys",
-    source: notes('account'),
+    source: decision('account'),
   }),
-  deleteApiKey: route('/user/key/delete', account.idBody, account.emptyAnswer, {
+  deleteApiKey: jsonRoute('/user/key/delete', account.idBody, account.emptyAnswer, {
     idempotent: true,
-    summary: 'Delete an API key; it is refused from now on',
-    source: notes('account'),
+    summary: 'Delete an API key and revoke it',
+    source: decision('account'),
   }),
-  createSshKey: route('/user/sshkey/create', account.sshKeyCreateRequest, account.sshKeyCreateAnswer, {
+  createSshKey: jsonRoute('/user/sshkey/create', account.sshKeyCreateRequest, account.sshKeyCreateAnswer, {
     idempotent: true,
     summary: "Register an ssh public key; it opens the caller's instances within seconds",
-    source: notes('account'),
+    source: decision('account'),
   }),
-  listSshKeys: route('/user/sshkey/list', empty, account.sshKeyListAnswer, {
+  listSshKeys: jsonRoute('/user/sshkey/list', empty, account.sshKeyListAnswer, {
     summary: "List the caller's ssh keys",
-    source: notes('account'),
+    source: decision('account'),
   }),
-  deleteSshKey: route('/user/sshkey/delete', account.idBody, account.emptyAnswer, {
+  deleteSshKey: jsonRoute('/user/sshkey/delete', account.idBody, account.emptyAnswer, {
     idempotent: true,
     summary: 'Delete an ssh key',
-    source: notes('account'),
+    source: decision('account'),
   }),
-  listSessions: route('/user/session/list', empty, account.sessionListAnswer, {
+  listSessions: jsonRoute('/user/session/list', empty, account.sessionListAnswer, {
     errors: 'problem',
-    summary: "List the sessions that browsers have at the gateway as the caller's account, the last used first",
+    summary: "List the caller's browser sessions at the gateway, the last used first",
     source: 'ours',
   }),
-  revokeSession: route('/user/session/revoke', account.idBody, account.emptyAnswer, {
+  revokeSession: jsonRoute('/user/session/revoke', account.idBody, account.emptyAnswer, {
     idempotent: true,
     errors: 'problem',
-    summary: 'End a session at the gateway; what is open in it is cut',
+    summary: 'End a session at the gateway and close its connections',
     source: 'ours',
   }),
-  balance: route('/balance', empty, account.balanceAnswer, {
+  balance: jsonRoute('/balance', empty, account.balanceAnswer, {
     method: 'GET',
-    summary: 'Money the caller has, in dollars',
-    source: notes('account'),
+    summary: 'Return the balance of the caller in dollars',
+    source: decision('account'),
   }),
+  ...streamRoutes,
 } as const;
 
 export type RouteName = keyof typeof routes;
-export type BodyOf<Name extends RouteName> = z.output<(typeof routes)[Name]['body']>;
-export type InputOf<Name extends RouteName> = z.input<(typeof routes)[Name]['body']>;
-export type AnswerOf<Name extends RouteName> = z.output<(typeof routes)[Name]['answer']>;
+type NamesOf<Kind> = { [Name in RouteName]: (typeof routes)[Name]['kind'] extends Kind ? Name : never }[RouteName];
+export type JsonRouteName = NamesOf<'json'>;
+export type StreamRouteName = Exclude<RouteName, JsonRouteName>;
+/** Routes that need no login. */
+export type OpenRouteName = {
+  [Name in JsonRouteName]: (typeof routes)[Name]['who'] extends 'anyone' ? Name : never;
+}[JsonRouteName];
+/** Routes that start an operation. */
+export type OperationRouteName = {
+  [Name in JsonRouteName]: (typeof routes)[Name]['operation'] extends true ? Name : never;
+}[JsonRouteName];
 
-const table: {
-  [Name in RouteName]: Route<z.ZodType<BodyOf<Name>>, z.ZodType<AnswerOf<Name>>>;
+export type BodyOf<Name extends JsonRouteName> = z.output<(typeof routes)[Name]['body']>;
+export type InputOf<Name extends JsonRouteName> = z.input<(typeof routes)[Name]['body']>;
+export type AnswerOf<Name extends JsonRouteName> = z.output<(typeof routes)[Name]['answer']>;
+
+const jsonTable: {
+  [Name in JsonRouteName]: JsonRoute<z.ZodType<BodyOf<Name>>, z.ZodType<AnswerOf<Name>>>;
 } = routes;
+const table: Record<RouteName, Route> = routes;
 
-/** A row of the table, for code that is generic in the name of the route. */
-export const routeOf = <Name extends RouteName>(name: Name) => table[name];
+/** A row, for code that is generic in its name. */
+export const jsonRouteOf = <Name extends JsonRouteName>(name: Name) => jsonTable[name];
+export const routeOf = (name: RouteName): Route => table[name];
 
-/** The table's names in its order, typed. */
+/** In the order of the table. */
 export const routeNames = Object.keys(routes).filter((name): name is RouteName => name in routes);
+export const jsonRouteNames = routeNames.filter((name): name is JsonRouteName => table[name].kind === 'json');
+
+const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE'] as const;
+const PARAMETER = /\{(\w+)\}/g;
+
+/** Methods by path, each path as a pattern below `/api`: `{path}` spans slashes. */
+const methodsByPath = [...Map.groupBy(Object.values(table), ({ path }) => path)].map(([path, rows]) => ({
+  pattern: new RegExp(`^${path.replaceAll(PARAMETER, (_, name) => (name === 'path' ? '.*' : '[^/]+'))}$`, 's'),
+  methods: METHODS.filter((method) => rows.some((row) => row.method === method)),
+}));
+
+/** Methods that a path below `/api` accepts; empty for an unknown path. */
+export const methodsOf = (path: string): readonly string[] =>
+  methodsByPath.find(({ pattern }) => pattern.test(path))?.methods ?? [];

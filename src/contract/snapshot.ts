@@ -1,29 +1,40 @@
-/** Snapshots of volumes; all of it is ours. */
+/** Snapshots of volumes. */
 import { z } from 'zod';
-import { id, pagerAnswer, volumeName } from './common.ts';
+import { consistencies, snapshotStatuses } from '../domain/snapshot.ts';
+import { decimal, id, named, pagerAnswer, text, unixMs, volumeName } from './common.ts';
 
-/** `atomic`: all of one moment, whatever was being written; `live`: each file as it was when the copy came to it. */
-export const consistencies = ['atomic', 'live'] as const;
-export const snapshotStatuses = ['Pending', 'Ready', 'Failed', 'Terminating'] as const;
+export const snapshot = named(
+  'Snapshot',
+  z.strictObject({
+    id: text('Snapshot ID'),
+    snapshotName: text('Snapshot name'),
+    volumeId: text('Volume ID'),
+    volumeName: text('Name of the volume at the time'),
+    region: text('Region ID'),
+    volumeType: text('Volume type'),
+    sizeGB: decimal('Size of the volume at the time, reserved in the pool, in GB'),
+    consistency: z
+      .enum(consistencies)
+      .describe('`atomic`: all files of one moment; `live`: files changed while they were copied'),
+    status: z.enum(snapshotStatuses).describe('Status'),
+    reason: text('Cause of `Failed`; else empty'),
+    createdAt: unixMs('Creation time'),
+    username: text('User name of the owner'),
+  }),
+);
 
-export const snapshot = z.strictObject({
-  id: z.string(),
-  snapshotName: z.string(),
-  volumeId: z.string(),
-  /** As it was called then. */
-  volumeName: z.string(),
-  region: z.string(),
-  volumeType: z.string(),
-  /** Of the volume then: so much of the pool is promised to it. */
-  sizeGB: z.number(),
-  consistency: z.enum(consistencies),
-  status: z.enum(snapshotStatuses),
-  /** Why it Failed; else ''. */
-  reason: z.string(),
-  createdAt: z.number().int(),
-  username: z.string(),
-});
-
-export const snapshotCreateRequest = z.object({ volumeId: id, name: volumeName });
-export const snapshotCreateAnswer = z.strictObject({ snapshot });
-export const snapshotListAnswer = z.strictObject({ snapshotList: z.array(snapshot), pager: pagerAnswer });
+export const snapshotCreateRequest = named(
+  'CreateSnapshotRequest',
+  z.object({ volumeId: id.describe('Volume ID'), name: volumeName.describe('Snapshot name') }),
+);
+export const snapshotCreateAnswer = named(
+  'CreateSnapshotAnswer',
+  z.strictObject({ snapshot: snapshot.describe('The new snapshot') }),
+);
+export const snapshotListAnswer = named(
+  'ListSnapshotsAnswer',
+  z.strictObject({
+    snapshotList: z.array(snapshot).describe('Snapshots of the page'),
+    pager: pagerAnswer.describe('Page and length of the list'),
+  }),
+);

@@ -2,17 +2,14 @@
 import type { z } from 'zod';
 import {
   channels,
-  EXEC_PATH,
-  EXEC_PROTOCOL,
   exitMessage,
-  TERMINAL_PATH,
-  TERMINAL_PROTOCOL,
   terminalServerMessage,
   type execQuery,
   type signals,
   type terminalQuery,
   type terminalSize,
 } from './exec.ts';
+import { streamRoutes } from './stream-routes.ts';
 
 export type Size = z.output<typeof terminalSize>;
 export type Signal = (typeof signals)[number];
@@ -99,7 +96,7 @@ export function socketCalls(connect: OpenWebSocket, refusal: (path: string) => P
       const outputs = { [channels.stdout]: makeOutput(), [channels.stderr]: makeOutput() };
       const { promise: exited, resolve, reject } = Promise.withResolvers<number>();
       exited.catch(() => {}); // nobody has to listen
-      const socket = await open(pathOf(EXEC_PATH, query), EXEC_PROTOCOL, (data) => {
+      const socket = await open(pathOf(streamRoutes.openExec.path, query), streamRoutes.openExec.protocol, (data) => {
         if (typeof data === 'string') return;
         const [channel] = data;
         const rest = data.subarray(1);
@@ -133,14 +130,18 @@ export function socketCalls(connect: OpenWebSocket, refusal: (path: string) => P
       const { promise: first, resolve: attach, reject: fail } = Promise.withResolvers<z.output<Attached>>();
       const { promise: ended, resolve, reject } = Promise.withResolvers<number>();
       for (const one of [first, ended]) one.catch(() => {});
-      const socket = await open(pathOf(TERMINAL_PATH, query), TERMINAL_PROTOCOL, (data) => {
-        if (typeof data !== 'string') return output.put(data);
-        const told = terminalServerMessage.parse(JSON.parse(data));
-        if (told.type === 'attached') attach(told);
-        else if (told.type === 'size') onSize({ columns: told.columns, rows: told.rows });
-        else if (told.type === 'reset') onReset();
-        else resolve(told.exitCode);
-      });
+      const socket = await open(
+        pathOf(streamRoutes.openTerminal.path, query),
+        streamRoutes.openTerminal.protocol,
+        (data) => {
+          if (typeof data !== 'string') return output.put(data);
+          const told = terminalServerMessage.parse(JSON.parse(data));
+          if (told.type === 'attached') attach(told);
+          else if (told.type === 'size') onSize({ columns: told.columns, rows: told.rows });
+          else if (told.type === 'reset') onReset();
+          else resolve(told.exitCode);
+        },
+      );
       onClosed(socket, (closed) => {
         output.end();
         fail(closed);

@@ -1,65 +1,96 @@
 /** Storage volumes: docs/interface.md §2.2, §4.3 and §4.4. */
 import { z } from 'zod';
-import { id, pagerAnswer, volumeName } from './common.ts';
+import { consistencies } from '../domain/snapshot.ts';
+import { volumeTypes } from '../domain/volume.ts';
+import { decimal, id, named, pagerAnswer, text, volumeName } from './common.ts';
 import { operation } from './operation.ts';
-import { consistencies, snapshot } from './snapshot.ts';
+import { snapshot } from './snapshot.ts';
 
-export const volumeTypes = ['filesystem', 'highspeedstorage'] as const;
 const MAX_VOLUME_GB = 100_000;
 
-export const volume = z.strictObject({
-  id: z.string(),
-  volumeName: z.string(),
-  region: z.string(),
-  volumeType: z.string(),
-  sizeGB: z.number(),
-  usageGB: z.number(),
-  status: z.string(),
-  username: z.string(),
-});
+export const volume = named(
+  'Volume',
+  z.strictObject({
+    id: text('Volume ID'),
+    volumeName: text('Volume name'),
+    region: text('Region ID'),
+    volumeType: text('Volume type'),
+    sizeGB: decimal('Size in GB'),
+    usageGB: decimal('Used space in GB, as last measured'),
+    status: text('Status: `Pending`, `Bound`, `Terminating`, `Lost` or `Failed`'),
+    username: text('User name of the owner'),
+  }),
+);
 
 const sizeGB = z.number().int().min(1).max(MAX_VOLUME_GB);
+const name = volumeName.describe('Volume name, unique among the volumes of the account');
 
-export const volumeCreateRequest = z.object({
-  name: volumeName,
-  sizeGB,
-  region: id,
-  volumeType: z.enum(volumeTypes),
-});
-export const volumeCreateAnswer = z.strictObject({ volume });
+export const volumeCreateRequest = named(
+  'CreateVolumeRequest',
+  z.object({
+    name,
+    sizeGB: sizeGB.describe('Size in GB'),
+    region: id.describe('Region ID'),
+    volumeType: z.enum(volumeTypes).describe('Shared file storage or fast local block storage'),
+  }),
+);
+export const volumeCreateAnswer = named('VolumeAnswer', z.strictObject({ volume: volume.describe('The volume') }));
 
-export const volumeListAnswer = z.strictObject({ volumeList: z.array(volume), pager: pagerAnswer });
+export const volumeListAnswer = named(
+  'ListVolumesAnswer',
+  z.strictObject({
+    volumeList: z.array(volume).describe('Volumes of the page'),
+    pager: pagerAnswer.describe('Page and length of the list'),
+  }),
+);
 
-export const volumeIdBody = z.object({ id });
-export const volumeIdAnswer = z.strictObject({ id: z.string() });
+export const volumeIdBody = named('VolumeIdRequest', z.object({ id: id.describe('ID of the volume or snapshot') }));
+export const volumeIdAnswer = named('VolumeIdAnswer', z.strictObject({ id: text('ID of the volume or snapshot') }));
 
-/** `hard`: writes past the size fail; `soft`: usage is measured, and nothing stops a writer. */
-const sizeLimit = z.enum(['hard', 'soft']);
+export const sizeLimit = z
+  .enum(['hard', 'soft'])
+  .describe('`hard`: writes beyond the size fail; `soft`: usage is measured only');
 
-export const volumeExpandRequest = z.object({ id, sizeGB });
-export const volumeExpandAnswer = z.strictObject({ volume, sizeLimit });
+export const volumeExpandRequest = named(
+  'ExpandVolumeRequest',
+  z.object({ id: id.describe('Volume ID'), sizeGB: sizeGB.describe('New size in GB; never below the current size') }),
+);
+export const volumeExpandAnswer = named(
+  'ExpandVolumeAnswer',
+  z.strictObject({ volume: volume.describe('The volume'), sizeLimit }),
+);
 
-export const volumeRenameRequest = z.object({ id, name: volumeName });
+export const volumeRenameRequest = named('RenameVolumeRequest', z.object({ id: id.describe('Volume ID'), name }));
 
-/** As large as what it is made of, and of the same type, where these are left out. */
-export const volumeCopyRequest = z.object({
-  id,
-  name: volumeName,
-  sizeGB: sizeGB.optional(),
-  volumeType: z.enum(volumeTypes).optional(),
-});
+export const volumeCopyRequest = named(
+  'CopyVolumeRequest',
+  z.object({
+    id: id.describe('ID of the source: a volume or a snapshot'),
+    name,
+    sizeGB: sizeGB.describe('Size in GB; by default the size of the source').optional(),
+    volumeType: z.enum(volumeTypes).describe('Volume type; by default the type of the source').optional(),
+  }),
+);
 
-export const volumeGetAnswer = z.strictObject({
-  volume,
-  pool: z.string(),
-  sizeLimit,
-  /** Whether a snapshot taken now is of one moment (`atomic`), or each file is as the copy finds it (`live`). */
-  copies: z.enum(consistencies),
-  /** Instances that mount it and are not terminated. */
-  mountedBy: z.array(z.string()),
-  /** Newest first, at most a hundred. */
-  snapshots: z.array(snapshot),
-  /** What it is a copy of; null for one that began empty. */
-  madeFrom: z.strictObject({ kind: z.enum(['volume', 'snapshot']), id: z.string() }).nullable(),
-  operation,
-});
+const source = named(
+  'VolumeSource',
+  z.strictObject({
+    kind: z.enum(['volume', 'snapshot']).describe('Kind of source'),
+    id: text('ID of the source'),
+  }),
+);
+export const volumeGetAnswer = named(
+  'GetVolumeAnswer',
+  z.strictObject({
+    volume: volume.describe('The volume'),
+    pool: text('Pool that stores the volume'),
+    sizeLimit,
+    copies: z
+      .enum(consistencies)
+      .describe('Consistency of a snapshot taken now; `live`: files change while they are copied'),
+    mountedBy: z.array(z.string()).describe('Instances that mount the volume and are not terminated'),
+    snapshots: z.array(snapshot).describe('Snapshots of the volume, newest first, at most 100'),
+    madeFrom: source.nullable().describe('Source of the copy; null for a volume that began empty'),
+    operation: operation.describe('Last operation of the volume'),
+  }),
+);

@@ -7,12 +7,13 @@
  * What can't be told is an event `gap`, whose id is where it goes on. Control ends the streams when it stops.
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { EVENTS_PATH, GAP_EVENT } from '../../contract/events.ts';
-import { BASE_PATH } from '../../contract/routes.ts';
-import type { Caller, Events, PublishedEvents } from '../../control/index.ts';
+import { GAP_EVENT } from '../../contract/events.ts';
+import { BASE_PATH, routes } from '../../contract/routes.ts';
+import type { Events, PublishedEvents } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { parameterOf } from './query.ts';
+import { parameterOf } from './request-headers.ts';
 import type { Streams } from './server-sent.ts';
+import type { Authorize } from './mount.ts';
 
 const SEQ = /^\d{1,15}$/;
 /** Whoever reads of one of these may have been ended by it; an answer that is a second old would not know. */
@@ -21,12 +22,11 @@ const ENDINGS: ReadonlySet<string> = new Set(['account.loggedOut', 'account.pass
 export interface EventStreamDeps {
   events: Events;
   streams: Streams;
-  /** Throws or passes, as for every route that needs a login. */
-  authorize: (request: FastifyRequest) => Promise<Caller>;
+  authorize: Authorize;
 }
 
 export function mountEventStream(app: FastifyInstance, { events, streams, authorize }: EventStreamDeps): void {
-  app.get(BASE_PATH + EVENTS_PATH, {
+  app.get(BASE_PATH + routes.events.path, {
     exposeHeadRoute: false,
     config: { style: { errors: 'problem', withCode: true } },
     async handler(request, reply) {

@@ -9,29 +9,20 @@ import { drained } from '../../async/abort.ts';
 import type { Readable } from 'node:stream';
 import type { WebSocket } from 'ws';
 import type { z } from 'zod';
-import {
-  channels,
-  closeCodes,
-  EXEC_PATH,
-  EXEC_PROTOCOL,
-  execQuery,
-  signalMessage,
-  terminalSize,
-} from '../../contract/exec.ts';
+import { channels, closeCodes, signalMessage, terminalSize } from '../../contract/exec.ts';
+import { routes } from '../../contract/routes.ts';
 import { type Commands, type OpenExec, type Log } from '../../control/index.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { BadMessage, makeLine, type Line, type LineDeps } from '../socket/socket-connection.ts';
-import type { SocketRoute } from './sockets.ts';
+import type { SocketHandler } from './sockets.ts';
 
 interface Deps {
   commands: Pick<Commands, 'open' | 'check'>;
   log: Pick<Log, 'warn'>;
 }
 
-export const execSocket = ({ commands, log }: Deps): SocketRoute<z.output<typeof execQuery>> => ({
-  path: EXEC_PATH,
-  protocol: EXEC_PROTOCOL,
-  query: execQuery,
+export const execSocket = ({ commands, log }: Deps): SocketHandler<z.output<(typeof routes)['openExec']['query']>> => ({
+  route: routes.openExec,
   check: (caller, { instanceId }) => commands.check(caller, instanceId),
   async open(caller, { terminal, columns, rows, timeoutSeconds, ...wish }, gone) {
     const size = terminal ? { columns, rows } : null;

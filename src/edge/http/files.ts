@@ -12,15 +12,15 @@ import type { IncomingMessage } from 'node:http';
 import { pipeline } from 'node:stream/promises';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { id } from '../../contract/common.ts';
-import { FILE_METHODS, FILE_PATH, FILE_TYPE } from '../../contract/file.ts';
-import { BASE_PATH } from '../../contract/routes.ts';
+import { FILE_TYPE } from '../../contract/file.ts';
+import { BASE_PATH, routes } from '../../contract/routes.ts';
 import type { Caller, VolumePath, Files, ReadableFile, Log } from '../../control/index.ts';
 import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
-import { clientLeft } from './client-left.ts';
 import type { LoginWatch } from './login-watch.ts';
-import { parameterOf } from './query.ts';
+import { clientLeft, parameterOf } from './request-headers.ts';
 import { matchesEtag, parseRange, WHOLE_FILE, type ByteRange } from './ranges.ts';
 import { JSON_TYPE } from './refusal-reply.ts';
+import type { Authorize } from './mount.ts';
 import type { SlowSenders } from './slow-senders.ts';
 
 const DEFAULT_STALLED_MS = 60_000;
@@ -28,21 +28,13 @@ const LENGTH = /^\d{1,15}$/;
 
 export interface FileDeps {
   files: Files;
-  /** Throws or passes, as for every route that needs a login. */
-  authorize: (request: FastifyRequest) => Promise<Caller>;
+  authorize: Authorize;
   logins: Pick<LoginWatch, 'watch'>;
   slowSenders: SlowSenders;
   log: Pick<Log, 'warn'>;
   /** How long a transfer may wait for its client. */
   stalledMs?: number | undefined;
 }
-
-const URL = BASE_PATH + FILE_PATH.replace('{id}', ':id').replace('{path}', '*');
-const IS_FILE = new RegExp(`^${BASE_PATH}${FILE_PATH.replace('{id}', '[^/]+').replace('{path}', '')}`);
-
-/** What may be asked of a path, where it is one of a file. */
-export const methodsOfFile = (path: string): string | undefined =>
-  IS_FILE.test(path) ? FILE_METHODS.join(', ') : undefined;
 
 interface FileContext {
   deps: FileDeps;
@@ -52,42 +44,50 @@ interface FileContext {
   reply: FastifyReply;
 }
 
-export function mountFiles(app: FastifyInstance, deps: FileDeps): void {
-  const mount = (
-    scope: FastifyInstance,
-    method: string | string[],
-    deed: (asked: FileContext) => Promise<unknown>,
-  ): void => {
-    scope.route<{ Params: { id: string; '*': string } }>({
-      method,
-      url: URL,
-      exposeHeadRoute: false,
-      config: { style: { errors: 'problem', withCode: true } },
-      async onRequest(request) {
-        request.caller = await deps.authorize(request);
-        // Some clients say of a file what is no media type: nobody here looks at it.
-        delete request.headers['content-type'];
-      },
-      async handler(request, reply) {
-        const { caller, params } = request;
-        if (!caller) throw new Error('a file was reached without a caller');
-        if (!id.safeParse(params.id).success) throw volumeNotFound('of the path');
-        const unwatch = deps.logins.watch({ request, caller }, () => request.raw.socket.destroy());
-        try {
-          await deed({ deps, caller, place: { id: params.id, path: params['*'] }, request, reply });
-        } finally {
-          unwatch();
-        }
-      },
+type FileRouteName = 'downloadFile' | 'headFile' | 'uploadFile' | 'deleteFile';
+
+const handlers: Record<FileRouteName, (context: FileContext) => Promise<unknown>> = {
+  downloadFile: download,
+  headFile: download,
+  uploadFile: upload,
+  deleteFile: remove,
+};
+
+/** Returns a function that mounts a route of the table. */
+export function mountFiles(app: FastifyInstance, deps: FileDeps): (name: FileRouteName) => void {
+  return (name) => {
+    // A scope of its own: only here bodies stay unread.
+    app.register(async (scope) => {
+      scope.removeAllContentTypeParsers();
+      scope.addContentTypeParser('*', (_request, payload, done) => done(null, payload));
+      mountFile(scope, deps, name);
     });
   };
-  // Bodies are left as they come, which holds for this scope alone.
-  app.register(async (scope) => {
-    scope.removeAllContentTypeParsers();
-    scope.addContentTypeParser('*', (_request, payload, done) => done(null, payload));
-    mount(scope, ['GET', 'HEAD'], download);
-    mount(scope, 'PUT', upload);
-    mount(scope, 'DELETE', remove);
+}
+
+function mountFile(scope: FastifyInstance, deps: FileDeps, name: FileRouteName): void {
+  const { method, path, errors } = routes[name];
+  scope.route<{ Params: { id: string; '*': string } }>({
+    method,
+    url: BASE_PATH + path.replace('{id}', ':id').replace('{path}', '*'),
+    exposeHeadRoute: false,
+    config: { style: { errors, withCode: true } },
+    async onRequest(request) {
+      request.caller = await deps.authorize(request);
+      // Some clients send an invalid content type with a file.
+      delete request.headers['content-type'];
+    },
+    async handler(request, reply) {
+      const { caller, params } = request;
+      if (!caller) throw new Error('a file was reached without a caller');
+      if (!id.safeParse(params.id).success) throw volumeNotFound('of the path');
+      const unwatch = deps.logins.watch({ request, caller }, () => request.raw.socket.destroy());
+      try {
+        await handlers[name]({ deps, caller, place: { id: params.id, path: params['*'] }, request, reply });
+      } finally {
+        unwatch();
+      }
+    },
   });
 }
 

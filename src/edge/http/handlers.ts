@@ -1,59 +1,64 @@
 /**
- * One handler per route of the table; a forgotten one does not compile. A handler turns a validated body into one question to
- * control, and control's answer into the route's. It answers an object, or the bytes where control has the JSON already.
+ * One handler for each JSON route: turns a validated body into a control call, and the result into
+ * the route's answer. A handler returns an object, or bytes where control stores the JSON.
  */
 import { DEFAULT_LOG_LINES } from '../../contract/log.ts';
-import { OPERATION_HEADER } from '../../contract/operation.ts';
-import type { AnswerOf, BodyOf, RouteName, routes } from '../../contract/routes.ts';
-import type { Caller, Control, Idempotency, StartedOperation, ShareInfo } from '../../control/index.ts';
+import type { AnswerOf, BodyOf, JsonRouteName, OpenRouteName, OperationRouteName } from '../../contract/routes.ts';
+import type { Caller, Control, Idempotency } from '../../control/index.ts';
 import { publicRegion } from '../../domain/public-instance.ts';
 import { accessCookie } from './credentials.ts';
-import { activityAnswer, endsAnswer, endsWish } from './ends-answers.ts';
-import { fromOf, publicLine } from './log-answers.ts';
-import { commandOf, execAnswer, listedTerminal } from './exec-answers.ts';
-import { metricsAnswer } from './metrics-answer.ts';
 import type { ListPages } from './list-pages.ts';
+import {
+  activityAnswer,
+  commandOf,
+  endsAnswer,
+  execAnswer,
+  fromOf,
+  listedTerminal,
+  metricsAnswer,
+  publicLine,
+  shareAnswer,
+  stopPolicyOf,
+} from './presenters.ts';
 
-const shareAnswer = ({ createdAtMs, expiresAtMs, ...share }: ShareInfo): AnswerOf<'listShares'>['shares'][number] => ({
-  ...share,
-  createdAtUnixMs: createdAtMs,
-  expiresAtUnixMs: expiresAtMs,
-});
+export type ClosedRouteName = Exclude<JsonRouteName, OpenRouteName>;
 
-type NamesFor<Who> = { [Name in RouteName]: (typeof routes)[Name]['who'] extends Who ? Name : never }[RouteName];
-/** Routes that need no login, and all the others. */
-export type OpenRoute = NamesFor<'anyone'>;
-export type ClosedRoute = Exclude<RouteName, OpenRoute>;
-
-interface Asked<Name extends RouteName> {
+export interface HandlerInput<Name extends JsonRouteName> {
   body: BodyOf<Name>;
   idempotency: Idempotency | null;
-  /** How long it waits in line for room; null: not at all. */
+  /** Longest wait for capacity; null: no wait. */
   waitMs: number | null;
-  /** The client's address. */
+  /** Address of the client. */
   from: string;
-  /** Aborts when the caller has left. */
-  gone: () => AbortSignal;
+  /** Aborts when the client disconnects before the answer. */
+  clientGone: () => AbortSignal;
   setHeader(name: string, value: string): void;
 }
 
-type SetHeader = Asked<RouteName>['setHeader'];
+/** Answer with the operation it started; `mount` names the operation in a header. */
+export class Started<Answer> {
+  readonly answer: Answer;
+  readonly operationId: string | undefined;
 
-function nameOperation(setHeader: SetHeader, id: string | undefined): void {
-  if (id !== undefined) setHeader(OPERATION_HEADER, id);
+  constructor(answer: Answer, operationId: string | undefined) {
+    this.answer = answer;
+    this.operationId = operationId;
+  }
 }
 
-/** The operation of an action goes into its header: the body stays as the interface fixes it. */
-const naming =
-  (setHeader: SetHeader) =>
-  ({ instanceId, operationId: id }: { instanceId: string } & StartedOperation): { instanceId: string } => {
-    nameOperation(setHeader, id);
-    return { instanceId };
-  };
+const started = <Result extends { operationId?: string | undefined }>({ operationId, ...answer }: Result) =>
+  new Started(answer, operationId);
 
-type Answer<Name extends RouteName> = Promise<AnswerOf<Name> | Buffer>;
-export type OpenHandlers = { [Name in OpenRoute]: (asked: Asked<Name>) => Answer<Name> };
-export type ClosedHandlers = { [Name in ClosedRoute]: (caller: Caller, asked: Asked<Name>) => Answer<Name> };
+const startedVolume = ({ volumeText, operationId }: { volumeText: string; operationId?: string | undefined }) =>
+  new Started(Buffer.from(`{"volume":${volumeText}}`), operationId);
+
+type Answer<Name extends JsonRouteName> = Name extends OperationRouteName
+  ? Started<AnswerOf<Name> | Buffer>
+  : AnswerOf<Name> | Buffer;
+export type OpenHandlers = { [Name in OpenRouteName]: (input: HandlerInput<Name>) => Promise<Answer<Name>> };
+export type ClosedHandlers = {
+  [Name in ClosedRouteName]: (caller: Caller, input: HandlerInput<Name>) => Promise<Answer<Name>>;
+};
 
 export interface Handlers {
   open: OpenHandlers;
@@ -79,27 +84,22 @@ export function makeHandlers({
     },
   };
   const closed: ClosedHandlers = {
-    launch: (caller, { body, idempotency, waitMs, setHeader }) =>
-      instances.launch(caller, body, idempotency, waitMs).then(naming(setHeader)),
+    launch: (caller, { body, idempotency, waitMs }) =>
+      instances.launch(caller, body, idempotency, waitMs).then(started),
     listInstances: (caller, { body: { pager } }) =>
       pages.answer({ member: 'instances', caller, pager, read: () => instances.list(caller, pager) }),
-    stop: (caller, { body, idempotency, setHeader }) =>
-      instances.stop(caller, body, idempotency).then(naming(setHeader)),
-    start: (caller, { body, idempotency, waitMs, setHeader }) =>
-      instances.start(caller, body, idempotency, waitMs).then(naming(setHeader)),
-    restart: (caller, { body, idempotency, setHeader }) =>
-      instances.restart(caller, body, idempotency).then(naming(setHeader)),
-    archive: (caller, { body, idempotency, setHeader }) =>
-      instances.archive(caller, body, idempotency).then(naming(setHeader)),
-    terminate: (caller, { body, idempotency, setHeader }) =>
-      instances.terminate(caller, body, idempotency).then(naming(setHeader)),
-    expandDisk: (caller, { body: { instanceId, dataDiskGB, dockerStorageSize }, idempotency, setHeader }) =>
+    stop: (caller, { body, idempotency }) => instances.stop(caller, body, idempotency).then(started),
+    start: (caller, { body, idempotency, waitMs }) => instances.start(caller, body, idempotency, waitMs).then(started),
+    restart: (caller, { body, idempotency }) => instances.restart(caller, body, idempotency).then(started),
+    archive: (caller, { body, idempotency }) => instances.archive(caller, body, idempotency).then(started),
+    terminate: (caller, { body, idempotency }) => instances.terminate(caller, body, idempotency).then(started),
+    expandDisk: (caller, { body: { instanceId, dataDiskGB, dockerStorageSize }, idempotency }) =>
       instances
         .expandDisk(caller, { instanceId, dataDiskGB, dockerStorageGB: dockerStorageSize }, idempotency)
-        .then(naming(setHeader)),
+        .then(started),
     open: (caller, { body }) => instances.open(caller, body),
     ends: async (caller, { body: { instanceId, ...wish } }) =>
-      endsAnswer(await stopPolicies.set(caller, instanceId, endsWish(wish))),
+      endsAnswer(await stopPolicies.set(caller, instanceId, stopPolicyOf(wish))),
     async keepAlive(caller, { body: { instanceId, minutes } }) {
       const { keepAliveUntilMs } = await stopPolicies.keepAlive(caller, instanceId, minutes * 60_000);
       return { instanceId, keepAliveUntilUnixMs: keepAliveUntilMs };
@@ -123,7 +123,8 @@ export function makeHandlers({
       await ports.unshare(caller, body, idempotency);
       return {};
     },
-    exec: async (caller, { body, gone }) => execAnswer(body, await commands.run(caller, commandOf(body), gone())),
+    exec: async (caller, { body, clientGone }) =>
+      execAnswer(body, await commands.run(caller, commandOf(body), clientGone())),
     async listTerminals(caller, { body: { instanceId } }) {
       return { terminals: (await terminals.list(caller, instanceId)).map(listedTerminal) };
     },
@@ -151,60 +152,35 @@ export function makeHandlers({
       const listed = await operations.list(caller, subject, pager);
       return { operations: listed.operations, pager: { ...pager, totalEntries: listed.totalEntries } };
     },
-    async cancelOperation(caller, { body, idempotency, setHeader }) {
-      const { operation, operationId: wished } = await operations.cancel(caller, body, idempotency);
-      nameOperation(setHeader, wished);
-      return { operation };
-    },
+    cancelOperation: (caller, { body, idempotency }) => operations.cancel(caller, body, idempotency).then(started),
 
     listVolumes: (caller, { body: { pager } }) =>
       pages.answer({ member: 'volumeList', caller, pager, read: () => volumes.list(caller, pager) }),
-    async createVolume(caller, { body, idempotency, setHeader }) {
-      const { volumeText, operationId: id } = await volumes.create(caller, body, idempotency);
-      nameOperation(setHeader, id);
-      return Buffer.from(`{"volume":${volumeText}}`);
-    },
+    createVolume: (caller, { body, idempotency }) => volumes.create(caller, body, idempotency).then(startedVolume),
     async getVolume(caller, { body }) {
       const { volumeText, snapshotTexts, ...rest } = await volumes.get(caller, body);
       const texts = `"volume":${volumeText},"snapshots":[${snapshotTexts.join(',')}]`;
       return Buffer.from(`{${texts},${JSON.stringify(rest).slice(1)}`);
     },
-    async expandVolume(caller, { body, idempotency, setHeader }) {
-      const { volumeText, sizeLimit, operationId: id } = await volumes.expand(caller, body, idempotency);
-      nameOperation(setHeader, id);
-      return Buffer.from(`{"volume":${volumeText},"sizeLimit":"${sizeLimit}"}`);
+    async expandVolume(caller, { body, idempotency }) {
+      const { volumeText, sizeLimit, operationId } = await volumes.expand(caller, body, idempotency);
+      return new Started(Buffer.from(`{"volume":${volumeText},"sizeLimit":"${sizeLimit}"}`), operationId);
     },
     async renameVolume(caller, { body, idempotency }) {
       const { volumeText } = await volumes.rename(caller, body, idempotency);
       return Buffer.from(`{"volume":${volumeText}}`);
     },
-    async copyVolume(caller, { body, idempotency, setHeader }) {
-      const { volumeText, operationId: id } = await volumes.copy(caller, body, idempotency);
-      nameOperation(setHeader, id);
-      return Buffer.from(`{"volume":${volumeText}}`);
-    },
-    async createSnapshot(caller, { body, idempotency, setHeader }) {
-      const { snapshotText, operationId: id } = await snapshots.create(caller, body, idempotency);
-      nameOperation(setHeader, id);
-      return Buffer.from(`{"snapshot":${snapshotText}}`);
+    copyVolume: (caller, { body, idempotency }) => volumes.copy(caller, body, idempotency).then(startedVolume),
+    async createSnapshot(caller, { body, idempotency }) {
+      const { snapshotText, operationId } = await snapshots.create(caller, body, idempotency);
+      return new Started(Buffer.from(`{"snapshot":${snapshotText}}`), operationId);
     },
     listSnapshots: (caller, { body: { pager } }) =>
       pages.answer({ member: 'snapshotList', caller, pager, read: () => snapshots.list(caller, pager) }),
-    async restoreSnapshot(caller, { body, idempotency, setHeader }) {
-      const { volumeText, operationId: id } = await snapshots.restore(caller, body, idempotency);
-      nameOperation(setHeader, id);
-      return Buffer.from(`{"volume":${volumeText}}`);
-    },
-    async deleteSnapshot(caller, { body, idempotency, setHeader }) {
-      const { id, operationId: wished } = await snapshots.delete(caller, body, idempotency);
-      nameOperation(setHeader, wished);
-      return { id };
-    },
-    async deleteVolume(caller, { body, idempotency, setHeader }) {
-      const { id, operationId: wished } = await volumes.delete(caller, body, idempotency);
-      nameOperation(setHeader, wished);
-      return { id };
-    },
+    restoreSnapshot: (caller, { body, idempotency }) =>
+      snapshots.restore(caller, body, idempotency).then(startedVolume),
+    deleteSnapshot: (caller, { body, idempotency }) => snapshots.delete(caller, body, idempotency).then(started),
+    deleteVolume: (caller, { body, idempotency }) => volumes.delete(caller, body, idempotency).then(started),
 
     async listFiles(caller, { body: { after = null, ...asked } }) {
       const { entries, next } = await files.list(caller, { ...asked, after });
@@ -226,16 +202,8 @@ export function makeHandlers({
       return { images: listed.images, pager: { ...pager, totalEntries: listed.totalEntries } };
     },
     createImage: (caller, { body, idempotency }) => images.create(caller, body, idempotency),
-    async saveImage(caller, { body, idempotency, setHeader }) {
-      const { imageId, operationId: id } = await images.save(caller, body, idempotency);
-      nameOperation(setHeader, id);
-      return { imageId };
-    },
-    async deleteImage(caller, { body, idempotency, setHeader }) {
-      const { imageId, operationId: id } = await images.delete(caller, body, idempotency);
-      nameOperation(setHeader, id);
-      return { imageId };
-    },
+    saveImage: (caller, { body, idempotency }) => images.save(caller, body, idempotency).then(started),
+    deleteImage: (caller, { body, idempotency }) => images.delete(caller, body, idempotency).then(started),
     createRegistry: (caller, { body, idempotency }) => registries.create(caller, body, idempotency),
     listRegistries: (caller) => registries.list(caller),
     async deleteRegistry(caller, { body, idempotency }) {

@@ -8,22 +8,14 @@
  */
 import { pipeline } from 'node:stream/promises';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import {
-  LOG_END_EVENT,
-  LOG_GAP_EVENT,
-  LOG_LINE_EVENT,
-  LOG_STATUS_EVENT,
-  LOG_TEXT_TYPE,
-  LOGS_PATH,
-  logStreamRequest,
-} from '../../contract/log.ts';
-import { BASE_PATH } from '../../contract/routes.ts';
+import { LOG_END_EVENT, LOG_GAP_EVENT, LOG_LINE_EVENT, LOG_STATUS_EVENT, LOG_TEXT_TYPE } from '../../contract/log.ts';
+import { BASE_PATH, routes } from '../../contract/routes.ts';
 import type { Caller, FollowedLog, Logs, LogRequest, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { clientLeft } from './client-left.ts';
-import { fromOf, publicLine } from './log-answers.ts';
-import { queryOf } from './query.ts';
+import { fromOf, publicLine } from './presenters.ts';
+import { clientLeft, queryOf } from './request-headers.ts';
 import type { StreamScope, Streams, StreamWriter } from './server-sent.ts';
+import type { Authorize } from './mount.ts';
 import { makeValidate } from './validate.ts';
 
 /** Lines wait so long for others that come with them, and never for more than this. */
@@ -34,17 +26,16 @@ const DEFAULT_STALLED_MS = 60_000;
 export interface LogStreamDeps {
   logs: Logs;
   streams: Streams;
-  /** Throws or passes, as for every route that needs a login. */
-  authorize: (request: FastifyRequest) => Promise<Caller>;
+  authorize: Authorize;
   log: Pick<Log, 'warn'>;
   /** How long a download may wait for its client. */
   stalledMs?: number | undefined;
 }
 
-const validate = makeValidate(logStreamRequest);
+const validate = makeValidate(routes.followLogs.query);
 
 export function mountLogStream(app: FastifyInstance, deps: LogStreamDeps): void {
-  app.get(BASE_PATH + LOGS_PATH, {
+  app.get(BASE_PATH + routes.followLogs.path, {
     exposeHeadRoute: false,
     config: { style: { errors: 'problem', withCode: true } },
     async handler(request, reply) {
@@ -62,7 +53,7 @@ export function mountLogStream(app: FastifyInstance, deps: LogStreamDeps): void 
 
 /** A stream that is resumed goes on where it was, whatever it began with. */
 function parseQuery(request: FastifyRequest): object {
-  const asked = queryOf(request, logStreamRequest);
+  const asked = queryOf(request, routes.followLogs.query);
   const last = request.headers['last-event-id'];
   if (last === undefined || last === '') return asked;
   return { ...asked, after: last, tail: undefined, sinceUnixMs: undefined };

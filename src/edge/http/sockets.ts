@@ -13,17 +13,21 @@ import { Socket } from 'node:net';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { WebSocketServer, type WebSocket } from 'ws';
 import type { z } from 'zod';
-import { closeCodes, EXEC_PATH, MAX_MESSAGE_BYTES, TERMINAL_PATH } from '../../contract/exec.ts';
-import { BASE_PATH } from '../../contract/routes.ts';
+import { closeCodes, MAX_MESSAGE_BYTES } from '../../contract/exec.ts';
+import { BASE_PATH, routeNames, routeOf } from '../../contract/routes.ts';
+import type { SocketRoute } from '../../contract/route.ts';
 import type { Caller } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Line, LineDeps } from '../socket/socket-connection.ts';
 import type { LoginWatch } from './login-watch.ts';
-import { queryOf } from './query.ts';
+import type { Authorize } from './mount.ts';
+import { queryOf } from './request-headers.ts';
 import { pathOf } from './refusal-reply.ts';
 import { makeValidate } from './validate.ts';
 
-const PATHS: ReadonlySet<string> = new Set([BASE_PATH + EXEC_PATH, BASE_PATH + TERMINAL_PATH]);
+const PATHS: ReadonlySet<string> = new Set(
+  routeNames.map(routeOf).flatMap(({ kind, path }) => (kind === 'socket' ? [BASE_PATH + path] : [])),
+);
 const TOKEN = /^[!#$%&'*+.^_`|~\w-]+$/;
 const KEY = /^[+/0-9A-Za-z]{22}==$/;
 /** For whoever is open when the server stops to answer the close. */
@@ -39,8 +43,7 @@ export const isSocketRequest = ({ method, url = '', headers }: IncomingMessage):
 
 export interface SocketDeps {
   logins: LoginWatch;
-  /** Throws or passes, as for every route that needs a login. */
-  authorize: (request: FastifyRequest) => Promise<Caller>;
+  authorize: Authorize;
   beatMs?: number | undefined;
 }
 
@@ -51,17 +54,15 @@ export interface OpenedSocket {
   abandon(): void;
 }
 
-export interface SocketRoute<Query> {
-  path: string;
-  protocol: string;
-  query: z.ZodType<Query>;
+export interface SocketHandler<Query> {
+  route: Pick<SocketRoute<z.ZodType<Query>>, 'path' | 'protocol' | 'query'>;
   /** Throws what would refuse it first; nothing is begun. */
   check(caller: Caller, query: Query): Promise<void>;
   /** Throws a refusal. `gone`: nobody waits for it any more. */
   open(caller: Caller, query: Query, gone: AbortSignal): Promise<OpenedSocket>;
 }
 
-export type MountSocket = <Query>(route: SocketRoute<Query>) => void;
+export type MountSocket = <Query>(handler: SocketHandler<Query>) => void;
 
 export function mountSockets(app: FastifyInstance, deps: SocketDeps): MountSocket {
   const upgrades = new WeakMap<IncomingMessage, { socket: Socket; head: Buffer }>();
@@ -99,7 +100,7 @@ export function mountSockets(app: FastifyInstance, deps: SocketDeps): MountSocke
     for (const socket of open.keys()) socket.terminate();
   });
 
-  return (route) => {
+  return ({ route, ...handler }) => {
     const validate = makeValidate(route.query);
     protocols.add(route.protocol);
     app.get(BASE_PATH + route.path, {
@@ -111,7 +112,7 @@ export function mountSockets(app: FastifyInstance, deps: SocketDeps): MountSocke
         const upgrade = upgrades.get(request.raw);
         if (upgrade === undefined) {
           // A browser does not tell why a WebSocket was refused: who asks again without one is told.
-          await route.check(caller, query);
+          await handler.check(caller, query);
           throw new Refusal('field_value', `this is a WebSocket: ${HOW(route.protocol)}`);
         }
         checkHandshake(request, route.protocol);
@@ -124,7 +125,7 @@ export function mountSockets(app: FastifyInstance, deps: SocketDeps): MountSocke
           if (line) line.close(closeCodes.loginEnded, why);
           else gone.abort(new Refusal('not_logged_in', why));
         });
-        const begun = await route.open(caller, query, gone.signal).catch((error: unknown) => {
+        const begun = await handler.open(caller, query, gone.signal).catch((error: unknown) => {
           unwatch();
           gone.signal.throwIfAborted();
           throw error;

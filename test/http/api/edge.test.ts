@@ -45,10 +45,14 @@ describe('routes and methods', () => {
   test('a path with another method is a 405 that says which it takes', async () => {
     const api = await start();
     for (const name of routeNames) {
-      const { method, path } = routes[name];
-      // At these paths logs are followed and the streams of a command opened, by GET.
-      const takes = name === 'logs' || name === 'exec' ? 'GET, POST' : method;
-      const other = takes !== method ? 'PUT' : method === 'GET' ? 'POST' : 'GET';
+      const path = routes[name].path.replace('{id}', 'v').replace('{path}', 'a/b');
+      const methods = routeNames
+        .filter((one) => routes[one].path === routes[name].path)
+        .map((one) => routes[one].method);
+      const takes = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE']
+        .filter((one) => methods.some((method) => method === one))
+        .join(', ');
+      const other = methods.some((method) => method === 'PUT') ? 'PATCH' : 'PUT';
       const reply = await api.send(BASE_PATH + path, { method: other });
       expect(reply.status, name).toBe(405);
       expect(reply.headers['allow']).toBe(takes);

@@ -3,7 +3,8 @@ import type { IncomingMessage } from 'node:http';
 import { onTestFinished } from 'vitest';
 import WebSocket from 'ws';
 import { makeClient, type Client } from '../../../src/contract/client.ts';
-import { EXEC_PATH, EXEC_PROTOCOL, TERMINAL_PATH, TERMINAL_PROTOCOL } from '../../../src/contract/exec.ts';
+import { EXEC_PROTOCOL, TERMINAL_PROTOCOL } from '../../../src/contract/exec.ts';
+import { routes } from '../../../src/contract/routes.ts';
 import type { ApiOptions } from '../../../src/edge/http/api.ts';
 import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 import { openTempStore } from '../../fixtures/store.ts';
@@ -134,7 +135,7 @@ export async function openExec(
   query: Record<string, string | number | boolean | readonly string[]>,
   { token, headers, protocol = EXEC_PROTOCOL }: Asking,
 ): Promise<ExecSocket> {
-  const path = `/api${EXEC_PATH}?${queryOf(query)}`;
+  const path = `/api${routes.openExec.path}?${queryOf(query)}`;
   return openSocket(port, path, { protocol, headers: headers ?? bearer(token ?? '') }, readExec);
 }
 
@@ -169,7 +170,7 @@ export async function openTerminal(
   query: Record<string, string | number>,
   { token, headers, protocol = TERMINAL_PROTOCOL }: Asking,
 ): Promise<TerminalSocket> {
-  const path = `/api${TERMINAL_PATH}?${queryOf(query)}`;
+  const path = `/api${routes.openTerminal.path}?${queryOf(query)}`;
   return openSocket(port, path, { protocol, headers: headers ?? bearer(token ?? '') }, readTerminal);
 }
 

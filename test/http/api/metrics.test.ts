@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { metricsAnswer } from '../../../src/edge/http/metrics-answer.ts';
+import { metricsAnswer } from '../../../src/edge/http/presenters.ts';
 import { metricsAnswer as answerSchema } from '../../../src/contract/metrics.ts';
 import type { InstanceMetrics } from '../../../src/control/inside/metrics/metrics.ts';
 import { startApi, wish, type Account, type TestApi } from './harness.ts';

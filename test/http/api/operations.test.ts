@@ -1,7 +1,7 @@
 /** Operations over HTTP: the header that names them, the routes that tell of them, and the bodies that stay as they were. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { OPERATION_HEADER } from '../../../src/contract/operation.ts';
-import { routeNames, routes } from '../../../src/contract/routes.ts';
+import { jsonRouteNames, routes } from '../../../src/contract/routes.ts';
 import { startApi, wish, type Account, type Reply, type TestApi } from './harness.ts';
 import { ids } from './wire-control.ts';
 
@@ -125,9 +125,9 @@ describe('bad questions', () => {
   });
 });
 
-test('every route that says it names an operation takes a key, so that a second try names the same', () => {
-  const wishes = routeNames.filter((name) => routes[name].operation);
-  expect(wishes).toEqual(
+test('every route that starts an operation accepts an idempotency key', () => {
+  const operationRoutes = jsonRouteNames.filter((name) => routes[name].operation);
+  expect(operationRoutes).toEqual(
     expect.arrayContaining([
       'launch',
       'stop',
@@ -141,5 +141,5 @@ test('every route that says it names an operation takes a key, so that a second 
       'deleteImage',
     ]),
   );
-  expect(wishes.filter((name) => !routes[name].idempotent)).toEqual([]);
+  expect(operationRoutes.filter((name) => !routes[name].idempotent)).toEqual([]);
 });

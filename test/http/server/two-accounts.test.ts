@@ -5,7 +5,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import WebSocket from 'ws';
-import { BASE_PATH, routeNames, routes, type RouteName } from '../../../src/contract/routes.ts';
+import type { JsonRoute, Route } from '../../../src/contract/route.ts';
+import { BASE_PATH, routeNames, routeOf, routes, type RouteName } from '../../../src/contract/routes.ts';
 import { fileUrl } from '../../../src/contract/file.ts';
 import { exchange, M as OTHER, plain, upgrade, DOMAIN } from '../gateway/doors.ts';
 import { hosts, spellings } from '../gateway/spellings.ts';
@@ -190,21 +191,37 @@ const bodyOf = (ids: Record<string, string | undefined>): object => ({
 });
 
 const idsOf = (name: RouteName): string[] => {
-  const { body } = routes[name];
-  const shape: unknown = 'shape' in body ? body.shape : {};
-  return Object.keys(shape ?? {}).filter((field) => /^id$|Id$/.test(field) && field !== 'instanceTypeId');
+  const route = routeOf(name);
+  const schema = route.kind === 'json' ? route.body : route.query;
+  const shape: unknown = 'shape' in schema ? schema.shape : {};
+  const inPath = route.path.includes('{id}') ? ['id'] : [];
+  return [
+    ...Object.keys(shape ?? {}).filter((field) => /^id$|Id$/.test(field) && field !== 'instanceTypeId'),
+    ...inPath,
+  ];
 };
+
+/** Path and query of a stream, with the values that a JSON route has in its body. */
+function streamTarget(route: Exclude<Route, JsonRoute>, values: Record<string, unknown>): string {
+  const shape: unknown = 'shape' in route.query ? route.query.shape : {};
+  const query = new URLSearchParams();
+  for (const field of Object.keys(shape ?? {}))
+    if (/Id$|^command$|^terminal$|^source$/.test(field)) query.set(field, String(values[field]));
+  return `${route.path.replace('{id}', String(values['id'])).replace('{path}', 'a')}?${query}`;
+}
 
 test('the API: every route that takes an id answers Mallory for Alice’s as for one that never was', async () => {
   const nobody = never();
   const nobodys = Object.fromEntries(Object.keys(hers).map((field) => [field, randomUUID()]));
   Object.assign(nobodys, { instanceId: nobody, operationId: `${nobody}.1` });
   const ask = async (name: RouteName, body: object, token: string): Promise<string> => {
-    const { method, path } = routes[name];
-    const answer = await fetch(`${server.apiUrl}${BASE_PATH}${path}`, {
-      method,
-      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
-      body: JSON.stringify(body),
+    const route = routeOf(name);
+    const isJson = route.kind === 'json';
+    const target = isJson ? route.path : streamTarget(route, { ...body });
+    const answer = await fetch(`${server.apiUrl}${BASE_PATH}${target}`, {
+      method: route.method,
+      headers: { authorization: `Bearer ${token}`, ...(isJson ? { 'content-type': 'application/json' } : {}) },
+      ...(isJson ? { body: JSON.stringify(body) } : {}),
     });
     return `${answer.status} ${await answer.text()}`;
   };

@@ -1,15 +1,18 @@
 /** The API document is the committed one, is whole, and says of each route what the table says. */
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
-import { EVENTS_PATH } from '../../../src/contract/events.ts';
-import { EVENT_STREAM_TYPE } from '../../../src/contract/server-sent.ts';
-import { LOGS_PATH } from '../../../src/contract/log.ts';
-import { FILE_METHODS, FILE_PATH } from '../../../src/contract/file.ts';
+import { exampleOf } from '../../../src/contract/examples.ts';
 import { openapiDocument } from '../../../src/contract/openapi.ts';
 import type { Json } from '../../../src/contract/openapi.ts';
 import { OPERATION_HEADER } from '../../../src/contract/operation.ts';
-import { EXEC_PATH, TERMINAL_PATH } from '../../../src/contract/exec.ts';
-import { routeNames, routes } from '../../../src/contract/routes.ts';
+import {
+  jsonRouteNames,
+  jsonRouteOf,
+  routeNames,
+  routeOf,
+  routes,
+  type RouteName,
+} from '../../../src/contract/routes.ts';
 import { errorKinds } from '../../../src/edge/http/status.ts';
 import { openapiFile, openapiText } from '../../../src/main/write-openapi.ts';
 
@@ -21,64 +24,140 @@ const at = (value: Json | undefined, ...path: string[]): Json | undefined =>
     value,
   );
 
+const asObject = (value: Json | undefined): { [name: string]: Json } =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) ? value : {};
+
+const operationOf = (name: RouteName): Json | undefined => {
+  const { path, method } = routeOf(name);
+  return at(document, 'paths', path, method.toLowerCase());
+};
+
 test('docs/openapi.json is the document of the present table (npm run openapi writes it)', async () => {
   expect(await readFile(openapiFile, 'utf8')).toBe(await openapiText());
 });
 
 test('every route is in the document once, by its method, with its summary and an answer', () => {
-  const seen: string[] = [];
+  const documented = Object.entries(asObject(at(document, 'paths'))).flatMap(([path, methods]) =>
+    Object.keys(asObject(methods)).map((method) => `${method.toUpperCase()} ${path}`),
+  );
+  const inTable = routeNames.map(routeOf).map(({ method, path }) => `${method} ${path}`);
+  expect(documented.toSorted()).toEqual(inTable.toSorted());
   for (const name of routeNames) {
-    const { path, method, summary, who } = routes[name];
-    const operation = at(document, 'paths', path, method.toLowerCase());
+    const route = routeOf(name);
+    const operation = operationOf(name);
     expect(at(operation, 'operationId')).toBe(name);
-    expect(at(operation, 'summary')).toBe(summary);
+    expect(at(operation, 'summary')).toBe(route.summary);
+    for (const status of ['401', '405', '408', '431'])
+      expect(at(operation, 'responses', status), `${name} ${status}`).toBeTypeOf('object');
+    if (route.who === 'anyone') expect(at(operation, 'security')).toEqual([]);
+    if (route.kind !== 'json') {
+      for (const { status, description } of route.successes)
+        expect(at(operation, 'responses', String(status), 'description')).toBe(description);
+      continue;
+    }
     expect(at(operation, 'responses', '200', 'content', 'application/json', 'schema')).toBeTypeOf('object');
-    expect(at(operation, 'responses', '401')).toBeTypeOf('object');
-    expect(at(operation, 'requestBody') !== undefined).toBe(method === 'POST');
-    if (who === 'anyone') expect(at(operation, 'security')).toEqual([]);
-    seen.push(path);
+    expect(at(operation, 'requestBody') !== undefined).toBe(route.method === 'POST');
+    expect(at(operation, 'responses', '413') !== undefined).toBe(route.method === 'POST');
   }
-  // The stream that no answer ends is outside of the table.
-  expect(at(document, 'paths', EVENTS_PATH, 'get', 'responses', '200', 'content')).toHaveProperty(EVENT_STREAM_TYPE);
-  expect(at(document, 'paths', LOGS_PATH, 'get', 'responses', '200', 'content')).toHaveProperty(EVENT_STREAM_TYPE);
-  seen.push(EVENTS_PATH);
-  // So are the bytes of files, which are no JSON.
-  for (const method of FILE_METHODS)
-    expect(at(document, 'paths', FILE_PATH, method.toLowerCase(), 'responses', '401')).toBeTypeOf('object');
-  seen.push(FILE_PATH);
-  // And WebSockets.
-  for (const path of [EXEC_PATH, TERMINAL_PATH])
-    expect(at(document, 'paths', path, 'get', 'responses', '101', 'description')).toBeTypeOf('string');
-  seen.push(TERMINAL_PATH);
-  expect(Object.keys(at(document, 'paths') ?? {}).toSorted()).toEqual(seen.toSorted());
 });
 
 test('an answer that names its operation says so, and no other does', () => {
+  for (const name of jsonRouteNames) {
+    const headers = at(operationOf(name), 'responses', '200', 'headers');
+    expect([name, at(headers, OPERATION_HEADER) !== undefined]).toEqual([name, routes[name].operation]);
+  }
+});
+
+/** Every object of the document with its path. */
+function* objectsOf(value: Json, path: string[] = []): Generator<{ path: string[]; object: { [name: string]: Json } }> {
+  if (Array.isArray(value)) {
+    for (const [index, item] of value.entries()) yield* objectsOf(item, [...path, String(index)]);
+  } else if (typeof value === 'object' && value !== null) {
+    if (path.at(-1) !== 'example') yield { path, object: value };
+    for (const [name, member] of Object.entries(value))
+      if (name !== 'example') yield* objectsOf(member, [...path, name]);
+  }
+}
+
+test('every text field of a request has a bound', () => {
+  const isRequest = (path: string[]): boolean => {
+    const [top, kind, name = ''] = path;
+    if (top === 'components') return kind === 'schemas' && requestComponents.has(name);
+    return path.includes('parameters') && path.includes('schema');
+  };
+  const requestComponents = new Set(
+    jsonRouteNames.flatMap((name) => [...componentsOf(at(operationOf(name), 'requestBody') ?? null)]),
+  );
+  const unbounded = [...objectsOf(document)].filter(
+    ({ path, object }) =>
+      isRequest(path) &&
+      object['type'] === 'string' &&
+      !['maxLength', 'pattern', 'enum', 'const'].some((bound) => bound in object),
+  );
+  expect(unbounded.map(({ path }) => path.join('.'))).toEqual([]);
+  expect(requestComponents.size).toBeGreaterThan(30);
+});
+
+/** Names of the components that a part of the document refers to, at any depth. */
+function componentsOf(part: Json, found = new Set<string>()): Set<string> {
+  for (const { object } of objectsOf(part)) {
+    const name = /^#\/components\/schemas\/(.+)$/.exec(String(object['$ref'] ?? ''))?.[1];
+    if (name === undefined || found.has(name)) continue;
+    found.add(name);
+    componentsOf(at(document, 'components', 'schemas', name) ?? null, found);
+  }
+  return found;
+}
+
+test('every property and parameter has a description, and every secret its format', () => {
+  const bare = [...objectsOf(document)].flatMap(({ path, object }) => {
+    const properties = at(object, 'properties');
+    const isSchema = object['type'] === 'object' && properties !== undefined;
+    const fields = isSchema ? Object.entries(asObject(properties)) : [];
+    const isParameter = 'in' in object && path.includes('parameters');
+    return [
+      ...fields.filter(([, field]) => !at(field, 'description')).map(([name]) => [...path, name].join('.')),
+      ...(isParameter && !object['description'] ? [path.join('.')] : []),
+    ];
+  });
+  expect(bare).toEqual([]);
+  const secrets = [...objectsOf(document)].filter(
+    ({ path, object }) => /password$|^secret$/i.test(path.at(-1) ?? '') && object['type'] === 'string',
+  );
+  expect(secrets.length).toBeGreaterThan(4);
+  for (const { path, object } of secrets) expect(object['format'], path.join('.')).toBe('password');
+});
+
+test('every operation has a tag that the document describes, and an example', () => {
+  const described = Array.isArray(document['tags']) ? document['tags'].map((tag) => at(tag, 'name')) : [];
   for (const name of routeNames) {
-    const { path, method, operation } = routes[name];
-    const headers = at(document, 'paths', path, method.toLowerCase(), 'responses', '200', 'headers');
-    expect([name, at(headers, OPERATION_HEADER) !== undefined]).toEqual([name, operation]);
+    const operation = operationOf(name);
+    const tagged = at(operation, 'tags');
+    expect(Array.isArray(tagged) && tagged.length === 1 && described.includes(tagged[0]), name).toBe(true);
+    const hasExample = JSON.stringify(operation).includes('"example":');
+    // The stream of events has optional parameters only.
+    expect([name, hasExample]).toEqual([name, name !== 'events']);
+  }
+});
+
+test('every example is what its schema accepts', () => {
+  for (const name of jsonRouteNames) {
+    const route = jsonRouteOf(name);
+    const { success: isRequest, error } = route.body.safeParse(exampleOf(route.body));
+    expect([name, isRequest, error?.issues]).toEqual([name, true, undefined]);
+    const answer = route.answer.safeParse(exampleOf(route.answer));
+    expect([name, answer.success, answer.error?.issues]).toEqual([name, true, undefined]);
   }
 });
 
 test('every reference in the document leads to something in it, and every component is referred to', () => {
-  const asked = new Set<string>();
-  const walk = (value: Json): void => {
-    if (Array.isArray(value)) for (const item of value) walk(item);
-    else if (typeof value === 'object' && value !== null) {
-      for (const [name, member] of Object.entries(value)) {
-        if (name === '$ref' && typeof member === 'string') asked.add(member);
-        else walk(member);
-      }
-    }
-  };
-  walk(document);
-  for (const reference of asked) {
+  const references = new Set([...objectsOf(document)].flatMap(({ object: { $ref } }) => ($ref ? [String($ref)] : [])));
+  for (const reference of references) {
     expect(at(document, ...reference.replace(/^#\//, '').split('/')), reference).toBeTypeOf('object');
   }
   for (const kind of ['schemas', 'responses', 'headers', 'parameters']) {
     for (const name of Object.keys(at(document, 'components', kind) ?? {})) {
-      expect([...asked], `${kind}/${name} is used by nothing`).toContain(`#/components/${kind}/${name}`);
+      expect([...references], `${kind}/${name} is used by nothing`).toContain(`#/components/${kind}/${name}`);
     }
   }
 });
@@ -95,8 +174,10 @@ test('the document says what the interface fixes: required fields, defaults, clo
     'instanceConfiguration',
     'nodePorts',
   ]);
-  expect(at(launch, 'properties', 'isSpotInstance', 'default')).toBe(false);
-  expect(at(launch, 'properties', 'billing', 'properties', 'chargeMode', 'enum')).toEqual([
+  expect(at(launch, 'properties', 'isSpotInstance', 'description')).toMatch(/Default: false$/);
+  expect(at(launch, 'properties', 'nodePorts', 'uniqueItems')).toBe(true);
+  const billing = at(document, 'components', 'schemas', 'BillingRequest');
+  expect(at(billing, 'properties', 'chargeMode', 'enum')).toEqual([
     'tidePerHour',
     'perHour',
     'perDay',

@@ -1,0 +1,141 @@
+/** Mounts the JSON routes of the table, with authorization, validation and idempotency. */
+import type { ServerResponse } from 'node:http';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { OPERATION_HEADER } from '../../contract/operation.ts';
+import { BASE_PATH, jsonRouteNames, jsonRouteOf, routes } from '../../contract/routes.ts';
+import type { JsonRouteName, OpenRouteName } from '../../contract/routes.ts';
+import type { Who } from '../../contract/route.ts';
+import { WAIT_HEADER } from '../../contract/wait.ts';
+import type { Access, Caller } from '../../control/index.ts';
+import type { Log } from '../../control/index.ts';
+import { ADMIN_ROLE } from '../../domain/roles.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import { checkBodyHeaders, parseBody } from './body.ts';
+import { presentedCredential } from './credentials.ts';
+import { refuseCrossSite } from './cross-site.ts';
+import { Started } from './handlers.ts';
+import type { ClosedRouteName, HandlerInput, Handlers } from './handlers.ts';
+import { JSON_TYPE } from './refusal-reply.ts';
+import { idempotencyOf, waitMsOf } from './request-headers.ts';
+import { makeValidate } from './validate.ts';
+
+/** Authenticates the caller and checks the role. */
+export type Authorize = (request: FastifyRequest, who?: Exclude<Who, 'anyone'>) => Promise<Caller>;
+
+export function makeAuthorize(access: Pick<Access, 'authenticate'>, ownOrigins: ReadonlySet<string>): Authorize {
+  // Not async: a credential that is missing or foreign throws before a promise is made.
+  return (request, who = 'account') => {
+    const { credential, byCookie } = presentedCredential(request.headers);
+    if (byCookie) refuseCrossSite(request.headers, ownOrigins);
+    const authenticated = access.authenticate(credential);
+    return who === 'admin' ? authenticated.then(requireAdmin) : authenticated;
+  };
+}
+
+export interface MountDeps {
+  handlers: Handlers;
+  authorize: Authorize;
+  ownOrigins: ReadonlySet<string>;
+  log: Pick<Log, 'warn'>;
+  /** Slower requests are logged. */
+  slowMs: number;
+}
+
+export function mountJsonRoutes(app: FastifyInstance, deps: MountDeps): void {
+  const { open, closed } = deps.handlers;
+  const mountOpen = <Name extends OpenRouteName>(name: Name): void =>
+    mount(app, deps, name, (_request, input) => open[name](input));
+  const mountClosed = <Name extends ClosedRouteName>(name: Name): void =>
+    mount(app, deps, name, ({ caller }, input) => {
+      if (!caller) throw new Error(`route ${name} was reached without a caller`);
+      return closed[name](caller, input);
+    });
+  for (const name of jsonRouteNames) {
+    if (isOpen(name)) mountOpen(name);
+    else mountClosed(name);
+  }
+}
+
+function mount<Name extends JsonRouteName>(
+  app: FastifyInstance,
+  { authorize, ownOrigins, log, slowMs }: MountDeps,
+  name: Name,
+  run: (request: FastifyRequest, input: HandlerInput<Name>) => Promise<unknown>,
+): void {
+  const route = jsonRouteOf(name);
+  const { who } = route;
+  const validate = makeValidate(route.body);
+  app.route({
+    method: route.method,
+    url: BASE_PATH + route.path,
+    config: { style: { errors: route.errors, withCode: who !== 'anyone' } },
+    onRequest(request, _reply, done) {
+      try {
+        // Login sets the cookie: a foreign page must not log a browser in to another account.
+        if (who === 'anyone') {
+          refuseCrossSite(request.headers, ownOrigins);
+          done();
+          return;
+        }
+        authorize(request, who).then((caller) => {
+          request.caller = caller;
+          done();
+        }, done);
+      } catch (error) {
+        done(error instanceof Error ? error : new Error('refused with no error', { cause: error }));
+      }
+    },
+    async handler(request, reply) {
+      const startedMs = performance.now();
+      const body = validate(jsonOf(request));
+      const idempotency = route.idempotent ? idempotencyOf(request.headers['idempotency-key'], route.path, body) : null;
+      const result = await run(request, {
+        body,
+        idempotency,
+        waitMs: route.waits ? waitMsOf(request.headers[WAIT_HEADER.toLowerCase()]) : null,
+        from: request.ip,
+        clientGone: () => clientGoneSignal(reply.raw),
+        setHeader: (key, value) => void reply.header(key, value),
+      });
+      if (result instanceof Started && result.operationId !== undefined)
+        reply.header(OPERATION_HEADER, result.operationId);
+      const answer: unknown = result instanceof Started ? result.answer : result;
+      setCommonHeaders(request, reply, JSON_TYPE);
+      const tookMs = performance.now() - startedMs;
+      if (tookMs > slowMs) log.warn({ requestId: request.id, route: name, tookMs: Math.round(tookMs) }, 'slow request');
+      return Buffer.isBuffer(answer) ? answer : JSON.stringify(answer);
+    },
+  });
+}
+
+/** Undefined without a body, and on GET, whose body is ignored. */
+function jsonOf({ headers, body }: FastifyRequest): unknown {
+  if (!Buffer.isBuffer(body)) return undefined;
+  checkBodyHeaders(headers);
+  return parseBody(body);
+}
+
+/** Aborts when the client disconnects before the answer. */
+function clientGoneSignal(response: ServerResponse): AbortSignal {
+  const gone = new AbortController();
+  const leave = (): void => {
+    if (!response.writableFinished) gone.abort(new Refusal('unavailable', 'the caller has left'));
+  };
+  if (response.destroyed) leave();
+  else response.once('close', leave);
+  return gone.signal;
+}
+
+const isOpen = (name: JsonRouteName): name is OpenRouteName => routes[name].who === 'anyone';
+
+function requireAdmin(caller: Caller): Caller {
+  if (caller.roles.includes(ADMIN_ROLE)) return caller;
+  throw new Refusal('forbidden', `only accounts of the group "${ADMIN_ROLE}" may do this; you are ${caller.username}`);
+}
+
+export const setCommonHeaders = (request: FastifyRequest, reply: FastifyReply, contentType: string): FastifyReply =>
+  reply
+    .header('content-type', contentType)
+    .header('cache-control', 'no-store')
+    .header('x-content-type-options', 'nosniff')
+    .header('x-request-id', request.id);

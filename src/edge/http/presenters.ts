@@ -1,0 +1,194 @@
+/** Converts between the routes' bodies and control's types: stop policy, commands, logs, metrics, links. */
+import { MAX_OUTPUT_BYTES } from '../../contract/exec.ts';
+import type { LogLine } from '../../contract/log.ts';
+import type { AnswerOf, BodyOf } from '../../contract/routes.ts';
+import {
+  type Commands,
+  type IdleStatus,
+  type InstanceMetrics,
+  type InstanceStopPolicy,
+  type LogPage,
+  type LogRequest,
+  type ShareInfo,
+  type Terminals,
+} from '../../control/index.ts';
+import { idlePolicy } from '../../domain/idle.ts';
+import {
+  type FigureName,
+  type GpuFigureName,
+  type MetricsValues,
+  figureNames,
+  gpuFigureNames,
+} from '../../domain/metrics.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import { type StopPolicyRequest } from '../../domain/stop-policy.ts';
+
+const MINUTE_MS = 60_000;
+const UNLESS =
+  'it is used again, or /instance/keepalive is called, or its idle stop is taken off (/instance/ends, idleStop: null)';
+
+export function stopPolicyOf({
+  stopAtUnixMs,
+  maxRunMinutes,
+  idleStop,
+}: Omit<BodyOf<'ends'>, 'instanceId'>): StopPolicyRequest {
+  const { afterMinutes = 0, ...rules } = idleStop ?? {};
+  const given = Object.fromEntries(Object.entries(rules).filter(([, value]) => value !== undefined));
+  return {
+    stopAtMs: stopAtUnixMs,
+    maxRunMs: typeof maxRunMinutes === 'number' ? maxRunMinutes * MINUTE_MS : maxRunMinutes,
+    idle: idleStop && idlePolicy(afterMinutes * MINUTE_MS, given),
+  };
+}
+
+export const endsAnswer = ({ instanceId, stopAtMs, maxRunMs, idle, ...at }: InstanceStopPolicy): AnswerOf<'ends'> => ({
+  instanceId,
+  stopAtUnixMs: stopAtMs,
+  maxRunMinutes: maxRunMs === null ? null : maxRunMs / MINUTE_MS,
+  idleStop: idle && {
+    afterMinutes: idle.afterMs / MINUTE_MS,
+    ignore: idle.ignore,
+    cpuPercent: idle.cpuPercent,
+    gpuPercent: idle.gpuPercent,
+  },
+  keepAliveUntilUnixMs: at.keepAliveUntilMs,
+  endsAtUnixMs: at.endsAtMs,
+});
+
+export const activityAnswer = (
+  instanceId: string,
+  { state, because, idleSinceMs, willStopAtMs, lookedAtMs, signals }: IdleStatus,
+): AnswerOf<'activity'> => ({
+  instanceId,
+  state,
+  because,
+  idleSinceUnixMs: idleSinceMs,
+  willStopAtUnixMs: willStopAtMs,
+  unless: state === 'idle' ? UNLESS : '',
+  lookedAtUnixMs: lookedAtMs,
+  signals: signals.map(({ name, says, text, atMs }) => ({ name, says, text, readAtUnixMs: atMs === 0 ? null : atMs })),
+});
+
+export const shareAnswer = ({
+  createdAtMs,
+  expiresAtMs,
+  ...share
+}: ShareInfo): AnswerOf<'listShares'>['shares'][number] => ({
+  ...share,
+  createdAtUnixMs: createdAtMs,
+  expiresAtUnixMs: expiresAtMs,
+});
+
+type Run = Commands['run'];
+
+export function commandOf({ stdin, encoding, timeoutSeconds, ...command }: BodyOf<'exec'>): Parameters<Run>[1] {
+  return { ...command, stdin: bytesOf(stdin, encoding), limitMs: timeoutSeconds * 1_000, keptBytes: MAX_OUTPUT_BYTES };
+}
+
+function bytesOf(text: string, encoding: BodyOf<'exec'>['encoding']): Buffer {
+  const bytes = Buffer.from(text, encoding);
+  // Node skips invalid base64 and would return other bytes.
+  if (encoding === 'base64' && bytes.toString('base64') !== text)
+    throw new Refusal('field_value', 'field "stdin" must be base64 with its padding, as the field "encoding" says');
+  return bytes;
+}
+
+export function execAnswer(
+  { encoding }: Pick<BodyOf<'exec'>, 'encoding'>,
+  { exitCode, stdout, stderr, timedOut }: Awaited<ReturnType<Run>>,
+): AnswerOf<'exec'> {
+  return {
+    exitCode,
+    stdout: stdout.bytes.toString(encoding),
+    stderr: stderr.bytes.toString(encoding),
+    stdoutCut: stdout.cut,
+    stderrCut: stderr.cut,
+    timedOut,
+  };
+}
+
+type Listed = Awaited<ReturnType<Terminals['list']>>[number];
+
+export const listedTerminal = ({
+  name,
+  createdAtMs,
+  closesAtMs,
+  ...rest
+}: Listed): AnswerOf<'listTerminals'>['terminals'][number] => ({
+  terminal: name,
+  ...rest,
+  createdAtUnixMs: createdAtMs,
+  closesAtUnixMs: closesAtMs,
+});
+
+export const fromOf = (asked: {
+  after?: string | undefined;
+  tail?: number | undefined;
+  sinceUnixMs?: number | undefined;
+}): LogRequest['from'] => {
+  if (asked.after !== undefined) return { after: asked.after };
+  if (asked.tail !== undefined) return { tail: asked.tail };
+  return asked.sinceUnixMs === undefined ? { beginning: true } : { sinceMs: asked.sinceUnixMs };
+};
+
+export const publicLine = ({ atMs, text, cut }: LogPage['lines'][number]): LogLine => ({ atUnixMs: atMs, text, cut });
+
+type MetricsAnswer = AnswerOf<'metrics'>;
+
+const figure = (values: MetricsValues | undefined, at: number): number | null => {
+  const value = values?.[at] ?? Number.NaN;
+  return Number.isNaN(value) ? null : value;
+};
+
+export function metricsAnswer(instanceId: string, metrics: InstanceMetrics): MetricsAnswer {
+  const { fromMs, toMs, stepMs, steps, gpuCount } = metrics;
+  const seriesAt = (at: number) => ({
+    mean: steps.map((step) => figure(step?.mean, at)),
+    max: steps.map((step) => figure(step?.max, at)),
+  });
+  const gpu = (nth: number) => {
+    const first = figureNames.length + nth * gpuFigureNames.length;
+    return eachGpuFigure((name) => seriesAt(first + gpuFigureNames.indexOf(name)));
+  };
+  return {
+    instanceId,
+    fromUnixMs: fromMs,
+    toUnixMs: toMs,
+    stepSeconds: stepMs / 1000,
+    series: {
+      ...eachFigure((name) => seriesAt(figureNames.indexOf(name))),
+      gpus: Array.from({ length: gpuCount }, (_, nth) => gpu(nth)),
+    },
+    now: nowOf(metrics),
+  };
+}
+
+function nowOf({ now, cpuLimitMilli, gpuCount }: InstanceMetrics): MetricsAnswer['now'] {
+  if (now === null) return null;
+  const { memoryLimitBytes, processLimit, gpus } = now.usage;
+  return {
+    atUnixMs: now.atMs,
+    ...eachFigure((name) => figure(now.span.mean, figureNames.indexOf(name))),
+    cpuLimitMilli,
+    memoryLimitBytes,
+    processLimit,
+    gpus: gpuCount === 0 ? [] : gpus,
+  };
+}
+
+const eachFigure = <Of>(of: (name: FigureName) => Of): Record<FigureName, Of> => ({
+  cpuMilli: of('cpuMilli'),
+  memoryBytes: of('memoryBytes'),
+  receivedBytesPerSecond: of('receivedBytesPerSecond'),
+  sentBytesPerSecond: of('sentBytesPerSecond'),
+  readBytesPerSecond: of('readBytesPerSecond'),
+  writtenBytesPerSecond: of('writtenBytesPerSecond'),
+  processes: of('processes'),
+});
+
+const eachGpuFigure = <Of>(of: (name: GpuFigureName) => Of): Record<GpuFigureName, Of> => ({
+  busyPercent: of('busyPercent'),
+  memoryUsedBytes: of('memoryUsedBytes'),
+  powerMilliwatts: of('powerMilliwatts'),
+  temperatureCelsius: of('temperatureCelsius'),
+});

@@ -1,0 +1,85 @@
+/** Headers and query parameters of a request: id, idempotency key, wait for capacity. */
+import { createHash, randomBytes } from 'node:crypto';
+import type { FastifyRequest } from 'fastify';
+import type { z } from 'zod';
+import { DEFAULT_WAIT_S, MAX_WAIT_S, WAIT_HEADER } from '../../contract/wait.ts';
+import type { Idempotency } from '../../control/index.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import { shapeOf } from './schema-shape.ts';
+
+const LOGGABLE_ID = /^[A-Za-z0-9._~-]{1,100}$/;
+
+/** Ids of one process count up behind a random start: cheap, and unlike those of any other process. */
+export function makeRequestIds(): (header: string | string[] | undefined) => string {
+  const start = randomBytes(6).toString('hex');
+  let count = 0;
+  return (header) => {
+    if (typeof header === 'string' && LOGGABLE_ID.test(header)) return header;
+    count += 1;
+    return `${start}-${count.toString(36)}`;
+  };
+}
+
+const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
+
+export function idempotencyOf(header: string | string[] | undefined, route: string, body: unknown): Idempotency | null {
+  if (header === undefined) return null;
+  const key = String(header);
+  if (!IDEMPOTENCY_KEY.test(key)) {
+    throw new Refusal(
+      'field_value',
+      'the header "Idempotency-Key" must be 1 to 255 visible ASCII characters, for example a UUID',
+    );
+  }
+  return { key, route, bodyHash: createHash('sha256').update(canonicalJson(body)).digest('hex') };
+}
+
+/** JSON with the members of each object in the order of their names. The schema has bounded the depth. */
+export function canonicalJson(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null';
+  const members = Object.entries(value).filter(([, member]) => member !== undefined);
+  members.sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${members.map(([name, member]) => `${JSON.stringify(name)}:${canonicalJson(member)}`).join(',')}}`;
+}
+
+const SECONDS = /^[1-9][0-9]{0,6}$/;
+
+/** Null: the header is not there, and the request does not wait. */
+export function waitMsOf(header: string | string[] | undefined): number | null {
+  if (header === undefined) return null;
+  const text = String(header);
+  const seconds = text === 'true' ? DEFAULT_WAIT_S : SECONDS.test(text) ? Number(text) : Number.NaN;
+  if (seconds <= MAX_WAIT_S) return seconds * 1000;
+  throw new Refusal(
+    'field_value',
+    `the header "${WAIT_HEADER}" must be "true" (waits for at most ${DEFAULT_WAIT_S / 3_600} hours) or whole seconds from 1 to ${MAX_WAIT_S}`,
+  );
+}
+
+/** More digits than a whole number of JSON can have are left as they are, and refused. */
+const WHOLE_NUMBER = /^\d{1,16}$/;
+
+/** Of one parameter: undefined where it isn't given, a list where it is given twice. */
+export const parameterOf = ({ query }: FastifyRequest, name: string): unknown =>
+  typeof query === 'object' && query !== null && Object.hasOwn(query, name) ? Reflect.get(query, name) : undefined;
+
+/** What the schema has as a number, a boolean or a list is made so where it can be; names that it hasn't are left out. */
+export function queryOf(request: FastifyRequest, schema: z.ZodType): Record<string, unknown> {
+  const shape = shapeOf(schema);
+  if (shape.type !== 'object') throw new Error('the schema of a query has to be an object');
+  return Object.fromEntries(
+    shape.fields.map(({ name, shape: { type } }) => {
+      const value = parameterOf(request, name);
+      if (type === 'array' && typeof value === 'string') return [name, [value]];
+      if (type === 'number' && typeof value === 'string' && WHOLE_NUMBER.test(value)) return [name, Number(value)];
+      if (type === 'boolean' && (value === 'true' || value === 'false')) return [name, value === 'true'];
+      return [name, value];
+    }),
+  );
+}
+
+export const clientLeft = (error: unknown): boolean =>
+  error instanceof Error && 'code' in error && DISCONNECT_CODES.has(error.code);
+
+const DISCONNECT_CODES: ReadonlySet<unknown> = new Set(['ERR_STREAM_PREMATURE_CLOSE', 'ECONNRESET', 'EPIPE']);

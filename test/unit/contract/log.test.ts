@@ -1,0 +1,7 @@
+import { expect, test } from 'vitest';
+import { afterPatterns } from '../../../src/contract/log.ts';
+import { formatLogPosition } from '../../../src/domain/log-position.ts';
+
+test('the contract accepts the cursors that the domain writes', () => {
+  expect(afterPatterns.console.test(formatLogPosition({ atMs: 1_780_000_000_000, nth: 12 }))).toBe(true);
+});
