@@ -206,7 +206,7 @@ function streamTarget(route: Exclude<Route, JsonRoute>, values: Record<string, u
   const shape: unknown = 'shape' in route.query ? route.query.shape : {};
   const query = new URLSearchParams();
   for (const field of Object.keys(shape ?? {}))
-    if (/Id$|^command$|^terminal$|^source$/.test(field)) query.set(field, String(values[field]));
+    if (/Id$|^command$/.test(field)) query.set(field, String(values[field]));
   return `${route.path.replace('{id}', String(values['id'])).replace('{path}', 'a')}?${query}`;
 }
 
