@@ -1,4 +1,4 @@
-/** From the bytes of a request to the value they stand for. Whatever comes in, the answer is a value or a refusal, never a fault. */
+/** Parses a request body. Any input gives a value or a refusal, never a fault. */
 import { isUtf8 } from 'node:buffer';
 import { MAX_BODY_BYTES } from '../../contract/common.ts';
 import { Refusal } from '../../domain/refusal.ts';
@@ -11,7 +11,7 @@ const SEND_JSON = 'send a JSON object with the header "content-type: application
 export const bodyTooLarge = (): Refusal =>
   new Refusal('body_too_large', `the body is too large: at most ${MAX_BODY_BYTES} bytes (1 MiB) are read`);
 
-/** Any content type is read as JSON but those that say it is something else, which no browser form can pretend away. */
+/** Reads any content type as JSON, but refuses those of browser forms. */
 export function checkBodyHeaders(headers: { 'content-type'?: string; 'content-encoding'?: string }): void {
   const type = headers['content-type'];
   if (type !== undefined && FORM.test(type)) throw new Refusal('body_not_json', `the body is a form: ${SEND_JSON}`);
@@ -21,7 +21,7 @@ export function checkBodyHeaders(headers: { 'content-type'?: string; 'content-en
   }
 }
 
-/** `undefined` for an empty body: whether that will do is the route's to say. */
+/** Undefined for an empty body. */
 export function parseBody(bytes: Buffer): unknown {
   if (bytes.length === 0) return undefined;
   if (!isUtf8(bytes)) throw new Refusal('body_not_json', `the body is not UTF-8 text: ${SEND_JSON}`);
@@ -35,7 +35,7 @@ export function parseBody(bytes: Buffer): unknown {
   }
 }
 
-/** V8's own words quote the body, which may hold a password: only the place is taken from them. */
+/** V8's message quotes the body, which may hold a password: only its position is used. */
 function whereItBreaks(error: unknown): string {
   const position = error instanceof SyntaxError ? /at position (\d+)/.exec(error.message)?.[1] : undefined;
   return position === undefined

@@ -11,11 +11,11 @@ export const NOT_LOGGED_IN = 'you are not logged in or the login expired: log in
 
 export interface PresentedCredential {
   credential: Credential;
-  /** Cookies are sent by the browser, whoever made it send the request: these need the check of `cross-site.ts`. */
+  /** Browsers send cookies with any request: `cross-site.ts` must check its origin. */
   byCookie: boolean;
 }
 
-/** Throws `not_logged_in` when there is none, or none that could be meant. */
+/** Throws `not_logged_in` without a usable credential. */
 export function presentedCredential(headers: IncomingHttpHeaders): PresentedCredential {
   const { authorization } = headers;
   if (authorization !== undefined) {

@@ -1,14 +1,14 @@
 /**
- * Refuses what a page of another origin makes a logged-in browser send. SameSite=Lax stops other sites, but not another port of this
- * host, where the gateway shows what runs inside instances; the browser's `Origin` header tells them apart.
+ * Refuses requests that a page of another origin sends with a browser's login. SameSite=Lax stops
+ * other sites but not other ports of this host, where the gateway serves instances; `Origin` does.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { Refusal } from '../../domain/refusal.ts';
 
-/** Of requests without an Origin: other ports of this host are of the same site. */
+/** For requests without Origin; another port of this host is same-site. */
 const FOREIGN: ReadonlySet<unknown> = new Set(['cross-site', 'same-site']);
 
-/** `ownOrigins`: origins that reach this API under another name than the Host header says, e.g. behind a proxy. */
+/** `ownOrigins`: public origins behind a proxy that changes the Host header. */
 export function refuseCrossSite(headers: IncomingHttpHeaders, ownOrigins: ReadonlySet<string>): void {
   const { origin, host } = headers;
   if (origin === undefined ? !FOREIGN.has(headers['sec-fetch-site']) : ownOrigins.has(origin)) return;

@@ -1,10 +1,9 @@
 /**
- * # The live stream: `GET /api/events`
+ * # Event stream: `GET /api/events`
  *
- * Server-Sent Events of the caller's account (`server-sent.ts`), outside of the table of routes because no answer ends it. The stream
- * begins with `retry` and the number it begins after; then each event with its number as `id`, so that a browser's EventSource resumes
- * by itself: it sends the last one in `Last-Event-ID`. A program may send `?after=<number>` instead; the header, being later, decides.
- * What can't be told is an event `gap`, whose id is where it goes on. Control ends the streams when it stops.
+ * Begins with `retry` and the number of the last event; each event has its number as `id`.
+ * `Last-Event-ID` overrides `?after=`. A `gap` event names expired numbers; its id is the cursor
+ * after them.
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { GAP_EVENT } from '../../contract/events.ts';
@@ -16,7 +15,7 @@ import type { Streams } from './server-sent.ts';
 import type { Authorize } from './mount.ts';
 
 const SEQ = /^\d{1,15}$/;
-/** Whoever reads of one of these may have been ended by it; an answer that is a second old would not know. */
+/** These may end the reader's own login: a cached verdict would be out of date. */
 const ENDINGS: ReadonlySet<string> = new Set(['account.loggedOut', 'account.passwordChanged', 'apiKey.deleted']);
 
 export interface EventStreamDeps {
@@ -35,7 +34,7 @@ export function mountEventStream(app: FastifyInstance, { events, streams, author
       await streams.open({ request, caller }, async ({ abort, checkLogin }) => {
         const pages = events.follow(caller, after, abort.signal);
         try {
-          // Before the head: whoever is refused gets an answer like all others.
+          // Before the head, so that a refusal is an ordinary answer.
           const first = await pages.next();
           if (first.done) throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 });
           const { lastSeq } = first.value;

@@ -1,9 +1,8 @@
 /**
- * # The streams of a command: `GET /api/instance/exec`
+ * # Streams of a command: `GET /api/instance/exec`
  *
- * `berth.exec.v1` (docs/reference/terminal.md): binary messages, of which the first byte is the channel. What the command writes is read no faster than
- * the client takes it, and what the client sends no faster than the command does, so a slow one holds the command up and nothing here.
- * Whoever leaves, however it comes, leaves no command behind: it is killed.
+ * `berth.exec.v1` (docs/reference/terminal.md): the first byte of a binary message is the channel.
+ * Backpressure holds in both directions. A disconnect kills the command.
  */
 import { drained } from '../../async/abort.ts';
 import type { Readable } from 'node:stream';
@@ -102,7 +101,7 @@ function handleMessage(running: OpenExec, data: Buffer, isText: boolean): Promis
   }
 }
 
-/** An empty message is the end of the input. What the command doesn't wait for any more is dropped. */
+/** An empty message closes stdin. Input after the end is dropped. */
 function writeStdin({ stdin }: OpenExec, bytes: Buffer): Promise<void> | void {
   if (stdin.destroyed || stdin.writableEnded) return;
   if (bytes.length === 0) return void stdin.end();

@@ -1,10 +1,10 @@
-/** Names the field, the value and what is allowed, in plain words, for a body whose fields are all there and of the right type. */
+/** Explains a value out of bounds: the field, the value and what is allowed. */
 import { z } from 'zod';
 import { unwrapSchema } from './schema-shape.ts';
 
 const SHOWN_CHARACTERS = 60;
 const SHOWN_ITEMS = 8;
-/** What a terminal or a page would not show, or would show in disguise. */
+/** Invisible or misleading characters. */
 const UNSHOWABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
 type Issue = z.core.$ZodIssue;
@@ -21,7 +21,7 @@ export function explainValue(schema: z.core.$ZodType, body: unknown, issues: Iss
   return `${name} is ${show(value)}: it ${rule}`;
 }
 
-/** Nested tables come after the rows they are named in, and an item belongs to the row of its array. */
+/** Nested fields come after all fields of the outer level; array items count as their array. */
 const depthOf = (issue: Issue): number => issue.path.filter((key) => typeof key === 'string').length;
 
 const pathText = (path: PropertyKey[]): string =>
@@ -49,7 +49,7 @@ const isSecret = (field: z.core.$ZodType): boolean =>
   field instanceof z.ZodType && field.meta()?.['format'] === 'password';
 
 function describeRule(field: z.core.$ZodType, issue: Issue): string {
-  // The contract's own sentences, all of them "must …"; what zod says by itself is never shown.
+  // Texts of the contract, which begin with "must". Texts of zod are never shown.
   if (issue.code === 'custom' || (issue.code === 'invalid_format' && issue.format === 'regex')) return issue.message;
   if (field instanceof z.ZodEnum)
     return `must be one of ${field.options.map((option) => JSON.stringify(option)).join(', ')}`;
@@ -85,7 +85,7 @@ function show(value: unknown): string {
   return String(value);
 }
 
-/** JSON's own quoting escapes control characters and lone surrogates; marks that turn text around are escaped on top. */
+/** JSON escapes control characters and lone surrogates; bidirectional marks are escaped as well. */
 function showText(text: string): string {
   const characters = Array.from(text.slice(0, SHOWN_CHARACTERS * 2));
   const cut = characters.slice(0, SHOWN_CHARACTERS).join('');

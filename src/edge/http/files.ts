@@ -1,12 +1,11 @@
 /**
- * # The bytes of a volume's files: `/api/storage/volume/<id>/files/<path>`
+ * # File contents: `/api/storage/volume/<id>/files/<path>`
  *
- * GET and HEAD download, by Range also a part, so that a transfer which was cut off goes on where it was; PUT uploads, streamed to the
- * disk; DELETE deletes. Outside of the table of routes because their bodies are no JSON.
+ * GET and HEAD download, with ranges; PUT streams an upload to disk; DELETE deletes.
  *
- * - What a file holds is its owner's: it goes out as a download, of no type that a browser would show or run, sandboxed if it were.
- * - An upload has no limit but the volume's, and no time but that something of it comes each minute; the same goes for a download.
- * - Who goes away, or whose volume is deleted or login ended, is cut off; what an upload brought until then is gone with it.
+ * - Downloads are attachments of a neutral type, sandboxed, so that no browser renders them.
+ * - Transfers have no time limit, but end after a minute without progress.
+ * - A disconnect, a revoked login or a deleted volume aborts a transfer and discards an upload.
  */
 import type { IncomingMessage } from 'node:http';
 import { pipeline } from 'node:stream/promises';
@@ -32,7 +31,7 @@ export interface FileDeps {
   logins: Pick<LoginWatch, 'watch'>;
   slowSenders: SlowSenders;
   log: Pick<Log, 'warn'>;
-  /** How long a transfer may wait for its client. */
+  /** Longest wait for the client. */
   stalledMs?: number | undefined;
 }
 
@@ -99,7 +98,7 @@ const commonHeaders = ({ id }: FastifyRequest): Record<string, string> => ({
   'x-request-id': id,
 });
 
-/** With the bytes of the name for those who read them so, and in plain ASCII for all others. */
+/** Encodes the name in UTF-8, with an ASCII fallback. */
 function dispositionOf(path: string): string {
   const name = path.slice(path.lastIndexOf('/') + 1);
   const plain = name.replaceAll(/[^\x20-\x7e]|["\\%]/g, '_');
@@ -118,7 +117,7 @@ function download({ deps, caller, place, request, reply }: FileContext): Promise
     try {
       await pipeline(file.bytes(span.start, span.end), raw, { signal });
     } catch (error) {
-      // Ended short of its length, so that nobody takes it for whole.
+      // Cut short of its length, so that the client notices the loss.
       raw.destroy();
       if (!signal.aborted && !clientLeft(error))
         deps.log.warn({ err: error, requestId: request.id }, 'a download was cut short');
@@ -126,7 +125,7 @@ function download({ deps, caller, place, request, reply }: FileContext): Promise
   });
 }
 
-/** `span` is what goes out of the file; null: only the head. Throws where a condition does not hold, or the range is outside. */
+/** `span` is the range to send; null: the head only. Throws for failed conditions and bad ranges. */
 function answerOf(
   file: ReadableFile,
   { path }: VolumePath,
@@ -161,7 +160,7 @@ function answerOf(
   };
 }
 
-/** Not even by a browser that was told to, or by a page of another origin. */
+/** No browser renders the file, and no page of another origin embeds it. */
 const DOWNLOAD_ONLY_HEADERS = {
   'accept-ranges': 'bytes',
   'content-security-policy': "default-src 'none'; sandbox",
@@ -193,9 +192,9 @@ async function upload({ deps, caller, place, request, reply }: FileContext): Pro
   }
 }
 
-/** Its time runs while it waits for the client, and not while the disk takes what came. */
+/** The timeout runs while it waits for the client, not while the disk writes. */
 async function* piecesOf(request: IncomingMessage, stalledMs: number): AsyncGenerator<Uint8Array, void> {
-  // By hand, as a loop that is left would close the connection: a refusal has to go out on it.
+  // A `for await` loop would close the connection on exit, before the refusal is sent.
   const pieces: AsyncIterator<Uint8Array> = request.iterator();
   for (;;) {
     request.socket.setTimeout(stalledMs);

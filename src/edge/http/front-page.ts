@@ -1,4 +1,4 @@
-/** What a person sees who opens the API's address in a browser where no console is installed. */
+/** Page at the address of the API, for browsers. */
 
 export const HTML_TYPE = 'text/html; charset=utf-8';
 

@@ -1,10 +1,9 @@
 /**
- * # Logs as they come, and as a file: `GET /api/instance/logs`
+ * # Log stream and download: `GET /api/instance/logs`
  *
- * At the path of the route that reads them by the page, and outside of the table because no answer ends it. Server-Sent Events
- * (`server-sent.ts`): each line is an event `line` whose `id` is what to go on after, so that a browser's EventSource resumes by itself;
- * `gap`, `status` and `end` tell of the stream. Lines that come together go out together. With `download=true` all that there is now is
- * text, and ends.
+ * Server-Sent Events (`server-sent.ts`): each line is an event `line` with a cursor as `id`;
+ * `gap`, `status` and `end` describe the stream. Lines that arrive together are sent together.
+ * `download=true` returns the stored lines as text.
  */
 import { pipeline } from 'node:stream/promises';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
@@ -18,7 +17,6 @@ import type { StreamScope, Streams, StreamWriter } from './server-sent.ts';
 import type { Authorize } from './mount.ts';
 import { makeValidate } from './validate.ts';
 
-/** Lines wait so long for others that come with them, and never for more than this. */
 const TOGETHER_BYTES = 64 * 1024;
 const ASK_EVERY_MS = 1_000;
 const DEFAULT_STALLED_MS = 60_000;
@@ -51,7 +49,7 @@ export function mountLogStream(app: FastifyInstance, deps: LogStreamDeps): void 
   });
 }
 
-/** A stream that is resumed goes on where it was, whatever it began with. */
+/** A resumed stream continues at its cursor. */
 function parseQuery(request: FastifyRequest): object {
   const asked = queryOf(request, routes.followLogs.query);
   const last = request.headers['last-event-id'];
@@ -70,12 +68,12 @@ interface LogRequestContext extends StreamScope {
 async function follow({ deps, request, reply, caller, wish, abort, checkLogin }: LogRequestContext): Promise<void> {
   const told = deps.logs.follow(caller, wish, abort.signal);
   try {
-    // Before the head: whoever is refused gets an answer like all others.
+    // Before the head, so that a refusal is an ordinary answer.
     const begun = await told.next();
     if (begun.done) throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 });
     const isOver = begun.value.kind === 'begun' && begun.value.over;
     const first = isOver && request.headers['last-event-id'] !== undefined ? await told.next() : null;
-    // A browser that would ask for what has ended again and again stops at this.
+    // 204 stops a browser from reconnecting.
     if (first?.value?.kind === 'end') return void (await reply.code(204).send());
     await deps.streams.send({ request, reply, abort, checkLogin }, async ({ write }) => {
       const together = makeBatcher(write, rateLimitCheck(checkLogin));
@@ -90,7 +88,7 @@ async function follow({ deps, request, reply, caller, wish, abort, checkLogin }:
   }
 }
 
-/** Gathers what comes in one turn of the event loop, and waits for the socket once that is a good piece. */
+/** Batches the lines of one event-loop turn. Waits for the socket above TOGETHER_BYTES. */
 function makeBatcher(
   write: StreamWriter['write'],
   stands: () => Promise<boolean>,
@@ -111,7 +109,7 @@ function makeBatcher(
       text += textOf(one);
       if (sending === null) {
         const now = send().finally(() => (sending = null));
-        // Whoever is told next, or the end, hears of it: the stream is ended then.
+        // The next call or the end reports the failure.
         now.catch(() => {});
         sending = now;
       }
@@ -123,7 +121,7 @@ function makeBatcher(
   };
 }
 
-/** What is told more often than each second asks for its login no more often. */
+/** Checks the login at most once a second. */
 function rateLimitCheck(stands: StreamScope['checkLogin']): () => Promise<boolean> {
   let askedAtMs = performance.now();
   return async () => {
@@ -179,7 +177,7 @@ async function sendDownload(
     try {
       await pipeline(piecesOf(lines, times, rateLimitCheck(checkLogin)), raw, { signal: abort.signal });
     } catch (error) {
-      // Without its end, so that nobody takes it for whole.
+      // Cut, so that the client notices the loss.
       raw.destroy();
       if (!abort.signal.aborted && !clientLeft(error))
         deps.log.warn({ err: error, requestId: request.id }, 'a download of a log was cut short');
@@ -200,7 +198,7 @@ async function* piecesOf(
     const time = times && line.atMs !== null ? `${new Date(line.atMs).toISOString()} ` : '';
     piece += `${time}${line.text}${line.cut ? ' […]' : ''}\n`;
     if (piece.length < TOGETHER_BYTES) continue;
-    // A store that does not answer has ended no login.
+    // A store failure is not a revocation.
     if (!(await stands().catch(() => true))) return;
     yield piece;
     piece = '';

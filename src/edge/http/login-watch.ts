@@ -1,6 +1,6 @@
 /**
- * What is open for longer than a request is asked for anew, for a login or key may end meanwhile: at once where control says that something of its
- * account ended, and by its own clock besides, since another process may have ended it.
+ * Watches the logins of open streams, sockets and transfers. Rechecks a login when control reports
+ * a revocation of its account; heartbeats recheck it too, because another process may revoke it.
  */
 import { makeRechecker } from '../../async/recheck.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
@@ -14,9 +14,9 @@ export interface LoginHolder {
 }
 
 export interface LoginWatch {
-  /** Why its caller may not go on; null while the credential stands. Throws when that can't be asked. `revalidate`: an answer that is a second old will not do. */
+  /** Returns why the login ended, or null. Throws without an answer. `revalidate` skips caches. */
   whyEnded(asker: LoginHolder, options?: { revalidate: boolean }): Promise<string | null>;
-  /** Cuts what has ended, once and in words, until what is answered is called. */
+  /** Calls `cut` once with the reason when the login ends. Returns the way to stop watching. */
   watch(asker: LoginHolder, cut: (why: string) => void): () => void;
 }
 

@@ -1,4 +1,4 @@
-/** What goes out when a request is refused or a fault comes up: the body the interface fixes, and the machine's part in headers. */
+/** Answers refused and failed requests: body of docs/interface.md §7, details in headers. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { NOT_LOGGED_IN_CODE, PROBLEM_TYPE } from '../../contract/errors.ts';
 import type { ErrorCode, Problem } from '../../contract/errors.ts';
@@ -10,7 +10,7 @@ import { errorKinds } from './status.ts';
 /** Error format of a route: `plain` is docs/interface.md §7, `problem` RFC 9457. */
 export interface ErrorStyle {
   errors: 'plain' | 'problem';
-  /** On all routes but the login itself, `not_logged_in` carries `code: -1`. */
+  /** Adds `code: -1` to `not_logged_in`; false on login itself. */
   withCode: boolean;
 }
 
@@ -31,7 +31,7 @@ export function errorBody(code: ErrorCode, message: string, { errors, withCode }
   return { status, contentType: PROBLEM_TYPE, body: JSON.stringify({ ...problem, ...marked }) };
 }
 
-/** Sends the error; logs what the operator has to know. Never lets the words of an unknown exception out. */
+/** Sends the error and logs faults. Never sends the text of an unknown exception. */
 export function answerError(
   error: unknown,
   request: FastifyRequest,
@@ -55,7 +55,7 @@ export function answerError(
 
 export const pathOf = (url: string): string => url.split('?', 1)[0] ?? url;
 
-/** Null for a fault of ours. What the framework throws about a body is the client's doing and gets our words. */
+/** Null for a fault of the server. Translates the framework's errors about bodies. */
 function refusalOf(error: unknown): Refusal | null {
   if (error instanceof Refusal) return error;
   if (!(error instanceof Error) || !('code' in error) || !('statusCode' in error)) return null;

@@ -9,7 +9,7 @@ import { shapeOf } from './schema-shape.ts';
 
 const LOGGABLE_ID = /^[A-Za-z0-9._~-]{1,100}$/;
 
-/** Ids of one process count up behind a random start: cheap, and unlike those of any other process. */
+/** A random prefix for each process, then a counter. */
 export function makeRequestIds(): (header: string | string[] | undefined) => string {
   const start = randomBytes(6).toString('hex');
   let count = 0;
@@ -34,7 +34,7 @@ export function idempotencyOf(header: string | string[] | undefined, route: stri
   return { key, route, bodyHash: createHash('sha256').update(canonicalJson(body)).digest('hex') };
 }
 
-/** JSON with the members of each object in the order of their names. The schema has bounded the depth. */
+/** JSON with sorted members. The schema bounds the depth. */
 export function canonicalJson(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;
   if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null';
@@ -45,7 +45,7 @@ export function canonicalJson(value: unknown): string {
 
 const SECONDS = /^[1-9][0-9]{0,6}$/;
 
-/** Null: the header is not there, and the request does not wait. */
+/** Null without the header. */
 export function waitMsOf(header: string | string[] | undefined): number | null {
   if (header === undefined) return null;
   const text = String(header);
@@ -57,14 +57,14 @@ export function waitMsOf(header: string | string[] | undefined): number | null {
   );
 }
 
-/** More digits than a whole number of JSON can have are left as they are, and refused. */
+/** Longer numbers stay text, which validation refuses. */
 const WHOLE_NUMBER = /^\d{1,16}$/;
 
-/** Of one parameter: undefined where it isn't given, a list where it is given twice. */
+/** Undefined if absent, an array if repeated. */
 export const parameterOf = ({ query }: FastifyRequest, name: string): unknown =>
   typeof query === 'object' && query !== null && Object.hasOwn(query, name) ? Reflect.get(query, name) : undefined;
 
-/** What the schema has as a number, a boolean or a list is made so where it can be; names that it hasn't are left out. */
+/** Converts text to the numbers, booleans and arrays of the schema; drops unknown names. */
 export function queryOf(request: FastifyRequest, schema: z.ZodType): Record<string, unknown> {
   const shape = shapeOf(schema);
   if (shape.type !== 'object') throw new Error('the schema of a query has to be an object');

@@ -1,4 +1,4 @@
-/** What a body schema says about JSON: which fields, in which order, whether they may be left out, and of which JSON type. */
+/** Reads the shape of a body schema: fields in order, required marks and JSON types. */
 import { z } from 'zod';
 
 export type Shape =
@@ -7,12 +7,12 @@ export type Shape =
 interface Field {
   name: string;
   required: boolean;
-  /** Null says something: elsewhere it is the same as leaving out. */
+  /** Null is a value of its own; elsewhere it counts as not set. */
   nullable: boolean;
   shape: Shape;
 }
 
-/** A schema without what only says when a field may be left out, or what is done with it afterwards. */
+/** Strips optional, nullable, default and transform. */
 export function unwrapSchema(schema: z.core.$ZodType): z.core.$ZodType {
   if (schema instanceof z.ZodOptional || schema instanceof z.ZodNullable || schema instanceof z.ZodDefault)
     return unwrapSchema(schema.unwrap());
@@ -20,7 +20,7 @@ export function unwrapSchema(schema: z.core.$ZodType): z.core.$ZodType {
   return schema;
 }
 
-/** Throws for a kind of field it does not know, so that a new kind is met when the server starts and not by a caller. */
+/** Throws for an unknown kind of field, at the start of the server. */
 export function shapeOf(schema: z.core.$ZodType): Shape {
   const inner = unwrapSchema(schema);
   if (inner instanceof z.ZodObject) {

@@ -1,13 +1,11 @@
 /**
- * # Streams of Server-Sent Events (WHATWG HTML, 9.2)
+ * # Server-Sent Events (WHATWG HTML, 9.2)
  *
- * What is alike in all of them, whatever they tell:
- *
- * - The next thing is asked for when the socket has taken the last one: a slow reader costs what is under way and the kernel's buffers,
- *   nothing more. One that takes nothing for a minute is cut off; it resumes where it was.
- * - They end with their login or key (`login-watch.ts`). Whoever tells asks before whether it still stands, and so does a beat every 15 s,
- *   which keeps proxies from ending what looks dead.
- * - The edge ends them when it closes.
+ * - Backpressure: a slow client costs one pending write. After a minute without progress its
+ *   connection is cut; it resumes from its cursor.
+ * - A stream ends with its login or key (`login-watch.ts`), checked before events and by a heartbeat
+ *   every 15 s, which also keeps proxies from closing an idle connection.
+ * - The edge ends all streams when it closes.
  */
 import { once } from 'node:events';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
@@ -18,7 +16,7 @@ import type { LoginHolder, LoginWatch } from './login-watch.ts';
 
 const BEAT_MS = 15_000;
 const RETRY_MS = 2_000;
-/** Beats in a row for which the socket took nothing. */
+/** Heartbeats without progress before the cut. */
 const SILENT_BEATS = 4;
 const END_MS = 1_000;
 
@@ -29,14 +27,14 @@ export interface StreamDeps {
 }
 
 export interface Streams {
-  /** Throws why the login ended when that is before the head. */
+  /** Runs a stream. Throws the reason if the login ends before the head. */
   open(asker: LoginHolder, deed: (lent: StreamScope) => Promise<void>): Promise<void>;
-  /** Takes the reply over, and ends it when `tell` has settled. */
+  /** Takes the reply over, and ends it when `tell` settles. */
   send(asked: StreamTarget, tell: (telling: StreamWriter) => Promise<void>): Promise<void>;
 }
 
 export interface StreamScope {
-  /** Ends the stream: it aborts when the edge closes, when the client leaves, when the login or key has ended, and after the deed. */
+  /** Aborts at the end of the stream: edge closed, client gone, login revoked, or done. */
   abort: AbortController;
   /** Whether the credential still stands; if not, `ending` aborts. `revalidate`: an answer that is a second old will not do. */
   checkLogin(revalidate: boolean): Promise<boolean>;
@@ -69,7 +67,7 @@ export function makeStreams(app: FastifyInstance, { logins, log, beatMs = BEAT_M
       if (asking) return;
       asking = true;
       checkLogin(false)
-        .catch(() => {}) // a store that does not answer has ended no login
+        .catch(() => {}) // a store failure is not a revocation
         .finally(() => (asking = false));
     }, beatMs);
     timer.unref();
@@ -108,9 +106,8 @@ export function makeStreams(app: FastifyInstance, { logins, log, beatMs = BEAT_M
         'cache-control': 'no-store',
         'x-content-type-options': 'nosniff',
         'x-request-id': request.id,
-        // Told to nginx, which would gather the stream in pieces of its own.
+        // Turns off buffering in nginx.
         'x-accel-buffering': 'no',
-        // A stream ends with its server: nothing follows on this connection.
         connection: 'close',
       });
       const endBeats = beat(asked);
@@ -128,7 +125,7 @@ export function makeStreams(app: FastifyInstance, { logins, log, beatMs = BEAT_M
         const why = endReason(abort);
         if (why !== null && !raw.writableNeedDrain) raw.write(`: ${why.message}\n\n`);
         raw.end();
-        // Who does not read does not read the end either, and a server that stops waits for every connection.
+        // A client that does not read would delay the stop of the server.
         const late = setTimeout(() => raw.destroy(), END_MS).unref();
         raw.once('close', () => clearTimeout(late));
       }
@@ -136,7 +133,7 @@ export function makeStreams(app: FastifyInstance, { logins, log, beatMs = BEAT_M
   };
 }
 
-/** Null when it is not the login or key that ended it. */
+/** Null unless the login or key ended the stream. */
 function endReason({ signal }: AbortController): Refusal | null {
   const reason: unknown = signal.reason;
   return reason instanceof Refusal ? reason : null;

@@ -1,19 +1,19 @@
 /**
- * A body has its time: who sends it slower than that is cut off, so that slow senders don't hold connections. Node has such a limit
- * for all requests of a server alike, which an upload of hours could not be let off from.
+ * Limits the time for a request body, so that slow senders do not hold connections. Node's own limit
+ * is the same for all requests of a server and would abort long uploads.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { answerWireError } from './wire-errors.ts';
 
-/** A refusal is not read by a client that still sends, and a closed connection loses it: so long the rest is taken and dropped. */
+/** A client that still sends reads no refusal: the rest of its body is read and dropped. */
 const DROPPED_FOR_MS = 10_000;
 
 export interface SlowSenders {
-  /** The body is taken as long as it comes. */
+  /** Lifts the limit for an upload. */
   exempt(request: IncomingMessage): void;
-  /** Nobody wants the rest of it. */
+  /** Reads and drops the rest of the body. */
   discard(request: IncomingMessage, response: ServerResponse): void;
 }
 
@@ -21,7 +21,7 @@ export function watchSlowSenders(
   app: FastifyInstance,
   { limitMs, checkedEveryMs }: { limitMs: number; checkedEveryMs: number },
 ): SlowSenders {
-  // A connection has one body under way. Nothing listens for its end: that would cost each request more than the rest of this.
+  // One body per connection. A listener for its end would cost each request more than this sweep.
   const due = new Map<Socket, Due>();
   const timer = setInterval(() => {
     const nowMs = performance.now();
@@ -34,7 +34,6 @@ export function watchSlowSenders(
   }, checkedEveryMs).unref();
   app.addHook('onClose', async () => clearInterval(timer));
   app.addHook('preClose', async () => {
-    // Their answers are out: a server that stops waits for nobody's rest.
     for (const { request, response } of due.values())
       if (!request.complete && response.writableFinished) request.destroy();
   });

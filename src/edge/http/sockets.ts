@@ -1,12 +1,11 @@
 /**
  * # WebSockets of the API
  *
- * Outside of the table of routes. An upgrade goes through the same rooms as a request: credential, right to call, query; so whoever is refused,
- * because the instance does not run, say, reads an answer like all others, and only what has begun already is upgraded. Other
- * protocols than WebSocket are no upgrade here: their requests are answered as if they had not asked.
+ * An upgrade passes authorization, validation and the start of its command before the handshake, so
+ * a refusal is an ordinary HTTP answer. Upgrades to other protocols are served as plain requests.
  *
- * A page of another origin can't use a browser's login here (`cross-site.ts`). The socket is closed when its login or key has ended
- * (`login-watch.ts`), which is asked every 30 seconds, too.
+ * A page of another origin cannot use a browser's login here (`cross-site.ts`). A socket closes when
+ * its login or key is revoked (`login-watch.ts`), rechecked every 30 seconds.
  */
 import { ServerResponse, type IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
@@ -30,10 +29,10 @@ const PATHS: ReadonlySet<string> = new Set(
 );
 const TOKEN = /^[!#$%&'*+.^_`|~\w-]+$/;
 const KEY = /^[+/0-9A-Za-z]{22}==$/;
-/** For whoever is open when the server stops to answer the close. */
+/** Wait for close frames when the server stops. */
 const STOP_MS = 1_000;
 
-/** Whether a request is taken as an upgrade: `shouldUpgradeCallback` of the HTTP server. */
+/** `shouldUpgradeCallback` of the HTTP server. */
 export const isSocketRequest = ({ method, url = '', headers }: IncomingMessage): boolean =>
   method === 'GET' &&
   headers.upgrade?.toLowerCase() === 'websocket' &&
@@ -47,18 +46,18 @@ export interface SocketDeps {
   beatMs?: number | undefined;
 }
 
-/** What was begun for a socket, before there is one. */
+/** Resource of a socket before the handshake. */
 export interface OpenedSocket {
   serve(socket: WebSocket, kept: Pick<LineDeps, 'whyEnded' | 'beatMs'>): Line;
-  /** There will be none. */
+  /** The handshake failed. */
   abandon(): void;
 }
 
 export interface SocketHandler<Query> {
   route: Pick<SocketRoute<z.ZodType<Query>>, 'path' | 'protocol' | 'query'>;
-  /** Throws what would refuse it first; nothing is begun. */
+  /** Throws the refusal without starting anything. */
   check(caller: Caller, query: Query): Promise<void>;
-  /** Throws a refusal. `gone`: nobody waits for it any more. */
+  /** Throws a refusal. `gone` aborts when the client disconnects. */
   open(caller: Caller, query: Query, gone: AbortSignal): Promise<OpenedSocket>;
 }
 
@@ -84,7 +83,7 @@ export function mountSockets(app: FastifyInstance, deps: SocketDeps): MountSocke
     try {
       response.assignSocket(socket);
     } catch {
-      // Sent behind a request that is not answered yet: nothing may be written into its response.
+      // Pipelined behind an unanswered request: nothing may be written into its response.
       return void socket.destroy();
     }
     response.once('finish', () => socket.destroySoon());
@@ -111,7 +110,7 @@ export function mountSockets(app: FastifyInstance, deps: SocketDeps): MountSocke
         const query = validate(queryOf(request, route.query));
         const upgrade = upgrades.get(request.raw);
         if (upgrade === undefined) {
-          // A browser does not tell why a WebSocket was refused: who asks again without one is told.
+          // Browsers hide why a WebSocket failed; the same request without upgrade shows it.
           await handler.check(caller, query);
           throw new Refusal('field_value', `this is a WebSocket: ${HOW(route.protocol)}`);
         }

@@ -2,10 +2,10 @@
 import type { ErrorCode } from '../../contract/errors.ts';
 import type { RefusalCode } from '../../domain/refusal.ts';
 
-/** Codes that only the edge gives out: control knows neither methods nor its own faults. */
+/** Codes of the edge alone. */
 type EdgeCode = 'method_not_allowed' | 'internal';
 
-/** `title` is the RFC 9457 summary of the kind of problem: the same words each time. */
+/** `title` is the RFC 9457 summary, fixed for each code. */
 export const errorKinds = {
   not_logged_in: { status: 401, title: 'Not logged in' },
   forbidden: { status: 403, title: 'Not allowed' },

@@ -1,15 +1,15 @@
-/** The listener of the API where it speaks TLS itself. */
+/** HTTPS listener of the API. */
 import type { RequestListener, Server, ServerOptions } from 'node:http';
 import { createServer } from 'node:https';
 
 export interface ApiTls {
   first: { cert: string; key: string };
-  /** Told of certificates that take the place of the first. */
+  /** Calls back with each renewed certificate. */
   follow: (taken: (pair: { cert: string; key: string }) => void) => void;
 }
 
 const MIN_VERSION = 'TLSv1.2';
-/** A server that closes waits for handshakes, too. */
+/** A closing server waits for handshakes. */
 const HANDSHAKE_MS = 5_000;
 
 export function tlsServer(options: ServerOptions, { first, follow }: ApiTls, handler: RequestListener): Server {

@@ -1,14 +1,14 @@
 /**
- * Connections on which nothing has come yet. Browsers and programs open them in advance, and one more for each stream that they break
- * off; Node counts them as busy, and a server that closes would wait for them for a minute.
+ * Tracks connections without a request. Browsers open them in advance; Node counts them as busy,
+ * and a closing server would wait for them for a minute.
  */
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** Answers what cuts them. */
+/** Returns a function that closes them. */
 export function watchUnusedConnections(server: Pick<Server, 'on'>): () => void {
   const sockets = new Set<Socket>();
-  /** Over TLS a handshake has come on each. */
+  /** TLS connections after the handshake. */
   const secured = new Set<Socket>();
   const watch =
     (among: Set<Socket>) =>

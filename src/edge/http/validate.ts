@@ -14,7 +14,7 @@ import type { JsonObject, Shape } from './schema-shape.ts';
 
 const isSet = (value: unknown): boolean => value !== undefined && value !== null;
 
-/** `raw` is undefined for an empty body, which will do where no field is required. */
+/** `raw` is undefined for an empty body, valid where no field is required. */
 export type Validate<Body> = (raw: unknown) => Body;
 
 export function makeValidate<Body>(schema: z.ZodType<Body>): Validate<Body> {
@@ -59,7 +59,7 @@ interface Table {
   shape: Shape;
 }
 
-/** Every field the schema knows, in the order of the tables: a level of nesting at a time, and the rows of each in their order. */
+/** Yields every field of the schema in the order of the tables, level by level. */
 function* checkFields(root: Shape, body: JsonObject): Generator<FieldCheck> {
   let level: Table[] = [{ prefix: '', value: body, shape: root }];
   while (level.length > 0) {
@@ -74,7 +74,7 @@ function* checkFields(root: Shape, body: JsonObject): Generator<FieldCheck> {
         if (wanted.type === 'object') below.push({ prefix: `${path}.`, value, shape: wanted });
         if (wanted.type !== 'array' || !Array.isArray(value)) continue;
         const { item } = wanted;
-        // One wrong item is enough to say so, and an array can have half a million of them.
+        // The first wrong item is enough: an array may have half a million.
         const wrong = value.findIndex((one) => !hasType(one, item));
         if (wrong >= 0) yield { path: `${path}[${wrong}]`, missing: false, mismatched: true };
         if (item.type !== 'object') continue;

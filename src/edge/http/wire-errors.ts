@@ -1,4 +1,4 @@
-/** Requests that are no HTTP: they never reach a route, and are answered on the bare socket in the same words as all others. */
+/** Answers requests that are not valid HTTP, on the bare socket. */
 import type { Socket } from 'node:net';
 
 interface WireError extends Error {
