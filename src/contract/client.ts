@@ -25,9 +25,9 @@ export type ClientCredential = { kind: 'token'; token: string } | { kind: 'apiKe
 
 export interface CallOptions {
   signal?: AbortSignal;
-  /** For a second try of the same call; otherwise one is made. */
+  /** Key of an earlier try of the same call; a fresh key by default. */
   idempotencyKey?: string;
-  /** Of a launch or start: waits in line where there is no room, for so many seconds or (`true`) a day, instead of being refused. */
+  /** Lets a launch or start wait for capacity: seconds, or `true` for a day. */
   waitForCapacity?: true | number;
 }
 
@@ -39,7 +39,7 @@ export class ApiError extends Error {
   /** The HTTP status; 0 when no answer came. */
   readonly status: number;
   readonly code: ClientErrorCode;
-  /** What to tell whoever runs the server; '' when no answer came. */
+  /** Reference for the operator; empty when no answer came. */
   readonly requestId: string;
   /** Seconds after which the same call may succeed. */
   readonly retryAfterS: number | undefined;
@@ -83,7 +83,7 @@ export interface ClientOptions {
   /** Address up to and including `/api`; `/api` alone in a page of the server itself. */
   baseUrl: string;
   fetch?: Fetch;
-  /** A function is asked before each call, so that a login made meanwhile is used. Null: not logged in. */
+  /** A function is called before each request. Null: not logged in. */
   credential?: ClientCredential | (() => ClientCredential | null);
 }
 
@@ -95,11 +95,11 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
     const mine = typeof credential === 'function' ? credential() : (credential ?? null);
     if (mine?.kind === 'token') headers['authorization'] = `Bearer ${mine.token}`;
     if (mine?.kind === 'apiKey') headers['x-api-key'] = mine.key;
-    // Only a page of the server itself may lean on its cookie; for all others the header decides.
+    // Only a page of the server itself uses the cookie.
     return { headers, credentials: mine === null || mine.kind === 'cookie' ? 'same-origin' : 'omit' };
   };
 
-  /** What is no refusal, with its body unread. */
+  /** Returns a successful response with its body unread. */
   const open = async (url: string, accept: string, init: RequestInit): Promise<Response> => {
     const { headers, credentials } = asCaller(accept);
     Object.assign(headers, init.headers);
@@ -139,7 +139,7 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
       return readAnswer(route.answer, reply);
     };
 
-  /** A page can't set headers of a WebSocket, and leans on its cookie; Node can. */
+  /** A page cannot set WebSocket headers and uses its cookie; Node can. */
   const connect = (path: string, protocol: string): WebSocket => {
     const page = 'location' in globalThis ? String(Reflect.get(globalThis, 'location')) : undefined;
     const url = new URL(root + path, page);
@@ -151,7 +151,7 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
   };
   const whyNotLetIn = async (path: string): Promise<never> => {
     await open(root + path, 'application/json', {}).catch((error: unknown) => {
-      // Asked without an upgrade, the server refuses that alone when all else is right.
+      // Without an upgrade the server refuses only its absence when all else is right.
       if (!(error instanceof ApiError && /this is a WebSocket/.test(error.message))) throw error;
     });
     return unreachable(root + path, new Error('the WebSocket was not let in'));
@@ -168,7 +168,7 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
   };
 }
 
-/** 128 random bits. Not `randomUUID`, which browsers have on https pages only, and a server of one's own is often plain http. */
+/** 128 random bits. Browsers offer `randomUUID` on https pages only. */
 const freshKey = (): string =>
   Array.from(globalThis.crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join(
     '',
@@ -176,7 +176,7 @@ const freshKey = (): string =>
 
 interface Reply {
   response: Response;
-  /** Undefined for what is no JSON: a proxy's error page, say. */
+  /** Undefined without JSON, such as an error page of a proxy. */
   json: unknown;
 }
 
@@ -194,7 +194,7 @@ function unreachable(url: string, cause: unknown): never {
   throw new ApiError(`the server can't be reached at ${url}`, { status: 0, code: 'unreachable', cause });
 }
 
-/** When a lost stream may be asked for again; null: what was refused, or could not be read, is so the next time. */
+/** Seconds before a stream may reconnect; null for a permanent refusal. */
 function retryAfterS(error: unknown): number | null {
   if (error instanceof SyntaxError || error instanceof ZodError) return null;
   if (!(error instanceof ApiError) || error.code === 'unreachable') return 0;
@@ -221,7 +221,7 @@ function errorOf({ response: { status, headers }, json }: Reply): ApiError {
   });
 }
 
-/** A newer server may send more members than this client knows: they are left out, and the rest has to be right. */
+/** Drops unknown members, which a newer server may send; the rest must match. */
 function readAnswer<Answer>(schema: z.ZodType<Answer>, { response, json }: Reply): Answer {
   const first = schema.safeParse(json);
   if (first.success) return first.data;

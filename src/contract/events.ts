@@ -10,7 +10,7 @@ export const GAP_EVENT = 'gap';
 
 export const event = z.object({
   seq: z.number().int(),
-  /** `instance.launched`, `instance.observed`, `volume.created`, `disk.nearlyFull` … New kinds come without notice. */
+  /** Such as `instance.launched` or `volume.created`. New kinds come without notice. */
   kind: z.string(),
   subjectId: z.string(),
   atUnixMs: z.number().int(),
@@ -21,13 +21,13 @@ export const gap = z.object({ fromSeq: z.number().int(), toSeq: z.number().int()
 export type StreamedEvent = ({ type: 'event' } & z.output<typeof event>) | ({ type: 'gap' } & z.output<typeof gap>);
 
 export interface EventOptions {
-  /** The number of the last event that is known; without it the stream begins with what happens from now on. */
+  /** Number of the last known event; by default only new events follow. */
   after?: number;
   /** Ends the loop, without an error. */
   signal?: AbortSignal;
 }
 
-/** Opens a stream after that number (null: from now on). Rejects with the refusal, or with what says that it can't be reached. */
+/** Opens a stream after a number; null: new events only. */
 export type OpenStream = (
   after: number | null,
   signal: AbortSignal | undefined,
@@ -37,7 +37,7 @@ export interface EventReaderDeps extends Pick<StreamDeps<StreamedEvent>, 'retryA
   open: OpenStream;
 }
 
-/** Every event once and in order, over as many connections as it takes. What the first attempt is refused with is thrown. */
+/** Yields every event once and in order, and reconnects. Throws the refusal of the first attempt. */
 export const readEvents = (
   { after, signal }: EventOptions,
   deps: EventReaderDeps,

@@ -1,4 +1,4 @@
-/** The part of the client that is about the bytes of files (`file.ts`). */
+/** File part of the client. */
 import { fileUrl } from './file.ts';
 
 interface FileOptions {
@@ -6,18 +6,18 @@ interface FileOptions {
 }
 
 export interface FileCalls {
-  /** The answer as `fetch` gives it, its body unread: 200 with all of it, or 206 with the part that was asked for. */
+  /** Response with its body unread: 200 for the file, 206 for a range. */
   downloadFile(
     volumeId: string,
     path: string,
     options?: FileOptions & {
-      /** The first byte that is wanted; such as how many are there already. */
+      /** First byte. */
       from?: number;
-      /** The tag of the file that `from` is of: all of it comes when it has changed. */
+      /** ETag that `from` refers to; the whole file follows after a change. */
       ifSame?: string;
     },
   ): Promise<Response>;
-  /** In place of the file that has the name, unless `onlyNew`. The body is whatever `fetch` takes, such as a file of a form. */
+  /** Replaces a file of the name unless `onlyNew`. Takes any body of `fetch`. */
   uploadFile(
     volumeId: string,
     path: string,
@@ -27,7 +27,7 @@ export interface FileCalls {
   deleteFile(volumeId: string, path: string, options?: FileOptions & { recursive?: boolean }): Promise<void>;
 }
 
-/** Answers what is no refusal, with its body unread. */
+/** Returns a successful response with its body unread. */
 export type Call = (
   url: string,
   init: { method: string; headers?: Record<string, string>; body?: RequestInit['body']; signal?: AbortSignal },
@@ -61,5 +61,5 @@ export function fileCalls(call: Call): FileCalls {
   };
 }
 
-/** `fetch` asks for it where a body's length is not known; its types don't know it. */
+/** `fetch` requires it for streamed bodies; its types lack it. */
 const STREAMED: object = { duplex: 'half' };

@@ -1,4 +1,4 @@
-/** The part of the client that follows logs, over as many connections as it takes, and downloads them. */
+/** Log part of the client: follows logs across reconnects, and downloads them. */
 import { z } from 'zod';
 import { logLine, LOG_END_EVENT, LOG_GAP_EVENT, LOG_LINE_EVENT, LOG_STATUS_EVENT } from './log.ts';
 import type { logSources } from './log.ts';
@@ -10,7 +10,7 @@ const status = z.object({ status: z.string() });
 
 export type LogStreamItem =
   | ({ type: 'line' } & z.output<typeof logLine> & {
-        /** To go on after it, another time; null: nothing says where it is. */
+        /** Cursor of the line, or null. */
         after: string | null;
       })
   /** Lines before the next one are no longer kept. */
@@ -22,7 +22,7 @@ export type LogStreamItem =
 
 export interface LogOptions {
   source?: (typeof logSources)[number];
-  /** Begins with the last so many lines, or from a time on, or after a line of before; without them with the oldest that is kept. */
+  /** Number of last lines to begin with. Without a start the oldest stored line is the first. */
   tail?: number;
   sinceUnixMs?: number;
   after?: string;
@@ -31,9 +31,9 @@ export interface LogOptions {
 }
 
 export interface LogCalls {
-  /** The lines that there are, and each that comes: a loop that resumes by itself when the connection is lost. */
+  /** Yields stored and new lines, and reconnects after a lost connection. */
   followLogs(instanceId: string, options?: LogOptions): AsyncGenerator<LogStreamItem, void>;
-  /** All that there is now, as text, its body unread; each line with its time unless `times` is false. */
+  /** Downloads the stored lines, body unread; with times unless `times` is false. */
   downloadLog(
     instanceId: string,
     options?: Pick<LogOptions, 'source' | 'tail' | 'sinceUnixMs' | 'signal'> & { times?: boolean },
@@ -41,7 +41,7 @@ export interface LogCalls {
 }
 
 export interface LogCallDeps {
-  /** Answers what is no refusal, with its body unread. */
+  /** Returns a successful response with its body unread. */
   call: (
     url: string,
     accept: string,
@@ -94,7 +94,7 @@ function parseLogItem({ id, name, data }: Message): LogStreamItem | null {
     case LOG_END_EVENT:
       return { type: 'end', ...gap.parse(json) };
     default:
-      // Of a newer server.
+      // Event of a newer server.
       return null;
   }
 }

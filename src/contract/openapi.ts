@@ -397,7 +397,7 @@ function relink(value: Json): Json {
   );
 }
 
-/** Generators make a field with `default` mandatory in the type of a request: the description says it instead. */
+/** Moves defaults into descriptions: generators make a request field with `default` mandatory. */
 function withoutDefaults(value: Json): Json {
   if (Array.isArray(value)) return value.map(withoutDefaults);
   if (typeof value !== 'object' || value === null) return value;

@@ -1,8 +1,8 @@
-/** A reader of Server-Sent Events (WHATWG HTML, 9.2), as this server writes them, that resumes by itself. */
+/** Reader of Server-Sent Events (WHATWG HTML, 9.2) that reconnects. */
 
 export const EVENT_STREAM_TYPE = 'text/event-stream';
 
-/** One message of a stream, or its number alone. */
+/** Message of a stream, or an id alone. */
 export interface Message {
   id: string | null;
   name: string;
@@ -10,11 +10,11 @@ export interface Message {
 }
 
 export interface StreamDeps<Told> {
-  /** Opens a stream after that id (null: where it begins). Rejects with the refusal, or with what says that it can't be reached. */
+  /** Opens a stream after a cursor; null: from the start. Rejects with the refusal or the fault. */
   open: (after: string | null, signal: AbortSignal | undefined) => Promise<ReadableStream<Uint8Array<ArrayBuffer>>>;
-  /** Seconds after which an attempt that failed may be made again; null: it is refused for good. */
+  /** Seconds before a retry; null: no retry. */
   retryAfterS: (error: unknown) => number | null;
-  /** What a message tells; null: nothing. `last` is the id before it. */
+  /** Parses a message; null: no content. `last` is the previous id. */
   parse: (message: Message, last: string | null) => Told | 'known' | null;
   /** Nothing comes after it. */
   isEnd?: (told: Told) => boolean;
@@ -23,10 +23,10 @@ export interface StreamDeps<Told> {
 
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 30_000;
-/** The server says something every 15 s: three times that in silence is a connection that was lost without a word. */
+/** Three missed heartbeats of 15 s mean a lost connection. */
 const SILENCE_MS = 45_000;
 
-/** Over as many connections as it takes. What the first attempt is refused with is thrown; the signal ends it without an error. */
+/** Reconnects as needed. Throws the refusal of the first attempt. The signal ends it without an error. */
 export async function* readStream<Told>(
   { after, signal }: { after: string | null; signal: AbortSignal | undefined },
   deps: StreamDeps<Told>,
@@ -41,7 +41,7 @@ export async function* readStream<Told>(
         waitMs = FIRST_WAIT_MS;
         const told = deps.parse(message, last);
         if (told === 'known') continue;
-        // Before it is handed out: whoever breaks off and begins anew goes on from what it has.
+        // Before the yield, so that a restart continues after this message.
         last = message.id ?? last;
         if (told === null) continue;
         yield told;
@@ -68,7 +68,7 @@ async function* readMessages(
   let text = '';
   try {
     for (;;) {
-      // What is read ends with its reader, which rejects nothing that waits.
+      // Cancelling the reader ends a pending read without an error.
       const timer = setTimeout(() => void reader.cancel().catch(() => {}), silenceMs);
       const piece = await reader.read().finally(() => clearTimeout(timer));
       if (piece.done) return;
@@ -83,7 +83,7 @@ async function* readMessages(
   }
 }
 
-/** Of one block of lines as this server writes them: `name: value`, each once. */
+/** Parses a block of `name: value` lines, each name once. */
 function parseMessage(block: string): Message {
   const fields = new Map(
     block.split('\n').map((line): [string, string] => {

@@ -1,4 +1,4 @@
-/** The part of the client that is about WebSockets: the streams of a command, and terminals (`exec.ts`, `docs/reference/terminal.md`). */
+/** WebSocket part of the client: command streams and terminals (docs/reference/terminal.md). */
 import type { z } from 'zod';
 import {
   channels,
@@ -15,7 +15,7 @@ export type Size = z.output<typeof terminalSize>;
 export type Signal = (typeof signals)[number];
 type Bytes = Uint8Array<ArrayBuffer>;
 
-/** A socket was closed before what it was for had ended: by which code, and why (`closeCodes`). */
+/** Close before the end of the command or terminal (`closeCodes`). */
 export class SocketClosed extends Error {
   override readonly name = 'SocketClosed';
   readonly code: number;
@@ -26,7 +26,7 @@ export class SocketClosed extends Error {
   }
 }
 
-/** A WebSocket can't be told to wait, so who reads slowly has here what came meanwhile. */
+/** A WebSocket has no backpressure: unread output is buffered here. */
 export interface ExecStreams {
   stdout: ReadableStream<Bytes>;
   stderr: ReadableStream<Bytes>;
@@ -47,7 +47,7 @@ export interface TerminalViewer extends Omit<z.output<Attached>, 'type'> {
   shown: ReadableStream<Bytes>;
   write(bytes: Bytes): Promise<void>;
   resize(size: Size): void;
-  /** The shell's exit code. Rejects with a `SocketClosed`, which 1000 is after `leave`. */
+  /** Exit code of the shell. Rejects with a `SocketClosed`, code 1000 after `leave`. */
   ended: Promise<number>;
   /** The terminal goes on. */
   leave(): void;
@@ -56,24 +56,24 @@ type Attached = (typeof terminalServerMessage)['options'][0];
 
 export interface ViewerOptions {
   onSize?: (size: Size) => void;
-  /** What was shown is to be forgotten; what comes next begins anew. */
+  /** Clears the screen; the scrollback follows. */
   onReset?: () => void;
 }
 
 export interface SocketCalls {
-  /** A command with open streams. Throws the refusal, as other calls do. */
+  /** Runs a command with open streams. Throws the refusal. */
   openExec(query: z.input<typeof execQuery>): Promise<ExecStreams>;
-  /** Attaches to a terminal, which is made if it isn't there. */
+  /** Attaches to a terminal, created if missing. */
   openTerminal(query: z.input<typeof terminalQuery>, options?: ViewerOptions): Promise<TerminalViewer>;
 }
 
-/** As browsers have it, and Node. */
+/** Constructor of browsers and of Node. */
 export type OpenWebSocket = (url: string, protocol: string) => WebSocket;
 
 const ROOM_BYTES = 1024 * 1024;
 const ROOM_EVERY_MS = 10;
 
-/** `refusal`: throws why it was not let in, which a WebSocket does not tell. */
+/** `refusal` throws the cause of a failed handshake, which a WebSocket hides. */
 export function socketCalls(connect: OpenWebSocket, refusal: (path: string) => Promise<never>): SocketCalls {
   async function open(path: string, protocol: string, take: (data: Bytes | string) => void): Promise<WebSocket> {
     const socket = connect(path, protocol);
@@ -188,7 +188,7 @@ function onClosed(socket: WebSocket, deed: (closed: SocketClosed) => void): void
   socket.addEventListener('close', ({ code, reason }: CloseEvent) => deed(new SocketClosed(code, reason)));
 }
 
-/** After its end nothing is sent any more, and that is told by its end. */
+/** Drops data after the close. */
 function sendTo(socket: WebSocket, data: Bytes | string): void {
   if (socket.readyState === socket.OPEN) socket.send(data);
 }

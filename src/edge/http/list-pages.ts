@@ -27,7 +27,7 @@ export function makeListPages({
   return {
     async answer({ member, caller, pager, read }) {
       const key = `${member} ${pager.currentPage} ${pager.pageSize} ${caller.accountId}`;
-      // Read before the page: a change in between gives the page a version too old, which is only read again.
+      // Read before the page: a concurrent change only causes another read.
       const version = await versionOf(caller.accountId);
       const cached = entries.get(key);
       if (cached?.version === version) return cached.bytes;

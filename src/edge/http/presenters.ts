@@ -1,4 +1,4 @@
-/** Converts between the routes' bodies and control's types: stop policy, commands, logs, metrics, links. */
+/** Converts between bodies of routes and control's types. */
 import { MAX_OUTPUT_BYTES } from '../../contract/exec.ts';
 import type { LogLine } from '../../contract/log.ts';
 import type { AnswerOf, BodyOf } from '../../contract/routes.ts';

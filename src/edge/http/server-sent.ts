@@ -36,7 +36,7 @@ export interface Streams {
 export interface StreamScope {
   /** Aborts at the end of the stream: edge closed, client gone, login revoked, or done. */
   abort: AbortController;
-  /** Whether the credential still stands; if not, `ending` aborts. `revalidate`: an answer that is a second old will not do. */
+  /** Checks the credential and aborts if it ended. `revalidate` skips caches. */
   checkLogin(revalidate: boolean): Promise<boolean>;
 }
 
@@ -56,7 +56,7 @@ export function makeStreams(app: FastifyInstance, { logins, log, beatMs = BEAT_M
     for (const ending of open) ending.abort();
   });
 
-  /** Until it is called off: a comment when the socket has room, and the question whether the credential still stands. */
+  /** Sends heartbeats and rechecks the login. Returns the way to stop. */
   function beat({ reply: { raw }, checkLogin }: StreamTarget): () => void {
     let silent = 0;
     let asking = false;

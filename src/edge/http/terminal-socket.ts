@@ -1,4 +1,4 @@
-/** Attaches to terminals: `GET /api/instance/terminal`, `berth.terminal.v1` (docs/reference/terminal.md). */
+/** WebSocket of terminals, `berth.terminal.v1` (docs/reference/terminal.md). */
 import type { z } from 'zod';
 import { routes } from '../../contract/routes.ts';
 import type { Commands, Terminals } from '../../control/index.ts';
