@@ -1,4 +1,4 @@
-/** The way from the API to the gateway: handovers are good once and for a minute, sessions for as long as they are used. */
+/** Gateway grants: handovers are valid once and for a minute, sessions while they are used. */
 import { expect, test } from 'vitest';
 import type { Caller } from '../../../src/control/index.ts';
 import { revokeGrantsOfInstance } from '../../../src/store/tables/gateway-grants.ts';
@@ -29,7 +29,7 @@ async function sessionOf(room: Room, caller: Caller, instanceId = INSTANCE): Pro
 }
 
 onBothEngines('gateway grants', (open) => {
-  test('a handover becomes a session once, of the account and the instance it was made for; only hashes are kept', async () => {
+  test('exchanges a handover once for a session of its account and instance; stores only hashes', async () => {
     const room = await openRoom(open);
     const beside = await processBeside(open, room);
     const { caller } = await annaOf(room);
@@ -56,7 +56,7 @@ onBothEngines('gateway grants', (open) => {
     expect(kept).not.toContain(secret);
   });
 
-  test('neither passes for the other, and neither for a hash', async () => {
+  test('accepts neither a handover for a session nor a hash for either', async () => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
     const { grants } = room.access;
@@ -80,7 +80,7 @@ onBothEngines('gateway grants', (open) => {
     expect(await grants.redeem(handover)).not.toBeNull();
   });
 
-  test('a handover is good for a minute', async () => {
+  test('expires a handover after a minute', async () => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
     const [early, late] = [
@@ -93,7 +93,7 @@ onBothEngines('gateway grants', (open) => {
     expect(await room.access.grants.redeem(late)).toBeNull();
   });
 
-  test('a session that is used outlives the token; one that is not used for a day ends', async () => {
+  test('extends a used session beyond its token; ends one unused for a day', async () => {
     const room = await openRoom(open);
     const { token, caller } = await annaOf(room);
     const used = await sessionOf(room, caller);
@@ -113,7 +113,7 @@ onBothEngines('gateway grants', (open) => {
     expect(await room.store.read.selectFrom('session').select('id').execute()).toEqual([]);
   });
 
-  test('a session in use is asked about once a second and moved on once a minute', async () => {
+  test('revalidates a used session once a second and extends it once a minute', async () => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
     const secret = await sessionOf(room, caller);
@@ -139,7 +139,7 @@ onBothEngines('gateway grants', (open) => {
     expect([...moves]).toEqual([start, start + MINUTE, start + 2 * MINUTE].map((ms) => ms + DAY));
   });
 
-  test('ends with the logout of its own login, and with no other', async () => {
+  test("ends a session with its own login's logout only", async () => {
     const room = await openRoom(open);
     const beside = await processBeside(open, room);
     const { caller } = await annaOf(room);
@@ -153,11 +153,11 @@ onBothEngines('gateway grants', (open) => {
     room.clock.nowMs += SECOND;
     expect(await beside.access.grants.session(mine)).toBeNull();
     for (const one of [room, beside]) expect(await one.access.grants.session(other)).not.toBeNull();
-    // The logged-out caller may still be held by a request under way: it opens nothing more.
+    // A request in progress may still have the logged-out caller: it opens nothing more.
     await expectRefused(room.access.grants.grant(caller, INSTANCE), 'not_logged_in');
   });
 
-  test('ends with a change of password, wherever it came from', async () => {
+  test('ends every session with a change of password', async () => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
     const { key } = await room.access.createApiKey(caller, { name: 'ci' }, null);
@@ -170,7 +170,7 @@ onBothEngines('gateway grants', (open) => {
     expect(await room.access.grants.redeem(handover)).toBeNull();
   });
 
-  test('ends when the account is disabled, within a second', async () => {
+  test('ends a session within a second of its account being disabled', async () => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
     const secret = await sessionOf(room, caller);
@@ -183,7 +183,7 @@ onBothEngines('gateway grants', (open) => {
     await expectRefused(room.access.grants.grant(caller, INSTANCE), 'not_logged_in');
   });
 
-  test('ends with the API key it came from, while those of logins stay', async () => {
+  test('ends a session with its API key; keeps sessions of logins', async () => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
     const { key } = await room.access.createApiKey(caller, { name: 'ci' }, null);
@@ -196,7 +196,7 @@ onBothEngines('gateway grants', (open) => {
     await expectRefused(room.access.grants.grant(program, INSTANCE), 'not_logged_in');
   });
 
-  test('ends with its instance: at once by endFor, within a second by the transaction that terminates', async () => {
+  test('ends a session with its instance: at once by revokeFor, within a second by the transaction that terminates', async () => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
     const elsewhere = INSTANCE.replace(/1$/, '2');
@@ -210,7 +210,7 @@ onBothEngines('gateway grants', (open) => {
     expect(await room.access.grants.session(there)).toBeNull();
   });
 
-  test('an end that meets a handover being redeemed leaves no session behind', async () => {
+  test('leaves no session when a revocation races a redeemed handover', async () => {
     const room = await openRoom(open);
     const beside = await processBeside(open, room);
     const { caller } = await annaOf(room);

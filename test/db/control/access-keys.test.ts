@@ -1,4 +1,4 @@
-/** API keys and ssh keys: what is kept of them, how many there may be, and what their end ends. */
+/** API keys and ssh keys: storage, limits and revocation. */
 import { expect, test } from 'vitest';
 import { authorizedKeysOf } from '../../../src/store/tables/keys.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
@@ -19,7 +19,7 @@ import {
 const withKey = (room: Room, key: string) => room.access.authenticate({ kind: 'apiKey', key });
 
 onBothEngines('API keys', (open) => {
-  test('a key is shown once, kept as a hash, and stands for its account', async () => {
+  test('shows a key once, stores its hash, and authenticates its account', async () => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
     const { key } = await room.access.createApiKey(caller, { name: 'ci' }, null);
@@ -39,7 +39,7 @@ onBothEngines('API keys', (open) => {
     expect(await room.access.listApiKeys(await adminOf(room))).toEqual({ keys: [] });
   });
 
-  test('what is not a key to the letter is refused, and no token passes for a key or a key for a token', async () => {
+  test('refuses anything but the exact key, a token as a key and a key as a token', async () => {
     const room = await openRoom(open);
     const { token, caller } = await annaOf(room);
     const { key } = await room.access.createApiKey(caller, { name: 'ci' }, null);
@@ -59,12 +59,12 @@ onBothEngines('API keys', (open) => {
       await expectRefused(withKey(room, one), 'not_logged_in');
     }
     await expectRefused(room.access.authenticate({ kind: 'token', token: key.fullKey }), 'not_logged_in');
-    // A key has no login: logging out with it is told so, and ends nothing.
+    // A key has no login: logging out with it is refused.
     await expectRefused(room.access.logout(await withKey(room, key.fullKey)), 'not_now', /delete it/);
     expect(await withKey(room, key.fullKey)).toMatchObject({ username: 'anna' });
   });
 
-  test('deletion counts at once here and within a second elsewhere', async () => {
+  test('revokes a deleted key at once here and within a second in another process', async () => {
     const room = await openRoom(open);
     const beside = await processBeside(open, room);
     const { caller } = await annaOf(room);
@@ -88,7 +88,7 @@ onBothEngines('API keys', (open) => {
     ]);
   });
 
-  test('the keys of a disabled account are refused within a second', async () => {
+  test('refuses the keys of a disabled account within a second', async () => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
     const { key } = await room.access.createApiKey(caller, { name: 'ci' }, null);
@@ -99,7 +99,7 @@ onBothEngines('API keys', (open) => {
     await expectRefused(room.access.createApiKey(caller, { name: 'more' }, null), 'not_logged_in');
   });
 
-  test('fifty an account, also when they are asked for all at once', async () => {
+  test('limits an account to fifty keys, also under concurrent requests', async () => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
     const outcomes = await Promise.allSettled(
@@ -114,7 +114,7 @@ onBothEngines('API keys', (open) => {
     expect((await room.access.listApiKeys(caller)).keys).toHaveLength(50);
   });
 
-  test('a repeat under the same Idempotency-Key makes no second key, and does not get the first one out', async () => {
+  test('creates no second key for a repeated Idempotency-Key, and does not reveal the first', async () => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
     const once = keyed('k1', '/user/key/create');
@@ -134,7 +134,7 @@ onBothEngines('API keys', (open) => {
     expect((await room.access.listApiKeys(caller)).keys).toEqual([]);
   });
 
-  test('sent twice at the same moment, one mints and the other is refused', async () => {
+  test('creates one key for two concurrent requests with one Idempotency-Key', async () => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
     const once = keyed('k', '/user/key/create');
@@ -146,7 +146,7 @@ onBothEngines('API keys', (open) => {
   });
 });
 
-/** A well-formed ed25519 line; that no point of the curve need be behind it is sshd's to see. */
+/** A well-formed ed25519 line. Only sshd would check the point of the curve. */
 const queueEntries = (n: number, comment = 'anna@laptop'): string => {
   const blob = Buffer.concat([
     Buffer.from('0000000b7373682d6564323535313900000020', 'hex'),
@@ -158,7 +158,7 @@ const queueEntries = (n: number, comment = 'anna@laptop'): string => {
 };
 
 onBothEngines('ssh keys', (open) => {
-  test('a key is kept as one clean line, and every change makes the instances due', async () => {
+  test("stores a key as one clean line; every change makes the account's instances due", async () => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
     const { accountId } = caller;
@@ -190,7 +190,7 @@ onBothEngines('ssh keys', (open) => {
     ]);
   });
 
-  test('the change and its effect on the instances are one: when the one fails, so does the other', async () => {
+  test('rolls back the key when its effect on the instances fails', async () => {
     const fails = { onSshKeysChanged: () => Promise.reject(new Error('no instance could be marked')) };
     const room = await openRoom(open, fails);
     const { caller } = await annaOf(room);
@@ -201,7 +201,7 @@ onBothEngines('ssh keys', (open) => {
     expect(await eventKinds(room.store, caller.accountId)).toEqual(['account.created', 'account.loggedIn']);
   });
 
-  test('the same key twice is refused by the name it has, and taken by another account', async () => {
+  test('refuses a duplicate key by its name, and accepts it in another account', async () => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
     await room.access.createSshKey(caller, { name: 'laptop', publicKey: queueEntries(1) }, null);
@@ -220,7 +220,7 @@ onBothEngines('ssh keys', (open) => {
     expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
   });
 
-  test('what is no public key is refused before anything is written', async () => {
+  test('refuses an invalid public key before anything is written', async () => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
     const publicKey = '-----BEGIN OPENSSH PRIVATE KEY-----\nb3Blbn\n-----END OPENSSH PRIVATE KEY-----\n';
@@ -228,7 +228,7 @@ onBothEngines('ssh keys', (open) => {
     expect(room.keysChanged).toEqual([]);
   });
 
-  test('a hundred an account; deleting is for the owner; a repeat answers the same', async () => {
+  test('limits an account to a hundred keys; only the owner deletes; a repeat answers the same', async () => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
     const add = (n: number) => room.access.createSshKey(caller, { name: `n${n}`, publicKey: queueEntries(n) }, null);

@@ -1,4 +1,4 @@
-/** What is remembered of good credentials: bounded, by the whole text, and never longer than it may be. */
+/** The cache of verified credentials: bounded, keyed by the whole text, never stale. */
 import { expect, test } from 'vitest';
 import { makeVerifiedCache } from '../../../src/control/access/verified-cache.ts';
 
@@ -19,7 +19,7 @@ const room = (max: number) => {
   return { clock, asked, answers, known, hold: () => void (atOnce = false) };
 };
 
-test('it never holds more than its bound, and drops what was unused for longest', async () => {
+test('bounds its entries and evicts the least recently used', async () => {
   const { known, clock } = room(3);
   for (const credential of ['a', 'b', 'c']) await known.find(credential);
   clock.nowMs += 1000;
@@ -31,7 +31,7 @@ test('it never holds more than its bound, and drops what was unused for longest'
   expect(known.size).toBe(3);
 });
 
-test('what stands for nobody is not remembered', async () => {
+test('does not cache an invalid credential', async () => {
   const { known, answers, hold } = room(3);
   hold();
   const found = known.find('stranger');
@@ -40,7 +40,7 @@ test('what stands for nobody is not remembered', async () => {
   expect(known.size).toBe(0);
 });
 
-test('one that stood and was ended elsewhere is forgotten when it is asked about again', async () => {
+test('drops a credential that was revoked elsewhere when it is verified again', async () => {
   const { known, clock, answers, hold } = room(3);
   await known.find('a');
   hold();
@@ -51,7 +51,7 @@ test('one that stood and was ended elsewhere is forgotten when it is asked about
   expect(known.size).toBe(0);
 });
 
-test('many who ask at once make one question; after an ending nobody joins one that was asked before it', async () => {
+test('verifies once for concurrent callers; after an invalidation nobody joins an earlier verification', async () => {
   const { known, asked, answers, hold } = room(3);
   hold();
   const before = [known.find('a'), known.find('a'), known.find('a')];
@@ -66,7 +66,7 @@ test('many who ask at once make one question; after an ending nobody joins one t
   expect(await after).toBeNull();
 });
 
-test('an answer is as old as its question', async () => {
+test('measures freshness from the start of the verification', async () => {
   const { known, clock, answers, hold } = room(3);
   hold();
   const found = known.find('a');
@@ -76,7 +76,7 @@ test('an answer is as old as its question', async () => {
   expect(known.fresh('a')).toBeNull();
 });
 
-test('an entry dies with what it stands for, and a failed question leaves nothing behind', async () => {
+test('expires an entry with its credential, and caches no failure', async () => {
   const { known, clock, asked } = room(3);
   await known.find('a');
   clock.nowMs = 59_500;

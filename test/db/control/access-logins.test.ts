@@ -1,4 +1,4 @@
-/** Logging in, what guessing costs, changing the password, and making accounts. */
+/** Login, rate limit, change of password, and accounts. */
 import { randomBytes } from 'node:crypto';
 import { decodeJwt } from 'jose';
 import { describe, expect, test } from 'vitest';
@@ -30,8 +30,8 @@ const WRONG = /username \(or email\) or the password is wrong/;
 const wrongLogin = (room: Room, username: string, from = HOME) =>
   room.access.login({ username, password: 'not the password' }, from);
 
-onBothEngines('logging in', (open) => {
-  test('by name or by email, in whatever letter case', async () => {
+onBothEngines('login', (open) => {
+  test('logs in by name or email in any letter case', async () => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
     for (const username of ['anna', 'Anna', 'anna@example.org', 'ANNA@EXAMPLE.ORG']) {
@@ -40,14 +40,14 @@ onBothEngines('logging in', (open) => {
     }
   });
 
-  test('a password typed composed and decomposed is the same password', async () => {
+  test('treats composed and decomposed characters of a password alike', async () => {
     const room = await openRoom(open);
     const body = { username: 'zoe', email: '', password: 'Zo\u00eb was here', balance: 0 };
     await room.access.createUser(await adminOf(room), body, null);
     expect(await tokenOf(room, 'zoe', 'Zoe\u0308 was here')).toMatch(/\./);
   });
 
-  test('an unknown name and a wrong password cost the same work and get the same words', async () => {
+  test('costs the same and says the same for an unknown name and a wrong password', async () => {
     const room = await openRoom(open);
     await annaOf(room);
     await setDisabled(room.store, 'anna', 1);
@@ -75,7 +75,7 @@ onBothEngines('logging in', (open) => {
     for (const one of seen) expect(one).toEqual(seen[0]);
   });
 
-  test('a disabled account is told so, but only to who knows its password', async () => {
+  test('reveals a disabled account only with the right password', async () => {
     const room = await openRoom(open);
     await annaOf(room);
     await setDisabled(room.store, 'anna', 1);
@@ -84,7 +84,7 @@ onBothEngines('logging in', (open) => {
     await expectRefused(right, 'forbidden', /disabled.*administrator/);
   });
 
-  test('ten wrong passwords for a name, then it waits; a success in between counts for nothing', async () => {
+  test('blocks a name after ten wrong passwords; a success in between costs nothing', async () => {
     const room = await openRoom(open);
     const { accountId } = (await annaOf(room)).caller;
     const stranger = '198.51.100.1';
@@ -104,7 +104,7 @@ onBothEngines('logging in', (open) => {
       'too_many_requests',
     );
     expect(room.hashes.length).toBe(before);
-    // Its owner, who has come from home before, is not kept out by what strangers do.
+    // The owner, who logged in from home before, is not locked out.
     expect(await tokenOf(room, 'anna', "anna's password")).toMatch(/\./);
     expect(await tokenOf(room)).toMatch(/\./);
 
@@ -116,7 +116,7 @@ onBothEngines('logging in', (open) => {
     expect(decodeJwt(accessToken).sub).toBe(accountId);
   });
 
-  test('guesses sent all at once are not looked at beyond the limit', async () => {
+  test('refuses concurrent guesses beyond the limit without checking them', async () => {
     const room = await openRoom(open);
     await annaOf(room);
     const before = room.hashes.length;
@@ -125,12 +125,12 @@ onBothEngines('logging in', (open) => {
     );
     const looked = outcomes.filter(({ code }) => code === 'not_logged_in').length;
     expect(looked).toBeGreaterThanOrEqual(10);
-    // Two hash at once, so one more may be under way when the tenth fails.
+    // Two hashes run at once, so one more may run when the tenth fails.
     expect(looked).toBeLessThanOrEqual(11);
     expect(room.hashes.length - before).toBe(looked);
   });
 
-  test('an address that guesses many names waits, and others do not', async () => {
+  test('blocks an address that guesses many names, and no other address', async () => {
     const room = await openRoom(open);
     const outcomes = [];
     for (let i = 0; i < 70; i++)
@@ -143,7 +143,7 @@ onBothEngines('logging in', (open) => {
     await expectRefused(wrongLogin(room, 'other', '2001:db8:1:2::1'), 'not_logged_in');
   });
 
-  test('a stranger behind the same address keeps nobody out who has logged in from there before', async () => {
+  test("never locks out an earlier login's address through failures of others behind it", async () => {
     const room = await openRoom(open);
     await annaOf(room);
     await room.access.login({ username: 'anna', password: "anna's password" }, '192.0.2.1');
@@ -152,13 +152,13 @@ onBothEngines('logging in', (open) => {
     await room.access.login({ username: 'anna', password: "anna's password" }, '192.0.2.1');
   });
 
-  test('two hundred who log in at once from one address all get in', async () => {
+  test('admits two hundred concurrent logins from one address', async () => {
     const room = await openRoom(open);
     const tokens = await Promise.all(Array.from({ length: 200 }, () => tokenOf(room)));
     expect(new Set(tokens).size).toBe(200);
   });
 
-  test('no password and no token is written down or logged', async () => {
+  test('stores and logs no password and no token', async () => {
     const room = await openRoom(open);
     const { token } = await annaOf(room);
     await refusalOf(wrongLogin(room, 'anna'));
@@ -171,10 +171,10 @@ onBothEngines('logging in', (open) => {
   });
 });
 
-onBothEngines('changing the password', (open) => {
+onBothEngines('change of password', (open) => {
   const change = (oldPassword: string, newPassword: string) => ({ oldPassword, newPassword });
 
-  test('ends every login at once here and within a second elsewhere; API keys stay', async () => {
+  test('ends every login at once here and within a second in another process; keeps API keys', async () => {
     const room = await openRoom(open);
     const beside = await processBeside(open, room);
     const { token, caller } = await annaOf(room);
@@ -196,7 +196,7 @@ onBothEngines('changing the password', (open) => {
     expect(await eventKinds(room.store, caller.accountId)).toContain('account.passwordChanged');
   });
 
-  test('needs the old one, and guessing at it is limited without touching logins', async () => {
+  test('requires the old password; limits wrong ones apart from logins', async () => {
     const room = await openRoom(open);
     const { token, caller } = await annaOf(room);
     for (let i = 0; i < 10; i++) {
@@ -215,7 +215,7 @@ onBothEngines('changing the password', (open) => {
     expect(await tokenOf(room, 'anna', "anna's password")).toMatch(/\./);
   });
 
-  test('of two changes at once one is done; a login that used the old password meanwhile does not outlive it', async () => {
+  test('accepts one of two concurrent changes; a concurrent login with the old password does not survive', async () => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
     const deeds = await Promise.allSettled([
@@ -244,7 +244,7 @@ onBothEngines('changing the password', (open) => {
 });
 
 onBothEngines('accounts', (open) => {
-  test('the first is made once, and keeps its password when another is configured later', async () => {
+  test('creates the first account once, and keeps its password when another is configured', async () => {
     const room = await openRoom(open);
     expect(await room.access.ensureAdmin({ password: 'another one', balance: 5 })).toBe(false);
     const admin = await adminOf(room);
@@ -257,7 +257,7 @@ onBothEngines('accounts', (open) => {
     });
   });
 
-  test('two processes that start together make one', async () => {
+  test('creates one first account when two processes start together', async () => {
     const room = await openRoom(open);
     await room.store.write((tx) => tx.deleteFrom('account').execute());
     const beside = await processBeside(open, room);
@@ -270,7 +270,7 @@ onBothEngines('accounts', (open) => {
 
   const body = { username: 'bert', email: 'Bert@Example.org', password: "bert's password", balance: 0.1 };
 
-  test('only an administrator makes others; names and emails are taken once, in any letter case', async () => {
+  test('lets only an administrator create accounts; names and emails are unique in any letter case', async () => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
     await expectRefused(room.access.createUser(caller, body, null), 'forbidden', /administrator/);
@@ -294,7 +294,7 @@ onBothEngines('accounts', (open) => {
     expect(await eventKinds(room.store, made.userId)).toEqual(['account.created', 'account.loggedIn']);
   });
 
-  test('of ten requests for one name at once, one makes it', async () => {
+  test('creates one account for ten concurrent requests of one name', async () => {
     const room = await openRoom(open);
     const admin = await adminOf(room);
     const outcomes = await Promise.allSettled(
@@ -307,7 +307,7 @@ onBothEngines('accounts', (open) => {
     for (const reason of refused) expect(reason).toMatchObject({ code: 'name_taken' });
   });
 
-  test('the same key and body make one account and answer alike; another password is another body', async () => {
+  test('repeats the answer for the same key and body; another password is another body', async () => {
     const room = await openRoom(open);
     const admin = await adminOf(room);
     const first = await room.access.createUser(admin, body, keyed('k', '/user/create', 'hash of the body'));
@@ -315,7 +315,7 @@ onBothEngines('accounts', (open) => {
     expect(again).toEqual(first);
     const other = room.access.createUser(admin, body, keyed('k', '/user/create', 'hash of another'));
     await expectRefused(other, 'idempotency_mismatch');
-    // The body holds the password: a quick hash of it would be an oracle.
+    // The body holds the password: a fast hash of it would be an oracle.
     expect(await everythingIn(room.store)).not.toContain('hash of the body');
   });
 });
@@ -324,7 +324,7 @@ describe('password hashes', () => {
   const passwordsWith = (work: Argon2id, atOnce = 2) => makePasswords({ randomBytes, argon2id: work, atOnce });
   const yes = { mayStart: () => undefined, failed: () => undefined };
 
-  test('are argon2id PHC strings of 19 MiB, two passes, one lane, each with its own salt', async () => {
+  test('uses argon2id PHC strings of 19 MiB, two passes, one lane, each with its own salt', async () => {
     const passwords = passwordsWith(argon2id);
     const [first, second] = await Promise.all([passwords.hash('secret word'), passwords.hash('secret word')]);
     expect(first).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$/);
@@ -335,7 +335,7 @@ describe('password hashes', () => {
     await expect(passwords.verify('x', '$2b$10$abc', yes)).rejects.toThrow(/not an argon2id PHC string/);
   });
 
-  test('never run more at once than they may, start in their order, and go on after one fails', async () => {
+  test('bounds concurrent hashes, starts them in order, and continues after a failure', async () => {
     let running = 0;
     let most = 0;
     let started = 0;
@@ -367,7 +367,7 @@ describe('password hashes', () => {
     expect((await all).filter(({ status }) => status === 'rejected')).toHaveLength(1);
   });
 
-  test('a queue beyond its bound is refused with a time to come back', async () => {
+  test('refuses a full queue with a retry time', async () => {
     const release: (() => void)[] = [];
     const passwords = passwordsWith(
       ({ tagLength }) => new Promise((resolve) => release.push(() => resolve(new Uint8Array(tagLength)))),
@@ -389,8 +389,8 @@ describe('password hashes', () => {
   });
 });
 
-describe('what counts failed logins', () => {
-  test('takes one client to be one place', () => {
+describe('the login rate limit', () => {
+  test('maps all addresses of one client to one bucket', () => {
     const places = [
       ['192.0.2.1', '192.0.2.1'],
       ['::ffff:192.0.2.1', '192.0.2.1'],
@@ -406,7 +406,7 @@ describe('what counts failed logins', () => {
     for (const [address, place] of places) expect(addressBucket(address), address).toBe(place);
   });
 
-  test('holds no more than its bound in a flood of names and addresses', () => {
+  test('bounds its entries in a flood of names and addresses', () => {
     const attempts = makeLoginRateLimit({ now: () => 0 });
     for (let i = 0; i < 100_000; i++) {
       attempts.failed(`name-${i}`, `2001:db8:${(i >> 8).toString(16)}:${(i & 255).toString(16)}::1`);

@@ -1,4 +1,4 @@
-/** Access over a real store with a clock that stands until it is moved, and password hashes that are real, counted and cheap. */
+/** Access over a real store, with a manual clock and cheap password hashes. */
 import { randomBytes } from 'node:crypto';
 import { expect } from 'vitest';
 import { makeAccess, type AccessDeps, type InternalAccess } from '../../../src/control/access/access.ts';
@@ -23,14 +23,14 @@ export interface Room {
   store: Store;
   access: InternalAccess;
   clock: { nowMs: number };
-  /** Parameters of every argon2id that was computed. */
+  /** Parameters of every argon2id call. */
   hashes: Parameters<Argon2id>[0][];
   logged: { facts: Record<string, unknown>; text: string }[];
   /** Accounts whose instances were made due. */
   keysChanged: string[];
 }
 
-/** Over a store that another room may use, too: that is what a second process is. */
+/** Shares a store with another room to simulate a second process. */
 export function roomOver(store: Store, clock: { nowMs: number }, given: Partial<AccessDeps> = {}): Room {
   const hashes: Room['hashes'] = [];
   const logged: Room['logged'] = [];
@@ -114,7 +114,7 @@ export async function eventKinds(store: Store, accountId: string): Promise<strin
   return rows.map(({ kind }) => kind);
 }
 
-/** Every value of every table, as one text: to look for what must not be kept. */
+/** Every value of every table as one text, to search for secrets. */
 export async function everythingIn(store: Store): Promise<string> {
   const tables = [
     'setting',
@@ -132,7 +132,7 @@ export async function everythingIn(store: Store): Promise<string> {
   return JSON.stringify(rows);
 }
 
-/** The same store, telling each query that is read through it, as JSON of its tree. */
+/** The same store, recording every query as JSON of its tree. */
 export function watchedStore(store: Store): { store: Store; asked: string[] } {
   const asked: string[] = [];
   const read = store.read.withPlugin({

@@ -1,4 +1,4 @@
-/** Access tokens: what is taken, what is not whatever is tried, and how soon an ending counts. */
+/** Access tokens: issue, verification, caching and revocation. */
 import { createHmac, generateKeyPairSync, randomBytes, sign } from 'node:crypto';
 import { decodeJwt, decodeProtectedHeader } from 'jose';
 import { expect, test } from 'vitest';
@@ -34,7 +34,7 @@ const partsOf = (token: string): [string, string, string] => {
 const rotateKey = ({ store, clock }: Room): Promise<string> =>
   makeSigningRing({ store, now: () => clock.nowMs, randomBytes }).rotate();
 
-/** The installation's own private key, as a thief of the database would have it. */
+/** The installation's private key, as a thief of the database would have it. */
 async function ownKey(room: Room): Promise<{ kid: string; jwk: Json; publicJwk: string }> {
   const row = await room.store.read
     .selectFrom('signingKey')
@@ -45,14 +45,14 @@ async function ownKey(room: Room): Promise<{ kid: string; jwk: Json; publicJwk: 
   return { kid: row.kid, jwk, publicJwk: row.publicJwk };
 }
 
-/** Signs whatever it is given with Ed25519: header and claims are taken as they are. */
+/** Signs any header and claims with Ed25519. */
 const signedWith = (jwk: Json, header: Json, claims: Json | []): string => {
   const input = `${b64(JSON.stringify(header))}.${b64(JSON.stringify(claims))}`;
   return `${input}.${b64(sign(null, Buffer.from(input), { key: jwk, format: 'jwk' }))}`;
 };
 
 onBothEngines('access tokens', (open) => {
-  test('a token says what the interface promises, for one day to the second', async () => {
+  test('issues the claims of the interface, valid for one day to the second', async () => {
     const room = await openRoom(open);
     const { token, caller } = await annaOf(room);
     const { accessExpire } = await room.access.login({ username: 'anna', password: "anna's password" }, '::1');
@@ -78,7 +78,7 @@ onBothEngines('access tokens', (open) => {
     await expectRefused(callerOf(room, token), 'not_logged_in');
   });
 
-  test('hostile tokens are refused, every one, also when the good one is known', async () => {
+  test('refuses every hostile token, also while the good one is cached', async () => {
     const room = await openRoom(open);
     const { token, caller } = await annaOf(room);
     const { kid, jwk, publicJwk } = await ownKey(room);
@@ -102,7 +102,8 @@ onBothEngines('access tokens', (open) => {
     };
     const adminSession = await adminOf(room);
 
-    // The key is the real one: a token made of it like a login makes it is good, so each row below fails by its own fault alone.
+    // The key is real: a token signed like a login's is valid, so each row fails by its own fault
+    // only.
     expect(await callerOf(room, own({}))).toMatchObject({ username: 'anna' });
 
     const letterCases = Array.from({ length: 16 }, (_, bits) =>
@@ -232,16 +233,16 @@ onBothEngines('access tokens', (open) => {
       await expect(callerOf(room, bad), name).rejects.toThrow();
     }
     expect(accepted).toEqual([]);
-    // The tables still stand, and so does the good token.
+    // The tables still exist, and the valid token works.
     expect(await callerOf(room, token)).toMatchObject({ username: 'anna' });
   });
 
-  test('none of 10,000 mutants of a good token is taken', async () => {
+  test('refuses all of 10,000 mutants of a valid token', async () => {
     const room = await openRoom(open);
     const { token } = await annaOf(room);
     const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
     const mutants = new Set<string>();
-    // One of base64url's six bits flipped, at every position; the last character's spare bits are among them.
+    // Flips one of six bits at every position, the last character's spare bits included.
     for (let at = 0; at < token.length; at++) {
       const value = alphabet.indexOf(token.charAt(at));
       for (let bit = 0; bit < 6 && value >= 0; bit++) {
@@ -305,7 +306,7 @@ onBothEngines('access tokens', (open) => {
     expect(asked.length).toBe(before + 1);
   });
 
-  test('logout ends the token at once here and within a second in another process, and no other token', async () => {
+  test('revokes a token on logout at once here and within a second in another process, and no other token', async () => {
     const room = await openRoom(open);
     const beside = await processBeside(open, room);
     const { token, caller } = await annaOf(room);
@@ -319,7 +320,7 @@ onBothEngines('access tokens', (open) => {
     expect(await callerOf(room, second)).toMatchObject({ username: 'anna' });
   });
 
-  test('an answer that was under way during a logout is not kept', async () => {
+  test('does not cache a verification that a logout overtook', async () => {
     const room = await openRoom(open);
     const { token, caller } = await annaOf(room);
     room.clock.nowMs += SECOND;
@@ -329,7 +330,7 @@ onBothEngines('access tokens', (open) => {
     await expectRefused(callerOf(room, token), 'not_logged_in');
   });
 
-  test('a disabled account is refused within a second, and let in again when it is enabled', async () => {
+  test('refuses a disabled account within a second, and accepts it when enabled again', async () => {
     const room = await openRoom(open);
     const { token } = await annaOf(room);
     await setDisabled(room.store, 'anna', 1);
@@ -339,7 +340,7 @@ onBothEngines('access tokens', (open) => {
     expect(await callerOf(room, token)).toMatchObject({ username: 'anna' });
   });
 
-  test("a change of roles counts within a second: they are the account's, not the token's", async () => {
+  test('applies a change of roles within a second: roles come from the account, not the token', async () => {
     const room = await openRoom(open);
     const { token } = await annaOf(room);
     await room.store.write((tx) =>
@@ -349,7 +350,7 @@ onBothEngines('access tokens', (open) => {
     expect((await callerOf(room, token)).roles).toEqual(['user', 'admin']);
   });
 
-  test('after a rotation the old tokens stay good for their day and new ones carry the new key, in every process', async () => {
+  test('keeps old tokens valid for their day after a rotation, and signs with the new key in every process', async () => {
     const room = await openRoom(open);
     const beside = await processBeside(open, room);
     const { token } = await annaOf(room);
@@ -361,7 +362,7 @@ onBothEngines('access tokens', (open) => {
 
     const fresh = await tokenOf(room, 'anna', "anna's password");
     expect(decodeProtectedHeader(fresh).kid).toBe(newId);
-    // The other process has not heard of the rotation: it learns of it from the token, and by its next login.
+    // The other process learns of the rotation from the token, and by its next login.
     expect(await callerOf(beside, fresh)).toMatchObject({ username: 'anna' });
     expect(decodeProtectedHeader(await tokenOf(beside, 'anna', "anna's password")).kid).toBe(newId);
     for (const one of [room, beside]) expect(await callerOf(one, token)).toMatchObject({ username: 'anna' });
@@ -378,7 +379,7 @@ onBothEngines('access tokens', (open) => {
     expect(await room.store.read.selectFrom('session').select('id').execute()).toEqual([]);
   });
 
-  test('a key that has signed for a month is rotated by itself, and not before', async () => {
+  test('rotates a key after a month, and not before', async () => {
     const room = await openRoom(open);
     const kid = await room.access.ensureSigningKey();
     room.clock.nowMs += 29 * DAY;
@@ -390,7 +391,7 @@ onBothEngines('access tokens', (open) => {
     expect(decodeProtectedHeader(fresh).kid).not.toBe(kid);
   });
 
-  test('processes that start or rotate at the same moment agree on one key', async () => {
+  test('agrees on one key when processes start or rotate concurrently', async () => {
     const room = await openRoom(open);
     const beside = await processBeside(open, room);
     const ids = await Promise.all([room, beside, room, beside].map((one) => one.access.ensureSigningKey()));
@@ -406,7 +407,7 @@ onBothEngines('access tokens', (open) => {
     expect(await beside.access.ensureSigningKey()).toBe(current[0]?.kid);
   });
 
-  test('unknown key ids make the keys be read at most once a second', async () => {
+  test('reads the keys at most once a second for unknown key ids', async () => {
     const room = await openRoom(open);
     const { token } = await annaOf(room);
     const { jwk } = await ownKey(room);

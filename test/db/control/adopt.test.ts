@@ -11,9 +11,9 @@ import { adoptAs, containersOf, handle, knownOrphan, listOf, orphanIdOf, sweepin
 
 const soon = (): AbortSignal => AbortSignal.timeout(5_000);
 
-onBothEngines('adopting a stray', (open) => {
+onBothEngines('adopting an orphan', (open) => {
   for (const runs of [true, false]) {
-    test(`that ${runs ? 'runs' : 'stands still'} makes it an instance as any other, with the ports it has`, async () => {
+    test(`makes a ${runs ? 'running' : 'stopped'} container an instance with the container's ports`, async () => {
       const world = await makeWorld(await open());
       const { instances } = world.running.control;
       const ports = [
@@ -67,7 +67,7 @@ onBothEngines('adopting a stray', (open) => {
     });
   }
 
-  test('made from an image that its owner saved keeps that image from being deleted', async () => {
+  test('keeps a saved image from being deleted when the adopted container was made from it', async () => {
     const world = await makeWorld(await open());
     const { images, instances } = world.running.control;
     const from = await instances.launch(world.caller, world.wish(), null);
@@ -88,7 +88,7 @@ onBothEngines('adopting a stray', (open) => {
     await expectConsistent(world);
   });
 
-  test('ends it as the operator wishes every new one to end', async () => {
+  test("sets the operator's default stop policy", async () => {
     const HOUR_MS = 3_600_000;
     const idle = idlePolicy(HOUR_MS);
     const world = await makeWorld(await open(), { endsRules: { capRunMs: 8 * HOUR_MS, idle } });
@@ -105,7 +105,7 @@ onBothEngines('adopting a stray', (open) => {
     expect(adopted.instanceRuntimeInfo.scheduledStopTimestamp).toBe(observed.runningSinceMs + 8 * HOUR_MS);
   });
 
-  test('gives it to the account that is named when the one on its label is gone, and to no other while there is one', async () => {
+  test('requires a named account when the one on the label is gone, and refuses another while it exists', async () => {
     const world = await makeWorld(await open());
     const ada = await world.account('ada');
     const mine = await knownOrphan(world);
@@ -125,7 +125,7 @@ onBothEngines('adopting a stray', (open) => {
     expect(totalEntries).toBe(1);
   });
 
-  test('is refused with the reason, and changes nothing, when it can not be', async () => {
+  test('refuses with the reason and changes nothing', async () => {
     const world = await makeWorld(await open(), { nodePorts: { first: 30_000, last: 30_009 } });
     const { instanceId: other } = await world.running.control.instances.launch(world.caller, world.wish(), null);
     await world.until(other, hasStatus('Running'));
@@ -146,7 +146,7 @@ onBothEngines('adopting a stray', (open) => {
     world.engine.host.goAway(60_000);
     await refused(adoptAs(world), 'unavailable');
     world.engine.host.comeBack();
-    // The engine lets two stand with one port as long as only one of them runs.
+    // The engine accepts two containers with one port while only one of them runs.
     await world.store.write((tx) =>
       tx
         .insertInto('nodePort')
@@ -162,7 +162,7 @@ onBothEngines('adopting a stray', (open) => {
     await refused(adoptAs(world), 'not_found');
   });
 
-  test('counts a running one, and refuses it where there is no room', async () => {
+  test('counts a running container, and refuses without capacity', async () => {
     const world = await makeWorld(await open(), {
       machine: { cpuCores: 1, memoryMiB: 3 * 1024, architecture: 'amd64', gpus: [] },
     });
@@ -177,7 +177,7 @@ onBothEngines('adopting a stray', (open) => {
     expect(await listOf(world)).toHaveLength(1);
   });
 
-  test('of two operators at once one has it, and the other is told who', async () => {
+  test('accepts one of two concurrent adoptions, and names the winner to the other', async () => {
     const world = await makeWorld(await open());
     const id = await knownOrphan(world);
     const both = await Promise.allSettled([handle(world, id, adoptAs(world)), handle(world, id, adoptAs(world))]);
@@ -190,7 +190,7 @@ onBothEngines('adopting a stray', (open) => {
     await expectConsistent(world);
   });
 
-  test('races a deletion: either it is an instance and stays, or it is gone and the adoption is refused', async () => {
+  test('races a deletion: the instance stays, or the adoption is refused', async () => {
     const world = await makeWorld(await open(), {
       machine: { cpuCores: 64, memoryMiB: 2 ** 18, architecture: 'amd64', gpus: [] },
     });
@@ -217,7 +217,7 @@ onBothEngines('adopting a stray', (open) => {
     expect(ended.adopted + ended.deleted).toBe(12);
   });
 
-  test('is seen by a sweep that was about to delete it', async () => {
+  test('stops a sweep that was about to delete the orphan', async () => {
     const world = await makeWorld(await open());
     const id = await knownOrphan(world);
     const { store } = world;
@@ -244,7 +244,7 @@ onBothEngines('adopting a stray', (open) => {
     await expectConsistent(world);
   });
 
-  test('comes too late when it is to be deleted while the engine is asked how it is', async () => {
+  test('is refused when a deletion is requested while the engine is observed', async () => {
     const world = await makeWorld(await open());
     const id = await knownOrphan(world);
     world.drivers.engine = {
@@ -260,7 +260,7 @@ onBothEngines('adopting a stray', (open) => {
     expect(await world.store.read.selectFrom('instance').select('id').execute()).toEqual([]);
   });
 
-  test('comes too late for one that is being deleted', async () => {
+  test('is refused for an orphan being deleted', async () => {
     const world = await makeWorld(await open());
     const id = await knownOrphan(world);
     world.engine.misbehave(({ verb }) => (verb === 'discard' ? { mode: 'failBefore' } : undefined));

@@ -21,7 +21,7 @@ const stateOf = async ({ world }: DiskRoom, operationId: string | undefined): Pr
   (await world.running.control.operations.read(world.caller, { operationId: operationId ?? '' })).state;
 
 onBothEngines('a data disk', (open) => {
-  test('is made larger while its instance runs, and while it is stopped; nothing else of it changes', async () => {
+  test('grows while its instance runs or is stopped, and changes nothing else', async () => {
     const room = await diskRoom(await open());
     const id = await room.running();
     const hadGB = await sizeOf(room, id);
@@ -51,7 +51,7 @@ onBothEngines('a data disk', (open) => {
     await expectConsistent(room.world);
   });
 
-  test('is never made smaller, nor larger than its pool has room for: it is refused with the reason, and nothing is written', async () => {
+  test('refuses to shrink or to exceed its pool, with the reason, and writes nothing', async () => {
     const room = await diskRoom(await open());
     const id = await room.running();
     const hadGB = await sizeOf(room, id);
@@ -73,7 +73,7 @@ onBothEngines('a data disk', (open) => {
     await expectConsistent(room.world);
   });
 
-  test('is not expanded while something else is under way; the same request twice is one', async () => {
+  test('refuses to grow during another operation; a repeated request is one', async () => {
     const room = await diskRoom(await open());
     const id = await room.running();
     const hadGB = await sizeOf(room, id);
@@ -85,7 +85,7 @@ onBothEngines('a data disk', (open) => {
     await room.world.until(id, hasStatus('Running'));
   });
 
-  test('that its storage can not grow yet is grown once it can, and a stop does not wait for it', async () => {
+  test('grows once its storage can, without delaying a stop', async () => {
     const room = await diskRoom(await open());
     const id = await room.running();
     const hadGB = await sizeOf(room, id);

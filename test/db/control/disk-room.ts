@@ -1,4 +1,4 @@
-/** A world whose disks lie in memory, and tell of themselves what a test says. */
+/** A world with disks in memory, whose usage a test sets. */
 import type { DiskId, DiskEntry } from '../../../src/domain/disk.ts';
 import type { PublicInstance } from '../../../src/domain/public-instance.ts';
 import type { Store } from '../../../src/store/store.ts';
@@ -12,13 +12,13 @@ export interface DiskRoom extends Measuring {
   world: World;
   memory: MemoryStorage;
   volume: (name: string, sizeGB: number) => Promise<string>;
-  /** Answers the id of one that runs. */
+  /** Returns the id of a running instance. */
   running: (volumeId?: string) => Promise<string>;
   rest: (id: string) => Promise<void>;
   hold: (kind: DiskId['kind'], id: string, gb: number, biggest?: DiskEntry[]) => void;
-  /** A late hint of the engine has a pass look at an instance just then: what was measured is shown the next time. */
+  /** A late hint may lease the instance just then: the measurement is published by the next run. */
   measuredUntil: (id: string, what: (now: PublicInstance['instanceRuntimeInfo']) => boolean) => Promise<void>;
-  /** What the caller was told of disks, in order. */
+  /** Disk events of the caller, in order. */
   told: () => Promise<{ subjectId: string; data: Record<string, unknown> }[]>;
   get: (instanceId: string) => ReturnType<World['running']['control']['instances']['get']>;
   sharedId: string;
@@ -86,7 +86,7 @@ export async function diskRoom(store: Store, options: WorldOptions = {}): Promis
   };
 }
 
-/** No pass works on it, and none is due. */
+/** No reconcile runs or is due. */
 export const atRest = ({ store }: World, id: string): Promise<void> =>
   eventually(async () => {
     const row = await store.read.selectFrom('instance').selectAll().where('id', '=', id).executeTakeFirstOrThrow();

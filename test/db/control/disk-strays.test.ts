@@ -18,8 +18,8 @@ async function leave(room: DiskRoom, disk: DiskId): Promise<string> {
 const handle = ({ world }: DiskRoom, strayId: string, action: 'adopt' | 'stop' | 'delete') =>
   world.running.control.orphans.handle(world.caller, { strayId, action });
 
-onBothEngines('disks that nothing explains', (open) => {
-  test('are told of when they were seen twice, and never deleted by a policy; those with a row are none', async () => {
+onBothEngines('orphaned disks', (open) => {
+  test('are reported after two sweeps, and never deleted by a policy; disks with a row are not orphans', async () => {
     const room = await diskRoom(await open());
     await room.running(await room.volume('data', 1));
     const id = randomUUID();
@@ -47,7 +47,7 @@ onBothEngines('disks that nothing explains', (open) => {
     expect(await listOf(room.world)).toEqual([]);
   });
 
-  test('are deleted when an administrator says so, and neither stopped nor adopted', async () => {
+  test("are deleted on an administrator's request, and neither stopped nor adopted", async () => {
     const room = await diskRoom(await open());
     const disk: DiskId = { kind: 'shared', id: `${randomUUID()}/${room.world.drivers.regionId}` };
     const [strayId, kept] = [await leave(room, disk), await leave(room, { kind: 'volume', id: randomUUID() })];
@@ -63,7 +63,7 @@ onBothEngines('disks that nothing explains', (open) => {
     await room.sweep();
     expect((await listOf(room.world)).map(({ note }) => note)).toContain('an instance still uses the disk');
     room.memory.destroy = destroy;
-    // A sweep of the server's own may have looked before it went, and list it once more.
+    // A sweep of the server may have listed the disk before it was deleted.
     const left = async (): Promise<string[]> => {
       await room.sweep();
       return (await listOf(room.world)).map((one) => one.strayId);
@@ -72,7 +72,7 @@ onBothEngines('disks that nothing explains', (open) => {
     expect(room.memory.there.has(`shared/${disk.id}`)).toBe(false);
   });
 
-  test('stay as long as the container that has them is a stray too', async () => {
+  test('stay while their container is an orphan too', async () => {
     const room = await diskRoom(await open());
     const id = await makeOrphan(room.world);
     const strayId = await leave(room, { kind: 'data', id });
@@ -92,7 +92,7 @@ onBothEngines('disks that nothing explains', (open) => {
     expect(room.memory.there.has(`data/${id}`)).toBe(false);
   });
 
-  test('are explained by a row of their own pool alone, and by nothing when the storage does not answer', async () => {
+  test('need a row of their own pool; a storage that does not answer changes nothing', async () => {
     const room = await diskRoom(await open());
     const id = instanceIdOf(randomUUID());
     const strayId = await leave(room, { kind: 'data', id });

@@ -7,12 +7,12 @@ import { eventually, hasStatus } from '../../fixtures/control.ts';
 import { atRest, diskRoom } from './disk-room.ts';
 
 onBothEngines('disks on the host', (open) => {
-  test('are unmounted once no instance that has them is to run, and mounted again by a start', async () => {
+  test('are unmounted when no instance is to run with them, and mounted again by a start', async () => {
     const room = await diskRoom(await open());
     const volume = await room.volume('data', 10);
     const [one, other] = [await room.running(volume), await room.running(volume)];
     const mounted = () => [...room.memory.mounted].toSorted();
-    /** A late hint of the engine has a pass look at an instance just then: its disks are left for the next time. */
+    /** A late hint may lease the instance just then: its disks are skipped until the next run. */
     const becomes = (disks: string[], inUse?: (disk: DiskId) => boolean): Promise<void> =>
       eventually(async () => {
         await room.unmount(inUse);
@@ -36,7 +36,7 @@ onBothEngines('disks on the host', (open) => {
     await becomes([`data/${one}`, shared, v]);
   });
 
-  test('of an instance that is stopped and started under the sweep are there when it runs, each of many times', async () => {
+  test('are mounted when an instance runs, stopped and started many times under the sweep', async () => {
     const room = await diskRoom(await open());
     const id = await room.running();
     const { instances } = room.world.running.control;
@@ -58,7 +58,7 @@ onBothEngines('disks on the host', (open) => {
     await sweeping;
   });
 
-  test('that somebody works in are left for the next time, and others that fail are told of and tried again', async () => {
+  test('are skipped while in use; failures are logged and retried', async () => {
     const room = await diskRoom(await open());
     const id = await room.running();
     const { unmount } = room.memory;

@@ -5,8 +5,8 @@ import { diskRoom, GB } from './disk-room.ts';
 import { eventually } from '../../fixtures/control.ts';
 import { measuring } from './measuring.ts';
 
-onBothEngines('what disks hold', (open) => {
-  test('is told of an instance and of a volume, and nobody gets an event for it', async () => {
+onBothEngines('disk usage', (open) => {
+  test('is shown on an instance and a volume without an event', async () => {
     const room = await diskRoom(await open());
     const volume = await room.volume('data', 10);
     const id = await room.running(volume);
@@ -29,7 +29,7 @@ onBothEngines('what disks hold', (open) => {
     await expectConsistent(room.world);
   });
 
-  test('waits for the pass that works on the instance, and for the server after one that was killed', async () => {
+  test('is published after a reconcile in progress, and after a killed server', async () => {
     const room = await diskRoom(await open());
     const id = await room.running();
     const { store } = room.world;
@@ -61,7 +61,7 @@ onBothEngines('what disks hold', (open) => {
     });
   });
 
-  test('fills up: its owner is told at 80 and at 95 %, once, with what takes most of it', async () => {
+  test('warns the owner once at 80 and once at 95 %, with the largest folders', async () => {
     const room = await diskRoom(await open());
     const volume = await room.volume('data', 10);
     await room.running(volume);
@@ -71,7 +71,7 @@ onBothEngines('what disks hold', (open) => {
       const percents = async (): Promise<unknown[]> =>
         (await room.told()).slice(before).map(({ data }) => data['percent']);
       await room.measure();
-      // What takes most of it is looked for at a hundredth of the time, so that its owner may be told later.
+      // The scan runs 1 % of the time, so the owner may be warned later.
       if (tells)
         await eventually(async () => {
           await room.measure();
@@ -94,7 +94,7 @@ onBothEngines('what disks hold', (open) => {
     expect(second).toEqual({ subjectId: volume, data: { ...facts, percent: 96, usageGB: 9.65, biggest } });
   });
 
-  test('is all but full: the instance says so, and where its room went, also after a stop and a start', async () => {
+  test('shows a nearly full disk and its largest folders on the instance, across stop and start', async () => {
     const room = await diskRoom(await open());
     const volume = await room.volume('data', 10);
     const id = await room.running(volume);
@@ -129,7 +129,7 @@ onBothEngines('what disks hold', (open) => {
 
     await room.rest(id);
     await room.unmount();
-    // Not mounted: what takes most of it can't be asked, and stays known.
+    // Not mounted: the largest folders can't be scanned, and stay.
     await measuring(room.world).measure();
     await room.world.running.control.instances.start(room.world.caller, { instanceId: id }, null);
     const { instanceRuntimeInfo } = await room.world.until(id, (one) => one.instanceRuntimeInfo.status === 'Running');
@@ -143,7 +143,7 @@ onBothEngines('what disks hold', (open) => {
     await expectConsistent(room.world);
   });
 
-  test('of a root disk is asked of the engine, while the instance runs', async () => {
+  test('asks the engine for the root disk of a running instance', async () => {
     const room = await diskRoom(await open());
     const id = await room.running();
     const { world } = room;
@@ -162,7 +162,7 @@ onBothEngines('what disks hold', (open) => {
           ? { exitCode: 1, stdout: '9000\t/usr\n5000000\t/root/.cache\n5000100\t/root\n5100000\t/\n', stderr: '' }
           : exec(of, command, signal),
     };
-    // A late hint of the engine has a pass look at it just then: it is measured the next time.
+    // A late hint may lease the instance just then: the next run measures it.
     const isShown = (): Promise<void> =>
       eventually(async () => {
         await room.measureRoots();
@@ -186,7 +186,7 @@ onBothEngines('what disks hold', (open) => {
     expect((await room.get(id)).disks[0]?.percent).toBe(100);
   });
 
-  test('of one disk that can not be measured keeps none of the others from being measured', async () => {
+  test("measures the other disks when one can't be measured", async () => {
     const room = await diskRoom(await open());
     const [broken, fine] = [await room.volume('broken', 10), await room.volume('fine', 10)];
     const { usage } = room.memory;
@@ -202,7 +202,7 @@ onBothEngines('what disks hold', (open) => {
 });
 
 onEngine('sqlite', 'ten thousand disks', (open) => {
-  test('are all measured, in a time that grows with their number and no faster', async () => {
+  test('measures all disks in linear time', async () => {
     const room = await diskRoom(await open(), { start: false });
     const { store, drivers, caller } = room.world;
     const of = { kind: 'snapshot', regionId: drivers.regionId, pool: 'default', ownerId: caller.accountId, sizeGB: 1 };

@@ -1,4 +1,4 @@
-/** Images of an account's own, by the names that registries have them by: who can see, launch and have them. */
+/** Images of accounts: who can list, launch and pull them. */
 import { expect, test } from 'vitest';
 import type { Caller } from '../../../src/control/index.ts';
 import { defaultImages } from '../../../src/engines/simulated/images.ts';
@@ -6,7 +6,7 @@ import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
-/** A registry that gives to whoever brings credentials; see `engines/simulated/images.ts`. */
+/** A registry that accepts any credentials; see `engines/simulated/images.ts`. */
 const SERVER = 'private.invalid';
 const REF = `${SERVER}/team/tool:1`;
 const pager = { currentPage: 1, pageSize: 100 };
@@ -21,7 +21,7 @@ const launch = (world: World, imageId: string, caller = world.caller): Promise<{
 const waitsForImage = (world: World, id: string) =>
   world.until(id, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === 'BackOff');
 
-/** An engine whose calls for images are noted, and whose registry can go away. */
+/** An engine that records image calls, and whose registry can go away. */
 function watched() {
   const told = { pulls: [] as string[], away: false };
   const images: typeof defaultImages = (ref, given) => {
@@ -32,7 +32,7 @@ function watched() {
 }
 
 onBothEngines('an image of an account', (open) => {
-  test('is in the list of its account alone, after those on offer, page by page', async () => {
+  test('is listed for its account only, after the catalog, page by page', async () => {
     const world = await makeWorld(await open(), { start: false });
     const other = await world.account('bob');
     const { images } = world.running.control;
@@ -53,7 +53,7 @@ onBothEngines('an image of an account', (open) => {
     expect(pages[1]?.images[0]).toMatchObject({ isPublic: 'false', ref: 'quay.io/a/one:latest', state: 'Absent' });
   });
 
-  test('is launched by its account, and to another as unknown as one that never was', async () => {
+  test('can be launched by its account, and is not found for another', async () => {
     const world = await makeWorld(await open());
     const other = await world.account('bob');
     const { imageId } = await world.running.control.images.create(
@@ -93,7 +93,7 @@ onBothEngines('an image of an account', (open) => {
     expect(await namesOf(world, world.caller)).toEqual(['test image']);
   });
 
-  test('that is denied says which credentials to register, and is had as soon as they are', async () => {
+  test('names the credentials to register when denied, and is pulled once they are', async () => {
     const world = await makeWorld(await open());
     const { images, registries } = world.running.control;
     const { imageId } = await images.create(world.caller, { name: 'tool', ref: REF }, null);
@@ -117,7 +117,7 @@ onBothEngines('an image of an account', (open) => {
     expect(listed.find((image) => image.imageId === imageId)).toMatchObject({ state: 'Ready' });
   });
 
-  test('that stays denied is given up as ImageDenied, and runs once it is started with credentials', async () => {
+  test('fails as ImageDenied when it stays denied, and runs once started with credentials', async () => {
     const world = await makeWorld(await open(), { limits: { imageDeadlineMs: 500, maxAttempts: 2 } });
     const { images, registries, instances } = world.running.control;
     const { imageId } = await images.create(world.caller, { name: 'tool', ref: REF }, null);
@@ -132,7 +132,7 @@ onBothEngines('an image of an account', (open) => {
     await world.until(instanceId, hasStatus('Running'));
   });
 
-  test('is not had by another account because it lies on the host: each is asked for with its own credentials', async () => {
+  test('is authorized for each account although the engine has it', async () => {
     const { told, engine } = watched();
     const world = await makeWorld(await open(), { engine });
     const { images, registries } = world.running.control;
@@ -153,7 +153,7 @@ onBothEngines('an image of an account', (open) => {
     expect(listed.at(-1)?.state, 'nor is it told that another has it').not.toBe('Ready');
   });
 
-  test('is not had by joining the pull that another account has under way', async () => {
+  test('is not shared with a pull of another account', async () => {
     const { told, engine } = watched();
     const world = await makeWorld(await open(), { engine: { ...engine, times: { pull: 400 } } });
     const { images, registries } = world.running.control;
@@ -169,7 +169,7 @@ onBothEngines('an image of an account', (open) => {
     expect((await world.instance(second.instanceId)).instanceRuntimeInfo.status).toBe('Starting');
   });
 
-  test('waits while its registry is away, although it lies on the host; what has run before starts without asking', async () => {
+  test('waits while its registry is away although the engine has it; an existing container starts without it', async () => {
     const { told, engine } = watched();
     const world = await makeWorld(await open(), { engine });
     const { images, registries, instances } = world.running.control;
@@ -191,7 +191,7 @@ onBothEngines('an image of an account', (open) => {
     await world.until(second.instanceId, hasStatus('Running'));
   });
 
-  test('is pulled once for all instances of its account that want it at the same moment', async () => {
+  test('is pulled once for concurrent instances of its account', async () => {
     const { told, engine } = watched();
     const world = await makeWorld(await open(), { engine: { ...engine, times: { pull: 100 } } });
     const { imageId } = await world.running.control.images.create(
@@ -204,7 +204,7 @@ onBothEngines('an image of an account', (open) => {
     expect(told.pulls.filter((pull) => pull.startsWith('quay.io/a/one'))).toHaveLength(1);
   });
 
-  test('may be deleted while it is used: instances keep its name, and start from it', async () => {
+  test('can be deleted while in use: instances keep its name, and start from it', async () => {
     const world = await makeWorld(await open());
     const { images, instances } = world.running.control;
     const { imageId } = await images.create(world.caller, { name: 'one', ref: 'quay.io/a/one' }, null);
@@ -221,14 +221,14 @@ onBothEngines('an image of an account', (open) => {
     await world.until(instanceId, hasStatus('Running'));
   });
 
-  test('of the operator can not be deleted by an account', async () => {
+  test("of the operator can't be deleted by an account", async () => {
     const world = await makeWorld(await open(), { start: false });
     const refused = world.running.control.images.delete(world.caller, { imageId: world.imageId }, null);
     await expect(refused).rejects.toMatchObject({ code: 'forbidden', message: expect.stringMatching(/operator's/) });
     expect(await namesOf(world, world.caller)).toEqual(['test image']);
   });
 
-  test('is one of at most 200, and the same key makes it once', async () => {
+  test('is limited to 200 per account; the same key creates it once', async () => {
     const world = await makeWorld(await open(), { start: false });
     const { images } = world.running.control;
     const body = { name: 'one', ref: 'quay.io/a/one' };

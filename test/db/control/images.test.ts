@@ -9,7 +9,7 @@ import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';
 type Source = ReturnType<NonNullable<NonNullable<Parameters<typeof makeSimulatedEngine>[0]>['images']>>;
 const found: Source = { kind: 'found', bytes: 200_000_000 };
 
-/** A registry that can be told how it is. */
+/** A registry with a settable state. */
 const registry = (state: Source) => {
   const told = { state };
   return { told, engine: { images: () => told.state, times: { pull: 20 } } };
@@ -33,20 +33,20 @@ onEngine('sqlite', 'an image', (open) => {
       });
       const tries = async (): Promise<number> =>
         (await world.store.read.selectFrom('instance').select('attempts').executeTakeFirstOrThrow()).attempts;
-      // More often than a container would be tried: an image is given up by its deadline alone.
+      // More attempts than for a container: only the deadline ends the attempts for an image.
       await eventually(async () => (await tries()) > 7);
       const { images } = await world.running.control.images.list(world.caller, { currentPage: 1, pageSize: 10 });
       expect(images[0]).toMatchObject({ state: 'Failed', stateText: expect.stringContaining('berth.local/test:1') });
       told.state = found;
       await world.until(instanceId, hasStatus('Running'));
-      // The tries of the image don't count for the container: it has all of its own.
+      // Attempts for the image don't count for the container.
       expect(await tries()).toBe(0);
       await settled(world);
       await expectConsistent(world);
     },
   );
 
-  test('that can not be had in time ends as StartingFailed, frees the place, and may be started again', async () => {
+  test("fails as StartingFailed when it can't be pulled in time, releases its capacity, and can be started again", async () => {
     const { told, engine } = registry({ kind: 'not_found' });
     const world = await makeWorld(await open(), { engine, limits: { imageDeadlineMs: 500, maxAttempts: 2 } });
     const { instances } = world.running.control;
@@ -66,7 +66,7 @@ onEngine('sqlite', 'an image', (open) => {
     await world.until(instanceId, hasStatus('Running'));
   });
 
-  test('whose pull hangs is given up after its deadline', async () => {
+  test('fails after its deadline when the pull hangs', async () => {
     const world = await makeWorld(await open(), {
       engine: { times: { pull: 60_000 } },
       limits: { imageDeadlineMs: 100 },
@@ -79,7 +79,7 @@ onEngine('sqlite', 'an image', (open) => {
     });
   });
 
-  test('whose pull hangs at the deadline says why the try before it failed', async () => {
+  test('reports the failure of the earlier attempt when the pull hangs at the deadline', async () => {
     const world = await makeWorld(await open(), { limits: { imageDeadlineMs: 300 } });
     world.engine.misbehave(({ verb, nth }) => {
       if (verb !== 'ensureImage') return undefined;
@@ -92,7 +92,7 @@ onEngine('sqlite', 'an image', (open) => {
     );
   });
 
-  test('lost by the engine long after the wish is tried for again', async () => {
+  test('is pulled again when the engine lost it long after the request', async () => {
     const { told, engine } = registry(found);
     const clock = { aheadMs: 0 };
     const world = await makeWorld(await open(), { engine, clock });
@@ -107,7 +107,7 @@ onEngine('sqlite', 'an image', (open) => {
     expect(again.instanceRuntimeInfo.diagnosisReason).toBe('');
   });
 
-  test('that is pulled shows PullingImage with what moves, to the list of images too', async () => {
+  test('shows PullingImage with progress, in the list of images too', async () => {
     const world = await makeWorld(await open(), { engine: { times: { pull: 600 } } });
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
     const pulling = await world.until(instanceId, hasStatus('PullingImage'));
@@ -122,7 +122,7 @@ onEngine('sqlite', 'an image', (open) => {
     expect(running.instanceRuntimeInfo.message).toBe('');
   });
 
-  test('is pulled once for all who wait for it', async () => {
+  test('is pulled once for all callers', async () => {
     const world = await makeWorld(await open(), { engine: { times: { pull: 50 } } });
     let pulls = 0;
     world.engine.misbehave(({ verb }) => {
@@ -137,7 +137,7 @@ onEngine('sqlite', 'an image', (open) => {
   });
 });
 
-test('image work that nobody waits for any more ends, and does not end what was begun after it', async () => {
+test('an abandoned pull is aborted, and does not abort a later one', async () => {
   let pulls = 0;
   const fails: (() => void)[] = [];
   const work = makeImagePulls();
@@ -160,7 +160,8 @@ test('image work that nobody waits for any more ends, and does not end what was 
   expect(await left).toMatchObject({ message: 'left' });
   expect(aborted).toEqual([true]);
 
-  // One that failed is forgotten at once; who comes while its last waiter still goes begins anew, and is joined by the next.
+  // A failed pull is forgotten at once; a caller during an abort starts a new pull, shared by the
+  // next.
   const first = wait(never.signal);
   fails.at(-1)?.();
   await Promise.resolve();

@@ -1,4 +1,7 @@
-/** Disks of instances that were there and are gone: their instances are told, and get no empty ones until the operator says so. */
+/**
+ * Missing disks of instances are reported, and never replaced before the operator declares them
+ * lost.
+ */
 import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -9,7 +12,7 @@ import { hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
 const log = { warn: () => {} };
 
-/** An instance that has run and is stopped, and the files of one of its disks. */
+/** A stopped instance, and the files of one of its disks. */
 async function stopped(world: World, kind: 'data' | 'shared'): Promise<{ id: string; disk: string; name: string }> {
   const { instances } = world.running.control;
   const { instanceId: id } = await instances.launch(world.caller, world.wish(), null);
@@ -22,9 +25,9 @@ async function stopped(world: World, kind: 'data' | 'shared'): Promise<{ id: str
   return { id, disk, name };
 }
 
-onBothEngines('a disk of an instance that is gone', (open) => {
+onBothEngines('a missing disk of an instance', (open) => {
   for (const kind of ['data', 'shared'] as const) {
-    test(`is not replaced by an empty one: ${kind}; brought back, all it held is there`, async () => {
+    test(`is not replaced by an empty ${kind} disk; its files are there when it is back`, async () => {
       const world = await makeWorld(await open(), { mayFail: /is gone from its pool/ });
       const { id, disk } = await stopped(world, kind);
       const away = `${world.folder}-away-${kind}`;
@@ -43,7 +46,7 @@ onBothEngines('a disk of an instance that is gone', (open) => {
       await becomesConsistent(world);
     });
 
-    test(`is made anew once it is given up for lost: ${kind}; others stay as they are`, async () => {
+    test(`is recreated once the operator declares the ${kind} disk lost; others stay as they are`, async () => {
       const world = await makeWorld(await open(), { mayFail: /is gone from its pool/ });
       const { id, disk, name } = await stopped(world, kind);
       const other = await stopped(world, 'data');
@@ -67,7 +70,7 @@ onBothEngines('a disk of an instance that is gone', (open) => {
     });
   }
 
-  test('keeps nobody from terminating the instance', async () => {
+  test('does not block terminating the instance', async () => {
     const world = await makeWorld(await open());
     const { id, disk } = await stopped(world, 'data');
     await rm(disk, { recursive: true });

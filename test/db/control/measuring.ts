@@ -1,4 +1,6 @@
-/** What the timers of disks have, over a world, so that a test measures and unmounts when it likes. */
+/**
+ * The disk timers' dependencies over a world, so that a test measures and unmounts when it likes.
+ */
 import { makeDiskMeasurements } from '../../../src/control/volumes/disk-measurements.ts';
 import { deleteDiskOrphans, sweepDisks } from '../../../src/control/orphans/disk-orphans.ts';
 import { makeFullDiskScan } from '../../../src/control/volumes/full-disk-scan.ts';
@@ -12,14 +14,14 @@ import type { World } from '../../fixtures/control.ts';
 
 export interface Measuring {
   warned: string[];
-  /** All disks, and then what takes most of those that are all but full. */
+  /** Measures all disks, then scans full ones. */
   measure: () => Promise<void>;
   measureRoots: () => Promise<void>;
   unmount: (inUse?: (disk: DiskId) => boolean) => Promise<void>;
   sweep: () => Promise<void>;
 }
 
-/** Nothing is waited for: each walk may follow the one before at once. */
+/** No pauses: walks follow each other at once. */
 const unhurried = { ...realTime, sleep: async () => {} };
 
 export function measuring(world: World, wake: () => void = () => {}): Measuring {

@@ -1,4 +1,4 @@
-/** A request for files mounts its volume when the disk's turn comes, and is told to come again when that is far away. */
+/** Mounting a volume for a request waits for the disk's mutex, and is refused after too long. */
 import { expect, test } from 'vitest';
 import { withDiskMutex } from '../../../src/control/volumes/disk-mutex.ts';
 import { makeMountVolume } from '../../../src/control/volumes/mount-volume.ts';
@@ -23,7 +23,7 @@ function room() {
   return { mount, did, late, before: (deed: () => Promise<void>) => withDiskMutex(located.storage, disk, deed, never) };
 }
 
-test('it comes after what is being done with the disk', async () => {
+test("mounts after the operation that holds the disk's mutex", async () => {
   const { mount, did, before } = room();
   const { promise, resolve } = Promise.withResolvers<void>();
   const grow = before(() => promise.then(() => void did.push('grow')));
@@ -34,7 +34,7 @@ test('it comes after what is being done with the disk', async () => {
   expect(did).toEqual(['grow', 'mount']);
 });
 
-test('when that lasts too long it is refused with when to come again, and mounts nothing later', async () => {
+test('refuses with a retry time when the mutex is held too long, and mounts nothing later', async () => {
   const { mount, did, late, before } = room();
   const { promise, resolve } = Promise.withResolvers<void>();
   const copy = before(() => promise);
@@ -47,7 +47,7 @@ test('when that lasts too long it is refused with when to come again, and mounts
   expect(did).toEqual(['next']);
 });
 
-test('who is cut off while it waits is told why', async () => {
+test("rejects with the abort's reason while waiting", async () => {
   const { mount, before } = room();
   const { promise, resolve } = Promise.withResolvers<void>();
   const copy = before(() => promise);

@@ -39,7 +39,7 @@ async function told(world: World): Promise<string[]> {
 }
 
 onBothEngines('pools', (open) => {
-  test('a volume that its pool has no room for is refused with how much is free, and nothing is written', async () => {
+  test('refuses a volume larger than the free capacity, names that, and writes nothing', async () => {
     const world = await makeWorld(await open(), { pool: { sizeGB: 10 } });
     await create(world, 'first', 7);
     await expectRefused(create(world, 'second', 4), 'no_capacity', /needs 4 GB, and 3 GB are free in the pool default/);
@@ -50,7 +50,7 @@ onBothEngines('pools', (open) => {
     await expectConsistent(world);
   });
 
-  test('of two that want the last room at the same instant one has it', async () => {
+  test('gives the last capacity to one of two concurrent requests', async () => {
     const world = await makeWorld(await open(), { pool: { sizeGB: 10 } });
     for (let round = 0; round < 20; round++) {
       const both = await Promise.allSettled([create(world, 'one', 6), create(world, 'two', 6)]);
@@ -62,7 +62,7 @@ onBothEngines('pools', (open) => {
     }
   });
 
-  test('an instance takes the room of its disks with its launch, and gives back all but the shared one when it is gone', async () => {
+  test("allots an instance's disks with its launch, and releases all but the shared one afterwards", async () => {
     const world = await makeWorld(await open(), { pool: { sizeGB: 1_000 } });
     const { instances } = world.running.control;
     const wish = world.wish();
@@ -82,7 +82,7 @@ onBothEngines('pools', (open) => {
     await expectConsistent(world);
   });
 
-  test('a launch whose disks find no room is refused, and holds nothing', async () => {
+  test('refuses a launch whose disks do not fit, and allots nothing', async () => {
     const world = await makeWorld(await open(), { pool: { sizeGB: 39 } });
     const launch = world.running.control.instances.launch(world.caller, world.wish(), null);
     await expectRefused(launch, 'no_capacity', /needs a shared disk of 20 GB, and 19 GB are free/);
@@ -90,7 +90,7 @@ onBothEngines('pools', (open) => {
     await expectConsistent(world);
   });
 
-  test('without a size of its own a pool promises what its place has room for, as that changes', async () => {
+  test('follows the file system when no size is configured', async () => {
     const space: Space = { totalBytes: 100 * GB, freeBytes: 60 * GB };
     const world = await makeWorld(await open(), { pool: { sizeGB: null } });
     world.storage.space = async () => space;
@@ -129,7 +129,7 @@ onBothEngines('pools', (open) => {
     },
   );
 
-  test('administrators are told once that a pool is nearly full, and once that it has room again', async () => {
+  test('notifies administrators once when a pool is nearly full, and once when it has space again', async () => {
     const world = await makeWorld(await open(), { pool: { sizeGB: 10 } });
     const { freeSpace } = world.running;
     await create(world, 'most', 9);
@@ -144,7 +144,7 @@ onBothEngines('pools', (open) => {
     expect(await told(world)).toEqual(['pool.nearlyFull', 'pool.hasRoom']);
   });
 
-  test('a place that is not there is not taken for one without room', async () => {
+  test('does not treat a missing file system as a full one', async () => {
     const world = await makeWorld(await open(), { pool: { sizeGB: null }, mayFail: /./ });
     const before = await poolsOf(world.store.read, world.drivers.regionId);
     world.storage.space = () => Promise.reject(new Error('not mounted'));

@@ -16,7 +16,7 @@ const SECRET = 'the tide is out';
 const wish = { server: 'registry.example.org', username: 'ada', secret: SECRET };
 
 onBothEngines('registry credentials', (open) => {
-  test('are listed without their secret, which is nowhere in the database as it is', async () => {
+  test('are listed without their secret, which the database stores encrypted only', async () => {
     const world = await makeWorld(await open(), { start: false });
     const { registries } = world.running.control;
     const made = await registries.create(world.caller, wish, null);
@@ -28,7 +28,7 @@ onBothEngines('registry credentials', (open) => {
     expect(JSON.stringify([rows, await pictureOf(world.store)])).not.toContain(SECRET);
   });
 
-  test('are lent to pulls of the account, for that server alone', async () => {
+  test('authorize pulls of their account from their server only', async () => {
     const world = await makeWorld(await open(), { start: false });
     const other = await world.account('bob');
     const registries = registriesOf(world.store, randomBytes(32));
@@ -39,7 +39,7 @@ onBothEngines('registry credentials', (open) => {
     expect(await registries.credentialsFor(other.accountId, wish.server)).toBeUndefined();
   });
 
-  test('sealed with a key that was lost are denied, saying so, and nothing else fails', async () => {
+  test('are denied with the reason when their key was lost, and nothing else fails', async () => {
     const world = await makeWorld(await open(), { start: false });
     await registriesOf(world.store, randomBytes(32)).create(world.caller, wish, null);
     const after = registriesOf(world.store, randomBytes(32));
@@ -51,7 +51,7 @@ onBothEngines('registry credentials', (open) => {
     expect((await after.list(world.caller)).registries).toHaveLength(1);
   });
 
-  test('copied to another account do not open', async () => {
+  test("can't be decrypted for another account", async () => {
     const world = await makeWorld(await open(), { start: false });
     const thief = await world.account('thief');
     const registries = registriesOf(world.store, randomBytes(32));
@@ -68,7 +68,7 @@ onBothEngines('registry credentials', (open) => {
     await expect(registries.credentialsFor(thief.accountId, wish.server)).rejects.toMatchObject({ kind: 'denied' });
   });
 
-  test('are one for each server, also when they are registered at once and under other names of the same', async () => {
+  test('are unique per server, also under concurrent requests and other names of the server', async () => {
     const world = await makeWorld(await open(), { start: false });
     const { registries } = world.running.control;
     const names = ['docker.io', 'Docker.IO', 'index.docker.io', 'registry-1.docker.io'];
@@ -82,7 +82,7 @@ onBothEngines('registry credentials', (open) => {
     expect(listed.map(({ server }) => server)).toEqual(['docker.io']);
   });
 
-  test('are the account’s own: another one can neither see nor delete them', async () => {
+  test('can be neither seen nor deleted by another account', async () => {
     const world = await makeWorld(await open(), { start: false });
     const other = await world.account('bob');
     const { registries } = world.running.control;
@@ -96,7 +96,7 @@ onBothEngines('registry credentials', (open) => {
     await registries.create(world.caller, wish, null);
   });
 
-  test('for a server on the engine’s own host are refused unless the operator allows them', async () => {
+  test("are refused for a server on the engine's host unless the operator allows it", async () => {
     const world = await makeWorld(await open(), { start: false });
     const local = { ...wish, server: 'LOCALHOST:5000' };
     await expect(world.running.control.registries.create(world.caller, local, null)).rejects.toMatchObject({
@@ -139,7 +139,7 @@ const registriesOf = (store: Parameters<typeof makeRegistries>[0]['store'], key:
 describe('a seal', () => {
   const seal = makeSeal({ key: randomBytes(32), randomBytes });
 
-  test('opens what it sealed, for what it was sealed, and never looks the same twice', () => {
+  test('decrypts in the same context only, and never encrypts alike twice', () => {
     for (const secret of ['', 'x', SECRET, 'ü'.repeat(5_000)]) {
       const sealed = seal.seal(secret, 'a');
       expect(seal.open(sealed, 'a')).toBe(secret);
@@ -148,7 +148,7 @@ describe('a seal', () => {
     }
   });
 
-  test('does not open what was changed, cut short, or is no seal', () => {
+  test('rejects anything changed, truncated, or not encrypted by it', () => {
     const sealed = seal.seal(SECRET, 'a');
     const bytes = Buffer.from(sealed.slice(3), 'base64url');
     for (const at of [0, 11, 12, 27, 28, bytes.length - 1]) {
@@ -162,14 +162,14 @@ describe('a seal', () => {
   });
 });
 
-describe('the key of the installation', () => {
+describe("the installation's key", () => {
   const folder = async (): Promise<string> => {
     const made = await mkdtemp(join(tmpdir(), 'berth-key-'));
     onTestFinished(() => rm(made, { recursive: true }));
     return made;
   };
 
-  test('is drawn idempotent, for its owner alone, and stays', async () => {
+  test('is created once, readable by its owner only, and persists', async () => {
     const place = await folder();
     const key = await ensureSecretsKey(place);
     expect(key).toHaveLength(32);
@@ -179,7 +179,7 @@ describe('the key of the installation', () => {
     expect(Buffer.from(await ensureSecretsKey(await folder())).equals(key)).toBe(false);
   });
 
-  test('that is broken is said, and never replaced in silence', async () => {
+  test('is reported when broken, and never replaced silently', async () => {
     const place = await folder();
     await writeFile(join(place, 'secrets.key'), 'short');
     await expect(ensureSecretsKey(place)).rejects.toThrow(/has 5 bytes and must have 32.*backup/);

@@ -1,4 +1,4 @@
-/** After a reboot of the host or of the engine: what should run runs, what should not does not, and nothing is there twice. */
+/** Start-up repair after a reboot of the host or engine: the desired state, and nothing twice. */
 import { expect, test } from 'vitest';
 import { instanceId, type InstanceId } from '../../../src/domain/ids.ts';
 import { instanceFromRow, instanceRow } from '../../../src/store/tables/instances.ts';
@@ -30,7 +30,7 @@ async function populate(world: World, count: number): Promise<Kinds> {
   return { running: running ?? [], stopped: stopped ?? [], released: released ?? [] };
 }
 
-/** All that is wished runs and nothing else does, with the ports it had, and no wish was given up. */
+/** Every instance has its desired state and its ports, and none failed permanently. */
 async function expectRepaired(world: World, { running, stopped }: Kinds): Promise<void> {
   await Promise.all(running.map((id) => world.until(id, hasStatus('Running'))));
   await settled(world);
@@ -55,7 +55,7 @@ const startsOf = async (world: World, id: InstanceId): Promise<number> => {
 };
 
 onBothEngines('start-up repair', (open) => {
-  test('after a reboot of the host, with an engine that comes up later than Berth: started once again, stopped ones left', async () => {
+  test('starts running instances once after a reboot of the host, with an engine later than Berth; leaves stopped ones', async () => {
     const world = await makeWorld(await open(), { machine: roomy, hurry: HURRY });
     const kinds = await populate(world, 6);
     await world.running.stop();
@@ -65,7 +65,7 @@ onBothEngines('start-up repair', (open) => {
     await eventually(() => !world.drivers.seen.answers);
     const [first] = kinds.running;
     if (first === undefined) throw new Error('nothing runs');
-    // Nothing is concluded from silence: it was Running when it was last seen.
+    // No conclusion from silence: the last observation was Running.
     expect((await world.instance(first)).instanceRuntimeInfo).toMatchObject({ status: 'Running' });
     expect(await tableOf(world)).toEqual([]);
     world.engine.host.comeBack();
@@ -75,11 +75,11 @@ onBothEngines('start-up repair', (open) => {
     for (const id of kinds.stopped) expect(await startsOf(world, id)).toBe(1);
   });
 
-  test('after a restart of the engine under a Berth that goes on: the welcome of the probe finds it', async () => {
+  test('finds a restarted engine by the next probe', async () => {
     const world = await makeWorld(await open(), { machine: roomy });
     const kinds = await populate(world, 4);
     const { deps } = sweeping(world);
-    // No hint tells of what ends while the engine is away.
+    // No hint reports what ends while the engine is away.
     world.engine.misbehave(({ verb }) => (verb === 'watch' ? { mode: 'lost' } : undefined));
     world.engine.host.goAway(3_600_000);
     const { probeEngines } = await import('../../../src/control/capacity/probe.ts');
@@ -93,7 +93,7 @@ onBothEngines('start-up repair', (open) => {
     await expectRepaired(world, kinds);
   });
 
-  test('after the engine was restored from yesterday: released ones that are back are removed, lost ones made anew, stopped ones that run stopped', async () => {
+  test('removes released containers, recreates lost ones and stops stopped ones after the engine was restored from a backup', async () => {
     const world = await makeWorld(await open(), { machine: roomy, hurry: HURRY });
     const kinds = await populate(world, 4);
     world.engine.host.goAway(3_600_000);
@@ -131,7 +131,7 @@ onBothEngines('start-up repair', (open) => {
     expect(await Promise.all(kinds.running.map(portsOf))).toEqual(before);
   });
 
-  test('after the engine lost all it held, images too: what should run is made anew, what was stopped stays stopped and can be started', async () => {
+  test('recreates running instances after the engine lost everything, images too; stopped ones stay startable', async () => {
     const world = await makeWorld(await open(), { machine: roomy, hurry: HURRY });
     const kinds = await populate(world, 4);
     await world.running.stop();
@@ -151,14 +151,14 @@ onBothEngines('start-up repair', (open) => {
 });
 
 onEngine('sqlite', 'start-up repair', (open) => {
-  test('does not stampede: after a reboot of 1,000 instances the engine is asked to start no more at once than it can', async () => {
+  test('bounds concurrent starts after a reboot of 1,000 instances', async () => {
     const width = 8;
     const world = await makeWorld(await open(), {
       machine: { ...roomy, cpuCores: 4_096, memoryMiB: 2 ** 22 },
       engineWidth: width,
       engine: { times: { create: 0, start: 1, pull: 0, ready: 0 } },
       nodePorts: { first: 20_000, last: 32_000 },
-      // A call that was given up is asked for again.
+      // An aborted call is repeated.
       limits: { callDeadlineMs: 60_000 },
     });
     const { instances } = world.running.control;

@@ -1,4 +1,4 @@
-/** Images saved from instances: made once, whatever happens meanwhile, launched with their files, and removed in the end. */
+/** Saved images: created once, launched with their files, and removed in the end. */
 import { expect, test } from 'vitest';
 import { instanceId as idOf } from '../../../src/domain/ids.ts';
 import type { Operation } from '../../../src/domain/operation.ts';
@@ -13,7 +13,7 @@ const FILE = '/root/kept';
 const rowOf = (world: World, id: string) =>
   world.store.read.selectFrom('image').selectAll().where('id', '=', id).executeTakeFirst();
 
-/** And its pass has nothing more to do. */
+/** Waits until the image is at rest. */
 async function untilState(world: World, id: string, state: 'Ready' | 'Failed'): Promise<void> {
   let last: unknown;
   const isSo = async (): Promise<boolean> => {
@@ -36,7 +36,7 @@ const exec = (world: World, id: string, ...command: string[]) =>
 const hasFile = async (world: World, id: string): Promise<boolean> =>
   (await exec(world, id, 'ls', FILE)).exitCode === 0;
 
-/** Runs, and has a file of its own. */
+/** Launches an instance with a file of its own. */
 async function withFile(world: World): Promise<string> {
   const id = await launched(world);
   await exec(world, id, 'touch', FILE);
@@ -51,7 +51,7 @@ const stop = async (world: World, instanceId: string): Promise<void> => {
 const save = async (world: World, instanceId: string): Promise<string> =>
   (await world.running.control.images.save(world.caller, { instanceId, name: 'mine' }, null)).imageId;
 
-/** A save that is under way: the engine was asked, and each time that it is the call ends so. */
+/** Starts a save whose engine calls all end as given. */
 async function saving(world: World, instanceId: string, mode: 'failBefore' | 'lost'): Promise<string> {
   let asked = false;
   world.engine.misbehave(({ verb }) => {
@@ -70,7 +70,7 @@ const savedOnHost = async (world: World): Promise<string[]> =>
   );
 
 onBothEngines('an instance saved as an image', (open) => {
-  test('goes on running, and what is launched from the image has its files', async () => {
+  test('keeps running, and instances of the image have its files', async () => {
     const world = await makeWorld(await open());
     const id = await withFile(world);
     const { imageId, operationId } = await world.running.control.images.save(
@@ -100,7 +100,7 @@ onBothEngines('an instance saved as an image', (open) => {
     await expectConsistent(world);
   });
 
-  test('may be a stopped one, and outlives it', async () => {
+  test('can be stopped, and the image outlives it', async () => {
     const world = await makeWorld(await open());
     const id = await withFile(world);
     await stop(world, id);
@@ -111,7 +111,7 @@ onBothEngines('an instance saved as an image', (open) => {
     expect(await hasFile(world, await launched(world, imageId))).toBe(true);
   });
 
-  test('can’t be one without a container, an archived, a foreign or an unknown one; nothing is changed then', async () => {
+  test('is refused without a container, when archived, foreign or unknown, and nothing changes', async () => {
     const world = await makeWorld(await open(), { engine: { times: { pull: 60_000 } } });
     const { instances, images } = world.running.control;
     const { instanceId } = await instances.launch(world.caller, world.wish(), null);
@@ -135,7 +135,7 @@ onBothEngines('an instance saved as an image', (open) => {
     expect((await images.list(world.caller, pager)).totalEntries).toBe(1);
   });
 
-  test('is refused where the engine can not save, saying what would work', async () => {
+  test("is refused on an engine that can't save, with an alternative", async () => {
     const world = await makeWorld(await open(), { capabilities: { saveImage: false } });
     const id = await launched(world);
     await eventually(() => world.drivers.seen.probe !== null);
@@ -145,7 +145,7 @@ onBothEngines('an instance saved as an image', (open) => {
     });
   });
 
-  test('is no image to launch yet while it is being saved', async () => {
+  test("can't be launched while it is being saved", async () => {
     const world = await makeWorld(await open());
     const id = await withFile(world);
     world.engine.misbehave(({ verb }) => (verb === 'saveImage' ? { mode: 'lost' } : undefined));
@@ -155,7 +155,7 @@ onBothEngines('an instance saved as an image', (open) => {
     expect((await rowOf(world, imageId))?.state).toBe('Saving');
   });
 
-  test('that is terminated meanwhile leaves an image that failed, and says so', async () => {
+  test('fails with the reason when the instance is terminated meanwhile', async () => {
     const world = await makeWorld(await open());
     const id = await withFile(world);
     const imageId = await saving(world, id, 'failBefore');
@@ -175,7 +175,7 @@ onBothEngines('an instance saved as an image', (open) => {
     expect(await savedOnHost(world)).toEqual([]);
   });
 
-  test('is tried again where that helps, and given up with the engine’s words where it does not', async () => {
+  test("is retried after a temporary fault, and fails with the engine's message after a permanent one", async () => {
     const world = await makeWorld(await open(), { limits: { maxAttempts: 3 } });
     const id = await withFile(world);
     let tries = 0;
@@ -209,7 +209,7 @@ onBothEngines('an instance saved as an image', (open) => {
     expect((await world.instance(id)).instanceRuntimeInfo.status).toBe('Running');
   });
 
-  test('that copies longer than it may is given up after as many tries as any other, though the engine answers', async () => {
+  test('fails after as many attempts as any step when copies exceed their deadline', async () => {
     const world = await makeWorld(await open(), { limits: { maxAttempts: 2, copyDeadlineMs: 50 } });
     const id = await withFile(world);
     let tries = 0;
@@ -226,7 +226,7 @@ onBothEngines('an instance saved as an image', (open) => {
     expect(JSON.parse(row?.operation ?? 'null')).toMatchObject({ state: 'Failed', error: { reason: 'SaveFailed' } });
   });
 
-  test('is not failed by an engine that is away, however long', async () => {
+  test('never fails because the engine is away', async () => {
     const world = await makeWorld(await open(), { limits: { maxAttempts: 2 } });
     const id = await withFile(world);
     world.engine.host.goAway(60_000);
@@ -263,7 +263,7 @@ onBothEngines('an instance saved as an image', (open) => {
     },
   );
 
-  test('can’t be deleted while an instance needs it, and is gone from the engine once it is', async () => {
+  test("can't be deleted while an instance needs it, and is removed from the engine afterwards", async () => {
     const world = await makeWorld(await open());
     const imageId = await save(world, await withFile(world));
     await untilState(world, imageId, 'Ready');
@@ -276,7 +276,7 @@ onBothEngines('an instance saved as an image', (open) => {
     await stop(world, user);
     await expect(images.delete(world.caller, { imageId }, null)).rejects.toMatchObject({ code: 'in_use' });
     expect((await rowOf(world, imageId))?.state).toBe('Ready');
-    // Its container holds the layers a moment longer than the instance is released.
+    // The container holds the layers a moment longer than the instance is released.
     await instances.terminate(world.caller, { instanceId: user }, null);
     await images.delete(world.caller, { imageId }, null);
     expect((await images.list(world.caller, pager)).totalEntries).toBe(1);
@@ -286,7 +286,7 @@ onBothEngines('an instance saved as an image', (open) => {
     await expectConsistent(world);
   });
 
-  test('is deleted or launched when both are wished at once, never both', async () => {
+  test('is either deleted or launched when both are requested concurrently', async () => {
     const world = await makeWorld(await open());
     const id = await withFile(world);
     const { images, instances } = world.running.control;
@@ -312,7 +312,7 @@ onBothEngines('an instance saved as an image', (open) => {
     }
   });
 
-  test('is not needed any more by an instance whose own root disk was archived', async () => {
+  test('is not needed by an instance with an archived root disk', async () => {
     const world = await makeWorld(await open());
     const imageId = await save(world, await withFile(world));
     await untilState(world, imageId, 'Ready');
@@ -327,7 +327,7 @@ onBothEngines('an instance saved as an image', (open) => {
     expect(await hasFile(world, user)).toBe(true);
   });
 
-  test('that is deleted while the engine copies it leaves nothing, though the engine goes on', async () => {
+  test('leaves nothing when deleted during a copy that the engine finishes', async () => {
     const world = await makeWorld(await open(), { engine: { times: { save: 500 } } });
     const id = await withFile(world);
     const { saveImage } = world.engine;
@@ -344,7 +344,7 @@ onBothEngines('an instance saved as an image', (open) => {
     expect(await savedOnHost(world)).toEqual([]);
   });
 
-  test('that is deleted while it is saved leaves nothing', async () => {
+  test('leaves nothing when deleted while it is saved', async () => {
     const world = await makeWorld(await open());
     const imageId = await saving(world, await withFile(world), 'lost');
     await world.running.control.images.delete(world.caller, { imageId }, null);
@@ -362,7 +362,7 @@ onBothEngines('an instance saved as an image', (open) => {
     ]);
   });
 
-  test('lies in the operator’s registry where there is one, and is had from there with the operator’s credentials', async () => {
+  test("is pushed to the operator's registry and pulled with the operator's credentials", async () => {
     const pulls: string[] = [];
     const world = await makeWorld(await open(), {
       start: false,
@@ -390,7 +390,7 @@ onBothEngines('an instance saved as an image', (open) => {
     expect(new Set(pulls)).toEqual(new Set([`${ref} operator`]));
   });
 
-  test('whose registry stays away is given up, and the instance is none the worse', async () => {
+  test('fails when the registry stays away, and leaves the instance unharmed', async () => {
     const world = await makeWorld(await open(), {
       start: false,
       limits: { maxAttempts: 2 },

@@ -22,7 +22,7 @@ const files = (world: { folder: string }, kind: 'volume' | 'snapshot', id: strin
   join(world.folder, kind, id, 'files');
 
 onBothEngines('a snapshot', (open) => {
-  test('holds what the volume held, is counted at its size, outlives it, and is restored to a new one', async () => {
+  test("holds the volume's files, is counted at its size, outlives it, and restores to a new volume", async () => {
     const world = await makeWorld(await open());
     const { volumes, snapshots, operations } = world.running.control;
     const { id } = await boundVolume(world, 'data', 4);
@@ -60,7 +60,7 @@ onBothEngines('a snapshot', (open) => {
     await expectConsistent(world);
   });
 
-  test('of a name that is taken is refused, also to twenty at once; a deleted one does not hold its name', async () => {
+  test('refuses a taken name, also to twenty concurrent requests; a deleted one frees its name', async () => {
     const world = await makeWorld(await open());
     const { id } = await boundVolume(world, 'data');
     const tries = await Promise.allSettled(Array.from({ length: 20 }, () => takeSnapshot(world, id, 'one')));
@@ -76,7 +76,7 @@ onBothEngines('a snapshot', (open) => {
     await expectConsistent(world);
   });
 
-  test('that is being restored is deleted after that, and the restored volume is whole; nothing new is restored from it', async () => {
+  test('is deleted after a restore in progress, which is complete; refuses new restores meanwhile', async () => {
     const world = await makeWorld(await open());
     const { snapshots } = world.running.control;
     const { id } = await boundVolume(world, 'data');
@@ -106,7 +106,7 @@ onBothEngines('a snapshot', (open) => {
     await expectConsistent(world);
   });
 
-  test('deleted while it is restored: one of the two is first, in each of many rounds, and a restore that was taken is whole', async () => {
+  test('races a restore with a delete: a restore that was accepted is complete', async () => {
     const world = await makeWorld(await open());
     const { snapshots } = world.running.control;
     const { id } = await boundVolume(world, 'data');
@@ -140,7 +140,7 @@ onBothEngines('a snapshot', (open) => {
     await expectConsistent(world);
   });
 
-  test('for which there is no room is Failed with the words, and nothing of it is left or counted; then it can be deleted', async () => {
+  test("fails with the storage's message when full, leaves nothing, and can be deleted", async () => {
     const world = await makeWorld(await open());
     const { id } = await boundVolume(world, 'data');
     const before = await usedGB(world);
@@ -159,7 +159,7 @@ onBothEngines('a snapshot', (open) => {
     await expectConsistent(world);
   });
 
-  test('of what is not whole, not yet taken, or a stranger asks for is refused, and so is one that its pool has no room for', async () => {
+  test('refuses an unbound volume, a pending snapshot, another account, and a full pool', async () => {
     const world = await makeWorld(await open(), { start: false });
     const { snapshots } = world.running.control;
     const { id } = await createVolume(world, 'data');
@@ -182,7 +182,7 @@ onBothEngines('a snapshot', (open) => {
     await expectConsistent(world);
   });
 
-  test('of a volume whose backing vanishes meanwhile is Failed, and says that it is gone', async () => {
+  test("fails when the volume's backing vanishes meanwhile", async () => {
     const world = await makeWorld(await open());
     const { id } = await boundVolume(world, 'data');
     await rename(join(world.folder, 'volume', id), join(world.folder, 'elsewhere'));
@@ -190,7 +190,7 @@ onBothEngines('a snapshot', (open) => {
     expect(await snapshotIs(world, taken.id, 'Failed')).toMatchObject({ reason: expect.stringContaining(id) });
   });
 
-  test('is not restored to another pool than it lies in, and the refusal says what would work', async () => {
+  test('refuses a restore to another pool, with an alternative', async () => {
     const world = await makeWorld(await open());
     const { id } = await boundVolume(world, 'data');
     const taken = await takeSnapshot(world, id, 's');

@@ -1,4 +1,4 @@
-/** What the tests of volumes and snapshots ask, and how they look at what came of it. */
+/** Requests and observations for tests of volumes and snapshots. */
 import { expect } from 'vitest';
 import type { CopyRequest } from '../../../src/control/volumes/new-volume.ts';
 import type { PublicSnapshot } from '../../../src/domain/snapshot.ts';
@@ -42,7 +42,7 @@ export async function listedSnapshots(world: World): Promise<PublicSnapshot[]> {
   return texts.map((text): PublicSnapshot => JSON.parse(text));
 }
 
-/** Waits until the list says so. */
+/** Waits for a condition on the list. */
 export async function volumeIs(world: World, id: string, status: string): Promise<PublicVolume> {
   let last: PublicVolume | undefined;
   const isSo = async (): Promise<boolean> => {

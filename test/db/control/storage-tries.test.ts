@@ -1,4 +1,4 @@
-/** A host in trouble: what it can't do for a volume or a snapshot is tried again, and in the end given up with the reason. */
+/** Failing hosts: storage operations are retried, then fail permanently with the reason. */
 import { expect, test } from 'vitest';
 import { defaultLimits } from '../../../src/domain/instance-states.ts';
 import { StorageFault, type Storage } from '../../../src/storage/contract.ts';
@@ -18,7 +18,7 @@ import {
 
 const mayFail = /a storage operation failed/;
 
-/** The verb fails so many times, for volumes and snapshots, in the host's words. Answers how often it was asked. */
+/** Fails a verb so many times with the host's message. Returns the number of calls. */
 function trouble(world: World, verb: 'create' | 'grow', times: number): () => number {
   const whole: Storage = { ...world.storage };
   let asked = 0;
@@ -38,15 +38,15 @@ const failure = () => ({
   error: { reason: 'StorageFailed', message: expect.not.stringContaining('secret') },
 });
 
-onBothEngines('a host in trouble', (open) => {
-  test('that is over in time costs a volume nothing', async () => {
+onBothEngines('a failing host', (open) => {
+  test('costs a volume nothing when it is over in time', async () => {
     const world = await makeWorld(await open(), { mayFail });
     const asked = trouble(world, 'create', TRIES - 1);
     await boundVolume(world, 'data');
     expect(asked()).toBe(TRIES);
   });
 
-  test('ends the making of a volume and of a copy as Failed, and their room is free again', async () => {
+  test('fails creating a volume or a copy, and releases the capacity', async () => {
     const world = await makeWorld(await open(), { mayFail });
     const from = await boundVolume(world, 'whole');
     const before = await usedGB(world);
@@ -66,7 +66,7 @@ onBothEngines('a host in trouble', (open) => {
     await expectConsistent(world);
   });
 
-  test('ends a snapshot as Failed; the next, of a host that is well, is Ready', async () => {
+  test('fails a snapshot; the next one on a repaired host is Ready', async () => {
     const world = await makeWorld(await open(), { mayFail });
     const { id } = await boundVolume(world, 'data');
     const asked = trouble(world, 'create', TRIES);
@@ -77,7 +77,7 @@ onBothEngines('a host in trouble', (open) => {
     await expectConsistent(world);
   });
 
-  test('ends an expand, and the volume stays as large as it was; a new wish is tried anew', async () => {
+  test('fails an expand and keeps the size; a new request starts with the first attempt', async () => {
     const world = await makeWorld(await open(), { mayFail });
     const { volumes } = world.running.control;
     const { id } = await boundVolume(world, 'data', 5);
@@ -96,7 +96,7 @@ onBothEngines('a host in trouble', (open) => {
     expect(hasGB).toBe(9);
   });
 
-  test('in which a volume vanishes as it is made larger: it is Lost, and not one whose expand failed for want of a source', async () => {
+  test('marks a volume Lost that vanishes during an expand, not failed for a missing source', async () => {
     const world = await makeWorld(await open(), { mayFail });
     const { id } = await boundVolume(world, 'data', 5);
     let isThere = true;

@@ -23,7 +23,7 @@ import {
 
 const soon = (): AbortSignal => AbortSignal.timeout(5_000);
 
-/** The engine also tells of these, and remembers what it was asked to discard. */
+/** The engine also lists these, and records what it discards. */
 function alsoHolding(world: World, more: OwnedObject[]): { discarded: string[] } {
   const discarded: string[] = [];
   world.drivers.engine = {
@@ -48,8 +48,8 @@ const owned = (kind: OwnedObject['kind'], id: string, engineName: string): Owned
   imageRef: null,
 });
 
-onBothEngines('strays', (open) => {
-  test('are listed when they were seen twice, told to administrators once, and gone from the list with their container', async () => {
+onBothEngines('orphans', (open) => {
+  test('are listed after two sweeps, notified once, and unlisted with their container', async () => {
     const world = await makeWorld(await open());
     await world.account('somebody-else');
     const id = await makeOrphan(world);
@@ -83,9 +83,9 @@ onBothEngines('strays', (open) => {
     expect(await tableOf(world)).toEqual([]);
   });
 
-  test('are never what a launch, an archive, a start or a terminate is about to finish', async () => {
+  test('are never objects of a launch, archive, start or terminate in progress', async () => {
     const world = await makeWorld(await open(), { engine: { times: { create: 15, start: 15, pull: 15 } } });
-    // The engine takes its time before it looks, and before it tells.
+    // The engine is slow before it looks, and before it answers.
     world.engine.misbehave(({ verb, nth }) => {
       if (verb !== 'listOwned') return undefined;
       return nth % 2 === 0 ? { mode: 'slow', ms: 60 } : { mode: 'late', ms: 8 };
@@ -124,7 +124,7 @@ onBothEngines('strays', (open) => {
     await expectConsistent(world);
   });
 
-  test('are not archives and saved images that somebody has; an image that nobody has is one, and so is a second container of an instance', async () => {
+  test('are not archives and saved images in use; an unused image is one, and so is a second container', async () => {
     const world = await makeWorld(await open());
     const { instances, images } = world.running.control;
     const kept = await instances.launch(world.caller, world.wish(), null);
@@ -183,7 +183,7 @@ onBothEngines('strays', (open) => {
       const sweepOnce = (): Promise<void> => sweepRegion(deps, world.drivers);
       for (let again = 0; again < 2; again++) await sweepOnce();
       const strayId = `${world.drivers.regionId}/image/berth.local/archive/lost:7`;
-      // As an operator says it, and nobody has come to do it.
+      // Marked by an operator, not yet carried out.
       await world.store.write((tx) => setOrphanHandling(tx, strayId, { from: ['policy'], to: 'delete', note: '' }));
       const [known] = await listOf(world);
       expect(known).toMatchObject({ strayId, handling: 'delete' });
@@ -203,7 +203,7 @@ onBothEngines('strays', (open) => {
     },
   );
 
-  test('are stopped at once and deleted when they were watched long enough, not when the clock jumps', async () => {
+  test('are stopped at once and deleted after the watch period, not after a clock step', async () => {
     const world = await makeWorld(await open());
     const ahead = { ms: 0 };
     const now = (): number => Date.now() + ahead.ms;
@@ -226,7 +226,7 @@ onBothEngines('strays', (open) => {
     expect(await tableOf(world)).toEqual([]);
   });
 
-  test('are left as they are when nothing can be told of them, or nothing be done', async () => {
+  test("stay as they are when the engine can't be asked or can't act", async () => {
     const world = await makeWorld(await open());
     const id = await makeOrphan(world);
     const { sweep } = sweeping(world);
@@ -245,7 +245,7 @@ onBothEngines('strays', (open) => {
     expect((await containersOf(world)).get(id)).toBe(false);
   });
 
-  test('a container made anew under the name of a stray is watched from the beginning', async () => {
+  test('are watched from the start when recreated under the same name', async () => {
     const world = await makeWorld(await open());
     const id = await knownOrphan(world);
     await world.engine.destroy(id, soon());
@@ -257,7 +257,7 @@ onBothEngines('strays', (open) => {
     expect(await listOf(world)).toEqual([]);
   });
 
-  test('one that an operator stops is kept, one that is to be deleted goes, by the sweep that is asked for', async () => {
+  test('are kept when an operator stops them, and deleted by the requested sweep', async () => {
     const world = await makeWorld(await open());
     const stopped = await knownOrphan(world);
     const deleted = await knownOrphan(world);
@@ -273,7 +273,7 @@ onBothEngines('strays', (open) => {
   });
 });
 
-test('the operator reads of every policy in the manual', async () => {
+test('documents every orphan policy', async () => {
   const manual = await readFile('docs/operate.md', 'utf8');
   for (const word of ['BERTH_STRAYS', 'BERTH_STRAY_HOURS', '/admin/stray/list', '/admin/stray/handle']) {
     expect(manual).toContain(word);

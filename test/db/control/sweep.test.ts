@@ -12,7 +12,7 @@ import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, textOf, type World } from '../../fixtures/control.ts';
 import { containersOf, specOf, sweeping, tableOf } from './sweeping.ts';
 
-/** One whose engine gives no hint of anything. */
+/** A world whose engine gives no hints. */
 async function deafWorld(store: Store): Promise<World> {
   const world = await makeWorld(store, { start: false });
   world.engine.misbehave(({ verb }) => (verb === 'watch' ? { mode: 'lost' } : undefined));
@@ -21,7 +21,7 @@ async function deafWorld(store: Store): Promise<World> {
 }
 
 onBothEngines('the sweep', (open) => {
-  test('finds what no hint told of: a container that is gone, and one that runs although it should not', async () => {
+  test('finds a missing container and one that should not run, without hints', async () => {
     const world = await deafWorld(await open());
     const { deps } = sweeping(world);
     const { instances } = world.running.control;
@@ -58,7 +58,7 @@ onBothEngines('the sweep', (open) => {
     await expectConsistent(world);
   });
 
-  test("leaves what nobody wished for and what is a neighbour's, and says once what it found", async () => {
+  test('leaves orphans and foreign objects, and reports orphans once', async () => {
     const world = await makeWorld(await open());
     const { deps, warned } = sweeping(world);
     const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.wish(), null);
@@ -84,7 +84,7 @@ onBothEngines('the sweep', (open) => {
     });
   });
 
-  test('changes nothing when all is as it should be, or when the engine does not answer', async () => {
+  test('changes nothing when all is in order or the engine does not answer', async () => {
     const world = await deafWorld(await open()); // a hint of its start that comes late is a look at it
     const { deps } = sweeping(world);
     const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.wish(), null);
@@ -103,7 +103,7 @@ onBothEngines('the sweep', (open) => {
     expect(await world.store.read.selectFrom('instance').selectAll().execute()).toEqual(before);
   });
 
-  test('a row that rests, looked at while the engine was away, says nothing of it afterwards', async () => {
+  test('does not judge a resting row by a sweep from before an outage', async () => {
     const world = await makeWorld(await open());
     const { instances } = world.running.control;
     const one = await instances.launch(world.caller, world.wish(), null);
@@ -128,7 +128,7 @@ onBothEngines('the sweep', (open) => {
 });
 
 onBothEngines('released instances', (open) => {
-  test('are listed for an hour and then not, with true totals, more than one batch at a time', async () => {
+  test('are listed for an hour, with exact totals, over several batches', async () => {
     const world = await makeWorld(await open(), { start: false });
     const { instances } = world.running.control;
     const ahead = { ms: 0 };

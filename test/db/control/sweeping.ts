@@ -1,4 +1,4 @@
-/** What the timers of control have, over a world, so that a test sweeps when it likes; and containers that nobody wished. */
+/** The sweeps' dependencies over a world, so that a test sweeps when it likes; and orphans. */
 import { randomUUID } from 'node:crypto';
 import { expect } from 'vitest';
 import { handleOrphans, type HandleOrphansDeps } from '../../../src/control/orphans/handle-orphans.ts';
@@ -15,13 +15,13 @@ import type { World } from '../../fixtures/control.ts';
 export interface Sweeping {
   deps: ProbeDeps & HandleOrphansDeps & { releasedListedMs: number; eventsKeptMs: number };
   warned: { facts: Record<string, unknown>; text: string }[];
-  /** As the timer does: finds, and handles what was found before. */
+  /** Sweeps, then handles the orphans of earlier sweeps. */
   sweep: () => Promise<void>;
 }
 
 const DAY_MS = 24 * 3_600_000;
 
-/** `wake` makes the world's own loop look. */
+/** `wake` wakes the world's own loop. */
 export function sweeping(
   world: World,
   { now = Date.now, policy = defaultOrphanPolicy }: { now?: () => number; policy?: OrphanPolicy } = {},
@@ -86,7 +86,7 @@ export const specOf = (id: InstanceId, more: Partial<EngineSpec> = {}): EngineSp
 
 const soon = (): AbortSignal => AbortSignal.timeout(5_000);
 
-/** A container of ours that runs, and of which the store knows nothing. */
+/** A running container with our labels and no row. */
 export async function makeOrphan(world: World, more: Partial<EngineSpec> = {}): Promise<InstanceId> {
   const id = instanceIdOf(randomUUID());
   await world.engine.ensureImage('berth.local/test:1', () => {}, soon());
@@ -94,23 +94,23 @@ export async function makeOrphan(world: World, more: Partial<EngineSpec> = {}): 
   return id;
 }
 
-/** Ids of the containers of ours, and whether they run. */
+/** Ids of our containers, and whether they run. */
 export async function containersOf(world: World): Promise<Map<InstanceId, boolean>> {
   const owned = await world.engine.listOwned(soon());
   return new Map(owned.filter(({ kind }) => kind === 'instance').map(({ id, running }) => [instanceId(id), running]));
 }
 
-/** All that stands in the table, what was seen only once among it. */
+/** All rows of the table, unconfirmed ones included. */
 export const tableOf = async ({ store, drivers }: World): Promise<string[]> =>
   (await orphansOf(store.read, drivers.regionId)).map(({ id }) => id);
 
-/** What an administrator is told. */
+/** Events of an administrator. */
 export const listOf = ({ running }: World) => running.control.orphans.list();
 
 export const reporting: OrphanPolicy = { action: 'report', retentionMs: 0 };
 export const orphanIdOf = ({ drivers }: World, id: string): string => `${drivers.regionId}/instance/berth-${id}`;
 
-/** A stray that is known, and nothing has been done with it. */
+/** A confirmed orphan that was not handled. */
 export async function knownOrphan(world: World, more: Parameters<typeof makeOrphan>[1] = {}): Promise<InstanceId> {
   const id = await makeOrphan(world, more);
   const { sweep } = sweeping(world, { policy: reporting });

@@ -1,4 +1,4 @@
-/** The life of a volume between create and delete: larger, by another name, copied, looked at. */
+/** Volumes between create and delete: expand, rename, copy, get. */
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -23,14 +23,14 @@ const files = (world: { folder: string }, kind: 'volume' | 'snapshot', id: strin
   join(world.folder, kind, id, 'files');
 
 onBothEngines('a volume', (open) => {
-  test('is made larger while it is mounted, as its pool counts, and its operation ends; the same size again changes nothing', async () => {
+  test('grows while mounted, allots its pool, and ends its operation; the same size changes nothing', async () => {
     const world = await makeWorld(await open());
     const { volumes, instances } = world.running.control;
     const { id } = await boundVolume(world, 'data');
     const mount = { mountPath: '/root/v', remoteStorageName: 'v', remoteStorageId: id, type: 'filesystem' };
     const one = await instances.launch(world.caller, world.wish({ remoteStorages: [mount] }), null);
     await world.until(one.instanceId, hasStatus('Running'));
-    // One that limits: it has what it was made with until it is grown.
+    // On a limiting storage, the size changes only by growing.
     const grown: number[] = [];
     let hasGB = 3;
     world.storage.observe = async () => ({ kind: 'present', sizeGB: hasGB });
@@ -49,7 +49,7 @@ onBothEngines('a volume', (open) => {
     await expectConsistent(world);
   });
 
-  test('is never made smaller, nor larger than its pool has room, nor while it is not whole: each refusal says what would work', async () => {
+  test('refuses to shrink, to exceed its pool, or to grow while not Bound, with an alternative', async () => {
     const world = await makeWorld(await open(), { start: false });
     const { volumes } = world.running.control;
     const { id } = await createVolume(world, 'data', 5);
@@ -79,7 +79,7 @@ onBothEngines('a volume', (open) => {
     await expectConsistent(world);
   });
 
-  test('that its storage has no room to grow stays as it is, gives the room back, and says so', async () => {
+  test("keeps its size and releases the capacity when its storage can't grow", async () => {
     const world = await makeWorld(await open());
     const { id } = await boundVolume(world, 'data', 5);
     world.storage.observe = async () => ({ kind: 'present', sizeGB: 5 });
@@ -99,7 +99,7 @@ onBothEngines('a volume', (open) => {
     await expectConsistent(world);
   });
 
-  test('is renamed at once; of many that want one name at the same instant exactly one has it', async () => {
+  test('is renamed at once; one of many concurrent requests gets the name', async () => {
     const world = await makeWorld(await open());
     const { volumes } = world.running.control;
     const ids = [];
@@ -117,7 +117,7 @@ onBothEngines('a volume', (open) => {
     const [id = ''] = ids;
     await volumes.rename(world.caller, { id, name: 'mine' }, null);
     await volumes.rename(world.caller, { id, name: 'mine' }, null);
-    // The names before are free again.
+    // The earlier names are free again.
     await createVolume(world, 'a');
     await expectRefused(
       volumes.rename(await world.account('stranger'), { id, name: 'x' }, null),
@@ -128,7 +128,7 @@ onBothEngines('a volume', (open) => {
     await expectConsistent(world);
   });
 
-  test('keeps the name that it is given while its pass has it in hand', async () => {
+  test('keeps a new name given during a reconcile', async () => {
     const world = await makeWorld(await open());
     const { create } = world.storage;
     let goOn = (): void => {};
@@ -148,7 +148,7 @@ onBothEngines('a volume', (open) => {
     await expectConsistent(world);
   });
 
-  test('that is being copied is not made larger until the copy is made', async () => {
+  test('grows only after a copy of it is complete', async () => {
     const world = await makeWorld(await open());
     const { volumes } = world.running.control;
     const { id } = await boundVolume(world, 'data');
@@ -167,7 +167,7 @@ onBothEngines('a volume', (open) => {
     await expectConsistent(world);
   });
 
-  test('is copied with all its files, as large or larger; the copy stands alone', async () => {
+  test('is copied with all its files, as large or larger; the copy is independent', async () => {
     const world = await makeWorld(await open());
     const { volumes } = world.running.control;
     const { id } = await boundVolume(world, 'data');
@@ -185,7 +185,7 @@ onBothEngines('a volume', (open) => {
     await expectConsistent(world);
   });
 
-  test('of which a copy is being made is deleted after that, and the copy is whole', async () => {
+  test('is deleted only after a copy of it is complete', async () => {
     const world = await makeWorld(await open());
     const { id } = await boundVolume(world, 'data');
     await writeFile(join(files(world, 'volume', id), 'file'), 'x');
@@ -213,7 +213,7 @@ onBothEngines('a volume', (open) => {
     await expectConsistent(world);
   });
 
-  test('that can not be made is Failed with the reason, takes no room, mounts nowhere, and can be deleted', async () => {
+  test("fails with the reason, releases its capacity, can't be mounted, and can be deleted", async () => {
     const world = await makeWorld(await open());
     const { volumes, instances } = world.running.control;
     const before = await usedGB(world);
@@ -244,7 +244,7 @@ onBothEngines('a volume', (open) => {
     await expectConsistent(world);
   });
 
-  test('is told with who mounts it, its snapshots, and how its last wish fares; to its owner alone', async () => {
+  test('shows mounting instances, snapshots and its last operation, to its owner only', async () => {
     const world = await makeWorld(await open());
     const { volumes, instances } = world.running.control;
     const { id } = await boundVolume(world, 'data');

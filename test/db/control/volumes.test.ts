@@ -41,18 +41,18 @@ const mounting = (world: World, ...ids: string[]) =>
     })),
   });
 
-/** Measures all disks now, as the timers do; whatever it makes due, a new volume's wake makes the loop look at. */
+/** Measures all disks now; a new volume's wake makes the loop look at what became due. */
 const measure = (world: World): Promise<void> =>
   measuring(world, () => void create(world, `wake ${Math.random()}`)).measure();
 
-/** Some turns of the microtask queue later, so that either of two may be the first to the store. */
+/** Some turns of the microtask queue later, so that either request may reach the store first. */
 async function later<T>(turns: number, deed: () => Promise<T>): Promise<T> {
   for (let turn = 0; turn < turns; turn++) await Promise.resolve();
   return deed();
 }
 
 onBothEngines('a volume', (open) => {
-  test('is Pending with no usage when it is answered, then Bound with a folder', async () => {
+  test('is Pending without usage at first, then Bound with a folder', async () => {
     const world = await makeWorld(await open());
     const volume = await create(world, 'data');
     expect(volume).toMatchObject({ volumeName: 'data', status: 'Pending', usageGB: 0, sizeGB: 3, username: 'admin' });
@@ -62,7 +62,7 @@ onBothEngines('a volume', (open) => {
     await expectConsistent(world);
   });
 
-  test("of a name that is taken is refused, also to fifty at once; another account and a deleted one don't hold the name", async () => {
+  test('refuses a taken name, also to fifty concurrent requests; other accounts and deleted volumes do not hold it', async () => {
     const world = await makeWorld(await open());
     const results = await Promise.allSettled(Array.from({ length: 50 }, () => create(world, 'one')));
     const made = results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
@@ -82,7 +82,7 @@ onBothEngines('a volume', (open) => {
     await expectConsistent(world);
   });
 
-  test('that is mounted is not deleted, naming who mounts it; after terminate it is, and its files go after the container', async () => {
+  test('refuses a delete while mounted, naming the instances; its files go after the container', async () => {
     const world = await makeWorld(await open());
     const { instances, volumes } = world.running.control;
     const { id } = await create(world, 'data');
@@ -114,7 +114,7 @@ onBothEngines('a volume', (open) => {
     await expectRefused(volumes.delete(world.caller, { id }, null), 'not_found', new RegExp(id));
   });
 
-  test('deleted while it is being made goes once it is made, and nothing is left of it', async () => {
+  test('leaves nothing when deleted during its creation', async () => {
     const world = await makeWorld(await open());
     const { create: make } = world.storage;
     const { promise: goOn, resolve } = Promise.withResolvers<void>();
@@ -129,7 +129,7 @@ onBothEngines('a volume', (open) => {
     const { id } = await create(world, 'overtaken');
     await began;
     await world.running.control.volumes.delete(world.caller, { id }, null);
-    // As long as a pass would need that saw it absent, and forgot it.
+    // As long as a reconcile would need to observe the absence and delete the row.
     await new Promise((done) => setTimeout(done, 100));
     resolve();
     await made;
@@ -139,7 +139,7 @@ onBothEngines('a volume', (open) => {
     await expectConsistent(world);
   });
 
-  test('of another account is not found to delete', async () => {
+  test("is not found for another account's delete", async () => {
     const world = await makeWorld(await open());
     const { id } = await create(world, 'data');
     await expectRefused(
@@ -150,7 +150,7 @@ onBothEngines('a volume', (open) => {
     await bound(world, id);
   });
 
-  test('deleted while a launch mounts it: one of the two is refused, in each of many rounds', async () => {
+  test('refuses one of a concurrent delete and launch', async () => {
     const world = await makeWorld(await open(), { start: false });
     const { instances, volumes } = world.running.control;
     const outcomes = new Set<string>();
@@ -186,7 +186,7 @@ onBothEngines('a volume', (open) => {
     expect(outcomes.size).toBe(2);
   });
 
-  test('that is not Bound yet keeps its instance waiting, with the reason', async () => {
+  test('keeps an instance waiting, with the reason, until Bound', async () => {
     const world = await makeWorld(await open());
     const { observe } = world.storage;
     world.storage.observe = async () => ({ kind: 'unknown', reason: 'not mounted' });
@@ -209,7 +209,7 @@ onBothEngines('a volume', (open) => {
 });
 
 onEngine('sqlite', 'the backing of a volume', (open) => {
-  test('that vanished is Lost, refused to a launch, told to a start, and Bound again when it is back', async () => {
+  test('is Lost when its backing vanished: refused to a launch, reported to a start, Bound when it is back', async () => {
     const world = await makeWorld(await open());
     const { instances } = world.running.control;
     const { id } = await create(world, 'data');
@@ -233,7 +233,7 @@ onEngine('sqlite', 'the backing of a volume', (open) => {
     await expectConsistent(world);
   });
 
-  test('whose root is not there is unknown: nothing is Lost, and nothing is made in its place', async () => {
+  test('is unknown when its root is missing: nothing is Lost or recreated', async () => {
     const world = await makeWorld(await open());
     const { id } = await create(world, 'data');
     await bound(world, id);
@@ -255,7 +255,7 @@ onEngine('sqlite', 'the backing of a volume', (open) => {
     await rename(`${world.folder}-away`, world.folder);
   });
 
-  test('is measured, and what it uses is told', async () => {
+  test('is measured, and shows its usage', async () => {
     const world = await makeWorld(await open());
     const { id } = await create(world, 'data');
     await bound(world, id);
