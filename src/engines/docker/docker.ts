@@ -1,35 +1,29 @@
 /**
  * # The Docker engine
  *
- * Hands on a Docker Engine (20.10 and newer), or on Podman through its Docker-compatible API. Each
- * file holds one noun: `containers` the life of a container, `create-options` what it may do,
- * `networks` and `subnets` where it lives, `images`, `transfers` (pulls and pushes), `saves` (an
- * image of a root disk), `refs` (names of images), `control-files`, `addresses` (dial), `exec`,
- * `kill` and `inside` (commands), `network-joins`, `network-parent` and `network-child` (from
- * within a network), `names`, `inside-sockets`, `ends` (of runs), `logs` and `log-lines`,
- * `docker-inside` and `docker-inside-options` (the daemon beside an instance with Docker), `usage`,
- * `owned` (what is ours), `watch`, `host` (probe), `faults` and `registry-faults` (what answers
- * mean), `client` (the connection), `streams` (its formats), `turns` (how many at once),
- * `observation` and `out-of-memory` (how an inspect is read), `recipes` (images built here),
- * `tools` (what images may lack).
+ * Driver for Docker Engine 20.10 and newer, and for Podman through its Docker-compatible API. A driver
+ * decides nothing: it executes, and reports the state; an unreadable state is unknown, never absent.
  *
- * Nothing here decides: it is told, and says what it sees. What it can't see is unknown.
+ * - `client/`: connection, faults from the engine's answers, host facts, event stream, stream formats.
+ * - `container/`: life of an instance's container (begin with `containers.ts`), create options, control
+ *   files, observation, the list of owned objects, tools for every image, Docker daemons of instances.
+ * - `network/`: accounts' networks, dialling, joining an instance's network, sockets inside.
+ * - `image/`: pulls, pushes, removal, saved root disks, images built from recipes.
+ * - `exec/`: commands inside, their streams and signals; logs.
+ * - `usage/`: CPU, memory, network, disk and GPU readings.
  */
-import { makeSemaphore } from '../../async/semaphore.ts';
 import type { ContainerInspectInfo } from 'dockerode';
 import type { Logger } from 'pino';
 import type { InstanceId } from '../../domain/ids.ts';
 import { isInstanceId } from '../../domain/ids.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
-import type { Engine, Observation } from '../contract.ts';
-import { containerName, labels } from '../labels.ts';
+import type { Engine } from '../contract.ts';
 import { dial, makeAddressCache } from './network/addresses.ts';
 import { makeClient, type Endpoint } from './client/client.ts';
 import { makeContainers } from './container/containers.ts';
 import { makeControlFiles } from './container/control-files.ts';
 import { makeDockerInside, type DockerInsideConfig } from './container/docker-inside.ts';
 import { makeRunEnds } from './container/run-ends.ts';
-import { abortFault, faultOf } from './client/faults.ts';
 import { makeHost } from './client/host.ts';
 import { makeImages, type BuildLocalImage } from './image/images.ts';
 import { openExec } from './exec/exec.ts';
@@ -39,6 +33,7 @@ import { openLog, readLog } from './exec/logs.ts';
 import { joinNetwork } from './network/joins.ts';
 import { makeNetworks } from './network/networks.ts';
 import { makeInventory } from './container/inventory.ts';
+import { makeObserve } from './container/observe.ts';
 import { makeSaves } from './image/saves.ts';
 import { defaultPool, type NetworkPool } from './network/subnets.ts';
 import { makeTools, type ToolsConfig } from './container/tools.ts';
@@ -47,72 +42,29 @@ import { watchEvents } from './client/watch.ts';
 
 export interface DockerEngineOptions {
   endpoint: Endpoint;
-  /** Id of this installation: the label by which it knows what is its own. */
+  /** Id in the label of every object of ours. */
   installation: string;
-  /** Absolute folder for the instances' control files, seen by the engine under the same path. */
+  /** Absolute folder for control files; the engine sees the same path. */
   stateFolder: string;
-  /** Makes images whose ref begins with `berth.local/`. */
+  /** Builds images with refs under `berth.local/`. */
   buildLocalImage?: BuildLocalImage | undefined;
   networkPool?: NetworkPool | undefined;
-  /** How instances may have a Docker; absent: not at all. */
+  /** Docker inside instances; absent: off. */
   dockerInside?: DockerInsideConfig | undefined;
-  /** What instances get whose images lack it; absent: nothing. */
+  /** Tools for images without them; absent: none. */
   tools?: ToolsConfig | undefined;
   log: Pick<Logger, 'info' | 'warn'>;
 }
 
-/** More inspects at once are no faster. */
-const INSPECTS_AT_ONCE = 8;
-/** From here on one list, which tells those that are absent, is cheaper than asking for each. */
-const LIST_FROM = 4;
-
 export function makeDockerEngine(options: DockerEngineOptions): Engine {
-  const { installation, log } = options;
-  const client = makeClient(options.endpoint);
-  const { docker, call } = client;
-  const setting = options.dockerInside ?? null;
-  const host = makeHost(client, setting?.mode ?? null);
-  const networks = makeNetworks({ client, host, installation, pool: options.networkPool ?? defaultPool });
-  const files = makeControlFiles(options.stateFolder);
-  const addresses = makeAddressCache();
-  const images = makeImages({ client, installation, buildLocalImage: options.buildLocalImage });
-  const daemons = makeDockerInside({ client, installation, host, setting, onImageGone: images.forget });
-  const tools = makeTools({ client, installation, host, setting: options.tools, log });
-  const containers = makeContainers({
-    client,
-    installation,
-    host,
-    networks,
-    files,
-    addresses,
-    daemons,
-    tools,
-    onImageGone: images.forget,
-  });
-  const inventory = makeInventory({ client, installation, containers, daemons, networks, images });
-  const save = makeSaves({ client, installation, containers, images });
-  const usage = makeUsage(client, installation, host);
-  const onLost = (error: unknown, pauseMs: number): void =>
-    log.warn({ err: error, pauseMs }, 'the stream of engine events broke; it is opened again');
-  const runEnds = makeRunEnds({ client, installation, onLost });
-  const inspects = makeSemaphore(INSPECTS_AT_ONCE, { abortError: abortFault });
+  const { client, host, files, addresses, images, tools, containers, inventory, save, usage, runEnds, onLost } =
+    wireModules(options);
+  const observe = makeObserve({ client, installation: options.installation, containers });
   const stopping = new AbortController();
   const watches = new Set<Promise<void>>();
 
-  const ours = { label: [`${labels.installation}=${installation}`] };
-  const listContainers = (signal: AbortSignal) =>
-    call(signal, (abortSignal) => docker.listContainers({ all: true, filters: ours, abortSignal }));
-
-  async function observeOne(id: InstanceId, signal: AbortSignal): Promise<Observation> {
-    try {
-      return await inspects.run(() => containers.observe(id, signal), { signal });
-    } catch (error) {
-      return { kind: 'unknown', reason: faultOf(error).message };
-    }
-  }
-
-  /** What is asked of one, for as long as this engine object is there. */
-  async function about(id: InstanceId, signal: AbortSignal) {
+  /** Context of a long call; ends with the engine's stop. */
+  async function callContext(id: InstanceId, signal: AbortSignal) {
     const info = await containers.get(id, signal);
     return { client, info, signal: AbortSignal.any([signal, stopping.signal]) };
   }
@@ -124,34 +76,16 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
   }
 
   return {
-    dockerImageRef: setting?.imageRef,
+    dockerImageRef: options.dockerInside?.imageRef,
     probe: (signal) => host.probe(signal),
 
     listOwned: (signal) => inventory.list(signal),
-    discard: (one, signal) => inventory.discard(one, signal),
+    discard: (object, signal) => inventory.discard(object, signal),
 
-    async observe(ids, signal) {
-      let names: Set<string> | null = null;
-      if (ids.length >= LIST_FROM) {
-        try {
-          names = new Set(
-            (await listContainers(signal)).flatMap(({ Names }) => Names.map((name) => name.replace(/^\//, ''))),
-          );
-        } catch (error) {
-          const reason = faultOf(error).message;
-          return new Map(ids.map((id) => [id, { kind: 'unknown', reason }]));
-        }
-      }
-      // The list does not say exit codes and times of start, so who is there is looked at.
-      const seen = ids.map(async (id): Promise<[InstanceId, Observation]> => {
-        if (names !== null && !names.has(containerName(id))) return [id, { kind: 'absent' }];
-        return [id, await observeOne(id, signal)];
-      });
-      return new Map(await Promise.all(seen));
-    },
+    observe: (ids, signal) => observe(ids, signal),
 
-    async ensureImage(ref, onProgress, signal, credentials, more) {
-      await images.ensure(ref, onProgress, signal, credentials, more);
+    async ensureImage(ref, onProgress, signal, credentials, imageOptions) {
+      await images.ensure(ref, onProgress, signal, credentials, imageOptions);
       tools.onImagePresent(ref);
     },
     pushImage: (ref, onProgress, signal, credentials) => images.push(ref, onProgress, signal, credentials),
@@ -159,7 +93,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
     saveImage: save,
 
     async ensure(spec, signal) {
-      if (!isInstanceId(spec.id)) throw new Error(`"${String(spec.id)}" is no instance's id`); // it becomes a name of a folder
+      if (!isInstanceId(spec.id)) throw new Error(`"${String(spec.id)}" is no instance's id`); // the id becomes a folder's name
       return containers.ensure(spec, signal);
     },
 
@@ -172,30 +106,31 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
 
     watch(onHint, signal) {
       const ended = AbortSignal.any([signal, stopping.signal]);
-      const forgetAndHint = (id: InstanceId): void => {
+      const uncacheAndHint = (id: InstanceId): void => {
         addresses.delete(id);
         onHint(id);
       };
       const onLive = addresses.setLive;
-      const watching = watchEvents({ client, installation, onHint: forgetAndHint, onLive, onLost, signal: ended });
+      const { installation } = options;
+      const watching = watchEvents({ client, installation, onHint: uncacheAndHint, onLive, onLost, signal: ended });
       watches.add(watching);
       void watching.finally(() => watches.delete(watching));
     },
 
-    logs: async (id, source, range, signal) => readLog({ ...(await about(id, signal)), source, range }),
+    logs: async (id, source, range, signal) => readLog({ ...(await callContext(id, signal)), source, range }),
     followLogs: async (id, source, range, signal) =>
-      openLog({ ...(await about(id, signal)), source, range, follow: true }),
+      openLog({ ...(await callContext(id, signal)), source, range, follow: true }),
 
     async openExec(id, request, signal) {
       const info = await containers.get(id, signal);
       return openExec({ client, info, request, signal, stopping: stopping.signal });
     },
 
-    exec: async (id, command, signal) => runCommand({ ...(await about(id, signal)), command }),
+    exec: async (id, command, signal) => runCommand({ ...(await callContext(id, signal)), command }),
 
     async dial(id, port, signal) {
-      const { dial: can } = await host.facts(signal);
-      if (!can) {
+      const { dial: canDial } = await host.facts(signal);
+      if (!canDial) {
         const text = 'the container engine keeps its networks out of reach of Berth; only published node ports work';
         throw new EngineFault('rejected', text, { retry: false });
       }
@@ -225,7 +160,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
       };
     },
 
-    usage: (ids, signal, more = {}) => usage(ids, signal, more),
+    usage: (ids, signal, usageOptions = {}) => usage(ids, signal, usageOptions),
 
     async stop() {
       stopping.abort();
@@ -233,4 +168,36 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
       client.stop();
     },
   };
+}
+
+/** Builds the driver's modules in the order of their dependencies. */
+function wireModules(options: DockerEngineOptions) {
+  const { installation, log } = options;
+  const client = makeClient(options.endpoint);
+  const dockerInside = options.dockerInside ?? null;
+  const host = makeHost(client, dockerInside?.mode ?? null);
+  const networks = makeNetworks({ client, host, installation, pool: options.networkPool ?? defaultPool });
+  const files = makeControlFiles(options.stateFolder);
+  const addresses = makeAddressCache();
+  const images = makeImages({ client, installation, buildLocalImage: options.buildLocalImage });
+  const daemons = makeDockerInside({ client, installation, host, config: dockerInside, onImageGone: images.forget });
+  const tools = makeTools({ client, installation, host, config: options.tools, log });
+  const containers = makeContainers({
+    client,
+    installation,
+    host,
+    networks,
+    files,
+    addresses,
+    daemons,
+    tools,
+    onImageGone: images.forget,
+  });
+  const inventory = makeInventory({ client, installation, containers, daemons, networks, images });
+  const save = makeSaves({ client, installation, containers, images });
+  const usage = makeUsage(client, installation, host);
+  const onLost = (error: unknown, pauseMs: number): void =>
+    log.warn({ err: error, pauseMs }, 'the stream of engine events broke; it is opened again');
+  const runEnds = makeRunEnds({ client, installation, onLost });
+  return { client, host, files, addresses, images, tools, containers, inventory, save, usage, runEnds, onLost };
 }

@@ -55,11 +55,11 @@ export function makeDockerInside(options: {
   client: Client;
   installation: string;
   host: Host;
-  setting: DockerInsideConfig | null;
+  config: DockerInsideConfig | null;
   /** Called when the engine lacks the image. */
   onImageGone: (ref: string) => void;
 }): DockerInside {
-  const { client, installation, host, setting } = options;
+  const { client, installation, host, config } = options;
   const { docker, call } = client;
 
   async function find(id: InstanceId, signal: AbortSignal): Promise<ContainerInspectInfo | null> {
@@ -92,7 +92,7 @@ export function makeDockerInside(options: {
 
   async function checkAvailable(signal: AbortSignal): Promise<DockerInsideConfig> {
     const why = (await host.facts(signal)).whyNoDocker;
-    if (why === null && setting !== null) return setting;
+    if (why === null && config !== null) return config;
     const text = `it was launched with a Docker inside, which the region does not have now: ${why}. Ask its operator; or save its image and launch that without`;
     throw new EngineFault('rejected', text, { retry: false });
   }

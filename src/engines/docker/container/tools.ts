@@ -65,11 +65,11 @@ export function makeTools(options: {
   client: Client;
   installation: string;
   host: Host;
-  setting: ToolsConfig | undefined;
+  config: ToolsConfig | undefined;
   log: Pick<Logger, 'info' | 'warn'>;
 }): Tools {
-  const { client, installation, host, setting, log } = options;
-  if (setting === undefined || !client.local)
+  const { client, installation, host, config, log } = options;
+  if (config === undefined || !client.local)
     return {
       folder: () => Promise.resolve(undefined),
       prepare: () => {},
@@ -77,7 +77,7 @@ export function makeTools(options: {
       stop: () => Promise.resolve(),
     };
   const { docker, call } = client;
-  const { folder, imageRef } = setting;
+  const { folder, imageRef } = config;
   const hash = createHash('sha256').update([imageRef, process.arch, COLLECT].join('\0'));
   const version = path.join('versions', hash.digest('hex').slice(0, 12));
   const stopping = new AbortController();

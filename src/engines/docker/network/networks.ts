@@ -1,36 +1,36 @@
 /**
  * # The accounts' networks
  *
- * One bridge for each account that has a container here: its instances see each other, and no other account's (Docker keeps
- * bridges apart by its packet filter). It is made before the account's first container and removed with its last, stopped
- * ones included: a stopped container can't start again once its network is gone.
+ * One bridge per account with a container here: instances of one account reach each other, and no other
+ * account's (Docker isolates bridges by its packet filter). Created before the account's first
+ * container, removed with the last, stopped ones included: a stopped container can't start again without
+ * its network.
  *
- * Making and removing meet in two ways. Docker lets two networks have one name, and removes a network that only stopped
- * containers are in. So whatever makes or removes an account's network holds the account's lock, and a network in `use` stays.
+ * Docker allows two networks of one name, and removes a network whose containers are all stopped. So
+ * creation and removal hold the account's mutex, and a network in `use` stays.
  */
 import { makeKeyedMutex } from '../../../async/mutex.ts';
-import { readFile } from 'node:fs/promises';
-import { endianness } from 'node:os';
 import type { NetworkInspectInfo } from 'dockerode';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import { userId, type UserId } from '../../../domain/ids.ts';
 import { labels, networkName } from '../../labels.ts';
 import type { Client } from '../client/client.ts';
-import { abortFault, sentenceOf, statusOf } from '../client/faults.ts';
+import { abortFault } from '../client/faults.ts';
 import type { Host } from '../client/host.ts';
-import { checkPool, freeSubnets, subnetsOfRoutes, type NetworkPool } from './subnets.ts';
+import { createNetwork, removeNetwork } from './network-calls.ts';
+import { checkPool, type NetworkPool } from './subnets.ts';
 
 const DEADLINE_MS = 60_000;
 
 export interface Networks {
-  /** Lends the account's network, made if need be, and keeps it while `work` goes on. */
-  use<T>(owner: UserId, signal: AbortSignal, work: (network: string) => Promise<T>): Promise<T>;
-  /** Makes it again after the engine said that it is gone. Within `use`. */
+  /** Runs `fn` with the account's network, created on demand and not removed meanwhile. */
+  use<T>(owner: UserId, signal: AbortSignal, fn: (network: string) => Promise<T>): Promise<T>;
+  /** Recreates a network that the engine lost. Within `use`. */
   restore(owner: UserId, signal: AbortSignal): Promise<void>;
   removeIfUnused(owner: UserId, signal: AbortSignal): Promise<void>;
-  /** The same for every account: for when it is not known whose container it was. */
+  /** Removes every unused network, when the owner is unpresent. */
   removeAllUnused(signal: AbortSignal): Promise<void>;
-  /** The network of that name, if it is ours, and `busy` while the account has a container: one that is stopped needs it too. */
+  /** Removes the account's network of that name. `busy` while a container, even a stopped one, exists. */
   discard(name: string, owner: UserId, signal: AbortSignal): Promise<void>;
   list(signal: AbortSignal): Promise<NetworkInspectInfo[]>;
 }
@@ -44,21 +44,18 @@ export function makeNetworks(options: {
   const { client, host, installation, pool } = options;
   checkPool(pool);
   const { docker, call } = client;
-  const known = new Set<UserId>();
+  const present = new Set<UserId>();
   const users = new Map<UserId, number>();
   const mutex = makeKeyedMutex<UserId>({ abortError: abortFault });
-  /** Subnets that a create of ours is on its way for. */
+  /** Subnets of creations under way. */
   const reserved = new Set<string>();
   const ours = { label: [`${labels.installation}=${installation}`] };
 
-  /**
-   * Nothing begun in here is called off half-way: the engine would go on with it unseen, and a second one made beside it. Who
-   * asked stops waiting when its signal fires.
-   */
-  const locked = (owner: UserId, signal: AbortSignal, work: (own: AbortSignal) => Promise<void>): Promise<void> =>
+  /** Ignores the caller's abort while `fn` runs: the engine would finish an aborted creation unseen. */
+  const locked = (owner: UserId, signal: AbortSignal, fn: (own: AbortSignal) => Promise<void>): Promise<void> =>
     call(signal, () => {
       const own = AbortSignal.timeout(DEADLINE_MS);
-      return mutex.run(owner, () => work(own), own);
+      return mutex.run(owner, () => fn(own), own);
     });
 
   const list: Networks['list'] = (signal) =>
@@ -66,93 +63,42 @@ export function makeNetworks(options: {
 
   const ensure = (owner: UserId, signal: AbortSignal): Promise<void> =>
     locked(owner, signal, async (own) => {
-      if (known.has(owner)) return;
-      const everyone = await call(own, (abortSignal) => docker.listNetworks({ abortSignal }));
-      const named = everyone.filter(({ Name }) => Name === networkName(installation, owner));
+      if (present.has(owner)) return;
+      const all = await call(own, (abortSignal) => docker.listNetworks({ abortSignal }));
+      const named = all.filter(({ Name }) => Name === networkName(installation, owner));
       const foreign = named.find(({ Labels }) => Labels?.[labels.installation] !== installation);
       if (foreign !== undefined) {
         const text = `a network called ${foreign.Name} is on the host and not of this installation; the operator has to remove it`;
         throw new EngineFault('rejected', text, { retry: true, reason: 'nameTaken' });
       }
-      if (named.length === 0) await create(owner, everyone, own);
-      // Made twice by two processes: the name is good for nothing until one is gone. One that is in use refuses to go.
-      let left = named.length;
-      for (const { Id } of named) if (left > 1 && (await remove(Id, own))) left--;
-      known.add(owner);
-    });
-
-  async function create(owner: UserId, everyone: readonly NetworkInspectInfo[], signal: AbortSignal): Promise<void> {
-    const { podman } = await host.facts(signal);
-    const used = everyone.flatMap(({ IPAM }) =>
-      (IPAM?.Config ?? []).flatMap(({ Subnet }) => (Subnet === undefined ? [] : [Subnet])),
-    );
-    const own = client.local ? await hostSubnets() : [];
-    let tries = 0;
-    for (const subnet of freeSubnets(pool, owner, [...used, ...own])) {
-      if (reserved.has(subnet)) continue;
-      reserved.add(subnet);
-      try {
-        const request = {
-          Name: networkName(installation, owner),
-          CheckDuplicate: true,
-          Driver: 'bridge',
-          IPAM: { Driver: 'default', Config: [{ Subnet: subnet }] },
-          Labels: {
-            [labels.installation]: installation,
-            [labels.kind]: 'network',
-            [labels.id]: owner,
-            [labels.owner]: owner,
-            [labels.generation]: '0',
-          },
-          // Podman keeps its bridges apart only when asked to.
-          ...(podman ? { Options: { isolate: 'true' } } : {}),
-        };
-        await call(signal, (abortSignal) => docker.createNetwork({ ...request, abortSignal }));
-        return;
-      } catch (error) {
-        if (statusOf(error) === 409 && /already exists/i.test(sentenceOf(error))) return;
-        if (!/overlap|conflicts with|is already used|already in use/i.test(sentenceOf(error)) || ++tries === 32)
-          throw error;
-      } finally {
-        reserved.delete(subnet);
+      if (named.length === 0) {
+        const { podman } = await host.facts(own);
+        await createNetwork({ client, installation, owner, pool, existing: all, reserved, podman }, own);
       }
-    }
-    const text =
-      'the host has no address range left for another account; the operator can name a larger pool of networks';
-    throw new EngineFault('no_capacity', text, { retry: true });
-  }
-
-  /** Whether it is gone; false when it is in use. */
-  async function remove(networkId: string, signal: AbortSignal): Promise<boolean> {
-    try {
-      const request = { abortSignal: signal };
-      await call(signal, () => docker.getNetwork(networkId).remove(request));
-      return true;
-    } catch (error) {
-      if (statusOf(error) === 404) return true;
-      if (/active endpoints|in use|being used/i.test(sentenceOf(error))) return false;
-      throw error;
-    }
-  }
+      // Duplicates of two processes make the name ambiguous until one is gone; one in use stays.
+      let left = named.length;
+      for (const { Id } of named) if (left > 1 && (await removeNetwork(client, Id, own))) left--;
+      present.add(owner);
+    });
 
   const removeIfUnused: Networks['removeIfUnused'] = (owner, signal) =>
     locked(owner, signal, async (own) => {
       if ((users.get(owner) ?? 0) > 0) return;
-      const wasKnown = known.delete(owner); // from here on a `use` waits for the lock, and makes it anew
+      const wasPresent = present.delete(owner); // from here `use` waits for the mutex, then recreates
       const filters = { label: [...ours.label, `${labels.owner}=${owner}`] };
       const [containers, mine] = await Promise.all([
         call(own, (abortSignal) => docker.listContainers({ all: true, filters, abortSignal })),
         call(own, (abortSignal) => docker.listNetworks({ filters, abortSignal })),
       ]);
-      if (containers.length === 0) for (const { Id } of mine) await remove(Id, own);
-      // Those that are left are in it, so it stays: the next launch need not look.
-      else if (wasKnown && mine.length === 1) known.add(owner);
+      if (containers.length === 0) for (const { Id } of mine) await removeNetwork(client, Id, own);
+      // The other containers keep the network: the next launch need not list networks.
+      else if (wasPresent && mine.length === 1) present.add(owner);
     });
 
   const discard: Networks['discard'] = (name, owner, signal) =>
     locked(owner, signal, async (own) => {
-      const everyone = await call(own, (abortSignal) => docker.listNetworks({ abortSignal }));
-      const named = everyone.filter(({ Name }) => Name === name);
+      const all = await call(own, (abortSignal) => docker.listNetworks({ abortSignal }));
+      const named = all.filter(({ Name }) => Name === name);
       const mine = named.filter(
         ({ Labels }) => Labels?.[labels.installation] === installation && Labels[labels.owner] === owner,
       );
@@ -164,16 +110,16 @@ export function makeNetworks(options: {
       const containers = await call(own, (abortSignal) => docker.listContainers({ all: true, filters, abortSignal }));
       const used = new EngineFault('busy', `the network ${name} has instances; terminate them first`, { retry: true });
       if (mine.length > 0 && (containers.length > 0 || (users.get(owner) ?? 0) > 0)) throw used;
-      known.delete(owner);
-      for (const { Id } of mine) if (!(await remove(Id, own))) throw used;
+      present.delete(owner);
+      for (const { Id } of mine) if (!(await removeNetwork(client, Id, own))) throw used;
     });
 
   return {
-    async use(owner, signal, work) {
+    async use(owner, signal, fn) {
       users.set(owner, (users.get(owner) ?? 0) + 1);
       try {
-        if (!known.has(owner)) await ensure(owner, signal);
-        return await work(networkName(installation, owner));
+        if (!present.has(owner)) await ensure(owner, signal);
+        return await fn(networkName(installation, owner));
       } finally {
         const rest = (users.get(owner) ?? 1) - 1;
         if (rest === 0) users.delete(owner);
@@ -181,7 +127,7 @@ export function makeNetworks(options: {
       }
     },
     restore(owner, signal) {
-      known.delete(owner);
+      present.delete(owner);
       return ensure(owner, signal);
     },
     removeIfUnused,
@@ -200,7 +146,3 @@ export function makeNetworks(options: {
     list,
   };
 }
-
-/** None can be told where there is no such file: on no Linux. */
-const hostSubnets = async (): Promise<string[]> =>
-  subnetsOfRoutes(await readFile('/proc/net/route', 'utf8').catch(() => ''), endianness() === 'LE');
