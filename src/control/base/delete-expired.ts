@@ -6,7 +6,7 @@ import { deleteOperationsBefore } from '../../store/tables/operations.ts';
 import type { Db } from '../../store/store.ts';
 import type { TaskDeps } from './task-deps.ts';
 
-/** interface-notes.md and the common practice: a key is good for a day. */
+/** docs/interface.md §10 and the common practice: a key is good for a day. */
 const ANSWERS_KEPT_MS = 24 * 3_600_000;
 const EVENTS_KEPT_MS = 30 * 24 * 3_600_000;
 const TIDY_AT_ONCE = 500;

@@ -210,7 +210,7 @@ function asImageFault(error: unknown): never {
   throw error instanceof EngineFault ? new ImageFault(error, { retry: true }) : error;
 }
 
-/** A fault of the image, told apart from one of the container: until its deadline all of them are tried again (interface-notes.md). */
+/** A fault of the image, told apart from one of the container: until its deadline all of them are tried again (docs/interface.md §10). */
 class ImageFault extends EngineFault {
   constructor(fault: EngineFault, { retry } = { retry: fault.retry }) {
     super(fault.kind, fault.message, { retry, reason: fault.reason, cause: fault.cause });
@@ -255,7 +255,7 @@ async function afterFault(work: Work, fault: EngineFault): Promise<Rest> {
   return fail(work, failPermanently(instance, diagnosisOf(fault, 'EngineRejected'), fault.message));
 }
 
-/** An image that could not be had in time is a start that failed, also of one that was still Initializing (interface-notes.md). */
+/** An image that could not be had in time is a start that failed, also of one that was still Initializing (docs/interface.md §10). */
 const asStarting = (instance: Instance): Instance => ({
   ...instance,
   observed: { ...instance.observed, status: nextStatus(instance.observed.status, 'imageFails') },

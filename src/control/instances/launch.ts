@@ -1,5 +1,5 @@
 /**
- * The launch (`interface.md` §4.1): all that a wish needs is checked, and in one transaction the capacity is taken, the intent and
+ * The launch (`docs/interface.md` §4.1): all that a wish needs is checked, and in one transaction the capacity is taken, the intent and
  * the event are written, and the idempotency record with them. No engine is asked; the loop is woken after the commit.
  */
 import type { InstanceType, Region, ChargeMode } from '../../domain/catalog.ts';
@@ -28,7 +28,7 @@ import type { FreeSpaceMonitor } from '../volumes/free-space.ts';
 import { poolForType, allotOwnDisks } from '../volumes/disks.ts';
 import type { Caller, Idempotency } from '../base/caller.ts';
 
-/** A launch as the contract has validated it (`interface.md` §4.1). */
+/** A launch as the contract has validated it (`docs/interface.md` §4.1). */
 export interface LaunchInput {
   name: string;
   imageId: string;
