@@ -87,7 +87,7 @@ export const metrics: Bench = {
       now: clock.now,
       time: { ...realTime, now: clock.now },
       log: quietLog,
-      wake: () => {},
+      changes: { publish: () => {} },
       ending: signal,
     });
     const before = { bytes: await sizeOf(store), heap: heapBytes() };

@@ -21,6 +21,7 @@ import type { JsonRoute, Route } from './route.ts';
 import * as snapshot from './snapshot.ts';
 import * as ends from './stop-policy.ts';
 import { streamRoutes } from './stream-routes.ts';
+import { taskListAnswer } from './task.ts';
 import * as volume from './volume.ts';
 
 export const BASE_PATH = '/api';
@@ -305,6 +306,11 @@ export const routes = {
     errors: 'problem',
     summary:
       'Adopt, stop or delete an orphan; an adopted instance keeps its mounts while its container lives (administrators)',
+    source: 'ours',
+  }),
+  listTasks: adminRoute('/admin/task/list', empty, taskListAnswer, {
+    errors: 'problem',
+    summary: 'List background tasks of the server and how their last run went (administrators)',
     source: 'ours',
   }),
   createApiKey: jsonRoute('/user/key/create', account.nameBody, account.keyCreateAnswer, {

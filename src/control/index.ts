@@ -3,6 +3,7 @@
  * desired state, event and idempotency record; answers; then wakes the reconcilers. None calls an engine.
  * A refusal is a `Refusal`; anything else thrown is a fault of ours (500).
  */
+import type { TaskStatus } from './base/scheduler.ts';
 import type { Access } from './access/types.ts';
 import type { Instances } from './instances/instances.ts';
 import type { Volumes } from './volumes/volumes.ts';
@@ -48,6 +49,11 @@ export type {
 export { makeRevocations } from './routing/revocations.ts';
 export type { VolumePath, Files, ReadableFile } from './volumes/files.ts';
 
+/** Background tasks of this process, for administrators. */
+export interface Tasks {
+  list(): Promise<TaskStatus[]>;
+}
+
 export interface Control {
   access: Access;
   instances: Instances;
@@ -67,6 +73,7 @@ export interface Control {
   forwarding: Forwarding;
   routeTable: RouteTable;
   operations: Operations;
+  tasks: Tasks;
   events: Events;
   /** Changes with everything the account can list; an equal number means an equal answer. */
   versionOf(accountId: string): Promise<number>;

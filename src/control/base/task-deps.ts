@@ -8,6 +8,7 @@ import type { Store } from '../../store/store.ts';
 import type { Log } from './log.ts';
 import type { Regions } from './regions.ts';
 import type { Time } from './time.ts';
+import type { PublishChanges } from './changes.ts';
 
 /** What a timed deed works with. */
 export interface TaskDeps {
@@ -16,8 +17,7 @@ export interface TaskDeps {
   now: () => number;
   time: Time;
   log: Log;
-  /** Wakes the loops. */
-  wake: () => void;
+  changes: PublishChanges;
   /** Aborted when control stops: what hangs must not keep it. */
   ending: AbortSignal;
 }

@@ -44,7 +44,7 @@ export async function probeEngines(deps: ProbeDeps): Promise<void> {
  * If it has more, the line may move.
  */
 async function saveCapacity(
-  { store, now, wake, log, cpuOvercommit, hostMemoryMiB }: ProbeDeps,
+  { store, now, changes, log, cpuOvercommit, hostMemoryMiB }: ProbeDeps,
   { regionId, nodePortRange, seen: { probe } }: RegionDrivers,
 ): Promise<void> {
   const counted = await regionWithUsage(store.read, regionId);
@@ -67,7 +67,7 @@ async function saveCapacity(
     await saveRegionTotals(tx, regionId, total);
     await reevaluateQueue(tx, regionId, now());
   });
-  wake();
+  changes.publish({ subject: 'instance', isDue: true });
   if (total.cpuMilli < used.cpuMilli || total.memoryMiB < used.memoryMiB || total.gpus < used.gpus)
     log.warn(
       { region: regionId, total, promised: used },

@@ -26,6 +26,7 @@ import type { Idempotent } from '../base/idempotent.ts';
 import { refuseWithoutSaving, type Regions } from '../base/regions.ts';
 import { refuseLocalRegistry } from './registries.ts';
 import type { Caller, Pager, Idempotency, StartedOperation } from '../base/caller.ts';
+import type { PublishChanges } from '../base/changes.ts';
 
 export interface ListedImage {
   imageId: string;
@@ -71,7 +72,7 @@ export interface ImageDeps {
   idempotent: Idempotent;
   randomUuid: () => string;
   localRegistries: boolean;
-  wake: () => void;
+  changes: PublishChanges;
 }
 
 const MAX_IMAGES = 200;
@@ -89,7 +90,7 @@ export const makeImages = ({
   idempotent,
   randomUuid,
   localRegistries,
-  wake,
+  changes,
 }: ImageDeps): Images => {
   async function page(accountId: string, offset: number, limit: number) {
     const catalogImages = [...(await readCatalog()).images.values()];
@@ -164,7 +165,7 @@ export const makeImages = ({
           return { imageId: id, operationId: operationId(id, FIRST_GENERATION) };
         });
       });
-      wake();
+      changes.publish({ subject: 'image', isDue: true });
       return answer;
     },
 
@@ -194,7 +195,7 @@ export const makeImages = ({
           return { imageId: id, operationId: operationId(id, next) };
         });
       });
-      wake();
+      changes.publish({ subject: 'image', isDue: true });
       return answer;
     },
   };

@@ -14,6 +14,7 @@ import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { Idempotent } from '../base/idempotent.ts';
 import { refuseWithoutSaving, type Regions } from '../base/regions.ts';
 import type { Caller, Idempotency } from '../base/caller.ts';
+import type { PublishChanges } from '../base/changes.ts';
 
 export interface ActionDeps {
   store: Store;
@@ -21,9 +22,7 @@ export interface ActionDeps {
   readCatalog: () => Promise<CatalogSnapshot>;
   now: () => number;
   idempotent: Idempotent;
-  wake: () => void;
-  /** The gateway's route of this instance changed. */
-  routeChanged: (instanceId: string) => void;
+  changes: PublishChanges;
 }
 
 const eventOf = {
@@ -48,8 +47,7 @@ export function makeAction(action: Action, deps: ActionDeps) {
         write(tx, deps.regions, caller, body.instanceId, { action, cause: 'user', catalog, nowMs, waitMs });
       return deps.idempotent(tx, caller.accountId, idempotency, nowMs, deed);
     });
-    deps.routeChanged(body.instanceId);
-    deps.wake();
+    deps.changes.publish({ subject: 'instance', id: body.instanceId, isDue: true });
     return answer;
   };
 }
@@ -80,8 +78,7 @@ export const makeStopAutomatically =
       return due !== null;
     });
     if (!stopped) return false;
-    deps.routeChanged(id);
-    deps.wake();
+    deps.changes.publish({ subject: 'instance', id, isDue: true });
     return true;
   };
 

@@ -44,7 +44,7 @@ export const makeExpandDisk =
         return { instanceId, operationId: operationId(instanceId, wish.generation) };
       });
     });
-    deps.wake();
+    deps.changes.publish({ subject: 'instance', isDue: true });
     return answer;
   };
 

@@ -25,7 +25,7 @@ export interface HealthChecks {
 }
 
 export function makeHealthChecks(deps: TaskDeps): HealthChecks {
-  const { store, regions, now, time, wake, ending } = deps;
+  const { store, regions, now, time, changes, ending } = deps;
   /** Silent times in a row of those that are asked again soon. */
   const silent = new Map<string, number>();
   const found = new Map<string, boolean>();
@@ -75,7 +75,7 @@ export function makeHealthChecks(deps: TaskDeps): HealthChecks {
       }
       if (changed.length === 0) return;
       await store.write((tx) => makeDue(tx, changed, now()));
-      wake();
+      changes.publish({ subject: 'instance', isDue: true });
     },
   };
 }

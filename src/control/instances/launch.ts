@@ -27,6 +27,7 @@ import type { Regions } from '../base/regions.ts';
 import type { FreeSpaceMonitor } from '../volumes/free-space.ts';
 import { poolForType, allotOwnDisks } from '../volumes/disks.ts';
 import type { Caller, Idempotency } from '../base/caller.ts';
+import type { PublishChanges } from '../base/changes.ts';
 
 /** A launch as the contract has validated it (`docs/interface.md` §4.1). */
 export interface LaunchInput {
@@ -59,7 +60,7 @@ export interface LaunchDeps {
   randomSecret: () => string;
   /** What a new instance is ended by. */
   firstEnds: StopPolicy;
-  wake: () => void;
+  changes: PublishChanges;
 }
 
 export function makeLaunch(deps: LaunchDeps) {
@@ -77,7 +78,7 @@ export function makeLaunch(deps: LaunchDeps) {
         write(tx, deps, catalog, { caller, wish, waitMs, nowMs }),
       );
     });
-    deps.wake();
+    deps.changes.publish({ subject: 'instance', isDue: true });
     return { ...answer, operationId: operationId(answer.instanceId, FIRST_GENERATION) };
   };
 }

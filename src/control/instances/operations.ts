@@ -142,8 +142,7 @@ export function makeOperations(deps: ActionDeps): Operations & Pick<Instances, '
           return { operation: shown({ ...found, operation }), operationId: wished };
         });
       });
-      deps.routeChanged(answer.operation.subjectId);
-      deps.wake();
+      deps.changes.publish({ subject: 'instance', id: answer.operation.subjectId, isDue: true });
       return answer;
     },
 

@@ -46,11 +46,10 @@ export async function place(work: Work): Promise<Rest> {
   work.instance = work.written = found.written;
   if (found.written.waitsSinceMs === null) {
     work.holdsCapacity = found.before === null;
-    deps.routeChanged(id);
-    deps.wake();
+    deps.changes.publish({ subject: 'instance', id, isDue: true });
     return 'again';
   }
-  if (keptNoLonger) deps.wake();
+  if (keptNoLonger) deps.changes.publish({ subject: 'instance', isDue: true });
   const lookMs = nowMs + LOOK_AGAIN_MS + (found.before ?? 0) * LATER_PER_PLACE_MS;
   const soonestMs = Math.min(lookMs, waitsUntilMs ?? lookMs, nowMs < keptUntilMs ? keptUntilMs : lookMs);
   return Math.max(1, soonestMs - nowMs);

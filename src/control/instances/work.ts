@@ -18,6 +18,7 @@ import type { CredentialsFor } from '../images/registries.ts';
 import type { RegionDrivers, Regions } from '../base/regions.ts';
 import type { SshHostKeys } from '../routing/ssh-host-key.ts';
 import type { Time } from '../base/time.ts';
+import type { PublishChanges } from '../base/changes.ts';
 
 export interface InstanceReconcilerDeps {
   store: Store;
@@ -34,9 +35,7 @@ export interface InstanceReconcilerDeps {
   pidsLimit: number;
   health: Pick<HealthChecks, 'takeAnswer'>;
   sshHostKey: SshHostKeys;
-  routeChanged: (instanceId: string) => void;
-  /** Wakes the loop: a pass that goes on made others due. */
-  wake: () => void;
+  changes: PublishChanges;
 }
 
 /** Everything one run of the pass works with. */
@@ -114,7 +113,7 @@ interface Beside {
 /** As `note`, of the whole instance. */
 export async function keep(work: Work, next: Instance, more: Beside = {}): Promise<void> {
   work.instance = work.written = await work.deps.store.write((tx) => write(tx, work, next, more));
-  work.deps.routeChanged(next.id);
+  work.deps.changes.publish({ subject: 'instance', id: next.id });
 }
 
 /** For those that find out in the same transaction what to write. Answers what was written: the operation went on with it. */

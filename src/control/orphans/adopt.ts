@@ -29,6 +29,7 @@ import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { RegionDrivers, Regions } from '../base/regions.ts';
 import type { Time } from '../base/time.ts';
 import type { Caller } from '../base/caller.ts';
+import type { PublishChanges } from '../base/changes.ts';
 
 export interface OrphanRequest {
   strayId: string;
@@ -46,7 +47,7 @@ export interface AdoptDeps {
   log: Log;
   randomSecret: () => string;
   firstEnds: StopPolicy;
-  wake: () => void;
+  changes: PublishChanges;
 }
 
 const CALL_DEADLINE_MS = 10_000;
@@ -80,7 +81,7 @@ export function makeAdopt(deps: AdoptDeps) {
     });
     await store.write((tx) => write(tx, { orphan, instance, catalog, drivers, notebookToken }));
     deps.log.info({ orphan: orphan.id, owner: owner.username, by: caller.username }, 'a stray was adopted');
-    deps.wake();
+    deps.changes.publish({ subject: 'instance', isDue: true });
     return id;
   };
 }

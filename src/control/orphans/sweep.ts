@@ -30,7 +30,7 @@ const INSTANCE_ID_IN = /notebook-[0-9a-f-]{36}/;
 
 /** Throws if the engine can't list its objects; then nothing changes. */
 export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promise<void> {
-  const { store, now, wake } = deps;
+  const { store, now, changes } = deps;
   const owned = await drivers.engine.listOwned(within(deps, LIST_DEADLINE_MS));
   const intents = await intentsOf(store.read, owned);
   const running = new Set(owned.filter((one) => isInstanceContainer(one) && one.running).map(({ id }) => id));
@@ -42,7 +42,7 @@ export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promi
   for (let from = 0; from < due.length; from += BATCH_SIZE) {
     const batch = due.slice(from, from + BATCH_SIZE);
     await store.write((tx) => makeDue(tx, batch, now()));
-    wake();
+    changes.publish({ subject: 'instance', isDue: true });
   }
   const orphans = await findOrphans(store.read, owned, intents);
   const sightings = orphans.map(({ id, kind, engineName, ownerId, generation, running, createdAtMs, imageRef }) => ({
@@ -169,7 +169,7 @@ export async function publishOrphans(
 }
 
 /** Makes hinted instances due, in batches: a crash loop must not cost a write per crash. */
-export function watchEngines({ store, regions, now, time, log, wake, ending }: TaskDeps): void {
+export function watchEngines({ store, regions, now, time, log, changes, ending }: TaskDeps): void {
   const hinted = new Set<InstanceId>();
   const pass = (): void => {
     const ids = [...hinted];
@@ -178,8 +178,9 @@ export function watchEngines({ store, regions, now, time, log, wake, ending }: T
     if (ending.aborted) return;
     store
       .write((tx) => makeDue(tx, ids, now()))
-      .then(wake, (error: unknown) =>
-        log.warn({ ids, err: error }, 'lost hints of the engine; the next sweep finds the changes'),
+      .then(
+        () => changes.publish({ subject: 'instance', isDue: true }),
+        (error: unknown) => log.warn({ ids, err: error }, 'lost hints of the engine; the next sweep finds the changes'),
       );
   };
   for (const { engine } of regions.all()) {

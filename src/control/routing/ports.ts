@@ -11,6 +11,7 @@ import { sharesOf } from '../../store/tables/port-shares.ts';
 import type { Store } from '../../store/store.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { PortInfo, Ports } from './gateway-types.ts';
+import type { PublishChanges } from '../base/changes.ts';
 
 const MOST_SETTINGS = 64;
 
@@ -18,13 +19,13 @@ export interface PortDeps {
   store: Store;
   readCatalog: () => Promise<CatalogSnapshot>;
   now: () => number;
-  routeChanged: (instanceId: string) => void;
+  changes: PublishChanges;
   /** `host`: null where ports have no host name. */
   portUrls: (at: { instanceId: string; port: number }) => { path: string; host: string | null };
 }
 
 export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
-  const { store, readCatalog, now, routeChanged, portUrls } = deps;
+  const { store, readCatalog, now, changes, portUrls } = deps;
 
   const regionOf = async ({ regionId }: InstanceRow): Promise<Region> => {
     const region = (await readCatalog()).regions.get(regionId)?.region;
@@ -68,7 +69,7 @@ export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
         await appendEvent(tx, { accountId, atMs: now(), kind: 'instance.portAccessSet', subjectId: instanceId, data });
         return told;
       });
-      routeChanged(instanceId);
+      changes.publish({ subject: 'instance', id: instanceId });
       return listed(answer.instance, await regionOf(answer.row), answer.settings, port);
     },
 

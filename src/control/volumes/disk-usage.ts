@@ -109,7 +109,7 @@ async function measure(deps: MeasureDeps, located: LocatedDisk, volume?: Volume)
 }
 
 async function checkBacking(
-  { store, now, wake }: MeasureDeps,
+  { store, now, changes }: MeasureDeps,
   { storage, ...disk }: LocatedDisk,
   volume: Volume,
 ): Promise<void> {
@@ -117,5 +117,5 @@ async function checkBacking(
   const observation = await storage.observe(disk);
   if (observation.kind === 'unknown' || (observation.kind === 'absent') === (volume.status === 'Lost')) return;
   await store.write((tx) => makeVolumeDue(tx, volume.id, now()));
-  wake();
+  changes.publish({ subject: 'volume', isDue: true });
 }

@@ -27,13 +27,14 @@ import {
   type StorageRetriesDeps,
   type Failure,
 } from './storage-retries.ts';
+import type { PublishChanges } from '../base/changes.ts';
 
 export interface VolumeReconcilerDeps extends StorageRetriesDeps {
   store: Store;
   regions: Regions;
   now: () => number;
   diskUses: Pick<DiskUses, 'abort'>;
-  wakeInstances: () => void;
+  changes: PublishChanges;
 }
 
 interface Work extends VolumeReconcilerDeps {
@@ -174,7 +175,7 @@ async function writeResult(
     await appendEvent(tx, { accountId: volume.ownerId, atMs: now(), kind, subjectId: volume.id, data });
     return written;
   });
-  if (next) work.wakeInstances();
+  if (next) work.changes.publish({ subject: 'instance', isDue: true });
   return next;
 }
 

@@ -38,18 +38,14 @@ export interface Snapshots {
   ): Promise<{ volumeText: string } & StartedOperation>;
 }
 
-export interface SnapshotDeps extends VolumeDeps {
-  wakeSnapshots: () => void;
-}
-
 async function lockSnapshotOrThrow(tx: Db, accountId: string, id: string): Promise<Snapshot> {
   const snapshot = await lockSnapshot(tx, accountId, id);
   if (snapshot) return snapshot;
   throw new Refusal('not_found', `snapshot ${id} not found; POST /api/storage/snapshot/list names yours`);
 }
 
-export const makeSnapshots = (deps: SnapshotDeps): Snapshots => {
-  const { store, regions, freeSpace, now, idempotent, randomUuid, wake, wakeSnapshots } = deps;
+export const makeSnapshots = (deps: VolumeDeps): Snapshots => {
+  const { store, regions, freeSpace, now, idempotent, randomUuid, changes } = deps;
   return {
     async create({ accountId, username }, { volumeId: of, name }, idempotency) {
       const answer = await store.write((tx) => {
@@ -87,7 +83,7 @@ export const makeSnapshots = (deps: SnapshotDeps): Snapshots => {
           return { snapshotText, operationId: operationId(id, FIRST_GENERATION) };
         });
       });
-      wakeSnapshots();
+      changes.publish({ subject: 'snapshot', isDue: true });
       return answer;
     },
 
@@ -115,7 +111,7 @@ export const makeSnapshots = (deps: SnapshotDeps): Snapshots => {
           return { id, operationId: operationId(id, deleted.generation) };
         });
       });
-      wakeSnapshots();
+      changes.publish({ subject: 'snapshot', isDue: true });
       return answer;
     },
 
@@ -140,7 +136,7 @@ export const makeSnapshots = (deps: SnapshotDeps): Snapshots => {
           return createCopy(tx, context, owner, { ...snapshot, type, kind: 'snapshot' }, body);
         });
       });
-      wake();
+      changes.publish({ subject: 'volume', isDue: true });
       return answer;
     },
   };

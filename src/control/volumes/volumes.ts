@@ -33,6 +33,7 @@ import type { Regions } from '../base/regions.ts';
 import type { FreeSpaceMonitor } from './free-space.ts';
 import type { Caller, Idempotency, StartedOperation, Pager, TextPage } from '../base/caller.ts';
 import type { StorageCapabilities } from '../../storage/contract.ts';
+import type { PublishChanges } from '../base/changes.ts';
 
 export interface Volumes {
   create(
@@ -85,7 +86,7 @@ export interface VolumeDeps {
   now: () => number;
   idempotent: Idempotent;
   randomUuid: () => string;
-  wake: () => void;
+  changes: PublishChanges;
 }
 
 const SNAPSHOTS_SHOWN = 100;
@@ -103,7 +104,7 @@ export function refuseUnlessBound(volume: Volume, action: string): void {
 }
 
 export const makeVolumes = (deps: VolumeDeps): Volumes => {
-  const { store, regions: regionDrivers, freeSpace, pages, readCatalog, now, idempotent, randomUuid, wake } = deps;
+  const { store, regions: regionDrivers, freeSpace, pages, readCatalog, now, idempotent, randomUuid, changes } = deps;
   return {
     async create(caller, body, idempotency) {
       const { regions } = await readCatalog();
@@ -127,7 +128,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
           return createVolume(tx, spec, { pool, uuid: randomUuid(), nowMs });
         });
       });
-      wake();
+      changes.publish({ subject: 'volume', isDue: true });
       return answer;
     },
 
@@ -169,7 +170,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
           return createCopy(tx, context, owner, { ...volume, kind: 'volume' }, body);
         });
       });
-      wake();
+      changes.publish({ subject: 'volume', isDue: true });
       return answer;
     },
 
@@ -201,7 +202,7 @@ const getVolume =
   };
 
 const expandVolume =
-  ({ store, regions, freeSpace, now, idempotent, wake }: VolumeDeps): Volumes['expand'] =>
+  ({ store, regions, freeSpace, now, idempotent, changes }: VolumeDeps): Volumes['expand'] =>
   async ({ accountId }, { id, sizeGB }, idempotency) => {
     const answer = await store.write((tx) => {
       const nowMs = now();
@@ -242,12 +243,12 @@ const expandVolume =
         return { volumeText, sizeLimit, operationId: operationId(id, larger.generation) };
       });
     });
-    wake();
+    changes.publish({ subject: 'volume', isDue: true });
     return answer;
   };
 
 const deleteVolume =
-  ({ store, now, idempotent, wake }: VolumeDeps): Volumes['delete'] =>
+  ({ store, now, idempotent, changes }: VolumeDeps): Volumes['delete'] =>
   async (caller, body, idempotency) => {
     const answer = await store.write((tx) => {
       const nowMs = now();
@@ -277,6 +278,6 @@ const deleteVolume =
         return { id, operationId: operationId(id, gone.generation) };
       });
     });
-    wake();
+    changes.publish({ subject: 'volume', isDue: true });
     return answer;
   };

@@ -74,7 +74,7 @@ export function makeHandlers({
   pages: ListPages;
   secureCookies: boolean;
 }): Handlers {
-  const { access, instances, volumes, snapshots, files, catalog, orphans, operations } = control;
+  const { access, instances, volumes, snapshots, files, catalog, orphans, operations, tasks } = control;
   const { stopPolicies, ports, images, registries, metrics, logs, commands, terminals } = control;
   const open: OpenHandlers = {
     async login({ body, from, setHeader }) {
@@ -235,6 +235,9 @@ export function makeHandlers({
     async listStrays() {
       return { strays: await orphans.list() };
     },
+    listTasks: async () => ({
+      tasks: (await tasks.list()).map(({ lastStartedAtMs, ...task }) => ({ ...task, lastStartedAt: lastStartedAtMs })),
+    }),
     handleStray: (caller, { body }) => orphans.handle(caller, body),
 
     createApiKey: (caller, { body, idempotency }) => access.createApiKey(caller, body, idempotency),

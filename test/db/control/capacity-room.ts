@@ -91,7 +91,7 @@ export async function makePlace(
         time: realTime,
         log: { debug() {}, info() {}, warn() {}, error() {} },
         // A volume that becomes Bound wakes the loop of instances.
-        wake: () => void volumeOf(world, world.caller, randomUUID()).catch(() => {}),
+        changes: { publish: () => void volumeOf(world, world.caller, randomUUID()).catch(() => {}) },
         cpuOvercommit: 1,
         hostMemoryMiB: firstRun.HOST_MEMORY_MIB,
         onEngineAnswers: async () => {},

@@ -33,7 +33,7 @@ export function measuring(world: World, wake: () => void = () => {}): Measuring 
     now: Date.now,
     time: unhurried,
     log: { debug: ignore, info: ignore, error: ignore, warn: (_: object, text: string) => void warned.push(text) },
-    wake,
+    changes: { publish: wake },
     ending: new AbortController().signal,
   };
   const measurements = makeDiskMeasurements(deps);

@@ -113,7 +113,7 @@ onBothEngines('the sweep', (open) => {
     await settled(world);
     world.engine.host.goAway(60_000);
     await world.store.write((tx) => makeDue(tx, [one.instanceId], Date.now()));
-    sweeping(world).deps.wake();
+    sweeping(world).deps.changes.publish({ subject: 'instance', isDue: true });
     await world.until(
       one.instanceId,
       ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === 'EngineUnreachable',

@@ -40,7 +40,7 @@ export function sweeping(
       warn: (facts: Record<string, unknown>, text: string) => void warned.push({ facts, text }),
     },
     // A volume that becomes Bound wakes the instances' loop.
-    wake: () => void volumeOf(world).catch(() => {}),
+    changes: { publish: () => void volumeOf(world).catch(() => {}) },
     cpuOvercommit: 1,
     hostMemoryMiB: 1024,
     onEngineAnswers: async () => {},

@@ -32,6 +32,7 @@ export function fakeControl(
     catalog: { ...unaskedCatalog, ...given.catalog },
     images: { ...unaskedImages, ...given.images },
     registries: { ...unaskedRegistries, ...given.registries },
+    tasks: { list: unasked, ...given.tasks },
     orphans: { list: unasked, handle: unasked, ...given.orphans },
     ports: {
       setAccess: unasked,

@@ -1,0 +1,108 @@
+/** Runs background tasks at their intervals, each at most once at a time, and records how each run went. */
+import type { Log } from './log.ts';
+import type { Time } from './time.ts';
+
+/** Takes no input: each run looks at the world and makes due what needs its reconciler. */
+export interface Task {
+  name: string;
+  intervalMs: number;
+  run(): Promise<void>;
+}
+
+export interface TaskStatus {
+  name: string;
+  intervalMs: number;
+  running: boolean;
+  /** Epoch milliseconds; null before the first run. */
+  lastStartedAtMs: number | null;
+  /** Null before the first run ended. */
+  lastDurationMs: number | null;
+  /** Message of the last run's error; null if it succeeded. */
+  lastError: string | null;
+  runs: number;
+  failures: number;
+}
+
+export interface SchedulerDeps {
+  time: Time;
+  log: Log;
+  /** Aborted when control stops: no run starts afterwards. */
+  stopping: AbortSignal;
+}
+
+export interface Scheduler {
+  start(tasks: readonly Task[]): void;
+  /** Runs the task now, or once more after the run under way. */
+  runSoon(name: string): void;
+  statuses(): TaskStatus[];
+  /** Ends the intervals; resolves when no run is under way. */
+  stop(): Promise<void>;
+}
+
+interface Entry {
+  task: Task;
+  status: TaskStatus;
+  /** A run was requested during the run under way. */
+  isRequested: boolean;
+}
+
+export function makeScheduler({ time, log, stopping }: SchedulerDeps): Scheduler {
+  const entries = new Map<string, Entry>();
+  const intervals: (() => void)[] = [];
+  const underWay = new Set<Promise<void>>();
+
+  const runOnce = async ({ task, status }: Entry): Promise<void> => {
+    const startedMs = time.elapsed();
+    status.running = true;
+    status.lastStartedAtMs = time.now();
+    try {
+      await task.run();
+      status.lastError = null;
+    } catch (error) {
+      status.failures += 1;
+      status.lastError = error instanceof Error ? error.message : String(error);
+      log.warn({ err: error, task: task.name }, 'a background task failed; it runs again at its interval');
+    } finally {
+      status.running = false;
+      status.runs += 1;
+      status.lastDurationMs = Math.round(time.elapsed() - startedMs);
+    }
+  };
+
+  const run = (entry: Entry): void => {
+    if (entry.status.running || stopping.aborted) return;
+    entry.isRequested = false;
+    const promise: Promise<void> = runOnce(entry).finally(() => {
+      underWay.delete(promise);
+      if (entry.isRequested) run(entry);
+    });
+    underWay.add(promise);
+  };
+
+  return {
+    start(tasks) {
+      for (const task of tasks) {
+        const { name, intervalMs } = task;
+        const status = { name, intervalMs, running: false, runs: 0, failures: 0 };
+        const entry: Entry = {
+          task,
+          status: { ...status, lastStartedAtMs: null, lastDurationMs: null, lastError: null },
+          isRequested: false,
+        };
+        entries.set(name, entry);
+        intervals.push(time.every(intervalMs, () => run(entry)));
+      }
+    },
+    runSoon(name) {
+      const entry = entries.get(name);
+      if (!entry) return;
+      entry.isRequested = true;
+      run(entry);
+    },
+    statuses: () => [...entries.values()].map(({ status }) => ({ ...status })),
+    async stop() {
+      for (const end of intervals) end();
+      await Promise.all(underWay);
+    },
+  };
+}

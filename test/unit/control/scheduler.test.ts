@@ -1,0 +1,81 @@
+import { expect, test } from 'vitest';
+import { makeScheduler, type Task } from '../../../src/control/base/scheduler.ts';
+import { realTime } from '../../../src/control/base/time.ts';
+
+/** A clock that stands still; `tick` fires every interval once. */
+function room() {
+  const ticks = new Set<() => void>();
+  const warnings: string[] = [];
+  const stopping = new AbortController();
+  const log = { debug() {}, info() {}, error() {}, warn: (_: object, text: string) => void warnings.push(text) };
+  const time = {
+    ...realTime,
+    now: () => 1_000,
+    elapsed: () => 0,
+    every: (_: number, fn: () => void) => {
+      ticks.add(fn);
+      return () => void ticks.delete(fn);
+    },
+  };
+  const tick = (): void => {
+    for (const fire of ticks) fire();
+  };
+  const scheduler = makeScheduler({ time, log, stopping: stopping.signal });
+  return { scheduler, stopping, warnings, ticks, tick };
+}
+
+const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+const task = (run: () => Promise<void>): Task => ({ name: 'probe', intervalMs: 10_000, run });
+
+test('records runs, failures and the error of the last run', async () => {
+  const { scheduler, warnings, tick } = room();
+  let fails = true;
+  scheduler.start([
+    task(async () => {
+      if (fails) throw new Error('the engine is away');
+    }),
+  ]);
+  const before = { name: 'probe', intervalMs: 10_000, running: false, runs: 0, failures: 0 };
+  expect(scheduler.statuses()).toEqual([{ ...before, lastStartedAtMs: null, lastDurationMs: null, lastError: null }]);
+  tick();
+  await settled();
+  const failed = { ...before, runs: 1, failures: 1, lastStartedAtMs: 1_000, lastDurationMs: 0 };
+  expect(scheduler.statuses()).toEqual([{ ...failed, lastError: 'the engine is away' }]);
+  expect(warnings).toEqual(['a background task failed; it runs again at its interval']);
+  fails = false;
+  tick();
+  await settled();
+  expect(scheduler.statuses()).toEqual([{ ...failed, runs: 2, lastError: null }]);
+});
+
+test('runs a task once at a time, and once more when it is requested meanwhile', async () => {
+  const { scheduler, tick } = room();
+  const ends: (() => void)[] = [];
+  scheduler.start([task(() => new Promise((resolve) => ends.push(resolve)))]);
+  tick();
+  tick();
+  scheduler.runSoon('probe');
+  scheduler.runSoon('probe');
+  expect([ends.length, scheduler.statuses()[0]?.running]).toEqual([1, true]);
+  ends[0]?.();
+  await settled();
+  expect(ends).toHaveLength(2);
+  ends[1]?.();
+  await settled();
+  expect(scheduler.statuses()).toMatchObject([{ runs: 2, running: false }]);
+});
+
+test('stops when no run is under way, and starts none afterwards', async () => {
+  const { scheduler, stopping, ticks, tick } = room();
+  const ends: (() => void)[] = [];
+  scheduler.start([task(() => new Promise((resolve) => ends.push(resolve)))]);
+  tick();
+  stopping.abort();
+  const stopped = scheduler.stop();
+  expect(ticks.size).toBe(0);
+  scheduler.runSoon('probe');
+  ends[0]?.();
+  await stopped;
+  await settled();
+  expect(ends).toHaveLength(1);
+});
