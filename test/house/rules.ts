@@ -126,6 +126,20 @@ export const atMost500Lines: Rule = (file) => {
   return lines > 500 ? [`500: has ${lines} lines, and so holds two things`] : [];
 };
 
+const functionTypes = ['FunctionDeclaration', 'FunctionExpression', 'ArrowFunctionExpression'];
+
+/** Counts the whole function, nested ones included. */
+export const atMost120LinesAFunction: Rule = (file) => {
+  const wrong: string[] = [];
+  for (const { node } of walk(file.program)) {
+    if (!functionTypes.includes(node.type)) continue;
+    const first = file.lineAt(node.start);
+    const lines = file.lineAt(node.end - 1) - first + 1;
+    if (lines > 120) wrong.push(`${first}: a function has ${lines} lines`);
+  }
+  return wrong;
+};
+
 /** Only `main` reads the environment, whatever way it is reached. */
 export const environmentOnlyInMain: Rule = (file) => {
   if (!file.path.startsWith('src/') || roomOf(file.path) === 'main') return [];
