@@ -19,6 +19,7 @@ export default defineConfig({
     // Deadlines are only there to end what hangs: ten times what a busy machine needs. No test asserts a duration.
     testTimeout: 240_000,
     hookTimeout: 240_000,
+    expect: { poll: { timeout: 120_000 } },
     exclude: ['**/node_modules/**', ...(isLong ? [] : longOnly)],
     projects: [
       { extends: true, test: { name: 'unit', include: ['test/{unit,house}/**/*.test.ts'] } },

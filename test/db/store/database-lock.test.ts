@@ -34,7 +34,7 @@ test('acquires a lost lock again, and reports its loss to another server', async
   const before = await pids();
   await other.query(`select pg_terminate_backend(pid) from (${holders}) held`);
   const again = async () => (await pids()).filter((pid) => !before.includes(pid)).length;
-  await expect.poll(again, { timeout: 10_000 }).toBe(1);
+  await expect.poll(again).toBe(1);
   await expect(lock()).rejects.toThrow(/in use/);
 
   // Another takes it in the moment between: here, because it waits for it on the server.
@@ -44,7 +44,7 @@ test('acquires a lost lock again, and reports its loss to another server', async
   onTestFinished(() => killer.end());
   const waiters = `select pid from pg_locks where locktype = 'advisory' and not granted
     and database = (select oid from pg_database where datname = current_database())`;
-  await expect.poll(async () => (await killer.query(waiters)).rowCount, { timeout: 10_000 }).toBe(1);
+  await expect.poll(async () => (await killer.query(waiters)).rowCount).toBe(1);
   await killer.query(`select pg_terminate_backend(pid) from (${holders}) held`);
   await waiting;
   await lost.promise;

@@ -117,7 +117,7 @@ async function start(options: {
     },
   };
 }
-const eventually = <T>(check: () => Promise<T> | T) => vi.waitFor(check, { timeout: 30_000, interval: 20 });
+const eventually = <T>(check: () => Promise<T> | T) => vi.waitFor(check, { timeout: 120_000, interval: 20 });
 
 describe('ssh', () => {
   it('answers while the init script runs, and the two see the same files', async () => {

@@ -218,7 +218,7 @@ describe.each(Object.keys(makes))('a copy (%s)', (kind) => {
       const copying = fileURLToPath(new URL('copying.ts', import.meta.url));
       const server = spawn(process.execPath, [copying, kind, root, disk.id, copy.id], { stdio: 'inherit' });
       const over = once(server, 'exit');
-      await vi.waitUntil(inTheMiddle, { interval: 1, timeout: 20_000 });
+      await vi.waitUntil(inTheMiddle, { interval: 1, timeout: 120_000 });
       server.kill('SIGKILL');
       await over;
       // Blocks that are shared are copied faster than anybody is killed.

@@ -140,7 +140,7 @@ describe('an upload', () => {
         return socket;
       });
       await expect.poll(() => hasty.uses.inUse({ kind: 'volume', id: ALICES })).toBe(true);
-      await expect.poll(() => hasty.connections(), { timeout: 5_000 }).toBe(0);
+      await expect.poll(() => hasty.connections()).toBe(0);
       await expectNothingLeft(hasty);
       expect(await readdir(hasty.folderOf(ALICES))).toEqual(['large']);
       for (const socket of closed) socket.destroy();

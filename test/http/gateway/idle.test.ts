@@ -166,10 +166,10 @@ describe('an instance', () => {
     const finish: (() => void)[] = [];
     const inside = await serve((_req, res) => void finish.push(() => res.end('thought')));
     // Also longer than it may take to connect.
-    const harness = await before(inside.port, { clientIdleMs: 50, dialMs: 50 });
+    const harness = await before(inside.port, { clientIdleMs: 50, dialMs: 1_000 });
     const asked = ask(harness, `/forward/${A}/80/`);
     await until('it thinks', () => finish.length === 1);
-    await new Promise((resolve) => setTimeout(resolve, 400));
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
     finish[0]?.();
     expect(await asked).toMatchObject({ status: 200, body: 'thought' });
   });

@@ -122,7 +122,7 @@ function follow(now?: () => number, onTold?: (told: RouteUpdate) => void): Follo
 }
 
 async function routeIs(following: Pick<Following, 'forwarding'>, id: string, wanted: unknown): Promise<void> {
-  await expect.poll(() => following.forwarding.route(id), { timeout: 5_000 }).toEqual(wanted);
+  await expect.poll(() => following.forwarding.route(id)).toEqual(wanted);
 }
 
 test('follows all routes and each change, whoever is there first', async () => {
@@ -249,10 +249,10 @@ test('who listens hears the whole table, then each change, and the whole again w
   await following.ready;
   expect(told).toEqual([{ snapshot: 'last', routes: [fronted, route(TWO)], gone: [] }]);
   first.tell({ routes: [route(ONE)], gone: [TWO] });
-  await expect.poll(() => told[1], { timeout: 5_000 }).toEqual({ snapshot: null, routes: [route(ONE)], gone: [TWO] });
+  await expect.poll(() => told[1]).toEqual({ snapshot: null, routes: [route(ONE)], gone: [TWO] });
   await first.link.stop();
   await api([fronted]);
-  await expect.poll(() => told[2], { timeout: 5_000 }).toEqual({ snapshot: 'last', routes: [fronted], gone: [] });
+  await expect.poll(() => told[2]).toEqual({ snapshot: 'last', routes: [fronted], gone: [] });
 });
 
 test('what goes to an instance is counted at the API, and ends there with the gateway', async () => {
@@ -260,14 +260,14 @@ test('what goes to an instance is counted at the API, and ends there with the ga
   const following = follow();
   await following.ready;
   const dones = [following.forwarding.beginTraffic(ONE, 'use'), following.forwarding.beginTraffic(ONE, 'use')];
-  await expect.poll(() => open, { timeout: 5_000 }).toEqual([`use ${ONE}`, `use ${ONE}`]);
+  await expect.poll(() => open).toEqual([`use ${ONE}`, `use ${ONE}`]);
   dones[0]?.();
-  await expect.poll(() => open, { timeout: 5_000 }).toEqual([`use ${ONE}`]);
+  await expect.poll(() => open).toEqual([`use ${ONE}`]);
   // One that began and ended between two reports was use as well.
   following.forwarding.beginTraffic(ONE, 'poll')();
-  await expect.poll(() => began, { timeout: 5_000 }).toContain(`poll ${ONE}`);
+  await expect.poll(() => began).toContain(`poll ${ONE}`);
   await following.stop();
-  await expect.poll(() => open, { timeout: 5_000 }).toEqual([]);
+  await expect.poll(() => open).toEqual([]);
 });
 
 test('the API that is back is told what is still open', async () => {
@@ -275,10 +275,10 @@ test('the API that is back is told what is still open', async () => {
   const following = follow();
   await following.ready;
   following.forwarding.beginTraffic(ONE, 'use');
-  await expect.poll(() => first.open, { timeout: 5_000 }).toHaveLength(1);
+  await expect.poll(() => first.open).toHaveLength(1);
   await first.link.stop();
   const second = await api([route(ONE)]);
-  await expect.poll(() => second.open, { timeout: 5_000 }).toEqual([`use ${ONE}`]);
+  await expect.poll(() => second.open).toEqual([`use ${ONE}`]);
 });
 
 test('its socket is for nobody else, and one that a killed server left is replaced', async () => {
@@ -307,7 +307,7 @@ test('what ended while the API was away is looked at as soon as it is back, and 
   });
   await first.link.stop();
   await api([route(ONE), route(TWO, { access: new Map([[8000, 'owner']]) }), route(THREE)]);
-  await expect.poll(() => looks.length, { timeout: 5_000 }).toBeGreaterThan(0);
+  await expect.poll(() => looks.length).toBeGreaterThan(0);
   expect(new Set(looks)).toEqual(
     new Set([{ accountId: ALICE }, { instanceId: ONE }, { instanceId: TWO }, { instanceId: FOUR }]),
   );
@@ -344,7 +344,7 @@ test('where a line was lost all of it is told anew', async () => {
   });
   await new Promise<void>((resolve) => server.listen(path, resolve));
   const following = follow();
-  await expect.poll(() => streams, { timeout: 5_000 }).toBe(2);
+  await expect.poll(() => streams).toBe(2);
   await expect.poll(() => closed).toBe(1);
   expect(await following.forwarding.route(ONE)).toEqual(route(ONE));
   await following.stop();

@@ -140,7 +140,7 @@ describe.each<Way>(['in one process', 'in a process of its own'])('a notebook th
     for (let hour = 0; hour < 72; hour += 12) {
       clock.aheadMs += 12 * HOUR_MS;
       const nowMs = Date.now() + clock.aheadMs;
-      await expect.poll(lastUsedMs, { timeout: 10_000 }).toBeGreaterThanOrEqual(nowMs);
+      await expect.poll(lastUsedMs).toBeGreaterThanOrEqual(nowMs);
     }
     expect(isOpen(socket)).toBe(true);
     expect(await tab.save()).toBe(200);
@@ -178,7 +178,7 @@ describe.each<Way>(['in one process', 'in a process of its own'])('a notebook th
     expect(await tab.save()).toBe(200);
     await end(room, { caller: mine.caller, instanceId });
     // Open connections are also asked for anew every 30 seconds: what is cut before that was told.
-    await expect.poll(() => isOpen(socket), { timeout: 5_000 }).toBe(false);
+    await expect.poll(() => isOpen(socket)).toBe(false);
     expect(await tab.save()).toBe(name === 'terminating the instance' ? 404 : 401);
     if (name === 'a new password') return;
     expect(isOpen(kept)).toBe(true);
@@ -194,7 +194,7 @@ describe.each<Way>(['in one process', 'in a process of its own'])('a notebook th
     const tab = await tabOf(room, program, await launched(room));
     const socket = await tab.socket();
     await control.access.deleteApiKey(caller, { id: key.id }, null);
-    await expect.poll(() => isOpen(socket), { timeout: 5_000 }).toBe(false);
+    await expect.poll(() => isOpen(socket)).toBe(false);
     expect(await tab.save()).toBe(401);
   });
 
@@ -236,9 +236,9 @@ test('a link that is revoked cuts what came by it at once, and so does a port th
   };
   const byLink = await connect({ 'x-berth-share': token });
   await ports.unshare(world.caller, { instanceId, shareId }, null);
-  await expect.poll(() => isOpen(byLink), { timeout: 5_000 }).toBe(false);
+  await expect.poll(() => isOpen(byLink)).toBe(false);
   await ports.setAccess(world.caller, { instanceId, port: 8888, access: 'public' });
   const byAnybody = await connect({});
   await ports.setAccess(world.caller, { instanceId, port: 8888, access: 'owner' });
-  await expect.poll(() => isOpen(byAnybody), { timeout: 5_000 }).toBe(false);
+  await expect.poll(() => isOpen(byAnybody)).toBe(false);
 });

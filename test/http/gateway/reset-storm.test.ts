@@ -130,7 +130,7 @@ test(`${RESETS} resets, of either side and at every stage, leave nothing and end
   await until('no handle is left', () => handles() <= before.handles);
   const leftBytes = async (): Promise<number> => (await heldBytes()) - before.bytes;
   // What has a time limit is held until that.
-  await expect.poll(leftBytes, { timeout: 15_000, interval: 500 }).toBeLessThan(MEMORY_BYTES);
+  await expect.poll(leftBytes, { interval: 500 }).toBeLessThan(MEMORY_BYTES);
   const well = await serveTcp((socket) => void socket.on('data', () => socket.write(OK)));
   harness.add(A, { publicPorts: [80], ports: { 80: well.port } });
   expect(await ask(harness, `/forward/${A}/80/`)).toMatchObject({ status: 200, body: 'ok' });

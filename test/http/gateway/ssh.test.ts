@@ -112,7 +112,7 @@ test('who is silent and there stays; who is silent and gone is not kept', async 
   const gone = await room.login(mine);
   await expect.poll(() => room.accepted.size).toBe(2);
   Reflect.get(gone, '_sock').pause();
-  await expect.poll(() => room.accepted.size, { timeout: 5_000 }).toBe(1);
+  await expect.poll(() => room.accepted.size).toBe(1);
   await sleep(1_000);
   expect((await run(there, 'echo there')).stdout.toString()).toBe('there\n');
 });
@@ -233,7 +233,7 @@ test('who leaves a terminal hangs it up, and what ignores that is ended', async 
   const channel = await promise;
   channel.close();
   await expect.poll(() => room.signals).toEqual(['HUP 42']);
-  await expect.poll(() => room.signals, { timeout: 15_000 }).toEqual(['HUP 42', 'KILL 42']);
+  await expect.poll(() => room.signals).toEqual(['HUP 42', 'KILL 42']);
   // The connection goes on, and others in it.
   expect(room.accepted.size).toBe(1);
 });
@@ -258,8 +258,8 @@ test('without a terminal a command goes on when its client leaves, until it writ
   const loud = await begin(client, 'while :; do echo loud; sleep 0.05; done');
   const stubborn = await begin(client, `trap '' PIPE HUP; while :; do echo loud; sleep 0.05; done`);
   client.destroy();
-  await expect.poll(() => runs(loud), { timeout: 5_000 }).toBe(false);
-  await expect.poll(() => runs(stubborn), { timeout: 15_000 }).toBe(false);
+  await expect.poll(() => runs(loud)).toBe(false);
+  await expect.poll(() => runs(stubborn)).toBe(false);
   expect(runs(quiet)).toBe(true);
 });
 
@@ -334,7 +334,7 @@ test('a stopped instance cuts its sessions, and answers again by itself with the
   const closed = once(client, 'close');
   room.endRun();
   await closed;
-  await expect.poll(() => room.port(), { timeout: 5_000 }).toBeGreaterThan(0);
+  await expect.poll(() => room.port()).toBeGreaterThan(0);
   await room.login(mine, { hostVerifier });
   expect(hostKeys[1]).toBe(hostKeys[0]);
   const port = room.port();
@@ -380,7 +380,7 @@ test('a client that resets at any point ends no process and leaves nothing open'
     );
     proxy.close();
   }
-  await expect.poll(() => room.accepted.size, { timeout: 10_000 }).toBe(0);
+  await expect.poll(() => room.accepted.size).toBe(0);
   expect((await run(await room.login(mine), 'echo fine')).stdout.toString()).toBe('fine\n');
 });
 

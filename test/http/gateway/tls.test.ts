@@ -133,7 +133,7 @@ async function silent(port: number): Promise<{ closed: () => number }> {
 test('a connection without a handshake is closed when its time is over', async () => {
   const { port } = await start({ tls: bare, limits: { headMs: 100 } });
   const { closed } = await silent(port);
-  await expect.poll(closed, { timeout: 15_000 }).toBe(2);
+  await expect.poll(closed).toBe(2);
 });
 
 test('a connection without a handshake does not hold the stop up', async () => {
@@ -142,5 +142,5 @@ test('a connection without a handshake does not hold the stop up', async () => {
   // What came after these has shaken hands: so they were taken in.
   await shown(port);
   await gateway.stop();
-  await expect.poll(closed, { timeout: 15_000 }).toBe(2);
+  await expect.poll(closed).toBe(2);
 });
