@@ -165,20 +165,22 @@ test('an account whose notebooks never answer is not known to be idle, and puts 
 
 describe('an instance in use is kept, and the reason is told:', () => {
   const uses: [script: string, words: RegExp][] = [
-    ['kernel busy for 3s', /^active: a kernel is busy \(notebook train\.ipynb\)$/],
-    ['terminal used for 3s', /^active: a terminal was used \d s ago$/],
-    ['ssh sessions 1 for 3s', /^active: an ssh session is open$/],
-    ['ssh sessions 3 for 3s', /^active: 3 ssh sessions are open$/],
-    ['cpu 85% for 3s', /^active: it uses 85 % of one CPU$/],
+    ['kernel busy for 3600s', /^active: a kernel is busy \(notebook train\.ipynb\)$/],
+    ['terminal used for 3600s', /^active: a terminal was used \d+ s ago$/],
+    ['ssh sessions 1 for 3600s', /^active: an ssh session is open$/],
+    ['ssh sessions 3 for 3600s', /^active: 3 ssh sessions are open$/],
+    ['cpu 85% for 3600s', /^active: it uses 85 % of one CPU$/],
   ];
   for (const [script, words] of uses) {
     test(`${script}, and once that is over it is stopped`, async () => {
-      const world = await watching(await open());
+      const clock = { aheadMs: 0 };
+      const world = await watching(await open(), { clock });
       const id = await running(world, script);
       await setIdle(world, id, quick());
       await untilSaid(world, id, words);
       await looksGoOn(world, id);
       expect(await kindsOf(world, id, 'instance.idleWarning', 'instance.stopWished')).toEqual([]);
+      clock.aheadMs = 2 * 3_600_000;
       expect((await world.until(id, hasStatus('Stopped'))).instanceRuntimeInfo.diagnosisReason).toBe('IdleStop');
     });
   }
