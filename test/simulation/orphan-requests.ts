@@ -47,7 +47,7 @@ export function leaveOrphan(world: World): void {
 export function handleStray(world: World, caller: Caller): Request | null {
   const { checker, model, schedule } = world;
   const orphans = world.life
-    ? checker.rows<{ id: string; subjectId: string }>('select id, "subjectId" from stray where "watchedMs" > 0')
+    ? checker.rows<{ id: string; subjectId: string }>('select id, "subjectId" from orphan where "watchedMs" > 0')
     : [];
   if (orphans.length === 0) return null;
   const { id: strayId } = schedule.oneOf(orphans);
