@@ -1,12 +1,15 @@
 /**
  * # The Docker engine
  *
- * Driver for Docker Engine 20.10 and newer, and for Podman through its Docker-compatible API. A driver
- * decides nothing: it executes, and reports the state; an unreadable state is unknown, never absent.
+ * Driver for Docker Engine 20.10 and newer, and for Podman through its Docker-compatible API. A
+ * driver decides nothing: it executes, and reports the state; an unreadable state is unknown, never
+ * absent.
  *
- * - `client/`: connection, faults from the engine's answers, host facts, event stream, stream formats.
- * - `container/`: life of an instance's container (begin with `containers.ts`), create options, control
- *   files, observation, the list of owned objects, tools for every image, Docker daemons of instances.
+ * - `client/`: connection, faults from the engine's answers, host facts, event stream, stream
+ *   formats.
+ * - `container/`: life of an instance's container (begin with `containers.ts`), create options,
+ *   control files, observation, the list of owned objects, tools for every image, Docker daemons of
+ *   instances.
  * - `network/`: accounts' networks, dialling, joining an instance's network, sockets inside.
  * - `image/`: pulls, pushes, removal, saved root disks, images built from recipes.
  * - `exec/`: commands inside, their streams and signals; logs.
@@ -93,7 +96,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
     saveImage: save,
 
     async ensure(spec, signal) {
-      if (!isInstanceId(spec.id)) throw new Error(`"${String(spec.id)}" is no instance's id`); // the id becomes a folder's name
+      if (!isInstanceId(spec.id)) throw new Error(`"${String(spec.id)}" is no instance's id`);
       return containers.ensure(spec, signal);
     },
 

@@ -30,9 +30,7 @@ export function endpointOf(dockerHost: string, tls?: { ca: Buffer; cert: Buffer;
 
 export interface Client {
   docker: Docker;
-  /**
-   * The engine is on this machine: its folders, /proc and the containers' addresses are accessible.
-   */
+  /** The engine is on this machine: folders, /proc and containers' addresses are accessible. */
   local: boolean;
   /**
    * Runs one request. Rejects only with an `EngineFault`, and at once on abort: dockerode never

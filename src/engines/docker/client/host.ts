@@ -1,7 +1,4 @@
-/**
- * Facts of the engine and its host. Read by each probe, and once before the first container is
- * created.
- */
+/** Facts of the engine and its host, read by each probe and before the first create. */
 import { access, constants, readFile, readdir } from 'node:fs/promises';
 import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
@@ -158,19 +155,14 @@ async function hostForDocker(
   };
 }
 
-/**
- * Our own hard limit: the engine's is not reported, and every engine on this machine can grant
- * ours.
- */
+/** Our own hard limit: the engine's is not reported; an engine on this machine can grant ours. */
 async function ownOpenFiles(): Promise<number | null> {
   const limits = await readFile('/proc/self/limits', 'utf8').catch(() => '');
   const hard = /^Max open files\s+\S+\s+(\d+)/m.exec(limits)?.[1];
   return hard === undefined ? null : Math.min(Number(hard), 524_288);
 }
 
-/**
- * True for btrfs and zfs, and for overlay2 on xfs with project quotas (read from the mount table).
- */
+/** True for btrfs, zfs, and overlay2 on xfs with project quotas (read from the mount table). */
 async function canLimitRootDisk(info: Info, local: boolean): Promise<boolean> {
   if (info.Driver === 'btrfs' || info.Driver === 'zfs') return true;
   const backing = info.DriverStatus?.find(([key]) => key === 'Backing Filesystem')?.[1];

@@ -1,6 +1,5 @@
 /**
- * Docker's stream formats: JSON lines (pulls, events), and frames of stdout and stderr (logs,
- * exec).
+ * Docker's stream formats: JSON lines (pulls, events), frames of stdout and stderr (logs, exec).
  */
 import { StringDecoder } from 'node:string_decoder';
 

@@ -1,7 +1,6 @@
 /**
- * The engine's stream of events, as hints. It breaks when the engine restarts, and then is opened
- * again with back-off; what happened meanwhile is lost, which a hint may be: whoever watches also
- * looks by itself from time to time.
+ * Hints from the engine's event stream, which breaks when the engine restarts and is reopened with
+ * back-off. Events in between are lost: subscribers also poll.
  */
 import { retry } from '../../../async/retry.ts';
 import { z } from 'zod';

@@ -1,8 +1,8 @@
 /**
  * # The life of an instance's container
  *
- * The name follows from the instance's id, and creation does not ask first: on "name taken" (409) the
- * existing container is inspected. A fresh instance costs create, start and inspect, and every
+ * The name follows from the instance's id, and creation does not ask first: on "name taken" (409)
+ * the existing container is inspected. A fresh instance costs create, start and inspect, and every
  * half-done attempt is finished:
  *
  *     create ── created ──► start ──► inspect
@@ -12,11 +12,12 @@
  *                              ├────── has run, with other node ports ──────► rejected
  *                              └────── else ────────────────────────────────► start ──► inspect
  *
- * Docker can't change the published ports of a container. A container that never ran is recreated; after
- * a run the root disk, and so the ports, stay: a taken port is then `busy` without `takenNodePort`, as
- * no other port would help, and the instance starts once the port is free. Rejected alternative: copying
- * the root disk to an image and recreating from it means gigabytes under a start's deadline, twice the
- * disk, a layer each time, and a lost disk after a crash between the halves.
+ * Docker can't change the published ports of a container. A container that never ran is recreated;
+ * after a run the root disk, and so the ports, stay: a taken port is then `busy` without
+ * `takenNodePort`, as no other port would help, and the instance starts once the port is free.
+ * Rejected alternative: copying the root disk to an image and recreating from it means gigabytes
+ * under a start's deadline, twice the disk, a layer each time, and a lost disk after a crash
+ * between the halves.
  */
 import type { ContainerInspectInfo } from 'dockerode';
 import { makeKeyedMutex } from '../../../async/mutex.ts';
@@ -50,8 +51,8 @@ import { makeStart, removedMeanwhile } from './start.ts';
 import type { Tools } from './tools.ts';
 
 /**
- * Bare containers start no faster at more than two per core; with networks, ports and software, four per
- * core still gain a tenth (`bench/burst.ts`).
+ * Bare containers start no faster at more than two per core; with networks, ports and software,
+ * four per core still gain a tenth (`bench/burst.ts`).
  */
 const STARTS_PER_CORE = 4;
 /** Rounds of creation, 50 ms apart, while an invisible container holds the name. */
@@ -67,9 +68,11 @@ export interface Containers {
   ensure(spec: EngineSpec, signal: AbortSignal): Promise<Observation>;
   halt(id: InstanceId, graceMs: number, signal: AbortSignal): Promise<void>;
   destroy(id: InstanceId, signal: AbortSignal): Promise<void>;
-  /** Removes the container of that name; the network stays. `rejected` unless it is the instance's. */
+  /** Removes the container of that name; the network stays. `rejected` for a foreign one. */
   discard(name: string, id: InstanceId, signal: AbortSignal): Promise<void>;
-  /** Holds the instance's mutex: no create, start or removal. An abort does not stop a running `fn`. */
+  /**
+   * Holds the instance's mutex against create, start and removal. No abort stops a running `fn`.
+   */
   exclusively<T>(id: InstanceId, signal: AbortSignal, fn: () => Promise<T>): Promise<T>;
   /** Marks the pause of a commit, during which the instance is observed as running. */
   whilePaused<T>(id: InstanceId, fn: () => Promise<T>): Promise<T>;

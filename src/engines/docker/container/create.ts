@@ -12,7 +12,7 @@ import type { DockerInside } from './docker-inside.ts';
 import type { GpuAllocator } from './gpus.ts';
 import type { Tools } from './tools.ts';
 
-/** Returns the container's id, or null when the name is taken. Needs the account's network in use. */
+/** Returns the container's id; null: the name is taken. Requires the account's network in use. */
 export type CreateContainer = (
   spec: EngineSpec,
   network: string,
@@ -66,7 +66,7 @@ export function makeCreate(deps: {
   return (spec, network, facts, signal) => create(spec, network, facts, signal);
 }
 
-/** A file would be mounted silently where the image has no such path. The engine reports a missing folder. */
+/** Docker mounts a file silently where the image lacks the path; a missing folder is reported. */
 async function rejectFiles(mounts: EngineSpec['mounts']): Promise<void> {
   for (const { source, target } of mounts) {
     const found = await stat(source).catch(() => null);

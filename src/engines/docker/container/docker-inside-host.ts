@@ -1,8 +1,6 @@
-/**
- * Hosts on which instances can have a Docker daemon, and the cgroup a daemon can run under. Pure.
- */
+/** Requirements of a Docker daemon on the host, and the cgroup a daemon can run under. Pure. */
 
-/** What the daemon runs as (`docker-inside-options.ts`). */
+/** Rights of the daemon (`docker-inside-options.ts`). */
 export type DockerMode = 'rootless' | 'nested';
 
 /** Facts of a host that decide; null: unknown, or the kernel has no such switch. */

@@ -97,10 +97,7 @@ export function daemonOptions(
   };
 }
 
-/**
- * Kernel, clock, foreign memory; interfaces with a history of holes; keys, which have no
- * namespaces.
- */
+/** Kernel, clock, foreign memory; interfaces with past holes; keys, which lack namespaces. */
 const FORBIDDEN_CALLS = [
   'acct bpf clock_adjtime clock_settime create_module delete_module finit_module init_module',
   'ioperm iopl kexec_file_load kexec_load lookup_dcookie nfsservctl perf_event_open',

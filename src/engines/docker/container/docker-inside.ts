@@ -27,9 +27,7 @@ export interface DockerInsideConfig {
 }
 
 export interface DockerInside {
-  /**
-   * Creates and returns the socket's folder; undefined without Docker. `rejected` when impossible.
-   */
+  /** Creates and returns the socket's folder; undefined without Docker. `rejected`: impossible. */
   prepare(spec: EngineSpec, signal: AbortSignal): Promise<string | undefined>;
   /** Removes the daemon of an earlier run, before the next start. */
   clear(spec: EngineSpec, signal: AbortSignal): Promise<void>;

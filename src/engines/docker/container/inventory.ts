@@ -109,7 +109,7 @@ export function makeInventory(options: {
     discard({ kind, id, engineName }, signal) {
       switch (kind) {
         case 'instance':
-          if (!isInstanceId(id)) return Promise.reject(new Error(`"${id}" is no instance's id`)); // the id becomes a folder's name
+          if (!isInstanceId(id)) return Promise.reject(new Error(`"${id}" is no instance's id`));
           return containers.discard(engineName, id, signal);
         case 'docker':
           if (!isInstanceId(id)) return Promise.reject(new Error(`"${id}" is no instance's id`));

@@ -5,7 +5,7 @@ import { isInstanceId, type InstanceId } from '../../../domain/ids.ts';
 import { labels } from '../../labels.ts';
 import type { Observation } from '../../contract.ts';
 
-/** By label, never by name: a foreign container may have our name. */
+/** Compares labels, never names: a foreign container may have our name. */
 export const isOurs = (
   found: Record<string, string> | undefined | null,
   installation: string,

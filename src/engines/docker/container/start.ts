@@ -27,7 +27,7 @@ export function makeStart(deps: { client: Client; installation: string; networks
     await call(signal, () => docker.getNetwork(network).connect(join));
   }
 
-  /** Removes an untracked container for a retry; after a run only the operator can free the root disk. */
+  /** Removes an untracked container for a retry; after a run only the operator can do so. */
   async function untrackedFault(id: string, hasRun: boolean, signal: AbortSignal): Promise<EngineFault> {
     if (!hasRun) {
       await removeContainer(client, id, signal);

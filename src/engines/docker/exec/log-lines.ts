@@ -10,7 +10,7 @@ const NEWLINE = 0x0a;
 export type LineReader = {
   /** Returns the lines completed by these bytes. */
   push(bytes: Buffer): LogLine[];
-  /** At the end: the last line, if unterminated. */
+  /** The last line, if unterminated. */
   rest(): LogLine[];
 };
 
@@ -33,9 +33,7 @@ export function makeLineReader(): LineReader {
   };
 }
 
-/**
- * Reader of the engine's frames: a time, then a piece of a line; a line end marks the last piece.
- */
+/** Reader of frames: a time, then a piece of a line; a line end marks the last piece. */
 export function makeFrameReader(): LineReader {
   const sources = { stdout: new Framed(), stderr: new Framed() };
   let lines: LogLine[] = [];
@@ -89,11 +87,11 @@ class Line {
     const part = bytes.subarray(0, this.#left);
     if (part.length < bytes.length) this.#cut = true;
     this.#left -= part.length;
-    if (part.length > 0) this.#parts.push(Buffer.from(part)); // a copy: a slice would retain the large chunk
+    if (part.length > 0) this.#parts.push(Buffer.from(part)); // a slice retains its chunk
   }
 
   end(): LogLine {
-    // With `stream` the decoder drops a character split by the limit.
+    // `stream` makes the decoder drop a character split by the limit.
     const decoder = new TextDecoder();
     const text = decoder.decode(Buffer.concat(this.#parts), { stream: this.#cut });
     const line = { atMs: this.#atMs, text, cut: this.#cut };

@@ -49,7 +49,7 @@ async function openConsole({ client, info, range, follow, signal }: LogOptions):
     timestamps: true,
     ...(sinceMs === undefined ? {} : { since: (sinceMs / 1000).toFixed(3) }),
     ...(untilMs === undefined ? {} : { until: (untilMs / 1000).toFixed(3) }),
-    // With `until` the engine counts lines after it, too.
+    // Given `until`, the engine counts lines after it, too.
     ...(tail === undefined || untilMs !== undefined ? {} : { tail: toCount(tail) }),
   };
   const container = client.docker.getContainer(info.Id);

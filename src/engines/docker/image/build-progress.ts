@@ -1,7 +1,4 @@
-/**
- * Progress and failures of an image build, read from the output of apt, dpkg, mmdebstrap and the
- * engine.
- */
+/** Progress and failures of a build, read from the output of apt, dpkg, mmdebstrap, the engine. */
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { EngineFault } from '../../../domain/engine-fault.ts';

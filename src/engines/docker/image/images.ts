@@ -49,13 +49,13 @@ export interface Images {
   forget(ref: string): void;
   /** Null when absent. */
   inspect(refOrId: string, signal: AbortSignal): Promise<ImageInfo | null>;
-  /** Removes an image of ours, if given only that saved from `of`; `refOrId` is its own ref, or its id once it has lost that. */
+  /** Removes an image of ours, by ref or, without ref, by id; with `of`, only that instance's. */
   remove(refOrId: string, signal: AbortSignal, of?: { id: string }): Promise<void>;
-  /** Removes it if it is of ours, has no name and nobody needs it, and then what it was made from on the same terms. */
+  /** Removes an unused image of ours without name, then parents under the same conditions. */
   removeNameless(imageId: string, signal: AbortSignal): Promise<void>;
 }
 
-/** Who was made from an image of ours inherits its labels, but not its name: so that name is one of them. */
+/** Compares the ref in the label: images built from ours inherit all labels. */
 export function isOwnImage(
   installation: string,
   image: { RepoTags?: string[] | null | undefined; Labels: Record<string, string> | null | undefined },

@@ -67,9 +67,7 @@ export async function readRecipe(folder: string): Promise<Recipe> {
 export const repositoryOf = (recipe: Recipe): string => `berth.local/${recipe.name}`;
 export const tagOf = (recipe: Recipe): string => recipe.hash.slice(0, 12);
 
-/**
- * An edited recipe gets another ref. `berth.local` is no registry, so no engine ever pulls the ref.
- */
+/** An edited recipe gets another ref. `berth.local` is no registry, so no engine pulls the ref. */
 export const recipeRef = (recipe: Recipe): string => `${repositoryOf(recipe)}:${tagOf(recipe)}`;
 
 /** Image settings as Dockerfile lines, also the format of an import's `changes`. */

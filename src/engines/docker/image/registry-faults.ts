@@ -1,4 +1,4 @@
-/** Faults of pulls and pushes, from the one sentence in which the engine passes on a registry's answer. Pure. */
+/** Faults of pulls and pushes, from the engine's one sentence about a registry's answer. Pure. */
 import { EngineFault, type FaultKind, type FaultReason } from '../../../domain/engine-fault.ts';
 import { faultOf, redact, sentenceOf, statusOf } from '../client/faults.ts';
 import { listedRef, splitRef } from './refs.ts';

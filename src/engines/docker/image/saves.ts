@@ -1,14 +1,13 @@
 /**
- * # Keeping a root disk as an image
+ * # Saving a root disk as an image
  *
- * A commit of the container. Into the image's settings the engine mixes the container's, so those of the image that the container
- * was made from are given with it: what is said there wins, what is empty there is filled from the container. What gets through
- * is as good as nothing: user 0, the usual stop signal, no health check, HOME=/root, and the ports that were published, which
- * an image only tells. The mounts, control files among them, are no part of a root disk.
+ * A commit of the container. The engine merges the container's settings into the image's, so the
+ * commit passes the original image's: non-empty ones win. The rest is harmless: user 0, the default
+ * stop signal, no health check, HOME=/root, exposed ports. Mounts, and so control files, are no
+ * part.
  *
- * Image and name are made in one step by the engine, which goes on with it when the caller leaves. So it is never called off
- * half-way, and holds the locks of name and instance until it is done: whoever asks again waits, and saves again; whoever removes
- * what has that name waits too, and finds it.
+ * The engine finishes a commit whose caller left. So a commit is never aborted, and holds the
+ * mutexes of ref and instance to its end: a repeated save, or a removal of the ref, waits.
  */
 import { abortFault } from '../client/faults.ts';
 import { makeSemaphore } from '../../../async/semaphore.ts';
@@ -75,7 +74,7 @@ export function makeSaves(options: {
     );
 }
 
-/** What the image that it came from says to be kept outside of the root disk would be missing, and nobody would know. */
+/** Rejects images with VOLUMEs: their data is outside of the root disk, and would be missing. */
 function refuseVolumes({ Mounts }: ContainerInspectInfo): void {
   const volumes = Mounts.filter(({ Type }) => Type === 'volume').map(({ Destination }) => Destination);
   if (volumes.length === 0) return;
@@ -93,7 +92,7 @@ function imageSettings(of: {
   const source = of.container.Config.Labels;
   return {
     ...settings,
-    // Empty is not absent here: what is absent is filled from the container.
+    // Empty, not absent: the engine fills absent settings from the container.
     Entrypoint: settings?.['Entrypoint'] ?? [],
     Cmd: settings?.['Cmd'] ?? [],
     WorkingDir: settings?.['WorkingDir'] || '/',

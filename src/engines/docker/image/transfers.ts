@@ -75,8 +75,8 @@ const transferLine = z.object({
 const completed = /^(Verifying Checksum|Download complete|Extracting|Pull complete|Pushed)$/;
 
 /**
- * Sums bytes over all layers. A layer's size is known once its transfer begins, and never for a present
- * layer. A retried layer never goes back. Throws the transfer's own error.
+ * Sums bytes over all layers. A layer's size is known once its transfer begins, and never for a
+ * present layer. A retried layer never goes back. Throws the transfer's own error.
  */
 export function makeTransferProgress(onProgress: (progress: ImageProgress) => void): (line: unknown) => void {
   const layers = new Map<string, { done: number; total: number }>();

@@ -88,9 +88,7 @@ function dialFault(error: unknown, port: number, signal: AbortSignal): EngineFau
   });
 }
 
-/**
- * Loopback, link-local (cloud metadata) and multicast: never dialled, whatever an engine reports.
- */
+/** Loopback, link-local (cloud metadata), multicast: never dialled, whatever an engine reports. */
 const forbidden = new BlockList();
 for (const [net, bits] of [
   ['0.0.0.0', 8],

@@ -1,6 +1,4 @@
-/**
- * Unix sockets of ours among an instance's control files: read-only inside, yet open to connect.
- */
+/** Unix sockets of ours among an instance's control files: read-only inside, open to connect. */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { chmod, mkdir, open, rm, type FileHandle } from 'node:fs/promises';

@@ -12,7 +12,7 @@ import { freeSubnets, subnetsOfRoutes, type NetworkPool } from './subnets.ts';
 /** Subnets to try when the engine reports a conflict. */
 const MAX_TRIES = 32;
 
-/** Creates a network on a free subnet, held in `reserved` meanwhile. Success when the name exists. */
+/** Creates a network on a free subnet, held in `reserved`. An existing name is success. */
 export async function createNetwork(
   {
     client,

@@ -1,13 +1,13 @@
 /**
  * # The accounts' networks
  *
- * One bridge per account with a container here: instances of one account reach each other, and no other
- * account's (Docker isolates bridges by its packet filter). Created before the account's first
- * container, removed with the last, stopped ones included: a stopped container can't start again without
- * its network.
+ * One bridge per account with a container here: instances of one account reach each other, and no
+ * other account's (Docker isolates bridges by its packet filter). Created before the account's
+ * first container, removed with the last, stopped ones included: a stopped container can't start
+ * again without its network.
  *
- * Docker allows two networks of one name, and removes a network whose containers are all stopped. So
- * creation and removal hold the account's mutex, and a network in `use` stays.
+ * Docker allows two networks of one name, and removes a network whose containers are all stopped.
+ * So creation and removal hold the account's mutex, and a network in `use` stays.
  */
 import { makeKeyedMutex } from '../../../async/mutex.ts';
 import type { NetworkInspectInfo } from 'dockerode';
@@ -30,7 +30,7 @@ export interface Networks {
   removeIfUnused(owner: UserId, signal: AbortSignal): Promise<void>;
   /** Removes every unused network, when the owner is unpresent. */
   removeAllUnused(signal: AbortSignal): Promise<void>;
-  /** Removes the account's network of that name. `busy` while a container, even a stopped one, exists. */
+  /** Removes the account's network of that name. `busy` while a container, even stopped, exists. */
   discard(name: string, owner: UserId, signal: AbortSignal): Promise<void>;
   list(signal: AbortSignal): Promise<NetworkInspectInfo[]>;
 }
@@ -51,7 +51,7 @@ export function makeNetworks(options: {
   const reserved = new Set<string>();
   const ours = { label: [`${labels.installation}=${installation}`] };
 
-  /** Ignores the caller's abort while `fn` runs: the engine would finish an aborted creation unseen. */
+  /** Ignores the caller's abort in `fn`: the engine would finish an aborted creation unseen. */
   const locked = (owner: UserId, signal: AbortSignal, fn: (own: AbortSignal) => Promise<void>): Promise<void> =>
     call(signal, () => {
       const own = AbortSignal.timeout(DEADLINE_MS);
@@ -84,7 +84,7 @@ export function makeNetworks(options: {
   const removeIfUnused: Networks['removeIfUnused'] = (owner, signal) =>
     locked(owner, signal, async (own) => {
       if ((users.get(owner) ?? 0) > 0) return;
-      const wasPresent = present.delete(owner); // from here `use` waits for the mutex, then recreates
+      const wasPresent = present.delete(owner); // `use` now waits for the mutex, then recreates
       const filters = { label: [...ours.label, `${labels.owner}=${owner}`] };
       const [containers, mine] = await Promise.all([
         call(own, (abortSignal) => docker.listContainers({ all: true, filters, abortSignal })),

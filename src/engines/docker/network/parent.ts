@@ -1,7 +1,4 @@
-/**
- * Parent's side of the process in an instance's network: starts the child on demand, multiplexes
- * requests.
- */
+/** Parent of the process in an instance's network: starts the child, multiplexes requests. */
 import { fork, type ChildProcess, type SendHandle } from 'node:child_process';
 import { readlink } from 'node:fs/promises';
 import net from 'node:net';

@@ -60,10 +60,7 @@ export function checkPool({ cidr, prefix }: NetworkPool): void {
     throw new Error(`networks with a prefix of ${prefix} can not be cut from "${cidr}"; try 10.210.0.0/15 with 24`);
 }
 
-/**
- * Subnets of the pool outside of `taken`, from an offset hashed from `key`: rarely the same for two
- * accounts.
- */
+/** Free subnets of the pool, from an offset hashed from `key`: rarely equal for two accounts. */
 export function* freeSubnets({ cidr, prefix }: NetworkPool, key: string, taken: readonly string[]): Generator<string> {
   const pool = rangeOf(cidr);
   if (pool === null) return;

@@ -1,8 +1,8 @@
 /**
- * Bytes that came from and went to block devices. With control groups of version 2 the engine tells them by device. Those of version 1 count
- * what is written past the page cache at best, and newer kernels nothing at all: there the kernel's accounts of processes are added up,
- * where they are this host's. A process that has ended counts with the one that waited for it, so that only what was begun from outside
- * (a terminal, say) and has ended is lost.
+ * Bytes of block devices. With cgroups version 2 the engine reports devices. Version 1 omits page
+ * cache writes, and everything on newer kernels: there /proc/<pid>/io of local processes is summed.
+ * A process that ended counts with its waiting parent, so only processes started from outside are
+ * lost.
  */
 import { readdir, readFile } from 'node:fs/promises';
 import path from 'node:path';
@@ -23,11 +23,11 @@ const LOOP_MAJOR = 7;
 const CGROUPS = '/sys/fs/cgroup';
 const unknown: BlockBytes = { readBytes: null, writtenBytes: null };
 
-/** `hasParts`: whether a device passes on all that it gets to others of the host, which count it too. */
+/** `hasParts`: whether other devices of the host count the device's bytes, too. */
 export function makeDeviceBytes(
   hasParts: (device: string) => Promise<boolean>,
 ): (listed: readonly DeviceBytes[]) => Promise<BlockBytes> {
-  /** An engine that counts none tells the same as of a container that has done none: only one that has tells them apart. */
+  /** Whether the engine ever counted a device: without one, zero may mean "not counted". */
   let counts = false;
   const known = new Map<string, Promise<boolean>>();
   return async (listed) => {
@@ -35,7 +35,7 @@ export function makeDeviceBytes(
     if (!counts) return unknown;
     const sum = { read: 0, write: 0 };
     for (const { major, minor, op, value } of listed) {
-      // Since Linux 5.14 what goes through a loop device is its user's at the device below, too.
+      // Linux 5.14 and later also count loop devices at the device below.
       if (major === LOOP_MAJOR) continue;
       const device = `${major}:${minor}`;
       const parts = known.get(device) ?? hasParts(device);

@@ -7,7 +7,7 @@ export const gpuCommand = ['nvidia-smi', `--query-gpu=${fields.join(',')}`, '--f
 
 const MIB = 1024 * 1024;
 
-/** One line per GPU; a missing figure is in brackets. Null for any other output. */
+/** Expects a line per GPU, with missing figures in brackets. Null for any other output. */
 export function parseGpus(text: string): GpuUsage[] | null {
   const gpus: GpuUsage[] = [];
   for (const line of text.trim().split('\n')) {

@@ -1,4 +1,4 @@
-/** One reading of an instance's counters, with those of its Docker daemon. */
+/** Readings of an instance's counters, with those of its Docker daemon. */
 import type { ContainerInspectInfo } from 'dockerode';
 import { z } from 'zod';
 import { makeSemaphore } from '../../../async/semaphore.ts';

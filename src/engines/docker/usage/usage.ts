@@ -1,6 +1,7 @@
 /**
- * Usage of instances, from the engine's counters. One reading is instant and costs milliseconds. CPU
- * is the difference of two readings at least a second apart: the previous call's, or one taken now.
+ * Usage of instances, from the engine's counters. One reading is instant and costs milliseconds.
+ * CPU is the difference of two readings at least a second apart: the previous call's, or one taken
+ * now.
  *
  * The engine reports counters without the facts of a run. Those are cached per run, and read again
  * when a counter shows another run or the container is gone.
