@@ -1,7 +1,7 @@
 /** A terminal from a page, in a real browser: by its cookie from the API's own origin, and from no other, such as those that instances show. */
 import { createServer } from 'node:http';
 import { expect, onTestFinished, test } from 'vitest';
-import { execRoom } from '../http/api/exec-room.ts';
+import { execRoom } from '../http/api/exec-fixture.ts';
 import { launchBrowser } from '../fixtures/browser.ts';
 
 /** Runs in the page: what a terminal shows after one line was typed, or how it was not let in. */

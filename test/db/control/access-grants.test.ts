@@ -18,7 +18,7 @@ import {
   tokenOf,
   watchedStore,
   type Room,
-} from './access-room.ts';
+} from './access-fixture.ts';
 
 const INSTANCE = 'notebook-00000000-0000-4000-8000-000000000001';
 

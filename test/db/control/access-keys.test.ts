@@ -14,7 +14,7 @@ import {
   processBeside,
   setDisabled,
   type Room,
-} from './access-room.ts';
+} from './access-fixture.ts';
 
 const withKey = (room: Room, key: string) => room.access.authenticate({ kind: 'apiKey', key });
 

@@ -24,7 +24,7 @@ import {
   setDisabled,
   tokenOf,
   type Room,
-} from './access-room.ts';
+} from './access-fixture.ts';
 
 const WRONG = /username \(or email\) or the password is wrong/;
 const wrongLogin = (room: Room, username: string, from = HOME) =>

@@ -20,7 +20,7 @@ import {
   tokenOf,
   watchedStore,
   type Room,
-} from './access-room.ts';
+} from './access-fixture.ts';
 
 type Json = Record<string, unknown>;
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { actions, type Action } from '../../../src/domain/instance-states.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
-import { expectRefused } from './access-room.ts';
+import { expectRefused } from './access-fixture.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 

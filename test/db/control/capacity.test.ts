@@ -2,8 +2,8 @@
 import { expect, test } from 'vitest';
 import { atLevel } from '../../fixtures/level.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
-import { expectRefused } from './access-room.ts';
-import { machineOf, makePlace, outcomesOf, type Place } from './capacity-room.ts';
+import { expectRefused } from './access-fixture.ts';
+import { machineOf, makePlace, outcomesOf, type Place } from './capacity-fixture.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
 

@@ -8,7 +8,7 @@ import { toDollars } from '../../../src/domain/money.ts';
 import * as firstRun from '../../../src/main/first-run.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent } from './consistency.ts';
-import { A_DAY_MS, machineOf, makePlace } from './capacity-room.ts';
+import { A_DAY_MS, machineOf, makePlace } from './capacity-fixture.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
 const stock = (regionName: string, cpuMilli: number, gpus = 0): Stock => ({

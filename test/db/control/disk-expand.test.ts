@@ -2,9 +2,9 @@ import { expect, test } from 'vitest';
 import type { DiskSizes } from '../../../src/domain/disk-expansion.ts';
 import { poolsOf } from '../../../src/store/tables/pools.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
-import { expectRefused, keyed } from './access-room.ts';
+import { expectRefused, keyed } from './access-fixture.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { atRest, diskRoom, type DiskRoom } from './disk-room.ts';
+import { atRest, diskRoom, type DiskRoom } from './disk-fixture.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
 
 const expand = ({ world }: DiskRoom, instanceId: string, sizes: DiskSizes, key: string | null = null) =>

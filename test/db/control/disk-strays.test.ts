@@ -4,8 +4,8 @@ import type { DiskId } from '../../../src/domain/disk.ts';
 import { instanceIdOf } from '../../../src/domain/ids.ts';
 import { StorageFault } from '../../../src/storage/contract.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
-import { expectRefused } from './access-room.ts';
-import { diskRoom, type DiskRoom } from './disk-room.ts';
+import { expectRefused } from './access-fixture.ts';
+import { diskRoom, type DiskRoom } from './disk-fixture.ts';
 import { listOf, makeOrphan, sweeping } from './sweeping.ts';
 
 const soon = (): AbortSignal => AbortSignal.timeout(5_000);

@@ -4,7 +4,7 @@ import type { DiskId } from '../../../src/domain/disk.ts';
 import { StorageFault } from '../../../src/storage/contract.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
-import { atRest, diskRoom } from './disk-room.ts';
+import { atRest, diskRoom } from './disk-fixture.ts';
 
 onBothEngines('disks on the host', (open) => {
   test('are unmounted when no instance is to run with them, and mounted again by a start', async () => {

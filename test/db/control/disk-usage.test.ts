@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { onBothEngines, onEngine } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { diskRoom, GB } from './disk-room.ts';
+import { diskRoom, GB } from './disk-fixture.ts';
 import { eventually } from '../../fixtures/control.ts';
 import { measuring } from './measuring.ts';
 

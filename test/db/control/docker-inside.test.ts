@@ -6,7 +6,7 @@ import { sweepRegion } from '../../../src/control/orphans/sweep.ts';
 import { instanceId, userId, type InstanceId } from '../../../src/domain/ids.ts';
 import { dockerName } from '../../../src/engines/labels.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
-import { expectRefused } from './access-room.ts';
+import { expectRefused } from './access-fixture.ts';
 import { settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 import { containersOf, listOf, makeOrphan, reporting, sweeping } from './sweeping.ts';

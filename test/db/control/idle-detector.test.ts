@@ -8,7 +8,7 @@ import { instanceId as idOf, instanceIdOf, userId } from '../../../src/domain/id
 import { makeHttpService, type Service } from '../../../src/engines/simulated/services.ts';
 import { regionWithUsage } from '../../../src/store/tables/catalog.ts';
 import { insertInstance } from '../../../src/store/tables/instances.ts';
-import { anInstance } from '../../unit/domain/an-instance.ts';
+import { anInstance } from '../../unit/domain/instance-fixture.ts';
 import { onBothEngines, openTempStore } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';

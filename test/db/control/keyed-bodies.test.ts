@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import type { Idempotency } from '../../../src/control/index.ts';
 import { makeIdempotent } from '../../../src/control/base/idempotent.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
-import { expectRefused } from './access-room.ts';
+import { expectRefused } from './access-fixture.ts';
 import { makeWorld } from '../../fixtures/control.ts';
 
 const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');

@@ -9,7 +9,7 @@ import { saveRegion } from '../../../src/store/tables/catalog.ts';
 import * as firstRun from '../../../src/main/first-run.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { volumeRow } from '../store/rows.ts';
-import { expectRefused } from './access-room.ts';
+import { expectRefused } from './access-fixture.ts';
 import { expectConsistent, pictureOf, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 

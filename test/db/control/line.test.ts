@@ -6,8 +6,8 @@ import { RESERVATION_MS } from '../../../src/domain/placement.ts';
 import type { PublicInstance } from '../../../src/domain/public-instance.ts';
 import { queueLength, queueEntries } from '../../../src/store/tables/capacity.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
-import { expectRefused } from './access-room.ts';
-import { A_DAY_MS, machineOf, makePlace, outcomesOf, volumeOf, type Place } from './capacity-room.ts';
+import { expectRefused } from './access-fixture.ts';
+import { A_DAY_MS, machineOf, makePlace, outcomesOf, volumeOf, type Place } from './capacity-fixture.ts';
 import { becomesConsistent } from './consistency.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
 

@@ -13,7 +13,7 @@ import type { LeaseRow } from '../../../src/store/db/leases.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { onBothEngines, onEngine } from '../../fixtures/store.ts';
 import { insertOwners, instanceRow } from '../store/rows.ts';
-import { watchedStore } from './access-room.ts';
+import { watchedStore } from './access-fixture.ts';
 import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';
 
 const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };

@@ -11,7 +11,7 @@ import { regionWithUsage } from '../../../src/store/tables/catalog.ts';
 import { insertInstance } from '../../../src/store/tables/instances.ts';
 import { allotNodePort } from '../../../src/store/tables/node-ports.ts';
 import type { Store } from '../../../src/store/store.ts';
-import { anInstance } from '../../unit/domain/an-instance.ts';
+import { anInstance } from '../../unit/domain/instance-fixture.ts';
 import { noSignal, specOf } from '../../unit/engines/simulated-spec.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';

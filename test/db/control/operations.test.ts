@@ -7,7 +7,7 @@ import { diagnoses } from '../../../src/domain/instance-states.ts';
 import type { PublicOperation } from '../../../src/domain/public-operation.ts';
 import { latestSeq } from '../../../src/store/tables/events.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
-import { expectRefused } from './access-room.ts';
+import { expectRefused } from './access-fixture.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 

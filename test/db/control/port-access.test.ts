@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { Caller, RouteUpdate } from '../../../src/control/index.ts';
 import type { PortAccess } from '../../../src/domain/port-access.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
-import { everythingIn, expectRefused, keyed, setDisabled, watchedStore } from './access-room.ts';
+import { everythingIn, expectRefused, keyed, setDisabled, watchedStore } from './access-fixture.ts';
 import { hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
 const SECOND_MS = 1_000;

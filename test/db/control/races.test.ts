@@ -8,7 +8,7 @@ import { atLevel } from '../../fixtures/level.ts';
 import type { Idempotency } from '../../../src/control/index.ts';
 import { actions, type Action } from '../../../src/domain/instance-states.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
-import { A_DAY_MS, machineOf, makePlace, outcomesOf, volumeOf, type Place } from './capacity-room.ts';
+import { A_DAY_MS, machineOf, makePlace, outcomesOf, volumeOf, type Place } from './capacity-fixture.ts';
 import { becomesConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, textOf, type World } from '../../fixtures/control.ts';
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { StorageFault } from '../../../src/storage/contract.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
-import { expectRefused } from './access-room.ts';
+import { expectRefused } from './access-fixture.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, makeWorld } from '../../fixtures/control.ts';
 import {
@@ -16,7 +16,7 @@ import {
   takeSnapshot,
   usedGB,
   volumeIs,
-} from './storage-room.ts';
+} from './storage-fixture.ts';
 
 const files = (world: { folder: string }, kind: 'volume' | 'snapshot', id: string): string =>
   join(world.folder, kind, id, 'files');

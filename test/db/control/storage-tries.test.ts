@@ -14,7 +14,7 @@ import {
   takeSnapshot,
   usedGB,
   volumeIs,
-} from './storage-room.ts';
+} from './storage-fixture.ts';
 
 const mayFail = /a storage operation failed/;
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { StorageFault } from '../../../src/storage/contract.ts';
-import { expectRefused } from './access-room.ts';
+import { expectRefused } from './access-fixture.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';
 import {
@@ -17,7 +17,7 @@ import {
   snapshotIs,
   usedGB,
   volumeIs,
-} from './storage-room.ts';
+} from './storage-fixture.ts';
 
 const files = (world: { folder: string }, kind: 'volume' | 'snapshot', id: string): string =>
   join(world.folder, kind, id, 'files');

@@ -1,8 +1,8 @@
 /** Root disks that outlive their containers, on a real engine: archived and started again, saved and launched anew, here and by way of a registry. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { credentials, startDebianRegistries, type DebianRegistries } from '../engines/debian-registry.ts';
-import { hasContainer, namesUnder, shell } from './inside-container.ts';
-import { startInside, type ServerInside } from './server-inside.ts';
+import { hasContainer, namesUnder, shell } from './container-shell.ts';
+import { startInside, type ServerInside } from './in-process-server.ts';
 import { until } from '../../fixtures/server-process.ts';
 
 const limits = { maxAttempts: 3, backOffBaseMs: 300, askAgainMs: 200, stopGraceMs: 1_000 };

@@ -11,7 +11,7 @@ import { offerImage, thisMachine } from '../../../src/main/first-run.ts';
 import { mountPoints } from '../../../src/storage/image-file/mounts.ts';
 import { openStore } from '../../../src/store/open.ts';
 import { bannerOfSshd, importBusybox } from '../engines/docker-fixture.ts';
-import { shell } from './inside-container.ts';
+import { shell } from './container-shell.ts';
 import {
   docker,
   login,

@@ -8,8 +8,8 @@ import type { InstanceObject } from '../../../src/contract/instance.ts';
 import type { AnswerOf } from '../../../src/contract/routes.ts';
 import { mountPoints } from '../../../src/storage/image-file/mounts.ts';
 import { bannerOfSshd } from '../engines/docker-fixture.ts';
-import { shell } from './inside-container.ts';
-import { hastened, startInside, type ServerInside } from './server-inside.ts';
+import { shell } from './container-shell.ts';
+import { hastened, startInside, type ServerInside } from './in-process-server.ts';
 import { until } from '../../fixtures/server-process.ts';
 
 const run = promisify(execFile);

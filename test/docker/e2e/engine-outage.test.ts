@@ -7,7 +7,7 @@ import { atLevel } from '../../fixtures/level.ts';
 import { labels } from '../../../src/engines/labels.ts';
 import { readRecipe, recipeRef } from '../../../src/engines/docker/image/recipes.ts';
 import { firstWish } from '../../fixtures/first-launch.ts';
-import { startOwnEngine, type OwnEngine } from './own-engine.ts';
+import { startOwnEngine, type OwnEngine } from './test-engine.ts';
 import {
   installationOf,
   login,

@@ -7,8 +7,8 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readRecipe, recipeRef } from '../../../src/engines/docker/image/recipes.ts';
 import { makeRegistry, type Registry } from '../engines/docker-registry.ts';
-import { startOwnEngine, type OwnEngine } from './own-engine.ts';
-import { startInside, type ServerInside } from './server-inside.ts';
+import { startOwnEngine, type OwnEngine } from './test-engine.ts';
+import { startInside, type ServerInside } from './in-process-server.ts';
 
 const run = promisify(execFile);
 const DISK_MB = 64;

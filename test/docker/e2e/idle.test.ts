@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import WebSocket from 'ws';
 import { executeRequest } from '../../fixtures/jupyter.ts';
-import { startInside, type ServerInside } from './server-inside.ts';
+import { startInside, type ServerInside } from './in-process-server.ts';
 import { login, until } from '../../fixtures/server-process.ts';
 import { makeSshKey, type SshKey } from '../../fixtures/ssh.ts';
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { LogStreamItem } from '../../../src/contract/log-client.ts';
 import { IMAGE_DEADLINE_MS, launchFirst, running } from '../../fixtures/first-launch.ts';
-import { shell } from './inside-container.ts';
+import { shell } from './container-shell.ts';
 import { login, startServerProcess, until, type Client, type ServerProcess } from '../../fixtures/server-process.ts';
 
 const MB = 1_000_000;

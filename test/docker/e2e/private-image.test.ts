@@ -6,7 +6,7 @@ import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { credentials, startDebianRegistries, type DebianRegistries } from '../engines/debian-registry.ts';
 import { importBusybox } from '../engines/docker-fixture.ts';
-import { startInside, type ServerInside } from './server-inside.ts';
+import { startInside, type ServerInside } from './in-process-server.ts';
 import { docker, login, until, type Client } from '../../fixtures/server-process.ts';
 
 const limits = { backOffBaseMs: 300, backOffMaxMs: 1_000, askAgainMs: 200, stopGraceMs: 1_000, maxAttempts: 2 };

@@ -9,8 +9,8 @@ import { startDebianRegistries, type DebianRegistries } from '../engines/debian-
 import { importBusybox } from '../engines/docker-fixture.ts';
 import { makeRegistry, type Registry } from '../engines/docker-registry.ts';
 import { docker, until } from '../../fixtures/server-process.ts';
-import { startInside, type ServerInside } from './server-inside.ts';
-import { makeWire, type End, type Wire } from './wire.ts';
+import { startInside, type ServerInside } from './in-process-server.ts';
+import { makeWire, type End, type Wire } from './fault-proxy.ts';
 
 /** Of noise, which no compression makes smaller. */
 const IMAGE_BYTES = 6_000_000;

@@ -14,7 +14,7 @@ import { realTime } from '../../../src/control/base/time.ts';
 import { instanceId } from '../../../src/domain/ids.ts';
 import { makeSecurityKey } from './security-key.ts';
 import { docker, login, PASSWORD, until } from '../../fixtures/server-process.ts';
-import { startInside, type ServerInside } from './server-inside.ts';
+import { startInside, type ServerInside } from './in-process-server.ts';
 import { freePort, makeSshUser, type SshUser } from './ssh-user.ts';
 
 const IMAGE_DEADLINE_MS = 600_000;

@@ -215,7 +215,7 @@ describe.each(Object.keys(makes))('a copy (%s)', (kind) => {
       return (await readdir(files).catch(() => [])).length >= 3;
     };
     for (let times = 0; times < 2; times++) {
-      const copying = fileURLToPath(new URL('copying.ts', import.meta.url));
+      const copying = fileURLToPath(new URL('copy-process.ts', import.meta.url));
       const server = spawn(process.execPath, [copying, kind, root, disk.id, copy.id], { stdio: 'inherit' });
       const over = once(server, 'exit');
       await vi.waitUntil(inTheMiddle, { interval: 1, timeout: 120_000 });

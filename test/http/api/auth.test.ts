@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { BASE_PATH, routeNames, routes } from '../../../src/contract/routes.ts';
 import type { Account, Reply, TestApi } from './harness.ts';
 import { startApi } from './harness.ts';
-import { AUDIENCE, ISSUER } from './wire-control.ts';
+import { AUDIENCE, ISSUER } from './control-fixture.ts';
 
 let api: TestApi;
 let alice: Account;

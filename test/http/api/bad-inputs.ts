@@ -1,6 +1,6 @@
 /** Named bad (and odd but good) inputs, with the route each goes to. The replies are pinned in `test/expected/bad-inputs.json`. */
 import { wish } from './harness.ts';
-import { ids } from './wire-control.ts';
+import { ids } from './control-fixture.ts';
 
 export interface BadInput {
   name: string;

@@ -6,7 +6,7 @@ import type { Idempotency } from '../../../src/control/index.ts';
 import { fakeControl, GOOD_TOKEN } from './fake-control.ts';
 import type { BareApi, TestApi } from './harness.ts';
 import { startApi, startEdge, wish } from './harness.ts';
-import { ids } from './wire-control.ts';
+import { ids } from './control-fixture.ts';
 
 let api: TestApi;
 beforeAll(async () => {

@@ -4,7 +4,7 @@ import { makeClient } from '../../../src/contract/client.ts';
 import { readEvents, type StreamedEvent } from '../../../src/contract/events.ts';
 import { eventually } from '../../fixtures/control.ts';
 import { openTempStore } from '../../fixtures/store.ts';
-import { eventRoom, type EventRoom, type Someone } from './event-room.ts';
+import { eventRoom, type EventRoom, type Someone } from './event-fixture.ts';
 
 const clientOf = (room: EventRoom, { token }: Someone, fetch = globalThis.fetch) =>
   makeClient({ baseUrl: room.api.baseUrl, credential: { kind: 'token', token }, fetch });

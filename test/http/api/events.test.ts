@@ -9,7 +9,7 @@ import { realTime } from '../../../src/control/base/time.ts';
 import { onBothEngines, openTempStore } from '../../fixtures/store.ts';
 import { insertOwners } from '../../db/store/rows.ts';
 import { eventually } from '../../fixtures/control.ts';
-import { bearer, eventRoom, lastIdIn, messagesIn, openStream, type Someone } from './event-room.ts';
+import { bearer, eventRoom, lastIdIn, messagesIn, openStream, type Someone } from './event-fixture.ts';
 import { fakeControl, GOOD_TOKEN } from './fake-control.ts';
 import { startEdge } from './harness.ts';
 

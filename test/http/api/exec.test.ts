@@ -5,7 +5,7 @@ import { buffer, text } from 'node:stream/consumers';
 import { expect, test } from 'vitest';
 import { channels } from '../../../src/contract/exec.ts';
 import { eventually } from '../../fixtures/control.ts';
-import { execRoom, openExec, RefusedUpgrade, type Asking, type Refused } from './exec-room.ts';
+import { execRoom, openExec, RefusedUpgrade, type Asking, type Refused } from './exec-fixture.ts';
 
 const { stdin, stdout, stderr, exit, resize, signal } = channels;
 const NOBODY = 'notebook-00000000-0000-4000-8000-000000000000';

@@ -2,7 +2,7 @@
 import { link, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { ALICE, ALICES, BOB, BOBS, filesRoom, expectRefused, fileUrl } from './files-room.ts';
+import { ALICE, ALICES, BOB, BOBS, filesRoom, expectRefused, fileUrl } from './files-fixture.ts';
 
 const { api, folder, ask } = filesRoom();
 

@@ -20,7 +20,7 @@ import {
   fileUrl,
   head,
   startFilesRoom,
-} from './files-room.ts';
+} from './files-fixture.ts';
 import { startEdge } from './harness.ts';
 
 const { api, folder, ask } = filesRoom();

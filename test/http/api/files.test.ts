@@ -5,7 +5,7 @@ import { get } from 'node:http';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { makeClient } from '../../../src/contract/client.ts';
-import { ALICE, ALICES, filesRoom, expectRefused, fileUrl } from './files-room.ts';
+import { ALICE, ALICES, filesRoom, expectRefused, fileUrl } from './files-fixture.ts';
 
 const { api, folder, ask } = filesRoom();
 

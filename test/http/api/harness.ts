@@ -1,5 +1,5 @@
 /**
- * A server for the API's tests: the edge listening on a free port, over the control of `wire-control.ts` (or one handed in).
+ * A server for the API's tests: the edge listening on a free port, over the control of `control-fixture.ts` (or one handed in).
  *
  *     const api = await startApi();
  *     const alice = await api.newAccount();
@@ -14,8 +14,8 @@ import type { LaunchRequest } from '../../../src/contract/instance.ts';
 import type { Control } from '../../../src/control/index.ts';
 import { makeApi } from '../../../src/edge/http/api.ts';
 import type { ApiOptions } from '../../../src/edge/http/api.ts';
-import { ADMIN_PASSWORD, GATEWAY_ORIGIN, ids, wireControl } from './wire-control.ts';
-import type { WiredControl } from './wire-control.ts';
+import { ADMIN_PASSWORD, GATEWAY_ORIGIN, ids, wireControl } from './control-fixture.ts';
+import type { WiredControl } from './control-fixture.ts';
 
 export interface Reply {
   status: number;

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { routes } from '../../../src/contract/routes.ts';
 import type { TestApi } from './harness.ts';
 import { startApi, wish } from './harness.ts';
-import { ids } from './wire-control.ts';
+import { ids } from './control-fixture.ts';
 
 let api: TestApi;
 beforeAll(async () => {

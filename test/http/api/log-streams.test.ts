@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { LogStreamItem } from '../../../src/contract/log-client.ts';
 import { makeClient } from '../../../src/contract/client.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
-import { linesIn, logRoom, messagesIn, SAYS } from './log-room.ts';
+import { linesIn, logRoom, messagesIn, SAYS } from './log-fixture.ts';
 
 const six = [0, 1, 2, 3, 4, 5].map((n) => `line ${n}`);
 const saidIn = (texts: readonly string[]): string[] => texts.filter((text) => text.startsWith('line'));

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { makeClient } from '../../../src/contract/client.ts';
 import { appendEvent } from '../../../src/store/tables/events.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
-import { linesIn, logRoom, messagesIn, SAYS } from './log-room.ts';
+import { linesIn, logRoom, messagesIn, SAYS } from './log-fixture.ts';
 
 test('the console by the page: each line once, with its time, and where to go on', async () => {
   const { world, client, launched } = await logRoom();

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { OPERATION_HEADER } from '../../../src/contract/operation.ts';
 import { jsonRouteNames, routes } from '../../../src/contract/routes.ts';
 import { startApi, wish, type Account, type Reply, type TestApi } from './harness.ts';
-import { ids } from './wire-control.ts';
+import { ids } from './control-fixture.ts';
 
 let api: TestApi;
 beforeAll(async () => {

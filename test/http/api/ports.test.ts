@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startApi, wish, type Account, type TestApi } from './harness.ts';
-import { GATEWAY_ORIGIN } from './wire-control.ts';
+import { GATEWAY_ORIGIN } from './control-fixture.ts';
 
 const YEAR_SECONDS = 365 * 24 * 3_600;
 

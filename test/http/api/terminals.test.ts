@@ -1,7 +1,7 @@
 /** Terminals through the API, on the simulated engine: made, left, taken up again, shared, sized and closed. */
 import { expect, test } from 'vitest';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
-import { execRoom, openTerminal, RefusedUpgrade, type Asking, type Refused } from './exec-room.ts';
+import { execRoom, openTerminal, RefusedUpgrade, type Asking, type Refused } from './exec-fixture.ts';
 
 const NOBODY = 'notebook-00000000-0000-4000-8000-000000000000';
 const DAY_MS = 24 * 3_600_000;

@@ -11,7 +11,7 @@ import { realTime } from '../../../src/control/base/time.ts';
 import { askTerminals } from '../../../src/edge/link/ask-terminals.ts';
 import { serveTerminals, type ServedTerminals } from '../../../src/edge/link/serve-terminals.ts';
 import type { SimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
-import { execRoom, openTerminal, RefusedUpgrade, type ExecRoom } from '../api/exec-room.ts';
+import { execRoom, openTerminal, RefusedUpgrade, type ExecRoom } from '../api/exec-fixture.ts';
 import { startEdge } from '../api/harness.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
 import { idOf } from './harness.ts';

@@ -1,7 +1,7 @@
 /** Times written before the clock was set back. */
 import { expect, test } from 'vitest';
 import { clampFutureTimes } from '../../../src/domain/instance.ts';
-import { anInstance } from './an-instance.ts';
+import { anInstance } from './instance-fixture.ts';
 
 test('what was wished in a time to come was wished now, and so its deadlines come in their time', () => {
   const wished = anInstance({ requestedAtMs: 5_000 });

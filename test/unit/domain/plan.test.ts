@@ -15,7 +15,7 @@ import type { Instance, Observed } from '../../../src/domain/instance.ts';
 import { beginOperation, type Cause } from '../../../src/domain/operation.ts';
 import { failPermanently, plan, type InstanceObservation, type Step } from '../../../src/domain/plan.ts';
 import { applyAction } from '../../../src/domain/desired-state.ts';
-import { anInstance } from './an-instance.ts';
+import { anInstance } from './instance-fixture.ts';
 
 const limits = defaultLimits;
 const now = 1_000_000_000_000;

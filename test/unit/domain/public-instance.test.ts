@@ -6,7 +6,7 @@ import { instanceStatuses, phases, diagnoses, type Diagnosis } from '../../../sr
 import type { Instance } from '../../../src/domain/instance.ts';
 import { imageId, instanceIdOf, instanceTypeId, regionId, userId, volumeId } from '../../../src/domain/ids.ts';
 import { publicInstance } from '../../../src/domain/public-instance.ts';
-import { anInstance } from './an-instance.ts';
+import { anInstance } from './instance-fixture.ts';
 
 const region: Region = {
   id: regionId('r'),

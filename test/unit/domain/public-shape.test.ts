@@ -8,7 +8,7 @@ import type { Region } from '../../../src/domain/catalog.ts';
 import { regionId, volumeId } from '../../../src/domain/ids.ts';
 import { desiredStates, instanceStatuses } from '../../../src/domain/instance-states.ts';
 import { PUBLIC_OBJECT_VERSION, publicInstance } from '../../../src/domain/public-instance.ts';
-import { anInstance } from './an-instance.ts';
+import { anInstance } from './instance-fixture.ts';
 
 const region: Region = {
   id: regionId('r'),

@@ -4,7 +4,7 @@ import type { Region } from '../../../src/domain/catalog.ts';
 import { regionId } from '../../../src/domain/ids.ts';
 import { decodeColumn, insertColumns, reconcileColumns } from '../../../src/store/tables/instance-columns.ts';
 import { keysOf } from '../../../src/store/db/columns.ts';
-import { anInstance } from '../domain/an-instance.ts';
+import { anInstance } from '../domain/instance-fixture.ts';
 
 const region: Region = {
   id: regionId('e5f0c1a2-0000-4000-8000-000000000001'),

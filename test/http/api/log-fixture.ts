@@ -4,7 +4,7 @@ import { makeClient, type Client } from '../../../src/contract/client.ts';
 import type { ApiOptions } from '../../../src/edge/http/api.ts';
 import { hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 import { openTempStore } from '../../fixtures/store.ts';
-import { openStream, type RawStream } from './event-room.ts';
+import { openStream, type RawStream } from './event-fixture.ts';
 import { startEdge, type BareApi } from './harness.ts';
 
 export interface LogRoom {

@@ -1,4 +1,4 @@
-/** A process that copies a disk, for a test to kill: `copying.ts directory|live|atomic <root> <from> <to>`. */
+/** A process that copies a disk, for a test to kill: `copy-process.ts directory|live|atomic <root> <from> <to>`. */
 import type { DiskId } from '../../../src/domain/disk.ts';
 import { makeDirectoryStorage } from '../../../src/storage/directory/directory.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';

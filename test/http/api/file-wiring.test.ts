@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Client } from '../../../src/contract/client.ts';
 import { startApi, type TestApi } from './harness.ts';
-import { ids } from './wire-control.ts';
+import { ids } from './control-fixture.ts';
 
 let api: TestApi;
 beforeAll(async () => {

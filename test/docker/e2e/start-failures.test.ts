@@ -10,10 +10,10 @@ import { diagnoses } from '../../../src/domain/instance-states.ts';
 import { instanceId } from '../../../src/domain/ids.ts';
 import { containerName } from '../../../src/engines/labels.ts';
 import { bannerOfSshd } from '../engines/docker-fixture.ts';
-import { shell } from './inside-container.ts';
+import { shell } from './container-shell.ts';
 import { docker, until } from '../../fixtures/server-process.ts';
-import { hastened, startInside, type ServerInside } from './server-inside.ts';
-import { makeWire, type Wire } from './wire.ts';
+import { hastened, startInside, type ServerInside } from './in-process-server.ts';
+import { makeWire, type Wire } from './fault-proxy.ts';
 
 const limits = { maxAttempts: 3, backOffBaseMs: 400, askAgainMs: 200, stopGraceMs: 1_000 };
 const SOCKET = (process.env['DOCKER_HOST'] ?? '/var/run/docker.sock').replace(/^unix:\/\//, '');

@@ -3,8 +3,8 @@ import { expect, onTestFinished, test } from 'vitest';
 import { makeRevocations } from '../../../src/control/routing/revocations.ts';
 import { Refusal } from '../../../src/domain/refusal.ts';
 import { eventually } from '../../fixtures/control.ts';
-import { openStream } from './event-room.ts';
-import { bearer, execRoom, openExec, openTerminal } from './exec-room.ts';
+import { openStream } from './event-fixture.ts';
+import { bearer, execRoom, openExec, openTerminal } from './exec-fixture.ts';
 import { fakeCaller, fakeControl } from './fake-control.ts';
 import { startEdge } from './harness.ts';
 

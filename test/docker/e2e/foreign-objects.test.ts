@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { instanceIdOf, userId } from '../../../src/domain/ids.ts';
 import { containerName, labels, networkName } from '../../../src/engines/labels.ts';
 import { importBusybox } from '../engines/docker-fixture.ts';
-import { hastened, startInside, type ServerInside } from './server-inside.ts';
+import { hastened, startInside, type ServerInside } from './in-process-server.ts';
 import { docker, installationOf, ownedNames, until } from '../../fixtures/server-process.ts';
 
 const other = randomUUID();
