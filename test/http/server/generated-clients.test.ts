@@ -9,6 +9,7 @@ import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { isLong } from '../../fixtures/level.ts';
 import { pythonProgram, typescriptProgram } from '../../fixtures/generated-client-programs.ts';
 import { login, startServerProcess, type ServerProcess } from '../../fixtures/server-process.ts';
 
@@ -72,7 +73,7 @@ test('openapi-typescript generates a client that type-checks and works', async (
 });
 
 test('openapi-python-client generates every operation, and the client works', async ({ skip }) => {
-  skip(process.env['BERTH_TEST_LONG'] !== '1', 'installs a generator from PyPI: npm run test:long runs it');
+  skip(!isLong, 'installs a generator from PyPI: npm run test:long runs it');
   const at = path.join(folder, 'python');
   await mkdir(at);
   const bin = path.join(at, 'venv/bin');
