@@ -20,7 +20,7 @@ export function describeDockerInside(current: () => Subject): void {
     const dockersOf = async (subject: Subject, { ownerId }: EngineSpec) =>
       (await subject.owned(ownerId)).filter(({ kind }) => kind === 'docker');
 
-    it('comes and goes with its instance, and is listed', async () => {
+    it('starts and stops with its instance, and is listed', async () => {
       const subject = current();
       const { engine } = subject.fixture;
       const spec = await withDocker(subject);
@@ -38,7 +38,7 @@ export function describeDockerInside(current: () => Subject): void {
       expect(await subject.owned(spec.ownerId)).toEqual([]);
     });
 
-    it('that was lost is told of, and brought back by the next ensure beside the same run of the instance', async () => {
+    it('a lost daemon is reported, and the next ensure restores it in the same run', async () => {
       const subject = current();
       const spec = await withDocker(subject);
       const before = expectRunning(await subject.ensure(spec));
@@ -50,7 +50,7 @@ export function describeDockerInside(current: () => Subject): void {
       expect(expectRunning(await subject.ensure(spec))).toEqual(before);
     });
 
-    it('outlives the end of the main process, is told of, and ends by a halt', async () => {
+    it('outlives the main process, is reported, and ends with a halt', async () => {
       const subject = current();
       const spec = await withDocker(subject);
       await subject.ensure(spec);
@@ -65,7 +65,7 @@ export function describeDockerInside(current: () => Subject): void {
       expect(await dockersOf(subject, spec)).toEqual([]);
     });
 
-    it('is discarded alone, and by its instance’s id', async () => {
+    it('is discarded alone, by its instance’s id', async () => {
       const subject = current();
       const spec = await withDocker(subject);
       await subject.ensure(spec);
@@ -76,7 +76,7 @@ export function describeDockerInside(current: () => Subject): void {
       await subject.fixture.engine.discard(one, deadline());
     });
 
-    it('is nobody else’s to be discarded', async (context) => {
+    it('is not discarded for another installation', async (context) => {
       const subject = current();
       skipWithout('neighbours', subject, context);
       const spec = subject.spec();
@@ -96,7 +96,7 @@ export function describeDockerInside(current: () => Subject): void {
       expect(await neighbour.untouched()).toBe(true);
     });
 
-    it('is not said of an instance without', async () => {
+    it('is not reported for an instance without Docker', async () => {
       const subject = current();
       const spec = subject.spec();
       expect(expectRunning(await subject.ensure(spec))).not.toHaveProperty('docker');

@@ -40,7 +40,7 @@ export function describeOpenExec(current: () => Subject): void {
   };
 
   describe('openExec', () => {
-    it('the end of the input reaches the command, and its output comes after it', async () => {
+    it('ends the command’s input, and delivers the output that follows', async () => {
       const { subject, id } = await started();
       const running = await open(subject, id, ['cat']);
       running.stdin.write('one\n');
@@ -49,7 +49,7 @@ export function describeOpenExec(current: () => Subject): void {
       expect(await outcome(running, 'two ⛵\n')).toEqual({ exitCode: 0, stdout: 'two ⛵\n', stderr: '' });
     });
 
-    it('a megabyte of input comes back to the byte', async () => {
+    it('carries a megabyte of input back byte for byte', async () => {
       const { subject, id } = await started();
       const running = await open(subject, id, ['cat']);
       const sent = Buffer.from(Array.from({ length: mebibyte }, (_, at) => (at * 7919) % 251));
@@ -58,7 +58,7 @@ export function describeOpenExec(current: () => Subject): void {
       expect(await running.exited).toBe(0);
     });
 
-    it('stdout and stderr are apart, each in its order', async () => {
+    it('separates stdout and stderr, each in order', async () => {
       const { subject, id } = await started();
       const script = Array.from({ length: 200 }, (_, n) => `echo out ${n}; echo err ${n} >&2`).join('; ');
       const { exitCode, stdout, stderr } = await outcome(await open(subject, id, ['sh', '-c', script]));
@@ -70,7 +70,7 @@ export function describeOpenExec(current: () => Subject): void {
         expect(said).toBe(Array.from({ length: 200 }, (_, n) => `${name} ${n}\n`).join(''));
     });
 
-    it('exit codes are the command’s, 128 and the signal for one that was killed', async () => {
+    it('reports the exit code, 128 plus the signal for a killed command', async () => {
       const { subject, id } = await started();
       const codeOf = async (...command: string[]) => (await outcome(await open(subject, id, command))).exitCode;
       expect(await codeOf('true')).toBe(0);
@@ -80,7 +80,7 @@ export function describeOpenExec(current: () => Subject): void {
       expect(await codeOf('false')).toBe(1);
     });
 
-    it('one that isn’t there ends with 127, one that can’t be run with 126, and says so on stderr', async () => {
+    it('ends a missing program with 127 and an unrunnable one with 126, explained on stderr', async () => {
       const { subject, id } = await started({ files: [control('note', 'text', 0o644)] });
       const missing = await outcome(await open(subject, id, ['no-such-command']));
       expect(missing).toMatchObject({ exitCode: 127, stdout: '' });
@@ -90,7 +90,7 @@ export function describeOpenExec(current: () => Subject): void {
       expect(unfit.stderr).toMatch(/permission denied/i);
     });
 
-    it('names and values of the environment come as they are', async () => {
+    it('passes names and values of the environment unchanged', async () => {
       const { subject, id } = await started();
       const env = {
         PLAIN: 'x',
@@ -105,7 +105,7 @@ export function describeOpenExec(current: () => Subject): void {
       for (const [name, value] of Object.entries(env)) expect(`\n${stdout}`).toContain(`\n${name}=${value}\n`);
     });
 
-    it('a hundred megabytes come through to a slow reader, who is waited for', { timeout: 120_000 }, async () => {
+    it('delivers a hundred megabytes to a slow reader with back-pressure', { timeout: 120_000 }, async () => {
       const { subject, id } = await started();
       const total = 100_000_000;
       const running = await open(subject, id, ['head', '-c', String(total), '/dev/zero']);
@@ -147,14 +147,14 @@ export function describeOpenExec(current: () => Subject): void {
       },
     );
 
-    it('a stream that is destroyed holds nobody up', async () => {
+    it('a destroyed stream blocks nobody', async () => {
       const { subject, id } = await started();
       const running = await open(subject, id, ['head', '-c', '5000000', '/dev/zero']);
       running.stdout.destroy();
       expect(await running.exited).toBe(0);
     });
 
-    it('a terminal echoes, has the size it is told, and is ended by Ctrl-D', async () => {
+    it('a terminal echoes, resizes, and ends with Ctrl-D', async () => {
       const { subject, id } = await started();
       const running = await open(subject, id, ['sh'], { terminal: { columns: 100, rows: 40 } });
       const said = collect(running.stdout);
@@ -175,7 +175,7 @@ export function describeOpenExec(current: () => Subject): void {
       expect(await text(running.stderr)).toBe('');
     });
 
-    it('a terminal takes every key, Ctrl-P and Ctrl-Q too, and Ctrl-C ends what runs', async () => {
+    it('a terminal takes every key, Ctrl-P and Ctrl-Q included, and Ctrl-C interrupts', async () => {
       const { subject, id } = await started();
       const running = await open(subject, id, ['sh'], { terminal: { columns: 80, rows: 25 } });
       const said = collect(running.stdout);
@@ -191,7 +191,7 @@ export function describeOpenExec(current: () => Subject): void {
       expect(await running.exited).toBe(7);
     });
 
-    it('kill ends it with 137, and what has ended is success', async () => {
+    it('kill ends a command with 137, and succeeds after the end', async () => {
       const { subject, id } = await started();
       const running = await open(subject, id, ['sleep', '1000']);
       await running.kill();
@@ -202,7 +202,7 @@ export function describeOpenExec(current: () => Subject): void {
       await ended.kill();
     });
 
-    it('another signal is the command’s own to take', async () => {
+    it('other signals are delivered to the command', async () => {
       const { subject, id } = await started();
       for (const [signal, exitCode] of [
         ['TERM', 143],
@@ -216,7 +216,7 @@ export function describeOpenExec(current: () => Subject): void {
       }
     });
 
-    it('kill takes all that it began, and nobody else', async (context) => {
+    it('kill ends all descendants and no other process', async (context) => {
       const { subject, id } = await started();
       skipWithout('shell', subject, context);
       const other = await open(subject, id, ['sleep', '2000']);
@@ -236,7 +236,7 @@ export function describeOpenExec(current: () => Subject): void {
       await other.kill();
     });
 
-    it('kill ends what begets without end', async (context) => {
+    it('kill ends a fork bomb', async (context) => {
       const { subject, id } = await started();
       skipWithout('shell', subject, context);
       const relay = 'next() { (sleep 0.01; next) & }; next; next; next; echo; sleep 1000';
@@ -247,7 +247,7 @@ export function describeOpenExec(current: () => Subject): void {
       expect((await subject.exec(id, 'ps')).stdout).not.toMatch(/sleep 0|next/);
     });
 
-    it('the end of the instance is not_found, and ends the streams', async () => {
+    it('the end of the instance ends the streams with not_found', async () => {
       const { subject, id } = await started();
       const running = await open(subject, id, ['cat']);
       const [stdout, stderr] = [text(running.stdout), text(running.stderr)];
@@ -258,7 +258,7 @@ export function describeOpenExec(current: () => Subject): void {
       await running.kill();
     });
 
-    it('the signal ends the opening alone', async () => {
+    it('the signal ends the opening only', async () => {
       const { subject, id } = await started();
       const { engine } = subject.fixture;
       const wish: ExecRequest = { command: ['cat'], env: {}, terminal: null };
@@ -270,14 +270,14 @@ export function describeOpenExec(current: () => Subject): void {
       await expectFault(engine.openExec(id, wish, signal.signal), 'unreachable');
     });
 
-    it('is not_found in what does not run, or is not there', async () => {
+    it('is not_found for a stopped or absent instance', async () => {
       const { subject, id } = await started();
       await subject.fixture.engine.halt(id, 5_000, deadline());
       await expectFault(open(subject, id, ['true']), 'not_found');
       await expectFault(open(subject, newInstanceId(), ['true']), 'not_found');
     });
 
-    it('fifty at once are kept apart', { timeout: 60_000 }, async () => {
+    it('keeps fifty concurrent commands separate', { timeout: 60_000 }, async () => {
       const { subject, id } = await started();
       const all = await Promise.all(Array.from({ length: 50 }, () => open(subject, id, ['cat'])));
       const outcomes = await Promise.all(all.map((running, n) => outcome(running, `I am ${n}`)));

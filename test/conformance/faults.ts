@@ -38,7 +38,7 @@ const calls = (engine: Engine, spec: EngineSpec, signal: AbortSignal): Record<st
 
 export function describeFaults(current: () => Subject): void {
   describe('images', () => {
-    it('one that is present, or can be had, is ensured, and again at once', async () => {
+    it('ensures a present or available image, and returns at once the second time', async () => {
       const { engine, imageRef } = current().fixture;
       const told: ImageProgress[] = [];
       await engine.ensureImage(imageRef, (progress) => told.push(progress), deadline());
@@ -46,7 +46,7 @@ export function describeFaults(current: () => Subject): void {
       await engine.ensureImage(imageRef, () => {}, deadline());
     });
 
-    it('one that does not exist is not_found, to ensureImage and to ensure, which leaves nothing behind', async () => {
+    it('a missing image is not_found to ensureImage and to ensure, which leaves nothing behind', async () => {
       const subject = current();
       const { engine, missingImageRef } = subject.fixture;
       const fault = await expectFault(
@@ -77,7 +77,7 @@ export function describeFaults(current: () => Subject): void {
   });
 
   describe('aborted', () => {
-    it('before it began: every verb is a fault worth another try, at once, and without effect', async () => {
+    it('before the call: every verb throws a retryable fault at once, without effect', async () => {
       const subject = current();
       const { engine } = subject.fixture;
       const running = subject.spec();
@@ -102,7 +102,7 @@ export function describeFaults(current: () => Subject): void {
       expect(ids.map((id) => seen.get(id)?.kind)).toEqual(['unknown', 'unknown']);
     });
 
-    it('at any moment of an ensure: it settles promptly, and the repeated call ends right', async () => {
+    it('during an ensure: the call settles promptly, and a repeated call succeeds', async () => {
       const subject = current();
       for (const afterMs of [0, 3, 10, 30, 60, 100, 200]) {
         const spec = subject.spec();
@@ -124,7 +124,7 @@ export function describeFaults(current: () => Subject): void {
       }
     });
 
-    it('in the midst of a halt: it settles promptly, and the repeated call ends right', async () => {
+    it('during a halt: the call settles promptly, and a repeated call succeeds', async () => {
       const subject = current();
       const spec = subject.spec({ start: 'stubborn' });
       await subject.ensure(spec);
@@ -139,7 +139,7 @@ export function describeFaults(current: () => Subject): void {
       expect(await subject.observe(spec.id)).toMatchObject({ kind: 'present', running: false });
     });
 
-    it('at any moment of a destroy: the repeated call leaves nothing', async () => {
+    it('during a destroy: a repeated call leaves nothing', async () => {
       const subject = current();
       for (const afterMs of [0, 3, 10, 50]) {
         const spec = subject.spec();
@@ -156,7 +156,7 @@ export function describeFaults(current: () => Subject): void {
   });
 
   describe('an engine that does not answer', () => {
-    it('is unreachable to every verb, worth another try, and unknown to observe', async () => {
+    it('makes every verb unreachable and retryable, and observe unknown', async () => {
       const subject = current();
       const away = await subject.fixture.unreachable();
       subject.after(() => away.stop());

@@ -55,7 +55,7 @@ export function describeImages(current: () => Subject): void {
     );
 
   describe('a saved root disk', () => {
-    it('of a running instance is an image that others start from; the instance runs on, and is seen to', async () => {
+    it('of a running instance is an image to launch from, while the instance is observed running', async () => {
       const subject = current();
       const { engine } = subject.fixture;
       const spec = await withFile(subject);
@@ -79,7 +79,7 @@ export function describeImages(current: () => Subject): void {
       expect(await hasFile(subject, ref)).toBe(true);
     });
 
-    it('of a stopped instance outlives it: saved, destroyed, and launched again from there', async () => {
+    it('of a stopped instance outlives its destruction, and launches again', async () => {
       const subject = current();
       const { engine } = subject.fixture;
       const ref = newRef(subject); // first, so that it is given back when nothing runs on it any more
@@ -93,7 +93,7 @@ export function describeImages(current: () => Subject): void {
       expect(owned?.imageRef).toBe(ref);
     });
 
-    it('saved twice under one name is one image, of the later time', async () => {
+    it('saved twice under one ref is one image, the later one', async () => {
       const subject = current();
       const { engine } = subject.fixture;
       const spec = await withFile(subject, '/root/first');
@@ -109,7 +109,7 @@ export function describeImages(current: () => Subject): void {
       expect(await hasFile(subject, ref, '/root/second')).toBe(true);
     });
 
-    it('never takes the name of an image that was not saved here', async () => {
+    it('never replaces an image that was not saved here', async () => {
       const subject = current();
       const { engine, imageRef } = subject.fixture;
       const spec = await withFile(subject);
@@ -118,12 +118,12 @@ export function describeImages(current: () => Subject): void {
       expect(await hasFile(subject, imageRef)).toBe(false);
     });
 
-    it('of an instance that is not there is not_found', async () => {
+    it('of an absent instance is not_found', async () => {
       const subject = current();
       await expectFault(subject.fixture.engine.saveImage(newInstanceId(), newRef(subject), deadline()), 'not_found');
     });
 
-    it('aborted at any moment: it settles promptly, the instance runs, and the repeated call ends right', async () => {
+    it('aborted at any moment: settles promptly, the instance runs, and a repeated call succeeds', async () => {
       const subject = current();
       const { engine } = subject.fixture;
       const spec = await withFile(subject);
@@ -150,7 +150,7 @@ export function describeImages(current: () => Subject): void {
   });
 
   describe('removeImage', () => {
-    it('of what is still being saved for a caller who gave up waits for it: nothing is left', async () => {
+    it('waits for a save whose caller aborted, and leaves nothing', async () => {
       const subject = current();
       const { engine } = subject.fixture;
       const spec = await withFile(subject);
@@ -169,7 +169,7 @@ export function describeImages(current: () => Subject): void {
       }
     });
 
-    it('removes what was saved here; what is absent is success, and what a container uses is busy', async () => {
+    it('removes a saved image; absent is success, and one in use is busy', async () => {
       const subject = current();
       const { engine } = subject.fixture;
       const spec = await withFile(subject);
@@ -186,7 +186,7 @@ export function describeImages(current: () => Subject): void {
       await expectFault(subject.ensure(subject.spec({ imageRef: ref })), 'not_found');
     });
 
-    it('refuses what was not saved by this installation, and leaves it', async () => {
+    it('rejects an image that this installation did not save', async () => {
       const subject = current();
       const { engine, imageRef } = subject.fixture;
       await expectFault(engine.removeImage(imageRef, deadline()), 'rejected');
@@ -203,7 +203,7 @@ export function describeImages(current: () => Subject): void {
   });
 
   describe('registries', () => {
-    it('take an image and give it back, with true bytes; without credentials, or with wrong ones, they deny both', async () => {
+    it('accept and return an image unchanged, and deny both without the right credentials', async () => {
       const subject = current();
       const { engine } = subject.fixture;
       const { closed, credentials, wrongCredentials } = await subject.fixture.registries();
@@ -236,7 +236,7 @@ export function describeImages(current: () => Subject): void {
       expect(await imagesOwned(ref), 'it is known again as ours').toMatchObject([{ id: spec.id }]);
     });
 
-    it('one that is open to all needs none; what is not on the host can not be pushed', async () => {
+    it('an open registry needs no credentials; an absent image can not be pushed', async () => {
       const subject = current();
       const { engine } = subject.fixture;
       const { open } = await subject.fixture.registries();
@@ -256,7 +256,7 @@ export function describeImages(current: () => Subject): void {
   });
 
   describe('discard', () => {
-    it('removes exactly the object that was told of, and again is success', async () => {
+    it('removes exactly the listed object, and succeeds again', async () => {
       const subject = current();
       const { engine } = subject.fixture;
       const ownerId = newUserId();
@@ -284,7 +284,7 @@ export function describeImages(current: () => Subject): void {
       expect(await subject.owned(ownerId)).toEqual([]);
     });
 
-    it('refuses an image that has become that of another instance', async () => {
+    it('rejects an image that was replaced by another instance’s', async () => {
       const subject = current();
       const { engine } = subject.fixture;
       const [one, other] = [await withFile(subject), await withFile(subject)];
@@ -296,7 +296,7 @@ export function describeImages(current: () => Subject): void {
       expect(await imagesOwned(ref)).toMatchObject([{ id: other.id }]);
     });
 
-    it('never touches a neighbour, though it has the name or is told of by mistake', async (context) => {
+    it('never touches a foreign container with our name, or one passed by mistake', async (context) => {
       const subject = current();
       skipWithout('neighbours', subject, context);
       const { engine } = subject.fixture;
@@ -313,7 +313,7 @@ export function describeImages(current: () => Subject): void {
       }
     });
 
-    it('never touches a network of others', async (context) => {
+    it('never touches a foreign network', async (context) => {
       const subject = current();
       skipWithout('neighbourNetworks', subject, context);
       const ownerId = newUserId();
@@ -326,7 +326,7 @@ export function describeImages(current: () => Subject): void {
       expect(await neighbour.untouched()).toBe(true);
     });
 
-    it('never lists or touches an image of others: without labels, of another installation, or made from one of ours', async (context) => {
+    it('never lists or touches a foreign image: unlabelled, of another installation, or built from ours', async (context) => {
       const subject = current();
       skipWithout('neighbourImages', subject, context);
       const { engine, installation } = subject.fixture;

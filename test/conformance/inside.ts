@@ -9,7 +9,7 @@ const mebibyte = 1024 * 1024;
 
 export function describeInside(current: () => Subject): void {
   describe('inside', () => {
-    it('the host name is the one asked for', async () => {
+    it('the host name is the requested one', async () => {
       const subject = current();
       const spec = subject.spec();
       await subject.ensure(spec);
@@ -51,7 +51,7 @@ export function describeInside(current: () => Subject): void {
       expect(await readFile(path.join(source, 'precious'), 'utf8')).toBe('kept');
     });
 
-    it('limits of memory, CPU and processes are the ones asked for', async (context) => {
+    it('limits of memory, CPU and processes are the requested ones', async (context) => {
       const subject = current();
       skipWithout('cgroupFiles', subject, context);
       const spec = subject.spec({ memoryMiB: 48, cpuMilli: 250, pidsLimit: 33 });
@@ -64,7 +64,7 @@ export function describeInside(current: () => Subject): void {
       expect(Number(quota) / periodUs).toBeCloseTo(0.25, 3);
     });
 
-    it('control files are there to the byte, with their modes, and read-only', async () => {
+    it('control files are exact, with their modes, and read-only', async () => {
       const subject = current();
       const text = 'no newline at the end, "quotes", $HOME, ünïcödé';
       const files = [control('token', text, 0o600), control('script', '#!/bin/sh\n', 0o755), control('empty', '')];
@@ -97,7 +97,7 @@ export function describeInside(current: () => Subject): void {
       expect(listed.toSorted()).toEqual(['added', 'note', 'same', 'start']);
     });
 
-    it('control files changed while it is stopped are there at the next start', async () => {
+    it('control files changed while stopped appear at the next start', async () => {
       const subject = current();
       const spec = subject.spec({ files: [control('note', 'old')] });
       await subject.ensure(spec);
@@ -173,7 +173,7 @@ export function describeInside(current: () => Subject): void {
       expect(Buffer.byteLength(stdout)).toBe(mebibyte);
     });
 
-    it('is not_found in what does not run, or is not there', async () => {
+    it('is not_found for a stopped or absent instance', async () => {
       const subject = current();
       const spec = subject.spec();
       await subject.ensure(spec);

@@ -50,14 +50,14 @@ export function describeJoining(current: () => Subject): void {
       await expectFault(subject.fixture.engine.dial(spec.id, loopbackPort, deadline()), 'busy');
     });
 
-    it('is refused as a program inside would be', async (context) => {
+    it('is refused like a program inside', async (context) => {
       const { network } = await joined(context);
       const fault = await expectFault(network.connect({ host: loopback, port: 7999 }, deadline()), 'busy');
       expect(fault.retry).toBe(true);
       await expectFault(network.connect({ host: 'no-such-name.invalid', port: 80 }, deadline()), 'not_found');
     });
 
-    it('what listens is dialled, and heard at the node port; on loopback it is reached from within alone', async (context) => {
+    it('a listener is reachable by dial and node port; on loopback only from within', async (context) => {
       const nodePort = await current().fixture.releaseNodePort();
       const { subject, spec, network } = await joined(context, { nodePorts: [{ port: freePort, nodePort }] });
       const { engine } = subject.fixture;
@@ -77,7 +77,7 @@ export function describeJoining(current: () => Subject): void {
       await expectFault(engine.dial(spec.id, near.port, deadline()), 'busy');
     });
 
-    it('a port that is taken is busy, an address that it has not is rejected, and any free port is given', async (context) => {
+    it('a used port is busy, a foreign address is rejected, and port 0 is a free one', async (context) => {
       const { network } = await joined(context);
       await expectFault(network.listen({ host: '', port: echoPort }, greet, deadline()), 'busy');
       await expectFault(network.listen({ host: '192.0.2.1', port: freePort }, greet, deadline()), 'rejected');
@@ -95,7 +95,7 @@ export function describeJoining(current: () => Subject): void {
       );
     });
 
-    it('a command inside reaches what listens', async (context) => {
+    it('a command inside reaches a listener', async (context) => {
       const { subject, spec, network } = await joined(context);
       skipWithout('shell', subject, context);
       await network.listen({ host: '', port: freePort }, greet, deadline());
@@ -103,7 +103,7 @@ export function describeJoining(current: () => Subject): void {
       expect(stdout).toBe('hello, me\n');
     });
 
-    it('ends with a halt, and with it all that was opened; the next run is joined anew', async (context) => {
+    it('ends with a halt, with everything opened; the next run is joined again', async (context) => {
       const { subject, spec, network } = await joined(context);
       const { engine } = subject.fixture;
       const stream = (await network.connect({ host: loopback, port: echoPort }, deadline())).resume();
@@ -140,7 +140,7 @@ export function describeJoining(current: () => Subject): void {
       },
     );
 
-    it('close ends it for whoever closes, and for nobody else', async (context) => {
+    it('close ends only its own join', async (context) => {
       const { subject, spec, network } = await joined(context);
       const other = await subject.fixture.engine.joinNetwork(spec.id, deadline());
       subject.after(async () => other.close());
@@ -157,7 +157,7 @@ export function describeJoining(current: () => Subject): void {
       network.close();
     });
 
-    it('the signal ends the opening alone', async (context) => {
+    it('the signal ends the opening only', async (context) => {
       const { subject, spec, network } = await joined(context);
       const given = AbortSignal.abort();
       await expectFault(network.connect({ host: loopback, port: echoPort }, given), 'unreachable');
@@ -173,7 +173,7 @@ export function describeJoining(current: () => Subject): void {
       expect(await greeted(await network.connect({ host: loopback, port: freePort }, deadline()))).toBe('hello, you');
     });
 
-    it('is not_found in what does not run, or is not there', async (context) => {
+    it('is not_found for a stopped or absent instance', async (context) => {
       const { subject, spec } = await joined(context);
       const { engine } = subject.fixture;
       await engine.halt(spec.id, 5_000, deadline());
@@ -192,7 +192,7 @@ export function describeJoining(current: () => Subject): void {
       return { subject, spec, id: spec.id, ...socket };
     }
 
-    it('is reached at its path, by as many as come, and is gone when it is closed', async () => {
+    it('accepts many connections at its path, and is gone after close', async () => {
       const { subject, id, pathInside, close } = await listened();
       const { fixture } = subject;
       expect(pathInside).toMatch(/^\/etc\/berth\/[\w/.-]{1,60}$/);
@@ -207,7 +207,7 @@ export function describeJoining(current: () => Subject): void {
       close();
     });
 
-    it('outlives new control files, and not a halt and a start', async () => {
+    it('outlives new control files, but not a restart', async () => {
       const { subject, spec, id, pathInside } = await listened();
       const { fixture } = subject;
       await subject.ensure({ ...spec, files: [...spec.files, { name: 'more', content: 'text', mode: 0o644 }] });
@@ -217,7 +217,7 @@ export function describeJoining(current: () => Subject): void {
       await expect(fixture.connectUnix(id, pathInside)).rejects.toThrow();
     });
 
-    it('is not_found in what does not run, or is not there', async () => {
+    it('is not_found for a stopped or absent instance', async () => {
       const { subject, id } = await listened();
       const { engine } = subject.fixture;
       await engine.halt(id, 5_000, deadline());

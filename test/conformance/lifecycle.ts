@@ -14,7 +14,7 @@ import {
 
 export function describeLifecycle(current: () => Subject): void {
   describe('ensure', () => {
-    it('creates and starts what is absent, and says what it sees', async () => {
+    it('creates and starts an absent instance, and returns the observation', async () => {
       const subject = current();
       const spec = subject.spec();
       expect(await subject.observe(spec.id)).toEqual({ kind: 'absent' });
@@ -26,7 +26,7 @@ export function describeLifecycle(current: () => Subject): void {
       expect(await subject.observe(spec.id)).toEqual(seen);
     });
 
-    it('called twice makes one, and leaves what runs running', async () => {
+    it('called twice creates one, and leaves a running instance running', async () => {
       const subject = current();
       const spec = subject.spec();
       const first = await subject.ensure(spec);
@@ -35,7 +35,7 @@ export function describeLifecycle(current: () => Subject): void {
       expect(instances).toHaveLength(1);
     });
 
-    it('called ten times at once makes one, and each call answers', async () => {
+    it('called ten times at once creates one, and every call answers', async () => {
       const subject = current();
       const spec = subject.spec();
       const answers = await Promise.all(Array.from({ length: 10 }, () => subject.ensure(spec)));
@@ -53,7 +53,7 @@ export function describeLifecycle(current: () => Subject): void {
       expect(kinds).toEqual(['instance', 'instance', 'instance', 'instance', 'instance', 'network']);
     });
 
-    it('after a halt starts the same one, root disk included', async () => {
+    it('after a halt starts the same container, root disk included', async () => {
       const subject = current();
       const spec = subject.spec();
       const first = expectPresent(await subject.ensure(spec));
@@ -64,7 +64,7 @@ export function describeLifecycle(current: () => Subject): void {
       expect(await subject.exec(spec.id, 'ls', '/root/kept')).toMatchObject({ exitCode: 0, stdout: '/root/kept\n' });
     });
 
-    it('finishes a half-made one that was created and never started', async (context) => {
+    it('finishes a container that was created and never started', async (context) => {
       const subject = current();
       skipWithout('halfMade', subject, context);
       const spec = subject.spec({ files: [control('note', 'whole')] });
@@ -79,7 +79,7 @@ export function describeLifecycle(current: () => Subject): void {
       expect(await subject.owned(spec.ownerId)).toHaveLength(2);
     });
 
-    it('starts again what ended by itself, and tells its exit code until then', async () => {
+    it('restarts an ended instance, whose exit code is reported until then', async () => {
       const subject = current();
       const spec = subject.spec({ start: 'failing' });
       const first = expectPresent(await subject.ensure(spec));
@@ -92,7 +92,7 @@ export function describeLifecycle(current: () => Subject): void {
       });
     });
 
-    it('tells when memory ran out', async (context) => {
+    it('reports an out-of-memory kill', async (context) => {
       const subject = current();
       skipWithout('outOfMemory', subject, context);
       const spec = subject.spec({ start: 'greedy', memoryMiB: 16 });
@@ -100,7 +100,7 @@ export function describeLifecycle(current: () => Subject): void {
       expect(await untilStopped(subject, spec.id)).toMatchObject({ outOfMemory: true, exitCode: 137 });
     });
 
-    it('with a higher generation keeps the same instance, and the generation told is the one the engine promises', async () => {
+    it('with a higher generation keeps the instance, and reports the engine’s promised generation', async () => {
       const subject = current();
       const spec = subject.spec();
       const first = expectPresent(await subject.ensure(spec));
@@ -116,7 +116,7 @@ export function describeLifecycle(current: () => Subject): void {
   });
 
   describe('observe', () => {
-    it('answers for each of many ids, the absent included', async () => {
+    it('answers for each of many ids, absent ones included', async () => {
       const subject = current();
       const running = subject.spec();
       const halted = subject.spec({ ownerId: running.ownerId });
@@ -137,7 +137,7 @@ export function describeLifecycle(current: () => Subject): void {
   });
 
   describe('halt', () => {
-    it('asks first: what hears SIGTERM ends by itself long before the grace is over', async () => {
+    it('sends SIGTERM first, so a cooperative process ends before the grace period', async () => {
       const subject = current();
       const spec = subject.spec();
       await subject.ensure(spec);
@@ -148,7 +148,7 @@ export function describeLifecycle(current: () => Subject): void {
       expect(await subject.observe(spec.id)).toMatchObject({ kind: 'present', running: false, exitCode: 0 });
     });
 
-    it('kills what does not hear SIGTERM, but not before the grace is over', async () => {
+    it('kills a process that ignores SIGTERM after the grace period', async () => {
       const subject = current();
       const spec = subject.spec({ start: 'stubborn' });
       await subject.ensure(spec);
@@ -164,7 +164,7 @@ export function describeLifecycle(current: () => Subject): void {
       expect(await subject.observe(spec.id)).toMatchObject({ kind: 'present', running: false, exitCode: 137 });
     });
 
-    it('of an absent one, and of a stopped one, is success', async () => {
+    it('of an absent or stopped instance is success', async () => {
       const subject = current();
       const { engine } = subject.fixture;
       await engine.halt(newInstanceId(), 1_000, deadline());
@@ -177,7 +177,7 @@ export function describeLifecycle(current: () => Subject): void {
   });
 
   describe('destroy', () => {
-    it('of a running one leaves nothing that we own', async () => {
+    it('of a running instance leaves no owned object', async () => {
       const subject = current();
       const spec = subject.spec();
       await subject.ensure(spec);
@@ -186,7 +186,7 @@ export function describeLifecycle(current: () => Subject): void {
       expect(await subject.owned(spec.ownerId)).toEqual([]);
     });
 
-    it('of a stopped and of a half-made one leaves nothing either', async (context) => {
+    it('of a stopped or half-created instance leaves nothing', async (context) => {
       const subject = current();
       const stopped = subject.spec();
       await subject.ensure(stopped);
@@ -200,7 +200,7 @@ export function describeLifecycle(current: () => Subject): void {
       expect(await subject.owned(half.ownerId)).toEqual([]);
     });
 
-    it('twice, and of what never was, is success', async () => {
+    it('twice, and of an unknown id, is success', async () => {
       const subject = current();
       const { engine } = subject.fixture;
       await engine.destroy(newInstanceId(), deadline());
@@ -224,7 +224,7 @@ export function describeLifecycle(current: () => Subject): void {
       expect(await subject.owned(one.ownerId)).toEqual([]);
     });
 
-    it('forgets the root disk: the same id made anew begins empty', async () => {
+    it('removes the root disk: the same id starts empty again', async () => {
       const subject = current();
       const spec = subject.spec();
       await subject.ensure(spec);

@@ -38,7 +38,7 @@ export function describeLogs(current: () => Subject): void {
   };
 
   describe('logs', () => {
-    it('are the last lines of the console, oldest first, also after it has stopped', async () => {
+    it('are the last lines of the console, oldest first, also after a stop', async () => {
       const { subject, id } = await started();
       await subject.until('it has said both lines', async () => (await read(subject, id)).length >= 2);
       expect(textsOf(await read(subject, id))).toEqual(said);
@@ -60,7 +60,7 @@ export function describeLogs(current: () => Subject): void {
     );
     const ofSlow = (lines: LogLine[]): LogLine[] => lines.filter(({ text }) => text.startsWith('line'));
 
-    it('bear the time at which they were written, and are read by range of it', async () => {
+    it('carry their time, and are read by time range', async () => {
       const { subject, id } = await started({}, slowly);
       const lines = await subject.until('all five', async () => {
         const now = ofSlow(await read(subject, id));
@@ -76,7 +76,7 @@ export function describeLogs(current: () => Subject): void {
       expect(textsOf(await read(subject, id, { sinceMs, tail: 1 }))).toEqual(['line 4']);
     });
 
-    it('followed, each comes within a second, and the end of the instance ends them', async () => {
+    it('follow within a second, and end with the instance', async () => {
       const place = await started({}, goingOn);
       const { lines, over } = await follow(place);
       // What was written before could not be heard within its second.
@@ -94,7 +94,7 @@ export function describeLogs(current: () => Subject): void {
       expect(textsOf(after.lines)).toEqual(texts.slice(-2));
     });
 
-    it('followed from a time or a number of lines on, nothing is missed and nothing doubled', async () => {
+    it('follow from a time or a number of lines without gaps or duplicates', async () => {
       const place = await started({}, slowly);
       const first = await follow(place);
       await place.subject.until('two', async () => ofSlow(first.lines).length >= 2);
@@ -113,7 +113,7 @@ export function describeLogs(current: () => Subject): void {
       }
     });
 
-    it('the signal ends a follower, quietly, and so does leaving off', async () => {
+    it('the signal ends a follower without a fault, and so does a break', async () => {
       const place = await started();
       await place.subject.until('it has spoken', async () => (await read(place.subject, place.id)).length >= 2);
       const { lines, over, leave } = await follow(place);
@@ -126,7 +126,7 @@ export function describeLogs(current: () => Subject): void {
       }
     });
 
-    it('a line of any length is cut, what is no UTF-8 is shown, and the last words are there', async (context) => {
+    it('truncate long lines, replace invalid UTF-8, and include the unterminated last line', async (context) => {
       const subject = current();
       skipWithout('shell', subject, context);
       const script =
@@ -152,7 +152,7 @@ export function describeLogs(current: () => Subject): void {
       expect(textsOf(lines)).toContain('to stderr');
     });
 
-    it('of the init script are its own, followed until it has ended', { timeout: 30_000 }, async () => {
+    it('of the init script are separate, and followed until its end', { timeout: 30_000 }, async () => {
       const file = '/var/log/berth/init.log';
       const writes = `mkdir -p /var/log/berth; echo zero >${file}; for n in 1 2 3; do sleep 0.5; echo "init $n" >>${file}; done`;
       const script = `${writes}; echo 0 >/var/log/berth/init.exit; trap 'exit 0' TERM`;
@@ -175,7 +175,7 @@ export function describeLogs(current: () => Subject): void {
       await expectFault(read(subject, id, {}, 'init'), 'not_found');
     });
 
-    it('of an init script that runs on: a line is told once it is complete', async (context) => {
+    it('of a running init script contain complete lines only', async (context) => {
       const subject = current();
       skipWithout('shell', subject, context);
       const log = '/var/log/berth';
@@ -193,7 +193,7 @@ export function describeLogs(current: () => Subject): void {
       expect(textsOf(await read(subject, place.id, {}, 'init'))).toEqual(['one', 'half']);
     });
 
-    it('of what is put in place of the init log a bound is read, and its line without an end is cut', async (context) => {
+    it('of a replaced init log are bounded, with an endless line truncated', async (context) => {
       const subject = current();
       skipWithout('shell', subject, context);
       const place = await started({ files: [control('init-script', 'true\n', 0o755)] });
@@ -207,7 +207,7 @@ export function describeLogs(current: () => Subject): void {
         expect(told).toMatchObject([{ atMs: null, text: '\0'.repeat(16 * 1024), cut: true }]);
     });
 
-    it('of an init script that there is none of are none', async () => {
+    it('of a missing init script are empty', async () => {
       const place = await started();
       const { lines, over } = await follow(place, {}, 'init');
       await over;
@@ -215,7 +215,7 @@ export function describeLogs(current: () => Subject): void {
       expect(await read(place.subject, place.id, {}, 'init')).toEqual([]);
     });
 
-    it('of the init script: the signal ends a follower, and nothing is left of it inside', async (context) => {
+    it('of the init script: the signal ends a follower, and leaves no process inside', async (context) => {
       const subject = current();
       skipWithout('shell', subject, context);
       const place = await started({ files: [control('init-script', 'true\n', 0o755)] });
@@ -227,7 +227,7 @@ export function describeLogs(current: () => Subject): void {
       expect(await subject.until('it has left', async () => !(await tails()))).toBe(true);
     });
 
-    it('of what is not there are not_found', async () => {
+    it('of an absent instance are not_found', async () => {
       const { engine } = current().fixture;
       for (const source of ['console', 'init'] as const) {
         await expectFault(engine.logs(newInstanceId(), source, {}, deadline()), 'not_found');

@@ -33,7 +33,7 @@ export function describeNetwork(current: () => Subject): void {
       expect((await received).equals(sent)).toBe(true);
     });
 
-    it('keeps connections at the same time apart', async () => {
+    it('keeps concurrent connections separate', async () => {
       const subject = current();
       const spec = subject.spec();
       await subject.ensure(spec);
@@ -46,7 +46,7 @@ export function describeNetwork(current: () => Subject): void {
       expect(await Promise.all(echoed)).toEqual(['I am 0', 'I am 1', 'I am 2', 'I am 3', 'I am 4']);
     });
 
-    it('is busy, and worth another try, where nothing listens', async () => {
+    it('is busy and retryable where nothing listens', async () => {
       const subject = current();
       const spec = subject.spec();
       await subject.ensure(spec);
@@ -54,7 +54,7 @@ export function describeNetwork(current: () => Subject): void {
       expect(fault.retry).toBe(true);
     });
 
-    it('is not_found in what does not run, or is not there', async () => {
+    it('is not_found for a stopped or absent instance', async () => {
       const subject = current();
       const { engine } = subject.fixture;
       const spec = subject.spec();
@@ -64,7 +64,7 @@ export function describeNetwork(current: () => Subject): void {
       await expectFault(engine.dial(newInstanceId(), echoPort, deadline()), 'not_found');
     });
 
-    it('lets go of the connection when the instance is halted', async () => {
+    it('closes the connection when the instance is halted', async () => {
       const subject = current();
       const spec = subject.spec();
       await subject.ensure(spec);
@@ -80,7 +80,7 @@ export function describeNetwork(current: () => Subject): void {
   });
 
   describe('node ports', () => {
-    it('are published on the host address, are told, and survive a stop and start', async (context) => {
+    it('are published on the host address, reported, and survive a restart', async (context) => {
       const subject = current();
       skipWithout('publishedPorts', subject, context);
       const nodePorts = [
@@ -100,7 +100,7 @@ export function describeNetwork(current: () => Subject): void {
       await subject.until('the node port is free', async () => !(await opens(subject, published)));
     });
 
-    it('one that another program holds is busy and named; with another one it starts', async (context) => {
+    it('a port of another program is busy and named; another port starts', async (context) => {
       const subject = current();
       skipWithout('publishedPorts', subject, context);
       const squatter = net.createServer().listen(0, subject.fixture.nodePortAddress);
@@ -116,7 +116,7 @@ export function describeNetwork(current: () => Subject): void {
       await subject.until('the other node port echoes', () => echoes(subject, nodePorts[0]?.nodePort ?? 0));
     });
 
-    it('one that another instance holds is busy and named, and free again once that is destroyed', async () => {
+    it('a port of another instance is busy and named, and free after its destruction', async () => {
       const subject = current();
       const nodePorts = [{ port: echoPort, nodePort: await subject.fixture.releaseNodePort() }];
       const first = subject.spec({ nodePorts });
@@ -139,7 +139,7 @@ export function describeNetwork(current: () => Subject): void {
       expect(await reaches(subject, one.id, await addressOf(subject, other.id))).toBe(true);
     });
 
-    it("two accounts' instances do not", async () => {
+    it("two accounts' instances do not reach each other", async () => {
       const subject = current();
       const [one, stranger] = [subject.spec(), subject.spec()];
       await Promise.all([subject.ensure(one), subject.ensure(stranger)]);
@@ -149,7 +149,7 @@ export function describeNetwork(current: () => Subject): void {
       expect(await reaches(subject, one.id, address)).toBe(false);
     });
 
-    it('destroying the last instance while another of the account starts ends right for both', async () => {
+    it('destroying the last instance while another starts succeeds for both', async () => {
       const subject = current();
       const last = subject.spec();
       const next = subject.spec({ ownerId: last.ownerId });

@@ -37,7 +37,7 @@ export function describeOwnership(current: () => Subject): void {
       expect(owned.at(-1)).toMatchObject({ kind: 'network', id: ownerId, ownerId });
     });
 
-    it('lists what was created and never started', async (context) => {
+    it('lists a container that was created and never started', async (context) => {
       const subject = current();
       skipWithout('halfMade', subject, context);
       const spec = subject.spec();
@@ -111,7 +111,7 @@ export function describeOwnership(current: () => Subject): void {
       },
     );
 
-    it('a network with our name and not our label is not used, and not removed', async (context) => {
+    it('a network with our name but not our label is neither used nor removed', async (context) => {
       const subject = current();
       skipWithout('neighbourNetworks', subject, context);
       const spec = subject.spec();
@@ -125,7 +125,7 @@ export function describeOwnership(current: () => Subject): void {
       expect(await neighbour.untouched()).toBe(true);
     });
 
-    it('another installation on the same host: each sees, and ends, only its own', async () => {
+    it('another installation on the same host: each lists and discards only its own', async () => {
       const subject = current();
       const { engine } = subject.fixture;
       const other = await subject.fixture.elsewhere(randomUUID());
@@ -153,7 +153,7 @@ export function describeOwnership(current: () => Subject): void {
   });
 
   describe('at the end', () => {
-    it('nothing that this suite made is left', async () => {
+    it('nothing created by this suite is left', async () => {
       const { engine } = current().fixture;
       expect(await engine.listOwned(deadline())).toEqual([]);
     });
