@@ -10,12 +10,12 @@ import { z } from 'zod';
 import { instanceId } from '../src/domain/ids.ts';
 import { containerName } from '../src/engines/labels.ts';
 import type { Bench } from './bench.ts';
-import { bareOptions } from './lib/bare.ts';
+import { bareOptions } from './lib/bare-container.ts';
 import { launchBody, startBerth, type Berth } from './lib/berth.ts';
 import { median, shown, spread } from './lib/numbers.ts';
 import { alternate } from './lib/rounds.ts';
 import { simulated } from './lib/settings.ts';
-import { watchStarts } from './lib/starts.ts';
+import { watchStarts } from './lib/start-events.ts';
 
 const BURST = 20;
 const QUEUED = 200;

@@ -4,11 +4,11 @@ import { z } from 'zod';
 import type { Bench } from './bench.ts';
 import { startChild, type Child } from './lib/child.ts';
 import { launchMany, startApart, type Region } from './lib/deployed.ts';
-import type { Served } from './lib/foreign.ts';
+import type { Served } from './lib/external-server.ts';
 import { median, shown, spread } from './lib/numbers.ts';
 import { servedBy } from './lib/peers.ts';
 import { alternate, type Rounds } from './lib/rounds.ts';
-import { cpuUsOf, residentBytes } from './lib/spent.ts';
+import { cpuUsOf, residentBytes } from './lib/cpu-time.ts';
 
 const MIB = 1024 ** 2;
 const GB = 1e9;

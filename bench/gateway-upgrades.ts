@@ -5,12 +5,12 @@ import { connectionsOf } from '../src/main/open-files.ts';
 import type { Bench, Lent } from './bench.ts';
 import { startChild, type Child } from './lib/child.ts';
 import { launchMany, startApart, type Apart, type Region } from './lib/deployed.ts';
-import type { Served } from './lib/foreign.ts';
+import type { Served } from './lib/external-server.ts';
 import { openFiles } from './lib/machine.ts';
 import { median, shown, spread } from './lib/numbers.ts';
 import { servedBy } from './lib/peers.ts';
 import { alternate, type Rounds } from './lib/rounds.ts';
-import { cpuUsOf, residentBytes } from './lib/spent.ts';
+import { cpuUsOf, residentBytes } from './lib/cpu-time.ts';
 
 const BUSY = 64;
 const MESSAGE_BYTES = 1024;

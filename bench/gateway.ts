@@ -4,7 +4,7 @@
  */
 import type { Bench } from './bench.ts';
 import { launchMany, startAll, startApart, type Region } from './lib/deployed.ts';
-import type { Served } from './lib/foreign.ts';
+import type { Served } from './lib/external-server.ts';
 import { median, shown, spread } from './lib/numbers.ts';
 import { ensurePackages } from './lib/packages.ts';
 import { peerNeeds, servedBy, startCaddy, startConfigurable, startNginxProxy, startUpstream } from './lib/peers.ts';

@@ -11,7 +11,7 @@ import { containerName } from '../src/engines/labels.ts';
 import { z } from 'zod';
 import { instanceId as instanceIdOf } from '../src/domain/ids.ts';
 import type { Bench } from './bench.ts';
-import { bareOptions } from './lib/bare.ts';
+import { bareOptions } from './lib/bare-container.ts';
 import { launchBody, startBerth, type Berth } from './lib/berth.ts';
 import { median, percentile, shown, spread } from './lib/numbers.ts';
 import { alternate } from './lib/rounds.ts';

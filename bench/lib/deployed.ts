@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { launchBody, startBerth, type Berth } from './berth.ts';
-import type { Served } from './foreign.ts';
+import type { Served } from './external-server.ts';
 import { servedBy } from './peers.ts';
 import { simulated } from './settings.ts';
 

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import type { Need } from '../../scripts/lib/apt.mjs';
 import { startChild } from './child.ts';
-import { startForeign, type Served } from './foreign.ts';
+import { startForeign, type Served } from './external-server.ts';
 import type { Core } from './machine.ts';
 import { freePort } from './program.ts';
 

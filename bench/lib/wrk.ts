@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { z } from 'zod';
 import type { Need } from '../../scripts/lib/apt.mjs';
-import type { Served } from './foreign.ts';
+import type { Served } from './external-server.ts';
 import { pinned } from './machine.ts';
-import { cpuUsOf } from './spent.ts';
+import { cpuUsOf } from './cpu-time.ts';
 
 const SCRIPT = join(import.meta.dirname, '../processes/paths.lua');
 const US_PER_S = 1e6;

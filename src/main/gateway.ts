@@ -10,7 +10,7 @@ import { makeTerminalHost } from '../control/inside/terminals/local-host.ts';
 import { realTime } from '../control/base/time.ts';
 import { makeGateway, type GatewayDeps } from '../edge/gateway/gateway.ts';
 import { followLink } from '../edge/link/follow.ts';
-import { serveTerminals } from '../edge/link/serve-terminals.ts';
+import { serveTerminals } from '../edge/link/terminal-server.ts';
 import { makeSshFronts, type SshFronts } from '../edge/ssh/fronts.ts';
 import { checkSsh2 } from '../edge/ssh/ssh2-inside.ts';
 import { addressesOf } from './addresses.ts';

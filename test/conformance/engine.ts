@@ -20,12 +20,12 @@ import { describeOpenExec } from './exec.ts';
 import { describeFaults } from './faults.ts';
 import { describeImages } from './images.ts';
 import { describeInside } from './inside.ts';
-import { describeJoining } from './joining.ts';
+import { describeJoining } from './join-network.ts';
 import { describeLifecycle } from './lifecycle.ts';
 import { describeLogs } from './logs.ts';
 import { describeNetwork } from './network.ts';
 import { describeOwnership } from './ownership.ts';
-import { describeSurroundings } from './surroundings.ts';
+import { describeSurroundings } from './engine-host.ts';
 import { deadline, makeSubject, type Subject } from './subject.ts';
 
 export type { Fixture, Neighbour } from './fixture.ts';

@@ -1,5 +1,5 @@
 /** Names of runs, as they are given to `npm run simulate`: one line says all that a run hangs on. */
-import { mishapModes, storageModes, type CommitMishap, type MishapMode, type StorageMishap } from './fate.ts';
+import { mishapModes, storageModes, type CommitMishap, type MishapMode, type StorageMishap } from './call-outcomes.ts';
 
 export const stories = [0, 1, 2, 3] as const;
 

@@ -2,7 +2,7 @@
 import { parseArgs } from 'node:util';
 import { caseOf } from './cases.ts';
 import { huntPlanted } from './planted-command.ts';
-import { runAll, stopThreads, type Told } from './pool.ts';
+import { runAll, stopThreads, type Told } from './worker-pool.ts';
 
 const USAGE = `npm run simulate -- --seed 1234                one seed, with its trace
 npm run simulate -- --case crash:1:17          one case of the other tests, with its trace

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { atLevel, isLong, isSoak } from '../fixtures/level.ts';
 import { commitModes, stories } from './cases.ts';
-import { mishapModes, storageModes } from './fate.ts';
+import { mishapModes, storageModes } from './call-outcomes.ts';
 import { failuresOf, outcomeOf } from './failures.ts';
 
 const upTo = (count: number): number[] => Array.from({ length: count }, (_, at) => at + 1);

@@ -1,6 +1,6 @@
 /** For tests: runs cases, and says of each that failed what was wrong, how it came to that, and how to see it again. */
 import { afterAll } from 'vitest';
-import { runAll, stopThreads, type Told } from './pool.ts';
+import { runAll, stopThreads, type Told } from './worker-pool.ts';
 
 afterAll(stopThreads);
 

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { PlantedFault } from './planted-faults.ts';
-import { runAll } from './pool.ts';
+import { runAll } from './worker-pool.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 /** All that a thread of the simulation loads; `package.json` says that these are modules. */

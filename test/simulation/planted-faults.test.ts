@@ -6,16 +6,20 @@ import { plantedFaults } from './planted-faults.ts';
 
 /** Found within a few seeds, each by another kind of look: the others take minutes, and have their turn in a long run. */
 const quick = new Set([
-  'nothing-is-synced',
-  'a-late-result-overwrites-the-wish',
-  'overtaken-passes-work-on',
-  'the-version-stands-still',
-  'asked-before-it-is-written-down',
-  'an-old-archive-passes-for-the-new-one',
-  'a-copy-begins-empty',
+  'commits-are-not-synced',
+  'a-late-result-overwrites-the-desired-state',
+  'a-superseded-reconcile-is-not-aborted',
+  'the-list-version-is-not-incremented',
+  'the-engine-is-called-before-the-allotment-is-stored',
+  'an-old-archive-counts-as-the-new-one',
+  'a-copy-is-created-empty',
 ]);
 /** At level short: one that a check of data finds, one of leases, one of the wire to the engine. */
-const quickest = new Set(['nothing-is-synced', 'overtaken-passes-work-on', 'asked-before-it-is-written-down']);
+const quickest = new Set([
+  'commits-are-not-synced',
+  'a-superseded-reconcile-is-not-aborted',
+  'the-engine-is-called-before-the-allotment-is-stored',
+]);
 const QUICK_SEEDS = 100;
 const LONG_SEEDS = 2_000;
 

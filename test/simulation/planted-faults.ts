@@ -16,7 +16,7 @@ export interface PlantedFault {
 export const plantedFaults: readonly PlantedFault[] = [
   // ---- what is durable
   {
-    name: 'nothing-is-synced',
+    name: 'commits-are-not-synced',
     file: 'store/db/sqlite.ts',
     find: "'pragma synchronous = full',",
     replace: "'pragma synchronous = off',",
@@ -30,7 +30,7 @@ export const plantedFaults: readonly PlantedFault[] = [
     suffers: 'a launch is acknowledged, the disk is full, and there is none',
   },
   {
-    name: 'half-of-a-refused-deed-stays',
+    name: 'a-refused-request-is-not-rolled-back',
     file: 'store/db/group-commit.ts',
     find: 'statements.rollbackTo();',
     replace: '',
@@ -38,42 +38,42 @@ export const plantedFaults: readonly PlantedFault[] = [
   },
   // ---- leases and guards
   {
-    name: 'a-late-result-overwrites-the-wish',
+    name: 'a-late-result-overwrites-the-desired-state',
     file: 'store/tables/instances.ts',
     find: ".where('generation', '=', p('heldGeneration'))",
     replace: '',
     suffers: 'who stops an instance sees it run on: the pass of the start before writes over the stop',
   },
   {
-    name: 'a-wake-is-lost-at-release',
+    name: 'a-wake-up-is-lost-at-release',
     file: 'store/db/leases.ts',
     find: 'const woken = sql`${due} <> ${leaseUntil}`;',
     replace: 'const woken = sql`1 = 0`;',
     suffers: 'what was wished while a pass was at work is looked at by nobody',
   },
   {
-    name: 'a-heartbeat-forgets-who-asked',
+    name: 'a-heartbeat-drops-the-due-time',
     file: 'store/db/leases.ts',
     find: '${due} = case when ${due} = ${leaseUntil} then ${lease.untilMs} else ${due} end',
     replace: '${due} = ${lease.untilMs}',
     suffers: 'an ssh key that is added while its instance comes up never gets into it',
   },
   {
-    name: 'leases-are-not-prolonged',
+    name: 'leases-are-not-renewed',
     file: 'control/base/reconcile-loop.ts',
     find: '.write((tx) => heartbeat(tx, table, leaseOwner, { untilMs }))',
     replace: '.write(async () => {})',
     suffers: 'a pull that takes longer than half a minute is begun anew for ever',
   },
   {
-    name: 'a-pass-that-failed-is-not-tried-again',
+    name: 'a-failed-reconcile-is-not-retried',
     file: 'control/base/reconcile-loop.ts',
     find: 'held.signal.aborted ? now() : now() + RETRY_AFTER_FAULT_MS',
     replace: 'null',
     suffers: 'an instance is Starting for ever because the disk was full for a second',
   },
   {
-    name: 'overtaken-passes-work-on',
+    name: 'a-superseded-reconcile-is-not-aborted',
     file: 'control/base/reconcile-loop.ts',
     find: 'if (held.get(id) !== generation) abort.abort();',
     replace: 'if (held.get(id) !== generation && abort.signal.aborted) abort.abort();',
@@ -81,7 +81,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   },
   // ---- records and counts
   {
-    name: 'the-version-stands-still',
+    name: 'the-list-version-is-not-incremented',
     file: 'store/tables/events.ts',
     find: "eventSeq: eb('eventSeq', '+', 1),\n      version: eb('version', '+', 1),\n",
     replace: "      eventSeq: eb('eventSeq', '+', 1),\n",
@@ -95,42 +95,42 @@ export const plantedFaults: readonly PlantedFault[] = [
     suffers: 'whoever follows the events waits for one that never was',
   },
   {
-    name: 'a-keyed-answer-is-forgotten',
+    name: 'an-idempotent-answer-is-not-stored',
     file: 'control/base/idempotent.ts',
     find: 'await storeAnswer(tx, accountId, record, answer, nowMs);',
     replace: '',
     suffers: 'a launch that is sent again with its key is answered with nothing',
   },
   {
-    name: 'a-keyed-deed-is-done-again',
+    name: 'an-idempotent-request-runs-twice',
     file: 'control/base/idempotent.ts',
     find: 'if (before) return before.answer;',
     replace: 'if (before?.answer === null) return before.answer;',
     suffers: 'a launch that is sent again with its key is launched and billed twice',
   },
   {
-    name: 'capacity-is-given-back-twice',
+    name: 'capacity-is-released-twice',
     file: 'control/instances/work.ts',
     find: 'if (more.freeCapacity && work.holdsCapacity) {',
     replace: 'if (more.freeCapacity) {',
     suffers: 'the region promises more than it has',
   },
   {
-    name: 'a-released-ones-ports-stay-taken',
+    name: 'node-ports-are-not-released',
     file: 'control/instances/put-away.ts',
     find: 'await releaseNodePorts(tx, id);',
     replace: '',
     suffers: 'after a month of launches the region has no node port left',
   },
   {
-    name: 'a-released-one-still-mounts',
+    name: 'mounts-are-not-deleted',
     file: 'control/instances/put-away.ts',
     find: 'await deleteMountsOf(tx, id);',
     replace: '',
     suffers: 'a volume can never be removed again',
   },
   {
-    name: 'a-port-is-drawn-blindly',
+    name: 'a-node-port-is-allotted-twice',
     file: 'control/instances/node-ports.ts',
     find: 'if (nodePort !== avoided && (await allotNodePort(tx, region, nodePort, instance.id, port))) return nodePort;',
     replace: 'if (nodePort !== avoided) return nodePort;',
@@ -138,21 +138,21 @@ export const plantedFaults: readonly PlantedFault[] = [
   },
   // ---- wishes
   {
-    name: 'a-wish-makes-nobody-due',
+    name: 'a-request-does-not-make-its-row-due',
     file: 'control/instances/actions.ts',
     find: 'dueAtMs: nowMs,\n',
     replace: '    dueAtMs: nowMs + 365 * 86_400_000,\n',
     suffers: 'a stop is acknowledged and never done',
   },
   {
-    name: 'a-wish-is-no-new-one',
+    name: 'a-request-keeps-the-old-generation',
     file: 'domain/desired-state.ts',
     find: 'generation: instance.generation + 1,',
     replace: 'generation: instance.generation,',
     suffers: 'the pass of the wish before writes over the new one',
   },
   {
-    name: 'a-released-one-stays-in-line',
+    name: 'a-released-instance-stays-queued',
     file: 'domain/desired-state.ts',
     find: 'waitsSinceMs: null,\n    waitsUntilMs: null,\n    operation: beginOperation(action, cause, nowMs),',
     replace:
@@ -160,14 +160,14 @@ export const plantedFaults: readonly PlantedFault[] = [
     suffers: 'room is kept for one that is gone, and everybody behind it waits for ever',
   },
   {
-    name: 'a-newcomer-passes-the-line',
+    name: 'a-newcomer-skips-the-queue',
     file: 'store/tables/capacity.ts',
     find: '.$if(newcomer, (update) => update.where(nobodyWaits))',
     replace: '.$if(newcomer, (update) => update)',
     suffers: 'who waits in line for a GPU sees those who came later get it',
   },
   {
-    name: 'a-set-time-is-not-looked-for',
+    name: 'a-scheduled-stop-is-not-due',
     file: 'store/tables/stop-policy.ts',
     find: '.set(stopPolicyColumns(instance, region))',
     replace:
@@ -176,14 +176,14 @@ export const plantedFaults: readonly PlantedFault[] = [
   },
   // ---- passes
   {
-    name: 'asked-before-it-is-written-down',
+    name: 'the-engine-is-called-before-the-allotment-is-stored',
     file: 'control/instances/bring-up.ts',
     find: 'await allot(work, show);\n    const spec = await engineSpec(work);\n    await bringUp(work, spec);',
     replace: 'const spec = await engineSpec(work);\n    await bringUp(work, spec);\n    await allot(work, show);',
     suffers: 'a crash leaves a container that nobody looks for, and that bills',
   },
   {
-    name: 'an-archive-is-written-down-before-it-is-kept',
+    name: 'an-archive-is-stored-before-it-is-saved',
     file: 'control/instances/put-away.ts',
     find: "await note(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') } });\n",
     replace:
@@ -191,14 +191,14 @@ export const plantedFaults: readonly PlantedFault[] = [
     suffers: 'a save that fails once takes the root disk with it',
   },
   {
-    name: 'an-old-archive-passes-for-the-new-one',
+    name: 'an-old-archive-counts-as-the-new-one',
     file: 'domain/plan.ts',
     find: "return archive?.generation === generation ? { do: 'removeKept' } : { do: 'saveRoot' };",
     replace: "return archive !== null ? { do: 'removeKept' } : { do: 'saveRoot' };",
     suffers: 'all work since the archive before is lost',
   },
   {
-    name: 'the-old-archive-goes-first',
+    name: 'the-old-archive-is-removed-first',
     file: 'control/instances/put-away.ts',
     find: "await note(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') } });\n",
     replace:
@@ -206,7 +206,7 @@ export const plantedFaults: readonly PlantedFault[] = [
     suffers: 'a second archive that fails leaves neither',
   },
   {
-    name: 'what-is-away-is-gone',
+    name: 'an-unreachable-instance-counts-as-absent',
     file: 'domain/plan.ts',
     find: 'export function plan(instance: Instance, observation: InstanceObservation, nowMs: number, limits: Limits): Step {\n',
     replace:
@@ -215,28 +215,28 @@ export const plantedFaults: readonly PlantedFault[] = [
   },
   // ---- disks
   {
-    name: 'a-source-goes-while-it-is-copied',
+    name: 'a-copy-source-is-deleted-too-early',
     file: 'control/volumes/reconcile-snapshot.ts',
     find: '!(await isCopySource(store.read, disk)) && ',
     replace: '',
     suffers: 'a restore that was acknowledged fails, because its snapshot was deleted a second later',
   },
   {
-    name: 'a-copy-begins-empty',
+    name: 'a-copy-is-created-empty',
     file: 'control/volumes/reconcile-volume.ts',
     find: 'volume.sizeGB, signal, from)',
     replace: 'volume.sizeGB, signal)',
     suffers: 'a restored volume is Bound, and none of its files is there',
   },
   {
-    name: 'room-of-a-gone-disk-stays-promised',
+    name: 'pool-space-of-a-deleted-disk-is-not-released',
     file: 'store/tables/disks.ts',
     find: 'await reservePoolSpace(tx, { ...disk, sizeGB: -sizeGB });',
     replace: 'void disk;',
     suffers: 'after a month of volumes that came and went the pool is full, and empty',
   },
   {
-    name: 'a-growth-is-left-half-done',
+    name: 'an-incomplete-grow-is-not-resumed',
     file: 'domain/volume.ts',
     find: "if (observation.sizeGB !== null && observation.sizeGB < sizeGB) return { do: 'grow' };",
     replace: '',
@@ -244,14 +244,14 @@ export const plantedFaults: readonly PlantedFault[] = [
   },
   // ---- the plan and the table
   {
-    name: 'a-released-one-rests-too-early',
+    name: 'a-release-ends-before-clean-up',
     file: 'domain/plan.ts',
     find: "return observation.kind === 'absent' && observed.phase === 'Cleaned' ? { do: 'rest' }",
     replace: "return observation.kind === 'absent' ? { do: 'rest' }",
     suffers: 'what was terminated before it ran keeps its node ports and disks for ever',
   },
   {
-    name: 'a-failed-start-says-stopped',
+    name: 'a-failed-start-shows-stopped',
     file: 'domain/instance-states.ts',
     find: "Starting: {\n    pull: 'PullingImage',\n    imageFails: 'Starting',\n    create: 'Starting',\n    made: 'Starting',\n    ready: 'Running',\n    end: 'Starting',\n    giveUp: 'StartingFailed',",
     replace:
@@ -259,7 +259,7 @@ export const plantedFaults: readonly PlantedFault[] = [
     suffers: 'an instance that could not start looks as if its owner had stopped it',
   },
   {
-    name: 'each-try-begins-the-deadline-anew',
+    name: 'each-retry-restarts-the-deadline',
     file: 'control/instances/bring-up.ts',
     find: "observed: { status, phase: 'DownloadImage', message: '', progress: null, ...why },",
     replace:
@@ -267,14 +267,14 @@ export const plantedFaults: readonly PlantedFault[] = [
     suffers: 'an instance whose image does not exist is Starting for ever, and holds its place',
   },
   {
-    name: 'what-runs-is-unmounted',
+    name: 'a-disk-in-use-is-unmounted',
     file: 'store/tables/disk-users.ts',
     find: "row('desired', '=', 'running'),\n        row('status', '=', 'Running'),",
     replace: '',
     suffers: 'an instance that is started again while others run with its volume finds it gone from the host',
   },
   {
-    name: 'what-rests-stays-mounted',
+    name: 'an-unused-disk-stays-mounted',
     file: 'control/volumes/unmount.ts',
     find: 'await storage.unmount(disk);',
     replace: '',

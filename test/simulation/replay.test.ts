@@ -1,7 +1,7 @@
 /** A run hangs on its name and on nothing else: what failed once can be looked at again, byte for byte. */
 import { execFileSync } from 'node:child_process';
 import { afterAll, expect, test } from 'vitest';
-import { runAll, stopThreads } from './pool.ts';
+import { runAll, stopThreads } from './worker-pool.ts';
 
 afterAll(stopThreads);
 

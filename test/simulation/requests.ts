@@ -2,7 +2,7 @@ import type { Caller, Control } from '../../src/control/index.ts';
 import type { LaunchInput } from '../../src/control/instances/launch.ts';
 import { refusalOfAction, type Action } from '../../src/domain/instance-states.ts';
 import type { Request } from './client.ts';
-import { cancel, deleteImage, keepAlive, ownImages, saveImage, setEnds } from './other-requests.ts';
+import { cancel, deleteImage, keepAlive, ownImages, saveImage, setEnds } from './instance-requests.ts';
 import { callers, images, region, types } from './template.ts';
 import { drawFromRegistry, registeredImages } from './registry-requests.ts';
 import {

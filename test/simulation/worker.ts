@@ -1,6 +1,6 @@
 /** A thread that runs cases: without real time, so nothing else may live in it. */
 import { parentPort } from 'node:worker_threads';
-import type { Question } from './pool.ts';
+import type { Question } from './worker-pool.ts';
 import { makeRunner } from './runner.ts';
 
 const port = parentPort;

@@ -9,14 +9,14 @@ import type { Limits } from '../../src/domain/instance-states.ts';
 import type { OrphanPolicy } from '../../src/domain/orphan.ts';
 import { Checker, LISTED_FOR_MS } from './checker.ts';
 import { Disk, type Watcher } from './disk.ts';
-import { kindly, type Fate, type Mishap, type StorageCall, type StorageMishap } from './fate.ts';
-import { makeIntents, type Intents } from './intents.ts';
-import { Life } from './life.ts';
+import { kindly, type Fate, type Mishap, type StorageCall, type StorageMishap } from './call-outcomes.ts';
+import { makeIntents, type Intents } from './preconditions.ts';
+import { Life } from './server-run.ts';
 import { Model } from './model.ts';
 import { Schedule } from './schedule.ts';
 import { makeMemoryStorage, type MemoryStorage } from './storage.ts';
 import { capacity, ids } from './template.ts';
-import { Wall } from './wall.ts';
+import { Wall } from './wall-clock.ts';
 
 /** The process itself comes to its end here: whatever is on the stack unwinds, and does nothing more. */
 class Killed extends Error {}

@@ -19,7 +19,7 @@ import {
   type Log,
 } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { makeAsker } from './asker.ts';
+import { makeAsker } from './socket-client.ts';
 import { refusalIn } from './replies.ts';
 import { callerAnswer, line, redeemAnswer, sessionAnswer, shareAnswer, sshAnswer, SILENT_MS } from './wire.ts';
 import { makeReporter } from './reporter.ts';

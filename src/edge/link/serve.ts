@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { json } from 'node:stream/consumers';
 import type { Forwarding, RouteTable, RouteUpdate, IdentifyCredential, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { makeCounted, type Counted } from './counted.ts';
+import { makeCounted, type Counted } from './traffic-counts.ts';
 import { listenAt } from './listen.ts';
 import { refuse, say } from './replies.ts';
 import {

@@ -2,8 +2,8 @@
 import type { Socket } from 'node:net';
 import { expect } from 'vitest';
 import { ALICE, jwtOf, keyOf } from './harness.ts';
-import { A, answerOf, finalOf, OK, PATH, request } from './hostile.ts';
-import type { Hostile, Seen } from './hostile.ts';
+import { A, answerOf, finalOf, OK, PATH, request } from './hostile-harness.ts';
+import type { Hostile, Seen } from './hostile-harness.ts';
 
 type Row = [name: string, lines: readonly string[], stops: RegExp, passes?: RegExp];
 

@@ -1,10 +1,10 @@
 /** Named cases of what clients and instances can do to a gateway. What two servers could read in two ways is in `smuggling.test.ts`, HTTP/2 in its own. */
 import { expect, test } from 'vitest';
-import { play } from './hostile.ts';
-import { answers } from './hostile-answers.ts';
-import { dying } from './hostile-deaths.ts';
+import { play } from './hostile-harness.ts';
+import { answers } from './hostile-responses.ts';
+import { dying } from './hostile-disconnects.ts';
 import { heads } from './hostile-heads.ts';
-import { places } from './hostile-places.ts';
+import { places } from './hostile-addresses.ts';
 
 const cases = [...heads, ...answers, ...dying, ...places];
 

@@ -14,7 +14,7 @@ import { runProgram } from '../../../src/edge/ssh/program.ts';
 import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';
 import { instanceId } from '../../../src/domain/ids.ts';
 import { onCleanup } from './harness.ts';
-import { keyPair, openRoom, run } from './ssh-room.ts';
+import { keyPair, openRoom, run } from './ssh-fixture.ts';
 
 const mine = keyPair();
 const ID = instanceId('11111111-1111-4111-8111-111111111111');

@@ -8,7 +8,7 @@ import { BaseAgent, utils, type Client, type ClientChannel, type ParsedKey } fro
 import { expect, test } from 'vitest';
 import { atLevel } from '../../fixtures/level.ts';
 import { onCleanup } from './harness.ts';
-import { keyPair, openRoom, run, told as routeTold } from './ssh-room.ts';
+import { keyPair, openRoom, run, told as routeTold } from './ssh-fixture.ts';
 
 const mine = keyPair();
 const other = keyPair();

@@ -1,6 +1,6 @@
 /**
  * Two accounts on the real server, its engine simulated: Mallory gets to nothing of Alice's, by the API or the gateway, and can't tell it from what
- * never was. Beside it the counter-proof: what is tried is there, and opens to Alice. The gateway's doors one by one: `test/http/gateway/two-accounts.test.ts`.
+ * never was. Beside it the counter-proof: what is tried is there, and opens to Alice. The gateway's doors one by one: `test/http/gateway/account-isolation.test.ts`.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -8,8 +8,8 @@ import WebSocket from 'ws';
 import type { JsonRoute, Route } from '../../../src/contract/route.ts';
 import { BASE_PATH, routeNames, routeOf, routes, type RouteName } from '../../../src/contract/routes.ts';
 import { fileUrl } from '../../../src/contract/file.ts';
-import { exchange, M as OTHER, plain, upgrade, DOMAIN } from '../gateway/doors.ts';
-import { hosts, spellings } from '../gateway/spellings.ts';
+import { exchange, M as OTHER, plain, upgrade, DOMAIN } from '../gateway/access-matrix.ts';
+import { hosts, spellings } from '../gateway/path-spellings.ts';
 import { firstWish, running } from '../../fixtures/first-launch.ts';
 import { login, startServerProcess, type Client, type ServerProcess } from '../../fixtures/server-process.ts';
 

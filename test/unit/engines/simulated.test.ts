@@ -6,7 +6,7 @@ import path from 'node:path';
 import { SimulatedHost } from '../../../src/engines/simulated/host.ts';
 import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import { describeConformance, type Fixture } from '../../conformance/engine.ts';
-import { makeFreeClock } from '../../fixtures/free-clock.ts';
+import { makeFreeClock } from '../../fixtures/auto-clock.ts';
 import { freePort } from './simulated-spec.ts';
 
 async function makeFixture(publishPorts: boolean): Promise<Fixture> {
@@ -33,7 +33,10 @@ async function makeFixture(publishPorts: boolean): Promise<Fixture> {
     },
     async neighbour({ name }) {
       host.addForeignContainer(name);
-      return { untouched: async () => host.hasForeignContainer(name), remove: async () => host.removeForeignContainer(name) };
+      return {
+        untouched: async () => host.hasForeignContainer(name),
+        remove: async () => host.removeForeignContainer(name),
+      };
     },
     neighbourNetwork: () => Promise.reject(new Error('networks of the simulation have no names')),
     neighbourImage: () => Promise.reject(new Error('images of the simulation have no labels')),

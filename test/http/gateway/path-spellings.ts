@@ -1,5 +1,5 @@
 /** Other spellings of a path or a host, each of which some reader somewhere takes for the same. */
-import { DOMAIN, M, OWN } from './doors.ts';
+import { DOMAIN, M, OWN } from './access-matrix.ts';
 
 type Spelling = (path: string, id: string, port: number) => string;
 

@@ -2,7 +2,7 @@ import type { Caller } from '../../src/control/index.ts';
 import type { Action, InstanceStatus } from '../../src/domain/instance-states.ts';
 import { ask, type Request } from './client.ts';
 import { act, createSshKey, launch, serialOf } from './requests.ts';
-import { unrest } from './rest.ts';
+import { unrest } from './convergence.ts';
 import { callers } from './template.ts';
 import type { World } from './world.ts';
 

@@ -3,8 +3,8 @@ import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import { expect } from 'vitest';
 import { until } from './harness.ts';
-import { answerOf, exchange, finalOf, isWhole, OK, request } from './hostile.ts';
-import type { Hostile, Seen } from './hostile.ts';
+import { answerOf, exchange, finalOf, isWhole, OK, request } from './hostile-harness.ts';
+import type { Hostile, Seen } from './hostile-harness.ts';
 
 const isRefused = ({ answer }: Seen): void => {
   expect(answer).toMatch(/^HTTP\/1\.1 502 [^]*^x-error-code: unavailable\r/im);

@@ -1,8 +1,8 @@
 /** Instances that die at each byte of what they say, by an end and by a reset: the client gets an error, never a part that looks whole. */
 import type { Socket } from 'node:net';
 import { expect } from 'vitest';
-import { exchange, finalOf, isWhole, PATH, request } from './hostile.ts';
-import type { Hostile, Seen } from './hostile.ts';
+import { exchange, finalOf, isWhole, PATH, request } from './hostile-harness.ts';
+import type { Hostile, Seen } from './hostile-harness.ts';
 
 const FIXED = 'HTTP/1.1 200 Fine\r\nContent-Type: text/plain\r\nContent-Length: 12\r\nX-Last: end\r\n\r\nhello, world';
 const CHUNKED =

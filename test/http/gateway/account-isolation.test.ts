@@ -18,9 +18,9 @@ import {
   plain,
   upgrade,
   visitors,
-} from './doors.ts';
-import type { House } from './doors.ts';
-import { tricks } from './tricks.ts';
+} from './access-matrix.ts';
+import type { House } from './access-matrix.ts';
+import { tricks } from './bypass-attempts.ts';
 
 const withoutIds = (answer: string | null): string | undefined =>
   answer

@@ -1,6 +1,6 @@
 /** Outages and lies that are tried one by one, over the fixed story. */
 import type { Case } from './cases.ts';
-import { kindly, type EngineCall, type Fate, type Mishap } from './fate.ts';
+import { kindly, type EngineCall, type Fate, type Mishap } from './call-outcomes.ts';
 import type { Schedule } from './schedule.ts';
 import type { World } from './world.ts';
 

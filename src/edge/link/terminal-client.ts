@@ -8,7 +8,7 @@ import { closeCodes, TERMINAL_PROTOCOL, terminalServerMessage } from '../../cont
 import type { AttachedTerminal, TerminalHost, TerminalMessage } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeLine, type Line } from '../socket/socket-connection.ts';
-import { makeAsker } from './asker.ts';
+import { makeAsker } from './socket-client.ts';
 import { refusalIn } from './replies.ts';
 import { listAnswer } from './wire.ts';
 

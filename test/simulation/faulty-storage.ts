@@ -1,8 +1,8 @@
 /** The storage as one life of the server reaches it: slowly, and not always. What it asks for must follow from what it has written down. */
 import type { DiskId } from '../../src/domain/disk.ts';
 import { StorageFault, type Storage } from '../../src/storage/contract.ts';
-import type { StorageCall } from './fate.ts';
-import type { Life } from './life.ts';
+import type { StorageCall } from './call-outcomes.ts';
+import type { Life } from './server-run.ts';
 import { nameOf } from './storage.ts';
 
 export function watchedStorage(life: Life): Storage {

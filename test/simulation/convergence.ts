@@ -7,7 +7,7 @@ import { ownedBy } from '../../src/engines/simulated/answers.ts';
 import { fileOf } from '../../src/engines/simulated/container.ts';
 import { openRequests } from './client.ts';
 import { wrongAtRest, type Kept } from './invariants.ts';
-import { ownImages } from './other-requests.ts';
+import { ownImages } from './instance-requests.ts';
 import { ids, region } from './template.ts';
 import type { World } from './world.ts';
 

@@ -1,7 +1,7 @@
 import type { Caller } from '../../src/control/index.ts';
 import type { Action } from '../../src/domain/instance-states.ts';
 import { ask, type Request } from './client.ts';
-import { befall } from './befalls.ts';
+import { befall } from './host-events.ts';
 import { act, createSshKey, createVolume, drawLaunch, drawRequest, launch, type LaunchChoice } from './requests.ts';
 import { copyVolume, createSnapshot, deleteSnapshot, deleteVolume, expandVolume } from './storage-requests.ts';
 import { callers } from './template.ts';

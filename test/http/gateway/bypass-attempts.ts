@@ -3,9 +3,9 @@
  * some from a place where anybody may be (`OWN`), and lean on one of the many readers of a request reading it otherwise than the gateway.
  */
 import { jwtOf } from './harness.ts';
-import { A, DOMAIN, HANDSHAKE, OWN, OWNER_SHOWS, plain, upgrade } from './doors.ts';
-import type { Door } from './doors.ts';
-import { hosts, spellings } from './spellings.ts';
+import { A, DOMAIN, HANDSHAKE, OWN, OWNER_SHOWS, plain, upgrade } from './access-matrix.ts';
+import type { Door } from './access-matrix.ts';
+import { hosts, spellings } from './path-spellings.ts';
 
 export interface Trick {
   name: string;

@@ -1,8 +1,8 @@
 /** Hosts, upgrades and addresses: whatever is asked, the gateway connects to the instance of the path or host, and to nothing else. */
 import { expect } from 'vitest';
 import { ALICE, API_ORIGIN, jwtOf } from './harness.ts';
-import { A, answerOf, finalOf, isWhole, OK, PATH, request } from './hostile.ts';
-import type { Hostile, Seen } from './hostile.ts';
+import { A, answerOf, finalOf, isWhole, OK, PATH, request } from './hostile-harness.ts';
+import type { Hostile, Seen } from './hostile-harness.ts';
 
 /** Addresses that an instance could wish the gateway to ask. */
 const internal: readonly string[] = [

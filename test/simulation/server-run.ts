@@ -12,8 +12,8 @@ import { migrations } from '../../src/store/migrations/all.ts';
 import type { Scheduler } from '../../src/store/db/group-commit.ts';
 import { openSqlite } from '../../src/store/db/sqlite.ts';
 import type { Store } from '../../src/store/store.ts';
-import { watchedEngine } from './watched-engine.ts';
-import { watchedStorage } from './watched-storage.ts';
+import { watchedEngine } from './faulty-engine.ts';
+import { watchedStorage } from './faulty-storage.ts';
 import { ids, nodePortRange, poolGB } from './template.ts';
 import type { World } from './world.ts';
 

@@ -2,12 +2,12 @@
 import type { ClientHttp2Session, OutgoingHttpHeaders } from 'node:http2';
 import { describe, expect, test } from 'vitest';
 import { atLevel, sampled } from '../../fixtures/level.ts';
-import { A, closedTo, DOMAIN, doors, house, NEVER, nowhere, OWN, visitors } from './doors.ts';
-import type { Door, Visitor } from './doors.ts';
+import { A, closedTo, DOMAIN, doors, house, NEVER, nowhere, OWN, visitors } from './access-matrix.ts';
+import type { Door, Visitor } from './access-matrix.ts';
 import { ALICE, jwtOf } from './harness.ts';
 import { connected, heard, tls } from './http2-client.ts';
 import type { Told } from './http2-client.ts';
-import { hosts, spellings } from './spellings.ts';
+import { hosts, spellings } from './path-spellings.ts';
 
 const asOwner: OutgoingHttpHeaders = { authorization: `Bearer ${jwtOf(ALICE)}` };
 
