@@ -60,7 +60,7 @@ async function behindGateway(): Promise<{
   return { harness, at: (port, id) => `https://${port}-${id}.gpu.test:${harness.port}`, reached };
 }
 
-test('a page has its storage, its service worker and its paths, by a link of the API', async () => {
+test('a page opened by an API link has its own storage, service worker and paths', async () => {
   const { at } = await behindGateway();
   const page = await context.newPage();
   await page.goto(`${at(81, MINE)}/.berth/open?key=key`);
@@ -75,7 +75,7 @@ test('a page has its storage, its service worker and its paths, by a link of the
   expect(told).toEqual({ origin: at(81, MINE), kept: 'yes', deep: 200 });
 });
 
-test('a page of somebody else neither reads nor plants the session, nor gets anything of the visitor’s from a neighbour', async () => {
+test('a foreign page neither reads nor sets the session cookie, nor reads the visitor’s other ports', async () => {
   const { at, reached } = await behindGateway();
   const page = await context.newPage();
   await page.goto(`${at(81, MINE)}/.berth/open?key=key`);

@@ -47,7 +47,7 @@ const nodePortOf = (one: InstanceObject, port: number): number =>
 
 const perHour = { chargeMode: 'perHour', duration: 1 } as const;
 
-test('a notebook with a volume, ports and ssh lives through stop and start, and leaves nothing behind', async () => {
+test('a notebook with a volume, ports and ssh survives stop and start, and terminate removes everything', async () => {
   const { imageId, region, instanceTypeId } = first;
   await client.createSshKey({ name: 'e2e', publicKey: key.publicKey });
   const { volume } = await client.createVolume({ name: 'e2e', sizeGB: 1, region, volumeType: 'filesystem' });
@@ -195,7 +195,7 @@ nohup python3 /root/echo.py > /dev/null 2>&1 &`,
   expect((await client.listVolumes({ pager })).volumeList).toEqual([]);
 }, 300_000);
 
-test('a browser comes in by the link of the API, runs a cell in JupyterLab, and the link is good once', async () => {
+test('a browser opens JupyterLab by an API link and runs a cell; the link works once', async () => {
   const { instanceId } = await launchFirst(client, { name: 'browser' });
   const { url } = await client.open({ instanceId });
 

@@ -40,7 +40,7 @@ async function app(): Promise<{ harness: Harness; inward: string[] }> {
   return { harness, inward };
 }
 
-test('on the port’s host the whole app works, until the link is revoked; nothing in there is told the token', async () => {
+test('on the port’s host the whole app works until the link is revoked; the app never sees the token', async () => {
   const { harness, inward } = await app();
   const context = await browser.newContext();
   const page = await context.newPage();
@@ -61,7 +61,7 @@ test('on the port’s host the whole app works, until the link is revoked; nothi
   await context.close();
 });
 
-test('on a path the page and its links come in, in a sandbox; what it loads itself is asked for without the cookie', async () => {
+test('on a path the page and its links load in a sandbox; subresources are requested without the cookie', async () => {
   const { harness, inward } = await app();
   const context = await browser.newContext();
   const page = await context.newPage();

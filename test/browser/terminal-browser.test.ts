@@ -18,7 +18,7 @@ const IN_PAGE = `async ({ url, line }) => new Promise((resolve) => {
   socket.onclose = ({ code }) => resolve({ code });
 })`;
 
-test('a page of the API’s origin has a terminal by its cookie; a page of another port of the same host has none', async () => {
+test('opens a terminal by cookie from the API’s origin, and refuses another port of the same host', async () => {
   const { admin, api } = await execRoom();
   const instanceId = await admin.launch();
   const foreign = createServer((_request, response) => response.end('<p>elsewhere</p>'));

@@ -212,28 +212,31 @@ const nothing = {
   opener: 'SecurityError,SecurityError',
 };
 
-describe('a page of somebody else', () => {
-  test.each(Object.keys(places))('%s neither has nor plants the login, nor acts by it', async (name) => {
-    const place = places[name]?.();
-    if (!place) throw new Error(name);
-    const context = await browser.newContext();
-    const { mine, told, answered } = await attacked({ ...place, theirs: `${place.theirs}?plant=planted` }, context);
-    expect(told).toMatchObject({
-      ...nothing,
-      cookiesBefore: place.cookies === 'none' ? 'SecurityError' : expect.not.stringMatching(/eyJ/),
-      worker: place.worker === 'refused' ? 'refused' : place.theirs,
-    });
-    expect(answered.length).toBeGreaterThanOrEqual(5);
-    expect(answered.filter((one) => !/ 4\d\d$/.test(one))).toEqual([]);
-    expect((await admin.listApiKeys({})).keys).toEqual([]);
-    // The visitor is who they were, and nothing of their login came to the instance.
-    expect(await whoAmI(mine)).toBe('admin');
-    expect(await cookiesSeen()).not.toContain(await tokenAt(context, place.api));
-    await context.close();
-  });
+describe('a foreign page', () => {
+  test.each(Object.keys(places))(
+    '%s neither reads nor sets the login cookie, nor acts with the login',
+    async (name) => {
+      const place = places[name]?.();
+      if (!place) throw new Error(name);
+      const context = await browser.newContext();
+      const { mine, told, answered } = await attacked({ ...place, theirs: `${place.theirs}?plant=planted` }, context);
+      expect(told).toMatchObject({
+        ...nothing,
+        cookiesBefore: place.cookies === 'none' ? 'SecurityError' : expect.not.stringMatching(/eyJ/),
+        worker: place.worker === 'refused' ? 'refused' : place.theirs,
+      });
+      expect(answered.length).toBeGreaterThanOrEqual(5);
+      expect(answered.filter((one) => !/ 4\d\d$/.test(one))).toEqual([]);
+      expect((await admin.listApiKeys({})).keys).toEqual([]);
+      // The visitor is who they were, and nothing of their login came to the instance.
+      expect(await whoAmI(mine)).toBe('admin');
+      expect(await cookiesSeen()).not.toContain(await tokenAt(context, place.api));
+      await context.close();
+    },
+  );
 
   // docs/security.md says so, and what to do about it.
-  test('on a node port of the API’s own host is sent the login and can replace it, but has no script read it and no browser act by it', async () => {
+  test('on a node port of the API’s own host receives and can replace the cookie, but no script reads it and no request acts with it', async () => {
     const api = server.apiUrl.replace('127.0.0.1', 'one.test');
     const context = await browser.newContext();
     const theirs = `http://one.test:${nodePort.nodePort}/`;

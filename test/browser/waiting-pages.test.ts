@@ -29,7 +29,7 @@ const lookingAgain = (page: Page): Promise<number> =>
   page.locator('meta[http-equiv="refresh"], script, iframe').count();
 const textOf = (page: Page): Promise<string> => page.locator('body').innerText();
 
-test('nothing listens: it says on which address to listen, and shows the program once that does', async () => {
+test('without a listener the page names the address to listen on, and shows the program once it listens', async () => {
   const { instance, page } = await visiting({});
   expect(await lookingAgain(page)).toBe(1);
   const text = await textOf(page);
@@ -43,7 +43,7 @@ test('nothing listens: it says on which address to listen, and shows the program
   await page.getByText('it works').waitFor({ timeout: 15_000 });
 });
 
-test('it starts: the page goes on to the program when it runs', async () => {
+test('during a start the page waits and opens the program once it runs', async () => {
   const { instance, page } = await visiting({ running: false, status: 'PullingImage' });
   expect(await textOf(page)).toContain('The instance is PullingImage.');
   const inside = await serve((_req, res) => void res.setHeader('content-type', 'text/html').end('<h1>it works</h1>'));
@@ -56,7 +56,7 @@ for (const [status, title] of [
   ['Stopped', 'The instance does not run'],
   ['StartingFailed', 'The instance could not be started'],
 ] as const)
-  test(`it is ${status}: the page says who can do what, has a way to the console, and asks no more`, async () => {
+  test(`at ${status} the page names the next step, links the console and stops polling`, async () => {
     const { harness, page, answer } = await visiting({ running: false, status });
     expect(await page.title()).toBe(`${title} · Berth`);
     expect(await textOf(page)).toMatch(/owner/);

@@ -1,4 +1,7 @@
-/** A database that forgot an instance: its container is found on the engine, adopted, and is an instance as any other again. */
+/**
+ * Adopts a container whose instance a restored database does not know; afterwards it is an instance
+ * as any other.
+ */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { containerName } from '../../../src/engines/labels.ts';
 import { instanceId } from '../../../src/domain/ids.ts';
@@ -18,7 +21,7 @@ afterAll(async () => {
   await inside?.stop();
 });
 
-/** As a backup from before its launch would have it. */
+/** Deletes the rows, as a backup from before the launch would have. */
 async function forget(id: string): Promise<void> {
   const { store } = inside.server;
   await until(
@@ -36,7 +39,7 @@ async function forget(id: string): Promise<void> {
   });
 }
 
-test('it keeps its container, root disk, node ports and notebook secret, and can be stopped, started and terminated', async () => {
+test('an adopted instance keeps container, root disk, node ports and notebook secret, and can be stopped, started and terminated', async () => {
   const { client, server } = inside;
   const id = await inside.launch({ imageId: await inside.offerTiny(), nodePorts: [8000] });
   await inside.sees(id, { status: 'Running' });

@@ -1,4 +1,4 @@
-/** Root disks that outlive their containers, on a real engine: archived and started again, saved and launched anew, here and by way of a registry. */
+/** Archive, start and save of root disks on a real engine, stored locally and in a registry. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { credentials, startDebianRegistries, type DebianRegistries } from '../engines/debian-registry.ts';
 import { hasContainer, namesUnder, shell } from './container-shell.ts';
@@ -38,7 +38,7 @@ async function startAgain(inside: ServerInside, id: string): Promise<void> {
   expect(await sshPortOf(inside, id)).toBeGreaterThan(0);
 }
 
-describe('in the store of the engine', () => {
+describe('in the engine’s image store', () => {
   let inside: ServerInside;
   let imageId: string;
   beforeAll(async () => {
@@ -47,7 +47,7 @@ describe('in the store of the engine', () => {
   });
   afterAll(() => inside?.stop());
 
-  test('files of the root disk survive an archive and a start, and the next archive takes the place of the first', async () => {
+  test('files of the root disk survive archive and start, and the next archive replaces the first', async () => {
     const id = await launchWithFiles(inside, imageId);
     const before = (await inside.counted()).used;
     const first = await archive(inside, id);
@@ -57,7 +57,7 @@ describe('in the store of the engine', () => {
 
     await startAgain(inside, id);
     expect(await shell(id, 'cat /root/kept /opt-kept /root/dataDisk/kept')).toBe('root\nother\ndata\n');
-    // It is no new instance: its init script is not run again.
+    // Not a first start: the init script is not run again.
     expect(await shell(id, 'cat /root/begun; hostname')).toBe(`begun\n${id}-0\n`);
     await shell(id, 'echo later >/root/kept');
     const second = await archive(inside, id);
@@ -69,14 +69,14 @@ describe('in the store of the engine', () => {
     expect(await namesUnder(`berth.local/archive/${id}`)).toEqual([]);
   });
 
-  test('an Archived one is terminated with its image and its disks', async () => {
+  test('terminates an Archived instance with its image and disks', async () => {
     const id = await launchWithFiles(inside, imageId);
     await archive(inside, id);
     await inside.removeAll(id);
     expect(await namesUnder(`berth.local/archive/${id}`)).toEqual([]);
   });
 
-  test('a running instance is saved as an image, which begins anew with its files', async () => {
+  test('saves a running instance as an image, whose launch is a first start with its files', async () => {
     const { client } = inside;
     const id = await launchWithFiles(inside, imageId);
     const saved = await client.saveImage({ instanceId: id, name: 'mine' });
@@ -87,7 +87,7 @@ describe('in the store of the engine', () => {
 
     const second = await inside.launch({ imageId: saved.imageId, initScript: 'echo begun >>/root/begun\n' });
     await inside.sees(second, { status: 'Running' });
-    // Files of the root disk, and no others; and a first start of its own.
+    // The image holds the files of the root disk only, and its first start is a first start.
     await until(
       () => shell(second, 'cat /root/begun'),
       (text) => text === 'begun\nbegun\n',
@@ -109,7 +109,7 @@ describe('in the store of the engine', () => {
   });
 });
 
-describe('in a registry of the operator’s', () => {
+describe('in the operator’s registry', () => {
   let registries: DebianRegistries;
   let inside: ServerInside;
   let imageId: string;
@@ -143,7 +143,7 @@ describe('in a registry of the operator’s', () => {
     return tags ?? [];
   };
 
-  test('files of the root disk survive an archive and a start; between them nothing of it lies on the host', async () => {
+  test('files of the root disk survive archive and start; in between nothing is on the host', async () => {
     const id = await launchWithFiles(inside, imageId);
     const ref = await archive(inside, id);
     expect(ref.startsWith(`${prefix}/archive/${id}:`)).toBe(true);
@@ -155,7 +155,7 @@ describe('in a registry of the operator’s', () => {
     expect(await namesUnder(`${prefix}/`)).toEqual([]);
   });
 
-  test('a saved image is pushed there and launched from there', async () => {
+  test('pushes a saved image to the registry and launches from it', async () => {
     const { client } = inside;
     const id = await launchWithFiles(inside, imageId);
     const saved = await client.saveImage({ instanceId: id, name: 'mine' });

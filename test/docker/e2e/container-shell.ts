@@ -5,7 +5,7 @@ import { instanceId } from '../../../src/domain/ids.ts';
 import { containerName } from '../../../src/engines/labels.ts';
 import { docker } from '../../fixtures/server-process.ts';
 
-/** What a shell in it prints; throws what it complains of. */
+/** Runs a shell command and returns stdout; throws stderr. */
 export async function shell(id: string, command: string): Promise<string> {
   const container = docker.getContainer(containerName(instanceId(id)));
   const exec = await container.exec({ Cmd: ['sh', '-c', command], AttachStdout: true, AttachStderr: true });
@@ -31,7 +31,7 @@ export const hasContainer = (id: string): Promise<boolean> =>
       () => false,
     );
 
-/** Names of the images of an instance that the engine has. */
+/** Image names on the engine with the prefix. */
 export async function namesUnder(prefix: string): Promise<string[]> {
   const all = await docker.listImages();
   return all.flatMap(({ RepoTags }) => (RepoTags ?? []).filter((tag) => tag.startsWith(prefix)));

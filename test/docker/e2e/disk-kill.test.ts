@@ -1,4 +1,7 @@
-/** `kill -9` of the server and of an instance in mid-write: everything is mounted again, and what was synced is there. Needs root. */
+/**
+ * `kill -9` of the server and of an instance during writes: disks are mounted again with all synced
+ * data. Needs root.
+ */
 import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -55,14 +58,14 @@ async function isRunning(id: string): Promise<void> {
   );
 }
 
-/** Files of random bytes, each named in `sums` with its checksum once it is synced; without end. */
+/** Writes files of random bytes without end; `sums` gets each name and checksum after its fsync. */
 const WRITER = `
 cd $1; i=0
 while :; do
   i=$((i+1)); head -c 300000 /dev/urandom | dd of=$2.$i conv=fsync && md5sum $2.$i | dd of=sums oflag=append conv=notrunc,fsync
 done`;
 
-test('what was synced is there after the server and the instance were killed in mid-write, each of several times', async () => {
+test('synced data survives repeated kills of server and instance during writes', async () => {
   const { instanceInfos } = await client.catalog();
   const place = instanceInfos[0]?.regionInfos[0];
   const region = place?.regionId ?? '';

@@ -1,4 +1,4 @@
-/** Disks in image files under real containers: what fills one, what grows it, and what is left of it. Needs root. */
+/** Disks in image files under real containers: full, expanded, and removed. Needs root. */
 import { execFile } from 'node:child_process';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -71,7 +71,6 @@ const gone = async (...volumes: string[]): Promise<void> => {
 const mountsHere = async (): Promise<string[]> =>
   [...(await mountPoints())].filter((point) => point.startsWith(inside.folder));
 
-/** Backing files of loop devices. */
 async function loopsHere(): Promise<string[]> {
   const { stdout } = await run('losetup', ['--list', '--noheadings', '--output', 'BACK-FILE']);
   return stdout.split('\n').filter((line) => line.startsWith(inside.folder));
@@ -81,7 +80,7 @@ const NO_ROOM = /No space left on device/;
 const fill = (id: string, folder: string): Promise<unknown> =>
   expect(shell(id, `cat /dev/zero >${folder}/full`)).rejects.toThrow(NO_ROOM);
 
-test('a volume that is full is so there and nowhere else, says so within seconds, and its instance starts again', async () => {
+test('a full volume fails only its own writes, reports it within seconds, and its instance starts again', async () => {
   const [full, other] = [await volume('full'), await volume('other')];
   const [one, two] = [await running(full, other), await running(full)];
   await shell(one, 'mkdir -p /root/v0/deep/inner && echo seen >/root/v0/from-one');
@@ -119,14 +118,14 @@ test('a volume that is full is so there and nowhere else, says so within seconds
   await gone(full, other);
 });
 
-/** Fills it, expands it by 1 GB while somebody writes more to it than it has room for, and answers how large it was. */
+/** Fills the disk, expands it by 1 GB under a writer, and returns its largest size. */
 async function growsUnderAWriter(
   id: string,
   folder: string,
   expand: (sizeGB: number) => Promise<unknown>,
 ): Promise<number> {
   const { sizeGB } = await diskOf(id, folder);
-  // All but a little of it is taken without a byte being written.
+  // fallocate takes the space without writing a byte.
   await shell(id, `fallocate -l ${Math.floor((sizeGB - 0.2) * GB)} ${folder}/taken`);
   const writing = shell(
     id,
@@ -146,7 +145,7 @@ async function growsUnderAWriter(
   return sizeGB;
 }
 
-test('a data disk that is full holds more once it is expanded, while somebody writes to it; its instance never stops', async () => {
+test('a full data disk is expanded under a writer, without a stop of its instance', async () => {
   const id = await running();
   const sizeGB = await growsUnderAWriter(id, '/root/dataDisk', (dataDiskGB) =>
     inside.client.expandDisk({ instanceId: id, dataDiskGB }),
@@ -158,7 +157,7 @@ test('a data disk that is full holds more once it is expanded, while somebody wr
   await inside.removeAll(id);
 });
 
-test('so does a volume, for all who mount it', async () => {
+test('expands a full volume for all instances that mount it', async () => {
   const grown = await volume('grown');
   const [one, two] = [await running(grown), await running(grown)];
   await growsUnderAWriter(one, '/root/v0', (sizeGB) => inside.client.expandVolume({ id: grown, sizeGB }));
@@ -167,7 +166,7 @@ test('so does a volume, for all who mount it', async () => {
   await gone(grown);
 });
 
-test('what rests is not mounted, what starts has its files again; common data can be read and not written', async () => {
+test('unmounts disks of stopped instances, mounts them again at start, and mounts common data read-only', async () => {
   const kept = await volume('kept');
   const { client } = inside;
   const { instanceId: id } = await client.launch({
@@ -197,7 +196,7 @@ test('what rests is not mounted, what starts has its files again; common data ca
   await gone(kept);
 });
 
-test('volumes that are deleted while a launch mounts them: one of the two wins, and nothing is left of any', async () => {
+test('deleting volumes during a launch that mounts them: one of the two wins, and nothing leaks', async () => {
   const launched: string[] = [];
   const left: string[] = [];
   for (let round = 0; round < 6; round++) {

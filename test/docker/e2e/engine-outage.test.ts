@@ -1,4 +1,7 @@
-/** The engine goes away in the middle of twenty launches, and later ends all its containers: everything that is wished runs, once. */
+/**
+ * The engine goes away during twenty launches, and later ends all containers: each instance runs
+ * again, in one container.
+ */
 import { DatabaseSync } from 'node:sqlite';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -29,7 +32,7 @@ let server: ServerProcess;
 let client: Client;
 beforeAll(async () => {
   engine = await startOwnEngine();
-  // Under the name of the default image: nothing is built, and what is tried here is not the software inside.
+  // Imports a tiny image under the default image's name, so that nothing is built.
   await engine.importTiny(recipeRef(await readRecipe(join(import.meta.dirname, '../../../images/notebook'))));
   server = await startServerProcess({ nodePorts: '31300-31399', settings: { DOCKER_HOST: engine.dockerHost } });
   ({ client } = await login(server));
@@ -59,13 +62,13 @@ const states = async () =>
     diagnosisMessage: now.diagnosisMessage,
   }));
 
-/** Those that do not run as they should. */
+/** Instances that are not yet as requested. */
 const unsettled = async () =>
   (await states()).filter(({ status, diagnosisReason }) => status !== 'Running' || diagnosisReason !== '');
 
 const isEmpty = (all: unknown[]): boolean => all.length === 0;
 
-/** Each container of the installation, with the instance that it is of. */
+/** All containers of the installation, with their instances. */
 async function containers(): Promise<{ of: string; container: string; state: string }[]> {
   const filters = { label: [`${labels.installation}=${installationOf(server.folder)}`, `${labels.kind}=instance`] };
   const found = await engine.docker.listContainers({ all: true, filters });
@@ -77,11 +80,14 @@ async function containers(): Promise<{ of: string; container: string; state: str
 const restarted = async () => ({ unsettled: await unsettled(), containers: await containers() });
 type Restarted = Awaited<ReturnType<typeof restarted>>;
 
-/** Docker can leave ports counted as given when it ends (`portTakenText`): their instances wait, and say what the operator has to do. */
+/**
+ * Docker can lose count of free ports when it ends (`portTakenText`): those instances wait and name
+ * the operator's fix.
+ */
 const areAllLostCountOf = (now: Restarted): boolean =>
   now.unsettled.length > 0 && now.unsettled.every(({ diagnosisMessage: said }) => /its restart frees it/.test(said));
 
-test(`an engine that is away for ${OUTAGE_MS / 1000} s during ${LAUNCHES} launches fails none, and one that ends all containers gets them all back`, async () => {
+test(`an outage of ${OUTAGE_MS / 1000} s during ${LAUNCHES} launches fails none, and containers ended by the engine are started again`, async () => {
   await until(
     async () => {
       shrinkTypes();
@@ -112,7 +118,7 @@ test(`an engine that is away for ${OUTAGE_MS / 1000} s during ${LAUNCHES} launch
   );
   for (const id of ids) expect(statusesOf(server.folder, id).filter((status) => status.includes('Failed'))).toEqual([]);
 
-  // The very same ones, started again.
+  // The same containers, started again.
   const same = JSON.stringify({ unsettled: [], containers: settled });
   const isSame = (now: Restarted): boolean => JSON.stringify(now) === same;
   for (let restarts = 1; ; restarts += 1) {

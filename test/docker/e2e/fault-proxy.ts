@@ -1,24 +1,30 @@
-/** A line between a program and what it needs (an engine, a registry), that a test can take away, hold, slow down or cut. */
+/**
+ * A TCP proxy between a program and its engine or registry, which a test can take down, hold, slow
+ * down or cut.
+ */
 import { once } from 'node:events';
 import net, { type AddressInfo, type ListenOptions, type Socket, type TcpNetConnectOpts } from 'node:net';
 
-/** Of what comes back: all at once, slowly, or so many bytes of each connection and then no more of it, or the end of it. */
+/**
+ * Bytes from the server: all at once, slowly, or `afterBytes` per connection and then silence
+ * (`held`) or an end (`cut`).
+ */
 export type Flow = { kind: 'through' } | { kind: 'slow' } | { kind: 'held' | 'cut'; afterBytes: number };
 
-/** Slow is one piece, of 64 KiB at most, in this time. */
+/** Interval of slow pieces, each of 64 KiB at most. */
 const PIECE_EVERY_MS = 40;
 
 export interface Wire {
   /** Port it listens on; 0 on a path. */
   port: number;
-  /** Connections that are open. */
+  /** Number of open connections. */
   open(): number;
-  /** Bytes that came back, over all connections. */
+  /** Bytes from the server over all connections. */
   carried(): number;
   flow(next: Flow): void;
-  /** Where new connections lead from now on. */
+  /** Sets the target of new connections. */
   leadTo(next: End): void;
-  /** Nobody listens any more, and who was connected is cut off. */
+  /** Stops listening and cuts all connections. */
   down(): Promise<void>;
   up(): Promise<void>;
 }

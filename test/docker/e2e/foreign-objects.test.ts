@@ -1,4 +1,7 @@
-/** What bears no label of this installation is never touched, whatever Berth sweeps, stops and deletes beside it. */
+/**
+ * Containers, networks and volumes without a label of this installation are never touched by
+ * sweeps, stops and deletes.
+ */
 import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -45,7 +48,7 @@ async function network(name: string, subnet: string, Labels: Record<string, stri
   networks.push((await docker.createNetwork({ Name: name, Labels, IPAM })).id);
 }
 
-/** All there is of them, in every detail that a stop, a start, or making them anew would change. */
+/** Every detail that a stop, a start or a recreation would change. */
 async function picture(): Promise<unknown> {
   const there = containers.map(async (id) => {
     const { Id, Name, State, Config } = await docker.getContainer(id).inspect();
@@ -102,7 +105,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-test('neighbours are all there afterwards, unchanged and still running, while strays of ours are found and deleted beside them', async () => {
+test('foreign containers, networks and volumes stay unchanged and running, while orphans of this installation are deleted', async () => {
   const before = await picture();
   const { engine, nodePortAddress } = inside.server.drivers.drivers;
   const installation = installationOf(inside.folder);

@@ -1,4 +1,6 @@
-/** An engine whose disk is full, tried on one of the test's own, on a small disk: DiskFull, and it goes on when there is room again. */
+/**
+ * An engine of the test's own on a small, full disk: DiskFull, then recovery once space is free.
+ */
 import { execFile } from 'node:child_process';
 import { mkdtemp, open, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -23,7 +25,7 @@ beforeAll(async () => {
   disk = await mkdtemp(join(tmpdir(), 'berth-disk-'));
   await run('mount', ['-t', 'tmpfs', '-o', `size=${DISK_MB}m`, 'tmpfs', disk]);
   engine = await startOwnEngine({ under: disk });
-  // Under the name of the default image: nothing is built, and what is tried here is not the software inside.
+  // Imports a tiny image under the default image's name, so that nothing is built.
   await engine.importTiny(recipeRef(await readRecipe(join(import.meta.dirname, '../../../images/notebook'))));
   registry = await makeRegistry();
   inside = await startInside({
@@ -59,9 +61,9 @@ async function fill(): Promise<void> {
   }
 }
 
-test('no room for a container: DiskFull, then given up; a start goes through when there is room', async () => {
+test('no space for a container: DiskFull, then permanent failure; a start succeeds once there is space', async () => {
   await fill();
-  // What Berth collects its tools in may be under way, and its room comes free; no further one can be made.
+  // Berth's container for collecting tools may exist and will free its space; no other can be made.
   await expect.poll(() => engine.docker.listContainers({ all: true }), { timeout: 20_000 }).toEqual([]);
   await fill();
   const id = await inside.launch({});
@@ -74,7 +76,7 @@ test('no room for a container: DiskFull, then given up; a start goes through whe
   await inside.removeAll(id);
 });
 
-test('no room for an image: DiskFull while it is tried again, and when it is given up', async () => {
+test('no space for an image: DiskFull during retries and at the permanent failure', async () => {
   await fill();
   const id = await inside.launch({ imageId: await inside.offer(registry.imageRef) });
   const { instanceRuntimeInfo: now } = await inside.sees(id, { diagnosisReason: 'DiskFull' });

@@ -1,4 +1,7 @@
-/** The gateway as a process of its own, on real parts: what is open stays open while the API dies and comes again, and more can be opened. */
+/**
+ * The gateway as a process of its own: open connections survive a kill of the API, and new ones are
+ * accepted meanwhile.
+ */
 import { once } from 'node:events';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import WebSocket from 'ws';
@@ -36,7 +39,7 @@ async function launched(): Promise<{ instanceId: string; notebookUrl: string; po
   return { instanceId, notebookUrl, portUrl: `${server.gatewayUrl}/forward/${instanceId}/8000/file` };
 }
 
-/** A kernel that counts, ten lines a second; what came of it so far. */
+/** A kernel that prints ten numbered lines a second; returns the output so far. */
 async function counting(notebookUrl: string): Promise<{ printed: () => string; socket: WebSocket }> {
   const made = await fetch(`${notebookUrl}api/kernels`, { method: 'POST', headers, body: '{"name":"python3"}' });
   const { id }: { id: string } = JSON.parse(await made.text());
@@ -52,7 +55,7 @@ async function counting(notebookUrl: string): Promise<{ printed: () => string; s
   return { printed: () => printed, socket };
 }
 
-test('a kernel goes on printing while the API is killed and comes again; known people and open ports come in meanwhile', async () => {
+test('a kernel keeps printing while the API is down; cached logins and public ports connect meanwhile', async () => {
   const { instanceId, notebookUrl, portUrl } = await launched();
   const { printed, socket } = await counting(notebookUrl);
   let closed = false;
@@ -78,7 +81,7 @@ test('a kernel goes on printing while the API is killed and comes again; known p
   expect(closed).toBe(false);
   expect((await fetch(`${notebookUrl}api/status`, { headers: { 'x-api-key': 'berth_unknown' } })).status).toBe(401);
 
-  // What changes at the API that is back is heard: the way in ends with the instance.
+  // The gateway follows changes of the restarted API: access ends with the instance.
   await client.terminate({ instanceId });
   await until(async () => closed, Boolean);
   expect((await fetch(portUrl)).status).toBe(401);

@@ -1,4 +1,7 @@
-/** Idleness on real parts: a Jupyter kernel, an ssh session, and a container engine that tells of CPU and connections. */
+/**
+ * Idle detection on real parts: a Jupyter kernel, an ssh session, CPU and connections read from the
+ * engine.
+ */
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -35,7 +38,7 @@ afterAll(async () => {
   await inside?.stop();
 });
 
-/** Waits until activity says so, whatever it says before. */
+/** Waits until the activity route reports the state with the reason. */
 const says = (instanceId: string, state: string, because: RegExp) =>
   until(
     () => inside.client.activity({ instanceId }),
@@ -43,7 +46,7 @@ const says = (instanceId: string, state: string, because: RegExp) =>
     30_000,
   );
 
-/** It goes on being looked at for longer than idleness takes. */
+/** Checks the state for longer than the idle limit. */
 async function outlastsIdleness(instanceId: string): Promise<void> {
   const from = (await inside.client.activity({ instanceId })).lookedAtUnixMs ?? 0;
   await until(
@@ -54,8 +57,9 @@ async function outlastsIdleness(instanceId: string): Promise<void> {
 }
 
 /**
- * To whoever connects, Jupyter shows the kernel by a question of its own. An answer of that which comes after code has begun to run makes
- * the kernel look idle to Jupyter itself until the code ends.
+ * JupyterLab sends a kernel request of its own on connect. An answer to it that arrives after code
+ * has begun to run makes the
+ * kernel look idle to Jupyter until the code ends.
  */
 async function atRest(kernelUrl: string): Promise<void> {
   let before = '';
@@ -72,7 +76,7 @@ async function atRest(kernelUrl: string): Promise<void> {
   );
 }
 
-/** Opens a notebook and runs code in its kernel, and does not wait for its end. */
+/** Opens a notebook and starts code in its kernel, without waiting for its end. */
 async function runInNotebook(notebookUrl: string, path: string, code: string): Promise<void> {
   const body = JSON.stringify({ path, name: '', type: 'notebook', kernel: { name: 'python3' } });
   const made = await fetch(`${notebookUrl}api/sessions`, { method: 'POST', headers, body });
@@ -93,10 +97,10 @@ async function runInNotebook(notebookUrl: string, path: string, code: string): P
   socket.close();
 }
 
-test('a busy kernel keeps an instance, and so does an open ssh session; after them it is warned and stopped', async () => {
+test('a busy kernel and an open ssh session keep an instance up; afterwards it is warned and stopped', async () => {
   const { client } = inside;
   const instanceId = await inside.launch({});
-  // What is to be tried is set up first.
+  // Keeps the instance up during the set-up.
   await client.keepAlive({ instanceId, minutes: 30 });
   const running = await inside.sees(instanceId, { status: 'Running' }, 60_000);
   const notebookUrl = `${inside.server.gatewayUrl}${running.instanceRuntimeInfo.subUrl}`;

@@ -1,4 +1,7 @@
-/** A whole Berth inside the test's process, on the container engine of this machine: with limits, a clock and an engine of the test's choice. */
+/**
+ * A whole Berth in the test's process, on this machine's container engine, with limits, clock and
+ * engine of the test's choice.
+ */
 import { removeDataFolder } from '../../../scripts/lib/remove-data-folder.mjs';
 import { randomUUID } from 'node:crypto';
 import { access, mkdtemp } from 'node:fs/promises';
@@ -30,40 +33,44 @@ import {
   type Client,
 } from '../../fixtures/server-process.ts';
 
-/** What a launch of the test's says other than usual. */
+/** Fields in which a launch differs from the default. */
 export type Wish = Partial<Pick<LaunchRequest, 'imageId' | 'remoteStorages' | 'nodePorts'>> & { initScript?: string };
 
 export interface ServerInside {
   server: Server;
   client: Client;
   folder: string;
-  /** Puts an image in the catalog; answers its id. */
+  /** Adds an image to the catalog and returns its id. */
   offer(ref: string): Promise<string>;
-  /** Makes a tiny one of the engine of this machine's, with these files in it, and offers it; answers its id. */
+  /**
+   * Makes a tiny image with the files on this machine's engine, adds it to the catalog and returns
+   * its id.
+   */
   offerTiny(files?: Readonly<Record<string, ImageFile>>): Promise<string>;
   launch(wish: Wish): Promise<string>;
-  /** Waits until its owner sees it so. */
+  /** Waits until the owner's view shows the state. */
   sees(
     id: string,
     wanted: Partial<InstanceObject['instanceRuntimeInfo']>,
     deadlineMs?: number,
   ): Promise<InstanceObject>;
   /**
-   * Waits until it is given up for this reason, and sees that it says what happened and what to do, that it holds no place any more, and
-   * that it can be left. Answers what it says happened.
+   * Waits until the instance failed permanently for the reason, and checks that it explains itself,
+   * holds no capacity and can be
+   * terminated. Returns its message.
    */
   givenUp(id: string, wanted: { status: InstanceStatus; reason: Diagnosis; hadRun?: boolean }): Promise<string>;
-  /** As it is kept. */
+  /** The stored row. */
   row(id: string): Promise<Instance & { holdsCapacity: boolean }>;
-  /** Each `status/phase/diagnosis` that its events tell, in order. */
+  /** Each `status/phase/diagnosis` of its events, in order. */
   story(id: string): Promise<string[]>;
-  /** Terminates it and waits until nothing of it is left anywhere. */
+  /** Terminates them and waits until nothing is left on the engine, in storage or in the store. */
   removeAll(...ids: string[]): Promise<void>;
   counted(): Promise<RegionWithUsage>;
   stop(): Promise<void>;
 }
 
-/** Beats ten times as often, and takes ten times as long to be as old: what is looked at every half minute is so every three seconds. */
+/** Timers fire ten times as often, and ages grow ten times as fast: a 30 s check runs every 3 s. */
 export const hastened: Time = {
   ...realTime,
   elapsed: () => realTime.elapsed() * 10,
@@ -82,13 +89,13 @@ export async function startInside({
   nodePorts: string;
   limits: Partial<Limits>;
   time?: Time;
-  /** As `DOCKER_HOST` says it. */
+  /** In the form of `DOCKER_HOST`. */
   engineAt?: string | undefined;
   /** The same engine, past Berth. */
   engine?: Docker;
-  /** New instances stop after as long without use, looked at by these limits. */
+  /** Idle policy of new instances, and the limits of idle detection. */
   idle?: { afterMs: number; limits: Partial<IdleLimits> } | null;
-  /** More of the operator's, as the environment has them. */
+  /** Further `BERTH_*` settings. */
   settings?: Readonly<Record<string, string>>;
 }): Promise<ServerInside> {
   const folder = await mkdtemp(join(tmpdir(), 'berth-inside-'));
@@ -122,7 +129,7 @@ export async function startInside({
   const offer = async (ref: string): Promise<string> => {
     const image = { key: ref, name: ref, ref, tags: [], architecture: thisMachine().architecture };
     const id = await offerImage(store, image, { nowMs: Date.now(), uuid: randomUUID });
-    // What is on offer is read once a second.
+    // The catalog is read once a second.
     await until(
       () => client.listImages({ pager: { currentPage: 1, pageSize: 500 } }),
       ({ images }) => images.some(({ imageId }) => imageId === id),
@@ -198,7 +205,7 @@ export async function startInside({
       const { holdsCapacity, desired, operation } = await row(id);
       expect({ holdsCapacity, desired }).toEqual({ holdsCapacity: false, desired: 'stopped' });
       const { diagnosisMessage: message } = now;
-      // One that had come to run by then was a success, and what became of it later is none of that operation's.
+      // An instance that was Running by then succeeded; a later failure is not this operation's.
       const failed = { state: 'Failed', error: { reason, message, whatToDo: diagnoses[reason] } };
       expect(operation).toMatchObject(hadRun ? { state: 'Succeeded', error: null } : failed);
       return message;

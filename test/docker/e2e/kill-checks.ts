@@ -1,4 +1,7 @@
-/** What `kill.test.ts` holds the server to: desired states, containers, images and volumes agree exactly once it has settled. */
+/**
+ * What `kill.test.ts` holds the server to: desired states, containers, images and volumes agree
+ * exactly once it has settled.
+ */
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
@@ -27,9 +30,13 @@ const isAsDesired: Readonly<Record<Desired, (one: InstanceObject) => boolean>> =
   released: (one) => statusOf(one) === 'Released' && one.instanceRuntimeInfo.phase === 'Cleaned',
 };
 
-/** Every launch that was acknowledged is listed once, nothing else is listed, and each instance is in its desired state. */
+/**
+ * Every launch that was acknowledged is listed once, nothing else is listed, and each instance is
+ * in its desired state.
+ */
 export async function settledList(account: Account): Promise<InstanceObject[]> {
-  // A launch whose answer nobody got shows up in the list: from then on it is an instance as any other.
+  // A launch whose answer nobody got shows up in the list: from then on it is an instance as any
+  // other.
   for (const one of await listOf(account)) {
     const { name } = one.instanceSpecInfo;
     if (account.unsure.delete(name)) {

@@ -1,6 +1,7 @@
 /**
- * A mixed load for `kill.test.ts`: two accounts, several calls at a time, every action there is. A call without an answer is sent again
- * with the same key, or now and then given up: then either state may come of it.
+ * A mixed load for `kill.test.ts`: two accounts, several calls at a time, every action there is. A
+ * call without an answer is sent again with the same key, or now and then given up: then either
+ * state may come of it.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -17,7 +18,10 @@ const MOST_ANSWERS = 4;
 const LONGEST_MOMENT_MS = 300;
 const LONGEST_START_MS = 700;
 const LONGEST_PAUSE_MS = 100;
-/** How often an action is called before the one before came to rest, each time the instance is looked at. */
+/**
+ * How often an action is called before the one before came to rest, each time the instance is
+ * looked at.
+ */
 const HASTE = 0.04;
 const GIVES_UP = 0.15;
 const LOSES_ANSWER = 0.25;
@@ -45,7 +49,10 @@ export interface Account {
   unsure: Set<string>;
   /** Ids of launches that were acknowledged, or found in the list, by name. */
   sure: Map<string, string>;
-  /** Instances ever asked to archive: a save that is cut short leaves an image that only the sweep finds. */
+  /**
+   * Instances ever asked to archive: a save that is cut short leaves an image that only the sweep
+   * finds.
+   */
   archivedOnce: Set<string>;
 }
 
@@ -62,8 +69,9 @@ export interface Scene {
 }
 
 /**
- * `unanswered`: given up while nobody answered. A refusal is an answer too. Now and then the answer is lost on its way, as when the
- * server dies between commit and answer, which is too short a time for a kill to meet often.
+ * `unanswered`: given up while nobody answered. A refusal is an answer too. Now and then the answer
+ * is lost on its way, as when the server dies between commit and answer, which is too short a time
+ * for a kill to meet often.
  */
 async function ask<T>(
   { random }: Scene,
@@ -105,7 +113,10 @@ const isAtRest = (one: InstanceObject): boolean =>
 const pick = <T>({ random }: Scene, list: readonly T[]): T | undefined => list[Math.floor(random() * list.length)];
 const count = ({ tally }: Scene, action: string): void => void tally.set(action, (tally.get(action) ?? 0) + 1);
 
-/** Adds a line to the volume when it runs: on one root disk it runs once, so a second line is a root disk that was lost. */
+/**
+ * Adds a line to the volume when it runs: on one root disk it runs once, so a second line is a root
+ * disk that was lost.
+ */
 const initScript = 'echo once >>/root/kept/"$BERTH_INSTANCE_ID"';
 
 async function launchOne(scene: Scene, account: Account, mine: Set<string>): Promise<void> {
@@ -168,7 +179,10 @@ async function work(scene: Scene, account: Account, mine: Set<string>, ending: A
   }
 }
 
-/** Kills the server so many times, and on until each action was acknowledged once, however slow the machine is. */
+/**
+ * Kills the server so many times, and on until each action was acknowledged once, however slow the
+ * machine is.
+ */
 async function killMany(scene: Scene, times: number): Promise<void> {
   const { server, random } = scene;
   const isEnough = (kills: number): boolean =>

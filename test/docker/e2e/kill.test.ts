@@ -1,8 +1,10 @@
 /**
- * `kill -9` of the server at random moments under a mixed load on a real engine (`kill-load.ts`). Each acknowledged request holds, and
- * once the server has settled desired states and containers agree exactly (`kill-checks.ts`).
+ * `kill -9` of the server at random moments under a mixed load on a real engine (`kill-load.ts`).
+ * Each acknowledged request holds, and once the server has settled desired states and containers
+ * agree exactly (`kill-checks.ts`).
  *
- * `BERTH_SEED` gives the same moments and choices again; what the engine is doing just then is its own.
+ * `BERTH_SEED` gives the same moments and choices again; what the engine is doing just then is its
+ * own.
  */
 import { randomUUID } from 'node:crypto';
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
@@ -99,11 +101,11 @@ test.for(Array.from({ length: ROUNDS }, (_, round) => round + 1))(
   },
 );
 
-test('every action was acknowledged at some time', () => {
+test('every action was acknowledged at least once', () => {
   expect([...scene.tally.keys()].sort()).toEqual(['archive', 'launch', 'restart', 'start', 'stop', 'terminate']);
 });
 
-test('what is terminated leaves no container, image, disk or file, and the volumes hold', TIMEOUT, async () => {
+test('terminated instances leave no container, image, disk or file, and volumes keep their data', TIMEOUT, async () => {
   for (const account of scene.accounts) {
     for (const one of await listOf(account)) {
       if (statusOf(one) !== 'Released') await account.client.terminate({ instanceId: idOf(one) });

@@ -1,4 +1,7 @@
-/** Logs on a real engine: followed live and by range, over restarts of the instance and of the server, and of one that prints without end. */
+/**
+ * Logs on a real engine: live and by range, over restarts of instance and server, and with
+ * unbounded output.
+ */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -22,7 +25,7 @@ afterAll(async () => {
 const launched = async (initScript: string): Promise<string> =>
   (await launchFirst(client, { name: 'talks', initScript })).instanceId;
 
-/** Follows beside the test; what came so far. */
+/** Follows the log during the test; `text` is the output so far. */
 function following(instanceId: string, source: 'console' | 'init' = 'console') {
   const told: (LogStreamItem & { heardMs: number })[] = [];
   const leave = new AbortController();
@@ -39,7 +42,7 @@ const counted = (texts: readonly string[]): number[] =>
   texts.filter((text) => text.startsWith('tick ')).map((text) => Number(text.slice(5)));
 const upTo = (count: number): number[] => Array.from({ length: count }, (_, n) => n);
 
-test('an init script that prints for a while is followed live, to its end, and read by the page', async () => {
+test('follows a printing init script live to its end, and reads it by page', async () => {
   const id = await launched('for n in $(seq 0 19); do echo "tick $n"; sleep 0.25; done; printf "last words"; exit 3');
   const log = following(id, 'init');
   await until(
@@ -58,13 +61,13 @@ test('an init script that prints for a while is followed live, to its end, and r
   await client.terminate({ instanceId: id });
 });
 
-/** A line each tenth of a second on the console, in a life of its own; each start begins anew. */
+/** Prints a line every 0.1 s on the console, numbered from 1 at each start. */
 const TICKS = `cat >/usr/local/bin/ticks <<'END'
 n=0; while :; do echo "tick $n"; n=$((n + 1)); sleep 0.1; done
 END
 setsid sh /usr/local/bin/ticks >/proc/1/fd/1 2>&1 </dev/null &`;
 
-test('the console: live within a second, by range, over a server that is killed, and on through a restart', async () => {
+test('the console is live within a second, by range, across a killed server and a restarted instance', async () => {
   const id = await launched(TICKS);
   const log = following(id);
   await until(
@@ -126,7 +129,7 @@ async function serverMemoryMB(): Promise<number> {
   return Number(/VmRSS:\s+(\d+) kB/.exec(status)?.[1]) / 1_000;
 }
 
-test('of one that prints 200 MB the engine keeps its bound, and the server no more memory than before, whoever reads or does not', async () => {
+test('200 MB of output stay bounded on the engine and in the server’s memory, with and without readers', async () => {
   const id = await launched('true');
   const token = (await shell(id, 'cat /etc/berth/notebook-token')).trim();
   expect(token.length).toBeGreaterThan(20);
@@ -151,7 +154,7 @@ test('of one that prints 200 MB the engine keeps its bound, and the server no mo
   const whole = await client.downloadLog(id, { times: false });
   const text = await whole.text();
   clearInterval(watching);
-  // Printed faster than it was read: what is missing is told.
+  // Output was faster than the reader: the gap is reported.
   const printedLines = Math.ceil((200 * MB) / 100);
   if (log.lines().length < printedLines) expect(log.told.map(({ type }) => type)).toContain('gap');
   expect(text.endsWith('done\n')).toBe(true);

@@ -1,6 +1,7 @@
 /**
- * The gateway as a process of its own, with many clients on it: 200 idle WebSockets for twenty seconds (2,000 for ten minutes with
- * level soak) of which none is cut, and meanwhile 5,000 clients that send or read a byte a second, who must not starve those that are quick.
+ * The gateway process under many clients: 200 idle WebSockets for 20 s (2,000 for ten minutes at
+ * level soak) without a cut,
+ * while 5,000 clients that send or read a byte a second must not starve quick requests.
  */
 import { fork } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
@@ -26,10 +27,10 @@ import {
 const SOCKETS = isSoak ? 2_000 : 200;
 const IDLE_MS = isSoak ? 600_000 : 20_000;
 const SLOW = 5_000;
-/** For one quick request, and for all slow clients to be connected. */
+/** Bound for one quick request, and for all slow clients to be connected. */
 const DEADLINE_MS = 60_000;
 
-/** On one port come at most 1,024 at once. */
+/** One port takes at most 1,024 connections at once. */
 const [FAST, ...SLOW_PORTS] = [8000, 8001, 8002, 8003, 8004, 8005];
 const SOCKET_PORTS = [8006, 8007, 8008];
 
@@ -102,13 +103,16 @@ const median = (list: readonly number[]): number =>
   list.toSorted((a, b) => a - b)[Math.floor(list.length / 2)] ?? Number.NaN;
 
 interface Quick {
-  /** Through the gateway. */
+  /** Through the gateway, in milliseconds. */
   through: number;
-  /** Past it, to the same program. */
+  /** Directly to the same program, in milliseconds. */
   past: number;
 }
 
-/** The 99th percentile of quick requests, in milliseconds: of some rounds the middle one. Both ways by turns, so that both meet the same machine. */
+/**
+ * 99th percentile of quick requests: the median of the rounds. Both ways alternate, so that both
+ * meet the same load.
+ */
 async function quick(rounds: number): Promise<Quick> {
   const agent = new Agent({ keepAlive: true, maxSockets: 8 });
   const ways = { through: new URL(urlOf(FAST)), past: await insideUrl() };
@@ -133,7 +137,7 @@ async function quick(rounds: number): Promise<Quick> {
       }
     };
     await Promise.all([runner(), runner(), runner(), runner()]);
-    // The first warms up.
+    // The first round warms up.
     for (const way of ['through', 'past'] as const) if (round > 0) found[way].push(p99(times[way]));
   }
   agent.destroy();
@@ -152,7 +156,7 @@ const told = async (child: ChildProcess): Promise<number> => {
   return message?.connected ?? 0;
 };
 
-test(`${SOCKETS} idle WebSockets stay while ${SLOW} slow clients come, who starve nobody`, async () => {
+test(`${SOCKETS} idle WebSockets stay open and quick requests stay quick under ${SLOW} slow clients`, async () => {
   const before = await quick(3);
   const emptyBytes = await gatewayBytes();
   const sockets = await openSockets();
@@ -186,7 +190,7 @@ test(`${SOCKETS} idle WebSockets stay while ${SLOW} slow clients come, who starv
     `p99 of quick requests through the gateway: ${ms(before)} before, ${ms(during)} beside ${SLOW} slow clients, ${ms(after)} after; ` +
       `it held ${kb(eachBytes)} for each of ${SOCKETS} idle WebSockets`,
   );
-  // Of the machine all have less meanwhile. Below some milliseconds chance rules.
+  // The machine itself is slower under load. Below a few milliseconds noise dominates.
   const machine = Math.max(1, during.past / Math.max(before.past, after.past));
   expect(during.through).toBeLessThan(3 * machine * Math.max(before.through, after.through, 5));
 

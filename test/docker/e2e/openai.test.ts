@@ -1,4 +1,7 @@
-/** A model server in an instance, by the client library that its users have: tokens come as they are made, and an abort stops the work. */
+/**
+ * A model server in an instance, used through the OpenAI client library: tokens stream as they are
+ * made, and an abort stops the work.
+ */
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { readFile } from 'node:fs/promises';
 import { TLSSocket } from 'node:tls';
@@ -48,7 +51,7 @@ async function launched(): Promise<{ instanceId: string; nodePort: { address: st
 
 interface Door {
   openai: OpenAI;
-  /** What each connection over TLS that was made agreed on with the gateway. */
+  /** ALPN protocol of each TLS connection to the gateway. */
   protocols: string[];
   close(): Promise<void>;
 }
@@ -118,7 +121,7 @@ interface Note {
   path?: string;
 }
 
-/** Past every door of ours. */
+/** Notes of the model server, read past the gateway. */
 async function notesOf(run: string): Promise<Note[]> {
   const answered = await fetch(`http://${nodePort.address}:${nodePort.nodePort}/notes`);
   const notes: Note[] = JSON.parse(await answered.text());
@@ -141,18 +144,18 @@ async function withDoor(
 
 const wayNames: (keyof typeof ways)[] = ['host, HTTP/2', 'host, HTTP/1.1', 'path', 'node port'];
 describe.each(wayNames)('by %s', (way) => {
-  test('each token is there before the next is made', async () => {
+  test('each token arrives before the next is made', async () => {
     await withDoor(way, async (open) => {
       const run = nameRun();
       let text = '';
       for await (const { choices } of await completion(open, run, 20, 'in-step')) {
         const token = choices[0]?.delta.content ?? '';
         text += token;
-        // Were one held back anywhere on the way, the server would wait for this in vain.
+        // A token held back on the way would make the server wait here forever.
         if (token !== '') await next(run);
       }
       expect(text).toBe(counted(20));
-      // What it notes at its end may come after what it sends.
+      // The final note may come after the last byte sent.
       const notes = await until(
         () => notesOf(run),
         ({ length }) => length >= 2,
@@ -162,7 +165,7 @@ describe.each(wayNames)('by %s', (way) => {
     });
   });
 
-  test('a client that leaves stops the work within a second, and no other’s', async () => {
+  test('a client that disconnects stops its own work within a second', async () => {
     await withDoor(way, async (open) => {
       const [leaves, stays] = [nameRun(), nameRun()];
       const other = completion(open, stays, 25).then(async (stream) => {
@@ -181,13 +184,13 @@ describe.each(wayNames)('by %s', (way) => {
         (note) => note !== undefined,
       );
       expect(gone).toMatchObject({ what: 'gone' });
-      // It makes ten in a second.
+      // The server makes ten tokens a second.
       expect((gone?.made ?? Infinity) - had).toBeLessThanOrEqual(10);
       expect(await other).toBe(counted(25));
     });
   });
 
-  test('ten at once come side by side, a token at a time', async () => {
+  test('ten streams at once interleave, a token at a time', async () => {
     await withDoor(way, async (open) => {
       const streams = await Promise.all(
         Array.from({ length: 10 }, async () => {
@@ -203,7 +206,7 @@ describe.each(wayNames)('by %s', (way) => {
       );
       for (const { text, arrivedAtMs } of streams) {
         expect(text).toBe(counted(15));
-        // 1.5 seconds of making; what was kept for the end would come in no time.
+        // Making takes 1.5 s; a buffered answer would arrive at once.
         expect((arrivedAtMs.at(-1) ?? 0) - (arrivedAtMs[0] ?? 0)).toBeGreaterThan(750);
       }
       const lastBegan = Math.max(...streams.map(({ arrivedAtMs }) => arrivedAtMs[0] ?? Infinity));
@@ -213,7 +216,7 @@ describe.each(wayNames)('by %s', (way) => {
     });
   });
 
-  test('the server’s own key goes in as it is, and its refusal comes out', async () => {
+  test('passes the server’s own key in and its refusal out', async () => {
     await withDoor(way, async (open) => {
       const run = nameRun();
       for await (const _ of await completion(open, run, 1));
@@ -230,14 +233,14 @@ describe.each(wayNames)('by %s', (way) => {
   });
 });
 
-describe.each(wayNames.filter((way) => way !== 'node port'))('a port of the owner’s by %s', (way) => {
+describe.each(wayNames.filter((way) => way !== 'node port'))('a private port by %s', (way) => {
   const text = async (open: Door, run: string): Promise<string> => {
     let got = '';
     for await (const { choices } of await completion(open, run, 3)) got += choices[0]?.delta.content ?? '';
     return got;
   };
 
-  test('is open to a key of Berth, beside another key or in its place, which stays at the door', async () => {
+  test('is open to a Berth key, beside or in place of another key, and strips the Berth key', async () => {
     const given = [{ headers: { 'X-API-Key': berthKey } }, { apiKey: berthKey }];
     for (const more of given) {
       const run = nameRun();
@@ -248,7 +251,7 @@ describe.each(wayNames.filter((way) => way !== 'node port'))('a port of the owne
     }
   });
 
-  test('is closed to everybody else, whatever key they have', async () => {
+  test('is closed to every other key', async () => {
     const others = [{}, { headers: { 'X-API-Key': 'berth_wrong' } }, { apiKey: 'berth_wrong' }];
     for (const more of others) {
       const run = nameRun();

@@ -1,4 +1,7 @@
-/** An image that its registry gives to some alone, on a real engine and from a real registry: who has credentials has it, nobody else. */
+/**
+ * A private image on a real engine and registry: an account with credentials can launch it, no
+ * other can.
+ */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -49,7 +52,7 @@ async function registered(client: Client, secret = credentials.secret): Promise<
   await client.createRegistry({ server: server(), username: credentials.username, secret });
 }
 
-test('without credentials it waits and says what to do; with them, started again, it runs', async () => {
+test('a private image without credentials waits and names the fix; with credentials the next start runs', async () => {
   const { client } = inside;
   const { imageId } = await client.createImage({ name: 'tool', ref });
   const id = await inside.launch({ imageId });
@@ -70,7 +73,7 @@ test('without credentials it waits and says what to do; with them, started again
 });
 
 test.each(['tag', 'digest'] as const)(
-  'by its %s another account does not have it, although it lies on the host',
+  'refuses a private image by %s to another account, although the host has it',
   async (by) => {
     const name = by === 'tag' ? ref : digestRef;
     const { client } = inside;
@@ -95,7 +98,7 @@ test.each(['tag', 'digest'] as const)(
     expect(observed).toMatchObject({ status: 'StartingFailed', diagnosis: 'ImageDenied' });
     await thief.terminate({ instanceId });
 
-    // Its owner needs nobody's leave to start what has run, and the registry's for what is new.
+    // A cached image starts without the registry; a new one needs its permission.
     await registered(client, 'barnacle');
     await client.stop({ instanceId: id });
     await inside.sees(id, { status: 'Stopped' });

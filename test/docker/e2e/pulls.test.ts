@@ -1,4 +1,7 @@
-/** Pulls as the owner of an instance sees them: from Debian's own registry, by way of a line that can be cut, and from one that is ill. */
+/**
+ * Pulls as the owner sees them: from Debian's registry, through a proxy that can be cut, and from a
+ * faulty registry.
+ */
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -12,16 +15,16 @@ import { docker, until } from '../../fixtures/server-process.ts';
 import { startInside, type ServerInside } from './in-process-server.ts';
 import { makeWire, type End, type Wire } from './fault-proxy.ts';
 
-/** Of noise, which no compression makes smaller. */
+/** Random bytes, which do not compress. */
 const IMAGE_BYTES = 6_000_000;
 const common = { backOffBaseMs: 300, backOffMaxMs: 1_000, askAgainMs: 200, stopGraceMs: 1_000 };
 
 let registries: DebianRegistries;
-/** Waits as long as it takes, and gives up soon. */
+/** One server waits as long as a pull takes, the other gives up soon. */
 let patient: ServerInside;
 let hasty: ServerInside;
 let folder: string;
-/** Dropped once no container needs them. */
+/** Removed once no container needs them. */
 const pulled: string[] = [];
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'berth-pulls-'));
@@ -52,7 +55,7 @@ interface Published {
 
 const dropImage = (ref: string): Promise<unknown> => docker.getImage(ref).remove({ force: true }).catch(ignoreMissing);
 
-/** An image that was never pulled, in the real registry, at the far end of a wire of its own. */
+/** A never pulled image in the real registry, behind a proxy of its own. */
 async function published(inside: ServerInside, onTestFinished: After): Promise<Published> {
   const wire = await makeWire({ at: { host: '127.0.0.1', port: 0 }, to: endOf(registries.open) });
   onTestFinished(() => wire.down());
@@ -78,9 +81,9 @@ function ignoreMissing(error: unknown): void {
   if (!(error instanceof Error && 'statusCode' in error && error.statusCode === 404)) throw error;
 }
 
-describe('a registry that is ill', () => {
+describe('a faulty registry', () => {
   test.concurrent(
-    'a registry that answers 500: BackOff with the cause, and it goes on by itself when that is well',
+    'a registry that answers 500: BackOff with the cause, then recovery',
     async ({ expect, onTestFinished }) => {
       const { imageId, wire } = await published(patient, onTestFinished);
       wire.leadTo(endOf((await ill('failing', onTestFinished)).address));
@@ -95,34 +98,28 @@ describe('a registry that is ill', () => {
     },
   );
 
-  test.concurrent(
-    'a registry where nobody listens: BackOff, and it goes on by itself',
-    async ({ expect, onTestFinished }) => {
-      const { imageId, wire } = await published(patient, onTestFinished);
-      await wire.down();
-      const id = await patient.launch({ imageId });
-      const { instanceRuntimeInfo: now } = await patient.sees(id, { status: 'Starting', diagnosisReason: 'BackOff' });
-      expect(now.diagnosisMessage).toMatch(/connection refused/);
-      await wire.up();
-      await patient.sees(id, { status: 'Running', diagnosisReason: '' });
-      await patient.removeAll(id);
-    },
-  );
+  test.concurrent('a registry that refuses connections: BackOff, then recovery', async ({ expect, onTestFinished }) => {
+    const { imageId, wire } = await published(patient, onTestFinished);
+    await wire.down();
+    const id = await patient.launch({ imageId });
+    const { instanceRuntimeInfo: now } = await patient.sees(id, { status: 'Starting', diagnosisReason: 'BackOff' });
+    expect(now.diagnosisMessage).toMatch(/connection refused/);
+    await wire.up();
+    await patient.sees(id, { status: 'Running', diagnosisReason: '' });
+    await patient.removeAll(id);
+  });
 
-  test.concurrent(
-    'a registry that says nothing at all: ImageFailed at the deadline',
-    async ({ expect, onTestFinished }) => {
-      const { imageRef } = await ill('silent', onTestFinished);
-      const id = await hasty.launch({ imageId: await hasty.offer(imageRef) });
-      const message = 'waits for the first bytes of the image';
-      await hasty.sees(id, { status: 'Initializing', phase: 'DownloadImage', diagnosisReason: '', message });
-      const said = await hasty.givenUp(id, { status: 'StartingFailed', reason: 'ImageFailed' });
-      expect(said).toBe('the image was not there after 3 s');
-      await hasty.removeAll(id);
-    },
-  );
+  test.concurrent('a registry that never answers: ImageFailed at the deadline', async ({ expect, onTestFinished }) => {
+    const { imageRef } = await ill('silent', onTestFinished);
+    const id = await hasty.launch({ imageId: await hasty.offer(imageRef) });
+    const message = 'waits for the first bytes of the image';
+    await hasty.sees(id, { status: 'Initializing', phase: 'DownloadImage', diagnosisReason: '', message });
+    const said = await hasty.givenUp(id, { status: 'StartingFailed', reason: 'ImageFailed' });
+    expect(said).toBe('the image was not there after 3 s');
+    await hasty.removeAll(id);
+  });
 
-  test.concurrent('a registry that wants credentials: BackOff, then ImageDenied', async ({ expect }) => {
+  test.concurrent('a registry that requires credentials: BackOff, then ImageDenied', async ({ expect }) => {
     const id = await hasty.launch({ imageId: await hasty.offer(`${registries.closed}/secret:1`) });
     await hasty.sees(id, { status: 'Starting', phase: 'DownloadImage', diagnosisReason: 'BackOff' });
     const said = await hasty.givenUp(id, { status: 'StartingFailed', reason: 'ImageDenied' });
@@ -130,67 +127,61 @@ describe('a registry that is ill', () => {
     await hasty.removeAll(id);
   });
 
-  test.concurrent(
-    'an image that is not there, and a name that is none: BackOff, then ImageFailed',
-    async ({ expect }) => {
-      const missing = await hasty.launch({ imageId: await hasty.offer(`${registries.open}/nothing:1`) });
-      const local = await hasty.launch({ imageId: await hasty.offer('berth.local/nothing:1') });
-      await hasty.sees(missing, { status: 'Starting', phase: 'DownloadImage', diagnosisReason: 'BackOff' });
-      const said = await Promise.all(
-        [missing, local].map((id) => hasty.givenUp(id, { status: 'StartingFailed', reason: 'ImageFailed' })),
-      );
-      expect(said[0]).toMatch(/there is no such image; check its name and tag/);
-      expect(said[1]).toMatch(/launch the present image anew/);
-      await hasty.removeAll(missing, local);
-    },
-  );
-
-  test.concurrent('an image for another processor: ImageFailed, which says so', async ({ expect, onTestFinished }) => {
-    const { ref } = await published(hasty, onTestFinished);
-    const manifests = `http://${ref.replace('/tiny:1', '/v2/tiny/manifests')}`;
-    const one = 'application/vnd.docker.distribution.manifest.v2+json';
-    const many = 'application/vnd.docker.distribution.manifest.list.v2+json';
-    const found = await fetch(`${manifests}/1`, { headers: { accept: one } });
-    const size = (await found.arrayBuffer()).byteLength;
-    const platform = { architecture: 's390x', os: 'linux' };
-    const listed = { mediaType: one, size, digest: found.headers.get('docker-content-digest'), platform };
-    const body = JSON.stringify({ schemaVersion: 2, mediaType: many, manifests: [listed] });
-    const put = await fetch(`${manifests}/foreign`, { method: 'PUT', headers: { 'content-type': many }, body });
-    expect(put.status).toBe(201);
-    const id = await hasty.launch({ imageId: await hasty.offer(ref.replace(/1$/, 'foreign')) });
-    const said = await hasty.givenUp(id, { status: 'StartingFailed', reason: 'ImageFailed' });
-    expect(said).toMatch(/not made for the host's processor architecture; choose one that is/);
-    await hasty.removeAll(id);
+  test.concurrent('an unknown image and an invalid name: BackOff, then ImageFailed', async ({ expect }) => {
+    const missing = await hasty.launch({ imageId: await hasty.offer(`${registries.open}/nothing:1`) });
+    const local = await hasty.launch({ imageId: await hasty.offer('berth.local/nothing:1') });
+    await hasty.sees(missing, { status: 'Starting', phase: 'DownloadImage', diagnosisReason: 'BackOff' });
+    const said = await Promise.all(
+      [missing, local].map((id) => hasty.givenUp(id, { status: 'StartingFailed', reason: 'ImageFailed' })),
+    );
+    expect(said[0]).toMatch(/there is no such image; check its name and tag/);
+    expect(said[1]).toMatch(/launch the present image anew/);
+    await hasty.removeAll(missing, local);
   });
 
   test.concurrent(
-    'an image that went from the host meanwhile is pulled again by itself',
+    'an image for another architecture: ImageFailed with that cause',
     async ({ expect, onTestFinished }) => {
-      const { ref, imageId, wire } = await published(patient, onTestFinished);
-      const first = await patient.launch({ imageId });
-      await patient.sees(first, { status: 'Running' });
-      await patient.client.stop({ instanceId: first });
-      await patient.sees(first, { status: 'Stopped' });
-      await dropImage(ref);
-      await wire.down();
-      const second = await patient.launch({ imageId });
-      const { instanceRuntimeInfo: now } = await patient.sees(second, { diagnosisReason: 'BackOff' });
-      expect(now.diagnosisMessage).not.toBe('');
-      await wire.up();
-      await patient.sees(second, { status: 'Running', diagnosisReason: '' });
-      await patient.client.start({ instanceId: first });
-      await patient.sees(first, { status: 'Running', diagnosisReason: '' });
-      await patient.removeAll(first, second);
+      const { ref } = await published(hasty, onTestFinished);
+      const manifests = `http://${ref.replace('/tiny:1', '/v2/tiny/manifests')}`;
+      const one = 'application/vnd.docker.distribution.manifest.v2+json';
+      const many = 'application/vnd.docker.distribution.manifest.list.v2+json';
+      const found = await fetch(`${manifests}/1`, { headers: { accept: one } });
+      const size = (await found.arrayBuffer()).byteLength;
+      const platform = { architecture: 's390x', os: 'linux' };
+      const listed = { mediaType: one, size, digest: found.headers.get('docker-content-digest'), platform };
+      const body = JSON.stringify({ schemaVersion: 2, mediaType: many, manifests: [listed] });
+      const put = await fetch(`${manifests}/foreign`, { method: 'PUT', headers: { 'content-type': many }, body });
+      expect(put.status).toBe(201);
+      const id = await hasty.launch({ imageId: await hasty.offer(ref.replace(/1$/, 'foreign')) });
+      const said = await hasty.givenUp(id, { status: 'StartingFailed', reason: 'ImageFailed' });
+      expect(said).toMatch(/not made for the host's processor architecture; choose one that is/);
+      await hasty.removeAll(id);
     },
   );
+
+  test.concurrent('an image removed from the host is pulled again', async ({ expect, onTestFinished }) => {
+    const { ref, imageId, wire } = await published(patient, onTestFinished);
+    const first = await patient.launch({ imageId });
+    await patient.sees(first, { status: 'Running' });
+    await patient.client.stop({ instanceId: first });
+    await patient.sees(first, { status: 'Stopped' });
+    await dropImage(ref);
+    await wire.down();
+    const second = await patient.launch({ imageId });
+    const { instanceRuntimeInfo: now } = await patient.sees(second, { diagnosisReason: 'BackOff' });
+    expect(now.diagnosisMessage).not.toBe('');
+    await wire.up();
+    await patient.sees(second, { status: 'Running', diagnosisReason: '' });
+    await patient.client.start({ instanceId: first });
+    await patient.sees(first, { status: 'Running', diagnosisReason: '' });
+    await patient.removeAll(first, second);
+  });
 });
 
-/** One after the other: the engine downloads three layers at once, whoever asked for them, and these take their time. */
+/** Sequential: the engine downloads three layers at once over all pulls. */
 describe('a download', () => {
-  test('bytes move: PullingImage says how many of how many, and never goes back', async ({
-    expect,
-    onTestFinished,
-  }) => {
+  test('PullingImage reports bytes done and total, and never decreases', async ({ expect, onTestFinished }) => {
     const { imageId, wire } = await published(patient, onTestFinished);
     wire.flow({ kind: 'slow' });
     const id = await patient.launch({ imageId });
@@ -222,7 +213,7 @@ describe('a download', () => {
   });
 
   test.for(['held', 'cut'] as const)(
-    'a stream that is %s: ImageFailed at the deadline, and a start pulls anew',
+    'a %s stream: ImageFailed at the deadline, and the next start pulls again',
     async (kind, { expect, onTestFinished }) => {
       const { imageId, wire } = await published(hasty, onTestFinished);
       wire.flow({ kind, afterBytes: IMAGE_BYTES / 2 });
@@ -237,9 +228,9 @@ describe('a download', () => {
     },
   );
 
-  test('terminate during a pull ends it', async ({ expect, onTestFinished }) => {
+  test('terminate aborts a pull', async ({ expect, onTestFinished }) => {
     const { imageId, wire } = await published(patient, onTestFinished);
-    // The engine hears of an abort only while bytes come in.
+    // The engine notices an abort only while bytes arrive.
     wire.flow({ kind: 'slow' });
     const id = await patient.launch({ imageId });
     await patient.sees(id, { status: 'PullingImage' });

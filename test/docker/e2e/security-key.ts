@@ -1,4 +1,4 @@
-/** An agent that has one key of a security key's kind, as OpenSSH's own programs see it; who touches it is a setting. */
+/** An ssh agent with one security-key (FIDO) key, as OpenSSH expects it; `touch` is a setting. */
 import { createHash, generateKeyPairSync, sign } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Socket } from 'node:net';
@@ -6,7 +6,7 @@ import { field, mpint } from '../../fixtures/ssh-wire.ts';
 
 export interface SecurityKey {
   publicKey: string;
-  /** Where the agent listens. */
+  /** Path of the agent's socket. */
   socket: string;
   touched: boolean;
   stop(): void;

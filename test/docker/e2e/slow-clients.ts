@@ -1,6 +1,7 @@
 /**
- * Clients that send or read a byte a second, as a process of its own: three in five send a head so, one in five a body, one in five reads so
- * what is large. Says `there` on its channel once all are connected, and each time it is asked how many are, and ends with its parent.
+ * Clients that send or read one byte a second, in a process of their own: three in five send a head
+ * slowly, one a body, one reads a large answer. Sends `there` once all are connected, and the
+ * number connected whenever asked; ends with its parent.
  *
  *     fork('slow-clients.ts', [count, port of the gateway, path of the instance's first slow port, …])
  */
@@ -10,7 +11,7 @@ import { constants, setPriority } from 'node:os';
 
 const [countText, portText, ...paths] = process.argv.slice(2);
 const count = Number(countText);
-// What they take of the gateway is the question, and not what they take of the machine.
+// Low priority: the load on the gateway is tested, not the load on the machine.
 setPriority(constants.priority.PRIORITY_LOW);
 const EVERY_MS = 1_000;
 const PARTS = 20;
@@ -18,7 +19,7 @@ const PARTS = 20;
 interface Slow {
   socket: Socket;
   isThere: boolean;
-  /** A byte more. */
+  /** Sends one more byte. */
   step: () => void;
 }
 
@@ -59,7 +60,7 @@ setInterval(() => {
   turn = (turn + 1) % PARTS;
   for (let n = turn; n < all.length; n += PARTS) {
     const slow = all[n];
-    // One that was shown out comes again.
+    // Reconnects a client that was cut off.
     if (slow?.socket.closed === true) all[n] = start(n);
     else slow?.step();
   }

@@ -1,6 +1,7 @@
 /**
- * OpenSSH's own programs on the node port of 22: at an image that holds a busybox and nothing else, at a Debian without sshd, and at the same
- * with it. What the front serves is to be what sshd serves.
+ * OpenSSH's programs on the node port of 22 at three images: busybox only, Debian without sshd, and
+ * Debian with sshd. The front
+ * must serve what sshd serves.
  */
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
@@ -42,7 +43,7 @@ afterAll(async () => {
   if (withoutSshd !== undefined) await docker.getImage(withoutSshd).remove({ force: true });
 });
 
-/** The notebook image as somebody would have it who wants no sshd in it, nor what comes with it. */
+/** Builds the notebook image without sshd and its packages. */
 async function makeWithoutSshd(ref: string, made: string): Promise<void> {
   const Cmd = ['-c', 'rm -rf /usr/sbin/sshd /usr/lib/openssh /usr/bin/rsync /usr/bin/sftp'];
   const container = await docker.createContainer({ Image: ref, Entrypoint: ['/bin/sh'], Cmd });
@@ -60,7 +61,7 @@ interface Kind {
   name: string;
   image: () => Promise<string | undefined>;
   hasSshd: boolean;
-  /** Beside a shell. */
+  /** Besides sh. */
   hasBash: boolean;
 }
 
@@ -76,7 +77,7 @@ describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
   let id: string;
   let port: number;
   const ssh = (command: string, stdin?: string) => user.sh(port, `$SSH '${command}'`, stdin);
-  /** Programs inside whose command line is so. */
+  /** Processes inside whose command line matches. */
   const count = async (pattern: string): Promise<number> => {
     const look = 'for p in /proc/[0-9]*; do tr "\\\\000" " " <$p/cmdline 2>/dev/null; echo; done';
     return Number((await ssh(`${look} | grep -c "^${pattern} $"`)).stdout);
@@ -90,7 +91,7 @@ describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
     id = await inside.launch(imageId === undefined ? {} : { imageId });
     await inside.sees(id, { status: 'Running' });
     port = await nodePort(id);
-    // What Berth brings is prepared beside all else.
+    // Berth's tools for images without sshd must be ready.
     if (!hasSshd)
       await until(
         () => ssh('test -x /opt/berth/bin/sftp-server'),
@@ -99,7 +100,7 @@ describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
   }, IMAGE_DEADLINE_MS);
   afterAll(() => inside.removeAll(id));
 
-  test('it answers as soon as it is Running, as one and the same host', async () => {
+  test('answers once Running, always with the same host key', async () => {
     const banner = await user.sh(port, `timeout 5 bash -c 'head -c 8 </dev/tcp/127.0.0.1/'$PORT`);
     expect(banner.stdout).toBe('SSH-2.0-');
     expect(await ssh('echo hello')).toEqual({ code: 0, stdout: 'hello\n', stderr: '' });
@@ -109,7 +110,7 @@ describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
     expect(derived.stdout.split(' ')[1]?.trim()).toBe(await user.knownHost(port));
   });
 
-  test('a command has its exit code, stderr of its own, root’s home and shell, and the instance’s environment', async () => {
+  test('a command has its exit code, separate stderr, root’s home and shell, and the instance’s environment', async () => {
     expect(await ssh('echo out; echo err >&2; exit 7')).toEqual({ code: 7, stdout: 'out\n', stderr: 'err\n' });
     const { stdout } = await ssh(
       'echo "$HOME $USER $LANG $BERTH_INSTANCE_ID"; pwd; tty; [ -x "$SHELL" ] && echo shell',
@@ -120,7 +121,7 @@ describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
     expect((await ssh('nothing-that-is-there')).code).toBe(127);
   });
 
-  test('a shell on a terminal: its size, the next size, Ctrl-C, and what its end was', async () => {
+  test('a shell on a terminal has its size, resizes, Ctrl-C and an exit code', async () => {
     const shell = user.begin(port, '$SSH -tt', { columns: 132, rows: 43 });
     shell.type('stty size; echo "term=$TERM"\n');
     await until(
@@ -156,7 +157,7 @@ describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
     expect((await resized.ended).stdout).toContain('30 100');
   });
 
-  test(`${LARGE_MB} MB go in and come back whole`, async () => {
+  test(`${LARGE_MB} MB go in and come back intact`, async () => {
     const file = join(user.folder, 'large');
     const bytes = randomBytes(LARGE_MB * 1_000_000);
     await writeFile(file, bytes);
@@ -173,7 +174,7 @@ describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
     process.stderr.write(`${LARGE_MB} MB in: ${Math.round(inMs)} ms (${hasSshd ? 'sshd' : 'front'})\n`);
   });
 
-  test('scp, sftp and rsync, both ways, and keys exchanged in the middle of it', async () => {
+  test('scp, sftp and rsync work both ways, across a key re-exchange', async () => {
     const bytes = randomBytes(10_000_000);
     await writeFile(join(user.folder, 'file'), bytes);
     const scp = await user.sh(
@@ -192,7 +193,7 @@ describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
     expect(scp).toEqual({ code: 0, stdout: 'done\n', stderr: '' });
   });
 
-  test('ports are forwarded: -L and -D to what listens on 127.0.0.1 inside, with many connections at once; -R from a port inside', async () => {
+  test('forwards ports: -L and -D to 127.0.0.1 inside with many connections at once, -R from a port inside', async () => {
     const server = user.begin(
       port,
       `$SSH 'mkdir -p /tmp/www; head -c 300000 /dev/zero >/tmp/www/file; ${hasBash ? 'cd /tmp/www && exec python3 -m http.server -b 127.0.0.1 7070' : 'exec httpd -f -p 127.0.0.1:7070 -h /tmp/www'}'`,
@@ -237,8 +238,8 @@ describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
     local.close();
   });
 
-  test('the agent is there for programs inside, as long as its connection', async () => {
-    // What looks at it inside is a client of the agent's own protocol: an image without ssh has no ssh-add.
+  test('forwards the agent for as long as its connection', async () => {
+    // An image without ssh has no ssh-add, so a small client speaks the agent protocol.
     const ask = hasBash
       ? `import os,socket; s=socket.socket(socket.AF_UNIX); s.connect(os.environ["SSH_AUTH_SOCK"]); s.sendall(b"\\0\\0\\0\\1\\x0b"); print(s.recv(9)[4])`
       : '';
@@ -252,7 +253,7 @@ describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
     expect((await ssh('echo "none:$SSH_AUTH_SOCK"')).stdout).toBe('none:\n');
   });
 
-  test('what VS Code does: a script on stdin of a shell, that leaves a server behind, and a way to it', async () => {
+  test('serves VS Code: a script on stdin, a background server, and a tunnel to it', async () => {
     const script = 'cd /tmp; (setsid sleep 300 >/tmp/log 2>&1 </dev/null & echo pid=$!); echo listening\n';
     const begun = await user.sh(port, `$SSH -T ${hasBash ? 'bash' : 'sh'}`, script);
     expect(begun).toMatchObject({ code: 0, stdout: expect.stringMatching(/^pid=\d+\nlistening\n$/) });
@@ -271,7 +272,7 @@ describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
     ).toEqual(Array.from({ length: 20 }, (_, n) => String(n + 1)));
   });
 
-  test('who hangs up ends what was on the terminal, and not what was made to stay', async () => {
+  test('a hang-up ends the terminal’s programs, and no background program', async () => {
     const shell = user.begin(port, '$SSH -tt sh', { columns: 80, rows: 24 });
     await until(
       async () => shell.said(),
@@ -293,7 +294,7 @@ describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
     await ssh('kill $(pidof sleep)');
   });
 
-  test('keys come and go at a running instance', async () => {
+  test('adds and removes keys at a running instance', async () => {
     const second = await makeSshUser('ecdsa');
     const third = await makeSshUser('rsa', ['-b', '3072']);
     const tryOf = (one: SshUser) => one.sh(port, '$SSH true');
@@ -319,31 +320,28 @@ describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
         ({ code }) => code === 255,
         15_000,
       );
-    // sshd keeps what is open; the front cuts it.
+    // sshd keeps open sessions; the front cuts them.
     if (!hasSshd) expect((await open.ended).code).not.toBe(0);
     open.child.kill();
     for (const one of [second, third]) await one.remove();
   });
 
-  test.each(['ed25519', 'P-256'] as const)(
-    'a security key opens it when somebody touches it, and not otherwise: %s',
-    async (curve) => {
-      const key = await makeSecurityKey(curve, join(user.folder, `agent-${curve}`));
-      const { sshKey } = await inside.client.createSshKey({ name: curve, publicKey: key.publicKey });
-      const line = `ssh -o IdentityAgent=${key.socket} -o IdentityFile=none -o IdentitiesOnly=no $SSH_OPTIONS -p $PORT root@127.0.0.1 echo in`;
-      const tried = () => user.sh(port, line.replace('$SSH_OPTIONS', '${SSH_OPTIONS/-o IdentityFile=$KEY/}'));
-      await until(tried, ({ stdout }) => stdout === 'in\n', 15_000);
-      key.touched = false;
-      expect(await tried()).toMatchObject({
-        code: 255,
-        stderr: expect.stringMatching(/Permission denied \(publickey/),
-      });
-      await inside.client.deleteSshKey({ id: sshKey.id });
-      key.stop();
-    },
-  );
+  test.each(['ed25519', 'P-256'] as const)('a security key logs in only when touched: %s', async (curve) => {
+    const key = await makeSecurityKey(curve, join(user.folder, `agent-${curve}`));
+    const { sshKey } = await inside.client.createSshKey({ name: curve, publicKey: key.publicKey });
+    const line = `ssh -o IdentityAgent=${key.socket} -o IdentityFile=none -o IdentitiesOnly=no $SSH_OPTIONS -p $PORT root@127.0.0.1 echo in`;
+    const tried = () => user.sh(port, line.replace('$SSH_OPTIONS', '${SSH_OPTIONS/-o IdentityFile=$KEY/}'));
+    await until(tried, ({ stdout }) => stdout === 'in\n', 15_000);
+    key.touched = false;
+    expect(await tried()).toMatchObject({
+      code: 255,
+      stderr: expect.stringMatching(/Permission denied \(publickey/),
+    });
+    await inside.client.deleteSshKey({ id: sshKey.id });
+    key.stop();
+  });
 
-  test('an open session counts as use, and only as long as it is open', async () => {
+  test('a session counts as use exactly while it is open', async () => {
     const { engine } = inside.server.drivers.drivers;
     const signal = AbortSignal.timeout(180_000);
     const open = async () =>
@@ -354,12 +352,12 @@ describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
     expect(await until(open, (found) => found === 0)).toBe(0);
   });
 
-  test('no other account comes in', async () => {
+  test('refuses every other account', async () => {
     await inside.client.createUser({ username: `mallory-${port}`, password: PASSWORD, balance: 10 });
     const { client } = await login(inside.server, `mallory-${port}`);
     const mallory = await makeSshUser();
     await client.createSshKey({ name: 'theirs', publicKey: mallory.publicKey });
-    // A key that came after theirs lets its owner in: theirs is as old here.
+    // A key with the same age as the account's others lets its owner in.
     const later = await makeSshUser();
     const { sshKey } = await inside.client.createSshKey({ name: later.folder, publicKey: later.publicKey });
     await until(
@@ -372,7 +370,7 @@ describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
     for (const one of [later, mallory]) await one.remove();
   });
 
-  test('after stop and start it is the same host, and what was open is cut', async () => {
+  test('keeps the host key over stop and start, and cuts open sessions', async () => {
     const before = await user.knownHost(port);
     const open = user.begin(port, 'exec $SSH sleep 1000');
     await until(

@@ -1,4 +1,7 @@
-/** Ssh served by a gateway of its own process: sessions outlive the API, and the host is the same through every restart, with sshd and without. */
+/**
+ * Ssh served by the gateway process: sessions outlive the API, and the host key stays through every
+ * restart, with and without sshd.
+ */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { IMAGE_DEADLINE_MS, launchFirst, nodePortOf, running } from '../../fixtures/first-launch.ts';
 import { login, startServerProcess, until, type Client, type ServerProcess } from '../../fixtures/server-process.ts';
@@ -18,7 +21,7 @@ afterAll(async () => {
   await user?.remove();
 });
 
-test('a session goes on while the API is killed; the host key stays through a restart of everything, and whoever answers', async () => {
+test('a session survives a killed API; the host key stays through every restart, with either ssh server', async () => {
   const { instanceId } = await launchFirst(client, { name: 'apart' });
   const portOf = async (): Promise<number> => nodePortOf(await running(client, instanceId), 22).nodePort;
   const restart = async (): Promise<number> => {
@@ -71,9 +74,9 @@ test('a session goes on while the API is killed; the host key stays through a re
     30_000,
   );
   expect(await user.knownHost(port)).toBe(host);
-  // Nobody comes back to what was on a terminal then.
+  // A terminal of a dead session is not resumed.
   await until(sleeps, (found) => found === '', 10_000);
-  // Nobody was told that it was unhealthy meanwhile.
+  // The instance was never reported unhealthy.
   expect((await client.getInstance({ instanceId })).instance.instanceRuntimeInfo).toMatchObject({
     status: 'Running',
     healthy: true,

@@ -1,4 +1,4 @@
-/** Somebody with OpenSSH's own programs, and a key, a list of known hosts and an agent of their own. */
+/** A person with OpenSSH's programs, and a key, known hosts and an agent of their own. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
@@ -15,11 +15,11 @@ export interface Ran {
 export interface SshUser {
   folder: string;
   publicKey: string;
-  /** Runs a line of the shell, with `$SSH` as the way to the port; its stdin is empty if not given. */
+  /** Runs a shell line with `$SSH` as the command to reach the port; stdin is empty by default. */
   sh(port: number, line: string, stdin?: string): Promise<Ran>;
-  /** The same, still running, on a terminal of its own of this size if asked. */
+  /** Like `sh`, still running; on a terminal of the given size if there is one. */
   begin(port: number, line: string, terminal?: { columns: number; rows: number }): Running;
-  /** The host's key as it is known, in base64. */
+  /** The known host key, in base64. */
   knownHost(port: number): Promise<string>;
   remove(): Promise<void>;
 }
@@ -48,8 +48,8 @@ export async function makeSshUser(type = 'ed25519', more: string[] = []): Promis
     let [stdout, stderr] = ['', ''];
     child.stdout.on('data', (bytes: Buffer) => (stdout += bytes.toString()));
     child.stderr.on('data', (bytes: Buffer) => (stderr += bytes.toString()));
-    child.stdin.on('error', () => {}); // of a program that did not read it
-    // With all that it began.
+    child.stdin.on('error', () => {}); // EPIPE of a program that did not read it
+    // The whole process group.
     const late = setTimeout(() => child.pid !== undefined && process.kill(-child.pid, 'SIGKILL'), DEADLINE_MS);
     const ended = once(child, 'close').then(([code]: (number | null)[]): Ran => {
       clearTimeout(late);

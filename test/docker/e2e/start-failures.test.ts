@@ -1,4 +1,4 @@
-/** Each trouble that a start can meet has its own reason, on a real engine: what its owner is told, and what becomes of it. */
+/** Each failure of a start has its own reason, message and outcome, on a real engine. */
 import { once } from 'node:events';
 import { mkdtemp, rename, rm } from 'node:fs/promises';
 import net from 'node:net';
@@ -20,7 +20,7 @@ const SOCKET = (process.env['DOCKER_HOST'] ?? '/var/run/docker.sock').replace(/^
 
 const containerOf = (id: string) => docker.getContainer(containerName(instanceId(id)));
 
-/** Another program of the host that has the port. */
+/** Listens on the port as another program of the host. */
 async function hold(port: number, onTestFinished: TestContext['onTestFinished']): Promise<() => Promise<void>> {
   const server = net.createServer().listen(port, '127.0.0.1');
   await once(server, 'listening');
@@ -29,7 +29,7 @@ async function hold(port: number, onTestFinished: TestContext['onTestFinished'])
   return release;
 }
 
-describe('what ends inside', () => {
+describe('failures inside of the container', () => {
   let inside: ServerInside;
   let imageId: string;
   beforeAll(async () => {
@@ -38,8 +38,8 @@ describe('what ends inside', () => {
   });
   afterAll(() => inside?.stop());
 
-  test.concurrent('who uses more memory than there is: OutOfMemory, and it runs again', async ({ expect }) => {
-    // Each takes less than process 1 counts for then, so that one is who is ended for it.
+  test.concurrent('more memory used than the limit: OutOfMemory, and it runs again', async ({ expect }) => {
+    // Each process uses less than process 1 is charged for, so the OOM killer picks process 1.
     const eats = 'dd if=/dev/zero of=/dev/null bs=1200M';
     const greedy = `echo 1000 >/proc/1/oom_score_adj; sleep 1; ${eats} & ${eats}`;
     const id = await inside.launch({ imageId, initScript: greedy });
@@ -53,25 +53,22 @@ describe('what ends inside', () => {
     await inside.removeAll(id);
   });
 
-  test.concurrent(
-    'a main process that ended once: ContainerExited, and it runs again by itself',
-    async ({ expect }) => {
-      const id = await inside.launch({ imageId });
-      await inside.sees(id, { status: 'Running' });
-      const ends = async (): Promise<number> =>
-        (await inside.story(id)).filter((one) => one === 'Starting/Queued/ContainerExited').length;
-      await containerOf(id).kill();
-      await until(ends, (times) => times === 1);
-      await inside.sees(id, { status: 'Running', diagnosisReason: '', healthy: true });
-      await containerOf(id).remove({ force: true });
-      await until(ends, (times) => times === 2);
-      const { instanceRuntimeInfo: now } = await inside.sees(id, { status: 'Running', diagnosisReason: '' });
-      expect(now).toMatchObject({ healthy: true, diagnosisMessage: '' });
-      await inside.removeAll(id);
-    },
-  );
+  test.concurrent('a main process that ended once: ContainerExited, and it runs again', async ({ expect }) => {
+    const id = await inside.launch({ imageId });
+    await inside.sees(id, { status: 'Running' });
+    const ends = async (): Promise<number> =>
+      (await inside.story(id)).filter((one) => one === 'Starting/Queued/ContainerExited').length;
+    await containerOf(id).kill();
+    await until(ends, (times) => times === 1);
+    await inside.sees(id, { status: 'Running', diagnosisReason: '', healthy: true });
+    await containerOf(id).remove({ force: true });
+    await until(ends, (times) => times === 2);
+    const { instanceRuntimeInfo: now } = await inside.sees(id, { status: 'Running', diagnosisReason: '' });
+    expect(now).toMatchObject({ healthy: true, diagnosisMessage: '' });
+    await inside.removeAll(id);
+  });
 
-  test.concurrent('one that ends again and again: CrashLoop after so many tries', async ({ expect }) => {
+  test.concurrent('a main process that keeps ending: CrashLoop after the last try', async ({ expect }) => {
     const breaks = `rm /bin/sh; printf '#!/bin/busybox ash\\nexit 3\\n' >/bin/sh; chmod 755 /bin/sh; sleep 1; kill 1`;
     const id = await inside.launch({ imageId, initScript: breaks });
     expect(await inside.givenUp(id, { status: 'StartingFailed', reason: 'CrashLoop', hadRun: true })).toBe(
@@ -81,7 +78,7 @@ describe('what ends inside', () => {
     await inside.removeAll(id);
   });
 
-  test.concurrent('sshd that stops to answer: Unhealthy while it does, and healthy again', async ({ expect }) => {
+  test.concurrent('sshd that stops answering: Unhealthy meanwhile, then healthy again', async ({ expect }) => {
     const id = await inside.launch({ imageId: await inside.offerTiny({ '/usr/sbin/sshd': bannerOfSshd }) });
     await inside.sees(id, { status: 'Running', healthy: true });
     expect((await inside.row(id)).observed.answersBy).toBe('ssh');
@@ -110,15 +107,15 @@ describe('what ends inside', () => {
     await inside.removeAll(id);
   });
 
-  test('all places are free again', async () => {
+  test('all capacity is released', async () => {
     const { used } = await inside.counted();
     expect(used).toEqual({ cpuMilli: 0, memoryMiB: 0, gpus: 0, nodePorts: 0 });
   });
 });
 
-describe('what the host does not give', () => {
+describe('failures of the host', () => {
   test.concurrent(
-    'a node port that another program has: it runs on another; where there is none, PortsUsedUp',
+    'a node port taken by another program: runs on the next; without one, PortsUsedUp',
     async ({ expect, onTestFinished }) => {
       const inside = await startInside({ nodePorts: '31650-31651', limits });
       onTestFinished(() => inside.stop());
@@ -138,7 +135,7 @@ describe('what the host does not give', () => {
       const running = await inside.sees(second, { status: 'Running', diagnosisReason: '' });
       expect(running.instanceSpecInfo.nodePorts[0]?.nodePort).toBe(31_650);
 
-      // One that has run keeps its port, and waits for it.
+      // An instance that ran keeps its port and waits for it.
       await inside.client.stop({ instanceId: second });
       await inside.sees(second, { status: 'Stopped' });
       const releaseAgain = await hold(31_650, onTestFinished);
@@ -152,7 +149,7 @@ describe('what the host does not give', () => {
   );
 
   test.concurrent(
-    'sshd that never answers: StartTimeout when its time to become ready is over, and nothing of it runs on',
+    'sshd that never answers: StartTimeout at the deadline, and nothing keeps running',
     async ({ expect, onTestFinished }) => {
       const inside = await startInside({ nodePorts: '31690-31699', limits: { ...limits, readyDeadlineMs: 3_000 } });
       onTestFinished(() => inside.stop());
@@ -169,7 +166,7 @@ describe('what the host does not give', () => {
   );
 
   test.concurrent(
-    'disks that are away: VolumePending, DisksFailed, and it goes on when they are back; VolumeLost',
+    'unreachable disks: VolumePending, DisksFailed, then recovery; VolumeLost',
     async ({ expect, onTestFinished }) => {
       const inside = await startInside({
         nodePorts: '31652-31669',
@@ -219,7 +216,7 @@ describe('what the host does not give', () => {
   );
 });
 
-describe('what the engine does', () => {
+describe('failures of the engine', () => {
   let inside: ServerInside;
   let engine: Wire;
   let folder: string;
@@ -237,7 +234,7 @@ describe('what the engine does', () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  test('its socket is gone: EngineUnreachable, nothing is failed for it, and all go on when it is back', async () => {
+  test('a missing engine socket: EngineUnreachable, no instance fails, and all recover', async () => {
     const before = await inside.launch({ imageId });
     await inside.sees(before, { status: 'Running' });
     await engine.down();
@@ -258,7 +255,7 @@ describe('what the engine does', () => {
     await inside.removeAll(before, during);
   });
 
-  test("it refuses, as a stranger's container has the name: EngineRejected, and the stranger is let alone", async () => {
+  test('a container name taken by a foreign container: EngineRejected, and the foreign one is untouched', async () => {
     await engine.down();
     const id = await inside.launch({ imageId });
     const stranger = await docker.createContainer({

@@ -1,4 +1,7 @@
-/** Commands and terminals on real parts, with the gateway as a process of its own: what a person at a real shell relies on. */
+/**
+ * Commands and terminals with the gateway as a process of its own, as a person at a shell relies on
+ * them.
+ */
 import { createHash, randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -27,7 +30,7 @@ afterAll(async () => {
 const open = (terminal: string, columns = 100, rows = 30): Promise<TerminalSocket> =>
   openTerminal(port, { instanceId, terminal, columns, rows }, { token });
 
-test('exit codes, and stderr apart', async () => {
+test('returns exit codes, with stderr separate', async () => {
   const run = (...command: string[]) => client.exec({ instanceId, command });
   expect(await run('sh', '-c', 'echo out; echo err >&2')).toMatchObject({
     exitCode: 0,
@@ -50,7 +53,7 @@ test('exit codes, and stderr apart', async () => {
 const memoryOf = (pid: number | null): number =>
   Number(/^VmRSS:\s*(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) * 1024;
 
-test('100 MB through a command, in at stdin and out at stdout, to the byte, in memory that stays flat', async () => {
+test('100 MB pass a command from stdin to stdout byte for byte, in bounded memory', async () => {
   const total = 100 * 1_000_000;
   const line = await openExec(port, { instanceId, command: 'cat' }, { token });
   const [sent, came] = [createHash('sha256'), createHash('sha256')];
@@ -78,11 +81,12 @@ test('100 MB through a command, in at stdin and out at stdout, to the byte, in m
   console.info(
     `memory of the API: ${Math.round(before / mebibyte)} MiB before, at most ${Math.round(most / mebibyte)} MiB`,
   );
-  // Dead buffers of what was read are given back at 64 MB (src/engines/docker/exec/exec.ts); the API's own growth is in it.
+  // Buffers already read are released at 64 MB (src/engines/docker/exec/exec.ts); the API's own
+  // growth is included.
   expect(most - before).toBeLessThan(120 * mebibyte);
 });
 
-test('a terminal has its size and hears of others, Ctrl-C ends what runs, and what it has as environment is the instance’s', async () => {
+test('a terminal has its size, resizes and the instance’s environment, and Ctrl-C ends the program', async () => {
   const one = await open('sizes');
   one.type('stty size\r');
   await one.shows('30 100\r\n');
@@ -107,7 +111,7 @@ test('a terminal has its size and hears of others, Ctrl-C ends what runs, and wh
   expect(one.told.at(-1)).toEqual({ type: 'exit', exitCode: 9 });
 });
 
-/** A program that has the screen for itself, and draws it anew when its size changes. */
+/** A full-screen program that redraws when its size changes. */
 const FULL_SCREEN = `
 import curses
 def run(screen):
@@ -124,7 +128,7 @@ def run(screen):
 curses.wrapper(run)
 `;
 
-test('a program with the screen for itself draws it anew for whoever comes, and leaves it as it was', async () => {
+test('a full-screen program redraws for each new viewer and restores the screen', async () => {
   await client.exec({ instanceId, command: ['sh', '-c', 'cat >/root/full.py'], stdin: FULL_SCREEN });
   const first = await open('full');
   first.type('echo before; python3 full.py; echo left\r');
@@ -144,7 +148,7 @@ test('a program with the screen for itself draws it anew for whoever comes, and 
   for (const viewer of [same, larger]) await viewer.shows(/\[\?1049l[^]*left\r\n/);
 });
 
-test('the API is killed, and the terminal goes on; nothing that it showed meanwhile is missing', async () => {
+test('a terminal survives a killed API without losing output', async () => {
   const before = await open('lasting');
   before.type('for n in $(seq 1 60); do echo "tick $n"; sleep 0.1; done; echo over\r');
   await before.shows('tick 5\r\n');
@@ -161,7 +165,7 @@ test('the API is killed, and the terminal goes on; nothing that it showed meanwh
   expect(await after.closed).toEqual({ code: 4410, why: 'the terminal was closed' });
 });
 
-test('a megabyte of lines leaves the last of them, whole, and the next viewer’s terminal is asked nothing', async () => {
+test('after a megabyte of output a new viewer gets the last lines intact and no terminal queries', async () => {
   const first = await open('long');
   first.type("printf '\\033[6n\\033[c'; seq 1 200000\r");
   await first.shows('\r\n200000\r\n');
@@ -178,7 +182,7 @@ test('a megabyte of lines leaves the last of them, whole, and the next viewer’
   expect(next.shown()).not.toContain('\x1b[6n');
 });
 
-test('when the instance stops, its terminals end, and the gateway that stops leaves no shell behind', async () => {
+test('a stopped instance ends its terminals, and a stopped gateway leaves no shell behind', async () => {
   const viewer = await open('last');
   await viewer.shows('# ');
   await client.exec({ instanceId, command: ['sh', '-c', 'echo seen'] });
@@ -195,12 +199,12 @@ test('when the instance stops, its terminals end, and the gateway that stops lea
   await server.gateway?.start();
   const next = await open('last');
   await next.shows('# ');
-  // The shell of before is hung up, what it left to run on is not, and this one stays.
+  // The previous shell gets SIGHUP, its background job does not, and this shell stays.
   await until(
     () => client.exec({ instanceId, command: ['sh', '-c', `${count}; ps ax | grep -c '[s]leep 4321'`] }),
     ({ stdout }) => stdout === '2\n1\n',
   );
   await client.stop({ instanceId });
-  // The start script hangs up whoever sits on a terminal, before the container ends.
+  // The start script hangs up terminal users before the container ends.
   expect([1000, 4410]).toContain((await next.closed).code);
 });

@@ -1,8 +1,11 @@
 /**
- * A container engine of the test's own, which it may kill: a second `dockerd` beside the machine's, with its own folders, socket and
- * containerd. It leaves the packet filter and the host's settings alone, which both would share: its node ports are served by its own
- * proxy processes, and containers are reached over their bridge, both from this machine only. Needs root and the `dockerd` of Debian.
- * It must have a default bridge: one that is told to have none takes away the other engine's `docker0`. The other engine lends it.
+ * A second `dockerd` with folders, socket and containerd of its own, which a test may kill. It
+ * leaves the packet filter and host
+ * settings alone: node ports are served by its userland proxy, and containers are reached over
+ * their bridge, both from this
+ * machine only. Needs root and Debian's `dockerd`. The default bridge is lent by the main engine,
+ * since a dockerd without one
+ * removes the main engine's `docker0`.
  */
 import { randomBytes } from 'node:crypto';
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
@@ -20,30 +23,30 @@ import { until } from '../../fixtures/server-process.ts';
 const run = promisify(execFile);
 const START_DEADLINE_MS = 60_000;
 const ANSWER_DEADLINE_MS = 2_000;
-/** Longer than an engine has a bridge before it tells of the network. */
+/** Longer than an engine holds a bridge before it lists the network. */
 const UNHEARD_OF_MS = 3_000;
 
 export interface OwnEngine {
-  /** As `DOCKER_HOST` names it. */
+  /** In the form of `DOCKER_HOST`. */
   dockerHost: string;
   docker: Docker;
-  /** A tiny image with a shell and nothing that listens, under this name. */
+  /** Imports a tiny image with a shell and no listener under the name. */
   importTiny(ref: string): Promise<void>;
-  /** Ends it by the signal. Its containers end with it, or, after SIGKILL, when it is started again. */
+  /** Sends the signal. Containers end with it or, after SIGKILL, at the next start. */
   kill(signal: 'SIGTERM' | 'SIGKILL'): Promise<void>;
-  /** Starts it on what it had, and waits until it answers. */
+  /** Starts it on its existing data and waits until it answers. */
   start(): Promise<void>;
-  /** Ends it, and takes away all it ever had. */
+  /** Ends it and removes everything it made. */
   stop(): Promise<void>;
 }
 
-/** `under`: where all that it has is kept. */
+/** `under`: parent folder of its data. */
 export async function startOwnEngine({ under = tmpdir() }: { under?: string } = {}): Promise<OwnEngine> {
   const folder = await mkdtemp(join(under, 'berth-engine-'));
   const [socketPath, pidFile, logFile] = ['docker.sock', 'docker.pid', 'log'].map((name) => join(folder, name));
   if (socketPath === undefined || pidFile === undefined || logFile === undefined) throw new Error('no names');
   const docker = new Docker({ socketPath });
-  // At most 15 characters, as names of interfaces are.
+  // At most 15 characters, the limit for interface names.
   const bridge = `berth${randomBytes(4).toString('hex')}`;
   const { docker: main, stop: leaveMain } = makeClient(endpoint);
   const lent = await main.createNetwork({
@@ -68,7 +71,7 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
     );
 
   async function start(): Promise<void> {
-    // Killed ones leave them, and their numbers may be another's by now.
+    // A killed engine leaves its pid files, and another process may have taken the number.
     for (const file of [pidFile ?? '', join(folder, 'exec/containerd/containerd.pid')]) await rm(file, { force: true });
     const log = await open(logFile ?? '', 'a');
     const started = spawn('dockerd', args, { stdio: ['ignore', log.fd, log.fd], detached: true });
@@ -92,7 +95,8 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
     const gone = new Promise((resolve) => running.once('exit', resolve));
     running.kill(signal);
     await gone;
-    // It dies with its parent, a moment later. A start in that moment would wait for it and in vain.
+    // containerd dies shortly after its parent; a dockerd started in between would wait for it in
+    // vain.
     const containerd = Number(await readFile(join(folder, 'exec/containerd/containerd.pid'), 'utf8').catch(() => ''));
     if (containerd > 0)
       await until(
@@ -110,7 +114,10 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
       if (!['none', 'host', 'bridge'].includes(Name)) await docker.getNetwork(Id).remove();
   }
 
-  /** One whose disk is full leaves the bridge of each network that it could not write down. The main engine can't say which it was. */
+  /**
+   * An engine with a full disk leaves the bridges of networks it could not record, and the main
+   * engine can't tell which they were.
+   */
   async function removeBridgesOfNobody(): Promise<void> {
     const ofNobody = async (): Promise<Set<string>> => {
       const heardOf = (await main.listNetworks()).map(({ Id }) => `br-${Id.slice(0, 12)}`);
@@ -122,16 +129,16 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
     const still = await ofNobody();
     const image = `berth.local/test-links:${bridge}`;
     await importBusybox(main, image, folder);
-    // One that has gone meanwhile is as well.
+    // An interface that is gone meanwhile is fine.
     const script = links.filter((name) => still.has(name)).map((name) => `ip link del ${name} || true`);
     await inHostNetwork(main, image, script.join('\n'));
     await main.getImage(image).remove({ force: true });
   }
 
   /**
-   * A killed engine forgets those that were on their way, and removing their containers does not end them. One that was about to become a
-   * container does not name the engine in its command, but waits for a word in its folder, and one that has become it has its root there:
-   * both would keep what the container was to mount.
+   * A killed engine forgets containers being created, and removing them does not end their
+   * processes. One not yet started waits for
+   * a file in the engine's folder; a started one has its root there. Both would keep the mounts.
    */
   async function endForgotten(): Promise<void> {
     for (const pid of await processes()) {
@@ -163,22 +170,22 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
   };
 }
 
-/** The numbers of all that run. */
+/** Ids of all running processes. */
 const processes = async (): Promise<string[]> => (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
 
-/** What a process has open; nothing, of one that is gone. */
+/** Files a process has open; empty if it is gone. */
 async function opens(pid: string): Promise<string[]> {
   const fds = await readdir(`/proc/${pid}/fd`).catch(() => []);
   return Promise.all(fds.map((fd) => readlink(`/proc/${pid}/fd/${fd}`).catch(() => '')));
 }
 
-/** What its root is mounted from; nothing, of one that is gone. */
+/** Source of a process's root mount; empty if it is gone. */
 async function rootOf(pid: string): Promise<string> {
   const table = await readFile(`/proc/${pid}/mountinfo`, 'utf8').catch(() => '');
   return table.split('\n').find((line) => line.split(' ')[4] === '/') ?? '';
 }
 
-/** False when there is no such process (any more). */
+/** False if there is no such process. */
 function send(pid: number, name: NodeJS.Signals | 0): boolean {
   try {
     return process.kill(pid, name);
@@ -187,7 +194,7 @@ function send(pid: number, name: NodeJS.Signals | 0): boolean {
   }
 }
 
-/** What an engine mounts for itself outlives it. Innermost first. */
+/** Mounts that outlive the engine, innermost first. */
 async function mountsUnder(folder: string): Promise<string[]> {
   const table = await readFile('/proc/self/mountinfo', 'utf8');
   const points = table.split('\n').map((line) => line.split(' ')[4] ?? '');

@@ -1,4 +1,7 @@
-/** Copies of disks: at one moment where the place can, called off and killed in the middle, and on a host that is full. Needs root. */
+/**
+ * Copies of disks: a point in time where the file system can, aborted, killed midway, and on a full
+ * host. Needs root.
+ */
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
@@ -54,21 +57,21 @@ const placeOf = (kind: keyof typeof makes): Promise<Place> => placeFor(makes[kin
 const hashes = async (folder: string): Promise<string> =>
   (await run('sh', ['-c', 'cd "$1" && find . -type f | sort | xargs sha256sum', 'sh', folder])).stdout;
 
-describe('where files can share blocks', () => {
+describe('with shared blocks', () => {
   describeStorage('image-file, atomic', makes['atomic'] as Make, () => base.folder);
 
-  test('that is found out', async () => {
+  test('detects block sharing', async () => {
     const { root } = await placeOf('atomic');
     expect(await canReflink(root)).toBe(true);
   });
 
-  test('a copy is of one moment, whatever is being written, takes next to no room, and its source goes on', async () => {
+  test('copies a point in time under writes, almost without space, while the source keeps working', async () => {
     const { storage } = await placeOf('atomic');
     const disk = volume();
     await storage.create(disk, 2, soon());
     const folder = await storage.mount(disk);
     await writeFile(join(folder, 'large'), randomBytes(256 * 1024 ** 2), { flush: true });
-    // Each number goes into the first file before it goes into the second.
+    // Each number is written to the first file before the second.
     const [first, second] = [await open(join(folder, 'first'), 'w'), await open(join(folder, 'second'), 'w')];
     let writing = true;
     let last = 0;
@@ -102,7 +105,7 @@ describe('where files can share blocks', () => {
     await Promise.all([first.close(), second.close()]);
   });
 
-  test('a copy of a disk whose growth was cut off, or given up, holds what it is promised and no more', async () => {
+  test('a copy of a disk with an interrupted growth has exactly its promised size', async () => {
     const { storage, root } = await placeOf('atomic');
     const [disk, copy] = [volume(), volume()];
     await storage.create(disk, 1, soon());
@@ -113,7 +116,7 @@ describe('where files can share blocks', () => {
     expect((bsize * blocks) / 1024 ** 3).toBeLessThan(2.1);
   });
 
-  test('several copies of one disk at once are all made', async () => {
+  test('makes several copies of one disk at once', async () => {
     const { storage } = await placeOf('atomic');
     const disk = volume();
     await storage.create(disk, 1, soon());
@@ -123,7 +126,7 @@ describe('where files can share blocks', () => {
     for (const copy of copies) expect(await readdir(await storage.mount(copy))).toEqual(['file']);
   });
 
-  test('writers that a server left stopped when it died are released at the next start', async () => {
+  test('thaws writers that a dead server left frozen', async () => {
     const { storage, root } = await placeOf('atomic');
     const disk = volume();
     await storage.create(disk, 1, soon());
@@ -140,7 +143,7 @@ describe('where files can share blocks', () => {
 });
 
 describe.each(Object.keys(makes))('a copy (%s)', (kind) => {
-  test('is made while its source is mounted and unmounted at its place, and written to', async () => {
+  test('completes while its source is mounted, unmounted and written to', async () => {
     const { storage } = await placeOf(kind);
     const [disk, copy] = [volume(), volume()];
     await storage.create(disk, 1, soon());
@@ -163,7 +166,7 @@ describe.each(Object.keys(makes))('a copy (%s)', (kind) => {
     expect(await readdir(await storage.mount(disk))).toHaveLength(201);
   });
 
-  test('is not led out of its source by a folder that becomes a link, nor stopped by files that go', async () => {
+  test('follows no folder replaced by a link, and tolerates files that vanish', async () => {
     const { storage, outside } = await placeOf(kind);
     await writeFile(join(outside, 'shadow'), 'a secret of the host');
     const disk = volume();
@@ -190,7 +193,7 @@ describe.each(Object.keys(makes))('a copy (%s)', (kind) => {
     }
   });
 
-  test('may be larger than its source, and holds that', async () => {
+  test('may be larger than its source, and holds that size', async () => {
     const { storage } = await placeOf(kind);
     const [disk, copy] = [volume(), volume()];
     await storage.create(disk, 1, soon());
@@ -201,7 +204,7 @@ describe.each(Object.keys(makes))('a copy (%s)', (kind) => {
     await run('fallocate', ['--length', '2500M', join(await storage.mount(copy), 'rest')]);
   });
 
-  test('whose server is killed in the middle, twice, is made anew, whole, and nothing of the others is left', async () => {
+  test('is made again in full after two kills midway, and nothing of the partial ones is left', async () => {
     const { storage, root } = await placeOf(kind);
     const [disk, copy] = [volume(), volume()];
     await storage.create(disk, 2, soon());
@@ -221,7 +224,7 @@ describe.each(Object.keys(makes))('a copy (%s)', (kind) => {
       await vi.waitUntil(inTheMiddle, { interval: 1, timeout: 120_000 });
       server.kill('SIGKILL');
       await over;
-      // Blocks that are shared are copied faster than anybody is killed.
+      // Copies of shared blocks finish before a kill.
       if (kind !== 'atomic') expect(await storage.observe(copy)).toEqual({ kind: 'absent' });
     }
     await storage.create(copy, 2, soon(), disk);
@@ -236,8 +239,8 @@ describe.each(Object.keys(makes))('a copy (%s)', (kind) => {
   });
 });
 
-describe('on a host that is full', () => {
-  test.each(['directory', 'live'])('a copy is refused in words, and nothing of it is left (%s)', async (kind) => {
+describe('on a full host', () => {
+  test.each(['directory', 'live'])('a copy is refused with a reason, and leaves nothing (%s)', async (kind) => {
     const small = await mountXfs(3);
     try {
       const { storage } = await placeFor(makes[kind] as Make, small.folder);

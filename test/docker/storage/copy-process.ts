@@ -1,4 +1,7 @@
-/** A process that copies a disk, for a test to kill: `copy-process.ts directory|live|atomic <root> <from> <to>`. */
+/**
+ * Copies a disk in a process that a test kills: `copy-process.ts directory|live|atomic <root>
+ * <from> <to>`.
+ */
 import type { DiskId } from '../../../src/domain/disk.ts';
 import { makeDirectoryStorage } from '../../../src/storage/directory/directory.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';

@@ -1,10 +1,10 @@
-/** File systems of their own for a test, in image files of the host. Needs root. */
+/** File systems in image files of the host, for one test. Needs root. */
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { run } from '../../conformance/storage.ts';
 
-/** Mounted, and taken away again by what it answers. XFS, whose files can share blocks. */
+/** Mounts an XFS, whose files can share blocks; `remove` unmounts and deletes. */
 export async function mountXfs(sizeGB: number): Promise<{ folder: string; remove: () => Promise<void> }> {
   const own = await mkdtemp(join(tmpdir(), 'berth-xfs-'));
   const folder = join(own, 'mounted');

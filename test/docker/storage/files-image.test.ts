@@ -1,4 +1,4 @@
-/** Uploads into a disk that has a hard limit, on this host's real loop devices. Needs root. */
+/** Uploads into a disk with a hard limit, on this host's loop devices. Needs root. */
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -15,7 +15,7 @@ async function* ofBytes(bytes: number): AsyncGenerator<Uint8Array, void> {
   for (let left = bytes; left > 0; left -= piece.length) yield piece.subarray(0, Math.min(left, piece.length));
 }
 
-test('an upload past the size is refused as full, leaves nothing, and the next one that fits goes in', async () => {
+test('refuses an upload past the size as full, leaves nothing, and accepts the next that fits', async () => {
   const { storage } = await placeFor(async (at) => makeImageFileStorage({ ...at, copies: 'live' }));
   const disk = volume();
   await storage.create(disk, 1, soon());
@@ -23,7 +23,7 @@ test('an upload past the size is refused as full, leaves nothing, and the next o
   const write = (path: string, bytes: number, sizeBytes: number | null) =>
     upload(root, path, { source: ofBytes(bytes), sizeBytes, maxBytes: 10 * GB, onlyNew: false }, never);
   await write('first', 200 * MB, 200 * MB);
-  // Not told how long, it runs into the end of the disk; told, it is not begun.
+  // Without a length the upload meets the end of the disk; with one it is refused first.
   await expect(write('second', GB, null)).rejects.toMatchObject({ kind: 'full', message: 'the volume is full' });
   await expect(write('first', 900 * MB, 900 * MB)).rejects.toMatchObject({
     kind: 'full',
@@ -36,7 +36,7 @@ test('an upload past the size is refused as full, leaves nothing, and the next o
   await write('second', 700 * MB, null);
 });
 
-test('what a server that died has left of an upload goes when the disk is mounted again, and takes no room then', async () => {
+test('removes a partial upload of a dead server at the next mount', async () => {
   const { storage } = await placeFor(async (at) => makeImageFileStorage({ ...at, copies: 'live' }));
   const disk = volume();
   await storage.create(disk, 1, soon());

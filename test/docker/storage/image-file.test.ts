@@ -1,4 +1,7 @@
-/** Image files on this host's real loop devices: hard limits, growth under load, what a crash leaves. Needs root. */
+/**
+ * Image files on this host's loop devices: hard limits, growth under load, recovery after a crash.
+ * Needs root.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, open, readdir, rm, stat, statfs, truncate, writeFile } from 'node:fs/promises';
@@ -23,7 +26,7 @@ const place = (): Promise<Place> => placeFor(make);
 
 describeStorage('image-file', make);
 
-/** Writes until there is no room; answers how many bytes it took. */
+/** Writes until ENOSPC and returns the bytes written. */
 async function fill(file: string): Promise<number> {
   const handle = await open(file, 'a');
   const piece = Buffer.alloc(4 * 1024 ** 2, 1);
@@ -39,7 +42,7 @@ async function fill(file: string): Promise<number> {
   }
 }
 
-test('a disk holds what it promises, to within 1 %, and then ENOSPC, there and nowhere else; its usage says so', async () => {
+test('a disk holds its size within 1 %, then gives ENOSPC to itself alone, and reports its usage', async () => {
   const { storage, root } = await place();
   const [full, other] = [volume(), volume()];
   for (const disk of [full, other]) await storage.create(disk, 1, soon());
@@ -49,11 +52,11 @@ test('a disk holds what it promises, to within 1 %, and then ENOSPC, there and n
   expect(took).toBeLessThan(1.01 * GB);
   expect(Math.abs((await used(storage, full)) - GB)).toBeLessThan(0.01 * GB);
   await writeFile(join(await storage.mount(other), 'fine'), Buffer.alloc(1024 ** 2), { flush: true });
-  // Not a byte of it stands beside the image.
+  // No byte is outside of the image.
   expect((await readdir(join(root, 'volume', full.id))).toSorted()).toEqual(['disk.json', 'image', 'mount']);
 });
 
-test('one that is empty takes little of the host, and what is deleted in one comes back to the host', async () => {
+test('an empty disk takes little space of the host, and deleted data is given back to the host', async () => {
   const { storage, root } = await place();
   const disk = volume();
   await storage.create(disk, 100, soon());
@@ -67,7 +70,7 @@ test('one that is empty takes little of the host, and what is deleted in one com
   expect(await taken()).toBeLessThan(48 * 1024 ** 2);
 });
 
-test('it grows while somebody writes to it, and holds the larger size; never smaller', async () => {
+test('grows under a writer and holds the larger size; never shrinks', async () => {
   const { storage } = await place();
   const disk = volume();
   await storage.create(disk, 1, soon());
@@ -84,7 +87,7 @@ test('it grows while somebody writes to it, and holds the larger size; never sma
   expect(await fill(join(await storage.mount(disk), 'third'))).toBeGreaterThan(0.98 * GB);
 });
 
-test('a hundred disks made, mounted, written and destroyed leave no device, no mount and no file', async () => {
+test('a hundred disks made, mounted, written and destroyed leave no device, mount or file', async () => {
   const { storage, root } = await place();
   for (let count = 0; count < 100; count++) {
     const disk = volume();
@@ -97,7 +100,7 @@ test('a hundred disks made, mounted, written and destroyed leave no device, no m
   expect([...(await mountPoints())].filter((point) => point.startsWith(root))).toEqual([]);
 });
 
-test('while somebody works in it, it is neither unmounted nor destroyed, and nothing is lost', async () => {
+test('neither unmounts nor destroys a disk in use', async () => {
   const { storage } = await place();
   const disk = volume();
   await storage.create(disk, 1, soon());
@@ -114,7 +117,7 @@ test('while somebody works in it, it is neither unmounted nor destroyed, and not
   expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
 });
 
-test('what somebody has mounted elsewhere, as a container does, is not destroyed, and mounted again by the same device', async () => {
+test('does not destroy a disk mounted elsewhere, and mounts it again by the same device', async () => {
   const { storage, root, outside } = await place();
   const disk = volume();
   await storage.create(disk, 1, soon());
@@ -132,7 +135,7 @@ test('what somebody has mounted elsewhere, as a container does, is not destroyed
   expect(await loopOf(image)).toBeNull();
 });
 
-test('setuid programs of a disk give nobody on the host anything, and its device nodes are none', async () => {
+test('ignores setuid programs and device nodes of a disk on the host', async () => {
   const { storage } = await place();
   const disk = volume();
   await storage.create(disk, 1, soon());
@@ -142,7 +145,7 @@ test('setuid programs of a disk give nobody on the host anything, and its device
   expect(stdout).toMatch(/nodev/);
 });
 
-test('what instances write goes past the page cache of the host', async () => {
+test('writes of instances bypass the host’s page cache', async () => {
   const { storage, root } = await place();
   const disk = volume();
   await storage.create(disk, 1, soon());
@@ -152,7 +155,7 @@ test('what instances write goes past the page cache of the host', async () => {
   expect(stdout.trim()).toBe('1');
 });
 
-test('disks made and destroyed by eight at once are none in the way of another, though devices come and go meanwhile', async () => {
+test('eight workers make and destroy disks at once without disturbing each other, while devices come and go', async () => {
   const { storage } = await place();
   const inTurn = async (): Promise<void> => {
     for (let count = 0; count < 12; count++) {
@@ -165,7 +168,7 @@ test('disks made and destroyed by eight at once are none in the way of another, 
   expect(await storage.listOwned()).toEqual([]);
 });
 
-test('a device that a server which died has attached, and no more, keeps nobody from the disk, and goes with it', async () => {
+test('a device attached by a dead server blocks no use of the disk, and is detached with it', async () => {
   const { storage, root } = await place();
   const disk = volume();
   const attach = async (folder: string): Promise<void> => {
@@ -191,13 +194,13 @@ test('a device that a server which died has attached, and no more, keeps nobody 
   expect(stdout).not.toContain(root);
 });
 
-test('a growth that was cut off is gone on with, and gives no more than was promised', async () => {
+test('resumes an interrupted growth, to the promised size exactly', async () => {
   const { storage, root } = await place();
   const disk = volume();
   await storage.create(disk, 1, soon());
   const folder = await storage.mount(disk);
   const image = join(root, 'volume', disk.id, 'image');
-  // As far as a server came that was killed before the file system was told.
+  // A server killed between growing the image and growing the file system.
   for (let tries = 0; tries < 3; tries++) await truncate(image, (await stat(image)).size + GB / 4);
   await storage.grow(disk, 2);
   const { bsize, blocks } = await statfs(folder);
@@ -205,7 +208,7 @@ test('a growth that was cut off is gone on with, and gives no more than was prom
   expect((bsize * blocks) / GB).toBeLessThan(2.1);
 });
 
-test('a growth that was given up takes nothing of what a later, smaller one is promised', async () => {
+test('an abandoned growth takes nothing from a later, smaller one', async () => {
   const { storage, root } = await place();
   const disk = volume();
   await storage.create(disk, 1, soon());
@@ -222,7 +225,7 @@ test('a growth that was given up takes nothing of what a later, smaller one is p
   }
 });
 
-test('what a disk held when its host crashed is not known until it is mounted again', async () => {
+test('usage of a disk is unknown after a host crash until the next mount', async () => {
   const { storage, root } = await place();
   const disk = volume();
   await storage.create(disk, 1, soon());
@@ -233,20 +236,20 @@ test('what a disk held when its host crashed is not known until it is mounted ag
   expect(await used(storage, disk)).toBeGreaterThan(50 * 1024 ** 2);
 });
 
-test('a disk whose image is gone, or empty, is absent', async () => {
+test('a disk with a missing or empty image is absent', async () => {
   const { storage, root } = await place();
   const disk = volume();
   await storage.create(disk, 1, soon());
   expect(await storage.usage(disk, soon())).not.toBeNull();
   await truncate(join(root, 'volume', disk.id, 'image'), 0);
   expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
-  // Who measures it looks closer then.
+  // The exact measurement follows.
   expect(await storage.usage(disk, soon())).toBeNull();
   await rm(join(root, 'volume', disk.id, 'image'));
   expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
 });
 
-test('a size that the host can not hold in one file is refused as full, made or grown to, and leaves nothing', async (context) => {
+test('refuses a size above the host’s file limit as full, at creation and growth, and leaves nothing', async (context) => {
   const { storage, root } = await place();
   const disk = volume();
   const EXT4 = 0xef53;

@@ -32,7 +32,7 @@ onEngine('sqlite', 'the pools of a server', (open) => {
   const id = { kind: 'volume', id: 'one' } as const;
   const soon = () => AbortSignal.timeout(10_000);
 
-  test('without configuration there is one for all, with hard limits where the host can', async () => {
+  test('without configuration one pool serves all types, with hard limits where the host supports them', async () => {
     const { make } = await place();
     const pools = await make();
     expect(pools).toMatchObject([{ name: 'default', sizeGB: null, overcommit: 1 }]);
@@ -40,14 +40,14 @@ onEngine('sqlite', 'the pools of a server', (open) => {
     expect(pools[0]?.storage.capabilities()).toMatchObject({ sizeLimit });
   });
 
-  test('keeps to the engine that its disks were made by, and refuses another', async () => {
+  test('keeps the storage engine its disks were made by, and refuses another', async () => {
     const { make } = await place();
     await make(onlyFolders);
     expect((await make())[0]?.storage.capabilities()).toMatchObject({ sizeLimit: 'soft' });
     await expect(make({ default: { ...none, engine: 'image-file' } })).rejects.toThrow(/set engine=directory/);
   });
 
-  test('a type of volume gets a place of its own', async () => {
+  test('a volume type gets a path of its own', async () => {
     const { make, dataFolder } = await place();
     const fast = join(dataFolder, 'fast');
     const highspeedstorage = { ...none, path: fast, engine: 'directory' as const, sizeGB: 50 };
@@ -60,7 +60,7 @@ onEngine('sqlite', 'the pools of a server', (open) => {
     expect(await pools[1]?.storage.mount(id)).toMatch(fast);
   });
 
-  test('one that holds disks and is not configured any more keeps the server from starting, and says what to set', async () => {
+  test('refuses to start when a pool with disks is no longer configured, and names the setting', async () => {
     const { make, store } = await place();
     await make({ ...onlyFolders, filesystem: { ...none, engine: 'directory', sizeGB: 10 } });
     await store.write(async (tx) => {
@@ -76,7 +76,7 @@ onEngine('sqlite', 'the pools of a server', (open) => {
     await expect(make(onlyFolders)).rejects.toThrow(/set BERTH_POOL_FILESYSTEM as before/);
   });
 
-  test('a place that is not there any more is not replaced by an empty one: nothing reads as lost', async () => {
+  test('a missing path is not replaced by an empty one, so no disk reads as lost', async () => {
     const { make, dataFolder } = await place();
     const [pool] = await make(onlyFolders);
     await pool?.storage.create(id, 1, soon());
@@ -86,7 +86,7 @@ onEngine('sqlite', 'the pools of a server', (open) => {
     await expect(again?.storage.create({ ...id, id: 'two' }, 1, soon())).rejects.toThrow(/mount them there/);
   });
 
-  test('two on one file system that would both promise all of it are refused, and one by way of a link is its place', async () => {
+  test('refuses two pools that both promise a whole file system, and resolves a symbolic link', async () => {
     const { make, dataFolder } = await place();
     const filesystem = { ...none, engine: 'directory' as const };
     await expect(make({ ...onlyFolders, filesystem })).rejects.toThrow(/set size=<GB> in BERTH_POOL_FILESYSTEM/);
@@ -98,7 +98,7 @@ onEngine('sqlite', 'the pools of a server', (open) => {
     expect(await pool?.storage.mount(id)).toMatch(join(dataFolder, 'real'));
   });
 
-  test('writers that a server left stopped when it died are released at the next start, also by way of a link', async () => {
+  test('thaws writers that a dead server left frozen, also through a symbolic link', async () => {
     const { make, dataFolder } = await place();
     await mkdir(join(dataFolder, 'real'));
     await symlink(join(dataFolder, 'real'), join(dataFolder, 'linked'));
@@ -119,7 +119,7 @@ onEngine('sqlite', 'the pools of a server', (open) => {
     expect(await Promise.race([writing, late])).toBe('written');
   });
 
-  test("another installation's place is left alone", async () => {
+  test("leaves another installation's path alone", async () => {
     const { make } = await place();
     const other = await place();
     await other.make(onlyFolders, 'theirs');
@@ -127,9 +127,9 @@ onEngine('sqlite', 'the pools of a server', (open) => {
     await expect(make({ ...onlyFolders, filesystem })).rejects.toThrow(/another installation, theirs/);
   });
 
-  test('image files where they can not be had are refused with the reason, or folders taken', async () => {
+  test('where image files are impossible, refuses them with the reason or uses folders', async () => {
     const { make, dataFolder } = await place();
-    // No file system can be made in a place like this.
+    // A path where no file system can be made.
     await mkdir(join(dataFolder, 'disks'));
     await writeFile(join(dataFolder, 'disks', 'volume'), '');
     await expect(make({ default: { ...none, engine: 'image-file' } })).rejects.toThrow(/does not work here/);

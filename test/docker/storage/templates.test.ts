@@ -1,4 +1,7 @@
-/** What empty disks are made from: made once a size, whole or made anew, few, and nothing left of them but themselves. Needs root. */
+/**
+ * Templates of empty disks: made once per size, complete or made again, few, and without leftovers.
+ * Needs root.
+ */
 import { randomUUID } from 'node:crypto';
 import { access, mkdir, open, readdir, rm, stat, truncate, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -18,7 +21,7 @@ const place = (): Promise<Place> => placeFor(make);
 const again = (root: string): Storage => makeImageFileStorage({ root, installation: 'ours', copies: 'live' });
 const data = (): DiskId => ({ kind: 'data', id: randomUUID() });
 
-/** A place on a file system of its own. */
+/** A pool path on a file system of its own. */
 async function ownPlace(sizeGB: number): Promise<Place & { base: string }> {
   const { folder: base, remove } = await mountXfs(sizeGB);
   onTestFinished(remove);
@@ -37,11 +40,11 @@ async function withFile<T>(path: string, work: (file: Awaited<ReturnType<typeof 
   }
 }
 
-/** Which making of a file system an image is of. */
+/** File system UUID of an image: tells which mkfs made it. */
 const makingOf = (image: string): Promise<string> =>
   withFile(image, async (file) => (await file.read(Buffer.alloc(16), 0, 16, 32)).buffer.toString('hex'));
 
-/** One that is made now, mounted, written to and as large as it says. */
+/** Makes a disk now, mounts it, writes to it and checks its size. */
 async function expectGood(storage: Storage, sizeGB: number, disk = data()): Promise<DiskId> {
   await storage.create(disk, sizeGB, soon());
   const folder = await storage.mount(disk);
@@ -53,11 +56,11 @@ async function expectGood(storage: Storage, sizeGB: number, disk = data()): Prom
 
 async function expectNothingMounted(root: string): Promise<void> {
   expect([...(await mountPoints())].filter((point) => point.startsWith(root))).toEqual([]);
-  // A device goes a moment after its mount.
+  // The loop device goes shortly after its mount.
   await expect.poll(async () => (await run('losetup', ['-a'])).stdout).not.toContain(root);
 }
 
-test('file systems are made once a size, also for those that ask at once, and after a restart; no disk of them is listed', async () => {
+test('makes one file system per size, also for concurrent requests and after a restart; templates are not listed as disks', async () => {
   const { storage, root } = await place();
   const disks = [volume(), data(), volume(), data()];
   await Promise.all(disks.map((disk) => storage.create(disk, 2, soon())));
@@ -79,10 +82,10 @@ test.each<[string, (template: string) => Promise<unknown>]>([
   ['missing', (template) => rm(template)],
   ['empty', (template) => truncate(template, 0)],
   ['cut off', async (template) => truncate(template, Math.floor((await stat(template)).size / 2))],
-  // In its first block, without which nothing is mounted.
+  // Damages the superblock, without which nothing mounts.
   ['damaged', (template) => withFile(template, (file) => file.write('damage', 400))],
   ['damaged where it says what it is', (template) => withFile(template, (file) => file.write('9999', 20))],
-])('one that is %s is made anew, and no disk is made from it', async (_, damage) => {
+])('a %s template is made again, and no disk is made from it', async (_, damage) => {
   const { storage, root } = await place();
   const before = await expectGood(storage, 1);
   const template = join(root, '.empty', 'v1-1GB');
@@ -92,7 +95,7 @@ test.each<[string, (template: string) => Promise<unknown>]>([
   expect(await makingOf(imageOf(root, await expectGood(storage, 1)))).toBe(made);
 });
 
-test('what a server left that died while it made one is gone with the next disk, whatever its size, and older ones with it; nothing else is', async () => {
+test('removes partial templates of dead servers at the next disk, and nothing else', async () => {
   const { root } = await place();
   const empty = join(root, '.empty');
   for (const name of ['.new-v1-2GB', '.new-v0-7GB']) {
@@ -110,7 +113,7 @@ test('what a server left that died while it made one is gone with the next disk,
   await next.destroy(await expectGood(next, 2));
 });
 
-test('of many sizes those last used are kept, and disks of all of them are made', async () => {
+test('keeps the templates last used, and makes disks of every size', async () => {
   const { storage, root } = await place();
   const disk = volume();
   const use = async (sizeGB: number): Promise<void> => {
@@ -127,10 +130,10 @@ test('of many sizes those last used are kept, and disks of all of them are made'
   expect(Number.parseInt(stdout)).toBeLessThan(40_000);
 });
 
-test('a host without room refuses, with a template or without, keeps nothing of it, and makes disks when it has room again', async () => {
+test('refuses on a full host, with and without a template, leaves nothing, and makes disks once there is space', async () => {
   const { storage, root, base } = await ownPlace(1);
   const fill = join(base, 'fill');
-  /** Room for a folder and its like, and for no image. */
+  /** Leaves space for folders, and none for an image. */
   const takeNearlyAll = async (): Promise<void> => {
     await run('dd', ['if=/dev/zero', `of=${fill}`, 'bs=64k', 'conv=fsync']).catch(() => {});
     await truncate(fill, (await stat(fill)).size - 1024 ** 2);
@@ -152,7 +155,7 @@ test('a host without room refuses, with a template or without, keeps nothing of 
   await storage.destroy(disk);
   await takeNearlyAll();
   await expectRefused();
-  // Not even for a folder.
+  // No space even for a folder.
   await run('dd', ['if=/dev/zero', `of=${fill}`, 'bs=4k', 'oflag=append', 'conv=notrunc,fsync']).catch(() => {});
   await expectRefused();
   await rm(fill);
@@ -160,7 +163,7 @@ test('a host without room refuses, with a template or without, keeps nothing of 
   await expectNothingMounted(root);
 });
 
-test('a disk that was made is there after a power cut, and shares no block with another', async () => {
+test('a disk survives a power cut, and shares no block with another', async () => {
   const { storage, root, base } = await ownPlace(4);
   const disks = [volume(), data(), volume(), data()];
   for (const disk of disks) await storage.create(disk, 1, soon());
@@ -168,7 +171,7 @@ test('a disk that was made is there after a power cut, and shares no block with 
     const { stdout } = await run('filefrag', ['-v', imageOf(root, disk)]);
     expect(stdout).not.toMatch(/shared/);
   }
-  // The host's file system stops as it is: what was not written down to the device is lost.
+  // Shuts the host's file system down as it is: unwritten data is lost.
   await run('xfs_io', ['-x', '-c', 'shutdown', base]);
   for (const disk of disks) await run('umount', [join(root, disk.kind, disk.id, 'mount')]).catch(() => {});
   await expect.poll(async () => (await run('losetup', ['-a'])).stdout).not.toContain(root);
