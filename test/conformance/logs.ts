@@ -152,7 +152,7 @@ export function describeLogs(current: () => Subject): void {
       expect(textsOf(lines)).toContain('to stderr');
     });
 
-    it('of the init script are separate, and followed until its end', { timeout: 30_000 }, async () => {
+    it('of the init script are separate, and followed until its end', async () => {
       const file = '/var/log/berth/init.log';
       const writes = `mkdir -p /var/log/berth; echo zero >${file}; for n in 1 2 3; do sleep 0.5; echo "init $n" >>${file}; done`;
       const script = `${writes}; echo 0 >/var/log/berth/init.exit; trap 'exit 0' TERM`;

@@ -101,7 +101,7 @@ onBothEngines('counters', { postgres: 'always' }, (open) => {
     );
     const world = await shared(sound);
     expect(await world.engine.listOwned(AbortSignal.timeout(1_000))).toEqual([]);
-  }, 60_000);
+  });
 });
 
 const troubles = { failBefore: 0.1, failAfter: 0.1, halfway: 0.1, slow: 0.1, late: 0.1, forgetful: 0.05 };

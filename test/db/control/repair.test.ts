@@ -201,5 +201,5 @@ onEngine('sqlite', 'start-up repair', (open) => {
     expect(asked.all).toBe(1_000);
     for (const id of ids) expect(await startsOf(world, id)).toBe(2);
     await expectConsistent(world);
-  }, 120_000);
+  });
 });

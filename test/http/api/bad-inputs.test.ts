@@ -32,7 +32,7 @@ test('each named bad input gets its pinned reply, and none of them is a fault of
     replies[`${route} ${name}`] = `${reply.status} ${code ?? '-'} ${steady(reply.text)}`;
   }
   await expect(`${JSON.stringify(replies, null, 2)}\n`).toMatchFileSnapshot('../../expected/bad-inputs.json');
-}, 120_000);
+});
 
 test('the server serves on after all of them', async () => {
   const { client } = await api.newAccount();

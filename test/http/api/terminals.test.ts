@@ -219,7 +219,7 @@ test('a slow viewer holds the shell up alone; beside another it begins anew from
   await slow.shows('done\r\n');
   expect(slow.told.filter(({ type }) => type === 'reset').length).toBeGreaterThan(0);
   expect(slow.shown().length).toBeLessThanOrEqual(300 * 1024);
-}, 60_000);
+});
 
 async function refusal(port: number, query: Record<string, string | number>, asking: Asking): Promise<Refused> {
   try {

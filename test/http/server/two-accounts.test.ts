@@ -85,7 +85,7 @@ beforeAll(async () => {
     key: (await client.listApiKeys()).keys[0]?.id ?? '',
   };
   if (Object.values(hers).includes('')) throw new Error(`something of hers is not there: ${JSON.stringify(hers)}`);
-}, 120_000);
+});
 afterAll(async () => {
   await server?.stop();
 });
